@@ -232,7 +232,9 @@ pub enum Level {
     Fused,
     /// Work and predicted time of each operation and each kernel (needs --data or --stats)
     Bounds,
-    /// The machine code that kernels call on this processor, as Cranelift IR (needs --data; see --code)
+    /// The loops of each kernel on this processor, and the functions that they call
+    Loops,
+    /// The machine code of these functions as Cranelift IR (see --code), and with --data that of the sampler of batches
     Clif,
     /// The code of a graphics processor (with --target; without, for sm_80)
     Ptx,
@@ -253,6 +255,7 @@ impl Level {
             Level::Kernels => "kernels.ir",
             Level::Fused => "fused.txt",
             Level::Bounds => "bounds.txt",
+            Level::Loops => "loops.txt",
             Level::Clif => "native.clif",
             Level::Ptx => "model.ptx",
             Level::Plan => "plan.txt",

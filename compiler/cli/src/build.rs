@@ -4,12 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hgnnc_driver::{
-    Analysis, Analyzed, Disabled, Ends, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, cost, format as canonical,
-    lower,
+    Analysis, Analyzed, Disabled, Ends, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, cost,
+    format as canonical, lower,
 };
-use hgnnc_exec::{
-    Arenas, BindOptions, BoundData, Engine, EngineOptions, KernelFeatures, TrainOptions, Trainer, order_vertices,
-};
+use hgnnc_exec::{Arenas, BindOptions, BoundData, TrainOptions, Trainer, order_vertices};
 use hgnnc_graph::{files, show_bytes};
 use hgnnc_ir::Artifact;
 use hgnnc_ir::kernel::print as kernel_text;
@@ -24,12 +22,12 @@ use crate::fused;
 use crate::model;
 use crate::output::{check_folder, make_folder, note, print, print_data, write};
 use crate::plan;
-use crate::run::{Purpose, bind_sizes, order_options};
+use crate::run::{Purpose, bind_sizes, cpu_options, order_options};
 use crate::source;
 use crate::switches::Switches;
 
 /// All levels, in the order of compilation.
-const LEVELS: [Level; 10] = [
+const LEVELS: [Level; 11] = [
     Level::Ast,
     Level::Model,
     Level::Dataflow,
@@ -37,6 +35,7 @@ const LEVELS: [Level; 10] = [
     Level::Optimized,
     Level::Infer,
     Level::Kernels,
+    Level::Loops,
     Level::Fused,
     Level::Bounds,
     Level::Plan,
@@ -72,7 +71,11 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         memory_text(&lowered, None).map_or(Ok(()), |line| print(&line))?;
     }
     let arenas = match &mut data {
-        Some(data) => Some(Trainer::memory_needed(&lowered.artifact, data, &with_features(switches.features))?.arenas),
+        Some(data) => {
+            let train_options = train_options(args)?;
+            let cpu = compile_cpu(&lowered, options.sizes.as_ref(), &cpu_options(&train_options));
+            Some(Trainer::memory_needed(&lowered.artifact, &cpu, data, &train_options)?.arenas)
+        }
         None => None,
     };
     lowered.notes.iter().for_each(|line| note(&format!("memory budget: {line}")));
@@ -101,8 +104,10 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn with_features(features: KernelFeatures) -> TrainOptions {
-    TrainOptions { features, ..TrainOptions::default() }
+/// The options of training that change what is compiled.
+fn train_options(args: &BuildArgs) -> Result<TrainOptions, Failure> {
+    let Switches { features, .. } = args.disable.check()?;
+    Ok(TrainOptions { code: args.code.mode(), features, ..TrainOptions::default() })
 }
 
 /// The vertex order for training on this processor, and the reason.
@@ -157,11 +162,12 @@ fn levels(
     let mut texts = vec![];
     for &level in asked {
         match level {
-            Level::Clif => texts.push((level, clif(args, model, lowered)?)),
+            Level::Loops => texts.push((level, loops(args, lowered, options)?)),
+            Level::Clif => texts.push((level, clif(args, model, lowered, options)?)),
             Level::Ptx => texts.push((level, ptx(args, analysis, lowered, options)?)),
             _ => {}
         }
-        if matches!(level, Level::Clif | Level::Ptx) {
+        if matches!(level, Level::Loops | Level::Clif | Level::Ptx) {
             continue;
         }
         match level_text(level, analysis, model, lowered, options, arenas) {
@@ -278,31 +284,35 @@ fn level_text(
             arenas.map(|arenas| plan::parts_text(arenas, trained) + "\n").unwrap_or_default() + &text
         }
         // These levels need more than the compiled model.
-        Level::Clif | Level::Ptx => return None,
+        Level::Loops | Level::Clif | Level::Ptx => return None,
     })
 }
 
+/// The loops of the same program as [`Level::Kernels`].
+fn loops(args: &BuildArgs, lowered: &Lowered, options: &LowerOptions) -> Result<String, Failure> {
+    let cpu = compile_cpu(lowered, options.sizes.as_ref(), &cpu_options(&train_options(args)?));
+    Ok(hgnnc_ir::loops::print(&cpu.train.unwrap_or(cpu.infer).loops))
+}
+
 /// The machine code of the same program as [`Level::Kernels`].
-fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered) -> Result<String, Failure> {
-    let Some(folder) = &args.data else {
-        return Err(Failure::input("what becomes machine code depends on the graph: give a dataset with `--data DIR`"));
+fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered, options: &LowerOptions) -> Result<String, Failure> {
+    let train_options = train_options(args)?;
+    let cpu_options = cpu_options(&train_options);
+    let cpu = compile_cpu(lowered, options.sizes.as_ref(), &cpu_options);
+    let (name, program) = match &cpu.train {
+        Some(train) => ("train", &train.loops),
+        None => ("infer", &cpu.infer.loops),
     };
-    // The options of lowering, since the listing depends on the machine.
-    let Switches { disabled, features } = args.disable.check()?;
-    let lower = LowerOptions { disabled, machine: target(args).map(machine), ..LowerOptions::default() };
-    let (data, _) = bind_sizes(model, &data::load(folder)?, &BindOptions::default(), &lower)?;
-    let kernels = &lowered.artifact.kernels;
-    let (name, program) = match &kernels.train {
-        Some(train) => ("train", train),
-        None => ("infer", &kernels.infer),
-    };
-    let code = args.code.mode();
-    let text = if lowered.artifact.batch.is_some() {
-        let options = TrainOptions { code, features, ..TrainOptions::default() };
-        Trainer::new(lowered.artifact.clone(), data, options)?.clif_of_batch()?.unwrap_or_default()
-    } else {
-        Engine::new(&[program], data, EngineOptions { code, features, ..EngineOptions::default() })?.clif(&[name])?
-    };
+    let mut text = hgnnc_codegen_cpu::listing(&[(name, program)], cpu_options.simd)
+        .map_err(|error| Failure::Machine(error.to_string()))?;
+    if let (Some(_), Some(folder)) = (&lowered.artifact.batch, &args.data) {
+        // The options of lowering, since the listing depends on the machine.
+        let disabled = options.disabled.clone();
+        let lower = LowerOptions { disabled, machine: target(args).map(machine), ..LowerOptions::default() };
+        let (data, _) = bind_sizes(model, &data::load(folder)?, &BindOptions::default(), &lower)?;
+        let trainer = Trainer::new(lowered.artifact.clone(), cpu, data, train_options)?;
+        text = trainer.sampler_text()?.unwrap_or_default() + &text;
+    }
     Ok(match (text.is_empty(), args.code) {
         (false, _) => text,
         (true, Code::Auto) => {

@@ -5,7 +5,10 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use hgnnc_diag::SourceMap;
-use hgnnc_driver::{Analyzed, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, graphs_with_edges, lower, settings};
+use hgnnc_driver::{
+    Analyzed, CpuOptions, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, graphs_with_edges, lower,
+    settings,
+};
 use hgnnc_exec::{
     BindOptions, BoundData, ExecError, Identity, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint,
     list_edges, order_vertices, weights,
@@ -13,6 +16,7 @@ use hgnnc_exec::{
 use hgnnc_graph::{Dataset, npy, processors, show_bytes};
 use hgnnc_ir::artifact::{Kernels, Target};
 use hgnnc_ir::kernel::{Body, Program};
+use hgnnc_ir::loops::CpuPrograms;
 use hgnnc_ir::{Artifact, OutputKind};
 use hgnnc_machine::Machine;
 
@@ -247,20 +251,30 @@ fn on_processor(
     say: &mut dyn FnMut(String),
 ) -> Result<Trainer, Failure> {
     let budget = options.memory_budget;
-    let needed =
-        |lowered: &Lowered, data: &mut BoundData| Ok(Trainer::memory_needed(&lowered.artifact, data, &options)?.bytes);
+    let (sizes, cpu_options) = (lower_options.sizes.clone(), cpu_options(&options));
+    let compiled = |lowered: &Lowered| compile_cpu(lowered, sizes.as_ref(), &cpu_options);
+    let needed = |lowered: &Lowered, data: &mut BoundData| {
+        Ok(Trainer::memory_needed(&lowered.artifact, &compiled(lowered), data, &options)?.bytes)
+    };
     // Reordering does not pay for a single evaluation, and its permuted copies could exceed a memory budget.
     let disabled = lower_options.disabled.has_pass(REORDER_VERTICES);
     let orders = purpose == Purpose::Train && budget.is_none() && !disabled;
-    let lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
-    let artifact = for_purpose(lowered.artifact, purpose);
+    let mut lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
+    lowered.artifact = for_purpose(lowered.artifact, purpose);
+    let cpu = compiled(&lowered);
+    let artifact = lowered.artifact;
     if orders {
         let ordered = order_vertices(&artifact, &mut data, &order_options(&artifact, &options))?;
         if let (true, Some(line)) = (ordered.applied, ordered.explain.last()) {
             say(format!("{REORDER_VERTICES}: {line}"));
         }
     }
-    Ok(Trainer::new(artifact, data, options)?)
+    Ok(Trainer::new(artifact, cpu, data, options)?)
+}
+
+/// What to compile for.
+pub fn cpu_options(options: &TrainOptions) -> CpuOptions {
+    CpuOptions::new(options.code, options.features, hgnnc_exec::simd::level())
 }
 
 /// Options of the vertex order: the number of epochs in which it must pay off, and the stored order of a resumed run.
@@ -296,8 +310,14 @@ fn on_device(
     let needed = |lowered: &Lowered, data: &mut BoundData| {
         Ok(Trainer::device_memory_needed(&lowered.artifact, data, target)?.bytes)
     };
-    let lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
-    match Trainer::on_device(for_purpose(lowered.artifact, purpose), data, device, options) {
+    let mut lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
+    lowered.artifact = for_purpose(lowered.artifact, purpose);
+    // Only links are scored on the processor.
+    let cpu = match lowered.artifact.score {
+        Some(_) => compile_cpu(&lowered, None, &cpu_options(&options)),
+        None => CpuPrograms::default(),
+    };
+    match Trainer::on_device(lowered.artifact, &cpu, data, device, options) {
         Err(error @ (ExecError::Memory { .. } | ExecError::Device { .. } | ExecError::Unsupported(_))) => {
             Ok(Err(error))
         }

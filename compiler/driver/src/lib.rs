@@ -3,11 +3,13 @@
 //! There are two steps, since a dataset is bound between them: [`analyze`] needs the text alone and reports every error
 //! in it; [`lower`] also takes the sizes of the bound graphs, since the order of linear operations depends on them.
 
+mod cpu;
 mod gpu;
 mod lower;
 mod settings;
 mod stdlib;
 
+pub use cpu::{CpuOptions, compile_cpu};
 pub use gpu::ptx;
 pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
 pub use hgnnc_passes::kernels::{FusionRule, VALUE_PREFIX};

@@ -7,9 +7,13 @@
 //!
 //! This crate knows no programs, datasets or device drivers.
 
+mod cpu;
+mod kernel_features;
 mod predict;
 mod sheets;
 
+pub use cpu::{CodeMode, SimdLevel};
+pub use kernel_features::{KernelFeature, KernelFeatures};
 pub use predict::{Bound, Gather, Prediction, Work};
 pub use sheets::{BadSheet, SHEETS};
 

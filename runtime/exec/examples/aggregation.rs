@@ -17,6 +17,7 @@ mod common;
 use std::time::Instant;
 
 use common::{GRAPH, one_graph, rows};
+use hgnnc_codegen_cpu::{Options, compile};
 use hgnnc_exec::data::Topology;
 use hgnnc_exec::{BoundData, Engine, EngineOptions};
 use hgnnc_ir::random::uniform;
@@ -150,7 +151,11 @@ impl Graph {
             .expect("a supported program");
         let topology = Topology::from_edges("g", self.vertices, self.vertices, &self.edges)?;
         let data = BoundData { num_vertices: vec![self.vertices], graphs: vec![topology], ..BoundData::default() };
-        let mut engine = Engine::new(&[&program], data, EngineOptions { threads, ..EngineOptions::default() })?;
+        let mut engine = Engine::new(
+            &[&compile(&program, &options())],
+            data,
+            EngineOptions { threads, ..EngineOptions::default() },
+        )?;
         engine.init_params(&flow, 1);
         Ok(engine)
     }
@@ -264,4 +269,9 @@ mod by_hand {
     pub unsafe fn sum(_: &[f32], _: usize, _: &[u32], _: &[usize], _: &mut [f32]) {}
 
     pub unsafe fn attention(_: &[f32], _: &[f32], _: &[f32], _: &[u32], _: &[usize], _: &mut [f32]) {}
+}
+
+/// Code for this machine.
+fn options() -> Options {
+    Options::new(Default::default(), Default::default(), hgnnc_exec::simd::level())
 }

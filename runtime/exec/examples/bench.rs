@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use hgnnc_codegen_cpu::{Options, compile};
 use hgnnc_exec::{BoundData, Engine, EngineOptions, InputData, Times, Topology};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, VertexTypeDecl};
 use hgnnc_ir::random::uniform;
@@ -81,7 +82,11 @@ fn main() -> Result<(), hgnnc_exec::ExecError> {
         let values = leaves(&mut flow);
         build(&mut flow, values);
         let program = hgnnc_passes::kernels::lower(&flow).expect("a supported program");
-        let mut engine = Engine::new(&[&program], data, EngineOptions { threads, ..EngineOptions::default() })?;
+        let mut engine = Engine::new(
+            &[&compile(&program, &options())],
+            data,
+            EngineOptions { threads, ..EngineOptions::default() },
+        )?;
         engine.init_params(&flow, 1);
         let mut best = f64::INFINITY;
         for step in 1..=12 {
@@ -217,4 +222,9 @@ fn projection(flow: &mut Dataflow, h: Value, mut x: Value, w: Value, gradient: b
         let dw = flow.add(Op::Outer { batch: 0 }, &[x, flat]);
         flow.output("dw", dw);
     }
+}
+
+/// Code for this machine.
+fn options() -> Options {
+    Options::new(Default::default(), Default::default(), hgnnc_exec::simd::level())
 }

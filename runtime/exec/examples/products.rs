@@ -11,6 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use gemm_common::Parallelism;
+use hgnnc_codegen_cpu::{Options, compile};
 use hgnnc_exec::kernels::product::{self, Extents};
 use hgnnc_exec::{BoundData, Engine, EngineOptions, KernelFeatures};
 use hgnnc_ir::dataflow::{Init, ParamDecl, VertexTypeDecl};
@@ -191,7 +192,11 @@ impl Case {
         flow.output("z", z);
         let program = hgnnc_passes::kernels::lower(&flow).expect("a supported program");
         let data = BoundData { num_vertices: vec![self.rows], ..BoundData::default() };
-        let mut engine = Engine::new(&[&program], data, EngineOptions { threads, ..EngineOptions::default() })?;
+        let mut engine = Engine::new(
+            &[&compile(&program, &options())],
+            data,
+            EngineOptions { threads, ..EngineOptions::default() },
+        )?;
         engine.init_params(&flow, 1);
         Ok(engine)
     }
@@ -310,4 +315,9 @@ fn chains(rounds: usize) {
         }
     }
     black_box(sums);
+}
+
+/// Code for this machine.
+fn options() -> Options {
+    Options::new(Default::default(), Default::default(), hgnnc_exec::simd::level())
 }

@@ -6,6 +6,7 @@
 mod common;
 
 use common::{GRAPH, one_graph, rows};
+use hgnnc_codegen_cpu::{Options, compile};
 use hgnnc_exec::data::Topology;
 use hgnnc_exec::{BoundData, Engine, EngineOptions};
 use hgnnc_ir::kernel::Program;
@@ -36,7 +37,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let engine = |program: &Program| -> Result<Engine, hgnnc_exec::ExecError> {
             let graphs = vec![topology.clone()];
             let data = BoundData { num_vertices: vec![VERTICES], graphs, ..BoundData::default() };
-            let mut engine = Engine::new(&[program], data, EngineOptions { threads, ..EngineOptions::default() })?;
+            let mut engine = Engine::new(
+                &[&compile(program, &options())],
+                data,
+                EngineOptions { threads, ..EngineOptions::default() },
+            )?;
             engine.init_params(&flow, 1);
             Ok(engine)
         };
@@ -104,4 +109,9 @@ fn joint(attention: bool, edges: usize) -> Dataflow {
     let sizes = SizeInfo { vertices: vec![VERTICES as u64], edges: vec![edges as u64], ..SizeInfo::default() };
     PassManager::default().run_joint(&mut flow, &mut PassCx::new(Some(sizes)), || None);
     flow
+}
+
+/// Code for this machine.
+fn options() -> Options {
+    Options::new(Default::default(), Default::default(), hgnnc_exec::simd::level())
 }

@@ -1,17 +1,19 @@
 //! Execution plan: programs planned for the sizes of their data, before memory is allocated.
 
 use hgnnc_graph::{processors, show_bytes};
-use hgnnc_ir::kernel::Program;
+use hgnnc_ir::kernel;
+use hgnnc_ir::loops::Program;
+use hgnnc_machine::KernelFeatures;
+use rayon::prelude::*;
 
 use crate::block::Scratch;
 use crate::data::BoundData;
 use crate::engine::{EngineOptions, add_derived, check_listed, check_tables, collect_states, extent, list_ends, ranks};
 use crate::error::{ExecError, Result};
-use crate::kernel_features::KernelFeatures;
-use crate::native::Generator;
+use crate::native::Facts;
 use crate::os;
-use crate::plan::{Plan, Slabs, StateId, plan};
-use crate::schedule::Schedules;
+use crate::plan::{Plan, Slabs, StateId, Step, StepKind, plan};
+use crate::schedule::{RegionSchedule, Schedules};
 use crate::stacks::{ParamPlace, num_own_params, param_places};
 use crate::subnormal::flush_to_zero;
 
@@ -76,7 +78,7 @@ pub(crate) fn plans_of(
     features: KernelFeatures,
 ) -> Result<Vec<Plan>> {
     let params = params_slab(programs.len());
-    let first_state = params + programs.first().map_or(0, |program| program.tables.params.len()) as u32;
+    let first_state = params + programs.first().map_or(0, |program| program.kernels.tables.params.len()) as u32;
     let plan = |(index, program): (usize, &&Program)| {
         let slabs = Slabs {
             arena: 0,
@@ -94,17 +96,20 @@ pub(crate) fn plans_of(
 }
 
 /// Schedules of the regions of all plans.
-pub(crate) fn schedules_of(plans: &[Plan], data: &BoundData, generator: &mut Generator) -> Vec<Schedules> {
-    let constants: Vec<u32> = (0..plans.len()).map(constants_slab).collect();
-    generator.schedules(plans, &constants, data)
+pub(crate) fn schedules_of(plans: &[Plan], data: &BoundData) -> Vec<Schedules> {
+    let facts = Facts::new(data);
+    let of = |step: &Step| match &step.kind {
+        StepKind::Region(region) => RegionSchedule::of(region, data, &facts),
+        StepKind::Product(_) | StepKind::Grouped(_) | StepKind::Factored(_) | StepKind::Copy { .. } => vec![],
+    };
+    let of_plan = |plan: &Plan| [&plan.prelude, &plan.steps].map(|steps| steps.par_iter().map(of).collect::<Vec<_>>());
+    plans.iter().map(of_plan).collect()
 }
 
 /// Plans, schedules and memory layout of programs, before memory is allocated.
 pub(crate) struct ExecPlan {
     pub plans: Vec<Plan>,
     pub schedules: Vec<Schedules>,
-    /// Compiler of native loops.
-    pub generator: Generator,
     pub pool: rayon::ThreadPool,
     pub states: Vec<StateId>,
     /// The memory of each parameter, by index.
@@ -142,12 +147,13 @@ impl ExecPlan {
         block_len: usize,
     ) -> Result<Self> {
         let first = programs.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
-        let tables = &first.tables;
+        let tables = &first.kernels.tables;
+        let kernels: Vec<&kernel::Program> = programs.iter().map(|program| &program.kernels).collect();
         check_tables(tables, data)?;
-        check_listed(programs, data)?;
-        add_derived(programs, data, ranks)?;
-        list_ends(programs, data);
-        let states = collect_states(programs);
+        check_listed(&kernels, data)?;
+        add_derived(&kernels, data, ranks)?;
+        list_ends(&kernels, data);
+        let states = collect_states(&kernels);
         let num_params = tables.params.len();
         let params = params_slab(programs.len());
         let first_state = params + num_params as u32;
@@ -157,14 +163,13 @@ impl ExecPlan {
             .thread_name(|i| format!("hgnnc-{i}"))
             .build()
             .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
-        let mut generator = Generator::new(options.code, options.features);
         let bound: &BoundData = data;
-        let schedules = pool.install(|| schedules_of(&plans, bound, &mut generator));
+        let schedules = pool.install(|| schedules_of(&plans, bound));
         let scratch_len = scratch_len(&schedules);
         let param_len = |i: usize| -> usize { tables.params[i].dims.iter().map(|&d| extent(data, d)).product() };
         let places = param_places(tables, |param| param_len(param.index()));
         let num_params = num_own_params(tables);
-        Ok(Self { plans, schedules, generator, pool, states, places, num_params, params, first_state, scratch_len })
+        Ok(Self { plans, schedules, pool, states, places, num_params, params, first_state, scratch_len })
     }
 
     /// Planned memory of one program, or of all.

@@ -17,7 +17,6 @@ pub mod buffer;
 pub mod checkpoint;
 pub mod data;
 pub mod device;
-mod edge_passes;
 pub mod engine;
 pub mod error;
 mod exec_plan;
@@ -25,7 +24,6 @@ mod factored_metapath;
 mod grouped_product;
 mod identity;
 mod init;
-pub mod kernel_features;
 pub mod kernels;
 mod launch;
 mod links;
@@ -58,10 +56,9 @@ pub use engine::{Engine, EngineOptions};
 pub use error::{Cause, ExecError, Result};
 pub use exec_plan::Arena;
 pub use hgnnc_cache::Policy as CachePolicy;
+pub use hgnnc_machine::{CodeMode, KernelFeature, KernelFeatures};
 pub use identity::{Difference, Identity};
-pub use kernel_features::{KernelFeature, KernelFeatures};
 pub use metapath_graphs::{declare_metapaths, list_edges};
-pub use native::CodeMode;
 pub use profile::{
     Counted, DeviceProfile, EntryProfile, KernelTime, Profile, ProfileOptions, Timeline, profile, profile_device,
 };

@@ -4,7 +4,8 @@
 //! depend on sizes and are planned again for each batch, at about the cost of one scan of its `indptr`. Memory is kept
 //! and grows only if a batch needs more than all before it.
 
-use hgnnc_ir::kernel::Program;
+use hgnnc_ir::kernel;
+use hgnnc_ir::loops::Program;
 use hgnnc_ir::types::Param;
 
 use crate::block::Scratch;
@@ -33,21 +34,22 @@ impl Engine {
         inputs: &mut [HostBuffer],
     ) -> Result<BoundData> {
         let Some(first) = programs.first() else { return Ok(data) };
-        check_tables(&first.tables, &data)?;
+        let kernels: Vec<&kernel::Program> = programs.iter().map(|program| &program.kernels).collect();
+        check_tables(&first.kernels.tables, &data)?;
         for (input, slab) in data.inputs.iter().zip(&*inputs) {
             assert!(!matches!(input, InputData::Held(len) if *len > slab.len()), "the numbers of an input are there");
         }
         let first_input = self.first_state as usize + self.states.len();
-        add_derived(programs, &mut data, |input, graph, direction| {
+        add_derived(&kernels, &mut data, |input, graph, direction| {
             let (slab, len) = (&mut self.slabs[first_input + input], graph.num_edges());
             slab.grow(len);
             graph.write_ranks(direction, &mut slab.elements()[..len])?;
             Ok(InputData::Held(len))
         })?;
-        self.pool.install(|| list_ends(programs, &mut data));
+        self.pool.install(|| list_ends(&kernels, &mut data));
         self.plans = plans_of(programs, &data, &self.states, BLOCK, self.features)?;
-        let (plans, pool, generator) = (&self.plans, &self.pool, &mut self.generator);
-        self.schedules = pool.install(|| schedules_of(plans, &data, generator));
+        let (plans, pool) = (&self.plans, &self.pool);
+        self.schedules = pool.install(|| schedules_of(plans, &data));
 
         let most = |f: fn(&crate::plan::Plan) -> usize| self.plans.iter().map(f).max().unwrap_or(0);
         self.slabs[0].grow(most(|plan| plan.arena_len));
@@ -59,7 +61,7 @@ impl Engine {
             constants.elements()[..plan.constants.len()].copy_from_slice(&plan.constants);
         }
         let len = |param: Param| {
-            let dims = &first.tables.params[param.index()].dims;
+            let dims = &first.kernels.tables.params[param.index()].dims;
             dims.iter().map(|&dim| crate::engine::extent(&data, dim)).product::<usize>()
         };
         let homes = (0..self.places.len()).filter(|&param| self.places[param].home.index() == param);

@@ -6,18 +6,9 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Instruction sets that kernels are compiled for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "variants and fields are named for what they hold")]
-pub enum Level {
-    /// Portable kernels for the baseline of the target.
-    Base,
-    /// NEON, with fused multiply-adds: every AArch64 processor.
-    Neon,
-    Avx2,
-    /// AVX-512 F, VL, BW and DQ.
-    Avx512,
-}
+use hgnnc_machine::{KernelFeature, KernelFeatures};
+
+pub use hgnnc_machine::SimdLevel as Level;
 
 static LEVEL: AtomicU8 = AtomicU8::new(u8::MAX);
 
@@ -47,6 +38,14 @@ pub fn limit(wanted: Level) {
     let mut lower = available().into_iter().filter(|&level| level as u8 <= wanted as u8);
     let level = lower.next_back().unwrap_or(Level::Base);
     LEVEL.store(level as u8, Ordering::Relaxed);
+}
+
+/// Lowers the level of the process to the baseline of the architecture, unless [`KernelFeature::WidestSimd`] is
+/// enabled. To be called before anything is compiled or planned, since every kernel of the process reads the level.
+pub fn limit_to(features: KernelFeatures) {
+    if !features.has(KernelFeature::WidestSimd) {
+        limit(Level::Base);
+    }
 }
 
 /// Runs `f` at the widest level regardless of the limit.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::Case;
+use hgnnc_codegen_cpu::{Options, compile_artifact};
 use hgnnc_exec::{BoundData, ExecError, InputData, Outcome, Target, TrainOptions, Trainer};
 use hgnnc_ir::artifact::{self, Criterion, Kernels, Metric, Part, Stop, Task, Training};
 use hgnnc_ir::dataflow::Init;
@@ -149,13 +150,19 @@ fn adam(flow: &mut Dataflow, param: Param, w: Value, g: Value, step: Value, rate
     (flow.binary(Sub, w, step), m, v)
 }
 
+fn bound(artifact: Artifact, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
+    let compile = Options::new(options.code, options.features, hgnnc_exec::simd::level());
+    let cpu = compile_artifact(&artifact, &compile, &compile);
+    Trainer::new(artifact, cpu, data, options)
+}
+
 fn options(threads: usize) -> TrainOptions {
     TrainOptions { threads, ..TrainOptions::default() }
 }
 
 fn trainer(options: TrainOptions) -> Trainer {
     let (artifact, data) = model(0.3);
-    Trainer::new(artifact, data, options).expect("the model fits its data")
+    bound(artifact, data, options).expect("the model fits its data")
 }
 
 fn never() -> AtomicBool {
@@ -222,7 +229,7 @@ fn a_resumed_run_equals_the_uninterrupted_one() {
 
     let (artifact, data) = model(0.3);
     let wrong_seed = TrainOptions { seed: Some(9), ..with_checkpoint(true) };
-    let error = Trainer::new(artifact, data, wrong_seed).expect_err("another seed").to_string();
+    let error = bound(artifact, data, wrong_seed).expect_err("another seed").to_string();
     assert!(error.contains("seed 3"), "{error}");
 }
 
@@ -275,7 +282,7 @@ fn early_stopping_keeps_the_best_epoch() {
     let training = artifact.training.as_mut().expect("trained");
     training.epochs = 2000;
     training.stop = Some(Stop { criterion: training.select, patience: 10 });
-    let mut trainer = Trainer::new(artifact, data, options(1)).expect("fits");
+    let mut trainer = bound(artifact, data, options(1)).expect("fits");
     let mut best = None;
     let outcome = trainer
         .run(&never(), &mut |epoch| {
@@ -298,7 +305,7 @@ fn a_loss_that_is_not_finite_stops_with_the_best_parameters() {
             numbers[0] = f32::NAN;
         }
     }
-    let mut trainer = Trainer::new(artifact, data, options(1)).expect("fits");
+    let mut trainer = bound(artifact, data, options(1)).expect("fits");
     let before = bits(&mut trainer);
     let error = trainer.run(&never(), &mut |_| {}).expect_err("NaN");
     assert!(matches!(error, ExecError::Diverged { epoch: 0, .. }), "{error}");
@@ -325,7 +332,7 @@ fn weights_round_trip_and_must_fit() {
 fn a_split_without_validation_keeps_the_last_epoch_and_says_so() {
     let (artifact, mut data) = model(0.3);
     data.parts[1].clear();
-    let mut trainer = Trainer::new(artifact, data, options(1)).expect("fits");
+    let mut trainer = bound(artifact, data, options(1)).expect("fits");
     assert!(trainer.warnings()[0].contains("no val part"), "{:?}", trainer.warnings());
     assert_eq!(losses(&mut trainer).len(), 60);
     assert_eq!(trainer.report().expect("evaluated").best_epoch, None);
@@ -335,7 +342,7 @@ fn a_split_without_validation_keeps_the_last_epoch_and_says_so() {
 fn too_little_memory_is_refused_before_anything_runs() {
     let (artifact, data) = model(0.3);
     let options = TrainOptions { memory_budget: Some(10_000), ..options(1) };
-    let error = Trainer::new(artifact, data, options).expect_err("too little").to_string();
+    let error = bound(artifact, data, options).expect_err("too little").to_string();
     assert!(error.contains("the budget") && error.contains("graphs and features"), "{error}");
 }
 
@@ -343,9 +350,9 @@ fn too_little_memory_is_refused_before_anything_runs() {
 fn data_that_does_not_fit_is_refused() {
     let (artifact, mut data) = model(0.3);
     data.target = Some(Target::Classes(vec![0; 5]));
-    assert!(matches!(Trainer::new(artifact, data, options(1)), Err(ExecError::Shape { .. })));
+    assert!(matches!(bound(artifact, data, options(1)), Err(ExecError::Shape { .. })));
     let (artifact, mut data) = model(0.3);
     data.inputs[0] = InputData::Missing;
-    let error = Trainer::new(artifact, data, options(1)).expect_err("no features").to_string();
+    let error = bound(artifact, data, options(1)).expect_err("no features").to_string();
     assert!(error.contains("`sparse`"), "{error}");
 }

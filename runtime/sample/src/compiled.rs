@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::fmt::Write;
 
-use hgnnc_native::{
+use hgnnc_codegen_cpu::{
     Compiler, Counted, DrawCall, NativeError, RowsCall, RowsOf, SHORT, SLACK, SamplerCode, SamplerFunction, Take,
 };
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use hgnnc_codegen_cpu::{Options, compile_artifact};
 use hgnnc_driver::{
     DatasetSummary, Diagnostics, LabelSummary, LabelSummaryKind, LowerOptions, RelationSummary, VertexSummary, analyze,
     bind_names, check_dataset, lower, settings,
@@ -14,6 +15,7 @@ use hgnnc_graph::{
     Dataset, DatasetInfo, GraphCache, LabelValues, MetapathOptions, SemanticGraph, SemanticGraphs, schema_text,
 };
 use hgnnc_ir::Artifact;
+use hgnnc_ir::loops::CpuPrograms;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
@@ -109,7 +111,7 @@ impl Files {
         let artifact = &self.models[index].artifact;
         let bound = bind(artifact, dataset, &bind_options()).map_err(|e| e.to_string())?;
         let options = TrainOptions { threads: 1, ..options };
-        Trainer::new(artifact.clone(), bound, options).map_err(|e| e.to_string())
+        Trainer::new(artifact.clone(), cpu_programs(artifact, &options), bound, options).map_err(|e| e.to_string())
     }
 
     fn metapaths(&self, dataset: &Dataset) -> Result<Vec<SemanticGraph>, String> {
@@ -231,7 +233,8 @@ impl Files {
         let _ = Identity::new(&lowered.artifact, settings(&model), &dataset, &bind_options());
         let Ok(bound) = bind(&lowered.artifact, &dataset, &bind_options()) else { return Ok(1) };
         let options = TrainOptions { threads: 1, epochs: Some(1), ..TrainOptions::default() };
-        let Ok(mut trainer) = Trainer::new(lowered.artifact, bound, options) else { return Ok(1) };
+        let cpu = cpu_programs(&lowered.artifact, &options);
+        let Ok(mut trainer) = Trainer::new(lowered.artifact, cpu, bound, options) else { return Ok(1) };
         match trainer.run(&AtomicBool::new(false), &mut |_| {}) {
             Ok(_) => Ok(2),
             Err(_) => Ok(1),
@@ -575,4 +578,10 @@ fn sign(bytes: &mut [u8]) -> bool {
     }
     bytes[CHECKSUM..HEADER].copy_from_slice(&hash.digest128().to_le_bytes());
     true
+}
+
+/// The programs of an artifact for this processor.
+fn cpu_programs(artifact: &Artifact, options: &TrainOptions) -> CpuPrograms {
+    let compile = Options::new(options.code, options.features, hgnnc_exec::simd::level());
+    compile_artifact(artifact, &compile, &compile)
 }

@@ -12,6 +12,7 @@ use hgnnc_ir::{Dataflow, OutputKind, Param};
 use hgnnc_ptx::Target;
 
 use crate::compiled::interpret;
+use crate::engine::cpu_program;
 
 /// Results of a run by name.
 pub type Numbers<T> = BTreeMap<String, Vec<T>>;
@@ -69,7 +70,9 @@ fn f32s(numbers: &[f64]) -> Vec<f32> {
 #[track_caller]
 pub fn by_engine(train: &Program, infer: &Program, data: &BoundData, bindings: &Bindings, steps: u64) -> Numbers<f32> {
     let options = EngineOptions { threads: 2, ..EngineOptions::default() };
-    let mut engine = Engine::new(&[train, infer], data.clone(), options).unwrap_or_else(|error| panic!("{error}"));
+    let programs = [cpu_program(train), cpu_program(infer)];
+    let mut engine =
+        Engine::new(&[&programs[0], &programs[1]], data.clone(), options).unwrap_or_else(|error| panic!("{error}"));
     for (param, tensor) in &bindings.params {
         engine.param(param.index()).copy_from_slice(&f32s(&tensor.data));
     }

@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_exec::{BoundData, Engine, EngineOptions, InputData, Target, Topology};
+use hgnnc_codegen_cpu::{Options, compile, compile_artifact};
+use hgnnc_exec::{
+    BoundData, CodeMode, Engine, EngineOptions, ExecError, InputData, KernelFeatures, Target, Topology, TrainOptions,
+    Trainer,
+};
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::kernel::Program;
-use hgnnc_ir::{DType, Dataflow, Input, Layout, OutputKind};
+use hgnnc_ir::loops::{CpuProgram, CpuPrograms};
+use hgnnc_ir::{Artifact, DType, Dataflow, Input, Layout, OutputKind};
 use hgnnc_passes::kernels::lower;
 
 /// Converts the interpreter's data to the engine's. Elements of sparse inputs are the nonzero ones. The parts of the
@@ -65,6 +70,26 @@ pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
     data
 }
 
+/// A program with machine code for this processor.
+pub fn cpu_program(program: &Program) -> CpuProgram {
+    compile(program, &Options::new(CodeMode::Auto, KernelFeatures::ALL, hgnnc_exec::simd::level()))
+}
+
+/// The programs of an artifact for this processor.
+pub fn cpu_programs(artifact: &Artifact, options: &TrainOptions) -> CpuPrograms {
+    let compile = Options::new(options.code, options.features, hgnnc_exec::simd::level());
+    compile_artifact(artifact, &compile, &compile)
+}
+
+/// A trainer on this processor.
+///
+/// # Errors
+/// Those of [`Trainer::new`].
+pub fn trainer(artifact: Artifact, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
+    let cpu = cpu_programs(&artifact, &options);
+    Trainer::new(artifact, cpu, data, options)
+}
+
 /// An engine with the parameters of the bindings and zero optimizer states.
 ///
 /// # Panics
@@ -76,8 +101,8 @@ pub fn engine(programs: &[&Dataflow], bindings: &Bindings, threads: usize) -> En
     let options = EngineOptions { threads, ..EngineOptions::default() };
     let data = bound_data(tables, bindings);
     let lowered = |flow: &&Dataflow| lower(flow).unwrap_or_else(|error| panic!("{error}"));
-    let kernels: Vec<Program> = programs.iter().map(lowered).collect();
-    let kernels: Vec<&Program> = kernels.iter().collect();
+    let kernels: Vec<CpuProgram> = programs.iter().map(|flow| cpu_program(&lowered(flow))).collect();
+    let kernels: Vec<&CpuProgram> = kernels.iter().collect();
     let mut engine = Engine::new(&kernels, data, options).unwrap_or_else(|error| panic!("{error}"));
     for (param, tensor) in &bindings.params {
         for (slot, x) in engine.param(param.index()).iter_mut().zip(&tensor.data) {

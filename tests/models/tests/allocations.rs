@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use hgnnc_exec::{CodeMode, TrainOptions, Trainer};
+use hgnnc_exec::{CodeMode, TrainOptions};
 use hgnnc_ir::random::{mask_key, uniform};
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{Case, World, case, compile};
@@ -78,7 +78,8 @@ fn allocations(case: &Case, world: &World, threads: usize, code: CodeMode) -> Ve
     let compiled = compile(&case.trained_by(TRAIN));
     let data = bound_data(compiled.training(), &compiled.bind(world));
     let options = TrainOptions { threads, code, ..TrainOptions::default() };
-    let mut trainer = Trainer::new(compiled.optimised(world), data, options).unwrap_or_else(|error| panic!("{error}"));
+    let mut trainer = hgnnc_model_tests::engine::trainer(compiled.optimised(world), data, options)
+        .unwrap_or_else(|error| panic!("{error}"));
     let mut counted = Vec::with_capacity(EPOCHS);
     let ended = trainer.run(&AtomicBool::new(false), &mut |_| counted.push(COUNT.load(Ordering::Relaxed)));
     ended.unwrap_or_else(|error| panic!("{}: {error}", case.name));

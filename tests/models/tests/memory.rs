@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use hgnnc_exec::{TrainOptions, Trainer, os};
+use hgnnc_exec::{TrainOptions, os};
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{CASES, World, compile};
 
@@ -25,7 +25,8 @@ fn field_case_13_constant_memory() {
         let train = |epochs| {
             let data = bound_data(compiled.training(), &compiled.bind(&world));
             let options = TrainOptions { threads: 1, epochs: Some(epochs), ..Default::default() };
-            let mut trainer = Trainer::new(artifact.clone(), data, options).unwrap_or_else(|error| panic!("{error}"));
+            let mut trainer = hgnnc_model_tests::engine::trainer(artifact.clone(), data, options)
+                .unwrap_or_else(|error| panic!("{error}"));
             let arena = trainer.arenas().all;
             let mut losses = vec![];
             let ended = trainer.run(&AtomicBool::new(false), &mut |e| losses.push(e.loss));

@@ -113,6 +113,17 @@ pub enum KernelOp<O = Operand, W = Width> {
     OuterAll(Extents<W>, O, O),
 }
 
+impl<O, W> KernelOp<O, W> {
+    /// Do micro-kernels of a processor take the operand at a position as contiguous rows only?
+    pub fn takes_contiguous_rows(&self, position: usize) -> bool {
+        match self {
+            KernelOp::Segment(Reduce::Lse, _) | KernelOp::ReduceAll(..) | KernelOp::OuterAll(..) => true,
+            KernelOp::MatMul(..) | KernelOp::MatMulT(..) => position == 0,
+            _ => false,
+        }
+    }
+}
+
 impl<O: Copy, W> KernelOp<O, W> {
     /// Is it a global reduction, complete only after the kernel?
     pub fn is_total(&self) -> bool {

@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 
 use hgnnc_ir::artifact::Artifact;
 use hgnnc_ir::batch::BatchLayout;
-use hgnnc_ir::kernel::Program;
+use hgnnc_ir::loops::{CpuPrograms, Program};
+use hgnnc_machine::CodeMode;
 use hgnnc_sample::BatchKey;
 
 use crate::buffer::HostBuffer;
@@ -98,14 +99,12 @@ pub(crate) struct Computed {
 impl Batches {
     /// Creates both engines for a model with mini-batches and the data of the full graph.
     pub fn new(
-        artifact: &Artifact,
+        (artifact, cpu): (&Artifact, &CpuPrograms),
         data: BoundData,
         options: EngineOptions,
-        cache_options: Option<CacheOptions>,
+        (code, cache_options): (CodeMode, Option<CacheOptions>),
     ) -> Result<Self> {
-        let (Some(training), Some(program), Some(layout)) =
-            (&artifact.training, &artifact.kernels.train, &artifact.batch)
-        else {
+        let (Some(training), Some(program), Some(layout)) = (&artifact.training, &cpu.train, &artifact.batch) else {
             return Err(internal("the model has no program for batches"));
         };
         let Some(batch) = &training.batch else {
@@ -114,29 +113,31 @@ impl Batches {
         if data.orders.any() {
             return Err(ExecError::Unsupported("batches take vertices in the order of the dataset only".into()));
         }
-        let whole = Engine::new(&[&artifact.kernels.infer], data, options)?;
+        let whole = Engine::new(&[&cpu.infer], data, options)?;
         let input = |(index, input): (usize, &InputData)| match (input, whole.frozen_input(index)) {
             (InputData::Classes(classes), _) => WholeInput::Classes(classes.clone()),
             (_, Some(numbers)) => WholeInput::Numbers(numbers),
             (_, None) => WholeInput::Nothing,
         };
         let inputs = whole.data().inputs.iter().enumerate().map(input).collect();
-        let of_whole = (&artifact.infer, training);
-        let mut loader = MiniBatchLoader::new(program, layout, batch, whole.data(), inputs, of_whole, options.code)?;
+        let (kernels, of_whole) = (&program.loops.kernels, (&artifact.infer, training));
+        let mut loader = MiniBatchLoader::new(kernels, layout, batch, whole.data(), inputs, of_whole, code)?;
         if cache_options.is_some() {
             loader.gather_all();
         }
-        let reuse = match (batch.reuse, &artifact.bottom) {
-            (Some(reuse), Some(bottom)) => Some(HistoricalEmbeddings::new(reuse, bottom, &loader, options)?),
-            (Some(_), None) => return Err(internal("the model has no program for what batches reuse")),
-            (None, _) => None,
+        let reuse = match (batch.reuse, &artifact.bottom, &cpu.bottom) {
+            (Some(reuse), Some(bottom), Some(program)) => {
+                Some(HistoricalEmbeddings::new(reuse, (bottom, program), &loader, options)?)
+            }
+            (Some(_), ..) => return Err(internal("the model has no program for what batches reuse")),
+            (None, ..) => None,
         };
         let step = Engine::new(&[program], loader.empty()?, options)?;
-        let states = collect_states(&[program]);
+        let states = collect_states(&[kernels]);
         let mut batches = Self {
             whole,
             step,
-            program: program.clone(),
+            program: program.loops.clone(),
             layout: layout.clone(),
             loader: Arc::new(loader),
             states,
@@ -228,7 +229,7 @@ impl Batches {
             let of_param = (0..self.states.len()).filter(|&state| self.states[state].0.index() == param);
             let rows = self.whole.data().num_vertices[self.layout.vertices[vertex.index()].vertex.index()];
             Some(EmbeddingTable {
-                name: self.program.tables.params[param].name.clone(),
+                name: self.program.kernels.tables.params[param].name.clone(),
                 vertex,
                 arrays: std::iter::once(param).chain(of_param.map(|state| num_params + state)).collect(),
                 width: self.whole.param_len(param) / rows.max(1),
@@ -367,19 +368,9 @@ impl Batches {
         (&mut self.step, STEP)
     }
 
-    /// Cranelift IR of the sampler and of the native loops of the first batch.
-    pub fn clif(&mut self) -> Result<String> {
-        self.begin(BatchKey { seed: 0, epoch: 0, batch: 0 }, 1)?;
-        if let Some(pipeline) = &mut self.pipeline {
-            let mut mini_batch = loop {
-                if let Ready::Batch(mini_batch) = pipeline.next()? {
-                    break mini_batch;
-                }
-            };
-            self.step.rebind(&[&self.program], std::mem::take(&mut mini_batch.data), &mut mini_batch.inputs)?;
-        }
-        self.end();
-        Ok(self.loader.clif()? + &self.step.clif(&["train"])?)
+    /// Cranelift IR of the sampler.
+    pub fn sampler_text(&self) -> Result<String> {
+        self.loader.clif()
     }
 }
 

@@ -4,10 +4,10 @@ use hgnnc_ir::kernel::KernelOp;
 
 use super::{Block, begin, partial_of};
 use crate::data::InputData;
-use crate::kernel_features::KernelFeature;
 use crate::kernels::flat::{self, MaskDraw, Pair, Side, Two};
 use crate::kernels::{Rows, extremes, product, rows, segment, softmax};
 use crate::plan::{Access, Base, BlockOp, Level, MaskRows, Operand};
+use hgnnc_machine::KernelFeature;
 
 impl Block<'_> {
     pub fn execute(&self, op: &BlockOp, task: usize, tiles: &mut [Vec<f32>; 2]) {
@@ -194,7 +194,7 @@ impl Block<'_> {
         let (Base::Stored(buffer), Access::End(topology, direction)) = (with.base, with.access) else {
             unreachable!("rows of active vertices are stored")
         };
-        let ends = self.context.data.topology(topology as usize).ends(direction);
+        let ends = self.context.data.topology(topology.index()).ends(direction);
         let first = self.first_row + self.start;
         let here = ends.within(first, self.items);
         // SAFETY: stored operands do not alias outputs of this step.

@@ -14,15 +14,15 @@ pub use cache_resident_replay::CacheResidentReplay;
 pub use run::{SplitRowRunner, combine, run_task};
 pub(crate) use run::{begin, partial_of};
 
-use hgnnc_native::Code;
+use hgnnc_ir::loops::MachineCode;
 
 use crate::buffer::HostBuffer;
 use crate::data::BoundData;
-use crate::kernel_features::KernelFeatures;
 use crate::kernels::Rows;
 use crate::native::Tables;
 use crate::plan::{Access, Base, Level, Operand, Plan, Region};
 use crate::schedule::{LocalSlot, RegionSchedule, Schedules};
+use hgnnc_machine::KernelFeatures;
 
 /// State shared by the tasks of a step.
 #[derive(Clone, Copy)]
@@ -39,8 +39,8 @@ pub struct Context<'a> {
     /// Training step, for dropout masks.
     pub step: u64,
     pub features: KernelFeatures,
-    /// Compiled native loops of all schedules.
-    pub code: &'a Code,
+    /// Machine code of the program's functions.
+    pub code: &'a MachineCode,
     /// Redirects accesses to a cache-resident working set; single-threaded only.
     pub replay: Option<&'a CacheResidentReplay>,
 }

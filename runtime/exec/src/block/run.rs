@@ -238,9 +238,9 @@ fn run_block(
     } else if let Some(replay) = context.replay {
         replay.apply(&mut block);
     }
-    for (fused, body) in schedule.loops.iter().zip(&schedule.bodies) {
-        match body {
-            Some(body) => block.run_body(fused, body, task, tiles, clip, tables),
+    for fused in &schedule.loops {
+        match fused.calls().next() {
+            Some(_) => block.run_calls(fused, task, tiles, clip, tables),
             None => block.run_loop(fused, task, tiles, clip),
         }
     }
@@ -291,12 +291,12 @@ impl Block<'_> {
         if fused.tile == 0 || all <= fused.tile {
             // A single tile: reductions over edges write their rows directly.
             self.items = all;
-            for &op in &fused.ops {
+            for op in fused.ops() {
                 self.execute(&self.region.ops[op], task, tiles);
             }
             return;
         }
-        let reductions = || fused.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| op.op.reduces_edges());
+        let reductions = || fused.ops().map(|op| &self.region.ops[op]).filter(|op| op.op.reduces_edges());
         for op in reductions() {
             begin(op, self.output(op.out, 0, self.num_rows));
         }
@@ -305,7 +305,7 @@ impl Block<'_> {
             self.start = start;
             self.items = fused.tile.min(all - start);
             let rows = self.owners(fused.level, &mut first_row, clip);
-            for &op in &fused.ops {
+            for op in fused.ops() {
                 let op = &self.region.ops[op];
                 if op.op.reduces_edges() {
                     self.reduce_tile(op, rows.clone(), &clip[..=rows.len()]);

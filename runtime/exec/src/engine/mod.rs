@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use hgnnc_ir::dataflow::ParamDecl;
-use hgnnc_ir::kernel::Program;
+use hgnnc_ir::loops::{self, CpuProgram, MachineCode};
 use hgnnc_ir::types::{Dim, VertexType};
+use hgnnc_machine::KernelFeatures;
 use rayon::prelude::*;
 
 use crate::block::{CacheResidentReplay, Context, Scratch};
@@ -23,9 +24,7 @@ use crate::buffer::{HostBuffer, PerThread, SharedBuffer};
 use crate::data::{BoundData, InputData};
 use crate::error::Result;
 use crate::exec_plan::{Arena, ExecPlan};
-use crate::kernel_features::KernelFeatures;
 use crate::launch::Runner;
-use crate::native::{self, CodeMode, Generator};
 use crate::plan::{Plan, ResultBuffer, StateId, Update};
 use crate::schedule::Schedules;
 use crate::stacks::ParamPlace;
@@ -40,8 +39,6 @@ pub struct EngineOptions {
     pub threads: usize,
     /// Memory limit in bytes; `None`: the memory of the machine.
     pub memory_budget: Option<u64>,
-    /// Interpreted or native execution of fused loops.
-    pub code: CodeMode,
     pub features: KernelFeatures,
 }
 
@@ -51,8 +48,8 @@ pub struct Engine {
     pub(crate) plans: Vec<Plan>,
     /// Schedules of each plan's prelude and steps; empty for steps that are not regions.
     pub(crate) schedules: Vec<Schedules>,
-    /// Compiler of native loops.
-    pub(crate) generator: Generator,
+    /// Machine code of each program.
+    codes: Vec<Arc<MachineCode>>,
     pub(crate) features: KernelFeatures,
     pub(crate) slabs: Vec<HostBuffer>,
     pub(crate) data: BoundData,
@@ -94,21 +91,12 @@ impl Engine {
     ///
     /// # Errors
     /// Data that does not fit the programs, an operation that cannot be executed, or too little memory.
-    pub fn new(programs: &[&Program], mut data: BoundData, options: EngineOptions) -> Result<Self> {
-        let exec_plan = ExecPlan::new(programs, &mut data, options)?;
+    pub fn new(programs: &[&CpuProgram], mut data: BoundData, options: EngineOptions) -> Result<Self> {
+        let loops: Vec<&loops::Program> = programs.iter().map(|program| &program.loops).collect();
+        let exec_plan = ExecPlan::new(&loops, &mut data, options)?;
         exec_plan.check_memory(&data, options.memory_budget)?;
-        let ExecPlan {
-            plans,
-            schedules,
-            generator,
-            pool,
-            states,
-            places,
-            num_params,
-            params,
-            first_state,
-            scratch_len,
-        } = exec_plan;
+        let ExecPlan { plans, schedules, pool, states, places, num_params, params, first_state, scratch_len } =
+            exec_plan;
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
         let (arena, partials) = (most(|p| p.arena_len), most(|p| p.partials_len));
         let own_len = |(i, place): (usize, &ParamPlace)| if place.home.index() == i { place.len } else { 0 };
@@ -141,7 +129,7 @@ impl Engine {
         let mut engine = Self {
             plans,
             schedules,
-            generator,
+            codes: programs.iter().map(|program| Arc::clone(&program.code)).collect(),
             features: options.features,
             slabs,
             data,
@@ -150,7 +138,7 @@ impl Engine {
             num_params,
             places,
             first_state,
-            row_types: row_types(programs),
+            row_types: row_types(&loops),
             counters: 2,
             partials: 1,
             scratch,
@@ -217,7 +205,7 @@ impl Engine {
                 seed,
                 step,
                 features: self.features,
-                code: self.generator.code(),
+                code: &self.codes[program],
                 replay: self.replay.as_ref(),
             },
             scratch: &self.scratch,
@@ -358,24 +346,10 @@ impl Engine {
         &self.data
     }
 
-    /// Number and bytes of native functions, if any.
+    /// Number and bytes of functions of machine code, if any.
     pub fn code(&self) -> Option<(usize, usize)> {
-        let code = self.generator.code();
-        (code.num_functions() > 0).then(|| (code.num_functions(), code.bytes()))
-    }
-
-    /// Cranelift IR of the native loops. `names` are the names of the programs.
-    ///
-    /// # Errors
-    /// A machine for which no code can be generated.
-    pub fn clif(&self, names: &[&str]) -> Result<String> {
-        let plans: Vec<_> = names
-            .iter()
-            .zip(&self.plans)
-            .zip(&self.schedules)
-            .map(|((&name, plan), schedules)| (name, plan, schedules))
-            .collect();
-        native::text::listing(&plans)
+        let functions: usize = self.codes.iter().map(|code| code.entries.len()).sum();
+        (functions > 0).then(|| (functions, self.codes.iter().map(|code| code.bytes).sum()))
     }
 
     /// Thread pool. Launches from inside the pool avoid a hand-off each.
@@ -451,8 +425,8 @@ impl Engine {
 }
 
 /// Per parameter, the vertex type of its rows if it is an embedding table.
-fn row_types(programs: &[&Program]) -> Vec<Option<VertexType>> {
-    let params = programs.first().map_or(&[][..], |program| &program.tables.params);
+fn row_types(programs: &[&loops::Program]) -> Vec<Option<VertexType>> {
+    let params = programs.first().map_or(&[][..], |program| &program.kernels.tables.params);
     let of = |decl: &ParamDecl| match decl.dims.first() {
         Some(Dim::Count(vertex)) => Some(*vertex),
         Some(Dim::Fixed(_)) | None => None,

@@ -112,8 +112,8 @@ pub fn dot(a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel_features::KernelFeatures;
     use crate::kernels::{rows, segment};
+    use hgnnc_machine::KernelFeatures;
 
     fn numbers(seed: u64, len: usize) -> Vec<f32> {
         (0..len as u64).map(|i| hgnnc_ir::random::uniform(seed, i) as f32 - 0.5).collect()

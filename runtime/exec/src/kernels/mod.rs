@@ -13,7 +13,7 @@ pub mod softmax;
 #[cfg(target_arch = "x86_64")]
 mod sparse;
 
-use crate::kernel_features::{KernelFeature, KernelFeatures};
+use hgnnc_machine::{KernelFeature, KernelFeatures};
 
 /// Arrays with more elements than this exceed the L2 cache.
 const NOT_CACHED: usize = 1 << 20;

@@ -4,9 +4,9 @@ use hgnnc_ir::ops::Reduce;
 
 use super::Rows;
 use super::flat::{larger, smaller};
-use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::math;
 use crate::simd::multiversion;
+use hgnnc_machine::{KernelFeature, KernelFeatures};
 
 multiversion! {
     /// Copies rows `first..` of an operand to contiguous elements, repeating every element `expand` times; as many rows

@@ -4,9 +4,9 @@ use hgnnc_ir::ops::Reduce;
 
 use super::flat::{larger, smaller};
 use super::{ROWS_AHEAD, Rows};
-use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::math;
 use crate::simd::multiversion;
+use hgnnc_machine::{KernelFeature, KernelFeatures};
 
 /// Sums of high-degree rows are accumulated in runs of this many edges, so that rounding errors grow with the number of
 /// runs plus the length of one, not with their product.

@@ -10,9 +10,9 @@ use hgnnc_ir::ops::Reduce;
 
 use super::flat::larger;
 use super::{Rows, rows, segment};
-use crate::kernel_features::KernelFeatures;
 use crate::math;
 use crate::simd::multiversion;
+use hgnnc_machine::KernelFeatures;
 
 /// Exponentials buffered at once: with the rows that they weight, half of an L1 cache.
 const HELD: usize = 1024;

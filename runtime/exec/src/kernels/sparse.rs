@@ -153,8 +153,8 @@ unsafe fn heads8(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], offsets: &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel_features::KernelFeatures;
     use crate::kernels::segment;
+    use hgnnc_machine::KernelFeatures;
 
     #[test]
     fn sums_are_those_of_the_portable_kernel() {

@@ -7,6 +7,7 @@ mod scorer;
 use std::collections::HashSet;
 
 use hgnnc_ir::artifact::{Artifact, Metric, Part, Target};
+use hgnnc_ir::loops::CpuPrograms;
 use hgnnc_ir::random::{bits, mask_key};
 
 use crate::backend::{Backend, part_index};
@@ -84,10 +85,14 @@ impl KnownLinks {
 
 impl LinkMeasures {
     /// Creates the metrics of a link model from full-graph data. `None` for other models.
-    pub fn new(artifact: &Artifact, data: &BoundData, options: EngineOptions) -> Result<Option<Self>> {
+    pub fn new(
+        (artifact, cpu): (&Artifact, &CpuPrograms),
+        data: &BoundData,
+        options: EngineOptions,
+    ) -> Result<Option<Self>> {
         let Some(training) = &artifact.training else { return Ok(None) };
         let Target::Links(target) = &training.target else { return Ok(None) };
-        let scorer = Scorer::new(artifact, target, &training.output, &data.num_vertices, options)?;
+        let scorer = Scorer::new((artifact, cpu), target, &training.output, &data.num_vertices, options)?;
         let topologies = || target.graphs.iter().map(|graph| &data.graphs[graph.index()]);
         let ends: Vec<(usize, usize)> = topologies().map(|graph| (graph.num_src, graph.num_dst)).collect();
         let trained = topologies().map(|graph| {

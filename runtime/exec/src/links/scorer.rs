@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use hgnnc_ir::artifact::{Artifact, LinkTarget};
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
-use hgnnc_ir::kernel::{Body, Program, Rows};
+use hgnnc_ir::kernel::{self, Body, Rows};
+use hgnnc_ir::loops::{CpuPrograms, Program};
 use hgnnc_ir::ops::Direction;
 
 use crate::backend::Backend;
@@ -47,16 +48,17 @@ pub(super) struct Pairs {
 impl Scorer {
     /// Creates the scorer of a link model; `num_vertices` are those of the full graph.
     pub fn new(
-        artifact: &Artifact,
+        (artifact, cpu): (&Artifact, &CpuPrograms),
         target: &LinkTarget,
         output: &str,
         num_vertices: &[usize],
         options: EngineOptions,
     ) -> Result<Self> {
-        let Some(program) = &artifact.kernels.score else {
+        let Some(program) = &cpu.score else {
             return Err(ExecError::Unsupported("internal error: the model has no program for pairs".into()));
         };
-        let tables = &program.tables;
+        let kernels = &program.loops.kernels;
+        let tables = &kernels.tables;
         // Rows of stacks, which the program does not have, come last.
         let num_vertices = &num_vertices[..tables.vertex_types.len()];
         let given = |binding: &Binding| match binding {
@@ -77,9 +79,9 @@ impl Scorer {
         };
         let spare = data.clone();
         let engine = Engine::new(&[program], data, options)?;
-        let outgoing = walks_out(program);
+        let outgoing = walks_out(kernels);
         let num_vertices = num_vertices.to_vec();
-        let program = program.clone();
+        let program = program.loops.clone();
         Ok(Self { engine, program, num_vertices, spare, inputs: vec![], given, results, graphs, outgoing })
     }
 
@@ -129,7 +131,7 @@ impl Scorer {
     fn bind(&mut self, sets: &[(usize, &Pairs)]) -> Result<()> {
         let mut data = std::mem::take(&mut self.spare);
         data.num_vertices.clone_from(&self.num_vertices);
-        for (index, (decl, topology)) in self.program.tables.graphs.iter().zip(&mut data.graphs).enumerate() {
+        for (index, (decl, topology)) in self.program.kernels.tables.graphs.iter().zip(&mut data.graphs).enumerate() {
             [topology.num_src, topology.num_dst] = [decl.src, decl.dst].map(|end| self.num_vertices[end.index()]);
             let own = sets.iter().find(|&&(graph, _)| self.graphs[graph] == Some(index)).map(|&(_, pairs)| pairs);
             let Adjacency { indptr, indices: other, eids: position } = &mut topology.csc;
@@ -162,7 +164,7 @@ impl Scorer {
 }
 
 /// By graph: whether a program traverses it from its sources.
-fn walks_out(program: &Program) -> Vec<bool> {
+fn walks_out(program: &kernel::Program) -> Vec<bool> {
     let mut out = vec![false; program.tables.graphs.len()];
     for kernel in program.kernels() {
         if let Body::Traversal(traversal) = &kernel.body

@@ -8,10 +8,10 @@ use hgnnc_ir::UnaryOp;
 use rayon::prelude::*;
 
 use super::topology::Caches;
-use crate::kernel_features::KernelFeatures;
 use crate::kernels::{flat, product};
 use crate::math::fma;
 use crate::simd::multiversion;
+use hgnnc_machine::KernelFeatures;
 
 /// Measuring time per figure.
 const BUDGET: Duration = Duration::from_millis(12);

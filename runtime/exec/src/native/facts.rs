@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use hgnnc_ir::ops::Direction;
 
 use crate::data::{ActiveVertices, BoundData, Topology};
-use crate::plan::{Access, Base, Domain, Operand};
+use hgnnc_ir::loops::Access;
+
+use crate::plan::{Base, Domain, Operand};
 
 /// Facts about the edges of one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

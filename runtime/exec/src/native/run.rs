@@ -3,15 +3,14 @@
 // Generated loops take slice addresses; see the module docs.
 #![allow(unsafe_code)]
 
-use hgnnc_ir::loops::function::Shape;
-use hgnnc_native::{Arguments, Code};
+use hgnnc_ir::loops::{Access, MachineCode};
 
-use super::{BodyStep, IndexArray, LoopBody, LoopResult, NativeLoop};
+use super::{IndexArray, LoopResult, NativeLoop};
 use crate::block::{Block, begin, partial_of};
 use crate::data::InputData;
 use crate::kernels::Rows;
-use crate::plan::{Access, Base, Operand};
-use crate::schedule::{FusedLoop, Schedules};
+use crate::plan::{Base, Operand};
+use crate::schedule::{FusedLoop, Schedules, Step};
 
 /// Argument tables of calls, reused between them.
 #[derive(Debug)]
@@ -24,15 +23,12 @@ pub struct Tables {
 impl Tables {
     /// Tables large enough for the calls of these schedules.
     pub(crate) fn new(schedules: &[Schedules]) -> Self {
-        let bodies =
-            schedules.iter().flatten().flatten().flatten().flat_map(|schedule| schedule.bodies.iter().flatten());
+        let loops = schedules.iter().flatten().flatten().flatten().flat_map(|schedule| &schedule.loops);
         let (mut arrays, mut indices, mut results) = (0, 0, 0);
-        for step in bodies.flat_map(|body| &body.steps) {
-            if let BodyStep::Native(part) = step {
-                arrays = arrays.max(part.arrays.len());
-                indices = indices.max(part.indices.len());
-                results = results.max(part.results.len());
-            }
+        for part in loops.flat_map(FusedLoop::calls) {
+            arrays = arrays.max(part.arrays.len());
+            indices = indices.max(part.indices.len());
+            results = results.max(part.results.len());
         }
         let (arrays, indices) = (Vec::with_capacity(arrays), Vec::with_capacity(indices));
         Self { arrays, indices, results: Vec::with_capacity(results) }
@@ -43,11 +39,10 @@ impl Tables {
 unsafe impl Send for Tables {}
 
 impl<'a> Block<'a> {
-    /// Runs a loop body for all tiles of the block.
-    pub(crate) fn run_body(
+    /// Runs a loop with machine code over all tiles of the block.
+    pub(crate) fn run_calls(
         mut self,
         fused: &FusedLoop,
-        body: &LoopBody,
         task: usize,
         tiles: &mut [Vec<f32>; 2],
         clip: &mut [u32],
@@ -55,15 +50,16 @@ impl<'a> Block<'a> {
     ) {
         let all = self.count(fused.level);
         // Reductions over edges accumulate into their rows.
-        for op in fused.ops.iter().map(|&op| &self.region.ops[op]).filter(|op| op.op.reduces_edges()) {
+        for op in fused.ops().map(|op| &self.region.ops[op]).filter(|op| op.op.reduces_edges()) {
             begin(op, self.output(op.out, 0, self.num_rows));
         }
         if all == 0 {
             return;
         }
-        if body.whole || all <= fused.tile {
+        let whole = fused.steps.iter().all(|step| matches!(step, Step::Native(_)));
+        if whole || all <= fused.tile {
             self.items = all;
-            self.run_tile(body, 0..self.num_rows, self.offsets, task, tiles, tables);
+            self.run_tile(fused, 0..self.num_rows, self.offsets, task, tiles, tables);
             return;
         }
         let mut first_row = 0;
@@ -72,23 +68,23 @@ impl<'a> Block<'a> {
             self.items = fused.tile.min(all - start);
             let rows = self.owners(fused.level, &mut first_row, clip);
             let offsets = &clip[..if rows.is_empty() { 0 } else { rows.len() + 1 }];
-            self.run_tile(body, rows, offsets, task, tiles, tables);
+            self.run_tile(fused, rows, offsets, task, tiles, tables);
         }
     }
 
-    /// Runs a loop body for the current tile, whose edges belong to `rows` at `offsets`.
+    /// Runs a loop for the current tile, whose edges belong to `rows` at `offsets`.
     fn run_tile(
         &self,
-        body: &LoopBody,
+        fused: &FusedLoop,
         rows: std::ops::Range<usize>,
         offsets: &[u32],
         task: usize,
         tiles: &mut [Vec<f32>; 2],
         tables: &mut Tables,
     ) {
-        for step in &body.steps {
+        for step in &fused.steps {
             match step {
-                BodyStep::Op(op) => {
+                Step::Op(op) => {
                     let op = &self.region.ops[*op];
                     if op.op.reduces_edges() {
                         self.reduce_tile(op, rows.clone(), offsets);
@@ -96,7 +92,7 @@ impl<'a> Block<'a> {
                         self.execute(op, task, tiles);
                     }
                 }
-                BodyStep::Native(part) => {
+                Step::Native(part) => {
                     self.call(self.context.code, part, rows.clone(), offsets, task, tables);
                 }
             }
@@ -106,7 +102,7 @@ impl<'a> Block<'a> {
     /// Calls a native loop for the current tile.
     fn call(
         &self,
-        code: &Code,
+        code: &MachineCode,
         part: &NativeLoop,
         rows: std::ops::Range<usize>,
         offsets: &[u32],
@@ -117,7 +113,7 @@ impl<'a> Block<'a> {
         arrays.clear();
         indices.clear();
         results.clear();
-        let segments = part.program.shape == Shape::Segments;
+        let segments = part.segments;
         results.extend(part.results.iter().map(|target| match *target {
             LoopResult::Tile(local) => self.output(local, self.start, self.items).as_mut_ptr(),
             LoopResult::Owners(local) => self.output(local, rows.start, rows.len()).as_mut_ptr(),
@@ -155,11 +151,11 @@ impl<'a> Block<'a> {
         if segments && offsets.len() != count + 1 {
             return;
         }
-        let arguments = Arguments { arrays, indices, results, offsets, count };
+        let entry = code.entries[part.function];
         // SAFETY: all rows of the tile exist, because they were sliced above; `Facts` has checked gathered rows and
         // that offsets ascend to the number of edges of the tile. Results are disjoint, and alias operands only if
         // these are read before: see the module docs.
-        unsafe { code.call(part.function, arguments) };
+        unsafe { entry(arrays.as_ptr(), indices.as_ptr(), results.as_ptr(), offsets.as_ptr(), count) };
     }
 
     /// Row index of each item of the block.

@@ -3,6 +3,7 @@
 use hgnnc_ir::dataflow::OutputKind;
 use hgnnc_ir::kernel::place::{self, ALIGN, Slot};
 use hgnnc_ir::kernel::{self, Body, Contents, Form, Gemm, Kernel, KernelOp, Launch, Program, Source, Width};
+use hgnnc_ir::loops::{self, Nest};
 use hgnnc_ir::{Dim, Layout, Phase, Space, Stage, Type};
 
 use super::factored_metapath::bind_factored_metapath;
@@ -12,9 +13,9 @@ use super::{Plan, Product, ProductKind, ResultBuffer, Slabs, Split, StateId, Ste
 use crate::buffer::BufferRange;
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
-use crate::kernel_features::KernelFeatures;
 use crate::kernels::product::{self, Extents};
 use crate::stacks::{ParamPlace, param_places};
+use hgnnc_machine::KernelFeatures;
 
 /// Plans a verified program for the sizes of its data. `states` are the optimizer states in the order of their slabs;
 /// the local values of a row block should have at most `block_len` elements.
@@ -22,25 +23,38 @@ use crate::stacks::{ParamPlace, param_places};
 /// # Errors
 /// When an input is missing, or a kernel cannot be executed on data of this size.
 pub fn plan(
-    program: &Program,
+    loops: &loops::Program,
     data: &BoundData,
     slabs: Slabs,
     states: &[StateId],
     block_len: usize,
     features: KernelFeatures,
 ) -> Result<Plan> {
+    let (program, functions) = (&loops.kernels, &loops.functions[..]);
     let (buffers, plan) = (vec![], Plan::default());
     let extent = |&dim: &Dim| crate::engine::extent(data, dim);
     let tables = &program.tables;
     let places = param_places(tables, |param| tables.params[param.index()].dims.iter().map(extent).product());
-    let mut binder =
-        Binder { program, data, slabs, states, places, block_len, features, buffers, plan, partials_used: 0 };
+    let mut binder = Binder {
+        program,
+        functions,
+        data,
+        slabs,
+        states,
+        places,
+        block_len,
+        features,
+        buffers,
+        plan,
+        partials_used: 0,
+    };
     binder.place()?;
-    binder.plan.prelude = binder.steps(&program.prelude)?;
+    let mut nests = loops.nests.iter().map(Option::as_ref);
+    binder.plan.prelude = binder.steps(&program.prelude, &mut nests)?;
     let (before, updates) = program.launches.split_at(program.first_update().unwrap_or(program.launches.len()));
-    binder.plan.steps = binder.steps(before)?;
+    binder.plan.steps = binder.steps(before, &mut nests)?;
     binder.plan.first_update = binder.plan.steps.len();
-    let updates = binder.steps(updates)?;
+    let updates = binder.steps(updates, &mut nests)?;
     binder.plan.steps.extend(updates);
     for output in &program.outputs {
         binder.output(output)?;
@@ -69,6 +83,8 @@ fn all_of(stage: Stage) -> [f32; 5] {
 /// State of planning one program.
 pub(super) struct Binder<'a> {
     pub program: &'a Program,
+    /// Functions that loops call.
+    pub functions: &'a [loops::Function],
     pub data: &'a BoundData,
     slabs: Slabs,
     states: &'a [StateId],
@@ -229,18 +245,24 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn steps(&mut self, launches: &[Launch]) -> Result<Vec<Step>> {
+    /// Steps of launches, with the nests of their kernels.
+    fn steps<'n>(
+        &mut self,
+        launches: &[Launch],
+        nests: &mut impl Iterator<Item = Option<&'n Nest>>,
+    ) -> Result<Vec<Step>> {
         let mut steps = vec![];
         for launch in launches {
             self.partials_used = 0;
             for (index, kernel) in launch.kernels.iter().enumerate() {
-                steps.push(Step { together: index > 0, ..self.step(kernel)? });
+                let nest = nests.next().flatten();
+                steps.push(Step { together: index > 0, ..self.step(kernel, nest)? });
             }
         }
         Ok(steps)
     }
 
-    fn step(&mut self, kernel: &Kernel) -> Result<Step> {
+    fn step(&mut self, kernel: &Kernel, nest: Option<&Nest>) -> Result<Step> {
         let (kind, shares, label) = match &kernel.body {
             Body::Gemm(gemm) if let Some(members) = gemm.members => {
                 let product = bind_grouped(self, gemm, members.index());
@@ -263,7 +285,8 @@ impl Binder<'_> {
                 (StepKind::Factored(Box::new(step)), all_of(kernel.stage), label)
             }
             Body::Traversal(traversal) => {
-                let (region, shares) = bind_region(self, traversal)?;
+                let nest = nest.expect("verified loops have a nest for each traversal");
+                let (region, shares) = bind_region(self, nest)?;
                 let rows = kernel::print::print_rows(self.program, &traversal.rows);
                 let mut names: Vec<&str> = vec![];
                 for name in traversal.instrs.iter().map(|instr| word(&instr.op)) {

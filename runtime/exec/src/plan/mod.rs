@@ -7,7 +7,6 @@
 
 mod bind;
 mod factored_metapath;
-mod fuse;
 mod grouped;
 pub(crate) mod region;
 mod split_rows;
@@ -19,11 +18,13 @@ pub use split_rows::{Areas, SplitRows};
 
 use hgnnc_ir::kernel::KernelOp;
 pub use hgnnc_ir::kernel::Level;
+pub use hgnnc_ir::loops::Access;
 use hgnnc_ir::ops::{Direction, Reduce};
 use hgnnc_ir::types::{Param, Stage, Type, VertexType};
 
 use crate::buffer::BufferRange;
 use crate::kernels::product::Extents;
+use crate::schedule::FusedLoop;
 
 /// Slab indices that the plans of several programs share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,6 +143,10 @@ pub struct Region {
     pub domain: Domain,
     /// Operations of a block, in order.
     pub ops: Vec<BlockOp>,
+    /// Loops over blocks, in independent groups. Tile sizes are not set yet: 0 or 1.
+    pub groups: Vec<Vec<FusedLoop>>,
+    /// For each edge pass over split rows, the loops over the row and over the edges of a piece.
+    pub passes: Vec<[Vec<FusedLoop>; 2]>,
     /// Local values of a block.
     pub locals: Vec<Local>,
     /// First row of each block, and the end of the last.
@@ -229,33 +234,6 @@ pub enum Base {
     Labels(u32),
 }
 
-/// Index mapping from row (edge) `i` of the operation to a row of the operand.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Access {
-    /// Row `i` of the block (relative to the block's first row for stored values).
-    Each,
-    /// Broadcast of a single row.
-    Same,
-    /// Row that owns edge `i`.
-    Owner,
-    /// Vertex at the other end of edge `i`.
-    Neighbor,
-    /// Vertex of row `i`, if rows are active vertices.
-    Vertex,
-    /// Vertex of the row that owns edge `i`, if rows are active vertices.
-    OwnerVertex,
-    /// Row that owns edge `i` as an active vertex, if rows are all vertices.
-    OwnerEnd,
-    /// Vertex at the other end of edge `i`, as an active vertex.
-    NeighborEnd,
-    /// Edge id of edge `i`: its position in CSC order.
-    Eid,
-    /// Cell (row, column) of a dense matrix, for element `i` of a sparse one.
-    DenseCell,
-    /// Vertex of row `i` as an active vertex of this topology and direction, if it is one.
-    End(u32, Direction),
-}
-
 /// An operand of a block operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
@@ -274,8 +252,6 @@ pub struct BlockOp {
     pub level: Level,
     /// Result: a local, or an index of [`Region::partials`] for global reductions.
     pub out: u32,
-    /// Whether it copies local rows to their stored location after all reads of the value that is overwritten.
-    pub deferred: bool,
     /// Stage that its time is attributed to.
     pub stage: Stage,
 }

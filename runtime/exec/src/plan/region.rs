@@ -1,22 +1,24 @@
-//! Binds a traversal to the block program of a region.
+//! Binds a nest of loops to the data of a region.
 //!
-//! The computation is fixed by the kernel. This pass resolves operand addresses, inserts copies for operations that
-//! need contiguous operands, and divides rows into blocks by cache size and edges, and blocks into tasks.
+//! Instructions and loops are fixed by the nest. Binding resolves operand addresses, and divides rows into blocks by
+//! cache size and edges, and blocks into tasks.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use hgnnc_ir::kernel::place::{Lifetime, sum_alive};
 use hgnnc_ir::kernel::{self, Dest, Extent, Index, Instr, KernelOp, Rows, Source, Traversal, Width};
-use hgnnc_ir::{DType, Direction, Reduce, Space};
+use hgnnc_ir::{DType, Direction, Reduce};
+
+use hgnnc_ir::loops::function::Shape;
+use hgnnc_ir::loops::{self, CallResult, Nest, access, producers};
 
 use super::bind::{Binder, stage_index};
-use super::fuse::{Form, forms};
 use super::{Access, Base, BlockOp, Domain, Level, Local, MaskRows, Operand, Partial, Place, Region, SplitRows};
 use crate::buffer::BufferRange;
 use crate::data::InputData;
 use crate::error::{ExecError, Result};
-use crate::schedule::{block_extents, block_widths};
+use crate::native::{IndexArray, LoopResult, NativeLoop};
+use crate::schedule::{FusedLoop, Step, block_extents, block_widths};
 
 /// Elements of a tile of gathered operands: two fit in the L1 cache.
 const TILE: usize = 2048;
@@ -27,8 +29,9 @@ const PARTIAL_TASKS: usize = 32;
 /// Maximum total elements of the partial results of one value, except for few tasks.
 const PARTS: usize = 64 * 1024;
 
-/// Binds a traversal; also returns the share of each stage in its cost.
-pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal) -> Result<(Region, [f32; 5])> {
+/// Binds a nest; also returns the share of each stage in its cost.
+pub(super) fn bind_region(binder: &mut Binder<'_>, nest: &Nest) -> Result<(Region, [f32; 5])> {
+    let traversal = &nest.traversal;
     if let Rows::Each(volume) = &traversal.rows {
         // Vertex and edge counts are checked with the data.
         let elements = binder.eval(volume);
@@ -36,13 +39,12 @@ pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal) -> Res
             return Err(ExecError::Unsupported(format!("a parameter of {elements} elements; 2^32 - 1 are the most")));
         }
     }
-    let forms = forms(&traversal.instrs, binder.features);
     let mut region = RegionBinder {
         binder,
+        nest,
         traversal,
         widths: kernel::Program::local_widths(traversal),
-        made: vec![],
-        written: HashMap::new(),
+        made_by: producers(&traversal.instrs),
         ops: vec![],
         locals: vec![],
         partials: vec![],
@@ -50,22 +52,21 @@ pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal) -> Res
         uses_own_end: false,
         full_columns: None,
     };
-    for (instr, form) in traversal.instrs.iter().zip(forms) {
-        region.instr(instr, form)?;
+    for index in 0..traversal.instrs.len() {
+        region.instr(index)?;
     }
-    traversal.instrs.iter().for_each(|instr| region.store_last(instr));
-    Ok(region.finish())
+    region.finish()
 }
 
 struct RegionBinder<'b, 'a> {
     binder: &'b mut Binder<'a>,
+    nest: &'b Nest,
     traversal: &'b Traversal,
-    /// Width of each local of the kernel.
+    /// Width of each local of the nest.
     widths: Vec<Width>,
-    /// Block local of each kernel local.
-    made: Vec<u32>,
-    /// Block local with the rows of a stored buffer.
-    written: HashMap<kernel::Buffer, u32>,
+    /// Earlier instructions that make the operands of each instruction.
+    made_by: Vec<Vec<Option<usize>>>,
+    /// One operation for each instruction.
     ops: Vec<BlockOp>,
     locals: Vec<Local>,
     partials: Vec<(BufferRange, Reduce, Level, usize)>,
@@ -75,15 +76,6 @@ struct RegionBinder<'b, 'a> {
 }
 
 impl RegionBinder<'_, '_> {
-    /// Topology whose edges the rows own: a graph, or, after all graphs, a pattern.
-    fn edges(&self) -> Option<(usize, Direction)> {
-        match self.traversal.rows {
-            Rows::Once | Rows::Each(_) | Rows::Vertices(_) => None,
-            Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => Some((graph.index(), direction)),
-            Rows::Elements(pattern, direction) => Some((self.binder.data.graphs.len() + pattern.index(), direction)),
-        }
-    }
-
     /// Rows for which a dropout mask at a level is drawn.
     fn drawn(&self, at: Level) -> MaskRows {
         let tables = &self.binder.program.tables;
@@ -108,85 +100,72 @@ impl RegionBinder<'_, '_> {
         }
     }
 
-    fn width_of(&self, operand: kernel::Operand) -> Width {
-        let width = self.binder.program.operand_width(&self.traversal.rows, &self.widths, operand);
-        width.expect("in a verified program every operand has a width")
-    }
-
-    /// Appends an operation with a local for its result.
-    fn push(&mut self, instr: &Instr, out: Local, op: KernelOp<Operand, usize>) -> u32 {
-        self.locals.push(out);
-        let out = self.locals.len() as u32 - 1;
-        self.ops.push(BlockOp { op, level: instr.level, out, deferred: false, stage: instr.stage });
-        out
-    }
-
-    /// Binds an operand. A stored operand that the result aliases is read before it is overwritten.
-    fn operand(&mut self, instr: &Instr, operand: kernel::Operand) -> Result<Operand> {
-        let replaced = match instr.dest {
-            Dest::Buffer(new) => self.binder.program.buffer(new).replaces.map(Source::Buffer),
-            Dest::Local(_) => None,
-        };
-        if replaced == Some(operand.source) { self.copied(instr, operand) } else { self.in_place(instr, operand) }
-    }
-
-    fn in_place(&mut self, instr: &Instr, operand: kernel::Operand) -> Result<Operand> {
-        let width = self.width_of(operand);
-        let width = self.binder.eval(&width);
-        let local = match operand.source {
-            Source::Local(local) => Some(self.made[local.index()]),
-            Source::Buffer(buffer) => self.written.get(&buffer).copied(),
-            Source::Const(_) | Source::Count(_) => None,
-        };
-        let at_edge = instr.level == Level::Edge;
-        let of_ends = matches!(self.space_of(operand.source), Space::Ends(..));
-        // Rows of active vertices read vertex values at their vertices; rows of all vertices read values of active
-        // vertices at theirs.
-        let crossed = local.is_none() && self.rows_are_ends() != of_ends;
-        let access = match operand.index {
-            Index::End => match self.space_of(operand.source) {
-                Space::Ends(graph, direction) => Access::End(graph.0, direction),
-                _ => unreachable!("in a verified program only values of ends are read at ends"),
+    /// Binds the instruction at an index.
+    fn instr(&mut self, index: usize) -> Result<()> {
+        let instr = &self.traversal.instrs[index];
+        if let KernelOp::Mask { .. } = instr.op {
+            let moved = match self.drawn(instr.level) {
+                MaskRows::Edges(graph) => self.binder.data.orders.moved(graph).is_some(),
+                MaskRows::Rows | MaskRows::Vertices(_) => false,
+            };
+            let sparse = instr.level == Level::Edge && self.columns().is_some();
+            self.uses_own |= sparse || moved;
+        }
+        let num_vertices = &self.binder.data.num_vertices;
+        let op = instr.op.try_map(
+            |position, &operand| -> Result<Operand> {
+                let bound = self.operand(index, operand, self.made_by[index][position])?;
+                let uniform = self.same_elements(operand).filter(|_| !instr.op.takes_contiguous_rows(position));
+                Ok(match uniform {
+                    Some(number) => {
+                        let base = Base::Stored(self.binder.source(Source::Const(number.into())));
+                        Operand { base, access: Access::Same, ..bound }
+                    }
+                    None => bound,
+                })
             },
-            Index::Row if crossed && at_edge && of_ends => Access::OwnerEnd,
-            Index::Row if crossed && at_edge && self.rows_are_ends() => Access::OwnerVertex,
-            Index::Row if crossed && self.rows_are_ends() => Access::Vertex,
-            Index::Other if of_ends => Access::NeighborEnd,
-            Index::Whole if self.traversal.rows == Rows::Once => Access::Each,
-            Index::Whole => Access::Same,
-            Index::Row if at_edge => Access::Owner,
-            Index::Row => Access::Each,
-            Index::Other => Access::Neighbor,
-            Index::Edge if self.same_elements(operand.source).is_some() => Access::Same,
-            Index::Edge => {
-                // Stored edge values are in CSC order.
-                let outgoing = self.edges().is_some_and(|(_, direction)| direction == Direction::Out);
-                if local.is_none() && outgoing { Access::Eid } else { Access::Each }
-            }
-            Index::Cell => {
-                self.cells(instr)?;
-                Access::DenseCell
+            |width| width.eval(num_vertices),
+        )?;
+        let width = self.binder.eval(&instr.width);
+        let level = match instr.extent() {
+            Extent::Row => Level::Row,
+            Extent::Edge => Level::Edge,
+            Extent::Total => {
+                let reduce = if let KernelOp::ReduceAll(reduce, _) = instr.op { reduce } else { Reduce::Sum };
+                let Dest::Buffer(buffer) = instr.dest else { unreachable!("totals are stored") };
+                let out = self.partials.len() as u32;
+                self.partials.push((self.binder.buffer(buffer), reduce, instr.level, width));
+                self.ops.push(BlockOp { op, level: instr.level, out, stage: instr.stage });
+                return Ok(());
             }
         };
+        let place = match instr.dest {
+            Dest::Local(_) => Place::Scratch,
+            Dest::Buffer(buffer) => Place::Stored(self.binder.buffer(buffer)),
+        };
+        let out = self.locals.len() as u32;
+        self.locals.push(Local { level, width, place });
+        self.ops.push(BlockOp { op, level: instr.level, out, stage: instr.stage });
+        Ok(())
+    }
+
+    /// Binds an operand of an instruction, which an earlier instruction may make.
+    fn operand(&mut self, index: usize, operand: kernel::Operand, made_by: Option<usize>) -> Result<Operand> {
+        let instr = &self.traversal.instrs[index];
+        let width = self.binder.program.operand_width(&self.traversal.rows, &self.widths, operand);
+        let width = self.binder.eval(&width.expect("in a verified program every operand has a width"));
+        let access = access(self.binder.program, &self.traversal.rows, instr.level, operand, made_by.is_some());
+        if access == Access::DenseCell {
+            self.cells(instr)?;
+        }
         self.uses_own |= matches!(access, Access::Owner | Access::DenseCell);
         self.uses_own_end |= matches!(access, Access::OwnerVertex | Access::OwnerEnd);
-        let base = match (local, operand.index) {
-            (Some(local), _) => Base::Local(local),
-            (None, Index::Edge) if let Some(number) = self.same_elements(operand.source) => {
-                Base::Stored(self.binder.source(Source::Const(number.into())))
-            }
-            (None, _) if let Some(input) = self.labels(operand.source) => Base::Labels(input),
-            (None, _) => Base::Stored(self.binder.source(operand.source)),
+        let base = match made_by {
+            Some(made_by) => Base::Local(self.ops[made_by].out),
+            None if let Some(input) = self.labels(operand.source) => Base::Labels(input),
+            None => Base::Stored(self.binder.source(operand.source)),
         };
         Ok(Operand { base, access, width })
-    }
-
-    /// Space of a stored value; [`Space::Unit`] for others.
-    fn space_of(&self, source: Source) -> Space {
-        match source {
-            Source::Buffer(buffer) => self.binder.program.buffer(buffer).ty.space,
-            Source::Local(_) | Source::Const(_) | Source::Count(_) => Space::Unit,
-        }
     }
 
     /// Index of an input of class labels.
@@ -199,10 +178,10 @@ impl RegionBinder<'_, '_> {
         }
     }
 
-    /// The common value of all elements of a sparse input, such as the 1 of bags of words: it is read as a scalar
-    /// instead of being gathered in column order.
-    fn same_elements(&self, source: Source) -> Option<f32> {
-        let Source::Buffer(buffer) = source else { return None };
+    /// The common value of all elements of a sparse input, such as the 1 of bags of words: micro-kernels read it as a
+    /// scalar instead of gathering it in column order.
+    fn same_elements(&self, operand: kernel::Operand) -> Option<f32> {
+        let (Source::Buffer(buffer), Index::Edge) = (operand.source, operand.index) else { return None };
         let kernel::Contents::Input(input) = self.binder.program.buffer(buffer).contents else { return None };
         if !self.binder.program.tables.inputs[input.index()].ty.is_sparse() {
             return None;
@@ -231,114 +210,74 @@ impl RegionBinder<'_, '_> {
         Ok(())
     }
 
-    fn rows_are_ends(&self) -> bool {
-        matches!(self.traversal.rows, Rows::Ends(..))
-    }
-
-    /// An operand with contiguous rows, copied if needed.
-    fn contiguous(&mut self, instr: &Instr, operand: kernel::Operand) -> Result<Operand> {
-        let operand = self.operand(instr, operand)?;
-        if operand.access == Access::Each { Ok(operand) } else { self.copy(instr, operand) }
-    }
-
-    fn copied(&mut self, instr: &Instr, operand: kernel::Operand) -> Result<Operand> {
-        let operand = self.in_place(instr, operand)?;
-        self.copy(instr, operand)
-    }
-
-    fn copy(&mut self, instr: &Instr, operand: Operand) -> Result<Operand> {
-        let width = operand.width;
-        let out = Local { level: instr.level, width, place: Place::Scratch };
-        let local = self.push(instr, out, KernelOp::Copy(operand));
-        Ok(Operand { base: Base::Local(local), access: Access::Each, width })
-    }
-
-    /// An operation with its operands bound.
-    fn bind(&mut self, instr: &Instr, op: &KernelOp) -> Result<KernelOp<Operand, usize>> {
-        if let KernelOp::Mask { .. } = op {
-            let moved = match self.drawn(instr.level) {
-                MaskRows::Edges(graph) => self.binder.data.orders.moved(graph).is_some(),
-                MaskRows::Rows | MaskRows::Vertices(_) => false,
-            };
-            let sparse = instr.level == Level::Edge && self.columns().is_some();
-            self.uses_own |= sparse || moved;
+    /// Binds a loop.
+    fn fused_loop(&mut self, looped: &loops::Loop) -> Result<FusedLoop> {
+        let mut steps = vec![];
+        for step in &looped.steps {
+            steps.push(match step {
+                loops::Step::Instr(instr) => Step::Op(*instr),
+                loops::Step::Call(call) => Step::Native(self.call(looped.level, call)?),
+            });
         }
-        let num_vertices = &self.binder.data.num_vertices;
-        op.try_map(
-            |position, operand| match reads_contiguous_rows(op, position) {
-                true => self.contiguous(instr, *operand),
-                false => self.operand(instr, *operand),
-            },
-            |width| width.eval(num_vertices),
-        )
+        Ok(FusedLoop { level: looped.level, tile: usize::from(looped.tiled), steps })
     }
 
-    /// Whether a buffer aliases a value that edges read, or that has other readers. Its rows then stay in scratch until
-    /// all readers of the old value are done.
-    fn comes_last(&self, buffer: kernel::Buffer) -> bool {
-        let Some(old) = self.binder.program.taken_over(buffer) else { return false };
-        let mut edges = self.traversal.instrs.iter().filter(|instr| instr.level == Level::Edge);
-        edges.any(|instr| instr.op.operands().iter().any(|operand| operand.source == Source::Buffer(old)))
-            || !kernel::reads_on_the_way(self.traversal, buffer, old)
+    fn fused_loops(&mut self, loops: &[loops::Loop]) -> Result<Vec<FusedLoop>> {
+        loops.iter().map(|looped| self.fused_loop(looped)).collect()
     }
 
-    /// Appends the delayed store of an aliasing result.
-    fn store_last(&mut self, instr: &Instr) {
-        let Dest::Buffer(buffer) = instr.dest else { return };
-        if !self.comes_last(buffer) {
-            return;
+    fn call(&mut self, level: Level, call: &loops::Call) -> Result<NativeLoop> {
+        let mut arrays = vec![];
+        for &operand in &call.arrays {
+            // All reads of an operand in a call have one producer, if any.
+            let read = call.instrs.iter().find_map(|&instr| {
+                let operands = self.traversal.instrs[instr].op.operands();
+                let position = operands.iter().position(|other| *other == operand)?;
+                Some((instr, self.made_by[instr][position]))
+            });
+            let (instr, made_by) = read.expect("the arrays of a verified call are operands of its instructions");
+            arrays.push(self.operand(instr, operand, made_by)?);
         }
-        let local = self.written[&buffer];
-        let (level, width) = (Level::Row, self.locals[local as usize].width);
-        let place = Place::Stored(self.binder.buffer(buffer));
-        self.locals.push(Local { level, width, place });
-        let out = self.locals.len() as u32 - 1;
-        let from = Operand { base: Base::Local(local), access: Access::Each, width };
-        self.ops.push(BlockOp { op: KernelOp::Copy(from), level, out, deferred: true, stage: instr.stage });
-    }
-
-    fn instr(&mut self, instr: &Instr, form: Form) -> Result<()> {
-        let op = match form {
-            Form::Plain => self.bind(instr, &instr.op)?,
-            Form::Fused(op) => self.bind(instr, &op)?,
-            Form::Gone => {
-                // The result is never read.
-                self.made.push(u32::MAX);
-                return Ok(());
-            }
-        };
-        let width = self.binder.eval(&instr.width);
-        let level = match instr.extent() {
-            Extent::Row => Level::Row,
-            Extent::Edge => Level::Edge,
-            Extent::Total => {
-                let reduce = if let KernelOp::ReduceAll(reduce, _) = instr.op { reduce } else { Reduce::Sum };
-                let Dest::Buffer(buffer) = instr.dest else { unreachable!("totals are stored") };
-                let out = self.partials.len() as u32;
-                self.partials.push((self.binder.buffer(buffer), reduce, instr.level, width));
-                self.ops.push(BlockOp { op, level: instr.level, out, deferred: false, stage: instr.stage });
-                return Ok(());
-            }
-        };
-        match instr.dest {
-            Dest::Local(_) => {
-                let local = self.push(instr, Local { level, width, place: Place::Scratch }, op);
-                self.made.push(local);
-            }
-            Dest::Buffer(buffer) => {
-                let stored = Place::Stored(self.binder.buffer(buffer));
-                let place = if self.comes_last(buffer) { Place::Scratch } else { stored };
-                let local = self.push(instr, Local { level, width, place }, op);
-                self.written.insert(buffer, local);
-            }
-        }
-        Ok(())
+        let out = |instr: usize| self.ops[instr].out;
+        Ok(NativeLoop {
+            ops: call.instrs.clone(),
+            function: call.function,
+            segments: self.binder.functions[call.function].shape == Shape::Segments,
+            arrays,
+            indices: call
+                .indices
+                .iter()
+                .map(|index| match *index {
+                    loops::IndexArray::Picked(access) => IndexArray::Picked(access),
+                    loops::IndexArray::Labels(input) => IndexArray::Labels(input.index()),
+                })
+                .collect(),
+            results: call
+                .results
+                .iter()
+                .map(|result| match *result {
+                    CallResult::Tile(instr) => LoopResult::Tile(out(instr)),
+                    CallResult::Owners(instr) => LoopResult::Owners(out(instr)),
+                    CallResult::Total(instr) => LoopResult::Partial(out(instr)),
+                })
+                .collect(),
+            level,
+            replaced: call.replaced.clone(),
+        })
     }
 
     /// Divides the region into blocks and tasks.
-    fn finish(self) -> (Region, [f32; 5]) {
+    fn finish(mut self) -> Result<(Region, [f32; 5])> {
         let peaks = [Level::Row, Level::Edge].map(|level| self.peak(level));
-        let written_over = self.reads_what_it_replaces();
+        let nest = self.nest;
+        let mut groups = vec![];
+        for group in &nest.groups {
+            groups.push(self.fused_loops(group)?);
+        }
+        let mut passes = vec![];
+        for pass in &nest.passes {
+            passes.push([self.fused_loops(&pass.rows)?, self.fused_loops(&pass.edges)?]);
+        }
         let (pattern_columns, mask_rows) = (self.columns(), [Level::Row, Level::Edge].map(|level| self.drawn(level)));
         let Self { binder, traversal, ops, locals, partials, uses_own, uses_own_end, full_columns, .. } = self;
         let mut region = Region {
@@ -346,6 +285,8 @@ impl RegionBinder<'_, '_> {
             pattern_columns,
             mask_rows,
             ops,
+            groups,
+            passes,
             locals,
             blocks: vec![],
             tasks: vec![],
@@ -358,7 +299,7 @@ impl RegionBinder<'_, '_> {
         // Partial results of wide values take memory and time to combine.
         let widest = partials.iter().map(|partial| partial.3).max();
         let most_tasks = widest.map_or(TASKS, |widest| (PARTS / widest.max(1)).clamp(8, PARTIAL_TASKS));
-        if let (Domain::Edges { topology, direction, ends }, false) = (region.domain, written_over) {
+        if let (Domain::Edges { topology, direction, ends }, false) = (region.domain, region.passes.is_empty()) {
             let topology = binder.data.topology(topology);
             let (indptr, edges) = (topology.indptr(direction, ends), topology.num_edges());
             let piece = traversal.pieces.map(|pieces| pieces.len(edges));
@@ -381,27 +322,7 @@ impl RegionBinder<'_, '_> {
             split.areas.starts = (binder.partial(rows, of_row), binder.partial(pieces, of_piece));
         }
         let shares = shares(&region, binder);
-        (region, shares)
-    }
-
-    /// Whether an edge operation reads a value that another one overwrites: a later edge pass would read the new value.
-    /// Delayed stores run after all passes.
-    fn reads_what_it_replaces(&self) -> bool {
-        let writes = |op: &&BlockOp| !op.op.is_total() && !op.deferred;
-        let written: Vec<BufferRange> = self.ops.iter().filter(writes).filter_map(|op| self.stored(op.out)).collect();
-        let read = self.ops.iter().filter(|op| op.level == Level::Edge).flat_map(|op| op.op.operands());
-        let mut read = read.filter_map(|operand| match operand.base {
-            Base::Stored(buffer) => Some(buffer),
-            Base::Local(_) | Base::Labels(_) => None,
-        });
-        read.any(|buffer| written.contains(&buffer))
-    }
-
-    fn stored(&self, local: u32) -> Option<BufferRange> {
-        match self.locals[local as usize].place {
-            Place::Stored(buffer) => Some(buffer),
-            Place::Scratch => None,
-        }
+        Ok((region, shares))
     }
 
     /// Peak live elements of locals in scratch, per row or edge.
@@ -440,7 +361,7 @@ fn domain(binder: &Binder<'_>, traversal: &Traversal) -> Domain {
 /// edge when operations run one by one.
 fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usize; 2], most_tasks: usize) {
     let scratch = binder.block_len;
-    let [row_width, edge_width] = block_widths(region, binder.features);
+    let [row_width, edge_width] = block_widths(region);
     let (row_peak, edge_peak) = (peaks[0].max(row_width).max(1), peaks[1].max(1));
     let data = binder.data;
     region.blocks = match region.domain {
@@ -527,15 +448,6 @@ fn shares(region: &Region, binder: &Binder<'_>) -> [f32; 5] {
     }
     let sum: f64 = costs.iter().sum();
     costs.map(|c| (c / sum.max(1.0)) as f32)
-}
-
-/// Whether the kernel of an operation takes an operand, by position, as contiguous rows only.
-fn reads_contiguous_rows(op: &KernelOp, position: usize) -> bool {
-    match op {
-        KernelOp::Segment(Reduce::Lse, _) | KernelOp::ReduceAll(..) | KernelOp::OuterAll(..) => true,
-        KernelOp::MatMul(..) | KernelOp::MatMulT(..) => position == 0,
-        _ => false,
-    }
 }
 
 /// Estimated cost of an operation per row or edge, to divide the time of a region among stages.

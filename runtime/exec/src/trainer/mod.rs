@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use hgnnc_ir::artifact::{Artifact, Kernels, Part};
 use hgnnc_ir::kernel::Program;
+use hgnnc_ir::loops::{self, CpuProgram, CpuPrograms};
 use hgnnc_ptx::Target;
 
 use crate::backend::{Backend, part_index};
@@ -67,8 +68,13 @@ const INFER: usize = 0;
 pub(crate) const TRAIN: usize = 1;
 
 fn engine_options(options: &TrainOptions) -> EngineOptions {
-    let &TrainOptions { threads, memory_budget, code, features, .. } = options;
-    EngineOptions { threads, memory_budget, code, features }
+    let &TrainOptions { threads, memory_budget, features, .. } = options;
+    EngineOptions { threads, memory_budget, features }
+}
+
+/// [`programs`] for the CPU.
+fn cpu_programs<'p>(artifact: &Artifact, cpu: &'p CpuPrograms) -> Vec<&'p CpuProgram> {
+    std::iter::once(&cpu.infer).chain(cpu.train.as_ref().filter(|_| artifact.batch.is_none())).collect()
 }
 
 /// Full-graph programs in index order.
@@ -94,31 +100,34 @@ fn no_cache(artifact: &Artifact, options: &TrainOptions) -> Result<()> {
 }
 
 impl Trainer {
-    /// Binds a model to data on the CPU and initialises its parameters, or resumes if the options say so.
+    /// Binds a model to data on the CPU and initialises its parameters, or resumes if the options say so. `cpu` are the
+    /// compiled programs of the artifact.
     ///
     /// # Errors
     /// Data that does not fit, too little memory, or a checkpoint that cannot be resumed.
-    pub fn new(artifact: Artifact, data: BoundData, options: TrainOptions) -> Result<Self> {
+    pub fn new(artifact: Artifact, cpu: CpuPrograms, data: BoundData, options: TrainOptions) -> Result<Self> {
         if artifact.batch.is_some() {
-            let batches = Batches::new(&artifact, data, engine_options(&options), options.cache)?;
+            let batches =
+                Batches::new((&artifact, &cpu), data, engine_options(&options), (options.code, options.cache))?;
             let not_cached = batches.not_cached();
-            let mut trainer = Self::with(batches.into(), artifact, options)?;
+            let mut trainer = Self::with(batches.into(), artifact, &cpu, options)?;
             trainer.warnings.extend(not_cached.iter().map(|vertex| {
                 format!("the sparse features of `{vertex}` are not cached: only rows of one length are")
             }));
             return Ok(trainer);
         }
         no_cache(&artifact, &options)?;
-        let engine = Engine::new(&programs(&artifact), data, engine_options(&options))?;
-        Self::with(engine.into(), artifact, options)
+        let engine = Engine::new(&cpu_programs(&artifact, &cpu), data, engine_options(&options))?;
+        Self::with(engine.into(), artifact, &cpu, options)
     }
 
-    /// [`Trainer::new`] on a device, with the budget for device memory.
+    /// [`Trainer::new`] on a device, with the budget for device memory. Links are scored on the CPU.
     ///
     /// # Errors
     /// The errors of [`Trainer::new`], kernels without PTX, or a device failure.
     pub fn on_device(
         artifact: Artifact,
+        cpu: &CpuPrograms,
         data: BoundData,
         device: Box<dyn Device>,
         options: TrainOptions,
@@ -135,15 +144,15 @@ impl Trainer {
         let target = device.target().with_precision(options.precision);
         let programs = programs(&artifact);
         let engine = DeviceEngine::new(&programs, data, device, target, options.memory_budget)?;
-        Self::with(engine.into(), artifact, options)
+        Self::with(engine.into(), artifact, cpu, options)
     }
 
-    fn with(mut backend: Backend, artifact: Artifact, options: TrainOptions) -> Result<Self> {
+    fn with(mut backend: Backend, artifact: Artifact, cpu: &CpuPrograms, options: TrainOptions) -> Result<Self> {
         let training = artifact.training.as_ref();
         let seed = seed_of(&artifact, &options);
         let epochs = options.epochs.or(training.map(|t| t.epochs)).unwrap_or(0);
         backend.init_params(&artifact.infer, seed)?;
-        let links = LinkMeasures::new(&artifact, backend.data(), engine_options(&options))?;
+        let links = LinkMeasures::new((&artifact, cpu), backend.data(), engine_options(&options))?;
         let mut progress = Progress::new(&artifact.model, seed, backend.data().orders.kind());
         progress.identity.clone_from(&options.identity);
         let mut trainer = Self {
@@ -182,8 +191,14 @@ impl Trainer {
     ///
     /// # Errors
     /// Data that does not fit the programs.
-    pub fn memory_needed(artifact: &Artifact, data: &mut BoundData, options: &TrainOptions) -> Result<MemoryNeeded> {
-        let exec_plan = ExecPlan::new(&programs(artifact), data, engine_options(options))?;
+    pub fn memory_needed(
+        artifact: &Artifact,
+        cpu: &CpuPrograms,
+        data: &mut BoundData,
+        options: &TrainOptions,
+    ) -> Result<MemoryNeeded> {
+        let loops: Vec<&loops::Program> = cpu_programs(artifact, cpu).iter().map(|program| &program.loops).collect();
+        let exec_plan = ExecPlan::new(&loops, data, engine_options(options))?;
         let arenas = Arenas { all: exec_plan.arena(None), infer: exec_plan.arena(Some(INFER)) };
         Ok(MemoryNeeded { arenas, bytes: exec_plan.parts(data).iter().map(|part| part.1).sum() })
     }
@@ -238,14 +253,13 @@ impl Trainer {
         }
     }
 
-    /// Cranelift IR of the native loops of the first mini-batch. `None` for full-batch training.
+    /// Cranelift IR of the sampler of mini-batches. `None` for full-batch training.
     ///
     /// # Errors
-    /// A machine for which no code can be generated, or nothing to train on.
-    pub fn clif_of_batch(&mut self) -> Result<Option<String>> {
-        self.check_trainable()?;
-        match &mut self.backend {
-            Backend::Batches(it) => it.clif().map(Some),
+    /// A machine for which no code can be generated.
+    pub fn sampler_text(&self) -> Result<Option<String>> {
+        match &self.backend {
+            Backend::Batches(it) => it.sampler_text().map(Some),
             Backend::Cpu(_) | Backend::Device(_) => Ok(None),
         }
     }

@@ -9,8 +9,8 @@ use hgnnc_ptx::Precision;
 use crate::batches::CacheOptions;
 use crate::exec_plan::Arena;
 use crate::identity::Identity;
-use crate::kernel_features::KernelFeatures;
-use crate::native::CodeMode;
+use hgnnc_machine::CodeMode;
+use hgnnc_machine::KernelFeatures;
 
 /// Options of a trainer; `None` means the model's own setting.
 #[derive(Clone, PartialEq, Debug)]

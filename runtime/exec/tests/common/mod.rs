@@ -4,12 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_codegen_cpu::Options;
 use hgnnc_exec::device::{DeviceEngine, Interpreter};
 use hgnnc_exec::{BoundData, CodeMode, Engine, EngineOptions, InputData, KernelFeatures, Topology};
 use hgnnc_exec::{ExecError, Result};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl};
 use hgnnc_ir::interp::{self, Bindings, Tensor};
 use hgnnc_ir::kernel::{Pieces, Program};
+use hgnnc_ir::loops::CpuProgram;
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::random_program::random_program;
 use hgnnc_ir::*;
@@ -39,6 +41,12 @@ pub struct Case {
     pub params: Vec<Vec<f32>>,
     /// The kernels that engines of the case choose from.
     pub features: KernelFeatures,
+}
+
+/// A program with the machine code that the options ask for.
+pub fn compiled(program: &Program, data: &BoundData, code: CodeMode, features: KernelFeatures) -> CpuProgram {
+    let options = Options::new(code, features, hgnnc_exec::simd::level());
+    hgnnc_codegen_cpu::compile(program, &Options { sizes: Some(data.sizes()), ..options })
 }
 
 impl Case {
@@ -158,7 +166,8 @@ impl Case {
 
     /// An engine of another form of the program.
     pub fn engine_of(&self, program: Program, threads: usize, code: CodeMode) -> Engine {
-        let options = EngineOptions { threads, code, features: self.features, ..EngineOptions::default() };
+        let options = EngineOptions { threads, features: self.features, ..EngineOptions::default() };
+        let program = compiled(&program, &self.data, code, self.features);
         let mut engine = match Engine::new(&[&program], self.data.clone(), options) {
             Ok(engine) => engine,
             Err(error) => panic!("{error}"),

@@ -43,7 +43,7 @@ fn is_global(compiled: &Compiled) -> bool {
 fn trainer(compiled: &Compiled, world: &World, bindings: &Bindings, options: TrainOptions) -> Trainer {
     let data = bound_data(compiled.training(), bindings);
     let artifact = compiled.lowered(world, LowerOptions::default());
-    Trainer::new(artifact, data, options).unwrap_or_else(|error| panic!("{error}"))
+    hgnnc_model_tests::engine::trainer(artifact, data, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn losses(trainer: &mut Trainer) -> Vec<f64> {

@@ -59,7 +59,7 @@ fn of_source(source: &str, world: &World) -> impl Fn(TrainOptions) -> Trainer + 
     let artifact = compiled.lowered(world, LowerOptions::default());
     move |options| {
         let data = bound_data(compiled.training(), &bindings);
-        Trainer::new(artifact.clone(), data, options).unwrap_or_else(|error| panic!("{error}"))
+        hgnnc_model_tests::engine::trainer(artifact.clone(), data, options).unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
@@ -201,7 +201,7 @@ fn training_on_the_whole_graph_has_no_use_for_a_cache() {
     let compiled = compile(&case("rgcn").source());
     let data = bound_data(compiled.training(), &compiled.bind(&world));
     let artifact = compiled.lowered(&world, LowerOptions::default());
-    match Trainer::new(artifact, data, cached(1000, CachePolicy::Penalty, 1)) {
+    match hgnnc_model_tests::engine::trainer(artifact, data, cached(1000, CachePolicy::Penalty, 1)) {
         Err(ExecError::Unsupported(text)) => {
             assert!(text.contains("a cache is for training on batches") && text.contains("`batch`"), "{text}");
         }

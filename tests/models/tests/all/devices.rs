@@ -7,7 +7,7 @@ use hgnnc_exec::device::Interpreter;
 use hgnnc_exec::{Device, ExecError, Report, TrainOptions, Trainer};
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::compiled::Compiled;
-use hgnnc_model_tests::engine::bound_data;
+use hgnnc_model_tests::engine::{bound_data, cpu_programs};
 use hgnnc_model_tests::{CASES, World, compile};
 
 fn options(epochs: u64) -> TrainOptions {
@@ -16,7 +16,8 @@ fn options(epochs: u64) -> TrainOptions {
 
 fn on_processor(compiled: &Compiled, world: &World, options: TrainOptions) -> Trainer {
     let data = bound_data(compiled.training(), &compiled.bind(world));
-    Trainer::new(compiled.optimised(world), data, options).unwrap_or_else(|error| panic!("{error}"))
+    hgnnc_model_tests::engine::trainer(compiled.optimised(world), data, options)
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn on_device(compiled: &Compiled, world: &World, options: TrainOptions) -> Trainer {
@@ -24,7 +25,8 @@ fn on_device(compiled: &Compiled, world: &World, options: TrainOptions) -> Train
     let machine = Machine::sheet(device.target().name());
     let artifact = compiled.lowered(world, LowerOptions { machine, ..LowerOptions::default() });
     let data = bound_data(compiled.training(), &compiled.bind(world));
-    Trainer::on_device(artifact, data, device, options).unwrap_or_else(|error| panic!("{error}"))
+    let cpu = cpu_programs(&artifact, &options);
+    Trainer::on_device(artifact, &cpu, data, device, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn run(trainer: &mut Trainer) -> Report {
@@ -94,7 +96,13 @@ fn a_budget_holds_on_a_device() {
     for (budget, fits) in [(bytes, true), (bytes - 1, false)] {
         let data = bound_data(compiled.training(), &compiled.bind(&world));
         let options = TrainOptions { memory_budget: Some(budget), ..options(1) };
-        match Trainer::on_device(artifact.clone(), data, Box::new(Interpreter::new()), options) {
+        match Trainer::on_device(
+            artifact.clone(),
+            &cpu_programs(&artifact, &options),
+            data,
+            Box::new(Interpreter::new()),
+            options,
+        ) {
             Ok(_) => assert!(fits),
             Err(error) => assert!(!fits && matches!(error, ExecError::Memory { .. }), "{error}"),
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use hgnnc_exec::plan::{Domain, Level, Place, Plan, StepKind};
-use hgnnc_exec::{ExecError, TrainOptions, Trainer};
+use hgnnc_exec::{ExecError, TrainOptions};
 use hgnnc_graph::{Dataset, MetapathOptions, RelationData, SemanticGraphs, SgbError, Step, VertexTypeData, npy};
 use hgnnc_ir::interp::Tensor;
 use hgnnc_ir::{Artifact, Dataflow, Input, Op, Space, parse, print};
@@ -496,7 +496,8 @@ fn field_case_20_names_of_any_kind() {
     let path = folder.path().join("weights.safetensors");
     let new = || {
         let data = bound_data(compiled.training(), &bindings);
-        Trainer::new(artifact.clone(), data, TrainOptions { threads: 1, ..Default::default() }).expect("fits")
+        hgnnc_model_tests::engine::trainer(artifact.clone(), data, TrainOptions { threads: 1, ..Default::default() })
+            .expect("fits")
     };
     let mut first = new();
     first.run(&AtomicBool::new(false), &mut |_| {}).expect("trains");

@@ -42,7 +42,7 @@ fn renumbered((artifact, mut data): (Artifact, BoundData), salt: u64, kept: Opti
 }
 
 fn trainer((artifact, data): (Artifact, BoundData), options: TrainOptions) -> Trainer {
-    Trainer::new(artifact, data, options).unwrap_or_else(|error| panic!("{error}"))
+    hgnnc_model_tests::engine::trainer(artifact, data, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Losses, then all parameters, then the output.

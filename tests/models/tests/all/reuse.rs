@@ -81,7 +81,7 @@ fn world() -> World {
 fn trainer(compiled: &Compiled, world: &World, options: TrainOptions) -> Trainer {
     let data = bound_data(compiled.training(), &compiled.bind(world));
     let artifact = compiled.lowered(world, LowerOptions::default());
-    Trainer::new(artifact, data, options).unwrap_or_else(|error| panic!("{error}"))
+    hgnnc_model_tests::engine::trainer(artifact, data, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn bits(trainer: &mut Trainer) -> Vec<Vec<u32>> {

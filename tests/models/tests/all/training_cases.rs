@@ -10,7 +10,8 @@ use hgnnc_model_tests::{CASES, World, case, compile};
 
 fn trainer(compiled: &Compiled, bindings: &Bindings, world: &World, options: TrainOptions) -> Trainer {
     let data = bound_data(compiled.training(), bindings);
-    Trainer::new(compiled.optimised(world), data, options).unwrap_or_else(|error| panic!("{error}"))
+    hgnnc_model_tests::engine::trainer(compiled.optimised(world), data, options)
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Parameters after training, as bits.

@@ -19,7 +19,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hgnnc_ir::artifact::{self, Bottom};
-use hgnnc_ir::batch::{BatchInput, Reused};
+use hgnnc_ir::batch::{BatchInput, BatchLayout, Reused};
+use hgnnc_ir::loops::{self, CpuProgram};
 use hgnnc_ir::types::VertexType;
 use rayon::prelude::*;
 
@@ -55,7 +56,8 @@ pub(super) struct RefreshBatch {
 pub(super) struct HistoricalEmbeddings {
     pub options: artifact::Reuse,
     engine: Engine,
-    bottom: Bottom,
+    program: loops::Program,
+    layout: BatchLayout,
     /// Loader of the refresh batches.
     pub loader: Arc<MiniBatchLoader>,
     /// Embedding tables by [`hgnnc_ir::batch::BatchLayout::reused`] and value. `[rows, width]`
@@ -71,7 +73,7 @@ impl HistoricalEmbeddings {
     /// Creates the refresh engine for the batches of `loader`.
     pub fn new(
         options: artifact::Reuse,
-        bottom: &Bottom,
+        (bottom, program): (&Bottom, &CpuProgram),
         loader: &MiniBatchLoader,
         engine: EngineOptions,
     ) -> Result<Self> {
@@ -80,8 +82,9 @@ impl HistoricalEmbeddings {
             loader.layout().reused.iter().map(|reused| vec![vec![]; reused.values.len()]).collect();
         Ok(Self {
             options,
-            engine: Engine::new(&[&bottom.kernels], of_bottom.empty()?, engine)?,
-            bottom: bottom.clone(),
+            engine: Engine::new(&[program], of_bottom.empty()?, engine)?,
+            program: program.loops.clone(),
+            layout: bottom.layout.clone(),
             loader: Arc::new(of_bottom),
             steps: vec![vec![]; tables.len()],
             tables,
@@ -105,7 +108,7 @@ impl HistoricalEmbeddings {
         let start = Instant::now();
         let RefreshBatch { mini_batch, first, rows } = refresh;
         let data = std::mem::take(&mut mini_batch.data);
-        mini_batch.data = self.engine.rebind(&[&self.bottom.kernels], data, &mut mini_batch.inputs)?;
+        mini_batch.data = self.engine.rebind(&[&self.program], data, &mut mini_batch.inputs)?;
         self.take_params(mini_batch, from);
         let times = &mut Times::default();
         self.engine.run_prelude(VALUES, times);
@@ -143,7 +146,7 @@ impl HistoricalEmbeddings {
     /// Copies the current parameters to the refresh engine; of embedding tables only the rows of its vertices.
     fn take_params(&mut self, mini_batch: &MiniBatch, from: &StepEngines<'_>) {
         for param in 0..self.engine.num_params() {
-            let layout = &self.bottom.layout;
+            let layout = &self.layout;
             let Some((_, known)) = layout.rows.iter().find(|(of, _)| of.index() == param) else {
                 let own = self.engine.param(param);
                 // SAFETY: nothing runs while the engines are borrowed.

@@ -24,8 +24,8 @@ use super::pairs::{PairRoom, PairSource, Pairs};
 use crate::buffer::{HostBuffer, SharedBuffer};
 use crate::data::{Adjacency, BoundData, InputData, Topology};
 use crate::error::{ExecError, Result};
-use crate::native::CodeMode;
 use crate::stacks;
+use hgnnc_machine::CodeMode;
 use uses::Uses;
 
 /// RNG stream of the seed vertex shuffle, separate from others of the same seed.

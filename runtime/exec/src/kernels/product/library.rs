@@ -4,7 +4,7 @@
 use gemm_common::Parallelism;
 
 use super::Matrix;
-use crate::kernel_features::{KernelFeature, KernelFeatures};
+use hgnnc_machine::{KernelFeature, KernelFeatures};
 
 /// Elements of a weight from which on the library is faster: packing pays once operands leave the first-level cache.
 ///

@@ -15,8 +15,8 @@ use std::mem::MaybeUninit;
 use tile::{Dots, Job, PACKED, Transpose};
 
 use super::{Rows, rows, segment};
-use crate::kernel_features::{KernelFeature, KernelFeatures};
 use crate::simd::multiversion;
+use hgnnc_machine::{KernelFeature, KernelFeatures};
 
 /// Extents of a batched product: weights are `[batch, k, n]`, rows `[batch, k]` or `[batch, n]`.
 pub type Extents = hgnnc_ir::kernel::Extents<usize>;

@@ -3,11 +3,11 @@
 // Generated code is called with raw array addresses.
 #![allow(unsafe_code)]
 
+use hgnnc_codegen_cpu::Compiler;
 use hgnnc_ir::kernel::KernelOp;
 use hgnnc_ir::loops::Function;
 use hgnnc_ir::loops::function::{Array, Instr, Row, Shape, Source};
 use hgnnc_ir::ops::{BinaryOp, Reduce, UnaryOp};
-use hgnnc_native::{Arguments, Code, Compiler};
 
 type Op = KernelOp<Source, usize>;
 
@@ -110,8 +110,7 @@ fn loads_of_what_changes_stay_in_order() {
 /// Results of `arrays[i] = (first element, count)`: out of place, and in place for arrays that change.
 fn run(program: &Function, mut arrays: Vec<Vec<f32>>, places: &[usize], rows: usize) -> Vec<Vec<f32>> {
     let compiler = Compiler::host(false).expect("a processor that Cranelift knows");
-    let mut code = Code::default();
-    let function = compiler.add(&[program], &mut code).remove(0).expect("the program is covered");
+    let code = compiler.machine_code(&[program]).expect("the program is covered");
     let in_place = program.arrays.iter().any(|array| array.changes);
     let mut apart: Vec<Vec<f32>> = places.iter().map(|&place| vec![f32::NAN; arrays[place].len()]).collect();
     let addresses: Vec<*mut f32> = arrays.iter_mut().map(|array| array.as_mut_ptr()).collect();
@@ -120,9 +119,8 @@ fn run(program: &Function, mut arrays: Vec<Vec<f32>>, places: &[usize], rows: us
         false => apart.iter_mut().map(|result| result.as_mut_ptr()).collect(),
     };
     let addresses: Vec<*const f32> = addresses.into_iter().map(<*mut f32>::cast_const).collect();
-    let arguments = Arguments { arrays: &addresses, indices: &[], results: &results, offsets: &[], count: rows };
     // SAFETY: each array has `rows` rows or the single uniform one; results are as large.
-    unsafe { code.call(function, arguments) };
+    unsafe { code.entries[0](addresses.as_ptr(), [].as_ptr(), results.as_ptr(), [].as_ptr(), rows) };
     if in_place { places.iter().map(|&place| std::mem::take(&mut arrays[place])).collect() } else { apart }
 }
 

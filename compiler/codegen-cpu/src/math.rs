@@ -436,14 +436,3 @@ impl Lanes<'_, '_> {
         })
     }
 }
-
-/// Can code be generated for the function? `floor` needs instructions that not every processor has, and `cos`
-/// is a libm call.
-pub fn generates_unary(f: UnaryOp) -> bool {
-    !matches!(f, UnaryOp::Floor | UnaryOp::Cos)
-}
-
-/// Can code be generated for the function? Powers are computed in f64 by a libm call.
-pub fn generates_binary(f: BinaryOp) -> bool {
-    f != BinaryOp::Pow
-}

@@ -1,9 +1,9 @@
-//! Machine code of programs, and the calls into it.
+//! Machine code of functions.
 
-// Generated code is called through a pointer; see [`Code::call`].
+// Addresses of generated code become function pointers.
 #![allow(unsafe_code)]
 
-use std::collections::HashMap;
+use std::any::Any;
 use std::sync::Mutex;
 
 use cranelift_codegen::Context;
@@ -15,7 +15,7 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Module, default_libcall_names};
-use hgnnc_ir::loops;
+use hgnnc_ir::loops::{self, Entry, MachineCode};
 use rayon::prelude::*;
 use thiserror::Error;
 
@@ -38,34 +38,17 @@ pub struct Compiler {
     fma: bool,
 }
 
-/// The type of all generated functions. Arguments: arrays, index arrays, results, offsets, and the number of items (for
-/// [`loops::function::Shape::Segments`]: of rows that own items).
-type Entry = unsafe extern "C" fn(*const *const f32, *const *const u32, *const *mut f32, *const u32, usize);
+/// Owner of executable memory, which is released when `self` is dropped. The module is kept for its memory only.
+struct CodeMemory(Mutex<Option<JITModule>>);
 
-/// Owner of the machine code of functions. Functions with equal texts share it.
-#[derive(Default)]
-pub struct Code {
-    /// The modules own the code memory. They are accessed only when code is added and when `self` is dropped.
-    modules: Mutex<Vec<JITModule>>,
-    entries: Vec<Entry>,
-    /// The function of each program text, or the reason why there is none.
-    known: HashMap<String, Result<usize, NativeError>>,
-    bytes: usize,
-}
-
-/// The arguments of a call. Each table is in the order of the program.
-#[derive(Clone, Copy, Debug)]
-pub struct Arguments<'a> {
-    /// Address of row 0 of each array.
-    pub arrays: &'a [*const f32],
-    /// Address of each index array.
-    pub indices: &'a [*const u32],
-    /// Address of row 0 of each result.
-    pub results: &'a [*mut f32],
-    /// For [`loops::function::Shape::Segments`]: the first item of each row, and the number of items.
-    pub offsets: &'a [u32],
-    /// Number of items, or of rows that own items.
-    pub count: usize,
+impl Drop for CodeMemory {
+    fn drop(&mut self) {
+        let module = self.0.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        if let Some(module) = module {
+            // SAFETY: entries are called only while their `MachineCode`, the owner of this memory, is borrowed.
+            unsafe { module.free_memory() };
+        }
+    }
 }
 
 impl Compiler {
@@ -117,29 +100,27 @@ impl Compiler {
         Ok(function)
     }
 
-    /// Compiles the programs that have no machine code yet. Returns the function number of each program. Failing
-    /// programs do not affect the others.
+    /// Machine code of functions, in their order.
     ///
     /// # Errors
-    /// For each program, the reason why there is no code.
-    pub fn add(&self, programs: &[&loops::Function], code: &mut Code) -> Vec<Result<usize, NativeError>> {
-        let texts: Vec<String> = programs.iter().map(ToString::to_string).collect();
-        let mut new: Vec<(&str, &loops::Function)> = vec![];
-        for (text, program) in texts.iter().zip(programs) {
-            if !code.known.contains_key(text) && new.iter().all(|(other, _)| other != text) {
-                new.push((text, program));
+    /// The functions that have no code, by index.
+    pub fn machine_code(&self, functions: &[&loops::Function]) -> Result<MachineCode, Vec<usize>> {
+        let code_of =
+            |function: &&loops::Function| self.machine_code_of(Context::for_function(self.function(function)?));
+        let compiled: Vec<Result<Vec<u8>, NativeError>> = functions.par_iter().map(code_of).collect();
+        let bytes = compiled.iter().flatten().map(Vec::len).sum();
+        let (module, placed) = self.place(compiled, &self.signature());
+        let memory: Box<dyn Any + Send + Sync> = Box::new(CodeMemory(Mutex::new(Some(module))));
+        let mut code = MachineCode { entries: vec![], bytes, memory: Some(memory) };
+        let mut failed = vec![];
+        for (function, address) in placed.into_iter().enumerate() {
+            match address {
+                // SAFETY: the address is that of a function with the signature of `Entry`, since all have `signature`.
+                Ok(address) => code.entries.push(unsafe { std::mem::transmute::<*const u8, Entry>(address) }),
+                Err(_) => failed.push(function),
             }
         }
-        if !new.is_empty() {
-            let compiled = new.par_iter().map(|(_, program)| self.machine_code(program)).collect();
-            let made = self.load(compiled, code);
-            code.known.extend(new.iter().map(|(text, _)| (*text).to_owned()).zip(made));
-        }
-        texts.iter().map(|text| code.known[text].clone()).collect()
-    }
-
-    fn machine_code(&self, program: &loops::Function) -> Result<Vec<u8>, NativeError> {
-        self.machine_code_of(Context::for_function(self.function(program)?))
+        if failed.is_empty() { Ok(code) } else { Err(failed) }
     }
 
     pub(crate) fn machine_code_of(&self, mut context: Context) -> Result<Vec<u8>, NativeError> {
@@ -151,20 +132,6 @@ impl Compiler {
             return Err(refused("its code would call functions of the C library".into()));
         }
         Ok(code.code_buffer().to_vec())
-    }
-
-    /// Places code in executable memory. Returns the function number of each program.
-    fn load(&self, compiled: Vec<Result<Vec<u8>, NativeError>>, code: &mut Code) -> Vec<Result<usize, NativeError>> {
-        code.bytes += compiled.iter().flatten().map(Vec::len).sum::<usize>();
-        let (module, placed) = self.place(compiled, &self.signature());
-        let entries = placed.into_iter().map(|address| {
-            // SAFETY: the address is that of a function with the signature of `Entry`, since all have `signature`.
-            code.entries.push(unsafe { std::mem::transmute::<*const u8, Entry>(address?) });
-            Ok(code.entries.len() - 1)
-        });
-        let entries = entries.collect();
-        code.modules.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).push(module);
-        entries
     }
 
     /// Places code in executable memory owned by the module. Returns the address of each function.
@@ -198,46 +165,5 @@ impl Compiler {
 
     pub(crate) fn frontend_config(&self) -> cranelift_codegen::isa::TargetFrontendConfig {
         self.isa.frontend_config()
-    }
-}
-
-impl Code {
-    /// Number of functions; programs with equal texts share one.
-    pub fn num_functions(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Size of the machine code in bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Calls a function by its number.
-    ///
-    /// # Safety
-    /// The tables have the entries of the function's program. For each item `i < count` (with segments: for each item
-    /// of each row of `offsets`, which ascend), these rows exist: row `i` of every array and index array, the rows that
-    /// the indices select, and the rows of results. During the call nothing else writes the memory that is read or
-    /// accesses the memory that is written. Results overlap neither arrays nor each other.
-    pub unsafe fn call(&self, function: usize, arguments: Arguments<'_>) {
-        let Arguments { arrays, indices, results, offsets, count } = arguments;
-        // SAFETY: the code was compiled from a checked program with this signature; its memory lives as long as `self`.
-        unsafe { self.entries[function](arrays.as_ptr(), indices.as_ptr(), results.as_ptr(), offsets.as_ptr(), count) }
-    }
-}
-
-impl Drop for Code {
-    fn drop(&mut self) {
-        let modules = self.modules.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
-        for module in modules.drain(..) {
-            // SAFETY: functions run only while `self` is borrowed.
-            unsafe { module.free_memory() };
-        }
-    }
-}
-
-impl std::fmt::Debug for Code {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Code({} functions, {} bytes)", self.entries.len(), self.bytes)
     }
 }

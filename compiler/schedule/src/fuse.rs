@@ -10,13 +10,11 @@
 
 use hgnnc_ir::kernel::{Dest, Index, Instr, KernelOp, Level, Local, Operand, Source};
 use hgnnc_ir::{BinaryOp, UnaryOp};
-
-use crate::kernel_features::{KernelFeature, KernelFeatures};
-use crate::kernels::flat::Pair;
+use hgnnc_machine::{KernelFeature, KernelFeatures};
 
 /// What becomes of an instruction.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Form {
+pub enum Form {
     Plain,
     /// Fused into its only user.
     Gone,
@@ -24,8 +22,13 @@ pub(super) enum Form {
     Fused(KernelOp),
 }
 
+/// Whether the runtime has a kernel for `then(f(a, b))`: the scores and exponentials of attention.
+fn has_kernel(f: BinaryOp, then: UnaryOp) -> bool {
+    matches!((f, then), (BinaryOp::Add, UnaryOp::LeakyRelu(_)) | (BinaryOp::Sub, UnaryOp::Exp))
+}
+
 /// Fused forms of all instructions of a traversal.
-pub(super) fn forms(instrs: &[Instr], features: KernelFeatures) -> Vec<Form> {
+pub fn forms(instrs: &[Instr], features: KernelFeatures) -> Vec<Form> {
     let mut forms = vec![Form::Plain; instrs.len()];
     if !features.has(KernelFeature::FusedPairs) {
         return forms;
@@ -86,7 +89,7 @@ pub(super) fn forms(instrs: &[Instr], features: KernelFeatures) -> Vec<Form> {
         let KernelOp::Unary(then, x) = instrs[i].op else { continue };
         let Some((first, _)) = producer(i, x).filter(|p| uses[p.1.index()] == 1) else { continue };
         let KernelOp::Binary(f, a, b) = instrs[first].op else { continue };
-        if let (Some(_), Form::Plain, Form::Plain) = (Pair::of(f, then), &forms[first], &forms[i]) {
+        if has_kernel(f, then) && forms[first] == Form::Plain && forms[i] == Form::Plain {
             forms[first] = Form::Gone;
             forms[i] = Form::Fused(KernelOp::Compose { first: f, then, a, b });
         }

@@ -2,10 +2,7 @@
 //!
 //! A feature is a class of specialised kernels, or a way to execute them. Without it a more general kernel, which is
 //! always there, does the same work; results differ in the last bits of sums. [`KernelFeatures`] is a set that travels
-//! with [`crate::EngineOptions`] into plans and the context of blocks. Only the SIMD level is a property
-//! of the process: see [`crate::simd`].
-
-use crate::simd;
+//! with the options of the compiler and of the runtime. Only the SIMD level is a property of the process.
 
 /// A class of specialised CPU kernels, or a way to execute them, that can be disabled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,14 +115,6 @@ impl KernelFeatures {
     #[must_use]
     pub fn without(self, feature: KernelFeature) -> Self {
         Self(self.0 & !(1 << feature as u32))
-    }
-
-    /// Lowers the SIMD level of the process to the baseline of the architecture, unless [`KernelFeature::WidestSimd`]
-    /// is enabled. To be called before anything is planned, since every kernel of the process reads the level.
-    pub fn limit_simd(self) {
-        if !self.has(KernelFeature::WidestSimd) {
-            simd::limit(simd::Level::Base);
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Snapshots of sampler code. The sampler's crate tests the results against a reference implementation.
 
-use hgnnc_native::{Compiler, Counted, RowsOf, SamplerFunction, Take};
+use hgnnc_codegen_cpu::{Compiler, Counted, RowsOf, SamplerFunction, Take};
 
 /// The Cranelift IR before optimization. The calling convention is the host's.
 fn listing(function: &SamplerFunction) -> String {

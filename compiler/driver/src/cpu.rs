@@ -1,0 +1,16 @@
+//! Generates loops and machine code for this processor.
+
+use hgnnc_codegen_cpu::compile_artifact;
+use hgnnc_ir::loops::CpuPrograms;
+use hgnnc_passes::SizeInfo;
+
+pub use hgnnc_codegen_cpu::Options as CpuOptions;
+
+use crate::Lowered;
+
+/// The programs of a lowered model for this processor. With sizes, code is generated only where running it saves more
+/// time than compiling it takes.
+pub fn compile_cpu(lowered: &Lowered, sizes: Option<&SizeInfo>, options: &CpuOptions) -> CpuPrograms {
+    let of = |sizes: Option<&SizeInfo>| CpuOptions { sizes: sizes.cloned(), ..options.clone() };
+    compile_artifact(&lowered.artifact, &of(sizes), &of(lowered.train_sizes.as_ref()))
+}

@@ -1,0 +1,48 @@
+//! Machine code of functions, as a runtime receives it.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use super::Program;
+
+/// Address of a function. Arguments: arrays, index arrays, results, offsets, and the number of items (for
+/// [`super::function::Shape::Segments`]: of rows that own items).
+pub type Entry = unsafe extern "C" fn(*const *const f32, *const *const u32, *const *mut f32, *const u32, usize);
+
+/// Machine code of the functions of a program.
+#[derive(Default)]
+pub struct MachineCode {
+    /// The entry of each function, in the order of [`super::Program::functions`].
+    pub entries: Vec<Entry>,
+    /// Bytes of code.
+    pub bytes: usize,
+    /// Owner of the executable memory, released with `self`.
+    pub memory: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl fmt::Debug for MachineCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MachineCode({} functions, {} bytes)", self.entries.len(), self.bytes)
+    }
+}
+
+/// A program for a processor: its loops, and the machine code of the functions that they call.
+#[derive(Clone, Debug, Default)]
+pub struct CpuProgram {
+    /// What is executed.
+    pub loops: Program,
+    /// Code of [`Program::functions`], in their order.
+    pub code: Arc<MachineCode>,
+}
+
+/// The programs of an artifact for a processor; see the fields of the same name in [`crate::artifact::Kernels`].
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct CpuPrograms {
+    pub train: Option<CpuProgram>,
+    pub infer: CpuProgram,
+    pub score: Option<CpuProgram>,
+    /// Producer of historical embeddings.
+    pub bottom: Option<CpuProgram>,
+}

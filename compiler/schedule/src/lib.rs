@@ -1,0 +1,87 @@
+//! Schedules the traversals of a kernel program for a processor.
+//!
+//! [`schedule`] turns kernel IR into loops IR. Its steps, in order:
+//!
+//! 1. [`rewrite`]: the instructions as micro-kernels take them (fused pairs, contiguous operands, deferred stores);
+//! 2. [`loops`]: fused loops over blocks of rows, in groups that are independent of each other;
+//! 3. [`edge_passes`]: the passes over the edges of split rows;
+//! 4. [`functions`]: parts of loops that become machine code, where [`cost`] predicts a gain.
+//!
+//! Nothing here depends on the numbers of vertices and edges but the predicted gain of machine code, so the loops of a
+//! program hold for every mini-batch.
+
+mod cost;
+mod dependencies;
+mod edge_passes;
+mod functions;
+mod fuse;
+mod loops;
+mod overlap;
+mod rewrite;
+
+use std::collections::{HashMap, HashSet};
+
+use hgnnc_ir::kernel::{self, Body};
+use hgnnc_ir::loops::{Nest, Program};
+use hgnnc_ir::sizes::SizeInfo;
+use hgnnc_machine::{CodeMode, KernelFeature, KernelFeatures, SimdLevel};
+
+use functions::Functions;
+
+/// What to schedule for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where machine code is generated.
+    pub code: CodeMode,
+    /// Kernels of the runtime that may be used.
+    pub features: KernelFeatures,
+    /// Widest vectors of the runtime's kernels.
+    pub simd: SimdLevel,
+    /// Sizes of the data, if known. Without them, machine code is worth its compile time.
+    pub sizes: Option<SizeInfo>,
+}
+
+impl Options {
+    /// Options for data of unknown sizes.
+    pub fn new(code: CodeMode, features: KernelFeatures, simd: SimdLevel) -> Self {
+        Self { code, features, simd, sizes: None }
+    }
+}
+
+/// Schedules the traversals of a verified program. Functions with these texts are not made: no code can be generated
+/// for them.
+pub fn schedule(kernels: kernel::Program, options: &Options, refused: &HashSet<String>) -> Program {
+    let homes = kernels.homes();
+    let mut nests: Vec<Option<Nest>> = kernels
+        .kernels()
+        .map(|kernel| match &kernel.body {
+            Body::Traversal(traversal) => Some(nest(&kernels, &homes, traversal, options)),
+            Body::Gemm(_) | Body::Paths(_) => None,
+        })
+        .collect();
+    let mut functions = Functions { made: vec![], known: HashMap::new(), refused };
+    if options.code != CodeMode::Interpreted && options.features.has(KernelFeature::Jit) {
+        for nest in nests.iter_mut().flatten() {
+            functions::assign(&kernels, &homes, nest, options, &mut functions);
+        }
+    }
+    let program = Program { kernels, nests, functions: functions.made };
+    debug_assert_eq!(hgnnc_ir::loops::verify(&program), Ok(()));
+    program
+}
+
+/// The loops of a traversal, without machine code.
+fn nest(program: &kernel::Program, homes: &[kernel::Buffer], traversal: &kernel::Traversal, options: &Options) -> Nest {
+    let mut nest = rewrite::rewrite(program, traversal, options.features);
+    let deps = dependencies::dependencies(program, homes, &nest);
+    let all: Vec<usize> = (0..nest.instrs().len()).collect();
+    let groups = match traversal.rows.has_edges() && options.features.has(KernelFeature::SplitParts) {
+        true => dependencies::components(&deps),
+        false => vec![all],
+    };
+    nest.groups = groups.iter().map(|group| loops::loops(&nest, &deps, group, options.features)).collect();
+    if traversal.pieces.is_some() && traversal.rows.has_edges() && !overlap::edges_read_what_is_written(&nest, homes) {
+        nest.passes = edge_passes::edge_passes(&nest, &deps, options.features);
+    }
+    nest
+}
