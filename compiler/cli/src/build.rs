@@ -311,7 +311,7 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered, options: &LowerOp
         let lower = LowerOptions { disabled, machine: target(args).map(machine), ..LowerOptions::default() };
         let (data, _) = bind_sizes(model, &data::load(folder)?, &BindOptions::default(), &lower)?;
         let trainer = Trainer::new(lowered.artifact.clone(), cpu, data, train_options)?;
-        text = trainer.sampler_text()?.unwrap_or_default() + &text;
+        text = trainer.sampler_text().unwrap_or_default() + &text;
     }
     Ok(match (text.is_empty(), args.code) {
         (false, _) => text,

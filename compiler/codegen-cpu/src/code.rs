@@ -39,7 +39,13 @@ pub struct Compiler {
 }
 
 /// Owner of executable memory, which is released when `self` is dropped. The module is kept for its memory only.
-struct CodeMemory(Mutex<Option<JITModule>>);
+pub(crate) struct CodeMemory(Mutex<Option<JITModule>>);
+
+impl CodeMemory {
+    pub(crate) fn of(module: JITModule) -> Self {
+        Self(Mutex::new(Some(module)))
+    }
+}
 
 impl Drop for CodeMemory {
     fn drop(&mut self) {
@@ -110,7 +116,7 @@ impl Compiler {
         let compiled: Vec<Result<Vec<u8>, NativeError>> = functions.par_iter().map(code_of).collect();
         let bytes = compiled.iter().flatten().map(Vec::len).sum();
         let (module, placed) = self.place(compiled, &self.signature());
-        let memory: Box<dyn Any + Send + Sync> = Box::new(CodeMemory(Mutex::new(Some(module))));
+        let memory: Box<dyn Any + Send + Sync> = Box::new(CodeMemory::of(module));
         let mut code = MachineCode { entries: vec![], bytes, memory: Some(memory) };
         let mut failed = vec![];
         for (function, address) in placed.into_iter().enumerate() {
@@ -165,5 +171,11 @@ impl Compiler {
 
     pub(crate) fn frontend_config(&self) -> cranelift_codegen::isa::TargetFrontendConfig {
         self.isa.frontend_config()
+    }
+}
+
+impl std::fmt::Debug for Compiler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Compiler({})", self.isa.triple())
     }
 }

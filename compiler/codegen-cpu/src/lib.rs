@@ -9,8 +9,8 @@
 //! Products, weighted sums of gathered rows and dropout masks are kernels of the runtime instead. The code of a program
 //! makes no calls, so no Rust frame is ever above it and nothing can unwind through it.
 //!
-//! The loops of neighbour samplers are generated here as well ([`SamplerFunction`]), specialized to the
-//! fan-outs of a plan.
+//! The loops of neighbour samplers are generated here as well ([`hgnnc_ir::sampler`]), specialized to the fan-outs of a
+//! plan.
 
 mod code;
 mod emit;
@@ -21,5 +21,4 @@ mod sampler;
 
 pub use code::{Compiler, NativeError};
 pub use hgnnc_schedule::Options;
-pub use program::{compile, compile_artifact, listing};
-pub use sampler::{Counted, DrawCall, RowsCall, RowsOf, SHORT, SLACK, SamplerCode, SamplerFunction, Take, UNROLLED};
+pub use program::{compile, compile_artifact, listing, sampler};

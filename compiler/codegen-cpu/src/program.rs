@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hgnnc_ir::Artifact;
 use hgnnc_ir::kernel;
 use hgnnc_ir::loops::{self, CpuProgram, CpuPrograms, Step};
+use hgnnc_ir::sampler::SamplerCompiler;
 use hgnnc_machine::{CodeMode, SimdLevel};
 use hgnnc_schedule::{Options, schedule};
 
@@ -47,6 +48,15 @@ pub fn compile_artifact(artifact: &Artifact, options: &Options, of_train: &Optio
         infer: compile(&kernels.infer, options),
         score: kernels.score.as_ref().map(|score| compile(score, &unsized_options)),
         bottom: artifact.bottom.as_ref().map(|bottom| compile(&bottom.kernels, &unsized_options)),
+        sampler: artifact.batch.as_ref().and_then(|_| sampler(options.code)),
+    }
+}
+
+/// A compiler of samplers for this processor, unless they run without machine code.
+pub fn sampler(code: CodeMode) -> Option<Arc<dyn SamplerCompiler>> {
+    match code {
+        CodeMode::Interpreted => None,
+        CodeMode::Auto | CodeMode::Native => Some(Arc::new(Compiler::host(false).ok()?)),
     }
 }
 

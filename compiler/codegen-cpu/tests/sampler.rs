@@ -1,11 +1,12 @@
 //! Snapshots of sampler code. The sampler's crate tests the results against a reference implementation.
 
-use hgnnc_codegen_cpu::{Compiler, Counted, RowsOf, SamplerFunction, Take};
+use hgnnc_codegen_cpu::Compiler;
+use hgnnc_ir::sampler::{Counted, RowsOf, SamplerCompiler, SamplerFunction, Take};
 
 /// The Cranelift IR before optimization. The calling convention is the host's.
 fn listing(function: &SamplerFunction) -> String {
     let compiler = Compiler::host(false).expect("a processor that Cranelift knows");
-    let text = compiler.sampler_text(function);
+    let text = compiler.text(function);
     ["system_v", "windows_fastcall", "apple_aarch64"].iter().fold(text, |text, name| text.replace(name, "host"))
 }
 

@@ -72,7 +72,7 @@ fn round_trips(graph: &SampleGraph<'_>, target: usize) -> Vec<Vec<usize>> {
 fn measure(graph: &SampleGraph<'_>, batches: &[Vec<Vec<u32>>], fanouts: [u32; 2], size: usize, threads: usize) {
     let plan = Plan::uniform(&fanouts.map(AtMost), graph.relations().len());
     let start = Instant::now();
-    let code = Compiled::new(graph, plan.clone()).unwrap_or_else(|error| panic!("{error}"));
+    let code = Compiled::new(graph, plan.clone(), &compiler()).unwrap_or_else(|error| panic!("{error}"));
     eprintln!("generated in {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
     let num = (100 * 1024 / size).min(batches.len());
     let generated = |_| (Sampler::compiled(graph, &code).expect("memory"), Batch::default());
@@ -183,4 +183,9 @@ fn accesses(graph: &SampleGraph<'_>, batch: &Batch) -> (f64, f64, f64, f64) {
         }
     }
     (edges as f64, rows as f64, whole as f64, lines as f64)
+}
+
+/// The compiler of samplers for this processor.
+fn compiler() -> std::sync::Arc<dyn hgnnc_ir::sampler::SamplerCompiler> {
+    hgnnc_codegen_cpu::sampler(Default::default()).expect("a processor that Cranelift knows")
 }

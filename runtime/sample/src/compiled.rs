@@ -6,9 +6,10 @@
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::fmt::Write;
+use std::sync::Arc;
 
-use hgnnc_codegen_cpu::{
-    Compiler, Counted, DrawCall, NativeError, RowsCall, RowsOf, SHORT, SLACK, SamplerCode, SamplerFunction, Take,
+use hgnnc_ir::sampler::{
+    Counted, DrawCall, RowsCall, RowsOf, SHORT, SLACK, SamplerCode, SamplerCompiler, SamplerFunction, Take,
 };
 
 use crate::draw::Draws;
@@ -28,19 +29,25 @@ pub struct Compiled {
     /// By hop and relation; `None` if the hop does not sample it.
     draws: Vec<Vec<Option<SamplerFunction>>>,
     code: SamplerCode,
+    compiler: Arc<dyn SamplerCompiler>,
 }
 
 impl Compiled {
-    /// Generates code for the host processor.
+    /// Has the code generated.
     ///
     /// # Errors
-    /// When the code generator does not support the processor, or the system forbids executable memory.
-    pub fn new(graph: &SampleGraph<'_>, plan: Plan) -> Result<Compiled, NativeError> {
+    /// The reason why there is no code.
+    pub fn new(graph: &SampleGraph<'_>, plan: Plan, compiler: &Arc<dyn SamplerCompiler>) -> Result<Compiled, String> {
         let (rows, draws) = functions(graph, &plan);
         let all: BTreeSet<&SamplerFunction> = rows.iter().chain(&draws).flatten().flatten().collect();
         let all: Vec<SamplerFunction> = all.into_iter().cloned().collect();
-        let code = Compiler::host(false)?.sampler(&all)?;
-        Ok(Compiled { plan, rows, draws, code })
+        let code = compiler.compile(&all)?;
+        Ok(Compiled { plan, rows, draws, code, compiler: Arc::clone(compiler) })
+    }
+
+    /// The compiler that generated the code.
+    pub fn compiler(&self) -> &Arc<dyn SamplerCompiler> {
+        &self.compiler
     }
 
     /// The plan that the code was generated for.
@@ -53,12 +60,8 @@ impl Compiled {
         functions(graph, &self.plan) == (self.rows.clone(), self.draws.clone())
     }
 
-    /// The generated functions in Cranelift IR, each under a comment on its use. `types` are the names of vertex types.
-    ///
-    /// # Errors
-    /// When the code generator does not support the processor.
-    pub fn text(&self, graph: &SampleGraph<'_>, types: &[String]) -> Result<String, NativeError> {
-        let compiler = Compiler::host(false)?;
+    /// The generated functions as text, each under a comment on its use. `types` are the names of vertex types.
+    pub fn text(&self, graph: &SampleGraph<'_>, types: &[String]) -> String {
         let named = |list: &[Vec<Option<SamplerFunction>>], name: &dyn Fn(usize) -> String| -> Vec<_> {
             let of_hop = |(hop, list): (usize, &Vec<Option<SamplerFunction>>)| -> Vec<(SamplerFunction, String)> {
                 let each = list.iter().enumerate();
@@ -76,9 +79,9 @@ impl Compiled {
             for (_, caller) in called.iter().filter(|(called, _)| *called == function) {
                 let _ = writeln!(text, ";   {caller}");
             }
-            let _ = writeln!(text, "{}", compiler.sampler_text(&function));
+            let _ = writeln!(text, "{}", self.compiler.text(&function));
         }
-        Ok(text)
+        text
     }
 
     /// Fills `rows` and appends to `indptr` for the destinations of one vertex type, for the `relations` into it that
@@ -92,7 +95,10 @@ impl Compiled {
         rows: &mut [&mut Vec<[u32; 2]>],
         indptr: &mut [&mut Vec<u64>],
     ) {
-        let Some(function) = &self.rows[hop][vertex_type] else { return };
+        let Some(&entry) = self.rows[hop][vertex_type].as_ref().and_then(|function| self.code.entries.get(function))
+        else {
+            return;
+        };
         let count = destinations.len();
         for rows in &mut *rows {
             rows.resize(count, [0; 2]);
@@ -119,12 +125,15 @@ impl Compiled {
         // SAFETY: vertices of a batch are vertices of the graph, or the sentinel behind the last one; `offsets` has two
         // rows of words from each of them on. There are as many lists as the function has relations, because it was
         // generated for this schema (`fits`), each with `count` more elements.
-        unsafe { self.code.rows(function, &mut call) };
+        unsafe { entry(std::ptr::from_mut(&mut call).cast()) };
     }
 
     /// Samples the edges of `relation` in `hop` into `eids` and `indices`, which have room for [`SLACK`] more elements.
     pub(crate) fn draw(&self, graph: &SampleGraph<'_>, (hop, relation): (usize, usize), args: DrawArgs<'_>) {
-        let Some(function) = &self.draws[hop][relation] else { return };
+        let Some(&entry) = self.draws[hop][relation].as_ref().and_then(|function| self.code.entries.get(function))
+        else {
+            return;
+        };
         let DrawArgs { rows, first, indptr, draws, ids, vertices, eids, indices } = args;
         let relation = &graph.relations()[relation];
         let (first_edge, end) = (indptr[0] as usize, indptr[rows.len()] as usize);
@@ -161,7 +170,7 @@ impl Compiled {
         // SAFETY: rows are rows of the relation; `indptr` has the number of edges per row that the fan-out gives, as
         // counted by `rows`; words cover all vertices of the source type; `draws` was made for the fan-out. The
         // destinations are vertices before `num_known`, or of another type.
-        unsafe { self.code.draw(function, &mut call) };
+        unsafe { entry(std::ptr::from_mut(&mut call).cast()) };
         let num_known = call.num_known;
         // SAFETY: at most one vertex per edge was appended and written, for which capacity was reserved.
         unsafe { vertices[relation.src_type].set_len(num_known) };

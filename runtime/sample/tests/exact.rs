@@ -8,7 +8,7 @@ use hgnnc_sample::{Batch, Compiled, Edges, Plan, SampleError, SampleGraph, Sampl
 
 fn both(graph: &SampleGraph<'_>, plan: &Plan, seeds: &[Vec<u32>]) -> Batch {
     let mut batch = Batch::default();
-    let code = Compiled::new(graph, plan.clone()).unwrap();
+    let code = Compiled::new(graph, plan.clone(), &compiler()).unwrap();
     for mut sampler in [Sampler::new(graph, plan.clone()).unwrap(), Sampler::compiled(graph, &code).unwrap()] {
         sampler.sample(seeds, KEY, &mut batch).unwrap();
         assert_eq!(batch, naive::sample(graph, plan, seeds, KEY).unwrap());
@@ -158,4 +158,9 @@ fn a_graph_that_is_no_relation_and_is_not_copied() {
     assert!(std::ptr::eq(graph.relations()[0].sources(), &src[..]));
     let batch = both(&graph, &Plan::uniform(&[All], 1), &[vec![0]]);
     assert_eq!((&batch.blocks[0].indptr[..], &batch.vertices[0][..]), (&[0, 2][..], &[0, 1, 2][..]));
+}
+
+/// The compiler of samplers for this processor.
+fn compiler() -> std::sync::Arc<dyn hgnnc_ir::sampler::SamplerCompiler> {
+    hgnnc_codegen_cpu::sampler(Default::default()).expect("a processor that Cranelift knows")
 }

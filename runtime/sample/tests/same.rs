@@ -30,7 +30,7 @@ fn fast_ones_are_naive_on_random_graphs() {
     for seed in 0..30 {
         let graph = random_graph(seed);
         for plan in plans(&graph) {
-            let code = Compiled::new(&graph, plan.clone()).unwrap();
+            let code = Compiled::new(&graph, plan.clone(), &compiler()).unwrap();
             let mut portable = Sampler::new(&graph, plan.clone()).unwrap();
             let mut generated = Sampler::compiled(&graph, &code).unwrap();
             let mut batch = Batch::default();
@@ -71,7 +71,7 @@ fn fast_ones_are_naive_while_vertices_rest() {
             historical(&|_, _| true),
         ];
         for plan in plans(&graph) {
-            let code = Compiled::new(&graph, plan.clone()).unwrap();
+            let code = Compiled::new(&graph, plan.clone(), &compiler()).unwrap();
             let mut portable = Sampler::new(&graph, plan.clone()).unwrap();
             let mut generated = Sampler::compiled(&graph, &code).unwrap();
             let mut batch = Batch::default();
@@ -121,7 +121,7 @@ fn batches_do_not_depend_on_threads() {
             naive::sample(&graph, &plan, seeds, key).unwrap()
         })
         .collect();
-    let code = Compiled::new(&graph, plan).unwrap();
+    let code = Compiled::new(&graph, plan, &compiler()).unwrap();
     for threads in [1, 2, 5] {
         let pair = |_| (Sampler::compiled(&graph, &code).unwrap(), Batch::default());
         let mut samplers: Vec<_> = (0..threads).map(pair).collect();
@@ -178,4 +178,9 @@ fn a_longer_plan_begins_as_a_shorter_one() {
         }
     }
     assert!(rows > 10_000, "{rows}");
+}
+
+/// The compiler of samplers for this processor.
+fn compiler() -> std::sync::Arc<dyn hgnnc_ir::sampler::SamplerCompiler> {
+    hgnnc_codegen_cpu::sampler(Default::default()).expect("a processor that Cranelift knows")
 }

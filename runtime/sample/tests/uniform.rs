@@ -15,7 +15,7 @@ fn star(rows: u32, degree: u32) -> SampleGraph<'static> {
 /// Calls `each` with the positions of the sampled edges of every row of every batch.
 fn draw(rows: u32, degree: u32, fanout: u32, batches: u64, mut each: impl FnMut(u32, &[u32])) {
     let graph = star(rows, degree);
-    let code = Compiled::new(&graph, Plan::uniform(&[AtMost(fanout)], 1)).unwrap();
+    let code = Compiled::new(&graph, Plan::uniform(&[AtMost(fanout)], 1), &compiler()).unwrap();
     let mut sampler = Sampler::compiled(&graph, &code).unwrap();
     let mut batch = Batch::default();
     let seeds = [vec![], (0..rows).collect::<Vec<u32>>()];
@@ -83,4 +83,9 @@ fn neighbouring_rows_and_batches_are_independent() {
         println!("{found:.2}");
         assert!(found.abs() < 4.5, "{found}");
     }
+}
+
+/// The compiler of samplers for this processor.
+fn compiler() -> std::sync::Arc<dyn hgnnc_ir::sampler::SamplerCompiler> {
+    hgnnc_codegen_cpu::sampler(Default::default()).expect("a processor that Cranelift knows")
 }

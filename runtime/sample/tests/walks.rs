@@ -263,7 +263,7 @@ fn walks_are_a_kind_of_fanout() {
         // Few and many walks, all kept and few, no walks, and more walks per seed than a group holds.
         for fanouts in [vec![hop(2, 10, 4)], vec![hop(0, 3, 3), hop(5, 300, 2)], vec![hop(1, 0, 5), hop(1, 5, 0)]] {
             let plan = Plan { fanouts };
-            let code = Compiled::new(&graph, plan.clone()).unwrap();
+            let code = Compiled::new(&graph, plan.clone(), &compiler()).unwrap();
             let mut batch = Batch::default();
             let mut samplers = [Sampler::new(&graph, plan.clone()).unwrap(), Sampler::compiled(&graph, &code).unwrap()];
             for step in [7, 1000] {
@@ -314,4 +314,9 @@ fn ends_of_walks_are_vertices_of_the_batch() {
     let plan = Plan::uniform(&[ByWalks { walks: 1, top: 1 }], papers.relations().len());
     let error = naive::sample(&papers, &plan, &[vec![0], vec![]], KEY).unwrap_err();
     assert_eq!(error.to_string(), "hop 0 walks along relation `r0`, which has no path");
+}
+
+/// The compiler of samplers for this processor.
+fn compiler() -> std::sync::Arc<dyn hgnnc_ir::sampler::SamplerCompiler> {
+    hgnnc_codegen_cpu::sampler(Default::default()).expect("a processor that Cranelift knows")
 }

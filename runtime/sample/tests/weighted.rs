@@ -44,7 +44,7 @@ fn subsets_are_as_probable_as_their_weights_say() {
         (&[0.0, 3.0, 1.0, 0.0, 2.0, 1.0], 2),
     ] {
         let graph = star(rows, weights);
-        let code = Compiled::new(&graph, Plan::uniform(&[Weighted(most)], 1)).unwrap();
+        let code = Compiled::new(&graph, Plan::uniform(&[Weighted(most)], 1), &compiler()).unwrap();
         let mut sampler = Sampler::compiled(&graph, &code).unwrap();
         let mut batch = Batch::default();
         let seeds = [vec![], (0..rows).collect::<Vec<u32>>()];
@@ -81,7 +81,7 @@ fn edges_without_weight_are_never_drawn() {
         let plan = Plan::uniform(&[fanout], 1);
         let batch = naive::sample(&graph, &plan, &seeds, KEY).unwrap();
         batch.verify(&graph, &plan).unwrap();
-        let code = Compiled::new(&graph, plan.clone()).unwrap();
+        let code = Compiled::new(&graph, plan.clone(), &compiler()).unwrap();
         for mut sampler in [Sampler::new(&graph, plan).unwrap(), Sampler::compiled(&graph, &code).unwrap()] {
             let mut fast = Batch::default();
             sampler.sample(&seeds, KEY, &mut fast).unwrap();
@@ -111,4 +111,9 @@ fn weights_that_are_none() {
     assert_eq!(error.to_string(), "hop 0 draws from relation `r0` by weight, but its edges have none");
     let fast = Sampler::new(&graph, plan).unwrap().sample(&[vec![0]], KEY, &mut Batch::default());
     assert_eq!(fast.unwrap_err(), error);
+}
+
+/// The compiler of samplers for this processor.
+fn compiler() -> std::sync::Arc<dyn hgnnc_ir::sampler::SamplerCompiler> {
+    hgnnc_codegen_cpu::sampler(Default::default()).expect("a processor that Cranelift knows")
 }

@@ -7,7 +7,9 @@ use cranelift_codegen::ir::types::{I32, I32X4, I64};
 use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::generator::{Generator, changing, fixed};
-use super::{DrawCall, GROUP, SLACK, Take, floyd};
+use hgnnc_ir::sampler::{DrawCall, SLACK, Take};
+
+use super::{GROUP, floyd};
 
 /// The current row with its output address.
 #[derive(Clone, Copy)]

@@ -6,7 +6,9 @@ use cranelift_codegen::ir::InstBuilder;
 use cranelift_codegen::ir::types::{I32, I64};
 
 use super::generator::{Generator, changing, fixed};
-use super::{AHEAD, RowsCall, RowsOf};
+use hgnnc_ir::sampler::{RowsCall, RowsOf};
+
+use super::AHEAD;
 
 /// Iterates over the destinations in chunks of [`AHEAD`], each of which prefetches the offsets of the next.
 pub(super) fn emit(g: &mut Generator<'_>, RowsOf { relations, drawn }: &RowsOf) {

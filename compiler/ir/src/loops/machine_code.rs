@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Program;
+use crate::sampler::SamplerCompiler;
 
 /// Address of a function. Arguments: arrays, index arrays, results, offsets, and the number of items (for
 /// [`super::function::Shape::Segments`]: of rows that own items).
@@ -45,4 +46,6 @@ pub struct CpuPrograms {
     pub score: Option<CpuProgram>,
     /// Producer of historical embeddings.
     pub bottom: Option<CpuProgram>,
+    /// Compiler of the samplers of mini-batches, unless they run without machine code.
+    pub sampler: Option<Arc<dyn SamplerCompiler>>,
 }

@@ -30,6 +30,7 @@
 mod access;
 pub mod function;
 mod machine_code;
+pub mod passes;
 mod print;
 mod verify;
 

@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 
-use hgnnc_ir::kernel::{Buffer, Dest, Extent, Instr, Level, Operand, Source, Traversal};
+use hgnnc_ir::kernel::{Buffer, Dest, Extent, Operand, Source, Traversal};
+use hgnnc_ir::loops::passes::{Pass, passes, passes_before};
 
 /// The instructions of a traversal by what they make and read.
 pub(super) struct DefUse {
     makers: HashMap<Dest, usize>,
     /// Instructions that read buffers, in order, by the buffer whose memory these have.
     readers: HashMap<Buffer, Vec<(usize, Buffer)>>,
+    /// For each instruction, the earlier ones that make its operands.
+    deps: Vec<Vec<usize>>,
     /// For each instruction, the number of passes over the edges that it waits for.
     rounds: Vec<usize>,
 }
@@ -28,15 +31,13 @@ impl DefUse {
                 }
             }
         }
-        let mut def_use = Self { makers, readers, rounds: vec![] };
+        let mut def_use = Self { makers, readers, deps: vec![], rounds: vec![] };
         for (index, instr) in traversal.instrs.iter().enumerate() {
-            // A reduction over edges is complete after its pass.
-            let reduces = |maker: &Instr| maker.level == Level::Edge && maker.extent() == Extent::Row;
-            let after = |maker: usize| def_use.rounds[maker] + usize::from(reduces(&traversal.instrs[maker]));
             let makers = instr.op.operands().into_iter().filter_map(|operand| def_use.maker(operand));
-            let round = makers.filter(|&maker| maker < index).map(after).max().unwrap_or(0);
-            def_use.rounds.push(round);
+            let deps = makers.filter(|&maker| maker < index).collect();
+            def_use.deps.push(deps);
         }
+        def_use.rounds = passes_before(&traversal.instrs, &def_use.deps);
         def_use
     }
 
@@ -44,6 +45,11 @@ impl DefUse {
     /// executed before the next pass, those of edges in it.
     pub fn round(&self, index: usize) -> usize {
         self.rounds[index]
+    }
+
+    /// The passes over the edges of a row, see [`hgnnc_ir::loops::passes`].
+    pub fn passes(&self, traversal: &Traversal) -> Vec<Pass> {
+        passes(&traversal.instrs, &self.deps, &self.rounds, false)
     }
 
     /// The instruction that makes what an operand reads, if there is one.

@@ -423,14 +423,6 @@ fn shape(traversal: &Traversal, chain: &Chain, long: bool, mean_edges: Option<f6
     Shape { lanes, teams, unroll, block: BLOCK_BITS }
 }
 
-/// A step of a traversal: instructions of the row, followed by a pass over the edges, except in the last round.
-struct Round {
-    /// Instructions of the row.
-    rows: Vec<usize>,
-    /// Instructions of each edge, in order.
-    edges: Vec<usize>,
-}
-
 impl Emit<'_> {
     fn unsupported<T>(&self, what: impl Into<String>) -> Result<T> {
         Err(Unsupported { kernel: self.kernel, what: what.into() })
@@ -441,45 +433,8 @@ impl Emit<'_> {
         self.def_use.maker(operand)
     }
 
-    /// Divides instructions into rounds, see [`DefUse::round`].
-    fn rounds(&self) -> Vec<Round> {
-        let instrs = &self.traversal.instrs;
-        let at_edges = |index: usize| instrs[index].level == Level::Edge;
-        let for_itself = |index: usize| {
-            let instr = &instrs[index];
-            instr.extent() != Extent::Edge || matches!(instr.dest, Dest::Buffer(_))
-        };
-        let passes = (0..instrs.len()).filter(|&i| at_edges(i)).map(|i| self.def_use.round(i) + 1).max().unwrap_or(0);
-        let mut rounds: Vec<Round> = (0..=passes).map(|_| Round { rows: vec![], edges: vec![] }).collect();
-        for index in 0..instrs.len() {
-            let round = self.def_use.round(index);
-            if !at_edges(index) {
-                rounds[round].rows.push(index);
-            } else if for_itself(index) {
-                rounds[round].edges.push(index);
-            }
-        }
-        // The round for which the value of an instruction was last found to be needed.
-        let mut seen = vec![None; instrs.len()];
-        for (number, Round { edges, .. }) in rounds.iter_mut().enumerate() {
-            edges.iter().for_each(|&index| seen[index] = Some(number));
-            let mut pending = edges.clone();
-            while let Some(index) = pending.pop() {
-                let makers = instrs[index].op.operands().into_iter().filter_map(|operand| self.maker(operand));
-                for maker in makers.filter(|&maker| instrs[maker].extent() == Extent::Edge) {
-                    if seen[maker].replace(number) != Some(number) {
-                        edges.push(maker);
-                        pending.push(maker);
-                    }
-                }
-            }
-            edges.sort_unstable();
-        }
-        rounds
-    }
-
     fn kernel(mut self) -> Result<(Body, KernelInfo)> {
-        let rounds = self.rounds();
+        let rounds = self.def_use.passes(self.traversal);
         let wanted = self.wanted(&rounds);
         self.begin();
         let (next, done) = (self.code.label(), self.code.label());

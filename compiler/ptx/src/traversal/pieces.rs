@@ -14,11 +14,12 @@ use std::fmt;
 
 use hgnnc_ir::Reduce;
 use hgnnc_ir::kernel::{Extent, KernelOp, Level, Traversal};
+use hgnnc_ir::loops::passes::Pass;
 
 use super::edges::Partial;
 use super::edges::State;
 use super::operands::Loads;
-use super::{Emit, Held, LONG, Result, Round, Value};
+use super::{Emit, Held, LONG, Result, Value};
 use crate::Edges;
 use crate::isa::{Reg, StateSpace, Val};
 use crate::table::{Cut, Slot};
@@ -79,7 +80,7 @@ pub(super) fn least(cut: Option<Cut>) -> u64 {
 
 impl Emit<'_> {
     /// Marks the instructions of rows, and reductions of earlier passes, that this body needs.
-    pub(super) fn wanted(&self, rounds: &[Round]) -> Vec<bool> {
+    pub(super) fn wanted(&self, rounds: &[Pass]) -> Vec<bool> {
         let instrs = &self.traversal.instrs;
         let Phase::Pass(pass) = self.phase else { return vec![true; instrs.len()] };
         let mut wanted = vec![false; instrs.len()];
@@ -97,7 +98,7 @@ impl Emit<'_> {
 
     /// For each pass, the elements that a piece gives.
     pub(super) fn piece_elements(&self) -> Vec<usize> {
-        let rounds = self.rounds();
+        let rounds = self.def_use.passes(self.traversal);
         let passes = rounds.iter().filter(|round| !round.edges.is_empty());
         passes.map(|round| self.piece_places(&round.edges).1).collect()
     }

@@ -25,7 +25,6 @@ use std::time::{Duration, Instant};
 use hgnnc_ir::artifact::Artifact;
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::loops::{CpuPrograms, Program};
-use hgnnc_machine::CodeMode;
 use hgnnc_sample::BatchKey;
 
 use crate::buffer::HostBuffer;
@@ -102,7 +101,7 @@ impl Batches {
         (artifact, cpu): (&Artifact, &CpuPrograms),
         data: BoundData,
         options: EngineOptions,
-        (code, cache_options): (CodeMode, Option<CacheOptions>),
+        cache_options: Option<CacheOptions>,
     ) -> Result<Self> {
         let (Some(training), Some(program), Some(layout)) = (&artifact.training, &cpu.train, &artifact.batch) else {
             return Err(internal("the model has no program for batches"));
@@ -121,7 +120,8 @@ impl Batches {
         };
         let inputs = whole.data().inputs.iter().enumerate().map(input).collect();
         let (kernels, of_whole) = (&program.loops.kernels, (&artifact.infer, training));
-        let mut loader = MiniBatchLoader::new(kernels, layout, batch, whole.data(), inputs, of_whole, code)?;
+        let mut loader =
+            MiniBatchLoader::new(kernels, layout, batch, whole.data(), inputs, of_whole, cpu.sampler.as_ref())?;
         if cache_options.is_some() {
             loader.gather_all();
         }
@@ -368,9 +368,9 @@ impl Batches {
         (&mut self.step, STEP)
     }
 
-    /// Cranelift IR of the sampler.
-    pub fn sampler_text(&self) -> Result<String> {
-        self.loader.clif()
+    /// Text of the generated sampler.
+    pub fn sampler_text(&self) -> String {
+        self.loader.sampler_text()
     }
 }
 

@@ -107,8 +107,7 @@ impl Trainer {
     /// Data that does not fit, too little memory, or a checkpoint that cannot be resumed.
     pub fn new(artifact: Artifact, cpu: CpuPrograms, data: BoundData, options: TrainOptions) -> Result<Self> {
         if artifact.batch.is_some() {
-            let batches =
-                Batches::new((&artifact, &cpu), data, engine_options(&options), (options.code, options.cache))?;
+            let batches = Batches::new((&artifact, &cpu), data, engine_options(&options), options.cache)?;
             let not_cached = batches.not_cached();
             let mut trainer = Self::with(batches.into(), artifact, &cpu, options)?;
             trainer.warnings.extend(not_cached.iter().map(|vertex| {
@@ -253,14 +252,11 @@ impl Trainer {
         }
     }
 
-    /// Cranelift IR of the sampler of mini-batches. `None` for full-batch training.
-    ///
-    /// # Errors
-    /// A machine for which no code can be generated.
-    pub fn sampler_text(&self) -> Result<Option<String>> {
+    /// Text of the generated sampler of mini-batches, if there is one.
+    pub fn sampler_text(&self) -> Option<String> {
         match &self.backend {
-            Backend::Batches(it) => it.sampler_text().map(Some),
-            Backend::Cpu(_) | Backend::Device(_) => Ok(None),
+            Backend::Batches(it) => Some(it.sampler_text()),
+            Backend::Cpu(_) | Backend::Device(_) => None,
         }
     }
 

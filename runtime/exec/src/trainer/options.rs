@@ -34,7 +34,7 @@ pub struct TrainOptions {
     /// Allows resuming a checkpoint of another program, train block or data, with a warning.
     pub allow_changed: bool,
     pub checkpoint_every: Duration,
-    /// Interpreted or native execution of fused loops.
+    /// Where the programs of this run are to be machine code; for the compiler.
     pub code: CodeMode,
     /// Enabled CPU kernel features.
     pub features: KernelFeatures,

@@ -21,9 +21,10 @@ use std::collections::HashMap;
 
 use hgnnc_ir::Reduce;
 use hgnnc_ir::kernel::{Buffer, Dest, Extent, Instr, KernelOp, Operand, Rows};
+use hgnnc_ir::loops::passes::Pass;
 
 use self::edges::is_rounded;
-use super::{BLOCK_BITS, Emit, Phase, Result, Round, Setup, Shape};
+use super::{BLOCK_BITS, Emit, Phase, Result, Setup, Shape};
 use crate::isa::{self, Body, Reg, Regions, StateSpace, Val};
 use crate::table::{Slot, Table};
 use crate::{Blocks, KernelInfo, THREADS};
@@ -163,7 +164,7 @@ impl<'a> Wide<'a> {
     }
 
     fn kernel(mut self) -> Result<(Body, KernelInfo)> {
-        let rounds = self.emit.rounds();
+        let rounds = self.emit.def_use.passes(self.emit.traversal);
         self.emit.begin();
         let once = self.emit.traversal.rows == Rows::Once;
         let totals = self.begin_totals()?;
@@ -179,7 +180,7 @@ impl<'a> Wide<'a> {
             self.emit.code.jump_if(end, done);
         }
         self.emit.vertex_of_row();
-        for (number, Round { rows, edges }) in rounds.iter().enumerate() {
+        for (number, Pass { rows, edges }) in rounds.iter().enumerate() {
             for &index in rows {
                 self.write(index)?;
             }

@@ -25,7 +25,7 @@ use crate::buffer::{HostBuffer, SharedBuffer};
 use crate::data::{Adjacency, BoundData, InputData, Topology};
 use crate::error::{ExecError, Result};
 use crate::stacks;
-use hgnnc_machine::CodeMode;
+use hgnnc_ir::sampler::SamplerCompiler;
 use uses::Uses;
 
 /// RNG stream of the seed vertex shuffle, separate from others of the same seed.
@@ -109,7 +109,7 @@ impl MiniBatchLoader {
         data: &BoundData,
         inputs: Vec<WholeInput>,
         (tables, training): (&Dataflow, &Training),
-        code: CodeMode,
+        compiler: Option<&Arc<dyn SamplerCompiler>>,
     ) -> Result<Self> {
         let unsupported = |error: GraphError| ExecError::Unsupported(error.to_string());
         let num_graphs = tables.graphs.len();
@@ -146,11 +146,8 @@ impl MiniBatchLoader {
         let graph = SampleGraph::new(data.num_vertices.clone(), all)
             .and_then(|graph| graph.with_paths(steps.collect(), data.drawn.paths.clone()))
             .map_err(unsupported)?;
-        // Without native code generation the sampler runs in Rust.
-        let code = match code {
-            CodeMode::Interpreted => None,
-            CodeMode::Auto | CodeMode::Native => Compiled::new(&graph, plan.clone()).ok(),
-        };
+        // Without machine code the sampler runs in Rust.
+        let code = compiler.and_then(|compiler| Compiled::new(&graph, plan.clone(), compiler).ok());
         let patterns = data.patterns.iter().map(|pattern| pattern.csc.clone()).collect();
         Ok(Self {
             graph: Arc::new(graph),
@@ -181,7 +178,7 @@ impl MiniBatchLoader {
         };
         let last = self.plan.fanouts.last().into_iter().take(bottom.layout.hops);
         let plan = Plan { fanouts: last.map(|last| last.iter().enumerate().map(used).collect()).collect() };
-        let code = self.code.as_ref().and_then(|_| Compiled::new(&self.graph, plan.clone()).ok());
+        let code = self.code.as_ref().and_then(|code| Compiled::new(&self.graph, plan.clone(), code.compiler()).ok());
         Self {
             graph: Arc::clone(&self.graph),
             plan,
@@ -275,10 +272,9 @@ impl MiniBatchLoader {
         Ok(LoaderWorker { sampler, pairs: PairRoom::default() })
     }
 
-    /// Cranelift IR of the sampling loops; empty without generated code.
-    pub fn clif(&self) -> Result<String> {
-        let Some(code) = &self.code else { return Ok(String::new()) };
-        code.text(&self.graph, &self.types).map_err(|error| ExecError::Unsupported(error.to_string()))
+    /// Text of the generated sampling loops; empty without generated code.
+    pub fn sampler_text(&self) -> String {
+        self.code.as_ref().map_or_else(String::new, |code| code.text(&self.graph, &self.types))
     }
 
     /// Shuffled seed vertices of an epoch.
