@@ -13,12 +13,13 @@ use hgnnc_exec::{
     BindOptions, BoundData, ExecError, Identity, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint,
     list_edges, order_vertices, weights,
 };
+use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_graph::{Dataset, npy, processors, show_bytes};
 use hgnnc_ir::artifact::{Kernels, Target};
 use hgnnc_ir::kernel::{Body, Program};
-use hgnnc_ir::loops::CpuPrograms;
 use hgnnc_ir::{Artifact, OutputKind};
 use hgnnc_machine::Machine;
+use hgnnc_ptx::PtxCompiler;
 
 use crate::args::{Device, DeviceArgs, EvalArgs, InferArgs, ModelArgs};
 use crate::data;
@@ -308,7 +309,7 @@ fn on_device(
     lower_options.machine = Machine::sheet(target.name());
     let budget = options.memory_budget;
     let needed = |lowered: &Lowered, data: &mut BoundData| {
-        Ok(Trainer::device_memory_needed(&lowered.artifact, data, target)?.bytes)
+        Ok(Trainer::device_memory_needed(&lowered.artifact, data, (&PtxCompiler, target))?.bytes)
     };
     let mut lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
     lowered.artifact = for_purpose(lowered.artifact, purpose);
@@ -317,7 +318,7 @@ fn on_device(
         Some(_) => compile_cpu(&lowered, None, &cpu_options(&options)),
         None => CpuPrograms::default(),
     };
-    match Trainer::on_device(lowered.artifact, &cpu, data, device, options) {
+    match Trainer::on_device(lowered.artifact, &cpu, data, (device, &PtxCompiler), options) {
         Err(error @ (ExecError::Memory { .. } | ExecError::Device { .. } | ExecError::Unsupported(_))) => {
             Ok(Err(error))
         }

@@ -15,7 +15,8 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Module, default_libcall_names};
-use hgnnc_ir::loops::{self, Entry, MachineCode};
+use hgnnc_executable::cpu::{Entry, MachineCode};
+use hgnnc_ir::loops::{self};
 use rayon::prelude::*;
 use thiserror::Error;
 

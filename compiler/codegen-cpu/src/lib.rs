@@ -9,7 +9,7 @@
 //! Products, weighted sums of gathered rows and dropout masks are kernels of the runtime instead. The code of a program
 //! makes no calls, so no Rust frame is ever above it and nothing can unwind through it.
 //!
-//! The loops of neighbour samplers are generated here as well ([`hgnnc_ir::sampler`]), specialized to the fan-outs of a
+//! The loops of neighbour samplers are generated here as well ([`hgnnc_executable::sampler`]), specialized to the fan-outs of a
 //! plan.
 
 mod code;

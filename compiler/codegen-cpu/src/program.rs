@@ -1,13 +1,14 @@
 //! Programs with the machine code of their functions.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
+use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
+use hgnnc_executable::sampler::SamplerCompiler;
 use hgnnc_ir::Artifact;
 use hgnnc_ir::kernel;
-use hgnnc_ir::loops::{self, CpuProgram, CpuPrograms, Step};
-use hgnnc_ir::sampler::SamplerCompiler;
+use hgnnc_ir::loops::{self, Step};
 use hgnnc_machine::{CodeMode, SimdLevel};
 use hgnnc_schedule::{Options, schedule};
 
@@ -73,14 +74,18 @@ pub fn listing(programs: &[(&str, &loops::Program)], simd: SimdLevel) -> Result<
             // Writing to a string does not fail.
             let _ = writeln!(text, "; f{number} of {name}");
             for (kernel, nest) in program.numbered_nests() {
-                for step in nest.loops().flat_map(|looped| &looped.steps) {
-                    if let Step::Call(call) = step
-                        && call.function == number
-                    {
-                        let rows = kernel::print::print_rows(&program.kernels, &nest.traversal.rows);
-                        let _ =
-                            writeln!(text, ";   called by k{kernel}, {rows}: instructions {}", numbers(&call.instrs));
-                    }
+                let rows = kernel::print::print_rows(&program.kernels, &nest.traversal.rows);
+                // Loops over blocks and passes over split rows may call it for the same instructions.
+                let calls: BTreeSet<&[usize]> = nest
+                    .loops()
+                    .flat_map(|looped| &looped.steps)
+                    .filter_map(|step| match step {
+                        Step::Call(call) if call.function == number => Some(&call.instrs[..]),
+                        Step::Call(_) | Step::Instr(_) => None,
+                    })
+                    .collect();
+                for instrs in calls {
+                    let _ = writeln!(text, ";   called by k{kernel}, {rows}: instructions {}", numbers(instrs));
                 }
             }
             for line in function.to_string().lines() {

@@ -1,7 +1,7 @@
 //! Snapshots of sampler code. The sampler's crate tests the results against a reference implementation.
 
 use hgnnc_codegen_cpu::Compiler;
-use hgnnc_ir::sampler::{Counted, RowsOf, SamplerCompiler, SamplerFunction, Take};
+use hgnnc_executable::sampler::{Counted, RowsOf, SamplerCompiler, SamplerFunction, Take};
 
 /// The Cranelift IR before optimization. The calling convention is the host's.
 fn listing(function: &SamplerFunction) -> String {

@@ -1,7 +1,7 @@
 //! Generates loops and machine code for this processor.
 
 use hgnnc_codegen_cpu::compile_artifact;
-use hgnnc_ir::loops::CpuPrograms;
+use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_passes::SizeInfo;
 
 pub use hgnnc_codegen_cpu::Options as CpuOptions;

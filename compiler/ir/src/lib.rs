@@ -26,7 +26,6 @@ pub mod print;
 pub mod random;
 #[cfg(any(test, feature = "testing"))]
 pub mod random_program;
-pub mod sampler;
 pub mod sizes;
 pub mod stacks;
 pub mod types;

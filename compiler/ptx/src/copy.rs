@@ -4,9 +4,10 @@ use hgnnc_ir::Space;
 use hgnnc_ir::dataflow::OutputKind;
 use hgnnc_ir::kernel::{Contents, Output, Program, Source, Width};
 
+use crate::Slot;
 use crate::code::Code;
 use crate::isa::{Body, Class, Reg, Regions, Special, StateSpace, Val};
-use crate::table::{Slot, Table};
+use crate::table::Table;
 use crate::{Blocks, KernelInfo, THREADS, Unsupported};
 
 /// Does an update need a copy?

@@ -10,27 +10,9 @@ use crate::isa::print::{self, TableSpace};
 use crate::isa::{
     Address, Body, Class, Cmp, Function, Inst, Item, Label, Opcode, Operand, Reg, Source, Special, StateSpace, Type,
 };
+use hgnnc_executable::gpu::counts::{Labels, PARTS, PER_BLOCK, TABLE, name};
+
 use crate::{Module, THREADS, Target};
-
-/// Rows that a block has at a time: one for each warp.
-const PER_BLOCK: usize = THREADS / 32;
-/// Most blocks; then each has several times as many rows.
-const MOST_BLOCKS: usize = 1024;
-
-/// Parts of a split that are counted: each has an entry.
-pub const PARTS: usize = 3;
-/// Entries of the table of [`counts`].
-pub const TABLE: usize = 3 + 3 * PARTS;
-
-/// How outputs are compared with labels.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Labels {
-    /// One class for each row: a number from 0, or a negative one for none. The class with the largest output is
-    /// guessed.
-    Classes,
-    /// A number for each output, which stands for a label above 0.5. Labels with positive outputs are guessed.
-    Several,
-}
 
 /// A module with the entries `part0`, `part1` and `part2`. Its table:
 ///
@@ -39,7 +21,7 @@ pub enum Labels {
 /// | 0, 1 | addresses of the outputs (f32) and of the labels (i32, or as many f32 as outputs), by row |
 /// | 2 | outputs of a row |
 /// | 3 + 3 p, 4 + 3 p | address and number of the rows (u32) of part p |
-/// | 5 + 3 p | address of the counts of part p, which must be zero: see [`words`] |
+/// | 5 + 3 p | address of the counts of part p, which must be zero: see [`hgnnc_executable::gpu::counts::words`] |
 pub fn counts(target: Target, labels: Labels) -> Module {
     let function = |part: usize| {
         let body = entry(part, labels);
@@ -56,22 +38,6 @@ pub fn counts(target: Target, labels: Labels) -> Module {
     };
     let text = print::module(&source);
     Module { text, table: vec![], prelude: vec![], launches: vec![], first_update: 0, commit: None }
-}
-
-/// The entry of a part.
-pub fn name(part: usize) -> String {
-    format!("part{part}")
-}
-
-/// Blocks of an entry, for so many rows.
-pub fn blocks(rows: usize) -> usize {
-    rows.div_ceil(PER_BLOCK).clamp(1, MOST_BLOCKS)
-}
-
-/// 32-bit numbers of the counts of a part: for each output how often it was guessed and right, not guessed but right,
-/// guessed but not right; then the number of rows of which all is right.
-pub fn words(width: usize) -> usize {
-    3 * width + 1
 }
 
 const fn u32(name: &'static &'static str) -> Reg {

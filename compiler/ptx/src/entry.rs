@@ -1,9 +1,10 @@
 //! Entries: the kernels of a launch, each with a range of the blocks.
 
+use crate::Slot;
 use crate::code::Code;
 use crate::dedup::{self, Shared};
 use crate::isa::{Address, Body, Class, Cmp, Function, Guard, Item, Label, Opcode, Reg, Special, Symbol, Type};
-use crate::table::{Slot, Table};
+use crate::table::Table;
 use crate::{Entry, KernelInfo, THREADS};
 
 /// Blocks of the kernel that is being looked at.

@@ -2,10 +2,11 @@
 
 use hgnnc_ir::{Reduce, Space};
 
+use crate::Slot;
 use crate::code::Code;
 use crate::isa::{Body, Class, Reg, Regions, Special, StateSpace, Symbol, Val};
 use crate::members::Member;
-use crate::table::{Slot, Table};
+use crate::table::Table;
 use crate::traversal::WARP_BITS;
 use crate::{Blocks, KernelInfo, Members, THREADS, Total, math};
 

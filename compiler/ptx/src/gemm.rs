@@ -23,25 +23,13 @@
 
 use hgnnc_ir::kernel::{Form, Gemm, Program, Width};
 
+use crate::Slot;
 use crate::code::Code;
 use crate::isa::{Body, Class, Opcode, Reg, Regions, Special, Symbol, Type};
 use crate::members::Member;
-use crate::table::{Slot, Table};
-use crate::tile::{self, DEPTH, Left, Memory, Product, STAGING, TILE, Target};
+use crate::table::Table;
+use crate::tile::{self, Left, Memory, Product, STAGING, TILE, Target};
 use crate::{Blocks, KernelInfo, Members, Precision, Total};
-
-/// Rows that a part of a sum of outer products has at least.
-const PART_ROWS: usize = 512;
-/// Parts of such a sum, at most.
-const MOST_PARTS: usize = 128;
-/// Elements of all parts, at most (where there are so many parts at all).
-const PART_ELEMENTS: usize = 8 << 20;
-
-/// Rows of a part of a sum of outer products with so many elements.
-pub(crate) fn part_rows(rows: usize, elements: usize) -> usize {
-    let most = (PART_ELEMENTS / elements.max(1)).clamp(1, MOST_PARTS);
-    rows.div_ceil(most).max(PART_ROWS).next_multiple_of(DEPTH)
-}
 
 /// Writes a dense product.
 pub(crate) fn emit(

@@ -13,8 +13,9 @@ use hgnnc_ir::Direction;
 use crate::Members;
 use crate::code::Code;
 use crate::isa::{Class, Reg};
-use crate::table::{Slot, Table, Topology};
+use crate::table::Table;
 use crate::traversal::WARP_BITS;
+use crate::{Slot, Topology};
 
 /// A member, and a tile of its rows.
 pub(crate) struct Member {
@@ -90,11 +91,6 @@ impl Member {
         let first = code.div(self.first, half);
         code.add(first, self.tile)
     }
-}
-
-/// The number of places for results of tiles of so many rows, of members with several tiles; see [`Member::slot`].
-pub(crate) fn slots(rows: usize, unit: usize) -> usize {
-    if rows > unit { rows / (unit / 2) } else { 0 }
 }
 
 /// The last member whose `start` is not above a number, with its first row and the one after its last. Starts are made

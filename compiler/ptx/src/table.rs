@@ -6,125 +6,13 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use hgnnc_executable::gpu::{Slot, Topology};
 use hgnnc_ir::kernel::print::{print_rows, print_width};
-use hgnnc_ir::kernel::{Buffer, Contents, Program, Rows, Width};
-use hgnnc_ir::{Direction, Graph, Pattern, Space};
+use hgnnc_ir::kernel::{Contents, Program, Width};
+use hgnnc_ir::{Direction, Graph, Space};
 
 use crate::code::Code;
 use crate::isa::{Class, Reg};
-
-/// Edges: of a semantic graph, or the stored elements of sparse features.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Topology {
-    /// The edges of a semantic graph.
-    Graph(Graph),
-    /// A sparsity pattern; rows are destinations, columns sources.
-    Pattern(Pattern),
-}
-
-/// An entry of the table. Addresses are of device memory; indices there have 32 bits.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Slot {
-    /// Address of a buffer.
-    Buffer(Buffer),
-    /// Address of a parameter or optimiser state.
-    Stored(Contents),
-    /// Address of `rows + 1` positions: row `r` owns the edges from the `r`-th on, before the next. With `ends`, only
-    /// vertices that own edges have rows.
-    FirstEdges {
-        /// The topology that the edges belong to.
-        of: Topology,
-        /// The end that owns the edges.
-        direction: Direction,
-        /// Only rows that own edges.
-        ends: bool,
-    },
-    /// Address of the rows that own edges this way, grouped by degree class (see [`Band`]).
-    RowOrder {
-        /// The topology that the edges belong to.
-        of: Topology,
-        /// The end that owns the edges.
-        direction: Direction,
-        /// Only rows that own edges.
-        ends: bool,
-    },
-    /// The position of a band's first row in that order.
-    BandFirst(Rows, Band),
-    /// Number of rows of a band.
-    BandRows(Rows, Band),
-    /// Number of blocks of a band of a kernel, by position.
-    BandBlocks(usize, usize),
-    /// Number of pieces of the rows that are cut.
-    NumPieces(Rows, Cut),
-    /// Address of the row of each piece: its position among the rows that are cut, in the order of degree classes.
-    PieceRows(Rows, Cut),
-    /// Address of the first piece of each row that is cut, and the number of pieces.
-    FirstPieces(Rows, Cut),
-    /// Address of what a pass over the edges, by position, of a kernel has made of each piece.
-    PieceParts(usize, usize),
-    /// Address of the other end of each edge, in the order of this direction.
-    Others(Topology, Direction),
-    /// Address of the CSC position of each edge, in the order of out-edges.
-    Positions(Topology),
-    /// Address of the vertices that own edges, ascending.
-    EndVertices(Graph, Direction),
-    /// Address of the position of each vertex among those that own edges; -1 for the others.
-    EndOf(Graph, Direction),
-    /// Address of the position of each edge's end of this direction among those that own edges, in the order of the
-    /// incidence of the other direction.
-    EndOfEdges(Graph, Direction),
-    /// A number of rows.
-    Rows(Rows),
-    /// A number of rows, of what is no traversal.
-    Count(Space),
-    /// The number of rows of a space, as the bits of an f32.
-    CountF32(Space),
-    /// A number of elements.
-    Elements(Width),
-    /// Address of the 64-bit keys of this step's random masks, by stream.
-    MaskKeys,
-    /// Number of blocks of a kernel (by position among all kernels of the module).
-    Blocks(usize),
-    /// The number of blocks of these kernels together.
-    AllBlocks(Vec<usize>),
-    /// Number of parts that a kernel's totals have.
-    Parts(usize),
-    /// The first part of a kernel's totals that belongs to the n-th kernel that completes its long rows.
-    FirstPart(usize, usize),
-    /// Rows that a part of a kernel's total is of.
-    PartRows(usize),
-    /// Address of the partial results of a kernel (by position), of its n-th total.
-    Partials(usize, usize),
-    /// Address of the memory that each block of a kernel has for the row at hand.
-    RowMemory(usize),
-}
-
-/// Rows by degree: those of some degree classes, of which class 0 has the rows without edges and class `c` those with
-/// `2^(c-1)` to `2^c - 1` edges.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Band {
-    /// The first degree class of the band.
-    pub from: usize,
-    /// One past the last class; `None`: all from the first on.
-    pub to: Option<usize>,
-}
-
-/// How rows of very many edges are cut: into pieces of so many edges, in their order; the last piece of a row may be
-/// shorter.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Cut {
-    /// The first degree class whose rows are cut.
-    pub from: usize,
-    /// Edges of a piece.
-    pub edges: usize,
-}
-
-impl Cut {
-    /// The rows that are cut.
-    pub fn band(self) -> Band {
-        Band { from: self.from, to: None }
-    }
-}
 
 /// The table of a module.
 #[derive(Clone, Debug, Default)]

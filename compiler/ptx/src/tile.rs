@@ -11,10 +11,8 @@ use crate::code::Code;
 use crate::isa::{Address, Cache, Inst, Mma, Opcode, Reg, StateSpace, Type, Val};
 use crate::{Precision, THREADS};
 
-/// Rows and columns of a tile of the result.
-pub(crate) const TILE: usize = 64;
-/// Depth of a slice.
-pub(crate) const DEPTH: usize = 16;
+pub(crate) use hgnnc_executable::gpu::{DEPTH, TILE};
+
 /// Slices in shared memory.
 const STAGES: usize = 3;
 /// A slice of an operand whose rows or columns are contiguous: 16 of 64, with 8 unused, so that the 32 reads of a

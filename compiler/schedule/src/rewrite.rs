@@ -2,7 +2,7 @@
 //!
 //! - Short sequences of element-wise instructions are fused ([`crate::fuse`]).
 //! - Operands that a kernel takes as contiguous rows only are copied.
-//! - An operand that the result overwrites is copied first.
+//! - An operand that the result overwrites at once is copied first.
 //! - A result that overwrites a value with other readers is computed into a local. A *deferred* copy stores it after
 //!   all reads of the old value.
 
@@ -95,8 +95,11 @@ impl Rewriter<'_> {
     /// An operation with its operands in the nest, after the copies that it needs.
     fn op(&mut self, instr: &Instr, op: &KernelOp) -> KernelOp {
         let overwritten = match instr.dest {
-            Dest::Buffer(new) => self.program.buffer(new).replaces.map(Source::Buffer),
-            Dest::Local(_) => None,
+            // A deferred result overwrites nothing yet.
+            Dest::Buffer(new) if instr.op.is_total() || !self.is_deferred(new) => {
+                self.program.buffer(new).replaces.map(Source::Buffer)
+            }
+            Dest::Buffer(_) | Dest::Local(_) => None,
         };
         let mapped: Result<KernelOp, std::convert::Infallible> = op.try_map(
             |position, &operand| {

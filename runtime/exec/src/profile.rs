@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use hgnnc_executable::gpu::Entry;
 use hgnnc_ir::sizes::SizeInfo;
-use hgnnc_ptx::Entry;
 use hgnnc_sample::BatchKey;
 
 use crate::batches::BatchSpan;

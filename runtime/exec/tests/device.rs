@@ -13,7 +13,7 @@ use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::random_program::{random_program, seeds};
 use hgnnc_ir::*;
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager};
-use hgnnc_ptx::{Precision, Target};
+use hgnnc_ptx::{Precision, PtxCompiler, Target};
 
 #[test]
 fn random_programs_agree_as_ptx() {
@@ -235,8 +235,13 @@ fn wide_rows_are_computed_in_loops() {
         let case = attention(hubs(5), heads, inner);
         let program = case.gpu_program();
         check_on(Target::SM_80, &format!("{heads} heads of {inner}"), &case, &program, 1e-4);
-        let engine =
-            DeviceEngine::new(&[&program], case.data.clone(), Box::new(Interpreter::new()), Target::SM_80, None);
+        let engine = DeviceEngine::new(
+            &[&program],
+            case.data.clone(),
+            Box::new(Interpreter::new()),
+            (&PtxCompiler, Target::SM_80),
+            None,
+        );
         let engine = engine.expect("it fits");
         let in_loops = engine.entries(0).iter().flat_map(|entry| &entry.kernels).any(|kernel| kernel.row_memory > 0);
         assert_eq!(in_loops, memory, "{heads} heads of {inner}");
@@ -250,7 +255,13 @@ fn parts_of_pieces_are_planned() {
     let whole = case.gpu_program();
     let cut = whole.clone().with_pieces(Some(Pieces { least: 16, most: usize::MAX }));
     let engine = |program: &Program, budget: Option<u64>| {
-        DeviceEngine::new(&[program], case.data.clone(), Box::new(Interpreter::new()), Target::SM_80, budget)
+        DeviceEngine::new(
+            &[program],
+            case.data.clone(),
+            Box::new(Interpreter::new()),
+            (&PtxCompiler, Target::SM_80),
+            budget,
+        )
     };
     let [whole, planned] = [&whole, &cut].map(|program| engine(program, None).expect("it fits").memory());
     // Row 1 has 19 pieces, each with 64 sums, 8 sums of exponentials and 8 largest scores.

@@ -186,6 +186,6 @@ fn accesses(graph: &SampleGraph<'_>, batch: &Batch) -> (f64, f64, f64, f64) {
 }
 
 /// The compiler of samplers for this processor.
-fn compiler() -> std::sync::Arc<dyn hgnnc_ir::sampler::SamplerCompiler> {
+fn compiler() -> std::sync::Arc<dyn hgnnc_executable::sampler::SamplerCompiler> {
     hgnnc_codegen_cpu::sampler(Default::default()).expect("a processor that Cranelift knows")
 }

@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use hgnnc_ir::sampler::{
+use hgnnc_executable::sampler::{
     Counted, DrawCall, RowsCall, RowsOf, SHORT, SLACK, SamplerCode, SamplerCompiler, SamplerFunction, Take,
 };
 

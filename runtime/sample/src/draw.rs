@@ -3,7 +3,7 @@
 use hgnnc_ir::random::{bits_from, low_round};
 
 /// Fan-outs up to this are searched linearly for duplicates, larger ones use a bitmap.
-const SEARCHED: usize = hgnnc_ir::sampler::UNROLLED as usize;
+const SEARCHED: usize = hgnnc_executable::sampler::UNROLLED as usize;
 
 /// Scratch memory for sampling one relation in one hop.
 pub(crate) struct Draws<'s> {

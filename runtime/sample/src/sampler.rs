@@ -18,7 +18,7 @@
 //! The loops are generated for the plan ([`Compiled`]), or run in Rust ([`portable`](crate::portable)) if no code can
 //! be generated. Both visit everything in the same order.
 
-use hgnnc_ir::sampler::SLACK;
+use hgnnc_executable::sampler::SLACK;
 
 use crate::batch::{Batch, Block};
 use crate::compiled::{Compiled, DrawArgs};

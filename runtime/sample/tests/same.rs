@@ -181,6 +181,6 @@ fn a_longer_plan_begins_as_a_shorter_one() {
 }
 
 /// The compiler of samplers for this processor.
-fn compiler() -> std::sync::Arc<dyn hgnnc_ir::sampler::SamplerCompiler> {
+fn compiler() -> std::sync::Arc<dyn hgnnc_executable::sampler::SamplerCompiler> {
     hgnnc_codegen_cpu::sampler(Default::default()).expect("a processor that Cranelift knows")
 }

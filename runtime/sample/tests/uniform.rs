@@ -86,6 +86,6 @@ fn neighbouring_rows_and_batches_are_independent() {
 }
 
 /// The compiler of samplers for this processor.
-fn compiler() -> std::sync::Arc<dyn hgnnc_ir::sampler::SamplerCompiler> {
+fn compiler() -> std::sync::Arc<dyn hgnnc_executable::sampler::SamplerCompiler> {
     hgnnc_codegen_cpu::sampler(Default::default()).expect("a processor that Cranelift knows")
 }

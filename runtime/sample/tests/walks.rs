@@ -317,6 +317,6 @@ fn ends_of_walks_are_vertices_of_the_batch() {
 }
 
 /// The compiler of samplers for this processor.
-fn compiler() -> std::sync::Arc<dyn hgnnc_ir::sampler::SamplerCompiler> {
+fn compiler() -> std::sync::Arc<dyn hgnnc_executable::sampler::SamplerCompiler> {
     hgnnc_codegen_cpu::sampler(Default::default()).expect("a processor that Cranelift knows")
 }

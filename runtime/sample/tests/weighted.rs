@@ -114,6 +114,6 @@ fn weights_that_are_none() {
 }
 
 /// The compiler of samplers for this processor.
-fn compiler() -> std::sync::Arc<dyn hgnnc_ir::sampler::SamplerCompiler> {
+fn compiler() -> std::sync::Arc<dyn hgnnc_executable::sampler::SamplerCompiler> {
     hgnnc_codegen_cpu::sampler(Default::default()).expect("a processor that Cranelift knows")
 }

@@ -11,11 +11,11 @@ use hgnnc_driver::{
     bind_names, check_dataset, lower, settings,
 };
 use hgnnc_exec::{BindOptions, Identity, TrainOptions, Trainer, bind, checkpoint, declare_metapaths, weights};
+use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_graph::{
     Dataset, DatasetInfo, GraphCache, LabelValues, MetapathOptions, SemanticGraph, SemanticGraphs, schema_text,
 };
 use hgnnc_ir::Artifact;
-use hgnnc_ir::loops::CpuPrograms;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;

@@ -9,7 +9,7 @@ use hgnnc_exec::{BoundData, Engine, EngineOptions, ExecError};
 use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, OutputKind, Param};
-use hgnnc_ptx::Target;
+use hgnnc_ptx::{PtxCompiler, Target};
 
 use crate::compiled::interpret;
 use crate::engine::cpu_program;
@@ -149,7 +149,7 @@ pub fn executed(
     data: &BoundData,
     interpreter: Interpreter,
 ) -> Result<DeviceEngine, ExecError> {
-    DeviceEngine::new(&[train, infer], data.clone(), Box::new(interpreter), Target::SM_80, None)
+    DeviceEngine::new(&[train, infer], data.clone(), Box::new(interpreter), (&PtxCompiler, Target::SM_80), None)
 }
 
 /// Bit patterns of all results.

@@ -7,10 +7,10 @@ use hgnnc_exec::{
     BoundData, CodeMode, Engine, EngineOptions, ExecError, InputData, KernelFeatures, Target, Topology, TrainOptions,
     Trainer,
 };
+use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::kernel::Program;
-use hgnnc_ir::loops::{CpuProgram, CpuPrograms};
 use hgnnc_ir::{Artifact, DType, Dataflow, Input, Layout, OutputKind};
 use hgnnc_passes::kernels::lower;
 

@@ -7,7 +7,7 @@ use cranelift_codegen::ir::types::{I32, I32X4, I64};
 use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::generator::{Generator, changing, fixed};
-use hgnnc_ir::sampler::{DrawCall, SLACK, Take};
+use hgnnc_executable::sampler::{DrawCall, SLACK, Take};
 
 use super::{GROUP, floyd};
 

@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::draw::Row;
 use super::generator::{Generator, changing, fixed};
-use hgnnc_ir::sampler::{DrawCall, SHORT, UNROLLED};
+use hgnnc_executable::sampler::{DrawCall, SHORT, UNROLLED};
 
 pub(super) fn emit(g: &mut Generator<'_>, row: Row, most: u32, long: bool) {
     let key_high = g.field(I32, offset_of!(DrawCall, key_high));

@@ -19,10 +19,10 @@
 //! Cranelift has no prefetch instruction, so `ask` and `gather` are callbacks, called once per row or group of edges.
 //! So is weighted sampling (`weigh`), which spends its time in one loop over the row. Callbacks do not unwind.
 //!
-//! [`RowsOf`]: hgnnc_ir::sampler::RowsOf
-//! [`Take`]: hgnnc_ir::sampler::Take
-//! [`RowsCall`]: hgnnc_ir::sampler::RowsCall
-//! [`DrawCall`]: hgnnc_ir::sampler::DrawCall
+//! [`RowsOf`]: hgnnc_executable::sampler::RowsOf
+//! [`Take`]: hgnnc_executable::sampler::Take
+//! [`RowsCall`]: hgnnc_executable::sampler::RowsCall
+//! [`DrawCall`]: hgnnc_executable::sampler::DrawCall
 
 // Addresses of generated code become function pointers.
 #![allow(unsafe_code)]
@@ -41,7 +41,7 @@ use cranelift_codegen::ir::{AbiParam, Block, Function, InstBuilder, Signature, U
 use cranelift_codegen::write::{FuncWriter, PlainWriter, decorate_function};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use hgnnc_ir::sampler::{SamplerCode, SamplerCompiler, SamplerEntry, SamplerFunction};
+use hgnnc_executable::sampler::{SamplerCode, SamplerCompiler, SamplerEntry, SamplerFunction};
 
 use crate::code::{CodeMemory, Compiler};
 use generator::Generator;

@@ -6,7 +6,7 @@ use cranelift_codegen::ir::InstBuilder;
 use cranelift_codegen::ir::types::{I32, I64};
 
 use super::generator::{Generator, changing, fixed};
-use hgnnc_ir::sampler::{RowsCall, RowsOf};
+use hgnnc_executable::sampler::{RowsCall, RowsOf};
 
 use super::AHEAD;
 

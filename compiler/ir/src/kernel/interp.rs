@@ -16,6 +16,7 @@ use crate::interp::{
     Bindings, InterpError, PathScores, Tensor, arg_extreme, binary, bound, bound_input, check, grouped, reduced,
     sum_paths, unary,
 };
+use crate::loops::{self, Call, CallResult, Function, IndexArray, Loop, Nest, Step, function};
 use crate::ops::{BinaryOp, Direction, Reduce};
 use crate::paths::PathTerm;
 use crate::random;
@@ -45,6 +46,35 @@ impl Execution {
 /// # Panics
 /// When the program breaks a rule.
 pub fn run(program: &Program, bindings: &Bindings) -> Result<Execution, InterpError> {
+    execute(program, bindings, |machine| program.kernels().for_each(|kernel| machine.kernel(kernel)))
+}
+
+/// [`run`] of the loops of a program.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_loops(loops: &loops::Program, bindings: &Bindings) -> Result<Execution, InterpError> {
+    execute(&loops.kernels, bindings, |machine| {
+        for (kernel, nest) in loops.kernels.kernels().zip(&loops.nests) {
+            match nest {
+                None => machine.kernel(kernel),
+                Some(nest) => {
+                    machine.nest(nest, &loops.functions);
+                    machine.forget_overwritten(kernel);
+                }
+            }
+        }
+    })
+}
+
+fn execute(
+    program: &Program,
+    bindings: &Bindings,
+    kernels: impl FnOnce(&mut Machine<'_>),
+) -> Result<Execution, InterpError> {
     let bindings = &*bindings.with_derived(&program.tables);
     check(&program.tables, bindings)?;
     let mut machine = Machine { program, bindings, buffers: vec![], stored: BTreeMap::new() };
@@ -52,9 +82,7 @@ pub fn run(program: &Program, bindings: &Bindings) -> Result<Execution, InterpEr
         let elements = machine.contents(Buffer::new(row))?;
         machine.buffers.push(elements);
     }
-    for kernel in program.kernels() {
-        machine.kernel(kernel);
-    }
+    kernels(&mut machine);
     let outputs = program.outputs.iter().map(|output| {
         let (rows, width) = (bindings.rows(output.ty.space), bindings.width(&output.ty.dims));
         let elements = machine.whole(output.source).to_vec();
@@ -154,7 +182,11 @@ impl Machine<'_> {
             Body::Paths(paths) => self.paths(paths),
             Body::Traversal(traversal) => self.traversal(traversal),
         }
-        // The contents of an aliased buffer are lost.
+        self.forget_overwritten(kernel);
+    }
+
+    /// The contents of aliased buffers are lost.
+    fn forget_overwritten(&mut self, kernel: &Kernel) {
         for old in kernel.writes().into_iter().filter_map(|buffer| self.program.taken_over(buffer)) {
             let place = self.place(old);
             self.buffers[place].fill(f64::NAN);
@@ -259,6 +291,114 @@ impl Machine<'_> {
     }
 
     fn traversal(&mut self, traversal: &Traversal) {
+        self.rows(traversal, |machine, row, edges| {
+            let mut locals = vec![];
+            for instr in &traversal.instrs {
+                machine.instr(traversal, instr, row, edges, &mut locals);
+            }
+        });
+    }
+
+    /// Executes a nest of loops: rows with more edges than a piece in its passes, if it has any.
+    fn nest(&mut self, nest: &Nest, functions: &[Function]) {
+        let traversal = &nest.traversal;
+        self.rows(traversal, |machine, row, (edges, piece)| {
+            let mut locals = vec![];
+            let is_split = !nest.passes.is_empty() && edges.len() > piece;
+            let passes = nest.passes.iter().flat_map(|pass| pass.rows.iter().chain(&pass.edges));
+            let loops: Vec<&Loop> = if is_split { passes.collect() } else { nest.groups.iter().flatten().collect() };
+            for looped in loops {
+                for step in &looped.steps {
+                    match step {
+                        Step::Instr(instr) => {
+                            machine.instr(traversal, &traversal.instrs[*instr], row, (edges, piece), &mut locals);
+                        }
+                        Step::Call(call) => {
+                            let function = &functions[call.function];
+                            machine.call((traversal, looped.level), (call, function), row, edges, &mut locals);
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    /// Executes a call of a function.
+    fn call(
+        &mut self,
+        (traversal, level): (&Traversal, Level),
+        (call, function): (&Call, &Function),
+        (row, vertex): (usize, usize),
+        edges: &[Edge],
+        locals: &mut Locals,
+    ) {
+        let items: Vec<Option<usize>> = match level {
+            Level::Row => vec![None],
+            Level::Edge => (0..edges.len()).map(Some).collect(),
+        };
+        // Values of tiles by item, and values that reduce items, by result.
+        let mut tiles: Vec<Vec<Vec<f64>>> = vec![vec![]; call.results.len()];
+        let mut sums: Vec<Option<Vec<f64>>> = vec![None; call.results.len()];
+        for edge in items {
+            let here = Here { rows: &traversal.rows, row, vertex, edges, edge };
+            let mut values: Vec<Vec<f64>> = vec![];
+            for instr in &function.instrs {
+                let read = |source: &function::Source| match *source {
+                    function::Source::Array(array) => self.read(call.arrays[array], here, locals),
+                    function::Source::Value(value) => values[value].clone(),
+                    function::Source::Label(index) => {
+                        let IndexArray::Labels(input) = call.indices[index as usize] else { panic!("no labels") };
+                        let is_label = |decl: &super::BufferDecl| decl.contents == Contents::Input(input);
+                        let buffer = self.program.buffers.iter().position(is_label).expect("labels are stored");
+                        let source = Source::Buffer(Buffer::new(buffer));
+                        self.read(Operand { source, index: Index::Row }, here, locals)
+                    }
+                };
+                let operands: Vec<Vec<f64>> = instr.op.operands().iter().map(read).collect();
+                if let (KernelOp::Segment(reduce, _) | KernelOp::ReduceAll(reduce, _), Some(result)) =
+                    (&instr.op, instr.result)
+                {
+                    let sum = sums[result].get_or_insert_with(|| vec![reduce.identity(); instr.width]);
+                    sum.iter_mut().zip(&operands[0]).for_each(|(sum, &x)| *sum = combined(*reduce, *sum, x));
+                    values.push(vec![]);
+                    continue;
+                }
+                let value = row_op(&instr.op, &operands, instr.width);
+                if let Some(result) = instr.result {
+                    tiles[result].push(value.clone());
+                    // A result may overwrite an array, so it is stored when it is computed.
+                    if let (Level::Row, CallResult::Tile(instr)) = (level, call.results[result]) {
+                        self.write(&traversal.instrs[instr], row, edges, vec![value.clone()], locals);
+                    }
+                }
+                values.push(value);
+            }
+        }
+        for (result, (tile, sum)) in call.results.iter().zip(tiles.into_iter().zip(sums)) {
+            match *result {
+                CallResult::Tile(_) if level == Level::Row => {}
+                CallResult::Tile(instr) => self.write(&traversal.instrs[instr], row, edges, tile, locals),
+                CallResult::Owners(instr) => {
+                    let instr = &traversal.instrs[instr];
+                    let KernelOp::Segment(reduce, _) = instr.op else { panic!("owners have reductions of edges") };
+                    let sum = sum.unwrap_or_else(|| vec![reduce.identity(); self.eval(&instr.width)]);
+                    self.write(instr, row, edges, vec![sum], locals);
+                }
+                CallResult::Total(instr) => {
+                    let instr = &traversal.instrs[instr];
+                    let (KernelOp::ReduceAll(reduce, _), Dest::Buffer(buffer)) = (&instr.op, instr.dest) else {
+                        panic!("totals are stored reductions")
+                    };
+                    let place = self.place(buffer);
+                    let total = self.buffers[place].iter_mut().zip(sum.unwrap_or_default());
+                    total.for_each(|(total, x)| *total = combined(*reduce, *total, x));
+                }
+            }
+        }
+    }
+
+    /// Prepares global reductions, and visits each row: its number and vertex, its edges, and the edges of a piece.
+    fn rows(&mut self, traversal: &Traversal, mut visit: impl FnMut(&mut Self, (usize, usize), (&[Edge], usize))) {
         let num_rows = self.eval(&traversal.rows.count(&self.program.tables));
         let edges = self.edges(&traversal.rows, num_rows);
         let total = edges.iter().map(Vec::len).sum();
@@ -278,10 +418,7 @@ impl Machine<'_> {
             _ => (0..num_rows as u32).collect(),
         };
         for (row, &vertex) in ends.iter().enumerate() {
-            let (mut locals, edges) = (vec![], &edges[vertex as usize]);
-            for instr in &traversal.instrs {
-                self.instr(traversal, instr, (row, vertex as usize), (edges, piece), &mut locals);
-            }
+            visit(self, (row, vertex as usize), (&edges[vertex as usize], piece));
         }
     }
 
@@ -378,49 +515,18 @@ impl Machine<'_> {
     /// Evaluates an operation that depends on its own row or edge only.
     fn map(&self, op: &KernelOp, width: usize, here: Here<'_>, locals: &Locals) -> Vec<f64> {
         let read = |operand: &Operand| self.read(*operand, here, locals);
-        let repeated = |x: &[f64], column: usize| x[column / (width / x.len())];
+        let broadcast = |x: &[f64]| -> Vec<f64> { (0..width).map(|column| x[column / (width / x.len())]).collect() };
         match op {
-            KernelOp::Unary(f, a) => read(a).into_iter().map(|x| unary(*f, x)).collect(),
-            KernelOp::Binary(f, a, b) => {
-                let (a, b) = (read(a), read(b));
-                (0..width).map(|column| binary(*f, repeated(&a, column), repeated(&b, column))).collect()
-            }
-            KernelOp::Compose { first, then, a, b } => {
-                let (a, b) = (read(a), read(b));
-                let element = |column: usize| binary(*first, repeated(&a, column), repeated(&b, column));
-                (0..width).map(|column| unary(*then, element(column))).collect()
-            }
-            KernelOp::Select { a, positive, otherwise } => {
-                read(a).into_iter().map(|x| if x > 0.0 { *positive } else { *otherwise }).collect()
-            }
-            KernelOp::Copy(a) => {
-                let a = read(a);
-                (0..width).map(|column| repeated(&a, column)).collect()
-            }
             KernelOp::Replace(a, b) => {
                 let a = read(a);
-                self.at_end(*b, here).unwrap_or_else(|| (0..width).map(|column| repeated(&a, column)).collect())
+                self.at_end(*b, here).unwrap_or_else(|| broadcast(&a))
             }
             KernelOp::AddEnds(parts) => {
-                let base = read(&parts[0]);
-                let mut sum: Vec<f64> = (0..width).map(|column| repeated(&base, column)).collect();
+                let mut sum = broadcast(&read(&parts[0]));
                 for part in parts[1..].iter().filter_map(|&part| self.at_end(part, here)) {
                     sum.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
                 }
                 sum
-            }
-            KernelOp::Concat { parts, lead } => {
-                let lead = self.eval(lead);
-                let parts: Vec<Vec<f64>> = parts.iter().map(read).collect();
-                let part = |outer: usize, x: &[f64]| x[outer * (x.len() / lead)..][..x.len() / lead].to_vec();
-                (0..lead).flat_map(|outer| parts.iter().flat_map(move |x| part(outer, x))).collect()
-            }
-            KernelOp::Slice { a, last, start, len } => {
-                read(a).chunks_exact(*last).flat_map(|group| group[*start..start + len].to_vec()).collect()
-            }
-            KernelOp::OneHot(label) => {
-                let label = read(label)[0];
-                (0..width).map(|class| f64::from(label == class as f64)).collect()
             }
             KernelOp::Mask { stream, rate } => {
                 let key = random::mask_key(self.bindings.seed, self.bindings.step, *stream);
@@ -430,30 +536,19 @@ impl Machine<'_> {
             }
             KernelOp::MatMul(of, x, w) => self.mat_mul(of, &read(x), &read(w)),
             KernelOp::MatMulT(of, y, w) => self.mat_mul_t(of, &read(y), &read(w)),
-            KernelOp::ReduceTrailing(reduce, a) => {
-                let a = read(a);
-                let inner = a.len().checked_div(width).unwrap_or(0);
-                (0..width).map(|group| reduced(*reduce, a[group * inner..][..inner].iter().copied())).collect()
-            }
-            KernelOp::Dot(a, b) => {
-                let (a, b) = (read(a), read(b));
-                let inner = a.len().checked_div(width).unwrap_or(0);
-                (0..width).map(|group| (group * inner..(group + 1) * inner).map(|i| a[i] * b[i]).sum()).collect()
-            }
-            KernelOp::Segment(..)
-            | KernelOp::WeightedSum { .. }
-            | KernelOp::SoftmaxSum { .. }
-            | KernelOp::SegmentArg { .. }
-            | KernelOp::ReduceAll(..)
-            | KernelOp::OuterAll(..) => {
-                unreachable!("a reduction needs more than its own row or edge")
+            op => {
+                let operands: Vec<Vec<f64>> = op.operands().iter().map(read).collect();
+                row_op(&op.map(|&operand| operand, |width| self.eval(width)), &operands, width)
             }
         }
     }
 
     fn write(&mut self, instr: &Instr, row: usize, edges: &[Edge], values: Vec<Vec<f64>>, locals: &mut Locals) {
         match instr.dest {
-            Dest::Local(_) => locals.push(values),
+            Dest::Local(local) => {
+                locals.resize(locals.len().max(local.index() + 1), vec![]);
+                locals[local.index()] = values;
+            }
             Dest::Buffer(buffer) => {
                 let place = self.place(buffer);
                 let out = &mut self.buffers[place];
@@ -529,6 +624,53 @@ struct Here<'h> {
     vertex: usize,
     edges: &'h [Edge],
     edge: Option<usize>,
+}
+
+/// Evaluates an operation that depends on one row of each operand alone.
+fn row_op<O: Copy>(op: &KernelOp<O, usize>, operands: &[Vec<f64>], width: usize) -> Vec<f64> {
+    let element = |operand: usize, column: usize| {
+        let x = &operands[operand];
+        x[column / (width / x.len())]
+    };
+    let columns = |f: &dyn Fn(usize) -> f64| (0..width).map(f).collect();
+    // Groups of consecutive elements, one for each element of the result.
+    let inner = || operands[0].len().checked_div(width).unwrap_or(0);
+    match op {
+        KernelOp::Unary(f, _) => columns(&|column| unary(*f, element(0, column))),
+        KernelOp::Binary(f, ..) => columns(&|column| binary(*f, element(0, column), element(1, column))),
+        KernelOp::Compose { first, then, .. } => {
+            columns(&|column| unary(*then, binary(*first, element(0, column), element(1, column))))
+        }
+        KernelOp::Select { positive, otherwise, .. } => {
+            columns(&|column| if element(0, column) > 0.0 { *positive } else { *otherwise })
+        }
+        KernelOp::Copy(_) => columns(&|column| element(0, column)),
+        KernelOp::Concat { lead, .. } => {
+            let part = |outer: usize, x: &[f64]| x[outer * (x.len() / lead)..][..x.len() / lead].to_vec();
+            (0..*lead).flat_map(|outer| operands.iter().flat_map(move |x| part(outer, x))).collect()
+        }
+        KernelOp::Slice { last, start, len, .. } => {
+            operands[0].chunks_exact(*last).flat_map(|group| group[*start..start + len].to_vec()).collect()
+        }
+        KernelOp::OneHot(_) => columns(&|class| f64::from(operands[0][0] == class as f64)),
+        KernelOp::ReduceTrailing(reduce, _) => {
+            columns(&|group| reduced(*reduce, operands[0][group * inner()..][..inner()].iter().copied()))
+        }
+        KernelOp::Dot(..) => {
+            columns(&|group| (group * inner()..(group + 1) * inner()).map(|i| operands[0][i] * operands[1][i]).sum())
+        }
+        KernelOp::Replace(..)
+        | KernelOp::AddEnds(_)
+        | KernelOp::Mask { .. }
+        | KernelOp::MatMul(..)
+        | KernelOp::MatMulT(..)
+        | KernelOp::Segment(..)
+        | KernelOp::WeightedSum { .. }
+        | KernelOp::SoftmaxSum { .. }
+        | KernelOp::SegmentArg { .. }
+        | KernelOp::ReduceAll(..)
+        | KernelOp::OuterAll(..) => unreachable!("{} needs more than a row of its operands", op.name()),
+    }
 }
 
 /// The state of an online softmax over the edges seen so far.

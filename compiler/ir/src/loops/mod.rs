@@ -29,14 +29,13 @@
 
 mod access;
 pub mod function;
-mod machine_code;
 pub mod passes;
 mod print;
 mod verify;
 
+pub use crate::kernel::interp::run_loops as interpret;
 pub use access::{Access, access};
 pub use function::Function;
-pub use machine_code::{CpuProgram, CpuPrograms, Entry, MachineCode};
 pub use print::print;
 pub use verify::verify;
 

@@ -5,10 +5,10 @@ use hgnnc_ir::{Extreme, Reduce};
 
 use super::rows::Seen;
 use super::{Edge, Emit, Held, Result, Shape, Value, WARP_BITS};
+use crate::Slot;
 use crate::code::Code;
 use crate::isa::{Cmp, Opcode, Reg, StateSpace, Type, Val};
 use crate::math;
-use crate::table::Slot;
 
 /// A reduction over the edges of a row, as far as it has come.
 pub(super) enum Partial {

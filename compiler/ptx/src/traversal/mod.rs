@@ -33,7 +33,8 @@ use hgnnc_ir::kernel::print::local_extents;
 use crate::code::Code;
 use crate::isa::{self, Address, Body, Class, Cmp, Guard, Item, Label, Opcode, Reg, Regions, Special, Type};
 use crate::layout::{Bound, Chain, Layout};
-use crate::table::{Band, Cut, Slot, Table};
+use crate::table::Table;
+use crate::{Band, Cut, Slot};
 use crate::{Blocks, Edges, Hints, KernelInfo, Long, Precision, Share, Total, Unsupported};
 
 use self::def_use::DefUse;

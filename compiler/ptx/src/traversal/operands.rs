@@ -7,7 +7,7 @@ use super::state::Known;
 use super::{Edge, Emit, Held, Key, MOST_HOISTED, Phase, Regs, Result, Value};
 use crate::code::Code;
 use crate::isa::{Class, Opcode, Reg, Region, StateSpace, Symbol, Type, Val};
-use crate::table::{Slot, Topology};
+use crate::{Slot, Topology};
 
 /// How the elements of a row are loaded.
 #[derive(Clone, Copy)]

@@ -22,7 +22,7 @@ use super::operands::Loads;
 use super::{Emit, Held, LONG, Result, Value};
 use crate::Edges;
 use crate::isa::{Reg, StateSpace, Val};
-use crate::table::{Cut, Slot};
+use crate::{Cut, Slot};
 
 /// Edges of a piece, at most: what a block goes through in some tens of steps, so that a row of a hundred thousand
 /// edges is work for all multiprocessors of a device.

@@ -8,8 +8,8 @@ use hgnnc_ir::kernel::{Extents, Index, Operand, Rows, Source};
 
 use super::operands::Loads;
 use super::{BLOCK_BITS, Emit, Held, Regs, Result, Value};
+use crate::Slot;
 use crate::isa::{Class, Item, Opcode, Reg, Region, StateSpace, Symbol, Type, Val};
-use crate::table::Slot;
 
 /// Bytes of weights that a block has in its memory, at most: so many that eight blocks fit.
 const MOST_WEIGHTS: usize = 16 << 10;

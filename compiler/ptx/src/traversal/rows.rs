@@ -4,10 +4,10 @@ use hgnnc_ir::kernel::{Instr, KernelOp, Operand, Rows, Source};
 use hgnnc_ir::{BinaryOp, Direction, Reduce};
 
 use super::{Emit, Held, Regs, Result, Value, WARP_BITS};
+use crate::Slot;
 use crate::code::Code;
 use crate::isa::{Address, Class, Opcode, Reg, Region, StateSpace, Symbol, Type, Val};
 use crate::math;
-use crate::table::Slot;
 
 /// Most groups of a value whose length depends on the dataset.
 const MOST_LONG: usize = 16;

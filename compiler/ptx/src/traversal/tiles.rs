@@ -18,9 +18,9 @@ use super::def_use::DefUse;
 use super::operands::Loads;
 use super::{BLOCK_BITS, Emit, Held, Regs, Result, Shared, Value};
 use crate::KernelInfo;
+use crate::Slot;
 use crate::code::Code;
 use crate::isa::{Body, Class, Opcode, Reg, Region, StateSpace, Symbol, Type, Val};
-use crate::table::Slot;
 use crate::tile::{self, Left, Memory, Product, STAGING, TILE};
 
 /// Shared memory for the rows of a tile, at most: with the slices of products there are

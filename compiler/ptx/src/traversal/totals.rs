@@ -5,9 +5,9 @@ use hgnnc_ir::Reduce;
 use hgnnc_ir::kernel::{Buffer, Dest, Extents, Instr, KernelOp, Level, Operand, Traversal, Width};
 
 use super::{Emit, Held, Result, WARP_BITS};
+use crate::Slot;
 use crate::Total;
 use crate::isa::{Reg, Val};
-use crate::table::Slot;
 
 /// A thread's part of a total.
 pub(super) struct Accumulator {

@@ -22,9 +22,10 @@ pub use spans::{BatchPart, BatchSpan};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_ir::artifact::Artifact;
 use hgnnc_ir::batch::BatchLayout;
-use hgnnc_ir::loops::{CpuPrograms, Program};
+use hgnnc_ir::loops::Program;
 use hgnnc_sample::BatchKey;
 
 use crate::buffer::HostBuffer;

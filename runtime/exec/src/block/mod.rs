@@ -14,7 +14,7 @@ pub use cache_resident_replay::CacheResidentReplay;
 pub use run::{SplitRowRunner, combine, run_task};
 pub(crate) use run::{begin, partial_of};
 
-use hgnnc_ir::loops::MachineCode;
+use hgnnc_executable::cpu::MachineCode;
 
 use crate::buffer::HostBuffer;
 use crate::data::BoundData;

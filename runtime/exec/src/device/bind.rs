@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use hgnnc_executable::gpu::{Blocks, Entry, KernelInfo, Module, Sizes, Slot};
 use hgnnc_ir::dataflow::{Dataflow, OutputKind};
 use hgnnc_ir::kernel::place;
 use hgnnc_ir::kernel::print::print_rows;
 use hgnnc_ir::kernel::{Buffer, Contents, Program, Source};
-use hgnnc_ptx::{Blocks, Entry, KernelInfo, Module, Sizes, Slot};
 
 use super::graph_arrays::{DataSizes, index_array};
 use super::plan::{partials, rows, width};

@@ -1,7 +1,8 @@
 //! Metric counts computed on the device: an evaluation downloads counts instead of outputs.
 
+use hgnnc_executable::gpu::GpuCompiler;
+use hgnnc_executable::gpu::counts::{self, Labels, PARTS};
 use hgnnc_ir::artifact::Task;
-use hgnnc_ptx::counts::{self, Labels, PARTS};
 
 use super::{ALIGN_BYTES, Device, F32, Launch, Sequence};
 use crate::data::{BoundData, Target};
@@ -42,7 +43,7 @@ impl Counter {
     /// Uploads labels and rows, and prepares to compare them with the outputs at address `outputs`. `None` if the
     /// task has no counts.
     pub fn new(
-        device: &mut dyn Device,
+        (device, compiler): (&mut dyn Device, &dyn GpuCompiler),
         data: &BoundData,
         (outputs, width): (u64, usize),
         task: Task,
@@ -64,7 +65,7 @@ impl Counter {
             *place = device.alloc("counts", (F32 * counts::words(width)).max(ALIGN_BYTES))?;
             table.extend([copy(device, "a part of the split", bytemuck::cast_slice(rows))?, rows.len() as u64, *place]);
         }
-        let module = device.load(&counts::counts(device.target(), kind))?;
+        let module = device.load(&compiler.counts(device.target(), kind))?;
         device.set_table(module, &table)?;
         let mut sequences = [0; PARTS];
         for (part, sequence) in sequences.iter_mut().enumerate() {
@@ -114,7 +115,8 @@ mod tests {
         let mut device = Interpreter::new();
         let at = device.alloc("outputs", (F32 * outputs.len()).max(ALIGN_BYTES)).expect("there is room");
         device.upload(at, bytemuck::cast_slice(outputs)).expect("it fits");
-        let counter = Counter::new(&mut device, &data, (at, width), task).expect("it is prepared");
+        let counter =
+            Counter::new((&mut device, &hgnnc_ptx::PtxCompiler), &data, (at, width), task).expect("it is prepared");
         let mut counter = counter.expect("it is counted");
         for part in [0, 1, 2, 0] {
             let (mut found, mut expected) = (Tally::default(), Tally::default());

@@ -8,8 +8,8 @@ use std::ptr;
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
+use hgnnc_executable::gpu::{THREADS, Target};
 use hgnnc_graph::show_bytes;
-use hgnnc_ptx::{THREADS, Target};
 
 use super::{Device, Launch, Sequence};
 use crate::error::{ExecError, Result};
@@ -324,7 +324,7 @@ impl Device for Cuda {
         result::mem_get_info().ok().map(|(free, _)| free as u64)
     }
 
-    fn load(&mut self, module: &hgnnc_ptx::Module) -> Result<usize> {
+    fn load(&mut self, module: &hgnnc_executable::gpu::Module) -> Result<usize> {
         self.enter()?;
         let refused = |reason: String| ExecError::Device { device: self.name.clone(), reason };
         let text = CString::new(&module.text[..]).map_err(|_| refused("the PTX contains a zero".into()))?;

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use hgnnc_executable::gpu::{Entry, GpuCompiler, Target};
 use hgnnc_ir::artifact::Task;
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random;
-use hgnnc_ptx::{Entry, Target};
 use rayon::prelude::*;
 
 use super::bind::{Binder, Bound, Found, From, Places};
@@ -27,6 +27,7 @@ use crate::times::Times;
 #[derive(Debug)]
 pub struct DeviceEngine {
     device: Box<dyn Device>,
+    compiler: &'static dyn GpuCompiler,
     data: BoundData,
     programs: Vec<Bound>,
     /// Address and elements of each parameter.
@@ -60,10 +61,10 @@ impl DeviceEngine {
         programs: &[&Program],
         mut data: BoundData,
         mut device: Box<dyn Device>,
-        target: Target,
+        (compiler, target): (&'static dyn GpuCompiler, Target),
         budget: Option<u64>,
     ) -> Result<Self> {
-        let compiled = Compiled::new(programs, &mut data, target)?;
+        let compiled = Compiled::new(programs, &mut data, (compiler, target))?;
         let memory = compiled.memory();
         memory.check(device.free_bytes(), budget)?;
         let Compiled { modules, needs, states, param_places, .. } = compiled;
@@ -125,6 +126,7 @@ impl DeviceEngine {
         }
         let mut engine = Self {
             device,
+            compiler,
             data,
             programs: bound,
             params,
@@ -350,7 +352,7 @@ impl DeviceEngine {
     pub(crate) fn count_result(&mut self, program: usize, name: &str, task: Task) -> Result<()> {
         let found = self.programs[program].results.iter().find(|found| found.name == name);
         if let Some(Found { width, from: From::Device(at), .. }) = found {
-            self.counter = Counter::new(&mut *self.device, &self.data, (*at, *width), task)?;
+            self.counter = Counter::new((&mut *self.device, self.compiler), &self.data, (*at, *width), task)?;
         }
         Ok(())
     }

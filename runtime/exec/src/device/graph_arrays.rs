@@ -1,9 +1,9 @@
 //! Sizes of bound data, and the index arrays that device kernels read.
 
+use hgnnc_executable::gpu::{Band, Cut, Edges, Sizes, Slot, Topology as Of};
 use hgnnc_ir::Space;
 use hgnnc_ir::kernel::{Body, Program, Rows, Width};
 use hgnnc_ir::ops::Direction;
-use hgnnc_ptx::{Band, Cut, Edges, Sizes, Slot, Topology as Of};
 
 use crate::data::{BoundData, Topology};
 

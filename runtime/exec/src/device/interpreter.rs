@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use hgnnc_ptx::{THREADS, Target};
+use hgnnc_executable::gpu::{THREADS, Target};
 use hgnnc_ptx_interp as ptx;
 
 use super::{Device, Sequence};
@@ -107,7 +107,7 @@ impl Device for Interpreter {
         None
     }
 
-    fn load(&mut self, module: &hgnnc_ptx::Module) -> Result<usize> {
+    fn load(&mut self, module: &hgnnc_executable::gpu::Module) -> Result<usize> {
         let module = ptx::Module::parse(&module.text).map_err(|error| self.failed(error))?;
         self.modules.push(module);
         Ok(self.modules.len() - 1)
@@ -200,8 +200,14 @@ mod tests {
 
     fn run(declared: usize, asked: usize) -> Result<Vec<u32>> {
         let text = text(declared);
-        let module =
-            hgnnc_ptx::Module { text, table: vec![], prelude: vec![], launches: vec![], first_update: 0, commit: None };
+        let module = hgnnc_executable::gpu::Module {
+            text,
+            table: vec![],
+            prelude: vec![],
+            launches: vec![],
+            first_update: 0,
+            commit: None,
+        };
         let mut device = Interpreter::new();
         let number = device.load(&module)?;
         let to = device.alloc("numbers", 4 * THREADS)?;

@@ -21,8 +21,8 @@ pub use plan::DeviceMemory;
 
 use std::collections::BTreeMap;
 
+use hgnnc_executable::gpu::{Module, Target};
 use hgnnc_graph::show_bytes;
-use hgnnc_ptx::{Module, Target};
 
 use crate::error::Result;
 
@@ -43,7 +43,7 @@ const F32: usize = 4;
 /// Alignment of allocations in bytes.
 const ALIGN_BYTES: usize = 256;
 
-/// A launch of an entry with a grid of blocks of [`hgnnc_ptx::THREADS`] threads.
+/// A launch of an entry with a grid of blocks of [`hgnnc_executable::gpu::THREADS`] threads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Launch {

@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use hgnnc_executable::gpu::{Blocks, Entry, GpuCompiler, Module, Sizes, Slot, Target};
 use hgnnc_graph::show_bytes;
 use hgnnc_ir::kernel::place::{self, ALIGN};
 use hgnnc_ir::kernel::{Body, KernelOp, Program, Width};
 use hgnnc_ir::{Layout, Type};
-use hgnnc_ptx::{Blocks, Entry, Hints, Module, Sizes, Slot, Target};
 
 use super::graph_arrays::{DataSizes, edges, index_array};
 use super::{F32, counts};
@@ -75,11 +75,15 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// Compiles programs with shared tables for data; allocates no values.
+    /// Has programs with shared tables compiled for data; allocates no values.
     ///
     /// # Errors
     /// Data that does not fit the programs, or a kernel without PTX.
-    pub(crate) fn new(programs: &[&Program], data: &mut BoundData, target: Target) -> Result<Self> {
+    pub(crate) fn new(
+        programs: &[&Program],
+        data: &mut BoundData,
+        (compiler, target): (&'static dyn GpuCompiler, Target),
+    ) -> Result<Self> {
         let first = programs.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
         let tables = &first.tables;
         check_tables(tables, data)?;
@@ -87,9 +91,8 @@ impl Compiled {
         add_derived(programs, data, ranks)?;
         list_ends(programs, data);
         let edges = edges(programs, data);
-        let hints = Hints { edges: &edges, source: None };
         let compiled = |program: &&Program| {
-            hgnnc_ptx::compile(program, target, hints).map_err(|error| ExecError::Unsupported(error.to_string()))
+            compiler.compile(program, target, &edges).map_err(|error| ExecError::Unsupported(error.to_string()))
         };
         let modules: Vec<Module> = programs.iter().map(compiled).collect::<Result<_>>()?;
         let states = collect_states(programs);

@@ -3,9 +3,9 @@
 //! An entry runs kernels of several stages concurrently, which no clock can separate. Its time is divided by the blocks
 //! of its kernels, and that of a kernel by the elements that its instructions compute.
 
+use hgnnc_executable::gpu::{Edges, Entry, Sizes};
 use hgnnc_ir::kernel::{Body, Kernel, Level, Program};
 use hgnnc_ir::{Phase, Stage};
-use hgnnc_ptx::{Edges, Entry, Sizes};
 
 use super::graph_arrays::DataSizes;
 use crate::data::BoundData;

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
+use hgnnc_executable::cpu::{CpuProgram, MachineCode};
 use hgnnc_ir::dataflow::ParamDecl;
-use hgnnc_ir::loops::{self, CpuProgram, MachineCode};
+use hgnnc_ir::loops::{self};
 use hgnnc_ir::types::{Dim, VertexType};
 use hgnnc_machine::KernelFeatures;
 use rayon::prelude::*;

@@ -6,8 +6,8 @@ mod scorer;
 
 use std::collections::HashSet;
 
+use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_ir::artifact::{Artifact, Metric, Part, Target};
-use hgnnc_ir::loops::CpuPrograms;
 use hgnnc_ir::random::{bits, mask_key};
 
 use crate::backend::{Backend, part_index};

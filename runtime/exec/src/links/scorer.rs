@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_ir::artifact::{Artifact, LinkTarget};
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
 use hgnnc_ir::kernel::{self, Body, Rows};
-use hgnnc_ir::loops::{CpuPrograms, Program};
+use hgnnc_ir::loops::Program;
 use hgnnc_ir::ops::Direction;
 
 use crate::backend::Backend;

@@ -3,7 +3,8 @@
 // Generated loops take slice addresses; see the module docs.
 #![allow(unsafe_code)]
 
-use hgnnc_ir::loops::{Access, MachineCode};
+use hgnnc_executable::cpu::MachineCode;
+use hgnnc_ir::loops::Access;
 
 use super::{IndexArray, LoopResult, NativeLoop};
 use crate::block::{Block, begin, partial_of};

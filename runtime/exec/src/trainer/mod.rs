@@ -12,10 +12,11 @@ pub use options::{Arenas, Epoch, MemoryNeeded, Outcome, OutputRows, TrainOptions
 
 use std::time::Instant;
 
+use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
+use hgnnc_executable::gpu::{GpuCompiler, Target};
 use hgnnc_ir::artifact::{Artifact, Kernels, Part};
 use hgnnc_ir::kernel::Program;
-use hgnnc_ir::loops::{self, CpuProgram, CpuPrograms};
-use hgnnc_ptx::Target;
+use hgnnc_ir::loops::{self};
 
 use crate::backend::{Backend, part_index};
 use crate::batches::Batches;
@@ -128,7 +129,7 @@ impl Trainer {
         artifact: Artifact,
         cpu: &CpuPrograms,
         data: BoundData,
-        device: Box<dyn Device>,
+        (device, compiler): (Box<dyn Device>, &'static dyn GpuCompiler),
         options: TrainOptions,
     ) -> Result<Self> {
         if artifact.batch.is_some() {
@@ -142,7 +143,7 @@ impl Trainer {
         no_cache(&artifact, &options)?;
         let target = device.target().with_precision(options.precision);
         let programs = programs(&artifact);
-        let engine = DeviceEngine::new(&programs, data, device, target, options.memory_budget)?;
+        let engine = DeviceEngine::new(&programs, data, device, (compiler, target), options.memory_budget)?;
         Self::with(engine.into(), artifact, cpu, options)
     }
 
@@ -206,8 +207,12 @@ impl Trainer {
     ///
     /// # Errors
     /// Data that does not fit the programs, or a kernel without PTX.
-    pub fn device_memory_needed(artifact: &Artifact, data: &mut BoundData, target: Target) -> Result<MemoryNeeded> {
-        let compiled = Compiled::new(&programs(artifact), data, target)?;
+    pub fn device_memory_needed(
+        artifact: &Artifact,
+        data: &mut BoundData,
+        (compiler, target): (&'static dyn GpuCompiler, Target),
+    ) -> Result<MemoryNeeded> {
+        let compiled = Compiled::new(&programs(artifact), data, (compiler, target))?;
         let arenas = Arenas { all: compiled.arena(None), infer: compiled.arena(Some(INFER)) };
         Ok(MemoryNeeded { arenas, bytes: compiled.memory().bytes() })
     }

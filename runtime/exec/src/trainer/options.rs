@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hgnnc_executable::gpu::Precision;
 use hgnnc_ir::artifact::Criterion;
-use hgnnc_ptx::Precision;
 
 use crate::batches::CacheOptions;
 use crate::exec_plan::Arena;

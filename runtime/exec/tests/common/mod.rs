@@ -8,17 +8,17 @@ use hgnnc_codegen_cpu::Options;
 use hgnnc_exec::device::{DeviceEngine, Interpreter};
 use hgnnc_exec::{BoundData, CodeMode, Engine, EngineOptions, InputData, KernelFeatures, Topology};
 use hgnnc_exec::{ExecError, Result};
+use hgnnc_executable::cpu::CpuProgram;
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl};
 use hgnnc_ir::interp::{self, Bindings, Tensor};
 use hgnnc_ir::kernel::{Pieces, Program};
-use hgnnc_ir::loops::CpuProgram;
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::random_program::random_program;
 use hgnnc_ir::*;
 use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm};
 use hgnnc_passes::pipeline::Ends;
 use hgnnc_passes::{Optimizer, OptimizerOptions, SizeInfo, differentiate, update};
-use hgnnc_ptx::Target;
+use hgnnc_ptx::{PtxCompiler, Target};
 
 /// Maximum edges of graphs on which code with loops over rows is interpreted.
 const MOST_EDGES_IN_LOOPS: usize = 1000;
@@ -263,7 +263,8 @@ impl Case {
         target: Target,
     ) -> (BTreeMap<String, Vec<f32>>, Vec<String>) {
         let failed = |error: ExecError| -> ! { panic!("{what}: {error}\n{program}") };
-        let engine = DeviceEngine::new(&[program], self.data.clone(), Box::new(interpreter), target, None);
+        let engine =
+            DeviceEngine::new(&[program], self.data.clone(), Box::new(interpreter), (&PtxCompiler, target), None);
         let mut engine = engine.unwrap_or_else(|error| failed(error));
         let mut go = || -> Result<BTreeMap<String, Vec<f32>>> {
             for (index, values) in self.params.iter().enumerate() {

@@ -9,6 +9,7 @@ use hgnnc_machine::Machine;
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::{bound_data, cpu_programs};
 use hgnnc_model_tests::{CASES, World, compile};
+use hgnnc_ptx::PtxCompiler;
 
 fn options(epochs: u64) -> TrainOptions {
     TrainOptions { threads: 1, seed: Some(4), epochs: Some(epochs), ..Default::default() }
@@ -26,7 +27,7 @@ fn on_device(compiled: &Compiled, world: &World, options: TrainOptions) -> Train
     let artifact = compiled.lowered(world, LowerOptions { machine, ..LowerOptions::default() });
     let data = bound_data(compiled.training(), &compiled.bind(world));
     let cpu = cpu_programs(&artifact, &options);
-    Trainer::on_device(artifact, &cpu, data, device, options).unwrap_or_else(|error| panic!("{error}"))
+    Trainer::on_device(artifact, &cpu, data, (device, &PtxCompiler), options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn run(trainer: &mut Trainer) -> Report {
@@ -100,7 +101,7 @@ fn a_budget_holds_on_a_device() {
             artifact.clone(),
             &cpu_programs(&artifact, &options),
             data,
-            Box::new(Interpreter::new()),
+            (Box::new(Interpreter::new()), &PtxCompiler),
             options,
         ) {
             Ok(_) => assert!(fits),

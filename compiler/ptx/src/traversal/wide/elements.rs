@@ -3,9 +3,9 @@
 use hgnnc_ir::kernel::{Extents, KernelOp, Operand, Source};
 
 use super::{Result, Wide};
+use crate::Slot;
 use crate::isa::{Class, Opcode, Reg, StateSpace, Type, Val};
 use crate::math;
-use crate::table::Slot;
 
 /// The source of an operand's elements.
 pub(super) enum From<'a> {

@@ -25,8 +25,9 @@ use hgnnc_ir::loops::passes::Pass;
 
 use self::edges::is_rounded;
 use super::{BLOCK_BITS, Emit, Phase, Result, Setup, Shape};
+use crate::Slot;
 use crate::isa::{self, Body, Reg, Regions, StateSpace, Val};
-use crate::table::{Slot, Table};
+use crate::table::Table;
 use crate::{Blocks, KernelInfo, THREADS};
 
 /// Elements of a row at most: positions in a row, and the bytes of a row, have 32 bits.

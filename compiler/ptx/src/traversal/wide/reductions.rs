@@ -5,8 +5,8 @@ use hgnnc_ir::{BinaryOp, Reduce};
 
 use super::elements::{Elements, From};
 use super::{BLOCK_BITS, Result, Wide};
+use crate::Slot;
 use crate::isa::{self, Reg, StateSpace, Val};
-use crate::table::Slot;
 use crate::{THREADS, Total, math};
 
 impl Wide<'_> {

@@ -18,9 +18,10 @@ mod super_batches;
 use std::sync::Arc;
 use std::time::Instant;
 
+use hgnnc_executable::cpu::CpuProgram;
 use hgnnc_ir::artifact::{self, Bottom};
 use hgnnc_ir::batch::{BatchInput, BatchLayout, Reused};
-use hgnnc_ir::loops::{self, CpuProgram};
+use hgnnc_ir::loops::{self};
 use hgnnc_ir::types::VertexType;
 use rayon::prelude::*;
 

@@ -25,7 +25,7 @@ use crate::buffer::{HostBuffer, SharedBuffer};
 use crate::data::{Adjacency, BoundData, InputData, Topology};
 use crate::error::{ExecError, Result};
 use crate::stacks;
-use hgnnc_ir::sampler::SamplerCompiler;
+use hgnnc_executable::sampler::SamplerCompiler;
 use uses::Uses;
 
 /// RNG stream of the seed vertex shuffle, separate from others of the same seed.

@@ -1,20 +1,21 @@
-//! Machine code of functions, as a runtime receives it.
+//! Programs for a processor.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use super::Program;
+use hgnnc_ir::loops::Program;
+
 use crate::sampler::SamplerCompiler;
 
 /// Address of a function. Arguments: arrays, index arrays, results, offsets, and the number of items (for
-/// [`super::function::Shape::Segments`]: of rows that own items).
+/// [`hgnnc_ir::loops::function::Shape::Segments`]: of rows that own items).
 pub type Entry = unsafe extern "C" fn(*const *const f32, *const *const u32, *const *mut f32, *const u32, usize);
 
 /// Machine code of the functions of a program.
 #[derive(Default)]
 pub struct MachineCode {
-    /// The entry of each function, in the order of [`super::Program::functions`].
+    /// The entry of each function, in the order of [`Program::functions`].
     pub entries: Vec<Entry>,
     /// Bytes of code.
     pub bytes: usize,
@@ -37,7 +38,7 @@ pub struct CpuProgram {
     pub code: Arc<MachineCode>,
 }
 
-/// The programs of an artifact for a processor; see the fields of the same name in [`crate::artifact::Kernels`].
+/// The programs of an artifact for a processor; see the fields of the same name in [`hgnnc_ir::artifact::Kernels`].
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct CpuPrograms {

@@ -1,0 +1,13 @@
+//! What the compiler hands to the runtime.
+//!
+//! - [`cpu`]: loops with the machine code of the functions that they call;
+//! - [`sampler`]: the functions of samplers, and the arguments of their calls;
+//! - [`gpu`]: modules of PTX, what their tables hold, and the blocks of each kernel.
+//!
+//! These are descriptions: addresses, numbers of rows and blocks are bound by the runtime. Neither side depends on the
+//! other. Where code depends on data, such as on the degrees of rows, the runtime asks a compiler that it is given
+//! ([`sampler::SamplerCompiler`], [`gpu::GpuCompiler`]).
+
+pub mod cpu;
+pub mod gpu;
+pub mod sampler;
