@@ -5,7 +5,7 @@
 use std::fmt;
 
 use crate::dataflow::Dataflow;
-use crate::ops::{BinaryOp, Direction, Op, ProductForm, UnaryOp};
+use crate::ops::{BinaryOp, Direction, Op, ProductForm};
 use crate::paths::{PathSum, PathTerm};
 use crate::stacks::Incidence;
 use crate::types::{DType, Dim, Graph, Layout, Space, Type, Value};
@@ -432,37 +432,6 @@ fn binary(op: BinaryOp, a: &Type, b: &Type) -> Result<Type, TypeError> {
         _ => return error("the operation would turn the zeros of a sparse operand into something else"),
     };
     Ok(Type { space, dims: dims.clone(), dtype: DType::F32, layout })
-}
-
-impl UnaryOp {
-    /// Does `f(0) = 0` hold, so that sparse operands stay sparse?
-    pub fn preserves_zero(self) -> bool {
-        match self {
-            UnaryOp::Neg
-            | UnaryOp::Sqrt
-            | UnaryOp::Abs
-            | UnaryOp::Sign
-            | UnaryOp::Step
-            | UnaryOp::Tanh
-            | UnaryOp::Relu
-            | UnaryOp::LeakyRelu(_)
-            | UnaryOp::Elu
-            | UnaryOp::Gelu
-            | UnaryOp::Erf
-            | UnaryOp::Floor => true,
-            UnaryOp::Exp | UnaryOp::Log | UnaryOp::Softplus | UnaryOp::Recip | UnaryOp::Sigmoid | UnaryOp::Cos => false,
-        }
-    }
-}
-
-impl BinaryOp {
-    /// Does `0 ∘ 0 = 0` hold, so that two sparse operands stay sparse?
-    fn zero_with_zero(self) -> bool {
-        match self {
-            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Max | BinaryOp::Min | BinaryOp::Gt => true,
-            BinaryOp::Div | BinaryOp::Pow | BinaryOp::LogAddExp | BinaryOp::Eq => false,
-        }
-    }
 }
 
 fn known_space(flow: &Dataflow, space: Space) -> Result<(), TypeError> {

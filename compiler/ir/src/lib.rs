@@ -11,6 +11,7 @@
 pub mod artifact;
 pub mod batch;
 pub mod dataflow;
+pub mod elementwise;
 pub mod fingerprint;
 pub mod infer;
 pub mod interp;

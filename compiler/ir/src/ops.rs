@@ -3,6 +3,7 @@
 //! Notation: `S[a, b]` is a value of space `S` with trailing dimensions `a, b`; `[a, b]` is a value of
 //! [`Space::Unit`]. [`crate::infer::infer`] computes result types and documents the typing rules.
 
+pub use crate::elementwise::{BinaryOp, UnaryOp};
 use crate::paths::PathSum;
 use crate::types::{Graph, Input, Param, Space, Type};
 
@@ -174,61 +175,6 @@ impl ProductForm {
 
     /// All forms, in the order of the enum.
     pub const ALL: [ProductForm; 3] = [ProductForm::MatMul, ProductForm::MatMulT, ProductForm::Outer];
-}
-
-/// Element-wise functions of one operand `x`.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[allow(missing_docs, reason = "the variants are standard functions")]
-pub enum UnaryOp {
-    Neg,
-    Exp,
-    /// Natural logarithm; -∞ at 0, NaN below.
-    Log,
-    /// Evaluates `ln(1 + e^x)` without overflow.
-    Softplus,
-    Sqrt,
-    /// Reciprocal, `1 / x`; ±∞ at ±0.
-    Recip,
-    Abs,
-    /// -1, 0 or 1 by the sign of `x`.
-    Sign,
-    /// 1 where `x > 0`, else 0.
-    Step,
-    Tanh,
-    /// The logistic function `1 / (1 + e^-x)`.
-    Sigmoid,
-    Relu,
-    /// `x` where positive, else `slope · x`.
-    LeakyRelu(f64),
-    /// `x` where positive, else `e^x - 1` (Clevert et al. 2016).
-    Elu,
-    /// `x Φ(x)` with the normal distribution function (Hendrycks & Gimpel 2016, exact form).
-    Gelu,
-    /// The Gauss error function `erf x`.
-    Erf,
-    /// The largest integer `≤ x`. Its derivative is 0 wherever it exists.
-    Floor,
-    /// The cosine of `x` in radians.
-    Cos,
-}
-
-/// Element-wise functions of two operands `a` and `b`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "the variants are standard functions")]
-pub enum BinaryOp {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Max,
-    Min,
-    Pow,
-    /// `ln(e^a + e^b)` without overflow; -∞ if both operands are -∞.
-    LogAddExp,
-    /// 1 where `a == b`, else 0.
-    Eq,
-    /// 1 where `a > b`, else 0.
-    Gt,
 }
 
 /// A reduction of a set of elements to one.

@@ -36,7 +36,7 @@
 use std::fmt::{self, Write};
 
 use crate::dataflow::{Binding, Cursor, Dataflow, Init, OutputKind, ValueData};
-use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
+use crate::ops::{Direction, Op, Reduce, UnaryOp};
 use crate::stacks::{Incidence, VertexRows};
 use crate::types::{DType, Dim, Graph, Input, Layout, Param, Phase, Space, Stack, Type, VertexType};
 
@@ -385,85 +385,6 @@ impl Names<'_> {
         let operands: Vec<String> = table_row.into_iter().chain(data.args.iter().map(ToString::to_string)).collect();
         if operands.is_empty() { mnemonic } else { format!("{mnemonic} {}", operands.join(", ")) }
     }
-}
-
-impl UnaryOp {
-    /// The mnemonic in the text format. [`UnaryOp::LeakyRelu`] prints its slope as well.
-    pub fn name(self) -> &'static str {
-        match self {
-            UnaryOp::Neg => "neg",
-            UnaryOp::Exp => "exp",
-            UnaryOp::Log => "log",
-            UnaryOp::Softplus => "softplus",
-            UnaryOp::Sqrt => "sqrt",
-            UnaryOp::Recip => "recip",
-            UnaryOp::Abs => "abs",
-            UnaryOp::Sign => "sign",
-            UnaryOp::Step => "step",
-            UnaryOp::Tanh => "tanh",
-            UnaryOp::Sigmoid => "sigmoid",
-            UnaryOp::Relu => "relu",
-            UnaryOp::LeakyRelu(_) => "leaky_relu",
-            UnaryOp::Elu => "elu",
-            UnaryOp::Gelu => "gelu",
-            UnaryOp::Erf => "erf",
-            UnaryOp::Floor => "floor",
-            UnaryOp::Cos => "cos",
-        }
-    }
-
-    /// All functions without constant parameters.
-    pub const PLAIN: [UnaryOp; 17] = [
-        UnaryOp::Neg,
-        UnaryOp::Exp,
-        UnaryOp::Log,
-        UnaryOp::Softplus,
-        UnaryOp::Sqrt,
-        UnaryOp::Recip,
-        UnaryOp::Abs,
-        UnaryOp::Sign,
-        UnaryOp::Step,
-        UnaryOp::Tanh,
-        UnaryOp::Sigmoid,
-        UnaryOp::Relu,
-        UnaryOp::Elu,
-        UnaryOp::Gelu,
-        UnaryOp::Erf,
-        UnaryOp::Floor,
-        UnaryOp::Cos,
-    ];
-}
-
-impl BinaryOp {
-    /// The mnemonic in the text format.
-    pub fn name(self) -> &'static str {
-        match self {
-            BinaryOp::Add => "add",
-            BinaryOp::Sub => "sub",
-            BinaryOp::Mul => "mul",
-            BinaryOp::Div => "div",
-            BinaryOp::Max => "max",
-            BinaryOp::Min => "min",
-            BinaryOp::Pow => "pow",
-            BinaryOp::LogAddExp => "log_add_exp",
-            BinaryOp::Eq => "eq",
-            BinaryOp::Gt => "gt",
-        }
-    }
-
-    /// All functions, in the order of the enum.
-    pub const ALL: [BinaryOp; 10] = [
-        BinaryOp::Add,
-        BinaryOp::Sub,
-        BinaryOp::Mul,
-        BinaryOp::Div,
-        BinaryOp::Max,
-        BinaryOp::Min,
-        BinaryOp::Pow,
-        BinaryOp::LogAddExp,
-        BinaryOp::Eq,
-        BinaryOp::Gt,
-    ];
 }
 
 impl Reduce {

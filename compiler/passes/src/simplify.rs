@@ -116,20 +116,7 @@ fn unary(r: &mut Rewriter<'_>, f: UnaryOp, x: Value) -> Option<Value> {
                 return Some(y);
             }
         }
-        UnaryOp::Exp
-        | UnaryOp::Softplus
-        | UnaryOp::Sqrt
-        | UnaryOp::Recip
-        | UnaryOp::Sign
-        | UnaryOp::Step
-        | UnaryOp::Tanh
-        | UnaryOp::Sigmoid
-        | UnaryOp::LeakyRelu(_)
-        | UnaryOp::Elu
-        | UnaryOp::Gelu
-        | UnaryOp::Erf
-        | UnaryOp::Floor
-        | UnaryOp::Cos => {}
+        _ => {}
     }
     let (small, ty) = inside_broadcast(r, x)?;
     let small = make(r, Op::Unary(f), &[small]);

@@ -15,7 +15,7 @@ use hgnnc_ir::kernel::{Instr, KernelOp, Level, Operand, Program, Rows};
 use hgnnc_ir::loops::function::{Instr as FunctionInstr, Row, Source};
 use hgnnc_ir::loops::{Function, Nest};
 use hgnnc_ir::sizes::SizeInfo;
-use hgnnc_ir::{BinaryOp, Reduce, Space, UnaryOp};
+use hgnnc_ir::{Reduce, Space};
 use hgnnc_machine::SimdLevel;
 
 use crate::Options;
@@ -85,39 +85,14 @@ fn stores(instr: &FunctionInstr) -> bool {
 /// Vector instructions, and cycles per element independent of the vector width (division and square root).
 fn work(op: &KernelOp<Source, usize>) -> (f64, f64) {
     match op {
-        KernelOp::Unary(f, _) => unary(*f),
-        KernelOp::Binary(f, ..) => binary(*f),
+        KernelOp::Unary(f, _) => f.facts().instructions,
+        KernelOp::Binary(f, ..) => f.facts().instructions,
         KernelOp::Compose { first, then, .. } => {
-            let (first, then) = (binary(*first), unary(*then));
+            let (first, then) = (first.facts().instructions, then.facts().instructions);
             (first.0 + then.0, first.1 + then.1)
         }
         KernelOp::Select { .. } => (2.0, 0.0),
         _ => (1.0, 0.0),
-    }
-}
-
-fn unary(f: UnaryOp) -> (f64, f64) {
-    match f {
-        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Floor => (1.0, 0.0),
-        UnaryOp::Sqrt | UnaryOp::Recip => (1.0, 1.0),
-        UnaryOp::Step | UnaryOp::Relu => (2.0, 0.0),
-        UnaryOp::LeakyRelu(_) | UnaryOp::Sign => (4.0, 0.0),
-        UnaryOp::Exp | UnaryOp::Elu => (24.0, 0.0),
-        UnaryOp::Log | UnaryOp::Sigmoid => (32.0, 1.0),
-        UnaryOp::Tanh => (38.0, 1.0),
-        UnaryOp::Erf | UnaryOp::Gelu => (50.0, 0.0),
-        UnaryOp::Softplus => (62.0, 1.0),
-        UnaryOp::Cos => (100.0, 0.0),
-    }
-}
-
-fn binary(f: BinaryOp) -> (f64, f64) {
-    match f {
-        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Pow => (1.0, 0.0),
-        BinaryOp::Div => (1.0, 1.0),
-        BinaryOp::Eq | BinaryOp::Gt => (2.0, 0.0),
-        BinaryOp::Max | BinaryOp::Min => (4.0, 0.0),
-        BinaryOp::LogAddExp => (64.0, 1.0),
     }
 }
 

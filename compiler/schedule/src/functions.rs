@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use hgnnc_ir::kernel::{Buffer, KernelOp, Level, Operand, Program, Source as Stored, Width};
-use hgnnc_ir::loops::function::{Array, Instr, Row, Shape, Source, has_binary, has_unary};
+use hgnnc_ir::loops::function::{Array, Instr, Row, Shape, Source};
 use hgnnc_ir::loops::{Access, Call, CallResult, Function, IndexArray, Loop, Nest, Step, access};
 use hgnnc_ir::{BinaryOp, DType, Reduce};
 use hgnnc_machine::CodeMode;
@@ -122,9 +122,9 @@ impl Divider<'_, '_> {
     fn covers(&self, index: usize) -> bool {
         let instr = &self.nest.instrs()[index];
         let generated = match &instr.op {
-            KernelOp::Unary(f, _) => has_unary(*f),
-            KernelOp::Binary(f, _, b) => has_binary(*f) || squares(*f, *b),
-            KernelOp::Compose { first, then, .. } => has_binary(*first) && has_unary(*then),
+            KernelOp::Unary(f, _) => f.facts().has_code,
+            KernelOp::Binary(f, _, b) => f.facts().has_code || squares(*f, *b),
+            KernelOp::Compose { first, then, .. } => first.facts().has_code && then.facts().has_code,
             KernelOp::Copy(_) => index < self.nest.first_deferred,
             KernelOp::Select { .. }
             | KernelOp::Concat { .. }

@@ -6,7 +6,8 @@
 mod bindings;
 
 use crate::dataflow::Dataflow;
-use crate::ops::{BinaryOp, Direction, Extreme, Op, ProductForm, Reduce, UnaryOp};
+pub use crate::elementwise::{binary, unary};
+use crate::ops::{Direction, Extreme, Op, ProductForm, Reduce, UnaryOp};
 use crate::paths::{PathSum, PathTerm};
 use crate::random;
 use crate::types::{Graph, Space, Type, Value};
@@ -353,108 +354,12 @@ pub(crate) fn arg_extreme(extreme: Extreme, elements: impl Iterator<Item = (f64,
     })
 }
 
-/// An element-wise function of one operand, in f64.
-pub fn unary(f: UnaryOp, x: f64) -> f64 {
-    match f {
-        UnaryOp::Neg => -x,
-        UnaryOp::Exp => x.exp(),
-        UnaryOp::Log => x.ln(),
-        UnaryOp::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
-        UnaryOp::Sqrt => x.sqrt(),
-        UnaryOp::Recip => 1.0 / x,
-        UnaryOp::Abs => x.abs(),
-        UnaryOp::Sign => {
-            if x == 0.0 {
-                0.0
-            } else {
-                x.signum()
-            }
-        }
-        UnaryOp::Step => f64::from(x > 0.0),
-        UnaryOp::Tanh => x.tanh(),
-        UnaryOp::Sigmoid => {
-            if x >= 0.0 {
-                1.0 / (1.0 + (-x).exp())
-            } else {
-                x.exp() / (1.0 + x.exp())
-            }
-        }
-        UnaryOp::Relu => x.max(0.0),
-        UnaryOp::LeakyRelu(slope) => {
-            if x > 0.0 {
-                x
-            } else {
-                slope * x
-            }
-        }
-        UnaryOp::Elu => {
-            if x > 0.0 {
-                x
-            } else {
-                x.exp_m1()
-            }
-        }
-        UnaryOp::Gelu => 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)),
-        UnaryOp::Erf => erf(x),
-        UnaryOp::Floor => x.floor(),
-        UnaryOp::Cos => x.cos(),
-    }
-}
-
-/// An element-wise function of two operands, in f64.
-pub fn binary(f: BinaryOp, a: f64, b: f64) -> f64 {
-    match f {
-        BinaryOp::Add => a + b,
-        BinaryOp::Sub => a - b,
-        BinaryOp::Mul => a * b,
-        BinaryOp::Div => a / b,
-        BinaryOp::Max => a.max(b),
-        BinaryOp::Min => a.min(b),
-        BinaryOp::Pow => a.powf(b),
-        BinaryOp::LogAddExp => {
-            let largest = a.max(b);
-            if largest.is_infinite() { largest } else { largest + (-(a - b).abs()).exp().ln_1p() }
-        }
-        BinaryOp::Eq => f64::from(a == b),
-        BinaryOp::Gt => f64::from(a > b),
-    }
-}
-
-/// The error function by its series with positive terms (Abramowitz & Stegun 7.1.6),
-/// `2/√π · e^(-x²) · Σ 2ⁿ x^(2n+1) / (2n+1)!!`, which cancels nowhere. From 6 on it is 1 in f64.
-fn erf(x: f64) -> f64 {
-    if x.is_nan() {
-        return x;
-    }
-    if x.abs() >= 6.0 {
-        return x.signum();
-    }
-    let mut term = x;
-    let mut sum = x;
-    let mut n = 0.0;
-    while term.abs() > sum.abs() * 1e-17 {
-        n += 1.0;
-        term *= 2.0 * x * x / (2.0 * n + 1.0);
-        sum += term;
-    }
-    std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp() * sum
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::dataflow::{Binding, GraphDecl, InputDecl, VertexTypeDecl};
+    use crate::ops::BinaryOp;
     use crate::types::{Input, VertexType};
-
-    #[test]
-    fn erf_meets_its_table() {
-        // Abramowitz & Stegun, table 7.1.
-        for (x, y) in [(0.5, 0.520_499_877_8), (1.0, 0.842_700_792_9), (2.0, 0.995_322_265_0), (4.0, 0.999_999_984_6)] {
-            assert!((erf(x) - y).abs() < 1e-10, "erf({x}) = {}", erf(x));
-            assert_eq!(erf(-x), -erf(x));
-        }
-        assert_eq!((erf(0.0), erf(9.0), erf(f64::NEG_INFINITY)), (0.0, 1.0, -1.0));
-    }
 
     #[test]
     fn logarithms_of_sums_survive_infinities_and_large_numbers() {

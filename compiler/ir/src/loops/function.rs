@@ -19,7 +19,7 @@ use std::fmt;
 
 use crate::kernel::KernelOp;
 use crate::kernel::print::unary;
-use crate::ops::{BinaryOp, Reduce, UnaryOp};
+use crate::ops::Reduce;
 
 /// The loop structure over items.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -201,16 +201,6 @@ impl Function {
         }
         Ok(())
     }
-}
-
-/// Can code be generated for the function? There is none of the rare ones.
-pub fn has_unary(f: UnaryOp) -> bool {
-    !matches!(f, UnaryOp::Floor | UnaryOp::Cos)
-}
-
-/// Can code be generated for the function? Powers are computed in f64 by a call of the C library.
-pub fn has_binary(f: BinaryOp) -> bool {
-    f != BinaryOp::Pow
 }
 
 impl fmt::Display for Source {

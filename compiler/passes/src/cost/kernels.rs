@@ -389,11 +389,11 @@ impl<'a> Walk<'a> {
         let count = self.count(instr.level);
         let results = count * self.sizes.eval(&instr.width);
         match &instr.op {
-            KernelOp::Unary(f, _) => rates::add(work, results, rates::unary(*f)),
-            KernelOp::Binary(f, ..) => rates::add(work, results, rates::binary(*f)),
+            KernelOp::Unary(f, _) => rates::add(work, results, f.facts().work),
+            KernelOp::Binary(f, ..) => rates::add(work, results, f.facts().work),
             KernelOp::Compose { first, then, .. } => {
-                rates::add(work, results, rates::binary(*first));
-                rates::add(work, results, rates::unary(*then));
+                rates::add(work, results, first.facts().work);
+                rates::add(work, results, then.facts().work);
             }
             KernelOp::Select { .. } => rates::add(work, results, rates::SIMPLE),
             KernelOp::AddEnds(parts) => {

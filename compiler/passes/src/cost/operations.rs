@@ -59,12 +59,12 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
             Kind::EW
         }
         Op::Unary(f) => {
-            rates::add(&mut work, results, rates::unary(*f));
+            rates::add(&mut work, results, f.facts().work);
             read(&mut work, args[0]);
             Kind::EW
         }
         Op::Binary(f) => {
-            rates::add(&mut work, results, rates::binary(*f));
+            rates::add(&mut work, results, f.facts().work);
             for (i, &arg) in args.iter().enumerate() {
                 if !args[..i].contains(&arg) {
                     count.meet(&mut work, arg, value);
