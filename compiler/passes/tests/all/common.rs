@@ -4,8 +4,8 @@ use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, VertexT
 use hgnnc_ir::interp::{Bindings, Tensor, run};
 use hgnnc_ir::random;
 use hgnnc_ir::{
-    BinaryOp, Dataflow, Dim, Direction, Graph, Layout, Op, Param, PathTerm, Phase, Reduce, Space, Stage, Type, UnaryOp,
-    Value, VertexType,
+    BinaryOp, Dataflow, Dim, Direction, Graph, Layout, Op, Param, PathTerm, Phase, Reduce, Space, Stage, Type, Value,
+    VertexType,
 };
 use hgnnc_passes::differentiate;
 
