@@ -264,6 +264,19 @@ impl Lanes<'_, '_> {
         self.add(ln, lost)
     }
 
+    fn ln_1p(&mut self, x: Value) -> Value {
+        let one = self.number(1.0);
+        let u = self.add(one, x);
+        let low = self.sub(u, one);
+        let lost = self.sub(x, low);
+        let (ln, relative) = (self.ln(u), self.b.ins().fdiv(lost, u));
+        let sum = self.add(ln, relative);
+        let (zero, inf) = (self.number(0.0), self.number(f32::INFINITY));
+        let (is_exact, is_inf) = (self.compare(FloatCC::Equal, lost, zero), self.compare(FloatCC::Equal, u, inf));
+        let sum = self.select(is_exact, ln, sum);
+        self.select(is_inf, ln, sum)
+    }
+
     fn exp_of_minus_abs(&mut self, x: Value) -> Value {
         let magnitude = self.abs(x);
         let negative = self.b.ins().fneg(magnitude);
@@ -385,6 +398,7 @@ impl Lanes<'_, '_> {
             UnaryOp::Neg => self.b.ins().fneg(x),
             UnaryOp::Exp => self.exp(x),
             UnaryOp::Log => self.ln(x),
+            UnaryOp::Log1p => self.ln_1p(x),
             UnaryOp::Softplus => self.softplus(x),
             UnaryOp::Sqrt => self.b.ins().sqrt(x),
             UnaryOp::Recip => {

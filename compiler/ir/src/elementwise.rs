@@ -10,6 +10,8 @@ pub enum UnaryOp {
     Exp,
     /// Natural logarithm; -∞ at 0, NaN below.
     Log,
+    /// `ln(1 + x)`, exact near 0; -∞ at -1, NaN below.
+    Log1p,
     /// Evaluates `ln(1 + e^x)` without overflow.
     Softplus,
     Sqrt,
@@ -90,6 +92,8 @@ impl UnaryOp {
             UnaryOp::Neg => zero("neg", (1.0, 0.0), (1.0, 0.0)),
             UnaryOp::Exp => other("exp", (0.0, 1.0), (24.0, 0.0)),
             UnaryOp::Log => other("log", (0.0, 1.0), (32.0, 1.0)),
+            // A logarithm, and the rounding error of `1 + x` divided by it.
+            UnaryOp::Log1p => zero("log1p", (4.0, 2.0), (38.0, 2.0)),
             // `max(x, 0) + ln(1 + e^-|x|)`
             UnaryOp::Softplus => other("softplus", (3.0, 2.0), (62.0, 1.0)),
             UnaryOp::Sqrt => zero("sqrt", (0.0, 1.0), (1.0, 1.0)),
@@ -124,10 +128,11 @@ impl UnaryOp {
     }
 
     /// All functions without constant parameters.
-    pub const PLAIN: [UnaryOp; 17] = [
+    pub const PLAIN: [UnaryOp; 18] = [
         UnaryOp::Neg,
         UnaryOp::Exp,
         UnaryOp::Log,
+        UnaryOp::Log1p,
         UnaryOp::Softplus,
         UnaryOp::Sqrt,
         UnaryOp::Recip,
@@ -196,6 +201,7 @@ pub fn unary(f: UnaryOp, x: f64) -> f64 {
         UnaryOp::Neg => -x,
         UnaryOp::Exp => x.exp(),
         UnaryOp::Log => x.ln(),
+        UnaryOp::Log1p => x.ln_1p(),
         UnaryOp::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
         UnaryOp::Sqrt => x.sqrt(),
         UnaryOp::Recip => 1.0 / x,

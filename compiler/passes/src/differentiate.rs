@@ -451,6 +451,12 @@ impl Tape<'_> {
             UnaryOp::Neg => return self.flow.push(Op::Unary(UnaryOp::Neg), &[g]),
             UnaryOp::Exp => y,
             UnaryOp::Log => return self.flow.push(Op::Binary(Div), &[g, x]),
+            // (ln(1 + x))' = 1 / (1 + x)
+            UnaryOp::Log1p => {
+                let one = self.ones_like(x)?;
+                let more = self.flow.push(Op::Binary(Add), &[x, one])?;
+                return self.flow.push(Op::Binary(Div), &[g, more]);
+            }
             // (ln(1 + e^x))' = e^x / (1 + e^x)
             UnaryOp::Softplus => self.flow.push(Op::Unary(UnaryOp::Sigmoid), &[x])?,
             // (√x)' = 1 / (2√x)

@@ -75,14 +75,26 @@ pub fn log(code: &mut Code, x: Val) -> Val {
     mul(code, log2, Val::Imm(LN_2))
 }
 
-/// `ln(1 + x)` for `0 ≤ x ≤ 1`.
+/// `ln(1 + x)`.
 fn log1p(code: &mut Code, x: Val) -> Val {
+    let size = code.abs(x);
+    let is_small = code.setp_f32(Cmp::Lt, size, Val::Imm(0.03));
+    log1p_or_series(code, x, is_small)
+}
+
+/// `ln(1 + x)` for `0 ≤ x ≤ 1`.
+fn log1p_unit(code: &mut Code, x: Val) -> Val {
+    let is_small = code.setp_f32(Cmp::Lt, x, Val::Imm(0.03));
+    log1p_or_series(code, x, is_small)
+}
+
+/// `ln(1 + x)`, by its Taylor series where `x` is small.
+fn log1p_or_series(code: &mut Code, x: Val, is_small: Reg) -> Val {
     let one_more = add(code, x, Val::Imm(1.0));
     let large = log(code, one_more);
     // x - x²/2 + x³/3 - x⁴/4 + x⁵/5
     let series = polynomial(code, x, &[0.2, -0.25, 1.0 / 3.0, -0.5, 1.0]);
     let small = mul(code, series, x);
-    let is_small = code.setp_f32(Cmp::Lt, x, Val::Imm(0.03));
     select(code, small, large, is_small)
 }
 
@@ -149,6 +161,7 @@ pub fn unary(code: &mut Code, f: UnaryOp, x: Val) -> Val {
         UnaryOp::Neg => code.neg(x).into(),
         UnaryOp::Exp => exp(code, x),
         UnaryOp::Log => log(code, x),
+        UnaryOp::Log1p => log1p(code, x),
         UnaryOp::Softplus => log_add_exp(code, x, Val::ZERO),
         UnaryOp::Sqrt => code.sqrt(x).into(),
         UnaryOp::Recip => recip(code, x),
@@ -191,7 +204,7 @@ pub fn log_add_exp(code: &mut Code, a: Val, b: Val) -> Val {
     let minus: Val = code.abs(apart).into();
     let minus: Val = code.neg(minus).into();
     let power = exp(code, minus);
-    let more = log1p(code, power);
+    let more = log1p_unit(code, power);
     let sum = add(code, largest, more);
     let size: Val = code.abs(largest).into();
     let infinite = code.setp_f32(Cmp::Eq, size, Val::Imm(f32::INFINITY));

@@ -99,6 +99,16 @@ fn ln_1p_unit<const FMA: bool>(t: f32) -> f32 {
     ln::<FMA>(u) + (t - (u - 1.0)) / u
 }
 
+/// `ln(1 + x)`: -∞ at -1, NaN below.
+#[inline(always)]
+pub fn ln_1p<const FMA: bool>(x: f32) -> f32 {
+    let u = 1.0 + x;
+    // Rounding error of `u`, to first order. At infinity it is NaN.
+    let lost = x - (u - 1.0);
+    let ln = ln::<FMA>(u);
+    if lost == 0.0 || u == f32::INFINITY { ln } else { ln + lost / u }
+}
+
 /// Softplus `ln(1 + e^x)`, 4 ulp.
 #[inline(always)]
 pub fn softplus<const FMA: bool>(x: f32) -> f32 {
@@ -227,6 +237,7 @@ mod tests {
         near(worst(linear(-12.0, 12.0), tanh::<FMA>, f64::tanh), 3.0, "tanh");
         near(worst(linear(-1e-3, 1e-3), tanh::<FMA>, f64::tanh), 3.0, "tanh");
         near(worst(linear(-87.0, 40.0), sigmoid::<FMA>, |x| 1.0 / (1.0 + (-x).exp())), 3.0, "sigmoid");
+        near(worst(linear(-0.999, 3.0), ln_1p::<FMA>, f64::ln_1p), 4.0, "ln_1p");
         near(worst(linear(-80.0, 100.0), softplus::<FMA>, |x| x.max(0.0) + (-x.abs()).exp().ln_1p()), 4.0, "softplus");
         near(worst(linear(-4.5, 4.5), erf::<FMA>, erf_exact), 4.0, "erf");
         for x in linear(-12.0, 12.0) {

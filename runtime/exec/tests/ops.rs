@@ -53,7 +53,7 @@ fn element_wise_functions() {
         case.result(y);
     }
     let positive = case.flow.unary(Abs, x3);
-    for op in [Log, Sqrt] {
+    for op in [Log, Log1p, Sqrt] {
         let y = case.flow.unary(op, positive);
         case.result(y);
     }

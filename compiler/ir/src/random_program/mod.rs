@@ -361,7 +361,8 @@ impl Generator {
             UnaryOp::Erf,
             UnaryOp::Cos,
         ];
-        let on_positive = [UnaryOp::Log, UnaryOp::Sqrt, UnaryOp::Recip, UnaryOp::Exp, UnaryOp::Softplus];
+        let on_positive =
+            [UnaryOp::Log, UnaryOp::Log1p, UnaryOp::Sqrt, UnaryOp::Recip, UnaryOp::Exp, UnaryOp::Softplus];
         let choice = self.below(bounded.len() + on_positive.len());
         if let Some(&f) = bounded.get(choice) {
             let y = self.flow.unary(f, x);

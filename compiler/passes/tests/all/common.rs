@@ -287,7 +287,7 @@ pub const KINDS: &[&str] = &[
     "max",
     "min",
     "pow",
-    "logaddexp",
+    "log_add_exp",
     "eq",
     "gt",
     "broadcast",

@@ -48,7 +48,7 @@ fn cases() -> Vec<Case> {
             world.flow.unary(f, x)
         }));
     }
-    for f in [UnaryOp::Log, UnaryOp::Sqrt, UnaryOp::Recip] {
+    for f in [UnaryOp::Log, UnaryOp::Log1p, UnaryOp::Sqrt, UnaryOp::Recip] {
         cases.push(case(&format!("{f:?}"), move |world| {
             let x = world.rows_in(A, &[3], 0.5, 2.0);
             world.flow.unary(f, x)

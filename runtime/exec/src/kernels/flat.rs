@@ -52,6 +52,7 @@ fn unary_body<const FMA: bool>(op: UnaryOp, x: &[f32], out: &mut [f32]) {
         UnaryOp::Neg => each!(|v: f32| -v),
         UnaryOp::Exp => each!(math::exp::<FMA>),
         UnaryOp::Log => each!(math::ln::<FMA>),
+        UnaryOp::Log1p => each!(math::ln_1p::<FMA>),
         UnaryOp::Softplus => each!(math::softplus::<FMA>),
         UnaryOp::Sqrt => each!(|v: f32| v.sqrt()),
         UnaryOp::Recip => each!(|v: f32| 1.0 / v),
