@@ -359,7 +359,9 @@ fn every_operation_has_a_case() {
     }
     // Its derivative is not the derivative of its value; see `nothing_flows_through_a_stop`.
     seen.insert("stop_gradient");
-    let all: BTreeSet<&str> = KINDS.iter().copied().collect();
+    let unary = UnaryOp::PLAIN.into_iter().chain([UnaryOp::LeakyRelu(0.2)]).map(UnaryOp::name);
+    let element_wise = unary.chain(BinaryOp::ALL.into_iter().map(BinaryOp::name));
+    let all: BTreeSet<&str> = KINDS.iter().copied().chain(element_wise).collect();
     assert_eq!(all.difference(&seen).collect::<Vec<_>>(), Vec::<&&str>::new());
     assert_eq!(seen.difference(&all).collect::<Vec<_>>(), Vec::<&&str>::new());
 }
