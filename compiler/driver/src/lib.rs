@@ -6,6 +6,8 @@
 mod cpu;
 mod gpu;
 mod lower;
+mod minibatch;
+mod model;
 mod settings;
 mod stdlib;
 
@@ -17,18 +19,19 @@ pub use hgnnc_passes::pipeline::{Disabled, PassManager, REORDER_VERTICES, Unknow
 pub use hgnnc_passes::rematerialize::predict::planned;
 pub use hgnnc_passes::{Ends, SizeInfo, cost};
 pub use hgnnc_sema::dataset::{
-    DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names, check_dataset,
+    DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, check_dataset,
 };
 pub use hgnnc_sema::names::closest;
 pub use hgnnc_sema::schema::Schema;
-pub use hgnnc_sema::{Analyzed, train::TrainSpec};
+pub use hgnnc_sema::train::TrainSpec;
 pub use hgnnc_syntax::format;
 pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, graphs_with_edges, lower, prepare};
+pub use model::{Analyzed, bind_names};
 pub use settings::settings;
 pub use stdlib::STDLIB;
 
 use hgnnc_diag::Severity;
-use hgnnc_sema::Library;
+use hgnnc_sema::{Checked, Library};
 use hgnnc_syntax::ast::{Allow, Item, Module};
 
 /// The result of [`analyze`] for one file.
@@ -65,7 +68,8 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
         .map(|((name, module), (_, text))| Library { name, module, layers: layer_names(text) })
         .collect();
     let mut found = Diagnostics::default();
-    let model = hgnnc_sema::analyze(&module, &libraries, &mut found);
+    let checked = hgnnc_sema::check(&module, &libraries, &mut found);
+    let model = checked.and_then(|checked| with_program(checked, &mut found));
     for diagnostic in found {
         if complete || stands_alone(diagnostic.code) {
             diagnostics.push(diagnostic);
@@ -82,6 +86,19 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
     diagnostics.sort();
     let model = if diagnostics.has_errors() { None } else { model };
     Analysis { sources, diagnostics, module, model }
+}
+
+/// The program of a checked model, with its mini-batches; `None` if there are errors.
+fn with_program(checked: Checked, diagnostics: &mut Diagnostics) -> Option<Analyzed> {
+    let Checked { name, flow, outputs, schema, mut train, batch } = checked;
+    if let Some(spec) = &batch {
+        let batch = minibatch::resolve(spec, &flow, &schema, diagnostics);
+        train.iter_mut().for_each(|train| train.training.batch.clone_from(&batch));
+    }
+    if diagnostics.has_errors() {
+        return None;
+    }
+    Some(Analyzed { name, flow, outputs, schema, train, of_batches: None, explanations: vec![] })
 }
 
 /// Removes the warnings that an `allow` attribute silences, for codes that `of` accepts. Returns for each attribute

@@ -1,10 +1,10 @@
 //! Names, types, spaces and shapes; elaboration of a model into the dataflow IR.
 //!
-//! [`analyze`] takes the syntax trees of a file and of the standard library and gives the forward program
+//! [`check`] takes the syntax trees of a file and of the standard library and gives the forward program
 //! of its model, with the loss where it is trained. It knows no files and no datasets: [`dataset`] compares
 //! a schema with a summary that the caller makes.
 
-mod batch;
+pub mod batch;
 mod blocks;
 pub mod consts;
 pub mod dataset;
@@ -34,10 +34,12 @@ use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 use hgnnc_ir::Dataflow;
 use hgnnc_syntax::ast::{self, Item, Module};
 
+use batch::BatchSpec;
 use consts::Consts;
 use elaborate::{Elaborator, LayerDef, WithoutMessages};
 use names::{did_you_mean, duplicate};
 use schema::Schema;
+use train::TrainBlock;
 pub use train::TrainSpec;
 
 /// A library module that a file can import from.
@@ -50,8 +52,8 @@ pub struct Library<'a> {
     pub layers: Vec<&'a str>,
 }
 
-/// A model whose names, types and shapes are resolved.
-pub struct Analyzed {
+/// A model whose names, types and shapes are resolved. Where something is wrong, it holds what is right.
+pub struct Checked {
     /// Name of the model.
     pub name: String,
     /// The forward program in training mode (with dropout). Results: the outputs, and `loss` and `row_loss`
@@ -63,15 +65,12 @@ pub struct Analyzed {
     pub schema: Schema,
     /// The train block, where there is one.
     pub train: Option<TrainSpec>,
-    /// The forward program of which those of mini-batches are made, if it is another one: passes on the program of the
-    /// whole graph change tables, and batches have tables of their own.
-    pub of_batches: Option<Dataflow>,
-    /// Decisions about the program before it is bound to data, for `--explain`.
-    pub explanations: Vec<String>,
+    /// What the train block says about mini-batches.
+    pub batch: Option<BatchSpec>,
 }
 
-/// Analyzes a file. Everything that is wrong is reported; the result is `None` where no program can be made.
-pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagnostics) -> Option<Analyzed> {
+/// Checks a file. Everything that is wrong is reported; the result is `None` without a model.
+pub fn check(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagnostics) -> Option<Checked> {
     let consts = Consts::of(file, diagnostics);
     let library_consts: Vec<Consts> = libraries.iter().map(|l| Consts::of(l.module, diagnostics)).collect();
     let layers = layers_in_scope(file, libraries, &consts, &library_consts, diagnostics);
@@ -126,26 +125,11 @@ pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagn
         return None;
     };
     let train = trains.iter().find(|t| t.model.name == model.name.name);
-    let (flow, outputs, train) = elaborate_model(
-        file,
-        model,
-        train.copied(),
-        &resolved[position],
-        (&layers, &importable),
-        &consts,
-        diagnostics,
-    )?;
+    let (flow, outputs, TrainBlock { spec: train, batch }) =
+        elaborate_model(file, model, train.copied(), &resolved[position], (&layers, &importable), &consts, diagnostics);
     let schema = resolved.into_iter().nth(position).expect("position was found");
     unused_declarations(&schema, diagnostics);
-    Some(Analyzed {
-        name: model.name.name.clone(),
-        flow,
-        outputs,
-        schema,
-        train,
-        of_batches: None,
-        explanations: vec![],
-    })
+    Some(Checked { name: model.name.name.clone(), flow, outputs, schema, train, batch })
 }
 
 /// The report of a file without a model, at its end: a model may stand there.
@@ -160,7 +144,7 @@ fn no_model(file: &Module, schemas: &[&ast::Schema]) -> Diagnostic {
 }
 
 /// The result of an elaboration: the program, the names of its outputs, and the train block.
-type Elaborated = (Dataflow, Vec<String>, Option<TrainSpec>);
+type Elaborated = (Dataflow, Vec<String>, TrainBlock);
 
 fn elaborate_model(
     file: &Module,
@@ -170,14 +154,18 @@ fn elaborate_model(
     (layers, importable): (&BTreeMap<String, LayerDef<'_>>, &BTreeMap<&str, &str>),
     consts: &Consts,
     diagnostics: &mut Diagnostics,
-) -> Option<Elaborated> {
+) -> Elaborated {
     let mut elaborator = Elaborator::new(&model.name, schema, layers, importable, diagnostics);
     elaborator.not_imported = not_imported(file, layers);
     let outputs = elaborator.model(model, consts);
-    let spec = train.map(|train| elaborator.train(train, &outputs, consts));
+    let block = match train {
+        Some(train) => elaborator.train(train, &outputs, consts),
+        None => TrainBlock { spec: None, batch: None },
+    };
     let Elaborator { mut flow, param_spans, without_messages, doubts, .. } = elaborator;
+    let outputs = outputs.into_keys().collect();
     if diagnostics.has_errors() {
-        return None;
+        return (flow, outputs, block);
     }
     // An unused name is often only misspelt at its use, so it is reported when nothing else is wrong.
     let unused = usage::check(file, diagnostics);
@@ -186,21 +174,15 @@ fn elaborate_model(
     let params = read_params(&flow, &param_spans);
     let kept = prune::prune(&mut flow);
     no_gradient(model, &params, &kept, &unused, diagnostics);
-    if spec.is_some() && flow.params.is_empty() {
+    if train.is_some() && flow.params.is_empty() {
         diagnostics.push(Diagnostic::at(
             codes::NOTHING_TO_TRAIN,
             model.name.span,
             format!("model `{}` has no parameter that the loss depends on", model.name.name),
             "nothing to train",
         ));
-        return None;
     }
-    let spec = match spec {
-        Some(None) => return None,
-        Some(Some(spec)) => Some(spec),
-        None => None,
-    };
-    Some((flow, outputs.into_keys().collect(), spec))
+    (flow, outputs, block)
 }
 
 /// Warns where an output depends on what a layer gives for a vertex type that receives no messages there.

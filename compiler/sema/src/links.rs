@@ -10,6 +10,7 @@ use hgnnc_syntax::ast::{self, Expr, GraphExpr, TrainEntry};
 
 use crate::consts::Consts;
 use crate::elaborate::{Elaborator, Mistake};
+use crate::schema::reversed;
 use crate::value::{Term, show_widths};
 
 /// The word for links: as the label of a loss, and as the target of an output.
@@ -205,7 +206,7 @@ impl Elaborator<'_> {
                 let of = |steps: &[hgnnc_ir::dataflow::Step]| {
                     self.schema.metapaths.iter().find(|m| m.steps == steps).map(|m| (m.name.clone(), m.span))
                 };
-                if let Some((name, span)) = of(&decl.steps).or_else(|| of(&crate::batch::turned(&decl.steps))) {
+                if let Some((name, span)) = of(&decl.steps).or_else(|| of(&reversed(&decl.steps))) {
                     walked.insert(name, (span, step.relation));
                 }
             }

@@ -13,7 +13,7 @@ use hgnnc_syntax::ast;
 use crate::consts::Consts;
 use crate::names::{did_you_mean, duplicate};
 
-pub use graphs::{EdgesKey, GraphRef, duplicate_graph};
+pub use graphs::{EdgesKey, GraphRef, duplicate_graph, reversed};
 
 /// Semantic graphs that all families and all uses of layers of a model may name together, each counted once for itself
 /// and once for each of its steps. Lists of lists multiply what is written.
