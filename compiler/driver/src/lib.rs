@@ -5,6 +5,7 @@
 
 mod cpu;
 mod gpu;
+mod lints;
 mod lower;
 mod minibatch;
 mod model;
@@ -21,6 +22,7 @@ pub use hgnnc_passes::{Ends, SizeInfo, cost};
 pub use hgnnc_sema::dataset::{
     DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, check_dataset,
 };
+pub use hgnnc_sema::hir;
 pub use hgnnc_sema::names::closest;
 pub use hgnnc_sema::schema::Schema;
 pub use hgnnc_sema::train::TrainSpec;
@@ -31,6 +33,7 @@ pub use settings::settings;
 pub use stdlib::STDLIB;
 
 use hgnnc_diag::Severity;
+use hgnnc_lower::instantiate;
 use hgnnc_sema::{Checked, Library};
 use hgnnc_syntax::ast::{Allow, Item, Module};
 
@@ -90,15 +93,34 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
 
 /// The program of a checked model, with its mini-batches; `None` if there are errors.
 fn with_program(checked: Checked, diagnostics: &mut Diagnostics) -> Option<Analyzed> {
-    let Checked { name, flow, outputs, schema, mut train, batch } = checked;
-    if let Some(spec) = &batch {
-        let batch = minibatch::resolve(spec, &flow, &schema, diagnostics);
-        train.iter_mut().for_each(|train| train.training.batch.clone_from(&batch));
+    if diagnostics.has_errors() && checked.batch.is_none() {
+        return None;
     }
+    let program = instantiate(&checked.model);
+    // What a train block says about mini-batches is compared with the loss even if something else is wrong.
+    let batch =
+        checked.batch.as_ref().map(|spec| minibatch::resolve(spec, &program.flow, &checked.schema, diagnostics));
     if diagnostics.has_errors() {
         return None;
     }
-    Some(Analyzed { name, flow, outputs, schema, train, of_batches: None, explanations: vec![] })
+    lints::report(&checked, &program, checked.train.is_some(), diagnostics);
+    if diagnostics.has_errors() {
+        return None;
+    }
+    let Checked { model, schema, mut train, .. } = checked;
+    if let Some(train) = &mut train {
+        train.training.batch = batch.flatten();
+    }
+    Some(Analyzed {
+        name: model.name.clone(),
+        flow: program.flow,
+        outputs: model.outputs.keys().cloned().collect(),
+        typed: model,
+        schema,
+        train,
+        of_batches: None,
+        explanations: vec![],
+    })
 }
 
 /// Removes the warnings that an `allow` attribute silences, for codes that `of` accepts. Returns for each attribute

@@ -3,9 +3,9 @@
 use hgnnc_ir::Dataflow;
 use hgnnc_ir::artifact::Target;
 use hgnnc_ir::names::find_name;
-use hgnnc_sema::TrainSpec;
 use hgnnc_sema::dataset::{DatasetSummary, find_label};
 use hgnnc_sema::schema::{FieldInfo, Schema};
+use hgnnc_sema::{TrainSpec, hir};
 
 /// A model without errors, and its program.
 pub struct Analyzed {
@@ -14,6 +14,8 @@ pub struct Analyzed {
     /// The forward program in training mode (with dropout). Results: the outputs, and `loss` and `row_loss`
     /// where there is a train block.
     pub flow: Dataflow,
+    /// The typed model that the program was made of.
+    pub typed: hir::Model,
     /// Names of the outputs.
     pub outputs: Vec<String>,
     /// The schema of the model.

@@ -457,7 +457,7 @@ impl UnaryOp {
 
 impl BinaryOp {
     /// Does `0 ∘ 0 = 0` hold, so that two sparse operands stay sparse?
-    fn zero_with_zero(self) -> bool {
+    pub fn zero_with_zero(self) -> bool {
         match self {
             BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Max | BinaryOp::Min | BinaryOp::Gt => true,
             BinaryOp::Div | BinaryOp::Pow | BinaryOp::LogAddExp | BinaryOp::Eq => false,

@@ -8,8 +8,8 @@ use hgnnc_ir::Graph;
 use hgnnc_ir::artifact::{Fanout, Reuse};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
 
+use crate::checker::Checker;
 use crate::consts::Consts;
-use crate::elaborate::Elaborator;
 use crate::names::did_you_mean;
 use crate::schema::GraphRef;
 
@@ -72,7 +72,7 @@ pub enum HopList {
 /// A fan-out, and where it is written.
 pub type Hop = (Fanout, Span);
 
-impl Elaborator<'_> {
+impl Checker<'_> {
     /// Reads the entries of a train block about mini-batches; `None` if it has none.
     pub fn mini_batch(&mut self, train: &ast::Train, consts: &Consts) -> Option<BatchSpec> {
         let mut spec = BatchSpec { size: None, fanout: None, reuse: None };

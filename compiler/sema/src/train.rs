@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 
 use hgnnc_diag::habits::{self, Place};
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_ir::VertexType;
 use hgnnc_ir::artifact::{Criterion, Metric, Part, Stop, Target, Task, Training};
 use hgnnc_ir::training::{Clip, Optimizer, OptimizerOptions, Schedule};
-use hgnnc_ir::{Stage, VertexType};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
 use hgnnc_syntax::format_expr;
 
 use crate::batch::BatchSpec;
+use crate::checker::Checker;
 use crate::consts::Consts;
-use crate::elaborate::Elaborator;
 use crate::functions::match_arguments;
 use crate::loss::TrainedOf;
-use crate::model::OutputInfo;
 use crate::names::{closest, did_you_mean, suggest};
 
 /// A train block, understood.
@@ -45,9 +44,9 @@ pub struct TrainBlock {
 /// Adam divides by 1 - β.
 const BELOW_ONE: f64 = 0.999_999_999;
 
-impl Elaborator<'_> {
-    /// Adds `loss` and `row_loss` to the program and reads the options.
-    pub fn train(&mut self, train: &ast::Train, outputs: &BTreeMap<String, OutputInfo>, consts: &Consts) -> TrainBlock {
+impl Checker<'_> {
+    /// Checks the loss and reads the options.
+    pub fn train(&mut self, train: &ast::Train, consts: &Consts) -> TrainBlock {
         self.unique_entries(train);
         let loss = train.entries.iter().find_map(|entry| match entry {
             TrainEntry::Loss(_, expr) => Some(expr),
@@ -65,9 +64,8 @@ impl Elaborator<'_> {
             );
             return TrainBlock { spec: None, batch: None };
         };
-        self.enter(Stage::LC);
         let on_batches = train.entries.iter().any(|entry| matches!(entry, TrainEntry::Batch(..)));
-        let target = self.loss(loss, outputs, consts, on_batches);
+        let target = self.loss(loss, consts, on_batches);
         // Options are read whether the loss is right or not, so that all mistakes are reported.
         let options = self.options(train, consts, target.as_ref().map(|t| t.task));
         let batch = self.mini_batch(train, consts);

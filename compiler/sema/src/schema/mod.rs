@@ -319,6 +319,27 @@ impl Schema {
         }
     }
 
+    /// A vertex type without fields, and a relation from it to itself, declared at `span`.
+    pub fn with_one_relation(vertex: &str, relation: &str, span: Span) -> Schema {
+        let vertex = VertexInfo {
+            name: vertex.to_owned(),
+            dataset_name: String::new(),
+            span,
+            fields: vec![],
+            used: Cell::new(true),
+        };
+        let relation = RelationInfo {
+            name: relation.to_owned(),
+            dataset_name: String::new(),
+            src: 0,
+            dst: 0,
+            span,
+            fields: vec![],
+            used: Cell::new(true),
+        };
+        Schema { vertices: vec![vertex], relations: vec![relation], ..Schema::default() }
+    }
+
     /// The position of a vertex type; marks it as used.
     pub fn vertex(&self, name: &ast::Ident, diagnostics: &mut Diagnostics) -> Option<usize> {
         let found = self.vertex_named(&name.name);
