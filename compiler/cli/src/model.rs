@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use hgnnc_driver::Analyzed;
+use hgnnc_driver::{Analyzed, hir};
 use hgnnc_ir::artifact::{LinkTarget, NegativeEnds, Reuse, Target};
 use hgnnc_ir::dataflow::GraphDecl;
 use hgnnc_ir::infer::show;
 use hgnnc_ir::{Dataflow, Dim, Param, VertexRows};
 
-/// Vertex types, semantic graphs, parameters, outputs and mini-batches.
+/// Vertex types, semantic graphs, parameters, outputs, mini-batches, and the typed statements.
 pub fn text(model: &Analyzed) -> String {
     let flow = &model.flow;
     let mut text = format!("model {}\n", model.name);
@@ -80,6 +80,8 @@ pub fn text(model: &Analyzed) -> String {
             line(format!("  {}: {}", graph.name, batch.fanouts.iter().map(hop).collect::<Vec<_>>().join(", ")));
         }
     }
+    text.push_str("\ncomputation\n");
+    text.push_str(&hir::print(&model.typed));
     text
 }
 

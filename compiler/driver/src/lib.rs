@@ -5,7 +5,10 @@
 
 mod cpu;
 mod gpu;
+mod lints;
 mod lower;
+mod minibatch;
+mod model;
 mod settings;
 mod stdlib;
 
@@ -17,18 +20,21 @@ pub use hgnnc_passes::pipeline::{Disabled, PassManager, REORDER_VERTICES, Unknow
 pub use hgnnc_passes::rematerialize::predict::planned;
 pub use hgnnc_passes::{Ends, SizeInfo, cost};
 pub use hgnnc_sema::dataset::{
-    DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names, check_dataset,
+    DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, check_dataset,
 };
+pub use hgnnc_sema::hir;
 pub use hgnnc_sema::names::closest;
 pub use hgnnc_sema::schema::Schema;
-pub use hgnnc_sema::{Analyzed, train::TrainSpec};
+pub use hgnnc_sema::train::TrainSpec;
 pub use hgnnc_syntax::format;
 pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, graphs_with_edges, lower, prepare};
+pub use model::{Analyzed, bind_names};
 pub use settings::settings;
 pub use stdlib::STDLIB;
 
 use hgnnc_diag::Severity;
-use hgnnc_sema::Library;
+use hgnnc_lower::instantiate;
+use hgnnc_sema::{Checked, Library};
 use hgnnc_syntax::ast::{Allow, Item, Module};
 
 /// The result of [`analyze`] for one file.
@@ -65,7 +71,8 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
         .map(|((name, module), (_, text))| Library { name, module, layers: layer_names(text) })
         .collect();
     let mut found = Diagnostics::default();
-    let model = hgnnc_sema::analyze(&module, &libraries, &mut found);
+    let checked = hgnnc_sema::check(&module, &libraries, &mut found);
+    let model = checked.and_then(|checked| with_program(checked, &mut found));
     for diagnostic in found {
         if complete || stands_alone(diagnostic.code) {
             diagnostics.push(diagnostic);
@@ -82,6 +89,38 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
     diagnostics.sort();
     let model = if diagnostics.has_errors() { None } else { model };
     Analysis { sources, diagnostics, module, model }
+}
+
+/// The program of a checked model, with its mini-batches; `None` if there are errors.
+fn with_program(checked: Checked, diagnostics: &mut Diagnostics) -> Option<Analyzed> {
+    if diagnostics.has_errors() && checked.batch.is_none() {
+        return None;
+    }
+    let program = instantiate(&checked.model);
+    // What a train block says about mini-batches is compared with the loss even if something else is wrong.
+    let batch =
+        checked.batch.as_ref().map(|spec| minibatch::resolve(spec, &program.flow, &checked.schema, diagnostics));
+    if diagnostics.has_errors() {
+        return None;
+    }
+    lints::report(&checked, &program, checked.train.is_some(), diagnostics);
+    if diagnostics.has_errors() {
+        return None;
+    }
+    let Checked { model, schema, mut train, .. } = checked;
+    if let Some(train) = &mut train {
+        train.training.batch = batch.flatten();
+    }
+    Some(Analyzed {
+        name: model.name.clone(),
+        flow: program.flow,
+        outputs: model.outputs.keys().cloned().collect(),
+        typed: model,
+        schema,
+        train,
+        of_batches: None,
+        explanations: vec![],
+    })
 }
 
 /// Removes the warnings that an `allow` attribute silences, for codes that `of` accepts. Returns for each attribute

@@ -16,7 +16,9 @@ use hgnnc_passes::{
     MinibatchWithCache, NotBatchable, NotDifferentiable, batch_sizes, score_links, to_minibatch,
     to_minibatch_with_cache, try_differentiate, update,
 };
-use hgnnc_sema::{Analyzed, TrainSpec};
+use hgnnc_sema::TrainSpec;
+
+use crate::model::Analyzed;
 
 /// The options of [`lower`].
 #[derive(Clone, Debug, Default)]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use hgnnc_ir::artifact::{Criterion, NegativeEnds, Target};
-use hgnnc_passes::{Clip, Optimizer, Schedule};
-use hgnnc_sema::Analyzed;
+use hgnnc_ir::training::{Clip, Optimizer, Schedule};
+
+use crate::model::Analyzed;
 
 /// All settings of a train block that affect the course of training, by name. Excluded: the loss (part of the program),
 /// the split (part of the data), the number of epochs, and the reported metrics.

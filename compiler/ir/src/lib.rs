@@ -29,6 +29,7 @@ pub mod random;
 pub mod random_program;
 pub mod sizes;
 pub mod stacks;
+pub mod training;
 pub mod types;
 pub mod verify;
 

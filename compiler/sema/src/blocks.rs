@@ -4,15 +4,19 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_ir::{Space, Stage, VertexType};
+use hgnnc_ir::{Space, VertexType};
 use hgnnc_syntax::ast::{self, Binding, Block, BlockKind, Ident, LayerStmt, RowsOf, Stmt};
 
-use crate::elaborate::{Elaborator, LayerDef, Place, Scope, WithoutMessages};
+use crate::checker::{Checker, LayerDef, Mistake, Place, Scope, WithoutMessages};
+use crate::hir::{self, ExprId, ExprKind as Kind, Instance, Item, Row, StmtKind, Type, Width};
 use crate::layer::{LayerCx, RESERVED_FIELDS, reserved_field};
 use crate::names::duplicate;
-use crate::value::{Term, Val, ValKind, Width};
+use crate::value::{Single, Term, Typed, show_space};
 
-impl<'a> Elaborator<'a> {
+/// A field that a block assigns.
+type Assigned<'a> = (&'a Binding, Term);
+
+impl<'a> Checker<'a> {
     pub fn layer_scope<'s>(
         &self,
         def: LayerDef<'a>,
@@ -36,11 +40,12 @@ impl<'a> Elaborator<'a> {
             layer: Some(cx),
             consts: def.consts,
             graphs,
-            path: cx.path.clone(),
+            statement: String::new(),
         }
     }
 
-    pub fn run_body(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>, span: Span) -> Option<Term> {
+    /// Checks the body; gives the results, unless something is wrong.
+    pub fn check_body(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>, span: Span) -> Option<Vec<(String, Typed)>> {
         let mut fine = true;
         for stmt in &def.layer.body {
             match stmt {
@@ -50,6 +55,7 @@ impl<'a> Elaborator<'a> {
                         self.declare(decl, &scope)
                     };
                     fine &= !matches!(term, Term::Error);
+                    cx.body.extend(term.expr().map(Item::Param));
                     let first = cx.param_spans.insert(decl.name.name.clone(), decl.name.span);
                     if let Some(first) = first {
                         let report = duplicate("parameter", &decl.name, first);
@@ -58,7 +64,7 @@ impl<'a> Elaborator<'a> {
                     }
                     cx.params.insert(decl.name.name.clone(), term);
                 }
-                LayerStmt::Block(block) => fine &= self.run_block(def, cx, block),
+                LayerStmt::Block(block) => fine &= self.block(def, cx, block),
             }
         }
         if !fine {
@@ -68,14 +74,10 @@ impl<'a> Elaborator<'a> {
         self.results(def, cx, span)
     }
 
-    fn run_block(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>, block: &'a Block) -> bool {
+    fn block(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>, block: &'a Block) -> bool {
         match &block.kind {
-            BlockKind::Project(rows) => {
-                self.enter(Stage::FP);
-                self.run_per_vertex(def, cx, block, rows, Place::Project)
-            }
+            BlockKind::Project(rows) => self.per_vertex(def, cx, block, rows, Place::Project),
             BlockKind::Aggregate { family, .. } => {
-                self.enter(Stage::NA);
                 match &def.layer.over {
                     Some(declared) if declared.name.name == family.name => {}
                     _ => {
@@ -95,11 +97,13 @@ impl<'a> Elaborator<'a> {
                     }
                 }
                 self.for_instance(None);
-                let outcome = self.run_statements(def, cx, block, Place::Aggregate);
-                self.store(cx, block, outcome, None)
+                let outcome = self.statements(def, cx, block, Place::Aggregate);
+                let mut instance = Instance { vertex: None, body: vec![], fields: vec![] };
+                let fine = self.store(cx, block, outcome, &mut instance);
+                cx.body.push(Item::Block(hir::Block { kind: hir::BlockKind::Aggregate, instances: vec![instance] }));
+                fine
             }
             BlockKind::Fuse { rows, family } => {
-                self.enter(Stage::SF);
                 if let Some(family) = family
                     && def.layer.over.as_ref().is_none_or(|o| o.name.name != family.name)
                 {
@@ -111,12 +115,12 @@ impl<'a> Elaborator<'a> {
                     ));
                     return false;
                 }
-                self.run_per_vertex(def, cx, block, rows, Place::Fuse)
+                self.per_vertex(def, cx, block, rows, Place::Fuse)
             }
         }
     }
 
-    fn run_per_vertex(
+    fn per_vertex(
         &mut self,
         def: LayerDef<'a>,
         cx: &mut LayerCx<'a>,
@@ -155,25 +159,34 @@ impl<'a> Elaborator<'a> {
         let mut outcomes = vec![];
         for vertex in vertices {
             self.for_instance(many.then(|| format!("vertex type `{}`", self.vertex_name(vertex))));
-            outcomes.push((vertex, self.run_statements(def, cx, block, place(vertex, many))));
+            outcomes.push((vertex, self.statements(def, cx, block, place(vertex, many))));
         }
+        let mut instances = vec![];
         for (vertex, outcome) in outcomes {
-            fine &= self.store(cx, block, outcome, Some(vertex));
+            let mut instance = Instance { vertex: Some(vertex), body: vec![], fields: vec![] };
+            fine &= self.store(cx, block, outcome, &mut instance);
+            instances.push(instance);
         }
         self.for_instance(None);
+        let kind = match block.kind {
+            BlockKind::Fuse { .. } => hir::BlockKind::Fuse,
+            BlockKind::Project(_) | BlockKind::Aggregate { .. } => hir::BlockKind::Project,
+        };
+        cx.body.push(Item::Block(hir::Block { kind, instances }));
         fine
     }
 
-    /// Evaluates the statements of a block; gives the assigned fields, or `None` after a mistake.
-    fn run_statements(
+    /// Checks the statements of a block; gives them and the assigned fields, or `None` after a mistake.
+    fn statements(
         &mut self,
         def: LayerDef<'a>,
         cx: &LayerCx<'a>,
         block: &'a Block,
         place: Place,
-    ) -> Option<Vec<(&'a Binding, Term)>> {
+    ) -> Option<(Vec<hir::Stmt>, Vec<Assigned<'a>>)> {
+        let mut body = vec![];
         // Fields assigned in this block are visible to the statements behind them.
-        let mut assigned: Vec<(&'a Binding, Term)> = vec![];
+        let mut assigned: Vec<Assigned<'a>> = vec![];
         let mut fields: HashMap<&str, Span> = HashMap::new();
         let mut scope = self.layer_scope(def, cx, place, Some(&block.variable));
         let mut fine = true;
@@ -185,20 +198,23 @@ impl<'a> Elaborator<'a> {
                 Stmt::Param(decl) => {
                     let term = self.declare(decl, &scope);
                     fine &= !matches!(term, Term::Error);
+                    body.extend(Self::statement(StmtKind::Param, &decl.name, &term));
                     self.bind(&mut scope, &decl.name, term);
                 }
                 Stmt::Let(Binding { name, value }) => {
-                    scope.path = format!("{}.{}", cx.path, name.name);
+                    scope.statement.clone_from(&name.name);
                     let term = self.eval(value, &scope);
-                    scope.path.clone_from(&cx.path);
+                    scope.statement.clear();
                     fine &= !matches!(term, Term::Error);
+                    body.extend(Self::statement(StmtKind::Let, name, &term));
                     self.bind(&mut scope, name, term);
                 }
                 Stmt::Assign(binding @ Binding { name, value }) => {
-                    scope.path = format!("{}.{}", cx.path, name.name);
+                    scope.statement.clone_from(&name.name);
                     let term = self.eval(value, &scope);
-                    scope.path.clone_from(&cx.path);
+                    scope.statement.clear();
                     fine &= !matches!(term, Term::Error);
+                    body.extend(Self::statement(StmtKind::Assign, name, &term));
                     let first = *fields.entry(&name.name).or_insert(name.span);
                     if first != name.span {
                         let report = duplicate("field", name, first);
@@ -224,7 +240,7 @@ impl<'a> Elaborator<'a> {
                 }
             }
         }
-        fine.then_some(assigned)
+        fine.then_some((body, assigned))
     }
 
     /// Makes the assigned fields known to the blocks behind.
@@ -232,91 +248,116 @@ impl<'a> Elaborator<'a> {
         &mut self,
         cx: &mut LayerCx<'a>,
         block: &Block,
-        outcome: Option<Vec<(&'a Binding, Term)>>,
-        vertex: Option<VertexType>,
+        outcome: Option<(Vec<hir::Stmt>, Vec<Assigned<'a>>)>,
+        instance: &mut Instance,
     ) -> bool {
-        let Some(assigned) = outcome else {
+        let Some((body, assigned)) = outcome else {
             cx.failed.extend(block.body.iter().filter_map(|stmt| match stmt {
                 Stmt::Assign(binding) => Some(binding.name.name.clone()),
                 Stmt::Param(_) | Stmt::Let(_) | Stmt::Output(_) => None,
             }));
             return false;
         };
+        instance.body = body;
         let mut fine = true;
         for (Binding { name, value }, term) in assigned {
-            let span = value.span;
-            let before = fine;
             cx.field_spans.entry(name.name.clone()).or_insert(name.span);
-            match (term, vertex) {
-                (Term::PerType(values), None) => {
-                    cx.vertex_fields.entry(name.name.clone()).or_default().extend(values);
-                }
-                (Term::PerGraph(values), None) => {
-                    cx.graph_fields.insert(name.name.clone(), values);
-                }
-                (term @ (Term::One(_) | Term::Number(_) | Term::Width(_)), None) => {
-                    match self.map(term, span, |_, val| Ok(val)) {
-                        Term::One(val) => {
-                            cx.graph_fields.insert(name.name.clone(), vec![val; cx.graphs.len()]);
-                        }
-                        _ => fine = false,
+            match self.field_value(cx, name, term, instance.vertex, value.span) {
+                Some(id) => instance.fields.push((name.name.clone(), id)),
+                None => {
+                    if fine {
+                        cx.failed.insert(name.name.clone());
                     }
-                }
-                (Term::PerGraph(_), Some(_)) => {
                     fine = false;
-                    let family = cx.layer.over.as_ref().map_or("graphs", |o| o.name.name.as_str()).to_string();
-                    self.report(
-                        Diagnostic::at(
-                            codes::MISSING_ACROSS,
-                            span,
-                            format!("`{}` would have a value for each semantic graph", name.name),
-                            "combine these first",
-                        )
-                        .help(format!("for example `{} = sum(…) across {family}`", name.name)),
-                    );
                 }
-                (term @ (Term::One(_) | Term::Number(_) | Term::Width(_)), Some(vertex)) => {
-                    let val = self.map(term, span, |this, val| this.broadcast_field(val, vertex, span));
-                    match val {
-                        Term::One(val) => {
-                            cx.vertex_fields.entry(name.name.clone()).or_default().insert(vertex, val);
-                        }
-                        _ => fine = false,
-                    }
-                }
-                (term, _) => {
-                    fine = false;
-                    let report = self.not_a_value(&term, span);
-                    self.report(report);
-                }
-            }
-            if before && !fine {
-                cx.failed.insert(name.name.clone());
             }
         }
         fine
     }
 
+    /// An assigned value with one row for each vertex or edge; `None` after a mistake.
+    fn field_value(
+        &mut self,
+        cx: &mut LayerCx<'a>,
+        name: &Ident,
+        term: Term,
+        vertex: Option<VertexType>,
+        span: Span,
+    ) -> Option<ExprId> {
+        let value = match self.value(term, span) {
+            Ok(value) => value?,
+            Err(mistake) => {
+                self.report(*mistake);
+                return None;
+            }
+        };
+        let field = name.name.clone();
+        match (&*value.ty, vertex) {
+            (Type::PerType(rows), None) => {
+                let fields = cx.vertex_fields.entry(field).or_default();
+                for (vertex, row) in rows {
+                    let one = self.expr(Kind::OfType(value.id, *vertex), Type::One(row.clone()), span);
+                    fields.insert(*vertex, Single { id: one.id, row: row.clone() });
+                }
+                Some(value.id)
+            }
+            (Type::PerGraph(_), None) => {
+                cx.graph_fields.insert(field, value.clone());
+                Some(value.id)
+            }
+            (Type::One(row), None) => {
+                let rows = vec![row.clone(); cx.graphs.len()];
+                let value = self.expr(Kind::Repeat(value.id), Type::PerGraph(rows), span);
+                cx.graph_fields.insert(field, value.clone());
+                Some(value.id)
+            }
+            (Type::PerGraph(_), Some(_)) => {
+                let family = cx.layer.over.as_ref().map_or("graphs", |o| o.name.name.as_str()).to_string();
+                self.report(
+                    Diagnostic::at(
+                        codes::MISSING_ACROSS,
+                        span,
+                        format!("`{}` would have a value for each semantic graph", name.name),
+                        "combine these first",
+                    )
+                    .help(format!("for example `{} = sum(…) across {family}`", name.name)),
+                );
+                None
+            }
+            (Type::One(row), Some(vertex)) => {
+                let id = self.broadcast_field(value.id, row, vertex, span);
+                let id = self.or_report(id)?;
+                let Type::One(row) = &*self.model.expr(id).ty else { unreachable!("a single value") };
+                cx.vertex_fields.entry(field).or_default().insert(vertex, Single { id, row: row.clone() });
+                Some(id)
+            }
+            (Type::PerType(_), Some(_)) | (Type::PerEdge(_), _) => {
+                let report = self.not_a_value(&Term::Value(value), span);
+                self.report(report);
+                None
+            }
+        }
+    }
+
     /// A field has a row for every vertex; a scalar stays as it is until its shape is known.
-    fn broadcast_field(&mut self, val: Val, vertex: VertexType, span: Span) -> Result<Val, crate::elaborate::Mistake> {
+    fn broadcast_field(&mut self, id: ExprId, row: &Row, vertex: VertexType, span: Span) -> Result<ExprId, Mistake> {
         let space = Space::Vertices(vertex);
-        let found = val.space(&self.flow);
-        if found == space || found == Space::Unit && val.widths.is_empty() {
-            Ok(val)
-        } else if found == Space::Unit {
-            self.broadcast(val, space, span)
+        if row.space == space || row.space == Space::Unit && row.widths.is_empty() {
+            Ok(id)
+        } else if row.space == Space::Unit {
+            self.broadcast(id, row, space, span)
         } else {
             Err(Box::new(Diagnostic::at(
                 codes::DIFFERENT_SPACES,
                 span,
                 format!("a field of `{}` needs one row per vertex", self.vertex_name(vertex)),
-                format!("has {}", crate::value::show_space(&self.flow, found)),
+                format!("has {}", show_space(&self.model.tables, row.space)),
             )))
         }
     }
 
     /// The results as declared.
-    fn results(&mut self, def: LayerDef<'a>, cx: &LayerCx<'a>, span: Span) -> Option<Term> {
+    fn results(&mut self, def: LayerDef<'a>, cx: &LayerCx<'a>, span: Span) -> Option<Vec<(String, Typed)>> {
         let mut all = vec![];
         for result in &def.layer.results {
             let name = &result.name.name;
@@ -342,34 +383,35 @@ impl<'a> Elaborator<'a> {
                 self.report(report);
                 return None;
             }
-            let term = if is_family {
-                let mut values = BTreeMap::new();
-                for (position, val) in cx.graph_fields[name].iter().enumerate() {
-                    let graph = cx.graphs[position];
+            let value = if is_family {
+                let value = cx.graph_fields[name].clone();
+                let mut rows = BTreeMap::new();
+                for (&graph, row) in cx.graphs.iter().zip(value.ty.rows()) {
                     let widths = self.result_widths(def, cx, result, None)?;
-                    let fitted = self.fit(val.clone(), Space::Edges(graph), &widths, result.span);
-                    values.insert(graph, self.or_report(fitted)?);
+                    let fitted = self.fit_row(row, Space::Edges(graph), &widths, result.span);
+                    rows.insert(graph, self.or_report(fitted)?);
                 }
-                Term::PerEdge(values)
+                self.expr(Kind::ByGraph(value.id, cx.graphs.clone().into()), Type::PerEdge(rows), result.span)
             } else {
-                let mut values = BTreeMap::new();
-                for (&vertex, val) in &cx.vertex_fields[name] {
+                let mut values = vec![];
+                for (&vertex, value) in &cx.vertex_fields[name] {
                     if let RowsOf::Name(variable) = &result.rows
                         && cx.types.get(&variable.name) != Some(&vertex)
                     {
                         continue;
                     }
                     let widths = self.result_widths(def, cx, result, Some(vertex))?;
-                    let fitted = self.fit(val.clone(), Space::Vertices(vertex), &widths, result.span);
-                    let mut val = self.or_report(fitted)?;
-                    self.note_messages(def, cx, vertex, &val);
+                    let fitted = self.fit_row(&value.row, Space::Vertices(vertex), &widths, result.span);
+                    let mut row = self.or_report(fitted)?;
+                    let id = self.fitted(value.id, &value.row, &row, result.span);
+                    self.note_messages(def, cx, vertex, id);
                     // Further on, a library's widths come from its use: that is what can be edited.
-                    for width in &mut val.widths {
+                    for width in &mut row.widths {
                         if !self.is_local(width.origin) {
                             width.origin = span;
                         }
                     }
-                    values.insert(vertex, val);
+                    values.push((vertex, id, row));
                 }
                 if values.is_empty() {
                     self.report(Diagnostic::at(
@@ -383,24 +425,23 @@ impl<'a> Elaborator<'a> {
                     ));
                     return None;
                 }
-                Term::PerType(values)
+                let parts = values.iter().map(|(vertex, id, _)| (*vertex, *id)).collect();
+                let ty = Type::PerType(values.into_iter().map(|(vertex, _, row)| (vertex, row)).collect());
+                self.expr(Kind::Types(parts), ty, result.span)
             };
-            all.push((name.clone(), term));
+            all.push((name.clone(), value));
         }
-        Some(match all.len() {
-            1 => all.swap_remove(0).1,
-            _ => Term::Record(all),
-        })
+        Some(all)
     }
 
     /// Remembers a result for a vertex type that the layer brings no messages to; whether it matters is known
     /// when it is known what the outputs need.
-    fn note_messages(&mut self, def: LayerDef<'a>, cx: &LayerCx<'a>, vertex: VertexType, val: &Val) {
-        if let (Some(span), ValKind::Stored(value)) = (cx.family_span, &val.kind)
+    fn note_messages(&mut self, def: LayerDef<'a>, cx: &LayerCx<'a>, vertex: VertexType, value: ExprId) {
+        if let Some(span) = cx.family_span
             && !cx.into.contains_key(&vertex)
         {
             let layer = def.layer.name.name.clone();
-            self.without_messages.push(WithoutMessages { span, layer, vertex, value: *value });
+            self.without_messages.push(WithoutMessages { span, layer, vertex, value });
         }
     }
 
@@ -417,7 +458,7 @@ impl<'a> Elaborator<'a> {
     }
 
     /// Unwraps a result; a mistake is reported and becomes `None`.
-    pub fn or_report<T>(&mut self, result: Result<T, crate::elaborate::Mistake>) -> Option<T> {
+    pub fn or_report<T>(&mut self, result: Result<T, Mistake>) -> Option<T> {
         result.map_err(|mistake| self.report(*mistake)).ok()
     }
 }

@@ -2,7 +2,6 @@
 
 use hgnnc_diag::{Diagnostic, Diagnostics, codes};
 
-use hgnnc_ir::artifact::Target;
 use hgnnc_ir::names::find_name;
 
 use crate::names::did_you_mean;
@@ -111,49 +110,8 @@ pub fn check_dataset(
     }
 }
 
-/// Writes the dataset's own names into a checked model's tables, so that the runtime need not guess.
-pub fn bind_names(model: &mut crate::Analyzed, dataset: &DatasetSummary) {
-    let flow = &mut model.flow;
-    let mut places = vec![];
-    for vertex in &mut flow.vertex_types {
-        let place = find_name(&vertex.dataset_name, dataset.vertices.iter().map(|v| v.name.as_str()));
-        if let Some(place) = place {
-            vertex.dataset_name.clone_from(&dataset.vertices[place].name);
-        }
-        places.push(place);
-    }
-    for relation in &mut flow.relations {
-        if let Some(place) = find_name(&relation.dataset_name, dataset.relations.iter().map(|r| r.name.as_str())) {
-            relation.dataset_name.clone_from(&dataset.relations[place].name);
-        }
-    }
-    let label_name = |vertex: hgnnc_ir::VertexType, field: Option<&FieldInfo>| {
-        let found = find_label(field?, places[vertex.index()]?, dataset)?;
-        Some(found.name.clone())
-    };
-    let field_of = |vertex: hgnnc_ir::VertexType, input: &str| {
-        let info = &model.schema.vertices[vertex.index()];
-        info.fields.iter().find(|f| input == format!("{}.{}", info.name, f.name))
-    };
-    for input in &mut flow.inputs {
-        if let hgnnc_ir::dataflow::Binding::Label(vertex, name) = &mut input.binding
-            && let Some(found) = label_name(*vertex, field_of(*vertex, &input.name))
-        {
-            *name = found;
-        }
-    }
-    if let Some(train) = &mut model.train
-        && let Target::Vertices { vertex, label } = &mut train.training.target
-    {
-        let field = model.schema.vertices[vertex.index()].fields.get(train.label_field);
-        if let Some(found) = label_name(*vertex, field) {
-            *label = found;
-        }
-    }
-}
-
 /// The dataset's label that a field means: by its name, or else the only one.
-fn find_label<'d>(field: &FieldInfo, place: usize, dataset: &'d DatasetSummary) -> Option<&'d LabelSummary> {
+pub fn find_label<'d>(field: &FieldInfo, place: usize, dataset: &'d DatasetSummary) -> Option<&'d LabelSummary> {
     let of_vertex = || dataset.labels.iter().filter(|l| l.vertex == place);
     match &field.dataset_name {
         Some(name) => of_vertex().find(|l| l.name == *name),

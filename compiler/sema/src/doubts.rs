@@ -1,56 +1,62 @@
-//! Doubts: what is right and was probably not meant, found while a model is elaborated.
+//! Doubts: what is right and was probably not meant, found while a model is checked.
 //!
 //! A body of a layer runs several times; a doubt that holds for one run and not for another of the same use is none.
-//! Doubts are reported at the end, where nothing is wrong, and only about values that reach an output.
+//! Doubts are reported at the end, where nothing is wrong, and only about values that reach an output: that is known of
+//! the program.
 
 use std::collections::HashSet;
 
-use hgnnc_diag::{Code, Diagnostic, Diagnostics, Span, codes};
-use hgnnc_ir::{BinaryOp, Dataflow, Graph, Op, Reduce, Space, UnaryOp, Value};
+use hgnnc_diag::{Code, Diagnostic, Span, codes};
+use hgnnc_ir::{BinaryOp, Direction, Space, UnaryOp};
 
-use crate::elaborate::Elaborator;
+use crate::checker::Checker;
+use crate::hir::{ExprId, ExprKind, Model, Reduction};
 
 /// The place of a doubt in a body, and the uses that led there.
 type Key = (Code, Span, Vec<Span>);
 
+/// A warning about a construct, and the value that it is about: it holds if that reaches an output.
+#[derive(Clone)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Doubt {
+    pub report: Diagnostic,
+    pub of: Option<ExprId>,
+}
+
 /// Warnings about constructs, and the places where another run of the same body refutes them.
 #[derive(Default)]
 pub struct Doubts {
-    found: Vec<(Diagnostic, Option<(Key, Value)>)>,
+    found: Vec<(Doubt, Option<Key>)>,
     refuted: HashSet<Key>,
 }
 
 impl Doubts {
     /// A doubt that no other run can refute.
-    pub fn add(&mut self, doubt: Diagnostic) {
-        self.found.push((doubt, None));
+    pub fn add(&mut self, report: Diagnostic) {
+        self.found.push((Doubt { report, of: None }, None));
     }
 
-    /// Reports what was not refuted; `live` says which values reach an output.
-    pub fn report(self, live: &[bool], diagnostics: &mut Diagnostics) {
-        for (doubt, of) in self.found {
-            let holds = of.is_none_or(|(key, value)| !self.refuted.contains(&key) && live[value.index()]);
-            if holds {
-                diagnostics.push(doubt);
-            }
-        }
+    /// The doubts that no run refuted.
+    pub fn remaining(self) -> Vec<Doubt> {
+        let holds = |key: &Option<Key>| key.as_ref().is_none_or(|key| !self.refuted.contains(key));
+        self.found.into_iter().filter(|(_, key)| holds(key)).map(|(doubt, _)| doubt).collect()
     }
 }
 
-impl Elaborator<'_> {
+impl Checker<'_> {
     /// Notes whether a doubt about `value` holds in this run.
-    fn doubt(&mut self, holds: bool, value: Value, doubt: Diagnostic) {
+    fn doubt(&mut self, holds: bool, value: ExprId, doubt: Diagnostic) {
         let Some(place) = &doubt.primary else { return };
         let key = (doubt.code, place.span, self.frames.iter().map(|frame| frame.span).collect());
         if !holds {
             self.doubts.refuted.insert(key);
-        } else if let Some(doubt) = self.attribute(doubt) {
-            self.doubts.found.push((doubt, Some((key, value))));
+        } else if let Some(report) = self.attribute(doubt) {
+            self.doubts.found.push((Doubt { report, of: Some(value) }, Some(key)));
         }
     }
 
     /// `softmax` of `number` elements, whose result is `value`.
-    pub fn doubt_softmax(&mut self, number: Option<usize>, of: &str, value: Value, span: Span) {
+    pub fn doubt_softmax(&mut self, number: Option<usize>, of: &str, value: ExprId, span: Span) {
         let doubt = Diagnostic::at(
             codes::SOFTMAX_OF_ONE,
             span,
@@ -61,10 +67,17 @@ impl Elaborator<'_> {
         self.doubt(number == Some(1), value, doubt);
     }
 
-    /// `softmax` over the in-edges of scores, one for each semantic graph, of which `value` is a result.
-    pub fn doubt_attention(&mut self, scores: &[Value], value: Value, span: Span) {
-        let uniform = scores.iter().all(|score| !varies(&self.flow, *score));
-        let of_destination = scores.iter().any(|score| gathers_destination(&self.flow, *score));
+    /// `softmax` over the in-edges of scores, one for each semantic graph, with the result `value`.
+    pub fn doubt_attention(&mut self, scores: ExprId, value: ExprId, span: Span) {
+        let uniform = !varies(&self.model, scores);
+        let of_destination = reaches(&self.model, scores, |kind| {
+            matches!(
+                kind,
+                ExprKind::AtEnd(Direction::In, ..)
+                    | ExprKind::DegreeAtEnd { end: Direction::In, .. }
+                    | ExprKind::OverInEdges { reduction: Reduction::Softmax, .. }
+            )
+        });
         let label = match of_destination {
             true => "depends on the destination alone",
             false => "does not depend on the edge",
@@ -76,34 +89,32 @@ impl Elaborator<'_> {
     }
 
     /// The logits of a cross entropy, of the output declared at `declared`.
-    pub fn doubt_logits(&mut self, logits: Value, declared: Span) {
+    pub fn doubt_logits(&mut self, logits: ExprId, declared: Span) {
         let mut value = logits;
         loop {
-            let data = &self.flow.values[value.index()];
-            let origin = data.origin.map(|o| Span::new(hgnnc_diag::FileId(o.file), o.start as usize, o.end as usize));
-            let (op, args) = (data.op.clone(), data.args.clone());
-            let op_of = |value: Value| &self.flow.values[value.index()].op;
-            let found = match (&op, &args[..]) {
-                (Op::Reshape(_), [arg]) => {
-                    value = *arg;
+            let expr = self.model.computed(value);
+            let span = expr.span;
+            let found = match &expr.kind {
+                ExprKind::Flatten(x) | ExprKind::Reshape(x) | ExprKind::Scores(x) => {
+                    value = *x;
                     continue;
                 }
-                (Op::Binary(BinaryOp::Mul), [x, mask]) if matches!(op_of(*mask), Op::RandomMask { .. }) => {
-                    let (x, message) = (*x, "dropout on the logits of a cross entropy");
+                ExprKind::Dropout(x, _) => {
+                    value = *x;
+                    let message = "dropout on the logits of a cross entropy";
                     let help = "the loss is then of logits that are 0 at random: put the dropout in front of the last projection";
-                    self.doubt_at(codes::DROPPED_LOGITS, (origin, declared), message, "these are the logits", help);
-                    value = x;
+                    self.doubt_at(codes::DROPPED_LOGITS, (span, declared), message, "these are the logits", help);
                     continue;
                 }
-                (Op::Unary(UnaryOp::Exp), [inner]) => match &self.flow.values[inner.index()] {
-                    difference
-                        if difference.op == Op::Binary(BinaryOp::Sub) && is_lse(&self.flow, difference.args[1]) =>
-                    {
-                        Some(("softmax", "the loss takes the softmax itself: leave this one out"))
-                    }
+                ExprKind::OverDimension(_, Reduction::Softmax, _)
+                | ExprKind::OverRows(Reduction::Softmax, _)
+                | ExprKind::OverInEdges { reduction: Reduction::Softmax, .. }
+                | ExprKind::Across(Reduction::Softmax, _) => Some(SOFTMAX),
+                ExprKind::Unary(UnaryOp::Exp, x) => match self.model.computed(*x).kind {
+                    ExprKind::Binary(BinaryOp::Sub, _, lse) if is_lse(&self.model, lse) => Some(SOFTMAX),
                     _ => Some(("exp", "logits are any numbers: leave it out")),
                 },
-                (Op::Unary(op), [_]) => match op {
+                ExprKind::Unary(op, _) => match op {
                     UnaryOp::Sigmoid => {
                         Some(("sigmoid", "the loss takes the sigmoid or softmax itself: leave this one out"))
                     }
@@ -123,68 +134,67 @@ impl Elaborator<'_> {
             };
             if let Some((name, help)) = found {
                 let message = format!("`{name}` on the logits of a cross entropy");
-                self.doubt_at(codes::BOUNDED_LOGITS, (origin, declared), &message, "these are the logits", help);
+                self.doubt_at(codes::BOUNDED_LOGITS, (span, declared), &message, "these are the logits", help);
             }
             return;
         }
     }
 
     /// A doubt about an operation: where it was written, or at the output where that is in a library.
-    fn doubt_at(
-        &mut self,
-        code: Code,
-        (origin, declared): (Option<Span>, Span),
-        message: &str,
-        label: &str,
-        help: &str,
-    ) {
-        let doubt = match origin {
-            Some(origin) if self.is_local(origin) => {
-                Diagnostic::at(code, origin, message, label).label(declared, "the output is declared here")
-            }
-            Some(origin) => Diagnostic::at(code, declared, message, label).label(origin, "computed here"),
-            None => Diagnostic::at(code, declared, message, label),
+    fn doubt_at(&mut self, code: Code, (origin, declared): (Span, Span), message: &str, label: &str, help: &str) {
+        let doubt = match self.is_local(origin) {
+            true => Diagnostic::at(code, origin, message, label).label(declared, "the output is declared here"),
+            false => Diagnostic::at(code, declared, message, label).label(origin, "computed here"),
         };
         self.doubts.add(doubt.help(help));
     }
 }
 
+/// A softmax as logits, and what to do.
+const SOFTMAX: (&str, &str) = ("softmax", "the loss takes the softmax itself: leave this one out");
+
 /// Is it a log-sum-exp, perhaps repeated?
-fn is_lse(flow: &Dataflow, value: Value) -> bool {
-    let data = &flow.values[value.index()];
-    match &data.op {
-        Op::ReduceTrailing { reduce: Reduce::Lse, .. } | Op::ReduceSpace(Reduce::Lse) => true,
-        Op::Segment { reduce: Reduce::Lse, .. } | Op::Binary(BinaryOp::LogAddExp) => true,
-        Op::Broadcast(_) | Op::GatherDst(_) | Op::Reshape(_) => is_lse(flow, data.args[0]),
+fn is_lse(model: &Model, value: ExprId) -> bool {
+    match &model.computed(value).kind {
+        ExprKind::OverDimension(_, Reduction::LogSumExp, _)
+        | ExprKind::OverRows(Reduction::LogSumExp, _)
+        | ExprKind::OverInEdges { reduction: Reduction::LogSumExp, .. }
+        | ExprKind::Across(Reduction::LogSumExp, _) => true,
+        ExprKind::Broadcast(x) | ExprKind::AtEnd(Direction::In, x, _) | ExprKind::Flatten(x) | ExprKind::Reshape(x) => {
+            is_lse(model, *x)
+        }
         _ => false,
     }
 }
 
-/// The values of edges of one graph that an edge value is computed from, itself included, as
-/// long as `go_on` wants more.
-fn reaches(flow: &Dataflow, value: Value, mut found: impl FnMut(&Op, Graph) -> bool) -> bool {
+/// Is an edge value computed from one that `found` wants, itself included?
+fn reaches(model: &Model, value: ExprId, mut found: impl FnMut(&ExprKind) -> bool) -> bool {
     let mut seen = HashSet::from([value]);
     let mut stack = vec![value];
     while let Some(value) = stack.pop() {
-        let Space::Edges(graph) = flow.ty(value).space else { continue };
-        let data = &flow.values[value.index()];
-        if found(&data.op, graph) {
+        let expr = model.expr(value);
+        if !expr.ty.rows().any(|row| matches!(row.space, Space::Edges(_))) {
+            continue;
+        }
+        if found(&expr.kind) {
             return true;
         }
-        stack.extend(data.args.iter().copied().filter(|arg| seen.insert(*arg)));
+        let operands = match &expr.kind {
+            ExprKind::Result(_, layer, result) => vec![model.uses[layer.index()].results[*result].1],
+            // The values of the vertices at the ends are no edge values.
+            ExprKind::AtEnd(..) => vec![],
+            kind => kind.operands(),
+        };
+        stack.extend(operands.into_iter().filter(|operand| seen.insert(*operand)));
     }
     false
 }
 
 /// Can an edge value differ between the in-edges of a vertex? What comes from the destination, or is repeated, cannot.
-fn varies(flow: &Dataflow, value: Value) -> bool {
-    reaches(flow, value, |op, _| {
-        let same = op.is_row_wise() || matches!(op, Op::GatherDst(_));
-        !same
+fn varies(model: &Model, value: ExprId) -> bool {
+    reaches(model, value, |kind| match kind {
+        ExprKind::AtEnd(end, ..) | ExprKind::DegreeAtEnd { end, .. } => *end == Direction::Out,
+        ExprKind::EdgeData(..) | ExprKind::Dropout(..) => true,
+        _ => false,
     })
-}
-
-/// Is an edge value computed from one of the destination?
-fn gathers_destination(flow: &Dataflow, value: Value) -> bool {
-    reaches(flow, value, |op, _| matches!(op, Op::GatherDst(_)))
 }

@@ -6,13 +6,23 @@ use hgnnc_diag::{Diagnostic, Span, codes, habits};
 use hgnnc_syntax::ast::{self, Expr, ExprKind};
 use hgnnc_syntax::format_expr;
 
+use crate::checker::{Checker, Mistake, Place, Scope};
 use crate::consts::{as_dimension, bad_dimension, not_constant};
-use crate::elaborate::{Elaborator, Mistake, Place, Scope};
+use crate::dims::Dim;
 use crate::functions;
+use crate::hir::{ExprId, ExprKind as Kind, Type, Width};
 use crate::names::{MAX_COMPARED, suggest};
-use crate::value::{Term, Width, show_dim, show_widths};
+use crate::value::{Term, Typed, show_dim, show_widths};
 
-impl Elaborator<'_> {
+/// A width, for each semantic graph in scope where it differs.
+pub enum Widths {
+    /// The same for all.
+    One(Width),
+    /// One for each.
+    PerGraph(Vec<Width>),
+}
+
+impl Checker<'_> {
     /// The meaning of an expression. Mistakes are reported and give [`Term::Error`].
     pub fn eval(&mut self, expr: &Expr, scope: &Scope<'_>) -> Term {
         if self.gives_up() {
@@ -71,10 +81,14 @@ impl Elaborator<'_> {
                 );
                 Term::Error
             }
-            ExprKind::Bundle(items) => self.bundle(items, scope),
+            ExprKind::Bundle(items) => self.bundle(items, expr.span, scope),
             ExprKind::If(condition, yes, no) => match self.eval(condition, scope) {
                 Term::Bool(true) => self.eval(yes, scope),
                 Term::Bool(false) => self.eval(no, scope),
+                Term::AnyBool => {
+                    let (yes, no) = (self.eval(yes, scope), self.eval(no, scope));
+                    either(yes, no)
+                }
                 Term::Error => Term::Error,
                 other => {
                     self.report(Diagnostic::at(
@@ -172,8 +186,11 @@ impl Elaborator<'_> {
     /// The report of `a @ b.T`.
     fn no_transpose(&self, (a, left): (&Expr, &Term), (b, right): (&Expr, &Term), field: &ast::Ident) -> Diagnostic {
         let is_single = |term: &Term| match term {
-            Term::One(val) => val.space(&self.flow) == hgnnc_ir::Space::Unit,
-            Term::PerGraph(vals) => vals.iter().all(|val| val.space(&self.flow) == hgnnc_ir::Space::Unit),
+            Term::Value(value) => match &*value.ty {
+                Type::One(row) => row.space == hgnnc_ir::Space::Unit,
+                Type::PerGraph(rows) => rows.iter().all(|row| row.space == hgnnc_ir::Space::Unit),
+                Type::PerType(_) | Type::PerEdge(_) => false,
+            },
             _ => false,
         };
         let report = Diagnostic::at(codes::UNKNOWN_FIELD, field.span, "nothing is transposed", "not a field");
@@ -248,17 +265,33 @@ impl Elaborator<'_> {
                     .help("declare `{ x: onehot }` or `{ x: embedding[64] }` for vertex types without features"),
             ));
         }
-        Ok(Term::PerType(all))
+        Ok(Term::Value(self.types(all.into_iter().map(|(vertex, value)| (vertex, value.id)), span)))
     }
 
-    fn bundle(&mut self, items: &[Expr], scope: &Scope<'_>) -> Term {
-        let mut all = BTreeMap::new();
+    /// Values of vertex types, each from an expression of a single value or of vertex types.
+    pub fn types(&mut self, parts: impl IntoIterator<Item = (hgnnc_ir::VertexType, ExprId)>, span: Span) -> Typed {
+        let parts: Vec<_> = parts.into_iter().collect();
+        let row = |(vertex, part): &(hgnnc_ir::VertexType, ExprId)| {
+            let row = match &*self.model.expr(*part).ty {
+                Type::One(row) => row,
+                Type::PerType(rows) => &rows[vertex],
+                Type::PerGraph(_) | Type::PerEdge(_) => unreachable!("values of vertex types"),
+            };
+            (*vertex, row.clone())
+        };
+        let ty = Type::PerType(parts.iter().map(row).collect());
+        self.expr(Kind::Types(parts), ty, span)
+    }
+
+    fn bundle(&mut self, items: &[Expr], span: Span, scope: &Scope<'_>) -> Term {
+        let mut all: BTreeMap<hgnnc_ir::VertexType, ExprId> = BTreeMap::new();
         let mut fine = true;
         for item in items {
             match self.eval(item, scope) {
-                Term::PerType(values) => {
-                    for (vertex, val) in values {
-                        if all.insert(vertex, val).is_some() {
+                Term::Value(Typed { id, ty }) if matches!(&*ty, Type::PerType(_)) => {
+                    let Type::PerType(rows) = &*ty else { unreachable!("it was compared") };
+                    for &vertex in rows.keys() {
+                        if all.insert(vertex, id).is_some() {
                             fine = false;
                             self.report(Diagnostic::at(
                                 codes::DUPLICATE_NAME,
@@ -280,30 +313,38 @@ impl Elaborator<'_> {
                 }
             }
         }
-        if fine { Term::PerType(all) } else { Term::Error }
+        if fine { Term::Value(self.types(all, span)) } else { Term::Error }
     }
 
-    /// Evaluates a number that is known at compile time, and reports anything else.
+    /// Evaluates a number that is known at compile time, and reports anything else. Of a number that the use of the layer
+    /// gives, nothing is known: it is NaN.
     pub fn number(&mut self, expr: &Expr, scope: &Scope<'_>) -> Option<f64> {
         let term = self.eval(expr, scope);
         if matches!(term, Term::Error) {
             return None;
         }
-        let number = known_number(&term);
-        if number.is_none() {
-            self.report(found_instead(term.describe(), expr.span));
+        match known_number(&term) {
+            Known::Number(number) => Some(number),
+            Known::Unknown => Some(f64::NAN),
+            Known::No => {
+                self.report(found_instead(term.describe(), expr.span));
+                None
+            }
         }
-        number
     }
 
     /// A width, for each graph in scope where it differs.
-    pub fn width(&mut self, expr: &Expr, scope: &Scope<'_>) -> Option<Result<Width, Vec<Width>>> {
+    pub fn width(&mut self, expr: &Expr, scope: &Scope<'_>) -> Option<Widths> {
         match self.eval(expr, scope) {
             Term::Error => None,
-            Term::Width(width) => Some(Ok(width)),
-            Term::Widths(widths) => Some(Err(widths)),
+            Term::Width(width) => Some(Widths::One(width)),
+            Term::Widths(widths) => Some(Widths::PerGraph(widths)),
+            Term::AnyNumber => {
+                let dim = self.model.tables.symbols.variable("?");
+                Some(Widths::One(Width { dim, origin: expr.span }))
+            }
             Term::Number(number) => match as_dimension(number) {
-                Some(extent) => Some(Ok(Width { dim: hgnnc_ir::Dim::Fixed(extent), origin: expr.span })),
+                Some(extent) => Some(Widths::One(Width { dim: Dim::Fixed(extent), origin: expr.span })),
                 None => {
                     self.report(bad_dimension(expr.span, number));
                     None
@@ -319,17 +360,17 @@ impl Elaborator<'_> {
     /// A width that is the same for all graphs in scope.
     pub fn one_width(&mut self, expr: &Expr, scope: &Scope<'_>) -> Option<Width> {
         let widths = match self.width(expr, scope)? {
-            Ok(width) => return Some(width),
-            Err(widths) => widths,
+            Widths::One(width) => return Some(width),
+            Widths::PerGraph(widths) => widths,
         };
         let first = *widths.first()?;
-        let Some(other) = widths.iter().find(|w| w.dim != first.dim) else { return Some(first) };
+        let Some(other) = widths.iter().find(|w| !self.may_equal(w.dim, first.dim)) else { return Some(first) };
         self.report(
             Diagnostic::at(
                 codes::SHARED_SHAPE,
                 expr.span,
                 "this width differs between semantic graphs",
-                format!("{} and {}", show_dim(&self.flow, first.dim), show_dim(&self.flow, other.dim)),
+                format!("{} and {}", show_dim(&self.model.tables, first.dim), show_dim(&self.model.tables, other.dim)),
             )
             .label(first.origin, "one width comes from here")
             .label(other.origin, "the other from here"),
@@ -350,9 +391,20 @@ impl Elaborator<'_> {
         Err(Box::new(Diagnostic::at(
             codes::BAD_DIMENSION,
             span,
-            format!("{} has too many elements", show_widths(&self.flow, widths)),
+            format!("{} has too many elements", show_widths(&self.model.tables, widths)),
             "no machine could hold it",
         )))
+    }
+}
+
+/// One of two terms, in a layer that is checked without a use: of which nothing is known if they differ.
+fn either(a: Term, b: Term) -> Term {
+    match (&a, &b) {
+        (Term::Value(x), Term::Value(y)) if x.ty.same_widths(&y.ty) => a,
+        (Term::Number(x), Term::Number(y)) if x == y => a,
+        (Term::Number(_) | Term::AnyNumber, Term::Number(_) | Term::AnyNumber) => Term::AnyNumber,
+        (Term::Bool(_) | Term::AnyBool, Term::Bool(_) | Term::AnyBool) => Term::AnyBool,
+        _ => Term::Error,
     }
 }
 
@@ -375,19 +427,30 @@ fn found_instead(found: &str, span: Span) -> Diagnostic {
     report
 }
 
-/// The number that a term is, where it is one.
-pub fn known_number(term: &Term) -> Option<f64> {
+/// What a term is as a number at compile time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Known {
+    /// This number.
+    Number(f64),
+    /// A number that the use of the layer gives.
+    Unknown,
+    /// No number.
+    No,
+}
+
+/// What a term is as a number at compile time.
+pub fn known_number(term: &Term) -> Known {
     match term {
-        Term::Number(number) => Some(*number),
-        Term::Width(Width { dim: hgnnc_ir::Dim::Fixed(extent), .. }) => Some(*extent as f64),
+        Term::Number(number) => Known::Number(*number),
+        Term::AnyNumber | Term::Width(Width { dim: Dim::Symbolic(_), .. }) => Known::Unknown,
+        Term::Width(Width { dim: Dim::Fixed(extent), .. }) => Known::Number(*extent as f64),
         Term::Widths(widths) => match widths.first() {
-            Some(Width { dim: hgnnc_ir::Dim::Fixed(extent), .. })
-                if widths.iter().all(|w| w.dim == hgnnc_ir::Dim::Fixed(*extent)) =>
-            {
-                Some(*extent as f64)
+            Some(Width { dim: dim @ Dim::Fixed(extent), .. }) if widths.iter().all(|w| w.dim == *dim) => {
+                Known::Number(*extent as f64)
             }
-            _ => None,
+            Some(Width { dim: Dim::Symbolic(_), .. }) => Known::Unknown,
+            _ => Known::No,
         },
-        _ => None,
+        _ => Known::No,
     }
 }

@@ -1,18 +1,20 @@
 //! Fields: of the schema, of vertices in `project` and `fuse`, of edges and their ends in `aggregate`.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hgnnc_diag::{Diagnostic, Span, codes, habits};
-use hgnnc_ir::dataflow::{Binding, InputDecl};
-use hgnnc_ir::{Direction, Graph, Op, Reduce, Space, Type};
+use hgnnc_ir::{Direction, Graph, Space, VertexType};
 use hgnnc_syntax::ast::{Expr, ExprKind, Ident};
 
-use crate::elaborate::{Elaborator, Mistake, Place, Scope};
+use crate::checker::{Checker, Mistake, Place, Scope};
+use crate::dims::Dim;
+use crate::hir::{EdgeData, ExprKind as Kind, Form, Row, Type, Width};
+use crate::layer::LayerCx;
 use crate::names::{did_you_mean, suggest};
 use crate::schema::FieldKind;
-use crate::value::{Term, Val, ValKind, Width, show_space};
+use crate::value::{Term, Typed, show_space};
 
-impl Elaborator<'_> {
+impl Checker<'_> {
     pub fn field(&mut self, base: &Expr, field: &Ident, scope: &Scope<'_>) -> Term {
         let span = base.span.to(field.span);
         // The block's variable and the ends of an edge.
@@ -67,7 +69,7 @@ impl Elaborator<'_> {
                     Term::Error
                 }
             },
-            Term::PerType(_) if scope.place != Place::Model => {
+            Term::Value(Typed { ty, .. }) if matches!(*ty, Type::PerType(_)) && scope.place != Place::Model => {
                 self.report(
                     Diagnostic::at(
                         codes::UNKNOWN_FIELD,
@@ -84,25 +86,24 @@ impl Elaborator<'_> {
                 );
                 Term::Error
             }
-            Term::PerType(values) => {
+            Term::Value(Typed { id, ty }) if matches!(*ty, Type::PerType(_)) => {
+                let Type::PerType(rows) = &*ty else { unreachable!("it was compared") };
                 let Some(vertex) = self.schema.vertex(field, self.diagnostics) else { return Term::Error };
-                let vertex = hgnnc_ir::VertexType::new(vertex);
-                match values.get(&vertex) {
-                    Some(val) => Term::PerType(BTreeMap::from([(vertex, val.clone())])),
-                    None => {
-                        let has: Vec<_> = values.keys().map(|v| format!("`{}`", self.vertex_name(*v))).collect();
-                        self.report(
-                            Diagnostic::at(
-                                codes::NOT_PROJECTED,
-                                field.span,
-                                format!("there is no value for vertex type `{}` here", field.name),
-                                "not among the vertex types of this value",
-                            )
-                            .label(base.span, format!("has values of {}", has.join(", "))),
-                        );
-                        Term::Error
-                    }
+                let vertex = VertexType::new(vertex);
+                if rows.contains_key(&vertex) {
+                    return Term::Value(self.types([(vertex, id)], span));
                 }
+                let has: Vec<_> = rows.keys().map(|v| format!("`{}`", self.vertex_name(*v))).collect();
+                self.report(
+                    Diagnostic::at(
+                        codes::NOT_PROJECTED,
+                        field.span,
+                        format!("there is no value for vertex type `{}` here", field.name),
+                        "not among the vertex types of this value",
+                    )
+                    .label(base.span, format!("has values of {}", has.join(", "))),
+                );
+                Term::Error
             }
             other => {
                 let message = format!("{} has no field `{}`", other.describe(), field.name);
@@ -136,11 +137,12 @@ impl Elaborator<'_> {
             }
             return Err(Box::new(did_you_mean(report, &field.name, info.fields.iter().map(|f| f.name.as_str()))));
         };
-        let vertex = hgnnc_ir::VertexType::new(index);
+        let vertex = VertexType::new(index);
         match info.fields[position].kind {
             FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) => Ok(Term::Label(vertex, position)),
             FieldKind::Number | FieldKind::Real { .. } | FieldKind::OneHot | FieldKind::Embedding(_) => {
-                Ok(Term::PerType(BTreeMap::from([(vertex, self.features(vertex, position, span))])))
+                let features = self.features(vertex, position, span);
+                Ok(Term::Value(self.types([(vertex, features.id)], span)))
             }
         }
     }
@@ -154,15 +156,18 @@ impl Elaborator<'_> {
         let in_fuse = matches!(scope.place, Place::Fuse(..));
         if let Some(values) = layer.vertex_fields.get(&field.name) {
             return match values.get(&vertex) {
-                Some(val) => Ok(Term::One(val.clone())),
+                Some(value) => {
+                    let ty = self.model.expr(value.id).ty.clone();
+                    Ok(Term::Value(Typed { id: value.id, ty }))
+                }
                 None if layer.failed.contains(&field.name) => Ok(Term::Error),
                 None => Err(Box::new(self.missing_for(layer, field, vertex))),
             };
         }
-        if in_fuse && let Some(values) = layer.graph_fields.get(&field.name) {
-            let mine: Vec<Val> = scope.graphs.iter().map(|&g| values[g].clone()).collect();
-            if let Some(edge) = mine.iter().find(|v| matches!(v.space(&self.flow), Space::Edges(_))) {
-                let space = show_space(&self.flow, edge.space(&self.flow));
+        if in_fuse && let Some(value) = layer.graph_fields.get(&field.name) {
+            let mine = self.members(value, &scope.graphs, span);
+            if let Some(edge) = mine.ty.rows().find(|row| matches!(row.space, Space::Edges(_))) {
+                let space = show_space(&self.model.tables, edge.space);
                 let mut report = Diagnostic::at(
                     codes::EDGE_VALUE_PER_VERTEX,
                     field.span,
@@ -175,14 +180,16 @@ impl Elaborator<'_> {
                 }
                 return Err(Box::new(report));
             }
-            return Ok(Term::PerGraph(mine));
+            return Ok(Term::Value(mine));
         }
         if in_fuse && field.name == "in_degree" {
-            let graphs: Vec<Graph> = scope.graphs.iter().map(|&g| layer.graphs[g]).collect();
-            for &graph in &graphs {
+            let graphs: Arc<[Graph]> = scope.graphs.iter().map(|&g| layer.graphs[g]).collect();
+            for &graph in &*graphs {
                 self.not_of_pairs(graph, "degrees", field.span)?;
             }
-            return Ok(Term::PerGraph(graphs.into_iter().map(|g| self.degree(g, Direction::In, span)).collect()));
+            let rows = vec![Row::dense(Space::Vertices(vertex), vec![]); graphs.len()];
+            let degree = self.expr(Kind::Degree(Direction::In, graphs), Type::PerGraph(rows), span);
+            return Ok(Term::Value(degree));
         }
         if layer.absent.contains(&field.name) {
             return Ok(Term::Absent);
@@ -193,12 +200,17 @@ impl Elaborator<'_> {
         Err(Box::new(self.unknown_field(layer, field, "the vertex")))
     }
 
-    fn missing_for(
-        &self,
-        layer: &crate::layer::LayerCx<'_>,
-        field: &Ident,
-        vertex: hgnnc_ir::VertexType,
-    ) -> Diagnostic {
+    /// The values of some semantic graphs of a family.
+    fn members(&mut self, value: &Typed, positions: &[usize], span: Span) -> Typed {
+        let Type::PerGraph(rows) = &*value.ty else { unreachable!("a value for each semantic graph") };
+        if positions.iter().copied().eq(0..rows.len()) {
+            return value.clone();
+        }
+        let mine = positions.iter().map(|&position| rows[position].clone()).collect();
+        self.expr(Kind::Members(value.id, positions.to_vec()), Type::PerGraph(mine), span)
+    }
+
+    fn missing_for(&self, layer: &LayerCx<'_>, field: &Ident, vertex: VertexType) -> Diagnostic {
         let mut report = Diagnostic::at(
             codes::NOT_PROJECTED,
             field.span,
@@ -216,7 +228,7 @@ impl Elaborator<'_> {
         report
     }
 
-    fn unknown_field(&self, layer: &crate::layer::LayerCx<'_>, field: &Ident, whose: &str) -> Diagnostic {
+    fn unknown_field(&self, layer: &LayerCx<'_>, field: &Ident, whose: &str) -> Diagnostic {
         let report = Diagnostic::at(
             codes::UNKNOWN_FIELD,
             field.span,
@@ -230,9 +242,9 @@ impl Elaborator<'_> {
     /// `e.weight`, `e.count`, `e.alpha` in `aggregate`.
     fn edge_field(&mut self, field: &Ident, span: Span, scope: &Scope<'_>) -> Result<Term, Mistake> {
         let layer = scope.layer.expect("blocks are in layers");
-        if let Some(values) = layer.graph_fields.get(&field.name) {
-            let mine: Vec<Val> = scope.graphs.iter().map(|&g| values[g].clone()).collect();
-            if mine.iter().any(|v| matches!(v.space(&self.flow), Space::Vertices(_))) {
+        if let Some(value) = layer.graph_fields.get(&field.name) {
+            let mine = self.members(value, &scope.graphs, span);
+            if mine.ty.rows().any(|row| matches!(row.space, Space::Vertices(_))) {
                 return Err(Box::new(
                     Diagnostic::at(
                         codes::DIFFERENT_SPACES,
@@ -243,7 +255,7 @@ impl Elaborator<'_> {
                     .help(format!("write `e.dst.{}` for the value at the destination", field.name)),
                 ));
             }
-            return Ok(Term::PerGraph(mine));
+            return Ok(Term::Value(mine));
         }
         if layer.absent.contains(&field.name) {
             return Ok(Term::Absent);
@@ -270,40 +282,40 @@ impl Elaborator<'_> {
                 .help(format!("write `e.src.{0}` or `e.dst.{0}`", field.name)),
             ));
         }
-        let mut values = vec![];
-        for &position in &scope.graphs {
-            values.push(self.edge_data(layer, position, field, span)?);
+        // Whether its relations declare it is known of a use.
+        if self.without_use && field.name != "count" {
+            return Ok(Term::Error);
         }
-        Ok(Term::PerGraph(values))
+        let (mut data, mut rows) = (vec![], vec![]);
+        for &position in &scope.graphs {
+            let (kind, widths) = self.edge_data(layer, position, field)?;
+            let graph = layer.graphs[position];
+            data.push((graph, kind));
+            rows.push(Row::dense(Space::Edges(graph), widths));
+        }
+        Ok(Term::Value(self.expr(Kind::EdgeData(field.name.clone(), data), Type::PerGraph(rows), span)))
     }
 
     /// Data of the edges themselves: what the relation declares, or the number of path instances.
     fn edge_data(
-        &mut self,
-        layer: &crate::layer::LayerCx<'_>,
+        &self,
+        layer: &LayerCx<'_>,
         position: usize,
         field: &Ident,
-        span: Span,
-    ) -> Result<Val, Mistake> {
+    ) -> Result<(EdgeData, Vec<Width>), Mistake> {
         let graph = layer.graphs[position];
         self.not_of_pairs(graph, "data of edges", field.span)?;
-        let decl = &self.flow.graphs[graph.index()];
-        let (name, counted, steps) = (decl.name.clone(), decl.counted, decl.steps.clone());
-        let space = Space::Edges(graph);
-        let input = |this: &mut Self, ty: Type, binding| {
-            let name = format!("{name}.{}", field.name);
-            let input = this.declare_input(InputDecl { name, ty, binding });
-            this.emit(Op::Input(input), &[], span)
-        };
+        let decl = &self.model.tables.graphs[graph.index()];
+        let (name, steps) = (&decl.name, &decl.steps);
         if field.name == "count" {
-            if !counted {
+            if !decl.counted && !self.without_use {
                 let mut report = Diagnostic::at(
                     codes::NOT_COUNTED,
                     field.span,
                     format!("`{name}` does not count its path instances"),
                     "needs a counted metapath",
                 );
-                report = match self.schema.metapaths.iter().find(|m| m.name == name) {
+                report = match self.schema.metapaths.iter().find(|m| m.name == *name) {
                     Some(metapath) => report
                         .label(metapath.span, "the metapath is declared here")
                         .help(format!("write `counted` in front of its path: `metapath {name} = counted …`")),
@@ -311,8 +323,7 @@ impl Elaborator<'_> {
                 };
                 return Err(Box::new(report));
             }
-            let value = input(self, Type::fixed(space, &[]), Binding::EdgeCount(graph));
-            return Ok(Val { kind: ValKind::Stored(value), widths: vec![] });
+            return Ok((EdgeData::Count, vec![]));
         }
         let relation = match steps[..] {
             [step] => Some(&self.schema.relations[step.relation as usize]),
@@ -338,15 +349,10 @@ impl Elaborator<'_> {
             return Err(Box::new(report));
         };
         let origin = declared.ty_span;
-        let (value, widths) = match declared.kind {
-            FieldKind::Real { width, .. } => {
-                let ty = Type::fixed(space, &[width]);
-                let value = input(self, ty, Binding::EdgeFeatures(graph));
-                (value, vec![Width { dim: hgnnc_ir::Dim::Fixed(width), origin }])
-            }
-            _ => (input(self, Type::fixed(space, &[]), Binding::EdgeWeight(graph)), vec![]),
-        };
-        Ok(Val { kind: ValKind::Stored(value), widths })
+        Ok(match declared.kind {
+            FieldKind::Real { width, .. } => (EdgeData::Features, vec![Width { dim: Dim::Fixed(width), origin }]),
+            _ => (EdgeData::Weight, vec![]),
+        })
     }
 
     /// `e.src.h`, `e.dst.in_degree` in `aggregate`.
@@ -358,26 +364,30 @@ impl Elaborator<'_> {
         scope: &Scope<'_>,
     ) -> Result<Term, Mistake> {
         let layer = scope.layer.expect("blocks are in layers");
-        let mut values = vec![];
-        for &position in &scope.graphs {
-            let graph = layer.graphs[position];
+        let graphs: Arc<[Graph]> = scope.graphs.iter().map(|&position| layer.graphs[position]).collect();
+        let known = layer.vertex_fields.get(&field.name);
+        let failed = layer.failed.contains(&field.name);
+        let is_degree = matches!(field.name.as_str(), "in_degree" | "out_degree");
+        let counted = if field.name == "in_degree" { Direction::In } else { Direction::Out };
+        let mut rows = vec![];
+        for (&position, &graph) in scope.graphs.iter().zip(&*graphs) {
             let (src, dst) = layer.ends[position];
             let end = if direction == Direction::In { dst } else { src };
-            let known = layer.vertex_fields.get(&field.name);
-            let failed = layer.failed.contains(&field.name);
             if failed && known.is_none_or(|known| !known.contains_key(&end)) {
                 return Ok(Term::Error);
             }
             let at_end = if let Some(known) = known {
-                known.get(&end).cloned().ok_or_else(|| Box::new(self.missing_for(layer, field, end)))?
+                let value = known.get(&end).ok_or_else(|| Box::new(self.missing_for(layer, field, end)))?;
+                value.row.clone()
             } else if let Some(known) = layer.graph_fields.get(&field.name) {
-                let val = known[position].clone();
-                if val.space(&self.flow) != Space::Vertices(end) || direction == Direction::Out {
+                let Type::PerGraph(values) = &*known.ty else { unreachable!("a value for each semantic graph") };
+                let row = values[position].clone();
+                if row.space != Space::Vertices(end) || direction == Direction::Out {
                     return Err(Box::new(
                         Diagnostic::at(
                             codes::DIFFERENT_SPACES,
                             field.span,
-                            format!("`{}` is a value of {}", field.name, show_space(&self.flow, val.space(&self.flow))),
+                            format!("`{}` is a value of {}", field.name, show_space(&self.model.tables, row.space)),
                             "not a value at this end of the edge",
                         )
                         .help(format!(
@@ -386,53 +396,50 @@ impl Elaborator<'_> {
                         )),
                     ));
                 }
-                val
-            } else if matches!(field.name.as_str(), "in_degree" | "out_degree") {
+                row
+            } else if is_degree {
                 self.not_of_pairs(graph, "degrees", field.span)?;
-                let counted = if field.name == "in_degree" { Direction::In } else { Direction::Out };
                 if counted != direction && src != dst {
                     return Err(Box::new(
                         Diagnostic::at(
                             codes::WRONG_SCOPE,
                             field.span,
-                            format!("`{}` joins different vertex types", self.flow.graphs[graph.index()].name),
+                            format!("`{}` joins different vertex types", self.model.tables.graphs[graph.index()].name),
                             "this end has no such degree",
                         )
                         .help("use `e.dst.in_degree` and `e.src.out_degree`"),
                     ));
                 }
-                self.degree(graph, counted, span)
+                Row::dense(Space::Vertices(end), vec![])
             } else if layer.absent.contains(&field.name) {
                 return Ok(Term::Absent);
             } else {
                 return Err(Box::new(self.unknown_field(layer, field, "the vertex")));
             };
-            values.push(self.gather(at_end, graph, direction, span));
+            rows.push(gathered(at_end, graph));
         }
-        Ok(Term::PerGraph(values))
-    }
-
-    /// A vertex value at an end of the edges. Sparse and one-hot values wait for their projection.
-    pub fn gather(&mut self, val: Val, graph: Graph, direction: Direction, span: Span) -> Val {
-        // A single row is the same at every edge.
-        if val.space(&self.flow) == Space::Unit {
-            return val;
-        }
-        let kind = match val.kind {
-            ValKind::Stored(value) if !self.flow.is_sparse(value) => {
-                let op = if direction == Direction::In { Op::GatherDst(graph) } else { Op::GatherSrc(graph) };
-                ValKind::Stored(self.emit(op, &[value], span))
+        let kind = match (known, layer.graph_fields.get(&field.name)) {
+            (Some(known), _) => {
+                let parts: Vec<_> = known.iter().map(|(vertex, value)| (*vertex, value.id)).collect();
+                Kind::AtEnd(direction, self.types(parts, span).id, graphs)
             }
-            other => ValKind::AtEnd(Box::new(other), graph, direction),
+            (None, Some(known)) => Kind::AtEnd(direction, self.members(&known.clone(), &scope.graphs, span).id, graphs),
+            (None, None) => Kind::DegreeAtEnd { end: direction, counted, graphs },
         };
-        Val { kind, ..val }
+        Ok(Term::Value(self.expr(kind, Type::PerGraph(rows), span)))
     }
+}
 
-    /// The number of in-edges (or out-edges) of each vertex at that end.
-    pub fn degree(&mut self, graph: Graph, direction: Direction, span: Span) -> Val {
-        let one = self.emit(Op::Const(1.0), &[], span);
-        let ones = self.emit(Op::Broadcast(Type::fixed(Space::Edges(graph), &[])), &[one], span);
-        let value = self.emit(Op::Segment { graph, direction, reduce: Reduce::Sum }, &[ones], span);
-        Val { kind: ValKind::Stored(value), widths: vec![] }
+/// A vertex value at an end of the edges. Sparse and one-hot values wait for their projection. A single row is the same
+/// at every edge.
+pub fn gathered(row: Row, graph: Graph) -> Row {
+    if row.space == Space::Unit {
+        return row;
     }
+    let form = match row.form {
+        Form::Sparse => Form::SparseAtEnd,
+        Form::OneHot => Form::OneHotAtEnd,
+        other => other,
+    };
+    Row { space: Space::Edges(graph), widths: row.widths, form }
 }

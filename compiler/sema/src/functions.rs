@@ -2,14 +2,16 @@
 
 use hgnnc_diag::habits::{self, Meant};
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_ir::dataflow::Init;
-use hgnnc_ir::{BinaryOp, Dim, Op, Reduce, Space, Type, UnaryOp, Value};
+use hgnnc_ir::{BinaryOp, Space, UnaryOp};
 use hgnnc_syntax::ast::{Arg, Call, Expr, ExprKind, Ident};
 use hgnnc_syntax::format_expr;
 
-use crate::elaborate::{Elaborator, Mistake, Place, Scope};
+use crate::checker::{Checker, Mistake, Place, Scope};
+use crate::dims::Dim;
+use crate::hir::{Entry, ExprId, ExprKind as Kind, Form, ParamNames, Row, Type, Width};
 use crate::names::suggest;
-use crate::value::{Term, Val, ValKind, Width, show_widths};
+use crate::operators::Operand;
+use crate::value::{Term, Typed, show_widths};
 
 /// Element-wise functions of one value without options: these can also be passed to layers by name.
 const UNARY: &[(&str, UnaryOp)] = &[
@@ -60,7 +62,7 @@ pub fn is_unary_function(name: &str) -> bool {
     name == "identity" || UNARY.iter().any(|(known, _)| *known == name)
 }
 
-impl Elaborator<'_> {
+impl Checker<'_> {
     /// A call: a function, a reduction, or the use of a layer.
     pub fn call(&mut self, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
         let name = call.callee.name.as_str();
@@ -78,6 +80,7 @@ impl Elaborator<'_> {
         let passed = scope.layer.and_then(|l| l.arguments.get(name));
         let name = match passed {
             Some(Term::Function(function)) => function.clone(),
+            Some(Term::AnyFunction) => return self.any_function(call, span, scope),
             _ => name.to_string(),
         };
         if !call.of.is_empty() || call.over.is_some() || call.across.is_some() {
@@ -105,7 +108,7 @@ impl Elaborator<'_> {
             let Some(args) = self.arguments(call, span, &["x"], 1) else { return self.wrong_call(call, scope) };
             let x = self.eval(args[0].expect("required"), scope);
             let at = args[0].expect("required").span;
-            return self.map(x, at, |this, val| this.apply_unary(*op, val, span));
+            return self.unary(*op, x, at, span);
         }
         let Some((_, names, required)) = FUNCTIONS.iter().find(|f| f.0 == name) else {
             if !matches!(scope.locals.get(call.callee.name.as_str()), Some(Term::Error)) {
@@ -122,6 +125,14 @@ impl Elaborator<'_> {
             Some(args) => self.function(&name, &args, span, scope),
             None => self.wrong_call(call, scope),
         }
+    }
+
+    /// A call of a function that the use of the layer gives: it keeps shapes, and perhaps zeros.
+    fn any_function(&mut self, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
+        let Some(args) = self.arguments(call, span, &["x"], 1) else { return self.wrong_call(call, scope) };
+        let x = args[0].expect("required");
+        let term = self.eval(x, scope);
+        self.unary(UnaryOp::Relu, term, x.span, span)
     }
 
     /// A call that is wrong, and reported: what is wrong inside of it is wrong wherever it goes.
@@ -219,23 +230,32 @@ impl Elaborator<'_> {
         };
         match name {
             "identity" => x,
+            // Whether an optional input is given is known of a use. Where it is not, nothing reads it.
+            "given" if self.without_use => Term::AnyBool,
             "given" => Term::Bool(!matches!(x, Term::Absent)),
             "width" => self.width_of(x, at),
             "leaky_relu" => {
                 let Some(slope) = option(self, 1, 0.01) else { return Term::Error };
-                self.map(x, at, |this, val| this.apply_unary(UnaryOp::LeakyRelu(slope), val, span))
+                self.unary(UnaryOp::LeakyRelu(slope), x, at, span)
             }
-            "square" => self.map2(x.clone(), x, at, |this, a, b| this.elementwise(BinaryOp::Mul, a, at, b, at, span)),
+            "square" => match self.value(x, at) {
+                Ok(Some(x)) => {
+                    let x = Term::Value(x);
+                    self.binary(BinaryOp::Mul, (x.clone(), at), (x, at), span)
+                }
+                other => self.settle(other.map(|_| Term::Error)),
+            },
             "pow" => {
                 let Some(exponent) = option(self, 1, 1.0) else { return Term::Error };
-                self.map(x, at, |this, val| {
-                    let exponent = this.constant(exponent, span);
-                    this.elementwise(BinaryOp::Pow, val, at, exponent, span, span)
-                })
+                let constant = Row::dense(Space::Unit, vec![]);
+                let rule = |this: &mut Self, row: &Row| {
+                    this.elementwise(BinaryOp::Pow, Operand::of(row, at), Operand::of(&constant, span), span)
+                };
+                self.map(x, at, span, rule, |x| Kind::Pow(x, exponent))
             }
             "dropout" => {
                 let Some(rate) = option(self, 1, 0.0) else { return Term::Error };
-                if !(0.0..1.0).contains(&rate) {
+                if !rate.is_nan() && !(0.0..1.0).contains(&rate) {
                     self.report(
                         Diagnostic::at(
                             codes::ARGUMENT_RANGE,
@@ -250,28 +270,26 @@ impl Elaborator<'_> {
                 if rate == 0.0 {
                     return x;
                 }
-                self.map(x, at, |this, val| this.dropout(val, rate, at, span))
+                self.map(x, at, span, |this, row| this.same(row, at), |x| Kind::Dropout(x, rate))
             }
             "dot" => {
                 let b_expr = args[1].expect("required");
                 let b = self.eval(b_expr, scope);
-                self.map2(x, b, span, |this, a, b| this.dot(a, at, b, b_expr.span, span))
+                let rule = |this: &mut Self, a: &Row, b: &Row| this.dot(a, at, b, b_expr.span, span);
+                self.map2(x, b, span, rule, Kind::Dot)
             }
-            "flatten" => self.map(x, at, |this, val| this.flatten(val, at, span)),
+            "flatten" => self.flatten(x, at, span),
             "reshape" => {
                 let shape_expr = args[1].expect("required");
                 let Some(shape) = self.shape(shape_expr, scope) else { return Term::Error };
-                self.map(x, at, |this, val| this.reshape(val, shape.clone(), at, span))
+                self.map(x, at, span, |this, row| this.reshape(row, shape.clone(), at, span), Kind::Reshape)
             }
-            "stop_gradient" => self.map(x, at, |this, val| {
-                let value = this.stored(&val, at)?;
-                Ok(Val { kind: ValKind::Stored(this.emit(Op::StopGradient, &[value], span)), ..val })
-            }),
+            "stop_gradient" => self.map(x, at, span, |this, row| this.same(row, at), Kind::StopGradient),
             "linear" => {
                 let width_expr = args[1].expect("required");
                 let Some(width) = self.one_width(width_expr, scope) else { return Term::Error };
                 let bias = match args[2].map(|e| (self.eval(e, scope), e.span)) {
-                    None => true,
+                    None | Some((Term::AnyBool, _)) => true,
                     Some((Term::Bool(bias), _)) => bias,
                     Some((Term::Error, _)) => return Term::Error,
                     Some((other, at)) => {
@@ -284,29 +302,34 @@ impl Elaborator<'_> {
                         return Term::Error;
                     }
                 };
-                self.with_parameters(x, at, scope, |this, val, path| this.linear(val, width, bias, path, at, span))
+                let names = self.param_names(&x, scope);
+                let rule = |this: &mut Self, row: &Row| this.linear(row, width, at, span);
+                self.map(x, at, span, rule, |x| Kind::Linear { x, bias, names })
             }
             "layer_norm" | "batch_norm" => {
                 let Some(eps) = option(self, 1, 1e-5).and_then(|eps| self.positive(eps, args, span)) else {
                     return Term::Error;
                 };
                 let over_rows = name == "batch_norm";
-                self.with_parameters(x, at, scope, |this, val, path| this.norm(val, eps, over_rows, path, at, span))
+                let names = self.param_names(&x, scope);
+                let rule = |this: &mut Self, row: &Row| this.norm(row, over_rows, at, span);
+                self.map(x, at, span, rule, |x| Kind::Norm { x, eps, over_rows, names })
             }
             "l2_normalize" => {
                 let Some(eps) = option(self, 1, 1e-12).and_then(|eps| self.positive(eps, args, span)) else {
                     return Term::Error;
                 };
-                self.map(x, at, |this, val| this.l2_normalize(val, eps, at, span))
+                let rule = |this: &mut Self, row: &Row| this.l2_normalize(row, at, span);
+                self.map(x, at, span, rule, |x| Kind::L2Normalize(x, eps))
             }
-            "row_normalize" => self.map(x, at, |this, val| this.row_normalize(val, at, span)),
+            "row_normalize" => self.map(x, at, span, |this, row| this.row_normalize(row, at, span), Kind::RowNormalize),
             other => unreachable!("function `{other}` is in the table but has no meaning"),
         }
     }
 
     /// `eps`, which stands under a root or a fraction line.
     fn positive(&mut self, eps: f64, args: &[Option<&Expr>], span: Span) -> Option<f64> {
-        if eps > 0.0 {
+        if eps > 0.0 || eps.is_nan() {
             return Some(eps);
         }
         let at = args.get(1).copied().flatten().map_or(span, |e| e.span);
@@ -316,127 +339,107 @@ impl Elaborator<'_> {
 
     /// The last width of a value.
     fn width_of(&mut self, x: Term, span: Span) -> Term {
-        let last = |val: &Val| val.widths.last().copied().unwrap_or(Width { dim: Dim::Fixed(1), origin: span });
-        match x {
-            Term::One(val) => Term::Width(last(&val)),
-            Term::PerGraph(vals) => Term::Widths(vals.iter().map(last).collect()),
-            Term::PerType(vals) if vals.len() == 1 => {
-                vals.values().next().map_or(Term::Error, |v| Term::Width(last(v)))
-            }
-            Term::Error => Term::Error,
-            other => {
-                let report = self.not_a_value(&other, span);
-                self.report(report);
-                Term::Error
-            }
-        }
-    }
-
-    /// Applies `f` to every value of a term, each with its own path for parameters.
-    fn with_parameters(
-        &mut self,
-        x: Term,
-        span: Span,
-        scope: &Scope<'_>,
-        mut f: impl FnMut(&mut Self, Val, &dyn Fn(&str) -> String) -> Result<Val, Mistake>,
-    ) -> Term {
-        let suffixes: Vec<String> = match &x {
-            Term::PerType(vals) if vals.len() > 1 => {
-                vals.keys().map(|v| format!(".{}", self.vertex_name(*v))).collect()
-            }
-            Term::PerGraph(vals) => match scope.layer {
-                Some(layer) => scope
-                    .graphs
-                    .iter()
-                    .map(|&g| format!(".{}", self.flow.graphs[layer.graphs[g].index()].name))
-                    .collect(),
-                None => vec![String::new(); vals.len()],
+        let last = |row: &Row| row.widths.last().copied().unwrap_or(Width { dim: Dim::Fixed(1), origin: span });
+        match &x {
+            Term::Value(value) => match &*value.ty {
+                Type::One(row) => return Term::Width(last(row)),
+                Type::PerGraph(rows) => return Term::Widths(rows.iter().map(last).collect()),
+                Type::PerType(rows) if rows.len() == 1 => {
+                    return rows.values().next().map_or(Term::Error, |row| Term::Width(last(row)));
+                }
+                Type::PerType(_) | Type::PerEdge(_) => {}
             },
-            _ => vec![match scope.place {
-                Place::Project(vertex, true) | Place::Fuse(vertex, true) => format!(".{}", self.vertex_name(vertex)),
-                _ => String::new(),
-            }],
+            Term::Error => return Term::Error,
+            _ => {}
+        }
+        let report = self.not_a_value(&x, span);
+        self.report(report);
+        Term::Error
+    }
+
+    /// The names of the parameters that a function declares for every value of a term.
+    fn param_names(&self, x: &Term, scope: &Scope<'_>) -> ParamNames {
+        let own = match scope.place {
+            Place::Project(vertex, true) | Place::Fuse(vertex, true) => Entry::Type(vertex),
+            _ => Entry::Shared,
         };
-        // One base for all members, so that `out.weight.Paper` and `out.weight.Author` belong together.
-        let base = self.free_base(&scope.path, suffixes.clone());
-        let mut index = 0;
-        self.map(x, span, |this, val| {
-            let suffix = suffixes.get(index).cloned().unwrap_or_default();
-            index += 1;
-            let base = base.clone();
-            f(this, val, &move |leaf| format!("{base}.{leaf}{suffix}"))
-        })
-    }
-
-    /// `path`, or `path_2`, …: the first under which no member has parameters yet.
-    fn free_base(&mut self, path: &str, suffixes: Vec<String>) -> String {
-        let key = (path.to_string(), suffixes);
-        // Names never become free again: those below were taken the last time.
-        let mut number = self.free_bases.get(&key).copied().unwrap_or(1);
-        let base = loop {
-            let base = if number == 1 { path.to_string() } else { format!("{path}_{number}") };
-            if !key.1.iter().any(|suffix| self.has_member_params(&base, suffix)) {
-                break base;
-            }
-            number += 1;
+        let entries = match x {
+            Term::Value(Typed { ty, .. }) => match (&**ty, scope.layer) {
+                (Type::PerType(rows), _) if rows.len() > 1 => rows.keys().map(|vertex| Entry::Type(*vertex)).collect(),
+                (Type::PerGraph(_), Some(layer)) => {
+                    scope.graphs.iter().map(|&position| Entry::Graph(layer.graphs[position])).collect()
+                }
+                _ => vec![own],
+            },
+            _ => vec![own],
         };
-        self.free_bases.insert(key, number);
-        base
+        ParamNames { statement: scope.statement.clone(), entries }
     }
 
-    fn dropout(&mut self, val: Val, rate: f64, at: Span, span: Span) -> Result<Val, Mistake> {
-        let value = self.stored(&val, at)?;
-        let ty = self.flow.ty(value).clone();
-        let stream = self.next_stream();
-        let mask = self.emit(Op::RandomMask { stream, rate, ty }, &[], span);
-        Ok(Val { kind: ValKind::Stored(self.emit(Op::Binary(BinaryOp::Mul), &[value, mask], span)), ..val })
+    /// A value that stays as it is.
+    fn same(&self, row: &Row, at: Span) -> Result<Row, Mistake> {
+        self.usable(row, at)?;
+        Ok(row.clone())
     }
 
-    fn dot(&mut self, a: Val, a_span: Span, b: Val, b_span: Span, span: Span) -> Result<Val, Mistake> {
-        if a.dims() != b.dims() || a.widths.is_empty() {
+    fn dot(&self, a: &Row, a_span: Span, b: &Row, b_span: Span, span: Span) -> Result<Row, Mistake> {
+        if !self.fit(&a.widths, &b.widths) || a.widths.is_empty() {
+            let tables = &self.model.tables;
             let mut report = Diagnostic::at(
                 codes::SHAPE_MISMATCH,
                 span,
                 format!(
                     "`dot` takes two values of one shape, not {} and {}",
-                    show_widths(&self.flow, &a.widths),
-                    show_widths(&self.flow, &b.widths)
+                    show_widths(tables, &a.widths),
+                    show_widths(tables, &b.widths)
                 ),
                 "multiplies and sums over the last dimension",
             )
-            .label(a_span, format!("is {}", show_widths(&self.flow, &a.widths)))
-            .label(b_span, format!("is {}", show_widths(&self.flow, &b.widths)));
-            if let Some((x, y)) = a.widths.iter().zip(&b.widths).find(|(x, y)| x.dim != y.dim) {
+            .label(a_span, format!("is {}", show_widths(tables, &a.widths)))
+            .label(b_span, format!("is {}", show_widths(tables, &b.widths)));
+            if let Some((x, y)) = self.mismatch(&a.widths, &b.widths) {
                 report = report.label(x.origin, "one width comes from here").label(y.origin, "the other from here");
             }
             return Err(Box::new(report));
         }
-        let product = self.elementwise(BinaryOp::Mul, a, a_span, b, b_span, span)?;
-        self.reduce_last(product, Reduce::Sum, span)
+        let product = self.elementwise(BinaryOp::Mul, Operand::of(a, a_span), Operand::of(b, b_span), span)?;
+        self.reduce_last(&product, true, span)
     }
 
-    /// Over the last dimension.
-    pub fn reduce_last(&mut self, mut val: Val, reduce: Reduce, span: Span) -> Result<Val, Mistake> {
-        let value = if reduce == Reduce::Sum { self.stored(&val, span)? } else { self.dense(&val, span)? };
-        if val.widths.is_empty() {
+    /// Over the last dimension. Only sums are taken of sparse features.
+    pub fn reduce_last(&self, row: &Row, is_sum: bool, span: Span) -> Result<Row, Mistake> {
+        if is_sum {
+            self.usable(row, span)?
+        } else {
+            self.dense(row, span)?
+        }
+        let Some((_, rest)) = row.widths.split_last() else {
             return Err(Box::new(Diagnostic::at(
                 codes::WRONG_SCOPE,
                 span,
                 "a single number per row has no last dimension",
                 "nothing to combine",
             )));
-        }
-        val.widths.pop();
-        Ok(Val { kind: ValKind::Stored(self.emit(Op::ReduceTrailing { reduce, axes: 1 }, &[value], span)), ..val })
+        };
+        Ok(Row::dense(row.space, rest.to_vec()))
     }
 
-    fn flatten(&mut self, val: Val, at: Span, span: Span) -> Result<Val, Mistake> {
-        let mut extent = 1;
-        for width in &val.widths {
-            match width.dim {
-                Dim::Fixed(n) => extent *= n,
-                Dim::Count(_) if val.widths.len() == 1 => return Ok(val),
-                Dim::Count(_) => {
+    /// Joins all dimensions of every value.
+    fn flatten(&mut self, x: Term, at: Span, span: Span) -> Term {
+        // Values of one dimension stay as they are.
+        if let Term::Value(value) = &x
+            && value.ty.rows().all(|row| row.widths.len() == 1)
+        {
+            return x;
+        }
+        let rule = |this: &mut Self, row: &Row| {
+            if row.widths.len() == 1 {
+                return Ok(row.clone());
+            }
+            this.check_size(&row.widths, span)?;
+            let mut extent = Dim::Fixed(1);
+            for width in &row.widths {
+                if matches!(width.dim, Dim::Count(_)) {
                     return Err(Box::new(Diagnostic::at(
                         codes::BAD_RESHAPE,
                         span,
@@ -444,12 +447,12 @@ impl Elaborator<'_> {
                         "its extent is not known at compile time",
                     )));
                 }
+                let symbols = &mut this.model.tables.symbols;
+                extent = symbols.multiply(extent, width.dim).unwrap_or_else(|| symbols.variable("?"));
             }
-        }
-        if val.widths.len() == 1 {
-            return Ok(val);
-        }
-        self.reshape(val, vec![Width { dim: Dim::Fixed(extent), origin: span }], at, span)
+            this.reshape(row, vec![Width { dim: extent, origin: span }], at, span)
+        };
+        self.map(x, at, span, rule, Kind::Flatten)
     }
 
     /// A list of widths.
@@ -471,10 +474,9 @@ impl Elaborator<'_> {
         }
     }
 
-    fn reshape(&mut self, val: Val, shape: Vec<Width>, at: Span, span: Span) -> Result<Val, Mistake> {
-        let value = self.stored(&val, at)?;
-        let dims: Vec<Dim> = shape.iter().map(|w| w.dim).collect();
-        if self.flow.is_sparse(value) {
+    fn reshape(&mut self, row: &Row, shape: Vec<Width>, at: Span, span: Span) -> Result<Row, Mistake> {
+        self.usable(row, at)?;
+        if row.form == Form::Sparse {
             return Err(Box::new(Diagnostic::at(
                 codes::SPARSE_VALUE,
                 span,
@@ -482,41 +484,57 @@ impl Elaborator<'_> {
                 "project them first",
             )));
         }
-        match self.flow.push(Op::Reshape(dims), &[value]) {
-            Ok(value) => Ok(Val { kind: ValKind::Stored(value), widths: shape }),
-            Err(_) => Err(Box::new(
-                Diagnostic::at(
-                    codes::BAD_RESHAPE,
-                    span,
-                    format!(
-                        "{} and {} have different numbers of elements",
-                        show_widths(&self.flow, &val.widths),
-                        show_widths(&self.flow, &shape)
-                    ),
-                    "cannot be reshaped",
-                )
-                .label(at, format!("is {}", show_widths(&self.flow, &val.widths))),
-            )),
+        if self.may_have_equal_volumes(&row.widths, &shape) {
+            return Ok(Row::dense(row.space, shape));
+        }
+        let tables = &self.model.tables;
+        Err(Box::new(
+            Diagnostic::at(
+                codes::BAD_RESHAPE,
+                span,
+                format!(
+                    "{} and {} have different numbers of elements",
+                    show_widths(tables, &row.widths),
+                    show_widths(tables, &shape)
+                ),
+                "cannot be reshaped",
+            )
+            .label(at, format!("is {}", show_widths(tables, &row.widths))),
+        ))
+    }
+
+    /// May rows of these widths have as many elements?
+    fn may_have_equal_volumes(&mut self, a: &[Width], b: &[Width]) -> bool {
+        // Extents that depend on the dataset are compared one by one.
+        let counts = |widths: &[Width]| {
+            let mut counts: Vec<Dim> =
+                widths.iter().map(|width| width.dim).filter(|dim| matches!(dim, Dim::Count(_))).collect();
+            counts.sort();
+            counts
+        };
+        let symbols = &mut self.model.tables.symbols;
+        let mut volume = |widths: &[Width]| {
+            let others = widths.iter().map(|width| width.dim).filter(|dim| !matches!(dim, Dim::Count(_)));
+            others.into_iter().try_fold(Dim::Fixed(1), |product, dim| symbols.multiply(product, dim))
+        };
+        let (left, right) = (volume(a), volume(b));
+        match (left, right) {
+            (Some(left), Some(right)) if counts(a) == counts(b) => self.may_equal(left, right),
+            // A name may stand for an extent that depends on the dataset.
+            _ => a.iter().chain(b).any(|width| width.dim.is_symbolic()),
         }
     }
 
     /// `x W + b`, with `W [in, width]` and `b [width]`.
-    fn linear(
-        &mut self,
-        x: Val,
-        width: Width,
-        bias: bool,
-        path: &dyn Fn(&str) -> String,
-        at: Span,
-        span: Span,
-    ) -> Result<Val, Mistake> {
-        if x.widths.len() != 1 {
+    fn linear(&self, x: &Row, width: Width, at: Span, span: Span) -> Result<Row, Mistake> {
+        let [input] = x.widths[..] else {
+            let found = show_widths(&self.model.tables, &x.widths);
             return Err(Box::new(
                 Diagnostic::at(
                     codes::WIDTH_MISMATCH,
                     at,
-                    format!("`linear` takes one dimension per row, not {}", show_widths(&self.flow, &x.widths)),
-                    format!("is {}", show_widths(&self.flow, &x.widths)),
+                    format!("`linear` takes one dimension per row, not {found}"),
+                    format!("is {found}"),
                 )
                 .help(if x.widths.is_empty() {
                     "`reshape(x, [1])` makes it one"
@@ -524,109 +542,49 @@ impl Elaborator<'_> {
                     "`flatten(x)` joins them"
                 }),
             ));
-        }
-        self.check_size(&[x.widths[0], width], span)?;
-        let fan_out = width.dim.fixed().unwrap_or(1);
-        let init = Init::Glorot { fan_in: x.widths[0].dim, fan_out };
-        let weight = self.parameter(path("weight"), vec![x.widths[0], width], init, true, span);
-        let product = self.product(x, at, weight, span, span)?;
-        if !bias {
-            return Ok(product);
-        }
-        let shift = self.parameter(path("bias"), vec![width], Init::Constant(0.0), true, span);
-        self.elementwise(BinaryOp::Add, product, at, shift, span, span)
+        };
+        self.check_size(&[input, width], span)?;
+        let weight = Row::dense(Space::Unit, vec![input, width]);
+        self.product(x, at, &weight, span, span)
     }
 
     /// Layer normalisation (Ba et al. 2016) over the last dimension, or batch normalisation (Ioffe &
     /// Szegedy 2015) over all rows, each with a learned scale and shift. The batch is the whole graph in
     /// training and in evaluation, so no running statistics are kept; one row gives zeros, not NaN.
-    fn norm(
-        &mut self,
-        x: Val,
-        eps: f64,
-        over_rows: bool,
-        path: &dyn Fn(&str) -> String,
-        at: Span,
-        span: Span,
-    ) -> Result<Val, Mistake> {
-        let [width] = x.widths[..] else {
+    fn norm(&self, x: &Row, over_rows: bool, at: Span, span: Span) -> Result<Row, Mistake> {
+        let [_] = x.widths[..] else {
             return Err(Box::new(
                 Diagnostic::at(
                     codes::SHAPE_MISMATCH,
                     at,
-                    format!("normalisation takes one dimension per row, not {}", show_widths(&self.flow, &x.widths)),
+                    format!(
+                        "normalisation takes one dimension per row, not {}",
+                        show_widths(&self.model.tables, &x.widths)
+                    ),
                     "flatten it first",
                 )
                 .help("write `flatten(x)`"),
             ));
         };
-        let mean_of = |this: &mut Self, val: &Val| -> Result<Val, Mistake> {
-            if over_rows {
-                this.mean_over_rows(val.clone(), at, span)
-            } else {
-                this.mean_over_last(val.clone(), at, span)
-            }
-        };
-        let mean = mean_of(self, &x)?;
-        // [rows, width] - [rows] needs the mean repeated along the width, which prefix broadcasting does.
-        let centred = self.elementwise(BinaryOp::Sub, x, at, mean, at, span)?;
-        let squared = self.elementwise(BinaryOp::Mul, centred.clone(), at, centred.clone(), at, span)?;
-        let variance = mean_of(self, &squared)?;
-        let eps = self.constant(eps, span);
-        let shifted = self.elementwise(BinaryOp::Add, variance, at, eps, span, span)?;
-        let deviation = self.apply_unary(UnaryOp::Sqrt, shifted, span)?;
-        let normal = self.elementwise(BinaryOp::Div, centred, at, deviation, at, span)?;
-        let scale = self.parameter(path("scale"), vec![width], Init::Constant(1.0), false, span);
-        let shift = self.parameter(path("shift"), vec![width], Init::Constant(0.0), false, span);
-        let scaled = self.elementwise(BinaryOp::Mul, normal, at, scale, span, span)?;
-        self.elementwise(BinaryOp::Add, scaled, at, shift, span, span)
-    }
-
-    fn mean_over_last(&mut self, val: Val, at: Span, span: Span) -> Result<Val, Mistake> {
-        let count = match val.widths.last().map(|w| w.dim) {
-            Some(Dim::Fixed(extent)) => self.constant(extent as f64, span),
-            Some(Dim::Count(vertex)) => self.count(Space::Vertices(vertex), span),
-            None => {
-                return Err(Box::new(Diagnostic::at(
-                    codes::WRONG_SCOPE,
-                    at,
-                    "a single number per row has no last dimension",
-                    "nothing to average over",
-                )));
-            }
-        };
-        let sum = self.reduce_last(val, Reduce::Sum, span)?;
-        self.elementwise(BinaryOp::Div, sum, at, count, span, span)
-    }
-
-    /// The mean over all rows of the value's space: a single row.
-    pub fn mean_over_rows(&mut self, val: Val, at: Span, span: Span) -> Result<Val, Mistake> {
-        let value = self.dense(&val, at)?;
-        let space = self.flow.ty(value).space;
-        let sum = self.emit(Op::ReduceSpace(Reduce::Sum), &[value], span);
-        let count = self.count(space, span);
-        let sum = Val { kind: ValKind::Stored(sum), ..val };
-        self.elementwise(BinaryOp::Div, sum, at, count, span, span)
-    }
-
-    /// The number of rows of a space.
-    pub fn count(&mut self, space: Space, span: Span) -> Val {
-        Val { kind: ValKind::Stored(self.emit(Op::Count(space), &[], span)), widths: vec![] }
+        if over_rows {
+            self.dense(x, at)?;
+            return Ok(x.clone());
+        }
+        // The mean of a row is subtracted from each of its elements, which turns zeros into something else.
+        let mean = Row::dense(x.space, vec![]);
+        self.usable(x, span)?;
+        self.elementwise(BinaryOp::Sub, Operand::of(x, at), Operand::of(&mean, at), span)
     }
 
     /// Rows divided by their Euclidean length, over the last dimension.
-    fn l2_normalize(&mut self, x: Val, eps: f64, at: Span, span: Span) -> Result<Val, Mistake> {
-        let squared = self.elementwise(BinaryOp::Mul, x.clone(), at, x.clone(), at, span)?;
-        let sum = self.reduce_last(squared, Reduce::Sum, span)?;
-        // Under the root, so that the gradient at zero is finite.
-        let eps = self.constant(eps, span);
-        let sum = self.elementwise(BinaryOp::Max, sum, at, eps, span, span)?;
-        let length = self.apply_unary(UnaryOp::Sqrt, sum, span)?;
-        self.elementwise(BinaryOp::Div, x, at, length, at, span)
+    fn l2_normalize(&self, x: &Row, at: Span, span: Span) -> Result<Row, Mistake> {
+        let squared = self.elementwise(BinaryOp::Mul, Operand::of(x, at), Operand::of(x, at), span)?;
+        let length = self.reduce_last(&squared, true, span)?;
+        self.elementwise(BinaryOp::Div, Operand::of(x, at), Operand::of(&length, at), span)
     }
 
     /// Rows divided by their sum; rows of zeros stay zero.
-    fn row_normalize(&mut self, x: Val, at: Span, span: Span) -> Result<Val, Mistake> {
+    fn row_normalize(&self, x: &Row, at: Span, span: Span) -> Result<Row, Mistake> {
         if x.widths.is_empty() {
             return Err(Box::new(Diagnostic::at(
                 codes::WRONG_SCOPE,
@@ -635,58 +593,60 @@ impl Elaborator<'_> {
                 "nothing to normalise",
             )));
         }
-        let sum = self.reduce_last(x.clone(), Reduce::Sum, span)?;
-        // sum + (sum == 0) is 1 for rows of zeros.
-        let zero = self.constant(0.0, span);
-        let is_zero = self.elementwise(BinaryOp::Eq, sum.clone(), at, zero, span, span)?;
-        let divisor = self.elementwise(BinaryOp::Add, sum, at, is_zero, at, span)?;
-        self.elementwise(BinaryOp::Div, x, at, divisor, at, span)
+        let sum = self.reduce_last(x, true, span)?;
+        self.elementwise(BinaryOp::Div, Operand::of(x, at), Operand::of(&sum, at), span)
     }
 
     /// Joins values along their last dimension.
-    pub fn concat(&mut self, parts: Vec<Val>, span: Span) -> Result<Val, Mistake> {
-        let first = parts[0].clone();
-        let mut values: Vec<Value> = vec![];
-        let mut total = 0;
-        for part in &parts {
-            let lead_fits = part.widths.len() == first.widths.len()
-                && !part.widths.is_empty()
-                && part.dims()[..part.widths.len() - 1] == first.dims()[..first.widths.len() - 1];
-            let last = part.widths.last().and_then(|w| w.dim.fixed());
-            match last {
-                Some(extent) if lead_fits && part.space(&self.flow) == first.space(&self.flow) => total += extent,
-                _ => {
-                    return Err(Box::new(
-                        Diagnostic::at(
-                            codes::BAD_CONCAT,
-                            span,
-                            format!(
-                                "{} and {} cannot be joined along their last dimension",
-                                show_widths(&self.flow, &first.widths),
-                                show_widths(&self.flow, &part.widths)
-                            ),
-                            "all dimensions but the last must be equal",
-                        )
-                        .help("`flatten(…)` or `reshape(…)` first"),
-                    ));
-                }
-            }
-            values.push(self.dense(part, span)?);
+    pub fn concat(&mut self, parts: &[Row], span: Span) -> Result<Row, Mistake> {
+        let first = &parts[0];
+        let mut total = Some(Dim::Fixed(0));
+        for part in parts {
+            let split = part.widths.split_last().zip(first.widths.split_last());
+            let joins = |(last, rest): (&Width, &[Width]), (_, lead): (&Width, &[Width])| {
+                let fits = !matches!(last.dim, Dim::Count(_)) && self.fit(rest, lead) && part.space == first.space;
+                fits.then_some(last.dim)
+            };
+            let Some(last) = split.and_then(|(part, first)| joins(part, first)) else {
+                let tables = &self.model.tables;
+                return Err(Box::new(
+                    Diagnostic::at(
+                        codes::BAD_CONCAT,
+                        span,
+                        format!(
+                            "{} and {} cannot be joined along their last dimension",
+                            show_widths(tables, &first.widths),
+                            show_widths(tables, &part.widths)
+                        ),
+                        "all dimensions but the last must be equal",
+                    )
+                    .help("`flatten(…)` or `reshape(…)` first"),
+                ));
+            };
+            self.dense(part, span)?;
+            let symbols = &mut self.model.tables.symbols;
+            total = total.and_then(|total| symbols.add(total, last));
         }
-        let mut widths = first.widths;
+        let dim = total.unwrap_or_else(|| self.model.tables.symbols.variable("?"));
+        let mut widths = first.widths.clone();
         widths.pop();
-        widths.push(Width { dim: Dim::Fixed(total), origin: span });
-        Ok(Val { kind: ValKind::Stored(self.emit(Op::Concat, &values, span)), widths })
+        widths.push(Width { dim, origin: span });
+        Ok(Row::dense(first.space, widths))
     }
 
-    /// Repeats a single row for every row of a space, and to more dimensions.
-    pub fn broadcast(&mut self, val: Val, space: Space, span: Span) -> Result<Val, Mistake> {
-        let value = self.dense(&val, span)?;
-        if self.flow.ty(value).space == space {
-            return Ok(val);
+    /// A single row for every row of a space.
+    pub fn broadcast_row(&self, row: &Row, space: Space, span: Span) -> Result<Row, Mistake> {
+        self.dense(row, span)?;
+        Ok(Row { space, ..row.clone() })
+    }
+
+    /// Repeats a single value for every row of a space; one that has its rows stays as it is.
+    pub fn broadcast(&mut self, value: ExprId, row: &Row, space: Space, span: Span) -> Result<ExprId, Mistake> {
+        let broadcast = self.broadcast_row(row, space, span)?;
+        if row.space == space {
+            return Ok(value);
         }
-        let ty = Type::new(space, val.dims());
-        Ok(Val { kind: ValKind::Stored(self.emit(Op::Broadcast(ty), &[value], span)), ..val })
+        Ok(self.expr(Kind::Broadcast(value), Type::One(broadcast), span).id)
     }
 }
 

@@ -7,17 +7,21 @@ use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 use hgnnc_ir::{Graph, Space, VertexType};
 use hgnnc_syntax::ast::{self, Arg, Call, Ident, ParamKind, RowsOf};
 
-use crate::elaborate::{Elaborator, Frame, LayerDef, Place, Scope};
-use crate::eval::known_number;
+use crate::checker::{Checker, Frame, LayerDef, Place, Scope};
+use crate::dims::Dim;
+use crate::eval::{Known, known_number};
 use crate::functions::{is_function, is_unary_function, match_arguments};
+use crate::hir::{ExprId, ExprKind as Kind, Item, LayerUse, Row, Type, UseId, Width};
 use crate::names::duplicate;
 use crate::schema::{EdgesKey, GraphRef, duplicate_graph};
-use crate::value::{Term, Val, Width, show_dim, show_widths};
+use crate::value::{Single, Term, Typed, show_dim, show_widths};
 
 /// A layer in use.
 pub struct LayerCx<'s> {
     /// The layer's syntax tree.
     pub layer: &'s ast::Layer,
+    /// The use in the model.
+    pub id: UseId,
     /// Values of the compile-time parameters.
     pub arguments: HashMap<String, Term>,
     /// The semantic graphs of the family.
@@ -35,21 +39,50 @@ pub struct LayerCx<'s> {
     /// The declarations of these parameters.
     pub param_spans: HashMap<String, Span>,
     /// Inputs and assigned values with one row per vertex, by vertex type.
-    pub vertex_fields: HashMap<String, BTreeMap<VertexType, Val>>,
+    pub vertex_fields: HashMap<String, BTreeMap<VertexType, Single>>,
     /// Inputs and assigned values with one value for each semantic graph.
-    pub graph_fields: HashMap<String, Vec<Val>>,
+    pub graph_fields: HashMap<String, Typed>,
     /// The first assignment of each field.
     pub field_spans: HashMap<String, Span>,
     /// Optional inputs that were not given.
     pub absent: HashSet<String>,
     /// The argument for each input.
     pub input_spans: HashMap<String, Span>,
+    /// The expressions of the inputs, in the order of evaluation.
+    pub inputs: Vec<(String, ExprId)>,
     /// Fields whose assignment was wrong and is reported.
     pub failed: HashSet<String>,
     /// The family in the call, if it names one.
     pub family_span: Option<Span>,
-    /// Prefix of parameter names.
-    pub path: String,
+    /// The body so far.
+    pub body: Vec<Item>,
+}
+
+impl<'s> LayerCx<'s> {
+    /// A use of which nothing is bound.
+    pub fn new(layer: &'s ast::Layer, id: UseId) -> Self {
+        Self {
+            layer,
+            id,
+            arguments: HashMap::new(),
+            graphs: vec![],
+            ends: vec![],
+            into: HashMap::new(),
+            types: HashMap::new(),
+            dims: HashMap::new(),
+            params: HashMap::new(),
+            param_spans: HashMap::new(),
+            vertex_fields: HashMap::new(),
+            graph_fields: HashMap::new(),
+            field_spans: HashMap::new(),
+            absent: HashSet::new(),
+            input_spans: HashMap::new(),
+            inputs: vec![],
+            failed: HashSet::new(),
+            family_span: None,
+            body: vec![],
+        }
+    }
 }
 
 /// The names that a layer has for widths, by where these come from.
@@ -63,7 +96,7 @@ fn width_names(cx: &LayerCx<'_>) -> Vec<(Span, String)> {
     names
 }
 
-impl<'a> Elaborator<'a> {
+impl<'a> Checker<'a> {
     /// `HanConv(hidden: 8) over [PAP, PSP] of Paper.x`
     pub fn use_layer(&mut self, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
         if scope.place != Place::Model {
@@ -91,48 +124,56 @@ impl<'a> Elaborator<'a> {
             return Term::Error;
         }
         let def = self.layers[&call.callee.name];
-        let stage = self.flow.cursor.stage;
-        let prepared = self.prepare(def, call, span, scope);
-        let result = match prepared {
-            Some(mut cx) => {
-                let layer = def.layer.name.name.clone();
-                self.frames.push(Frame { span: call.callee.span, layer, instance: None, widths: width_names(&cx) });
-                let result = self.run_body(def, &mut cx, call.callee.span);
-                self.frames.pop();
-                result
-            }
-            None => None,
+        let Some(mut cx) = self.prepare(def, call, span, scope) else { return Term::Error };
+        self.checked_layers.insert(def.layer.name.name.clone());
+        let layer = def.layer.name.name.clone();
+        self.frames.push(Frame {
+            span: call.callee.span,
+            layer: layer.clone(),
+            instance: None,
+            widths: width_names(&cx),
+        });
+        let results = self.check_body(def, &mut cx, call.callee.span);
+        self.frames.pop();
+        let Some(results) = results else { return Term::Error };
+        let id = cx.id;
+        let types: Vec<Type> = results.iter().map(|(_, value)| (*value.ty).clone()).collect();
+        self.model.uses[id.index()] = LayerUse {
+            layer,
+            statement: scope.statement.clone(),
+            graphs: cx.graphs.into(),
+            inputs: cx.inputs,
+            body: cx.body,
+            results: results.iter().map(|(name, value)| (name.clone(), value.id)).collect(),
         };
-        self.enter(stage);
-        result.unwrap_or(Term::Error)
+        let layer = self.expr(Kind::Layer(id), Type::PerType(BTreeMap::new()), span).id;
+        let mut terms = vec![];
+        for (position, ((name, _), ty)) in results.into_iter().zip(types).enumerate() {
+            terms.push((name, Term::Value(self.expr(Kind::Result(layer, id, position), ty, span))));
+        }
+        match terms.len() {
+            1 => terms.swap_remove(0).1,
+            _ => Term::Record(terms),
+        }
+    }
+
+    /// A new use of a layer.
+    pub fn layer_use(&mut self) -> UseId {
+        self.model.uses.push(LayerUse::default());
+        UseId::new(self.model.uses.len() - 1)
     }
 
     /// Binds arguments, family and inputs. All of them are looked at before giving up.
     fn prepare(&mut self, def: LayerDef<'a>, call: &Call, span: Span, scope: &Scope<'_>) -> Option<LayerCx<'a>> {
         let layer = def.layer;
         let mut cx = LayerCx {
-            layer,
-            arguments: HashMap::new(),
-            graphs: vec![],
-            ends: vec![],
-            into: HashMap::new(),
-            types: HashMap::new(),
-            dims: HashMap::new(),
-            params: HashMap::new(),
-            param_spans: HashMap::new(),
-            vertex_fields: HashMap::new(),
-            graph_fields: HashMap::new(),
-            field_spans: HashMap::new(),
-            absent: HashSet::new(),
-            input_spans: HashMap::new(),
-            failed: HashSet::new(),
             family_span: call.over.as_ref().map(ast::GraphExpr::span),
-            path: self.unique_path(&scope.path),
+            ..LayerCx::new(layer, self.layer_use())
         };
         let arguments = self.bind_arguments(def, call, scope, &mut cx);
         let family = self.bind_family(layer, call, span, &mut cx);
-        if family && cx.graphs.len() > 1 && !self.flow.families.contains(&cx.graphs) {
-            self.flow.families.push(cx.graphs.clone());
+        if family && cx.graphs.len() > 1 && !self.model.tables.families.contains(&cx.graphs) {
+            self.model.tables.families.push(cx.graphs.clone());
         }
         if !arguments || !family {
             // Inputs are still evaluated, so that their own mistakes are reported.
@@ -180,7 +221,7 @@ impl<'a> Elaborator<'a> {
                         layer: Some(cx),
                         consts: def.consts,
                         graphs: vec![],
-                        path: String::new(),
+                        statement: String::new(),
                     };
                     (self.eval(default, &inner), default.span)
                 }
@@ -214,12 +255,8 @@ impl<'a> Elaborator<'a> {
         false
     }
 
-    fn check_kind(&mut self, param: &ast::LayerParam, term: Term, at: Span) -> Option<Term> {
-        let kind = param.kind.unwrap_or(match &param.default {
-            Some(ast::Expr { kind: ast::ExprKind::Bool(_), .. }) => ParamKind::Bool,
-            Some(ast::Expr { kind: ast::ExprKind::Name(name), .. }) if is_unary_function(name) => ParamKind::Function,
-            _ => ParamKind::Real,
-        });
+    pub fn check_kind(&mut self, param: &ast::LayerParam, term: Term, at: Span) -> Option<Term> {
+        let kind = param_kind(param);
         let name = &param.name.name;
         let found = match &term {
             Term::Number(number) => number.to_string(),
@@ -227,22 +264,24 @@ impl<'a> Elaborator<'a> {
         };
         let (code, expected) = match (kind, term) {
             (_, Term::Error) => return None,
-            (ParamKind::Bool, Term::Bool(value)) => return Some(Term::Bool(value)),
-            (ParamKind::Function, Term::Function(function)) => return Some(Term::Function(function)),
+            (ParamKind::Bool, term @ (Term::Bool(_) | Term::AnyBool)) => return Some(term),
+            (ParamKind::Function, term @ (Term::Function(_) | Term::AnyFunction)) => return Some(term),
             (ParamKind::Real, term) => match known_number(&term) {
-                Some(number) => return Some(Term::Number(number)),
-                None => (codes::NOT_CONSTANT, "a number"),
+                Known::Number(number) => return Some(Term::Number(number)),
+                Known::Unknown => return Some(Term::AnyNumber),
+                Known::No => (codes::NOT_CONSTANT, "a number"),
             },
             (ParamKind::Dim, term) => match known_number(&term) {
-                Some(number) if number >= 0.0 && number.fract() == 0.0 && number < (1u64 << 31) as f64 => {
+                Known::Number(number) if number >= 0.0 && number.fract() == 0.0 && number < (1u64 << 31) as f64 => {
                     // A width remembers where it was given.
                     return Some(match crate::consts::as_dimension(number) {
-                        Some(extent) => Term::Width(Width { dim: hgnnc_ir::Dim::Fixed(extent), origin: at }),
+                        Some(extent) => Term::Width(Width { dim: Dim::Fixed(extent), origin: at }),
                         None => Term::Number(number),
                     });
                 }
-                Some(_) => (codes::BAD_DIMENSION, "a whole number between 0 and 2147483647"),
-                None => (codes::NOT_CONSTANT, "a whole number"),
+                Known::Number(_) => (codes::BAD_DIMENSION, "a whole number between 0 and 2147483647"),
+                Known::Unknown => return Some(term),
+                Known::No => (codes::NOT_CONSTANT, "a whole number"),
             },
             (ParamKind::Bool, _) => (codes::NOT_BOOLEAN, "`true` or `false`"),
             (ParamKind::Function, _) => (codes::NOT_CONSTANT, "the name of an element-wise function, such as `elu`"),
@@ -417,13 +456,14 @@ impl<'a> Elaborator<'a> {
         let is_family = |rows: &RowsOf| matches!((rows, &layer.over), (RowsOf::Name(n), Some(family)) if family.name.name == n.name);
         match term {
             Term::Error => false,
-            Term::PerEdge(mut values) if is_family(&input.rows) => {
-                let mut all = vec![];
+            Term::Value(Typed { id, ty }) if matches!(*ty, Type::PerEdge(_)) && is_family(&input.rows) => {
+                let Type::PerEdge(values) = &*ty else { unreachable!("it was compared") };
+                let mut rows = vec![];
                 for &graph in &cx.graphs {
-                    match values.remove(&graph) {
-                        Some(val) => all.push(val),
+                    match values.get(&graph) {
+                        Some(row) => rows.push(row.clone()),
                         None => {
-                            let graph_name = self.flow.graphs[graph.index()].name.clone();
+                            let graph_name = self.model.tables.graphs[graph.index()].name.clone();
                             self.report(Diagnostic::at(
                                 codes::NOT_PROJECTED,
                                 at,
@@ -434,12 +474,15 @@ impl<'a> Elaborator<'a> {
                         }
                     }
                 }
-                cx.graph_fields.insert(name, all);
+                let value = self.expr(Kind::OfGraphs(id, cx.graphs.clone().into()), Type::PerGraph(rows), at);
+                cx.inputs.push((name.clone(), value.id));
+                cx.graph_fields.insert(name, value);
                 true
             }
-            Term::PerType(values) if !is_family(&input.rows) => {
+            Term::Value(Typed { id, ty }) if matches!(*ty, Type::PerType(_)) && !is_family(&input.rows) => {
+                let Type::PerType(values) = &*ty else { unreachable!("it was compared") };
                 let values = match &input.rows {
-                    RowsOf::Any(_) => values,
+                    RowsOf::Any(_) => values.clone(),
                     RowsOf::Name(variable) => {
                         let bound = match cx.types.get(&variable.name) {
                             Some(bound) => *bound,
@@ -460,7 +503,7 @@ impl<'a> Elaborator<'a> {
                             },
                         };
                         match values.get(&bound) {
-                            Some(val) => BTreeMap::from([(bound, val.clone())]),
+                            Some(row) => BTreeMap::from([(bound, row.clone())]),
                             None => {
                                 let has: Vec<_> =
                                     values.keys().map(|v| format!("`{}`", self.vertex_name(*v))).collect();
@@ -486,16 +529,22 @@ impl<'a> Elaborator<'a> {
                 }
                 // A value with one row for a whole vertex type is broadcast to its vertices.
                 let mut repeated = BTreeMap::new();
-                for (vertex, val) in values {
-                    let val = match val.space(&self.flow) {
-                        Space::Unit => self.broadcast(val, Space::Vertices(vertex), at),
-                        Space::Vertices(_) | Space::Edges(_) | Space::Index(_) | Space::Ends(..) => Ok(val),
+                for (vertex, row) in values {
+                    let one = self.expr(Kind::OfType(id, vertex), Type::One(row.clone()), at).id;
+                    let value = match row.space {
+                        Space::Unit => self.broadcast(one, &row, Space::Vertices(vertex), at),
+                        Space::Vertices(_) | Space::Edges(_) | Space::Index(_) | Space::Ends(..) => Ok(one),
                     };
-                    match self.or_report(val) {
-                        Some(val) => repeated.insert(vertex, val),
+                    match self.or_report(value) {
+                        Some(id) => {
+                            let Type::One(row) = &*self.model.expr(id).ty else { unreachable!("a single value") };
+                            repeated.insert(vertex, Single { id, row: row.clone() })
+                        }
                         None => return false,
                     };
                 }
+                let all = self.types(repeated.iter().map(|(vertex, value)| (*vertex, value.id)), at);
+                cx.inputs.push((name.clone(), all.id));
                 cx.vertex_fields.insert(name, repeated);
                 true
             }
@@ -512,12 +561,12 @@ impl<'a> Elaborator<'a> {
     }
 
     /// Every semantic graph needs values at its sources.
-    fn covers_sources(&mut self, input: &str, values: &BTreeMap<VertexType, Val>, at: Span, cx: &LayerCx<'a>) -> bool {
+    fn covers_sources(&mut self, input: &str, values: &BTreeMap<VertexType, Row>, at: Span, cx: &LayerCx<'a>) -> bool {
         for (graph, (src, _)) in cx.graphs.iter().zip(&cx.ends) {
             if !values.contains_key(src) {
                 let vertex = self.vertex_name(*src);
                 let declared = self.schema.vertices[src.index()].span;
-                let graph_name = self.flow.graphs[graph.index()].name.clone();
+                let graph_name = self.model.tables.graphs[graph.index()].name.clone();
                 let help = match self.schema.vertices[src.index()].features() {
                     Some(field) => {
                         format!("put `{vertex}` into a bundle: `{{…, {vertex}.{}}}`, or use `features`", field.name)
@@ -550,14 +599,14 @@ impl<'a> Elaborator<'a> {
         for input in &def.layer.inputs {
             let name = &input.name.name;
             let at = cx.input_spans.get(name).copied().unwrap_or(callee);
-            let vals: Vec<(Option<VertexType>, Val)> = match (cx.vertex_fields.get(name), cx.graph_fields.get(name)) {
-                (Some(values), _) => values.iter().map(|(v, val)| (Some(*v), val.clone())).collect(),
-                (None, Some(values)) => values.iter().map(|val| (None, val.clone())).collect(),
+            let rows: Vec<(Option<VertexType>, Row)> = match (cx.vertex_fields.get(name), cx.graph_fields.get(name)) {
+                (Some(values), _) => values.iter().map(|(v, value)| (Some(*v), value.row.clone())).collect(),
+                (None, Some(value)) => value.ty.rows().map(|row| (None, row.clone())).collect(),
                 (None, None) => continue,
             };
-            for (vertex, val) in vals {
-                if val.widths.len() != input.dims.len() {
-                    let found = show_widths(&self.flow, &val.widths);
+            for (vertex, row) in rows {
+                if row.widths.len() != input.dims.len() {
+                    let found = show_widths(&self.model.tables, &row.widths);
                     let mut report = Diagnostic::at(
                         codes::SHAPE_MISMATCH,
                         at,
@@ -565,16 +614,16 @@ impl<'a> Elaborator<'a> {
                         format!("is {found}"),
                     )
                     .label(input.span, "declared here");
-                    if let Some(width) = val.widths.last().filter(|w| w.origin != at) {
+                    if let Some(width) = row.widths.last().filter(|w| w.origin != at) {
                         report = report.label(width.origin, "its last width comes from here");
                     }
-                    if val.widths.len() > input.dims.len() {
+                    if row.widths.len() > input.dims.len() {
                         report = report.help("`flatten(…)` joins dimensions");
                     }
                     self.report(report);
                     return false;
                 }
-                for (dim, width) in input.dims.iter().zip(&val.widths) {
+                for (dim, width) in input.dims.iter().zip(&row.widths) {
                     let bindable = match (&dim.kind, vertex) {
                         (ast::ExprKind::Name(n), Some(vertex))
                             if !cx.arguments.contains_key(n) && def.consts.get(n).is_none() =>
@@ -595,8 +644,8 @@ impl<'a> Elaborator<'a> {
                                         at,
                                         format!(
                                             "`{variable}` would be both {} and {}",
-                                            show_dim(&self.flow, first.dim),
-                                            show_dim(&self.flow, width.dim)
+                                            show_dim(&self.model.tables, first.dim),
+                                            show_dim(&self.model.tables, width.dim)
                                         ),
                                         "the inputs have different widths",
                                     )
@@ -633,8 +682,8 @@ impl<'a> Elaborator<'a> {
                 at,
                 format!(
                     "input `{input}` has width {}, but the layer takes {}",
-                    show_dim(&self.flow, width.dim),
-                    show_dim(&self.flow, declared.dim)
+                    show_dim(&self.model.tables, width.dim),
+                    show_dim(&self.model.tables, declared.dim)
                 ),
                 "widths differ",
             )
@@ -643,6 +692,15 @@ impl<'a> Elaborator<'a> {
         );
         false
     }
+}
+
+/// The kind of an argument: as declared, or that of its default.
+pub fn param_kind(param: &ast::LayerParam) -> ParamKind {
+    param.kind.unwrap_or(match &param.default {
+        Some(ast::Expr { kind: ast::ExprKind::Bool(_), .. }) => ParamKind::Bool,
+        Some(ast::Expr { kind: ast::ExprKind::Name(name), .. }) if is_unary_function(name) => ParamKind::Function,
+        _ => ParamKind::Real,
+    })
 }
 
 /// The predefined fields of vertices and edges.

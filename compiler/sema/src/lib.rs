@@ -1,18 +1,20 @@
-//! Names, types, spaces and shapes; elaboration of a model into the dataflow IR.
+//! Names, types, spaces and shapes.
 //!
-//! [`analyze`] takes the syntax trees of a file and of the standard library and gives the forward program
-//! of its model, with the loss where it is trained. It knows no files and no datasets: [`dataset`] compares
+//! [`check`] takes the syntax trees of a file and of the standard library and gives the typed model ([`hir`]), with the
+//! loss where it is trained. It makes no program, runs no pass, and knows no files and no datasets: [`dataset`] compares
 //! a schema with a summary that the caller makes.
 
-mod batch;
+pub mod batch;
 mod blocks;
+mod checker;
 pub mod consts;
 pub mod dataset;
+pub mod dims;
 mod doubts;
-mod elaborate;
 mod eval;
 mod fields;
 mod functions;
+pub mod hir;
 mod layer;
 mod links;
 mod loss;
@@ -20,24 +22,26 @@ mod model;
 pub mod names;
 mod operators;
 mod params;
-mod prune;
 mod reduce;
 pub mod schema;
 pub mod train;
 mod usage;
 mod value;
+mod without_use;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
-use hgnnc_ir::Dataflow;
 use hgnnc_syntax::ast::{self, Item, Module};
 
+use batch::BatchSpec;
+use checker::{Checker, LayerDef, WithoutMessages};
 use consts::Consts;
-use elaborate::{Elaborator, LayerDef, WithoutMessages};
+pub use doubts::Doubt;
 use names::{did_you_mean, duplicate};
 use schema::Schema;
+use train::TrainBlock;
 pub use train::TrainSpec;
 
 /// A library module that a file can import from.
@@ -50,28 +54,26 @@ pub struct Library<'a> {
     pub layers: Vec<&'a str>,
 }
 
-/// A model whose names, types and shapes are resolved.
-pub struct Analyzed {
-    /// Name of the model.
-    pub name: String,
-    /// The forward program in training mode (with dropout). Results: the outputs, and `loss` and `row_loss`
-    /// where there is a train block.
-    pub flow: Dataflow,
-    /// Names of the outputs.
-    pub outputs: Vec<String>,
+/// A checked file. Where something is wrong, it holds what is right.
+pub struct Checked {
+    /// The typed model.
+    pub model: hir::Model,
     /// The schema of the model.
     pub schema: Schema,
     /// The train block, where there is one.
     pub train: Option<TrainSpec>,
-    /// The forward program of which those of mini-batches are made, if it is another one: passes on the program of the
-    /// whole graph change tables, and batches have tables of their own.
-    pub of_batches: Option<Dataflow>,
-    /// Decisions about the program before it is bound to data, for `--explain`.
-    pub explanations: Vec<String>,
+    /// What the train block says about mini-batches.
+    pub batch: Option<BatchSpec>,
+    /// Warnings that hold if a value reaches an output.
+    pub doubts: Vec<Doubt>,
+    /// Declarations and values that are unused by their names, which was reported.
+    pub unused: Vec<Span>,
+    /// The model's name in the source.
+    pub span: Span,
 }
 
-/// Analyzes a file. Everything that is wrong is reported; the result is `None` where no program can be made.
-pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagnostics) -> Option<Analyzed> {
+/// Checks a file. Everything that is wrong is reported; the result is `None` without a model.
+pub fn check(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagnostics) -> Option<Checked> {
     let consts = Consts::of(file, diagnostics);
     let library_consts: Vec<Consts> = libraries.iter().map(|l| Consts::of(l.module, diagnostics)).collect();
     let layers = layers_in_scope(file, libraries, &consts, &library_consts, diagnostics);
@@ -103,6 +105,7 @@ pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagn
         }
     }
     let Some(model) = models.first() else {
+        check_unused_layers(file, &layers, &importable, &HashSet::new(), diagnostics);
         if !diagnostics.has_errors() {
             diagnostics.push(no_model(file, &schemas));
         }
@@ -126,26 +129,46 @@ pub fn analyze(file: &Module, libraries: &[Library<'_>], diagnostics: &mut Diagn
         return None;
     };
     let train = trains.iter().find(|t| t.model.name == model.name.name);
-    let (flow, outputs, train) = elaborate_model(
-        file,
-        model,
-        train.copied(),
-        &resolved[position],
-        (&layers, &importable),
-        &consts,
-        diagnostics,
-    )?;
+    let schema = &resolved[position];
+    let mut checker = Checker::new(&model.name, schema, &layers, &importable, diagnostics);
+    checker.not_imported = not_imported(file, &layers);
+    checker.model(model, &consts);
+    let TrainBlock { spec: train, batch } = match train {
+        Some(train) => checker.train(train, &consts),
+        None => TrainBlock { spec: None, batch: None },
+    };
+    let Checker { model: typed, doubts, without_messages, checked_layers, .. } = checker;
+    check_unused_layers(file, &layers, &importable, &checked_layers, diagnostics);
+    // An unused name is often only misspelt at its use, so it is reported when nothing else is wrong.
+    let unused = if diagnostics.has_errors() { vec![] } else { usage::check(file, diagnostics) };
+    let mut doubts = doubts.remaining();
+    doubts.extend(
+        without_messages
+            .into_iter()
+            .map(|found| Doubt { of: Some(found.value), report: never_destination(schema, &found) }),
+    );
     let schema = resolved.into_iter().nth(position).expect("position was found");
     unused_declarations(&schema, diagnostics);
-    Some(Analyzed {
-        name: model.name.name.clone(),
-        flow,
-        outputs,
-        schema,
-        train,
-        of_batches: None,
-        explanations: vec![],
-    })
+    Some(Checked { model: typed, schema, train, batch, doubts, unused, span: model.name.span })
+}
+
+/// Checks the layers of a file that were not checked where they are used.
+fn check_unused_layers(
+    file: &Module,
+    layers: &BTreeMap<String, LayerDef<'_>>,
+    importable: &BTreeMap<&str, &str>,
+    checked: &HashSet<String>,
+    diagnostics: &mut Diagnostics,
+) {
+    for item in &file.items {
+        if let Item::Layer(layer) = item
+            && !checked.contains(&layer.name.name)
+            && let Some(def) = layers.get(&layer.name.name).filter(|def| def.layer.name.span == layer.name.span)
+            && !diagnostics.has_enough()
+        {
+            without_use::check(*def, layers, importable, file, diagnostics);
+        }
+    }
 }
 
 /// The report of a file without a model, at its end: a model may stand there.
@@ -159,124 +182,18 @@ fn no_model(file: &Module, schemas: &[&ast::Schema]) -> Diagnostic {
     report.help(format!("add `model NAME(schema: {schema}) {{ … output … }}`"))
 }
 
-/// The result of an elaboration: the program, the names of its outputs, and the train block.
-type Elaborated = (Dataflow, Vec<String>, Option<TrainSpec>);
-
-fn elaborate_model(
-    file: &Module,
-    model: &ast::Model,
-    train: Option<&ast::Train>,
-    schema: &Schema,
-    (layers, importable): (&BTreeMap<String, LayerDef<'_>>, &BTreeMap<&str, &str>),
-    consts: &Consts,
-    diagnostics: &mut Diagnostics,
-) -> Option<Elaborated> {
-    let mut elaborator = Elaborator::new(&model.name, schema, layers, importable, diagnostics);
-    elaborator.not_imported = not_imported(file, layers);
-    let outputs = elaborator.model(model, consts);
-    let spec = train.map(|train| elaborator.train(train, &outputs, consts));
-    let Elaborator { mut flow, param_spans, without_messages, doubts, .. } = elaborator;
-    if diagnostics.has_errors() {
-        return None;
-    }
-    // An unused name is often only misspelt at its use, so it is reported when nothing else is wrong.
-    let unused = usage::check(file, diagnostics);
-    never_destination(schema, &flow, &without_messages, diagnostics);
-    doubts.report(&prune::live(&flow), diagnostics);
-    let params = read_params(&flow, &param_spans);
-    let kept = prune::prune(&mut flow);
-    no_gradient(model, &params, &kept, &unused, diagnostics);
-    if spec.is_some() && flow.params.is_empty() {
-        diagnostics.push(Diagnostic::at(
-            codes::NOTHING_TO_TRAIN,
-            model.name.span,
-            format!("model `{}` has no parameter that the loss depends on", model.name.name),
-            "nothing to train",
-        ));
-        return None;
-    }
-    let spec = match spec {
-        Some(None) => return None,
-        Some(Some(spec)) => Some(spec),
-        None => None,
-    };
-    Some((flow, outputs.into_keys().collect(), spec))
-}
-
-/// Warns where an output depends on what a layer gives for a vertex type that receives no messages there.
-fn never_destination(schema: &Schema, flow: &Dataflow, found: &[WithoutMessages], diagnostics: &mut Diagnostics) {
-    let live = prune::live(flow);
-    for WithoutMessages { span, layer, vertex, value } in found {
-        if !live[value.index()] {
-            continue;
-        }
-        let vertex = &schema.vertices[vertex.index()];
-        diagnostics.push(
-            Diagnostic::at(
-                codes::NEVER_DESTINATION,
-                *span,
-                format!("`{}` receives no messages in this use of `{layer}`, but its result is used", vertex.name),
-                format!("no semantic graph of this family ends in `{}`", vertex.name),
-            )
-            .label(vertex.span, "the vertex type is declared here")
-            .help(
-                "messages go from the source to the destination of a relation: add its `reverse(…)`, or all `reverses`",
-            ),
-        );
-    }
-}
-
-/// Name and declaration of each parameter, and whether an operation reads it: one that only stands in the
-/// other branch of an `if` is not.
-fn read_params(flow: &Dataflow, spans: &[Span]) -> Vec<(String, Span, bool)> {
-    let mut operand = vec![false; flow.values.len()];
-    for value in &flow.values {
-        value.args.iter().for_each(|arg| operand[arg.index()] = true);
-    }
-    let mut params: Vec<_> = flow.params.iter().zip(spans).map(|(p, span)| (p.name.clone(), *span, false)).collect();
-    for (value, operand) in flow.values.iter().zip(operand) {
-        if let hgnnc_ir::Op::Param(param) = value.op {
-            params[param.index()].2 |= operand;
-        }
-    }
-    params
-}
-
-/// Warns about declarations in the model's file none of whose parameters reaches an output, unless they are
-/// part of something that was said to be unused.
-fn no_gradient(
-    model: &ast::Model,
-    params: &[(String, Span, bool)],
-    kept: &[Option<hgnnc_ir::Param>],
-    unused: &[Span],
-    diagnostics: &mut Diagnostics,
-) {
-    // Spans of unused declarations and values, with the furthest end of all that start no later.
-    let mut said: Vec<Span> = unused.iter().copied().filter(|span| span.file == model.name.span.file).collect();
-    said.sort();
-    let mut furthest = 0;
-    for span in &mut said {
-        furthest = furthest.max(span.end);
-        span.end = furthest;
-    }
-    let mut by_span: BTreeMap<Span, (bool, bool, &str)> = BTreeMap::new();
-    for ((name, span, read), kept) in params.iter().zip(kept) {
-        let entry = by_span.entry(*span).or_insert((false, false, name));
-        entry.0 |= kept.is_some();
-        entry.1 |= read;
-    }
-    for (span, (reaches, read, name)) in by_span {
-        let before = said.partition_point(|known| known.start <= span.start);
-        let said = before > 0 && span.end <= said[before - 1].end;
-        if !reaches && read && !said && span.file == model.name.span.file {
-            diagnostics.push(Diagnostic::at(
-                codes::NO_GRADIENT,
-                span,
-                format!("parameter `{name}` does not influence any output"),
-                "left out of the compiled model",
-            ));
-        }
-    }
+/// The report of an output that depends on what a layer gives for a vertex type that receives no messages there.
+fn never_destination(schema: &Schema, found: &WithoutMessages) -> Diagnostic {
+    let WithoutMessages { span, layer, vertex, value: _ } = found;
+    let vertex = &schema.vertices[vertex.index()];
+    Diagnostic::at(
+        codes::NEVER_DESTINATION,
+        *span,
+        format!("`{}` receives no messages in this use of `{layer}`, but its result is used", vertex.name),
+        format!("no semantic graph of this family ends in `{}`", vertex.name),
+    )
+    .label(vertex.span, "the vertex type is declared here")
+    .help("messages go from the source to the destination of a relation: add its `reverse(…)`, or all `reverses`")
 }
 
 /// The report of `use std::han`, which names a module and no layer of it.

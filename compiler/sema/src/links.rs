@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_ir::Graph;
 use hgnnc_ir::artifact::{LinkTarget, NegativeEnds, Negatives};
-use hgnnc_ir::dataflow::{Binding, InputDecl};
-use hgnnc_ir::{BinaryOp, Dim, Graph, Op, Reduce, Space, Type, UnaryOp, Value};
 use hgnnc_syntax::ast::{self, Expr, GraphExpr, TrainEntry};
 
+use crate::checker::{Checker, Mistake};
 use crate::consts::Consts;
-use crate::elaborate::{Elaborator, Mistake};
-use crate::value::{Term, show_widths};
+use crate::dims::Dim;
+use crate::hir::{ExprId, ExprKind as Kind, Row, Type};
+use crate::schema::reversed;
+use crate::value::{Term, Typed, show_widths};
 
 /// The word for links: as the label of a loss, and as the target of an output.
 pub const LINKS: &str = "links";
@@ -21,14 +23,14 @@ const NEGATIVES: Negatives = Negatives { count: 1, by: NegativeEnds::Uniform };
 /// Most pairs for each link: all of a batch are in memory.
 const MOST_NEGATIVES: f64 = 65_536.0;
 
-impl Elaborator<'_> {
+impl Checker<'_> {
     /// Refuses what only edges that carry messages have, for pairs to score.
     pub fn not_of_pairs(&self, graph: Graph, what: &str, span: Span) -> Result<(), Mistake> {
-        let decl = &self.flow.graphs[graph.index()];
+        let decl = &self.model.tables.graphs[graph.index()];
         if !decl.links {
             return Ok(());
         }
-        let relation = &self.flow.relations[decl.steps[0].relation as usize].name;
+        let relation = &self.model.tables.relations[decl.steps[0].relation as usize].name;
         Err(Box::new(
             Diagnostic::at(
                 codes::PAIR_VALUE,
@@ -41,7 +43,7 @@ impl Elaborator<'_> {
     }
 
     /// The scores of an output of links, one number for each pair.
-    pub fn link_output(&mut self, output: &ast::OutputStmt, term: Term) -> Option<BTreeMap<Graph, Value>> {
+    pub fn link_output(&mut self, output: &ast::OutputStmt, term: Term) -> Option<ExprId> {
         let at = output.value.span;
         let name = &output.name.name;
         let wrong = |found: String| {
@@ -49,61 +51,34 @@ impl Elaborator<'_> {
                 .label(output.vertex.span, "the output is declared for pairs to score")
                 .help("score pairs with a layer: `DistMult() over links(relations) of h`")
         };
-        let Term::PerEdge(values) = term else {
-            let report = wrong(format!("this is {}", term.describe()));
-            self.report(report);
-            return None;
+        let (id, ty) = match term {
+            Term::Value(Typed { id, ty }) if matches!(*ty, Type::PerEdge(_)) => (id, ty),
+            other => {
+                let report = wrong(format!("this is {}", other.describe()));
+                self.report(report);
+                return None;
+            }
         };
-        let mut scores = BTreeMap::new();
-        for (graph, val) in values {
-            let decl = &self.flow.graphs[graph.index()];
+        let Type::PerEdge(rows) = &*ty else { unreachable!("it was compared") };
+        for (graph, row) in rows {
+            let decl = &self.model.tables.graphs[graph.index()];
             if !decl.links {
                 let report = wrong(format!("has values of the edges of `{}`, which carry messages", decl.name));
                 self.report(report);
                 return None;
             }
-            if !(val.widths.is_empty() || val.widths.len() == 1 && val.widths[0].dim == Dim::Fixed(1)) {
-                let report = wrong(format!("is {} for each pair", show_widths(&self.flow, &val.widths)));
+            if !(row.widths.is_empty() || row.widths.len() == 1 && row.widths[0].dim == Dim::Fixed(1)) {
+                let shape = show_widths(&self.model.tables, &row.widths);
+                let report = wrong(format!("is {shape} for each pair"));
                 self.report(report);
                 return None;
             }
-            let stored = self.stored(&val, at);
-            let value = self.or_report(stored)?;
-            let flat = if val.widths.is_empty() { value } else { self.emit(Op::Reshape(vec![]), &[value], at) };
-            scores.insert(graph, flat);
+            let usable = self.usable(row, at);
+            self.or_report(usable)?;
         }
-        Some(scores)
-    }
-
-    /// Adds `loss`: the mean over all pairs of the binary cross entropy of their scores, `softplus(x) - x·y` where `y`
-    /// is 1 for links.
-    pub fn link_loss(&mut self, scores: &BTreeMap<Graph, Value>, at: Span) {
-        let (mut sums, mut counts) = (vec![], vec![]);
-        for (&graph, &score) in scores {
-            let space = Space::Edges(graph);
-            let name = format!("{}.is_link", self.flow.graphs[graph.index()].name);
-            let decl = InputDecl { name, ty: Type::fixed(space, &[]), binding: Binding::IsLink(graph) };
-            let input = self.declare_input(decl);
-            let is_link = self.emit(Op::Input(input), &[], at);
-            let softplus = self.emit(Op::Unary(UnaryOp::Softplus), &[score], at);
-            let product = self.emit(Op::Binary(BinaryOp::Mul), &[score, is_link], at);
-            let each = self.emit(Op::Binary(BinaryOp::Sub), &[softplus, product], at);
-            sums.push(self.emit(Op::ReduceSpace(Reduce::Sum), &[each], at));
-            counts.push(self.emit(Op::Count(space), &[], at));
-        }
-        let [sum, count] = [sums, counts].map(|mut terms| {
-            // In pairs, so that a sum of many relations is no long chain.
-            while terms.len() > 1 {
-                let joined = terms.chunks(2).map(|pair| match *pair {
-                    [a, b] => self.emit(Op::Binary(BinaryOp::Add), &[a, b], at),
-                    _ => pair[0],
-                });
-                terms = joined.collect();
-            }
-            terms[0]
-        });
-        let loss = self.emit(Op::Binary(BinaryOp::Div), &[sum, count], at);
-        self.flow.output("loss", loss);
+        let scalar = |row: &Row| Row::dense(row.space, vec![]);
+        let ty = Type::PerEdge(rows.iter().map(|(graph, row)| (*graph, scalar(row))).collect());
+        Some(self.expr(Kind::Scores(id), ty, at).id)
     }
 
     /// Reads the entries of a train block about links. `graphs` has the links that the loss scores, or is `None` for a
@@ -170,7 +145,7 @@ impl Elaborator<'_> {
     /// Relations whose edges repeat links, in either direction.
     fn excluded(&mut self, written: &GraphExpr, targets: &[Graph]) -> Option<Vec<u32>> {
         let ends = |decl: &hgnnc_ir::dataflow::GraphDecl| (decl.src.index(), decl.dst.index());
-        let targets: Vec<_> = targets.iter().map(|graph| ends(&self.flow.graphs[graph.index()])).collect();
+        let targets: Vec<_> = targets.iter().map(|graph| ends(&self.model.tables.graphs[graph.index()])).collect();
         let mut found = BTreeSet::new();
         for graph in self.schema.graphs(written, self.diagnostics)? {
             let joins = |&(src, dst): &(usize, usize)| [(src, dst), (dst, src)].contains(&(graph.src, graph.dst));
@@ -198,14 +173,14 @@ impl Elaborator<'_> {
     /// Warns of metapaths that walk links: an edge of such a path tells that a link is there, and it stays in a batch.
     fn leaks(&mut self, targets: &[Graph], exclude: &[u32]) {
         let mut known: BTreeSet<u32> = exclude.iter().copied().collect();
-        known.extend(targets.iter().map(|graph| self.flow.graphs[graph.index()].steps[0].relation));
+        known.extend(targets.iter().map(|graph| self.model.tables.graphs[graph.index()].steps[0].relation));
         let mut walked = BTreeMap::new();
-        for decl in self.flow.graphs.iter().filter(|decl| decl.steps.len() > 1) {
+        for decl in self.model.tables.graphs.iter().filter(|decl| decl.steps.len() > 1) {
             if let Some(step) = decl.steps.iter().find(|step| known.contains(&step.relation)) {
                 let of = |steps: &[hgnnc_ir::dataflow::Step]| {
                     self.schema.metapaths.iter().find(|m| m.steps == steps).map(|m| (m.name.clone(), m.span))
                 };
-                if let Some((name, span)) = of(&decl.steps).or_else(|| of(&crate::batch::turned(&decl.steps))) {
+                if let Some((name, span)) = of(&decl.steps).or_else(|| of(&reversed(&decl.steps))) {
                     walked.insert(name, (span, step.relation));
                 }
             }

@@ -1,22 +1,20 @@
 //! Losses: what an output is compared with, as part of the program.
 
-use std::collections::BTreeMap;
-
 use hgnnc_diag::habits::Place;
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::artifact::Task;
-use hgnnc_ir::dataflow::{Binding, InputDecl};
-use hgnnc_ir::{BinaryOp, DType, Dim, Graph, Op, Reduce, Space, Type, UnaryOp, Value, VertexType};
+use hgnnc_ir::{Graph, VertexType};
 use hgnnc_syntax::ast::{self, Expr, ExprKind};
 
+use crate::checker::Checker;
 use crate::consts::Consts;
-use crate::elaborate::Elaborator;
+use crate::dims::Dim;
 use crate::functions::match_arguments;
+use crate::hir::{ExprId, Label, Loss, LossKind, Output, OutputOf, Type};
 use crate::links::LINKS;
-use crate::model::{OutputInfo, OutputOf};
 use crate::names::{did_you_mean, suggest};
 use crate::schema::FieldKind;
-use crate::value::{ValKind, show_widths};
+use crate::value::show_widths;
 
 const LOSSES: &[&str] = &["cross_entropy", "binary_cross_entropy", "mse", "mae"];
 
@@ -38,14 +36,53 @@ pub enum TrainedOf {
     Links(Vec<Graph>),
 }
 
-impl Elaborator<'_> {
-    pub fn loss(
-        &mut self,
-        expr: &Expr,
-        outputs: &BTreeMap<String, OutputInfo>,
-        consts: &Consts,
-        on_batches: bool,
-    ) -> Option<Trained> {
+/// A call of a loss with its arguments.
+struct LossCall<'e> {
+    name: &'e ast::Ident,
+    output: &'e Expr,
+    label: &'e Expr,
+    class_weights: Option<&'e Expr>,
+    smoothing: Option<&'e Expr>,
+    span: Span,
+}
+
+impl Checker<'_> {
+    /// Checks the loss of a train block.
+    pub fn loss(&mut self, expr: &Expr, consts: &Consts, on_batches: bool) -> Option<Trained> {
+        let call = self.loss_call(expr)?;
+        let output_info = self.loss_output(call.output);
+        let of_links = matches!(&call.label.kind, ExprKind::Name(name) if name == LINKS);
+        let (trained, value, kind) = match (output_info, of_links) {
+            (Some((name, Output { of: OutputOf::Links(scores), span })), _) => {
+                self.loss_of_links((name, span, scores), &call, of_links)?
+            }
+            (Some((name, Output { span, .. })), true) => {
+                let report = Diagnostic::at(
+                    codes::LINK_LOSS,
+                    call.label.span,
+                    format!("output `{name}` belongs to vertices, not to pairs of them"),
+                    "links are pairs",
+                )
+                .label(span, "the output is declared here")
+                .help(format!(
+                    "declare it for pairs: `output {name}: {LINKS} = DistMult() over links(relations) of h`"
+                ));
+                self.report(report);
+                return None;
+            }
+            (None, true) => return None,
+            (output, false) => {
+                let label = self.loss_label(call.label);
+                let (name, Output { of: OutputOf::Vertices(vertex, value), span }) = output? else { return None };
+                self.loss_of_vertices((name, vertex, value, span), label?, &call, consts)?
+            }
+        };
+        self.model.loss = Some(Loss { value, kind, on_batches, span: expr.span });
+        Some(trained)
+    }
+
+    /// Reads the name and the arguments of a loss.
+    fn loss_call<'e>(&mut self, expr: &'e Expr) -> Option<LossCall<'e>> {
         let ExprKind::Call(call) = &expr.kind else {
             if !matches!(expr.kind, ExprKind::Error) {
                 self.report(
@@ -92,32 +129,26 @@ impl Elaborator<'_> {
             ));
             return None;
         };
-        let output_info = self.loss_output(output, outputs);
-        let of_links = matches!(&label.kind, ExprKind::Name(name) if name == LINKS);
-        if let Some((name, OutputInfo { of: OutputOf::Links(scores), span })) = &output_info {
-            return self.loss_of_links((name, *span, scores), &call.callee, of_links.then_some(label), expr.span);
-        }
-        if of_links {
-            if let Some((name, info)) = output_info {
-                let report = Diagnostic::at(
-                    codes::LINK_LOSS,
-                    label.span,
-                    format!("output `{name}` belongs to vertices, not to pairs of them"),
-                    "links are pairs",
-                )
-                .label(info.span, "the output is declared here")
-                .help(format!(
-                    "declare it for pairs: `output {name}: {LINKS} = DistMult() over links(relations) of h`"
-                ));
-                self.report(report);
-            }
-            return None;
-        }
-        let label_info = self.loss_label(label);
-        let (output_name, OutputInfo { of: OutputOf::Vertices(of, val), span: output_span }) = output_info? else {
-            return None;
-        };
-        let (vertex, field) = label_info?;
+        let optional = |index: usize| sorted.get(index).copied().flatten();
+        Some(LossCall {
+            name: &call.callee,
+            output,
+            label,
+            class_weights: optional(2),
+            smoothing: optional(3),
+            span: expr.span,
+        })
+    }
+
+    /// The loss of an output of vertices, compared with a label.
+    fn loss_of_vertices(
+        &mut self,
+        (output_name, of, value, output_span): (String, VertexType, ExprId, Span),
+        (vertex, field): (VertexType, usize),
+        call: &LossCall<'_>,
+        consts: &Consts,
+    ) -> Option<(Trained, ExprId, LossKind)> {
+        let name = call.name.name.as_str();
         let decl = &self.schema.vertices[vertex.index()].fields[field];
         let label_name = format!("{}.{}", self.vertex_name(vertex), decl.name);
         let kind_name = match decl.kind {
@@ -138,7 +169,7 @@ impl Elaborator<'_> {
                 self.report(
                     Diagnostic::at(
                         codes::LABEL_LOSS_MISMATCH,
-                        call.callee.span,
+                        call.name.span,
                         format!("`{name}` does not fit `{label_name}`, which is {kind_name}"),
                         "compares something else",
                     )
@@ -152,7 +183,7 @@ impl Elaborator<'_> {
             self.report(
                 Diagnostic::at(
                     codes::LABEL_VERTEX,
-                    label.span,
+                    call.label.span,
                     format!(
                         "output `{output_name}` belongs to `{}`, the label to `{}`",
                         self.vertex_name(of),
@@ -164,7 +195,8 @@ impl Elaborator<'_> {
             );
             return None;
         }
-        if val.widths.len() != 1 || val.widths[0].dim != Dim::Fixed(extent) {
+        let Type::One(row) = &*self.model.expr(value).ty else { unreachable!("an output of vertices is one value") };
+        if row.widths.len() != 1 || row.widths[0].dim != Dim::Fixed(extent) {
             let what = match task {
                 Task::Classify { .. } => "classes",
                 Task::MultiLabel { .. } => "labels",
@@ -173,15 +205,15 @@ impl Elaborator<'_> {
             };
             let mut report = Diagnostic::at(
                 codes::CLASS_COUNT,
-                output.span,
+                call.output.span,
                 format!(
                     "output `{output_name}` is {} per vertex, but `{label_name}` has {extent} {what}",
-                    show_widths(&self.flow, &val.widths)
+                    show_widths(&self.model.tables, &row.widths)
                 ),
                 format!("should be [{extent}]"),
             )
             .label(decl.ty_span, format!("{extent} {what} declared here"));
-            if let Some(width) = val.widths.last() {
+            if let Some(width) = row.widths.last() {
                 report = report.label(width.origin, "the output's width comes from here");
             }
             self.report(
@@ -189,79 +221,69 @@ impl Elaborator<'_> {
             );
             return None;
         }
-        let class_weights = match sorted.get(2).copied().flatten() {
+        let class_weights = match call.class_weights {
             Some(expr) => self.class_weights(expr, extent, consts).map(Some),
             None => Some(None),
         };
-        let smoothing = match sorted.get(3).copied().flatten() {
-            Some(expr) => {
-                let smoothing = self.ranged(expr, consts, 0.0, 1.0, "label smoothing")?;
-                if smoothing == 1.0 {
-                    let message = "label smoothing is at least 0 and less than 1";
-                    self.report(
-                        Diagnostic::at(
-                            codes::ARGUMENT_RANGE,
-                            expr.span,
-                            message,
-                            "the label would have no part in the loss",
-                        )
-                        .help("a usual share is 0.1"),
-                    );
-                    return None;
-                }
-                smoothing
-            }
+        let smoothing = match call.smoothing {
+            Some(expr) => self.smoothing(expr, consts)?,
             None => 0.0,
         };
         let class_weights = class_weights?;
-        let ValKind::Stored(logits) = val.kind else { return None };
         if matches!(task, Task::Classify { .. } | Task::MultiLabel { .. }) {
-            self.doubt_logits(logits, output_span);
+            self.doubt_logits(value, output_span);
         }
-        let at = expr.span;
-        let label_input = self.label_input(vertex, field, task, at);
-        let (row, weight) = match task {
-            Task::Classify { classes } => {
-                self.cross_entropy(logits, label_input, classes, class_weights, smoothing, at)
-            }
+        let dataset_name = decl.dataset_name.clone().unwrap_or_default();
+        let label = Label { vertex, name: label_name, dataset_name: dataset_name.clone() };
+        let kind = match task {
+            Task::Classify { classes } => LossKind::CrossEntropy { label, classes, class_weights, smoothing },
+            Task::MultiLabel { labels } => LossKind::BinaryCrossEntropy { label, labels },
+            Task::Regress { width } => LossKind::Distance { label, width, squared: name == "mse" },
             Task::Link => return None,
-            Task::MultiLabel { labels } => (self.binary_cross_entropy(logits, label_input, labels, at), None),
-            Task::Regress { width } => (self.distance(logits, label_input, width, name == "mse", at), None),
         };
-        self.mean_loss(row, weight, vertex, at, on_batches);
-        let label = decl.dataset_name.clone().unwrap_or_default();
-        Some(Trained { output: output_name, task, of: TrainedOf::Label { vertex, label, field } })
+        let of = TrainedOf::Label { vertex, label: dataset_name, field };
+        Some((Trained { output: output_name, task, of }, value, kind))
     }
 
-    /// The loss of an output of links; `label` where it is compared with them.
+    fn smoothing(&mut self, expr: &Expr, consts: &Consts) -> Option<f64> {
+        let smoothing = self.ranged(expr, consts, 0.0, 1.0, "label smoothing")?;
+        if smoothing == 1.0 {
+            let message = "label smoothing is at least 0 and less than 1";
+            self.report(
+                Diagnostic::at(codes::ARGUMENT_RANGE, expr.span, message, "the label would have no part in the loss")
+                    .help("a usual share is 0.1"),
+            );
+            return None;
+        }
+        Some(smoothing)
+    }
+
+    /// The loss of an output of links, compared with them if `of_links`.
     fn loss_of_links(
         &mut self,
-        (name, declared, scores): (&str, Span, &BTreeMap<Graph, Value>),
-        loss: &ast::Ident,
-        label: Option<&Expr>,
-        at: Span,
-    ) -> Option<Trained> {
-        if loss.name != "binary_cross_entropy" || label.is_none() {
+        (name, declared, scores): (String, Span, ExprId),
+        call: &LossCall<'_>,
+        of_links: bool,
+    ) -> Option<(Trained, ExprId, LossKind)> {
+        if call.name.name != "binary_cross_entropy" || !of_links {
             let report = Diagnostic::at(
                 codes::LINK_LOSS,
-                if label.is_some() { loss.span } else { at },
+                if of_links { call.name.span } else { call.span },
                 format!("output `{name}` is a score of pairs of vertices, which are links or not"),
-                if label.is_some() { "compares something else" } else { "compares it with something else" },
+                if of_links { "compares something else" } else { "compares it with something else" },
             )
             .label(declared, "the output is declared here")
             .help(format!("write `binary_cross_entropy({name}, {LINKS})`"));
             self.report(report);
             return None;
         }
-        for score in scores.values() {
-            self.doubt_logits(*score, declared);
-        }
-        self.link_loss(scores, at);
-        let of = TrainedOf::Links(scores.keys().copied().collect());
-        Some(Trained { output: name.to_owned(), task: Task::Link, of })
+        self.doubt_logits(scores, declared);
+        let Type::PerEdge(rows) = &*self.model.expr(scores).ty else { unreachable!("scores of pairs are edge values") };
+        let of = TrainedOf::Links(rows.keys().copied().collect());
+        Some((Trained { output: name, task: Task::Link, of }, scores, LossKind::Links))
     }
 
-    fn loss_output(&mut self, expr: &Expr, outputs: &BTreeMap<String, OutputInfo>) -> Option<(String, OutputInfo)> {
+    fn loss_output(&mut self, expr: &Expr) -> Option<(String, Output)> {
         let ExprKind::Name(name) = &expr.kind else {
             if matches!(expr.kind, ExprKind::Error) {
                 return None;
@@ -274,8 +296,8 @@ impl Elaborator<'_> {
             ));
             return None;
         };
-        if let Some(info) = outputs.get(name) {
-            return Some((name.clone(), info.clone()));
+        if let Some(output) = self.model.outputs.get(name) {
+            return Some((name.clone(), *output));
         }
         // An output that was wrong itself has been reported.
         if !self.declared_outputs.contains(name) {
@@ -285,7 +307,7 @@ impl Elaborator<'_> {
                 format!("the model has no output `{name}`"),
                 "unknown output",
             );
-            let report = did_you_mean(report, name, outputs.keys().map(String::as_str));
+            let report = did_you_mean(report, name, self.model.outputs.keys().map(String::as_str));
             self.report(report);
         }
         None
@@ -391,106 +413,5 @@ impl Elaborator<'_> {
             return None;
         }
         Some(weights)
-    }
-
-    fn label_input(&mut self, vertex: VertexType, field: usize, task: Task, at: Span) -> Value {
-        let decl = &self.schema.vertices[vertex.index()].fields[field];
-        let space = Space::Vertices(vertex);
-        let ty = match task {
-            Task::Classify { .. } => Type { dtype: DType::I32, ..Type::fixed(space, &[]) },
-            Task::MultiLabel { labels: width } | Task::Regress { width } => Type::fixed(space, &[width]),
-            Task::Link => Type::fixed(space, &[]),
-        };
-        let name = format!("{}.{}", self.vertex_name(vertex), decl.name);
-        let binding = Binding::Label(vertex, decl.dataset_name.clone().unwrap_or_default());
-        let input = self.declare_input(InputDecl { name, ty, binding });
-        self.emit(Op::Input(input), &[], at)
-    }
-
-    /// `lse(logits) - logits[label]`, weighted by class, mixed with the mean over classes by smoothing.
-    fn cross_entropy(
-        &mut self,
-        logits: Value,
-        label: Value,
-        classes: usize,
-        class_weights: Option<Vec<f64>>,
-        smoothing: f64,
-        at: Span,
-    ) -> (Value, Option<Value>) {
-        let chosen = self.emit(Op::OneHot { classes }, &[label], at);
-        let lse = self.emit(Op::ReduceTrailing { reduce: Reduce::Lse, axes: 1 }, &[logits], at);
-        let picked = self.emit(Op::Binary(BinaryOp::Mul), &[logits, chosen], at);
-        let picked = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[picked], at);
-        let mut row = self.emit(Op::Binary(BinaryOp::Sub), &[lse, picked], at);
-        if smoothing > 0.0 {
-            let sum = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[logits], at);
-            let share = self.emit(Op::Const(1.0 / classes as f64), &[], at);
-            let mean = self.emit(Op::Binary(BinaryOp::Mul), &[sum, share], at);
-            let spread = self.emit(Op::Binary(BinaryOp::Sub), &[lse, mean], at);
-            let keep = self.emit(Op::Const(1.0 - smoothing), &[], at);
-            let rest = self.emit(Op::Const(smoothing), &[], at);
-            let a = self.emit(Op::Binary(BinaryOp::Mul), &[row, keep], at);
-            let b = self.emit(Op::Binary(BinaryOp::Mul), &[spread, rest], at);
-            row = self.emit(Op::Binary(BinaryOp::Add), &[a, b], at);
-        }
-        let Some(weights) = class_weights else { return (row, None) };
-        let parts: Vec<Value> = weights
-            .into_iter()
-            .map(|w| {
-                let w = self.emit(Op::Const(w), &[], at);
-                self.emit(Op::Reshape(vec![Dim::Fixed(1)]), &[w], at)
-            })
-            .collect();
-        let table = self.emit(Op::Concat, &parts, at);
-        let weighted = self.emit(Op::Binary(BinaryOp::Mul), &[chosen, table], at);
-        let weight = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[weighted], at);
-        (self.emit(Op::Binary(BinaryOp::Mul), &[row, weight], at), Some(weight))
-    }
-
-    /// `softplus(x) - x·y`, the mean over labels.
-    fn binary_cross_entropy(&mut self, logits: Value, label: Value, labels: usize, at: Span) -> Value {
-        let softplus = self.emit(Op::Unary(UnaryOp::Softplus), &[logits], at);
-        let product = self.emit(Op::Binary(BinaryOp::Mul), &[logits, label], at);
-        let each = self.emit(Op::Binary(BinaryOp::Sub), &[softplus, product], at);
-        self.mean_of_row(each, labels, at)
-    }
-
-    fn distance(&mut self, output: Value, label: Value, width: usize, squared: bool, at: Span) -> Value {
-        let difference = self.emit(Op::Binary(BinaryOp::Sub), &[output, label], at);
-        let each = if squared {
-            self.emit(Op::Binary(BinaryOp::Mul), &[difference, difference], at)
-        } else {
-            self.emit(Op::Unary(UnaryOp::Abs), &[difference], at)
-        };
-        self.mean_of_row(each, width, at)
-    }
-
-    fn mean_of_row(&mut self, each: Value, width: usize, at: Span) -> Value {
-        let sum = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[each], at);
-        let share = self.emit(Op::Const(1.0 / width as f64), &[], at);
-        self.emit(Op::Binary(BinaryOp::Mul), &[sum, share], at)
-    }
-
-    /// The weighted mean of the row losses over the training part.
-    fn mean_loss(&mut self, row: Value, weight: Option<Value>, vertex: VertexType, at: Span, on_batches: bool) {
-        let ty = Type::fixed(Space::Vertices(vertex), &[]);
-        let name = format!("{}.train", self.vertex_name(vertex));
-        let mask = self.declare_input(InputDecl { name, ty, binding: Binding::TrainMask(vertex) });
-        let mask = self.emit(Op::Input(mask), &[], at);
-        let masked = self.emit(Op::Binary(BinaryOp::Mul), &[row, mask], at);
-        let sum = self.emit(Op::ReduceSpace(Reduce::Sum), &[masked], at);
-        let weights = match weight {
-            Some(weight) => self.emit(Op::Binary(BinaryOp::Mul), &[weight, mask], at),
-            None => mask,
-        };
-        let mut total = self.emit(Op::ReduceSpace(Reduce::Sum), &[weights], at);
-        if weight.is_some() && on_batches {
-            // All seeds of a batch may be of classes without weight: its loss is 0.
-            let least = self.emit(Op::Const(f64::from(f32::MIN_POSITIVE)), &[], at);
-            total = self.emit(Op::Binary(BinaryOp::Max), &[total, least], at);
-        }
-        let loss = self.emit(Op::Binary(BinaryOp::Div), &[sum, total], at);
-        self.flow.output("loss", loss);
-        self.flow.output("row_loss", row);
     }
 }

@@ -2,36 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_ir::{Graph, Space, Stage, Value, VertexType};
+use hgnnc_diag::{Diagnostic, codes};
+use hgnnc_ir::{Space, VertexType};
 use hgnnc_syntax::ast::{self, Binding, Stmt};
 
+use crate::checker::{Checker, Place, Scope};
 use crate::consts::Consts;
-use crate::elaborate::{Elaborator, Place, Scope};
+use crate::hir::{ExprId, ExprKind as Kind, Form, Output, OutputOf, StmtKind, Type};
 use crate::links::LINKS;
-use crate::value::{Term, Val, ValKind, show_widths};
+use crate::value::{Term, show_space, show_widths};
 
-/// A named output of a model.
-#[derive(Clone, Debug)]
-pub struct OutputInfo {
-    /// The rows of the output, with its values.
-    pub of: OutputOf,
-    /// Its name in the source.
-    pub span: Span,
-}
-
-/// The vertices or pairs that an output has a row for, and its values.
-#[derive(Clone, Debug)]
-pub enum OutputOf {
-    /// The vertices of a type.
-    Vertices(VertexType, Val),
-    /// Pairs to score, by the graph of links.
-    Links(BTreeMap<Graph, Value>),
-}
-
-impl Elaborator<'_> {
-    /// Elaborates a model's body and names its outputs as results of the program.
-    pub fn model(&mut self, model: &ast::Model, consts: &Consts) -> BTreeMap<String, OutputInfo> {
+impl Checker<'_> {
+    /// Checks a model's body and its outputs.
+    pub fn model(&mut self, model: &ast::Model, consts: &Consts) {
         let mut scope = Scope {
             place: Place::Model,
             variable: None,
@@ -40,10 +23,10 @@ impl Elaborator<'_> {
             layer: None,
             consts,
             graphs: vec![],
-            path: String::new(),
+            statement: String::new(),
         };
-        let mut outputs: BTreeMap<String, OutputInfo> = BTreeMap::new();
-        self.enter(Stage::FP);
+        let mut outputs: BTreeMap<String, Output> = BTreeMap::new();
+        let mut body = vec![];
         self.declared_outputs = (model.body.iter())
             .filter_map(|stmt| match stmt {
                 Stmt::Output(output) => Some(output.name.name.clone()),
@@ -57,12 +40,14 @@ impl Elaborator<'_> {
             match stmt {
                 Stmt::Param(decl) => {
                     let term = self.declare(decl, &scope);
+                    body.extend(Self::statement(StmtKind::Param, &decl.name, &term));
                     self.bind(&mut scope, &decl.name, term);
                 }
                 Stmt::Let(Binding { name, value }) => {
-                    scope.path.clone_from(&name.name);
+                    scope.statement.clone_from(&name.name);
                     let term = self.eval(value, &scope);
-                    scope.path.clear();
+                    scope.statement.clear();
+                    body.extend(Self::statement(StmtKind::Let, name, &term));
                     self.bind(&mut scope, name, term);
                 }
                 Stmt::Assign(Binding { name, value }) => {
@@ -91,25 +76,22 @@ impl Elaborator<'_> {
                             "choose another name",
                         ));
                     }
-                    scope.path.clone_from(&output.name.name);
+                    scope.statement.clone_from(&output.name.name);
                     let term = self.eval(&output.value, &scope);
-                    scope.path.clear();
-                    let of_vertices = self.schema.vertex_named(&output.vertex.name).is_some();
-                    if output.vertex.name == LINKS && !of_vertices {
-                        let scores = if matches!(term, Term::Error) { None } else { self.link_output(output, term) };
-                        if let Some(scores) = scores {
-                            let info = OutputInfo { of: OutputOf::Links(scores), span: output.name.span };
-                            outputs.insert(output.name.name.clone(), info);
+                    scope.statement.clear();
+                    if matches!(term, Term::Error) {
+                        let of_links = output.vertex.name == LINKS && self.schema.vertex_named(LINKS).is_none();
+                        if !of_links {
+                            self.schema.vertex(&output.vertex, self.diagnostics);
                         }
                         continue;
                     }
-                    let vertex = self.schema.vertex(&output.vertex, self.diagnostics);
-                    if let (Some(vertex), false) = (vertex, matches!(term, Term::Error)) {
-                        let vertex = VertexType::new(vertex);
-                        if let Some(val) = self.output_value(output, vertex, term) {
-                            let info = OutputInfo { of: OutputOf::Vertices(vertex, val), span: output.name.span };
-                            outputs.insert(output.name.name.clone(), info);
-                        }
+                    if let Some(of) = self.output(output, term) {
+                        let value = match of {
+                            OutputOf::Vertices(_, value) | OutputOf::Links(value) => value,
+                        };
+                        body.push(crate::hir::Stmt { kind: StmtKind::Output, name: output.name.name.clone(), value });
+                        outputs.insert(output.name.name.clone(), Output { of, span: output.name.span });
                     }
                 }
             }
@@ -125,31 +107,46 @@ impl Elaborator<'_> {
                 .help("add `output NAME: VertexType = …`"),
             );
         }
-        for (name, info) in &outputs {
-            match &info.of {
-                // A checked output is stored; anything else was reported above.
-                OutputOf::Vertices(_, Val { kind: ValKind::Stored(value), .. }) => {
-                    self.flow.output(name.clone(), *value);
-                }
-                OutputOf::Vertices(..) => {}
-                OutputOf::Links(scores) => {
-                    for (graph, score) in scores {
-                        let result = format!("{name}.{}", self.flow.graphs[graph.index()].name);
-                        self.flow.output(result, *score);
-                    }
-                }
-            }
-        }
-        outputs
+        self.model.body = body;
+        self.model.outputs = outputs;
     }
 
-    fn output_value(&mut self, output: &ast::OutputStmt, vertex: VertexType, term: Term) -> Option<Val> {
+    fn output(&mut self, output: &ast::OutputStmt, term: Term) -> Option<OutputOf> {
+        if output.vertex.name == LINKS && self.schema.vertex_named(LINKS).is_none() {
+            return self.link_output(output, term).map(OutputOf::Links);
+        }
+        let vertex = VertexType::new(self.schema.vertex(&output.vertex, self.diagnostics)?);
+        self.output_value(output, vertex, term).map(|value| OutputOf::Vertices(vertex, value))
+    }
+
+    fn output_value(&mut self, output: &ast::OutputStmt, vertex: VertexType, term: Term) -> Option<ExprId> {
         let at = output.value.span;
-        let val = match term {
-            Term::PerType(values) => match values.get(&vertex) {
-                Some(val) => val.clone(),
+        let of_all = |output: &ast::OutputStmt| {
+            Diagnostic::at(
+                codes::RESULT_MISMATCH,
+                at,
+                format!("output `{}` needs one row per `{}` vertex", output.name.name, output.vertex.name),
+                "is the same for all vertices",
+            )
+            .label(output.vertex.span, "the output is declared for this type")
+        };
+        let value = match &term {
+            Term::Number(_) | Term::Width(_) => {
+                self.report(of_all(output));
+                return None;
+            }
+            Term::Value(value) => value,
+            other => {
+                let report = self.not_a_value(other, at);
+                self.report(report);
+                return None;
+            }
+        };
+        let row = match &*value.ty {
+            Type::PerType(rows) => match rows.get(&vertex) {
+                Some(row) => row.clone(),
                 None => {
-                    let has: Vec<_> = values.keys().map(|v| format!("`{}`", self.vertex_name(*v))).collect();
+                    let has: Vec<_> = rows.keys().map(|v| format!("`{}`", self.vertex_name(*v))).collect();
                     self.report(
                         Diagnostic::at(
                             codes::NOT_PROJECTED,
@@ -162,43 +159,36 @@ impl Elaborator<'_> {
                     return None;
                 }
             },
-            Term::One(_) | Term::Number(_) | Term::Width(_) => {
-                self.report(
-                    Diagnostic::at(
-                        codes::RESULT_MISMATCH,
-                        at,
-                        format!("output `{}` needs one row per `{}` vertex", output.name.name, output.vertex.name),
-                        "is the same for all vertices",
-                    )
-                    .label(output.vertex.span, "the output is declared for this type"),
-                );
+            Type::One(_) => {
+                self.report(of_all(output));
                 return None;
             }
-            other => {
-                let report = self.not_a_value(&other, at);
+            Type::PerGraph(_) | Type::PerEdge(_) => {
+                let report = self.not_a_value(&term, at);
                 self.report(report);
                 return None;
             }
         };
-        let stored = self.stored(&val, at);
-        let value = self.or_report(stored)?;
-        if self.flow.is_sparse(value) || self.flow.ty(value).space != Space::Vertices(vertex) || val.widths.len() > 1 {
+        let usable = self.usable(&row, at);
+        self.or_report(usable)?;
+        let is_sparse = row.form == Form::Sparse;
+        if is_sparse || row.space != Space::Vertices(vertex) || row.widths.len() > 1 {
+            let tables = &self.model.tables;
+            let found = match is_sparse {
+                true => "is sparse".to_string(),
+                false => format!("is {} with {}", show_widths(tables, &row.widths), show_space(tables, row.space)),
+            };
             self.report(
                 Diagnostic::at(
                     codes::RESULT_MISMATCH,
                     at,
                     "an output is a dense value with one row per vertex and at most one dimension",
-                    if self.flow.is_sparse(value) {
-                        "is sparse".to_string()
-                    } else {
-                        let space = crate::value::show_space(&self.flow, self.flow.ty(value).space);
-                        format!("is {} with {space}", show_widths(&self.flow, &val.widths))
-                    },
+                    found,
                 )
                 .help("`flatten(…)`, or a `linear(…)` head"),
             );
             return None;
         }
-        Some(val)
+        Some(self.expr(Kind::OfType(value.id, vertex), Type::One(row), at).id)
     }
 }

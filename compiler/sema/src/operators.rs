@@ -1,21 +1,45 @@
 //! Operators on values and families of values, and the reports of shapes that do not fit.
 
+use std::collections::BTreeMap;
+
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_ir::{BinaryOp, Op, Space, UnaryOp, Value};
+use hgnnc_ir::{BinaryOp, Space, UnaryOp, VertexType};
 use hgnnc_syntax::ast;
 
+use crate::checker::{Checker, Mistake};
 use crate::consts::{arithmetic, division_by_zero, not_constant, not_finite};
-use crate::elaborate::{Elaborator, Mistake};
-use crate::eval::known_number;
-use crate::value::{Term, Val, ValKind, Width, show_dim, show_space, show_widths};
+use crate::dims::Dim;
+use crate::eval::{Known, known_number};
+use crate::hir::{Decomposition, ExprId, ExprKind, Form, Row, Type, Width};
+use crate::value::{Term, Typed, describe, show_dim, show_space, show_widths};
 
-impl Elaborator<'_> {
+/// An operand of an element-wise operation, for the reports.
+#[derive(Clone, Copy)]
+pub struct Operand<'r> {
+    /// Its type.
+    pub row: &'r Row,
+    /// Its expression, if it has one of its own.
+    pub id: Option<ExprId>,
+    /// Its place.
+    pub span: Span,
+}
+
+impl<'r> Operand<'r> {
+    /// A value that a function computes.
+    pub fn of(row: &'r Row, span: Span) -> Self {
+        Self { row, id: None, span }
+    }
+}
+
+impl Checker<'_> {
     pub fn unary_operator(&mut self, op: ast::UnaryOp, a: Term, span: Span) -> Term {
         match (op, a) {
             (_, Term::Error) => Term::Error,
             (ast::UnaryOp::Neg, Term::Number(number)) => Term::Number(-number),
-            (ast::UnaryOp::Neg, a) => self.map(a, span, |this, val| this.apply_unary(UnaryOp::Neg, val, span)),
+            (ast::UnaryOp::Neg, Term::AnyNumber) => Term::AnyNumber,
+            (ast::UnaryOp::Neg, a) => self.unary(UnaryOp::Neg, a, span, span),
             (ast::UnaryOp::Not, Term::Bool(value)) => Term::Bool(!value),
+            (ast::UnaryOp::Not, Term::AnyBool) => Term::AnyBool,
             (ast::UnaryOp::Not, other) => {
                 self.report(Diagnostic::at(
                     codes::NOT_BOOLEAN,
@@ -43,8 +67,13 @@ impl Elaborator<'_> {
         let truths = matches!(op, B::Or | B::And | B::Eq | B::Ne | B::Lt | B::Le | B::Gt | B::Ge);
         for (side, at) in [(&a, a_span), (&b, b_span)] {
             let is_value = match side {
-                Term::Absent | Term::Function(_) | Term::List | Term::Record(_) | Term::Label(..) => false,
-                Term::Bool(_) => truths,
+                Term::Absent
+                | Term::Function(_)
+                | Term::AnyFunction
+                | Term::List
+                | Term::Record(_)
+                | Term::Label(..) => false,
+                Term::Bool(_) | Term::AnyBool => truths,
                 _ => true,
             };
             if !is_value {
@@ -57,7 +86,8 @@ impl Elaborator<'_> {
             B::Or | B::And => {
                 return match (a, b) {
                     (Term::Bool(a), Term::Bool(b)) => Term::Bool(if op == B::Or { a || b } else { a && b }),
-                    (Term::Bool(_), other) | (other, _) => {
+                    (Term::Bool(_) | Term::AnyBool, Term::Bool(_) | Term::AnyBool) => Term::AnyBool,
+                    (Term::Bool(_) | Term::AnyBool, other) | (other, _) => {
                         self.report(Diagnostic::at(
                             codes::NOT_BOOLEAN,
                             span,
@@ -69,18 +99,22 @@ impl Elaborator<'_> {
                 };
             }
             B::Eq | B::Ne | B::Lt | B::Le | B::Gt | B::Ge => return self.compare(op, a, b, span),
-            B::MatMul => return self.map2(a, b, span, |this, a, b| this.product(a, a_span, b, b_span, span)),
+            B::MatMul => {
+                let rule = |this: &mut Self, a: &Row, b: &Row| this.product(a, a_span, b, b_span, span);
+                return self.map2(a, b, span, rule, ExprKind::Product);
+            }
             B::Add => BinaryOp::Add,
             B::Sub => BinaryOp::Sub,
             B::Mul => BinaryOp::Mul,
             B::Div => BinaryOp::Div,
         };
-        if op == B::Div && known_number(&b) == Some(0.0) {
+        let (left, right) = (known_number(&a), known_number(&b));
+        if op == B::Div && right == Known::Number(0.0) {
             self.report(division_by_zero(b_span));
             return Term::Error;
         }
         // Widths that are known are numbers, so `heads * hidden` and `width(v.x) / 2` are too.
-        if let (Some(a), Some(b)) = (known_number(&a), known_number(&b)) {
+        if let (Known::Number(a), Known::Number(b)) = (left, right) {
             let number = arithmetic(op, a, b).expect("arithmetic operators");
             if !number.is_finite() {
                 self.report(not_finite(span, number));
@@ -88,23 +122,58 @@ impl Elaborator<'_> {
             }
             return Term::Number(number);
         }
-        self.map2(a, b, span, |this, a, b| this.elementwise(elementwise, a, a_span, b, b_span, span))
+        if left != Known::No && right != Known::No {
+            return self.symbolic(op, &a, &b, span);
+        }
+        self.binary(elementwise, (a, a_span), (b, b_span), span)
+    }
+
+    /// Arithmetic of a layer that is checked without a use: of names of widths, where the result is a width.
+    fn symbolic(&mut self, op: ast::BinaryOp, a: &Term, b: &Term, span: Span) -> Term {
+        let dim = |term: &Term| match term {
+            Term::Width(width) => Some(width.dim),
+            Term::Number(number) if number.fract() == 0.0 && *number >= 0.0 && *number < 1e9 => {
+                Some(Dim::Fixed(*number as usize))
+            }
+            _ => None,
+        };
+        let (Some(a), Some(b)) = (dim(a), dim(b)) else { return Term::AnyNumber };
+        let symbols = &mut self.model.tables.symbols;
+        let result = match op {
+            ast::BinaryOp::Add => symbols.add(a, b),
+            ast::BinaryOp::Sub => symbols.subtract(a, b),
+            ast::BinaryOp::Mul => symbols.multiply(a, b),
+            ast::BinaryOp::Div => symbols.divide(a, b),
+            _ => None,
+        };
+        match result {
+            Some(Dim::Fixed(number)) => Term::Number(number as f64),
+            Some(dim) => Term::Width(Width { dim, origin: span }),
+            None => Term::AnyNumber,
+        }
     }
 
     fn compare(&mut self, op: ast::BinaryOp, a: Term, b: Term, span: Span) -> Term {
         use ast::BinaryOp as B;
-        if let (Some(a), Some(b)) = (known_number(&a), known_number(&b)) {
-            return Term::Bool(match op {
-                B::Eq => a == b,
-                B::Ne => a != b,
-                B::Lt => a < b,
-                B::Le => a <= b,
-                B::Gt => a > b,
-                _ => a >= b,
-            });
+        match (known_number(&a), known_number(&b)) {
+            (Known::Number(a), Known::Number(b)) => {
+                return Term::Bool(match op {
+                    B::Eq => a == b,
+                    B::Ne => a != b,
+                    B::Lt => a < b,
+                    B::Le => a <= b,
+                    B::Gt => a > b,
+                    _ => a >= b,
+                });
+            }
+            (Known::Unknown, Known::Unknown | Known::Number(_)) | (Known::Number(_), Known::Unknown) => {
+                return Term::AnyBool;
+            }
+            (Known::No, _) | (_, Known::No) => {}
         }
         match (op, &a, &b) {
             (B::Eq | B::Ne, Term::Bool(a), Term::Bool(b)) => return Term::Bool((a == b) == (op == B::Eq)),
+            (B::Eq | B::Ne, Term::Bool(_) | Term::AnyBool, Term::Bool(_) | Term::AnyBool) => return Term::AnyBool,
             (B::Eq | B::Ne, Term::Width(a), Term::Width(b)) => return Term::Bool((a.dim == b.dim) == (op == B::Eq)),
             // A symbolic width equals no number.
             (B::Eq | B::Ne, Term::Width(_), Term::Number(_)) | (B::Eq | B::Ne, Term::Number(_), Term::Width(_)) => {
@@ -118,95 +187,129 @@ impl Elaborator<'_> {
         Term::Error
     }
 
-    /// Applies `f` to every value of a term.
-    pub fn map(&mut self, a: Term, span: Span, mut f: impl FnMut(&mut Self, Val) -> Result<Val, Mistake>) -> Term {
-        let result = match a {
-            Term::One(val) => f(self, val).map(Term::One),
-            Term::PerGraph(vals) => {
-                vals.into_iter().map(|val| f(self, val)).collect::<Result<_, _>>().map(Term::PerGraph)
-            }
-            Term::PerType(vals) => {
-                vals.into_iter().map(|(v, val)| Ok((v, f(self, val)?))).collect::<Result<_, _>>().map(Term::PerType)
-            }
-            Term::PerEdge(vals) => {
-                vals.into_iter().map(|(g, val)| Ok((g, f(self, val)?))).collect::<Result<_, _>>().map(Term::PerEdge)
-            }
-            Term::Error => Ok(Term::Error),
-            Term::Number(number) => {
-                let val = self.constant(number, span);
-                f(self, val).map(Term::One)
-            }
-            Term::Width(Width { dim: hgnnc_ir::Dim::Fixed(extent), .. }) => {
-                let val = self.constant(extent as f64, span);
-                f(self, val).map(Term::One)
+    /// A term as values. Numbers become values where they are used. `None` for a mistake that was reported.
+    pub fn value(&mut self, term: Term, span: Span) -> Result<Option<Typed>, Mistake> {
+        match term {
+            Term::Error => Ok(None),
+            Term::Value(value) => Ok(Some(value)),
+            Term::Number(number) => Ok(Some(self.literal(number, span))),
+            Term::Width(Width { dim: Dim::Fixed(extent), .. }) => Ok(Some(self.literal(extent as f64, span))),
+            // A layer that is checked without a use computes nothing.
+            Term::AnyNumber | Term::Width(Width { dim: Dim::Symbolic(_), .. }) => {
+                Ok(Some(self.literal(f64::NAN, span)))
             }
             other => Err(Box::new(self.not_a_value(&other, span))),
-        };
-        self.settle(result)
+        }
     }
 
-    /// Applies `f` to every pair of values of two terms; single values meet every member of a family.
+    /// Applies a typing rule to every value of a term; `at` is the term's place, and `span` that of the result.
+    pub fn map(
+        &mut self,
+        x: Term,
+        at: Span,
+        span: Span,
+        rule: impl FnMut(&mut Self, &Row) -> Result<Row, Mistake>,
+        kind: impl FnOnce(ExprId) -> ExprKind,
+    ) -> Term {
+        let result = self.try_map(x, at, span, rule, kind);
+        self.settle(result.map(|value| value.map_or(Term::Error, Term::Value)))
+    }
+
+    fn try_map(
+        &mut self,
+        x: Term,
+        at: Span,
+        span: Span,
+        mut rule: impl FnMut(&mut Self, &Row) -> Result<Row, Mistake>,
+        kind: impl FnOnce(ExprId) -> ExprKind,
+    ) -> Result<Option<Typed>, Mistake> {
+        let Some(x) = self.value(x, at)? else { return Ok(None) };
+        let ty = self.map_type(&x.ty, |this, row| rule(this, row))?;
+        Ok(Some(self.expr(kind(x.id), ty, span)))
+    }
+
+    /// Applies a typing rule to the type of every value.
+    pub fn map_type(
+        &mut self,
+        ty: &Type,
+        mut rule: impl FnMut(&mut Self, &Row) -> Result<Row, Mistake>,
+    ) -> Result<Type, Mistake> {
+        Ok(match ty {
+            Type::One(row) => Type::One(rule(self, row)?),
+            Type::PerGraph(rows) => Type::PerGraph(rows.iter().map(|row| rule(self, row)).collect::<Result<_, _>>()?),
+            Type::PerType(rows) => {
+                let rows = rows.iter().map(|(vertex, row)| Ok((*vertex, rule(self, row)?)));
+                Type::PerType(rows.collect::<Result<_, Mistake>>()?)
+            }
+            Type::PerEdge(rows) => {
+                let rows = rows.iter().map(|(graph, row)| Ok((*graph, rule(self, row)?)));
+                Type::PerEdge(rows.collect::<Result<_, Mistake>>()?)
+            }
+        })
+    }
+
+    /// Applies a typing rule to every pair of values of two terms; single values meet every member of a family.
     pub fn map2(
         &mut self,
         a: Term,
         b: Term,
         span: Span,
-        mut f: impl FnMut(&mut Self, Val, Val) -> Result<Val, Mistake>,
+        rule: impl FnMut(&mut Self, &Row, &Row) -> Result<Row, Mistake>,
+        kind: impl FnOnce(ExprId, ExprId) -> ExprKind,
     ) -> Term {
-        let result = match (a, b) {
-            (Term::Error, _) | (_, Term::Error) => Ok(Term::Error),
-            (Term::PerGraph(a), Term::PerGraph(b)) => {
-                a.into_iter().zip(b).map(|(a, b)| f(self, a, b)).collect::<Result<_, _>>().map(Term::PerGraph)
-            }
-            (Term::PerType(a), Term::PerType(mut b)) => {
-                if a.len() != b.len() || a.keys().any(|v| !b.contains_key(v)) {
-                    let names = |keys: Vec<&hgnnc_ir::VertexType>| {
-                        keys.into_iter().map(|v| format!("`{}`", self.vertex_name(*v))).collect::<Vec<_>>().join(", ")
-                    };
-                    Err(Box::new(
-                        Diagnostic::at(
-                            codes::DIFFERENT_SPACES,
-                            span,
-                            "the two sides have values of different vertex types",
-                            format!("left: {}; right: {}", names(a.keys().collect()), names(b.keys().collect())),
-                        )
-                        .help("select one type with `.Type`, as in `h.Paper`"),
-                    ))
-                } else {
-                    a.into_iter()
-                        .map(|(v, a)| {
-                            let b = b.remove(&v).expect("keys were compared");
-                            Ok((v, f(self, a, b)?))
-                        })
-                        .collect::<Result<_, _>>()
-                        .map(Term::PerType)
-                }
-            }
-            (a, b) => match (self.single(a, span), self.single(b, span)) {
-                (Ok(Ok(a)), Ok(Ok(b))) => f(self, a, b).map(Term::One),
-                (Ok(Ok(a)), Ok(Err(family))) => return self.map(family, span, |this, b| f(this, a.clone(), b)),
-                (Ok(Err(family)), Ok(Ok(b))) => return self.map(family, span, |this, a| f(this, a, b.clone())),
-                (Err(mistake), _) | (_, Err(mistake)) => Err(mistake),
-                (Ok(Err(a)), Ok(Err(b))) => Err(Box::new(Diagnostic::at(
-                    codes::DIFFERENT_SPACES,
-                    span,
-                    format!("{} and {} do not combine", a.describe(), b.describe()),
-                    "different kinds of families",
-                ))),
-            },
-        };
-        self.settle(result)
+        let result = self.try_map2(a, b, span, rule, kind);
+        self.settle(result.map(|value| value.map_or(Term::Error, Term::Value)))
     }
 
-    /// A single value, or the family that it is.
-    fn single(&mut self, term: Term, span: Span) -> Result<Result<Val, Term>, Mistake> {
-        match term {
-            Term::One(val) => Ok(Ok(val)),
-            Term::Number(number) => Ok(Ok(self.constant(number, span))),
-            Term::Width(Width { dim: hgnnc_ir::Dim::Fixed(extent), .. }) => Ok(Ok(self.constant(extent as f64, span))),
-            family @ (Term::PerGraph(_) | Term::PerType(_) | Term::PerEdge(_)) => Ok(Err(family)),
-            other => Err(Box::new(self.not_a_value(&other, span))),
+    fn try_map2(
+        &mut self,
+        a: Term,
+        b: Term,
+        span: Span,
+        mut rule: impl FnMut(&mut Self, &Row, &Row) -> Result<Row, Mistake>,
+        kind: impl FnOnce(ExprId, ExprId) -> ExprKind,
+    ) -> Result<Option<Typed>, Mistake> {
+        if matches!(a, Term::Error) || matches!(b, Term::Error) {
+            return Ok(None);
         }
+        let (Some(a), Some(b)) = (self.value(a, span)?, self.value(b, span)?) else { return Ok(None) };
+        let ty = match (&*a.ty, &*b.ty) {
+            (Type::PerGraph(x), Type::PerGraph(y)) => {
+                let rows = x.iter().zip(y).map(|(x, y)| rule(self, x, y));
+                Type::PerGraph(rows.collect::<Result<_, _>>()?)
+            }
+            (Type::PerType(x), Type::PerType(y)) => {
+                if x.len() != y.len() || !x.keys().eq(y.keys()) {
+                    return Err(Box::new(self.different_types(x, y, span)));
+                }
+                let rows = x.iter().zip(y.values()).map(|((vertex, x), y)| Ok((*vertex, rule(self, x, y)?)));
+                Type::PerType(rows.collect::<Result<_, Mistake>>()?)
+            }
+            (Type::One(x), family) => self.map_type(family, |this, y| rule(this, x, y))?,
+            (family, Type::One(y)) => self.map_type(family, |this, x| rule(this, x, y))?,
+            (x, y) => {
+                return Err(Box::new(Diagnostic::at(
+                    codes::DIFFERENT_SPACES,
+                    span,
+                    format!("{} and {} do not combine", describe(x), describe(y)),
+                    "different kinds of families",
+                )));
+            }
+        };
+        Ok(Some(self.expr(kind(a.id, b.id), ty, span)))
+    }
+
+    fn different_types(&self, a: &BTreeMap<VertexType, Row>, b: &BTreeMap<VertexType, Row>, span: Span) -> Diagnostic {
+        let names = |rows: &BTreeMap<VertexType, Row>| {
+            rows.keys().map(|v| format!("`{}`", self.vertex_name(*v))).collect::<Vec<_>>().join(", ")
+        };
+        Diagnostic::at(
+            codes::DIFFERENT_SPACES,
+            span,
+            "the two sides have values of different vertex types",
+            format!("left: {}; right: {}", names(a), names(b)),
+        )
+        .help("select one type with `.Type`, as in `h.Paper`")
     }
 
     /// The report of a term where a value is needed.
@@ -246,22 +349,28 @@ impl Elaborator<'_> {
         }
     }
 
-    /// `f(a)` for one value.
-    pub fn apply_unary(&mut self, op: UnaryOp, a: Val, span: Span) -> Result<Val, Mistake> {
-        let value = self.stored(&a, span)?;
-        if self.flow.is_sparse(value) && !op.preserves_zero() {
-            return Err(Box::new(self.fills_zeros(&a, span)));
+    /// `f(x)` for every value.
+    pub fn unary(&mut self, op: UnaryOp, x: Term, at: Span, span: Span) -> Term {
+        let rule = |this: &mut Self, row: &Row| this.unary_row(op, row, span);
+        self.map(x, at, span, rule, |x| ExprKind::Unary(op, x))
+    }
+
+    /// `f(x)` for one value.
+    pub fn unary_row(&self, op: UnaryOp, row: &Row, span: Span) -> Result<Row, Mistake> {
+        self.usable(row, span)?;
+        if row.form == Form::Sparse && !op.preserves_zero() {
+            return Err(Box::new(self.fills_zeros(row, span)));
         }
-        Ok(Val { kind: ValKind::Stored(self.emit(Op::Unary(op), &[value], span)), ..a })
+        Ok(row.clone())
     }
 
-    /// The value in the program, where it is not sparse.
-    pub fn dense(&mut self, val: &Val, span: Span) -> Result<Value, Mistake> {
-        let value = self.stored(val, span)?;
-        if self.flow.is_sparse(value) { Err(Box::new(self.fills_zeros(val, span))) } else { Ok(value) }
+    /// Refuses a value that is not dense.
+    pub fn dense(&self, row: &Row, span: Span) -> Result<(), Mistake> {
+        self.usable(row, span)?;
+        if row.form == Form::Sparse { Err(Box::new(self.fills_zeros(row, span))) } else { Ok(()) }
     }
 
-    fn fills_zeros(&self, val: &Val, span: Span) -> Diagnostic {
+    fn fills_zeros(&self, row: &Row, span: Span) -> Diagnostic {
         let report = Diagnostic::at(
             codes::SPARSE_VALUE,
             span,
@@ -269,24 +378,37 @@ impl Elaborator<'_> {
             "needs dense values",
         )
         .help("project the features first (`@ w`), or declare them without `sparse`");
-        match val.widths.last() {
+        match row.widths.last() {
             Some(width) => report.label(width.origin, "declared sparse here"),
             None => report,
         }
     }
 
+    /// `a ∘ b` for all pairs of values, element by element.
+    pub fn binary(&mut self, op: BinaryOp, (a, a_span): (Term, Span), (b, b_span): (Term, Span), span: Span) -> Term {
+        let id = |term: &Term| match term {
+            Term::Value(value) => Some(value.id),
+            _ => None,
+        };
+        let (a_id, b_id) = (id(&a), id(&b));
+        let rule = |this: &mut Self, a: &Row, b: &Row| {
+            let a = Operand { row: a, id: a_id, span: a_span };
+            this.elementwise(op, a, Operand { row: b, id: b_id, span: b_span }, span)
+        };
+        self.map2(a, b, span, rule, |a, b| ExprKind::Binary(op, a, b))
+    }
+
     /// `a ∘ b`, element by element.
     pub fn elementwise(
-        &mut self,
+        &self,
         op: BinaryOp,
-        a: Val,
-        a_span: Span,
-        b: Val,
-        b_span: Span,
+        Operand { row: a, id: a_id, span: a_span }: Operand<'_>,
+        Operand { row: b, id: b_id, span: b_span }: Operand<'_>,
         span: Span,
-    ) -> Result<Val, Mistake> {
-        let (left, right) = (self.stored(&a, a_span)?, self.stored(&b, b_span)?);
-        let (a_space, b_space) = (a.space(&self.flow), b.space(&self.flow));
+    ) -> Result<Row, Mistake> {
+        self.usable(a, a_span)?;
+        self.usable(b, b_span)?;
+        let (a_space, b_space) = (a.space, b.space);
         if a_space != b_space && a_space != Space::Unit && b_space != Space::Unit {
             let mut report = Diagnostic::at(
                 codes::DIFFERENT_SPACES,
@@ -294,8 +416,8 @@ impl Elaborator<'_> {
                 "the two sides have rows for different things",
                 "cannot be combined element by element",
             )
-            .label(a_span, format!("has {}", show_space(&self.flow, a_space)))
-            .label(b_span, format!("has {}", show_space(&self.flow, b_space)));
+            .label(a_span, format!("has {}", show_space(&self.model.tables, a_space)))
+            .label(b_span, format!("has {}", show_space(&self.model.tables, b_space)));
             report = match (a_space, b_space) {
                 (Space::Edges(_), Space::Vertices(_)) | (Space::Vertices(_), Space::Edges(_)) => report
                     .help("write `e.dst.…` for a vertex value at the edge, or reduce the edge value `over in_edges`"),
@@ -303,27 +425,34 @@ impl Elaborator<'_> {
             };
             return Err(Box::new(report));
         }
-        let (a_dims, b_dims) = (a.dims(), b.dims());
-        if !a_dims.starts_with(&b_dims) && !b_dims.starts_with(&a_dims) {
-            return Err(Box::new(self.shape_mismatch(&a, a_span, &b, b_span, span)));
+        if !self.starts_with(&a.widths, &b.widths) && !self.starts_with(&b.widths, &a.widths) {
+            return Err(Box::new(self.shape_mismatch((a, a_id, a_span), (b, b_id, b_span), span)));
         }
-        match self.flow.push(Op::Binary(op), &[left, right]) {
-            Ok(value) => {
-                let widths = if a_dims.len() >= b_dims.len() { a.widths } else { b.widths };
-                self.flow.values[value.index()].origin =
-                    Some(hgnnc_ir::Origin { file: span.file.0, start: span.start, end: span.end });
-                Ok(Val { kind: ValKind::Stored(value), widths })
+        let (longer, other) = if a.widths.len() >= b.widths.len() { (a, b) } else { (b, a) };
+        let whole = |row: &Row| row.widths.len() == longer.widths.len();
+        let form = match (a.form, b.form) {
+            (Form::Sparse, Form::Sparse) if op.zero_with_zero() => Form::Sparse,
+            // Multiplication by and division by a dense operand keep zeros.
+            (Form::Sparse, Form::Dense) if matches!(op, BinaryOp::Mul | BinaryOp::Div) && whole(a) => Form::Sparse,
+            (Form::Dense, Form::Sparse) if op == BinaryOp::Mul && whole(b) => Form::Sparse,
+            (Form::Dense, Form::Dense) => Form::Dense,
+            _ => {
+                let sparse = if a.form == Form::Sparse { a } else { b };
+                return Err(Box::new(self.fills_zeros(sparse, span)));
             }
-            // Spaces and dimensions fit, so it is about the zeros.
-            Err(_) => {
-                let sparse = if self.flow.is_sparse(left) { &a } else { &b };
-                Err(Box::new(self.fills_zeros(sparse, span)))
-            }
-        }
+        };
+        let space = if longer.space == Space::Unit { other.space } else { longer.space };
+        Ok(Row { space, widths: longer.widths.clone(), form })
     }
 
-    fn shape_mismatch(&self, a: &Val, a_span: Span, b: &Val, b_span: Span, span: Span) -> Diagnostic {
-        let show = |val: &Val| show_widths(&self.flow, &val.widths);
+    fn shape_mismatch(
+        &self,
+        (a, a_id, a_span): (&Row, Option<ExprId>, Span),
+        (b, b_id, b_span): (&Row, Option<ExprId>, Span),
+        span: Span,
+    ) -> Diagnostic {
+        let tables = &self.model.tables;
+        let show = |row: &Row| show_widths(tables, &row.widths);
         let mut report = Diagnostic::at(
             codes::SHAPE_MISMATCH,
             span,
@@ -333,20 +462,21 @@ impl Elaborator<'_> {
         .label(a_span, format!("is {}", show(a)))
         .label(b_span, format!("is {}", show(b)));
         // The first dimension that differs is where to look.
-        if let Some((x, y)) = a.widths.iter().zip(&b.widths).find(|(x, y)| x.dim != y.dim) {
+        if let Some((x, y)) = self.mismatch(&a.widths, &b.widths) {
             for width in [x, y] {
                 if width.origin != a_span && width.origin != b_span {
-                    report = report.label(width.origin, format!("{} comes from here", show_dim(&self.flow, width.dim)));
+                    report = report.label(width.origin, format!("{} comes from here", show_dim(tables, width.dim)));
                 }
             }
         }
         // A parameter in the shape of the last dimensions is meant for all of the first ones.
-        for (of, other) in [(a, b), (b, a)] {
-            let ValKind::Stored(value) = of.kind else { continue };
-            let hgnnc_ir::Op::Param(param) = self.flow.values[value.index()].op else { continue };
-            if other.dims().ends_with(&of.dims()) {
+        for (row, id, other) in [(a, a_id, b), (b, b_id, a)] {
+            let Some(id) = id else { continue };
+            let ExprKind::Param(param, _) = self.model.computed(id).kind else { continue };
+            let param = &self.model.params[param.index()];
+            if param.decomposition == Decomposition::None && other.dims().ends_with(&row.dims()) {
                 let shape = self.spell(&other.widths);
-                return report.label(self.param_spans[param.index()], "the parameter is declared here").help(format!(
+                return report.label(param.span, "the parameter is declared here").help(format!(
                     "declare the parameter `{shape}`: shapes fit where one is the beginning of the other"
                 ));
             }
@@ -359,74 +489,51 @@ impl Elaborator<'_> {
         let names = self.frames.last().map_or(&[][..], |frame| &frame.widths);
         let dims = widths.iter().map(|width| match names.iter().find(|(origin, _)| *origin == width.origin) {
             Some((_, name)) => name.clone(),
-            None => show_dim(&self.flow, width.dim),
+            None => show_dim(&self.model.tables, width.dim),
         });
         format!("[{}]", dims.collect::<Vec<_>>().join(", "))
     }
 
     /// `a @ b`: over the last dimension of `a` and the dimension of `b` at the same place; all dimensions
     /// before it are batch dimensions that both share.
-    pub fn product(&mut self, a: Val, a_span: Span, b: Val, b_span: Span, span: Span) -> Result<Val, Mistake> {
-        if b.space(&self.flow) != Space::Unit {
+    pub fn product(&self, a: &Row, a_span: Span, b: &Row, b_span: Span, span: Span) -> Result<Row, Mistake> {
+        if b.space != Space::Unit {
             return Err(Box::new(
                 Diagnostic::at(
                     codes::DIFFERENT_SPACES,
                     b_span,
                     "the right side of `@` is a parameter",
-                    format!("has {}", show_space(&self.flow, b.space(&self.flow))),
+                    format!("has {}", show_space(&self.model.tables, b.space)),
                 )
-                .help(match a.space(&self.flow) {
+                .help(match a.space {
                     Space::Unit => "the value stands on the left of `@`, the parameter on the right: `x @ w`",
                     _ => "`dot(a, b)` multiplies two values row by row",
                 }),
             ));
         }
-        let fits = !a.widths.is_empty()
-            && b.widths.len() >= a.widths.len()
-            && a.widths.iter().zip(&b.widths).all(|(x, y)| x.dim == y.dim);
+        let fits = !a.widths.is_empty() && self.starts_with(&b.widths, &a.widths);
         if !fits {
-            return Err(Box::new(self.width_mismatch(&a, a_span, &b, b_span, span)));
+            return Err(Box::new(self.width_mismatch(a, a_span, b, b_span, span)));
         }
         let batch = a.widths.len() - 1;
-        if let ValKind::BlockDiagonal(blocks) = b.kind {
+        if b.form == Form::BlockDiagonal {
             if batch > 0 {
-                return Err(Box::new(self.width_mismatch(&a, a_span, &b, b_span, span)));
+                return Err(Box::new(self.width_mismatch(a, a_span, b, b_span, span)));
             }
-            return self.block_product(a, a_span, blocks, b.widths[1], span);
+            self.usable(a, a_span)?;
+            if a.form == Form::Sparse {
+                return Err(Box::new(self.fills_zeros(a, a_span)));
+            }
+            return Ok(Row::dense(a.space, vec![b.widths[1]]));
         }
-        let weight = self.stored(&b, b_span)?;
+        self.usable(b, b_span)?;
         let widths: Vec<Width> = a.widths[..batch].iter().chain(&b.widths[batch + 1..]).copied().collect();
-        let kind = self.project(a.kind, weight, batch, span);
-        Ok(Val { kind, widths })
+        Ok(Row::dense(a.space, widths))
     }
 
-    /// One-hot features times a weight are the weight's rows; the product happens before the gather.
-    fn project(&mut self, a: ValKind, weight: Value, batch: usize, span: Span) -> ValKind {
-        match a {
-            ValKind::Stored(value) => ValKind::Stored(self.emit(Op::MatMul { batch }, &[value, weight], span)),
-            ValKind::OneHot(_) => ValKind::Stored(self.emit(Op::Rows, &[weight], span)),
-            ValKind::AtEnd(inner, graph, direction) => {
-                let kind = self.project(*inner, weight, batch, span);
-                self.gather(Val { kind, widths: vec![] }, graph, direction, span).kind
-            }
-            ValKind::BlockDiagonal(_) => unreachable!("weights are not projected: they have no rows"),
-        }
-    }
-
-    fn block_product(&mut self, a: Val, a_span: Span, blocks: Value, out: Width, span: Span) -> Result<Val, Mistake> {
-        let x = self.stored(&a, a_span)?;
-        let dims = self.flow.ty(blocks).dims.clone();
-        if self.flow.is_sparse(x) {
-            return Err(Box::new(self.fills_zeros(&a, a_span)));
-        }
-        let split = self.emit(Op::Reshape(dims[..2].to_vec()), &[x], span);
-        let product = self.emit(Op::MatMul { batch: 1 }, &[split, blocks], span);
-        let value = self.emit(Op::Reshape(vec![out.dim]), &[product], span);
-        Ok(Val { kind: ValKind::Stored(value), widths: vec![out] })
-    }
-
-    fn width_mismatch(&self, a: &Val, a_span: Span, b: &Val, b_span: Span, span: Span) -> Diagnostic {
-        let show = |val: &Val| show_widths(&self.flow, &val.widths);
+    fn width_mismatch(&self, a: &Row, a_span: Span, b: &Row, b_span: Span, span: Span) -> Diagnostic {
+        let tables = &self.model.tables;
+        let show = |row: &Row| show_widths(tables, &row.widths);
         let mut report = Diagnostic::at(
             codes::WIDTH_MISMATCH,
             span,
@@ -435,11 +542,10 @@ impl Elaborator<'_> {
         )
         .label(a_span, format!("is {}", show(a)))
         .label(b_span, format!("is {}", show(b)));
-        let pair = a.widths.iter().zip(&b.widths).find(|(x, y)| x.dim != y.dim);
-        if let Some((x, y)) = pair {
+        if let Some((x, y)) = self.mismatch(&a.widths, &b.widths) {
             for width in [x, y] {
                 if width.origin != a_span && width.origin != b_span {
-                    report = report.label(width.origin, format!("{} comes from here", show_dim(&self.flow, width.dim)));
+                    report = report.label(width.origin, format!("{} comes from here", show_dim(tables, width.dim)));
                 }
             }
         }

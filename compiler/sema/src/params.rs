@@ -4,31 +4,19 @@ use std::collections::BTreeMap;
 
 use hgnnc_diag::habits::Place;
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_ir::dataflow::Init;
-use hgnnc_ir::{Dim, Op};
-use hgnnc_syntax::ast::{Decomposition, Expr, ExprKind, Layer, LayerStmt, ParamDecl, Per, Stmt};
+use hgnnc_ir::Space;
+use hgnnc_syntax::ast::{self, Expr, ExprKind, Layer, LayerStmt, ParamDecl, Per, Stmt};
 
-use crate::elaborate::{Elaborator, Mistake, Place as Block, Scope, unique_name};
+use crate::checker::{Checker, Mistake, Place as Block, Scope, SharedPart};
+use crate::eval::Widths;
 use crate::functions::match_arguments;
+use crate::hir::{Decomposition, Entry, ExprKind as Kind, Form, Initialiser, Param, ParamId, Row, Type, Width};
 use crate::names::suggest;
-use crate::value::{Term, Val, ValKind, Width, show_widths};
+use crate::value::{Term, show_widths};
 
 const INITIALISERS: &[&str] = &["glorot", "he", "zeros", "ones", "constant", "uniform", "normal"];
 
-/// How the declared initialiser reads, before the shape is known.
-#[derive(Clone, Copy)]
-enum Initialiser {
-    /// Fans follow from the shape behind `batch` leading dimensions.
-    Glorot {
-        batch: usize,
-    },
-    He {
-        batch: usize,
-    },
-    Fixed(Init),
-}
-
-impl Elaborator<'_> {
+impl Checker<'_> {
     /// The term that a declared parameter is: one value, or one for each semantic graph.
     pub fn declare(&mut self, decl: &ParamDecl, scope: &Scope<'_>) -> Term {
         let result = self.try_declare(decl, scope);
@@ -44,7 +32,7 @@ impl Elaborator<'_> {
 
     /// `None`: wrong and reported.
     fn try_declare(&mut self, decl: &ParamDecl, scope: &Scope<'_>) -> Result<Option<Term>, Mistake> {
-        let initialiser = match &decl.init {
+        let init = match &decl.init {
             None => Initialiser::Glorot { batch: 0 },
             Some(expr) => match self.initialiser(expr, scope)? {
                 Some(initialiser) => initialiser,
@@ -53,14 +41,12 @@ impl Elaborator<'_> {
         };
         // Shapes: one, or one for each graph in scope where a width depends on the source type.
         let mut shapes: Vec<Vec<Width>> = vec![vec![]; scope.graphs.len().max(1)];
-        let mut varies = false;
         let mut fine = true;
         for dim in &decl.dims {
             match self.width(dim, scope) {
                 None => fine = false,
-                Some(Ok(width)) => shapes.iter_mut().for_each(|shape| shape.push(width)),
-                Some(Err(widths)) => {
-                    varies = true;
+                Some(Widths::One(width)) => shapes.iter_mut().for_each(|shape| shape.push(width)),
+                Some(Widths::PerGraph(widths)) => {
                     shapes.iter_mut().zip(widths).for_each(|(shape, width)| shape.push(width));
                 }
             }
@@ -72,78 +58,60 @@ impl Elaborator<'_> {
             self.check_size(shape, decl.span)?;
         }
         let per = self.per(decl, scope)?;
-        let base = self.parameter_base(decl, scope);
-        let type_suffix = match (scope.place, per) {
-            (Block::Project(vertex, true) | Block::Fuse(vertex, true), Per::Type) => {
-                format!(".{}", self.vertex_name(vertex))
-            }
-            _ => String::new(),
-        };
-        // The member that each graph in scope uses, and their names.
-        let layer = scope.layer;
-        let members: Vec<String> = match (per, layer) {
-            (Per::Graph, Some(layer)) => {
-                scope.graphs.iter().map(|&g| self.flow.graphs[layer.graphs[g].index()].name.clone()).collect()
-            }
-            (Per::Src, Some(layer)) => {
-                scope.graphs.iter().map(|&g| self.vertex_name(layer.ends[g].0).to_string()).collect()
-            }
-            (Per::Dst, Some(layer)) => {
-                scope.graphs.iter().map(|&g| self.vertex_name(layer.ends[g].1).to_string()).collect()
-            }
+        // The entry that each graph in scope uses.
+        let entries: Vec<Entry> = match (per, scope.layer) {
+            (Per::Graph, Some(layer)) => scope.graphs.iter().map(|&g| Entry::Graph(layer.graphs[g])).collect(),
+            (Per::Src, Some(layer)) => scope.graphs.iter().map(|&g| Entry::Src(layer.ends[g].0)).collect(),
+            (Per::Dst, Some(layer)) => scope.graphs.iter().map(|&g| Entry::Dst(layer.ends[g].1)).collect(),
             _ => vec![],
         };
-        if members.is_empty() {
+        if entries.is_empty() {
             if matches!(per, Per::Graph | Per::Src | Per::Dst) {
                 // A family that is empty here: nothing to declare, nothing that could use it.
-                return Ok(Some(Term::PerGraph(vec![])));
+                let param = self.param(decl, init, Decomposition::None, scope);
+                let value = self.expr(Kind::Param(param, vec![]), Type::PerGraph(vec![]), decl.span);
+                return Ok(Some(Term::Value(value)));
             }
             let shape = shapes.swap_remove(0);
-            if varies && shapes.iter().any(|s| dims(s) != dims(&shape)) {
+            if shapes.iter().any(|other| !self.fit(other, &shape)) {
                 return Err(Box::new(self.two_shapes(scope.place, decl, &shape, &shapes)));
             }
-            let name = format!("{base}{type_suffix}");
-            if let Some(shared) = self.shared_parameter(&name, &shape, decl, scope)? {
-                return Ok(Some(Term::One(shared)));
-            }
-            let val = self.member(decl, name, &base, shape, initialiser, scope)?;
-            return Ok(val.map(Term::One));
+            let entry = match (scope.place, per) {
+                (Block::Project(vertex, true) | Block::Fuse(vertex, true), Per::Type) => Entry::Type(vertex),
+                _ => Entry::Shared,
+            };
+            let Some((decomposition, row)) = self.entry(decl, entry, shape, scope)? else { return Ok(None) };
+            let param = self.param(decl, init, decomposition, scope);
+            return Ok(Some(self.single(Kind::Param(param, vec![entry]), row, decl.span)));
         }
-        let mut known: BTreeMap<String, Val> = BTreeMap::new();
-        let mut vals = vec![];
-        for (member, shape) in members.iter().zip(&shapes) {
-            if let Some(val) = known.get(member) {
-                if val.dims() != dims(shape) {
-                    return Err(Box::new(self.two_shapes(scope.place, decl, &val.widths, std::slice::from_ref(shape))));
+        let mut known: BTreeMap<Entry, Row> = BTreeMap::new();
+        let mut rows = vec![];
+        let mut decomposition = Decomposition::None;
+        for (entry, shape) in entries.iter().zip(shapes) {
+            if let Some(row) = known.get(entry) {
+                if !self.fit(&row.widths, &shape) {
+                    return Err(Box::new(self.two_shapes(scope.place, decl, &row.widths, &[shape])));
                 }
-                vals.push(val.clone());
+                rows.push(row.clone());
                 continue;
             }
-            let name = format!("{base}.{member}");
-            let before = self.flow.params.len();
-            let val = match self.shared_parameter(&name, shape, decl, scope)? {
-                Some(val) => val,
-                None => match self.member(decl, name, &base, shape.clone(), initialiser, scope)? {
-                    Some(val) => val,
-                    None => return Ok(None),
-                },
-            };
-            if let (Per::Graph, Some(layer)) = (per, layer) {
-                // The bases of a decomposition belong to all semantic graphs.
-                let bases = format!("{base}.bases");
-                let graph = layer.graphs[scope.graphs[vals.len()]];
-                let own = self.flow.params[before..].iter_mut().filter(|decl| decl.name != bases);
-                own.for_each(|decl| decl.of = Some(graph));
-            }
-            known.insert(member.clone(), val.clone());
-            vals.push(val);
+            let Some((made_of, row)) = self.entry(decl, *entry, shape, scope)? else { return Ok(None) };
+            decomposition = made_of;
+            known.insert(*entry, row.clone());
+            rows.push(row);
         }
-        Ok(Some(Term::PerGraph(vals)))
+        let param = self.param(decl, init, decomposition, scope);
+        Ok(Some(Term::Value(self.expr(Kind::Param(param, entries), Type::PerGraph(rows), decl.span))))
     }
 
-    /// The name that the parameters of a declaration share: `conv.w`, or `conv.fuse.w` where several blocks
-    /// of the layer declare a `w`.
-    fn parameter_base(&self, decl: &ParamDecl, scope: &Scope<'_>) -> String {
+    /// Adds a declaration to the model.
+    fn param(
+        &mut self,
+        decl: &ParamDecl,
+        init: Initialiser,
+        decomposition: Decomposition,
+        scope: &Scope<'_>,
+    ) -> ParamId {
         let name = &decl.name.name;
         let block = match scope.place {
             Block::Model | Block::Layer => None,
@@ -151,48 +119,56 @@ impl Elaborator<'_> {
             Block::Aggregate => Some("aggregate"),
             Block::Fuse(..) => Some("fuse"),
         };
+        // The instances of a block declare one parameter, unless they need different ones.
+        let key = (scope.layer.map(|layer| layer.id), decl.span);
+        if let Some(&known) = self.params.get(&key) {
+            let param = &self.model.params[known.index()];
+            if param.init == init && param.decomposition == decomposition {
+                return known;
+            }
+        }
         let repeated = scope.layer.is_some_and(|l| declarations(l.layer, name) > 1);
-        let base = match block {
-            Some(block) if repeated => format!("{}.{block}.{name}", scope.path),
-            _ => format!("{}.{name}", scope.path),
-        };
-        let base = base.strip_prefix('.').unwrap_or(&base).to_string();
-        unique_name(base, |base| self.has_other_params(base, decl.span))
+        self.params.insert(key, ParamId::new(self.model.params.len()));
+        self.model.params.push(Param {
+            name: name.clone(),
+            block: block.filter(|_| repeated),
+            init,
+            decay: !decl.no_decay,
+            decomposition,
+            span: decl.span,
+        });
+        ParamId::new(self.model.params.len() - 1)
     }
 
-    /// A parameter declared before under the same name: blocks that run for several vertex types share it.
-    fn shared_parameter(
-        &mut self,
-        name: &str,
-        shape: &[Width],
-        decl: &ParamDecl,
-        scope: &Scope<'_>,
-    ) -> Result<Option<Val>, Mistake> {
-        let Some(param) = self.param_named(name) else { return Ok(None) };
-        let position = param.index();
-        if decl.decomposition.is_some() || self.param_spans[position] != decl.span {
-            return Ok(None);
+    /// Compares a shared part of a parameter with what another vertex type or entry needs of it.
+    fn share(&mut self, decl: &ParamDecl, part: SharedPart, shape: &[Width], scope: &Scope<'_>) -> Result<(), Mistake> {
+        let key = (scope.layer.map(|layer| layer.id), decl.span, part);
+        if let Some(known) = self.shared_widths.get(&key) {
+            if !self.fit(known, shape) {
+                // The number of bases is the same for all.
+                let skipped = usize::from(part == SharedPart::Bases);
+                let (first, other) = (&known[skipped..], shape[skipped..].to_vec());
+                return Err(Box::new(self.two_shapes(scope.place, decl, first, &[other])));
+            }
+            return Ok(());
         }
-        if self.flow.params[position].dims != dims(shape) {
-            return Err(Box::new(self.two_shapes(scope.place, decl, &self.param_widths[position], &[shape.to_vec()])));
-        }
-        let value = self.emit(Op::Param(param), &[], decl.span);
-        Ok(Some(Val { kind: ValKind::Stored(value), widths: shape.to_vec() }))
+        self.shared_widths.insert(key, shape.to_vec());
+        Ok(())
     }
 
     fn two_shapes(&self, block: Block, decl: &ParamDecl, first: &[Width], others: &[Vec<Width>]) -> Diagnostic {
-        let other = others.iter().find(|s| dims(s) != dims(first)).map_or(first, Vec::as_slice);
+        let other = others.iter().find(|other| !self.fit(other, first)).map_or(first, Vec::as_slice);
         let mut report = Diagnostic::at(
             codes::SHARED_SHAPE,
             decl.name.span,
             format!("parameter `{}` is shared but would need two shapes", decl.name.name),
-            format!("{} and {}", show_widths(&self.flow, first), show_widths(&self.flow, other)),
+            format!("{} and {}", show_widths(&self.model.tables, first), show_widths(&self.model.tables, other)),
         )
         .help(match &decl.decomposition {
-            Some(Decomposition::Basis(_)) => {
+            Some(ast::Decomposition::Basis(_)) => {
                 "a basis is shared: bring all vertex types to one width first, as in `linear(features, 64)`"
             }
-            Some(Decomposition::Blocks(_)) | None => match block {
+            Some(ast::Decomposition::Blocks(_)) | None => match block {
                 Block::Project(..) | Block::Fuse(..) => {
                     "leave `shared` out: there is one for each vertex type then; or bring all types to one width before"
                 }
@@ -204,7 +180,7 @@ impl Elaborator<'_> {
                 }
             },
         });
-        if let Some((x, y)) = first.iter().zip(other).find(|(x, y)| x.dim != y.dim) {
+        if let Some((x, y)) = self.mismatch(first, other) {
             report = report.label(x.origin, "one width comes from here").label(y.origin, "the other from here");
         }
         report
@@ -243,114 +219,84 @@ impl Elaborator<'_> {
         }
     }
 
-    /// Declares one member of a family of parameters, decomposed where that was asked for.
-    fn member(
+    /// An entry of a parameter: what it is made of, and its type.
+    fn entry(
         &mut self,
         decl: &ParamDecl,
-        name: String,
-        base: &str,
+        entry: Entry,
         shape: Vec<Width>,
-        initialiser: Initialiser,
         scope: &Scope<'_>,
-    ) -> Result<Option<Val>, Mistake> {
-        let decay = !decl.no_decay;
+    ) -> Result<Option<(Decomposition, Row)>, Mistake> {
         match &decl.decomposition {
             None => {
-                let init = initialise(initialiser, &shape);
-                Ok(Some(self.parameter(name, shape, init, decay, decl.span)))
+                self.share(decl, SharedPart::Entry(entry), &shape, scope)?;
+                Ok(Some((Decomposition::None, Row::dense(Space::Unit, shape))))
             }
-            Some(Decomposition::Basis(number)) => {
+            Some(ast::Decomposition::Basis(number)) => {
                 let Some(number) = self.one_width(number, scope) else { return Ok(None) };
-                self.basis(decl, (&name, base), shape, number, initialiser, scope.place).map(Some)
+                let bases = [&[number], &shape[..]].concat();
+                self.check_size(&bases, decl.span)?;
+                self.share(decl, SharedPart::Bases, &bases, scope)?;
+                Ok(Some((Decomposition::Basis(number), Row::dense(Space::Unit, shape))))
             }
-            Some(Decomposition::Blocks(number_expr)) => {
+            Some(ast::Decomposition::Blocks(number_expr)) => {
                 let Some(number) = self.one_width(number_expr, scope) else { return Ok(None) };
-                let (Some(blocks), [input, output]) = (number.dim.fixed(), &shape[..]) else {
-                    return Err(Box::new(Diagnostic::at(
-                        codes::BAD_DECOMPOSITION,
-                        decl.span,
-                        "a block-diagonal parameter has the shape [in, out]",
-                        format!("is {}", show_widths(&self.flow, &shape)),
-                    )));
-                };
-                let (Some(rows), Some(columns)) = (input.dim.fixed(), output.dim.fixed()) else {
-                    return Err(Box::new(Diagnostic::at(
-                        codes::BAD_DECOMPOSITION,
-                        decl.span,
-                        "the width of one-hot features cannot be split into blocks",
-                        "its extent is not known at compile time",
-                    )));
-                };
-                if rows % blocks != 0 || columns % blocks != 0 {
-                    return Err(Box::new(
-                        Diagnostic::at(
-                            codes::BAD_DECOMPOSITION,
-                            number_expr.span,
-                            format!("{blocks} blocks do not divide [{rows}, {columns}]"),
-                            "must divide both widths",
-                        )
-                        .label(input.origin, format!("{rows} comes from here"))
-                        .label(output.origin, format!("{columns} comes from here")),
-                    ));
-                }
-                let at = |extent, origin| Width { dim: Dim::Fixed(extent), origin };
-                let blocked = vec![number, at(rows / blocks, input.origin), at(columns / blocks, output.origin)];
-                let init = match initialiser {
-                    Initialiser::Glorot { .. } => initialise(Initialiser::Glorot { batch: 1 }, &blocked),
-                    Initialiser::He { .. } => initialise(Initialiser::He { batch: 1 }, &blocked),
-                    Initialiser::Fixed(init) => init,
-                };
-                let val = self.parameter(name, blocked, init, decay, decl.span);
-                let value = self.stored(&val, decl.span)?;
-                Ok(Some(Val { kind: ValKind::BlockDiagonal(value), widths: shape }))
+                self.check_blocks(decl, &shape, (number, number_expr.span))?;
+                let row = Row { space: Space::Unit, widths: shape, form: Form::BlockDiagonal };
+                Ok(Some((Decomposition::Blocks(number), row)))
             }
         }
     }
 
-    /// `w = Σ_b a_b V_b` with the bases `V` shared by the family (Schlichtkrull et al. 2018, eq. 3).
-    fn basis(
-        &mut self,
-        decl: &ParamDecl,
-        (name, base): (&str, &str),
-        shape: Vec<Width>,
-        number: Width,
-        initialiser: Initialiser,
-        block: Block,
-    ) -> Result<Val, Mistake> {
-        let bases_name = format!("{base}.bases");
-        let mut bases_shape = vec![number];
-        bases_shape.extend(&shape);
-        self.check_size(&bases_shape, decl.span)?;
-        let bases = match self.param_named(&bases_name) {
-            Some(param) => {
-                let known = param.index();
-                let found = self.flow.params[known].dims.clone();
-                if found != dims(&bases_shape) {
-                    return Err(Box::new(self.two_shapes(block, decl, &self.param_widths[known][1..], &[shape])));
-                }
-                self.emit(Op::Param(param), &[], decl.span)
-            }
-            None => {
-                let init = initialise(initialiser, &shape);
-                let val = self.parameter(bases_name, bases_shape, init, !decl.no_decay, decl.span);
-                self.stored(&val, decl.span)?
-            }
+    /// Do so many blocks divide a matrix?
+    fn check_blocks(&self, decl: &ParamDecl, shape: &[Width], (number, at): (Width, Span)) -> Result<(), Mistake> {
+        let [input, output] = shape else {
+            return Err(Box::new(Diagnostic::at(
+                codes::BAD_DECOMPOSITION,
+                decl.span,
+                "a block-diagonal parameter has the shape [in, out]",
+                format!("is {}", show_widths(&self.model.tables, shape)),
+            )));
         };
-        let leaf = name.strip_prefix(base).unwrap_or(name);
-        let fan_out = number.dim.fixed().unwrap_or(1);
-        let init = Init::Glorot { fan_in: Dim::Fixed(1), fan_out };
-        let coefficients =
-            self.parameter(format!("{base}.coefficients{leaf}"), vec![number], init, !decl.no_decay, decl.span);
-        let coefficients = self.stored(&coefficients, decl.span)?;
-        let value = self.emit(Op::MatMul { batch: 0 }, &[coefficients, bases], decl.span);
-        Ok(Val { kind: ValKind::Stored(value), widths: shape })
+        if [number, *input, *output].iter().any(|width| width.dim.is_symbolic()) {
+            return Ok(());
+        }
+        let Some(blocks) = number.dim.fixed() else {
+            return Err(Box::new(Diagnostic::at(
+                codes::BAD_DECOMPOSITION,
+                decl.span,
+                "a block-diagonal parameter has the shape [in, out]",
+                format!("is {}", show_widths(&self.model.tables, shape)),
+            )));
+        };
+        let (Some(rows), Some(columns)) = (input.dim.fixed(), output.dim.fixed()) else {
+            return Err(Box::new(Diagnostic::at(
+                codes::BAD_DECOMPOSITION,
+                decl.span,
+                "the width of one-hot features cannot be split into blocks",
+                "its extent is not known at compile time",
+            )));
+        };
+        if rows % blocks != 0 || columns % blocks != 0 {
+            return Err(Box::new(
+                Diagnostic::at(
+                    codes::BAD_DECOMPOSITION,
+                    at,
+                    format!("{blocks} blocks do not divide [{rows}, {columns}]"),
+                    "must divide both widths",
+                )
+                .label(input.origin, format!("{rows} comes from here"))
+                .label(output.origin, format!("{columns} comes from here")),
+            ));
+        }
+        Ok(())
     }
 
     fn initialiser(&mut self, expr: &Expr, scope: &Scope<'_>) -> Result<Option<Initialiser>, Mistake> {
         let (name, name_span, args) = match &expr.kind {
             ExprKind::Name(name) => (name.as_str(), expr.span, &[][..]),
             ExprKind::Call(call) => (call.callee.name.as_str(), call.callee.span, &call.args[..]),
-            ExprKind::Number(number) => return Ok(Some(Initialiser::Fixed(Init::Constant(*number)))),
+            ExprKind::Number(number) => return Ok(Some(Initialiser::Constant(*number))),
             ExprKind::Error => return Ok(None),
             _ => ("", expr.span, &[][..]),
         };
@@ -393,7 +339,7 @@ impl Elaborator<'_> {
             ))
         };
         let in_range = |(value, span): (f64, Span), low: f64| -> Result<f64, Mistake> {
-            if value >= low && value.is_finite() {
+            if value.is_nan() || value >= low && value.is_finite() {
                 return Ok(value);
             }
             Err(Box::new(Diagnostic::at(
@@ -408,11 +354,11 @@ impl Elaborator<'_> {
                 let batch = number.map_or(Ok(0.0), |n| in_range(n, 0.0))? as usize;
                 if name == "glorot" { Initialiser::Glorot { batch } } else { Initialiser::He { batch } }
             }
-            "zeros" => Initialiser::Fixed(Init::Constant(0.0)),
-            "ones" => Initialiser::Fixed(Init::Constant(1.0)),
-            "constant" => Initialiser::Fixed(Init::Constant(number.ok_or_else(|| needed("value"))?.0)),
-            "uniform" => Initialiser::Fixed(Init::Uniform(in_range(number.ok_or_else(|| needed("bound"))?, 0.0)?)),
-            _ => Initialiser::Fixed(Init::Normal { std: in_range(number.ok_or_else(|| needed("std"))?, 0.0)? }),
+            "zeros" => Initialiser::Constant(0.0),
+            "ones" => Initialiser::Constant(1.0),
+            "constant" => Initialiser::Constant(number.ok_or_else(|| needed("value"))?.0),
+            "uniform" => Initialiser::Uniform(in_range(number.ok_or_else(|| needed("bound"))?, 0.0)?),
+            _ => Initialiser::Normal(in_range(number.ok_or_else(|| needed("std"))?, 0.0)?),
         }))
     }
 }
@@ -430,27 +376,4 @@ fn declarations(layer: &Layer, name: &str) -> usize {
         }
     }
     count
-}
-
-fn dims(shape: &[Width]) -> Vec<Dim> {
-    shape.iter().map(|w| w.dim).collect()
-}
-
-/// Fans: the first dimension behind the batch dimensions comes in, the product of the others goes out.
-/// A vector goes out of a single number.
-fn initialise(initialiser: Initialiser, shape: &[Width]) -> Init {
-    let batch = match initialiser {
-        Initialiser::Fixed(init) => return init,
-        Initialiser::Glorot { batch } | Initialiser::He { batch } => batch.min(shape.len()),
-    };
-    let product = |widths: &[Width]| widths.iter().filter_map(|w| w.dim.fixed()).product::<usize>();
-    let (fan_in, fan_out) = match &shape[batch..] {
-        [] => (Dim::Fixed(1), 1),
-        [only] => (Dim::Fixed(1), only.dim.fixed().unwrap_or(1)),
-        [first, rest @ ..] => (first.dim, product(rest)),
-    };
-    match initialiser {
-        Initialiser::He { .. } => Init::He { fan_in },
-        _ => Init::Glorot { fan_in, fan_out },
-    }
 }

@@ -4,23 +4,24 @@ use std::collections::BTreeMap;
 
 use hgnnc_diag::habits::{self, Place};
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_ir::VertexType;
 use hgnnc_ir::artifact::{Criterion, Metric, Part, Stop, Target, Task, Training};
-use hgnnc_ir::{Stage, VertexType};
-use hgnnc_passes::{Clip, Optimizer, OptimizerOptions, Schedule};
+use hgnnc_ir::training::{Clip, Optimizer, OptimizerOptions, Schedule};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
 use hgnnc_syntax::format_expr;
 
+use crate::batch::BatchSpec;
+use crate::checker::Checker;
 use crate::consts::Consts;
-use crate::elaborate::Elaborator;
 use crate::functions::match_arguments;
 use crate::loss::TrainedOf;
-use crate::model::OutputInfo;
 use crate::names::{closest, did_you_mean, suggest};
 
 /// A train block, understood.
 #[derive(Clone, Debug)]
 pub struct TrainSpec {
-    /// The options of a run, as the artifact has them.
+    /// The options of a run, as the artifact has them. Mini-batches are missing: they depend on the receptive field of
+    /// the loss, so the driver adds them (see [`BatchSpec`]).
     pub training: Training,
     /// The optimizer and its options, for the parameter update.
     pub optimizer: OptimizerOptions,
@@ -32,17 +33,20 @@ pub struct TrainSpec {
     pub span: Span,
 }
 
+/// The parts of a train block that were understood.
+pub struct TrainBlock {
+    /// The options of training; `None` if the loss or an option is wrong.
+    pub spec: Option<TrainSpec>,
+    /// The entries about mini-batches, if there are any.
+    pub batch: Option<BatchSpec>,
+}
+
 /// Adam divides by 1 - β.
 const BELOW_ONE: f64 = 0.999_999_999;
 
-impl Elaborator<'_> {
-    /// Adds `loss` and `row_loss` to the program and reads the options.
-    pub fn train(
-        &mut self,
-        train: &ast::Train,
-        outputs: &BTreeMap<String, OutputInfo>,
-        consts: &Consts,
-    ) -> Option<TrainSpec> {
+impl Checker<'_> {
+    /// Checks the loss and reads the options.
+    pub fn train(&mut self, train: &ast::Train, consts: &Consts) -> TrainBlock {
         self.unique_entries(train);
         let loss = train.entries.iter().find_map(|entry| match entry {
             TrainEntry::Loss(_, expr) => Some(expr),
@@ -58,33 +62,33 @@ impl Elaborator<'_> {
                 )
                 .help("add `loss cross_entropy(OUTPUT, VertexType.label)`"),
             );
-            return None;
+            return TrainBlock { spec: None, batch: None };
         };
-        self.enter(Stage::LC);
         let on_batches = train.entries.iter().any(|entry| matches!(entry, TrainEntry::Batch(..)));
-        let target = self.loss(loss, outputs, consts, on_batches);
+        let target = self.loss(loss, consts, on_batches);
         // Options are read whether the loss is right or not, so that all mistakes are reported.
         let options = self.options(train, consts, target.as_ref().map(|t| t.task));
-        let loss = target.as_ref().and_then(|_| self.flow.result("loss"));
-        let batch = self.mini_batch(train, consts, loss);
+        let batch = self.mini_batch(train, consts);
         let links = target.as_ref().map(|target| match &target.of {
             TrainedOf::Label { .. } => None,
             TrainedOf::Links(graphs) => Some(graphs.clone()),
         });
         let links = links.map(|graphs| self.link_options(train, consts, graphs));
-        let (target, mut options, batch, links) = (target?, options?, batch?, links??);
-        options.training.output = target.output;
-        options.training.task = target.task;
-        options.training.batch = batch;
-        match (target.of, links) {
-            (TrainedOf::Label { vertex, label, field }, _) => {
-                options.training.target = Target::Vertices { vertex, label };
-                options.label_field = field;
+        let spec = target.zip(options).zip(links.flatten()).map(|((target, mut options), links)| {
+            options.training.output = target.output;
+            options.training.task = target.task;
+            match (target.of, links) {
+                (TrainedOf::Label { vertex, label, field }, _) => {
+                    options.training.target = Target::Vertices { vertex, label };
+                    options.label_field = field;
+                }
+                (TrainedOf::Links(_), links) => {
+                    options.training.target = Target::Links(links.expect("a loss of links has options of links"));
+                }
             }
-            (TrainedOf::Links(_), Some(links)) => options.training.target = Target::Links(links),
-            (TrainedOf::Links(_), None) => return None,
-        }
-        Some(options)
+            options
+        });
+        TrainBlock { spec, batch }
     }
 
     fn unique_entries(&mut self, train: &ast::Train) {

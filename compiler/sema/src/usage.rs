@@ -51,7 +51,7 @@ pub fn check(module: &Module, diagnostics: &mut Diagnostics) -> Vec<Span> {
             }
             Item::Layer(layer) if !file.calls.contains(&layer.name.name) => {
                 let message = format!("layer `{}` is never used", layer.name.name);
-                let label = "its body is checked where it is used, and so not at all";
+                let label = "no model uses it";
                 unused(codes::UNUSED_DECLARATION, layer.name.span, message, label, diagnostics);
             }
             Item::Schema(decl) if schema.is_some_and(|used| *used != decl.name.name) => {

@@ -1,11 +1,10 @@
 //! Source texts as programs, and programs bound to a world for the interpreter.
 
-use hgnnc_driver::{Ends, LowerOptions, SizeInfo, analyze, lower};
+use hgnnc_driver::{Analyzed, Ends, LowerOptions, SizeInfo, analyze, lower};
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
 use hgnnc_ir::interp::{self, Bindings, Evaluation, Tensor};
 use hgnnc_ir::{Artifact, Dataflow, Dim, Direction, Graph, Input, Op, OutputKind, Param};
 use hgnnc_passes::{differentiate, update};
-use hgnnc_sema::Analyzed;
 
 use crate::world::{Edges, World};
 

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_driver::{DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names};
+use hgnnc_driver::{
+    Analyzed, DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names,
+};
 use hgnnc_exec::{BoundData, bind};
 use hgnnc_graph::synth::{Shape, Size, generate_size};
 use hgnnc_graph::{Dataset, LabelValues};
 use hgnnc_ir::Artifact;
 use hgnnc_ir::artifact::Kernels;
-use hgnnc_sema::Analyzed;
 
 /// All examples, as (`rgcn/acm`, text), in order.
 ///

@@ -3,18 +3,19 @@
 use std::collections::HashMap;
 
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_ir::{BinaryOp, Op, Space, Type, UnaryOp};
+use hgnnc_ir::{BinaryOp, Space};
 use hgnnc_syntax::ast::{Expr, Ident};
 
-use super::Kind;
-use crate::elaborate::{Elaborator, Mistake, Place, Scope};
-use crate::value::{Term, Val, ValKind, Width};
+use crate::checker::{Checker, Mistake, Place, Scope};
+use crate::hir::{ExprKind as Kind, Reduction, Row, Type, Width};
+use crate::operators::Operand;
+use crate::value::{Term, Typed};
 
-impl Elaborator<'_> {
+impl Checker<'_> {
     /// Combines the values of all semantic graphs in scope.
     pub(super) fn across_graphs(
         &mut self,
-        kind: Kind,
+        kind: Reduction,
         x: Term,
         arg: &Expr,
         across: &Ident,
@@ -32,35 +33,22 @@ impl Elaborator<'_> {
                 .help("in `aggregate`, write `over in_edges across …` for all in-edges together"),
             ));
         };
-        let vals = match x {
-            Term::PerGraph(vals) => vals,
-            Term::One(_) | Term::Number(_) => {
-                return Err(Box::new(
-                    Diagnostic::at(
-                        codes::WRONG_SCOPE,
-                        arg.span,
-                        "this value is the same for all semantic graphs",
-                        "nothing to combine across the family",
-                    )
-                    .help("a value assigned in an `aggregate` block, such as `v.z`, has one for each semantic graph"),
-                ));
-            }
+        let x = match x {
+            Term::Value(Typed { id, ty }) if matches!(*ty, Type::PerGraph(_)) => Typed { id, ty },
+            Term::Value(Typed { ty, .. }) if matches!(*ty, Type::One(_)) => return Err(Box::new(same_for_all(arg))),
+            Term::Number(_) | Term::AnyNumber => return Err(Box::new(same_for_all(arg))),
             other => return Err(Box::new(self.not_a_value(&other, arg.span))),
         };
-        let mut vals = vals.into_iter();
-        let Some(first) = vals.next() else {
+        let Type::PerGraph(rows) = &*x.ty else { unreachable!("it was compared") };
+        if rows.is_empty() {
             // No semantic graph ends here: a sum over nothing is 0, anything else has no value.
             return match kind {
-                Kind::Sum | Kind::Mean => {
-                    let zero = self.constant(0.0, span);
+                Reduction::Sum | Reduction::Mean => {
                     let widths = self.widths_elsewhere(arg, scope);
-                    let value = self.stored(&zero, span)?;
-                    let ty = Type::new(Space::Unit, widths.iter().map(|w| w.dim).collect::<Vec<_>>());
-                    let value = if widths.is_empty() { value } else { self.emit(Op::Broadcast(ty), &[value], span) };
-                    Ok(Term::One(Val { kind: ValKind::Stored(value), widths }))
+                    Ok(self.single(Kind::Zeros, Row::dense(Space::Unit, widths), span))
                 }
-                Kind::Softmax => Ok(Term::PerGraph(vec![])),
-                Kind::Max | Kind::Min | Kind::LogSumExp | Kind::Concat => Err(Box::new(
+                Reduction::Softmax => Ok(Term::Value(self.expr(Kind::Across(kind, x.id), Type::PerGraph(vec![]), span))),
+                Reduction::Max | Reduction::Min | Reduction::LogSumExp | Reduction::Concat => Err(Box::new(
                     Diagnostic::at(
                         codes::NO_INCOMING,
                         span,
@@ -71,32 +59,29 @@ impl Elaborator<'_> {
                     .help("add a relation into it to the family (`reverses` has one for each relation), or combine by `sum`"),
                 )),
             };
-        };
-        let all: Vec<Val> = std::iter::once(first).chain(vals).collect();
-        let number = all.len() as f64;
-        match kind {
-            Kind::Concat => Ok(Term::One(self.concat(all, span)?)),
-            Kind::Softmax => {
-                let lse = self.fold(all.clone(), BinaryOp::LogAddExp, span)?;
-                let mut shares = vec![];
-                for val in all {
-                    let shifted = self.elementwise(BinaryOp::Sub, val, span, lse.clone(), span, span)?;
-                    shares.push(self.apply_unary(UnaryOp::Exp, shifted, span)?);
-                }
-                let value = self.stored(&shares[0], span)?;
-                self.doubt_softmax(Some(shares.len()), "there is one semantic graph", value, span);
-                Ok(Term::PerGraph(shares))
-            }
-            Kind::Sum => Ok(Term::One(self.fold(all, BinaryOp::Add, span)?)),
-            Kind::Max => Ok(Term::One(self.fold(all, BinaryOp::Max, span)?)),
-            Kind::Min => Ok(Term::One(self.fold(all, BinaryOp::Min, span)?)),
-            Kind::LogSumExp => Ok(Term::One(self.fold(all, BinaryOp::LogAddExp, span)?)),
-            Kind::Mean => {
-                let sum = self.fold(all, BinaryOp::Add, span)?;
-                let count = self.constant(number, span);
-                Ok(Term::One(self.elementwise(BinaryOp::Div, sum, span, count, span, span)?))
-            }
         }
+        let row = match kind {
+            Reduction::Concat => self.concat(rows, span)?,
+            _ => {
+                let mut total = rows[0].clone();
+                for row in &rows[1..] {
+                    total = self.elementwise(fold_of(kind), Operand::of(&total, span), Operand::of(row, span), span)?;
+                }
+                total
+            }
+        };
+        if kind != Reduction::Softmax {
+            return Ok(self.single(Kind::Across(kind, x.id), row, span));
+        }
+        let mut shares = vec![];
+        for own in rows {
+            let shifted = self.elementwise(BinaryOp::Sub, Operand::of(own, span), Operand::of(&row, span), span)?;
+            shares.push(self.unary_row(hgnnc_ir::UnaryOp::Exp, &shifted, span)?);
+        }
+        let number = shares.len();
+        let shares = self.expr(Kind::Across(kind, x.id), Type::PerGraph(shares), span);
+        self.doubt_softmax(Some(number), "there is one semantic graph", shares.id, span);
+        Ok(Term::Value(shares))
     }
 
     /// The widths that a value has for a semantic graph that ends in another vertex type: those of the sum over
@@ -105,8 +90,6 @@ impl Elaborator<'_> {
         let Some(layer) = scope.layer else { return vec![] };
         let mut widths = vec![];
         for (position, (_, dst)) in layer.ends.iter().enumerate() {
-            let values = self.flow.values.len();
-            let params = self.flow.params.len();
             let found = std::mem::take(self.diagnostics);
             let place = match scope.place {
                 Place::Fuse(_, many) => Place::Fuse(*dst, many),
@@ -120,30 +103,38 @@ impl Elaborator<'_> {
                 layer: scope.layer,
                 consts: scope.consts,
                 graphs: vec![position],
-                path: scope.path.clone(),
+                statement: scope.statement.clone(),
             };
             let term = self.eval(arg, &elsewhere);
             *self.diagnostics = found;
-            self.flow.values.truncate(values);
-            self.flow.params.truncate(params);
-            self.param_spans.truncate(params);
-            self.param_widths.truncate(params);
-            if let Term::PerGraph(vals) = term
-                && let [val] = &vals[..]
+            if let Term::Value(Typed { ty, .. }) = term
+                && let Type::PerGraph(rows) = &*ty
+                && let [row] = &rows[..]
             {
-                widths.clone_from(&val.widths);
+                widths.clone_from(&row.widths);
                 break;
             }
         }
         widths
     }
+}
 
-    fn fold(&mut self, vals: Vec<Val>, op: BinaryOp, span: Span) -> Result<Val, Mistake> {
-        let mut vals = vals.into_iter();
-        let mut total = vals.next().expect("at least one graph");
-        for val in vals {
-            total = self.elementwise(op, total, span, val, span, span)?;
-        }
-        Ok(total)
+fn same_for_all(arg: &Expr) -> Diagnostic {
+    Diagnostic::at(
+        codes::WRONG_SCOPE,
+        arg.span,
+        "this value is the same for all semantic graphs",
+        "nothing to combine across the family",
+    )
+    .help("a value assigned in an `aggregate` block, such as `v.z`, has one for each semantic graph")
+}
+
+/// The function by which a reduction combines two values.
+fn fold_of(kind: Reduction) -> BinaryOp {
+    match kind {
+        Reduction::Max => BinaryOp::Max,
+        Reduction::Min => BinaryOp::Min,
+        Reduction::Softmax | Reduction::LogSumExp => BinaryOp::LogAddExp,
+        Reduction::Sum | Reduction::Mean | Reduction::Concat => BinaryOp::Add,
     }
 }

@@ -6,50 +6,14 @@ mod edges;
 mod graphs;
 
 use hgnnc_diag::{Diagnostic, Span, codes, habits};
-use hgnnc_ir::{BinaryOp, Dim, Op, Reduce, Space, Type, VertexType};
+use hgnnc_ir::{BinaryOp, Space, VertexType};
 use hgnnc_syntax::ast::{Call, Expr, ExprKind, GraphExpr, Ident};
 use hgnnc_syntax::format_expr;
 
-use crate::elaborate::{Elaborator, Mistake, Place, Scope};
+use crate::checker::{Checker, Mistake, Place, Scope};
+use crate::hir::{Axis, ExprId, ExprKind as Kind, Reduction, Row, Type, Width};
 use crate::names::suggest;
-use crate::value::{Term, Val, ValKind, Width, show_space, show_widths};
-
-/// The function that a reduction computes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Sum,
-    Mean,
-    Max,
-    Min,
-    Softmax,
-    LogSumExp,
-    Concat,
-}
-
-impl Kind {
-    fn of(name: &str) -> Kind {
-        match name {
-            "sum" => Kind::Sum,
-            "mean" => Kind::Mean,
-            "max" => Kind::Max,
-            "min" => Kind::Min,
-            "softmax" => Kind::Softmax,
-            "logsumexp" => Kind::LogSumExp,
-            "concat" => Kind::Concat,
-            other => unreachable!("`{other}` is not a reduction"),
-        }
-    }
-
-    /// The reduction of the IR that it starts from.
-    fn base(self) -> Reduce {
-        match self {
-            Kind::Sum | Kind::Mean | Kind::Concat => Reduce::Sum,
-            Kind::Max => Reduce::Max,
-            Kind::Min => Reduce::Min,
-            Kind::Softmax | Kind::LogSumExp => Reduce::Lse,
-        }
-    }
-}
+use crate::value::{Term, show_space, show_widths};
 
 const SCOPES: &[&str] = &["in_edges", "vertices", "last", "first"];
 
@@ -65,11 +29,11 @@ fn scopes(place: Place) -> &'static [&'static str] {
     }
 }
 
-impl Elaborator<'_> {
+impl Checker<'_> {
     /// A call of a reduction.
     pub fn reduction(&mut self, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
         let name = call.callee.name.as_str();
-        let kind = Kind::of(name);
+        let kind = Reduction::named(name).expect("it is the name of a reduction");
         if let Some(of) = call.of.first() {
             self.report(Diagnostic::at(
                 codes::WRONG_SCOPE,
@@ -91,7 +55,7 @@ impl Elaborator<'_> {
             let value = if value.len() <= LONGEST_VALUE { value } else { "x".to_owned() };
             let dimension = ["dim", "axis", "dims", "axes"].contains(&named.name.as_str());
             let report = match habits::meant(habits::Place::Argument, &named.name) {
-                _ if dimension && kind == Kind::Concat => {
+                _ if dimension && kind == Reduction::Concat => {
                     report.help("values are joined along their last dimension: `concat(a, b)`")
                 }
                 Some(habits::Meant::Advice(advice)) if !dimension => report.help(habits::fill(advice, None)),
@@ -168,26 +132,28 @@ impl Elaborator<'_> {
     }
 
     /// `max(a, b)`, `min(a, b)`, `concat(a, b, …)`.
-    fn without_scope(&mut self, kind: Kind, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
+    fn without_scope(&mut self, kind: Reduction, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
         let name = call.callee.name.as_str();
         let args: Vec<&Expr> = call.args.iter().map(|a| &a.value).collect();
         match (kind, &args[..]) {
-            (Kind::Max | Kind::Min, [a, b]) => {
-                let op = if kind == Kind::Max { BinaryOp::Max } else { BinaryOp::Min };
+            (Reduction::Max | Reduction::Min, [a, b]) => {
+                let op = if kind == Reduction::Max { BinaryOp::Max } else { BinaryOp::Min };
                 let (left, right) = (self.eval(a, scope), self.eval(b, scope));
-                self.map2(left, right, span, |this, x, y| this.elementwise(op, x, a.span, y, b.span, span))
+                self.binary(op, (left, a.span), (right, b.span), span)
             }
-            (Kind::Concat, [first, rest @ ..]) if !rest.is_empty() => {
+            (Reduction::Concat, [first, rest @ ..]) if !rest.is_empty() => {
                 let mut joined = self.eval(first, scope);
                 for next in rest {
                     let next = self.eval(next, scope);
-                    joined = self.map2(joined, next, span, |this, a, b| {
+                    let rule = |this: &mut Self, a: &Row, b: &Row| {
                         // A single row is repeated, so that a parameter can be joined to every vertex.
-                        let (sa, sb) = (a.space(&this.flow), b.space(&this.flow));
-                        let a = if sa == Space::Unit { this.broadcast(a, sb, span)? } else { a };
-                        let b = if sb == Space::Unit { this.broadcast(b, sa, span)? } else { b };
-                        this.concat(vec![a, b], span)
-                    });
+                        let left =
+                            if a.space == Space::Unit { this.broadcast_row(a, b.space, span)? } else { a.clone() };
+                        let right =
+                            if b.space == Space::Unit { this.broadcast_row(b, a.space, span)? } else { b.clone() };
+                        this.concat(&[left, right], span)
+                    };
+                    joined = self.map2(joined, next, span, rule, Kind::Concat);
                 }
                 joined
             }
@@ -241,7 +207,15 @@ impl Elaborator<'_> {
     }
 
     /// `over last`, `over first`, `over vertices`.
-    fn over_scope(&mut self, kind: Kind, x: Term, arg: &Expr, over: &Ident, span: Span, scope: &Scope<'_>) -> Term {
+    fn over_scope(
+        &mut self,
+        kind: Reduction,
+        x: Term,
+        arg: &Expr,
+        over: &Ident,
+        span: Span,
+        scope: &Scope<'_>,
+    ) -> Term {
         // `vertices`, or the vertex type that they must belong to.
         let vertex = match scope.layer {
             Some(layer) => layer.types.get(&over.name).copied(),
@@ -249,9 +223,15 @@ impl Elaborator<'_> {
         };
         let is_vertices = over.name == "vertices" || vertex.is_some();
         match over.name.as_str() {
-            "last" => self.map(x, span, |this, val| this.over_last(kind, val, arg.span, span)),
-            "first" => self.map(x, span, |this, val| this.over_first(kind, val, arg.span, span)),
-            _ if is_vertices => self.map(x, span, |this, val| this.over_rows(kind, val, arg.span, over, vertex, span)),
+            "last" => self.over_last_dimension(kind, x, arg.span, span),
+            "first" => {
+                let rule = |this: &mut Self, row: &Row| this.over_first(kind, row, arg.span, span);
+                self.map(x, span, span, rule, |x| Kind::OverDimension(Axis::First, kind, x))
+            }
+            _ if is_vertices => {
+                let rule = |this: &mut Self, row: &Row| this.over_rows(kind, row, arg.span, over, vertex, span);
+                self.map(x, span, span, rule, |x| Kind::OverRows(kind, x))
+            }
             _ => {
                 self.unknown_scope(over);
                 Term::Error
@@ -266,30 +246,33 @@ impl Elaborator<'_> {
     }
 
     /// A value as declared: a single zero (the sum over no graphs) is repeated to the declared shape.
-    pub fn fit(&mut self, val: Val, space: Space, dims: &[Width], span: Span) -> Result<Val, Mistake> {
-        let value = self.stored(&val, span)?;
-        let found = self.flow.ty(value).clone();
-        let wanted: Vec<Dim> = dims.iter().map(|w| w.dim).collect();
-        if found.space == space && found.dims == wanted {
-            return Ok(val);
+    pub fn fit_row(&self, row: &Row, space: Space, widths: &[Width], span: Span) -> Result<Row, Mistake> {
+        self.usable(row, span)?;
+        if row.space == space && self.fit(&row.widths, widths) {
+            return Ok(row.clone());
         }
-        if found.is_unit() && wanted.starts_with(&found.dims) {
-            let ty = Type::new(space, wanted);
-            return Ok(Val {
-                kind: ValKind::Stored(self.emit(Op::Broadcast(ty), &[value], span)),
-                widths: dims.to_vec(),
-            });
+        if row.space == Space::Unit && self.starts_with(widths, &row.widths) {
+            return Ok(Row { space, widths: widths.to_vec(), form: row.form });
         }
+        let tables = &self.model.tables;
         let mut report = Diagnostic::at(
             codes::RESULT_MISMATCH,
             span,
             "the result is not what the layer declares",
-            format!("{} with {}", show_widths(&self.flow, &val.widths), show_space(&self.flow, found.space)),
+            format!("{} with {}", show_widths(tables, &row.widths), show_space(tables, row.space)),
         )
-        .note(format!("declared: {} with {}", show_widths(&self.flow, dims), show_space(&self.flow, space)));
-        if let Some((x, y)) = val.widths.iter().zip(dims).find(|(x, y)| x.dim != y.dim) {
+        .note(format!("declared: {} with {}", show_widths(tables, widths), show_space(tables, space)));
+        if let Some((x, y)) = self.mismatch(&row.widths, widths) {
             report = report.label(x.origin, "this width is computed").label(y.origin, "this width is declared");
         }
         Err(Box::new(report))
+    }
+
+    /// The expression of a value as declared.
+    pub fn fitted(&mut self, value: ExprId, row: &Row, fitted: &Row, span: Span) -> ExprId {
+        if row.space == fitted.space && row.widths.len() == fitted.widths.len() {
+            return value;
+        }
+        self.expr(Kind::Broadcast(value), Type::One(fitted.clone()), span).id
     }
 }

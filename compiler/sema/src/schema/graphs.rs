@@ -249,6 +249,26 @@ impl Schema {
         self.relations.iter().map(|relation| relation.name.as_str()).find(|known| *known == without)
     }
 
+    /// A semantic graph as a list of them names it.
+    pub fn written(&self, graph: &GraphDecl) -> String {
+        let metapath = |steps: &[Step]| {
+            let same = |m: &&MetapathInfo| m.steps == steps && m.counted == graph.counted;
+            self.metapaths.iter().find(same).map(|m| m.name.clone())
+        };
+        let name = match &graph.steps[..] {
+            [] => return format!("identity({})", self.vertices[graph.dst.index()].name),
+            [step] if !graph.counted => {
+                let relation = &self.relations[step.relation as usize].name;
+                if step.reverse { format!("reverse({relation})") } else { relation.clone() }
+            }
+            steps => match metapath(steps).or_else(|| Some(format!("reverse({})", metapath(&reversed(steps))?))) {
+                Some(name) => name,
+                None => return graph.name.clone(),
+            },
+        };
+        if graph.self_loops { format!("self_loops({name})") } else { name }
+    }
+
     fn relation_graph(&self, relation: usize, span: Span) -> GraphRef {
         let info = &self.relations[relation];
         info.used.set(true);
@@ -296,6 +316,11 @@ pub fn duplicate_graph(first: &GraphRef, graph: &GraphRef) -> Diagnostic {
     report.help("its edges would count twice; leave one of the two out")
 }
 
+/// The reverse path: the steps in opposite order and direction.
+pub fn reversed(steps: &[Step]) -> Vec<Step> {
+    steps.iter().rev().map(|step| Step { reverse: !step.reverse, ..*step }).collect()
+}
+
 impl GraphRef {
     /// Graphs with the same edges have the same key.
     pub fn edges_key(&self) -> EdgesKey {
@@ -325,7 +350,7 @@ impl GraphRef {
 
     /// The same edges with messages the other way.
     fn reversed(self) -> GraphRef {
-        let steps = self.steps.iter().rev().map(|s| Step { reverse: !s.reverse, ..*s }).collect();
+        let steps = reversed(&self.steps);
         let name = match self.name.strip_prefix("reverse_") {
             Some(forward) if self.steps.len() == 1 && self.steps[0].reverse => forward.to_string(),
             _ => format!("reverse_{}", self.name),

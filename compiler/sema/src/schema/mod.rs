@@ -13,7 +13,7 @@ use hgnnc_syntax::ast;
 use crate::consts::Consts;
 use crate::names::{did_you_mean, duplicate};
 
-pub use graphs::{EdgesKey, GraphRef, duplicate_graph};
+pub use graphs::{EdgesKey, GraphRef, duplicate_graph, reversed};
 
 /// Semantic graphs that all families and all uses of layers of a model may name together, each counted once for itself
 /// and once for each of its steps. Lists of lists multiply what is written.
@@ -317,6 +317,27 @@ impl Schema {
             Some(Named::Vertex(position)) => Some(*position),
             Some(Named::Relation(_) | Named::Metapath(_) | Named::Family(_)) | None => None,
         }
+    }
+
+    /// A vertex type without fields, and a relation from it to itself, declared at `span`.
+    pub fn with_one_relation(vertex: &str, relation: &str, span: Span) -> Schema {
+        let vertex = VertexInfo {
+            name: vertex.to_owned(),
+            dataset_name: String::new(),
+            span,
+            fields: vec![],
+            used: Cell::new(true),
+        };
+        let relation = RelationInfo {
+            name: relation.to_owned(),
+            dataset_name: String::new(),
+            src: 0,
+            dst: 0,
+            span,
+            fields: vec![],
+            used: Cell::new(true),
+        };
+        Schema { vertices: vec![vertex], relations: vec![relation], ..Schema::default() }
     }
 
     /// The position of a vertex type; marks it as used.

@@ -1,10 +1,13 @@
-//! Leaves out what reaches no output: a layer computes all its vertex types, a model seldom needs them all.
+//! Leaves out what reaches no result: a layer computes all of its vertex types, and a model seldom needs them all.
 
+use hgnnc_diag::Span;
 use hgnnc_ir::dataflow::{InputDecl, OutputKind, ParamDecl, ValueData};
 use hgnnc_ir::{Dataflow, Input, Op, Param, Value};
 
-/// Marks the values that reach an output.
-pub fn live(flow: &Dataflow) -> Vec<bool> {
+use crate::DeclaredParam;
+
+/// Marks the values that reach a result.
+pub fn values(flow: &Dataflow) -> Vec<bool> {
     let mut live = vec![false; flow.values.len()];
     for output in &flow.outputs {
         live[output.value.index()] = true;
@@ -19,31 +22,38 @@ pub fn live(flow: &Dataflow) -> Vec<bool> {
     live
 }
 
-/// Removes values that reach no output, and parameters and inputs that no value uses. Gives, for each old
-/// parameter, its new handle.
-pub fn prune(flow: &mut Dataflow) -> Vec<Option<Param>> {
-    let live = live(flow);
-    let (mut read_params, mut read_inputs) = (vec![false; flow.params.len()], vec![false; flow.inputs.len()]);
-    for (value, _) in flow.values.iter().zip(&live).filter(|(_, live)| **live) {
+/// Removes the values that are not `live`, and parameters and inputs that no value uses: unlike those of a later pass,
+/// they are no part of the model. Gives all parameters, declared at `spans`.
+pub fn prune(flow: &mut Dataflow, live: &[bool], spans: Vec<Span>) -> Vec<DeclaredParam> {
+    let mut operand = vec![false; flow.values.len()];
+    flow.values.iter().flat_map(|value| &value.args).for_each(|arg| operand[arg.index()] = true);
+    let mut declared: Vec<DeclaredParam> = (flow.params.iter().zip(spans))
+        .map(|(param, span)| DeclaredParam { name: param.name.clone(), span, read: false, live: false })
+        .collect();
+    let mut live_inputs = vec![false; flow.inputs.len()];
+    for (index, value) in flow.values.iter().enumerate() {
         match value.op {
-            Op::Param(param) => read_params[param.index()] = true,
-            Op::Input(input) => read_inputs[input.index()] = true,
+            Op::Param(param) => {
+                declared[param.index()].read |= operand[index];
+                declared[param.index()].live |= live[index];
+            }
+            Op::Input(input) => live_inputs[input.index()] |= live[index],
             _ => {}
         }
     }
     let mut params: Vec<ParamDecl> = vec![];
-    let new_params: Vec<Option<Param>> = (flow.params.iter().zip(read_params))
-        .map(|(decl, read)| {
-            read.then(|| {
+    let new_params: Vec<Option<Param>> = (flow.params.iter().zip(&declared))
+        .map(|(decl, declared)| {
+            declared.live.then(|| {
                 params.push(decl.clone());
                 Param::new(params.len() - 1)
             })
         })
         .collect();
     let mut inputs: Vec<InputDecl> = vec![];
-    let new_inputs: Vec<Option<Input>> = (flow.inputs.iter().zip(read_inputs))
-        .map(|(decl, read)| {
-            read.then(|| {
+    let new_inputs: Vec<Option<Input>> = (flow.inputs.iter().zip(live_inputs))
+        .map(|(decl, live)| {
+            live.then(|| {
                 inputs.push(decl.clone());
                 Input::new(inputs.len() - 1)
             })
@@ -71,12 +81,7 @@ pub fn prune(flow: &mut Dataflow) -> Vec<Option<Param>> {
     flow.inputs = inputs;
     for output in &mut flow.outputs {
         output.value = moved[output.value.index()].expect("outputs are live");
-        match &mut output.kind {
-            OutputKind::Result(_) => {}
-            OutputKind::UpdateParam(param) | OutputKind::UpdateState(param, _) => {
-                *param = new_params[param.index()].expect("an updated parameter is used");
-            }
-        }
+        debug_assert!(matches!(output.kind, OutputKind::Result(_)), "a forward program updates nothing");
     }
-    new_params
+    declared
 }

@@ -1,22 +1,27 @@
-//! The state of an elaboration, and statements that blocks and models share.
+//! The state of a check, and statements that blocks and models share.
 //!
-//! Layers are templates: a use runs the body once for each vertex type (`project`, `fuse`) or for all
-//! semantic graphs of the family at once (`aggregate`), with widths known, and appends operations to one
-//! dataflow program. A mistake inside a layer is reported at its place in the layer, with a label at the use.
+//! Layers are templates: a use checks the body once for each vertex type (`project`, `fuse`) or for all semantic graphs
+//! of the family at once (`aggregate`), with widths known. A mistake inside a layer is reported at its place in the
+//! layer, with a label at the use.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use hgnnc_diag::{Code, Diagnostic, Diagnostics, FileId, Label, Span, codes};
-use hgnnc_ir::dataflow::{Binding, Init, InputDecl, ParamDecl, RelationDecl, VertexTypeDecl};
-use hgnnc_ir::{Dataflow, Dim, Graph, Input, Layout, Op, Origin, Param, Phase, Space, Stage, Type, Value, VertexType};
+use hgnnc_ir::dataflow::{RelationDecl, VertexTypeDecl};
+use hgnnc_ir::{Graph, Space, VertexType};
 use hgnnc_syntax::ast::{self, Ident};
 
 use crate::consts::Consts;
+use crate::dims::Dim;
 use crate::doubts::Doubts;
+use crate::hir::{
+    Entry, Expr, ExprId, ExprKind, FeatureKind, Features, Form, Model, ParamId, Row, Stmt, StmtKind, Type, UseId, Width,
+};
 use crate::layer::LayerCx;
-use crate::names::duplicate;
+use crate::names::{UniqueNames, duplicate};
 use crate::schema::{EdgesKey, FieldKind, GraphRef, Schema};
-use crate::value::{Term, Val, ValKind, Width};
+use crate::value::{Term, Typed};
 
 /// Operations of a program. One takes about 300 bytes here, and more in the passes.
 const MAX_OPERATIONS: usize = 1 << 20;
@@ -36,22 +41,25 @@ pub struct LayerDef<'a> {
     pub consts: &'a Consts,
 }
 
-/// Elaborates one model: evaluates its body and appends operations to `flow`.
-pub struct Elaborator<'a> {
+/// Checks one model, and builds its typed form.
+pub struct Checker<'a> {
     /// Receives errors and warnings, in the order of their discovery.
     pub diagnostics: &'a mut Diagnostics,
-    /// The program under construction.
-    pub flow: Dataflow,
+    /// The typed model under construction.
+    pub model: Model,
     /// The schema that the model names.
     pub schema: &'a Schema,
     /// Layers in scope by name.
     pub layers: &'a BTreeMap<String, LayerDef<'a>>,
-    /// The declaration of each parameter.
-    pub param_spans: Vec<Span>,
-    /// The widths of each parameter, with their origins.
-    pub param_widths: Vec<Vec<Width>>,
-    /// The layer uses that are being elaborated, outermost first, each with what it is running for.
+    /// The widths of each declaration of a parameter and of each entry that is shared between vertex types, by layer
+    /// use: all uses of it need the same.
+    pub shared_widths: HashMap<(Option<UseId>, Span, SharedPart), Vec<Width>>,
+    /// The parameter of each declaration, by layer use.
+    pub params: HashMap<(Option<UseId>, Span), ParamId>,
+    /// The layer uses that are being checked, outermost first, each with what it is running for.
     pub frames: Vec<Frame>,
+    /// Layers whose body was checked.
+    pub checked_layers: HashSet<String>,
     /// The names of all outputs that the model declares, right or wrong.
     pub declared_outputs: HashSet<String>,
     /// Results of layers for vertex types that no semantic graph of the layer's family ends in.
@@ -62,27 +70,26 @@ pub struct Elaborator<'a> {
     pub importable: &'a BTreeMap<&'a str, &'a str>,
     /// Layers whose import is wrong, which was reported: their uses are not.
     pub not_imported: HashSet<&'a str>,
+    /// A layer is checked without a use: arguments, widths and data of edges are not known.
+    pub without_use: bool,
     file: FileId,
     reported: HashSet<(Code, Span, Span)>,
-    paths: UniqueNames,
-    embeddings: HashMap<VertexType, Value>,
-    streams: u32,
-    /// The declared parameters, by name.
-    params: HashMap<String, Param>,
-    /// The first declaration of a parameter whose name is this or starts with this and a
-    /// dot, and whether others follow.
-    param_prefixes: HashMap<String, (Span, bool)>,
-    /// For parameters such as `conv.weight.Paper`, each part before a dot with the last part, and with nothing.
-    param_members: HashSet<(String, String)>,
-    /// The number of the first base that was free for a path and members.
-    pub free_bases: HashMap<(String, Vec<String>), usize>,
-    param_names: UniqueNames,
     graphs: HashMap<EdgesKey, Graph>,
     graph_names: UniqueNames,
-    inputs: HashMap<Binding, Input>,
     /// Values that expressions stood for so far.
     values: usize,
+    /// Operations that the expressions take.
+    pub operations: usize,
     too_large: bool,
+}
+
+/// A part of a parameter whose shape is shared.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SharedPart {
+    /// An entry.
+    Entry(Entry),
+    /// The bases of all entries.
+    Bases,
 }
 
 /// A layer's result for a vertex type that receives no messages there.
@@ -94,7 +101,7 @@ pub struct WithoutMessages {
     /// The vertex type that receives no messages.
     pub vertex: VertexType,
     /// The layer's result for this type.
-    pub value: Value,
+    pub value: ExprId,
 }
 
 /// A use of a layer.
@@ -119,14 +126,14 @@ pub struct Scope<'s> {
     pub locals: HashMap<String, Term>,
     /// Declarations of local names.
     pub spans: HashMap<String, Span>,
-    /// The layer being elaborated.
+    /// The layer being checked.
     pub layer: Option<&'s LayerCx<'s>>,
     /// Constants of the file.
     pub consts: &'s Consts,
-    /// Positions in the layer's family that [`Term::PerGraph`] has a value for.
+    /// Positions in the layer's family that [`Type::PerGraph`] has a value for.
     pub graphs: Vec<usize>,
-    /// Prefix of parameter names: the path in the source.
-    pub path: String,
+    /// The statement that parameters are named for; empty for those that are declared by name.
+    pub statement: String,
 }
 
 /// The kind of block that a scope belongs to.
@@ -144,8 +151,8 @@ pub enum Place {
     Fuse(VertexType, bool),
 }
 
-impl<'a> Elaborator<'a> {
-    /// An elaboration that has done nothing yet.
+impl<'a> Checker<'a> {
+    /// A check that has done nothing yet.
     pub fn new(
         name: &Ident,
         schema: &'a Schema,
@@ -153,13 +160,13 @@ impl<'a> Elaborator<'a> {
         importable: &'a BTreeMap<&'a str, &'a str>,
         diagnostics: &'a mut Diagnostics,
     ) -> Self {
-        let mut flow = Dataflow::new(&name.name);
+        let mut model = Model { name: name.name.clone(), ..Model::default() };
         for vertex in &schema.vertices {
             let decl = VertexTypeDecl::new(vertex.name.clone(), vertex.dataset_name.clone());
-            flow.vertex_types.push(decl);
+            model.tables.vertex_types.push(decl);
         }
         for relation in &schema.relations {
-            flow.relations.push(RelationDecl {
+            model.tables.relations.push(RelationDecl {
                 name: relation.name.clone(),
                 dataset_name: relation.dataset_name.clone(),
                 src: VertexType::new(relation.src),
@@ -168,31 +175,25 @@ impl<'a> Elaborator<'a> {
         }
         Self {
             diagnostics,
-            flow,
+            model,
             schema,
             layers,
-            param_spans: vec![],
-            param_widths: vec![],
+            shared_widths: HashMap::new(),
+            params: HashMap::new(),
             frames: vec![],
+            checked_layers: HashSet::new(),
             declared_outputs: HashSet::new(),
             without_messages: vec![],
             doubts: Doubts::default(),
             importable,
             not_imported: HashSet::new(),
+            without_use: false,
             file: name.span.file,
             reported: HashSet::new(),
-            paths: UniqueNames::default(),
-            embeddings: HashMap::new(),
-            streams: 0,
-            params: HashMap::new(),
-            param_prefixes: HashMap::new(),
-            param_members: HashSet::new(),
-            free_bases: HashMap::new(),
-            param_names: UniqueNames::default(),
             graphs: HashMap::new(),
             graph_names: UniqueNames::default(),
-            inputs: HashMap::new(),
             values: 0,
+            operations: 0,
             too_large: false,
         }
     }
@@ -238,75 +239,50 @@ impl<'a> Elaborator<'a> {
         })
     }
 
-    /// Appends an operation whose operands were checked, accounted to a place in the source.
-    pub fn emit(&mut self, op: Op, args: &[Value], span: Span) -> Value {
-        self.flow.cursor.origin = Some(Origin { file: span.file.0, start: span.start, end: span.end });
-        self.flow.add(op, args)
+    /// Adds an expression whose operands were checked.
+    pub fn expr(&mut self, kind: ExprKind, ty: Type, span: Span) -> Typed {
+        let ty = Arc::new(ty);
+        self.operations += kind.operations() * ty.num_values();
+        self.model.exprs.push(Expr { kind, ty: ty.clone(), span });
+        Typed { id: ExprId::new(self.model.exprs.len() - 1), ty }
     }
 
-    /// The stage that new operations are accounted to.
-    pub fn enter(&mut self, stage: Stage) {
-        self.flow.cursor.stage = stage;
-        self.flow.cursor.phase = Phase::Forward;
+    /// Adds an expression of a single value.
+    pub fn single(&mut self, kind: ExprKind, row: Row, span: Span) -> Term {
+        Term::Value(self.expr(kind, Type::One(row), span))
     }
 
     /// A number as a value.
-    pub fn constant(&mut self, number: f64, span: Span) -> Val {
-        Val { kind: ValKind::Stored(self.emit(Op::Const(number), &[], span)), widths: vec![] }
+    pub fn literal(&mut self, number: f64, span: Span) -> Typed {
+        self.expr(ExprKind::Number(number), Type::One(Row::dense(Space::Unit, vec![])), span)
     }
 
-    /// A new stream of random numbers.
-    pub fn next_stream(&mut self) -> u32 {
-        self.streams += 1;
-        self.streams - 1
+    /// May two extents be equal? Those of a layer that is checked without a use are names.
+    pub fn may_equal(&self, a: Dim, b: Dim) -> bool {
+        !self.model.tables.symbols.differ(a, b)
     }
 
-    /// A path that no other parameter starts with: `base`, `base_2`, …
-    pub fn unique_path(&mut self, base: &str) -> String {
-        self.paths.take(base)
+    /// May widths be equal, one by one?
+    pub fn fit(&self, a: &[Width], b: &[Width]) -> bool {
+        a.len() == b.len() && self.starts_with(a, b)
     }
 
-    /// Declares a parameter and returns its value.
-    pub fn parameter(&mut self, name: String, widths: Vec<Width>, init: Init, decay: bool, span: Span) -> Val {
-        let name = self.param_names.take(&name);
-        let dims = widths.iter().map(|w| w.dim).collect();
-        let param: Param = self.flow.declare_param(ParamDecl::new(name.clone(), dims, init, decay));
-        let last = name.rfind('.').map_or("", |dot| &name[dot + 1..]);
-        for end in name.match_indices('.').map(|(dot, _)| dot) {
-            self.param_members.insert((name[..end].to_owned(), last.to_owned()));
-            self.param_members.insert((name[..end].to_owned(), String::new()));
-        }
-        for end in name.match_indices('.').map(|(dot, _)| dot).chain([name.len()]) {
-            match self.param_prefixes.get_mut(&name[..end]) {
-                Some((first, others)) => *others |= *first != span,
-                None => {
-                    self.param_prefixes.insert(name[..end].to_owned(), (span, false));
-                }
-            }
-        }
-        self.params.insert(name, param);
-        self.param_spans.push(span);
-        self.param_widths.push(widths.clone());
-        Val { kind: ValKind::Stored(self.emit(Op::Param(param), &[], span)), widths }
+    /// Do the first widths of `a` fit those of `b`?
+    pub fn starts_with(&self, a: &[Width], b: &[Width]) -> bool {
+        a.len() >= b.len() && a.iter().zip(b).all(|(a, b)| self.may_equal(a.dim, b.dim))
     }
 
-    /// The parameter of that name.
-    pub fn param_named(&self, name: &str) -> Option<Param> {
-        self.params.get(name).copied()
+    /// The first pair of widths that differ.
+    pub fn mismatch<'w>(&self, a: &'w [Width], b: &'w [Width]) -> Option<(&'w Width, &'w Width)> {
+        a.iter().zip(b).find(|(a, b)| !self.may_equal(a.dim, b.dim))
     }
 
-    /// Is there a parameter of another declaration with that name, or one that starts with it and a dot?
-    pub fn has_other_params(&self, base: &str, decl: Span) -> bool {
-        self.param_prefixes.get(base).is_some_and(|&(first, others)| others || first != decl)
+    /// A statement of a body; none for a term that holds no value.
+    pub fn statement(kind: StmtKind, name: &Ident, term: &Term) -> Option<Stmt> {
+        Some(Stmt { kind, name: name.name.clone(), value: term.expr()? })
     }
 
-    /// Is there a parameter whose name starts with `base` and a dot, and ends with `suffix` (`.Paper`, or nothing)?
-    pub fn has_member_params(&self, base: &str, suffix: &str) -> bool {
-        let last = suffix.rsplit('.').next().unwrap_or_default();
-        self.param_members.contains(&(base.to_owned(), last.to_owned()))
-    }
-
-    /// The semantic graph in the program's table.
+    /// The semantic graph in the model's table.
     pub fn declare_graph(&mut self, graph: &GraphRef) -> Graph {
         let key = graph.edges_key();
         if let Some(known) = self.graphs.get(&key) {
@@ -315,33 +291,22 @@ impl<'a> Elaborator<'a> {
         let mut decl = graph.declaration();
         // `reverse_cites` may also be the name of a metapath.
         decl.name = self.graph_names.take(&decl.name);
-        self.flow.graphs.push(decl);
-        let graph = Graph::new(self.flow.graphs.len() - 1);
+        self.model.tables.graphs.push(decl);
+        let graph = Graph::new(self.model.tables.graphs.len() - 1);
         self.graphs.insert(key, graph);
         graph
     }
 
-    /// The semantic graph in the program's table, where it is there.
+    /// The semantic graph in the model's table, where it is there.
     pub fn declared_graph(&self, graph: &GraphRef) -> Option<Graph> {
         self.graphs.get(&graph.edges_key()).copied()
     }
 
-    /// The input in the program's table.
-    pub fn declare_input(&mut self, decl: InputDecl) -> Input {
-        if let Some(known) = self.inputs.get(&decl.binding) {
-            return *known;
-        }
-        let input = Input::new(self.flow.inputs.len());
-        self.inputs.insert(decl.binding.clone(), input);
-        self.flow.inputs.push(decl);
-        input
-    }
-
     /// Adds the values of an expression to the size of the program. A program that becomes too large is reported once,
-    /// and the rest of it is not elaborated.
+    /// and the rest of it is not checked.
     pub fn keeps_size(&mut self, term: &Term, span: Span) -> bool {
         self.values += term.num_values();
-        if self.values <= MAX_VALUES && self.flow.values.len() <= MAX_OPERATIONS {
+        if self.values <= MAX_VALUES && self.operations <= MAX_OPERATIONS {
             return true;
         }
         if !std::mem::replace(&mut self.too_large, true) {
@@ -350,7 +315,7 @@ impl<'a> Elaborator<'a> {
                     codes::TOO_LARGE,
                     span,
                     "the program becomes too large",
-                    format!("here it has {} operations", self.flow.values.len()),
+                    format!("here it has {} operations", self.operations),
                 )
                 .note(format!("at most {MAX_OPERATIONS} operations are compiled"))
                 .help("use fewer layers, or layers over fewer semantic graphs: each has operations of its own"),
@@ -359,50 +324,29 @@ impl<'a> Elaborator<'a> {
         false
     }
 
-    /// Is there no use in elaborating more?
+    /// Is there no use in checking more?
     pub fn gives_up(&self) -> bool {
         self.too_large || self.diagnostics.has_enough()
     }
 
     /// The features of a vertex type: `Paper.x`.
-    pub fn features(&mut self, vertex: VertexType, field: usize, span: Span) -> Val {
+    pub fn features(&mut self, vertex: VertexType, field: usize, span: Span) -> Typed {
         let info = &self.schema.vertices[vertex.index()];
         let decl = &info.fields[field];
-        let name = format!("{}.{}", info.name, decl.name);
-        let space = Space::Vertices(vertex);
         let origin = decl.ty_span;
-        let fixed = |n| Width { dim: Dim::Fixed(n), origin };
-        match decl.kind {
-            FieldKind::OneHot => {
-                Val { kind: ValKind::OneHot(vertex), widths: vec![Width { dim: Dim::Count(vertex), origin }] }
-            }
-            FieldKind::Embedding(width) => {
-                let value = match self.embeddings.get(&vertex) {
-                    Some(value) => *value,
-                    None => {
-                        let widths = vec![Width { dim: Dim::Count(vertex), origin }, fixed(width)];
-                        let init = Init::Glorot { fan_in: Dim::Count(vertex), fan_out: width };
-                        let table = self.parameter(name, widths, init, true, decl.span);
-                        let ValKind::Stored(table) = table.kind else { unreachable!("parameters are stored") };
-                        let value = self.emit(Op::Rows, &[table], span);
-                        self.embeddings.insert(vertex, value);
-                        value
-                    }
-                };
-                Val { kind: ValKind::Stored(value), widths: vec![fixed(width)] }
-            }
-            FieldKind::Real { width, sparse } => {
-                let mut ty = Type::fixed(space, &[width]);
-                if sparse {
-                    ty.layout = Layout::Sparse(self.flow.declare_pattern(vertex, width));
-                }
-                let input = self.declare_input(InputDecl { name, ty, binding: Binding::Features(vertex) });
-                Val { kind: ValKind::Stored(self.emit(Op::Input(input), &[], span)), widths: vec![fixed(width)] }
-            }
+        let (kind, form, dim) = match decl.kind {
+            FieldKind::OneHot => (FeatureKind::OneHot, Form::OneHot, Dim::Count(vertex)),
+            FieldKind::Embedding(width) => (FeatureKind::Embedding, Form::Dense, Dim::Fixed(width)),
+            FieldKind::Real { width, sparse: true } => (FeatureKind::Sparse, Form::Sparse, Dim::Fixed(width)),
+            FieldKind::Real { width, sparse: false } => (FeatureKind::Dense, Form::Dense, Dim::Fixed(width)),
             FieldKind::Number | FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) => {
                 unreachable!("weights of edges and labels are not asked for as features")
             }
-        }
+        };
+        let name = format!("{}.{}", info.name, decl.name);
+        let features = Features { vertex, name, kind, span: decl.span };
+        let row = Row { space: Space::Vertices(vertex), widths: vec![Width { dim, origin }], form };
+        self.expr(ExprKind::Features(features), Type::One(row), span)
     }
 
     /// Binds a name in a scope; a second binding of it is a mistake.
@@ -428,23 +372,22 @@ impl<'a> Elaborator<'a> {
         &self.schema.vertices[vertex.index()].name
     }
 
-    /// The value in the program, where the value can stand by itself.
-    pub fn stored(&mut self, val: &Val, span: Span) -> Result<Value, Mistake> {
-        match &val.kind {
-            ValKind::Stored(value) => Ok(*value),
-            ValKind::OneHot(_) => Err(self.one_hot_mistake(val, span)),
-            ValKind::AtEnd(inner, ..) if matches!(**inner, ValKind::OneHot(_)) => Err(self.one_hot_mistake(val, span)),
-            ValKind::AtEnd(..) => Err(Box::new(
+    /// Refuses a value that cannot stand by itself.
+    pub fn usable(&self, row: &Row, span: Span) -> Result<(), Mistake> {
+        match row.form {
+            Form::Dense | Form::Sparse => Ok(()),
+            Form::OneHot | Form::OneHotAtEnd => Err(self.one_hot_mistake(row, span)),
+            Form::SparseAtEnd => Err(Box::new(
                 Diagnostic::at(
                     codes::SPARSE_VALUE,
                     span,
                     "sparse features cannot be copied to edges",
                     "these are sparse features at the end of an edge",
                 )
-                .label(val.widths[0].origin, "declared sparse here")
+                .label(row.widths[0].origin, "declared sparse here")
                 .help("project them first: `@ w`, or an assignment in a `project` block"),
             )),
-            ValKind::BlockDiagonal(_) => Err(Box::new(Diagnostic::at(
+            Form::BlockDiagonal => Err(Box::new(Diagnostic::at(
                 codes::BAD_DECOMPOSITION,
                 span,
                 "a block-diagonal weight can only stand on the right of `@`",
@@ -453,7 +396,7 @@ impl<'a> Elaborator<'a> {
         }
     }
 
-    fn one_hot_mistake(&self, val: &Val, span: Span) -> Mistake {
+    fn one_hot_mistake(&self, row: &Row, span: Span) -> Mistake {
         Box::new(
             Diagnostic::at(
                 codes::ONE_HOT_VALUE,
@@ -461,44 +404,8 @@ impl<'a> Elaborator<'a> {
                 "one-hot features can only be projected",
                 "used as they are here",
             )
-            .label(val.widths[0].origin, "declared one-hot here")
+            .label(row.widths[0].origin, "declared one-hot here")
             .help("multiply them by a parameter (`@ w`), or declare `embedding[64]` for a learnable row per vertex"),
         )
-    }
-}
-
-/// `name`, or `name_2`, …: the first that is not taken.
-pub fn unique_name(name: String, taken: impl Fn(&str) -> bool) -> String {
-    let mut unique = name.clone();
-    let mut count = 1;
-    while taken(&unique) {
-        count += 1;
-        unique = format!("{name}_{count}");
-    }
-    unique
-}
-
-/// Names that are taken, and never become free.
-#[derive(Default)]
-struct UniqueNames {
-    taken: HashSet<String>,
-    /// For each base with `base_2`, …: up to which number they are taken.
-    counts: HashMap<String, usize>,
-}
-
-impl UniqueNames {
-    /// `name`, or `name_2`, …: the first that is not taken. It is from now on.
-    fn take(&mut self, name: &str) -> String {
-        if self.taken.insert(name.to_owned()) {
-            return name.to_owned();
-        }
-        let count = self.counts.entry(name.to_owned()).or_insert(1);
-        loop {
-            *count += 1;
-            let unique = format!("{name}_{count}");
-            if self.taken.insert(unique.clone()) {
-                return unique;
-            }
-        }
     }
 }

@@ -1,0 +1,294 @@
+//! Mini-batches of a train block against the receptive field of the loss: how many hops it sees, along which semantic
+//! graphs, and whether it can be computed on batches at all.
+
+use std::collections::BTreeMap;
+
+use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
+use hgnnc_ir::artifact::{Fanout, MiniBatch, Reuse};
+use hgnnc_ir::batch::BatchInput;
+use hgnnc_ir::dataflow::{Binding, GraphDecl, Step};
+use hgnnc_ir::{Dataflow, Graph, Input, Origin, Output, OutputKind, Value};
+use hgnnc_passes::{NotBatchable, to_minibatch, to_minibatch_with_cache};
+use hgnnc_sema::batch::{BatchSpec, FanoutSpec, Hop, HopList};
+use hgnnc_sema::schema::{FieldInfo, FieldKind, GraphRef, Schema, reversed};
+
+/// The mini-batches that `spec` describes. Mistakes are reported and give `None`. Nothing is reported about the receptive
+/// field of a loss that is wrong.
+pub fn resolve(spec: &BatchSpec, flow: &Dataflow, schema: &Schema, diagnostics: &mut Diagnostics) -> Option<MiniBatch> {
+    let field = flow.result("loss").map(|loss| ReceptiveField::of(flow, loss));
+    if let (Some((span, _)), Some(Err(error))) = (spec.size, &field) {
+        diagnostics.push(not_batchable(span, error));
+    }
+    let field = field.and_then(Result::ok);
+    let mut resolver = Resolver { field: field.as_ref(), flow, schema, diagnostics };
+    let fanouts = match &spec.fanout {
+        Some(fanout) => resolver.fanouts(fanout),
+        None => field.as_ref().map(|field| vec![vec![Fanout::All; flow.graphs.len()]; field.hops]),
+    };
+    let reuse = match &spec.reuse {
+        Some((span, reuse)) => Some(resolver.reuse(*span, *reuse)?),
+        None => None,
+    };
+    Some(MiniBatch { size: spec.size?.1?, fanouts: fanouts?, reuse })
+}
+
+fn not_batchable(span: Span, error: &NotBatchable) -> Diagnostic {
+    let report = Diagnostic::at(codes::NOT_ON_BATCH, span, error.to_string(), "needs the whole graph");
+    at_origin(report, error.origin).help("remove `batch`")
+}
+
+/// Adds the place of an operation.
+fn at_origin(report: Diagnostic, origin: Option<Origin>) -> Diagnostic {
+    match origin {
+        Some(Origin { file, start, end }) => report.label(Span { file: FileId(file), start, end }, "here"),
+        None => report,
+    }
+}
+
+struct Resolver<'a> {
+    field: Option<&'a ReceptiveField>,
+    flow: &'a Dataflow,
+    schema: &'a Schema,
+    diagnostics: &'a mut Diagnostics,
+}
+
+impl Resolver<'_> {
+    fn reuse(&mut self, span: Span, reuse: Option<Reuse>) -> Option<Reuse> {
+        let why = match self.field {
+            Some(ReceptiveField { links: true, .. }) => Some((
+                "values are reused where the loss is of vertices, not of links",
+                "the edges that join links of a batch are left out of it, and values of other batches have them",
+                None,
+            )),
+            Some(ReceptiveField { reusable: Err(error), .. }) => {
+                Some(("there is nothing that batches could reuse", error.why.as_str(), error.origin))
+            }
+            Some(_) | None => None,
+        };
+        if let Some((what, why, origin)) = why {
+            let report = Diagnostic::at(codes::NOT_REUSED, span, what, "cannot be reused").note(why);
+            self.diagnostics.push(at_origin(report, origin).help("remove `reuse`"));
+            return None;
+        }
+        reuse
+    }
+
+    /// By hop and position in the table of graphs.
+    fn fanouts(&mut self, spec: &FanoutSpec) -> Option<Vec<Vec<Fanout>>> {
+        let others = self.hops(&spec.hops);
+        let mut own: BTreeMap<usize, (Span, Vec<Hop>)> = BTreeMap::new();
+        let mut ok = others.is_some();
+        for &(fanout, span) in others.iter().flatten() {
+            // Fan-outs by weight and walks are valid for a named semantic graph only, not for all others.
+            if let Some((what, takes)) = own_only(fanout) {
+                let message = format!("{what} stand in braces");
+                self.diagnostics.push(
+                    Diagnostic::at(codes::FANOUT_KIND, span, message, "for which semantic graph?")
+                        .help(format!("as in `fanout [10] {{ {takes} }}`")),
+                );
+                ok = false;
+            }
+        }
+        for entry in &spec.graphs {
+            let hops = self.hops(&entry.hops);
+            ok &= hops.is_some();
+            let Some(graphs) = &entry.graphs else {
+                ok = false;
+                continue;
+            };
+            if graphs.is_empty() {
+                let message = "this family has no semantic graphs";
+                let report = Diagnostic::at(codes::EMPTY_FAMILY, entry.span, message, "the fan-out is of nothing");
+                self.diagnostics.push(report);
+                ok = false;
+            }
+            for (graph, handle) in graphs {
+                let position = handle.map(|graph| graph.index());
+                let used = |position: usize| self.field.is_none_or(|field| field.graphs[position]);
+                let Some(position) = position.filter(|position| used(*position)) else {
+                    ok = false;
+                    if let Some(field) = self.field {
+                        let report = self.unused_graph(graph, field);
+                        self.diagnostics.push(report);
+                    }
+                    continue;
+                };
+                if let Some((first, _)) = own.get(&position) {
+                    let name = self.schema.written(&self.flow.graphs[position]);
+                    let message = format!("`{name}` has a fan-out already");
+                    let report = Diagnostic::at(codes::DUPLICATE_GRAPH, graph.span, message, "given again here");
+                    self.diagnostics.push(report.label(*first, "first given here"));
+                    ok = false;
+                    continue;
+                }
+                let hops = hops.clone().unwrap_or_default();
+                for &(fanout, span) in &hops {
+                    if let Some(report) = self.misfit(position, fanout, span) {
+                        self.diagnostics.push(report);
+                        ok = false;
+                    }
+                }
+                own.insert(position, (graph.span, hops));
+            }
+        }
+        // All lists are as long as the receptive field is deep, where that is known.
+        let others = others.filter(|_| ok && self.field.is_some())?;
+        let of = |hop: usize, graph: usize| own.get(&graph).map_or(others[hop], |(_, hops)| hops[hop]).0;
+        Some((0..others.len()).map(|hop| (0..self.flow.graphs.len()).map(|graph| of(hop, graph)).collect()).collect())
+    }
+
+    /// The report of a fan-out that a semantic graph cannot have.
+    fn misfit(&self, position: usize, fanout: Fanout, span: Span) -> Option<Diagnostic> {
+        let decl = &self.flow.graphs[position];
+        let name = self.schema.written(decl);
+        let kind = |what: String, label: &str| Diagnostic::at(codes::FANOUT_KIND, span, what, label);
+        Some(match (fanout, &decl.steps[..]) {
+            (Fanout::All | Fanout::AtMost(_), _) => return None,
+            (Fanout::Weighted(_), [step]) => {
+                let relation = &self.schema.relations[step.relation as usize];
+                let weight = |field: &FieldInfo| matches!(field.kind, FieldKind::Number);
+                if relation.fields.iter().any(weight) {
+                    return None;
+                }
+                kind(format!("the edges of `{name}` have no weight to draw by"), "draws by weight")
+                    .label(relation.span, format!("`{}` is declared here", relation.name))
+                    .help(format!("declare the weight of its edges: `{{ weight: f32 }}` behind `{}`", relation.name))
+            }
+            (Fanout::Weighted(_), _) => {
+                kind(format!("`{name}` is no relation: its edges have no weight"), "draws by weight")
+                    .help("relations and their reverses can be drawn from by weight")
+            }
+            (Fanout::Walks { .. }, [] | [_]) => {
+                kind(format!("`{name}` is no metapath to walk along"), "walks need a metapath")
+                    .help("a relation has fan-outs: how many in-edges a vertex draws")
+            }
+            (Fanout::Walks { .. }, _) if decl.self_loops => {
+                kind(format!("walks find no self loops of `{name}`"), "walks along a metapath alone")
+                    .help("use the metapath without `self_loops`, or fan-outs")
+            }
+            (Fanout::Walks { .. }, _) => {
+                let count = Binding::EdgeCount(Graph::new(position));
+                let read = self.flow.inputs.iter().position(|input| input.binding == count);
+                let read =
+                    read.is_some_and(|input| self.field.is_none_or(|field| field.inputs.contains(&Input::new(input))));
+                if !read {
+                    return None;
+                }
+                kind(
+                    format!("the loss depends on the counts of `{name}`, which walks do not know"),
+                    "finds ends, but not how many paths lead there",
+                )
+                .help("use fan-outs, or leave `e.count` out")
+            }
+        })
+    }
+
+    /// The fan-outs of a list: as many as the receptive field has hops.
+    fn hops(&mut self, list: &HopList) -> Option<Vec<Hop>> {
+        let example = |hops: usize| format!("`[{}]`", vec!["10"; hops].join(", "));
+        let (items, span) = match list {
+            HopList::Each(items, span) => (items, *span),
+            HopList::Every(hop) => return hop.map(|hop| vec![hop; self.field.map_or(1, |field| field.hops)]),
+            HopList::NotAList(span) => {
+                let hops = self.field.map_or(2, |field| field.hops);
+                let report = Diagnostic::at(codes::NOT_CONSTANT, *span, "fan-outs are a list", "not a list").help(
+                    format!("write {}, one for each hop; without `fanout`, all in-edges are drawn", example(hops)),
+                );
+                self.diagnostics.push(report);
+                return None;
+            }
+            HopList::Error => return None,
+        };
+        if let Some(field) = self.field.filter(|field| field.hops != items.len()) {
+            let sees = match field.hops {
+                0 => "sees no neighbours".to_string(),
+                1 => "sees neighbours 1 hop away".to_string(),
+                hops => format!("sees neighbours up to {hops} hops away"),
+            };
+            let there_are = match items.len() {
+                0 => "there are no fan-outs".to_string(),
+                1 => "there is 1 fan-out".to_string(),
+                given => format!("there are {given} fan-outs"),
+            };
+            let report = Diagnostic::at(
+                codes::FANOUT_HOPS,
+                span,
+                format!("the model {sees}, but {there_are}"),
+                if field.hops == 0 { "there is nothing to draw" } else { "one for each hop is needed" },
+            );
+            self.diagnostics.push(match field.hops {
+                0 => report.help("remove `fanout`"),
+                hops => report.help(format!("write {}: the in-edges of the seeds come first", example(hops))),
+            });
+            return None;
+        }
+        items.iter().copied().collect()
+    }
+
+    fn unused_graph(&self, graph: &GraphRef, field: &ReceptiveField) -> Diagnostic {
+        let decl = graph.declaration();
+        let name = self.schema.written(&decl);
+        let seen: Vec<&GraphDecl> =
+            self.flow.graphs.iter().zip(&field.graphs).filter(|(_, seen)| **seen).map(|(decl, _)| decl).collect();
+        let backwards: Vec<Step> = reversed(&decl.steps);
+        let alike =
+            |known: &&&GraphDecl| !decl.steps.is_empty() && (known.steps == decl.steps || known.steps == backwards);
+        let list = |graphs: &[&GraphDecl]| {
+            graphs.iter().map(|decl| format!("`{}`", self.schema.written(decl))).collect::<Vec<_>>().join(", ")
+        };
+        let help = match seen.iter().find(alike) {
+            Some(alike) => Some(format!("did you mean `{}`?", self.schema.written(alike))),
+            None if seen.is_empty() => None,
+            None => Some(format!("it sees {}", list(&seen))),
+        };
+        let mut report = Diagnostic::at(
+            codes::FANOUT_GRAPH,
+            graph.span,
+            format!("the loss sees no messages along `{name}`"),
+            "a fan-out of it would change nothing",
+        );
+        report.help.extend(help);
+        report
+    }
+}
+
+/// The part of the graph that the loss depends on.
+struct ReceptiveField {
+    /// The number of hops from a seed vertex.
+    hops: usize,
+    /// By semantic graph: does the loss depend on messages along it?
+    graphs: Vec<bool>,
+    /// The inputs that the loss depends on.
+    inputs: Vec<Input>,
+    /// Is the loss of links?
+    links: bool,
+    /// Can batches reuse a value of another batch?
+    reusable: Result<(), NotBatchable>,
+}
+
+impl ReceptiveField {
+    /// The receptive field as the program of a batch has it, so that both agree.
+    fn of(flow: &Dataflow, loss: Value) -> Result<Self, NotBatchable> {
+        let kind = OutputKind::Result("loss".to_string());
+        let flow = Dataflow { outputs: vec![Output { kind, value: loss }], ..flow.clone() };
+        let (_, layout) = to_minibatch(&flow)?;
+        let graphs = (0..flow.graphs.len()).map(|graph| layout.deepest(Graph::new(graph)).is_some()).collect();
+        let whole = |input: &BatchInput| match *input {
+            BatchInput::Whole(input) => Some(input),
+            BatchInput::Reused { .. } => None,
+        };
+        let inputs = layout.inputs.iter().filter_map(whole).collect();
+        let links = flow.graphs.iter().any(|graph| graph.links);
+        let reusable = to_minibatch_with_cache(&flow).map(drop);
+        Ok(Self { hops: layout.hops, graphs, inputs, links, reusable })
+    }
+}
+
+/// A kind of fan-out that only some semantic graphs have, and an example.
+fn own_only(fanout: Fanout) -> Option<(&'static str, &'static str)> {
+    match fanout {
+        Fanout::All | Fanout::AtMost(_) => None,
+        Fanout::Weighted(_) => Some(("fan-outs by weight", "cites: weighted(10)")),
+        Fanout::Walks { .. } => Some(("walks", "PAP: walks(20, top: 10)")),
+    }
+}

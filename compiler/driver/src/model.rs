@@ -1,0 +1,71 @@
+//! A checked model with its program, and its names in a dataset.
+
+use hgnnc_ir::Dataflow;
+use hgnnc_ir::artifact::Target;
+use hgnnc_ir::names::find_name;
+use hgnnc_sema::dataset::{DatasetSummary, find_label};
+use hgnnc_sema::schema::{FieldInfo, Schema};
+use hgnnc_sema::{TrainSpec, hir};
+
+/// A model without errors, and its program.
+pub struct Analyzed {
+    /// Name of the model.
+    pub name: String,
+    /// The forward program in training mode (with dropout). Results: the outputs, and `loss` and `row_loss`
+    /// where there is a train block.
+    pub flow: Dataflow,
+    /// The typed model that the program was made of.
+    pub typed: hir::Model,
+    /// Names of the outputs.
+    pub outputs: Vec<String>,
+    /// The schema of the model.
+    pub schema: Schema,
+    /// The train block, where there is one.
+    pub train: Option<TrainSpec>,
+    /// The forward program of which those of mini-batches are made, if it is another one: passes on the program of the
+    /// whole graph change tables, and batches have tables of their own.
+    pub of_batches: Option<Dataflow>,
+    /// Decisions about the program before it is bound to data, for `--explain`.
+    pub explanations: Vec<String>,
+}
+
+/// Writes the dataset's own names into a checked model's tables, so that the runtime need not guess.
+pub fn bind_names(model: &mut Analyzed, dataset: &DatasetSummary) {
+    let flow = &mut model.flow;
+    let mut places = vec![];
+    for vertex in &mut flow.vertex_types {
+        let place = find_name(&vertex.dataset_name, dataset.vertices.iter().map(|v| v.name.as_str()));
+        if let Some(place) = place {
+            vertex.dataset_name.clone_from(&dataset.vertices[place].name);
+        }
+        places.push(place);
+    }
+    for relation in &mut flow.relations {
+        if let Some(place) = find_name(&relation.dataset_name, dataset.relations.iter().map(|r| r.name.as_str())) {
+            relation.dataset_name.clone_from(&dataset.relations[place].name);
+        }
+    }
+    let label_name = |vertex: hgnnc_ir::VertexType, field: Option<&FieldInfo>| {
+        let found = find_label(field?, places[vertex.index()]?, dataset)?;
+        Some(found.name.clone())
+    };
+    let field_of = |vertex: hgnnc_ir::VertexType, input: &str| {
+        let info = &model.schema.vertices[vertex.index()];
+        info.fields.iter().find(|f| input == format!("{}.{}", info.name, f.name))
+    };
+    for input in &mut flow.inputs {
+        if let hgnnc_ir::dataflow::Binding::Label(vertex, name) = &mut input.binding
+            && let Some(found) = label_name(*vertex, field_of(*vertex, &input.name))
+        {
+            *name = found;
+        }
+    }
+    if let Some(train) = &mut model.train
+        && let Target::Vertices { vertex, label } = &mut train.training.target
+    {
+        let field = model.schema.vertices[vertex.index()].fields.get(train.label_field);
+        if let Some(found) = label_name(*vertex, field) {
+            *label = found;
+        }
+    }
+}

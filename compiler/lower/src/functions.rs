@@ -1,0 +1,190 @@
+//! Functions of values as compositions of operations.
+
+use hgnnc_diag::Span;
+use hgnnc_ir::dataflow::Init;
+use hgnnc_ir::{BinaryOp, Dim, Direction, Graph, Op, Reduce, Space, Type, UnaryOp, Value};
+
+use crate::Instance;
+use crate::params::Path;
+use crate::value::{Kind, Val};
+
+impl Instance<'_> {
+    /// The space that a value has one row for.
+    pub fn space(&self, val: &Val) -> Option<Space> {
+        match val.kind {
+            Kind::Stored(value) => Some(self.flow.ty(value).space),
+            Kind::OneHot | Kind::AtEnd(..) | Kind::BlockDiagonal(_) => None,
+        }
+    }
+
+    pub fn constant(&mut self, number: f64, span: Span) -> Val {
+        Val { kind: Kind::Stored(self.emit(Op::Const(number), &[], span)), dims: vec![] }
+    }
+
+    /// The number of rows of a space.
+    pub fn count(&mut self, space: Space, span: Span) -> Val {
+        Val { kind: Kind::Stored(self.emit(Op::Count(space), &[], span)), dims: vec![] }
+    }
+
+    /// `f(x)` element by element.
+    pub fn unary(&mut self, op: UnaryOp, x: &Val, span: Span) -> Val {
+        Val { kind: Kind::Stored(self.emit(Op::Unary(op), &[x.stored()], span)), dims: x.dims.clone() }
+    }
+
+    /// `a ∘ b` element by element.
+    pub fn binary(&mut self, op: BinaryOp, a: &Val, b: &Val, span: Span) -> Val {
+        let value = self.emit(Op::Binary(op), &[a.stored(), b.stored()], span);
+        let dims = if a.dims.len() >= b.dims.len() { &a.dims } else { &b.dims };
+        Val { kind: Kind::Stored(value), dims: dims.clone() }
+    }
+
+    pub fn dropout(&mut self, x: &Val, rate: f64, span: Span) -> Val {
+        let value = x.stored();
+        let ty = self.flow.ty(value).clone();
+        let stream = self.streams;
+        self.streams += 1;
+        let mask = self.emit(Op::RandomMask { stream, rate, ty }, &[], span);
+        Val { kind: Kind::Stored(self.emit(Op::Binary(BinaryOp::Mul), &[value, mask], span)), dims: x.dims.clone() }
+    }
+
+    pub fn reshape(&mut self, x: &Val, dims: Vec<Dim>, span: Span) -> Val {
+        Val { kind: Kind::Stored(self.emit(Op::Reshape(dims.clone()), &[x.stored()], span)), dims }
+    }
+
+    /// A single row for every row of a space, and for every element of further dimensions. Values of the space stay.
+    pub fn repeated(&mut self, x: &Val, ty: Type, span: Span) -> Val {
+        let value = x.stored();
+        if *self.flow.ty(value) == ty {
+            return x.clone();
+        }
+        let dims = ty.dims.clone();
+        Val { kind: Kind::Stored(self.emit(Op::Broadcast(ty), &[value], span)), dims }
+    }
+
+    /// Joins two values along their last dimension; a single row is joined to every row of the other.
+    pub fn concat2(&mut self, a: &Val, b: &Val, span: Span) -> Val {
+        let rows = |this: &Self, val: &Val| this.flow.ty(val.stored()).space;
+        let (left, right) = (rows(self, a), rows(self, b));
+        let a = if left == Space::Unit { self.repeated(a, Type::new(right, a.dims.clone()), span) } else { a.clone() };
+        let b = if right == Space::Unit { self.repeated(b, Type::new(left, b.dims.clone()), span) } else { b.clone() };
+        self.concat(&[a, b], span)
+    }
+
+    /// Joins values along their last dimension.
+    pub fn concat(&mut self, parts: &[Val], span: Span) -> Val {
+        let values: Vec<Value> = parts.iter().map(Val::stored).collect();
+        let value = self.emit(Op::Concat, &values, span);
+        Val { kind: Kind::Stored(value), dims: self.flow.ty(value).dims.clone() }
+    }
+
+    /// `a @ b`.
+    pub fn product(&mut self, a: &Val, b: &Val, span: Span) -> Val {
+        let batch = a.dims.len() - 1;
+        if let Kind::BlockDiagonal(blocks) = b.kind {
+            return self.block_product(a, blocks, b.dims[1], span);
+        }
+        let weight = b.stored();
+        let dims = [&a.dims[..batch], &b.dims[batch + 1..]].concat();
+        Val { kind: self.project(&a.kind, weight, batch, span), dims }
+    }
+
+    /// One-hot features times a weight are the weight's rows; the product happens before the gather.
+    fn project(&mut self, a: &Kind, weight: Value, batch: usize, span: Span) -> Kind {
+        match a {
+            Kind::Stored(value) => Kind::Stored(self.emit(Op::MatMul { batch }, &[*value, weight], span)),
+            Kind::OneHot => Kind::Stored(self.emit(Op::Rows, &[weight], span)),
+            Kind::AtEnd(inner, graph, direction) => {
+                let kind = self.project(inner, weight, batch, span);
+                self.gather(&Val { kind, dims: vec![] }, *graph, *direction, span).kind
+            }
+            Kind::BlockDiagonal(_) => unreachable!("weights are not projected: they have no rows"),
+        }
+    }
+
+    fn block_product(&mut self, a: &Val, blocks: Value, out: Dim, span: Span) -> Val {
+        let dims = self.flow.ty(blocks).dims.clone();
+        let split = self.emit(Op::Reshape(dims[..2].to_vec()), &[a.stored()], span);
+        let product = self.emit(Op::MatMul { batch: 1 }, &[split, blocks], span);
+        let value = self.emit(Op::Reshape(vec![out]), &[product], span);
+        Val { kind: Kind::Stored(value), dims: vec![out] }
+    }
+
+    /// A vertex value at an end of the edges. Sparse and one-hot values wait for their projection.
+    pub fn gather(&mut self, val: &Val, graph: Graph, direction: Direction, span: Span) -> Val {
+        // A single row is the same at every edge.
+        if self.space(val) == Some(Space::Unit) {
+            return val.clone();
+        }
+        let kind = match &val.kind {
+            Kind::Stored(value) if !self.flow.is_sparse(*value) => {
+                let op = if direction == Direction::In { Op::GatherDst(graph) } else { Op::GatherSrc(graph) };
+                Kind::Stored(self.emit(op, &[*value], span))
+            }
+            other => Kind::AtEnd(Box::new(other.clone()), graph, direction),
+        };
+        Val { kind, dims: val.dims.clone() }
+    }
+
+    /// The number of in-edges (or out-edges) of each vertex at that end.
+    pub fn degree(&mut self, graph: Graph, direction: Direction, span: Span) -> Val {
+        let one = self.emit(Op::Const(1.0), &[], span);
+        let ones = self.emit(Op::Broadcast(Type::fixed(Space::Edges(graph), &[])), &[one], span);
+        let value = self.emit(Op::Segment { graph, direction, reduce: Reduce::Sum }, &[ones], span);
+        Val { kind: Kind::Stored(value), dims: vec![] }
+    }
+
+    /// `x W + b`, with `W [in, width]` and `b [width]`.
+    pub fn linear(&mut self, x: &Val, width: Dim, bias: bool, path: &Path, span: Span) -> Val {
+        let init = Init::Glorot { fan_in: x.dims[0], fan_out: width.fixed().unwrap_or(1) };
+        let weight = self.parameter(path.leaf("weight"), vec![x.dims[0], width], init, true, span);
+        let product = self.product(x, &weight, span);
+        if !bias {
+            return product;
+        }
+        let shift = self.parameter(path.leaf("bias"), vec![width], Init::Constant(0.0), true, span);
+        self.binary(BinaryOp::Add, &product, &shift, span)
+    }
+
+    /// Layer normalisation (Ba et al. 2016) over the last dimension, or batch normalisation (Ioffe &
+    /// Szegedy 2015) over all rows, each with a learned scale and shift.
+    pub fn norm(&mut self, x: &Val, eps: f64, over_rows: bool, path: &Path, span: Span) -> Val {
+        let mean_of = |this: &mut Self, val: &Val| match over_rows {
+            true => this.mean_over_rows(val, span),
+            false => this.mean_over_last(val, span),
+        };
+        let mean = mean_of(self, x);
+        // [rows, width] - [rows] needs the mean repeated along the width, which prefix broadcasting does.
+        let centred = self.binary(BinaryOp::Sub, x, &mean, span);
+        let squared = self.binary(BinaryOp::Mul, &centred, &centred, span);
+        let variance = mean_of(self, &squared);
+        let eps = self.constant(eps, span);
+        let shifted = self.binary(BinaryOp::Add, &variance, &eps, span);
+        let deviation = self.unary(UnaryOp::Sqrt, &shifted, span);
+        let normal = self.binary(BinaryOp::Div, &centred, &deviation, span);
+        let scale = self.parameter(path.leaf("scale"), x.dims.clone(), Init::Constant(1.0), false, span);
+        let shift = self.parameter(path.leaf("shift"), x.dims.clone(), Init::Constant(0.0), false, span);
+        let scaled = self.binary(BinaryOp::Mul, &normal, &scale, span);
+        self.binary(BinaryOp::Add, &scaled, &shift, span)
+    }
+
+    /// Rows divided by their Euclidean length, over the last dimension.
+    pub fn l2_normalize(&mut self, x: &Val, eps: f64, span: Span) -> Val {
+        let squared = self.binary(BinaryOp::Mul, x, x, span);
+        let sum = self.reduce_last(&squared, Reduce::Sum, span);
+        // Under the root, so that the gradient at zero is finite.
+        let eps = self.constant(eps, span);
+        let sum = self.binary(BinaryOp::Max, &sum, &eps, span);
+        let length = self.unary(UnaryOp::Sqrt, &sum, span);
+        self.binary(BinaryOp::Div, x, &length, span)
+    }
+
+    /// Rows divided by their sum; rows of zeros stay zero.
+    pub fn row_normalize(&mut self, x: &Val, span: Span) -> Val {
+        let sum = self.reduce_last(x, Reduce::Sum, span);
+        // sum + (sum == 0) is 1 for rows of zeros.
+        let zero = self.constant(0.0, span);
+        let is_zero = self.binary(BinaryOp::Eq, &sum, &zero, span);
+        let divisor = self.binary(BinaryOp::Add, &sum, &is_zero, span);
+        self.binary(BinaryOp::Div, x, &divisor, span)
+    }
+}

@@ -1,0 +1,458 @@
+//! Instantiation: the typed model as a program of the dataflow IR.
+//!
+//! [`instantiate`] evaluates every statement of a [`hir::Model`] once, in order: a family becomes a value for each of
+//! its members, softmax, norms and losses become compositions of operations, parameters get their names and dropout
+//! masks their streams of random numbers. It reports nothing: a typed model has a program.
+
+mod functions;
+mod live;
+mod loss;
+mod params;
+mod reductions;
+mod value;
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use hgnnc_diag::Span;
+use hgnnc_ir::dataflow::{Binding, InputDecl};
+use hgnnc_ir::{Dataflow, Dim, Graph, Input, Layout, Op, Origin, Phase, Reduce, Space, Stage, Type, Value, VertexType};
+use hgnnc_sema::hir::{self, EdgeData, ExprId, ExprKind, FeatureKind, Features, Item, LayerUse, Model, OutputOf};
+use hgnnc_sema::names::UniqueNames;
+
+use params::Params;
+use reductions::OverInEdges;
+use value::{Kind, Val, Values};
+
+/// The program of a model.
+pub struct Program {
+    /// The forward program in training mode (with dropout). Results: the outputs, and `loss` and `row_loss` where there
+    /// is a loss. It has the values that reach them.
+    pub flow: Dataflow,
+    /// All parameters that the model declares, those of the program and others.
+    pub params: Vec<DeclaredParam>,
+    /// By expression of the model: does a value of it reach a result?
+    live: Vec<bool>,
+}
+
+impl Program {
+    /// Does a value of an expression reach a result?
+    pub fn is_live(&self, expr: ExprId) -> bool {
+        self.live[expr.index()]
+    }
+}
+
+/// A parameter that a model declares.
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct DeclaredParam {
+    pub name: String,
+    /// The declaration in the source.
+    pub span: Span,
+    /// Does an operation read it?
+    pub read: bool,
+    /// Does it reach a result?
+    pub live: bool,
+}
+
+/// The program of a model.
+pub fn instantiate(model: &Model) -> Program {
+    let mut flow = Dataflow::new(&model.name);
+    flow.vertex_types.clone_from(&model.tables.vertex_types);
+    flow.relations.clone_from(&model.tables.relations);
+    flow.graphs.clone_from(&model.tables.graphs);
+    flow.families.clone_from(&model.tables.families);
+    let mut instance = Instance {
+        model,
+        flow,
+        values: vec![None; model.exprs.len()],
+        prefix: String::new(),
+        paths: UniqueNames::default(),
+        params: Params::default(),
+        embeddings: HashMap::new(),
+        inputs: HashMap::new(),
+        streams: 0,
+    };
+    instance.enter(Stage::FP);
+    for stmt in &model.body {
+        instance.eval(stmt.value);
+    }
+    instance.outputs();
+    if let Some(loss) = &model.loss {
+        instance.enter(Stage::LC);
+        instance.loss(loss);
+    }
+    let Instance { mut flow, values, params, .. } = instance;
+    let live = live::values(&flow);
+    let is_live =
+        |values: &Option<Rc<Values>>| values.as_ref().is_some_and(|values| values.any(|value| live[value.index()]));
+    let exprs = values.iter().map(is_live).collect();
+    let params = live::prune(&mut flow, &live, params.spans);
+    Program { flow, params, live: exprs }
+}
+
+/// The state of an instantiation.
+struct Instance<'m> {
+    model: &'m Model,
+    flow: Dataflow,
+    /// The values of each expression that was evaluated.
+    values: Vec<Option<Rc<Values>>>,
+    /// The path of the layer use that is being evaluated; empty in the model.
+    prefix: String,
+    paths: UniqueNames,
+    params: Params,
+    embeddings: HashMap<VertexType, Value>,
+    inputs: HashMap<Binding, Input>,
+    /// The number of streams of random numbers.
+    streams: u32,
+}
+
+impl<'m> Instance<'m> {
+    /// Appends an operation whose operands were checked, accounted to a place in the source.
+    fn emit(&mut self, op: Op, args: &[Value], span: Span) -> Value {
+        self.flow.cursor.origin = Some(Origin { file: span.file.0, start: span.start, end: span.end });
+        self.flow.add(op, args)
+    }
+
+    /// The stage that new operations are accounted to.
+    fn enter(&mut self, stage: Stage) {
+        self.flow.cursor.stage = stage;
+        self.flow.cursor.phase = Phase::Forward;
+    }
+
+    fn input(&mut self, name: String, ty: Type, binding: Binding, span: Span) -> Value {
+        let input = match self.inputs.get(&binding) {
+            Some(known) => *known,
+            None => {
+                let input = Input::new(self.flow.inputs.len());
+                self.inputs.insert(binding.clone(), input);
+                self.flow.inputs.push(InputDecl { name, ty, binding });
+                input
+            }
+        };
+        self.emit(Op::Input(input), &[], span)
+    }
+
+    /// Names the outputs as results of the program.
+    fn outputs(&mut self) {
+        for (name, output) in &self.model.outputs {
+            match output.of {
+                OutputOf::Vertices(_, value) => {
+                    let value = self.eval(value).one().stored();
+                    self.flow.output(name.clone(), value);
+                }
+                OutputOf::Links(scores) => {
+                    let Values::PerEdge(scores) = &*self.eval(scores) else { unreachable!("scores of pairs") };
+                    for (graph, score) in scores {
+                        let result = format!("{name}.{}", self.flow.graphs[graph.index()].name);
+                        self.flow.output(result, score.stored());
+                    }
+                }
+            }
+        }
+    }
+
+    /// The values of an expression. It is evaluated once.
+    fn eval(&mut self, id: ExprId) -> Rc<Values> {
+        if let Some(known) = &self.values[id.index()] {
+            return known.clone();
+        }
+        let values = Rc::new(self.compute(id));
+        self.values[id.index()] = Some(values.clone());
+        values
+    }
+
+    /// The values of two expressions. Numbers become values after everything else.
+    fn eval2(&mut self, a: ExprId, b: ExprId) -> (Rc<Values>, Rc<Values>) {
+        let is_number = |id: ExprId| matches!(self.model.expr(id).kind, ExprKind::Number(_));
+        if is_number(a) && !is_number(b) {
+            let b = self.eval(b);
+            return (self.eval(a), b);
+        }
+        let a = self.eval(a);
+        (a, self.eval(b))
+    }
+
+    fn compute(&mut self, id: ExprId) -> Values {
+        let model = self.model;
+        let expr = model.expr(id);
+        let span = expr.span;
+        match &expr.kind {
+            ExprKind::Number(number) => Values::One(self.constant(*number, span)),
+            ExprKind::Features(features) => Values::One(self.features(features, &expr.ty, span)),
+            ExprKind::Param(param, entries) => self.declare(*param, entries, &expr.ty),
+            ExprKind::Layer(layer) => {
+                self.layer(&model.uses[layer.index()]);
+                Values::PerType(BTreeMap::new())
+            }
+            ExprKind::Result(layer, use_id, position) => {
+                self.eval(*layer);
+                let (_, result) = model.uses[use_id.index()].results[*position];
+                (*self.eval(result)).clone()
+            }
+
+            ExprKind::OfType(x, vertex) => match &*self.eval(*x) {
+                Values::PerType(values) => Values::One(values[vertex].clone()),
+                Values::One(_) | Values::PerGraph(_) | Values::PerEdge(_) => unreachable!("values of vertex types"),
+            },
+            ExprKind::Types(parts) => {
+                let part = |(vertex, part): &(VertexType, ExprId)| {
+                    let value = match &*self.eval(*part) {
+                        Values::One(value) => value.clone(),
+                        Values::PerType(values) => values[vertex].clone(),
+                        Values::PerGraph(_) | Values::PerEdge(_) => unreachable!("values of vertex types"),
+                    };
+                    (*vertex, value)
+                };
+                Values::PerType(parts.iter().map(part).collect())
+            }
+            ExprKind::Members(x, positions) => {
+                let x = self.eval(*x);
+                Values::PerGraph(positions.iter().map(|&position| x.per_graph()[position].clone()).collect())
+            }
+            ExprKind::Repeat(x) => {
+                let x = self.eval(*x);
+                Values::PerGraph(vec![x.one().clone(); expr.ty.num_values()])
+            }
+            ExprKind::OfGraphs(x, graphs) => match &*self.eval(*x) {
+                Values::PerEdge(values) => Values::PerGraph(graphs.iter().map(|graph| values[graph].clone()).collect()),
+                Values::One(_) | Values::PerGraph(_) | Values::PerType(_) => unreachable!("edge values"),
+            },
+            ExprKind::ByGraph(x, graphs) => {
+                let x = self.eval(*x);
+                let hir::Type::PerEdge(rows) = &*expr.ty else { unreachable!("edge values") };
+                let mut fitted = BTreeMap::new();
+                for (graph, value) in graphs.iter().zip(x.per_graph()) {
+                    let ty = Type::new(Space::Edges(*graph), dims(&rows[graph]));
+                    fitted.insert(*graph, self.repeated(value, ty, span));
+                }
+                Values::PerEdge(fitted)
+            }
+
+            ExprKind::Unary(op, x) => {
+                let x = self.eval(*x);
+                self.map(&x, |this, x| this.unary(*op, x, span))
+            }
+            ExprKind::Binary(op, a, b) => {
+                let (a, b) = self.eval2(*a, *b);
+                self.map2(&a, &b, |this, a, b| this.binary(*op, a, b, span))
+            }
+            ExprKind::Pow(x, exponent) => {
+                let x = self.eval(*x);
+                self.map(&x, |this, x| {
+                    let exponent = this.constant(*exponent, span);
+                    this.binary(hgnnc_ir::BinaryOp::Pow, x, &exponent, span)
+                })
+            }
+            ExprKind::Dropout(x, rate) => {
+                let x = self.eval(*x);
+                self.map(&x, |this, x| this.dropout(x, *rate, span))
+            }
+            ExprKind::StopGradient(x) => {
+                let x = self.eval(*x);
+                self.map(&x, |this, x| {
+                    let value = this.emit(Op::StopGradient, &[x.stored()], span);
+                    Val { kind: Kind::Stored(value), dims: x.dims.clone() }
+                })
+            }
+            ExprKind::Broadcast(x) => {
+                let x = self.eval(*x);
+                let row = expr.ty.rows().next().expect("a single value");
+                Values::One(self.repeated(x.one(), Type::new(row.space, dims(row)), span))
+            }
+            ExprKind::Zeros => {
+                let zero = self.constant(0.0, span);
+                let row = expr.ty.rows().next().expect("a single value");
+                Values::One(self.repeated(&zero, Type::new(Space::Unit, dims(row)), span))
+            }
+            ExprKind::Flatten(x) => {
+                let x = self.eval(*x);
+                self.map_rows(&x, &expr.ty, |this, x, row| match x.dims.len() {
+                    1 => x.clone(),
+                    _ => this.reshape(x, dims(row), span),
+                })
+            }
+            ExprKind::Reshape(x) => {
+                let x = self.eval(*x);
+                self.map_rows(&x, &expr.ty, |this, x, row| this.reshape(x, dims(row), span))
+            }
+            ExprKind::Concat(a, b) => {
+                let (a, b) = self.eval2(*a, *b);
+                self.map2(&a, &b, |this, a, b| this.concat2(a, b, span))
+            }
+
+            ExprKind::Product(a, b) => {
+                let (a, b) = self.eval2(*a, *b);
+                self.map2(&a, &b, |this, a, b| this.product(a, b, span))
+            }
+            ExprKind::Dot(a, b) => {
+                let (a, b) = self.eval2(*a, *b);
+                self.map2(&a, &b, |this, a, b| {
+                    let product = this.binary(hgnnc_ir::BinaryOp::Mul, a, b, span);
+                    this.reduce_last(&product, Reduce::Sum, span)
+                })
+            }
+            ExprKind::Linear { x, bias, names } => {
+                let x = self.eval(*x);
+                let paths = self.paths_of(names);
+                let mut paths = paths.into_iter();
+                self.map_rows(&x, &expr.ty, |this, x, row| {
+                    let path = paths.next().expect("a path for each value");
+                    this.linear(x, dims(row)[0], *bias, &path, span)
+                })
+            }
+            ExprKind::Norm { x, eps, over_rows, names } => {
+                let x = self.eval(*x);
+                let mut paths = self.paths_of(names).into_iter();
+                self.map(&x, |this, x| {
+                    let path = paths.next().expect("a path for each value");
+                    this.norm(x, *eps, *over_rows, &path, span)
+                })
+            }
+            ExprKind::L2Normalize(x, eps) => {
+                let x = self.eval(*x);
+                self.map(&x, |this, x| this.l2_normalize(x, *eps, span))
+            }
+            ExprKind::RowNormalize(x) => {
+                let x = self.eval(*x);
+                self.map(&x, |this, x| this.row_normalize(x, span))
+            }
+
+            ExprKind::OverDimension(axis, reduction, x) => {
+                let x = self.eval(*x);
+                self.map(&x, |this, x| match axis {
+                    hir::Axis::Last => this.over_last(*reduction, x, span),
+                    hir::Axis::First => this.over_first(*reduction, x, span),
+                })
+            }
+            ExprKind::OverRows(reduction, x) => {
+                let x = self.eval(*x);
+                self.map(&x, |this, x| this.over_rows(*reduction, x, span))
+            }
+            ExprKind::OverInEdges { x, reduction, across, graphs } => {
+                let spans = (span, model.expr(*x).span);
+                let x = self.eval(*x);
+                let of = OverInEdges { reduction: *reduction, across: *across, graphs, ty: &expr.ty, spans };
+                self.over_in_edges(of, &x)
+            }
+            ExprKind::Across(reduction, x) => {
+                let x = self.eval(*x);
+                self.across(*reduction, x.per_graph(), span)
+            }
+
+            ExprKind::AtEnd(direction, x, graphs) => {
+                let x = self.eval(*x);
+                let mut gathered = vec![];
+                for (position, graph) in graphs.iter().enumerate() {
+                    let value = match &*x {
+                        Values::PerType(values) => &values[&self.end(*graph, *direction)],
+                        Values::PerGraph(values) => &values[position],
+                        Values::One(_) | Values::PerEdge(_) => unreachable!("vertex values"),
+                    };
+                    gathered.push(self.gather(value, *graph, *direction, span));
+                }
+                Values::PerGraph(gathered)
+            }
+            ExprKind::Degree(direction, graphs) => {
+                Values::PerGraph(graphs.iter().map(|graph| self.degree(*graph, *direction, span)).collect())
+            }
+            ExprKind::DegreeAtEnd { end, counted, graphs } => {
+                let at_end = |graph: &Graph| {
+                    let degree = self.degree(*graph, *counted, span);
+                    self.gather(&degree, *graph, *end, span)
+                };
+                Values::PerGraph(graphs.iter().map(at_end).collect())
+            }
+            ExprKind::EdgeData(field, data) => {
+                let mut values = vec![];
+                for ((graph, data), row) in data.iter().zip(expr.ty.rows()) {
+                    let binding = match data {
+                        EdgeData::Count => Binding::EdgeCount(*graph),
+                        EdgeData::Weight => Binding::EdgeWeight(*graph),
+                        EdgeData::Features => Binding::EdgeFeatures(*graph),
+                    };
+                    let name = format!("{}.{field}", self.flow.graphs[graph.index()].name);
+                    let ty = Type::new(Space::Edges(*graph), dims(row));
+                    let value = self.input(name, ty, binding, span);
+                    values.push(Val { kind: Kind::Stored(value), dims: dims(row) });
+                }
+                Values::PerGraph(values)
+            }
+            ExprKind::Scores(x) => {
+                let x = self.eval(*x);
+                self.map(&x, |this, x| if x.dims.is_empty() { x.clone() } else { this.reshape(x, vec![], span) })
+            }
+        }
+    }
+
+    /// Evaluates the use of a layer.
+    fn layer(&mut self, layer: &'m LayerUse) {
+        let stage = self.flow.cursor.stage;
+        let path = self.paths.take(&layer.statement);
+        for (_, input) in &layer.inputs {
+            self.eval(*input);
+        }
+        let outer = std::mem::replace(&mut self.prefix, path);
+        for item in &layer.body {
+            match item {
+                Item::Param(param) => _ = self.eval(*param),
+                Item::Block(block) => {
+                    self.enter(match block.kind {
+                        hir::BlockKind::Project => Stage::FP,
+                        hir::BlockKind::Aggregate => Stage::NA,
+                        hir::BlockKind::Fuse => Stage::SF,
+                    });
+                    for stmt in block.instances.iter().flat_map(|instance| &instance.body) {
+                        self.eval(stmt.value);
+                    }
+                    for (_, field) in block.instances.iter().flat_map(|instance| &instance.fields) {
+                        self.eval(*field);
+                    }
+                }
+            }
+        }
+        for (_, result) in &layer.results {
+            self.eval(*result);
+        }
+        self.prefix = outer;
+        self.enter(stage);
+    }
+
+    fn features(&mut self, features: &Features, ty: &hir::Type, span: Span) -> Val {
+        let row = ty.rows().next().expect("a single value");
+        let (vertex, dims) = (features.vertex, dims(row));
+        let kind = match features.kind {
+            FeatureKind::OneHot => Kind::OneHot,
+            FeatureKind::Embedding => Kind::Stored(match self.embeddings.get(&vertex) {
+                Some(value) => *value,
+                None => {
+                    let table = self.embedding(features, vertex, dims[0]);
+                    let value = self.emit(Op::Rows, &[table], span);
+                    self.embeddings.insert(vertex, value);
+                    value
+                }
+            }),
+            FeatureKind::Dense | FeatureKind::Sparse => {
+                let mut ty = Type::new(Space::Vertices(vertex), dims.clone());
+                if let (FeatureKind::Sparse, Some(width)) = (features.kind, dims[0].fixed()) {
+                    ty.layout = Layout::Sparse(self.flow.declare_pattern(vertex, width));
+                }
+                Kind::Stored(self.input(features.name.clone(), ty, Binding::Features(vertex), span))
+            }
+        };
+        Val { kind, dims }
+    }
+
+    /// The vertex type at an end of a semantic graph.
+    fn end(&self, graph: Graph, direction: hgnnc_ir::Direction) -> VertexType {
+        let decl = &self.flow.graphs[graph.index()];
+        match direction {
+            hgnnc_ir::Direction::In => decl.dst,
+            hgnnc_ir::Direction::Out => decl.src,
+        }
+    }
+}
+
+/// The extents of a value in the program.
+fn dims(row: &hir::Row) -> Vec<Dim> {
+    row.widths.iter().map(|width| width.dim.resolved()).collect()
+}

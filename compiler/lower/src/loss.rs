@@ -1,0 +1,162 @@
+//! Losses: the comparison of an output with its ground truth, as part of the program.
+
+use std::collections::BTreeMap;
+
+use hgnnc_diag::Span;
+use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::{BinaryOp, DType, Dim, Graph, Op, Reduce, Space, Type, UnaryOp, Value, VertexType};
+use hgnnc_sema::hir::{Label, Loss, LossKind};
+
+use crate::Instance;
+use crate::value::{Val, Values};
+
+impl Instance<'_> {
+    /// Adds the results `loss` and, for vertices, `row_loss`.
+    pub fn loss(&mut self, loss: &Loss) {
+        let at = loss.span;
+        let output = self.eval(loss.value);
+        let (label, (row, weight)) = match &loss.kind {
+            LossKind::CrossEntropy { label, classes, class_weights, smoothing } => {
+                let truth = self.label(label, &[], DType::I32, at);
+                let logits = output.one().stored();
+                let weights = class_weights.as_deref();
+                (label, self.cross_entropy(logits, truth, *classes, weights, *smoothing, at))
+            }
+            LossKind::BinaryCrossEntropy { label, labels } => {
+                let truth = self.label(label, &[*labels], DType::F32, at);
+                (label, (self.binary_cross_entropy(output.one().stored(), truth, *labels, at), None))
+            }
+            LossKind::Distance { label, width, squared } => {
+                let truth = self.label(label, &[*width], DType::F32, at);
+                (label, (self.distance(output.one().stored(), truth, *width, *squared, at), None))
+            }
+            LossKind::Links => {
+                let Values::PerEdge(scores) = &*output else { unreachable!("scores of pairs are edge values") };
+                self.link_loss(scores, at);
+                return;
+            }
+        };
+        self.mean_loss(row, weight, label.vertex, at, loss.on_batches);
+    }
+
+    fn label(&mut self, label: &Label, dims: &[usize], dtype: DType, at: Span) -> Value {
+        let ty = Type { dtype, ..Type::fixed(Space::Vertices(label.vertex), dims) };
+        self.input(label.name.clone(), ty, Binding::Label(label.vertex, label.dataset_name.clone()), at)
+    }
+
+    /// `lse(logits) - logits[label]`, weighted by class, mixed with the mean over classes by smoothing.
+    fn cross_entropy(
+        &mut self,
+        logits: Value,
+        label: Value,
+        classes: usize,
+        class_weights: Option<&[f64]>,
+        smoothing: f64,
+        at: Span,
+    ) -> (Value, Option<Value>) {
+        let chosen = self.emit(Op::OneHot { classes }, &[label], at);
+        let lse = self.emit(Op::ReduceTrailing { reduce: Reduce::Lse, axes: 1 }, &[logits], at);
+        let picked = self.emit(Op::Binary(BinaryOp::Mul), &[logits, chosen], at);
+        let picked = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[picked], at);
+        let mut row = self.emit(Op::Binary(BinaryOp::Sub), &[lse, picked], at);
+        if smoothing > 0.0 {
+            let sum = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[logits], at);
+            let share = self.emit(Op::Const(1.0 / classes as f64), &[], at);
+            let mean = self.emit(Op::Binary(BinaryOp::Mul), &[sum, share], at);
+            let spread = self.emit(Op::Binary(BinaryOp::Sub), &[lse, mean], at);
+            let keep = self.emit(Op::Const(1.0 - smoothing), &[], at);
+            let rest = self.emit(Op::Const(smoothing), &[], at);
+            let a = self.emit(Op::Binary(BinaryOp::Mul), &[row, keep], at);
+            let b = self.emit(Op::Binary(BinaryOp::Mul), &[spread, rest], at);
+            row = self.emit(Op::Binary(BinaryOp::Add), &[a, b], at);
+        }
+        let Some(weights) = class_weights else { return (row, None) };
+        let parts: Vec<Value> = weights
+            .iter()
+            .map(|w| {
+                let w = self.emit(Op::Const(*w), &[], at);
+                self.emit(Op::Reshape(vec![Dim::Fixed(1)]), &[w], at)
+            })
+            .collect();
+        let table = self.emit(Op::Concat, &parts, at);
+        let weighted = self.emit(Op::Binary(BinaryOp::Mul), &[chosen, table], at);
+        let weight = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[weighted], at);
+        (self.emit(Op::Binary(BinaryOp::Mul), &[row, weight], at), Some(weight))
+    }
+
+    /// `softplus(x) - x·y`, the mean over labels.
+    fn binary_cross_entropy(&mut self, logits: Value, label: Value, labels: usize, at: Span) -> Value {
+        let softplus = self.emit(Op::Unary(UnaryOp::Softplus), &[logits], at);
+        let product = self.emit(Op::Binary(BinaryOp::Mul), &[logits, label], at);
+        let each = self.emit(Op::Binary(BinaryOp::Sub), &[softplus, product], at);
+        self.mean_of_row(each, labels, at)
+    }
+
+    fn distance(&mut self, output: Value, label: Value, width: usize, squared: bool, at: Span) -> Value {
+        let difference = self.emit(Op::Binary(BinaryOp::Sub), &[output, label], at);
+        let each = if squared {
+            self.emit(Op::Binary(BinaryOp::Mul), &[difference, difference], at)
+        } else {
+            self.emit(Op::Unary(UnaryOp::Abs), &[difference], at)
+        };
+        self.mean_of_row(each, width, at)
+    }
+
+    fn mean_of_row(&mut self, each: Value, width: usize, at: Span) -> Value {
+        let sum = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[each], at);
+        let share = self.emit(Op::Const(1.0 / width as f64), &[], at);
+        self.emit(Op::Binary(BinaryOp::Mul), &[sum, share], at)
+    }
+
+    /// The weighted mean of the row losses over the training part.
+    fn mean_loss(&mut self, row: Value, weight: Option<Value>, vertex: VertexType, at: Span, on_batches: bool) {
+        let ty = Type::fixed(Space::Vertices(vertex), &[]);
+        let name = format!("{}.train", self.flow.vertex_types[vertex.index()].name);
+        let mask = self.input(name, ty, Binding::TrainMask(vertex), at);
+        let masked = self.emit(Op::Binary(BinaryOp::Mul), &[row, mask], at);
+        let sum = self.emit(Op::ReduceSpace(Reduce::Sum), &[masked], at);
+        let weights = match weight {
+            Some(weight) => self.emit(Op::Binary(BinaryOp::Mul), &[weight, mask], at),
+            None => mask,
+        };
+        let mut total = self.emit(Op::ReduceSpace(Reduce::Sum), &[weights], at);
+        if weight.is_some() && on_batches {
+            // All seeds of a batch may be of classes without weight: its loss is 0.
+            let least = self.emit(Op::Const(f64::from(f32::MIN_POSITIVE)), &[], at);
+            total = self.emit(Op::Binary(BinaryOp::Max), &[total, least], at);
+        }
+        let loss = self.emit(Op::Binary(BinaryOp::Div), &[sum, total], at);
+        self.flow.output("loss", loss);
+        self.flow.output("row_loss", row);
+    }
+
+    /// Adds `loss`: the mean over all pairs of the binary cross entropy of their scores, `softplus(x) - x·y` where `y`
+    /// is 1 for links.
+    fn link_loss(&mut self, scores: &BTreeMap<Graph, Val>, at: Span) {
+        let (mut sums, mut counts) = (vec![], vec![]);
+        for (&graph, score) in scores {
+            let score = score.stored();
+            let space = Space::Edges(graph);
+            let name = format!("{}.is_link", self.flow.graphs[graph.index()].name);
+            let is_link = self.input(name, Type::fixed(space, &[]), Binding::IsLink(graph), at);
+            let softplus = self.emit(Op::Unary(UnaryOp::Softplus), &[score], at);
+            let product = self.emit(Op::Binary(BinaryOp::Mul), &[score, is_link], at);
+            let each = self.emit(Op::Binary(BinaryOp::Sub), &[softplus, product], at);
+            sums.push(self.emit(Op::ReduceSpace(Reduce::Sum), &[each], at));
+            counts.push(self.emit(Op::Count(space), &[], at));
+        }
+        let [sum, count] = [sums, counts].map(|mut terms| {
+            // In pairs, so that a sum of many relations is no long chain.
+            while terms.len() > 1 {
+                let joined = terms.chunks(2).map(|pair| match *pair {
+                    [a, b] => self.emit(Op::Binary(BinaryOp::Add), &[a, b], at),
+                    _ => pair[0],
+                });
+                terms = joined.collect();
+            }
+            terms[0]
+        });
+        let loss = self.emit(Op::Binary(BinaryOp::Div), &[sum, count], at);
+        self.flow.output("loss", loss);
+    }
+}

@@ -1,0 +1,238 @@
+//! Parameters: names, decompositions, initial values.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use hgnnc_diag::Span;
+use hgnnc_ir::dataflow::{Init, ParamDecl};
+use hgnnc_ir::{Dim, Op, Param, Value, VertexType};
+use hgnnc_sema::hir::{self, Decomposition, Entry, Features, Initialiser, ParamId, ParamNames};
+use hgnnc_sema::names::UniqueNames;
+
+use crate::value::{Kind, Val, Values};
+use crate::{Instance, dims};
+
+/// The names of the parameters of a program.
+#[derive(Default)]
+pub struct Params {
+    /// The declaration of each parameter in the source.
+    pub spans: Vec<Span>,
+    /// The parameters by name.
+    named: HashMap<String, Param>,
+    /// The first declaration of a parameter whose name is this or starts with this and a
+    /// dot, and whether others follow.
+    prefixes: HashMap<String, (Span, bool)>,
+    /// For parameters such as `conv.weight.Paper`, each part before a dot with the last part, and with nothing.
+    members: HashSet<(String, String)>,
+    /// The number of the first base that was free for a path and members.
+    free_bases: HashMap<(String, Vec<String>), usize>,
+    names: UniqueNames,
+}
+
+impl Params {
+    /// Takes a unique name for a declaration.
+    fn take(&mut self, name: &str, span: Span) -> String {
+        let name = self.names.take(name);
+        let last = name.rfind('.').map_or("", |dot| &name[dot + 1..]);
+        for end in name.match_indices('.').map(|(dot, _)| dot) {
+            self.members.insert((name[..end].to_owned(), last.to_owned()));
+            self.members.insert((name[..end].to_owned(), String::new()));
+        }
+        for end in name.match_indices('.').map(|(dot, _)| dot).chain([name.len()]) {
+            match self.prefixes.get_mut(&name[..end]) {
+                Some((first, others)) => *others |= *first != span,
+                None => {
+                    self.prefixes.insert(name[..end].to_owned(), (span, false));
+                }
+            }
+        }
+        self.spans.push(span);
+        name
+    }
+
+    /// `base`, or `base_2`, …: the first that no parameter of another declaration has as its name or as its start.
+    fn unique(&self, base: String, span: Span) -> String {
+        let taken = |name: &str| self.prefixes.get(name).is_some_and(|&(first, others)| others || first != span);
+        let mut unique = base.clone();
+        let mut count = 1;
+        while taken(&unique) {
+            count += 1;
+            unique = format!("{base}_{count}");
+        }
+        unique
+    }
+
+    /// `path`, or `path_2`, …: the first under which no member has parameters yet.
+    fn free_base(&mut self, path: &str, suffixes: &[String]) -> String {
+        let key = (path.to_string(), suffixes.to_vec());
+        // Names never become free again: those below were taken the last time.
+        let mut number = self.free_bases.get(&key).copied().unwrap_or(1);
+        let last = |suffix: &String| suffix.rsplit('.').next().unwrap_or_default().to_owned();
+        let base = loop {
+            let base = if number == 1 { path.to_string() } else { format!("{path}_{number}") };
+            if !suffixes.iter().any(|suffix| self.members.contains(&(base.clone(), last(suffix)))) {
+                break base;
+            }
+            number += 1;
+        };
+        self.free_bases.insert(key, number);
+        base
+    }
+}
+
+/// The names of the parameters of a function for one value: `out.weight.Paper`.
+pub struct Path {
+    base: String,
+    suffix: String,
+}
+
+impl Path {
+    /// The parameter of this name.
+    pub fn leaf(&self, leaf: &str) -> String {
+        format!("{}.{leaf}{}", self.base, self.suffix)
+    }
+}
+
+impl Instance<'_> {
+    /// One base for all values, so that `out.weight.Paper` and `out.weight.Author` belong together.
+    pub fn paths_of(&mut self, names: &ParamNames) -> Vec<Path> {
+        let path = match (self.prefix.is_empty(), names.statement.is_empty()) {
+            (true, _) => names.statement.clone(),
+            (false, true) => self.prefix.clone(),
+            (false, false) => format!("{}.{}", self.prefix, names.statement),
+        };
+        let suffixes: Vec<String> = names.entries.iter().map(|entry| self.suffix(*entry)).collect();
+        let base = self.params.free_base(&path, &suffixes);
+        suffixes.into_iter().map(|suffix| Path { base: base.clone(), suffix }).collect()
+    }
+
+    /// The end of the name of an entry: `.Paper`.
+    fn suffix(&self, entry: Entry) -> String {
+        match entry {
+            Entry::Shared => String::new(),
+            Entry::Type(vertex) | Entry::Src(vertex) | Entry::Dst(vertex) => {
+                format!(".{}", self.flow.vertex_types[vertex.index()].name)
+            }
+            Entry::Graph(graph) => format!(".{}", self.flow.graphs[graph.index()].name),
+        }
+    }
+
+    /// Declares a parameter and returns its value.
+    pub fn parameter(&mut self, name: String, dims: Vec<Dim>, init: Init, decay: bool, span: Span) -> Val {
+        let name = self.params.take(&name, span);
+        let param = self.flow.declare_param(ParamDecl::new(name.clone(), dims.clone(), init, decay));
+        self.params.named.insert(name, param);
+        Val { kind: Kind::Stored(self.emit(Op::Param(param), &[], span)), dims }
+    }
+
+    /// The table of learned rows of a vertex type.
+    pub fn embedding(&mut self, features: &Features, vertex: VertexType, width: Dim) -> Value {
+        let rows = Dim::Count(vertex);
+        let init = Init::Glorot { fan_in: rows, fan_out: width.fixed().unwrap_or(1) };
+        self.parameter(features.name.clone(), vec![rows, width], init, true, features.span).stored()
+    }
+
+    /// The entries of a declared parameter.
+    pub fn declare(&mut self, param: ParamId, entries: &[Entry], ty: &hir::Type) -> Values {
+        let decl = &self.model.params[param.index()];
+        let path = match (self.prefix.as_str(), decl.block) {
+            ("", _) => decl.name.clone(),
+            (prefix, Some(block)) => format!("{prefix}.{block}.{}", decl.name),
+            (prefix, None) => format!("{prefix}.{}", decl.name),
+        };
+        let base = self.params.unique(path, decl.span);
+        let mut known: BTreeMap<Entry, Val> = BTreeMap::new();
+        let mut values = vec![];
+        for (entry, row) in entries.iter().zip(ty.rows()) {
+            let value = match known.get(entry) {
+                Some(value) => value.clone(),
+                None => self.entry(decl, &base, *entry, dims(row)),
+            };
+            known.insert(*entry, value.clone());
+            values.push(value);
+        }
+        match ty {
+            hir::Type::One(_) => Values::One(values.swap_remove(0)),
+            hir::Type::PerGraph(_) | hir::Type::PerType(_) | hir::Type::PerEdge(_) => Values::PerGraph(values),
+        }
+    }
+
+    fn entry(&mut self, decl: &hir::Param, base: &str, entry: Entry, dims: Vec<Dim>) -> Val {
+        let name = format!("{base}{}", self.suffix(entry));
+        // Blocks that run for several vertex types share a parameter.
+        if decl.decomposition == Decomposition::None
+            && let Some(&param) = self.params.named.get(&name)
+            && self.params.spans[param.index()] == decl.span
+        {
+            return Val { kind: Kind::Stored(self.emit(Op::Param(param), &[], decl.span)), dims };
+        }
+        let before = self.flow.params.len();
+        let value = match decl.decomposition {
+            Decomposition::None => {
+                let init = initial(decl.init, &dims);
+                self.parameter(name, dims, init, decl.decay, decl.span)
+            }
+            Decomposition::Basis(number) => self.basis(decl, (&name, base), dims, number.dim.resolved()),
+            Decomposition::Blocks(number) => self.blocks(decl, name, dims, number.dim.resolved()),
+        };
+        if let Entry::Graph(graph) = entry {
+            // The bases of a decomposition belong to all semantic graphs.
+            let bases = format!("{base}.bases");
+            let own = self.flow.params[before..].iter_mut().filter(|decl| decl.name != bases);
+            own.for_each(|decl| decl.of = Some(graph));
+        }
+        value
+    }
+
+    /// A block-diagonal matrix `[in, out]`.
+    fn blocks(&mut self, decl: &hir::Param, name: String, dims: Vec<Dim>, number: Dim) -> Val {
+        let extent = |dim: Dim| dim.fixed().expect("the check refuses blocks of other widths");
+        let [rows, columns] = [dims[0], dims[1]].map(|dim| Dim::Fixed(extent(dim) / extent(number)));
+        let blocked = vec![number, rows, columns];
+        let init = match decl.init {
+            Initialiser::Glorot { .. } => Initialiser::Glorot { batch: 1 },
+            Initialiser::He { .. } => Initialiser::He { batch: 1 },
+            other => other,
+        };
+        let init = initial(init, &blocked);
+        let value = self.parameter(name, blocked, init, decl.decay, decl.span).stored();
+        Val { kind: Kind::BlockDiagonal(value), dims }
+    }
+
+    /// `w = Σ_b a_b V_b` with the bases `V` shared by the family (Schlichtkrull et al. 2018, eq. 3).
+    fn basis(&mut self, decl: &hir::Param, (name, base): (&str, &str), dims: Vec<Dim>, number: Dim) -> Val {
+        let bases_name = format!("{base}.bases");
+        let bases = match self.params.named.get(&bases_name) {
+            Some(&param) => self.emit(Op::Param(param), &[], decl.span),
+            None => {
+                let shape = [&[number], &dims[..]].concat();
+                self.parameter(bases_name, shape, initial(decl.init, &dims), decl.decay, decl.span).stored()
+            }
+        };
+        let leaf = name.strip_prefix(base).unwrap_or(name);
+        let init = Init::Glorot { fan_in: Dim::Fixed(1), fan_out: number.fixed().unwrap_or(1) };
+        let name = format!("{base}.coefficients{leaf}");
+        let coefficients = self.parameter(name, vec![number], init, decl.decay, decl.span).stored();
+        let value = self.emit(Op::MatMul { batch: 0 }, &[coefficients, bases], decl.span);
+        Val { kind: Kind::Stored(value), dims }
+    }
+}
+
+/// The initial values of a shape. Fans: the first dimension behind the batch dimensions comes in, the product of the
+/// others goes out. A vector goes out of a single number.
+fn initial(initialiser: Initialiser, shape: &[Dim]) -> Init {
+    let batch = match initialiser {
+        Initialiser::Constant(number) => return Init::Constant(number),
+        Initialiser::Uniform(bound) => return Init::Uniform(bound),
+        Initialiser::Normal(std) => return Init::Normal { std },
+        Initialiser::Glorot { batch } | Initialiser::He { batch } => batch.min(shape.len()),
+    };
+    let (fan_in, fan_out) = match &shape[batch..] {
+        [] => (Dim::Fixed(1), 1),
+        [only] => (Dim::Fixed(1), only.fixed().unwrap_or(1)),
+        [first, rest @ ..] => (*first, rest.iter().filter_map(|dim| dim.fixed()).product()),
+    };
+    match initialiser {
+        Initialiser::He { .. } => Init::He { fan_in },
+        _ => Init::Glorot { fan_in, fan_out },
+    }
+}

@@ -1,0 +1,130 @@
+//! Values of the program under construction, and families of them.
+
+use std::collections::BTreeMap;
+
+use hgnnc_ir::{Dim, Direction, Graph, Value, VertexType};
+use hgnnc_sema::hir;
+
+use crate::Instance;
+
+/// A value with its extents.
+#[derive(Clone, Debug)]
+pub struct Val {
+    /// Its representation in the program.
+    pub kind: Kind,
+    /// Extents of its trailing dimensions.
+    pub dims: Vec<Dim>,
+}
+
+/// How a value exists in the program.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A value of the program.
+    Stored(Value),
+    /// The identity matrix of a vertex type. Exists only until it is projected: then it *is* the weight.
+    OneHot,
+    /// One-hot or sparse vertex values seen from an end of the edges. They are projected before they
+    /// are gathered, since neither can be gathered.
+    AtEnd(Box<Kind>, Graph, Direction),
+    /// A block-diagonal weight `[blocks, in / blocks, out / blocks]`.
+    BlockDiagonal(Value),
+}
+
+impl Val {
+    /// The value in the program, where the value can stand by itself.
+    ///
+    /// # Panics
+    /// Where it cannot: the check refuses that.
+    pub fn stored(&self) -> Value {
+        match &self.kind {
+            Kind::Stored(value) => *value,
+            Kind::OneHot | Kind::AtEnd(..) | Kind::BlockDiagonal(_) => panic!("the check refuses a use of {self:?}"),
+        }
+    }
+}
+
+/// The values of an expression.
+#[derive(Clone, Debug)]
+pub enum Values {
+    One(Val),
+    PerGraph(Vec<Val>),
+    PerType(BTreeMap<VertexType, Val>),
+    PerEdge(BTreeMap<Graph, Val>),
+}
+
+impl Values {
+    /// The single value.
+    ///
+    /// # Panics
+    /// If there are others.
+    pub fn one(&self) -> &Val {
+        match self {
+            Values::One(value) => value,
+            Values::PerGraph(_) | Values::PerType(_) | Values::PerEdge(_) => panic!("{self:?} is not a single value"),
+        }
+    }
+
+    /// The values of a family.
+    ///
+    /// # Panics
+    /// If they are something else.
+    pub fn per_graph(&self) -> &[Val] {
+        match self {
+            Values::PerGraph(values) => values,
+            Values::One(_) | Values::PerType(_) | Values::PerEdge(_) => panic!("{self:?} are not values of a family"),
+        }
+    }
+
+    /// Does a condition hold for a value of the program?
+    pub fn any(&self, mut found: impl FnMut(Value) -> bool) -> bool {
+        let mut holds = |value: &Val| matches!(value.kind, Kind::Stored(value) if found(value));
+        match self {
+            Values::One(value) => holds(value),
+            Values::PerGraph(values) => values.iter().any(holds),
+            Values::PerType(values) => values.values().any(holds),
+            Values::PerEdge(values) => values.values().any(holds),
+        }
+    }
+}
+
+impl Instance<'_> {
+    /// Applies `f` to every value.
+    pub fn map(&mut self, x: &Values, mut f: impl FnMut(&mut Self, &Val) -> Val) -> Values {
+        match x {
+            Values::One(value) => Values::One(f(self, value)),
+            Values::PerGraph(values) => Values::PerGraph(values.iter().map(|value| f(self, value)).collect()),
+            Values::PerType(values) => {
+                Values::PerType(values.iter().map(|(vertex, value)| (*vertex, f(self, value))).collect())
+            }
+            Values::PerEdge(values) => {
+                Values::PerEdge(values.iter().map(|(graph, value)| (*graph, f(self, value))).collect())
+            }
+        }
+    }
+
+    /// Applies `f` to every value and the type of the result.
+    pub fn map_rows(
+        &mut self,
+        x: &Values,
+        ty: &hir::Type,
+        mut f: impl FnMut(&mut Self, &Val, &hir::Row) -> Val,
+    ) -> Values {
+        let mut rows = ty.rows();
+        self.map(x, |this, value| f(this, value, rows.next().expect("a type for each value")))
+    }
+
+    /// Applies `f` to every pair of values; single values meet every member of a family.
+    pub fn map2(&mut self, a: &Values, b: &Values, mut f: impl FnMut(&mut Self, &Val, &Val) -> Val) -> Values {
+        match (a, b) {
+            (Values::One(a), b) => self.map(b, |this, b| f(this, a, b)),
+            (a, Values::One(b)) => self.map(a, |this, a| f(this, a, b)),
+            (Values::PerGraph(a), Values::PerGraph(b)) => {
+                Values::PerGraph(a.iter().zip(b).map(|(a, b)| f(self, a, b)).collect())
+            }
+            (Values::PerType(a), Values::PerType(b)) => {
+                Values::PerType(a.iter().map(|(vertex, a)| (*vertex, f(self, a, &b[vertex]))).collect())
+            }
+            (a, b) => panic!("{a:?} and {b:?} do not combine"),
+        }
+    }
+}

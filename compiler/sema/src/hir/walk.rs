@@ -1,0 +1,116 @@
+//! Operands of expressions, and the expression behind names and members.
+
+use super::{Expr, ExprId, ExprKind, Model, Reduction};
+
+impl ExprKind {
+    /// About how many operations a value of it takes.
+    pub fn operations(&self) -> usize {
+        match self {
+            ExprKind::Layer(_)
+            | ExprKind::Result(..)
+            | ExprKind::OfType(..)
+            | ExprKind::Types(_)
+            | ExprKind::Members(..)
+            | ExprKind::Repeat(_)
+            | ExprKind::OfGraphs(..)
+            | ExprKind::ByGraph(..) => 0,
+            ExprKind::Number(_)
+            | ExprKind::Features(_)
+            | ExprKind::Param(..)
+            | ExprKind::Unary(..)
+            | ExprKind::Binary(..)
+            | ExprKind::StopGradient(_)
+            | ExprKind::Broadcast(_)
+            | ExprKind::Zeros
+            | ExprKind::Flatten(_)
+            | ExprKind::Reshape(_)
+            | ExprKind::Concat(..)
+            | ExprKind::Product(..)
+            | ExprKind::Scores(_)
+            | ExprKind::EdgeData(..)
+            | ExprKind::AtEnd(..) => 1,
+            ExprKind::Pow(..) | ExprKind::Dropout(..) | ExprKind::Dot(..) => 2,
+            ExprKind::OverDimension(_, reduction, _)
+            | ExprKind::OverRows(reduction, _)
+            | ExprKind::Across(reduction, _) => match reduction {
+                Reduction::Mean | Reduction::Softmax => 3,
+                _ => 1,
+            },
+            ExprKind::OverInEdges { reduction, .. } => match reduction {
+                Reduction::Softmax => 5,
+                Reduction::Mean => 7,
+                Reduction::Max | Reduction::Min => 9,
+                Reduction::Sum | Reduction::LogSumExp | Reduction::Concat => 1,
+            },
+            ExprKind::Degree(..) => 3,
+            ExprKind::DegreeAtEnd { .. } | ExprKind::Linear { .. } => 4,
+            ExprKind::L2Normalize(..) | ExprKind::RowNormalize(_) => 6,
+            ExprKind::Norm { .. } => 17,
+        }
+    }
+
+    /// The expressions that it is computed from.
+    pub fn operands(&self) -> Vec<ExprId> {
+        match self {
+            ExprKind::Number(_)
+            | ExprKind::Features(_)
+            | ExprKind::Param(..)
+            | ExprKind::Layer(_)
+            | ExprKind::Zeros
+            | ExprKind::Degree(..)
+            | ExprKind::DegreeAtEnd { .. }
+            | ExprKind::EdgeData(..) => vec![],
+            ExprKind::Types(parts) => parts.iter().map(|(_, part)| *part).collect(),
+            ExprKind::Binary(_, a, b) | ExprKind::Concat(a, b) | ExprKind::Product(a, b) | ExprKind::Dot(a, b) => {
+                vec![*a, *b]
+            }
+            ExprKind::Result(x, ..)
+            | ExprKind::OfType(x, _)
+            | ExprKind::Members(x, _)
+            | ExprKind::Repeat(x)
+            | ExprKind::OfGraphs(x, _)
+            | ExprKind::ByGraph(x, _)
+            | ExprKind::Unary(_, x)
+            | ExprKind::Pow(x, _)
+            | ExprKind::Dropout(x, _)
+            | ExprKind::StopGradient(x)
+            | ExprKind::Broadcast(x)
+            | ExprKind::Flatten(x)
+            | ExprKind::Reshape(x)
+            | ExprKind::Linear { x, .. }
+            | ExprKind::Norm { x, .. }
+            | ExprKind::L2Normalize(x, _)
+            | ExprKind::RowNormalize(x)
+            | ExprKind::OverDimension(_, _, x)
+            | ExprKind::OverRows(_, x)
+            | ExprKind::OverInEdges { x, .. }
+            | ExprKind::Across(_, x)
+            | ExprKind::AtEnd(_, x, _)
+            | ExprKind::Scores(x) => vec![*x],
+        }
+    }
+}
+
+impl Model {
+    /// The expression that computes the values of `id`: behind results of layers and selected members.
+    pub fn computed(&self, mut id: ExprId) -> &Expr {
+        loop {
+            let expr = self.expr(id);
+            id = match &expr.kind {
+                ExprKind::Result(_, layer, result) => self.uses[layer.index()].results[*result].1,
+                ExprKind::OfType(x, vertex) => match &self.computed(*x).kind {
+                    ExprKind::Types(parts) => match parts.iter().find(|(known, _)| known == vertex) {
+                        Some((_, part)) => *part,
+                        None => *x,
+                    },
+                    _ => *x,
+                },
+                ExprKind::Types(parts) if parts.len() == 1 => parts[0].1,
+                ExprKind::Members(x, _) | ExprKind::Repeat(x) | ExprKind::OfGraphs(x, _) | ExprKind::ByGraph(x, _) => {
+                    *x
+                }
+                _ => return expr,
+            };
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Layers that no model uses, checked all the same.
+//!
+//! A layer is checked where it is used, with widths known. One without a use is checked once, for the use that refuses
+//! least: over one semantic graph from a vertex type to itself, with dense inputs. Widths and arguments are names: extents
+//! are polynomials of them ([`crate::dims`]), and a condition on them may hold or not. Only what is wrong whatever the
+//! names stand for is reported.
+
+use std::collections::BTreeMap;
+
+use hgnnc_diag::Diagnostics;
+use hgnnc_ir::dataflow::Step;
+use hgnnc_ir::{Space, VertexType};
+use hgnnc_syntax::ast::{self, ExprKind, ParamKind, RowsOf};
+
+use crate::checker::{Checker, LayerDef, Place};
+use crate::hir::{ExprKind as Kind, Row, Type, Width};
+use crate::layer::{LayerCx, param_kind};
+use crate::schema::{GraphRef, Schema};
+use crate::value::{Single, Term};
+
+/// The only vertex type.
+const VERTEX: VertexType = VertexType(0);
+
+/// Checks a layer without a use.
+pub fn check(
+    def: LayerDef<'_>,
+    layers: &BTreeMap<String, LayerDef<'_>>,
+    importable: &BTreeMap<&str, &str>,
+    file: &ast::Module,
+    diagnostics: &mut Diagnostics,
+) {
+    let schema = schema_of(def.layer);
+    let mut checker = Checker::new(&def.layer.name, &schema, layers, importable, diagnostics);
+    checker.not_imported = crate::not_imported(file, layers);
+    checker.without_use = true;
+    let mut cx = LayerCx::new(def.layer, checker.layer_use());
+    checker.any_arguments(def, &mut cx);
+    checker.any_family(def.layer, &mut cx);
+    checker.any_inputs(def, &mut cx);
+    checker.check_body(def, &mut cx, def.layer.name.span);
+}
+
+/// One vertex type and a relation to itself, named as the layer names its own.
+fn schema_of(layer: &ast::Layer) -> Schema {
+    let ends = layer.over.iter().flat_map(|over| &over.ends).map(|(src, _)| src);
+    let inputs = layer.inputs.iter().filter_map(|input| match &input.rows {
+        RowsOf::Name(name) if !is_family(layer, name) => Some(name),
+        RowsOf::Name(_) | RowsOf::Any(_) => None,
+    });
+    let vertex = ends.chain(inputs).next().map_or("*", |name| &name.name);
+    let relation = layer.over.as_ref().map_or("graphs", |over| &over.name.name);
+    Schema::with_one_relation(vertex, relation, layer.name.span)
+}
+
+fn is_family(layer: &ast::Layer, name: &ast::Ident) -> bool {
+    layer.over.as_ref().is_some_and(|over| over.name.name == name.name)
+}
+
+impl<'a> Checker<'a> {
+    /// Binds the arguments to names. Defaults are checked by themselves.
+    fn any_arguments(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>) {
+        for param in &def.layer.params {
+            if let Some(default) = &param.default {
+                let scope = self.layer_scope(def, cx, Place::Layer, None);
+                let term = self.eval(default, &scope);
+                self.check_kind(param, term, default.span);
+            }
+            let name = &param.name;
+            let term = match param_kind(param) {
+                ParamKind::Dim => {
+                    let dim = self.model.tables.symbols.variable(&name.name);
+                    Term::Width(Width { dim, origin: name.span })
+                }
+                ParamKind::Real => Term::AnyNumber,
+                ParamKind::Bool => Term::AnyBool,
+                ParamKind::Function => Term::AnyFunction,
+            };
+            cx.arguments.insert(name.name.clone(), term);
+        }
+    }
+
+    fn any_family(&mut self, layer: &'a ast::Layer, cx: &mut LayerCx<'a>) {
+        let Some(over) = &layer.over else { return };
+        let graph = GraphRef {
+            name: over.name.name.clone(),
+            src: VERTEX.index(),
+            dst: VERTEX.index(),
+            steps: vec![Step { relation: 0, reverse: false }],
+            counted: false,
+            self_loops: false,
+            links: false,
+            span: over.span,
+        };
+        cx.graphs.push(self.declare_graph(&graph));
+        cx.ends.push((VERTEX, VERTEX));
+        cx.into.insert(VERTEX, vec![0]);
+        if let Some((src, dst)) = &over.ends {
+            cx.types.extend([src, dst].map(|variable| (variable.name.clone(), VERTEX)));
+        }
+    }
+
+    /// Binds the inputs to values of which the signature says everything that is known.
+    fn any_inputs(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>) {
+        for input in &def.layer.inputs {
+            let name = input.name.name.clone();
+            cx.field_spans.insert(name.clone(), input.name.span);
+            let of_edges = matches!(&input.rows, RowsOf::Name(rows) if is_family(def.layer, rows));
+            if let (RowsOf::Name(variable), false) = (&input.rows, of_edges) {
+                cx.types.insert(variable.name.clone(), VERTEX);
+            }
+            let mut widths = vec![];
+            for dim in &input.dims {
+                let binds = |variable: &str| !of_edges && !cx.arguments.contains_key(variable);
+                match &dim.kind {
+                    ExprKind::Name(variable) if binds(variable) && def.consts.get(variable).is_none() => {
+                        let symbols = &mut self.model.tables.symbols;
+                        let known = cx.dims.entry(variable.clone()).or_default();
+                        let any = || Width { dim: symbols.variable(variable), origin: dim.span };
+                        widths.push(*known.entry(VERTEX).or_insert_with(any));
+                    }
+                    _ => {
+                        let scope = self.layer_scope(def, cx, Place::Layer, None);
+                        let width = self.one_width(dim, &scope);
+                        // An unknown name is reported once.
+                        if let (None, ExprKind::Name(variable)) = (width, &dim.kind) {
+                            cx.arguments.insert(variable.clone(), Term::Error);
+                        }
+                        widths.extend(width);
+                    }
+                }
+            }
+            if widths.len() < input.dims.len() {
+                cx.failed.insert(name);
+            } else if of_edges {
+                let rows = cx.graphs.iter().map(|graph| Row::dense(Space::Edges(*graph), widths.clone())).collect();
+                cx.graph_fields.insert(name, self.expr(Kind::Zeros, Type::PerGraph(rows), input.span));
+            } else {
+                let row = Row::dense(Space::Vertices(VERTEX), widths);
+                let id = self.expr(Kind::Zeros, Type::One(row.clone()), input.span).id;
+                cx.vertex_fields.insert(name, BTreeMap::from([(VERTEX, Single { id, row })]));
+            }
+        }
+    }
+}
