@@ -1,4 +1,4 @@
-//! Generates the parser tables from `grammar.lalrpop`.
+//! Generates the parser tables from `grammar.lalrpop`, and a test of each case file.
 
 fn main() {
     lalrpop::Configuration::new()
@@ -6,4 +6,8 @@ fn main() {
         .emit_rerun_directives(true)
         .process()
         .expect("the grammar is LR(1)");
+    // Tests are made where the cases are.
+    if std::path::Path::new("../../tests/cases/parse").exists() {
+        hgnnc_case_tests::generate("parse", "../../tests/cases/parse", "hgnn");
+    }
 }

@@ -2,22 +2,18 @@
 //! violation, and there are no others. `parse`: `; error: column: …` on the line of the error. `kernel` holds the same
 //! kinds of cases for kernel programs.
 
-use std::fs;
-use std::path::PathBuf;
-
 use hgnnc_ir::parse::{parse, parse_with_lines};
 use hgnnc_ir::{kernel, print, verify};
 
-fn cases(folder: &str) -> Vec<(PathBuf, String)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(folder);
-    let mut files: Vec<PathBuf> = fs::read_dir(&folder)
-        .expect("the case folder exists")
-        .map(|entry| entry.expect("a readable entry").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "ir"))
-        .collect();
-    files.sort();
-    assert!(!files.is_empty(), "{}", folder.display());
-    files.into_iter().map(|path| (path.clone(), fs::read_to_string(&path).expect("a readable case"))).collect()
+/// The text of a case file.
+fn read(folder: &str, name: &str) -> String {
+    let path = format!("{}/tests/cases/{folder}/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).expect("the case is readable")
+}
+
+/// A text without the comments that it begins with.
+fn body(text: &str) -> String {
+    text.split_inclusive('\n').skip_while(|line| line.starts_with(';')).collect()
 }
 
 /// (line, message) of every `; error: …`.
@@ -28,40 +24,60 @@ fn expectations(text: &str) -> Vec<(usize, String)> {
     text.lines().enumerate().flat_map(of_line).collect()
 }
 
-#[test]
-fn canonical_text_prints_as_it_stands() {
-    for (path, text) in cases("round_trip") {
-        let flow = parse(&text).unwrap_or_else(|error| panic!("{}:{error}", path.display()));
-        let body = text.split_inclusive('\n').skip_while(|line| line.starts_with(';')).collect::<String>();
+/// Canonical text prints as it stands.
+mod round_trip {
+    use super::*;
+
+    mod files {
+        include!(concat!(env!("OUT_DIR"), "/round_trip.rs"));
+    }
+
+    fn case(name: &str) {
+        let text = read("round_trip", name);
+        let flow = parse(&text).unwrap_or_else(|error| panic!("{name}:{error}"));
         let printed = print(&flow);
-        assert!(printed == body, "{} prints as\n{printed}", path.display());
+        assert!(printed == body(&text), "{name} prints as\n{printed}");
         assert_eq!(parse(&printed).as_ref(), Ok(&flow));
         if let Err(broken) = verify(&flow) {
-            panic!("{}: {broken:#?}", path.display());
+            panic!("{name}: {broken:#?}");
         }
     }
 }
 
-#[test]
-fn the_verifier_reports_every_broken_rule() {
-    for (path, text) in cases("verify") {
-        let parsed = parse_with_lines(&text).unwrap_or_else(|error| panic!("{}:{error}", path.display()));
+/// The verifier reports every broken rule.
+mod broken {
+    use super::*;
+
+    mod files {
+        include!(concat!(env!("OUT_DIR"), "/verify.rs"));
+    }
+
+    fn case(name: &str) {
+        let text = read("verify", name);
+        let parsed = parse_with_lines(&text).unwrap_or_else(|error| panic!("{name}:{error}"));
         let violations = verify(&parsed.flow).expect_err("a broken program");
         let mut found: Vec<(usize, String)> =
             violations.into_iter().map(|broken| (parsed.lines[&broken.place], broken.message)).collect();
         let mut expected = expectations(&text);
         found.sort();
         expected.sort();
-        assert_eq!(found, expected, "{}", path.display());
+        assert_eq!(found, expected, "{name}");
     }
 }
 
-#[test]
-fn errors_in_text_have_a_place() {
-    for (path, text) in cases("parse") {
+/// Errors in text have a place.
+mod unreadable {
+    use super::*;
+
+    mod files {
+        include!(concat!(env!("OUT_DIR"), "/parse.rs"));
+    }
+
+    fn case(name: &str) {
+        let text = read("parse", name);
         let error = parse(&text).expect_err("text that does not parse");
         let found = vec![(error.line, format!("{}: {}", error.column, error.message))];
-        assert_eq!(found, expectations(&text), "{}", path.display());
+        assert_eq!(found, expectations(&text), "{name}");
     }
 }
 
@@ -92,39 +108,58 @@ fn handles_that_name_nothing_are_violations() {
     assert!(print(&flow).contains("?in3"));
 }
 
-#[test]
-fn canonical_text_of_kernels_prints_as_it_stands() {
-    for (path, text) in cases("kernel/round_trip") {
-        let program = kernel::parse(&text).unwrap_or_else(|error| panic!("{}:{error}", path.display()));
-        let body = text.split_inclusive('\n').skip_while(|line| line.starts_with(';')).collect::<String>();
+/// The same of kernels: canonical text prints as it stands.
+mod kernel_round_trip {
+    use super::*;
+
+    mod files {
+        include!(concat!(env!("OUT_DIR"), "/kernel_round_trip.rs"));
+    }
+
+    fn case(name: &str) {
+        let text = read("kernel/round_trip", name);
+        let program = kernel::parse(&text).unwrap_or_else(|error| panic!("{name}:{error}"));
         let printed = kernel::print(&program);
-        assert!(printed == body, "{} prints as\n{printed}", path.display());
+        assert!(printed == body(&text), "{name} prints as\n{printed}");
         if let Err(broken) = kernel::verify(&program) {
-            panic!("{}: {broken:#?}", path.display());
+            panic!("{name}: {broken:#?}");
         }
     }
 }
 
-#[test]
-fn the_verifier_of_kernels_reports_every_broken_rule() {
-    for (path, text) in cases("kernel/verify") {
-        let parsed =
-            kernel::parse::parse_with_lines(&text).unwrap_or_else(|error| panic!("{}:{error}", path.display()));
+/// The verifier of kernels reports every broken rule.
+mod broken_kernels {
+    use super::*;
+
+    mod files {
+        include!(concat!(env!("OUT_DIR"), "/kernel_verify.rs"));
+    }
+
+    fn case(name: &str) {
+        let text = read("kernel/verify", name);
+        let parsed = kernel::parse::parse_with_lines(&text).unwrap_or_else(|error| panic!("{name}:{error}"));
         let violations = kernel::verify(&parsed.program).expect_err("a broken program");
         let mut found: Vec<(usize, String)> =
             violations.into_iter().map(|broken| (parsed.lines[&broken.place], broken.message)).collect();
         let mut expected = expectations(&text);
         found.sort();
         expected.sort();
-        assert_eq!(found, expected, "{}", path.display());
+        assert_eq!(found, expected, "{name}");
     }
 }
 
-#[test]
-fn errors_in_text_of_kernels_have_a_place() {
-    for (path, text) in cases("kernel/parse") {
+/// Errors in text of kernels have a place.
+mod unreadable_kernels {
+    use super::*;
+
+    mod files {
+        include!(concat!(env!("OUT_DIR"), "/kernel_parse.rs"));
+    }
+
+    fn case(name: &str) {
+        let text = read("kernel/parse", name);
         let error = kernel::parse(&text).expect_err("text that does not parse");
         let found = vec![(error.line, format!("{}: {}", error.column, error.message))];
-        assert_eq!(found, expectations(&text), "{}", path.display());
+        assert_eq!(found, expectations(&text), "{name}");
     }
 }

@@ -27,6 +27,7 @@ use std::collections::HashSet;
 
 use hgnnc_executable::gpu::counts::Labels;
 use hgnnc_ir::kernel::{Body, Buffer, Kernel, Launch, Program, Rows, print::print_rows};
+use hgnnc_ir::loops::Nest;
 use hgnnc_ir::{Origin, Provenance};
 
 pub use hgnnc_executable::gpu::{
@@ -79,8 +80,10 @@ impl GpuCompiler for PtxCompiler {
 /// A kernel for which there is no PTX.
 pub fn compile(program: &Program, target: Target, hints: Hints<'_>) -> Result<Module, Unsupported> {
     let first_update = program.first_update().unwrap_or(program.launches.len());
+    let loops = hgnnc_schedule::schedule_rows(program.clone());
     let mut writer = Writer {
         program,
+        nests: &loops.nests,
         homes: &program.homes(),
         precision: target.precision,
         elements: target.elements_per_lane,
@@ -113,6 +116,8 @@ pub fn compile(program: &Program, target: Target, hints: Hints<'_>) -> Result<Mo
 
 struct Writer<'a> {
     program: &'a Program,
+    /// The loops of each kernel.
+    nests: &'a [Option<Nest>],
     homes: &'a [Buffer],
     precision: Precision,
     elements: usize,
@@ -154,6 +159,7 @@ impl Writer<'_> {
                     return Err(Unsupported { kernel: number, what: what.into() });
                 }
                 Body::Traversal(traversal) => {
+                    let nest = self.nests[number].as_ref().expect("verified loops have a nest for each traversal");
                     let known = self.hints.edges.iter().find(|(rows, _)| *rows == traversal.rows);
                     let edges = known.map(|(_, edges)| *edges);
                     let (table, next) = (&mut self.table, &mut self.next_finish);
@@ -165,7 +171,7 @@ impl Writer<'_> {
                         elements: self.elements,
                         hints: self.hints,
                     };
-                    let made = traversal::emit(cx, traversal, (number, next), table, edges)?;
+                    let made = traversal::emit(cx, nest, (number, next), table, edges)?;
                     for (position, (what, body, info)) in made.following.into_iter().enumerate() {
                         if position == following.len() {
                             following.push((vec![], vec![]));

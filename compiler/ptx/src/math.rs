@@ -77,25 +77,26 @@ pub fn log(code: &mut Code, x: Val) -> Val {
 
 /// `ln(1 + x)`.
 fn log1p(code: &mut Code, x: Val) -> Val {
+    let (small, large) = log1p_parts(code, x);
     let size = code.abs(x);
     let is_small = code.setp_f32(Cmp::Lt, size, Val::Imm(0.03));
-    log1p_or_series(code, x, is_small)
+    select(code, small, large, is_small)
 }
 
 /// `ln(1 + x)` for `0 ≤ x ≤ 1`.
 fn log1p_unit(code: &mut Code, x: Val) -> Val {
+    let (small, large) = log1p_parts(code, x);
     let is_small = code.setp_f32(Cmp::Lt, x, Val::Imm(0.03));
-    log1p_or_series(code, x, is_small)
+    select(code, small, large, is_small)
 }
 
-/// `ln(1 + x)`, by its Taylor series where `x` is small.
-fn log1p_or_series(code: &mut Code, x: Val, is_small: Reg) -> Val {
+/// `ln(1 + x)` by its Taylor series, for small `x`, and by the logarithm.
+fn log1p_parts(code: &mut Code, x: Val) -> (Val, Val) {
     let one_more = add(code, x, Val::Imm(1.0));
     let large = log(code, one_more);
     // x - x²/2 + x³/3 - x⁴/4 + x⁵/5
     let series = polynomial(code, x, &[0.2, -0.25, 1.0 / 3.0, -0.5, 1.0]);
-    let small = mul(code, series, x);
-    select(code, small, large, is_small)
+    (mul(code, series, x), large)
 }
 
 /// `e^x - 1`, by its Taylor series for `|x| < 0.5`.

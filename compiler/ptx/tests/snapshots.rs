@@ -14,21 +14,24 @@ fn edges(text: &str) -> Option<Edges> {
     Some(Edges { mean: mean.parse().expect("a number"), most: most.parse().expect("a number") })
 }
 
-#[test]
-fn texts() {
-    insta::glob!("cases", "*.ir", |path| {
-        let text = std::fs::read_to_string(path).expect("the case is readable");
-        let program = parse(&text).unwrap_or_else(|error| panic!("{}:{error}", path.display()));
-        if let Err(broken) = verify(&program) {
-            panic!("{}: {broken:#?}", path.display());
-        }
-        let rows = program.kernels().filter_map(|kernel| match &kernel.body {
-            Body::Traversal(traversal) if traversal.rows.has_edges() => Some(traversal.rows.clone()),
-            Body::Traversal(_) | Body::Gemm(_) | Body::Paths(_) => None,
-        });
-        let known: Vec<(Rows, Edges)> = rows.zip(edges(&text).into_iter().cycle()).collect();
-        let module = compile(&program, Target::SM_90, Hints { edges: &known, source: None });
-        let module = module.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        insta::with_settings!({ omit_expression => true }, { insta::assert_snapshot!(format!("{text}\n{}", module.text)) });
+mod cases {
+    include!(concat!(env!("OUT_DIR"), "/cases.rs"));
+}
+
+fn case(name: &str) {
+    let text = std::fs::read_to_string(format!("tests/cases/{name}")).expect("the case is readable");
+    let program = parse(&text).unwrap_or_else(|error| panic!("{name}:{error}"));
+    if let Err(broken) = verify(&program) {
+        panic!("{name}: {broken:#?}");
+    }
+    let rows = program.kernels().filter_map(|kernel| match &kernel.body {
+        Body::Traversal(traversal) if traversal.rows.has_edges() => Some(traversal.rows.clone()),
+        Body::Traversal(_) | Body::Gemm(_) | Body::Paths(_) => None,
+    });
+    let known: Vec<(Rows, Edges)> = rows.zip(edges(&text).into_iter().cycle()).collect();
+    let module = compile(&program, Target::SM_90, Hints { edges: &known, source: None });
+    let module = module.unwrap_or_else(|error| panic!("{name}: {error}"));
+    insta::with_settings!({ omit_expression => true, snapshot_suffix => name }, {
+        insta::assert_snapshot!("texts", format!("{text}\n{}", module.text))
     });
 }

@@ -21,8 +21,10 @@ mod rewrite;
 
 use std::collections::{HashMap, HashSet};
 
+use hgnnc_ir::kernel::Level;
 use hgnnc_ir::kernel::{self, Body};
-use hgnnc_ir::loops::{Nest, Program};
+use hgnnc_ir::loops::passes::{passes, passes_before};
+use hgnnc_ir::loops::{EdgePass, Loop, Nest, Program, Step};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_machine::{CodeMode, KernelFeature, KernelFeatures, SimdLevel};
 
@@ -66,6 +68,35 @@ pub fn schedule(kernels: kernel::Program, options: &Options, refused: &HashSet<S
         }
     }
     let program = Program { kernels, nests, functions: functions.made };
+    debug_assert_eq!(hgnnc_ir::loops::verify(&program), Ok(()));
+    program
+}
+
+/// The loops of a program on a device whose rows run on their own, each by a team of threads: the passes over the edges
+/// of a row, without blocks. The instructions stay as they are. Edge values are computed again in each pass that reads
+/// them, stored or not: they are in registers.
+pub fn schedule_rows(kernels: kernel::Program) -> Program {
+    let nest = |traversal: &kernel::Traversal| {
+        let instrs = &traversal.instrs;
+        let made_by = hgnnc_ir::loops::producers(instrs);
+        let deps: Vec<Vec<usize>> = made_by.iter().map(|made_by| made_by.iter().flatten().copied().collect()).collect();
+        let of = |level, instrs: Vec<usize>| match instrs[..] {
+            [] => vec![],
+            _ => vec![Loop { level, tiled: true, steps: instrs.into_iter().map(Step::Instr).collect() }],
+        };
+        let passes = passes(instrs, &deps, &passes_before(instrs, &deps), false);
+        let passes = passes
+            .into_iter()
+            .map(|pass| EdgePass { rows: of(Level::Row, pass.rows), edges: of(Level::Edge, pass.edges) });
+        let passes = passes.collect();
+        Nest { traversal: traversal.clone(), first_deferred: instrs.len(), groups: vec![], passes }
+    };
+    let nests = kernels.kernels().map(|kernel| match &kernel.body {
+        Body::Traversal(traversal) => Some(nest(traversal)),
+        Body::Gemm(_) | Body::Paths(_) => None,
+    });
+    let nests = nests.collect();
+    let program = Program { kernels, nests, functions: vec![] };
     debug_assert_eq!(hgnnc_ir::loops::verify(&program), Ok(()));
     program
 }

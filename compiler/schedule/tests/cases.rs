@@ -6,18 +6,21 @@ use hgnnc_ir::loops;
 use hgnnc_machine::{CodeMode, KernelFeatures, SimdLevel};
 use hgnnc_schedule::{Options, schedule};
 
-#[test]
-fn texts() {
-    insta::glob!("cases", "*.ir", |path| {
-        let text = std::fs::read_to_string(path).expect("the case is readable");
-        let program = parse(&text).unwrap_or_else(|error| panic!("{}:{error}", path.display()));
-        if let Err(broken) = verify(&program) {
-            panic!("{}: {broken:#?}", path.display());
-        }
-        let options = Options::new(CodeMode::Native, KernelFeatures::ALL, SimdLevel::Base);
-        let loops = schedule(program, &options, &Default::default());
-        assert_eq!(loops::verify(&loops), Ok(()), "{}", path.display());
-        let printed = loops::print(&loops);
-        insta::with_settings!({ omit_expression => true }, { insta::assert_snapshot!(format!("{text}\n{printed}")) });
+mod files {
+    include!(concat!(env!("OUT_DIR"), "/cases.rs"));
+}
+
+fn case(name: &str) {
+    let text = std::fs::read_to_string(format!("tests/cases/{name}")).expect("the case is readable");
+    let program = parse(&text).unwrap_or_else(|error| panic!("{name}:{error}"));
+    if let Err(broken) = verify(&program) {
+        panic!("{name}: {broken:#?}");
+    }
+    let options = Options::new(CodeMode::Native, KernelFeatures::ALL, SimdLevel::Base);
+    let loops = schedule(program, &options, &Default::default());
+    assert_eq!(loops::verify(&loops), Ok(()), "{name}");
+    let printed = loops::print(&loops);
+    insta::with_settings!({ omit_expression => true, snapshot_suffix => name }, {
+        insta::assert_snapshot!("texts", format!("{text}\n{printed}"))
     });
 }

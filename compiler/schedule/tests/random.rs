@@ -9,7 +9,7 @@ use hgnnc_ir::{Dataflow, Param};
 use hgnnc_machine::{CodeMode, KernelFeature, KernelFeatures, SimdLevel};
 use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm, lower_with};
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, differentiate, update};
-use hgnnc_schedule::{Options, schedule};
+use hgnnc_schedule::{Options, schedule, schedule_rows};
 
 const SEEDS: u64 = 120;
 
@@ -37,18 +37,21 @@ fn check(what: &str, program: &Program, bindings: &Bindings) {
         (CodeMode::Native, KernelFeatures::ALL.without(KernelFeature::SplitParts)),
         (CodeMode::Interpreted, plain),
     ];
-    for (code, features) in forms {
+    let of = |(code, features)| {
         let options = Options::new(code, features, SimdLevel::Base);
-        let loops = schedule(program.clone(), &options, &Default::default());
+        (format!("{code:?}"), schedule(program.clone(), &options, &Default::default()))
+    };
+    let rows = ("rows on their own".to_owned(), schedule_rows(program.clone()));
+    for (form, loops) in forms.into_iter().map(of).chain([rows]) {
         if let Err(broken) = loops::verify(&loops) {
-            panic!("{what}, {code:?}: {broken}\n{program}\n{}", loops::print(&loops));
+            panic!("{what}, {form}: {broken}\n{program}\n{}", loops::print(&loops));
         }
         let found = loops::interpret(&loops, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
         for ((kind, exact), (_, found)) in exact.outputs.iter().zip(&found.outputs) {
             for (x, y) in exact.data.iter().zip(&found.data) {
                 let close = (x - y).abs() <= 1e-6 * x.abs().max(1.0) || x == y || (x.is_nan() && y.is_nan());
                 let text = || format!("{program}\n{}", loops::print(&loops));
-                assert!(close, "{what}, {code:?}: {kind:?} was {x} and is {y}\n{}", text());
+                assert!(close, "{what}, {form}: {kind:?} was {x} and is {y}\n{}", text());
             }
         }
     }

@@ -23,6 +23,7 @@ const UNARY: &[(&str, UnaryOp)] = &[
     ("softplus", UnaryOp::Softplus),
     ("exp", UnaryOp::Exp),
     ("log", UnaryOp::Log),
+    ("log1p", UnaryOp::Log1p),
     ("sqrt", UnaryOp::Sqrt),
     ("abs", UnaryOp::Abs),
     ("sign", UnaryOp::Sign),

@@ -28,6 +28,11 @@ fn read(name: &str, text: &str) -> Parsed {
     Parsed { module, diagnostics, sources }
 }
 
+/// Each case file: the tree and the canonical text, or, below `errors`, the reports.
+mod cases {
+    include!(concat!(env!("OUT_DIR"), "/parse.rs"));
+}
+
 fn read_file(path: &Path) -> (String, Parsed) {
     let text = std::fs::read_to_string(path).expect("the case is readable");
     let name = path.file_name().expect("it is a file").to_string_lossy();
@@ -35,28 +40,23 @@ fn read_file(path: &Path) -> (String, Parsed) {
     (text, parsed)
 }
 
-#[test]
-fn cases() {
-    insta::glob!("../../../tests/cases/parse", "*.hgnn", |path| {
-        let (text, parsed) = read_file(path);
-        assert_eq!(parsed.reports(), "");
-        let formatted = format(&parsed.module, &text);
-        let again = read("formatted", &formatted);
-        assert_eq!(again.reports(), "", "{formatted}");
-        assert_eq!(outline::module(&again.module), outline::module(&parsed.module));
-        assert_eq!(format(&again.module, &formatted), formatted);
-        insta::assert_snapshot!(format!("{formatted}\n---- tree ----\n{}", outline::module(&parsed.module)));
-    });
-}
-
-#[test]
-fn errors() {
-    insta::glob!("../../../tests/cases/parse/errors", "*.hgnn", |path| {
-        let (text, parsed) = read_file(path);
+fn case(name: &str) {
+    let (text, parsed) = read_file(&Path::new("../../tests/cases/parse").join(name));
+    let tree = outline::module(&parsed.module);
+    if let Some(name) = name.strip_prefix("errors/") {
         assert!(parsed.diagnostics.has_errors());
-        let tree = outline::module(&parsed.module);
-        insta::assert_snapshot!(format!("{text}\n---- reports ----\n{}\n---- tree ----\n{tree}", parsed.reports()));
-    });
+        let text = format!("{text}\n---- reports ----\n{}\n---- tree ----\n{tree}", parsed.reports());
+        insta::with_settings!({ snapshot_suffix => name }, { insta::assert_snapshot!("errors", text) });
+        return;
+    }
+    assert_eq!(parsed.reports(), "");
+    let formatted = format(&parsed.module, &text);
+    let again = read("formatted", &formatted);
+    assert_eq!(again.reports(), "", "{formatted}");
+    assert_eq!(outline::module(&again.module), tree);
+    assert_eq!(format(&again.module, &formatted), formatted);
+    let text = format!("{formatted}\n---- tree ----\n{tree}");
+    insta::with_settings!({ snapshot_suffix => name }, { insta::assert_snapshot!("cases", text) });
 }
 
 #[test]

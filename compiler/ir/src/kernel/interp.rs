@@ -304,7 +304,7 @@ impl Machine<'_> {
         let traversal = &nest.traversal;
         self.rows(traversal, |machine, row, (edges, piece)| {
             let mut locals = vec![];
-            let is_split = !nest.passes.is_empty() && edges.len() > piece;
+            let is_split = nest.groups.is_empty() || !nest.passes.is_empty() && edges.len() > piece;
             let passes = nest.passes.iter().flat_map(|pass| pass.rows.iter().chain(&pass.edges));
             let loops: Vec<&Loop> = if is_split { passes.collect() } else { nest.groups.iter().flatten().collect() };
             for looped in loops {

@@ -64,9 +64,9 @@ pub struct Nest {
     /// values that they overwrite.
     pub first_deferred: usize,
     /// Loops over a block of rows. Groups are independent of each other and may run in any order: the gathered rows of
-    /// one group fit a cache better than those of all.
+    /// one group fit a cache better than those of all. Empty: there are no blocks, and all rows go through the passes.
     pub groups: Vec<Vec<Loop>>,
-    /// Passes of a split row; the last has no edges. Empty: no row is split.
+    /// Passes of a row that runs on its own, such as a split one; the last has no edges. Empty: no row does.
     pub passes: Vec<EdgePass>,
 }
 
@@ -151,6 +151,13 @@ impl Loop {
     /// Whether all its steps are machine code, so that the whole block is one tile.
     pub fn is_machine_code(&self) -> bool {
         self.steps.iter().all(|step| matches!(step, Step::Call(_)))
+    }
+}
+
+impl EdgePass {
+    /// Its instructions: of the row, and of each edge.
+    pub fn instrs(&self) -> [Vec<usize>; 2] {
+        [&self.rows, &self.edges].map(|loops| loops.iter().flat_map(Loop::instrs).collect())
     }
 }
 

@@ -40,7 +40,8 @@ fn nest_text(text: &mut String, program: &Program, number: usize, nest: &Nest) -
         loops.iter().try_for_each(|looped| writeln!(text, "    {}", loop_text(looped)))?;
     }
     for (number, pass) in nest.passes.iter().enumerate() {
-        writeln!(text, "    pass {number} of split rows")?;
+        let rows = if nest.groups.is_empty() { "rows" } else { "split rows" };
+        writeln!(text, "    pass {number} of {rows}")?;
         pass.rows.iter().chain(&pass.edges).try_for_each(|looped| writeln!(text, "      {}", loop_text(looped)))?;
     }
     writeln!(text, "  }}")

@@ -4,7 +4,7 @@
 //! left unread; or `=> unchanged`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hgnnc_ir::{Dataflow, Op, UnaryOp, Value, parse, print, verify};
 use hgnnc_machine::Machine;
@@ -12,13 +12,6 @@ use hgnnc_passes::dce::dce;
 use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT, MODEL, REORDER_VERTICES};
 use hgnnc_passes::rematerialize::rematerialize;
 use hgnnc_passes::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
-
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(folder).expect("the folder exists").map(|entry| entry.expect("a readable entry").path()).collect();
-    paths.sort();
-    paths
-}
 
 fn sizes(text: &str) -> Option<SizeInfo> {
     let line = text.lines().find_map(|line| line.strip_prefix("; sizes: vertices "))?;
@@ -50,31 +43,42 @@ fn read(path: &Path, text: &str) -> Dataflow {
     flow
 }
 
-#[test]
-fn passes_do_what_their_cases_say() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-    let mut wrong = vec![];
-    for name in PassManager::names().into_iter().filter(|&name| name != REORDER_VERTICES) {
-        let mut lists = MODEL.iter().chain(FORWARD).chain(JOINT);
-        let pass = lists.find(|pass| pass.name == name).expect("a pass of the lists");
-        for path in entries(&root.join(name)) {
-            let text = fs::read_to_string(&path).expect("a readable case");
-            let (before, expected) = text.split_once("=>").expect("`=>` between the programs");
-            let mut flow = read(&path, before);
-            let untouched = flow.clone();
-            let mut cx = PassCx { arena_budget: budget(&text), machine: target(&text), ..PassCx::new(sizes(&text)) };
-            let changed = (pass.run)(&mut flow, &mut cx);
-            assert_eq!(changed.0, flow != untouched, "{}: reports whether it changed something", path.display());
-            dce(&mut flow, &mut PassCx::default());
-            let found = if changed.0 { format!("\n{}", print(&flow)) } else { " unchanged\n".to_owned() };
-            if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
-                fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
-            } else if found != expected {
-                wrong.push(format!("{}\n=>{found}{}\n", path.display(), cx.explain.join("\n")));
-            }
-        }
+mod files {
+    include!(concat!(env!("OUT_DIR"), "/cases.rs"));
+}
+
+/// The case `PASS/NAME.ir`. With `INSTA_UPDATE=always` its expected program is written anew.
+fn case(file: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(file);
+    let name = file.split_once('/').expect("a case lies in the folder of its pass").0;
+    if name.starts_with("kernels") {
+        return crate::kernels::case(file);
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let mut lists = MODEL.iter().chain(FORWARD).chain(JOINT);
+    let pass = lists.find(|pass| pass.name == name).expect("a pass of the lists");
+    let text = fs::read_to_string(&path).expect("a readable case");
+    let (before, expected) = text.split_once("=>").expect("`=>` between the programs");
+    let mut flow = read(&path, before);
+    let untouched = flow.clone();
+    let mut cx = PassCx { arena_budget: budget(&text), machine: target(&text), ..PassCx::new(sizes(&text)) };
+    let changed = (pass.run)(&mut flow, &mut cx);
+    assert_eq!(changed.0, flow != untouched, "{file}: reports whether it changed something");
+    dce(&mut flow, &mut PassCx::default());
+    let found = if changed.0 { format!("\n{}", print(&flow)) } else { " unchanged\n".to_owned() };
+    if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
+        fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
+    } else {
+        assert!(found == expected, "{file}\n=>{found}{}", cx.explain.join("\n"));
+    }
+}
+
+#[test]
+fn every_pass_has_cases() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    for name in PassManager::names().into_iter().filter(|&name| name != REORDER_VERTICES) {
+        let some = fs::read_dir(root.join(name)).is_ok_and(|mut files| files.next().is_some());
+        assert!(some, "{name} has no case");
+    }
 }
 
 #[test]

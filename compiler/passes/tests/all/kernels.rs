@@ -183,39 +183,23 @@ fn no_edge_values(flow: &Dataflow, program: &Program) {
     }
 }
 
-#[test]
-fn programs_become_the_kernels_of_their_cases() {
-    compare_cases("tests/cases/kernels", SoftmaxForm::InPasses);
-}
-
-#[test]
-fn softmaxes_are_computed_in_one_pass_where_they_can_be() {
-    compare_cases("tests/cases/kernels_online", SoftmaxForm::InOnePass);
-}
-
-fn compare_cases(folder: &str, softmax: SoftmaxForm) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let mut paths: Vec<_> = fs::read_dir(&folder)
-        .expect("the folder exists")
-        .map(|entry| entry.expect("a readable entry").path())
-        .collect();
-    paths.sort();
-    let mut wrong = vec![];
-    for path in paths {
-        let text = fs::read_to_string(&path).expect("a readable case");
-        let (before, expected) = text.split_once("=>").expect("`=>` between program and kernels");
-        let flow = parse(before).unwrap_or_else(|error| panic!("{}:{error}", path.display()));
-        if let Err(broken) = verify(&flow) {
-            panic!("{}: {broken:#?}", path.display());
-        }
-        let found = format!("\n{}", kernels_with(&flow, softmax, &path.display().to_string()));
-        if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
-            fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
-        } else if found != expected {
-            wrong.push(format!("{}\n=>{found}", path.display()));
-        }
+/// The case `kernels/NAME.ir`, or `kernels_online/NAME.ir` where softmaxes are computed in one pass: a program, `=>`, and
+/// its kernels. With `INSTA_UPDATE=always` the kernels are written anew.
+pub fn case(file: &str) {
+    let softmax = if file.starts_with("kernels_online/") { SoftmaxForm::InOnePass } else { SoftmaxForm::InPasses };
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(file);
+    let text = fs::read_to_string(&path).expect("a readable case");
+    let (before, expected) = text.split_once("=>").expect("`=>` between program and kernels");
+    let flow = parse(before).unwrap_or_else(|error| panic!("{file}:{error}"));
+    if let Err(broken) = verify(&flow) {
+        panic!("{file}: {broken:#?}");
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let found = format!("\n{}", kernels_with(&flow, softmax, file));
+    if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
+        fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
+    } else {
+        assert!(found == expected, "{file}\n=>{found}");
+    }
 }
 
 #[test]

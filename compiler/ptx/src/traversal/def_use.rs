@@ -2,23 +2,25 @@
 
 use std::collections::HashMap;
 
-use hgnnc_ir::kernel::{Buffer, Dest, Extent, Operand, Source, Traversal};
-use hgnnc_ir::loops::passes::{Pass, passes, passes_before};
+use hgnnc_ir::kernel::{Buffer, Dest, Extent, Operand, Source};
+use hgnnc_ir::loops::passes::{Pass, passes_before};
+use hgnnc_ir::loops::{EdgePass, Nest, producers};
 
 /// The instructions of a traversal by what they make and read.
 pub(super) struct DefUse {
     makers: HashMap<Dest, usize>,
     /// Instructions that read buffers, in order, by the buffer whose memory these have.
     readers: HashMap<Buffer, Vec<(usize, Buffer)>>,
-    /// For each instruction, the earlier ones that make its operands.
-    deps: Vec<Vec<usize>>,
+    /// The passes over the edges of a row.
+    passes: Vec<Pass>,
     /// For each instruction, the number of passes over the edges that it waits for.
     rounds: Vec<usize>,
 }
 
 impl DefUse {
     /// `homes`: the buffer whose memory each buffer of the program has.
-    pub fn new(traversal: &Traversal, homes: &[Buffer]) -> Self {
+    pub fn new(nest: &Nest, homes: &[Buffer]) -> Self {
+        let traversal = &nest.traversal;
         let (mut makers, mut readers) = (HashMap::new(), HashMap::<Buffer, Vec<(usize, Buffer)>>::new());
         for (index, instr) in traversal.instrs.iter().enumerate() {
             // A total is complete only after the kernel.
@@ -31,14 +33,14 @@ impl DefUse {
                 }
             }
         }
-        let mut def_use = Self { makers, readers, deps: vec![], rounds: vec![] };
-        for (index, instr) in traversal.instrs.iter().enumerate() {
-            let makers = instr.op.operands().into_iter().filter_map(|operand| def_use.maker(operand));
-            let deps = makers.filter(|&maker| maker < index).collect();
-            def_use.deps.push(deps);
-        }
-        def_use.rounds = passes_before(&traversal.instrs, &def_use.deps);
-        def_use
+        let made_by = producers(&traversal.instrs);
+        let deps: Vec<Vec<usize>> = made_by.iter().map(|made_by| made_by.iter().flatten().copied().collect()).collect();
+        let pass = |pass: &EdgePass| {
+            let [rows, edges] = pass.instrs();
+            Pass { rows, edges }
+        };
+        let passes = nest.passes.iter().map(pass).collect();
+        Self { makers, readers, passes, rounds: passes_before(&traversal.instrs, &deps) }
     }
 
     /// The number of passes over the edges that are complete when an instruction is executed. Instructions of rows are
@@ -47,9 +49,9 @@ impl DefUse {
         self.rounds[index]
     }
 
-    /// The passes over the edges of a row, see [`hgnnc_ir::loops::passes`].
-    pub fn passes(&self, traversal: &Traversal) -> Vec<Pass> {
-        passes(&traversal.instrs, &self.deps, &self.rounds, false)
+    /// The passes over the edges of a row.
+    pub fn passes(&self) -> &[Pass] {
+        &self.passes
     }
 
     /// The instruction that makes what an operand reads, if there is one.

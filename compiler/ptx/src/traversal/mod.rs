@@ -29,6 +29,7 @@ use hgnnc_ir::kernel::{
 };
 
 use hgnnc_ir::kernel::print::local_extents;
+use hgnnc_ir::loops::Nest;
 
 use crate::code::Code;
 use crate::isa::{self, Address, Body, Class, Cmp, Guard, Item, Label, Opcode, Reg, Regions, Special, Type};
@@ -171,23 +172,23 @@ pub(crate) struct Shared<'a> {
     pub hints: Hints<'a>,
 }
 
-/// Writes a traversal: the kernel with this number, and those that complete it, with the next other numbers. `edges` is
+/// Writes the nest of a traversal: the kernel with this number, and those that complete it, with the next other numbers. `edges` is
 /// how many its rows have, where it is known.
 pub(crate) fn emit(
     cx: Shared<'_>,
-    traversal: &Traversal,
+    nest: &Nest,
     (kernel, next): (usize, &mut usize),
     table: &mut Table,
     edges: Option<Edges>,
 ) -> Result<Emitted> {
-    let program = cx.program;
+    let (program, traversal) = (cx.program, &nest.traversal);
     let unsupported = |what: String| Unsupported { kernel, what };
     let fixed = |width: &Width| {
         width.as_fixed().ok_or_else(|| unsupported("a row whose length depends on the dataset".to_owned()))
     };
     let locals = Program::local_widths(traversal);
     let widths: Vec<usize> = locals.iter().map(fixed).collect::<Result<_>>()?;
-    let def_use = DefUse::new(traversal, cx.homes);
+    let def_use = DefUse::new(nest, cx.homes);
     let tiles = tiles::plan(cx, traversal, &def_use);
     let mut all = widths.clone();
     for instr in &traversal.instrs {
@@ -435,8 +436,8 @@ impl Emit<'_> {
     }
 
     fn kernel(mut self) -> Result<(Body, KernelInfo)> {
-        let rounds = self.def_use.passes(self.traversal);
-        let wanted = self.wanted(&rounds);
+        let rounds = self.def_use.passes();
+        let wanted = self.wanted(rounds);
         self.begin();
         let (next, done) = (self.code.label(), self.code.label());
         if self.shape.block < BLOCK_BITS {

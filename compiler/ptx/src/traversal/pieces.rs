@@ -98,7 +98,7 @@ impl Emit<'_> {
 
     /// For each pass, the elements that a piece gives.
     pub(super) fn piece_elements(&self) -> Vec<usize> {
-        let rounds = self.def_use.passes(self.traversal);
+        let rounds = self.def_use.passes();
         let passes = rounds.iter().filter(|round| !round.edges.is_empty());
         passes.map(|round| self.piece_places(&round.edges).1).collect()
     }

@@ -165,7 +165,7 @@ impl<'a> Wide<'a> {
     }
 
     fn kernel(mut self) -> Result<(Body, KernelInfo)> {
-        let rounds = self.emit.def_use.passes(self.emit.traversal);
+        let rounds = self.emit.def_use.passes();
         self.emit.begin();
         let once = self.emit.traversal.rows == Rows::Once;
         let totals = self.begin_totals()?;
