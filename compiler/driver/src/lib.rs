@@ -97,7 +97,7 @@ fn with_program(checked: Checked, diagnostics: &mut Diagnostics) -> Option<Analy
         return None;
     }
     let program = instantiate(&checked.model);
-    // What a train block says about mini-batches is compared with the loss even if something else is wrong.
+    // Mini-batches are compared with the loss even if something else is wrong.
     let batch =
         checked.batch.as_ref().map(|spec| minibatch::resolve(spec, &program.flow, &checked.schema, diagnostics));
     if diagnostics.has_errors() {

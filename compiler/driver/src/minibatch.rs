@@ -12,8 +12,8 @@ use hgnnc_passes::{NotBatchable, to_minibatch, to_minibatch_with_cache};
 use hgnnc_sema::batch::{BatchSpec, FanoutSpec, Hop, HopList};
 use hgnnc_sema::schema::{FieldInfo, FieldKind, GraphRef, Schema, reversed};
 
-/// The mini-batches that `spec` describes. Mistakes are reported and give `None`. Nothing is reported about the receptive
-/// field of a loss that is wrong.
+/// The mini-batches that `spec` describes. Mistakes are reported and give `None`. Nothing is reported about the
+/// receptive field of a loss that is wrong.
 pub fn resolve(spec: &BatchSpec, flow: &Dataflow, schema: &Schema, diagnostics: &mut Diagnostics) -> Option<MiniBatch> {
     let field = flow.result("loss").map(|loss| ReceptiveField::of(flow, loss));
     if let (Some((span, _)), Some(Err(error))) = (spec.size, &field) {

@@ -77,7 +77,7 @@ impl Instance<'_> {
         Val { kind: Kind::Stored(value), dims: self.flow.ty(value).dims.clone() }
     }
 
-    /// `a @ b`.
+    /// `a @ b`, the product over the last dimension of `a`.
     pub fn product(&mut self, a: &Val, b: &Val, span: Span) -> Val {
         let batch = a.dims.len() - 1;
         if let Kind::BlockDiagonal(blocks) = b.kind {

@@ -16,7 +16,10 @@ use std::rc::Rc;
 
 use hgnnc_diag::Span;
 use hgnnc_ir::dataflow::{Binding, InputDecl};
-use hgnnc_ir::{Dataflow, Dim, Graph, Input, Layout, Op, Origin, Phase, Reduce, Space, Stage, Type, Value, VertexType};
+use hgnnc_ir::{
+    BinaryOp, Dataflow, Dim, Direction, Graph, Input, Layout, Op, Origin, Phase, Reduce, Space, Stage, Type, Value,
+    VertexType,
+};
 use hgnnc_sema::hir::{self, EdgeData, ExprId, ExprKind, FeatureKind, Features, Item, LayerUse, Model, OutputOf};
 use hgnnc_sema::names::UniqueNames;
 
@@ -190,20 +193,9 @@ impl<'m> Instance<'m> {
                 (*self.eval(result)).clone()
             }
 
-            ExprKind::OfType(x, vertex) => match &*self.eval(*x) {
-                Values::PerType(values) => Values::One(values[vertex].clone()),
-                Values::One(_) | Values::PerGraph(_) | Values::PerEdge(_) => unreachable!("values of vertex types"),
-            },
+            ExprKind::OfType(x, vertex) => Values::One(self.of_type(*x, *vertex)),
             ExprKind::Types(parts) => {
-                let part = |(vertex, part): &(VertexType, ExprId)| {
-                    let value = match &*self.eval(*part) {
-                        Values::One(value) => value.clone(),
-                        Values::PerType(values) => values[vertex].clone(),
-                        Values::PerGraph(_) | Values::PerEdge(_) => unreachable!("values of vertex types"),
-                    };
-                    (*vertex, value)
-                };
-                Values::PerType(parts.iter().map(part).collect())
+                Values::PerType(parts.iter().map(|(vertex, part)| (*vertex, self.of_type(*part, *vertex))).collect())
             }
             ExprKind::Members(x, positions) => {
                 let x = self.eval(*x);
@@ -217,16 +209,7 @@ impl<'m> Instance<'m> {
                 Values::PerEdge(values) => Values::PerGraph(graphs.iter().map(|graph| values[graph].clone()).collect()),
                 Values::One(_) | Values::PerGraph(_) | Values::PerType(_) => unreachable!("edge values"),
             },
-            ExprKind::ByGraph(x, graphs) => {
-                let x = self.eval(*x);
-                let hir::Type::PerEdge(rows) = &*expr.ty else { unreachable!("edge values") };
-                let mut fitted = BTreeMap::new();
-                for (graph, value) in graphs.iter().zip(x.per_graph()) {
-                    let ty = Type::new(Space::Edges(*graph), dims(&rows[graph]));
-                    fitted.insert(*graph, self.repeated(value, ty, span));
-                }
-                Values::PerEdge(fitted)
-            }
+            ExprKind::ByGraph(x, graphs) => self.by_graph(*x, graphs, &expr.ty, span),
 
             ExprKind::Unary(op, x) => {
                 let x = self.eval(*x);
@@ -240,7 +223,7 @@ impl<'m> Instance<'m> {
                 let x = self.eval(*x);
                 self.map(&x, |this, x| {
                     let exponent = this.constant(*exponent, span);
-                    this.binary(hgnnc_ir::BinaryOp::Pow, x, &exponent, span)
+                    this.binary(BinaryOp::Pow, x, &exponent, span)
                 })
             }
             ExprKind::Dropout(x, rate) => {
@@ -287,7 +270,7 @@ impl<'m> Instance<'m> {
             ExprKind::Dot(a, b) => {
                 let (a, b) = self.eval2(*a, *b);
                 self.map2(&a, &b, |this, a, b| {
-                    let product = this.binary(hgnnc_ir::BinaryOp::Mul, a, b, span);
+                    let product = this.binary(BinaryOp::Mul, a, b, span);
                     this.reduce_last(&product, Reduce::Sum, span)
                 })
             }
@@ -339,19 +322,7 @@ impl<'m> Instance<'m> {
                 self.across(*reduction, x.per_graph(), span)
             }
 
-            ExprKind::AtEnd(direction, x, graphs) => {
-                let x = self.eval(*x);
-                let mut gathered = vec![];
-                for (position, graph) in graphs.iter().enumerate() {
-                    let value = match &*x {
-                        Values::PerType(values) => &values[&self.end(*graph, *direction)],
-                        Values::PerGraph(values) => &values[position],
-                        Values::One(_) | Values::PerEdge(_) => unreachable!("vertex values"),
-                    };
-                    gathered.push(self.gather(value, *graph, *direction, span));
-                }
-                Values::PerGraph(gathered)
-            }
+            ExprKind::AtEnd(direction, x, graphs) => self.at_end(*x, graphs, *direction, span),
             ExprKind::Degree(direction, graphs) => {
                 Values::PerGraph(graphs.iter().map(|graph| self.degree(*graph, *direction, span)).collect())
             }
@@ -362,26 +333,63 @@ impl<'m> Instance<'m> {
                 };
                 Values::PerGraph(graphs.iter().map(at_end).collect())
             }
-            ExprKind::EdgeData(field, data) => {
-                let mut values = vec![];
-                for ((graph, data), row) in data.iter().zip(expr.ty.rows()) {
-                    let binding = match data {
-                        EdgeData::Count => Binding::EdgeCount(*graph),
-                        EdgeData::Weight => Binding::EdgeWeight(*graph),
-                        EdgeData::Features => Binding::EdgeFeatures(*graph),
-                    };
-                    let name = format!("{}.{field}", self.flow.graphs[graph.index()].name);
-                    let ty = Type::new(Space::Edges(*graph), dims(row));
-                    let value = self.input(name, ty, binding, span);
-                    values.push(Val { kind: Kind::Stored(value), dims: dims(row) });
-                }
-                Values::PerGraph(values)
-            }
+            ExprKind::EdgeData(field, data) => self.edge_data(field, data, &expr.ty, span),
             ExprKind::Scores(x) => {
                 let x = self.eval(*x);
                 self.map(&x, |this, x| if x.dims.is_empty() { x.clone() } else { this.reshape(x, vec![], span) })
             }
         }
+    }
+
+    /// The value of one vertex type, of an expression of that or of several.
+    fn of_type(&mut self, x: ExprId, vertex: VertexType) -> Val {
+        match &*self.eval(x) {
+            Values::One(value) => value.clone(),
+            Values::PerType(values) => values[&vertex].clone(),
+            Values::PerGraph(_) | Values::PerEdge(_) => unreachable!("values of vertex types"),
+        }
+    }
+
+    /// Values of a family by semantic graph; single values are repeated for every edge.
+    fn by_graph(&mut self, x: ExprId, graphs: &[Graph], ty: &hir::Type, span: Span) -> Values {
+        let x = self.eval(x);
+        let hir::Type::PerEdge(rows) = ty else { unreachable!("edge values") };
+        let mut fitted = BTreeMap::new();
+        for (graph, value) in graphs.iter().zip(x.per_graph()) {
+            let ty = Type::new(Space::Edges(*graph), dims(&rows[graph]));
+            fitted.insert(*graph, self.repeated(value, ty, span));
+        }
+        Values::PerEdge(fitted)
+    }
+
+    /// Vertex values at an end of the edges.
+    fn at_end(&mut self, x: ExprId, graphs: &[Graph], end: Direction, span: Span) -> Values {
+        let x = self.eval(x);
+        let mut gathered = vec![];
+        for (position, graph) in graphs.iter().enumerate() {
+            let value = match &*x {
+                Values::PerType(values) => &values[&self.end(*graph, end)],
+                Values::PerGraph(values) => &values[position],
+                Values::One(_) | Values::PerEdge(_) => unreachable!("vertex values"),
+            };
+            gathered.push(self.gather(value, *graph, end, span));
+        }
+        Values::PerGraph(gathered)
+    }
+
+    fn edge_data(&mut self, field: &str, data: &[(Graph, EdgeData)], ty: &hir::Type, span: Span) -> Values {
+        let mut values = vec![];
+        for ((graph, data), row) in data.iter().zip(ty.rows()) {
+            let binding = match data {
+                EdgeData::Count => Binding::EdgeCount(*graph),
+                EdgeData::Weight => Binding::EdgeWeight(*graph),
+                EdgeData::Features => Binding::EdgeFeatures(*graph),
+            };
+            let name = format!("{}.{field}", self.flow.graphs[graph.index()].name);
+            let ty = Type::new(Space::Edges(*graph), dims(row));
+            values.push(Val { kind: Kind::Stored(self.input(name, ty, binding, span)), dims: dims(row) });
+        }
+        Values::PerGraph(values)
     }
 
     /// Evaluates the use of a layer.
@@ -443,11 +451,11 @@ impl<'m> Instance<'m> {
     }
 
     /// The vertex type at an end of a semantic graph.
-    fn end(&self, graph: Graph, direction: hgnnc_ir::Direction) -> VertexType {
+    fn end(&self, graph: Graph, direction: Direction) -> VertexType {
         let decl = &self.flow.graphs[graph.index()];
         match direction {
-            hgnnc_ir::Direction::In => decl.dst,
-            hgnnc_ir::Direction::Out => decl.src,
+            Direction::In => decl.dst,
+            Direction::Out => decl.src,
         }
     }
 }

@@ -15,11 +15,11 @@ const LOWEST: f64 = -3.0e38;
 /// A reduction over in-edges.
 #[derive(Clone, Copy)]
 pub struct OverInEdges<'a> {
-    /// The function.
+    /// The function that reduces them.
     pub reduction: Reduction,
     /// Over the in-edges of all semantic graphs together.
     pub across: bool,
-    /// The family.
+    /// The semantic graphs of the family.
     pub graphs: &'a [Graph],
     /// The type of the result.
     pub ty: &'a hir::Type,
@@ -54,7 +54,7 @@ impl Instance<'_> {
         Val { kind: Kind::Stored(value), dims: x.dims[..x.dims.len() - 1].to_vec() }
     }
 
-    /// `exp(x - lse)`
+    /// The softmax `exp(x - lse)`, for a given log-sum-exp.
     fn share(&mut self, x: &Val, lse: &Val, span: Span) -> Val {
         let shifted = self.binary(BinaryOp::Sub, x, lse, span);
         self.unary(UnaryOp::Exp, &shifted, span)

@@ -53,7 +53,7 @@ pub enum Values {
 }
 
 impl Values {
-    /// The single value.
+    /// The value of an expression that has one.
     ///
     /// # Panics
     /// If there are others.

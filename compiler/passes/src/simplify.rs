@@ -106,11 +106,7 @@ fn unary(r: &mut Rewriter<'_>, f: UnaryOp, x: Value) -> Option<Value> {
                 return Some(make(r, Op::Unary(UnaryOp::Abs), &[y]));
             }
         }
-        UnaryOp::Relu => {
-            if inner(r, UnaryOp::Relu).is_some() {
-                return Some(x);
-            }
-        }
+        UnaryOp::Relu if inner(r, UnaryOp::Relu).is_some() => return Some(x),
         UnaryOp::Log => {
             if let Some(y) = inner(r, UnaryOp::Exp) {
                 return Some(y);

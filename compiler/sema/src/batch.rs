@@ -32,11 +32,11 @@ pub struct BatchSpec {
     pub size: Option<(Span, Option<usize>)>,
     /// The entry `fanout`; without it, all in-edges are sampled.
     pub fanout: Option<FanoutSpec>,
-    /// The entry `reuse`.
+    /// The entry `reuse`, and the share of vertices with the number of batches.
     pub reuse: Option<(Span, Option<Reuse>)>,
 }
 
-/// Fan-outs as written.
+/// The fan-outs of a train block, as written.
 #[derive(Clone, Debug)]
 pub struct FanoutSpec {
     /// Fan-outs by hop, of all semantic graphs that have none of their own.
@@ -52,7 +52,7 @@ pub struct GraphFanout {
     pub graphs: Option<Vec<(GraphRef, Option<Graph>)>>,
     /// The expression that names them.
     pub span: Span,
-    /// Their fan-outs.
+    /// The fan-outs by hop.
     pub hops: HopList,
 }
 

@@ -86,7 +86,7 @@ pub struct Checker<'a> {
 /// A part of a parameter whose shape is shared.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SharedPart {
-    /// An entry.
+    /// An entry that several vertex types share.
     Entry(Entry),
     /// The bases of all entries.
     Bases,

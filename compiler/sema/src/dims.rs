@@ -7,11 +7,11 @@ use hgnnc_ir::{self as ir, VertexType};
 /// The extent of a dimension. Equal extents are equal values.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Dim {
-    /// A number.
+    /// A number that is known.
     Fixed(usize),
     /// The number of vertices of a type.
     Count(VertexType),
-    /// A polynomial of [`Symbols`].
+    /// A polynomial of the names in a layer.
     Symbolic(Symbol),
 }
 
@@ -113,8 +113,8 @@ impl Symbols {
 
     /// Are two extents different, whatever the variables are?
     ///
-    /// With `x = 1 + y` for each variable, their difference is a polynomial of numbers `y ≥ 0`. It has no zero if all of
-    /// its coefficients have the same sign, and the constant is not 0.
+    /// With `x = 1 + y` for each variable, their difference is a polynomial of numbers `y ≥ 0`. It has no zero if all
+    /// of its coefficients have the same sign, and the constant is not 0.
     pub fn differ(&self, a: Dim, b: Dim) -> bool {
         if !a.is_symbolic() && !b.is_symbolic() {
             return a != b;

@@ -16,9 +16,9 @@ use crate::value::{Term, Typed, show_dim, show_widths};
 
 /// A width, for each semantic graph in scope where it differs.
 pub enum Widths {
-    /// The same for all.
+    /// The same width for all.
     One(Width),
-    /// One for each.
+    /// A width for each of them.
     PerGraph(Vec<Width>),
 }
 
@@ -316,8 +316,8 @@ impl Checker<'_> {
         if fine { Term::Value(self.types(all, span)) } else { Term::Error }
     }
 
-    /// Evaluates a number that is known at compile time, and reports anything else. Of a number that the use of the layer
-    /// gives, nothing is known: it is NaN.
+    /// Evaluates a number that is known at compile time, and reports anything else. A number that the use of the layer
+    /// gives is NaN here.
     pub fn number(&mut self, expr: &Expr, scope: &Scope<'_>) -> Option<f64> {
         let term = self.eval(expr, scope);
         if matches!(term, Term::Error) {
@@ -427,18 +427,18 @@ fn found_instead(found: &str, span: Span) -> Diagnostic {
     report
 }
 
-/// What a term is as a number at compile time.
+/// The number that a term is at compile time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Known {
-    /// This number.
+    /// A number that is known here.
     Number(f64),
     /// A number that the use of the layer gives.
     Unknown,
-    /// No number.
+    /// The term is no number.
     No,
 }
 
-/// What a term is as a number at compile time.
+/// The number that a term is at compile time.
 pub fn known_number(term: &Term) -> Known {
     match term {
         Term::Number(number) => Known::Number(*number),

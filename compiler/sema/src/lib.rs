@@ -1,8 +1,8 @@
 //! Names, types, spaces and shapes.
 //!
 //! [`check`] takes the syntax trees of a file and of the standard library and gives the typed model ([`hir`]), with the
-//! loss where it is trained. It makes no program, runs no pass, and knows no files and no datasets: [`dataset`] compares
-//! a schema with a summary that the caller makes.
+//! loss where it is trained. It makes no program, runs no pass, and knows no files and no datasets: [`dataset`]
+//! compares a schema with a summary that the caller makes.
 
 pub mod batch;
 mod blocks;
@@ -56,13 +56,13 @@ pub struct Library<'a> {
 
 /// A checked file. Where something is wrong, it holds what is right.
 pub struct Checked {
-    /// The typed model.
+    /// The typed model of the file.
     pub model: hir::Model,
     /// The schema of the model.
     pub schema: Schema,
     /// The train block, where there is one.
     pub train: Option<TrainSpec>,
-    /// What the train block says about mini-batches.
+    /// The mini-batches of the train block, as written.
     pub batch: Option<BatchSpec>,
     /// Warnings that hold if a value reaches an output.
     pub doubts: Vec<Doubt>,

@@ -16,11 +16,11 @@ use crate::value::{Term, Typed, describe, show_dim, show_space, show_widths};
 /// An operand of an element-wise operation, for the reports.
 #[derive(Clone, Copy)]
 pub struct Operand<'r> {
-    /// Its type.
+    /// The type of its value.
     pub row: &'r Row,
     /// Its expression, if it has one of its own.
     pub id: Option<ExprId>,
-    /// Its place.
+    /// Its place in the source.
     pub span: Span,
 }
 

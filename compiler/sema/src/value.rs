@@ -7,7 +7,7 @@ use hgnnc_ir::{Space, VertexType};
 use crate::dims::Dim;
 use crate::hir::{ExprId, Row, Tables, Type, Width};
 
-/// A typed expression.
+/// An expression of one or several values, with its type.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Typed {

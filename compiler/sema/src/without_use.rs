@@ -1,9 +1,9 @@
 //! Layers that no model uses, checked all the same.
 //!
 //! A layer is checked where it is used, with widths known. One without a use is checked once, for the use that refuses
-//! least: over one semantic graph from a vertex type to itself, with dense inputs. Widths and arguments are names: extents
-//! are polynomials of them ([`crate::dims`]), and a condition on them may hold or not. Only what is wrong whatever the
-//! names stand for is reported.
+//! least: over one semantic graph from a vertex type to itself, with dense inputs. Widths and arguments are names:
+//! extents are polynomials of them ([`crate::dims`]), and a condition on them may hold or not. Mistakes are reported
+//! that hold whatever the names stand for.
 
 use std::collections::BTreeMap;
 

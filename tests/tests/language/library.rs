@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use hgnnc_driver::diag::Severity;
 use hgnnc_driver::{Ends, LowerOptions, STDLIB, SizeInfo, analyze, codes, format, lower};
 use hgnnc_machine::Machine;
 use hgnnc_syntax::ast::{Item, Layer, LayerGraphs, ParamKind, RowsOf};
@@ -46,6 +47,21 @@ fn library_layers_are_right() {
             assert!(outcome.diagnostics.is_empty(), "{}\n{file}", outcome.reports());
         }
     }
+}
+
+/// Layers of models without a mistake have none without the models: their widths and arguments are names then.
+#[test]
+fn layers_are_right_without_a_use() {
+    let mut layers = 0;
+    for (name, text) in sources(&["examples", "tests/cases/language", "tests/bench"]) {
+        let mut module = analyze(&name, &text).module;
+        module.items.retain(|item| matches!(item, Item::Use(_) | Item::Const(_) | Item::Layer(_)));
+        layers += module.items.iter().filter(|item| matches!(item, Item::Layer(_))).count();
+        let alone = check(&name, &format(&module, &text));
+        let mut errors = alone.diagnostics.iter().filter(|report| report.severity() == Severity::Error);
+        assert!(errors.all(|report| report.code == codes::NO_MODEL), "{}", alone.reports());
+    }
+    assert!(layers >= 10, "{layers} layers are declared beside models");
 }
 
 fn model_of(module: &str, layer: &Layer) -> String {

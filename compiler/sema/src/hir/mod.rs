@@ -24,7 +24,7 @@ pub use print::print;
 pub struct Model {
     /// Its name in the source.
     pub name: String,
-    /// What types refer to.
+    /// The tables that types and expressions refer to.
     pub tables: Tables,
     /// All expressions, operands first.
     pub exprs: Vec<Expr>,
@@ -88,7 +88,7 @@ pub struct Expr {
 /// The type of an expression: of its single value, or of each of its values.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Type {
-    /// A single value.
+    /// The row of a single value.
     One(Row),
     /// A value for each semantic graph of a family, in its order.
     PerGraph(Vec<Row>),
@@ -140,7 +140,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A dense value.
+    /// The type of a dense value.
     pub fn dense(space: Space, widths: Vec<Width>) -> Self {
         Self { space, widths, form: Form::Dense }
     }
@@ -163,7 +163,7 @@ pub struct Width {
 /// How a value can be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// In every way.
+    /// It can be used in every way.
     Dense,
     /// Sparse features: in ways that keep zeros.
     Sparse,
@@ -186,7 +186,7 @@ pub enum ExprKind {
     Features(Features),
     /// A parameter: the entries that these values are.
     Param(ParamId, Vec<Entry>),
-    /// The use of a layer; its values are [`ExprKind::Result`]s.
+    /// The use of a layer. It has no values itself: its results are [`ExprKind::Result`]s.
     Layer(UseId),
     /// A result of a layer, by position.
     Result(ExprId, UseId, usize),
@@ -204,7 +204,7 @@ pub enum ExprKind {
     /// Values of a family as edge values by semantic graph.
     ByGraph(ExprId, Arc<[Graph]>),
 
-    /// An element-wise function.
+    /// An element-wise function of one value.
     Unary(UnaryOp, ExprId),
     /// An element-wise function of two values; shapes fit where one is the beginning of the other.
     Binary(BinaryOp, ExprId, ExprId),
@@ -231,7 +231,7 @@ pub enum ExprKind {
     Dot(ExprId, ExprId),
     /// `x W + b` with parameters of its own.
     Linear {
-        /// The operand.
+        /// The value that it is applied to.
         x: ExprId,
         /// Is there a `b`?
         bias: bool,
@@ -240,7 +240,7 @@ pub enum ExprKind {
     },
     /// Normalisation with a learned scale and shift.
     Norm {
-        /// The operand.
+        /// The value that it is applied to.
         x: ExprId,
         /// Added to the variance.
         eps: f64,
@@ -260,13 +260,13 @@ pub enum ExprKind {
     OverRows(Reduction, ExprId),
     /// A reduction over the in-edges of each destination, of one semantic graph or of all of the family.
     OverInEdges {
-        /// The operand.
+        /// The value that it is applied to.
         x: ExprId,
-        /// The function.
+        /// The function that reduces them.
         reduction: Reduction,
         /// Over the in-edges of all semantic graphs together.
         across: bool,
-        /// The family.
+        /// The semantic graphs of the family.
         graphs: Arc<[Graph]>,
     },
     /// A reduction over the values that a vertex has for each semantic graph.
@@ -282,7 +282,7 @@ pub enum ExprKind {
         end: Direction,
         /// The edges that are counted there.
         counted: Direction,
-        /// The family.
+        /// The semantic graphs of the family.
         graphs: Arc<[Graph]>,
     },
     /// Scores of pairs, of one dimension of one element at most, as single numbers.
@@ -299,7 +299,7 @@ pub struct Features {
     /// Type and field: `Paper.x`.
     pub name: String,
     pub kind: FeatureKind,
-    /// The declaration.
+    /// The declaration in the schema.
     pub span: Span,
 }
 
@@ -402,9 +402,9 @@ pub struct Param {
     pub init: Initialiser,
     /// Does the optimizer apply weight decay?
     pub decay: bool,
-    /// What it is made of.
+    /// How entries are made of trainable numbers.
     pub decomposition: Decomposition,
-    /// The declaration.
+    /// The declaration in the source.
     pub span: Span,
 }
 
@@ -412,7 +412,7 @@ pub struct Param {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[allow(missing_docs, reason = "the variants are named for their keywords")]
 pub enum Entry {
-    /// The only one.
+    /// The only entry, which all share.
     Shared,
     Type(VertexType),
     Graph(Graph),
@@ -488,7 +488,7 @@ pub struct LayerUse {
     pub graphs: Arc<[Graph]>,
     /// The inputs, in the order of evaluation.
     pub inputs: Vec<(String, ExprId)>,
-    /// The body.
+    /// Parameters and blocks, in order.
     pub body: Vec<Item>,
     /// The results, in the order of their declaration.
     pub results: Vec<(String, ExprId)>,
@@ -499,14 +499,14 @@ pub struct LayerUse {
 pub enum Item {
     /// A parameter that the blocks share.
     Param(ExprId),
-    /// A block.
+    /// A block of statements.
     Block(Block),
 }
 
 /// A block of a layer.
 #[derive(Debug)]
 pub struct Block {
-    /// Its kind.
+    /// The stage that it computes.
     pub kind: BlockKind,
     /// Its statements for each vertex type; an `aggregate` block has them once, for the whole family.
     pub instances: Vec<Instance>,
@@ -524,7 +524,7 @@ pub enum BlockKind {
 }
 
 impl BlockKind {
-    /// The keyword.
+    /// The keyword of the block.
     pub fn name(self) -> &'static str {
         match self {
             Self::Project => "project",
@@ -589,11 +589,11 @@ pub enum OutputOf {
 pub struct Loss {
     /// The output that it is of.
     pub value: ExprId,
-    /// What it is compared with, and how.
+    /// The ground truth, and the comparison with it.
     pub kind: LossKind,
     /// Several seeds at a time, all of which may have no weight.
     pub on_batches: bool,
-    /// The expression.
+    /// The expression of the train block.
     pub span: Span,
 }
 

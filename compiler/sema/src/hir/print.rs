@@ -336,7 +336,7 @@ fn degree_name(counted: Direction) -> &'static str {
     }
 }
 
-/// `Paper [8, 64]`.
+/// Space and widths: `Paper [8, 64]`.
 fn row_text(tables: &Tables, row: &Row) -> String {
     let parts = [space_text(tables, row.space), widths_text(tables, row)];
     parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(" ")
