@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hgnnc_driver::{
-    Analysis, Analyzed, Disabled, Ends, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, cost,
+    Analysis, Analyzed, Disabled, Endpoints, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, cost,
     format as canonical, lower,
 };
 use hgnnc_exec::{Arenas, BindOptions, BoundData, TrainOptions, Trainer, order_vertices};
@@ -367,11 +367,12 @@ fn read_stats(path: &Path, model: &Analyzed) -> Result<SizeInfo, Failure> {
     let known = keys.iter().all(|key| json.get(key).is_some());
     let [sources, destinations, max_out, max_in] = keys.map(|key| all(key, &graphs));
     let (sources, destinations, max_out, max_in) = (sources?, destinations?, max_out?, max_in?);
-    let ends = |i| Ends { sources: sources[i], destinations: destinations[i], max_out: max_out[i], max_in: max_in[i] };
+    let endpoints =
+        |i| Endpoints { sources: sources[i], destinations: destinations[i], max_out: max_out[i], max_in: max_in[i] };
     Ok(SizeInfo {
         vertices: flow.vertex_types.iter().map(|v| find("vertices", &v.name)).collect::<Result<_, _>>()?,
         edges: graphs.iter().map(|name| find("edges", name)).collect::<Result<_, _>>()?,
-        ends: if known { (0..graphs.len()).map(ends).collect() } else { vec![] },
+        ends: if known { (0..graphs.len()).map(endpoints).collect() } else { vec![] },
         stored: all("stored", &patterns)?,
         columns: all("columns", &patterns)?,
         unlisted: vec![],

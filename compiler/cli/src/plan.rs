@@ -70,7 +70,7 @@ fn area(text: &mut String, program: &Program, area: &Area, steps: &Steps<'_>, wh
             format!("k{}", steps.first(slot.life.start)),
             if slot.life.end == END { "stays".into() } else { format!("k{}", steps.last(slot.life.end)) },
             if there { "*".into() } else { String::new() },
-            program.taken_over(slot.buffer).map_or(String::new(), |old| program.buffer(old).name.clone()),
+            program.overwritten(slot.buffer).map_or(String::new(), |old| program.buffer(old).name.clone()),
         ]);
     }
     text.push_str(&table.text());

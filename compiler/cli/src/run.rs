@@ -366,7 +366,7 @@ fn lower_within(
             "training needs at least {} even where values are recomputed instead of kept; the budget is {}{}",
             show_bytes(bytes),
             show_bytes(budget),
-            if sums_along_paths(&lowered.artifact.kernels) {
+            if sums_over_factored_metapaths(&lowered.artifact.kernels) {
                 "; sums along paths need tables (`--disable-pass factor_metapaths` lists the edges of metapaths instead)"
             } else {
                 ""
@@ -377,7 +377,7 @@ fn lower_within(
     Ok(lowered)
 }
 
-fn sums_along_paths(kernels: &Kernels) -> bool {
+fn sums_over_factored_metapaths(kernels: &Kernels) -> bool {
     let programs = kernels.train.iter().chain([&kernels.infer]);
     programs.flat_map(Program::kernels).any(|kernel| matches!(kernel.body, Body::Paths(_)))
 }

@@ -60,8 +60,8 @@ fn edges(program: &Program, rows: &Rows, sizes: &SizeInfo) -> Option<Edges> {
             };
             (*sizes.edges.get(graph.index())?, *sizes.vertices.get(end.index())?, longest(graph, direction))
         }
-        Rows::Ends(graph, direction) => {
-            (*sizes.edges.get(graph.index())?, sizes.num_ends(*graph, *direction)?, longest(graph, direction))
+        Rows::Endpoints(graph, direction) => {
+            (*sizes.edges.get(graph.index())?, sizes.num_endpoints(*graph, *direction)?, longest(graph, direction))
         }
         Rows::Elements(pattern, direction) => {
             let decl = &tables.patterns[pattern.index()];

@@ -18,7 +18,7 @@ pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, cod
 pub use hgnnc_passes::kernels::{FusionRule, VALUE_PREFIX};
 pub use hgnnc_passes::pipeline::{Disabled, PassManager, REORDER_VERTICES, UnknownName};
 pub use hgnnc_passes::rematerialize::predict::planned;
-pub use hgnnc_passes::{Ends, SizeInfo, cost};
+pub use hgnnc_passes::{Endpoints, SizeInfo, cost};
 pub use hgnnc_sema::dataset::{
     DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, check_dataset,
 };

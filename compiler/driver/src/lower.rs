@@ -250,7 +250,7 @@ pub fn graphs_with_edges(model: &Analyzed, options: &LowerOptions) -> Result<BTr
         for value in &flow.values {
             match (&value.op, value.ty.space) {
                 (Op::Paths(sum), _) => graphs.extend([sum.first, sum.second]),
-                (_, Space::Edges(graph) | Space::Ends(graph, _)) => match flow.graphs[graph.index()].derived {
+                (_, Space::Edges(graph) | Space::Endpoints(graph, _)) => match flow.graphs[graph.index()].derived {
                     None => graphs.extend([graph]),
                     Some((stack, _)) => graphs.extend(&flow.stacks[stack.index()].members),
                 },

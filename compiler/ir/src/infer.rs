@@ -38,9 +38,9 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         | Op::MatMulT { .. }
         | Op::Outer { .. }
         | Op::Grouped { .. }
-        | Op::Replace(..)
+        | Op::ScatterRows(..)
         | Op::SegmentArg { .. } => Some(2),
-        Op::AddEnds(ends) => Some(1 + ends.len()),
+        Op::ScatterAdd(ends) => Some(1 + ends.len()),
         Op::Concat => None,
         Op::Paths(sum) => Some(sum.term.operands() + usize::from(sum.term != PathTerm::Lse && args.len() > 3)),
         Op::Unary(_)
@@ -54,8 +54,8 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         | Op::GatherSrc(_)
         | Op::GatherDst(_)
         | Op::Segment { .. }
-        | Op::SegmentEnds { .. }
-        | Op::Select(..)
+        | Op::SegmentEndpoints { .. }
+        | Op::GatherRows(..)
         | Op::ReduceTrailing { .. }
         | Op::ReduceSpace(_) => Some(1),
     };
@@ -186,7 +186,7 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
             match ty(0).space {
                 Space::Vertices(vertex) => Ok(leading(Dim::Count(vertex), ty(0))),
                 Space::Index(extent) => Ok(leading(Dim::Fixed(extent), ty(0))),
-                Space::Unit | Space::Edges(_) | Space::Ends(..) => {
+                Space::Unit | Space::Edges(_) | Space::Endpoints(..) => {
                     error("the operand has no rows that could be a dimension")
                 }
             }
@@ -260,18 +260,18 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
             dense(0)?;
             known(graph.index(), flow.graphs.len(), "graph")?;
             let direction = if matches!(op, Op::GatherSrc(_)) { Direction::Out } else { Direction::In };
-            if ty(0).space == flow.graph_end(*graph, direction) || ty(0).space == Space::Ends(*graph, direction) {
+            if ty(0).space == flow.graph_end(*graph, direction) || ty(0).space == Space::Endpoints(*graph, direction) {
                 Ok(Type::new(Space::Edges(*graph), ty(0).dims.clone()))
             } else {
                 error(format!("{} has no row per end of `{}`", show(flow, ty(0)), flow.graphs[graph.index()].name))
             }
         }
-        Op::Segment { graph, direction, .. } | Op::SegmentEnds { graph, direction, .. } => {
+        Op::Segment { graph, direction, .. } | Op::SegmentEndpoints { graph, direction, .. } => {
             dense(0)?;
             known(graph.index(), flow.graphs.len(), "graph")?;
             if ty(0).space == Space::Edges(*graph) {
                 let rows = match op {
-                    Op::SegmentEnds { .. } => Space::Ends(*graph, *direction),
+                    Op::SegmentEndpoints { .. } => Space::Endpoints(*graph, *direction),
                     _ => flow.graph_end(*graph, *direction),
                 };
                 Ok(Type::new(rows, ty(0).dims.clone()))
@@ -298,21 +298,21 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
             paths(flow, sum, args)
         }
 
-        Op::Select(graph, direction) => {
+        Op::GatherRows(graph, direction) => {
             dense(0)?;
             known(graph.index(), flow.graphs.len(), "graph")?;
             if ty(0).space == flow.graph_end(*graph, *direction) {
-                Ok(Type::new(Space::Ends(*graph, *direction), ty(0).dims.clone()))
+                Ok(Type::new(Space::Endpoints(*graph, *direction), ty(0).dims.clone()))
             } else {
                 error(format!("{} has no row per end of `{}`", show(flow, ty(0)), flow.graphs[graph.index()].name))
             }
         }
-        Op::Replace(graph, direction) => {
-            at_ends(flow, args, std::slice::from_ref(&(*graph, *direction)))?;
+        Op::ScatterRows(graph, direction) => {
+            at_endpoints(flow, args, std::slice::from_ref(&(*graph, *direction)))?;
             Ok(ty(0).clone())
         }
-        Op::AddEnds(ends) => {
-            at_ends(flow, args, ends)?;
+        Op::ScatterAdd(ends) => {
+            at_endpoints(flow, args, ends)?;
             Ok(ty(0).clone())
         }
 
@@ -390,14 +390,14 @@ fn paths(flow: &Dataflow, sum: &PathSum, args: &[Value]) -> Result<Type, TypeErr
 }
 
 /// Checks the operands of a scatter: a vertex value and one value per graph at its distinct endpoints.
-fn at_ends(flow: &Dataflow, args: &[Value], ends: &[(Graph, Direction)]) -> Result<(), TypeError> {
+fn at_endpoints(flow: &Dataflow, args: &[Value], ends: &[(Graph, Direction)]) -> Result<(), TypeError> {
     let base = flow.ty(args[0]);
     for (&(graph, direction), &part) in ends.iter().zip(&args[1..]) {
         if graph.index() >= flow.graphs.len() {
             return error(format!("no such graph: {}", graph.index()));
         }
         let fits = *base == Type::new(flow.graph_end(graph, direction), base.dims.clone())
-            && *flow.ty(part) == Type::new(Space::Ends(graph, direction), base.dims.clone());
+            && *flow.ty(part) == Type::new(Space::Endpoints(graph, direction), base.dims.clone());
         if !fits {
             let (base, part) = (show(flow, base), show(flow, flow.ty(part)));
             return error(format!("{part} has no rows of {base} at the ends of `{}`", flow.graphs[graph.index()].name));
@@ -438,7 +438,7 @@ fn known_space(flow: &Dataflow, space: Space) -> Result<(), TypeError> {
     let exists = match space {
         Space::Unit => true,
         Space::Vertices(v) => v.index() < flow.vertex_types.len(),
-        Space::Edges(g) | Space::Ends(g, _) => g.index() < flow.graphs.len(),
+        Space::Edges(g) | Space::Endpoints(g, _) => g.index() < flow.graphs.len(),
         Space::Index(_) => true,
     };
     if exists { Ok(()) } else { error(format!("no such space: {space:?}")) }
@@ -464,8 +464,8 @@ pub fn show(flow: &Dataflow, ty: &Type) -> String {
         Space::Vertices(v) => Some(flow.vertex_types[v.index()].name.clone()),
         Space::Edges(g) => Some(format!("edges({})", flow.graphs[g.index()].name)),
         Space::Index(extent) => Some(format!("index({extent})")),
-        Space::Ends(g, Direction::Out) => Some(format!("sources({})", flow.graphs[g.index()].name)),
-        Space::Ends(g, Direction::In) => Some(format!("destinations({})", flow.graphs[g.index()].name)),
+        Space::Endpoints(g, Direction::Out) => Some(format!("sources({})", flow.graphs[g.index()].name)),
+        Space::Endpoints(g, Direction::In) => Some(format!("destinations({})", flow.graphs[g.index()].name)),
     };
     let sparse = if ty.is_sparse() { " sparse" } else { "" };
     match space {

@@ -51,8 +51,8 @@ impl Op {
             Op::Outer { .. } => OpClass::Outer,
             Op::Grouped { .. } => OpClass::GroupedProduct,
             Op::GatherSrc(_) | Op::GatherDst(_) => OpClass::Gather,
-            Op::Segment { .. } | Op::SegmentEnds { .. } | Op::SegmentArg { .. } => OpClass::Segment,
-            Op::Select(..) | Op::Replace(..) | Op::AddEnds(_) => OpClass::Endpoints,
+            Op::Segment { .. } | Op::SegmentEndpoints { .. } | Op::SegmentArg { .. } => OpClass::Segment,
+            Op::GatherRows(..) | Op::ScatterRows(..) | Op::ScatterAdd(_) => OpClass::Endpoints,
             Op::ReduceSpace(_) => OpClass::ReduceRows,
             Op::Paths(_) => OpClass::Paths,
         }

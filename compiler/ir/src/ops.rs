@@ -107,7 +107,7 @@ pub enum Op {
         reduce: Reduce,
     },
     /// As `Segment`, but with rows only for vertices that have edges: `edges(g)[..]` to `ends(g)[..]`.
-    SegmentEnds {
+    SegmentEndpoints {
         /// The graph whose edges are reduced.
         graph: Graph,
         /// To destinations (`In`) or to sources (`Out`).
@@ -134,12 +134,12 @@ pub enum Op {
 
     // ---- between vertices and the distinct endpoints of edges ---------------------------------
     /// Gathers the rows of a vertex value at the distinct endpoints of a graph: `V[..]` to `ends(g)[..]`.
-    Select(Graph, Direction),
+    GatherRows(Graph, Direction),
     /// Scatters rows at the distinct endpoints of a graph over a vertex value: `V[..]`, `ends(g)[..]` to `V[..]`.
-    Replace(Graph, Direction),
+    ScatterRows(Graph, Direction),
     /// Scatter-adds values at distinct endpoints, one operand per entry, to a vertex value: `V[..]`, `ends(g)[..]`,
     /// `ends(h)[..]`, … to `V[..]`. The sum is taken in this order.
-    AddEnds(Vec<(Graph, Direction)>),
+    ScatterAdd(Vec<(Graph, Direction)>),
 
     // ---- reductions ---------------------------------------------------------------------------
     /// Reduces the last `axes` trailing dimensions.

@@ -279,8 +279,8 @@ impl Names<'_> {
             Space::Vertices(vertex) => Some(self.vertex(vertex)),
             Space::Edges(graph) => Some(format!("edges({})", self.graph(graph))),
             Space::Index(extent) => Some(format!("index({extent})")),
-            Space::Ends(graph, Direction::Out) => Some(format!("sources({})", self.graph(graph))),
-            Space::Ends(graph, Direction::In) => Some(format!("destinations({})", self.graph(graph))),
+            Space::Endpoints(graph, Direction::Out) => Some(format!("sources({})", self.graph(graph))),
+            Space::Endpoints(graph, Direction::In) => Some(format!("destinations({})", self.graph(graph))),
         }
     }
 
@@ -361,8 +361,8 @@ impl Names<'_> {
             Op::Segment { graph, direction, reduce } => {
                 (format!("segment.{}.{}", reduce.name(), direction.name()), Some(self.graph(*graph)))
             }
-            Op::SegmentEnds { graph, direction, reduce } => {
-                (format!("segment_ends.{}.{}", reduce.name(), direction.name()), Some(self.graph(*graph)))
+            Op::SegmentEndpoints { graph, direction, reduce } => {
+                (format!("segment_endpoints.{}.{}", reduce.name(), direction.name()), Some(self.graph(*graph)))
             }
             Op::SegmentArg { graph, direction, extreme } => {
                 (format!("segment.{}.{}", extreme.arg_name(), direction.name()), Some(self.graph(*graph)))
@@ -371,13 +371,17 @@ impl Names<'_> {
                 let name = format!("paths.{}.{}({:?})", sum.term.name(), sum.direction.name(), sum.slope);
                 (name, Some(format!("{}, {}", self.graph(sum.first), self.graph(sum.second))))
             }
-            Op::Select(graph, direction) => (format!("select.{}", direction.end_name()), Some(self.graph(*graph))),
-            Op::Replace(graph, direction) => (format!("replace.{}", direction.end_name()), Some(self.graph(*graph))),
-            Op::AddEnds(ends) => {
+            Op::GatherRows(graph, direction) => {
+                (format!("gather_rows.{}", direction.end_name()), Some(self.graph(*graph)))
+            }
+            Op::ScatterRows(graph, direction) => {
+                (format!("scatter_rows.{}", direction.end_name()), Some(self.graph(*graph)))
+            }
+            Op::ScatterAdd(ends) => {
                 let end = |&(graph, direction): &(Graph, Direction)| {
                     format!("{} {}", direction.end_name(), self.graph(graph))
                 };
-                (format!("add_ends({})", ends.iter().map(end).collect::<Vec<_>>().join(", ")), None)
+                (format!("scatter_add({})", ends.iter().map(end).collect::<Vec<_>>().join(", ")), None)
             }
             Op::ReduceTrailing { reduce, axes } => (format!("reduce.{}(axes {axes})", reduce.name()), None),
             Op::ReduceSpace(reduce) => (format!("reduce_space.{}", reduce.name()), None),

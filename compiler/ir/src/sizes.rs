@@ -13,7 +13,7 @@ pub struct SizeInfo {
     /// Number of edges of each semantic graph.
     pub edges: Vec<u64>,
     /// Distinct endpoints and maximum degrees of each semantic graph.
-    pub ends: Vec<Ends>,
+    pub ends: Vec<Endpoints>,
     /// Number of stored elements of each sparsity pattern.
     pub stored: Vec<u64>,
     /// Number of columns of each sparsity pattern that store an element.
@@ -24,7 +24,7 @@ pub struct SizeInfo {
 
 /// Distinct endpoints and maximum degrees of a semantic graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Ends {
+pub struct Endpoints {
     /// Number of sources with an out-edge.
     pub sources: u64,
     /// Number of destinations with an in-edge.
@@ -59,15 +59,18 @@ impl SizeInfo {
         for decl in flow.graphs.iter().skip(self.edges.len()) {
             let (sources, destinations) = (self.vertices[decl.src.index()], self.vertices[decl.dst.index()]);
             let (edges, ends) = match decl.derived {
-                None => (0, Ends::default()),
+                None => (0, Endpoints::default()),
                 Some((stack, Incidence::Edges)) => {
-                    let most = |of: fn(&Ends) -> u64| {
+                    let most = |of: fn(&Endpoints) -> u64| {
                         members(stack).iter().filter_map(|graph| self.ends.get(graph.index()).map(of)).max()
                     };
                     let (max_out, max_in) = (most(|ends| ends.max_out), most(|ends| ends.max_in));
                     let edges = members(stack).iter().map(|graph| self.edges[graph.index()]).sum();
                     let of_members = |max: Option<u64>| max.unwrap_or(edges);
-                    (edges, Ends { sources, destinations, max_out: of_members(max_out), max_in: of_members(max_in) })
+                    (
+                        edges,
+                        Endpoints { sources, destinations, max_out: of_members(max_out), max_in: of_members(max_in) },
+                    )
                 }
                 // One edge for each pair.
                 Some((stack, incidence)) => {
@@ -77,7 +80,7 @@ impl SizeInfo {
                         Incidence::Members(_) | Incidence::Edges => sources,
                     };
                     let destinations = destinations.min(sources);
-                    (sources, Ends { sources, destinations, max_out: 1, max_in })
+                    (sources, Endpoints { sources, destinations, max_out: 1, max_in })
                 }
             };
             self.edges.push(edges);
@@ -91,7 +94,7 @@ impl SizeInfo {
     fn pairs(&self, flow: &Dataflow, graph: Graph, direction: Direction) -> u64 {
         let Space::Vertices(end) = flow.graph_end(graph, direction) else { return 0 };
         let most = self.vertices[end.index()].min(self.edges[graph.index()]);
-        self.num_ends(graph, direction).unwrap_or(most)
+        self.num_endpoints(graph, direction).unwrap_or(most)
     }
 
     /// Number of rows of a space.
@@ -102,12 +105,14 @@ impl SizeInfo {
             Space::Edges(graph) => self.edges[graph.index()],
             Space::Index(extent) => extent as u64,
             // Upper bound: one endpoint per edge.
-            Space::Ends(graph, direction) => self.num_ends(graph, direction).unwrap_or(self.edges[graph.index()]),
+            Space::Endpoints(graph, direction) => {
+                self.num_endpoints(graph, direction).unwrap_or(self.edges[graph.index()])
+            }
         }
     }
 
     /// Number of distinct destinations (`In`) or sources (`Out`) of a graph, where it is known.
-    pub fn num_ends(&self, graph: Graph, direction: Direction) -> Option<u64> {
+    pub fn num_endpoints(&self, graph: Graph, direction: Direction) -> Option<u64> {
         self.ends.get(graph.index()).map(|ends| match direction {
             Direction::In => ends.destinations,
             Direction::Out => ends.sources,
@@ -190,7 +195,7 @@ mod tests {
         assert_eq!(sizes.others(&tables, g, Direction::In), 6.0, "no more sources than edges");
         assert_eq!(sizes.others(&tables, g, Direction::Out), 3.0);
         assert_eq!((sizes.stored(&tables, p), sizes.other_lines(&tables, p, Direction::In)), (40.0, 4.0));
-        sizes.ends = vec![Ends { sources: 5, destinations: 2, max_out: 2, max_in: 4 }];
+        sizes.ends = vec![Endpoints { sources: 5, destinations: 2, max_out: 2, max_in: 4 }];
         (sizes.stored, sizes.columns) = (vec![7], vec![2]);
         assert_eq!(sizes.others(&tables, g, Direction::In), 5.0);
         assert_eq!(sizes.others(&tables, g, Direction::Out), 2.0);

@@ -78,7 +78,7 @@ pub enum Space {
     Index(usize),
     /// One row per distinct endpoint of the edges of a semantic graph, ascending: the destinations that have an in-edge
     /// (`In`), or the sources that have an out-edge (`Out`).
-    Ends(Graph, Direction),
+    Endpoints(Graph, Direction),
 }
 
 /// The extent of one trailing dimension.

@@ -271,11 +271,11 @@ impl Verifier<'_> {
         match ty.space {
             Space::Unit => {}
             Space::Vertices(vertex) => good &= self.vertices(place, [vertex]),
-            Space::Edges(graph) | Space::Ends(graph, _) if graph.index() >= self.flow.graphs.len() => {
+            Space::Edges(graph) | Space::Endpoints(graph, _) if graph.index() >= self.flow.graphs.len() => {
                 self.report(place, format!("there is no graph {graph}"));
                 good = false;
             }
-            Space::Edges(_) | Space::Index(_) | Space::Ends(..) => {}
+            Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => {}
         }
         if let Layout::Sparse(pattern) = ty.layout {
             match self.flow.patterns.get(pattern.index()) {

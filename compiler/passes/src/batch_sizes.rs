@@ -2,7 +2,7 @@
 
 use hgnnc_ir::artifact::{LinkTarget, MiniBatch, Target, Training};
 use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern, Known, Reused};
-use hgnnc_ir::sizes::{Ends, SizeInfo};
+use hgnnc_ir::sizes::{Endpoints, SizeInfo};
 use hgnnc_ir::{Dataflow, Graph, VertexType};
 
 /// Estimates the sizes of a mini-batch, for which its program is compiled. `flow` is the program of the whole graph,
@@ -75,7 +75,7 @@ pub fn batch_sizes(
         let before = hops.checked_sub(1).map_or(0.0, |before| known[before][vertex.index()]);
         of_batch.vertices[reused.rows.index()] = whole(share * (known[hops][vertex.index()] - before));
     }
-    let one_each = |rows: u64| (rows, Ends { sources: rows, destinations: rows, max_out: 1, max_in: 1 });
+    let one_each = |rows: u64| (rows, Endpoints { sources: rows, destinations: rows, max_out: 1, max_in: 1 });
     for what in &layout.graphs {
         let (edges, ends) = match *what {
             BatchGraph::Sampled { graph, hops } => {
@@ -85,7 +85,7 @@ pub fn batch_sizes(
                 let of_whole = sizes.ends.get(graph.index()).copied().unwrap_or_default();
                 let most =
                     batch.fanouts.iter().map(|fanouts| fanouts[graph.index()].most().map_or(u64::MAX, u64::from)).max();
-                let ends = Ends {
+                let ends = Endpoints {
                     sources: whole(edges.min(sources)),
                     destinations: whole(edges.min(rows)),
                     max_out: of_whole.max_out.min(whole(rows)),
@@ -105,7 +105,7 @@ pub fn batch_sizes(
                 let end = |vertex: VertexType| pairs.min(known[0][vertex.index()]);
                 let of_whole = sizes.ends.get(graph.index()).copied().unwrap_or_default();
                 let most = |links: u64| whole((links as f64 * negatives).min(pairs));
-                let ends = Ends {
+                let ends = Endpoints {
                     sources: whole(end(decl.src)),
                     destinations: whole(end(decl.dst)),
                     max_out: most(of_whole.max_out),

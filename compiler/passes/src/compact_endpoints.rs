@@ -7,18 +7,18 @@
 //! - *demand*: a value is read by gathers over one graph only, directly or through row-by-row operations. Its other
 //!   rows are dead.
 //! - *supply*: a value is known at vertices without edges: a sum over edges is 0 there, and so is a linear function of
-//!   it. Where such a value is added to one of all vertices, its rows are scatter-added (`add_ends`).
+//!   it. Where such a value is added to one of all vertices, its rows are scatter-added (`scatter_add`).
 //!
 //! ```text
 //! Before:  %2 = matmul %0, %1              : f32[src(g); n]
 //!          %3 = gather.src g, %2           : f32[edges(g); n]
 //!          %4 = segment.sum.in g, %3       : f32[dst(g); n]
 //!          %6 = add %5, %4                 : f32[dst(g); n]
-//! After:   %2 = select.src g, %0           : f32[sources(g); k]
+//! After:   %2 = gather_rows.src g, %0           : f32[sources(g); k]
 //!          %3 = matmul %2, %1              : f32[sources(g); n]
 //!          %4 = gather.src g, %3           : f32[edges(g); n]
-//!          %5 = segment_ends.sum.in g, %4  : f32[destinations(g); n]
-//!          %6 = add_ends(dst g) %5, %4     : f32[dst(g); n]
+//!          %5 = segment_endpoints.sum.in g, %4  : f32[destinations(g); n]
+//!          %6 = scatter_add(dst g) %5, %4     : f32[dst(g); n]
 //! ```
 //!
 //! Every row is computed as before, up to 0 · ∞ at vertices without edges (weights are taken to be finite, as for
@@ -44,12 +44,12 @@ use crate::move_to_vertices::by_row;
 use crate::pipeline::{Changed, PassCx, SizeInfo};
 use crate::rewrite::count_uses;
 
-type Ends = (Graph, Direction);
+type Endpoints = (Graph, Direction);
 
 /// Compacts values to the rows of endpoints where that pays.
 pub fn compact_endpoints(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let Some(sizes) = cx.sizes_for("compact_endpoints") else { return Changed(false) };
-    let worthwhile = few_ends(flow, &sizes, cx);
+    let worthwhile = few_endpoints(flow, &sizes, cx);
     if worthwhile.is_empty() {
         return Changed(false);
     }
@@ -91,13 +91,13 @@ pub fn compact_endpoints(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
 }
 
 /// The endpoint sets that are small compared to all vertices of the type.
-fn few_ends(flow: &Dataflow, sizes: &SizeInfo, cx: &mut PassCx) -> HashSet<Ends> {
+fn few_endpoints(flow: &Dataflow, sizes: &SizeInfo, cx: &mut PassCx) -> HashSet<Endpoints> {
     let mut few = HashSet::new();
     let mut log = vec![];
     for graph in (0..flow.graphs.len()).map(Graph::new) {
         for direction in [Direction::Out, Direction::In] {
             let vertices = sizes.rows(flow.graph_end(graph, direction));
-            let Some(ends) = sizes.num_ends(graph, direction) else {
+            let Some(ends) = sizes.num_endpoints(graph, direction) else {
                 cx.explain
                     .push("compact_endpoints: the numbers of distinct ends are not known, nothing is moved".into());
                 return HashSet::new();
@@ -129,7 +129,7 @@ enum Demand {
     /// No row is read.
     Nothing,
     /// Rows of endpoints only.
-    Only(Ends),
+    Only(Endpoints),
     /// Any row may be read.
     All,
 }
@@ -144,7 +144,7 @@ impl Demand {
     }
 }
 
-fn demand(flow: &Dataflow, worthwhile: &HashSet<Ends>) -> Vec<Demand> {
+fn demand(flow: &Dataflow, worthwhile: &HashSet<Endpoints>) -> Vec<Demand> {
     let mut demand = vec![Demand::Nothing; flow.values.len()];
     for output in &flow.outputs {
         demand[output.value.index()] = Demand::All;
@@ -154,7 +154,7 @@ fn demand(flow: &Dataflow, worthwhile: &HashSet<Ends>) -> Vec<Demand> {
         let at = match data.op {
             Op::GatherSrc(graph) => Demand::Only((graph, Direction::Out)),
             Op::GatherDst(graph) => Demand::Only((graph, Direction::In)),
-            Op::Select(graph, direction) => Demand::Only((graph, direction)),
+            Op::GatherRows(graph, direction) => Demand::Only((graph, direction)),
             _ if is_row_by_row(flow, value) => demand[value.index()],
             _ => Demand::All,
         };
@@ -193,7 +193,7 @@ enum Rest {
 /// The rows of a value at the endpoints of a graph.
 #[derive(Clone, Copy)]
 struct Part {
-    ends: Ends,
+    ends: Endpoints,
     /// The compacted value, in the new program.
     rows: Value,
     rest: Rest,
@@ -203,23 +203,23 @@ struct Builder<'a> {
     old: &'a Dataflow,
     new: Dataflow,
     sizes: &'a SizeInfo,
-    worthwhile: &'a HashSet<Ends>,
+    worthwhile: &'a HashSet<Endpoints>,
     demand: &'a [Demand],
     uses: Vec<usize>,
     /// States that are not 0 at vertices without edges.
     refused: &'a HashSet<(Param, u32)>,
     /// Endpoints at which the rows of states change, where that is known.
-    hints: &'a HashMap<(Param, u32), Ends>,
+    hints: &'a HashMap<(Param, u32), Endpoints>,
     /// As `hints`, found in this iteration.
-    met: Vec<((Param, u32), Ends)>,
+    met: Vec<((Param, u32), Endpoints)>,
     changed: bool,
     /// Old values with all their rows.
     full: Vec<Option<Value>>,
     /// Old values with some of their rows. An embedding table has parts as well.
     parts: Vec<Option<Part>>,
-    selected: HashMap<(Value, Ends), Value>,
+    selected: HashMap<(Value, Endpoints), Value>,
     /// States that are assumed to be 0 at all vertices but these endpoints.
-    assumed: HashMap<(Param, u32), Ends>,
+    assumed: HashMap<(Param, u32), Endpoints>,
     log: Vec<String>,
 }
 
@@ -236,7 +236,7 @@ impl Builder<'_> {
                 self.parts[value.index()] = known;
                 known.is_some()
             }
-            Op::AddEnds(ends) if ends.len() == 1 && self.is_zero(data.args[0]) => {
+            Op::ScatterAdd(ends) if ends.len() == 1 && self.is_zero(data.args[0]) => {
                 let rows = self.full(data.args[1]);
                 self.parts[value.index()] = Some(Part { ends: ends[0], rows, rest: Rest::Number(0.0) });
                 true
@@ -254,12 +254,12 @@ impl Builder<'_> {
         let direct = match &data.op {
             Op::GatherSrc(graph) => self.part(data.args[0], (*graph, Direction::Out)).map(|rows| vec![rows]),
             Op::GatherDst(graph) => self.part(data.args[0], (*graph, Direction::In)).map(|rows| vec![rows]),
-            Op::Select(graph, direction) => {
+            Op::GatherRows(graph, direction) => {
                 self.full[value.index()] = Some(self.rows_at(data.args[0], (*graph, *direction)));
                 return;
             }
             // Rows of zeros add nothing.
-            Op::Outer { .. } | Op::ReduceSpace(Reduce::Sum) => self.zero_elsewhere(&data.args).map(|ends| {
+            Op::Outer { .. } | Op::ReduceSpace(Reduce::Sum) => self.zero_outside(&data.args).map(|ends| {
                 self.note(value, ends, "is summed over", "rows of zeros add nothing");
                 data.args.iter().map(|&arg| self.rows_at(arg, ends)).collect()
             }),
@@ -280,7 +280,7 @@ impl Builder<'_> {
     }
 
     /// The rows of an old value at these endpoints, if it is computed for them.
-    fn part(&self, value: Value, ends: Ends) -> Option<Value> {
+    fn part(&self, value: Value, ends: Endpoints) -> Option<Value> {
         self.parts[value.index()].filter(|part| part.ends == ends).map(|part| part.rows)
     }
 
@@ -312,8 +312,8 @@ impl Builder<'_> {
             Rest::Unread => unreachable!("rows that nothing reads are not asked for"),
         };
         let op = match rest {
-            Rest::Number(0.0) => Op::AddEnds(vec![(graph, direction)]),
-            _ => Op::Replace(graph, direction),
+            Rest::Number(0.0) => Op::ScatterAdd(vec![(graph, direction)]),
+            _ => Op::ScatterRows(graph, direction),
         };
         let mut full = self.new.add(op, &[base, rows]);
         if self.old.ty(value).is_unit() {
@@ -329,7 +329,7 @@ impl Builder<'_> {
     }
 
     /// The rows of an old value at endpoints: computed for them, or gathered. Unit values without rows are not changed.
-    fn rows_at(&mut self, value: Value, ends: Ends) -> Value {
+    fn rows_at(&mut self, value: Value, ends: Endpoints) -> Value {
         if let Some(rows) = self.part(value, ends) {
             return rows;
         }
@@ -341,7 +341,7 @@ impl Builder<'_> {
             && !data.ty.is_unit()
         {
             let inner = self.full(data.args[0]);
-            let ty = Type { space: Space::Ends(ends.0, ends.1), ..ty.clone() };
+            let ty = Type { space: Space::Endpoints(ends.0, ends.1), ..ty.clone() };
             return self.new.add(Op::Broadcast(ty), &[inner]);
         }
         let full = self.full(value);
@@ -351,14 +351,14 @@ impl Builder<'_> {
         let cursor = self.new.cursor;
         self.account_to(value);
         let all = self.by_vertex(full);
-        let rows = self.new.add(Op::Select(ends.0, ends.1), &[all]);
+        let rows = self.new.add(Op::GatherRows(ends.0, ends.1), &[all]);
         self.new.cursor = cursor;
         self.selected.insert((full, ends), rows);
         rows
     }
 
     /// Is a unit value an embedding table of the vertex type at this end?
-    fn is_table(&self, value: Value, ends: Ends) -> bool {
+    fn is_table(&self, value: Value, ends: Endpoints) -> bool {
         let ty = self.old.ty(value);
         let of = self.old.graph_end(ends.0, ends.1);
         // A batch has pairs of other members than the next one, and the optimizer changes those without pairs as well.
@@ -370,14 +370,14 @@ impl Builder<'_> {
     }
 
     /// Reduces edges for the rows of endpoints.
-    fn segment(&mut self, value: Value, ends: Ends, reduce: Reduce) -> bool {
+    fn segment(&mut self, value: Value, ends: Endpoints, reduce: Reduce) -> bool {
         let demanded = self.demand[value.index()] == Demand::Only(ends);
         if !self.worthwhile.contains(&ends) || !(demanded || reduce == Reduce::Sum) {
             return false;
         }
         let rest = if reduce == Reduce::Sum { Rest::Number(0.0) } else { Rest::Unread };
         let edges = self.full(self.old.value(value).args[0]);
-        let op = Op::SegmentEnds { graph: ends.0, direction: ends.1, reduce };
+        let op = Op::SegmentEndpoints { graph: ends.0, direction: ends.1, reduce };
         let rows = self.new.add(op, &[edges]);
         self.parts[value.index()] = Some(Part { ends, rows, rest });
         self.note(value, ends, "is reduced to", if demanded { "only they are read" } else { "the others are 0" });
@@ -404,7 +404,7 @@ impl Builder<'_> {
         };
         let supplied = supplied.or_else(hinted);
         let vertices = is_row_by_row(old, value);
-        let table = |ends: Ends| {
+        let table = |ends: Endpoints| {
             matches!(data.op, Op::Unary(_) | Op::Binary(_)) && self.is_table(value, ends) && !data.ty.is_sparse()
         };
         let (ends, rest) = match (demanded, supplied) {
@@ -427,7 +427,7 @@ impl Builder<'_> {
             }
         }
         let args: Vec<Value> = data.args.iter().map(|&arg| self.rows_at(arg, ends)).collect();
-        let on_ends = |ty: &Type| Type { space: Space::Ends(ends.0, ends.1), ..ty.clone() };
+        let on_ends = |ty: &Type| Type { space: Space::Endpoints(ends.0, ends.1), ..ty.clone() };
         let op = by_row(&data.op, on_ends).expect("only row-by-row operations come here");
         self.account_to(value);
         let rows = self.new.add(op, &args);
@@ -436,7 +436,7 @@ impl Builder<'_> {
     }
 
     /// The result of an operation at vertices that are no endpoints. `None` where [`Rest`] cannot express it.
-    fn rest(&self, value: Value, ends: Ends) -> Option<Rest> {
+    fn rest(&self, value: Value, ends: Endpoints) -> Option<Rest> {
         let data = self.old.value(value);
         let rests: Vec<Option<Rest>> = data.args.iter().map(|&arg| self.rest_of(arg, ends)).collect();
         let number = |i: usize| match rests[i] {
@@ -468,7 +468,7 @@ impl Builder<'_> {
         found.is_finite().then_some(Rest::Number(found))
     }
 
-    fn rest_of(&self, value: Value, ends: Ends) -> Option<Rest> {
+    fn rest_of(&self, value: Value, ends: Endpoints) -> Option<Rest> {
         if let Some(part) = self.parts[value.index()] {
             return (part.ends == ends && part.rest != Rest::Unread).then_some(part.rest);
         }
@@ -490,11 +490,11 @@ impl Builder<'_> {
     }
 
     /// Do fewer rows pay for gathering their operands?
-    fn pays(&mut self, value: Value, ends: Ends, demanded: bool) -> bool {
+    fn pays(&mut self, value: Value, ends: Endpoints, demanded: bool) -> bool {
         let (old, sizes) = (self.old, self.sizes);
         let data = old.value(value);
         let vertices = sizes.rows(old.graph_end(ends.0, ends.1));
-        let few = sizes.rows(Space::Ends(ends.0, ends.1));
+        let few = sizes.rows(Space::Endpoints(ends.0, ends.1));
         let per_row = |value: Value| {
             let all = sizes.width(old, value);
             if old.ty(value).is_unit() { all / vertices.max(1) } else { all }
@@ -526,7 +526,7 @@ impl Builder<'_> {
     }
 
     /// Records which rows of a state change: an operand of the same element-wise operation has rows at these endpoints.
-    fn meet(&mut self, value: Value, ends: Ends) {
+    fn meet(&mut self, value: Value, ends: Endpoints) {
         let mut pending = vec![value];
         let mut seen = BTreeSet::from([value]);
         while let Some(value) = pending.pop() {
@@ -581,9 +581,9 @@ impl Builder<'_> {
         true
     }
 
-    fn note(&mut self, value: Value, (graph, direction): Ends, done: &str, why: &str) {
+    fn note(&mut self, value: Value, (graph, direction): Endpoints, done: &str, why: &str) {
         let (what, name) = (plural(direction), &self.old.graphs[graph.index()].name);
-        let few = self.sizes.rows(Space::Ends(graph, direction));
+        let few = self.sizes.rows(Space::Endpoints(graph, direction));
         let vertices = self.sizes.rows(self.old.graph_end(graph, direction));
         self.changed = true;
         self.log.push(format!("{value} {done} {few} {what} of `{name}` among {vertices} vertices: {why}"));
@@ -594,13 +594,13 @@ impl Builder<'_> {
         let old = self.old;
         let data = old.value(value);
         let (a, b) = (data.args[0], data.args[1]);
-        let zero_elsewhere = |v: Value| {
+        let zero_outside = |v: Value| {
             let part = self.parts[v.index()].filter(|part| part.rest == Rest::Number(0.0))?;
             // A broadcast of the elements is not supported.
             (old.ty(v) == &data.ty && self.full[v.index()].is_none()).then_some(part)
         };
         let of_all = |v: Value| *old.ty(v) == data.ty && !old.is_sparse(v);
-        let (base, part, negative) = match (zero_elsewhere(a), zero_elsewhere(b)) {
+        let (base, part, negative) = match (zero_outside(a), zero_outside(b)) {
             (_, Some(part)) if of_all(a) => (a, part, data.op == Op::Binary(BinaryOp::Sub)),
             (Some(part), None) if of_all(b) && data.op == Op::Binary(BinaryOp::Add) => (b, part, false),
             _ => return false,
@@ -611,7 +611,7 @@ impl Builder<'_> {
         // A sum whose only reader is this one is extended.
         let inner = if unit { self.inside_unrows(base_new) } else { base_new };
         let (mut ends, mut args) = match &self.new.value(inner).op {
-            Op::AddEnds(ends) if self.uses[base.index()] == 1 => (ends.clone(), self.new.value(inner).args.clone()),
+            Op::ScatterAdd(ends) if self.uses[base.index()] == 1 => (ends.clone(), self.new.value(inner).args.clone()),
             _ => {
                 self.account_to(value);
                 (vec![], vec![if unit { self.by_vertex(base_new) } else { base_new }])
@@ -620,7 +620,7 @@ impl Builder<'_> {
         ends.push(part.ends);
         args.push(rows);
         self.account_to(value);
-        let mut sum = self.new.add(Op::AddEnds(ends), &args);
+        let mut sum = self.new.add(Op::ScatterAdd(ends), &args);
         if unit {
             sum = self.new.add(Op::Unrows, &[sum]);
         }
@@ -635,7 +635,7 @@ impl Builder<'_> {
     }
 
     /// The endpoints of a value that is 0 at all other vertices, if one of these values is such.
-    fn zero_elsewhere(&self, args: &[Value]) -> Option<Ends> {
+    fn zero_outside(&self, args: &[Value]) -> Option<Endpoints> {
         let dense = args.iter().all(|&arg| {
             let ty = self.old.ty(arg);
             ty.dtype == DType::F32 && !ty.is_sparse() && matches!(ty.space, Space::Vertices(_))
@@ -650,7 +650,7 @@ impl Builder<'_> {
             let kind = OutputKind::UpdateState(param, slot);
             self.old.outputs.iter().find(|output| output.kind == kind).map(|output| output.value)
         };
-        let broken = |&(&(param, slot), &ends): &(&(Param, u32), &Ends)| {
+        let broken = |&(&(param, slot), &ends): &(&(Param, u32), &Endpoints)| {
             let stays = updated(param, slot).is_none_or(|value| {
                 let part = self.parts[value.index()];
                 part.is_some_and(|part| part.ends == ends && part.rest == Rest::Number(0.0))
@@ -670,7 +670,7 @@ impl Builder<'_> {
                     self.account_to(old);
                     let state = self.new.add(Op::State(*param, *slot), &[]);
                     let all = self.by_vertex(state);
-                    let all = self.new.add(Op::Replace(part.ends.0, part.ends.1), &[all, part.rows]);
+                    let all = self.new.add(Op::ScatterRows(part.ends.0, part.ends.1), &[all, part.rows]);
                     self.new.add(Op::Unrows, &[all])
                 }
                 _ => self.full(old),

@@ -126,7 +126,7 @@ fn depends_on(flow: &Dataflow, num_forward: usize, wrt: &[Param]) -> Vec<bool> {
 /// The sum of edge values for rows of a space.
 fn sum_like(rows: Space, graph: Graph, direction: Direction) -> Op {
     match rows {
-        Space::Ends(..) => Op::SegmentEnds { graph, direction, reduce: Reduce::Sum },
+        Space::Endpoints(..) => Op::SegmentEndpoints { graph, direction, reduce: Reduce::Sum },
         _ => Op::Segment { graph, direction, reduce: Reduce::Sum },
     }
 }
@@ -283,34 +283,34 @@ impl Tape<'_> {
                 self.give(args[0], dx)
             }
             // Rows of other vertices have no influence; rows of endpoints keep their gradients.
-            Op::Select(graph, direction) => {
+            Op::GatherRows(graph, direction) => {
                 let zeros = self.zeros(args[0])?;
-                let dx = self.flow.push(Op::AddEnds(vec![(graph, direction)]), &[zeros, g])?;
+                let dx = self.flow.push(Op::ScatterAdd(vec![(graph, direction)]), &[zeros, g])?;
                 self.give(args[0], dx)
             }
             // Each part gets the gradients of its rows.
-            Op::Replace(graph, direction) => {
+            Op::ScatterRows(graph, direction) => {
                 if self.needed[args[1].index()] {
-                    let d = self.flow.push(Op::Select(graph, direction), &[g])?;
+                    let d = self.flow.push(Op::GatherRows(graph, direction), &[g])?;
                     self.give(args[1], d)?;
                 }
                 if self.needed[args[0].index()] {
                     let zeros = self.zeros(args[1])?;
-                    let d = self.flow.push(Op::Replace(graph, direction), &[g, zeros])?;
+                    let d = self.flow.push(Op::ScatterRows(graph, direction), &[g, zeros])?;
                     self.give(args[0], d)?;
                 }
                 Ok(())
             }
-            Op::AddEnds(ends) => {
+            Op::ScatterAdd(ends) => {
                 for (&(graph, direction), &part) in ends.iter().zip(&args[1..]) {
                     if self.needed[part.index()] {
-                        let d = self.flow.push(Op::Select(graph, direction), &[g])?;
+                        let d = self.flow.push(Op::GatherRows(graph, direction), &[g])?;
                         self.give(part, d)?;
                     }
                 }
                 self.give(args[0], g)
             }
-            Op::Segment { graph, direction, reduce } | Op::SegmentEnds { graph, direction, reduce } => {
+            Op::Segment { graph, direction, reduce } | Op::SegmentEndpoints { graph, direction, reduce } => {
                 let gather = match direction {
                     Direction::In => Op::GatherDst(graph),
                     Direction::Out => Op::GatherSrc(graph),

@@ -12,8 +12,8 @@
 //! After:   %2 = segment.sum.in cites.1, %1         : f32[Paper.1; 64]
 //!          %3 = input reused.0.0                   : f32[Paper.1.reused; 64]
 //!          %4 = gather.src reused(Paper.1), %3     : f32[edges(reused(Paper.1)); 64]
-//!          %5 = segment_ends.sum.in reused(Paper.1), %4 : f32[dst(reused(Paper.1)); 64]
-//!          %6 = replace.dst reused(Paper.1), %2, %5 : f32[Paper.1; 64]
+//!          %5 = segment_endpoints.sum.in reused(Paper.1), %4 : f32[dst(reused(Paper.1)); 64]
+//!          %6 = scatter_rows.dst reused(Paper.1), %2, %5 : f32[Paper.1; 64]
 //!          %7 = gather.src cites, %6               : f32[edges(cites); 64]
 //! Bottom:  %2 = segment.sum.in cites, %1           : f32[Paper; 64]
 //!          result "reused.0.0" = %2
@@ -74,7 +74,7 @@ fn bottom_values(flow: &Dataflow, required: &RequiredHops) -> Result<CachedRows,
     let far = |value: Value| {
         let draws = match flow.ty(value).space {
             Space::Edges(graph) => !flow.graphs[graph.index()].links,
-            Space::Unit | Space::Vertices(_) | Space::Index(_) | Space::Ends(..) => false,
+            Space::Unit | Space::Vertices(_) | Space::Index(_) | Space::Endpoints(..) => false,
         };
         required.own[value.index()].last().map(|hops| hops + usize::from(draws))
     };
@@ -109,7 +109,7 @@ fn of_last_hop(flow: &Dataflow, required: &RequiredHops, hops: usize) -> Result<
     for value in flow.handles().filter(|value| required.own[value.index()].contains(&hops)) {
         let data = flow.value(value);
         let counts_edges = matches!(data.op, Op::Count(Space::Edges(_)));
-        let of_edges = matches!(data.ty.space, Space::Edges(_) | Space::Ends(..)) || counts_edges;
+        let of_edges = matches!(data.ty.space, Space::Edges(_) | Space::Endpoints(..)) || counts_edges;
         found[value.index()] = of_edges || data.args.iter().any(|arg| found[arg.index()]);
         if found[value.index()] && data.ty.space == Space::Unit {
             let why = "the bottom layer computes something over all vertices of a type, which values of other batches \

@@ -29,7 +29,7 @@ mod unread_rows;
 
 pub use batch_sizes::batch_sizes;
 pub use differentiate::{NotDifferentiable, differentiate, try_differentiate};
-pub use hgnnc_ir::sizes::{Ends, SizeInfo};
+pub use hgnnc_ir::sizes::{Endpoints, SizeInfo};
 pub use hgnnc_ir::training::{Clip, Optimizer, OptimizerOptions, Schedule};
 pub use historical_embeddings::{MinibatchWithCache, to_minibatch_with_cache};
 pub use minibatch::{NotBatchable, to_minibatch};

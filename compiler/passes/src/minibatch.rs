@@ -166,7 +166,7 @@ impl RequiredHops {
                 (Op::Segment { direction: Direction::Out, .. }, _) => {
                     return wrong("it sums over out-edges, and a batch has in-edges only");
                 }
-                (Op::Select(..) | Op::Replace(..) | Op::AddEnds(_), _) => {
+                (Op::GatherRows(..) | Op::ScatterRows(..) | Op::ScatterAdd(_), _) => {
                     return wrong("it has rows for the ends of edges, which are others in every batch");
                 }
                 (Op::Unrows, _) => return wrong("it takes the values of all vertices as a matrix"),
@@ -324,7 +324,7 @@ impl Builder<'_> {
             Space::Vertices(vertex) => Space::Vertices(self.vertex(vertex, hops)),
             Space::Edges(graph) => Space::Edges(self.graph(graph, hops)),
             Space::Unit | Space::Index(_) => space,
-            Space::Ends(graph, direction) => Space::Ends(self.graph(graph, hops), direction),
+            Space::Endpoints(graph, direction) => Space::Endpoints(self.graph(graph, hops), direction),
         }
     }
 
@@ -424,9 +424,9 @@ impl Builder<'_> {
         let wrong = |error: TypeError| NotBatchable { why: error.to_string(), origin: data.origin };
         let given = self.new.push(Op::Input(input), &[]).map_err(wrong)?;
         let given = self.new.push(Op::GatherSrc(graph), &[given]).map_err(wrong)?;
-        let op = Op::SegmentEnds { graph, direction: Direction::In, reduce: Reduce::Sum };
+        let op = Op::SegmentEndpoints { graph, direction: Direction::In, reduce: Reduce::Sum };
         let given = self.new.push(op, &[given]).map_err(wrong)?;
-        self.new.push(Op::Replace(graph, Direction::In), &[computed, given]).map_err(wrong)
+        self.new.push(Op::ScatterRows(graph, Direction::In), &[computed, given]).map_err(wrong)
     }
 
     /// A value at vertices within a number of hops, 0 at those that read the cache.
@@ -438,9 +438,9 @@ impl Builder<'_> {
         let graph = Graph::new(graph.expect("rows have a graph"));
         self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
         let zero = self.new.constant(0.0);
-        let ty = Type { space: Space::Ends(graph, Direction::In), ..data.ty.clone() };
+        let ty = Type { space: Space::Endpoints(graph, Direction::In), ..data.ty.clone() };
         let zeros = self.new.add(Op::Broadcast(ty), &[zero]);
-        let replaced = self.new.push(Op::Replace(graph, Direction::In), &[computed, zeros]);
+        let replaced = self.new.push(Op::ScatterRows(graph, Direction::In), &[computed, zeros]);
         replaced.map_err(|error| NotBatchable { why: error.to_string(), origin: data.origin })
     }
 

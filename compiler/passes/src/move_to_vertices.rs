@@ -53,7 +53,7 @@ pub fn move_to_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         let on_vertices = by_row(op, |ty| Type { space, ..ty.clone() })?;
         let (vertices, edges) = (sizes.rows(space), sizes.edges[graph.index()]);
         // All endpoints have edges.
-        let all_read = matches!(space, Space::Ends(..));
+        let all_read = matches!(space, Space::Endpoints(..));
         if !all_read && (!is_total(&r.new, op, &ends) || ends.iter().any(|&end| infinite.has(&r.new, end))) {
             let name = &r.old.graphs[graph.index()].name;
             log.push(format!("{value} over `{name}`: may be infinite at vertices without edges; stays on the edges"));

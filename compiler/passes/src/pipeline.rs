@@ -11,7 +11,7 @@ use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, Value, verify};
 use hgnnc_machine::Machine;
 
-pub use hgnnc_ir::sizes::{Ends, SizeInfo};
+pub use hgnnc_ir::sizes::{Endpoints, SizeInfo};
 
 use crate::compact_endpoints::compact_endpoints;
 use crate::contract_scores::contract_scores;

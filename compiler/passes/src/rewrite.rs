@@ -70,7 +70,7 @@ pub(crate) fn attribute(op: &Op) -> [u64; 2] {
         Op::RandomMask { stream, .. } => [(*stream).into(), 0],
         Op::Slice { start, len } => [*start as u64, *len as u64],
         Op::GatherSrc(graph) | Op::GatherDst(graph) | Op::Grouped { members: graph, .. } => [graph.index() as u64, 0],
-        Op::Segment { graph, .. } | Op::SegmentEnds { graph, .. } | Op::SegmentArg { graph, .. } => {
+        Op::Segment { graph, .. } | Op::SegmentEndpoints { graph, .. } | Op::SegmentArg { graph, .. } => {
             [graph.index() as u64, 0]
         }
         _ => [0, 0],

@@ -28,7 +28,7 @@ use hgnnc_ir::{Dataflow, Graph, Op, Output, Space, Type, Value, VertexRows};
 /// Values that only pairs read stay in the first part, dead.
 pub fn score_links(flow: &Dataflow) -> Option<(Dataflow, Dataflow)> {
     let of_pairs = |space: Space| match space {
-        Space::Edges(graph) | Space::Ends(graph, _) => flow.graphs[graph.index()].links,
+        Space::Edges(graph) | Space::Endpoints(graph, _) => flow.graphs[graph.index()].links,
         Space::Unit | Space::Vertices(_) | Space::Index(_) => false,
     };
     let is_score = |output: &&Output| of_pairs(flow.ty(output.value).space);
@@ -113,7 +113,7 @@ pub fn score_links(flow: &Dataflow) -> Option<(Dataflow, Dataflow)> {
 fn on_graphs(op: &Op, moved: &impl Fn(Graph) -> Graph) -> Op {
     let space = |space: Space| match space {
         Space::Edges(graph) => Space::Edges(moved(graph)),
-        Space::Ends(graph, direction) => Space::Ends(moved(graph), direction),
+        Space::Endpoints(graph, direction) => Space::Endpoints(moved(graph), direction),
         Space::Unit | Space::Vertices(_) | Space::Index(_) => space,
     };
     let ty = |ty: &Type| Type { space: space(ty.space), ..ty.clone() };
@@ -123,9 +123,11 @@ fn on_graphs(op: &Op, moved: &impl Fn(Graph) -> Graph) -> Op {
         Op::Segment { graph, direction, reduce } => {
             Op::Segment { graph: moved(*graph), direction: *direction, reduce: *reduce }
         }
-        Op::Select(graph, direction) => Op::Select(moved(*graph), *direction),
-        Op::Replace(graph, direction) => Op::Replace(moved(*graph), *direction),
-        Op::AddEnds(ends) => Op::AddEnds(ends.iter().map(|&(graph, direction)| (moved(graph), direction)).collect()),
+        Op::GatherRows(graph, direction) => Op::GatherRows(moved(*graph), *direction),
+        Op::ScatterRows(graph, direction) => Op::ScatterRows(moved(*graph), *direction),
+        Op::ScatterAdd(ends) => {
+            Op::ScatterAdd(ends.iter().map(|&(graph, direction)| (moved(graph), direction)).collect())
+        }
         Op::Count(of) => Op::Count(space(*of)),
         Op::Broadcast(of) => Op::Broadcast(ty(of)),
         Op::RandomMask { stream, rate, ty: of } => Op::RandomMask { stream: *stream, rate: *rate, ty: ty(of) },

@@ -74,9 +74,9 @@ fn simpler(r: &mut Rewriter<'_>, op: &Op, args: &[Value]) -> Option<Value> {
             let inner = if r.new.ty(inner).is_unit() { inner } else { make(r, op.clone(), &[inner]) };
             Some(make(r, Op::Broadcast(Type::new(space, ty.dims)), &[inner]))
         }
-        Op::Select(graph, direction) => {
+        Op::GatherRows(graph, direction) => {
             let (inner, ty) = inside_broadcast(r, args[0])?;
-            let space = Space::Ends(*graph, *direction);
+            let space = Space::Endpoints(*graph, *direction);
             let inner = if r.new.ty(inner).is_unit() { inner } else { make(r, op.clone(), &[inner]) };
             Some(make(r, Op::Broadcast(Type::new(space, ty.dims)), &[inner]))
         }

@@ -95,7 +95,7 @@ fn gathered(
     };
     let reduce = Reduce::Sum;
     let sum = match r.new.ty(rows).space {
-        Space::Ends(..) => Op::SegmentEnds { graph, direction, reduce },
+        Space::Endpoints(..) => Op::SegmentEndpoints { graph, direction, reduce },
         _ => Op::Segment { graph, direction, reduce },
     };
     Some((rows, r.add(sum, &[other])))

@@ -32,7 +32,7 @@ impl Infinite {
                 Op::Paths(sum) => sum.term == PathTerm::Lse,
                 // A clamp guards against the identity.
                 Op::Binary(BinaryOp::Max | BinaryOp::Min) if bounded() => false,
-                Op::Replace(..) | Op::AddEnds(_) => operand(),
+                Op::ScatterRows(..) | Op::ScatterAdd(_) => operand(),
                 op => by_row(op, Type::clone).is_some() && operand(),
             };
             self.known.push(infinite);

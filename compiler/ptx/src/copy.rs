@@ -67,7 +67,7 @@ pub(crate) fn emit(
         Source::Local(_) => return Err(unsupported("a local as an output")),
     };
     let mut to = element;
-    if let Space::Ends(graph, direction) = output.ty.space {
+    if let Space::Endpoints(graph, direction) = output.ty.space {
         let vertices = entry(&mut code, Class::U64, Slot::EndVertices(graph, direction));
         let (row, column) = (code.div(element, columns), code.rem(element, columns));
         let at = code.mad_wide(row, 4, vertices);

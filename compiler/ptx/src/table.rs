@@ -89,7 +89,7 @@ impl fmt::Display for Show<'_> {
             Space::Vertices(vertex) => tables.vertex_types[vertex.index()].name.clone(),
             Space::Edges(of) => format!("edges of {}", graph(of)),
             Space::Index(extent) => format!("{extent} rows"),
-            Space::Ends(of, direction) => format!("{} of {}", end(direction), graph(of)),
+            Space::Endpoints(of, direction) => format!("{} of {}", end(direction), graph(of)),
         };
         match slot {
             Slot::Buffer(buffer) => write!(f, "{}", program.buffer(*buffer).name),

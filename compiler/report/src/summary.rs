@@ -179,13 +179,13 @@ impl Profile {
     }
 
     /// The denominator of shares: stages and the rest.
-    pub fn whole_ms(&self) -> f64 {
+    pub fn total_ms(&self) -> f64 {
         self.stages_ms() + self.rest().iter().map(|part| part.ms).sum::<f64>()
     }
 
     /// Share of `ms` in a run.
     pub fn share(&self, ms: f64) -> f64 {
-        let whole = self.whole_ms();
+        let whole = self.total_ms();
         if whole > 0.0 { ms / whole } else { 0.0 }
     }
 

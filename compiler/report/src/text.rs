@@ -136,7 +136,7 @@ fn stages(profile: &Profile) -> String {
     let mut cells = vec![profile.run.name().to_string(), String::new(), profile.kernels.len().to_string()];
     cells.extend([phase(0), phase(1), phase(2)]);
     let predicted: f64 = stages.iter().map(|stage| stage.predicted_ms).sum();
-    cells.extend([time(profile.whole_ms() * 1e-3), ms(predicted), String::new(), percent(1.0)]);
+    cells.extend([time(profile.total_ms() * 1e-3), ms(predicted), String::new(), percent(1.0)]);
     table.row(cells);
     table.text()
 }

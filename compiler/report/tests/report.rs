@@ -127,7 +127,7 @@ fn a_profile_of_a_busy_machine_says_so() {
 fn parts_add_up_to_a_run() {
     for profile in [profile(), of_batches()] {
         assert!((shares(&profile) - 1.0).abs() < 1e-12, "{}", shares(&profile));
-        assert!((profile.whole_ms() - profile.run_ms).abs() < 1e-12);
+        assert!((profile.total_ms() - profile.run_ms).abs() < 1e-12);
     }
     let stages = profile().stages();
     assert_eq!((stages[1].phases, stages[4].phases), ([4.0, 2.0, 0.0], [0.0, 0.0, 0.5]), "the update is not backward");

@@ -70,9 +70,9 @@ pub fn gains((program, nest): (&Program, &Nest), level: Level, part: &Part, opti
 fn items(program: &Program, nest: &Nest, level: Level, sizes: &SizeInfo) -> f64 {
     let tables = &program.tables;
     match (&nest.traversal.rows, level) {
-        (Rows::Edges(graph, _) | Rows::Ends(graph, _), Level::Edge) => sizes.rows(Space::Edges(*graph)) as f64,
+        (Rows::Edges(graph, _) | Rows::Endpoints(graph, _), Level::Edge) => sizes.rows(Space::Edges(*graph)) as f64,
         (Rows::Elements(pattern, _), Level::Edge) => sizes.stored(tables, *pattern),
-        (Rows::Ends(graph, direction), Level::Row) => sizes.rows(Space::Ends(*graph, *direction)) as f64,
+        (Rows::Endpoints(graph, direction), Level::Row) => sizes.rows(Space::Endpoints(*graph, *direction)) as f64,
         (rows, _) => sizes.eval(&rows.count(tables)),
     }
 }

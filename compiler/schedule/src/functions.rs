@@ -134,8 +134,8 @@ impl Divider<'_, '_> {
             KernelOp::OneHot(_) => instr.level == Level::Row,
             KernelOp::Segment(reduce, _) | KernelOp::ReduceAll(reduce, _) => *reduce != Reduce::Lse,
             KernelOp::Mask { .. }
-            | KernelOp::Replace(..)
-            | KernelOp::AddEnds(_)
+            | KernelOp::ScatterRows(..)
+            | KernelOp::ScatterAdd(_)
             | KernelOp::MatMul(..)
             | KernelOp::MatMulT(..)
             | KernelOp::WeightedSum { .. }

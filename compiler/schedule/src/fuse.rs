@@ -52,7 +52,7 @@ pub fn forms(instrs: &[Instr], features: KernelFeatures) -> Vec<Form> {
         let from = made[local.index()];
         let own = match instrs[i].level {
             Level::Edge => operand.index == Index::Edge,
-            Level::Row => operand.index == Index::Row,
+            Level::Row => operand.index == Index::Own,
         };
         let same = own && instrs[from].level == instrs[i].level && instrs[from].width == instrs[i].width;
         same.then_some((from, local))
@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn number(x: f64) -> Operand {
-        Operand { source: Source::Const(x), index: Index::Whole }
+        Operand { source: Source::Const(x), index: Index::Uniform }
     }
 
     /// Instructions over edges, each with the next local as its result.
@@ -169,7 +169,7 @@ mod tests {
         let mut instrs = program(vec![
             KernelOp::Mask { stream: 0, rate: 0.5 },
             KernelOp::Binary(BinaryOp::Sub, number(2.0), number(1.0)),
-            KernelOp::Unary(UnaryOp::Exp, Operand { index: Index::Row, ..local(1) }),
+            KernelOp::Unary(UnaryOp::Exp, Operand { index: Index::Own, ..local(1) }),
         ]);
         instrs[1].level = Level::Row;
         assert_eq!(forms(&instrs, KernelFeatures::ALL), [Form::Plain, Form::Plain, Form::Plain]);

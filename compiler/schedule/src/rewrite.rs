@@ -35,7 +35,7 @@ pub fn rewrite(program: &Program, traversal: &Traversal, features: KernelFeature
     for instr in &traversal.instrs {
         let Dest::Buffer(buffer) = instr.dest else { continue };
         let Some(&local) = rewriter.deferred.get(&buffer) else { continue };
-        let op = KernelOp::Copy(Operand { source: Source::Local(local), index: Index::Row });
+        let op = KernelOp::Copy(Operand { source: Source::Local(local), index: Index::Own });
         rewriter.instrs.push(Instr { level: Level::Row, op, ..instr.clone() });
     }
     let traversal = Traversal { rows: traversal.rows.clone(), pieces: traversal.pieces, instrs: rewriter.instrs };
@@ -133,7 +133,7 @@ impl Rewriter<'_> {
         };
         // The only row of a traversal over one may be named as a whole.
         let index = match (source, operand.index) {
-            (Source::Local(_), Index::Whole) if self.traversal.rows == Rows::Once => Index::Row,
+            (Source::Local(_), Index::Uniform) if self.traversal.rows == Rows::Once => Index::Own,
             (_, index) => index,
         };
         Operand { source, index }
@@ -153,7 +153,7 @@ impl Rewriter<'_> {
         let op = KernelOp::Copy(operand);
         self.instrs.push(Instr { dest: Dest::Local(local), op, width, ..instr.clone() });
         let index = match instr.level {
-            Level::Row => Index::Row,
+            Level::Row => Index::Own,
             Level::Edge => Index::Edge,
         };
         Operand { source: Source::Local(local), index }
@@ -161,7 +161,7 @@ impl Rewriter<'_> {
 
     /// Whether a buffer overwrites a value that edges read, or that has other readers.
     fn is_deferred(&self, buffer: Buffer) -> bool {
-        let Some(old) = self.program.taken_over(buffer) else { return false };
+        let Some(old) = self.program.overwritten(buffer) else { return false };
         let mut edges = self.traversal.instrs.iter().filter(|instr| instr.level == Level::Edge);
         edges.any(|instr| instr.op.operands().iter().any(|operand| operand.source == Source::Buffer(old)))
             || !kernel::reads_on_the_way(self.traversal, buffer, old)

@@ -533,7 +533,7 @@ impl<'a> Checker<'a> {
                     let one = self.expr(Kind::OfType(id, vertex), Type::One(row.clone()), at).id;
                     let value = match row.space {
                         Space::Unit => self.broadcast(one, &row, Space::Vertices(vertex), at),
-                        Space::Vertices(_) | Space::Edges(_) | Space::Index(_) | Space::Ends(..) => Ok(one),
+                        Space::Vertices(_) | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => Ok(one),
                     };
                     match self.or_report(value) {
                         Some(id) => {

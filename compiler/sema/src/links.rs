@@ -144,8 +144,8 @@ impl Checker<'_> {
 
     /// Relations whose edges repeat links, in either direction.
     fn excluded(&mut self, written: &GraphExpr, targets: &[Graph]) -> Option<Vec<u32>> {
-        let ends = |decl: &hgnnc_ir::dataflow::GraphDecl| (decl.src.index(), decl.dst.index());
-        let targets: Vec<_> = targets.iter().map(|graph| ends(&self.model.tables.graphs[graph.index()])).collect();
+        let endpoints = |decl: &hgnnc_ir::dataflow::GraphDecl| (decl.src.index(), decl.dst.index());
+        let targets: Vec<_> = targets.iter().map(|graph| endpoints(&self.model.tables.graphs[graph.index()])).collect();
         let mut found = BTreeSet::new();
         for graph in self.schema.graphs(written, self.diagnostics)? {
             let joins = |&(src, dst): &(usize, usize)| [(src, dst), (dst, src)].contains(&(graph.src, graph.dst));

@@ -125,7 +125,7 @@ pub fn show_space(tables: &Tables, space: Space) -> String {
         Space::Vertices(v) => format!("one row per `{}` vertex", tables.vertex_types[v.index()].name),
         Space::Edges(g) => format!("one row per edge of `{}`", tables.graphs[g.index()].name),
         Space::Index(extent) => format!("{extent} rows"),
-        Space::Ends(g, direction) => {
+        Space::Endpoints(g, direction) => {
             let name = &tables.graphs[g.index()].name;
             format!("one row per vertex at the {} end of `{name}`", direction.end_name())
         }

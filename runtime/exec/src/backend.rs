@@ -211,7 +211,7 @@ impl Backend {
         let order = match self {
             Backend::Cpu(engine) => match engine.result(program, name)?.0.ty.space {
                 Space::Vertices(vertex) => engine.data().orders.of(vertex),
-                Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Ends(..) => None,
+                Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => None,
             },
             Backend::Batches(_) | Backend::Device(_) => None,
         };

@@ -197,7 +197,7 @@ impl Topology {
     }
 
     /// Computes the active vertices of a direction on first use.
-    pub fn list_ends(&mut self, direction: Direction) {
+    pub fn list_endpoints(&mut self, direction: Direction) {
         let (rows, edges) = match direction {
             Direction::In => (&self.csc, &self.csr),
             Direction::Out => (&self.csr, &self.csc),
@@ -209,7 +209,7 @@ impl Topology {
     }
 
     /// Active vertices of a direction, if they have been computed.
-    pub fn listed_ends(&self, direction: Direction) -> Option<&ActiveVertices> {
+    pub fn listed_endpoints(&self, direction: Direction) -> Option<&ActiveVertices> {
         self.ends[direction_slot(direction)].as_ref()
     }
 
@@ -217,13 +217,13 @@ impl Topology {
     ///
     /// # Panics
     /// If they have not been computed.
-    pub fn ends(&self, direction: Direction) -> &ActiveVertices {
-        self.listed_ends(direction).expect("ends are listed before programs are planned")
+    pub fn endpoints(&self, direction: Direction) -> &ActiveVertices {
+        self.listed_endpoints(direction).expect("ends are listed before programs are planned")
     }
 
     /// Edge positions of the rows of a direction: of all vertices, or of active vertices only.
     pub fn indptr(&self, direction: Direction, ends: bool) -> &[u64] {
-        if ends { &self.ends(direction).indptr } else { &self.incidence(direction).indptr }
+        if ends { &self.endpoints(direction).indptr } else { &self.incidence(direction).indptr }
     }
 
     /// The rows of [`Topology::indptr`] grouped by degree: `order` and `starts` are bound by one launch per class.
@@ -378,19 +378,19 @@ impl BoundData {
             let degrees = || of.indptr.windows(2).map(|w| w[1] - w[0]);
             (degrees().filter(|&d| d > 0).count() as u64, degrees().max().unwrap_or(0))
         };
-        let ends = |graph: &Topology| {
+        let endpoints = |graph: &Topology| {
             if graph.unlisted.is_some() {
                 // Upper bounds.
                 let (sources, destinations) = (graph.num_src as u64, graph.num_dst as u64);
-                return sizes::Ends { sources, destinations, ..sizes::Ends::default() };
+                return sizes::Endpoints { sources, destinations, ..sizes::Endpoints::default() };
             }
             let ((destinations, max_in), (sources, max_out)) = (owners(&graph.csc), owners(&graph.csr));
-            sizes::Ends { sources, destinations, max_out, max_in }
+            sizes::Endpoints { sources, destinations, max_out, max_in }
         };
         SizeInfo {
             vertices: self.num_vertices.iter().map(|&n| n as u64).collect(),
             edges: self.graphs.iter().map(Topology::all_edges).collect(),
-            ends: self.graphs.iter().map(ends).collect(),
+            ends: self.graphs.iter().map(endpoints).collect(),
             stored: self.patterns.iter().map(|p| p.num_edges() as u64).collect(),
             columns: self.patterns.iter().map(|p| owners(&p.csr).0).collect(),
             unlisted: (0..self.graphs.len())
@@ -433,7 +433,7 @@ mod tests {
     fn degree_classes_are_made_for_the_rows_that_are_asked_for() {
         let edges = [(0, 1), (2, 1), (3, 1), (0, 3)];
         let mut graph = Topology::from_edges("g", 4, 5, &edges).expect("all ends exist");
-        graph.list_ends(Direction::In);
+        graph.list_endpoints(Direction::In);
         let before = graph.bytes();
         let classes = graph.degree_classes(Direction::In, false);
         assert_eq!((&classes.order[..], &classes.starts[..]), (&[0, 2, 4, 3, 1][..], &[0, 3, 4, 5][..]));

@@ -8,7 +8,9 @@ use rayon::prelude::*;
 
 use crate::block::Scratch;
 use crate::data::BoundData;
-use crate::engine::{EngineOptions, add_derived, check_listed, check_tables, collect_states, extent, list_ends, ranks};
+use crate::engine::{
+    EngineOptions, add_derived, check_listed, check_tables, collect_states, extent, list_endpoints, ranks,
+};
 use crate::error::{ExecError, Result};
 use crate::native::Facts;
 use crate::os;
@@ -152,7 +154,7 @@ impl ExecPlan {
         check_tables(tables, data)?;
         check_listed(&kernels, data)?;
         add_derived(&kernels, data, ranks)?;
-        list_ends(&kernels, data);
+        list_endpoints(&kernels, data);
         let states = collect_states(&kernels);
         let num_params = tables.params.len();
         let params = params_slab(programs.len());

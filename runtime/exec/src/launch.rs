@@ -125,7 +125,7 @@ impl Runner<'_> {
         let with = |pass: Pass| schedules.iter().find(|schedule| schedule.pass == pass);
         let context = self.context;
         let tasks = region.tasks.len() - 1;
-        let whole = tasks * num_whole(schedules);
+        let whole = tasks * num_unsplit(schedules);
         let cut = region.split.as_deref().map(|split| SplitRowRunner { context, region, split });
         match (round, cut) {
             (Round::Compute, _) if task < whole => {
@@ -231,7 +231,7 @@ fn tasks_of(step: &Step, schedules: &[RegionSchedule], round: Round) -> usize {
     match (&step.kind, round) {
         (StepKind::Region(region), Round::Compute) => {
             let cut = region.split.as_ref().map_or(0, |split| split.row_tasks.len());
-            (region.tasks.len() - 1) * num_whole(schedules) + cut
+            (region.tasks.len() - 1) * num_unsplit(schedules) + cut
         }
         (StepKind::Region(region), Round::Pieces(number)) => match &region.split {
             Some(split) if number + 1 < RegionSchedule::rounds(schedules) => split.piece_tasks.len(),
@@ -258,7 +258,7 @@ fn tasks_of(step: &Step, schedules: &[RegionSchedule], round: Round) -> usize {
 }
 
 /// Number of schedules over row blocks; they precede the others.
-fn num_whole(schedules: &[RegionSchedule]) -> usize {
+fn num_unsplit(schedules: &[RegionSchedule]) -> usize {
     schedules.iter().filter(|schedule| schedule.pass == Pass::Blocks).count()
 }
 

@@ -157,8 +157,8 @@ fn described(flow: &Dataflow, bindings: &Bindings, found: &NotFinite) -> Cause {
             let (src, dst) = bindings.edges[graph.index()][found.row];
             format!(" at the edge from vertex {src} to vertex {dst} of `{}`", flow.graphs[graph.index()].name)
         }
-        Space::Ends(graph, direction) => {
-            let vertex = bindings.ends(graph, direction).get(found.row).copied().unwrap_or_default();
+        Space::Endpoints(graph, direction) => {
+            let vertex = bindings.endpoints(graph, direction).get(found.row).copied().unwrap_or_default();
             let of = flow.graph_end(graph, direction);
             let of = match of {
                 Space::Vertices(vertex) => flow.vertex_types[vertex.index()].name.as_str(),
@@ -183,7 +183,7 @@ fn described(flow: &Dataflow, bindings: &Bindings, found: &NotFinite) -> Cause {
         Op::Unary(f) => format!("`{}`", f.name()),
         Op::Binary(f) => format!("`{}`", f.name()),
         Op::MatMul { .. } | Op::MatMulT { .. } | Op::Outer { .. } => "a matrix product".to_owned(),
-        Op::Segment { reduce, .. } | Op::SegmentEnds { reduce, .. } => format!("`{}` over edges", reduce.name()),
+        Op::Segment { reduce, .. } | Op::SegmentEndpoints { reduce, .. } => format!("`{}` over edges", reduce.name()),
         Op::ReduceTrailing { reduce, .. } => format!("`{}` over dimensions", reduce.name()),
         Op::ReduceSpace(reduce) => format!("`{}` over all rows", reduce.name()),
         _ => "a value".to_owned(),

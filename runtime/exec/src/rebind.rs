@@ -11,7 +11,7 @@ use hgnnc_ir::types::Param;
 use crate::block::Scratch;
 use crate::buffer::{HostBuffer, PerThread, SLACK};
 use crate::data::{BoundData, InputData};
-use crate::engine::{Engine, add_derived, check_tables, copies, list_ends};
+use crate::engine::{Engine, add_derived, check_tables, copies, list_endpoints};
 use crate::error::Result;
 use crate::exec_plan::{BLOCK, plans_of, schedules_of, scratch_len};
 
@@ -46,7 +46,7 @@ impl Engine {
             graph.write_ranks(direction, &mut slab.elements()[..len])?;
             Ok(InputData::Held(len))
         })?;
-        self.pool.install(|| list_ends(&kernels, &mut data));
+        self.pool.install(|| list_endpoints(&kernels, &mut data));
         self.plans = plans_of(programs, &data, &self.states, BLOCK, self.features)?;
         let (plans, pool) = (&self.plans, &self.pool);
         self.schedules = pool.install(|| schedules_of(plans, &data));

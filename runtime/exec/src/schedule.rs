@@ -285,12 +285,12 @@ pub fn block_widths(region: &Region) -> [usize; 2] {
 
 /// Maximum rows and edges of a block.
 pub fn block_extents(region: &Region, data: &BoundData) -> (usize, usize) {
-    let rows = region.whole_blocks().map(|rows| rows.len()).max().unwrap_or(0);
+    let rows = region.unsplit_blocks().map(|rows| rows.len()).max().unwrap_or(0);
     let edges = match region.domain {
         Domain::Rows(_) => 0,
         Domain::Edges { topology, direction, ends } => {
             let indptr = data.topology(topology).indptr(direction, ends);
-            region.whole_blocks().map(|rows| (indptr[rows.end] - indptr[rows.start]) as usize).max().unwrap_or(0)
+            region.unsplit_blocks().map(|rows| (indptr[rows.end] - indptr[rows.start]) as usize).max().unwrap_or(0)
         }
     };
     (rows, edges)

@@ -29,7 +29,7 @@ fn training_programs_agree_as_ptx() {
     for seed in seeds(20) {
         let (written, bindings) = common::training_program(seed);
         let values = interp::run(&written, &bindings).expect("the bindings fit");
-        for sizes in [None, Some(common::few_ends(&written))] {
+        for sizes in [None, Some(common::few_endpoints(&written))] {
             let mut flow = written.clone();
             PassManager::default().run_joint(&mut flow, &mut PassCx::new(sizes.clone()), || None);
             for (which, flow) in [("as written", &written), ("optimised", &flow)] {
@@ -220,7 +220,7 @@ fn stores_in_place_wait_for_readers_behind_later_passes() {
     case.result(new);
     let program = case.gpu_program();
     let last = program.kernels().last().expect("the program has kernels");
-    let aliased = last.writes().iter().any(|&buffer| program.taken_over(buffer).is_some());
+    let aliased = last.writes().iter().any(|&buffer| program.overwritten(buffer).is_some());
     assert!(
         aliased && program.kernels().count() == 2,
         "the new rows alias the old ones in the last kernel:\n{program}"

@@ -28,7 +28,7 @@ fn random_programs_agree_with_the_interpreter() {
 fn compact_programs_agree_with_the_interpreter() {
     for seed in seeds(120) {
         let (mut flow, bindings) = common::training_program(seed);
-        let sizes = common::few_ends(&flow);
+        let sizes = common::few_endpoints(&flow);
         PassManager::default().run_joint(&mut flow, &mut PassCx::new(Some(sizes)), || None);
         common::case_of(flow, bindings).check_named(&format!("seed {seed}"), 2e-4);
     }
@@ -53,7 +53,7 @@ fn training_programs_agree_with_both_interpreters() {
     for seed in seeds(50) {
         let (written, bindings) = common::training_program(seed);
         let oracle = oracle(&written, &bindings);
-        for sizes in [None, Some(common::few_ends(&written))] {
+        for sizes in [None, Some(common::few_endpoints(&written))] {
             let mut optimised = written.clone();
             PassManager::default().run_joint(&mut optimised, &mut PassCx::new(sizes.clone()), || None);
             let programs = [("as written", &written), ("optimised", &optimised)];
@@ -74,7 +74,7 @@ fn training_programs_agree_with_both_interpreters() {
                     for output in &program.outputs {
                         let name = common::name_of(flow, &output.kind);
                         let exact = &kernels.output(&output.kind).expect("an output of the program").data;
-                        let rows_of_ends = matches!(output.ty.space, hgnnc_ir::Space::Ends(..));
+                        let rows_of_ends = matches!(output.ty.space, hgnnc_ir::Space::Endpoints(..));
                         // For an update of some rows, the kernels return only these rows.
                         if let (Some(numbers), false) = (found.get(&name), rows_of_ends) {
                             let what = format!("{what}, {code:?} against kernels: {name}");

@@ -52,7 +52,7 @@ fn in_order(case: &common::Case, orders: Vec<Option<Order>>, code: CodeMode) -> 
             },
             Space::Unit if result.ty.dims.iter().all(|dim| matches!(dim, Dim::Fixed(_))) => numbers.to_vec(),
             // Not needed in the order of the dataset.
-            Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Ends(..) => continue,
+            Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => continue,
         };
         all.insert(result.name.clone(), numbers);
     }
@@ -100,7 +100,7 @@ fn random_programs_agree_in_any_order() {
             0 => common::trained(random_program_with_paths(seed)),
             _ => common::training_program(seed),
         };
-        let sizes = (seed % 2 == 0).then(|| common::few_ends(&flow));
+        let sizes = (seed % 2 == 0).then(|| common::few_endpoints(&flow));
         PassManager::default().run_joint(&mut flow, &mut PassCx::new(sizes), || None);
         all += 1;
         compared += usize::from(agree(&format!("seed {seed}"), (flow, bindings), seed));

@@ -70,14 +70,14 @@ impl Dataset {
         let mut pairs: HashMap<Pair, [bool; 2]> = HashMap::default();
         if !repeats.is_empty() {
             for (&(relation, src, dst), times) in held_out {
-                let of = pairs.entry((ends(&self.relations[relation as usize]), (src, dst))).or_default();
+                let of = pairs.entry((endpoints(&self.relations[relation as usize]), (src, dst))).or_default();
                 (0..PARTS.len()).for_each(|part| of[part] |= times[part] > 0);
             }
         }
         let mut errors = vec![];
         for &position in repeats.iter().filter(|position| !predicted.contains(position)) {
             let relation = &self.relations[position];
-            let (src_type, dst_type) = ends(relation);
+            let (src_type, dst_type) = endpoints(relation);
             // The links that an edge may duplicate: in its own direction and reversed.
             let ways = |(src, dst)| [((src_type, dst_type), (src, dst)), ((dst_type, src_type), (dst, src))];
             let hits = find_edges(relation, |edge| {
@@ -90,7 +90,7 @@ impl Dataset {
             let asked: HashSet<Pair> = hits.iter().flat_map(|&edge| ways(edge)).collect();
             let mut trained = HashSet::default();
             for relation in predicted.iter().map(|&position| &self.relations[position]) {
-                let of = ends(relation);
+                let of = endpoints(relation);
                 trained.extend(find_edges(relation, |edge| Some((of, edge)).filter(|pair| asked.contains(pair))));
             }
             let leaks = hits.into_iter().filter(|&edge| ways(edge).iter().all(|pair| !trained.contains(pair)));
@@ -124,7 +124,7 @@ fn held_out(split: &LinkSplitData, predicted: &[usize]) -> HashMap<Link, [u32; 2
     found
 }
 
-fn ends(relation: &RelationData) -> (usize, usize) {
+fn endpoints(relation: &RelationData) -> (usize, usize) {
     (relation.src, relation.dst)
 }
 

@@ -284,7 +284,7 @@ impl<'a> SampleGraph<'a> {
             let Some(metapath) = &path else { continue };
             let plan = WalkPlan { metapath: metapath.clone(), walks: 0, top_k: 0 };
             let wrong = |what: String| GraphError::Shape { relation: relation.name.clone(), what };
-            let ends = plan.ends(&walked).map_err(|error| wrong(error.to_string()))?;
+            let ends = plan.endpoints(&walked).map_err(|error| wrong(error.to_string()))?;
             if ends != (relation.dst_type, relation.src_type) {
                 return Err(wrong(format!("a path from vertex type {} to {}", ends.0, ends.1)));
             }

@@ -117,7 +117,7 @@ fn take_by_weight(weights: &[f32], most: u32, key: u64, vertex: u32) -> Vec<u32>
 ///
 /// Errors as [`WalkError`] describes.
 pub fn walk(graph: &SampleGraph<'_>, plan: &WalkPlan, seeds: &[u32], key: BatchKey) -> Result<Walks, WalkError> {
-    let ends = plan.ends(graph)?;
+    let ends = plan.endpoints(graph)?;
     let mut walks = Walks::default();
     walks.start(graph, ends, seeds)?;
     let mut seen = HashSet::new();

@@ -29,7 +29,7 @@ use crate::id_map::IdMap;
 use crate::plan::{BatchKey, Fanout, Plan, SampleError};
 use crate::portable::{Rows, read_rows, take};
 use crate::walk::WalkPlan;
-use crate::walker::{Ends, Steps, Walked, label};
+use crate::walker::{Endpoints, Steps, Walked, label};
 
 /// Samples batches of one graph by one plan, one after the other; each thread has its own sampler. Its tables take four
 /// bytes per vertex of the graph.
@@ -240,7 +240,7 @@ impl<'g> Sampler<'g> {
         // End vertices become vertices of the source type, which may be the type of the destinations.
         active(self.graph, relation.dst_type, &batch.vertices[relation.dst_type][fresh], historical, &mut self.active);
         let (table, known) = (&mut self.tables[relation.src_type], &mut batch.vertices[relation.src_type]);
-        let ends = Ends { vertices: indices, visits: eids, indptr };
+        let ends = Endpoints { vertices: indices, visits: eids, indptr };
         self.steps.walk(walked, &self.active, ends, |ends| label(table, ends, known));
         Ok(())
     }

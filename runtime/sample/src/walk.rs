@@ -68,7 +68,7 @@ pub enum WalkError {
 
 impl WalkPlan {
     /// Positions of the vertex types of seeds and end vertices; validates the metapath.
-    pub(crate) fn ends(&self, graph: &SampleGraph<'_>) -> Result<(usize, usize), WalkError> {
+    pub(crate) fn endpoints(&self, graph: &SampleGraph<'_>) -> Result<(usize, usize), WalkError> {
         let relations = graph.relations();
         let mut ends: Option<(usize, usize)> = None;
         for (step, &r) in self.metapath.iter().enumerate() {

@@ -41,7 +41,7 @@ pub(crate) struct Walked<'w> {
 }
 
 /// Output arrays, which rows are appended to.
-pub(crate) struct Ends<'e> {
+pub(crate) struct Endpoints<'e> {
     pub vertices: &'e mut Vec<u32>,
     pub visits: &'e mut Vec<u32>,
     pub indptr: &'e mut Vec<u64>,
@@ -50,13 +50,19 @@ pub(crate) struct Ends<'e> {
 impl Steps {
     /// Walks from `seeds` and appends the end vertices (not compact ids) and their visits; `arrived` is called with the
     /// end vertices of each group.
-    pub fn walk(&mut self, walked: Walked<'_>, seeds: &[u32], ends: Ends<'_>, mut arrived: impl FnMut(&mut [u32])) {
+    pub fn walk(
+        &mut self,
+        walked: Walked<'_>,
+        seeds: &[u32],
+        ends: Endpoints<'_>,
+        mut arrived: impl FnMut(&mut [u32]),
+    ) {
         self.first.resize_with(walked.keys.len(), Vec::new);
         for (first, &key) in self.first.iter_mut().zip(walked.keys) {
             first.clear();
             first.extend((0..walked.walks).map(|walk| low_round(key, walk)));
         }
-        let Ends { vertices, visits, indptr } = ends;
+        let Endpoints { vertices, visits, indptr } = ends;
         for group in seeds.chunks((GROUP / walked.walks as usize).max(1)) {
             self.go(walked, group);
             let begin = vertices.len();
@@ -141,7 +147,7 @@ pub struct Walker<'g> {
 impl<'g> Walker<'g> {
     /// Errors when the metapath is not one of the graph.
     pub fn new(graph: &'g SampleGraph<'g>, plan: WalkPlan) -> Result<Walker<'g>, WalkerError> {
-        let ends = plan.ends(graph)?;
+        let ends = plan.endpoints(graph)?;
         let table = IdMap::new(graph.counts()[ends.1])?;
         let seen = if ends.0 == ends.1 { None } else { Some(IdMap::new(graph.counts()[ends.0])?) };
         Ok(Walker { graph, plan, ends, table, seen, steps: Steps::default() })
@@ -174,7 +180,7 @@ impl<'g> Walker<'g> {
         let WalkPlan { metapath, walks: number, top_k } = &self.plan;
         let walked = Walked { graph: self.graph, metapath, keys: &keys, walks: *number, top_k: *top_k };
         let Walks { vertices, indptr, indices, visits } = walks;
-        let ends = Ends { vertices: indices, visits, indptr };
+        let ends = Endpoints { vertices: indices, visits, indptr };
         self.steps.walk(walked, seeds, ends, |ends| label(&mut self.table, ends, vertices));
         Ok(())
     }

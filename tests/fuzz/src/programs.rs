@@ -1,7 +1,7 @@
 //! Mutated programs: parsed, checked and formatted, and lowered to kernels and PTX if they are valid.
 
 use hgnnc_diag::{Diagnostics, SourceMap, render};
-use hgnnc_driver::{Analyzed, Ends, LowerOptions, SizeInfo, analyze, format, lower};
+use hgnnc_driver::{Analyzed, Endpoints, LowerOptions, SizeInfo, analyze, format, lower};
 use hgnnc_ptx::Target;
 use hgnnc_syntax::ast::Module;
 use rand::Rng;
@@ -112,7 +112,7 @@ fn sizes(model: &Analyzed, rng: &mut ChaCha8Rng) -> SizeInfo {
         let count = if src == 0 || dst == 0 { 0 } else { size(4 * most) };
         edges.push(count);
         let some = count.min(1);
-        ends.push(Ends {
+        ends.push(Endpoints {
             sources: size(src.min(count)).max(some),
             destinations: size(dst.min(count)).max(some),
             max_out: size(count).max(some),

@@ -1,6 +1,6 @@
 //! Source texts as programs, and programs bound to a world for the interpreter.
 
-use hgnnc_driver::{Analyzed, Ends, LowerOptions, SizeInfo, analyze, lower};
+use hgnnc_driver::{Analyzed, Endpoints, LowerOptions, SizeInfo, analyze, lower};
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
 use hgnnc_ir::interp::{self, Bindings, Evaluation, Tensor};
 use hgnnc_ir::{Artifact, Dataflow, Dim, Direction, Graph, Input, Op, OutputKind, Param};
@@ -82,7 +82,7 @@ impl Compiled {
         let sizes = SizeInfo {
             vertices: bindings.num_vertices.iter().map(|&n| n as u64).collect(),
             edges: bindings.edges.iter().map(|e| e.len() as u64).collect(),
-            ends: ends(&bindings),
+            ends: endpoints(&bindings),
             ..SizeInfo::default()
         };
         let options = LowerOptions { sizes: Some(sizes), ..options };
@@ -123,12 +123,12 @@ impl Compiled {
 }
 
 /// Numbers of distinct sources and destinations of each graph.
-pub fn ends(bindings: &Bindings) -> Vec<Ends> {
-    let num = |graph, direction| bindings.ends(graph, direction).len() as u64;
-    let of = |graph| Ends {
+pub fn endpoints(bindings: &Bindings) -> Vec<Endpoints> {
+    let num = |graph, direction| bindings.endpoints(graph, direction).len() as u64;
+    let of = |graph| Endpoints {
         sources: num(graph, Direction::Out),
         destinations: num(graph, Direction::In),
-        ..Ends::default()
+        ..Endpoints::default()
     };
     (0..bindings.edges.len()).map(|g| of(Graph::new(g))).collect()
 }

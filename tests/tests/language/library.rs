@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use hgnnc_driver::diag::Severity;
-use hgnnc_driver::{Ends, LowerOptions, STDLIB, SizeInfo, analyze, codes, format, lower};
+use hgnnc_driver::{Endpoints, LowerOptions, STDLIB, SizeInfo, analyze, codes, format, lower};
 use hgnnc_machine::Machine;
 use hgnnc_syntax::ast::{Item, Layer, LayerGraphs, ParamKind, RowsOf};
 use hgnnc_tests::{check, sources};
@@ -132,7 +132,7 @@ fn examples_are_lowered_for_sizes_beyond_all_memory() {
         let flow = &model.flow;
         for (size, with_ends) in [(1 << 40, false), (u64::MAX, true)] {
             let of = |count: usize| vec![size; count];
-            let ends = Ends { sources: size, destinations: size, max_out: size, max_in: size };
+            let ends = Endpoints { sources: size, destinations: size, max_out: size, max_in: size };
             let sizes = SizeInfo {
                 vertices: of(flow.vertex_types.len()),
                 edges: of(flow.graphs.len()),

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hgnnc_driver::{Ends, LowerOptions, STDLIB, SizeInfo, analyze, diag, lower};
+use hgnnc_driver::{Endpoints, LowerOptions, STDLIB, SizeInfo, analyze, diag, lower};
 use hgnnc_ir::Dataflow;
 use hgnnc_ir::verify::verify;
 use hgnnc_tests::sources;
@@ -74,10 +74,10 @@ fn attempt(text: &str, rng: &mut ChaCha8Rng) -> Result<bool, String> {
     // With sizes, the order of linear operations changes; without, it stays.
     let mut counts = |len: usize| -> Vec<u64> { (0..len).map(|_| rng.random_range(0..1000)).collect() };
     let (vertices, edges) = (counts(model.flow.vertex_types.len()), counts(model.flow.graphs.len()));
-    let ends = (counts(edges.len()).into_iter().zip(counts(edges.len()))).map(|(sources, destinations)| Ends {
+    let ends = (counts(edges.len()).into_iter().zip(counts(edges.len()))).map(|(sources, destinations)| Endpoints {
         sources,
         destinations,
-        ..Ends::default()
+        ..Endpoints::default()
     });
     let sizes = SizeInfo { vertices, edges, ends: ends.collect(), ..SizeInfo::default() };
     let sizes = rng.random::<bool>().then_some(sizes);

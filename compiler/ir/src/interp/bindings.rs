@@ -108,12 +108,12 @@ impl Bindings {
             Space::Vertices(vertex) => self.num_vertices.get(vertex.index()).copied().unwrap_or(0),
             Space::Edges(graph) => self.edges.get(graph.index()).map_or(0, Vec::len),
             Space::Index(extent) => extent,
-            Space::Ends(graph, direction) => self.ends(graph, direction).len(),
+            Space::Endpoints(graph, direction) => self.endpoints(graph, direction).len(),
         }
     }
 
     /// The distinct destinations (`In`) or sources (`Out`) of the edges of a graph, ascending.
-    pub fn ends(&self, graph: Graph, direction: Direction) -> Vec<u32> {
+    pub fn endpoints(&self, graph: Graph, direction: Direction) -> Vec<u32> {
         let edges = self.edges.get(graph.index()).map_or(&[][..], Vec::as_slice);
         let mut ends: Vec<u32> = edges
             .iter()

@@ -138,29 +138,29 @@ pub(crate) fn evaluate(
             let row = row_of_vertex(bindings, arg_ty(0).space);
             Tensor::from_fn(rows, width, |edge, column| arg(0).at(row(edges[edge].1), column))
         }
-        Op::SegmentEnds { graph, direction, reduce } => {
-            let ends = bindings.ends(*graph, *direction);
+        Op::SegmentEndpoints { graph, direction, reduce } => {
+            let ends = bindings.endpoints(*graph, *direction);
             let all = bindings.rows(flow.graph_end(*graph, *direction));
             let owned = edges_of_rows(bindings, *graph, *direction, all);
             Tensor::from_fn(rows, width, |row, column| {
                 reduced(*reduce, owned[ends[row] as usize].iter().map(|&edge| arg(0).at(edge, column)))
             })
         }
-        Op::Select(graph, direction) => {
-            let ends = bindings.ends(*graph, *direction);
+        Op::GatherRows(graph, direction) => {
+            let ends = bindings.endpoints(*graph, *direction);
             Tensor::from_fn(rows, width, |row, column| arg(0).at(ends[row] as usize, column))
         }
-        Op::Replace(graph, direction) => {
+        Op::ScatterRows(graph, direction) => {
             let mut elements = arg(0).data.clone();
-            for (row, &vertex) in bindings.ends(*graph, *direction).iter().enumerate() {
+            for (row, &vertex) in bindings.endpoints(*graph, *direction).iter().enumerate() {
                 elements[vertex as usize * width..][..width].copy_from_slice(arg(1).row(row));
             }
             same_rows(elements)
         }
-        Op::AddEnds(ends) => {
+        Op::ScatterAdd(ends) => {
             let mut elements = arg(0).data.clone();
             for (i, &(graph, direction)) in ends.iter().enumerate() {
-                for (row, &vertex) in bindings.ends(graph, direction).iter().enumerate() {
+                for (row, &vertex) in bindings.endpoints(graph, direction).iter().enumerate() {
                     let sum = &mut elements[vertex as usize * width..][..width];
                     sum.iter_mut().zip(arg(1 + i).row(row)).for_each(|(sum, x)| *sum += x);
                 }
@@ -247,7 +247,7 @@ fn product_extents(bindings: &Bindings, weight: &Type, batch: usize) -> (usize, 
 /// Maps a vertex to its row in a value of this space: the vertex itself, or its position among distinct endpoints.
 fn row_of_vertex(bindings: &Bindings, space: Space) -> impl Fn(u32) -> usize {
     let ends = match space {
-        Space::Ends(graph, direction) => Some(bindings.ends(graph, direction)),
+        Space::Endpoints(graph, direction) => Some(bindings.endpoints(graph, direction)),
         Space::Unit | Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => None,
     };
     move |vertex| match &ends {

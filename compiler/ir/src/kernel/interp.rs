@@ -87,13 +87,13 @@ fn execute(
         let (rows, width) = (bindings.rows(output.ty.space), bindings.width(&output.ty.dims));
         let elements = machine.whole(output.source).to_vec();
         let mut tensor = Tensor::new(rows, width, elements);
-        if let (Space::Ends(graph, direction), Some((param, old))) =
+        if let (Space::Endpoints(graph, direction), Some((param, old))) =
             (output.ty.space, before(program, bindings, &output.kind))
         {
             // Rows without an update keep their values.
             let all = bindings.width(&program.tables.params[param.index()].dims);
             let mut new = old.map_or_else(|| Tensor::filled(1, all, 0.0), Cow::into_owned);
-            for (row, &vertex) in bindings.ends(graph, direction).iter().enumerate() {
+            for (row, &vertex) in bindings.endpoints(graph, direction).iter().enumerate() {
                 new.data[vertex as usize * width..][..width].copy_from_slice(tensor.row(row));
             }
             tensor = new;
@@ -187,7 +187,7 @@ impl Machine<'_> {
 
     /// The contents of aliased buffers are lost.
     fn forget_overwritten(&mut self, kernel: &Kernel) {
-        for old in kernel.writes().into_iter().filter_map(|buffer| self.program.taken_over(buffer)) {
+        for old in kernel.writes().into_iter().filter_map(|buffer| self.program.overwritten(buffer)) {
             let place = self.place(old);
             self.buffers[place].fill(f64::NAN);
         }
@@ -268,7 +268,7 @@ impl Machine<'_> {
         let mut owned = vec![vec![]; num_rows];
         let (all, direction, columns): (Vec<(u32, u32)>, Direction, Option<usize>) = match rows {
             Rows::Once | Rows::Each(_) | Rows::Vertices(_) => return owned,
-            Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => {
+            Rows::Edges(graph, direction) | Rows::Endpoints(graph, direction) => {
                 (self.bindings.edges[graph.index()].clone(), *direction, None)
             }
             Rows::Elements(pattern, direction) => {
@@ -351,7 +351,7 @@ impl Machine<'_> {
                         let is_label = |decl: &super::BufferDecl| decl.contents == Contents::Input(input);
                         let buffer = self.program.buffers.iter().position(is_label).expect("labels are stored");
                         let source = Source::Buffer(Buffer::new(buffer));
-                        self.read(Operand { source, index: Index::Row }, here, locals)
+                        self.read(Operand { source, index: Index::Own }, here, locals)
                     }
                 };
                 let operands: Vec<Vec<f64>> = instr.op.operands().iter().map(read).collect();
@@ -414,7 +414,7 @@ impl Machine<'_> {
         }
         // The vertices of endpoint rows.
         let ends = match traversal.rows {
-            Rows::Ends(graph, direction) => self.bindings.ends(graph, direction),
+            Rows::Endpoints(graph, direction) => self.bindings.endpoints(graph, direction),
             _ => (0..num_rows as u32).collect(),
         };
         for (row, &vertex) in ends.iter().enumerate() {
@@ -517,11 +517,11 @@ impl Machine<'_> {
         let read = |operand: &Operand| self.read(*operand, here, locals);
         let broadcast = |x: &[f64]| -> Vec<f64> { (0..width).map(|column| x[column / (width / x.len())]).collect() };
         match op {
-            KernelOp::Replace(a, b) => {
+            KernelOp::ScatterRows(a, b) => {
                 let a = read(a);
                 self.at_end(*b, here).unwrap_or_else(|| broadcast(&a))
             }
-            KernelOp::AddEnds(parts) => {
+            KernelOp::ScatterAdd(parts) => {
                 let mut sum = broadcast(&read(&parts[0]));
                 for part in parts[1..].iter().filter_map(|&part| self.at_end(part, here)) {
                     sum.iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
@@ -578,13 +578,13 @@ impl Machine<'_> {
         let edge = here.edge.map(|edge| here.edges[edge]);
         let of_vertex = |vertex: usize| self.row_of_vertex(buffer, vertex).expect("an edge has its ends");
         let row = match operand.index {
-            Index::Whole => 0,
+            Index::Uniform => 0,
             // A row of endpoints may read buffers of endpoints as well as of vertices.
-            Index::Row => of_vertex(here.vertex),
-            Index::Other => of_vertex(edge.expect("an edge is at hand").other),
-            Index::End => unreachable!("read by `at_end`"),
+            Index::Own => of_vertex(here.vertex),
+            Index::Neighbor => of_vertex(edge.expect("an edge is at hand").other),
+            Index::Endpoint => unreachable!("read by `at_end`"),
             // For stored elements, the position is that in the dense matrix.
-            Index::Edge | Index::Cell => edge.expect("an edge is at hand").position,
+            Index::Edge | Index::DenseCell => edge.expect("an edge is at hand").position,
         };
         data[row * width..(row + 1) * width].to_vec()
     }
@@ -592,7 +592,9 @@ impl Machine<'_> {
     /// The row of a vertex in a buffer: the vertex itself, or its position among distinct endpoints. `None` if absent.
     fn row_of_vertex(&self, buffer: Buffer, vertex: usize) -> Option<usize> {
         match self.program.buffer(buffer).ty.space {
-            Space::Ends(graph, direction) => self.bindings.ends(graph, direction).binary_search(&(vertex as u32)).ok(),
+            Space::Endpoints(graph, direction) => {
+                self.bindings.endpoints(graph, direction).binary_search(&(vertex as u32)).ok()
+            }
             Space::Unit | Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => Some(vertex),
         }
     }
@@ -659,8 +661,8 @@ fn row_op<O: Copy>(op: &KernelOp<O, usize>, operands: &[Vec<f64>], width: usize)
         KernelOp::Dot(..) => {
             columns(&|group| (group * inner()..(group + 1) * inner()).map(|i| operands[0][i] * operands[1][i]).sum())
         }
-        KernelOp::Replace(..)
-        | KernelOp::AddEnds(_)
+        KernelOp::ScatterRows(..)
+        | KernelOp::ScatterAdd(_)
         | KernelOp::Mask { .. }
         | KernelOp::MatMul(..)
         | KernelOp::MatMulT(..)

@@ -238,8 +238,8 @@ pub enum Rows {
     Vertices(VertexType),
     /// The vertices at one end of a graph, each with its in-edges or out-edges.
     Edges(Graph, Direction),
-    /// As `Edges`, without vertices of degree 0: the rows of [`Space::Ends`].
-    Ends(Graph, Direction),
+    /// As `Edges`, without vertices of degree 0: the rows of [`Space::Endpoints`].
+    Endpoints(Graph, Direction),
     /// The rows (`In`) or columns (`Out`) of a sparse matrix, with its stored elements as edges.
     Elements(Pattern, Direction),
 }
@@ -247,16 +247,18 @@ pub enum Rows {
 impl Rows {
     /// Do the rows own edges or stored elements?
     pub fn has_edges(&self) -> bool {
-        matches!(self, Rows::Edges(..) | Rows::Ends(..) | Rows::Elements(..))
+        matches!(self, Rows::Edges(..) | Rows::Endpoints(..) | Rows::Elements(..))
     }
 
-    /// The number of rows. For [`Rows::Ends`] it counts all vertices at this end, as buffers with a row per vertex do.
+    /// The number of rows. For [`Rows::Endpoints`] it counts all vertices at this end, as buffers with a row per vertex do.
     pub fn count(&self, tables: &Dataflow) -> Width {
         match self {
             Rows::Once => Width::one(),
             Rows::Each(volume) => volume.clone(),
             Rows::Vertices(vertex) => Width::count(*vertex),
-            Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => ends(tables, *graph, *direction).0,
+            Rows::Edges(graph, direction) | Rows::Endpoints(graph, direction) => {
+                endpoints(tables, *graph, *direction).0
+            }
             Rows::Elements(pattern, direction) => sides(tables, *pattern, *direction).0,
         }
     }
@@ -265,22 +267,24 @@ impl Rows {
     pub fn other_count(&self, tables: &Dataflow) -> Option<Width> {
         match self {
             Rows::Once | Rows::Each(_) | Rows::Vertices(_) => None,
-            Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => Some(ends(tables, *graph, *direction).1),
+            Rows::Edges(graph, direction) | Rows::Endpoints(graph, direction) => {
+                Some(endpoints(tables, *graph, *direction).1)
+            }
             Rows::Elements(pattern, direction) => Some(sides(tables, *pattern, *direction).1),
         }
     }
 
     /// The graph and direction whose endpoints the rows are, if any.
-    fn own_ends(&self) -> Option<(Graph, Direction)> {
+    fn own_endpoints(&self) -> Option<(Graph, Direction)> {
         match self {
-            Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => Some((*graph, *direction)),
+            Rows::Edges(graph, direction) | Rows::Endpoints(graph, direction) => Some((*graph, *direction)),
             Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Elements(..) => None,
         }
     }
 }
 
 /// Vertex counts of the owning end and of the opposite end.
-fn ends(tables: &Dataflow, graph: Graph, direction: Direction) -> (Width, Width) {
+fn endpoints(tables: &Dataflow, graph: Graph, direction: Direction) -> (Width, Width) {
     let decl = &tables.graphs[graph.index()];
     let (src, dst) = (Width::count(decl.src), Width::count(decl.dst));
     match direction {
@@ -375,22 +379,22 @@ pub enum Source {
     Count(Space),
 }
 
-/// The row of its source that an operand reads. A source with one row per distinct endpoint ([`Space::Ends`]) is
+/// The row of its source that an operand reads. A source with one row per distinct endpoint ([`Space::Endpoints`]) is
 /// indexed by vertex in the same way; the back end translates the vertex to its compact row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Index {
     /// The whole source, uniform over rows and edges.
-    Whole,
+    Uniform,
     /// The own row; at an edge, the row that owns the edge.
-    Row,
+    Own,
     /// The row of the neighbour at the opposite end of the edge.
-    Other,
+    Neighbor,
     /// The row of the edge itself.
     Edge,
     /// The row of the own vertex among the endpoints of another graph; absent if the vertex has no such edge.
-    End,
+    Endpoint,
     /// The element of a dense matrix at the (row, column) of a stored element.
-    Cell,
+    DenseCell,
 }
 
 /// A result or update of a program.
@@ -408,7 +412,7 @@ pub struct Output {
 /// The number of elements of a type. `None` if it depends on the edges of a graph or on a sparsity pattern.
 fn volume(ty: &Type) -> Option<Width> {
     match (ty.layout, ty.space) {
-        (Layout::Sparse(_), _) | (Layout::Dense, Space::Edges(_) | Space::Ends(..)) => None,
+        (Layout::Sparse(_), _) | (Layout::Dense, Space::Edges(_) | Space::Endpoints(..)) => None,
         (Layout::Dense, Space::Unit) => Some(Width::of(&ty.dims)),
         (Layout::Dense, Space::Index(extent)) => Some(Width::of(&ty.dims).times(&Width::fixed(extent))),
         (Layout::Dense, Space::Vertices(vertex)) => Some(Width::of(&ty.dims).times(&Width::count(vertex))),
@@ -422,7 +426,7 @@ impl Program {
     }
 
     /// The (graph, direction) pairs whose distinct endpoints the program indexes or counts.
-    pub fn ends(&self) -> std::collections::BTreeSet<(Graph, Direction)> {
+    pub fn endpoints(&self) -> std::collections::BTreeSet<(Graph, Direction)> {
         let mut spaces: Vec<Space> = self.buffers.iter().map(|decl| decl.ty.space).collect();
         spaces.extend(self.outputs.iter().map(|output| output.ty.space));
         for kernel in self.kernels() {
@@ -430,8 +434,8 @@ impl Program {
                 Body::Gemm(gemm) => spaces.push(gemm.rows),
                 Body::Paths(_) => {}
                 Body::Traversal(traversal) => {
-                    if let Rows::Ends(graph, direction) = traversal.rows {
-                        spaces.push(Space::Ends(graph, direction));
+                    if let Rows::Endpoints(graph, direction) = traversal.rows {
+                        spaces.push(Space::Endpoints(graph, direction));
                     }
                     let operands = traversal.instrs.iter().flat_map(|instr| instr.op.operands());
                     spaces.extend(operands.filter_map(|operand| match operand.source {
@@ -447,7 +451,7 @@ impl Program {
         });
         spaces.extend(counted);
         let ends = spaces.into_iter().filter_map(|space| match space {
-            Space::Ends(graph, direction) => Some((graph, direction)),
+            Space::Endpoints(graph, direction) => Some((graph, direction)),
             Space::Unit | Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => None,
         });
         ends.collect()
@@ -478,37 +482,37 @@ impl Program {
     /// the instructions that define the locals.
     pub fn operand_width(&self, rows: &Rows, locals: &[Width], operand: Operand) -> Option<Width> {
         let buffer = match operand.source {
-            Source::Const(_) | Source::Count(_) => return (operand.index == Index::Whole).then(Width::one),
+            Source::Const(_) | Source::Count(_) => return (operand.index == Index::Uniform).then(Width::one),
             Source::Local(local) => return locals.get(local.index()).cloned(),
             Source::Buffer(buffer) => buffer,
         };
         let ty = &self.buffer(buffer).ty;
-        if let Space::Ends(graph, direction) = ty.space {
+        if let Space::Endpoints(graph, direction) = ty.space {
             let has = match operand.index {
-                Index::Row => rows.own_ends() == Some((graph, direction)),
-                Index::Other => rows.own_ends().is_some_and(|(own, side)| own == graph && side != direction),
-                Index::End => {
-                    let of = ends(&self.tables, graph, direction).0;
-                    !matches!(rows, Rows::Each(_) | Rows::Ends(..) | Rows::Elements(..))
+                Index::Own => rows.own_endpoints() == Some((graph, direction)),
+                Index::Neighbor => rows.own_endpoints().is_some_and(|(own, side)| own == graph && side != direction),
+                Index::Endpoint => {
+                    let of = endpoints(&self.tables, graph, direction).0;
+                    !matches!(rows, Rows::Each(_) | Rows::Endpoints(..) | Rows::Elements(..))
                         && rows.count(&self.tables) == of
                 }
-                Index::Whole | Index::Edge | Index::Cell => false,
+                Index::Uniform | Index::Edge | Index::DenseCell => false,
             };
             return has.then(|| Width::of(&ty.dims));
         }
         match operand.index {
-            Index::End => None,
-            Index::Whole => self.volume(buffer),
-            Index::Row => self.volume(buffer)?.divided_by(&rows.count(&self.tables)),
-            Index::Other => self.volume(buffer)?.divided_by(&rows.other_count(&self.tables)?),
+            Index::Endpoint => None,
+            Index::Uniform => self.volume(buffer),
+            Index::Own => self.volume(buffer)?.divided_by(&rows.count(&self.tables)),
+            Index::Neighbor => self.volume(buffer)?.divided_by(&rows.other_count(&self.tables)?),
             Index::Edge => match (rows, ty.space, ty.layout) {
-                (Rows::Edges(graph, _) | Rows::Ends(graph, _), Space::Edges(of), _) if of == *graph => {
+                (Rows::Edges(graph, _) | Rows::Endpoints(graph, _), Space::Edges(of), _) if of == *graph => {
                     Some(Width::of(&ty.dims))
                 }
                 (Rows::Elements(pattern, _), _, Layout::Sparse(of)) if of == *pattern => Some(Width::one()),
                 _ => None,
             },
-            Index::Cell => {
+            Index::DenseCell => {
                 let Rows::Elements(..) = rows else { return None };
                 let cells = rows.count(&self.tables).times(&rows.other_count(&self.tables)?);
                 (self.volume(buffer)? == cells).then(Width::one)

@@ -51,9 +51,9 @@ pub enum KernelOp<O = Operand, W = Width> {
     /// `a`, broadcast to the width of the result.
     Copy(O),
     /// `b` if the vertex of the row is one of its endpoints, else `a` (a row scatter).
-    Replace(O, O),
+    ScatterRows(O, O),
     /// The first operand plus each other operand that has the row's vertex among its endpoints (a scatter-add).
-    AddEnds(Vec<O>),
+    ScatterAdd(Vec<O>),
     /// Concatenates along the last dimension.
     Concat {
         parts: Vec<O>,
@@ -166,7 +166,7 @@ impl<O: Copy, W> KernelOp<O, W> {
             | KernelOp::ReduceAll(_, a) => vec![*a],
             KernelOp::Binary(_, a, b)
             | KernelOp::Compose { a, b, .. }
-            | KernelOp::Replace(a, b)
+            | KernelOp::ScatterRows(a, b)
             | KernelOp::MatMul(_, a, b)
             | KernelOp::MatMulT(_, a, b)
             | KernelOp::Dot(a, b)
@@ -174,7 +174,7 @@ impl<O: Copy, W> KernelOp<O, W> {
             | KernelOp::SegmentArg { x: a, rank: b, .. }
             | KernelOp::OuterAll(_, a, b) => vec![*a, *b],
             KernelOp::SoftmaxSum { score, x, times } => [*score, *x].into_iter().chain(*times).collect(),
-            KernelOp::Concat { parts, .. } | KernelOp::AddEnds(parts) => parts.clone(),
+            KernelOp::Concat { parts, .. } | KernelOp::ScatterAdd(parts) => parts.clone(),
             KernelOp::Mask { .. } => vec![],
         }
     }
@@ -187,8 +187,8 @@ impl<O: Copy, W> KernelOp<O, W> {
             KernelOp::Compose { .. } => "compose",
             KernelOp::Select { .. } => "select",
             KernelOp::Copy(_) => "copy",
-            KernelOp::Replace(..) => "replace",
-            KernelOp::AddEnds(_) => "add_ends",
+            KernelOp::ScatterRows(..) => "scatter_rows",
+            KernelOp::ScatterAdd(_) => "scatter_add",
             KernelOp::Concat { .. } => "concat",
             KernelOp::Slice { .. } => "slice",
             KernelOp::OneHot(_) => "one_hot",
@@ -228,8 +228,8 @@ impl<O, W> KernelOp<O, W> {
                 KernelOp::Select { a: operand(0, a)?, positive: *positive, otherwise: *otherwise }
             }
             KernelOp::Copy(a) => KernelOp::Copy(operand(0, a)?),
-            KernelOp::Replace(a, b) => KernelOp::Replace(operand(0, a)?, operand(1, b)?),
-            KernelOp::AddEnds(parts) => KernelOp::AddEnds(each(parts, operand)?),
+            KernelOp::ScatterRows(a, b) => KernelOp::ScatterRows(operand(0, a)?, operand(1, b)?),
+            KernelOp::ScatterAdd(parts) => KernelOp::ScatterAdd(each(parts, operand)?),
             KernelOp::Concat { parts, lead } => KernelOp::Concat { parts: each(parts, operand)?, lead: width(lead) },
             KernelOp::Slice { a, last, start, len } => {
                 KernelOp::Slice { a: operand(0, a)?, last: *last, start: *start, len: *len }

@@ -312,19 +312,19 @@ impl Reader {
                 self.base.word("of")?;
                 self.pattern().map(|pattern| Rows::Elements(pattern, Direction::Out))
             }
-            "ends" => {
+            "endpoints" => {
                 let vertex = self.base.vertex()?;
                 self.base.sign(",")?;
                 let edges = self.base.next;
                 let direction = match self.base.name()?.as_str() {
                     "in_edges" => Direction::In,
                     "out_edges" => Direction::Out,
-                    word => return self.base.error_at(edges, format!("ends do not own `{word}`")),
+                    word => return self.base.error_at(edges, format!("endpoints do not own `{word}`")),
                 };
                 self.base.word("of")?;
                 let graph = self.base.graph()?;
                 if self.base.parsed.flow.graph_end(graph, direction) == Space::Vertices(vertex) {
-                    Ok(Rows::Ends(graph, direction))
+                    Ok(Rows::Endpoints(graph, direction))
                 } else {
                     self.base.error_at(at, "these edges belong to rows of another vertex type")
                 }
@@ -459,8 +459,8 @@ impl Reader {
                 Head::Select { positive, otherwise }
             }
             "copy" => Head::Copy,
-            "replace" => Head::Replace,
-            "add_ends" => Head::AddEnds,
+            "scatter_rows" => Head::ScatterRows,
+            "scatter_add" => Head::ScatterAdd,
             "concat" => {
                 self.base.sign("(")?;
                 self.base.word("lead")?;
@@ -512,10 +512,10 @@ impl Reader {
             let word = self.base.name()?;
             let (other, edge) = index_words(rows);
             let index = match word.as_str() {
-                "row" => Index::Row,
-                "cell" => Index::Cell,
-                "end" => Index::End,
-                word if word == other => Index::Other,
+                "row" => Index::Own,
+                "cell" => Index::DenseCell,
+                "endpoint" => Index::Endpoint,
+                word if word == other => Index::Neighbor,
                 word if word == edge => Index::Edge,
                 _ => return self.base.error_at(at, format!("there is no `{word}` here")),
             };
@@ -523,10 +523,10 @@ impl Reader {
             index
         } else {
             match source {
-                Source::Buffer(_) | Source::Const(_) | Source::Count(_) => Index::Whole,
+                Source::Buffer(_) | Source::Const(_) | Source::Count(_) => Index::Uniform,
                 // At an edge, a row's local needs an index; without one it is a local of the edge.
                 Source::Local(_) => match level {
-                    Level::Row => Index::Row,
+                    Level::Row => Index::Own,
                     Level::Edge => Index::Edge,
                 },
             }
@@ -607,8 +607,8 @@ enum Head {
     Compose(BinaryOp, UnaryOp),
     Select { positive: f64, otherwise: f64 },
     Copy,
-    Replace,
-    AddEnds,
+    ScatterRows,
+    ScatterAdd,
     Concat(Width),
     Slice { last: usize, start: usize, len: usize },
     OneHot,
@@ -635,8 +635,8 @@ impl Head {
             (Head::Compose(first, then), &[a, b]) => KernelOp::Compose { first, then, a, b },
             (Head::Select { positive, otherwise }, &[a]) => KernelOp::Select { a, positive, otherwise },
             (Head::Copy, &[a]) => KernelOp::Copy(a),
-            (Head::Replace, &[a, b]) => KernelOp::Replace(a, b),
-            (Head::AddEnds, [_, ..]) => KernelOp::AddEnds(operands.to_vec()),
+            (Head::ScatterRows, &[a, b]) => KernelOp::ScatterRows(a, b),
+            (Head::ScatterAdd, [_, ..]) => KernelOp::ScatterAdd(operands.to_vec()),
             (Head::Slice { last, start, len }, &[a]) => KernelOp::Slice { a, last, start, len },
             (Head::OneHot, &[a]) => KernelOp::OneHot(a),
             (Head::ReduceTrailing(reduce), &[a]) => KernelOp::ReduceTrailing(reduce, a),

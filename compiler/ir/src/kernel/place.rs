@@ -252,8 +252,8 @@ pub fn is_disjoint(lives: &[Lifetime], offsets: &[usize]) -> bool {
     (0..lives.len()).all(|i| {
         (0..i).all(|j| {
             let (a, b) = (lives[i], lives[j]);
-            let ends = |i: usize| offsets[i].saturating_add(lives[i].len);
-            !a.meets(&b) || ends(i) <= offsets[j] || ends(j) <= offsets[i]
+            let endpoints = |i: usize| offsets[i].saturating_add(lives[i].len);
+            !a.meets(&b) || endpoints(i) <= offsets[j] || endpoints(j) <= offsets[i]
         })
     })
 }

@@ -81,8 +81,8 @@ pub fn print_rows(program: &Program, rows: &Rows) -> String {
         Rows::Edges(graph, direction) => {
             format!("rows {}, {}_edges of {}", end(*graph, *direction), direction.name(), names.graph(*graph))
         }
-        Rows::Ends(graph, direction) => {
-            format!("ends {}, {}_edges of {}", end(*graph, *direction), direction.name(), names.graph(*graph))
+        Rows::Endpoints(graph, direction) => {
+            format!("endpoints {}, {}_edges of {}", end(*graph, *direction), direction.name(), names.graph(*graph))
         }
         Rows::Elements(pattern, Direction::In) => {
             let vertex = program.tables.patterns.get(pattern.index()).map_or("?".into(), |d| names.vertex(d.vertex));
@@ -106,8 +106,8 @@ fn print_pieces(Pieces { least, most }: Pieces) -> String {
 /// The words for the opposite end of the edges, and for an edge itself.
 pub(super) fn index_words(rows: &Rows) -> (&'static str, &'static str) {
     match rows {
-        Rows::Edges(_, Direction::In) | Rows::Ends(_, Direction::In) => ("src", "edge"),
-        Rows::Edges(_, Direction::Out) | Rows::Ends(_, Direction::Out) => ("dst", "edge"),
+        Rows::Edges(_, Direction::In) | Rows::Endpoints(_, Direction::In) => ("src", "edge"),
+        Rows::Edges(_, Direction::Out) | Rows::Endpoints(_, Direction::Out) => ("dst", "edge"),
         Rows::Elements(_, Direction::In) => ("column", "element"),
         Rows::Elements(_, Direction::Out) => ("vertex", "element"),
         Rows::Once | Rows::Each(_) | Rows::Vertices(_) => ("?other", "?edge"),
@@ -220,7 +220,7 @@ impl Printer<'_> {
     fn gemm(&mut self, gemm: &Gemm, place: &str, indent: &str) -> fmt::Result {
         let rows = match gemm.rows {
             Space::Unit => "once".to_owned(),
-            space @ (Space::Vertices(_) | Space::Edges(_) | Space::Index(_) | Space::Ends(..)) => {
+            space @ (Space::Vertices(_) | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..)) => {
                 format!("rows {}", self.names.space(space).unwrap_or_default())
             }
         };
@@ -299,8 +299,8 @@ impl Printer<'_> {
             KernelOp::OuterAll(of, ..) => format!("outer_{over}{}", self.extents(of)),
             KernelOp::Binary(..)
             | KernelOp::Copy(_)
-            | KernelOp::Replace(..)
-            | KernelOp::AddEnds(_)
+            | KernelOp::ScatterRows(..)
+            | KernelOp::ScatterAdd(_)
             | KernelOp::OneHot(_)
             | KernelOp::Dot(..)
             | KernelOp::WeightedSum { .. }
@@ -318,7 +318,7 @@ impl Printer<'_> {
         if let Source::Local(local) = operand.source {
             // A local of the instruction's own level needs no index.
             let own = match locals.get(local.index()) {
-                Some(Extent::Row) => level == Level::Row && operand.index == Index::Row,
+                Some(Extent::Row) => level == Level::Row && operand.index == Index::Own,
                 Some(Extent::Edge) => operand.index == Index::Edge,
                 Some(Extent::Total) | None => false,
             };
@@ -328,12 +328,12 @@ impl Printer<'_> {
         }
         let (other, edge) = index_words(rows);
         match operand.index {
-            Index::Whole => source,
-            Index::Row => format!("{source}[row]"),
-            Index::Other => format!("{source}[{other}]"),
+            Index::Uniform => source,
+            Index::Own => format!("{source}[row]"),
+            Index::Neighbor => format!("{source}[{other}]"),
             Index::Edge => format!("{source}[{edge}]"),
-            Index::End => format!("{source}[end]"),
-            Index::Cell => format!("{source}[cell]"),
+            Index::Endpoint => format!("{source}[endpoint]"),
+            Index::DenseCell => format!("{source}[cell]"),
         }
     }
 

@@ -76,7 +76,7 @@ impl Program {
     }
 
     /// The computed buffer whose memory a buffer reuses.
-    pub fn taken_over(&self, buffer: Buffer) -> Option<Buffer> {
+    pub fn overwritten(&self, buffer: Buffer) -> Option<Buffer> {
         self.buffer(buffer).replaces.filter(|old| self.buffer(*old).contents == Contents::Computed)
     }
 
@@ -239,7 +239,7 @@ impl Uses<'_> {
 
     /// Does the kernel read the buffer at its own row only?
     fn reads_own_rows(&self, kernel: usize, buffer: Buffer) -> bool {
-        let own = |operand: &Operand| operand.source != Source::Buffer(buffer) || operand.index == Index::Row;
+        let own = |operand: &Operand| operand.source != Source::Buffer(buffer) || operand.index == Index::Own;
         self.traversal(kernel).is_some_and(|(traversal, ways)| {
             let mut readers = ways.readers(Dest::Buffer(buffer)).iter();
             readers.all(|&at| traversal.instrs[at].op.operands().iter().all(own))
@@ -249,7 +249,7 @@ impl Uses<'_> {
     /// Does the kernel write the buffer row by row?
     fn writes_rows(&self, kernel: usize, buffer: Buffer) -> bool {
         self.traversal(kernel).is_some_and(|(traversal, ways)| {
-            let mut makers = ways.makers(Dest::Buffer(buffer)).iter();
+            let mut makers = ways.producers(Dest::Buffer(buffer)).iter();
             makers.any(|&at| traversal.instrs[at].extent() == Extent::Row)
         })
     }
@@ -288,7 +288,7 @@ impl Ways {
     }
 
     /// The instructions that define a value.
-    fn makers(&self, of: Dest) -> &[usize] {
+    fn producers(&self, of: Dest) -> &[usize] {
         self.makers.get(&of).map_or(&[], Vec::as_slice)
     }
 
@@ -299,8 +299,8 @@ impl Ways {
 
     /// Does the traversal read `old` at its own row only, and only to compute `new`?
     fn reads_on_the_way(&self, traversal: &Traversal, new: Buffer, old: Buffer) -> bool {
-        let makers = self.makers(Dest::Buffer(new));
-        let whole_row = |index: Index| index == Index::Row || (index == Index::Whole && traversal.rows == Rows::Once);
+        let makers = self.producers(Dest::Buffer(new));
+        let whole_row = |index: Index| index == Index::Own || (index == Index::Uniform && traversal.rows == Rows::Once);
         !makers.is_empty()
             && self.readers(Dest::Buffer(old)).iter().all(|&at| {
                 let operands = traversal.instrs[at].op.operands();

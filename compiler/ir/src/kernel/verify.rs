@@ -160,7 +160,7 @@ impl Verifier<'_> {
         let space = match ty.space {
             Space::Unit => true,
             Space::Vertices(vertex) => vertex.index() < vertices,
-            Space::Edges(graph) | Space::Ends(graph, _) => graph.index() < tables.graphs.len(),
+            Space::Edges(graph) | Space::Endpoints(graph, _) => graph.index() < tables.graphs.len(),
             Space::Index(_) => true,
         };
         let dims = Width::of(&ty.dims).counts().iter().all(|vertex| vertex.index() < vertices);
@@ -282,7 +282,7 @@ impl Verifier<'_> {
             Space::Unit => whole(buffer),
             Space::Vertices(vertex) => whole(buffer)?.divided_by(&Width::count(vertex)),
             Space::Index(extent) => whole(buffer)?.divided_by(&Width::fixed(extent)),
-            Space::Ends(..) => {
+            Space::Endpoints(..) => {
                 let ty = &program.buffer(buffer).ty;
                 (ty.space == gemm.rows).then(|| Width::of(&ty.dims))
             }
@@ -383,7 +383,7 @@ impl Verifier<'_> {
             Rows::Once => true,
             Rows::Each(volume) => volume.counts().iter().all(|vertex| vertex.index() < tables.vertex_types.len()),
             Rows::Vertices(vertex) => vertex.index() < tables.vertex_types.len(),
-            Rows::Edges(graph, _) | Rows::Ends(graph, _) => graph.index() < tables.graphs.len(),
+            Rows::Edges(graph, _) | Rows::Endpoints(graph, _) => graph.index() < tables.graphs.len(),
             Rows::Elements(pattern, _) => pattern.index() < tables.patterns.len(),
         };
         if !exists {
@@ -429,7 +429,7 @@ impl Verifier<'_> {
                     return None;
                 }
                 let fits = match seen.extents[local.index()] {
-                    Extent::Row => operand.index == Index::Row,
+                    Extent::Row => operand.index == Index::Own,
                     Extent::Edge => operand.index == Index::Edge && instr.level == Level::Edge,
                     Extent::Total => false,
                 };
@@ -441,8 +441,8 @@ impl Verifier<'_> {
             Source::Buffer(buffer) => {
                 if let Some(extent) = seen.here.get(&buffer) {
                     let own = match (operand.index, extent) {
-                        (Index::Row, Extent::Row) => true,
-                        (Index::Whole, Extent::Row) => *seen.rows == Rows::Once,
+                        (Index::Own, Extent::Row) => true,
+                        (Index::Uniform, Extent::Row) => *seen.rows == Rows::Once,
                         (Index::Edge, Extent::Edge) => true,
                         _ => false,
                     };
@@ -454,20 +454,20 @@ impl Verifier<'_> {
                 } else if !self.readable(place, buffer) {
                     return None;
                 }
-                let edge = matches!(operand.index, Index::Other | Index::Edge | Index::Cell);
+                let edge = matches!(operand.index, Index::Neighbor | Index::Edge | Index::DenseCell);
                 // A vertex without edges has no row among the endpoints.
-                let ends = matches!(self.program.buffer(buffer).ty.space, Space::Ends(..));
-                let maybe = ends && operand.index == Index::Row && matches!(seen.rows, Rows::Edges(..));
+                let ends = matches!(self.program.buffer(buffer).ty.space, Space::Endpoints(..));
+                let maybe = ends && operand.index == Index::Own && matches!(seen.rows, Rows::Edges(..));
                 if (edge || maybe) && instr.level == Level::Row {
                     self.report(place, format!("reads `{}` by an edge outside of edges", self.name(buffer)));
                     return None;
                 }
                 let first = instr.op.operands().first() == Some(&operand);
                 let takes_ends = match instr.op {
-                    KernelOp::Replace(..) | KernelOp::AddEnds(_) => !first && instr.level == Level::Row,
+                    KernelOp::ScatterRows(..) | KernelOp::ScatterAdd(_) => !first && instr.level == Level::Row,
                     _ => false,
                 };
-                if takes_ends != (operand.index == Index::End) {
+                if takes_ends != (operand.index == Index::Endpoint) {
                     self.report(place, format!("`{}` may have no row for this one", self.name(buffer)));
                     return None;
                 }
@@ -535,7 +535,7 @@ impl Verifier<'_> {
                 operands[0] == *width
             }
             KernelOp::Copy(_) => spreads(&operands[0]),
-            KernelOp::Replace(..) | KernelOp::AddEnds(_) => {
+            KernelOp::ScatterRows(..) | KernelOp::ScatterAdd(_) => {
                 spreads(&operands[0]) && operands[1..].iter().all(|part| part == width)
             }
             KernelOp::Concat { lead, .. } => {
@@ -603,8 +603,8 @@ impl Verifier<'_> {
         let fits = match extent {
             Extent::Total => self.program.volume(buffer).as_ref() == Some(&instr.width),
             Extent::Row => {
-                if let Rows::Ends(graph, direction) = *seen.rows {
-                    ty.space == Space::Ends(graph, direction) && Width::of(&ty.dims) == instr.width
+                if let Rows::Endpoints(graph, direction) = *seen.rows {
+                    ty.space == Space::Endpoints(graph, direction) && Width::of(&ty.dims) == instr.width
                 } else {
                     let volume = seen.rows.count(&self.program.tables).times(&instr.width);
                     self.program.volume(buffer) == Some(volume)
@@ -612,11 +612,11 @@ impl Verifier<'_> {
             }
             // Edge values are stored in CSC order.
             Extent::Edge => match *seen.rows {
-                Rows::Edges(graph, Direction::In) | Rows::Ends(graph, Direction::In) => {
+                Rows::Edges(graph, Direction::In) | Rows::Endpoints(graph, Direction::In) => {
                     ty.space == Space::Edges(graph) && Width::of(&ty.dims) == instr.width
                 }
                 Rows::Edges(_, Direction::Out)
-                | Rows::Ends(_, Direction::Out)
+                | Rows::Endpoints(_, Direction::Out)
                 | Rows::Elements(..)
                 | Rows::Once
                 | Rows::Each(_)
@@ -683,7 +683,7 @@ fn rows_of(program: &Program, param: Param, space: Space) -> Type {
     let tables = &program.tables;
     let own = tables.param_type(param);
     match (space, own.dims.split_first()) {
-        (Space::Ends(graph, direction), Some((Dim::Count(vertex), rest)))
+        (Space::Endpoints(graph, direction), Some((Dim::Count(vertex), rest)))
             if graph.index() < tables.graphs.len()
                 && tables.graph_end(graph, direction) == Space::Vertices(*vertex) =>
         {

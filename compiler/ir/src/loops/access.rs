@@ -41,34 +41,34 @@ pub fn access(program: &Program, rows: &Rows, level: Level, operand: Operand, is
         Source::Buffer(buffer) => program.buffer(buffer).ty.space,
         Source::Local(_) | Source::Const(_) | Source::Count(_) => Space::Unit,
     };
-    let of_ends = matches!(space, Space::Ends(..));
-    let rows_are_ends = matches!(rows, Rows::Ends(..));
+    let of_ends = matches!(space, Space::Endpoints(..));
+    let rows_are_ends = matches!(rows, Rows::Endpoints(..));
     // Rows of active vertices read vertex values at their vertices; rows of all vertices read values of active vertices
     // at theirs.
     let crossed = !is_made_here && rows_are_ends != of_ends;
     let outgoing = match rows {
-        Rows::Edges(_, direction) | Rows::Ends(_, direction) | Rows::Elements(_, direction) => {
+        Rows::Edges(_, direction) | Rows::Endpoints(_, direction) | Rows::Elements(_, direction) => {
             *direction == Direction::Out
         }
         Rows::Once | Rows::Each(_) | Rows::Vertices(_) => false,
     };
     match operand.index {
-        Index::End => match space {
-            Space::Ends(graph, direction) => Access::End(graph, direction),
+        Index::Endpoint => match space {
+            Space::Endpoints(graph, direction) => Access::End(graph, direction),
             _ => unreachable!("in a verified program only values of ends are read at ends"),
         },
-        Index::Row if crossed && at_edge && of_ends => Access::OwnerEnd,
-        Index::Row if crossed && at_edge && rows_are_ends => Access::OwnerVertex,
-        Index::Row if crossed && rows_are_ends => Access::Vertex,
-        Index::Other if of_ends => Access::NeighborEnd,
-        Index::Whole if *rows == Rows::Once => Access::Each,
-        Index::Whole => Access::Same,
-        Index::Row if at_edge => Access::Owner,
-        Index::Row => Access::Each,
-        Index::Other => Access::Neighbor,
+        Index::Own if crossed && at_edge && of_ends => Access::OwnerEnd,
+        Index::Own if crossed && at_edge && rows_are_ends => Access::OwnerVertex,
+        Index::Own if crossed && rows_are_ends => Access::Vertex,
+        Index::Neighbor if of_ends => Access::NeighborEnd,
+        Index::Uniform if *rows == Rows::Once => Access::Each,
+        Index::Uniform => Access::Same,
+        Index::Own if at_edge => Access::Owner,
+        Index::Own => Access::Each,
+        Index::Neighbor => Access::Neighbor,
         // Stored edge values are in CSC order.
         Index::Edge if !is_made_here && outgoing => Access::Eid,
         Index::Edge => Access::Each,
-        Index::Cell => Access::DenseCell,
+        Index::DenseCell => Access::DenseCell,
     }
 }

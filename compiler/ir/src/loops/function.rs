@@ -177,8 +177,8 @@ impl Function {
                     && widths.iter().sum::<usize>() == instr.width
             }
             KernelOp::OneHot(_) => true,
-            KernelOp::Replace(..)
-            | KernelOp::AddEnds(_)
+            KernelOp::ScatterRows(..)
+            | KernelOp::ScatterAdd(_)
             | KernelOp::Mask { .. }
             | KernelOp::MatMul(..)
             | KernelOp::MatMulT(..)

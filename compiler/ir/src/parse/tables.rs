@@ -36,7 +36,7 @@ impl Parser {
             }
             "relation" => {
                 let name = self.name()?;
-                let (src, dst) = self.ends()?;
+                let (src, dst) = self.endpoints()?;
                 self.word("from")?;
                 let dataset_name = self.name()?;
                 self.parsed.flow.relations.push(RelationDecl { name, dataset_name, src, dst });
@@ -44,7 +44,7 @@ impl Parser {
             }
             "graph" => {
                 let name = self.name()?;
-                let (src, dst) = self.ends()?;
+                let (src, dst) = self.endpoints()?;
                 self.sign("=")?;
                 if matches!(self.after_next(), Token::Sign("(")) {
                     let (stack, incidence) = self.incidence()?;
@@ -159,7 +159,7 @@ impl Parser {
         Ok(Place::Output(self.parsed.flow.outputs.len() - 1))
     }
 
-    fn ends(&mut self) -> Parse<(VertexType, VertexType)> {
+    fn endpoints(&mut self) -> Parse<(VertexType, VertexType)> {
         self.sign(":")?;
         let src = self.vertex()?;
         self.sign("->")?;
@@ -248,8 +248,8 @@ impl Parser {
         };
         let of: fn(Graph) -> Space = match word.as_str() {
             "edges" => Space::Edges,
-            "sources" => |graph| Space::Ends(graph, Direction::Out),
-            "destinations" => |graph| Space::Ends(graph, Direction::In),
+            "sources" => |graph| Space::Endpoints(graph, Direction::Out),
+            "destinations" => |graph| Space::Endpoints(graph, Direction::In),
             "index" => {
                 self.take();
                 self.sign("(")?;

@@ -69,7 +69,7 @@ impl Parser {
             return Ok(Written::Op(Op::Binary(f)));
         }
         let reduce_of = |name: &str| Reduce::ALL.into_iter().find(|reduce| reduce.name() == name);
-        let segment = mnemonic.strip_prefix("segment.").or_else(|| mnemonic.strip_prefix("segment_ends."));
+        let segment = mnemonic.strip_prefix("segment.").or_else(|| mnemonic.strip_prefix("segment_endpoints."));
         if let Some((reduce, direction)) = segment.and_then(|rest| rest.split_once('.')) {
             let direction = [Direction::In, Direction::Out].into_iter().find(|known| known.name() == direction);
             let extreme = [Extreme::Max, Extreme::Min].into_iter().find(|known| known.arg_name() == reduce);
@@ -83,8 +83,8 @@ impl Parser {
             };
             let graph = self.graph()?;
             self.comma_before_value()?;
-            return Ok(Written::Op(if mnemonic.starts_with("segment_ends.") {
-                Op::SegmentEnds { graph, direction, reduce }
+            return Ok(Written::Op(if mnemonic.starts_with("segment_endpoints.") {
+                Op::SegmentEndpoints { graph, direction, reduce }
             } else {
                 Op::Segment { graph, direction, reduce }
             }));
@@ -181,17 +181,17 @@ impl Parser {
                 self.comma_before_value()?;
                 Op::GatherDst(graph)
             }
-            "select.src" | "select.dst" | "replace.src" | "replace.dst" => {
+            "gather_rows.src" | "gather_rows.dst" | "scatter_rows.src" | "scatter_rows.dst" => {
                 let direction = if mnemonic.ends_with("src") { Direction::Out } else { Direction::In };
                 let graph = self.graph()?;
                 self.comma_before_value()?;
-                if mnemonic.starts_with("select") {
-                    Op::Select(graph, direction)
+                if mnemonic.starts_with("gather_rows") {
+                    Op::GatherRows(graph, direction)
                 } else {
-                    Op::Replace(graph, direction)
+                    Op::ScatterRows(graph, direction)
                 }
             }
-            "add_ends" => {
+            "scatter_add" => {
                 self.sign("(")?;
                 let mut ends = vec![];
                 while !self.accept(")") {
@@ -200,7 +200,7 @@ impl Parser {
                     }
                     ends.push(self.end()?);
                 }
-                Op::AddEnds(ends)
+                Op::ScatterAdd(ends)
             }
             _ => return Ok(Written::Unknown(mnemonic.to_owned())),
         }))

@@ -209,7 +209,7 @@ impl Generator {
     }
 
     /// Values with a row for each distinct endpoint of a graph, and scatters back to vertices.
-    pub(super) fn ends(&mut self) {
+    pub(super) fn endpoints(&mut self) {
         let graph = self.any_graph();
         let (direction, gather) = if self.chance(0.5) {
             (Direction::Out, Op::GatherSrc(graph))
@@ -217,7 +217,7 @@ impl Generator {
             (Direction::In, Op::GatherDst(graph))
         };
         let Some(x) = self.end(graph, direction) else { return };
-        let mut rows = self.flow.add(Op::Select(graph, direction), &[x]);
+        let mut rows = self.flow.add(Op::GatherRows(graph, direction), &[x]);
         if let Some(&[width]) = self.fixed_dims(rows).as_deref()
             && self.chance(0.5)
         {
@@ -230,14 +230,14 @@ impl Generator {
         self.pool.push(edges);
         // Every endpoint has an edge, so no reduction is infinite.
         let reduce = Reduce::ALL[self.below(4)];
-        let reduced = self.flow.add(Op::SegmentEnds { graph, direction, reduce }, &[edges]);
+        let reduced = self.flow.add(Op::SegmentEndpoints { graph, direction, reduce }, &[edges]);
         self.keep(reduced);
         let back = match self.below(3) {
-            0 => self.flow.add(Op::Replace(graph, direction), &[x, rows]),
-            1 => self.flow.add(Op::AddEnds(vec![(graph, direction)]), &[x, rows]),
+            0 => self.flow.add(Op::ScatterRows(graph, direction), &[x, rows]),
+            1 => self.flow.add(Op::ScatterAdd(vec![(graph, direction)]), &[x, rows]),
             _ => {
                 let more = self.flow.unary(UnaryOp::Neg, rows);
-                self.flow.add(Op::AddEnds(vec![(graph, direction), (graph, direction)]), &[x, rows, more])
+                self.flow.add(Op::ScatterAdd(vec![(graph, direction), (graph, direction)]), &[x, rows, more])
             }
         };
         self.keep(back);

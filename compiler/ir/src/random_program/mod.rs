@@ -342,7 +342,7 @@ impl Generator {
             12 => self.convolution(),
             13 => self.algebra(),
             14 => self.dropout(),
-            15 | 16 => self.ends(),
+            15 | 16 => self.endpoints(),
             _ => self.scores(),
         }
     }

@@ -165,7 +165,7 @@ impl<'a> Walk<'a> {
         let tables = &program.tables;
         let (edges, others) = match traversal.rows {
             Rows::Once | Rows::Each(_) | Rows::Vertices(_) => (0.0, 0.0),
-            Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => {
+            Rows::Edges(graph, direction) | Rows::Endpoints(graph, direction) => {
                 (sizes.rows(Space::Edges(graph)) as f64, sizes.others(tables, graph, direction))
             }
             Rows::Elements(pattern, direction) => {
@@ -186,7 +186,7 @@ impl<'a> Walk<'a> {
             traversal,
             sizes,
             rows: match traversal.rows {
-                Rows::Ends(graph, direction) => sizes.rows(Space::Ends(graph, direction)) as f64,
+                Rows::Endpoints(graph, direction) => sizes.rows(Space::Endpoints(graph, direction)) as f64,
                 _ => sizes.eval(&traversal.rows.count(tables)),
             },
             edges,
@@ -203,7 +203,7 @@ impl<'a> Walk<'a> {
         work.cycles += match self.traversal.rows {
             Rows::Once => 0.0,
             Rows::Each(_) | Rows::Vertices(_) => cycles::KERNEL,
-            Rows::Edges(..) | Rows::Ends(..) => cycles::KERNEL + cycles::ROW * self.rows,
+            Rows::Edges(..) | Rows::Endpoints(..) => cycles::KERNEL + cycles::ROW * self.rows,
             Rows::Elements(..) => cycles::KERNEL + cycles::ELEMENTS * self.rows,
         };
         let mut reads: BTreeMap<DataSource, Reads> = BTreeMap::new();
@@ -212,7 +212,7 @@ impl<'a> Walk<'a> {
             let instr = &self.traversal.instrs[i];
             self.compute(instr, &mut work);
             let ends_in_row = instr.level == Level::Edge && instr.extent() == Extent::Row;
-            let from_row = |o: &Operand| o.index == Index::Row;
+            let from_row = |o: &Operand| o.index == Index::Own;
             walks |= instr.level == Level::Edge && (ends_in_row || instr.op.operands().iter().any(from_row));
             if instr.op.is_total() && work.barriers == 0.0 {
                 work.barriers = 1.0;
@@ -221,7 +221,7 @@ impl<'a> Walk<'a> {
             work.cycles += self.cycles(instr);
             positions |= instr.level == Level::Edge && matches!(instr.op, KernelOp::Mask { .. });
             for operand in instr.op.operands() {
-                ends |= matches!(operand.index, Index::Other | Index::Cell);
+                ends |= matches!(operand.index, Index::Neighbor | Index::DenseCell);
                 let Some(thing) = self.foreign(operand, chosen) else { continue };
                 positions |= operand.index == Index::Edge && matches!(thing, DataSource::Buffer(_));
                 let (streamed, gathered) = self.reads(operand);
@@ -257,7 +257,7 @@ impl<'a> Walk<'a> {
     fn is_outgoing(&self) -> bool {
         matches!(
             self.traversal.rows,
-            Rows::Edges(_, Direction::Out) | Rows::Ends(_, Direction::Out) | Rows::Elements(_, Direction::Out)
+            Rows::Edges(_, Direction::Out) | Rows::Endpoints(_, Direction::Out) | Rows::Elements(_, Direction::Out)
         )
     }
 
@@ -315,21 +315,21 @@ impl<'a> Walk<'a> {
         let ahead = matches!(self.traversal.rows, Rows::Elements(..));
         let gather = |distinct: f64| Some(Gather { reads: self.edges, distinct, row_bytes: ELEMENT * width, ahead });
         match operand.index {
-            Index::Whole => (width, None),
+            Index::Uniform => (width, None),
             // Rows of endpoints find the rows of vertices through their list.
-            Index::Row if matches!(self.traversal.rows, Rows::Ends(..)) && !self.is_of_ends(operand) => {
+            Index::Own if matches!(self.traversal.rows, Rows::Endpoints(..)) && !self.is_of_endpoints(operand) => {
                 (0.0, Some(Gather { reads: self.rows, distinct: self.rows, row_bytes: ELEMENT * width, ahead: false }))
             }
-            Index::Row => (self.rows * width, None),
+            Index::Own => (self.rows * width, None),
             // A row, and the number of its vertex.
-            Index::End => (self.rows_of(operand) * (width + 1.0), None),
+            Index::Endpoint => (self.rows_of(operand) * (width + 1.0), None),
             Index::Edge => match operand.source {
                 Source::Buffer(_) if self.is_outgoing() => (0.0, gather(self.edges)),
                 _ => (self.edges * width, None),
             },
-            Index::Other => (0.0, gather(self.others)),
+            Index::Neighbor => (0.0, gather(self.others)),
             // Each stored element has its own cell.
-            Index::Cell => (0.0, gather(self.edges)),
+            Index::DenseCell => (0.0, gather(self.edges)),
         }
     }
 
@@ -341,9 +341,9 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn is_of_ends(&self, operand: Operand) -> bool {
+    fn is_of_endpoints(&self, operand: Operand) -> bool {
         // Locals have the rows of the traversal.
-        self.space_of(operand).is_none_or(|space| matches!(space, Space::Ends(..)))
+        self.space_of(operand).is_none_or(|space| matches!(space, Space::Endpoints(..)))
     }
 
     fn rows_of(&self, operand: Operand) -> f64 {
@@ -354,7 +354,7 @@ impl<'a> Walk<'a> {
     fn cycles(&self, instr: &Instr) -> f64 {
         let count = self.count(instr.level);
         let results = count * self.sizes.eval(&instr.width);
-        let picked = instr.op.operands().iter().filter(|operand| operand.index == Index::Other).count() as f64;
+        let picked = instr.op.operands().iter().filter(|operand| operand.index == Index::Neighbor).count() as f64;
         let of_elements = matches!(self.traversal.rows, Rows::Elements(..));
         let own = match &instr.op {
             KernelOp::MatMul(..) | KernelOp::MatMulT(..) => count * cycles::PRODUCT,
@@ -375,8 +375,8 @@ impl<'a> Walk<'a> {
             | KernelOp::Compose { .. }
             | KernelOp::Select { .. }
             | KernelOp::Copy(_)
-            | KernelOp::Replace(..)
-            | KernelOp::AddEnds(_)
+            | KernelOp::ScatterRows(..)
+            | KernelOp::ScatterAdd(_)
             | KernelOp::Concat { .. }
             | KernelOp::Slice { .. }
             | KernelOp::OneHot(_)
@@ -396,11 +396,11 @@ impl<'a> Walk<'a> {
                 rates::add(work, results, then.facts().work);
             }
             KernelOp::Select { .. } => rates::add(work, results, rates::SIMPLE),
-            KernelOp::AddEnds(parts) => {
+            KernelOp::ScatterAdd(parts) => {
                 let added: f64 = parts[1..].iter().map(|&part| self.rows_of(part) * self.width(part)).sum();
                 rates::add(work, added, rates::SIMPLE);
             }
-            KernelOp::Copy(_) | KernelOp::Replace(..) | KernelOp::Concat { .. } | KernelOp::Slice { .. } => {}
+            KernelOp::Copy(_) | KernelOp::ScatterRows(..) | KernelOp::Concat { .. } | KernelOp::Slice { .. } => {}
             KernelOp::OneHot(_) => rates::add(work, results, rates::SIMPLE),
             KernelOp::Mask { .. } => rates::add(work, results, rates::MASK),
             KernelOp::MatMul(of, ..) | KernelOp::MatMulT(of, ..) | KernelOp::OuterAll(of, ..) => {

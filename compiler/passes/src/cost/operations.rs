@@ -128,7 +128,7 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
             work.read += POSITION * (count.rows(args[0]) + 1.0);
             Kind::DR
         }
-        Op::Select(..) => {
+        Op::GatherRows(..) => {
             let rows = count.rows(value);
             work.read += ELEMENT * rows;
             work.gathers.push(Gather {
@@ -139,21 +139,21 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
             });
             Kind::DR
         }
-        Op::Replace(..) | Op::AddEnds(_) => {
+        Op::ScatterRows(..) | Op::ScatterAdd(_) => {
             for (i, &arg) in args.iter().enumerate() {
                 read(&mut work, arg);
                 if i > 0 {
                     work.read += ELEMENT * count.rows(arg);
                 }
             }
-            if let Op::AddEnds(_) = node.op {
+            if let Op::ScatterAdd(_) = node.op {
                 rates::add(&mut work, args[1..].iter().map(|&arg| count.elements(arg)).sum(), rates::SIMPLE);
                 Kind::EW
             } else {
                 Kind::DR
             }
         }
-        Op::Segment { direction, reduce, .. } | Op::SegmentEnds { direction, reduce, .. } => {
+        Op::Segment { direction, reduce, .. } | Op::SegmentEndpoints { direction, reduce, .. } => {
             rates::add(&mut work, count.elements(args[0]), rates::reduce(*reduce));
             work.read += POSITION * (count.rows(value) + 1.0);
             match direction {

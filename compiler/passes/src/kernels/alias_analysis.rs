@@ -83,7 +83,7 @@ impl<'a> AliasAnalysis<'a> {
         };
         let computed = |value: Value| !self.is_leaf(self.storage_of(value));
         match node.op {
-            Op::Replace(..) if in_place && computed(node.args[1]) => node.args[1],
+            Op::ScatterRows(..) if in_place && computed(node.args[1]) => node.args[1],
             _ => output.value,
         }
     }
@@ -138,7 +138,7 @@ impl<'a> AliasAnalysis<'a> {
         match (ty.layout, ty.space) {
             (Layout::Sparse(pattern), _) => Some(Topology::Pattern(pattern)),
             (Layout::Dense, Space::Edges(graph)) => Some(Topology::Graph(graph)),
-            (Layout::Dense, Space::Unit | Space::Vertices(_) | Space::Index(_) | Space::Ends(..)) => None,
+            (Layout::Dense, Space::Unit | Space::Vertices(_) | Space::Index(_) | Space::Endpoints(..)) => None,
         }
     }
 
@@ -226,12 +226,12 @@ pub(crate) fn mnemonic(op: &Op) -> &'static str {
         Op::Outer { .. } => "outer",
         Op::Grouped { form, .. } => form.name(),
         Op::GatherSrc(_) | Op::GatherDst(_) => "gather",
-        Op::Segment { reduce, .. } | Op::SegmentEnds { reduce, .. } => reduce.name(),
+        Op::Segment { reduce, .. } | Op::SegmentEndpoints { reduce, .. } => reduce.name(),
         Op::SegmentArg { extreme, .. } => extreme.arg_name(),
         Op::Paths(sum) => sum.term.name(),
-        Op::Select(..) => "select",
-        Op::Replace(..) => "replace",
-        Op::AddEnds(_) => "add_ends",
+        Op::GatherRows(..) => "gather_rows",
+        Op::ScatterRows(..) => "scatter_rows",
+        Op::ScatterAdd(_) => "scatter_add",
         Op::ReduceTrailing { .. } => "reduce",
         Op::ReduceSpace(_) => "total",
     }

@@ -40,7 +40,7 @@ const AHEAD: usize = 2;
 fn has_small_results(program: &Program, launch: &Launch) -> bool {
     let is_small = |buffer: Buffer| match program.buffer(buffer).ty.space {
         Space::Unit => program.volume(buffer).is_some_and(|volume| volume.as_fixed().is_some()),
-        Space::Ends(..) => true,
+        Space::Endpoints(..) => true,
         Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => false,
     };
     launch.kernels.iter().flat_map(Kernel::writes).all(is_small)

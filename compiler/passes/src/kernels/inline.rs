@@ -71,7 +71,7 @@ pub(super) fn find_placements(aliases: &AliasAnalysis<'_>, nodes: &[Value], kind
         let node = flow.value(v);
         let own_kind = match node.ty.space {
             space @ Space::Vertices(_) => Kind::Map(space),
-            Space::Ends(graph, direction) => Kind::Ends(graph, direction),
+            Space::Endpoints(graph, direction) => Kind::Endpoints(graph, direction),
             Space::Unit | Space::Edges(_) | Space::Index(_) => continue,
         };
         let own_rows = |reader: &Value| kinds[reader.index()].contains(&own_kind);

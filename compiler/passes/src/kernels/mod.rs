@@ -277,7 +277,7 @@ fn compared(program: &Program, kernel: &Kernel, sizes: &SizeInfo, machine: &Mach
 
 /// Explains that a traversal splits high-degree rows, if there are such rows.
 fn split(traversal: &Traversal, sizes: &SizeInfo) -> Option<String> {
-    let (Rows::Edges(graph, direction) | Rows::Ends(graph, direction)) = traversal.rows else { return None };
+    let (Rows::Edges(graph, direction) | Rows::Endpoints(graph, direction)) = traversal.rows else { return None };
     let ends = sizes.ends.get(graph.index())?;
     let longest = match direction {
         Direction::In => ends.max_in,
@@ -431,7 +431,7 @@ impl<'f, 'a> Builder<'f, 'a> {
         let (stage, body) = match group.kind {
             Kind::Product(value) => (node.stage, Body::Gemm(self.gemm(value)?)),
             Kind::Paths(_) => (node.stage, Body::Paths(self.paths(&group.members)?)),
-            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Edges(..) | Kind::Ends(..) => {
+            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Edges(..) | Kind::Endpoints(..) => {
                 let traversal = lower_traversal(self, group)?;
                 let count = |stage| traversal.instrs.iter().filter(|instr| instr.stage == stage).count();
                 // The stage of most instructions, the earliest of several.
@@ -514,7 +514,7 @@ impl<'f, 'a> Builder<'f, 'a> {
 /// An operand that reads a local at the current row, or a constant.
 fn operand(source: Source, index: Index) -> Operand {
     match source {
-        Source::Const(_) | Source::Count(_) => Operand { source, index: Index::Whole },
+        Source::Const(_) | Source::Count(_) => Operand { source, index: Index::Uniform },
         Source::Local(_) | Source::Buffer(_) => Operand { source, index },
     }
 }

@@ -66,7 +66,7 @@ impl Lowering<'_, '_, '_> {
         let (own, direction) = self.edges()?;
         let over = match flow.value(sum).op {
             Op::Segment { graph, direction, reduce: Reduce::Sum }
-            | Op::SegmentEnds { graph, direction, reduce: Reduce::Sum } => (Topology::Graph(graph), direction),
+            | Op::SegmentEndpoints { graph, direction, reduce: Reduce::Sum } => (Topology::Graph(graph), direction),
             _ => return None,
         };
         if over != (own, direction) {

@@ -43,7 +43,7 @@ pub(super) enum Kind {
     /// Rows of a topology with their edges.
     Edges(Topology, Direction),
     /// The endpoints of a graph, with their edges where a member needs them.
-    Ends(Graph, Direction),
+    Endpoints(Graph, Direction),
     /// Sums over two-hop metapaths.
     Paths(Scored),
 }
@@ -237,15 +237,18 @@ impl Scheduler<'_, '_> {
                 Kind::Edges(topology, direction) => {
                     let space = self.aliases.row_space(*topology, *direction);
                     // Rows of endpoints are found from rows of vertices, but not from those of a sparse matrix.
-                    let ends = matches!(node.op, Op::Replace(..) | Op::AddEnds(_));
+                    let ends = matches!(node.op, Op::ScatterRows(..) | Op::ScatterAdd(_));
                     let found = !ends || matches!(topology, Topology::Graph(_));
                     found
                         && space.is_some_and(|space| kinds.contains(&Kind::Map(space)))
                         && node.args.iter().any(|&a| self.reads_members(a, &known))
                 }
-                Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Ends(..) | Kind::Paths(_) => {
-                    false
-                }
+                Kind::Unit
+                | Kind::Elements(_)
+                | Kind::Map(_)
+                | Kind::Product(_)
+                | Kind::Endpoints(..)
+                | Kind::Paths(_) => false,
             };
             let joins = !self.tiled[v.index()] || *product == Some(v) || self.joins_tiles(v, kind, &known);
             let full = matches!(kind, Kind::Paths(_)) && members.len() == Paths::MOST_SUMS;
@@ -269,9 +272,9 @@ impl Scheduler<'_, '_> {
     /// Does a disabled rule keep an operation from the group of another one? `own`: the group is of its kind.
     fn is_alone(&self, v: Value, other: Value, kind: &Kind, own: bool) -> bool {
         let rule = match kind {
-            Kind::Edges(..) | Kind::Ends(..) | Kind::Paths(_) if own => FusionRule::EdgePasses,
+            Kind::Edges(..) | Kind::Endpoints(..) | Kind::Paths(_) if own => FusionRule::EdgePasses,
             Kind::Edges(..) => FusionRule::RowEpilogue,
-            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Ends(..) | Kind::Paths(_) => {
+            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Endpoints(..) | Kind::Paths(_) => {
                 FusionRule::Rowwise
             }
         };
@@ -446,14 +449,14 @@ impl Scheduler<'_, '_> {
                 if large && element_wise && node.args.iter().all(flat) { Kind::Elements(len) } else { Kind::Unit }
             }
             space @ (Space::Vertices(_) | Space::Edges(_) | Space::Index(_)) => Kind::Map(space),
-            Space::Ends(graph, direction) => Kind::Ends(graph, direction),
+            Space::Endpoints(graph, direction) => Kind::Endpoints(graph, direction),
         };
         let arg_space = |i: usize| aliases.flow.ty(node.args[i]).space;
         match &node.op {
             Op::Segment { graph, direction, .. } | Op::SegmentArg { graph, direction, .. } => {
                 vec![Kind::Edges(Topology::Graph(*graph), *direction)]
             }
-            Op::SegmentEnds { graph, direction, .. } => vec![Kind::Ends(*graph, *direction)],
+            Op::SegmentEndpoints { graph, direction, .. } => vec![Kind::Endpoints(*graph, *direction)],
             Op::Paths(sum) => {
                 let root = |i: usize| aliases.storage_of(node.args[i]);
                 vec![Kind::Paths(Scored {
@@ -491,8 +494,8 @@ impl Scheduler<'_, '_> {
                     space @ (Space::Vertices(_) | Space::Index(_)) if is_small(&of, self.options.row_outer) => {
                         vec![Kind::Map(space)]
                     }
-                    Space::Ends(graph, direction) if is_small(&of, self.options.row_outer) => {
-                        vec![Kind::Ends(graph, direction)]
+                    Space::Endpoints(graph, direction) if is_small(&of, self.options.row_outer) => {
+                        vec![Kind::Endpoints(graph, direction)]
                     }
                     _ => vec![Kind::Product(v)],
                 }
@@ -501,7 +504,7 @@ impl Scheduler<'_, '_> {
             Op::ReduceSpace(_) => match aliases.topology(node.args[0]) {
                 Some(topology) => vec![Kind::Edges(topology, Direction::In), Kind::Edges(topology, Direction::Out)],
                 None => vec![match arg_space(0) {
-                    Space::Ends(graph, direction) => Kind::Ends(graph, direction),
+                    Space::Endpoints(graph, direction) => Kind::Endpoints(graph, direction),
                     space => Kind::Map(space),
                 }],
             },
@@ -525,9 +528,9 @@ impl Scheduler<'_, '_> {
             | Op::OneHot { .. }
             | Op::Rows
             | Op::Unrows
-            | Op::Select(..)
-            | Op::Replace(..)
-            | Op::AddEnds(_)
+            | Op::GatherRows(..)
+            | Op::ScatterRows(..)
+            | Op::ScatterAdd(_)
             | Op::GatherSrc(_)
             | Op::GatherDst(_) => vec![by_space()],
         }
@@ -571,8 +574,12 @@ impl Scheduler<'_, '_> {
         }
         // Reads from the other end of an edge, or from any row, need stored values.
         let foreign = |arg: Value| match (&node.op, kind) {
-            (Op::GatherSrc(_), Kind::Edges(_, direction) | Kind::Ends(_, direction)) => *direction == Direction::In,
-            (Op::GatherDst(_), Kind::Edges(_, direction) | Kind::Ends(_, direction)) => *direction == Direction::Out,
+            (Op::GatherSrc(_), Kind::Edges(_, direction) | Kind::Endpoints(_, direction)) => {
+                *direction == Direction::In
+            }
+            (Op::GatherDst(_), Kind::Edges(_, direction) | Kind::Endpoints(_, direction)) => {
+                *direction == Direction::Out
+            }
             _ => node.ty.is_sparse() && aliases.topology(arg).is_none() && !aliases.flow.ty(arg).dims.is_empty(),
         };
         node.args
@@ -600,7 +607,7 @@ impl Scheduler<'_, '_> {
                 space == Space::Unit && !matches!(aliases.flow.value(root).op, Op::ReduceSpace(_))
             }
             Kind::Edges(topology, direction) => aliases.row_space(*topology, *direction) == Some(space),
-            Kind::Ends(graph, direction) => space == Space::Ends(*graph, *direction),
+            Kind::Endpoints(graph, direction) => space == Space::Endpoints(*graph, *direction),
             Kind::Product(_) | Kind::Paths(_) => false,
         };
         // A reduction over the rows of the group is complete only after it, and is a unit value: in a group
@@ -640,6 +647,6 @@ fn rank(kind: &Kind) -> u32 {
         Kind::Elements(_) => 1,
         Kind::Map(_) => 2,
         Kind::Product(_) => 3,
-        Kind::Edges(..) | Kind::Ends(..) | Kind::Paths(_) => 4,
+        Kind::Edges(..) | Kind::Endpoints(..) | Kind::Paths(_) => 4,
     }
 }

@@ -61,10 +61,10 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         Kind::Elements(volume) => Rows::Each(volume.clone()),
         Kind::Map(Space::Vertices(vertex)) => Rows::Vertices(*vertex),
         Kind::Map(Space::Index(extent)) => Rows::Each(Width::fixed(*extent)),
-        Kind::Map(Space::Unit | Space::Edges(_) | Space::Ends(..)) => {
+        Kind::Map(Space::Unit | Space::Edges(_) | Space::Endpoints(..)) => {
             return Err(aliases.error(group.members[0], "internal error: a map over other rows than vertices"));
         }
-        Kind::Ends(graph, direction) => Rows::Ends(*graph, *direction),
+        Kind::Endpoints(graph, direction) => Rows::Endpoints(*graph, *direction),
         Kind::Edges(Topology::Graph(graph), direction) => Rows::Edges(*graph, *direction),
         Kind::Edges(Topology::Pattern(pattern), direction) => Rows::Elements(*pattern, *direction),
     };
@@ -178,7 +178,7 @@ impl Lowering<'_, '_, '_> {
         let lse = argument(gathered, 0);
         let same = matches!(&flow.value(lse).op,
             Op::Segment { graph, direction: over, reduce: Reduce::Lse }
-            | Op::SegmentEnds { graph, direction: over, reduce: Reduce::Lse }
+            | Op::SegmentEndpoints { graph, direction: over, reduce: Reduce::Lse }
             if Topology::Graph(*graph) == own && *over == direction);
         let fits = same && argument(lse, 0) == x && aliases.width(x) == aliases.width(difference);
         (fits && self.members.contains(&lse)).then_some(lse)
@@ -195,7 +195,7 @@ impl Lowering<'_, '_, '_> {
         let mut emit = |level: Level, op: KernelOp| self.emit(level, op, width.clone(), stage);
         let largest = emit(Level::Edge, KernelOp::Segment(Reduce::Max, x));
         // Finite, so that rows without edges and infinite scores give no NaN: `lse` is then infinite as it should be.
-        let limit = |of: f32| operand(Source::Const(of.into()), Index::Whole);
+        let limit = |of: f32| operand(Source::Const(of.into()), Index::Uniform);
         let base = emit(Level::Row, KernelOp::Binary(BinaryOp::Max, largest, limit(f32::MIN)));
         let base = emit(Level::Row, KernelOp::Binary(BinaryOp::Min, base, limit(f32::MAX)));
         let shifted = emit(Level::Edge, KernelOp::Binary(BinaryOp::Sub, x, base));
@@ -212,7 +212,7 @@ impl Lowering<'_, '_, '_> {
         let local = Local(self.num_locals);
         self.num_locals += 1;
         let instr = Instr { dest: Dest::Local(local), level, op, width, stage, from: self.from };
-        let index = if instr.extent() == Extent::Edge { Index::Edge } else { Index::Row };
+        let index = if instr.extent() == Extent::Edge { Index::Edge } else { Index::Own };
         self.instrs.push(instr);
         operand(Source::Local(local), index)
     }
@@ -220,7 +220,7 @@ impl Lowering<'_, '_, '_> {
     pub(super) fn edges(&self) -> Option<(Topology, Direction)> {
         match self.kind {
             Kind::Edges(topology, direction) => Some((*topology, *direction)),
-            Kind::Ends(graph, direction) => Some((Topology::Graph(*graph), *direction)),
+            Kind::Endpoints(graph, direction) => Some((Topology::Graph(*graph), *direction)),
             Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Paths(_) => None,
         }
     }
@@ -239,7 +239,9 @@ impl Lowering<'_, '_, '_> {
                 let columns = Width::fixed(self.aliases.flow.patterns[pattern.index()].columns);
                 width.divided_by(&columns).unwrap_or(width)
             }
-            Kind::Unit | Kind::Map(_) | Kind::Product(_) | Kind::Edges(..) | Kind::Ends(..) | Kind::Paths(_) => width,
+            Kind::Unit | Kind::Map(_) | Kind::Product(_) | Kind::Edges(..) | Kind::Endpoints(..) | Kind::Paths(_) => {
+                width
+            }
         }
     }
 
@@ -271,29 +273,29 @@ impl Lowering<'_, '_, '_> {
         if let Some(topology) = aliases.topology(value) {
             return self.edge_operand(value, root, topology);
         }
-        if let (Op::Select(..), true) = (&aliases.flow.value(root).op, self.members.contains(&root)) {
+        if let (Op::GatherRows(..), true) = (&aliases.flow.value(root).op, self.members.contains(&root)) {
             // The rows of its vertices, read in place.
             let selected = aliases.storage_of(aliases.flow.value(root).args[0]);
-            return Ok(operand(self.builder.source(selected)?, Index::Row));
+            return Ok(operand(self.builder.source(selected)?, Index::Own));
         }
         let index = match (self.kind, aliases.flow.ty(value).space) {
-            (Kind::Elements(volume), Space::Unit) if aliases.width(value) == *volume => Index::Row,
+            (Kind::Elements(volume), Space::Unit) if aliases.width(value) == *volume => Index::Own,
             (Kind::Edges(Topology::Pattern(_), Direction::Out), Space::Unit)
                 if level == Level::Row && !aliases.width(value).is_one() =>
             {
-                Index::Row
+                Index::Own
             }
-            (_, Space::Unit) => Index::Whole,
+            (_, Space::Unit) => Index::Uniform,
             (Kind::Edges(_, direction), _) if level == Level::Edge => {
                 // A dense operand of a sparse element-wise operation is read at the element's row.
-                if *direction == Direction::In { Index::Row } else { Index::Other }
+                if *direction == Direction::In { Index::Own } else { Index::Neighbor }
             }
-            _ => Index::Row,
+            _ => Index::Own,
         };
         let source = self.source(root)?;
         // A kernel of one row reads its own values at that row.
-        let local = matches!(source, Source::Local(_)) && index == Index::Whole;
-        Ok(operand(source, if local { Index::Row } else { index }))
+        let local = matches!(source, Source::Local(_)) && index == Index::Uniform;
+        Ok(operand(source, if local { Index::Own } else { index }))
     }
 
     fn source(&mut self, root: Value) -> Result<Source> {
@@ -317,8 +319,8 @@ impl Lowering<'_, '_, '_> {
         let node = self.aliases.flow.value(root);
         let index = match (&node.op, direction) {
             (Op::Input(_), _) => return Ok(operand(self.builder.source(root)?, Index::Edge)),
-            (Op::GatherSrc(_), Direction::In) | (Op::GatherDst(_), Direction::Out) => Index::Other,
-            (Op::GatherSrc(_), Direction::Out) | (Op::GatherDst(_), Direction::In) => Index::Row,
+            (Op::GatherSrc(_), Direction::In) | (Op::GatherDst(_), Direction::Out) => Index::Neighbor,
+            (Op::GatherSrc(_), Direction::Out) | (Op::GatherDst(_), Direction::In) => Index::Own,
             _ => {
                 if !self.lowered.contains_key(&root) {
                     self.lower(root)?;
@@ -327,7 +329,7 @@ impl Lowering<'_, '_, '_> {
             }
         };
         let inner = self.aliases.storage_of(node.args[0]);
-        let source = if index == Index::Row { self.source(inner)? } else { self.builder.source(inner)? };
+        let source = if index == Index::Own { self.source(inner)? } else { self.builder.source(inner)? };
         Ok(operand(source, index))
     }
 
@@ -362,12 +364,12 @@ impl Lowering<'_, '_, '_> {
     fn dense_of_sparse(&mut self, value: Value) -> Result<Operand> {
         let ty = self.aliases.flow.ty(value);
         let incoming = self.edges().is_some_and(|(_, direction)| direction == Direction::In);
-        let (row, column) = if incoming { (Index::Row, Index::Other) } else { (Index::Other, Index::Row) };
+        let (row, column) = if incoming { (Index::Own, Index::Neighbor) } else { (Index::Neighbor, Index::Own) };
         let index = match (ty.space, ty.dims.is_empty()) {
-            (Space::Unit, true) => Index::Whole,
+            (Space::Unit, true) => Index::Uniform,
             (Space::Unit, false) => column,
             (_, true) => row,
-            (_, false) => Index::Cell,
+            (_, false) => Index::DenseCell,
         };
         let root = self.aliases.storage_of(value);
         Ok(operand(self.source(root)?, index))
@@ -458,7 +460,7 @@ impl Lowering<'_, '_, '_> {
                     // Sparse rows gather the rows of the weight.
                     level = Level::Edge;
                     let a = self.operand(arg(0), level)?;
-                    let x = operand(self.builder.source(aliases.storage_of(arg(1)))?, Index::Other);
+                    let x = operand(self.builder.source(aliases.storage_of(arg(1)))?, Index::Neighbor);
                     KernelOp::WeightedSum { a, x }
                 } else {
                     let (x, w) = (self.operand(arg(0), level)?, self.operand(arg(1), level)?);
@@ -476,7 +478,7 @@ impl Lowering<'_, '_, '_> {
                 if let Some(Topology::Pattern(_)) = aliases.topology(arg(0)) {
                     // The transposed sparse matrix times `y`: a column gathers the rows that store it.
                     let a = self.operand(arg(0), level)?;
-                    let x = operand(self.builder.source(aliases.storage_of(arg(1)))?, Index::Other);
+                    let x = operand(self.builder.source(aliases.storage_of(arg(1)))?, Index::Neighbor);
                     width = of.n;
                     KernelOp::WeightedSum { a, x }
                 } else {
@@ -487,29 +489,29 @@ impl Lowering<'_, '_, '_> {
             }
             Op::Grouped { .. } => return Err(aliases.error(value, "internal error: a grouped product in a traversal")),
             Op::Paths(_) => return Err(aliases.error(value, "internal error: a sum over paths in a traversal")),
-            Op::Select(..) => KernelOp::Copy(self.operand(value, level)?),
-            Op::Replace(..) => {
+            Op::GatherRows(..) => KernelOp::Copy(self.operand(value, level)?),
+            Op::ScatterRows(..) => {
                 let base = self.element_operand(arg(0), &node.ty, level)?;
-                KernelOp::Replace(base, self.ends(arg(1))?)
+                KernelOp::ScatterRows(base, self.endpoints(arg(1))?)
             }
-            Op::AddEnds(_) => {
+            Op::ScatterAdd(_) => {
                 let mut parts = vec![self.element_operand(arg(0), &node.ty, level)?];
                 for &part in &node.args[1..] {
-                    parts.push(self.ends(part)?);
+                    parts.push(self.endpoints(part)?);
                 }
-                KernelOp::AddEnds(parts)
+                KernelOp::ScatterAdd(parts)
             }
-            Op::Segment { .. } | Op::SegmentEnds { .. } if let Some(online) = self.online_of(value) => {
+            Op::Segment { .. } | Op::SegmentEndpoints { .. } if let Some(online) = self.online_of(value) => {
                 self.lower_online(online, value)?
             }
-            Op::Segment { .. } | Op::SegmentEnds { .. } if self.softmaxes.contains_key(&value) => {
+            Op::Segment { .. } | Op::SegmentEndpoints { .. } if self.softmaxes.contains_key(&value) => {
                 let Softmax { base, total, .. } = self.softmax(value)?;
                 let log = Local(self.num_locals);
                 self.num_locals += 1;
                 let op = KernelOp::Unary(UnaryOp::Log, total);
                 let (dest, width, stage) = (Dest::Local(log), width.clone(), node.stage);
                 self.instrs.push(Instr { dest, level, op, width, stage, from: self.from });
-                KernelOp::Binary(BinaryOp::Add, base, operand(Source::Local(log), Index::Row))
+                KernelOp::Binary(BinaryOp::Add, base, operand(Source::Local(log), Index::Own))
             }
             Op::SegmentArg { .. } => {
                 let state = self.extreme_state(value)?;
@@ -521,7 +523,7 @@ impl Lowering<'_, '_, '_> {
                 let count = self.fixed_width(value)?;
                 KernelOp::Slice { a: state, last: 2 * count, start: 0, len: count }
             }
-            Op::Segment { reduce, .. } | Op::SegmentEnds { reduce, .. } => {
+            Op::Segment { reduce, .. } | Op::SegmentEndpoints { reduce, .. } => {
                 level = Level::Edge;
                 match self.weighted_sum(arg(0), *reduce, &width)? {
                     Some(op) => op,
@@ -602,8 +604,8 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// A value of the endpoints of a graph, read at the rows of their vertices.
-    fn ends(&self, value: Value) -> Result<Operand> {
-        Ok(operand(self.builder.source(self.aliases.storage_of(value))?, Index::End))
+    fn endpoints(&self, value: Value) -> Result<Operand> {
+        Ok(operand(self.builder.source(self.aliases.storage_of(value))?, Index::Endpoint))
     }
 
     /// Lowers `Σ a · b` over trailing groups without storing the products.

@@ -417,10 +417,10 @@ impl<'a> Search<'a> {
                 2.0 * elements(v) * contracted.max(1.0)
             }
             Class::Sparse | Class::Edges => match data.op {
-                Op::Segment { graph, .. } | Op::SegmentEnds { graph, .. } => {
+                Op::Segment { graph, .. } | Op::SegmentEndpoints { graph, .. } => {
                     (self.sizes.rows(Space::Edges(graph)) * self.sizes.width(self.flow, v)) as f64 * 2.0
                 }
-                Op::AddEnds(_) => elements(v) + operands,
+                Op::ScatterAdd(_) => elements(v) + operands,
                 _ => elements(v) * 64.0,
             },
         }
@@ -497,11 +497,11 @@ fn class(aliases: &AliasAnalysis<'_>, v: Value) -> Class {
         _ if node.ty.is_unit() => Class::Never,
         Op::OneHot { .. } | Op::Slice { .. } => Class::Cheap,
         op if matches!(op.class(), OpClass::Elementwise | OpClass::Random) => Class::Cheap,
-        Op::Concat | Op::Select(..) | Op::Replace(..) => Class::Row,
+        Op::Concat | Op::GatherRows(..) | Op::ScatterRows(..) => Class::Row,
         Op::ReduceTrailing { .. } if !sparse => Class::Row,
         Op::MatMul { .. } | Op::MatMulT { .. } if !sparse => Class::Product,
-        Op::ReduceTrailing { .. } | Op::MatMul { .. } | Op::MatMulT { .. } | Op::AddEnds(_) => Class::Sparse,
-        Op::Segment { .. } | Op::SegmentEnds { .. } => Class::Edges,
+        Op::ReduceTrailing { .. } | Op::MatMul { .. } | Op::MatMulT { .. } | Op::ScatterAdd(_) => Class::Sparse,
+        Op::Segment { .. } | Op::SegmentEndpoints { .. } => Class::Edges,
         // Forward and backward pass agree on the edge of an extreme because it is searched once.
         _ => Class::Never,
     }

@@ -176,7 +176,7 @@ impl<'a> Emitter<'a> {
                     && self.without_edges(Operand::Each(tuple)) == Some(reduce_of(op).identity())
                     && self.can(tuple, Rows::Pairs(Direction::In))
             }
-            Space::Edges(_) | Space::Index(_) | Space::Ends(..) => false,
+            Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => false,
         }
     }
 
@@ -416,7 +416,7 @@ impl<'a> Emitter<'a> {
                 let param = self.param(param, Some(direction));
                 let whole = self.at(first, Op::Param(param), &[]);
                 let cells = self.at(first, Op::Rows, &[whole]);
-                self.read_along(first, Incidence::Cells(direction), cells)
+                self.read_with(first, Incidence::Cells(direction), cells)
             }
             Op::Input(input) => {
                 let decl = &old.inputs[input.index()];
@@ -517,7 +517,7 @@ impl<'a> Emitter<'a> {
                         if let Some(&known) = self.lifted.get(&(value, at)) {
                             return known;
                         }
-                        let lifted = self.read_along(value, Incidence::Vertices(at), mapped);
+                        let lifted = self.read_with(value, Incidence::Vertices(at), mapped);
                         self.lifted.insert((value, at), lifted);
                         lifted
                     }
@@ -529,7 +529,7 @@ impl<'a> Emitter<'a> {
                 let of_members = self.emit(tuple, Rows::Members);
                 // The member of an edge is that of its source.
                 let at = if let Rows::Pairs(at) = rows { at } else { Direction::Out };
-                let of_pairs = self.read_along(first, Incidence::Members(at), of_members);
+                let of_pairs = self.read_with(first, Incidence::Members(at), of_members);
                 match rows {
                     Rows::Edges => {
                         let gather = self.gather(at);
@@ -549,7 +549,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// The row that each pair has along a graph with one edge per pair.
-    fn read_along(&mut self, value: Value, incidence: Incidence, x: Value) -> Value {
+    fn read_with(&mut self, value: Value, incidence: Incidence, x: Value) -> Value {
         let graph = self.graph(incidence);
         let gathered = self.at(value, Op::GatherDst(graph), &[x]);
         self.at(value, Op::Segment { graph, direction: Direction::Out, reduce: Reduce::Sum }, &[gathered])

@@ -126,9 +126,11 @@ fn graph_of(flow: &Dataflow, op: &Op, ty: &Type) -> Option<Graph> {
     match (op, ty.space) {
         (Op::Param(param), _) => flow.params[param.index()].of,
         (Op::GatherSrc(graph) | Op::GatherDst(graph), _) => Some(*graph),
-        (Op::Segment { graph, .. } | Op::SegmentEnds { graph, .. } | Op::SegmentArg { graph, .. }, _) => Some(*graph),
+        (Op::Segment { graph, .. } | Op::SegmentEndpoints { graph, .. } | Op::SegmentArg { graph, .. }, _) => {
+            Some(*graph)
+        }
         (Op::Count(Space::Edges(graph)), _) => Some(*graph),
-        (_, Space::Edges(graph) | Space::Ends(graph, _)) => Some(graph),
+        (_, Space::Edges(graph) | Space::Endpoints(graph, _)) => Some(graph),
         (_, Space::Unit | Space::Vertices(_) | Space::Index(_)) => None,
     }
 }
@@ -165,7 +167,9 @@ fn renamed(op: &Op, from: Graph, to: Graph) -> Op {
         Op::GatherSrc(graph) => Op::GatherSrc(other(graph)),
         Op::GatherDst(graph) => Op::GatherDst(other(graph)),
         Op::Segment { graph, direction, reduce } => Op::Segment { graph: other(graph), direction, reduce },
-        Op::SegmentEnds { graph, direction, reduce } => Op::SegmentEnds { graph: other(graph), direction, reduce },
+        Op::SegmentEndpoints { graph, direction, reduce } => {
+            Op::SegmentEndpoints { graph: other(graph), direction, reduce }
+        }
         Op::SegmentArg { graph, direction, extreme } => Op::SegmentArg { graph: other(graph), direction, extreme },
         Op::Broadcast(ty) => Op::Broadcast(renamed_type(&ty, from, to)),
         Op::RandomMask { rate, ty, .. } => Op::RandomMask { stream: 0, rate, ty: renamed_type(&ty, from, to) },
@@ -177,7 +181,7 @@ fn renamed(op: &Op, from: Graph, to: Graph) -> Op {
 fn renamed_type(ty: &Type, from: Graph, to: Graph) -> Type {
     let space = match ty.space {
         Space::Edges(graph) if graph == from => Space::Edges(to),
-        Space::Ends(graph, direction) if graph == from => Space::Ends(to, direction),
+        Space::Endpoints(graph, direction) if graph == from => Space::Endpoints(to, direction),
         space => space,
     };
     Type { space, ..ty.clone() }

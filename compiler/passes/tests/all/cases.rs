@@ -9,7 +9,7 @@ use std::path::Path;
 use hgnnc_ir::{Dataflow, Op, UnaryOp, Value, parse, print, verify};
 use hgnnc_machine::Machine;
 use hgnnc_passes::dce::dce;
-use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT, MODEL, REORDER_VERTICES};
+use hgnnc_passes::pipeline::{Endpoints, FORWARD, JOINT, MODEL, REORDER_VERTICES};
 use hgnnc_passes::rematerialize::rematerialize;
 use hgnnc_passes::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
 
@@ -20,7 +20,7 @@ fn sizes(text: &str) -> Option<SizeInfo> {
     let (sources, destinations) = ends.split_once(" destinations").unwrap_or(("", ""));
     let [vertices, edges, sources, destinations]: [Vec<u64>; 4] = [vertices, edges, sources, destinations]
         .map(|text| text.split_whitespace().map(|n| n.parse().expect("a number")).collect());
-    let of_graph = |(&sources, &destinations)| Ends { sources, destinations, ..Ends::default() };
+    let of_graph = |(&sources, &destinations)| Endpoints { sources, destinations, ..Endpoints::default() };
     let ends = sources.iter().zip(&destinations).map(of_graph).collect();
     Some(SizeInfo { vertices, edges, ends, ..SizeInfo::default() })
 }

@@ -8,7 +8,7 @@ use hgnnc_machine::{Bound, Gather, Machine, Work};
 use hgnnc_passes::cost::{Kind, check_sizes, kernel_work, kernels, operation_work, operations, unfused_work};
 use hgnnc_passes::kernels::{explain, lower};
 use hgnnc_passes::pipeline::FORWARD;
-use hgnnc_passes::{Ends, PassCx, SizeInfo};
+use hgnnc_passes::{Endpoints, PassCx, SizeInfo};
 
 fn flow(case: &str) -> Dataflow {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cases/kernels/{case}.ir"));
@@ -29,8 +29,8 @@ fn counts(work: Work) -> Work {
     Work { cycles: 0.0, ..work }
 }
 
-fn ends(sources: u64, destinations: u64) -> Vec<Ends> {
-    vec![Ends { sources, destinations, max_out: 9, max_in: 9 }]
+fn endpoints(sources: u64, destinations: u64) -> Vec<Endpoints> {
+    vec![Endpoints { sources, destinations, max_out: 9, max_in: 9 }]
 }
 
 /// Of stored elements.
@@ -44,12 +44,12 @@ fn gather(reads: u32, distinct: u32, row_bytes: u32) -> Gather {
 
 /// Papers, authors, 20 edges from 5 authors.
 fn mean_sizes() -> SizeInfo {
-    SizeInfo { vertices: vec![10, 6], edges: vec![20], ends: ends(5, 9), ..SizeInfo::default() }
+    SizeInfo { vertices: vec![10, 6], edges: vec![20], ends: endpoints(5, 9), ..SizeInfo::default() }
 }
 
 /// 40 edges from 8 papers.
 fn attention_sizes() -> SizeInfo {
-    SizeInfo { vertices: vec![10], edges: vec![40], ends: ends(8, 10), ..SizeInfo::default() }
+    SizeInfo { vertices: vec![10], edges: vec![40], ends: endpoints(8, 10), ..SizeInfo::default() }
 }
 
 /// 12 stored elements in 4 of 5 columns.

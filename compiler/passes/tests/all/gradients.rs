@@ -223,25 +223,25 @@ fn cases() -> Vec<Case> {
             };
             cases.push(case(&format!("select {graph} {direction:?}"), move |world| {
                 let x = vertices(world, &[2]);
-                let rows = world.flow.add(Op::Select(graph, direction), &[x]);
+                let rows = world.flow.add(Op::GatherRows(graph, direction), &[x]);
                 world.flow.add(gather(), &[rows])
             }));
             cases.push(case(&format!("replace {graph} {direction:?}"), move |world| {
                 let (x, y) = (vertices(world, &[2]), vertices(world, &[2]));
-                let rows = world.flow.add(Op::Select(graph, direction), &[y]);
-                world.flow.add(Op::Replace(graph, direction), &[x, rows])
+                let rows = world.flow.add(Op::GatherRows(graph, direction), &[y]);
+                world.flow.add(Op::ScatterRows(graph, direction), &[x, rows])
             }));
-            cases.push(case(&format!("add_ends {graph} {direction:?}"), move |world| {
+            cases.push(case(&format!("scatter_add {graph} {direction:?}"), move |world| {
                 let (x, y) = (vertices(world, &[2]), vertices(world, &[2]));
-                let rows = world.flow.add(Op::Select(graph, direction), &[y]);
+                let rows = world.flow.add(Op::GatherRows(graph, direction), &[y]);
                 let twice = world.flow.binary(BinaryOp::Mul, rows, rows);
                 let ends = vec![(graph, direction), (graph, direction)];
-                world.flow.add(Op::AddEnds(ends), &[x, rows, twice])
+                world.flow.add(Op::ScatterAdd(ends), &[x, rows, twice])
             }));
             for reduce in Reduce::ALL {
-                cases.push(case(&format!("segment_ends {graph} {direction:?} {reduce:?}"), move |world| {
+                cases.push(case(&format!("segment_endpoints {graph} {direction:?} {reduce:?}"), move |world| {
                     let e = world.edges(graph, &[2]);
-                    let rows = world.flow.add(Op::SegmentEnds { graph, direction, reduce }, &[e]);
+                    let rows = world.flow.add(Op::SegmentEndpoints { graph, direction, reduce }, &[e]);
                     world.flow.add(gather(), &[rows])
                 }));
             }

@@ -242,7 +242,7 @@ fn explanations_name_rows_that_are_cut() {
     let program = kernels(&flow, "mean_aggregation");
     let machine = hgnnc_machine::Machine::sheet("sm_80").expect("a known machine");
     let cut = |max_in: u64| {
-        let ends = hgnnc_passes::pipeline::Ends { sources: 9, destinations: 9, max_in, max_out: 1 };
+        let ends = hgnnc_passes::pipeline::Endpoints { sources: 9, destinations: 9, max_in, max_out: 1 };
         let sizes = SizeInfo {
             vertices: vec![9; flow.vertex_types.len()],
             edges: vec![10_000; flow.graphs.len()],

@@ -151,7 +151,7 @@ pub fn bindings_of(
                     unreachable!("edges that take rows have no inputs")
                 }
             },
-            Space::Unit | Space::Index(_) | Space::Ends(..) => tensor.clone(),
+            Space::Unit | Space::Index(_) | Space::Endpoints(..) => tensor.clone(),
         };
         bindings.inputs.insert(Input::new(index), picked(&all.inputs[&from]));
     }

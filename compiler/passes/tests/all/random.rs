@@ -6,7 +6,7 @@ use hgnnc_ir::interp::{Bindings, Evaluation, run};
 use hgnnc_ir::random_program::{random_program, random_program_with_paths, seeds};
 use hgnnc_ir::{Dataflow, Direction, Graph, OutputKind, Param, verify};
 use hgnnc_passes::factor_metapaths::factor_metapaths;
-use hgnnc_passes::pipeline::{Ends, FORWARD, JOINT};
+use hgnnc_passes::pipeline::{Endpoints, FORWARD, JOINT};
 use hgnnc_passes::rematerialize::rematerialize;
 use hgnnc_passes::split_outer_products::split_outer_products_into;
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, SizeInfo, differentiate, update};
@@ -39,17 +39,20 @@ fn same(what: &str, before: (&Dataflow, &Evaluation), after: (&Dataflow, &Evalua
 pub fn sizes(bindings: &Bindings) -> Vec<Option<SizeInfo>> {
     let vertices: Vec<u64> = bindings.num_vertices.iter().map(|&n| n as u64).collect();
     let edges: Vec<u64> = bindings.edges.iter().map(|e| e.len() as u64).collect();
-    let num = |graph, direction| bindings.ends(graph, direction).len() as u64;
-    let of_graph = |graph| Ends {
+    let num = |graph, direction| bindings.endpoints(graph, direction).len() as u64;
+    let of_graph = |graph| Endpoints {
         sources: num(graph, Direction::Out),
         destinations: num(graph, Direction::In),
-        ..Ends::default()
+        ..Endpoints::default()
     };
     let ends = (0..edges.len()).map(|g| of_graph(Graph::new(g))).collect();
-    let [many, few] = [(2, 1000, 2), (1000, 2, 1)].map(|(num_vertices, num_edges, num_ends)| SizeInfo {
+    let [many, few] = [(2, 1000, 2), (1000, 2, 1)].map(|(num_vertices, num_edges, num_endpoints)| SizeInfo {
         vertices: vec![num_vertices; vertices.len()],
         edges: vec![num_edges; edges.len()],
-        ends: vec![Ends { sources: num_ends, destinations: num_ends, ..Ends::default() }; edges.len()],
+        ends: vec![
+            Endpoints { sources: num_endpoints, destinations: num_endpoints, ..Endpoints::default() };
+            edges.len()
+        ],
         ..SizeInfo::default()
     });
     vec![None, Some(SizeInfo { vertices, edges, ends, ..SizeInfo::default() }), Some(many), Some(few)]

@@ -55,16 +55,16 @@ impl DefUse {
     }
 
     /// The instruction that makes what an operand reads, if there is one.
-    pub fn maker(&self, operand: Operand) -> Option<usize> {
+    pub fn producer(&self, operand: Operand) -> Option<usize> {
         match operand.source {
             Source::Local(local) => self.makers.get(&Dest::Local(local)).copied(),
-            Source::Buffer(buffer) => self.maker_of(buffer),
+            Source::Buffer(buffer) => self.producer_of(buffer),
             Source::Const(_) | Source::Count(_) => None,
         }
     }
 
     /// The instruction that makes the rows or edges of a buffer, if there is one.
-    pub fn maker_of(&self, buffer: Buffer) -> Option<usize> {
+    pub fn producer_of(&self, buffer: Buffer) -> Option<usize> {
         self.makers.get(&Dest::Buffer(buffer)).copied()
     }
 

@@ -202,7 +202,7 @@ pub(crate) fn emit(
         for operand in operands {
             // Elements that are looked up one by one need no place in a layout.
             if let Some(width) = program.operand_width(&traversal.rows, &locals, operand)
-                && !matches!(operand.index, hgnnc_ir::kernel::Index::Whole)
+                && !matches!(operand.index, hgnnc_ir::kernel::Index::Uniform)
             {
                 all.push(fixed(&width)?);
             }
@@ -431,8 +431,8 @@ impl Emit<'_> {
     }
 
     /// The instruction that makes what an operand reads, if this traversal does.
-    fn maker(&self, operand: Operand) -> Option<usize> {
-        self.def_use.maker(operand)
+    fn producer(&self, operand: Operand) -> Option<usize> {
+        self.def_use.producer(operand)
     }
 
     fn kernel(mut self) -> Result<(Body, KernelInfo)> {
@@ -596,7 +596,7 @@ impl Emit<'_> {
     fn row_of_band(&mut self, rows: &Rows) {
         let (Some((_, band)), Some((of, direction))) = (self.band, self.topology()) else { return };
         self.pieces_of_row();
-        let ends = matches!(rows, Rows::Ends(..));
+        let ends = matches!(rows, Rows::Endpoints(..));
         let order = self.entry(Slot::RowOrder { of, direction, ends });
         let first = self.entry32(Slot::BandFirst(rows.clone(), band));
         let at = self.code.add(self.row.number, first);
@@ -607,7 +607,7 @@ impl Emit<'_> {
     /// The vertex of a row of ends; otherwise the row.
     fn vertex_of_row(&mut self) {
         match self.traversal.rows {
-            Rows::Ends(graph, direction) => {
+            Rows::Endpoints(graph, direction) => {
                 let base = self.entry(Slot::EndVertices(graph, direction));
                 let address = self.code.mad_wide(self.row.number, 4, base);
                 self.code.set_index(self.row.vertex, address);

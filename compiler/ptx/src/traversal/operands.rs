@@ -40,7 +40,7 @@ impl Emit<'_> {
         match operand.source {
             Source::Const(_) | Source::Count(_) => true,
             Source::Local(_) | Source::Buffer(_) => {
-                matches!(operand.index, Index::Whole | Index::Row | Index::End)
+                matches!(operand.index, Index::Uniform | Index::Own | Index::Endpoint)
             }
         }
     }
@@ -49,30 +49,30 @@ impl Emit<'_> {
     fn key(&self, operand: Operand) -> Option<Key> {
         match (operand.source, operand.index) {
             (Source::Local(local), _) => Some(Key::Local(local)),
-            (Source::Buffer(buffer), Index::Whole | Index::Row) => Some(Key::Row(buffer)),
-            (Source::Buffer(buffer), Index::End) => Some(Key::End(buffer)),
-            (Source::Buffer(buffer), Index::Other) => Some(Key::Other(buffer)),
+            (Source::Buffer(buffer), Index::Uniform | Index::Own) => Some(Key::Row(buffer)),
+            (Source::Buffer(buffer), Index::Endpoint) => Some(Key::End(buffer)),
+            (Source::Buffer(buffer), Index::Neighbor) => Some(Key::Other(buffer)),
             (Source::Buffer(buffer), Index::Edge) => Some(Key::Edge(buffer)),
-            (Source::Buffer(buffer), Index::Cell) => Some(Key::Cell(buffer)),
+            (Source::Buffer(buffer), Index::DenseCell) => Some(Key::Cell(buffer)),
             (Source::Const(_) | Source::Count(_), _) => None,
         }
     }
 
     /// The value of an operand, if this traversal has computed it.
-    pub(super) fn made_value(&self, operand: Operand) -> Option<&Value> {
-        let maker = self.own_maker(operand)?;
+    pub(super) fn produced_value(&self, operand: Operand) -> Option<&Value> {
+        let maker = self.own_producer(operand)?;
         self.edge.values.get(&maker).or(self.row.values[maker].as_ref())
     }
 
     /// The instruction that makes what an operand is of this row or edge.
-    pub(super) fn own_maker(&self, operand: Operand) -> Option<usize> {
+    pub(super) fn own_producer(&self, operand: Operand) -> Option<usize> {
         let once = self.traversal.rows == hgnnc_ir::kernel::Rows::Once;
         let own = match operand.index {
-            Index::Row | Index::Edge => true,
-            Index::Whole => once || matches!(operand.source, Source::Local(_)),
-            Index::Other | Index::End | Index::Cell => matches!(operand.source, Source::Local(_)),
+            Index::Own | Index::Edge => true,
+            Index::Uniform => once || matches!(operand.source, Source::Local(_)),
+            Index::Neighbor | Index::Endpoint | Index::DenseCell => matches!(operand.source, Source::Local(_)),
         };
-        self.maker(operand).filter(|_| own)
+        self.producer(operand).filter(|_| own)
     }
 
     /// The elements of an operand in a layout.
@@ -86,7 +86,7 @@ impl Emit<'_> {
             }
             Source::Local(_) | Source::Buffer(_) => {}
         }
-        if let Some(Value::One(held)) = self.made_value(operand) {
+        if let Some(Value::One(held)) = self.produced_value(operand) {
             if (held.layout, held.position) == (layout, position) {
                 return Ok(held.regs.clone());
             }
@@ -103,7 +103,7 @@ impl Emit<'_> {
         if let Some(known) = known {
             return Ok(known.clone());
         }
-        let regs = if self.made_value(operand).is_some() {
+        let regs = if self.produced_value(operand).is_some() {
             let mut base = self.stage(operand)?;
             if let Some(lane) = self.lane_element(layout, position) {
                 base = self.code.mad(lane, 4, base);
@@ -159,7 +159,7 @@ impl Emit<'_> {
             }
             Source::Local(_) | Source::Buffer(_) => {}
         }
-        let (space, address) = if self.made_value(operand).is_some() {
+        let (space, address) = if self.produced_value(operand).is_some() {
             let base = self.stage(operand)?;
             (StateSpace::Shared, self.code.mad(element, 4, base))
         } else if let Some(row) = self.kept_address(operand) {
@@ -194,11 +194,11 @@ impl Emit<'_> {
     /// A predicate for the existence of an operand's row; `None`: the row always exists. A graph without edges
     /// has no ends at all.
     fn has_row(&mut self, operand: Operand, buffer: Buffer) -> Option<Reg> {
-        let Space::Ends(graph, direction) = self.program.buffer(buffer).ty.space else { return None };
-        let own = matches!(self.traversal.rows, hgnnc_ir::kernel::Rows::Ends(..));
+        let Space::Endpoints(graph, direction) = self.program.buffer(buffer).ty.space else { return None };
+        let own = matches!(self.traversal.rows, hgnnc_ir::kernel::Rows::Endpoints(..));
         match operand.index {
-            Index::End => {}
-            Index::Row if !own => {}
+            Index::Endpoint => {}
+            Index::Own if !own => {}
             _ => return None,
         }
         let end = self.end_of_vertex(graph, direction);
@@ -237,25 +237,25 @@ impl Emit<'_> {
             emit.code.load_index(address)
         };
         let own_rows = match self.traversal.rows {
-            hgnnc_ir::kernel::Rows::Ends(graph, direction) => Some((graph, direction)),
+            hgnnc_ir::kernel::Rows::Endpoints(graph, direction) => Some((graph, direction)),
             _ => None,
         };
         let row = match (operand.index, space) {
-            (Index::Whole, _) => return Ok(None),
-            (Index::Row, Space::Ends(graph, direction)) if own_rows == Some((graph, direction)) => self.row.number,
-            (Index::Row, Space::Ends(graph, direction)) => {
+            (Index::Uniform, _) => return Ok(None),
+            (Index::Own, Space::Endpoints(graph, direction)) if own_rows == Some((graph, direction)) => self.row.number,
+            (Index::Own, Space::Endpoints(graph, direction)) => {
                 let end = self.end_of_vertex(graph, direction);
                 self.code.max_signed(end, 0)
             }
-            (Index::Row, _) => self.row.vertex,
-            (Index::End, Space::Ends(graph, direction)) => self.end_of_vertex(graph, direction),
-            (Index::Other, Space::Ends(graph, direction)) => {
+            (Index::Own, _) => self.row.vertex,
+            (Index::Endpoint, Space::Endpoints(graph, direction)) => self.end_of_vertex(graph, direction),
+            (Index::Neighbor, Space::Endpoints(graph, direction)) => {
                 let edge = self.edge.current.clone().expect("an edge is at hand");
                 lookup(self, Slot::EndOfEdges(graph, direction), edge.number)
             }
-            (Index::Other, _) => self.edge.current.clone().expect("an edge is at hand").other,
+            (Index::Neighbor, _) => self.edge.current.clone().expect("an edge is at hand").other,
             (Index::Edge, _) => self.position()?,
-            (Index::End | Index::Cell, _) => return self.unsupported("an operand that has no row"),
+            (Index::Endpoint | Index::DenseCell, _) => return self.unsupported("an operand that has no row"),
         };
         self.known().add_row(key, row);
         Ok(Some(row))
@@ -263,7 +263,7 @@ impl Emit<'_> {
 
     /// The address of the row of an operand, from an address that stands for row 0.
     fn row_address(&mut self, operand: Operand, buffer: Buffer, base: Reg) -> Result<Reg> {
-        if operand.index == Index::Cell {
+        if operand.index == Index::DenseCell {
             let position = self.cell()?;
             let bytes = self.code.shl64(position, 2);
             return Ok(self.code.add64(base, bytes));
@@ -272,7 +272,7 @@ impl Emit<'_> {
         Ok(match self.row_number(operand, buffer)? {
             None => base,
             Some(mut row) => {
-                if operand.index == Index::End {
+                if operand.index == Index::Endpoint {
                     row = self.code.max_signed(row, 0);
                 }
                 self.code.mad_wide(row, bytes, base)
@@ -318,7 +318,9 @@ impl Emit<'_> {
     pub(super) fn topology(&self) -> Option<(Topology, Direction)> {
         use hgnnc_ir::kernel::Rows;
         match self.traversal.rows {
-            Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => Some((Topology::Graph(graph), direction)),
+            Rows::Edges(graph, direction) | Rows::Endpoints(graph, direction) => {
+                Some((Topology::Graph(graph), direction))
+            }
             Rows::Elements(pattern, direction) => Some((Topology::Pattern(pattern), direction)),
             Rows::Once | Rows::Each(_) | Rows::Vertices(_) => None,
         }
@@ -330,7 +332,7 @@ impl Emit<'_> {
         let slots = self.layouts[layout].slots(position);
         let space = self.global(buffer);
         let whole = self.hoists
-            && operand.index == Index::Whole
+            && operand.index == Index::Uniform
             && space == StateSpace::GlobalNc
             && self.hoisted + slots.len() <= MOST_HOISTED;
         if whole {
@@ -461,7 +463,7 @@ impl Emit<'_> {
         if let Some(&known) = known {
             return Ok(known);
         }
-        let value = self.made_value(operand).cloned();
+        let value = self.produced_value(operand).cloned();
         let (width, parts) = (
             self.width_of(operand)?,
             match value {

@@ -89,7 +89,7 @@ impl Emit<'_> {
         for index in (0..instrs.len()).rev() {
             // Reductions of earlier passes are read from memory, so their operands are not needed.
             if wanted[index] && (own.contains(&index) || instrs[index].level == Level::Row) {
-                let makers = instrs[index].op.operands().into_iter().filter_map(|operand| self.maker(operand));
+                let makers = instrs[index].op.operands().into_iter().filter_map(|operand| self.producer(operand));
                 makers.filter(|&maker| maker < index).for_each(|maker| wanted[maker] = true);
             }
         }

@@ -87,7 +87,7 @@ impl Emit<'_> {
         // Operands that lanes look up are put in memory before the loop.
         let weight = match self.weight_in_block(w, product)? {
             Some(base) => Weight::Block(base),
-            None if self.made_value(w).is_some() => Weight::Team(self.stage(w)?),
+            None if self.produced_value(w).is_some() => Weight::Team(self.stage(w)?),
             None => Weight::Stored(w),
         };
         let staged = if self.is_staged(x)? { Some(self.stage(x)?) } else { None };
@@ -168,10 +168,10 @@ impl Emit<'_> {
     /// Is the row that is multiplied put in the memory of the team? What is stored, too: lanes load it together, while
     /// each would read all of it.
     fn is_staged(&mut self, x: Operand) -> Result<bool> {
-        if self.made_value(x).is_some() {
+        if self.produced_value(x).is_some() {
             return Ok(true);
         }
-        let of_row = matches!(x.source, Source::Buffer(_)) && !matches!(x.index, Index::Whole | Index::Cell);
+        let of_row = matches!(x.source, Source::Buffer(_)) && !matches!(x.index, Index::Uniform | Index::DenseCell);
         Ok(of_row && self.width_of(x)? <= MOST_STAGED << self.shape.lanes)
     }
 
@@ -221,8 +221,8 @@ impl Emit<'_> {
     /// Copies a weight to the memory of the block, once: its address. `None` where it is not worth it.
     fn weight_in_block(&mut self, w: Operand, product: Product) -> Result<Option<Reg>> {
         let Source::Buffer(buffer) = w.source else { return Ok(None) };
-        let own = self.made_value(w).is_some() || self.global(buffer) != StateSpace::GlobalNc;
-        if own || w.index != Index::Whole || self.traversal.rows == Rows::Once {
+        let own = self.produced_value(w).is_some() || self.global(buffer) != StateSpace::GlobalNc;
+        if own || w.index != Index::Uniform || self.traversal.rows == Rows::Once {
             return Ok(None);
         }
         let Product { k, n, transposed, group, .. } = product;

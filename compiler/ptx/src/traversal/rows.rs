@@ -135,7 +135,7 @@ impl Emit<'_> {
                 let regs = self.spread(*a, layout, out, of[0])?;
                 one(layout, out, regs)
             }
-            KernelOp::Replace(a, b) => {
+            KernelOp::ScatterRows(a, b) => {
                 let (layout, out, of) = self.place(width, &[self.width_of(*a)?, width]);
                 let old = self.spread(*a, layout, out, of[0])?;
                 let new = self.spread(*b, layout, out, of[1])?;
@@ -145,7 +145,7 @@ impl Emit<'_> {
                 let regs = pairs.map(|(old, new)| Some(pick(&mut self.code, new?, old?))).collect();
                 one(layout, out, regs)
             }
-            KernelOp::AddEnds(parts) => {
+            KernelOp::ScatterAdd(parts) => {
                 let mut widths = vec![self.width_of(parts[0])?];
                 widths.extend(parts[1..].iter().map(|_| width));
                 let (layout, out, of) = self.place(width, &widths);
@@ -210,7 +210,7 @@ impl Emit<'_> {
     /// Is the vertex of this row one of the ends that an operand has rows for?
     pub(super) fn is_end(&mut self, operand: Operand) -> Result<Reg> {
         let Source::Buffer(buffer) = operand.source else { return self.unsupported("ends without a buffer") };
-        let hgnnc_ir::Space::Ends(graph, direction) = self.program.buffer(buffer).ty.space else {
+        let hgnnc_ir::Space::Endpoints(graph, direction) = self.program.buffer(buffer).ty.space else {
             return self.unsupported("ends without a graph");
         };
         let end = self.end_of_vertex(graph, direction);
@@ -219,7 +219,7 @@ impl Emit<'_> {
 
     /// A slice that is one of the parts of a value.
     fn part(&self, a: Operand, last: usize, start: usize, len: usize) -> Result<Option<Held>> {
-        let Some(Value::Parts(parts)) = self.maker(a).and_then(|maker| self.row.values[maker].as_ref()) else {
+        let Some(Value::Parts(parts)) = self.producer(a).and_then(|maker| self.row.values[maker].as_ref()) else {
             return Ok(None);
         };
         let whole = self.width_of(a)? == last;
@@ -414,7 +414,7 @@ impl Emit<'_> {
     /// The address and the number of elements of a stored value of any length.
     pub(super) fn long_row(&mut self, a: Operand) -> Result<(Reg, Reg)> {
         match a.source {
-            Source::Buffer(buffer) if a.index == hgnnc_ir::kernel::Index::Whole => {
+            Source::Buffer(buffer) if a.index == hgnnc_ir::kernel::Index::Uniform => {
                 let width = self.program.operand_width(&self.traversal.rows, &[], a).expect("a verified operand");
                 Ok((self.entry(Slot::Buffer(buffer)), self.entry32(Slot::Elements(width))))
             }

@@ -89,7 +89,7 @@ fn weighted(instr: &Instr) -> Option<Weighted<'_>> {
         _ => return None,
     };
     match (w.source, w.index) {
-        (Source::Buffer(w), Index::Whole) => Some(Weighted { of, x, w, transposed }),
+        (Source::Buffer(w), Index::Uniform) => Some(Weighted { of, x, w, transposed }),
         _ => None,
     }
 }
@@ -107,8 +107,8 @@ impl Weighted<'_> {
     /// The buffer whose rows are the operand, if they are in memory before the kernel begins.
     fn streamed(&self, program: &Program, def_use: &DefUse) -> Option<Buffer> {
         let Source::Buffer(buffer) = self.x.source else { return None };
-        let ends = matches!(program.buffer(buffer).ty.space, Space::Ends(..));
-        (self.x.index == Index::Row && !ends && def_use.maker_of(buffer).is_none()).then_some(buffer)
+        let ends = matches!(program.buffer(buffer).ty.space, Space::Endpoints(..));
+        (self.x.index == Index::Own && !ends && def_use.producer_of(buffer).is_none()).then_some(buffer)
     }
 }
 
@@ -141,7 +141,7 @@ pub(super) fn plan(cx: Shared<'_>, traversal: &Traversal, def_use: &DefUse) -> O
         }
     }
     for (index, instr) in instrs.iter().enumerate().filter(|(_, instr)| is_product(instr)) {
-        let product = weighted(instr).filter(|product| def_use.maker_of(product.w).is_none())?;
+        let product = weighted(instr).filter(|product| def_use.producer_of(product.w).is_none())?;
         let (_, batch) = (product.outer()?, product.of.batch.as_fixed()?);
         if product.streamed(program, def_use).is_some() {
             continue;
@@ -149,7 +149,7 @@ pub(super) fn plan(cx: Shared<'_>, traversal: &Traversal, def_use: &DefUse) -> O
         // Products of a batch lie side by side, and each reads up to a multiple of the depth of a slice.
         let inner = product.inner().as_fixed()?;
         let read = (batch - 1) * inner + inner.next_multiple_of(tile::DEPTH);
-        let place = match def_use.maker(product.x) {
+        let place = match def_use.producer(product.x) {
             Some(maker) => places.get_mut(&maker)?,
             None => {
                 let width = program.operand_width(&traversal.rows, &locals, product.x)?.as_fixed()?;
@@ -189,7 +189,7 @@ impl<'a> Order<'a> {
         let mut users = vec![vec![]; instrs.len()];
         for (index, instr) in instrs.iter().enumerate() {
             let operands = instr.op.operands().into_iter();
-            for maker in operands.filter_map(|operand| def_use.maker(operand)).filter(|&maker| maker < index) {
+            for maker in operands.filter_map(|operand| def_use.producer(operand)).filter(|&maker| maker < index) {
                 segment[index] = segment[index].max(segment[maker] + usize::from(is_product(&instrs[maker])));
                 users[maker].push(index);
             }
@@ -403,7 +403,7 @@ impl Emit<'_> {
             return Ok(());
         };
         let (layout, positions) = self.layout(&[place.width]).expect("one width makes a chain");
-        let operand = Operand { source: Source::Buffer(buffer), index: Index::Row };
+        let operand = Operand { source: Source::Buffer(buffer), index: Index::Own };
         let regs = self.fetch(operand, layout, positions[0])?;
         let row = self.row.number;
         self.store(buffer, row, &Held { layout, position: positions[0], regs }, self.row.valid);
@@ -418,8 +418,8 @@ impl Emit<'_> {
 
     /// The place that keeps the row of an operand, if one does.
     fn kept(&self, operand: Operand) -> Option<Place> {
-        let own = operand.index == Index::Row || matches!(operand.source, Source::Local(_));
-        self.tile.plan.as_ref()?.places.get(&self.maker(operand).filter(|_| own)?).copied()
+        let own = operand.index == Index::Own || matches!(operand.source, Source::Local(_));
+        self.tile.plan.as_ref()?.places.get(&self.producer(operand).filter(|_| own)?).copied()
     }
 
     /// The address of this team's row of a place.

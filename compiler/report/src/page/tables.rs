@@ -103,7 +103,7 @@ fn stages(profile: &Profile) -> String {
     let mut cells = words(profile.run.name(), "");
     let stages = profile.stages();
     cells.extend((0..PHASES.len()).map(|phase| ms(stages.iter().map(|stage| stage.phases[phase]).sum())));
-    cells.extend([ms(profile.whole_ms()), ms(stages.iter().map(|stage| stage.predicted_ms).sum())]);
+    cells.extend([ms(profile.total_ms()), ms(stages.iter().map(|stage| stage.predicted_ms).sum())]);
     cells.extend([String::new(), percent(1.0)]);
     table.sum(cells);
     // The legends explain the abbreviations; a phone has no room to repeat them.

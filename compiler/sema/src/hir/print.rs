@@ -318,7 +318,7 @@ impl<'m> Printer<'m> {
 fn edges_of(space: Space) -> Option<Graph> {
     match space {
         Space::Edges(graph) => Some(graph),
-        Space::Unit | Space::Vertices(_) | Space::Index(_) | Space::Ends(..) => None,
+        Space::Unit | Space::Vertices(_) | Space::Index(_) | Space::Endpoints(..) => None,
     }
 }
 
@@ -358,7 +358,7 @@ fn space_text(tables: &Tables, space: Space) -> String {
         Space::Vertices(vertex) => tables.vertex_types[vertex.index()].name.clone(),
         Space::Edges(graph) => format!("edges({})", tables.graphs[graph.index()].name),
         Space::Index(extent) => format!("{extent} rows"),
-        Space::Ends(graph, direction) => {
+        Space::Endpoints(graph, direction) => {
             format!("{} of {}", direction.end_name(), tables.graphs[graph.index()].name)
         }
     }

@@ -122,7 +122,7 @@ impl Checker<'_> {
         let fits = match (row.space, wanted) {
             (Space::Vertices(found), Some(wanted)) => found == wanted,
             (Space::Vertices(_), None) => true,
-            (Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Ends(..), _) => false,
+            (Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..), _) => false,
         };
         if !fits {
             return Err(Box::new(

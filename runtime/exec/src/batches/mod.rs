@@ -38,7 +38,7 @@ use crate::report::BatchReport;
 use crate::times::Times;
 use cache::{Cache, EmbeddingTable, not_kept};
 use historical_embeddings::{HistoricalEmbeddings, RefreshBatch};
-use loader::{MiniBatch, MiniBatchLoader, WholeInput};
+use loader::{GraphInput, MiniBatch, MiniBatchLoader};
 use param_sync::slow;
 use pipeline::{Pipeline, Ready};
 
@@ -115,9 +115,9 @@ impl Batches {
         }
         let whole = Engine::new(&[&cpu.infer], data, options)?;
         let input = |(index, input): (usize, &InputData)| match (input, whole.frozen_input(index)) {
-            (InputData::Classes(classes), _) => WholeInput::Classes(classes.clone()),
-            (_, Some(numbers)) => WholeInput::Numbers(numbers),
-            (_, None) => WholeInput::Nothing,
+            (InputData::Classes(classes), _) => GraphInput::Classes(classes.clone()),
+            (_, Some(numbers)) => GraphInput::Numbers(numbers),
+            (_, None) => GraphInput::Nothing,
         };
         let inputs = whole.data().inputs.iter().enumerate().map(input).collect();
         let (kernels, of_whole) = (&program.loops.kernels, (&artifact.infer, training));

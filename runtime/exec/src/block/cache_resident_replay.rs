@@ -45,7 +45,7 @@ impl CacheResidentReplay {
         block.other_end = self.picked(region, Access::NeighborEnd, usize::MAX, block.other_end);
         block.position = self.picked(region, Access::Eid, topology.num_edges(), block.position);
         if ends {
-            block.vertices = &topology.ends(direction).vertices[..block.num_rows];
+            block.vertices = &topology.endpoints(direction).vertices[..block.num_rows];
         }
     }
 

@@ -62,15 +62,15 @@ impl Block<'_> {
                 });
             }
             KernelOp::Copy(a) => rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out),
-            KernelOp::Replace(a, with) => {
+            KernelOp::ScatterRows(a, with) => {
                 rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out);
-                self.at_ends(with, width, out, |row, from| row.copy_from_slice(from));
+                self.at_endpoints(with, width, out, |row, from| row.copy_from_slice(from));
             }
-            KernelOp::AddEnds(parts) => {
+            KernelOp::ScatterAdd(parts) => {
                 let a = &parts[0];
                 rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out);
                 for part in &parts[1..] {
-                    self.at_ends(part, width, out, |row, from| {
+                    self.at_endpoints(part, width, out, |row, from| {
                         row.iter_mut().zip(from).for_each(|(sum, &x)| *sum += x);
                     });
                 }
@@ -190,11 +190,11 @@ impl Block<'_> {
     }
 
     /// Visits the rows of the tile that are active vertices, with the corresponding row of `with`.
-    fn at_ends(&self, with: &Operand, width: usize, out: &mut [f32], visit: impl Fn(&mut [f32], &[f32])) {
+    fn at_endpoints(&self, with: &Operand, width: usize, out: &mut [f32], visit: impl Fn(&mut [f32], &[f32])) {
         let (Base::Stored(buffer), Access::End(topology, direction)) = (with.base, with.access) else {
             unreachable!("rows of active vertices are stored")
         };
-        let ends = self.context.data.topology(topology.index()).ends(direction);
+        let ends = self.context.data.topology(topology.index()).endpoints(direction);
         let first = self.first_row + self.start;
         let here = ends.within(first, self.items);
         // SAFETY: stored operands do not alias outputs of this step.

@@ -208,11 +208,11 @@ fn run_block(
         if !incidence.eids.is_empty() {
             block.position = &incidence.eids[edges];
         }
-        if let Some(others) = topology.listed_ends(opposite(direction)) {
+        if let Some(others) = topology.listed_endpoints(opposite(direction)) {
             block.other_end = &others.of_edge[first as usize..last as usize];
         }
         if ends {
-            block.vertices = &topology.ends(direction).vertices[range.clone()];
+            block.vertices = &topology.endpoints(direction).vertices[range.clone()];
         }
         if let Some(replay) = context.replay {
             replay.apply(&mut block);
@@ -226,7 +226,7 @@ fn run_block(
             block.own = &own[..block.num_edges];
         }
         if region.uses_own_end {
-            let listed = (!ends).then(|| topology.ends(direction));
+            let listed = (!ends).then(|| topology.endpoints(direction));
             fill_own_end(&block, listed, &offsets[..=num_rows], own_end);
             block.own_end = &own_end[..block.num_edges];
         }

@@ -49,7 +49,7 @@ impl Sizes for DataSizes<'_> {
             Rows::Each(width) => self.width(width),
             Rows::Vertices(vertex) => self.0.num_vertices[vertex.index()],
             Rows::Edges(graph, direction) => at_end(&self.0.graphs[graph.index()], *direction),
-            Rows::Ends(graph, direction) => self.space(Space::Ends(*graph, *direction)),
+            Rows::Endpoints(graph, direction) => self.space(Space::Endpoints(*graph, *direction)),
             Rows::Elements(pattern, direction) => at_end(&self.0.patterns[pattern.index()], *direction),
         }
     }
@@ -73,7 +73,7 @@ impl Sizes for DataSizes<'_> {
             Space::Vertices(vertex) => self.0.num_vertices[vertex.index()],
             Space::Edges(graph) => self.0.graphs[graph.index()].num_edges(),
             Space::Index(extent) => extent,
-            Space::Ends(graph, direction) => self.0.graphs[graph.index()].ends(direction).vertices.len(),
+            Space::Endpoints(graph, direction) => self.0.graphs[graph.index()].endpoints(direction).vertices.len(),
         }
     }
 
@@ -87,7 +87,7 @@ fn owned(rows: &Rows) -> Option<(Of, Direction, bool)> {
     match rows {
         Rows::Once | Rows::Each(_) | Rows::Vertices(_) => None,
         Rows::Edges(graph, direction) => Some((Of::Graph(*graph), *direction, false)),
-        Rows::Ends(graph, direction) => Some((Of::Graph(*graph), *direction, true)),
+        Rows::Endpoints(graph, direction) => Some((Of::Graph(*graph), *direction, true)),
         Rows::Elements(pattern, direction) => Some((Of::Pattern(*pattern), *direction, false)),
     }
 }
@@ -131,16 +131,16 @@ pub(super) fn index_array(data: &BoundData, slot: &Slot) -> Option<Vec<u32>> {
         }
         Slot::Others(of, direction) => sizes.topology(*of).incidence(*direction).indices.to_vec(),
         Slot::Positions(of) => sizes.topology(*of).csr.eids.clone(),
-        Slot::EndVertices(graph, direction) => data.graphs[graph.index()].ends(*direction).vertices.clone(),
+        Slot::EndVertices(graph, direction) => data.graphs[graph.index()].endpoints(*direction).vertices.clone(),
         Slot::EndOf(graph, direction) => {
             let topology = &data.graphs[graph.index()];
             let mut of = vec![u32::MAX; at_end(topology, *direction)];
-            for (end, &vertex) in topology.ends(*direction).vertices.iter().enumerate() {
+            for (end, &vertex) in topology.endpoints(*direction).vertices.iter().enumerate() {
                 of[vertex as usize] = end as u32;
             }
             of
         }
-        Slot::EndOfEdges(graph, direction) => data.graphs[graph.index()].ends(*direction).of_edge.clone(),
+        Slot::EndOfEdges(graph, direction) => data.graphs[graph.index()].endpoints(*direction).of_edge.clone(),
         Slot::Buffer(_)
         | Slot::Stored(_)
         | Slot::Rows(_)

@@ -11,7 +11,7 @@ use hgnnc_ir::{Layout, Type};
 use super::graph_arrays::{DataSizes, edges, index_array};
 use super::{F32, counts};
 use crate::data::{BoundData, InputData};
-use crate::engine::{add_derived, check_listed, check_tables, collect_states, extent, list_ends, ranks};
+use crate::engine::{add_derived, check_listed, check_tables, collect_states, extent, list_endpoints, ranks};
 use crate::error::{ExecError, Result};
 use crate::exec_plan::Arena;
 use crate::plan::StateId;
@@ -89,7 +89,7 @@ impl Compiled {
         check_tables(tables, data)?;
         check_listed(programs, data)?;
         add_derived(programs, data, ranks)?;
-        list_ends(programs, data);
+        list_endpoints(programs, data);
         let edges = edges(programs, data);
         let compiled = |program: &&Program| {
             compiler.compile(program, target, &edges).map_err(|error| ExecError::Unsupported(error.to_string()))

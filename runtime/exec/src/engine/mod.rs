@@ -6,7 +6,7 @@
 mod params;
 mod tables;
 
-pub(crate) use tables::{add_derived, check_listed, check_tables, collect_states, list_ends, ranks};
+pub(crate) use tables::{add_derived, check_listed, check_tables, collect_states, list_endpoints, ranks};
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -302,7 +302,7 @@ impl Engine {
         let copy = |(Update { target, from, rows }, range): &(Update, Range<usize>)| {
             if let Some((topology, direction, width)) = *rows {
                 // Rows of active vertices are scattered to the rows of their vertices.
-                let ends = &self.data.topology(topology).ends(direction).vertices;
+                let ends = &self.data.topology(topology).endpoints(direction).vertices;
                 for (row, &vertex) in ends.iter().enumerate().take(range.end / width).skip(range.start / width) {
                     // SAFETY: as below; vertices are distinct.
                     let source = unsafe { slabs[from.slab as usize].read(from.offset + row * width, width) };

@@ -73,13 +73,13 @@ pub(crate) fn check_listed(programs: &[&Program], data: &BoundData) -> Result<()
     for program in programs {
         let kernels = program.kernels().flat_map(|kernel| match &kernel.body {
             Body::Traversal(traversal) => match traversal.rows {
-                Rows::Edges(graph, _) | Rows::Ends(graph, _) => vec![graph],
+                Rows::Edges(graph, _) | Rows::Endpoints(graph, _) => vec![graph],
                 Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Elements(..) => vec![],
             },
             Body::Paths(paths) => vec![paths.first, paths.second],
             Body::Gemm(_) => vec![],
         });
-        if let Some(graph) = kernels.chain(program.ends().into_iter().map(|ends| ends.0)).find(left_out) {
+        if let Some(graph) = kernels.chain(program.endpoints().into_iter().map(|ends| ends.0)).find(left_out) {
             return Err(ExecError::Unsupported(format!(
                 "internal error: the edges of `{}` are left out, and a kernel goes over them; `--disable-pass \
                  factor_metapaths` lists them",
@@ -135,17 +135,17 @@ pub(crate) fn ranks(_: usize, graph: &Topology, direction: Direction) -> Result<
 }
 
 /// Computes the active vertices that programs have rows for.
-pub(crate) fn list_ends(programs: &[&Program], data: &mut BoundData) {
+pub(crate) fn list_endpoints(programs: &[&Program], data: &mut BoundData) {
     let mut used = vec![[false; 2]; data.graphs.len()];
-    for (graph, direction) in programs.iter().flat_map(|program| program.ends()) {
+    for (graph, direction) in programs.iter().flat_map(|program| program.endpoints()) {
         used[graph.index()][usize::from(direction == Direction::Out)] = true;
     }
     data.graphs.par_iter_mut().zip(used).for_each(|(graph, [incoming, outgoing])| {
         if incoming {
-            graph.list_ends(Direction::In);
+            graph.list_endpoints(Direction::In);
         }
         if outgoing {
-            graph.list_ends(Direction::Out);
+            graph.list_endpoints(Direction::Out);
         }
     });
 }

@@ -199,7 +199,7 @@ impl LinkMeasures {
     }
 
     /// Source and destination counts of each link graph.
-    pub fn ends(&self) -> &[(usize, usize)] {
+    pub fn endpoints(&self) -> &[(usize, usize)] {
         &self.ends
     }
 }

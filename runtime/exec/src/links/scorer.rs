@@ -169,12 +169,12 @@ fn walks_out(program: &kernel::Program) -> Vec<bool> {
     let mut out = vec![false; program.tables.graphs.len()];
     for kernel in program.kernels() {
         if let Body::Traversal(traversal) = &kernel.body
-            && let Rows::Edges(graph, Direction::Out) | Rows::Ends(graph, Direction::Out) = traversal.rows
+            && let Rows::Edges(graph, Direction::Out) | Rows::Endpoints(graph, Direction::Out) = traversal.rows
         {
             out[graph.index()] = true;
         }
     }
-    for (graph, direction) in program.ends() {
+    for (graph, direction) in program.endpoints() {
         out[graph.index()] |= direction == Direction::Out;
     }
     out

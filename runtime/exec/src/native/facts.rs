@@ -119,12 +119,12 @@ fn edges(topology: &Topology, direction: Direction, ends: bool) -> Edges {
     };
     let past = |indices: &[u32]| indices.iter().fold(0, |most, &index| most.max(index as usize + 1));
     // The block counts active rows, which must be as many as are listed.
-    let listed = topology.listed_ends(direction).filter(|ends| lists(ends, &incidence.indptr));
+    let listed = topology.listed_endpoints(direction).filter(|ends| lists(ends, &incidence.indptr));
     Edges {
         rows: indptr.len().saturating_sub(1),
         others: past(other),
         positions: past(position),
-        other_ends: topology.listed_ends(opposite).map_or(0, |ends| past(&ends.of_edge)),
+        other_ends: topology.listed_endpoints(opposite).map_or(0, |ends| past(&ends.of_edge)),
         ends: listed.map_or(0, |ends| ends.vertices.len()),
         vertices: listed.map_or(0, |ends| past(&ends.vertices)),
         framed: indptr.first() == Some(&0)
@@ -170,8 +170,8 @@ mod tests {
     fn ends_are_picked_among_those_that_are_listed() {
         // Sources 1 and 4 have edges, and destinations 0 and 2.
         let mut graph = Topology::from_edges("g", 5, 3, &[(4, 0), (1, 2)]).expect("edges exist");
-        graph.list_ends(Direction::In);
-        graph.list_ends(Direction::Out);
+        graph.list_endpoints(Direction::In);
+        graph.list_endpoints(Direction::Out);
         let data = BoundData { graphs: vec![graph], ..BoundData::default() };
         let facts = Facts::new(&data);
         let [vertices, ends] = [false, true].map(|ends| Domain::Edges { topology: 0, direction: Direction::In, ends });
@@ -198,7 +198,7 @@ mod tests {
             Facts::new(&data).rows_exist(domain, None, &stored(Access::OwnerEnd, 1, 9))
         };
         assert!(!own_end(&graph));
-        graph.list_ends(Direction::In);
+        graph.list_endpoints(Direction::In);
         assert!(own_end(&graph));
         // The block would count two rows with edges.
         graph.ends[0].as_mut().expect("listed").vertices.pop();

@@ -136,7 +136,9 @@ impl Binder<'_> {
             (Layout::Dense, Space::Vertices(v)) => self.data.num_vertices[v.index()],
             (Layout::Dense, Space::Edges(g)) => self.data.graphs[g.index()].num_edges(),
             (Layout::Dense, Space::Index(extent)) => extent,
-            (Layout::Dense, Space::Ends(g, direction)) => self.data.graphs[g.index()].ends(direction).vertices.len(),
+            (Layout::Dense, Space::Endpoints(g, direction)) => {
+                self.data.graphs[g.index()].endpoints(direction).vertices.len()
+            }
         }
     }
 
@@ -238,7 +240,7 @@ impl Binder<'_> {
             buffer = to;
         }
         let rows = match output.ty.space {
-            Space::Ends(graph, direction) => Some((graph.index(), direction, self.width(&output.ty))),
+            Space::Endpoints(graph, direction) => Some((graph.index(), direction, self.width(&output.ty))),
             Space::Unit | Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => None,
         };
         self.plan.updates.push(Update { target, from: buffer, rows });
@@ -332,8 +334,8 @@ fn word(op: &KernelOp) -> &'static str {
         | KernelOp::Concat { .. }
         | KernelOp::Slice { .. }
         | KernelOp::OneHot(_)
-        | KernelOp::Replace(..)
-        | KernelOp::AddEnds(_)
+        | KernelOp::ScatterRows(..)
+        | KernelOp::ScatterAdd(_)
         | KernelOp::Mask { .. }
         | KernelOp::MatMul(..)
         | KernelOp::MatMulT(..)

@@ -100,7 +100,7 @@ pub(super) fn bind_factored_metapath(binder: &mut Binder<'_>, paths: &Paths) -> 
     let (graph, direction) = paths.sum(PathTerm::Weight).others();
     let others = match tables.graph_end(graph, direction) {
         Space::Vertices(vertex) => Width::count(vertex),
-        Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Ends(..) => Width::one(),
+        Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => Width::one(),
     };
     // Elements per head, also without rows.
     let per_head = |of: kernel::Buffer| {

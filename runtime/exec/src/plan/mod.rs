@@ -191,7 +191,7 @@ impl Region {
     }
 
     /// Rows of all blocks without split rows.
-    pub fn whole_blocks(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+    pub fn unsplit_blocks(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
         (0..self.blocks.len().saturating_sub(1)).filter_map(|block| self.block(block))
     }
 

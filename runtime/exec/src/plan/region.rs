@@ -81,21 +81,21 @@ impl RegionBinder<'_, '_> {
         let tables = &self.binder.program.tables;
         match (&self.traversal.rows, at) {
             (Rows::Vertices(vertex), _) => MaskRows::Vertices(*vertex),
-            (Rows::Edges(graph, _) | Rows::Ends(graph, _), Level::Edge) => MaskRows::Edges(graph.index()),
+            (Rows::Edges(graph, _) | Rows::Endpoints(graph, _), Level::Edge) => MaskRows::Edges(graph.index()),
             (Rows::Edges(graph, Direction::In), Level::Row) => MaskRows::Vertices(tables.graphs[graph.index()].dst),
             (Rows::Edges(graph, Direction::Out), Level::Row) => MaskRows::Vertices(tables.graphs[graph.index()].src),
             (Rows::Elements(pattern, _), Level::Edge) | (Rows::Elements(pattern, Direction::In), _) => {
                 MaskRows::Vertices(tables.patterns[pattern.index()].vertex)
             }
             // With renumbered vertices there are no masks over active vertices.
-            (Rows::Once | Rows::Each(_) | Rows::Ends(..) | Rows::Elements(_, Direction::Out), _) => MaskRows::Rows,
+            (Rows::Once | Rows::Each(_) | Rows::Endpoints(..) | Rows::Elements(_, Direction::Out), _) => MaskRows::Rows,
         }
     }
 
     /// Columns of the sparse matrix whose elements the rows own.
     fn columns(&self) -> Option<usize> {
         match self.traversal.rows {
-            Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Edges(..) | Rows::Ends(..) => None,
+            Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Edges(..) | Rows::Endpoints(..) => None,
             Rows::Elements(pattern, _) => Some(self.binder.program.tables.patterns[pattern.index()].columns),
         }
     }
@@ -349,7 +349,7 @@ fn domain(binder: &Binder<'_>, traversal: &Traversal) -> Domain {
         Rows::Once => Domain::Rows(1),
         Rows::Each(_) | Rows::Vertices(_) => Domain::Rows(binder.eval(&traversal.rows.count(&binder.program.tables))),
         Rows::Edges(graph, direction) => Domain::Edges { topology: graph.index(), direction, ends: false },
-        Rows::Ends(graph, direction) => Domain::Edges { topology: graph.index(), direction, ends: true },
+        Rows::Endpoints(graph, direction) => Domain::Edges { topology: graph.index(), direction, ends: true },
         Rows::Elements(pattern, direction) => {
             let topology = binder.data.graphs.len() + pattern.index();
             Domain::Edges { topology, direction, ends: false }
@@ -464,7 +464,7 @@ fn op_cost(op: &KernelOp<Operand, usize>, width: usize) -> f64 {
         KernelOp::SoftmaxSum { score, x, .. } => (4 * score.width + x.width) as f64,
         KernelOp::SegmentArg { x, .. } => 2.0 * x.width as f64,
         // Most vertices are active in few graphs.
-        KernelOp::AddEnds(parts) => width * (1.0 + 0.2 * (parts.len() - 1) as f64),
+        KernelOp::ScatterAdd(parts) => width * (1.0 + 0.2 * (parts.len() - 1) as f64),
         _ => width,
     }
 }

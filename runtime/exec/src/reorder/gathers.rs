@@ -21,11 +21,11 @@ pub(super) fn gathers<'a>(artifact: &Artifact, data: &'a BoundData) -> Vec<Gathe
     for program in artifact.kernels.train.iter().chain([&artifact.kernels.infer]) {
         for kernel in program.launches.iter().flat_map(|launch| &launch.kernels) {
             let Body::Traversal(traversal) = &kernel.body else { continue };
-            let (Rows::Edges(graph, direction) | Rows::Ends(graph, direction)) = traversal.rows else { continue };
+            let (Rows::Edges(graph, direction) | Rows::Endpoints(graph, direction)) = traversal.rows else { continue };
             let locals = Program::local_widths(traversal);
             let mut buffers = BTreeMap::new();
             for operand in traversal.instrs.iter().flat_map(|instr| instr.op.operands()) {
-                if let (Source::Buffer(buffer), Index::Other) = (operand.source, operand.index) {
+                if let (Source::Buffer(buffer), Index::Neighbor) = (operand.source, operand.index) {
                     let width = program.operand_width(&traversal.rows, &locals, operand);
                     let width = width.map_or(0, |width| width.eval(&data.num_vertices));
                     buffers.insert(buffer.index(), width);
@@ -125,7 +125,7 @@ pub fn uses_global_rng(program: &Program) -> bool {
         traversal.instrs.iter().filter(|instr| matches!(instr.op, KernelOp::Mask { .. })).any(|instr| {
             let by_rows = match &traversal.rows {
                 Rows::Each(rows) => !rows.counts().is_empty(),
-                Rows::Ends(..) => instr.level == Level::Row,
+                Rows::Endpoints(..) => instr.level == Level::Row,
                 Rows::Once | Rows::Vertices(_) | Rows::Edges(..) | Rows::Elements(..) => false,
             };
             by_rows || !instr.width.counts().is_empty()

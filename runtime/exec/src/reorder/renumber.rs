@@ -43,7 +43,7 @@ pub fn renumber(
                 (Some(&data.graphs[graph.index()]), tables.graphs[graph.index()].dst)
             }
             (Layout::Dense, Space::Vertices(vertex)) => (None, vertex),
-            (Layout::Dense, Space::Unit | Space::Index(_) | Space::Ends(..)) => continue,
+            (Layout::Dense, Space::Unit | Space::Index(_) | Space::Endpoints(..)) => continue,
         };
         let Some(order) = of(vertex) else { continue };
         match (input, topology) {

@@ -171,7 +171,7 @@ impl Trainer {
             let step = tables.graphs[graph.index()].steps[0];
             tables.relations[step.relation as usize].dataset_name.clone()
         };
-        target.graphs.iter().map(relation).zip(links.ends().iter().copied()).collect()
+        target.graphs.iter().map(relation).zip(links.endpoints().iter().copied()).collect()
     }
 
     /// Scores of pairs (source, destination) with the current parameters, for each of [`Trainer::link_graphs`].
@@ -183,7 +183,7 @@ impl Trainer {
         let Some(links) = self.up_to_date_links()? else {
             return Err(ExecError::Unsupported("the model scores no pairs of vertices".into()));
         };
-        for (pairs, &(num_src, num_dst)) in pairs.iter().zip(links.ends()) {
+        for (pairs, &(num_src, num_dst)) in pairs.iter().zip(links.endpoints()) {
             if let Some(bad) = pairs.iter().find(|pair| pair.0 as usize >= num_src || pair.1 as usize >= num_dst) {
                 return Err(ExecError::Shape {
                     what: "the pairs to score".into(),

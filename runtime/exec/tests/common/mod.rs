@@ -16,7 +16,7 @@ use hgnnc_ir::random::uniform;
 use hgnnc_ir::random_program::random_program;
 use hgnnc_ir::*;
 use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm};
-use hgnnc_passes::pipeline::Ends;
+use hgnnc_passes::pipeline::Endpoints;
 use hgnnc_passes::{Optimizer, OptimizerOptions, SizeInfo, differentiate, update};
 use hgnnc_ptx::{PtxCompiler, Target};
 
@@ -482,11 +482,11 @@ pub fn trained((mut flow, bindings): (Dataflow, Bindings)) -> (Dataflow, Binding
 }
 
 /// Sizes for which passes choose rows of active vertices.
-pub fn few_ends(flow: &Dataflow) -> SizeInfo {
+pub fn few_endpoints(flow: &Dataflow) -> SizeInfo {
     SizeInfo {
         vertices: vec![1000; flow.vertex_types.len()],
         edges: vec![2; flow.graphs.len()],
-        ends: vec![Ends { sources: 1, destinations: 1, ..Ends::default() }; flow.graphs.len()],
+        ends: vec![Endpoints { sources: 1, destinations: 1, ..Endpoints::default() }; flow.graphs.len()],
         ..SizeInfo::default()
     }
 }

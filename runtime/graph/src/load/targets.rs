@@ -311,13 +311,14 @@ fn links(
     let (middle, destinations) = rest.split_at(num);
     let place = |i: usize| format!("link {i}");
     let relation = loader.ids(&file, middle, "relation", place, relations.len(), "the list of relations")?;
-    let src = ends(loader, &file, sources, &relation, "source", types, |r| relations[r].ends.map(|e| e.0));
-    let dst = ends(loader, &file, destinations, &relation, "destination", types, |r| relations[r].ends.map(|e| e.1));
+    let src = endpoints(loader, &file, sources, &relation, "source", types, |r| relations[r].ends.map(|e| e.0));
+    let dst =
+        endpoints(loader, &file, destinations, &relation, "destination", types, |r| relations[r].ends.map(|e| e.1));
     Some(Links { src: src?, relation, dst: dst? })
 }
 
 /// The source or destination ids of links; each is bounded by the vertex type of its own relation.
-fn ends(
+fn endpoints(
     loader: &mut Loader,
     file: &NamedFile<'_>,
     values: &[i64],

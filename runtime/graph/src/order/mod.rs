@@ -100,8 +100,9 @@ mod tests {
     impl Bipartite {
         pub fn new(counts: [usize; 2], edges: &[(u32, u32)]) -> Self {
             let side = |own: usize| {
-                let ends = |&(first, second): &(u32, u32)| if own == 0 { (first, second) } else { (second, first) };
-                let mut sorted: Vec<(u32, u32)> = edges.iter().map(ends).collect();
+                let endpoints =
+                    |&(first, second): &(u32, u32)| if own == 0 { (first, second) } else { (second, first) };
+                let mut sorted: Vec<(u32, u32)> = edges.iter().map(endpoints).collect();
                 sorted.sort_unstable();
                 let mut indptr = vec![0; counts[own] + 1];
                 sorted.iter().for_each(|edge| indptr[edge.0 as usize + 1] += 1);

@@ -47,7 +47,7 @@ impl SemanticGraphs<'_> {
         options: MetapathOptions,
     ) -> Result<(SemanticGraph, Origin), SgbError> {
         let started = Instant::now();
-        let (src_type, dst_type) = self.ends(name, steps, options.self_loops)?;
+        let (src_type, dst_type) = self.endpoints(name, steps, options.self_loops)?;
         let (num_src, num_dst) = (self.count(src_type), self.count(dst_type));
         let asked = Asked { name, steps, options, num_src, num_dst, symmetric: self.is_symmetric_path(steps) };
         let disjoint_cliques = asked.symmetric && self.joins_cliques(steps);

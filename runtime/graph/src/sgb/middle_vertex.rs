@@ -24,7 +24,7 @@ impl SemanticGraphs<'_> {
     /// # Errors
     /// When the steps do not join.
     pub fn middle(&self, steps: &[Step]) -> Result<Option<Middle>, SgbError> {
-        self.ends("", steps, false)?;
+        self.endpoints("", steps, false)?;
         let single = |adjacency: &Adjacency| adjacency.indptr.windows(2).all(|row| row[1] - row[0] <= 1);
         let forward: Vec<bool> = steps.iter().map(|&step| single(&self.step(step))).collect();
         let backward: Vec<bool> = steps.iter().map(|&step| single(&self.step(step.flipped()))).collect();
@@ -52,7 +52,7 @@ impl SemanticGraphs<'_> {
     /// # Errors
     /// When the steps do not join.
     pub fn pairs(&self, steps: &[Step]) -> Result<u64, SgbError> {
-        self.ends("", steps, false)?;
+        self.endpoints("", steps, false)?;
         Ok(self.reached(steps).iter().sum())
     }
 

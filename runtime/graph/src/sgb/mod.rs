@@ -194,7 +194,7 @@ impl<'a> SemanticGraphs<'a> {
         let name = self.dataset.relations.get(relation).map_or("", |r| &r.name);
         let graph = if options.reverse { format!("<{name}") } else { name.to_string() };
         let (src_type, dst_type) =
-            self.ends(&graph, &[Step { relation, reverse: options.reverse }], options.self_loops)?;
+            self.endpoints(&graph, &[Step { relation, reverse: options.reverse }], options.self_loops)?;
         let data = &self.dataset.relations[relation];
         let (mut src, mut dst) = (&data.src_ids[..], &data.dst_ids[..]);
         if options.reverse {
@@ -236,7 +236,7 @@ impl<'a> SemanticGraphs<'a> {
     ///
     /// Errors when the steps do not join.
     pub fn estimate(&self, steps: &[Step]) -> Result<Estimate, SgbError> {
-        let (src_type, dst_type) = self.ends("", steps, false)?;
+        let (src_type, dst_type) = self.endpoints("", steps, false)?;
         let (rows, cols) = (self.count(src_type), self.count(dst_type));
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
@@ -249,7 +249,7 @@ impl<'a> SemanticGraphs<'a> {
     ///
     /// Errors when the steps do not join.
     pub fn stats(&self, steps: &[Step]) -> Result<MetapathStats, SgbError> {
-        let (src_type, dst_type) = self.ends("", steps, false)?;
+        let (src_type, dst_type) = self.endpoints("", steps, false)?;
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
         let plan =
@@ -268,7 +268,7 @@ impl<'a> SemanticGraphs<'a> {
     }
 
     /// The vertex types at which `steps` start and end; checks that the steps join.
-    fn ends(&self, graph: &str, steps: &[Step], self_loops: bool) -> Result<(usize, usize), SgbError> {
+    fn endpoints(&self, graph: &str, steps: &[Step], self_loops: bool) -> Result<(usize, usize), SgbError> {
         let relations = self.dataset.relations.len();
         if let Some(step) = steps.iter().find(|s| s.relation >= relations) {
             return Err(SgbError::NoSuchRelation { graph: graph.into(), relation: step.relation, relations });

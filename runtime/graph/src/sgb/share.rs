@@ -67,7 +67,7 @@ impl SemanticGraphs<'_> {
     pub fn share(&self, metapaths: &[(Vec<Step>, MetapathOptions)]) -> Vec<Vec<Step>> {
         let wanted = metapaths.iter().filter(|(steps, options)| {
             (2..=MAX_PLANNED_STEPS).contains(&steps.len())
-                && self.ends("", steps, false).is_ok()
+                && self.endpoints("", steps, false).is_ok()
                 && !self.is_cached(steps, *options)
         });
         let wanted: Vec<(Vec<Step>, MetapathOptions)> = wanted

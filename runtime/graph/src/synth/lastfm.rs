@@ -37,10 +37,10 @@ pub(super) fn write(out: &mut Writer<'_>, generator: &str, mut rng: ChaCha8Rng) 
         communities.push(community);
     }
     let pool = |of: usize, exponent: f64| Pool::new(orders[of].clone(), exponent, &communities[of], COMMUNITIES);
-    let ends = |src: usize, dst: usize| (&communities[src][..], &communities[dst][..]);
+    let endpoints = |src: usize, dst: usize| (&communities[src][..], &communities[dst][..]);
 
     let total = LINKS.iter().sum();
-    let mut links = draw::pairs(&pool(0, 0.4), &pool(1, 0.9), ends(0, 1), total, AFFINITY, &mut rng);
+    let mut links = draw::pairs(&pool(0, 0.4), &pool(1, 0.9), endpoints(0, 1), total, AFFINITY, &mut rng);
     links.shuffle(&mut rng);
     // Held-out links are chosen independently of their endpoints.
     let (test, rest) = links.split_at_mut(LINKS[2].min(total));
@@ -49,7 +49,7 @@ pub(super) fn write(out: &mut Writer<'_>, generator: &str, mut rng: ChaCha8Rng) 
         part.sort_unstable();
     }
     let friends = draw::symmetric(&pool(0, 0.6), &communities[0], FRIENDS, AFFINITY, &mut rng);
-    let tags = draw::pairs(&pool(1, 0.6), &pool(2, 0.8), ends(1, 2), TAGS, AFFINITY, &mut rng);
+    let tags = draw::pairs(&pool(1, 0.6), &pool(2, 0.8), endpoints(1, 2), TAGS, AFFINITY, &mut rng);
     for (name, src, dst, edges) in
         [("user-artist", 0, 1, &*train), ("user-user", 0, 0, &friends), ("artist-tag", 1, 2, &tags)]
     {
@@ -65,9 +65,10 @@ pub(super) fn write(out: &mut Writer<'_>, generator: &str, mut rng: ChaCha8Rng) 
     out.line(format_args!("\n[[link_split]]\nname = \"{SPLIT}\""));
     for (part, links) in [("val", &*val), ("test", &*test)] {
         let file = format!("{SPLIT}.{part}.npy");
-        let ends = |end: fn(&(u32, u32)) -> u32| links.iter().map(move |link| end(link) as i32);
+        let endpoints = |end: fn(&(u32, u32)) -> u32| links.iter().map(move |link| end(link) as i32);
         // Relation 0 holds the links.
-        let rows: Vec<i32> = ends(|link| link.0).chain(links.iter().map(|_| 0)).chain(ends(|link| link.1)).collect();
+        let rows: Vec<i32> =
+            endpoints(|link| link.0).chain(links.iter().map(|_| 0)).chain(endpoints(|link| link.1)).collect();
         out.npy(&file, &[3, links.len()], &rows)?;
         out.line(format_args!("{part} = \"{file}\"\n{part}_edges = {}", links.len()));
     }

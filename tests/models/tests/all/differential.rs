@@ -125,8 +125,8 @@ fn updates_of_some_rows() {
         let optimised = compiled.optimised(&World::sparse_library());
         let kernels = optimised.kernels.train.expect("a train block");
         let some_rows = |kind: fn(&OutputKind) -> bool| {
-            let ends = |output: &&kernel::Output| matches!(output.ty.space, Space::Ends(..));
-            kernels.outputs.iter().filter(ends).filter(|output| kind(&output.kind)).count()
+            let endpoints = |output: &&kernel::Output| matches!(output.ty.space, Space::Endpoints(..));
+            kernels.outputs.iter().filter(endpoints).filter(|output| kind(&output.kind)).count()
         };
         assert!(some_rows(|kind| matches!(kind, OutputKind::UpdateParam(_))) > 0, "{options}");
         assert!(some_rows(|kind| matches!(kind, OutputKind::UpdateState(..))) > 0, "{options}");

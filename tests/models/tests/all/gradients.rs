@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::{Dataflow, Param};
-use hgnnc_model_tests::compiled::{compile, ends, interpret, params};
+use hgnnc_model_tests::compiled::{compile, endpoints, interpret, params};
 use hgnnc_model_tests::{CASES, Case, World, assert_close, cases, scale};
 use hgnnc_passes::{PassCx, PassManager, SizeInfo, differentiate};
 
@@ -100,7 +100,7 @@ fn passes_change_no_gradient() {
             let sizes = SizeInfo {
                 vertices: bindings.num_vertices.iter().map(|&n| n as u64).collect(),
                 edges: bindings.edges.iter().map(|e| e.len() as u64).collect(),
-                ends: ends(&bindings),
+                ends: endpoints(&bindings),
                 ..SizeInfo::default()
             };
             let mut cx = PassCx::new(Some(sizes));

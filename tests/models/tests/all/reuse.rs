@@ -128,7 +128,7 @@ fn made_up(flow: &Dataflow, layout: &BatchLayout) -> Bindings {
         let rows = match decl.ty.space {
             Space::Vertices(vertex) => bindings.num_vertices[vertex.index()],
             Space::Edges(graph) => bindings.edges[graph.index()].len(),
-            Space::Unit | Space::Index(_) | Space::Ends(..) => 1,
+            Space::Unit | Space::Index(_) | Space::Endpoints(..) => 1,
         };
         let number = |at: usize, random: f64| match decl.binding {
             Binding::Label(..) => (at % 3) as f64,

@@ -50,7 +50,7 @@ impl<'a> Wide<'a> {
             Source::Local(_) | Source::Buffer(_) => {}
         }
         let width = self.emit.width_of(operand)?;
-        let from = match self.maker(reader, operand) {
+        let from = match self.producer(reader, operand) {
             Some(maker) if self.nested[maker] => From::Nested(Box::new(self.prepare(maker)?)),
             Some(maker) => From::Row { space: StateSpace::Global, address: self.address(maker), exists: None },
             None => {
@@ -66,7 +66,7 @@ impl<'a> Wide<'a> {
         let (op, width) = (&self.instr(index).op, self.width(index)?);
         let mut map = Map { op, width, operands: vec![], ends: vec![], mask: None, class: None };
         let with_ends = match op {
-            KernelOp::Replace(..) | KernelOp::AddEnds(_) => 1,
+            KernelOp::ScatterRows(..) | KernelOp::ScatterAdd(_) => 1,
             _ => usize::MAX,
         };
         match op {
@@ -127,12 +127,12 @@ impl<'a> Wide<'a> {
                 math::positive_or(&mut self.emit.code, x, *positive, *otherwise)
             }
             KernelOp::Copy(_) => self.spread(&operands[0], width, at)?,
-            KernelOp::Replace(..) => {
+            KernelOp::ScatterRows(..) => {
                 let (old, new) = (self.spread(&operands[0], width, at)?, self.spread(&operands[1], width, at)?);
                 let is_end = map.ends[1].expect("rows of ends");
                 self.emit.code.selp_f32(new, old, is_end).into()
             }
-            KernelOp::AddEnds(_) => {
+            KernelOp::ScatterAdd(_) => {
                 let base = self.spread(&operands[0], width, at)?;
                 let sum = self.emit.code.mov_f32(base);
                 for (part, is_end) in operands.iter().zip(&map.ends).skip(1) {

@@ -112,8 +112,8 @@ impl<'a> Wide<'a> {
     }
 
     /// The instruction before a reader that makes what it reads of this row or edge.
-    fn maker(&self, reader: usize, operand: Operand) -> Option<usize> {
-        self.emit.own_maker(operand).filter(|&maker| maker < reader)
+    fn producer(&self, reader: usize, operand: Operand) -> Option<usize> {
+        self.emit.own_producer(operand).filter(|&maker| maker < reader)
     }
 
     /// For each instruction, those that read its value and the position among their operands.
@@ -122,7 +122,7 @@ impl<'a> Wide<'a> {
         let mut readers = vec![vec![]; instrs.len()];
         for (reader, instr) in instrs.iter().enumerate() {
             for (position, operand) in instr.op.operands().into_iter().enumerate() {
-                if let Some(maker) = self.maker(reader, operand) {
+                if let Some(maker) = self.producer(reader, operand) {
                     readers[maker].push((reader, position));
                 }
             }
@@ -136,8 +136,8 @@ impl<'a> Wide<'a> {
         let is_map = own.op.is_element_wise()
             || matches!(
                 own.op,
-                KernelOp::Replace(..)
-                    | KernelOp::AddEnds(_)
+                KernelOp::ScatterRows(..)
+                    | KernelOp::ScatterAdd(_)
                     | KernelOp::Concat { .. }
                     | KernelOp::Slice { .. }
                     | KernelOp::OneHot(_)

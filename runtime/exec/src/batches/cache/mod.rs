@@ -22,7 +22,7 @@ use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::types::{Layout, Space, VertexType};
 use hgnnc_sample::Batch;
 
-use super::loader::{MiniBatchLoader, WholeInput};
+use super::loader::{GraphInput, MiniBatchLoader};
 use crate::buffer::{HostBuffer, SharedBuffer};
 use crate::error::Result;
 use crate::report::{CacheReport, CachedRows, Saved};
@@ -341,7 +341,7 @@ fn features(loader: &MiniBatchLoader) -> Vec<Features<'_>> {
         let &BatchInput::Whole(from) = from else { return None };
         let decl = &tables.inputs[index];
         let (Layout::Dense, Space::Vertices(vertex)) = (decl.ty.layout, decl.ty.space) else { return None };
-        let (Binding::Features(_), WholeInput::Numbers(numbers)) = (&decl.binding, &inputs[from.index()]) else {
+        let (Binding::Features(_), GraphInput::Numbers(numbers)) = (&decl.binding, &inputs[from.index()]) else {
             return None;
         };
         let width = decl.ty.dims.iter().map(|dim| dim.fixed().unwrap_or(0)).product();

@@ -32,7 +32,7 @@ use uses::Uses;
 const STREAM: u32 = 0x0bad_5eed;
 
 /// An input of the full graph.
-pub(super) enum WholeInput {
+pub(super) enum GraphInput {
     Numbers(SharedBuffer),
     Classes(Vec<i32>),
     /// Counters, which the engine provides.
@@ -54,7 +54,7 @@ pub(super) struct MiniBatchLoader {
     tables: Dataflow,
     /// Data requirements of its kernels.
     uses: Uses,
-    inputs: Arc<Vec<WholeInput>>,
+    inputs: Arc<Vec<GraphInput>>,
     /// Adjacency of the full graph's sparse matrices.
     patterns: Arc<Vec<Adjacency>>,
     seeds: Seeds,
@@ -107,7 +107,7 @@ impl MiniBatchLoader {
         layout: &BatchLayout,
         batch: &artifact::MiniBatch,
         data: &BoundData,
-        inputs: Vec<WholeInput>,
+        inputs: Vec<GraphInput>,
         (tables, training): (&Dataflow, &Training),
         compiler: Option<&Arc<dyn SamplerCompiler>>,
     ) -> Result<Self> {
@@ -238,7 +238,7 @@ impl MiniBatchLoader {
     }
 
     /// Layout and tables of the mini-batch program, and inputs of the full graph.
-    pub fn inputs(&self) -> (&BatchLayout, &Dataflow, &[WholeInput]) {
+    pub fn inputs(&self) -> (&BatchLayout, &Dataflow, &[GraphInput]) {
         (&self.layout, &self.tables, &self.inputs)
     }
 
@@ -369,9 +369,9 @@ impl MiniBatchLoader {
             BatchInput::Reused { .. } => None,
         };
         let input = |(index, input): (usize, &BatchInput)| match whole(input) {
-            None | Some(WholeInput::Numbers(_)) => InputData::Held(0),
-            Some(WholeInput::Classes(_)) => InputData::Classes(vec![]),
-            Some(WholeInput::Nothing) => match self.tables.inputs[index].binding {
+            None | Some(GraphInput::Numbers(_)) => InputData::Held(0),
+            Some(GraphInput::Classes(_)) => InputData::Classes(vec![]),
+            Some(GraphInput::Nothing) => match self.tables.inputs[index].binding {
                 Binding::IsLink(_) => InputData::Held(0),
                 _ => InputData::Missing,
             },

@@ -5,7 +5,7 @@ use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::types::{Dim, Layout, Space, Type};
 use hgnnc_sample::Batch;
 
-use super::{MiniBatch, MiniBatchLoader, WholeInput};
+use super::{GraphInput, MiniBatch, MiniBatchLoader};
 use crate::buffer::{HostBuffer, SharedBuffer};
 use crate::data::{Adjacency, BoundData, InputData, Topology};
 use crate::error::{ExecError, Result};
@@ -48,7 +48,7 @@ impl MiniBatchLoader {
                 }
             };
             match &self.inputs[from.index()] {
-                WholeInput::Numbers(numbers) => {
+                GraphInput::Numbers(numbers) => {
                     let fast = self.fast.iter().find(|fast| fast.0 == index);
                     let len = match fast {
                         Some((_, fast)) => {
@@ -58,12 +58,12 @@ impl MiniBatchLoader {
                     };
                     data.inputs[index] = InputData::Held(len);
                 }
-                WholeInput::Classes(classes) => {
+                GraphInput::Classes(classes) => {
                     let Space::Vertices(vertex) = ty.space else { return Err(unknown(ty)) };
                     let rows = self.vertices(sampled, vertex).iter().map(|&v| classes[v as usize]);
                     data.inputs[index] = InputData::Classes(rows.collect());
                 }
-                WholeInput::Nothing => {
+                GraphInput::Nothing => {
                     if let (Binding::IsLink(_), Space::Edges(graph)) = (&self.tables.inputs[index].binding, ty.space)
                         && let BatchGraph::Links { graph } = self.layout.graphs[graph.index()]
                         && let Some(drawn) = self.pairs_of(pairs, graph)
@@ -139,7 +139,7 @@ impl MiniBatchLoader {
                     return Err(unknown(ty));
                 }
             },
-            Space::Unit | Space::Index(_) | Space::Ends(..) => return Err(unknown(ty)),
+            Space::Unit | Space::Index(_) | Space::Endpoints(..) => return Err(unknown(ty)),
         };
         let into = room(into, rows.len() * width);
         for (to, &row) in into.chunks_exact_mut(width.max(1)).zip(rows) {

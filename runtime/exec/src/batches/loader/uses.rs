@@ -21,7 +21,7 @@ impl Uses {
         let mut direct = vec![true; tables.vertex_types.len()];
         let mut computed = |space: Space| match space {
             Space::Vertices(vertex) => direct[vertex.index()] = false,
-            Space::Ends(graph, direction) => {
+            Space::Endpoints(graph, direction) => {
                 let decl = &tables.graphs[graph.index()];
                 direct[if direction == Direction::In { decl.dst } else { decl.src }.index()] = false;
             }
@@ -41,8 +41,8 @@ impl Uses {
                 Body::Traversal(traversal) => {
                     match traversal.rows {
                         Rows::Vertices(vertex) => computed(Space::Vertices(vertex)),
-                        Rows::Edges(graph, direction) | Rows::Ends(graph, direction) => {
-                            computed(Space::Ends(graph, direction));
+                        Rows::Edges(graph, direction) | Rows::Endpoints(graph, direction) => {
+                            computed(Space::Endpoints(graph, direction));
                             outgoing[graph.index()] |= direction == Direction::Out;
                         }
                         Rows::Elements(pattern, direction) => {
@@ -60,8 +60,8 @@ impl Uses {
         }
         layout.reused.iter().for_each(|reused| computed(Space::Vertices(reused.rows)));
         program.outputs.iter().for_each(|output| computed(output.ty.space));
-        for (graph, direction) in program.ends() {
-            computed(Space::Ends(graph, direction));
+        for (graph, direction) in program.endpoints() {
+            computed(Space::Endpoints(graph, direction));
             outgoing[graph.index()] |= direction == Direction::Out;
         }
         tables.graphs.iter().for_each(|decl| direct[decl.dst.index()] = false);
