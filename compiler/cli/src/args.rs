@@ -69,7 +69,7 @@ pub enum Command {
     Data(DataArgs),
     /// Write models in canonical form: comments stay, what the program means stays
     Fmt(FmtArgs),
-    /// Tell the story behind a diagnostic's code, or list all codes
+    /// Explain a diagnostic's code, or list all codes
     Explain {
         /// The code, such as E0301; without it, all codes with their titles
         code: Option<String>,

@@ -261,8 +261,8 @@ fn level_text(
         Level::Joint => ir_text(lowered.joint.as_ref()?),
         Level::Optimized => {
             // Historical embeddings are computed by a separate program.
-            let bottom = lowered.artifact.bottom.iter().map(|bottom| &bottom.flow);
-            let programs = std::iter::once(lowered.artifact.train.as_ref()?).chain(bottom);
+            let producer = lowered.artifact.producer.iter().map(|producer| &producer.flow);
+            let programs = std::iter::once(lowered.artifact.train.as_ref()?).chain(producer);
             programs.map(ir_text).collect::<Vec<_>>().join("\n")
         }
         Level::Infer => {

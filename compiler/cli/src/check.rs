@@ -34,7 +34,7 @@ pub fn explain(code: Option<&str>) -> Result<ExitCode, Failure> {
     };
     match Code::find(code) {
         Some(code) => {
-            print(code.story())?;
+            print(code.explanation())?;
             Ok(ExitCode::SUCCESS)
         }
         None => Err(Failure::input(format!(

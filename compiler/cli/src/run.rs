@@ -57,7 +57,7 @@ fn tables(model: &Analyzed) -> Artifact {
         kernels: Kernels::default(),
         training: model.train.as_ref().map(|t| t.training.clone()),
         batch: None,
-        bottom: None,
+        producer: None,
     }
 }
 

@@ -48,7 +48,7 @@ pub fn compile_artifact(artifact: &Artifact, options: &Options, of_train: &Optio
         train: kernels.train.as_ref().map(|train| compile(train, of_train)),
         infer: compile(&kernels.infer, options),
         score: kernels.score.as_ref().map(|score| compile(score, &unsized_options)),
-        bottom: artifact.bottom.as_ref().map(|bottom| compile(&bottom.kernels, &unsized_options)),
+        producer: artifact.producer.as_ref().map(|producer| compile(&producer.kernels, &unsized_options)),
         sampler: artifact.batch.as_ref().and_then(|_| sampler(options.code)),
     }
 }
@@ -61,8 +61,8 @@ pub fn sampler(code: CodeMode) -> Option<Arc<dyn SamplerCompiler>> {
     }
 }
 
-/// Cranelift IR of the functions of scheduled programs, each preceded by the kernels that call it (by kernel number) and
-/// its text.
+/// Cranelift IR of the functions of scheduled programs, each preceded by the kernels that call it (by kernel number)
+/// and its text.
 ///
 /// # Errors
 /// A machine for which no code can be generated.

@@ -14,7 +14,7 @@ pub struct Code(u16);
 struct Entry {
     name: &'static str,
     title: &'static str,
-    story: &'static str,
+    explanation: &'static str,
 }
 
 impl Code {
@@ -29,8 +29,8 @@ impl Code {
     }
 
     /// The explanation with examples, as Markdown.
-    pub fn story(self) -> &'static str {
-        TABLE[self.0 as usize].story
+    pub fn explanation(self) -> &'static str {
+        TABLE[self.0 as usize].explanation
     }
 
     /// The severity: codes with E are errors, codes with W are warnings.
@@ -72,7 +72,7 @@ macro_rules! codes {
         const TABLE: &[Entry] = &[$(Entry {
             name: $code,
             title: $title,
-            story: include_str!(concat!("../explain/", $code, ".md")),
+            explanation: include_str!(concat!("../explain/", $code, ".md")),
         }),*];
     };
 }

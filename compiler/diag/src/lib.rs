@@ -5,8 +5,8 @@
 //! one file per code.
 
 pub mod codes;
-pub mod habits;
 pub mod render;
+pub mod synonyms;
 pub mod terminal;
 
 use std::collections::HashSet;

@@ -52,7 +52,7 @@ fn the_table_is_sorted() {
 #[test]
 fn every_code_has_a_story() {
     for code in Code::all() {
-        let story = code.story();
+        let story = code.explanation();
         assert!(story.starts_with(&format!("# {code}: {}\n", code.title())), "{code}: the headline differs");
         let blocks = blocks(story);
         let is_error = |info: &str| matches!(info, "hgnn,error" | "sh,error");

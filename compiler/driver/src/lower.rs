@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use hgnnc_ir::artifact::{Bottom, Kernels};
+use hgnnc_ir::artifact::{EmbeddingProducer, Kernels};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::kernel::Program;
@@ -189,9 +189,9 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let training = training?;
     // A mini-batch program has tables and sizes of its own.
     let train_sizes = training.as_ref().map_or(options.sizes.clone(), |training| training.sizes.clone());
-    let (joint, train, train_kernels, batch, bottom) = match training {
-        Some(Training { joint, flow, kernels, batch, bottom, .. }) => {
-            (Some(joint), Some(flow), Some(kernels), batch, bottom)
+    let (joint, train, train_kernels, batch, producer) = match training {
+        Some(Training { joint, flow, kernels, batch, producer, .. }) => {
+            (Some(joint), Some(flow), Some(kernels), batch, producer)
         }
         None => (None, None, None, None, None),
     };
@@ -215,7 +215,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         kernels,
         training: model.train.as_ref().map(|spec| spec.training.clone()),
         batch,
-        bottom,
+        producer,
     };
     let own = if artifact.train.is_some() { cx.explain } else { infer_cx.explain };
     let mut explanations = [model.explanations.clone(), own].concat();
@@ -280,7 +280,7 @@ struct Training {
     /// The mini-batch layout, for mini-batch training.
     batch: Option<BatchLayout>,
     /// The producer of historical embeddings.
-    bottom: Option<Bottom>,
+    producer: Option<EmbeddingProducer>,
     /// The sizes it was compiled for.
     sizes: Option<SizeInfo>,
 }
@@ -293,14 +293,14 @@ fn lower_training(
     evaluation_bytes: impl FnOnce() -> Option<u64>,
 ) -> Result<Training, LowerError> {
     let mut flow = forward_of_training(model);
-    let (mut batch, mut bottom) = (None, None);
+    let (mut batch, mut producer) = (None, None);
     if let Some(spec_of_batch) = &spec.training.batch {
         let (of_batch, layout) = match spec_of_batch.reuse {
             None => to_minibatch(&flow)?,
             Some(_) => {
-                let MinibatchWithCache { flow, layout, bottom: values, bottom_layout } =
+                let MinibatchWithCache { flow, layout, producer: values, producer_layout } =
                     to_minibatch_with_cache(&flow)?;
-                bottom = Some(lower_bottom(values, bottom_layout, passes, cx)?);
+                producer = Some(lower_producer(values, producer_layout, passes, cx)?);
                 (flow, layout)
             }
         };
@@ -318,24 +318,24 @@ fn lower_training(
     passes.run_joint(&mut flow, cx, evaluation_bytes);
     // Also for mini-batches: separate sums of features are faster than sums fused into their users.
     let kernels = passes.lower(&flow, LoweringOptions::of(cx.machine.as_ref()))??;
-    Ok(Training { joint, flow, kernels, batch, bottom, sizes: cx.sizes.clone() })
+    Ok(Training { joint, flow, kernels, batch, producer, sizes: cx.sizes.clone() })
 }
 
 /// The program of historical embeddings. The runtime chooses the number of vertices per run.
-fn lower_bottom(
+fn lower_producer(
     mut flow: Dataflow,
     layout: BatchLayout,
     passes: &PassManager,
     cx: &PassCx,
-) -> Result<Bottom, LowerError> {
-    let mut bottom_cx = PassCx { machine: cx.machine.clone(), ..PassCx::new(None) };
-    passes.run_forward(&mut flow, &mut bottom_cx);
-    passes.run_joint(&mut flow, &mut bottom_cx, || None);
+) -> Result<EmbeddingProducer, LowerError> {
+    let mut producer_cx = PassCx { machine: cx.machine.clone(), ..PassCx::new(None) };
+    passes.run_forward(&mut flow, &mut producer_cx);
+    passes.run_joint(&mut flow, &mut producer_cx, || None);
     let kernels = kernels::lower_with(
         &flow,
         passes.lowering_options(LoweringOptions::of(cx.machine.as_ref()).with_hoisting(false)),
     )?;
-    Ok(Bottom { flow, kernels, layout })
+    Ok(EmbeddingProducer { flow, kernels, layout })
 }
 
 /// The evaluation program: dropout masks become 1.

@@ -46,7 +46,7 @@ pub struct CpuPrograms {
     pub infer: CpuProgram,
     pub score: Option<CpuProgram>,
     /// Producer of historical embeddings.
-    pub bottom: Option<CpuProgram>,
+    pub producer: Option<CpuProgram>,
     /// Compiler of the samplers of mini-batches, unless they run without machine code.
     pub sampler: Option<Arc<dyn SamplerCompiler>>,
 }

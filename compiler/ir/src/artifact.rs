@@ -28,13 +28,13 @@ pub struct Artifact {
     /// tables of its own.
     pub batch: Option<BatchLayout>,
     /// The producer of historical embeddings, if mini-batches reuse them ([`MiniBatch::reuse`]).
-    pub bottom: Option<Bottom>,
+    pub producer: Option<EmbeddingProducer>,
 }
 
 /// The program that computes historical embeddings: the bottom layer's output for hot vertices. Forward only, on a
 /// one-hop mini-batch with the hot vertices as seeds and the fan-outs of the last hop of [`MiniBatch`].
 #[derive(Clone, PartialEq, Debug)]
-pub struct Bottom {
+pub struct EmbeddingProducer {
     /// Results: one [`crate::batch::Reused::name`] per cached value. Parameters are those of [`Artifact::train`],
     /// in the same order.
     pub flow: Dataflow,

@@ -9,7 +9,7 @@ use crate::types::{Graph, Input, Param, Pattern, VertexType};
 
 /// The vertices of a type within a number of hops of the seeds, a prefix of the vertices of the batch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Known {
+pub struct WithinHops {
     /// The vertex type in the program of the whole graph.
     pub vertex: VertexType,
     /// Maximum distance from the seeds, in hops.
@@ -96,7 +96,7 @@ pub struct BatchLayout {
     pub hops: usize,
     /// The vertex types, indexed by the batch's [`VertexType`]. A type of [`BatchLayout::reused`] has fewer rows; its
     /// entry names the prefix that contains them.
-    pub vertices: Vec<Known>,
+    pub vertices: Vec<WithinHops>,
     /// The graphs, indexed by the batch's [`Graph`].
     pub graphs: Vec<BatchGraph>,
     /// The sparse feature matrices, indexed by the batch's [`Pattern`].
@@ -105,7 +105,7 @@ pub struct BatchLayout {
     pub inputs: Vec<BatchInput>,
     /// Embedding tables (parameters with one row per vertex of a type) and the distance of their vertices. A batch
     /// reads and updates only the rows of its own vertices.
-    pub rows: Vec<(Param, Known)>,
+    pub rows: Vec<(Param, WithinHops)>,
     /// Vertices with historical embeddings, one entry per vertex type of the whole graph that has any.
     pub reused: Vec<Reused>,
 }

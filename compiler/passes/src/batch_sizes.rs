@@ -1,7 +1,7 @@
 //! Estimates the sizes of mini-batches.
 
 use hgnnc_ir::artifact::{LinkTarget, MiniBatch, Target, Training};
-use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern, Known, Reused};
+use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern, Reused, WithinHops};
 use hgnnc_ir::sizes::{Endpoints, SizeInfo};
 use hgnnc_ir::{Dataflow, Graph, VertexType};
 
@@ -67,11 +67,11 @@ pub fn batch_sizes(
         known.push(next);
     }
     let whole = |number: f64| number.ceil() as u64;
-    let rows = |known_within: &Known| known[known_within.hops][known_within.vertex.index()];
+    let rows = |known_within: &WithinHops| known[known_within.hops][known_within.vertex.index()];
     let mut of_batch =
         SizeInfo { vertices: layout.vertices.iter().map(rows).map(whole).collect(), ..SizeInfo::default() };
     for reused in &layout.reused {
-        let Known { vertex, hops } = layout.vertices[reused.of.index()];
+        let WithinHops { vertex, hops } = layout.vertices[reused.of.index()];
         let before = hops.checked_sub(1).map_or(0.0, |before| known[before][vertex.index()]);
         of_batch.vertices[reused.rows.index()] = whole(share * (known[hops][vertex.index()] - before));
     }

@@ -41,9 +41,9 @@ pub struct MinibatchWithCache {
     /// The relation of its tables to those of the whole graph.
     pub layout: BatchLayout,
     /// The program that computes the cached values, for vertices that are the seeds of a batch.
-    pub bottom: Dataflow,
+    pub producer: Dataflow,
     /// The relation of its tables to those of the whole graph.
-    pub bottom_layout: BatchLayout,
+    pub producer_layout: BatchLayout,
 }
 
 /// The program of a mini-batch that computes the outputs of a forward program, and the program of the values that it
@@ -55,12 +55,12 @@ pub fn to_minibatch_with_cache(flow: &Dataflow) -> Result<MinibatchWithCache, No
     let required = RequiredHops::of(flow)?;
     let replaced = bottom_values(flow, &required)?;
     let (new, layout, cached) = build(flow, required, &replaced)?;
-    let mut bottom = Dataflow { name: format!("{}.bottom", flow.name), outputs: vec![], ..flow.clone() };
+    let mut producer = Dataflow { name: format!("{}.bottom", flow.name), outputs: vec![], ..flow.clone() };
     for CachedValue { value, rows, position } in cached {
-        bottom.outputs.push(Output { kind: OutputKind::Result(Reused::name(rows, position)), value });
+        producer.outputs.push(Output { kind: OutputKind::Result(Reused::name(rows, position)), value });
     }
-    let (bottom, bottom_layout) = to_minibatch(&bottom)?;
-    Ok(MinibatchWithCache { flow: new, layout, bottom, bottom_layout })
+    let (producer, producer_layout) = to_minibatch(&producer)?;
+    Ok(MinibatchWithCache { flow: new, layout, producer, producer_layout })
 }
 
 fn no(why: &str, flow: &Dataflow, value: Option<Value>) -> NotBatchable {

@@ -28,7 +28,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout, BatchPattern, Known, Reused};
+use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout, BatchPattern, Reused, WithinHops};
 use hgnnc_ir::dataflow::{
     Binding, Cursor, GraphDecl, Init, InputDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
 };
@@ -200,7 +200,7 @@ impl RequiredHops {
 /// New table entries by the old entry and the number of hops.
 #[derive(Default)]
 struct Tables {
-    vertices: HashMap<Known, VertexType>,
+    vertices: HashMap<WithinHops, VertexType>,
     graphs: HashMap<(Graph, usize), Graph>,
     firsts: HashMap<(VertexType, VertexType), Graph>,
     patterns: HashMap<(Pattern, usize), Pattern>,
@@ -226,7 +226,7 @@ fn name_within(name: &str, hops: usize) -> String {
 impl Builder<'_> {
     /// The vertices of a type that are known within a number of hops.
     fn vertex(&mut self, vertex: VertexType, hops: usize) -> VertexType {
-        let known = Known { vertex, hops };
+        let known = WithinHops { vertex, hops };
         if let Some(&known) = self.tables.vertices.get(&known) {
             return known;
         }
@@ -350,7 +350,7 @@ impl Builder<'_> {
             {
                 *fan_in = count;
             }
-            self.layout.rows.push((param, Known { vertex, hops }));
+            self.layout.rows.push((param, WithinHops { vertex, hops }));
         }
     }
 
@@ -455,7 +455,7 @@ impl Builder<'_> {
         let VertexTypeDecl { name, dataset_name, .. } = self.new.vertex_types[of.index()].clone();
         let graph = format!("reused({name})");
         self.new.vertex_types.push(VertexTypeDecl::new(format!("{name}.reused"), dataset_name));
-        self.layout.vertices.push(Known { vertex, hops });
+        self.layout.vertices.push(WithinHops { vertex, hops });
         self.layout.reused.push(Reused { rows, of, values: vec![] });
         let number = self.layout.reused.len() - 1;
         let decl = GraphDecl::new(graph.clone(), rows, of, vec![]);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_diag::{Diagnostic, Span, codes, habits};
+use hgnnc_diag::{Diagnostic, Span, codes, synonyms};
 use hgnnc_syntax::ast::{self, Expr, ExprKind};
 use hgnnc_syntax::format_expr;
 
@@ -160,7 +160,7 @@ impl Checker<'_> {
         if let Some(end) = self.end_of_edge(name, scope) {
             return Err(Box::new(report.help(end)));
         }
-        Err(Box::new(suggest(report, habits::Place::Value, name, known)))
+        Err(Box::new(suggest(report, synonyms::Place::Value, name, known)))
     }
 
     /// The value at an end of an edge that `h_j` or `h_src` means in papers and other tools.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hgnnc_diag::{Diagnostic, Span, codes, habits};
+use hgnnc_diag::{Diagnostic, Span, codes, synonyms};
 use hgnnc_ir::{Direction, Graph, Space, VertexType};
 use hgnnc_syntax::ast::{Expr, ExprKind, Ident};
 
@@ -37,7 +37,7 @@ impl Checker<'_> {
                 _ => {
                     let message = "an edge has the ends `src` and `dst`";
                     let report = Diagnostic::at(codes::UNKNOWN_FIELD, end.span, message, "not an end");
-                    self.report(suggest(report, habits::Place::End, &end.name, ["src", "dst"]));
+                    self.report(suggest(report, synonyms::Place::End, &end.name, ["src", "dst"]));
                     return Term::Error;
                 }
             };
@@ -108,7 +108,7 @@ impl Checker<'_> {
             other => {
                 let message = format!("{} has no field `{}`", other.describe(), field.name);
                 let report = Diagnostic::at(codes::UNKNOWN_FIELD, field.span, message, "not a field");
-                self.report(suggest(report, habits::Place::Field, &field.name, []));
+                self.report(suggest(report, synonyms::Place::Field, &field.name, []));
                 Term::Error
             }
         }

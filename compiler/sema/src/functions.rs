@@ -1,6 +1,6 @@
 //! Calls: the built-in functions of the language.
 
-use hgnnc_diag::habits::{self, Meant};
+use hgnnc_diag::synonyms::{self, Meant};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::{BinaryOp, Space, UnaryOp};
 use hgnnc_syntax::ast::{Arg, Call, Expr, ExprKind, Ident};
@@ -117,7 +117,7 @@ impl Checker<'_> {
                 self.report(report);
             }
             // Functions of other tools have arguments of another kind.
-            if habits::meant(habits::Place::Function, &name).is_none() {
+            if synonyms::meant(synonyms::Place::Function, &name).is_none() {
                 return self.wrong_call(call, scope);
             }
             return Term::Error;
@@ -161,7 +161,7 @@ impl Checker<'_> {
         if let Some(module) = self.module_of(&callee.name) {
             return report.help(format!("it is a layer of the standard library: add `use {module}`"));
         }
-        suggest(report, habits::Place::Function, &callee.name, known.chain(layers))
+        suggest(report, synonyms::Place::Function, &callee.name, known.chain(layers))
     }
 
     fn unknown_layer(&self, callee: &Ident) -> Diagnostic {
@@ -175,13 +175,13 @@ impl Checker<'_> {
             return report.help(format!("it is in the standard library: add `use {module}`"));
         }
         let known = self.layers.keys().map(String::as_str).chain(self.importable.keys().copied());
-        suggest(report, habits::Place::Function, &callee.name, known)
+        suggest(report, synonyms::Place::Function, &callee.name, known)
             .help("layers are declared with `layer`, or imported: `use std::han::HanConv`")
     }
 
     /// The path of the library layer that has this name, in whatever spelling.
     fn module_of(&self, name: &str) -> Option<String> {
-        let (layer, module) = self.importable.iter().find(|(layer, _)| habits::alike(layer, name))?;
+        let (layer, module) = self.importable.iter().find(|(layer, _)| synonyms::alike(layer, name))?;
         Some(format!("std::{module}::{layer}"))
     }
 
@@ -711,11 +711,11 @@ fn unknown_argument(name: &Ident, value: &Expr, names: &[&str], callee: &str, sp
     )
     .label(span, format!("takes ({})", names.join(", ")));
     if let (Some(Meant::Each(parts)), ExprKind::List(items) | ExprKind::Tuple(items)) =
-        (habits::meant(habits::Place::Argument, &name.name), &value.kind)
+        (synonyms::meant(synonyms::Place::Argument, &name.name), &value.kind)
         && parts.iter().all(|part| names.contains(part))
     {
         let each = parts.iter().zip(items).map(|(part, item)| format!("{part}: {}", format_expr(item)));
         return report.help(format!("write `{}`", each.collect::<Vec<_>>().join(", ")));
     }
-    suggest(report, habits::Place::Argument, &name.name, names.iter().copied())
+    suggest(report, synonyms::Place::Argument, &name.name, names.iter().copied())
 }

@@ -1,6 +1,6 @@
 //! Losses: what an output is compared with, as part of the program.
 
-use hgnnc_diag::habits::Place;
+use hgnnc_diag::synonyms::Place;
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::artifact::Task;
 use hgnnc_ir::{Graph, VertexType};

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hgnnc_diag::habits::{self, Meant, Place};
+use hgnnc_diag::synonyms::{self, Meant, Place};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_syntax::ast::Ident;
 
@@ -37,9 +37,9 @@ pub fn suggest<'a>(
 ) -> Diagnostic {
     let known: Vec<&str> = known.into_iter().take(MAX_COMPARED + 1).collect();
     // A name that only its spelling tells from a known one is that one.
-    let respelt = || known.iter().any(|known| habits::alike(known, name));
-    match habits::meant(place, name).filter(|_| !respelt()) {
-        Some(Meant::Advice(advice)) => diagnostic.help(habits::fill(advice, None)),
+    let respelt = || known.iter().any(|known| synonyms::alike(known, name));
+    match synonyms::meant(place, name).filter(|_| !respelt()) {
+        Some(Meant::Advice(advice)) => diagnostic.help(synonyms::fill(advice, None)),
         Some(Meant::Names(names)) => {
             let names: Vec<String> =
                 names.iter().filter(|name| known.contains(name)).map(|name| format!("`{name}`")).collect();
@@ -54,7 +54,7 @@ pub fn suggest<'a>(
 
 /// The known name that was probably meant, if one is close; of several, the first.
 pub fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    if let Some(respelt) = known.iter().find(|known| habits::alike(known, name)) {
+    if let Some(respelt) = known.iter().find(|known| synonyms::alike(known, name)) {
         return Some(respelt);
     }
     let folded = name.to_lowercase();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_diag::habits::Place;
+use hgnnc_diag::synonyms::Place;
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::Space;
 use hgnnc_syntax::ast::{self, Expr, ExprKind, Layer, LayerStmt, ParamDecl, Per, Stmt};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_diag::habits::{self, Place};
+use hgnnc_diag::synonyms::{self, Place};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::VertexType;
 use hgnnc_ir::artifact::{Criterion, Metric, Part, Stop, Target, Task, Training};
@@ -302,7 +302,7 @@ impl Checker<'_> {
             let named = |name: &str| fitting().any(|known| known == name);
             let elsewhere = Metric::ALL.iter().map(|m| m.name()).find(|known| closest(&name.name, &[known]).is_some());
             let report = match elsewhere.filter(|known| !named(known)) {
-                Some(_) if habits::meant(Place::Metric, &name.name).is_none() => {
+                Some(_) if synonyms::meant(Place::Metric, &name.name).is_none() => {
                     did_you_mean(report, &name.name, Metric::ALL.iter().map(|m| m.name()))
                 }
                 _ => suggest(report, Place::Metric, &name.name, fitting()),

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes, habits};
+use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes, synonyms};
 
 use crate::report::push;
 use crate::structure::{Frame, Groups, starts_entry};
@@ -121,8 +121,8 @@ impl<'a> Respeller<'a> {
         let span = Span::new(self.file, tokens[prefix.start].start, tokens[call - 1].end);
         let written = &self.text[tokens[prefix.start].start..tokens[call - 1].end];
         let name = self.word(&tokens[call - 1]);
-        let meant = match habits::meant(habits::Place::Function, name) {
-            Some(habits::Meant::Names([only])) => only,
+        let meant = match synonyms::meant(synonyms::Place::Function, name) {
+            Some(synonyms::Meant::Names([only])) => only,
             _ => name,
         };
         tokens[call - 1].token = Token::Name(meant.to_owned());
@@ -181,7 +181,7 @@ fn module_prefix(tokens: &[Lexeme], call: usize) -> Option<std::ops::Range<usize
     while start >= 2 && tokens[start - 1].token == Token::Dot && tokens[start - 2].token.is_name() {
         start -= 2;
     }
-    let is_module = |lexeme: &Lexeme| matches!(&lexeme.token, Token::Name(name) if habits::is_module(name));
+    let is_module = |lexeme: &Lexeme| matches!(&lexeme.token, Token::Name(name) if synonyms::is_module(name));
     let joined = start > 0 && tokens[start - 1].token == Token::Dot;
     (start < call - 1 && !joined && is_module(&tokens[start])).then_some(start..call - 1)
 }

@@ -106,7 +106,7 @@ fn model(rate: f64) -> (Artifact, BoundData) {
         infer,
         training: Some(training),
         batch: None,
-        bottom: None,
+        producer: None,
     };
     let mut data = case.data;
     data.target = Some(Target::Classes(labels));

@@ -62,7 +62,7 @@ pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
         kernels: Kernels::default(),
         training: model.train.as_ref().map(|train| train.training.clone()),
         batch: None,
-        bottom: None,
+        producer: None,
     };
     bind(&artifact, dataset, &Default::default()).unwrap_or_else(|error| panic!("{}: {error}", model.name))
 }

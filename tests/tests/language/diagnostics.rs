@@ -32,6 +32,6 @@ fn every_code_has_a_case() {
 #[test]
 fn every_code_is_explained() {
     for code in Code::all() {
-        assert!(code.story().lines().count() > 3, "{code} has no story");
+        assert!(code.explanation().lines().count() > 3, "{code} has no explanation");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use hgnnc_driver::diag::habits;
+use hgnnc_driver::diag::synonyms;
 use hgnnc_tests::{check, root};
 
 /// Frames that complete a fragment to a file. `{}` is the fragment.
@@ -103,8 +103,8 @@ fn blocks(text: &str) -> Vec<(usize, String, String)> {
     found
 }
 
-/// The parts that the example of a story omits: a schema, if it shows none, and a model, if it shows only a layer.
-const STORY_SCHEMA: &str = "schema S {
+/// The parts that the example of an explanation omits: a schema, and a model where it shows only a layer.
+const EXPLANATION_SCHEMA: &str = "schema S {
     vertex Paper { x: f32[8], topic: class[3] }
     vertex Author { x: f32[4] }
     relation writes: Author -> Paper
@@ -113,24 +113,24 @@ const STORY_SCHEMA: &str = "schema S {
 }
 ";
 
-const STORY_MODEL: &str = "model M(schema: S) {
+const EXPLANATION_MODEL: &str = "model M(schema: S) {
     output logits: Paper = linear(Paper.x, 3)
 }
 ";
 
-/// Stories whose examples are cut off on purpose, or need a dataset.
+/// Explanations whose examples are cut off on purpose, or need a dataset.
 const UNFINISHED: &[&str] = &["E0105", "E0108", "W0007"];
 
-/// The first example of each story is wrong in the way that it explains, the second one is not. Stories about
-/// datasets, and examples of a layer alone, are not completed.
+/// The first example of each explanation is wrong in the way that it explains, the second one is not. Explanations
+/// about datasets, and examples of a layer alone, are not completed.
 #[test]
-fn stories_show_their_code() {
+fn explanations_show_their_code() {
     let mut shown = vec![];
     let mut wrong = vec![];
     for code in hgnnc_driver::Code::all() {
-        let story = code.story();
-        assert!(story.starts_with(&format!("# {code}: ")), "{code} is explained under another name");
-        for (line, mark, block) in blocks(story) {
+        let explanation = code.explanation();
+        assert!(explanation.starts_with(&format!("# {code}: ")), "{code} is explained under another name");
+        for (line, mark, block) in blocks(explanation) {
             let whole = |word: &str| block.lines().any(|line| line.starts_with(word));
             let unfinished = code.name().starts_with("E042") || UNFINISHED.contains(&code.name());
             if unfinished || whole("layer ") && !whole("model ") {
@@ -138,10 +138,10 @@ fn stories_show_their_code() {
             }
             let mut file = String::new();
             let schema = block.lines().find_map(|line| line.strip_prefix("schema ")?.split(' ').next());
-            let model = STORY_MODEL.replace("schema: S", &format!("schema: {}", schema.unwrap_or("S")));
+            let model = EXPLANATION_MODEL.replace("schema: S", &format!("schema: {}", schema.unwrap_or("S")));
             file.push_str(&block);
             if schema.is_none() {
-                file.push_str(STORY_SCHEMA);
+                file.push_str(EXPLANATION_SCHEMA);
             }
             if !whole("model ") && code.name() != "E0505" {
                 file.push_str(&model);
@@ -155,7 +155,7 @@ fn stories_show_their_code() {
             }
         }
     }
-    println!("{} stories show their code: {}", shown.len(), shown.join(" "));
+    println!("{} explanations show their code: {}", shown.len(), shown.join(" "));
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n========\n"));
 }
 
@@ -166,9 +166,9 @@ fn suggested_words_exist() {
     hgnnc_driver::STDLIB.iter().for_each(|(_, text)| known.push_str(text));
     let words: HashSet<&str> = known.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
     let mut unknown = vec![];
-    for place in habits::Place::ALL {
-        for (from, meant) in habits::rows(place) {
-            if let habits::Meant::Names(names) | habits::Meant::Each(names) = meant {
+    for place in synonyms::Place::ALL {
+        for (from, meant) in synonyms::rows(place) {
+            if let synonyms::Meant::Names(names) | synonyms::Meant::Each(names) = meant {
                 let missing = names.iter().filter(|name| !words.contains(**name));
                 unknown.extend(missing.map(|name| format!("{place:?}: {from:?} -> {name}")));
             }

@@ -44,11 +44,11 @@ fn program(text: &str) -> Dataflow {
 /// are computed by each batch.
 #[test]
 fn what_the_bottom_layer_gives_is_replaced() {
-    let MinibatchWithCache { flow, bottom, layout, bottom_layout } =
+    let MinibatchWithCache { flow, producer, layout, producer_layout } =
         to_minibatch_with_cache(&program(TWO_LAYERS)).expect("two layers");
-    assert_eq!((layout.hops, bottom_layout.hops), (2, 1));
+    assert_eq!((layout.hops, producer_layout.hops), (2, 1));
     assert_eq!(layout.reused.iter().map(|reused| &reused.values[..]).collect::<Vec<_>>(), [[3]]);
-    insta::assert_snapshot!(format!("{flow}\n{bottom}"));
+    insta::assert_snapshot!(format!("{flow}\n{producer}"));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn what_cannot_be_reused_is_an_error() {
 /// The batch around seeds while some vertices rest, and what its program runs on, with the values of these.
 fn reused(
     (flow, all): (&Dataflow, &Bindings),
-    MinibatchWithCache { flow: small, layout, bottom, bottom_layout }: &MinibatchWithCache,
+    MinibatchWithCache { flow: small, layout, producer, producer_layout }: &MinibatchWithCache,
     seeds: &[Vec<u32>],
     rests: impl Fn(u32) -> bool,
     what: &str,
@@ -89,13 +89,13 @@ fn reused(
         wanted[known.vertex.index()] = batch.resting(known.vertex, known.hops).iter().map(|&row| all[row]).collect();
         taken += wanted[known.vertex.index()].len();
     }
-    let around = Batch::around(flow, all, bottom_layout, &wanted);
-    let of_bottom = bindings_of((flow, all), (bottom, bottom_layout), &around);
-    let values = run(bottom, &of_bottom).unwrap_or_else(|error| panic!("{what}: {error}\n{bottom}"));
+    let around = Batch::around(flow, all, producer_layout, &wanted);
+    let of_producer = bindings_of((flow, all), (producer, producer_layout), &around);
+    let values = run(producer, &of_producer).unwrap_or_else(|error| panic!("{what}: {error}\n{producer}"));
     for (index, input) in layout.inputs.iter().enumerate() {
         if let &BatchInput::Reused { rows, value } = input {
             let name = OutputKind::Result(Reused::name(rows, value));
-            let output = bottom.outputs.iter().find(|output| output.kind == name).expect("a result for each value");
+            let output = producer.outputs.iter().find(|output| output.kind == name).expect("a result for each value");
             bindings.inputs.insert(Input::new(index), values[output.value].clone());
         }
     }
@@ -109,7 +109,7 @@ fn outputs_are_those_of_the_whole_graph() {
     for seed in seeds(SEEDS) {
         let Some((target, flow, all)) = of_one_type(seed) else { continue };
         let Ok(reusing) = to_minibatch_with_cache(&flow) else { continue };
-        for program in [&reusing.flow, &reusing.bottom] {
+        for program in [&reusing.flow, &reusing.producer] {
             verify(program).unwrap_or_else(|broken| panic!("seed {seed}: {broken:#?}\n{flow}\n{program}"));
         }
         let count = all.num_vertices[target.index()] as u32;

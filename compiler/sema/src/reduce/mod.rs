@@ -5,7 +5,7 @@ mod axes;
 mod edges;
 mod graphs;
 
-use hgnnc_diag::{Diagnostic, Span, codes, habits};
+use hgnnc_diag::{Diagnostic, Span, codes, synonyms};
 use hgnnc_ir::{BinaryOp, Space, VertexType};
 use hgnnc_syntax::ast::{Call, Expr, ExprKind, GraphExpr, Ident};
 use hgnnc_syntax::format_expr;
@@ -54,11 +54,11 @@ impl Checker<'_> {
                 call.args.iter().find(|arg| arg.name.is_none()).map_or("x".to_owned(), |arg| format_expr(&arg.value));
             let value = if value.len() <= LONGEST_VALUE { value } else { "x".to_owned() };
             let dimension = ["dim", "axis", "dims", "axes"].contains(&named.name.as_str());
-            let report = match habits::meant(habits::Place::Argument, &named.name) {
+            let report = match synonyms::meant(synonyms::Place::Argument, &named.name) {
                 _ if dimension && kind == Reduction::Concat => {
                     report.help("values are joined along their last dimension: `concat(a, b)`")
                 }
-                Some(habits::Meant::Advice(advice)) if !dimension => report.help(habits::fill(advice, None)),
+                Some(synonyms::Meant::Advice(advice)) if !dimension => report.help(synonyms::fill(advice, None)),
                 _ => {
                     let forms: Vec<String> =
                         scopes(scope.place).iter().map(|over| format!("`{name}({value}) {over}`")).collect();
@@ -242,7 +242,7 @@ impl Checker<'_> {
     fn unknown_scope(&mut self, over: &Ident) {
         let message = format!("`{}` is not a scope", over.name);
         let report = Diagnostic::at(codes::WRONG_SCOPE, over.span, message, "unknown scope");
-        self.report(suggest(report, habits::Place::Scope, &over.name, SCOPES.iter().copied()));
+        self.report(suggest(report, synonyms::Place::Scope, &over.name, SCOPES.iter().copied()));
     }
 
     /// A value as declared: a single zero (the sum over no graphs) is repeated to the declared shape.

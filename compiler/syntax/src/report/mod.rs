@@ -3,7 +3,7 @@
 mod expected;
 mod other_syntax;
 
-use hgnnc_diag::habits::{self, Meant, Place};
+use hgnnc_diag::synonyms::{self, Meant, Place};
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 
 use crate::structure::{Frame, Groups};
@@ -75,7 +75,7 @@ fn did_you_mean(names: &[&str]) -> String {
 
 /// The word that is closest to a misspelled one.
 fn closest_of<'a>(found: &str, words: &[&'a str]) -> Option<&'a str> {
-    let folded = habits::fold(found);
+    let folded = synonyms::fold(found);
     let distance = |word: &str| strsim::damerau_levenshtein(&folded, word);
     let best = words.iter().copied().min_by_key(|word| distance(word))?;
     (distance(best) * 3 <= folded.chars().count().max(3)).then_some(best)
@@ -164,10 +164,10 @@ impl Mistake<'_> {
 
     /// The equivalent of a keyword of another tool, with the value that follows it.
     fn habit(&self, place: Place, word: &str) -> Option<String> {
-        match habits::meant(place, word)? {
+        match synonyms::meant(place, word)? {
             Meant::Advice(advice) => {
                 let value = self.value_after(self.at);
-                Some(habits::fill(advice, value))
+                Some(synonyms::fill(advice, value))
             }
             Meant::Names(names) => Some(did_you_mean(names)),
             Meant::Each(_) => None,
@@ -216,17 +216,17 @@ impl Mistake<'_> {
         }
         if expected.has("onehot")
             && !expected.has("NAME")
-            && let Some(Meant::Advice(advice)) = habits::meant(Place::FieldType, word)
+            && let Some(Meant::Advice(advice)) = synonyms::meant(Place::FieldType, word)
         {
             let open = self.tokens.get(self.at + 1).filter(|open| open.token == LeftBracket);
             let close = self.tokens[self.at..].iter().find(|lexeme| lexeme.token == RightBracket);
             let width = open.zip(close).and_then(|(open, close)| self.text.get(open.start..close.end));
-            return Some(habits::fill(advice, width));
+            return Some(synonyms::fill(advice, width));
         }
         if expected.has("dim")
             && expected.has("bool")
             && !expected.has("NAME")
-            && let Some(Meant::Names(names)) = habits::meant(Place::Kind, word)
+            && let Some(Meant::Names(names)) = synonyms::meant(Place::Kind, word)
         {
             return Some(did_you_mean(names));
         }

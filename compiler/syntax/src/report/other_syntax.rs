@@ -1,6 +1,6 @@
 //! Help with syntax of other languages and libraries: methods, indices, quoted names, triples of names for edges.
 
-use hgnnc_diag::habits::{self, Meant, Place};
+use hgnnc_diag::synonyms::{self, Meant, Place};
 
 use super::Mistake;
 use crate::structure::{Frame, Groups};
@@ -36,7 +36,7 @@ impl Mistake<'_> {
                 if receiver == "self" || receiver == "this" {
                     return Some(format!("names stand for themselves: `{method}`, not `{receiver}.{method}`"));
                 }
-                let function = match habits::meant(Place::Function, method) {
+                let function = match synonyms::meant(Place::Function, method) {
                     Some(Meant::Names([only])) => only,
                     Some(Meant::Advice(advice)) => return Some(format!("there are no methods; {advice}")),
                     _ => method,
@@ -48,7 +48,7 @@ impl Mistake<'_> {
             LeftParen if expected.after_operand() && previous.is_some_and(|l| l.token == RightParen) => {
                 let open = groups.list.iter().find(|inner| inner.close == self.at - 1).map(|inner| inner.open);
                 let callee = open.and_then(|open| open.checked_sub(1)).filter(|&name| self.tokens[name].token.is_name());
-                match callee.and_then(|name| habits::meant(Place::Function, self.text_of(name))) {
+                match callee.and_then(|name| synonyms::meant(Place::Function, self.text_of(name))) {
                     Some(Meant::Advice(advice)) => Some(advice.to_owned()),
                     _ => Some(
                         "a function takes its values at once, `linear(x, 8)`; a layer is used as `GcnConv(hidden: 8) over [cites] of x`"
@@ -61,7 +61,7 @@ impl Mistake<'_> {
             }
             LeftBracket if expected.after_operand() && matches!(next, Some(Text(_))) => {
                 let last = self.text_of(self.at.checked_sub(1)?);
-                let of_other = habits::meant(Place::Value, last).or_else(|| habits::meant(Place::Field, last));
+                let of_other = synonyms::meant(Place::Value, last).or_else(|| synonyms::meant(Place::Field, last));
                 if let Some(Meant::Advice(advice)) = of_other {
                     return Some(advice.to_owned());
                 }
@@ -116,7 +116,7 @@ impl Mistake<'_> {
                     _ if entry == Some(&Metrics) => Some(Place::Metric),
                     _ => None,
                 };
-                let meant = place.and_then(|place| habits::meant(place, name));
+                let meant = place.and_then(|place| synonyms::meant(place, name));
                 let name = match meant {
                     Some(Meant::Names([first, ..])) => first,
                     _ => name.as_str(),
@@ -171,7 +171,7 @@ impl Mistake<'_> {
         while groups.list[group].frame == Frame::Plain {
             let open = groups.list[group].open;
             let callee = open.checked_sub(1).filter(|&name| self.tokens[name].token.is_name());
-            let meant = callee.and_then(|name| habits::meant(Place::Function, self.text_of(name)));
+            let meant = callee.and_then(|name| synonyms::meant(Place::Function, self.text_of(name)));
             if let (Some(Meant::Advice(advice)), Token::LeftParen) = (meant, &self.tokens[open].token) {
                 return Some(advice);
             }
@@ -269,7 +269,7 @@ impl Mistake<'_> {
                     (Some(Token::From), Some(Token::Text(text))) => Some(text.as_str()),
                     _ => None,
                 };
-            if habits::fold(own) == habits::fold(name) || of_dataset == Some(name) {
+            if synonyms::fold(own) == synonyms::fold(name) || of_dataset == Some(name) {
                 return own.to_owned();
             }
         }

@@ -126,9 +126,9 @@ impl Batches {
         if cache_options.is_some() {
             loader.gather_all();
         }
-        let reuse = match (batch.reuse, &artifact.bottom, &cpu.bottom) {
-            (Some(reuse), Some(bottom), Some(program)) => {
-                Some(HistoricalEmbeddings::new(reuse, (bottom, program), &loader, options)?)
+        let reuse = match (batch.reuse, &artifact.producer, &cpu.producer) {
+            (Some(reuse), Some(producer), Some(program)) => {
+                Some(HistoricalEmbeddings::new(reuse, (producer, program), &loader, options)?)
             }
             (Some(_), ..) => return Err(internal("the model has no program for what batches reuse")),
             (None, ..) => None,

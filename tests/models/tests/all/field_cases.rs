@@ -275,7 +275,7 @@ fn field_case_11_metapath_over_budget() {
         kernels: Default::default(),
         training: None,
         batch: None,
-        bottom: None,
+        producer: None,
     };
     let options = hgnnc_exec::BindOptions { graph_budget: Some(64 << 20), ..Default::default() };
     match hgnnc_exec::bind(&artifact, &dataset, &options) {

@@ -410,7 +410,7 @@ fn edge_data_stay_with_their_edges() {
         kernels: Default::default(),
         training: None,
         batch: None,
-        bottom: None,
+        producer: None,
     };
     let data = hgnnc_exec::bind(&artifact, &dataset, &Default::default()).unwrap_or_else(|error| panic!("{error}"));
     let numbers = |wanted: &Binding| {

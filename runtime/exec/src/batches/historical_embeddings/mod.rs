@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hgnnc_executable::cpu::CpuProgram;
-use hgnnc_ir::artifact::{self, Bottom};
+use hgnnc_ir::artifact::{self, EmbeddingProducer};
 use hgnnc_ir::batch::{BatchInput, BatchLayout, Reused};
 use hgnnc_ir::loops::{self};
 use hgnnc_ir::types::VertexType;
@@ -36,7 +36,7 @@ use crate::error::Result;
 use crate::report::ReuseReport;
 use crate::times::Times;
 
-/// Index of the program of [`Bottom`] in its engine.
+/// Index of the program of [`EmbeddingProducer`] in its engine.
 const VALUES: usize = 0;
 
 /// Vertices per refresh batch: about as many as a mini-batch has in the hop before the last, so that it needs
@@ -74,19 +74,19 @@ impl HistoricalEmbeddings {
     /// Creates the refresh engine for the batches of `loader`.
     pub fn new(
         options: artifact::Reuse,
-        (bottom, program): (&Bottom, &CpuProgram),
+        (producer, program): (&EmbeddingProducer, &CpuProgram),
         loader: &MiniBatchLoader,
         engine: EngineOptions,
     ) -> Result<Self> {
-        let of_bottom = loader.of_bottom(bottom);
+        let of_producer = loader.of_producer(producer);
         let tables: Vec<Vec<Vec<f32>>> =
             loader.layout().reused.iter().map(|reused| vec![vec![]; reused.values.len()]).collect();
         Ok(Self {
             options,
-            engine: Engine::new(&[program], of_bottom.empty()?, engine)?,
+            engine: Engine::new(&[program], of_producer.empty()?, engine)?,
             program: program.loops.clone(),
-            layout: bottom.layout.clone(),
-            loader: Arc::new(of_bottom),
+            layout: producer.layout.clone(),
+            loader: Arc::new(of_producer),
             steps: vec![vec![]; tables.len()],
             tables,
             chosen: false,

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hgnnc_ir::artifact::{self, Bottom, Target, Training};
+use hgnnc_ir::artifact::{self, EmbeddingProducer, Target, Training};
 use hgnnc_ir::batch::{BatchInput, BatchLayout};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, PatternDecl};
 use hgnnc_ir::kernel::Program;
@@ -171,12 +171,12 @@ impl MiniBatchLoader {
     }
 
     /// A loader of refresh batches: same graph, with the fan-outs of the last hop.
-    pub fn of_bottom(&self, bottom: &Bottom) -> Self {
-        let used = |(graph, &fanout): (usize, &Fanout)| match bottom.layout.deepest(Graph::new(graph)) {
+    pub fn of_producer(&self, producer: &EmbeddingProducer) -> Self {
+        let used = |(graph, &fanout): (usize, &Fanout)| match producer.layout.deepest(Graph::new(graph)) {
             Some(_) => fanout,
             None => Fanout::AtMost(0),
         };
-        let last = self.plan.fanouts.last().into_iter().take(bottom.layout.hops);
+        let last = self.plan.fanouts.last().into_iter().take(producer.layout.hops);
         let plan = Plan { fanouts: last.map(|last| last.iter().enumerate().map(used).collect()).collect() };
         let code = self.code.as_ref().and_then(|code| Compiled::new(&self.graph, plan.clone(), code.compiler()).ok());
         Self {
@@ -184,10 +184,10 @@ impl MiniBatchLoader {
             plan,
             resting: HistoricalVertices::default(),
             code,
-            layout: bottom.layout.clone(),
+            layout: producer.layout.clone(),
             types: self.types.clone(),
-            tables: bottom.kernels.tables.clone(),
-            uses: Uses::of(&bottom.kernels, &bottom.layout),
+            tables: producer.kernels.tables.clone(),
+            uses: Uses::of(&producer.kernels, &producer.layout),
             inputs: Arc::clone(&self.inputs),
             patterns: Arc::clone(&self.patterns),
             seeds: Seeds::Others,

@@ -3,10 +3,10 @@
 use hgnnc_diag::{Code, Diagnostics, SourceMap, codes, render};
 use hgnnc_syntax::{format, parse};
 
-/// The code blocks of one kind in a story.
-fn examples<'s>(story: &'s str, kind: &str) -> Vec<&'s str> {
+/// The code blocks of one kind in an explanation.
+fn examples<'s>(explanation: &'s str, kind: &str) -> Vec<&'s str> {
     let fence = format!("```{kind}\n");
-    story.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap_or(rest)).collect()
+    explanation.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap_or(rest)).collect()
 }
 
 fn report(text: &str) -> (Vec<Code>, String) {
@@ -25,11 +25,11 @@ fn report(text: &str) -> (Vec<Code>, String) {
 #[test]
 fn examples_of_stories() {
     for code in Code::all() {
-        for text in examples(code.story(), "hgnn") {
+        for text in examples(code.explanation(), "hgnn") {
             let (_, reports) = report(text);
             assert_eq!(reports, "", "{code}");
         }
-        for text in examples(code.story(), "hgnn,error") {
+        for text in examples(code.explanation(), "hgnn,error") {
             let (found, reports) = report(text);
             if code == codes::TOO_DEEP {
                 // An abridged example, which does not parse.
