@@ -23,7 +23,7 @@ fn report(text: &str) -> (Vec<Code>, String) {
 }
 
 #[test]
-fn examples_of_stories() {
+fn examples_of_explanations() {
     for code in Code::all() {
         for text in examples(code.explanation(), "hgnn") {
             let (_, reports) = report(text);
