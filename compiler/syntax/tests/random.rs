@@ -68,6 +68,13 @@ fn files_survive_formatting() {
     assert!(formatted > 150, "{formatted} files");
 }
 
+/// A tuple, which names no input, stays one: without its own parentheses its items would be inputs.
+#[test]
+fn a_tuple_as_input_keeps_its_parentheses() {
+    let text = "model M(schema: S) {\n    let f = Conv(hidden: 8) over relations of ((x, 0.5))\n}\n";
+    check(text).unwrap_or_else(|e| panic!("{e}"));
+}
+
 static FILES: LazyLock<Vec<String>> = LazyLock::new(|| files(Path::new("../..")));
 
 /// Examples, the standard library and test cases.

@@ -78,6 +78,10 @@ impl Printer<'_> {
         clauses.extend(call.across.as_ref().map(|across| format!("across {}", name(across))));
         match call.of.as_slice() {
             [] => {}
+            // The parentheses of a tuple would be those of the inputs.
+            [Arg { name: None, value }] if matches!(value.kind, ExprKind::Tuple(_)) => {
+                clauses.push(format!("of ({})", self.expr(value, LOOSEST)));
+            }
             [Arg { name: None, value }] => {
                 let direct = level(value) == POSTFIX || matches!(value.kind, ExprKind::Call(_) | ExprKind::Bundle(_));
                 clauses.push(format!("of {}", self.expr(value, if direct { LOOSEST } else { POSTFIX })));
