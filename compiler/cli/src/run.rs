@@ -273,7 +273,7 @@ fn on_processor(
     Ok(Trainer::new(artifact, cpu, data, options)?)
 }
 
-/// What to compile for.
+/// Code mode, kernel features and SIMD level that the CPU back end compiles for.
 pub fn cpu_options(options: &TrainOptions) -> CpuOptions {
     CpuOptions::new(options.code, options.features, hgnnc_exec::simd::level())
 }

@@ -14,8 +14,9 @@ use hgnnc_schedule::{Options, schedule};
 
 use crate::{Compiler, NativeError};
 
-/// Schedules a program and generates the machine code of its functions. Where no code can be generated, the loops have
-/// micro-kernels only.
+/// Schedules a program and generates the machine code of its functions.
+///
+/// Where no code can be generated, the loops call micro-kernels only.
 pub fn compile(kernels: &kernel::Program, options: &Options) -> CpuProgram {
     let mut options = options.clone();
     // Products and sums round once where the micro-kernels do so.
@@ -61,8 +62,7 @@ pub fn sampler(code: CodeMode) -> Option<Arc<dyn SamplerCompiler>> {
     }
 }
 
-/// Cranelift IR of the functions of scheduled programs, each preceded by the kernels that call it (by kernel number)
-/// and its text.
+/// Text and Cranelift IR of the functions of scheduled programs, each with the numbers of the kernels that call it.
 ///
 /// # Errors
 /// A machine for which no code can be generated.

@@ -32,7 +32,7 @@ impl fmt::Debug for MachineCode {
 /// A program for a processor: its loops, and the machine code of the functions that they call.
 #[derive(Clone, Debug, Default)]
 pub struct CpuProgram {
-    /// What is executed.
+    /// The loops, in order of execution.
     pub loops: Program,
     /// Code of [`Program::functions`], in their order.
     pub code: Arc<MachineCode>,

@@ -1,4 +1,4 @@
-//! What the compiler hands to the runtime.
+//! Executables: the compiled programs that the compiler hands to the runtime.
 //!
 //! - [`cpu`]: loops with the machine code of the functions that they call;
 //! - [`sampler`]: the functions of samplers, and the arguments of their calls;

@@ -63,7 +63,7 @@ struct Divider<'a, 'f> {
 
 /// A function with the call of it, before it has an index.
 pub struct Part {
-    /// What becomes machine code.
+    /// The function, which is compiled to machine code.
     pub function: Function,
     /// The call; its function is not set yet.
     pub call: Call,

@@ -12,7 +12,7 @@ use hgnnc_ir::kernel::{Dest, Index, Instr, KernelOp, Level, Local, Operand, Sour
 use hgnnc_ir::{BinaryOp, UnaryOp};
 use hgnnc_machine::{KernelFeature, KernelFeatures};
 
-/// What becomes of an instruction.
+/// The form in which an instruction is scheduled.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Form {
     Plain,

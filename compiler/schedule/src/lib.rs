@@ -30,7 +30,7 @@ use hgnnc_machine::{CodeMode, KernelFeature, KernelFeatures, SimdLevel};
 
 use functions::Functions;
 
-/// What to schedule for.
+/// The code mode, kernel features and SIMD level to schedule for.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where machine code is generated.

@@ -20,7 +20,7 @@ pub struct FusedLoop {
     pub level: Level,
     /// Edges or rows per tile; 0: the entire block at once.
     pub tile: usize,
-    /// What is executed for each tile, in order.
+    /// The steps of each tile, in order.
     pub steps: Vec<Step>,
 }
 

@@ -154,7 +154,7 @@ impl Entry {
 pub struct KernelInfo {
     /// Its number in the table.
     pub number: usize,
-    /// How many blocks it has.
+    /// The number of its thread blocks.
     pub blocks: Blocks,
     /// Bytes of shared memory.
     pub shared: usize,
@@ -193,7 +193,7 @@ impl Members {
     }
 }
 
-/// How many blocks a kernel has: decided by sizes alone.
+/// The number of thread blocks of a kernel, which depends on sizes alone.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Blocks {
     /// One block for all rows.
@@ -282,7 +282,7 @@ pub struct Long {
 }
 
 impl Long {
-    /// How many kernels of following entries there are.
+    /// The number of kernels in the entries that follow.
     fn following(&self) -> usize {
         self.parts.len()
     }

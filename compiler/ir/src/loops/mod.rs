@@ -82,11 +82,11 @@ pub struct EdgePass {
 /// A loop over the rows or edges of a block.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Loop {
-    /// What it goes over.
+    /// The iteration space: rows or edges.
     pub level: Level,
     /// Whether it runs tile by tile; otherwise its only step takes all rows or edges at once.
     pub tiled: bool,
-    /// What it executes for each tile.
+    /// The steps of each tile, in order.
     pub steps: Vec<Step>,
 }
 

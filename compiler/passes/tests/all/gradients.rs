@@ -54,19 +54,7 @@ fn cases() -> Vec<Case> {
             world.flow.unary(f, x)
         }));
     }
-    let binaries = [
-        BinaryOp::Add,
-        BinaryOp::Sub,
-        BinaryOp::Mul,
-        BinaryOp::Div,
-        BinaryOp::Max,
-        BinaryOp::Min,
-        BinaryOp::Pow,
-        BinaryOp::LogAddExp,
-        BinaryOp::Eq,
-        BinaryOp::Gt,
-    ];
-    for f in binaries {
+    for f in BinaryOp::ALL {
         // Same shape; a unit operand; fewer dimensions; both; on either side.
         let shapes: [(Option<VertexType>, &[usize]); 4] =
             [(Some(A), &[2, 3]), (None, &[2, 3]), (Some(A), &[2]), (None, &[])];

@@ -58,7 +58,7 @@ pub(super) struct Piece {
     number: Option<Reg>,
     /// The first piece of the row.
     first: Reg,
-    /// How many the row has.
+    /// The number of pieces of the row.
     count: Reg,
 }
 

@@ -78,7 +78,7 @@ impl Known {
         self.rows.insert(key, row);
     }
 
-    /// How many rows have been looked up.
+    /// The number of rows that have been looked up.
     pub fn num_rows(&self) -> usize {
         self.looked_up.len()
     }

@@ -37,7 +37,7 @@ pub struct Schema {
     pub broken: HashSet<String>,
     /// The declaration of each name.
     index: HashMap<String, Named>,
-    /// How much of [`MAX_NAMED`] is used up.
+    /// The part of [`MAX_NAMED`] that is used up.
     named: Cell<usize>,
 }
 
