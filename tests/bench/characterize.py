@@ -359,7 +359,7 @@ def numbers(bench, runs):
     yield ""
     yield "Each metapath has its own projection, as in the peers' model, and its own pairs: neither is shared. What changed: kernels of metapaths"
     yield "that do not need each other share a launch, semantic fusion reads each of them once, and metapaths whose pairs have one path each (PSP)"
-    yield "are summed along their paths."
+    yield "are factored."
 
 
 def sampling(bench, runs):
@@ -414,7 +414,7 @@ def building(bench, runs):
     if epochs:
         yield ""
         yield f"It takes {between(epochs, lambda x: f'{x:.2f}')} epochs ({mean(epochs):.2f} on average), of epochs that are shorter than those of a library. What changed: a metapath is built in one"
-        yield "pass where there is room, palindromes are mirrored, and metapaths that are summed along their paths are not built."
+        yield "pass where there is room, palindromes are mirrored, and factored metapaths are not materialized."
 
 
 def elsewhere(bench, runs):

@@ -99,10 +99,10 @@ pub fn label(program: &Program, kernel: &Kernel) -> String {
             let space = hgnnc_ir::Type::new(gemm.rows, vec![]);
             format!("{} {}", gemm.form.name(), show(&program.tables, &space))
         }
-        Body::Paths(paths) => {
+        Body::FactoredMetapath(reduction) => {
             let name = |graph: Graph| &program.tables.graphs[graph.index()].name;
-            let edges = if paths.direction == Direction::In { "in" } else { "out" };
-            format!("paths {edges} over {}, {}", name(paths.first), name(paths.second))
+            let edges = if reduction.direction == Direction::In { "in" } else { "out" };
+            format!("paths {edges} over {}, {}", name(reduction.first), name(reduction.second))
         }
         Body::Traversal(traversal) => print_rows(program, &traversal.rows),
     }

@@ -10,6 +10,7 @@ use hgnnc_driver::{
 use hgnnc_exec::{Arenas, BindOptions, BoundData, TrainOptions, Trainer, order_vertices};
 use hgnnc_graph::{files, show_bytes};
 use hgnnc_ir::Artifact;
+use hgnnc_ir::artifact::GraphPlan;
 use hgnnc_ir::kernel::print as kernel_text;
 use hgnnc_ir::print::print as ir_text;
 use hgnnc_machine::Machine;
@@ -22,7 +23,7 @@ use crate::fused;
 use crate::model;
 use crate::output::{check_folder, make_folder, note, print, print_data, write};
 use crate::plan;
-use crate::run::{Purpose, bind_sizes, cpu_options, order_options};
+use crate::run::{Bound, Purpose, bind_sizes, cpu_options, order_options};
 use crate::source;
 use crate::switches::Switches;
 
@@ -49,7 +50,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     let switches = args.disable.check()?;
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, true)?;
-    let Sized { model, sizes, mut data } = sized(args, &switches.disabled, &mut analysis)?;
+    let Sized { model, sizes, graphs, mut data } = sized(args, &switches.disabled, &mut analysis)?;
     check_sizes(args, &model, sizes.as_ref())?;
     let machine = match sizes {
         // The products of rows depend on the kind of machine.
@@ -58,7 +59,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         _ => None,
     };
     let options =
-        LowerOptions { disabled: switches.disabled.clone(), sizes, machine, arena_budget: args.memory_budget };
+        LowerOptions { disabled: switches.disabled.clone(), sizes, machine, graphs, arena_budget: args.memory_budget };
     let lowered = lower(&model, &options).map_err(source::not_lowered)?;
     if args.explain {
         let nothing = vec!["the passes changed nothing".to_string()];
@@ -124,6 +125,8 @@ fn order_text(args: &BuildArgs, artifact: &Artifact, data: &mut BoundData) -> Re
 struct Sized {
     model: Analyzed,
     sizes: Option<SizeInfo>,
+    /// Which graphs are materialized, if a dataset is given.
+    graphs: Option<GraphPlan>,
     /// The dataset, if sizes come from one.
     data: Option<BoundData>,
 }
@@ -135,15 +138,15 @@ fn sized(args: &BuildArgs, disabled: &Disabled, analysis: &mut Analysis) -> Resu
         source::prepare(&mut model, disabled)?;
         let lower =
             LowerOptions { disabled: disabled.clone(), machine: target(args).map(machine), ..LowerOptions::default() };
-        let (data, sizes) = bind_sizes(&model, &dataset, &BindOptions::default(), &lower)?;
-        return Ok(Sized { model, sizes: Some(sizes), data: Some(data) });
+        let Bound { data, sizes, graphs } = bind_sizes(&model, &dataset, &BindOptions::default(), &lower)?;
+        return Ok(Sized { model, sizes: Some(sizes), graphs, data: Some(data) });
     }
     // Errors were reported already.
     let Some(mut model) = analysis.model.take() else { return Err(Failure::Input(None)) };
     let mut sizes = args.stats.as_ref().map(|file| read_stats(file, &model)).transpose()?;
     source::prepare(&mut model, disabled)?;
     sizes.iter_mut().for_each(|sizes| sizes.derive(&model.flow));
-    Ok(Sized { model, sizes, data: None })
+    Ok(Sized { model, sizes, graphs: None, data: None })
 }
 
 /// The text of each requested level; all available levels if only a folder is given.
@@ -309,7 +312,7 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered, options: &LowerOp
         // The options of lowering, since the listing depends on the machine.
         let disabled = options.disabled.clone();
         let lower = LowerOptions { disabled, machine: target(args).map(machine), ..LowerOptions::default() };
-        let (data, _) = bind_sizes(model, &data::load(folder)?, &BindOptions::default(), &lower)?;
+        let Bound { data, .. } = bind_sizes(model, &data::load(folder)?, &BindOptions::default(), &lower)?;
         let trainer = Trainer::new(lowered.artifact.clone(), cpu, data, train_options)?;
         text = trainer.sampler_text().unwrap_or_default() + &text;
     }
@@ -375,6 +378,5 @@ fn read_stats(path: &Path, model: &Analyzed) -> Result<SizeInfo, Failure> {
         ends: if known { (0..graphs.len()).map(endpoints).collect() } else { vec![] },
         stored: all("stored", &patterns)?,
         columns: all("columns", &patterns)?,
-        unlisted: vec![],
     })
 }

@@ -6,16 +6,16 @@ use std::time::Instant;
 
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
-    Analyzed, CpuOptions, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, graphs_with_edges, lower,
-    settings,
+    Analyzed, CpuOptions, LowerError, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, lower,
+    plan_graphs, settings,
 };
 use hgnnc_exec::{
     BindOptions, BoundData, ExecError, Identity, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint,
-    list_edges, order_vertices, weights,
+    materialize, order_vertices, weights,
 };
 use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_graph::{Dataset, npy, processors, show_bytes};
-use hgnnc_ir::artifact::{Kernels, Target};
+use hgnnc_ir::artifact::{GraphPlan, Kernels, Target};
 use hgnnc_ir::kernel::{Body, Program};
 use hgnnc_ir::{Artifact, OutputKind};
 use hgnnc_machine::Machine;
@@ -29,22 +29,33 @@ use crate::output::{check_apart, check_readable, check_writable, note, print, wr
 use crate::source;
 use crate::switches::{DisableArgs, Switches};
 
-/// Binds a model's tables to a dataset, and returns the sizes that passes compare.
+/// A model's tables bound to a dataset.
+pub struct Bound {
+    pub data: BoundData,
+    /// The sizes that passes compare.
+    pub sizes: SizeInfo,
+    /// Which graphs are materialized; `None` if there was nothing to decide.
+    pub graphs: Option<GraphPlan>,
+}
+
+/// Binds a model's tables to a dataset, and plans which metapaths are materialized.
 pub fn bind_sizes(
     model: &Analyzed,
     dataset: &Dataset,
     options: &BindOptions,
     lower: &LowerOptions,
-) -> Result<(BoundData, SizeInfo), Failure> {
-    let unlisted = BindOptions { unlisted: true, ..options.clone() };
-    let mut data = bind(&tables(model), dataset, &unlisted)?;
-    if data.graphs.iter().any(|graph| graph.unlisted.is_some()) {
+) -> Result<Bound, Failure> {
+    let deferring = BindOptions { defer_metapaths: true, ..options.clone() };
+    let mut data = bind(&tables(model), dataset, &deferring)?;
+    let mut graphs = None;
+    if !model.flow.metapaths.is_empty() {
         let lower = LowerOptions { sizes: Some(data.sizes()), ..lower.clone() };
-        let needed = graphs_with_edges(model, &lower).map_err(source::not_lowered)?;
-        list_edges(&mut data, &model.flow, dataset, options, |graph| needed.contains(&graph))?;
+        let plan = plan_graphs(model, &lower).map_err(|error| source::not_lowered(LowerError::from(error)))?;
+        materialize(&mut data, &model.flow, dataset, options, &plan.materialized)?;
+        graphs = Some(plan);
     }
     let sizes = data.sizes();
-    Ok((data, sizes))
+    Ok(Bound { data, sizes, graphs })
 }
 
 /// The tables of a model, equal to those of the compiled one: passes only change values.
@@ -58,6 +69,7 @@ fn tables(model: &Analyzed) -> Artifact {
         training: model.train.as_ref().map(|t| t.training.clone()),
         batch: None,
         producer: None,
+        graphs: None,
     }
 }
 
@@ -168,10 +180,11 @@ pub fn prepare(
     source::prepare(&mut model, &disabled)?;
     let machine = device.as_ref().and_then(|opened| Machine::sheet(opened.device.target().name()));
     let bind_lower = LowerOptions { disabled: disabled.clone(), machine, ..LowerOptions::default() };
-    let (mut data, sizes) = bind_sizes(&model, &dataset, &bind_options, &bind_lower)?;
+    let Bound { mut data, sizes, graphs } = bind_sizes(&model, &dataset, &bind_options, &bind_lower)?;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
     // The front end has already warned of empty relations.
-    let is_hop = |graph: usize| model.flow.paths.iter().any(|path| path.hops.iter().any(|hop| hop.index() == graph));
+    let is_hop =
+        |graph: usize| model.flow.metapaths.iter().any(|path| path.hops.iter().any(|hop| hop.index() == graph));
     let own = data.graphs.iter().enumerate().filter(|(graph, _)| !is_hop(*graph)).map(|(_, graph)| graph);
     let paths = own.zip(&model.flow.graphs).filter(|(_, decl)| decl.steps.len() > 1);
     for (graph, _) in paths.filter(|(graph, _)| graph.all_edges() == 0) {
@@ -183,7 +196,7 @@ pub fn prepare(
     // The dataset stays loaded only if a device may fail and the processor takes over.
     let dataset = device.is_some().then_some(dataset);
     let start = Instant::now();
-    let lower_options = LowerOptions { disabled, sizes: Some(sizes.clone()), machine: None, arena_budget: None };
+    let mut lower_options = LowerOptions { disabled, sizes: Some(sizes.clone()), graphs, ..LowerOptions::default() };
     // Mini-batch training only runs on the processor, so no device is tried.
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
     let device = match device {
@@ -216,7 +229,8 @@ pub fn prepare(
         None => {
             // The failed device attempt consumed the bound data.
             if let (true, Some(dataset)) = (data.num_vertices.is_empty(), &dataset) {
-                (data, _) = bind_sizes(&model, dataset, &bind_options, &lower_options)?;
+                let bound = bind_sizes(&model, dataset, &bind_options, &lower_options)?;
+                (data, lower_options.graphs) = (bound.data, bound.graphs);
             }
             on_processor((&model, purpose), lower_options, data, options, say)?
         }
@@ -367,7 +381,7 @@ fn lower_within(
             show_bytes(bytes),
             show_bytes(budget),
             if sums_over_factored_metapaths(&lowered.artifact.kernels) {
-                "; sums along paths need tables (`--disable-pass factor_metapaths` lists the edges of metapaths instead)"
+                "; the factored metapaths need tables (`--disable-pass factor_metapaths` materializes them instead)"
             } else {
                 ""
             }
@@ -379,7 +393,7 @@ fn lower_within(
 
 fn sums_over_factored_metapaths(kernels: &Kernels) -> bool {
     let programs = kernels.train.iter().chain([&kernels.infer]);
-    programs.flat_map(Program::kernels).any(|kernel| matches!(kernel.body, Body::Paths(_)))
+    programs.flat_map(Program::kernels).any(|kernel| matches!(kernel.body, Body::FactoredMetapath(_)))
 }
 
 /// Removes the train block: outputs need no labels and no split.

@@ -6,9 +6,9 @@ use std::path::Path;
 use hgnnc_diag::{Severity, render};
 use hgnnc_driver::{
     Analysis, Analyzed, Diagnostic, Diagnostics, Disabled, LowerError, MAX_SOURCE, SourceMap, analyze, bind_names,
-    check_dataset, codes, silence, unknown_name,
+    check_dataset, codes, declare_metapaths, silence, unknown_name,
 };
-use hgnnc_exec::declare_metapaths;
+use hgnnc_exec::middle_of_metapath;
 use hgnnc_graph::{Dataset, files};
 
 use crate::data;
@@ -91,10 +91,8 @@ pub fn meet(
     silence(&analysis.module.allows, &mut found, |code| code == codes::EMPTY_RELATION);
     report(analysis, &found, warnings)?;
     bind_names(&mut model, &summary);
-    // Mini-batches are sampled from the edges of metapaths.
-    if model.train.as_ref().is_none_or(|train| train.training.batch.is_none()) {
-        declare_metapaths(&mut model.flow, dataset)?;
-    }
+    let tables = model.flow.clone();
+    declare_metapaths(&mut model, |decl| middle_of_metapath(&tables, dataset, decl))?;
     Ok(model)
 }
 

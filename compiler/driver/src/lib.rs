@@ -5,6 +5,7 @@
 
 mod cpu;
 mod gpu;
+mod graph_plan;
 mod lints;
 mod lower;
 mod minibatch;
@@ -14,6 +15,7 @@ mod stdlib;
 
 pub use cpu::{CpuOptions, compile_cpu};
 pub use gpu::ptx;
+pub use graph_plan::{declare_metapaths, plan_graphs};
 pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
 pub use hgnnc_passes::kernels::{FusionRule, VALUE_PREFIX};
 pub use hgnnc_passes::pipeline::{Disabled, PassManager, REORDER_VERTICES, UnknownName};
@@ -27,7 +29,7 @@ pub use hgnnc_sema::names::closest;
 pub use hgnnc_sema::schema::Schema;
 pub use hgnnc_sema::train::TrainSpec;
 pub use hgnnc_syntax::format;
-pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, graphs_with_edges, lower, prepare};
+pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, lower, prepare};
 pub use model::{Analyzed, bind_names};
 pub use settings::settings;
 pub use stdlib::STDLIB;

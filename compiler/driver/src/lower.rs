@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use hgnnc_ir::artifact::{EmbeddingProducer, Kernels};
+use hgnnc_ir::artifact::{EmbeddingProducer, GraphPlan, Kernels};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::kernel::Program;
-use hgnnc_ir::{Artifact, Dataflow, Graph, Op, OutputKind, Param, Space};
+use hgnnc_ir::{Artifact, Dataflow, Graph, Op, OutputKind, Param};
 use hgnnc_machine::Machine;
 use hgnnc_passes::kernels::{self, FusionRule, LoweringOptions, NotLowered};
 use hgnnc_passes::pipeline::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
@@ -29,6 +29,8 @@ pub struct LowerOptions {
     pub sizes: Option<SizeInfo>,
     /// The machine to compile for. Together with sizes, explanations include predicted times.
     pub machine: Option<Machine>,
+    /// Which graphs are materialized, if data was bound by a plan: see [`plan_graphs`](crate::plan_graphs).
+    pub graphs: Option<GraphPlan>,
     /// Memory budget of a training step's values, in bytes. Beyond it, values are rematerialized. Requires sizes.
     pub arena_budget: Option<u64>,
 }
@@ -138,14 +140,17 @@ pub fn prepare(model: &mut Analyzed, disabled: &Disabled) -> Result<(), UnknownN
 pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerError> {
     let passes = PassManager::new(&options.disabled)?;
     let context = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
-    let mut cx = PassCx { arena_budget: options.arena_budget, ..context.clone() };
+    let factored = |of: fn(&GraphPlan) -> &BTreeSet<Graph>| options.graphs.as_ref().map(|plan| of(plan).clone());
+    let mut cx =
+        PassCx { arena_budget: options.arena_budget, factored: factored(|plan| &plan.train), ..context.clone() };
 
     // The evaluation and training programs are compiled in parallel. Only the final training pass needs a result of the
     // evaluation program: its memory, which training should not exceed by much.
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
     let lowering_options =
         passes.lowering_options(LoweringOptions::of(options.machine.as_ref()).with_hoisting(!on_batches));
-    let (mut infer, mut infer_cx) = (without_dropout(&model.flow), context);
+    let (mut infer, mut infer_cx) =
+        (without_dropout(&model.flow), PassCx { factored: factored(|plan| &plan.infer), ..context });
     // Links are scored by a separate program. The runtime chooses the number of pairs per run.
     let mut score = None;
     if let Some((first, second)) = score_links(&infer) {
@@ -216,6 +221,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         training: model.train.as_ref().map(|spec| spec.training.clone()),
         batch,
         producer,
+        graphs: options.graphs.clone(),
     };
     let own = if artifact.train.is_some() { cx.explain } else { infer_cx.explain };
     let mut explanations = [model.explanations.clone(), own].concat();
@@ -225,44 +231,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations, notes: cx.notes, arena, train_sizes })
 }
 
-/// The graphs whose edges the programs of a model read, after the passes before differentiation, assuming that all
-/// graphs can be materialized.
-///
-/// # Errors
-/// When a disabled pass or fusion does not exist.
-pub fn graphs_with_edges(model: &Analyzed, options: &LowerOptions) -> Result<BTreeSet<Graph>, UnknownName> {
-    let passes = PassManager::new(&options.disabled)?;
-    let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
-    let mut graphs = BTreeSet::new();
-    // These must be the programs that `lower` compiles: a pass may decide by the whole program.
-    let infer = without_dropout(&model.flow);
-    let (infer, score) = match score_links(&infer) {
-        Some((first, second)) => (first, Some(second)),
-        None => (infer, None),
-    };
-    let training = model.train.as_ref().map(|_| forward_of_training(model));
-    let sizes = options.sizes.clone().map(|sizes| SizeInfo { unlisted: vec![], ..sizes });
-    for mut flow in [Some(infer), score, training].into_iter().flatten() {
-        if !on_batches {
-            let mut cx = PassCx { machine: options.machine.clone(), ..PassCx::new(sizes.clone()) };
-            passes.run_forward(&mut flow, &mut cx);
-        }
-        for value in &flow.values {
-            match (&value.op, value.ty.space) {
-                (Op::Paths(sum), _) => graphs.extend([sum.first, sum.second]),
-                (_, Space::Edges(graph) | Space::Endpoints(graph, _)) => match flow.graphs[graph.index()].derived {
-                    None => graphs.extend([graph]),
-                    Some((stack, _)) => graphs.extend(&flow.stacks[stack.index()].members),
-                },
-                (_, Space::Unit | Space::Vertices(_) | Space::Index(_)) => {}
-            }
-        }
-    }
-    Ok(graphs)
-}
-
 /// The forward program of the loss.
-fn forward_of_training(model: &Analyzed) -> Dataflow {
+pub(crate) fn forward_of_training(model: &Analyzed) -> Dataflow {
     let mut flow = model.of_batches.as_ref().unwrap_or(&model.flow).clone();
     flow.name = format!("{}.train", model.name);
     flow.outputs.retain(|output| is_loss(&output.kind));
@@ -339,7 +309,7 @@ fn lower_producer(
 }
 
 /// The evaluation program: dropout masks become 1.
-fn without_dropout(flow: &Dataflow) -> Dataflow {
+pub(crate) fn without_dropout(flow: &Dataflow) -> Dataflow {
     let mut infer = flow.with_tables_of(format!("{}.infer", flow.name));
     for value in &flow.values {
         infer.cursor = Cursor { stage: value.stage, phase: value.phase, origin: value.origin };

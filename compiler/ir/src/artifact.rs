@@ -1,5 +1,7 @@
 //! The interface between compiler and runtime: the compiled programs and the training configuration.
 
+use std::collections::BTreeSet;
+
 use crate::batch::BatchLayout;
 use crate::dataflow::Dataflow;
 use crate::kernel;
@@ -29,6 +31,20 @@ pub struct Artifact {
     pub batch: Option<BatchLayout>,
     /// The producer of historical embeddings, if mini-batches reuse them ([`MiniBatch::reuse`]).
     pub producer: Option<EmbeddingProducer>,
+    /// Which graphs are materialized, if that was decided before data was bound; otherwise all are.
+    pub graphs: Option<GraphPlan>,
+}
+
+/// Which semantic graphs are materialized, and which metapaths are factored instead: decided once for a model, the
+/// sizes of a dataset, and a target.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GraphPlan {
+    /// The graphs whose edges a program reads.
+    pub materialized: BTreeSet<Graph>,
+    /// The metapath graphs whose sums the evaluation program factors.
+    pub infer: BTreeSet<Graph>,
+    /// The same for the training program.
+    pub train: BTreeSet<Graph>,
 }
 
 /// The program that computes historical embeddings: the bottom layer's output for hot vertices. Forward only, on a

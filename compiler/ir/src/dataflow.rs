@@ -75,7 +75,7 @@ impl GraphDecl {
 /// A semantic graph whose edges are paths of other graphs, so that a reduction over its edges can be
 /// factored hop by hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PathDecl {
+pub struct MetapathDecl {
     /// The metapath's semantic graph, with one edge per pair that a path connects.
     pub of: Graph,
     /// The graphs along a path, from sources to destinations; at least two.
@@ -232,8 +232,8 @@ pub struct Dataflow {
     pub families: Vec<Vec<Graph>>,
     /// Semantic graphs that share one graph.
     pub stacks: Vec<StackDecl>,
-    /// The metapath graphs whose edges are paths of other graphs.
-    pub paths: Vec<PathDecl>,
+    /// The semantic graphs whose edges are paths of other graphs.
+    pub metapaths: Vec<MetapathDecl>,
     /// Sparsity patterns of feature matrices.
     pub patterns: Vec<PatternDecl>,
     pub inputs: Vec<InputDecl>,
@@ -392,7 +392,7 @@ impl Dataflow {
             graphs: self.graphs.clone(),
             families: self.families.clone(),
             stacks: self.stacks.clone(),
-            paths: self.paths.clone(),
+            metapaths: self.metapaths.clone(),
             patterns: self.patterns.clone(),
             inputs: self.inputs.clone(),
             params: self.params.clone(),

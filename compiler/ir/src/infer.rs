@@ -5,8 +5,8 @@
 use std::fmt;
 
 use crate::dataflow::Dataflow;
+use crate::metapath::{MetapathReduce, MetapathTerm};
 use crate::ops::{BinaryOp, Direction, Op, ProductForm};
-use crate::paths::{PathSum, PathTerm};
 use crate::stacks::Incidence;
 use crate::types::{DType, Dim, Graph, Layout, Space, Type, Value};
 
@@ -42,7 +42,9 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         | Op::SegmentArg { .. } => Some(2),
         Op::ScatterAdd(ends) => Some(1 + ends.len()),
         Op::Concat => None,
-        Op::Paths(sum) => Some(sum.term.operands() + usize::from(sum.term != PathTerm::Lse && args.len() > 3)),
+        Op::MetapathReduce(sum) => {
+            Some(sum.term.operands() + usize::from(sum.term != MetapathTerm::LogSumExp && args.len() > 3))
+        }
         Op::Unary(_)
         | Op::Broadcast(_)
         | Op::StopGradient
@@ -293,9 +295,9 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
             }
         }
 
-        Op::Paths(sum) => {
+        Op::MetapathReduce(sum) => {
             (0..args.len()).try_for_each(dense)?;
-            paths(flow, sum, args)
+            metapath_reduce(flow, sum, args)
         }
 
         Op::GatherRows(graph, direction) => {
@@ -359,18 +361,18 @@ fn grouped(form: ProductForm, b: usize, (rows, groups): (Space, Space), x: &Type
 }
 
 /// The type of a factored metapath reduction.
-fn paths(flow: &Dataflow, sum: &PathSum, args: &[Value]) -> Result<Type, TypeError> {
+fn metapath_reduce(flow: &Dataflow, sum: &MetapathReduce, args: &[Value]) -> Result<Type, TypeError> {
     let (Some(first), Some(second)) = (flow.graphs.get(sum.first.index()), flow.graphs.get(sum.second.index())) else {
         return error("no such graph");
     };
     if first.dst != second.src {
         return error(format!("no path goes along `{}` and `{}`", first.name, second.name));
     }
-    if !(sum.slope >= 0.0 && sum.slope.is_finite()) {
-        return error(format!("slope {} is not 0 or more", sum.slope));
+    if !sum.score.is_finite() {
+        return error(format!("the slopes {} and {} are not finite", sum.score.below, sum.score.above));
     }
-    if sum.term == PathTerm::Lse && sum.direction == Direction::Out {
-        return error("logarithms of sums belong to destinations");
+    if sum.term == MetapathTerm::LogSumExp && sum.direction == Direction::Out {
+        return error("a log-sum-exp belongs to destinations");
     }
     let end = |(graph, direction): (Graph, Direction)| flow.graph_end(graph, direction);
     let (src, dst) = (end((sum.first, Direction::Out)), end((sum.second, Direction::In)));

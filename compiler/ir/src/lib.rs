@@ -17,12 +17,12 @@ pub mod infer;
 pub mod interp;
 pub mod kernel;
 pub mod loops;
+pub mod metapath;
 pub mod names;
 pub mod not_finite;
 pub mod op_info;
 pub mod ops;
 pub mod parse;
-pub mod paths;
 pub mod print;
 pub mod random;
 #[cfg(any(test, feature = "testing"))]
@@ -36,10 +36,10 @@ pub mod verify;
 pub use artifact::Artifact;
 pub use dataflow::{Dataflow, Output, OutputKind, ValueData};
 pub use fingerprint::Fingerprint;
+pub use metapath::{MetapathReduce, MetapathTerm, PiecewiseLinear};
 pub use op_info::OpClass;
 pub use ops::{BinaryOp, Direction, Extreme, Op, ProductForm, Reduce, UnaryOp};
 pub use parse::{ParseError, parse};
-pub use paths::{PathSum, PathTerm};
 pub use print::print;
 pub use stacks::{Incidence, StackDecl, VertexRows};
 pub use types::{

@@ -35,7 +35,7 @@ pub enum OpClass {
     /// A reduction over all rows.
     ReduceRows,
     /// A reduction over the two-hop paths of each row.
-    Paths,
+    MetapathReduce,
 }
 
 impl Op {
@@ -54,7 +54,7 @@ impl Op {
             Op::Segment { .. } | Op::SegmentEndpoints { .. } | Op::SegmentArg { .. } => OpClass::Segment,
             Op::GatherRows(..) | Op::ScatterRows(..) | Op::ScatterAdd(_) => OpClass::Endpoints,
             Op::ReduceSpace(_) => OpClass::ReduceRows,
-            Op::Paths(_) => OpClass::Paths,
+            Op::MetapathReduce(_) => OpClass::MetapathReduce,
         }
     }
 

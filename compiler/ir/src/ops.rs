@@ -4,7 +4,7 @@
 //! [`Space::Unit`]. [`crate::infer::infer`] computes result types and documents the typing rules.
 
 pub use crate::elementwise::{BinaryOp, UnaryOp};
-use crate::paths::PathSum;
+use crate::metapath::MetapathReduce;
 use crate::types::{Graph, Input, Param, Space, Type};
 
 /// One operation. Operands are the `args` of its [`crate::ValueData`], in the order given here.
@@ -129,8 +129,8 @@ pub enum Op {
         extreme: Extreme,
     },
 
-    /// Factored attention over the two-hop paths of two graphs, from vertex values to a vertex value: see [`PathSum`].
-    Paths(PathSum),
+    /// Factored attention over the two-hop paths of two graphs, from vertex values to a vertex value: see [`MetapathReduce`].
+    MetapathReduce(MetapathReduce),
 
     // ---- between vertices and the distinct endpoints of edges ---------------------------------
     /// Gathers the rows of a vertex value at the distinct endpoints of a graph: `V[..]` to `ends(g)[..]`.

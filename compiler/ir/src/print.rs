@@ -36,6 +36,7 @@
 use std::fmt::{self, Write};
 
 use crate::dataflow::{Binding, Cursor, Dataflow, Init, OutputKind, ValueData};
+use crate::metapath::PiecewiseLinear;
 use crate::ops::{Direction, Op, Reduce, UnaryOp};
 use crate::stacks::{Incidence, VertexRows};
 use crate::types::{DType, Dim, Graph, Input, Layout, Param, Phase, Space, Stack, Type, VertexType};
@@ -153,7 +154,7 @@ impl Printer<'_> {
             writeln!(self.out)?;
         }
         self.stacks()?;
-        for decl in &flow.paths {
+        for decl in &flow.metapaths {
             let hops: Vec<String> = decl.hops.iter().map(|&hop| names.graph(hop)).collect();
             let once = if decl.once { " once" } else { "" };
             writeln!(self.out, "  metapath {} = {}{once}", names.graph(decl.of), hops.join(", "))?;
@@ -367,8 +368,8 @@ impl Names<'_> {
             Op::SegmentArg { graph, direction, extreme } => {
                 (format!("segment.{}.{}", extreme.arg_name(), direction.name()), Some(self.graph(*graph)))
             }
-            Op::Paths(sum) => {
-                let name = format!("paths.{}.{}({:?})", sum.term.name(), sum.direction.name(), sum.slope);
+            Op::MetapathReduce(sum) => {
+                let name = format!("metapath.{}.{}({})", sum.term.name(), sum.direction.name(), slopes(sum.score));
                 (name, Some(format!("{}, {}", self.graph(sum.first), self.graph(sum.second))))
             }
             Op::GatherRows(graph, direction) => {
@@ -414,4 +415,9 @@ impl Direction {
             Direction::Out => "out",
         }
     }
+}
+
+/// The slopes of the score of a metapath reduction, below and above zero.
+pub(crate) fn slopes(score: PiecewiseLinear) -> String {
+    format!("{:?}, {:?}", score.below, score.above)
 }

@@ -18,8 +18,6 @@ pub struct SizeInfo {
     pub stored: Vec<u64>,
     /// Number of columns of each sparsity pattern that store an element.
     pub columns: Vec<u64>,
-    /// Semantic graphs that are not materialized: a reduction over their edges must be factored along their paths.
-    pub unlisted: Vec<Graph>,
 }
 
 /// Distinct endpoints and maximum degrees of a semantic graph.

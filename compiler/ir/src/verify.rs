@@ -20,7 +20,7 @@ pub enum Place {
     Family(usize),
     Stack(usize),
     /// The decomposition of a metapath graph into hops.
-    Paths(usize),
+    Metapath(usize),
     Pattern(usize),
     Input(usize),
     Param(usize),
@@ -36,7 +36,7 @@ impl fmt::Display for Place {
             Place::Graph(row) => write!(f, "graph {row}"),
             Place::Family(row) => write!(f, "family {row}"),
             Place::Stack(row) => write!(f, "stack {row}"),
-            Place::Paths(row) => write!(f, "metapath {row}"),
+            Place::Metapath(row) => write!(f, "metapath {row}"),
             Place::Pattern(row) => write!(f, "pattern {row}"),
             Place::Input(row) => write!(f, "input {row}"),
             Place::Param(row) => write!(f, "parameter {row}"),
@@ -114,7 +114,7 @@ impl Verifier<'_> {
         for (row, decl) in flow.patterns.iter().enumerate() {
             self.vertices(Place::Pattern(row), [decl.vertex]);
         }
-        (0..flow.paths.len()).for_each(|row| self.metapath(row));
+        (0..flow.metapaths.len()).for_each(|row| self.metapath(row));
         for (row, decl) in flow.inputs.iter().enumerate() {
             let place = Place::Input(row);
             if self.ty(place, &decl.ty) {
@@ -160,8 +160,8 @@ impl Verifier<'_> {
 
     /// The hops of a factored path must compose to exactly the steps of its graph.
     fn metapath(&mut self, row: usize) {
-        let (flow, place) = (self.flow, Place::Paths(row));
-        let decl = &flow.paths[row];
+        let (flow, place) = (self.flow, Place::Metapath(row));
+        let decl = &flow.metapaths[row];
         let graph = |graph: Graph| flow.graphs.get(graph.index());
         let hops: Option<Vec<_>> = decl.hops.iter().map(|&hop| graph(hop)).collect();
         let (Some(of), Some(hops)) = (graph(decl.of), hops) else {

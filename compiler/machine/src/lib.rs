@@ -20,7 +20,7 @@ pub use sheets::{BadSheet, SHEETS};
 use serde::{Deserialize, Serialize};
 
 /// Version of the text format.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// Throughputs and capacities of a machine, in SI units.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -55,6 +55,8 @@ pub struct Machine {
     pub capabilities: Capabilities,
     /// Tensor cores or matrix units, if there are any.
     pub tensor: Option<Tensor>,
+    /// Rates of sorting and searching, if known.
+    pub sorting: Option<Sorting>,
     /// Memory levels, from the smallest and fastest to main memory.
     pub levels: Vec<MemoryLevel>,
 }
@@ -84,6 +86,17 @@ impl Capabilities {
 pub struct Tensor {
     pub tf32_flops: f64,
     pub bf16_flops: f64,
+}
+
+/// Rates of sorting and of searching sorted numbers, all cores together. The numbers of one sort or search fit a core's
+/// innermost cache.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sorting {
+    /// Sorting: `n log2 n` comparisons for `n` keys of 64 bits, per second.
+    pub comparisons_per_s: f64,
+    /// Binary search: `log2 n` steps in `n` f32 numbers, each waiting for the one before, per second.
+    pub steps_per_s: f64,
 }
 
 /// A level of the memory hierarchy.

@@ -10,7 +10,6 @@ use crate::Machine;
 ///
 /// Bytes are counted by footprint: each distinct byte once, no matter how often it is read. Rows read by index are
 /// counted as [`Gather`]s, not as streamed bytes.
-/// index are [`Gather`]s and not streamed.
 #[derive(Clone, PartialEq, Debug, Default)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Work {
@@ -30,6 +29,10 @@ pub struct Work {
     pub barriers: f64,
     /// Does the work run on one core only?
     pub serial: bool,
+    /// Comparisons of sorting: `n log2 n` for `n` keys.
+    pub comparisons: f64,
+    /// Steps of binary searches: `log2 n` in `n` numbers.
+    pub search_steps: f64,
     /// Overhead cycles of a core beyond arithmetic and memory: starting a row, locating a row by its index, passing a
     /// value between the parts of a kernel. They count if [`Machine::cycle_s`] is not 0.
     pub cycles: f64,
@@ -85,6 +88,8 @@ impl Work {
         self.gathers.extend(&other.gathers);
         self.barriers += other.barriers;
         self.serial &= other.serial;
+        self.comparisons += other.comparisons;
+        self.search_steps += other.search_steps;
         self.cycles += other.cycles;
     }
 }
@@ -154,6 +159,7 @@ impl Machine {
         let simple_per_s = 0.5 * self.fma_flops * share;
         let compute_s = (work.products + work.simple) / simple_per_s
             + work.special / (self.special_per_s * share)
+            + self.sorting_s(work) / share
             + work.cycles * self.cycle_s / if work.serial { 1.0 } else { f64::from(self.cores) };
 
         let level = self.level_of_shares(work.footprint());
@@ -199,6 +205,15 @@ impl Machine {
         Prediction { compute_s, memory_s, waiting_s, launch_s, level, bound }
     }
 
+    /// Time of sorts and searches on all cores. A machine without rates for them is as slow at a comparison as at a
+    /// special function.
+    fn sorting_s(&self, work: &Work) -> f64 {
+        let (comparisons_per_s, steps_per_s) = self
+            .sorting
+            .map_or((self.special_per_s, self.special_per_s), |rates| (rates.comparisons_per_s, rates.steps_per_s));
+        work.comparisons / comparisons_per_s + work.search_steps / steps_per_s
+    }
+
     /// `compute`, `launch`, or the name of a memory level.
     pub fn bound_name(&self, bound: Bound) -> &str {
         match bound {
@@ -237,6 +252,7 @@ mod tests {
             barrier_s: 1e-8,
             cycle_s: 0.0,
             tensor: None,
+            sorting: None,
             levels: vec![level("L1", 1e3, false, 1e10, 5e9), level("DRAM", 1e9, true, 1e9, 5e8)],
         }
     }

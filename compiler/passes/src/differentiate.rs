@@ -19,8 +19,8 @@ use std::collections::{HashMap, HashSet};
 use hgnnc_ir::dataflow::{Binding, Cursor, InputDecl};
 use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::{
-    BinaryOp, Dataflow, Dim, Direction, Extreme, Graph, Input, Op, Param, PathSum, PathTerm, Phase, ProductForm,
-    Reduce, Space, Type, UnaryOp, Value,
+    BinaryOp, Dataflow, Dim, Direction, Extreme, Graph, Input, MetapathReduce, MetapathTerm, Op, Param, Phase,
+    ProductForm, Reduce, Space, Type, UnaryOp, Value,
 };
 
 /// Larger than no finite f32 and still finite, the guard against `-∞ - -∞`.
@@ -334,7 +334,7 @@ impl Tape<'_> {
                 };
                 self.give(x, dx)
             }
-            Op::Paths(sum) => self.paths_rule(sum, &args, y, g),
+            Op::MetapathReduce(sum) => self.metapath_rule(sum, &args, y, g),
             Op::ReduceTrailing { reduce, axes } => {
                 let sum = Op::ReduceTrailing { reduce: Reduce::Sum, axes };
                 self.reduction(args[0], reduce, sum, y, g)
@@ -350,37 +350,39 @@ impl Tape<'_> {
     /// ```text
     /// dw = P[g], and for the end that owns the sum g · P'[w], for the other one w · P'[g]; dn = -a · g, or -w · P[g]
     /// ```
-    fn paths_rule(&mut self, sum: PathSum, args: &[Value], value: Value, g: Value) -> Result<(), TypeError> {
-        if sum.term == PathTerm::Slope {
+    fn metapath_rule(&mut self, sum: MetapathReduce, args: &[Value], value: Value, g: Value) -> Result<(), TypeError> {
+        if sum.term == MetapathTerm::WeightedSlope {
             return Err(TypeError("the slopes of scores of paths have no gradient".into()));
         }
         let other = match sum.direction {
             Direction::In => Direction::Out,
             Direction::Out => Direction::In,
         };
-        let (n, w) = if sum.term == PathTerm::Lse { (value, None) } else { (args[2], args.get(3).copied()) };
+        let (n, w) = if sum.term == MetapathTerm::LogSumExp { (value, None) } else { (args[2], args.get(3).copied()) };
         let scored = [args[0], args[1], n];
         let of = |with: Option<Value>| scored.into_iter().chain(with).collect::<Vec<Value>>();
         let needed = |tape: &Self, arg: Value| tape.needed[arg.index()];
         let is_in = sum.direction == Direction::In;
         let (own, far) = if is_in { (args[1], args[0]) } else { (args[0], args[1]) };
         if needed(self, own) {
-            let slopes = self.flow.push(Op::Paths(sum.with(sum.direction, PathTerm::Slope)), &of(w))?;
+            let slopes =
+                self.flow.push(Op::MetapathReduce(sum.with(sum.direction, MetapathTerm::WeightedSlope)), &of(w))?;
             let d = self.times_summed(g, slopes, own)?;
             self.give(own, d)?;
         }
         if needed(self, far) {
-            let slopes = self.flow.push(Op::Paths(sum.with(other, PathTerm::Slope)), &of(Some(g)))?;
+            let slopes =
+                self.flow.push(Op::MetapathReduce(sum.with(other, MetapathTerm::WeightedSlope)), &of(Some(g)))?;
             let d = match w {
                 Some(w) => self.times_summed(w, slopes, far)?,
                 None => slopes,
             };
             self.give(far, d)?;
         }
-        if sum.term == PathTerm::Lse {
+        if sum.term == MetapathTerm::LogSumExp {
             return Ok(());
         }
-        let back = Op::Paths(sum.with(other, PathTerm::Weight));
+        let back = Op::MetapathReduce(sum.with(other, MetapathTerm::WeightedSum));
         if let Some(w) = w.filter(|&w| needed(self, w)) {
             let d = self.flow.push(back.clone(), &of(Some(g)))?;
             self.give(w, d)?;

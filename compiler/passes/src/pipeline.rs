@@ -4,11 +4,11 @@
 //! between the others: [`FORWARD`] for programs that are still to be differentiated (or never will be), [`JOINT`] for
 //! differentiated programs.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 
 use hgnnc_ir::kernel::Program;
-use hgnnc_ir::{Dataflow, Value, verify};
+use hgnnc_ir::{Dataflow, Graph, Value, verify};
 use hgnnc_machine::Machine;
 
 pub use hgnnc_ir::sizes::{Endpoints, SizeInfo};
@@ -54,7 +54,7 @@ const REASSOCIATE: Pass =
     Pass { name: "reassociate", summary: "a projection is moved across a neighbour sum", run: reassociate };
 const FACTOR_METAPATHS: Pass = Pass {
     name: "factor_metapaths",
-    summary: "metapath sums go hop by hop, without listing the metapath's edges",
+    summary: "metapath sums go hop by hop, without materializing the metapath",
     run: factor_metapaths,
 };
 const COMPACT_ENDPOINTS: Pass = Pass {
@@ -149,6 +149,9 @@ pub struct PassCx {
     pub machine: Option<Machine>,
     /// The actions and refusals of each pass, with the numbers that it compared.
     pub explain: Vec<String>,
+    /// The metapath graphs whose sums are factored, if that is decided: see
+    /// [`factor_metapaths`](mod@crate::factor_metapaths). Without it, the pass compares costs.
+    pub factored: Option<BTreeSet<Graph>>,
     /// Bytes that the values of a run may take. Above it, more values are rematerialized.
     pub arena_budget: Option<u64>,
     /// Bytes that the values of an evaluation take, where they are known. A training program has its memory.

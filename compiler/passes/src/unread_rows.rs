@@ -10,7 +10,7 @@
 //! The check assumes that some vertices have no edges: a program is valid for all data, and vertices of a mini-batch
 //! have fewer edges than those of the graph whose sizes are known.
 
-use hgnnc_ir::{BinaryOp, Dataflow, Op, PathTerm, Reduce, Type, UnaryOp, Value};
+use hgnnc_ir::{BinaryOp, Dataflow, MetapathTerm, Op, Reduce, Type, UnaryOp, Value};
 
 use crate::move_to_vertices::by_row;
 
@@ -29,7 +29,7 @@ impl Infinite {
             let bounded = || data.args.iter().any(|&arg| constant(flow, arg).is_some());
             let infinite = match &data.op {
                 Op::Segment { reduce: Reduce::Max | Reduce::Min | Reduce::Lse, .. } | Op::SegmentArg { .. } => true,
-                Op::Paths(sum) => sum.term == PathTerm::Lse,
+                Op::MetapathReduce(sum) => sum.term == MetapathTerm::LogSumExp,
                 // A clamp guards against the identity.
                 Op::Binary(BinaryOp::Max | BinaryOp::Min) if bounded() => false,
                 Op::ScatterRows(..) | Op::ScatterAdd(_) => operand(),

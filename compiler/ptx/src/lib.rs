@@ -154,9 +154,9 @@ impl Writer<'_> {
                     let (body, info) = gemm::emit(self.program, gemm, number, self.precision, &mut self.table);
                     (body, info, format!("{}{}", gemm.form.name(), self.hints.place(gemm.from)))
                 }
-                Body::Paths(_) => {
-                    let what = "attention summed along paths (`--disable-pass factor_metapaths` lists their ends)";
-                    return Err(Unsupported { kernel: number, what: what.into() });
+                Body::FactoredMetapath(_) => {
+                    // `Capabilities::factored_attention` keeps the pass from making them for this target.
+                    return Err(Unsupported { kernel: number, what: "factored metapath attention".into() });
                 }
                 Body::Traversal(traversal) => {
                     let nest = self.nests[number].as_ref().expect("verified loops have a nest for each traversal");

@@ -58,7 +58,7 @@ pub fn schedule(kernels: kernel::Program, options: &Options, refused: &HashSet<S
         .kernels()
         .map(|kernel| match &kernel.body {
             Body::Traversal(traversal) => Some(nest(&kernels, &homes, traversal, options)),
-            Body::Gemm(_) | Body::Paths(_) => None,
+            Body::Gemm(_) | Body::FactoredMetapath(_) => None,
         })
         .collect();
     let mut functions = Functions { made: vec![], known: HashMap::new(), refused };
@@ -93,7 +93,7 @@ pub fn schedule_rows(kernels: kernel::Program) -> Program {
     };
     let nests = kernels.kernels().map(|kernel| match &kernel.body {
         Body::Traversal(traversal) => Some(nest(traversal)),
-        Body::Gemm(_) | Body::Paths(_) => None,
+        Body::Gemm(_) | Body::FactoredMetapath(_) => None,
     });
     let nests = nests.collect();
     let program = Program { kernels, nests, functions: vec![] };

@@ -4,7 +4,7 @@
 use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::kernel::{self, Pieces, Program};
 use hgnnc_ir::loops;
-use hgnnc_ir::random_program::{random_program, random_program_with_paths, seeds};
+use hgnnc_ir::random_program::{random_program, random_program_with_metapaths, seeds};
 use hgnnc_ir::{Dataflow, Param};
 use hgnnc_machine::{CodeMode, KernelFeature, KernelFeatures, SimdLevel};
 use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm, lower_with};
@@ -80,7 +80,7 @@ fn loops_of_random_programs_compute_the_same() {
 #[test]
 fn loops_beside_factored_metapaths_compute_the_same() {
     for seed in seeds(SEEDS / 4) {
-        let (flow, bindings) = trained(random_program_with_paths(seed));
+        let (flow, bindings) = trained(random_program_with_metapaths(seed));
         check_forms(&format!("seed {seed}"), &flow, &bindings);
     }
 }

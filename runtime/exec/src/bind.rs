@@ -27,9 +27,9 @@ pub struct BindOptions {
     pub graph_cache: Option<u64>,
     /// Requires neither labels nor a split: only outputs are computed.
     pub outputs_only: bool,
-    /// Does not materialize metapath graphs that can be factored into hops with one path per
-    /// vertex pair: see [`list_edges`](crate::list_edges).
-    pub unlisted: bool,
+    /// Does not materialize the graphs of metapaths with one path for each vertex pair, nor those of their hops: the
+    /// compiler plans which ones it needs, and [`materialize`](crate::materialize) builds them.
+    pub defer_metapaths: bool,
 }
 
 /// Builds the semantic graphs of a model and collects its inputs, labels and split.
@@ -89,8 +89,8 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
     }
     data.graphs = binder.graphs.into_iter().map(topology_of).collect();
     data.origins = binder.origins;
-    for (graph, pairs) in binder.unlisted {
-        data.graphs[graph].unlisted = Some(pairs);
+    for (graph, pairs) in binder.deferred {
+        data.graphs[graph].deferred = Some(pairs);
     }
     stacks::derive(flow, &mut data.num_vertices, &mut data.graphs)?;
     Ok(data)
@@ -142,14 +142,14 @@ pub(crate) struct Binder<'a> {
     /// Origin of each metapath graph.
     origins: Vec<Option<Origin>>,
     /// Graphs whose edges are not materialized, with their edge counts.
-    unlisted: Vec<(usize, u64)>,
+    deferred: Vec<(usize, u64)>,
 }
 
 impl<'a> Binder<'a> {
     /// Resolves the vertex types and relations of a model in a dataset.
     pub fn new(flow: &'a Dataflow, dataset: &'a Dataset, options: &'a BindOptions) -> Result<Self> {
-        let (types, relations, graphs, origins, unlisted) = (vec![], vec![], vec![], vec![], vec![]);
-        let mut binder = Self { flow, dataset, options, types, relations, graphs, origins, unlisted };
+        let (types, relations, graphs, origins, deferred) = (vec![], vec![], vec![], vec![], vec![]);
+        let mut binder = Self { flow, dataset, options, types, relations, graphs, origins, deferred };
         binder.names()?;
         Ok(binder)
     }
@@ -200,7 +200,7 @@ impl Binder<'_> {
             if let Some(pairs) = left_out {
                 let ends = [decl.src, decl.dst].map(|end| self.dataset.vertex_types[self.types[end.index()]].count);
                 self.graphs.push(SemanticGraph::without_edges(decl.name.clone(), ends[0], ends[1]));
-                self.unlisted.push((index, pairs));
+                self.deferred.push((index, pairs));
                 self.origins.push(None);
                 continue;
             }
@@ -229,9 +229,9 @@ impl Binder<'_> {
     fn left_out(&self, builder: &SemanticGraphs<'_>, index: usize) -> Result<Option<u64>> {
         let graph = Graph::new(index);
         let is_read = |decl: &InputDecl| decl.ty.space == Space::Edges(graph);
-        let is_path = self.flow.paths.iter().any(|path| path.of == graph && path.once);
-        let is_hop = self.flow.paths.iter().any(|path| path.hops.contains(&graph));
-        if !self.options.unlisted || !(is_path || is_hop) || self.flow.inputs.iter().any(is_read) {
+        let is_path = self.flow.metapaths.iter().any(|path| path.of == graph && path.once);
+        let is_hop = self.flow.metapaths.iter().any(|path| path.hops.contains(&graph));
+        if !self.options.defer_metapaths || !(is_path || is_hop) || self.flow.inputs.iter().any(is_read) {
             return Ok(None);
         }
         let steps = steps_of(self, &self.flow.graphs[index]);

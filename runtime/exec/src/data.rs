@@ -42,7 +42,7 @@ pub struct Topology {
     /// Cache of [`Topology::degree_classes`] by direction and rows.
     pub classes: Classes,
     /// Number of edges if they are not materialized.
-    pub unlisted: Option<u64>,
+    pub deferred: Option<u64>,
 }
 
 /// Rows by degree class, for both directions, for all vertices and for vertices with edges only. Computed on first use,
@@ -123,7 +123,7 @@ impl Topology {
             csr,
             ends: [None, None],
             classes: Classes::default(),
-            unlisted: None,
+            deferred: None,
         })
     }
 
@@ -156,7 +156,7 @@ impl Topology {
 
     /// Number of edges, materialized or not.
     pub fn all_edges(&self) -> u64 {
-        self.unlisted.unwrap_or(self.num_edges() as u64)
+        self.deferred.unwrap_or(self.num_edges() as u64)
     }
 
     /// Adjacency of one direction: CSC for `In`, CSR for `Out`.
@@ -379,7 +379,7 @@ impl BoundData {
             (degrees().filter(|&d| d > 0).count() as u64, degrees().max().unwrap_or(0))
         };
         let endpoints = |graph: &Topology| {
-            if graph.unlisted.is_some() {
+            if graph.deferred.is_some() {
                 // Upper bounds.
                 let (sources, destinations) = (graph.num_src as u64, graph.num_dst as u64);
                 return sizes::Endpoints { sources, destinations, ..sizes::Endpoints::default() };
@@ -393,10 +393,6 @@ impl BoundData {
             ends: self.graphs.iter().map(endpoints).collect(),
             stored: self.patterns.iter().map(|p| p.num_edges() as u64).collect(),
             columns: self.patterns.iter().map(|p| owners(&p.csr).0).collect(),
-            unlisted: (0..self.graphs.len())
-                .filter(|&graph| self.graphs[graph].unlisted.is_some())
-                .map(hgnnc_ir::Graph::new)
-                .collect(),
         }
     }
 

@@ -4,8 +4,8 @@
 // Tasks access ranges of shared slabs; see `buffer`.
 #![allow(unsafe_code)]
 
-use hgnnc_ir::PathTerm;
-use hgnnc_ir::kernel::Paths;
+use hgnnc_ir::MetapathTerm;
+use hgnnc_ir::kernel::FactoredMetapath;
 
 use crate::block::Context;
 use crate::buffer::BufferRange;
@@ -32,7 +32,7 @@ fn read(context: Context<'_>, buffer: BufferRange) -> &[f32] {
 /// Builds the tables of the (middle vertex, head) pairs of a task.
 fn tables(context: Context<'_>, step: &FactoredStep, chunk: &Chunk, task: usize) {
     let incidence = context.data.graphs[step.ends.0].incidence(step.ends.1);
-    let mut summed = [SummedRows { rows: None, width: 0 }; Paths::MOST_SUMS];
+    let mut summed = [SummedRows { rows: None, width: 0 }; FactoredMetapath::MOST_SUMS];
     for (slot, &(rows, width)) in summed.iter_mut().zip(&step.summed) {
         *slot = SummedRows { rows: rows.map(|rows| read(context, rows)), width };
     }
@@ -41,7 +41,7 @@ fn tables(context: Context<'_>, step: &FactoredStep, chunk: &Chunk, task: usize)
         norm: step.other_norm.map(|norm| read(context, norm)),
         summed: &summed[..step.summed.len()],
         heads: step.heads,
-        slope: step.slope,
+        slopes: step.slopes,
     };
     let len = table_len(step.width);
     let first = incidence.indptr[chunk.vertices(step.heads).start] as usize;
@@ -82,7 +82,7 @@ fn rows(context: Context<'_>, step: &FactoredStep, (chunk, first, last): (&Chunk
             // SAFETY: the tables of this chunk are complete.
             let tables = unsafe { partials.read(start, range.len() * heads * len) };
             let scores = &own[row * heads..(row + 1) * heads];
-            add_row(scores, step.slope, tables, (range.len(), width), state);
+            add_row(scores, step.slopes, tables, (range.len(), width), state);
         }
         if last {
             finish(context, step, row, state);
@@ -105,9 +105,9 @@ fn finish(context: Context<'_>, step: &FactoredStep, row: usize, state: &[f32]) 
                 Norm::Stored(norm) => read(context, norm)[row * heads + head],
             };
             match sum.term {
-                PathTerm::Lse => out[0] = log_sum(state, width, sum.column),
-                PathTerm::Weight => sums(state, (width, sum.column), 1.0, norm, out),
-                PathTerm::Slope => sums(state, (width, sum.column), step.slope, norm, out),
+                MetapathTerm::LogSumExp => out[0] = log_sum(state, width, sum.column),
+                MetapathTerm::WeightedSum => sums(state, (width, sum.column), [1.0; 2], norm, out),
+                MetapathTerm::WeightedSlope => sums(state, (width, sum.column), step.slopes, norm, out),
             }
         }
     }

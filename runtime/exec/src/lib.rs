@@ -58,7 +58,7 @@ pub use exec_plan::Arena;
 pub use hgnnc_cache::Policy as CachePolicy;
 pub use hgnnc_machine::{CodeMode, KernelFeature, KernelFeatures};
 pub use identity::{Difference, Identity};
-pub use metapath_graphs::{declare_metapaths, list_edges};
+pub use metapath_graphs::{materialize, middle_of_metapath};
 pub use profile::{
     Counted, DeviceProfile, EntryProfile, KernelTime, Profile, ProfileOptions, Timeline, profile, profile_device,
 };

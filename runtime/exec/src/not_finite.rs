@@ -73,7 +73,7 @@ fn find(
 ) -> Option<Found> {
     let data = backend.data();
     // Messages would contain renumbered vertex ids.
-    if data.orders.any() || data.graphs.iter().any(|graph| graph.unlisted.is_some()) {
+    if data.orders.any() || data.graphs.iter().any(|graph| graph.deferred.is_some()) {
         return None;
     }
     let mut bindings =

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use hgnnc_exec::CodeMode;
 use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::kernel::Pieces;
-use hgnnc_ir::random_program::{random_program, random_program_with_paths, seeds};
+use hgnnc_ir::random_program::{random_program, random_program_with_metapaths, seeds};
 use hgnnc_ir::{Dataflow, OutputKind, interp, kernel};
 use hgnnc_passes::{PassCx, PassManager};
 
@@ -38,7 +38,7 @@ fn compact_programs_agree_with_the_interpreter() {
 #[test]
 fn sums_over_paths_agree_with_the_interpreter() {
     for seed in seeds(50) {
-        let program = random_program_with_paths(seed);
+        let program = random_program_with_metapaths(seed);
         common::case_of(program.0.clone(), program.1.clone()).check_named(&format!("seed {seed}"), 5e-5);
         let (mut flow, bindings) = common::trained(program);
         PassManager::default().run_joint(&mut flow, &mut PassCx::new(None), || None);

@@ -9,7 +9,7 @@ use hgnnc_exec::{CodeMode, Engine, EngineOptions};
 use hgnnc_graph::order::Order;
 use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::random::bits;
-use hgnnc_ir::random_program::{random_program_with_paths, seeds};
+use hgnnc_ir::random_program::{random_program_with_metapaths, seeds};
 use hgnnc_ir::{BinaryOp, Dataflow, Dim, Direction, Op, OutputKind, Reduce, Space, VertexType};
 use hgnnc_passes::{PassCx, PassManager};
 
@@ -97,7 +97,7 @@ fn random_programs_agree_in_any_order() {
     let (mut compared, mut all) = (0, 0);
     for seed in seeds(150) {
         let (mut flow, bindings) = match seed % 3 {
-            0 => common::trained(random_program_with_paths(seed)),
+            0 => common::trained(random_program_with_metapaths(seed)),
             _ => common::training_program(seed),
         };
         let sizes = (seed % 2 == 0).then(|| common::few_endpoints(&flow));

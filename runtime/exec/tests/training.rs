@@ -107,6 +107,7 @@ fn model(rate: f64) -> (Artifact, BoundData) {
         training: Some(training),
         batch: None,
         producer: None,
+        graphs: None,
     };
     let mut data = case.data;
     data.target = Some(Target::Classes(labels));

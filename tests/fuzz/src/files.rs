@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicBool;
 use hgnnc_codegen_cpu::{Options, compile_artifact};
 use hgnnc_driver::{
     DatasetSummary, Diagnostics, LabelSummary, LabelSummaryKind, LowerOptions, RelationSummary, VertexSummary, analyze,
-    bind_names, check_dataset, lower, settings,
+    bind_names, check_dataset, declare_metapaths, lower, settings,
 };
-use hgnnc_exec::{BindOptions, Identity, TrainOptions, Trainer, bind, checkpoint, declare_metapaths, weights};
+use hgnnc_exec::{BindOptions, Identity, TrainOptions, Trainer, bind, checkpoint, middle_of_metapath, weights};
 use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_graph::{
     Dataset, DatasetInfo, GraphCache, LabelValues, MetapathOptions, SemanticGraph, SemanticGraphs, schema_text,
@@ -225,8 +225,8 @@ impl Files {
             return Ok(1);
         }
         bind_names(&mut model, &summary);
-        let batches = model.train.as_ref().is_some_and(|train| train.training.batch.is_some());
-        if !batches && declare_metapaths(&mut model.flow, &dataset).is_err() {
+        let tables = model.flow.clone();
+        if declare_metapaths(&mut model, |decl| middle_of_metapath(&tables, &dataset, decl)).is_err() {
             return Ok(1);
         }
         let Ok(lowered) = lower(&model, &LowerOptions::default()) else { return Ok(1) };
@@ -354,9 +354,9 @@ fn model(text: String, dataset: &Dataset) -> Model {
     let reports = hgnnc_diag::render::plain(&analysis.sources, analysis.diagnostics.iter());
     let mut analyzed = analysis.model.unwrap_or_else(|| panic!("{reports}"));
     bind_names(&mut analyzed, &summary(dataset));
-    if analyzed.train.as_ref().is_none_or(|train| train.training.batch.is_none()) {
-        declare_metapaths(&mut analyzed.flow, dataset).expect("the sample has the relations");
-    }
+    let tables = analyzed.flow.clone();
+    declare_metapaths(&mut analyzed, |decl| middle_of_metapath(&tables, dataset, decl))
+        .expect("the sample has the relations");
     let artifact = lower(&analyzed, &LowerOptions::default()).unwrap_or_else(|e| panic!("{e}")).artifact;
     let identity = Identity::new(&artifact, settings(&analyzed), dataset, &bind_options()).expect("the sample fits");
     Model { text, artifact, identity }

@@ -122,5 +122,5 @@ fn sizes(model: &Analyzed, rng: &mut ChaCha8Rng) -> SizeInfo {
     let stored = flow.patterns.iter().map(|_| size(4 * most)).collect();
     let columns = flow.patterns.iter().map(|_| size(10_000)).collect();
     let ends = if rng.random_ratio(1, 2) { ends } else { vec![] };
-    SizeInfo { vertices, edges, ends, stored, columns, unlisted: vec![] }
+    SizeInfo { vertices, edges, ends, stored, columns }
 }

@@ -63,6 +63,7 @@ pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
         training: model.train.as_ref().map(|train| train.training.clone()),
         batch: None,
         producer: None,
+        graphs: None,
     };
     bind(&artifact, dataset, &Default::default()).unwrap_or_else(|error| panic!("{}: {error}", model.name))
 }

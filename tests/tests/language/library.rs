@@ -139,7 +139,6 @@ fn examples_are_lowered_for_sizes_beyond_all_memory() {
                 ends: if with_ends { vec![ends; flow.graphs.len()] } else { vec![] },
                 stored: of(flow.patterns.len()),
                 columns: of(flow.patterns.len()),
-                unlisted: vec![],
             };
             let machine = Machine::sheet("sm_80");
             let options = LowerOptions { sizes: Some(sizes), machine, ..LowerOptions::default() };

@@ -1,4 +1,4 @@
-//! Metapaths whose edges are never listed.
+//! Metapaths that are not materialized.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ schema Acm {
     relation about: Paper -> Subject from \"paper-subject\"
     metapath PAP = Paper -written_by-> Author <-written_by- Paper
     metapath PSP = Paper -about-> Subject <-about- Paper
-    metapath PcP = counted Paper -written_by-> Author <-written_by- Paper
+    metapath PsP = counted Paper -about-> Subject <-about- Paper
 }
 ";
 
@@ -72,7 +72,7 @@ fn same_losses(a: &Value, b: &Value) {
 }
 
 #[test]
-fn attention_goes_along_the_paths_of_pairs_with_one_path() {
+fn attention_is_factored_where_pairs_have_one_path() {
     let place = place(&attention(0.0));
     let along = trained(&place, &["--threads", "1"]);
     let listed = trained(&place, &["--disable-pass", "factor_metapaths"]);
@@ -83,19 +83,23 @@ fn attention_goes_along_the_paths_of_pairs_with_one_path() {
     // The same numbers with two threads.
     assert_eq!(along["losses"], trained(&place, &["--threads", "2"])["losses"]);
     let run = place.run(&["build", "m.hgnn", "--data", "graph", "--explain"]).works();
-    assert!(run.out.contains("edges of `PSP` are summed along their paths"), "{}", run.out);
+    assert!(run.out.contains("sums over `PSP` are factored"), "{}", run.out);
 }
 
 #[test]
-fn dropout_of_attention_lists_the_pairs() {
+fn dropout_of_attention_needs_the_pairs() {
     let place = place(&attention(0.5));
     assert!(graphs(&trained(&place, &[])).iter().all(|graph| graph.2));
     let run = place.run(&["build", "m.hgnn", "--data", "graph", "--explain"]).works();
-    assert!(run.out.contains("the edges of `PSP` stay: their weights have a factor, such as dropout"), "{}", run.out);
+    assert!(
+        run.out.contains("sums over `PSP` go over its edges: their weights have a factor, such as dropout"),
+        "{}",
+        run.out
+    );
 }
 
 /// Operations that the loss does not read do not affect whether the edges that the loss needs are listed: a wide sum
-/// would save more along paths than the narrow attention loses.
+/// would save more hop by hop than the narrow attention loses.
 #[test]
 fn edges_are_listed_for_the_program_that_needs_them() {
     let place = Place::new();
@@ -146,13 +150,13 @@ fn means_over_counted_paths_go_hop_by_hop() {
         }}
         {SCHEMA}
         model Net(schema: Acm) {{
-            output logits: Paper = linear(Mean(hidden: 4) over [PcP] of Paper.x, 3)
+            output logits: Paper = linear(Mean(hidden: 4) over [PsP] of Paper.x, 3)
         }}
         {TRAIN}"
     ));
     same_losses(&trained(&place, &[]), &trained(&place, &["--disable-pass", "factor_metapaths"]));
     let run = place.run(&["build", "m.hgnn", "--data", "graph", "--explain"]).works();
-    assert!(run.out.contains("edges of `PcP` are summed along their paths"), "{}", run.out);
+    assert!(run.out.contains("sums over `PsP` are factored"), "{}", run.out);
 }
 
 /// Papers that are two common authors apart: many more paths than pairs.
@@ -195,4 +199,63 @@ fn graphs_of_metapaths_are_kept_beside_the_dataset() {
     assert!(!place.path("graph/.hgnnc-cache").exists());
     place.run(&["data", "cache", "nowhere"]).fails(1, &["nowhere", "dataset.toml"]);
     place.run(&["train", "m.hgnn", "--no-graph-cache", "--graph-cache-limit", "1K"]).fails(2, &["cannot be used with"]);
+}
+
+/// A layer whose attention has this score, in place of the leaky ReLU of HAN.
+fn scored(score: &str) -> String {
+    format!(
+        "layer Attend(hidden: dim) over graphs: [V -> V] of x: V[in] -> V[hidden] {{
+            project v: V {{
+                param w: [in, hidden] = glorot
+                param a: [hidden] = glorot
+                param b: [hidden] = glorot
+                h = v.x @ w
+                left = dot(h, a)
+                right = dot(h, b)
+            }}
+            aggregate e: g in graphs {{
+                attention = softmax({score}) over in_edges
+                z = sum(attention * e.src.h) over in_edges
+            }}
+            fuse v: V across graphs {{ out = sum(v.z) across graphs }}
+        }}
+        {SCHEMA}
+        model Net(schema: Acm) {{
+            output logits: Paper = linear(Attend(hidden: 4) over [PSP] of Paper.x, 3)
+        }}
+        {TRAIN}"
+    )
+}
+
+#[test]
+fn attention_is_factored_for_piecewise_linear_scores() {
+    for score in [
+        "relu(e.src.left - e.dst.right)",
+        "2.0 * leaky_relu(e.src.left + 0.5 * e.dst.right, slope: 0.1)",
+        "e.src.left + e.dst.right",
+        "e.src.left",
+    ] {
+        let place = place(&scored(score));
+        let factored = trained(&place, &[]);
+        assert!(graphs(&factored).iter().all(|graph| !graph.2), "{score}: {:?}", graphs(&factored));
+        same_losses(&factored, &trained(&place, &["--disable-pass", "factor_metapaths"]));
+    }
+}
+
+#[test]
+fn attention_with_another_score_needs_the_pairs() {
+    let place = place(&scored("tanh(e.src.left + e.dst.right)"));
+    assert!(graphs(&trained(&place, &[])).iter().all(|graph| graph.2));
+    let run = place.run(&["build", "m.hgnn", "--data", "graph", "--explain"]).works();
+    assert!(run.out.contains("sums over `PSP` go over its edges: their score is not"), "{}", run.out);
+}
+
+/// A GPU has no kernels of factored attention: it gets the edges.
+#[test]
+fn a_target_without_factored_attention_gets_the_edges() {
+    let place = place(&attention(0.0));
+    let ptx = ["build", "m.hgnn", "--data", "graph", "--emit", "ptx", "--target", "sm_90"];
+    assert!(place.run(&ptx).works().out.contains(".target sm_90"));
+    let run = place.run(&[&ptx[..4], &["--target", "sm_90", "--explain"]].concat()).works();
+    assert!(run.out.contains("sums over `PSP` go over its edges: sm_90 has no factored attention"), "{}", run.out);
 }

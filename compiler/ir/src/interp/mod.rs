@@ -7,8 +7,8 @@ mod bindings;
 
 use crate::dataflow::Dataflow;
 pub use crate::elementwise::{binary, unary};
-use crate::ops::{Direction, Extreme, Op, ProductForm, Reduce, UnaryOp};
-use crate::paths::{PathSum, PathTerm};
+use crate::metapath::{MetapathReduce, MetapathTerm};
+use crate::ops::{Direction, Extreme, Op, ProductForm, Reduce};
 use crate::random;
 use crate::types::{Graph, Space, Type, Value};
 
@@ -167,10 +167,16 @@ pub(crate) fn evaluate(
             }
             same_rows(elements)
         }
-        Op::Paths(sum) => {
+        Op::MetapathReduce(sum) => {
             let operand = |i: usize| data.args.get(i).map(|&arg| &run[arg].data[..]);
-            let scored = PathScores { x: &arg(0).data, y: &arg(1).data, n: operand(2) };
-            same_rows(sum_paths(bindings, sum, (rows, bindings.width(&arg_ty(0).dims), width), scored, operand(3)))
+            let scored = MetapathScores { x: &arg(0).data, y: &arg(1).data, n: operand(2) };
+            same_rows(metapath_reduce(
+                bindings,
+                sum,
+                (rows, bindings.width(&arg_ty(0).dims), width),
+                scored,
+                operand(3),
+            ))
         }
         Op::Segment { graph, direction, reduce } => {
             let owned = edges_of_rows(bindings, *graph, *direction, rows);
@@ -271,18 +277,18 @@ fn edges_of_rows(bindings: &Bindings, graph: Graph, direction: Direction, rows: 
 
 /// The factors of path scores, by source and destination.
 #[derive(Clone, Copy)]
-pub(crate) struct PathScores<'a> {
+pub(crate) struct MetapathScores<'a> {
     pub x: &'a [f64],
     pub y: &'a [f64],
     pub n: Option<&'a [f64]>,
 }
 
 /// A reduction over paths, enumerated path by path. Sizes: rows, heads and elements per row.
-pub(crate) fn sum_paths(
+pub(crate) fn metapath_reduce(
     bindings: &Bindings,
-    sum: &PathSum,
+    sum: &MetapathReduce,
     (rows, heads, width): (usize, usize, usize),
-    scores: PathScores<'_>,
+    scores: MetapathScores<'_>,
     w: Option<&[f64]>,
 ) -> Vec<f64> {
     let owned = paths_of_rows(bindings, sum, rows);
@@ -290,7 +296,7 @@ pub(crate) fn sum_paths(
         let head = column * heads / width;
         let score = |&(src, dst): &(usize, usize)| {
             let x = scores.x[src * heads + head] + scores.y[dst * heads + head];
-            (unary(UnaryOp::LeakyRelu(sum.slope), x), if x > 0.0 { 1.0 } else { sum.slope })
+            (sum.score.value(x), sum.score.slope(x))
         };
         let Some(n) = scores.n else {
             return reduced(Reduce::Lse, owned[row].iter().map(|path| score(path).0));
@@ -298,7 +304,7 @@ pub(crate) fn sum_paths(
         let term = |path: &(usize, usize)| {
             let (score, slope) = score(path);
             let other = if sum.direction == Direction::In { path.0 } else { path.1 };
-            let slope = if sum.term == PathTerm::Slope { slope } else { 1.0 };
+            let slope = if sum.term == MetapathTerm::WeightedSlope { slope } else { 1.0 };
             (score - n[path.1 * heads + head]).exp() * slope * w.map_or(1.0, |w| w[other * width + column])
         };
         reduced(Reduce::Sum, owned[row].iter().map(term))
@@ -310,7 +316,7 @@ pub(crate) fn sum_paths(
 }
 
 /// The (source, destination) paths that each row owns, ordered by the edge it owns, then by the other edge.
-fn paths_of_rows(bindings: &Bindings, sum: &PathSum, rows: usize) -> Vec<Vec<(usize, usize)>> {
+fn paths_of_rows(bindings: &Bindings, sum: &MetapathReduce, rows: usize) -> Vec<Vec<(usize, usize)>> {
     let (first, second) = (&bindings.edges[sum.first.index()], &bindings.edges[sum.second.index()]);
     let mut owned = vec![vec![]; rows];
     match sum.direction {
@@ -358,7 +364,7 @@ pub(crate) fn arg_extreme(extreme: Extreme, elements: impl Iterator<Item = (f64,
 mod tests {
     use super::*;
     use crate::dataflow::{Binding, GraphDecl, InputDecl, VertexTypeDecl};
-    use crate::ops::BinaryOp;
+    use crate::ops::{BinaryOp, UnaryOp};
     use crate::types::{Input, VertexType};
 
     #[test]

@@ -8,17 +8,17 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::{
-    Body, Buffer, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Paths,
-    Program, Rows, Source, Traversal, Width,
+    Body, Buffer, Contents, Dest, Extent, Extents, FactoredMetapath, Form, Gemm, Index, Instr, Kernel, KernelOp, Level,
+    Operand, Program, Rows, Source, Traversal, Width,
 };
 use crate::dataflow::OutputKind;
 use crate::interp::{
-    Bindings, InterpError, PathScores, Tensor, arg_extreme, binary, bound, bound_input, check, grouped, reduced,
-    sum_paths, unary,
+    Bindings, InterpError, MetapathScores, Tensor, arg_extreme, binary, bound, bound_input, check, grouped,
+    metapath_reduce, reduced, unary,
 };
 use crate::loops::{self, Call, CallResult, Function, IndexArray, Loop, Nest, Step, function};
+use crate::metapath::MetapathTerm;
 use crate::ops::{BinaryOp, Direction, Reduce};
-use crate::paths::PathTerm;
 use crate::random;
 use crate::types::{Layout, Param, Space};
 
@@ -179,7 +179,7 @@ impl Machine<'_> {
     fn kernel(&mut self, kernel: &Kernel) {
         match &kernel.body {
             Body::Gemm(gemm) => self.gemm(gemm),
-            Body::Paths(paths) => self.paths(paths),
+            Body::FactoredMetapath(reduction) => self.factored_metapath(reduction),
             Body::Traversal(traversal) => self.traversal(traversal),
         }
         self.forget_overwritten(kernel);
@@ -224,17 +224,17 @@ impl Machine<'_> {
         self.buffers[place] = out;
     }
 
-    fn paths(&mut self, paths: &Paths) {
+    fn factored_metapath(&mut self, reduction: &FactoredMetapath) {
         let tables = &self.program.tables;
-        let (graph, direction) = paths.sum(PathTerm::Weight).rows();
+        let (graph, direction) = reduction.sum(MetapathTerm::WeightedSum).rows();
         let rows = self.bindings.rows(tables.graph_end(graph, direction));
-        let heads = self.eval(&paths.heads);
-        for sum in &paths.sums {
+        let heads = self.eval(&reduction.heads);
+        for sum in &reduction.sums {
             let numbers = |buffer: Buffer| &self.buffers[self.place(buffer)][..];
             let width = self.eval(&self.program.volume(sum.out).expect("a value of vertices")) / rows.max(1);
-            let scores = PathScores { x: numbers(paths.x), y: numbers(paths.y), n: sum.n.map(numbers) };
+            let scores = MetapathScores { x: numbers(reduction.x), y: numbers(reduction.y), n: sum.n.map(numbers) };
             let of = (rows, heads, width);
-            let out = sum_paths(self.bindings, &paths.sum(sum.term), of, scores, sum.w.map(numbers));
+            let out = metapath_reduce(self.bindings, &reduction.sum(sum.term), of, scores, sum.w.map(numbers));
             let place = self.place(sum.out);
             self.buffers[place] = out;
         }

@@ -9,8 +9,8 @@
 //!   within its row, in edge order; high-degree rows may be split ([`Traversal::pieces`]). A global reduction over
 //!   all rows or edges ([`KernelOp::is_total`]) completes after the kernel. An element-wise map or a reduction over
 //!   vertices is a traversal without edges.
-//! - [`Paths`] is factored metapath attention: reductions over two-hop paths that share
-//!   their scores, see [`crate::paths`].
+//! - [`FactoredMetapath`] is factored metapath attention: reductions over two-hop paths that share
+//!   their scores, see [`crate::metapath`].
 //!
 //! A value is either a *local*, which lives while its row or edge is computed, or a *buffer*, which is stored: the
 //! memory footprint can be read off the text. Sizes are symbolic ([`Width`]). Thread blocks, tasks, threads and
@@ -36,8 +36,8 @@ pub use width::Width;
 pub use crate::ops::ProductForm as Form;
 
 use crate::dataflow::{Binding, Dataflow, OutputKind};
+use crate::metapath::{MetapathReduce, MetapathTerm, PiecewiseLinear};
 use crate::ops::Direction;
-use crate::paths::{PathSum, PathTerm};
 use crate::types::{Graph, Input, Layout, Param, Pattern, Phase, Provenance, Space, Stage, Type, VertexType, handle};
 
 handle!(
@@ -120,7 +120,7 @@ pub enum Body {
     /// Rows that own their edges, with instructions per row and per edge.
     Traversal(Traversal),
     /// Factored metapath attention over two graphs.
-    Paths(Paths),
+    FactoredMetapath(FactoredMetapath),
 }
 
 /// A dense product over all rows of a space.
@@ -143,18 +143,18 @@ pub struct Gemm {
     pub from: Provenance,
 }
 
-/// Reductions over the same two-hop paths for the same rows, see [`PathSum`]. They share their scores.
+/// Reductions over the same two-hop paths for the same rows, see [`MetapathReduce`]. They share their scores.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
-pub struct Paths {
+pub struct FactoredMetapath {
     /// Edges from sources to middle vertices.
     pub first: Graph,
     /// Edges from middle vertices to destinations.
     pub second: Graph,
     /// The end that owns the sums.
     pub direction: Direction,
-    /// Slope of the leaky ReLU below zero.
-    pub slope: f64,
+    /// The function from `x + y` to the score of a path.
+    pub score: PiecewiseLinear,
     /// Number of heads: elements per row of `x` and `y`.
     pub heads: Width,
     /// Score terms of the sources, `heads` elements per row.
@@ -163,17 +163,17 @@ pub struct Paths {
     pub y: Buffer,
     /// The reductions. With `direction: Out` they share one `n`; with `In` their `n` may be an `Lse`
     /// of the same kernel.
-    pub sums: Vec<PathOut>,
+    pub sums: Vec<FactoredOut>,
     /// Source location, for messages; not in the text format.
     pub from: Provenance,
 }
 
-/// One reduction of a [`Paths`] kernel.
+/// One reduction of a [`FactoredMetapath`] kernel.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
-pub struct PathOut {
-    pub term: PathTerm,
-    /// Subtracted from the scores: one number per head and destination. `None` for [`PathTerm::Lse`].
+pub struct FactoredOut {
+    pub term: MetapathTerm,
+    /// Subtracted from the scores: one number per head and destination. `None` for [`MetapathTerm::LogSumExp`].
     pub n: Option<Buffer>,
     /// Weights, with one row per opposite endpoint; 1 if `None`.
     pub w: Option<Buffer>,
@@ -181,13 +181,13 @@ pub struct PathOut {
     pub out: Buffer,
 }
 
-impl Paths {
+impl FactoredMetapath {
     /// Maximum number of reductions per kernel.
     pub const MOST_SUMS: usize = 8;
 
-    /// The [`PathSum`] with the given summand.
-    pub fn sum(&self, term: PathTerm) -> PathSum {
-        PathSum { first: self.first, second: self.second, direction: self.direction, slope: self.slope, term }
+    /// The [`MetapathReduce`] with the given summand.
+    pub fn sum(&self, term: MetapathTerm) -> MetapathReduce {
+        MetapathReduce { first: self.first, second: self.second, direction: self.direction, score: self.score, term }
     }
 }
 
@@ -432,7 +432,7 @@ impl Program {
         for kernel in self.kernels() {
             match &kernel.body {
                 Body::Gemm(gemm) => spaces.push(gemm.rows),
-                Body::Paths(_) => {}
+                Body::FactoredMetapath(_) => {}
                 Body::Traversal(traversal) => {
                     if let Rows::Endpoints(graph, direction) = traversal.rows {
                         spaces.push(Space::Endpoints(graph, direction));
@@ -544,10 +544,10 @@ impl Kernel {
         let mut all = vec![];
         match &self.body {
             Body::Gemm(gemm) => all.extend([gemm.x, gemm.y]),
-            Body::Paths(paths) => {
-                let own = |buffer: &Buffer| paths.sums.iter().any(|sum| sum.out == *buffer);
-                let read = paths.sums.iter().flat_map(|sum| [sum.n, sum.w]).flatten().filter(|buffer| !own(buffer));
-                all.extend([paths.x, paths.y].into_iter().chain(read));
+            Body::FactoredMetapath(reduction) => {
+                let own = |buffer: &Buffer| reduction.sums.iter().any(|sum| sum.out == *buffer);
+                let read = reduction.sums.iter().flat_map(|sum| [sum.n, sum.w]).flatten().filter(|buffer| !own(buffer));
+                all.extend([reduction.x, reduction.y].into_iter().chain(read));
             }
             Body::Traversal(traversal) => {
                 let operands = traversal.instrs.iter().flat_map(|instr| instr.op.operands());
@@ -566,7 +566,7 @@ impl Kernel {
     pub fn writes(&self) -> Vec<Buffer> {
         match &self.body {
             Body::Gemm(gemm) => vec![gemm.out],
-            Body::Paths(paths) => paths.sums.iter().map(|sum| sum.out).collect(),
+            Body::FactoredMetapath(reduction) => reduction.sums.iter().map(|sum| sum.out).collect(),
             Body::Traversal(traversal) => traversal
                 .instrs
                 .iter()

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use super::print::index_words;
 use super::verify::Place;
 use super::{
-    Body, Buffer, BufferDecl, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch,
-    Level, Local, Operand, Output, PathOut, Paths, Pieces, Program, Rows, Source, Traversal, Width,
+    Body, Buffer, BufferDecl, Contents, Dest, Extent, Extents, FactoredMetapath, FactoredOut, Form, Gemm, Index, Instr,
+    Kernel, KernelOp, Launch, Level, Local, Operand, Output, Pieces, Program, Rows, Source, Traversal, Width,
 };
 use crate::dataflow::OutputKind;
+use crate::metapath::MetapathTerm;
 use crate::ops::{BinaryOp, Direction, Extreme, Reduce, UnaryOp};
 use crate::parse::{Parse, ParseError, Parser, Token};
-use crate::paths::PathTerm;
 use crate::types::{Pattern, Provenance, Space, Stage};
 
 /// A program with the source lines of its parts.
@@ -81,7 +81,7 @@ impl Reader {
                         self.program.prelude.push(launch);
                     }
                 }
-                "gemm" | "paths" | "kernel" | "launch" => {
+                "gemm" | "factored" | "kernel" | "launch" => {
                     let launch = self.launch()?;
                     self.program.launches.push(launch);
                 }
@@ -174,8 +174,8 @@ impl Reader {
     fn kernel(&mut self) -> Parse<Kernel> {
         let line = self.base.line();
         let is_gemm = self.base.accept_word("gemm");
-        let is_paths = !is_gemm && self.base.accept_word("paths");
-        if !is_gemm && !is_paths {
+        let is_factored = !is_gemm && self.base.accept_word("factored");
+        if !is_gemm && !is_factored {
             self.base.word("kernel")?;
         }
         let number = self.num_kernels;
@@ -185,9 +185,9 @@ impl Reader {
         self.base.sign("@")?;
         let (stage, phase) = self.base.stage()?;
         self.base.sign(":")?;
-        let body = match (is_gemm, is_paths) {
+        let body = match (is_gemm, is_factored) {
             (true, _) => Body::Gemm(self.gemm()?),
-            (false, true) => Body::Paths(self.paths()?),
+            (false, true) => Body::FactoredMetapath(self.factored_metapath()?),
             (false, false) => Body::Traversal(self.traversal(number, stage)?),
         };
         Ok(Kernel { stage, phase, body })
@@ -223,7 +223,7 @@ impl Reader {
         Ok(Gemm { form, rows, members, of, x, y, out, from: Provenance::default() })
     }
 
-    fn paths(&mut self) -> Parse<Paths> {
+    fn factored_metapath(&mut self) -> Parse<FactoredMetapath> {
         self.base.word("rows")?;
         let at = self.base.next;
         let rows = self.base.vertex()?;
@@ -247,10 +247,7 @@ impl Reader {
         }
         self.base.sign("{")?;
         self.base.word("score")?;
-        self.base.word("leaky_relu")?;
-        self.base.sign("(")?;
-        let slope = self.base.float()?;
-        self.base.sign(")")?;
+        let score = self.base.slopes()?;
         let x = self.buffer()?;
         self.base.sign("+")?;
         let y = self.buffer()?;
@@ -262,19 +259,19 @@ impl Reader {
             self.base.sign("=")?;
             let at = self.base.next;
             let name = self.base.name()?;
-            let Some(term) = PathTerm::ALL.into_iter().find(|term| term.name() == name) else {
-                return self.base.error_at(at, format!("there is no sum over paths `{name}`"));
+            let Some(term) = MetapathTerm::ALL.into_iter().find(|term| term.name() == name) else {
+                return self.base.error_at(at, format!("there is no reduction over a metapath `{name}`"));
             };
             let (mut n, mut w) = (None, None);
-            if term != PathTerm::Lse {
+            if term != MetapathTerm::LogSumExp {
                 n = Some(self.buffer()?);
                 if self.base.accept(",") {
                     w = Some(self.buffer()?);
                 }
             }
-            sums.push(PathOut { term, n, w, out });
+            sums.push(FactoredOut { term, n, w, out });
         }
-        Ok(Paths { first, second, direction, slope, heads, x, y, sums, from: Provenance::default() })
+        Ok(FactoredMetapath { first, second, direction, score, heads, x, y, sums, from: Provenance::default() })
     }
 
     fn traversal(&mut self, kernel: usize, stage: Stage) -> Parse<Traversal> {

@@ -35,12 +35,12 @@
 use std::fmt::{self, Write};
 
 use super::{
-    Body, Buffer, Contents, Dest, Extent, Extents, Gemm, Index, Instr, Kernel, KernelOp, Launch, Level, Operand,
-    Output, Paths, Pieces, Program, Rows, Source, Traversal, Width,
+    Body, Buffer, Contents, Dest, Extent, Extents, FactoredMetapath, Gemm, Index, Instr, Kernel, KernelOp, Launch,
+    Level, Operand, Output, Pieces, Program, Rows, Source, Traversal, Width,
 };
 use crate::dataflow::OutputKind;
 use crate::ops::{Direction, UnaryOp};
-use crate::print::{Names, print_tables, quoted};
+use crate::print::{Names, print_tables, quoted, slopes};
 use crate::types::{Phase, Space, Stage};
 
 /// The text of a program. Never panics: a handle that refers to nothing prints as `?b7`, which does not parse.
@@ -212,7 +212,7 @@ impl Printer<'_> {
         let place = format!("k{number} @{}.{phase}", kernel.stage.name());
         match &kernel.body {
             Body::Gemm(gemm) => self.gemm(gemm, &place, indent),
-            Body::Paths(paths) => self.paths(paths, &place, indent),
+            Body::FactoredMetapath(reduction) => self.factored_metapath(reduction, &place, indent),
             Body::Traversal(traversal) => self.traversal(traversal, kernel.stage, &place, indent),
         }
     }
@@ -233,19 +233,19 @@ impl Printer<'_> {
         writeln!(self.out, "{indent}}}")
     }
 
-    fn paths(&mut self, paths: &Paths, place: &str, indent: &str) -> fmt::Result {
-        let (end, edges) = match paths.direction {
-            Direction::In => (self.program.tables.graphs[paths.second.index()].dst, "in"),
-            Direction::Out => (self.program.tables.graphs[paths.first.index()].src, "out"),
+    fn factored_metapath(&mut self, reduction: &FactoredMetapath, place: &str, indent: &str) -> fmt::Result {
+        let (end, edges) = match reduction.direction {
+            Direction::In => (self.program.tables.graphs[reduction.second.index()].dst, "in"),
+            Direction::Out => (self.program.tables.graphs[reduction.first.index()].src, "out"),
         };
         let (rows, first, second) =
-            (self.names.vertex(end), self.names.graph(paths.first), self.names.graph(paths.second));
-        let [x, y] = [paths.x, paths.y].map(|buffer| self.buffer(buffer));
-        let heads = width(&self.names, &paths.heads);
-        let slope = paths.slope;
-        writeln!(self.out, "{indent}paths {place} : rows {rows}, {edges} over {first}, {second} {{")?;
-        writeln!(self.out, "{indent}  score leaky_relu({slope:?}) {x} + {y} : {heads}")?;
-        for sum in &paths.sums {
+            (self.names.vertex(end), self.names.graph(reduction.first), self.names.graph(reduction.second));
+        let [x, y] = [reduction.x, reduction.y].map(|buffer| self.buffer(buffer));
+        let heads = width(&self.names, &reduction.heads);
+        let score = slopes(reduction.score);
+        writeln!(self.out, "{indent}factored {place} : rows {rows}, {edges} over {first}, {second} {{")?;
+        writeln!(self.out, "{indent}  score({score}) {x} + {y} : {heads}")?;
+        for sum in &reduction.sums {
             let operands: Vec<String> =
                 [sum.n, sum.w].into_iter().flatten().map(|buffer| self.buffer(buffer)).collect();
             let space = if operands.is_empty() { "" } else { " " };

@@ -233,7 +233,7 @@ impl Uses<'_> {
         let (kernel, ways) = &self.kernels[kernel];
         match &kernel.body {
             Body::Traversal(traversal) => Some((traversal, ways.get_or_init(|| Ways::of(traversal)))),
-            Body::Gemm(_) | Body::Paths(_) => None,
+            Body::Gemm(_) | Body::FactoredMetapath(_) => None,
         }
     }
 

@@ -5,12 +5,12 @@ use std::fmt;
 
 use super::print::local_extents;
 use super::{
-    Body, Buffer, Contents, Dest, Extent, Extents, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Level, Operand,
-    Paths, Pieces, Program, Rows, Source, Traversal, Width, volume,
+    Body, Buffer, Contents, Dest, Extent, Extents, FactoredMetapath, Form, Gemm, Index, Instr, Kernel, KernelOp,
+    Launch, Level, Operand, Pieces, Program, Rows, Source, Traversal, Width, volume,
 };
 use crate::dataflow::OutputKind;
+use crate::metapath::MetapathTerm;
 use crate::ops::{Direction, UnaryOp};
-use crate::paths::PathTerm;
 use crate::print::print_type;
 use crate::types::{DType, Dim, Layout, Param, Space, Type};
 use crate::verify as dataflow;
@@ -266,7 +266,7 @@ impl Verifier<'_> {
     fn kernel(&mut self, kernel: &Kernel, number: usize, prelude: bool) {
         match &kernel.body {
             Body::Gemm(gemm) => self.gemm(gemm, Place::Kernel(number)),
-            Body::Paths(paths) => self.paths(paths, Place::Kernel(number)),
+            Body::FactoredMetapath(reduction) => self.factored_metapath(reduction, Place::Kernel(number)),
             Body::Traversal(traversal) => self.traversal(traversal, number, prelude),
         }
     }
@@ -315,51 +315,51 @@ impl Verifier<'_> {
         }
     }
 
-    fn paths(&mut self, paths: &Paths, place: Place) {
+    fn factored_metapath(&mut self, reduction: &FactoredMetapath, place: Place) {
         let tables = &self.program.tables;
-        let graphs = [paths.first, paths.second].map(|graph| tables.graphs.get(graph.index()));
+        let graphs = [reduction.first, reduction.second].map(|graph| tables.graphs.get(graph.index()));
         let [Some(first), Some(second)] = graphs else {
-            self.report(place, "its paths are those of nothing");
+            self.report(place, "there are no such graphs");
             return;
         };
         if first.dst != second.src {
             self.report(place, "no path goes along both of its graphs");
         }
-        if paths.sums.is_empty() || paths.sums.len() > Paths::MOST_SUMS {
-            self.report(place, format!("a kernel has 1 to {} sums over paths", Paths::MOST_SUMS));
+        if reduction.sums.is_empty() || reduction.sums.len() > FactoredMetapath::MOST_SUMS {
+            self.report(place, format!("a kernel has 1 to {} reductions over a metapath", FactoredMetapath::MOST_SUMS));
             return;
         }
         let [src, dst] = [first.src, second.dst].map(Width::count);
-        let (own, other) = if paths.direction == Direction::In { (&dst, &src) } else { (&src, &dst) };
-        let mut expect = vec![(paths.x, src.times(&paths.heads)), (paths.y, dst.times(&paths.heads))];
-        let mut readable = [paths.x, paths.y].into_iter().all(|buffer| self.readable(place, buffer));
-        let of_sources = paths.direction == Direction::Out;
-        for (at, sum) in paths.sums.iter().enumerate() {
-            let is_lse = sum.term == PathTerm::Lse;
+        let (own, other) = if reduction.direction == Direction::In { (&dst, &src) } else { (&src, &dst) };
+        let mut expect = vec![(reduction.x, src.times(&reduction.heads)), (reduction.y, dst.times(&reduction.heads))];
+        let mut readable = [reduction.x, reduction.y].into_iter().all(|buffer| self.readable(place, buffer));
+        let of_sources = reduction.direction == Direction::Out;
+        for (at, sum) in reduction.sums.iter().enumerate() {
+            let is_lse = sum.term == MetapathTerm::LogSumExp;
             if is_lse != sum.n.is_none() || is_lse && (of_sources || sum.w.is_some()) {
-                self.report(
-                    place,
-                    "a logarithm of a sum belongs to destinations and has no operands, other sums have a norm",
-                );
+                self.report(place, "a log-sum-exp belongs to destinations and has no operands, other sums have a norm");
             }
-            if of_sources && sum.n != paths.sums[0].n {
+            if of_sources && sum.n != reduction.sums[0].n {
                 self.report(place, "sums for sources have one norm");
             }
-            let earlier =
-                |n: &Buffer| paths.sums[..at].iter().any(|other| other.out == *n && other.term == PathTerm::Lse);
+            let earlier = |n: &Buffer| {
+                reduction.sums[..at].iter().any(|other| other.out == *n && other.term == MetapathTerm::LogSumExp)
+            };
             let norm = sum.n.filter(|n| !earlier(n));
             for buffer in norm.into_iter().chain(sum.w) {
                 readable &= self.readable(place, buffer);
             }
             readable &= self.write(place, sum.out);
-            expect.extend(sum.n.map(|n| (n, dst.times(&paths.heads))));
+            expect.extend(sum.n.map(|n| (n, dst.times(&reduction.heads))));
             let Some(w) = sum.w else {
-                expect.push((sum.out, own.times(&paths.heads)));
+                expect.push((sum.out, own.times(&reduction.heads)));
                 continue;
             };
             let width = self.known(w).then(|| self.program.volume(w)?.divided_by(other)).flatten();
             match width {
-                Some(width) if width.divided_by(&paths.heads).is_some() => expect.push((sum.out, own.times(&width))),
+                Some(width) if width.divided_by(&reduction.heads).is_some() => {
+                    expect.push((sum.out, own.times(&width)))
+                }
                 _ => self.report(place, format!("`{}` has not the rows and heads of the paths", self.name(w))),
             }
         }

@@ -2,8 +2,8 @@
 
 use super::{Parse, Parser, Token};
 use crate::dataflow::{
-    Binding, Dataflow, GraphDecl, Init, InputDecl, Output, OutputKind, ParamDecl, PathDecl, PatternDecl, RelationDecl,
-    Step, VertexTypeDecl,
+    Binding, Dataflow, GraphDecl, Init, InputDecl, MetapathDecl, Output, OutputKind, ParamDecl, PatternDecl,
+    RelationDecl, Step, VertexTypeDecl,
 };
 use crate::ops::Direction;
 use crate::stacks::{Incidence, StackDecl, VertexRows};
@@ -97,8 +97,8 @@ impl Parser {
                     hops.push(self.graph()?);
                 }
                 let once = self.accept_word("once");
-                self.parsed.flow.paths.push(PathDecl { of, hops, once });
-                Ok(Place::Paths(self.parsed.flow.paths.len() - 1))
+                self.parsed.flow.metapaths.push(MetapathDecl { of, hops, once });
+                Ok(Place::Metapath(self.parsed.flow.metapaths.len() - 1))
             }
             "pattern" => {
                 let row = self.parsed.flow.patterns.len();

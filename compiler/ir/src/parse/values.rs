@@ -2,8 +2,8 @@
 
 use super::{Parse, Parser, Token};
 use crate::dataflow::ValueData;
+use crate::metapath::{MetapathReduce, MetapathTerm, PiecewiseLinear};
 use crate::ops::{BinaryOp, Direction, Extreme, Op, ProductForm, Reduce, UnaryOp};
-use crate::paths::{PathSum, PathTerm};
 use crate::types::{Graph, Phase, Space, Stage, Value};
 use crate::verify::Place;
 
@@ -89,13 +89,13 @@ impl Parser {
                 Op::Segment { graph, direction, reduce }
             }));
         }
-        if let Some((term, direction)) = mnemonic.strip_prefix("paths.").and_then(|rest| rest.split_once('.')) {
-            let term = PathTerm::ALL.into_iter().find(|known| known.name() == term);
+        if let Some((term, direction)) = mnemonic.strip_prefix("metapath.").and_then(|rest| rest.split_once('.')) {
+            let term = MetapathTerm::ALL.into_iter().find(|known| known.name() == term);
             let direction = [Direction::In, Direction::Out].into_iter().find(|known| known.name() == direction);
             let (Some(term), Some(direction)) = (term, direction) else {
                 return Ok(Written::Unknown(mnemonic.to_owned()));
             };
-            return Ok(Written::Op(Op::Paths(self.paths(term, direction)?)));
+            return Ok(Written::Op(Op::MetapathReduce(self.metapath_reduce(term, direction)?)));
         }
         if let Some(reduce) = mnemonic.strip_prefix("reduce.").and_then(reduce_of) {
             self.sign("(")?;
@@ -206,16 +206,24 @@ impl Parser {
         }))
     }
 
-    /// The attributes of a path reduction: `(0.2) PSP.1, PSP.2,`.
-    pub(crate) fn paths(&mut self, term: PathTerm, direction: Direction) -> Parse<PathSum> {
-        self.sign("(")?;
-        let slope = self.float()?;
-        self.sign(")")?;
+    /// The attributes of a reduction over a metapath: `(0.2, 1.0) PSP.1, PSP.2,`.
+    fn metapath_reduce(&mut self, term: MetapathTerm, direction: Direction) -> Parse<MetapathReduce> {
+        let score = self.slopes()?;
         let first = self.graph()?;
         self.sign(",")?;
         let second = self.graph()?;
         self.comma_before_value()?;
-        Ok(PathSum { first, second, direction, slope, term })
+        Ok(MetapathReduce { first, second, direction, score, term })
+    }
+
+    /// The slopes of a score below and above zero: `(0.2, 1.0)`.
+    pub(crate) fn slopes(&mut self) -> Parse<PiecewiseLinear> {
+        self.sign("(")?;
+        let below = self.float()?;
+        self.sign(",")?;
+        let above = self.float()?;
+        self.sign(")")?;
+        Ok(PiecewiseLinear { below, above })
     }
 
     /// An end of a graph: `src PAP` or `dst PAP`.

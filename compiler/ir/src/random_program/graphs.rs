@@ -6,7 +6,7 @@ impl Generator {
     pub(super) fn any_graph(&mut self) -> Graph {
         // Most operations avoid the metapath, whose edges programs rarely need.
         let all = self.flow.graphs.len();
-        let few = all - self.flow.paths.len();
+        let few = all - self.flow.metapaths.len();
         let among = if few < all && self.chance(0.95) { few } else { all };
         Graph::new(self.below(among))
     }
@@ -90,9 +90,10 @@ impl Generator {
         let score = match self.below(8) {
             0 => ends[0],
             1 => ends[1],
+            2 => self.flow.binary(BinaryOp::Sub, ends[0], ends[1]),
             _ => self.flow.binary(BinaryOp::Add, ends[0], ends[1]),
         };
-        let score = self.flow.unary(UnaryOp::LeakyRelu(0.2), score);
+        let score = self.piecewise_linear(score);
         let lse = self.flow.segment(graph, Direction::In, Reduce::Lse, score);
         let lse = self.flow.add(Op::GatherDst(graph), &[lse]);
         let difference = self.flow.binary(BinaryOp::Sub, score, lse);
@@ -108,6 +109,25 @@ impl Generator {
         let messages = self.flow.add(Op::GatherSrc(graph), &[values]);
         let messages = self.flow.binary(BinaryOp::Mul, messages, alpha);
         self.reduced_messages(graph, messages);
+    }
+
+    /// A leaky ReLU, or another function that is linear on either side of zero.
+    fn piecewise_linear(&mut self, x: Value) -> Value {
+        let half = self.flow.constant(0.5);
+        match self.below(8) {
+            0 => x,
+            1 => self.flow.unary(UnaryOp::Relu, x),
+            2 => {
+                let scaled = self.flow.binary(BinaryOp::Mul, x, half);
+                self.flow.unary(UnaryOp::LeakyRelu(0.2), scaled)
+            }
+            3 => {
+                let score = self.flow.unary(UnaryOp::LeakyRelu(0.2), x);
+                let negated = self.flow.unary(UnaryOp::Neg, score);
+                self.flow.binary(BinaryOp::Div, negated, half)
+            }
+            _ => self.flow.unary(UnaryOp::LeakyRelu(0.2), x),
+        }
     }
 
     /// Sums, extremes and gates of weighted messages. Passes may rewrite or rematerialize the weights; forward and
@@ -147,7 +167,7 @@ impl Generator {
     }
 
     /// Attention of the destinations of paths over their sources, or the reverse.
-    pub(super) fn paths(&mut self) {
+    pub(super) fn metapath_attention(&mut self) {
         let first = self.any_graph();
         let middle = self.flow.graphs[first.index()].dst;
         let follows: Vec<usize> =
@@ -164,9 +184,11 @@ impl Generator {
             let w = self.weight(vec![Dim::Fixed(self.bindings.width(&end_dims)), Dim::Fixed(heads)]);
             self.flow.add(Op::MatMul { batch: 0 }, &[flat, w])
         });
-        let slope = [0.0, 0.2, 1.0][self.below(3)];
-        let sum = PathSum { first, second, direction: Direction::In, slope, term: PathTerm::Lse };
-        let lse = self.flow.add(Op::Paths(sum), &scores);
+        let below = [-0.5, 0.0, 0.2, 1.0][self.below(4)];
+        let above = [-1.0, 0.5, 1.0, 1.0][self.below(4)];
+        let score = PiecewiseLinear { below, above };
+        let sum = MetapathReduce { first, second, direction: Direction::In, score, term: MetapathTerm::LogSumExp };
+        let lse = self.flow.add(Op::MetapathReduce(sum), &scores);
         let direction = if self.chance(0.7) { Direction::In } else { Direction::Out };
         let mut args = vec![scores[0], scores[1], lse];
         let other = if direction == Direction::In { src } else { dst };
@@ -177,7 +199,7 @@ impl Generator {
             let w = self.weight(vec![Dim::Fixed(width), Dim::Fixed(heads), Dim::Fixed(per_head)]);
             args.push(self.flow.add(Op::MatMul { batch: 0 }, &[flat, w]));
         }
-        let z = self.flow.add(Op::Paths(sum.with(direction, PathTerm::Weight)), &args);
+        let z = self.flow.add(Op::MetapathReduce(sum.with(direction, MetapathTerm::WeightedSum)), &args);
         self.keep(z);
         let lse = self.clamp(lse);
         self.keep(lse);

@@ -11,11 +11,11 @@ mod graphs;
 use std::collections::BTreeMap;
 
 use crate::dataflow::{
-    Binding, Dataflow, GraphDecl, Init, InputDecl, ParamDecl, PathDecl, RelationDecl, Step, VertexTypeDecl,
+    Binding, Dataflow, GraphDecl, Init, InputDecl, MetapathDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl,
 };
 use crate::interp::{Bindings, Tensor};
+use crate::metapath::{MetapathReduce, MetapathTerm, PiecewiseLinear};
 use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
-use crate::paths::{PathSum, PathTerm};
 use crate::random;
 use crate::types::{DType, Dim, Graph, Input, Layout, Param, Space, Stage, Type, Value, VertexType};
 
@@ -27,11 +27,11 @@ pub fn random_program(seed: u64) -> (Dataflow, Bindings) {
 
 /// As [`random_program`], with factored metapath attention, which not every back end supports, and with sums over the
 /// edges of a metapath (the last graph) that could be factored.
-pub fn random_program_with_paths(seed: u64) -> (Dataflow, Bindings) {
+pub fn random_program_with_metapaths(seed: u64) -> (Dataflow, Bindings) {
     random(seed, true)
 }
 
-fn random(seed: u64, paths: bool) -> (Dataflow, Bindings) {
+fn random(seed: u64, metapaths: bool) -> (Dataflow, Bindings) {
     let mut generator = Generator {
         flow: Dataflow::new(format!("random{seed}")),
         bindings: Bindings { seed, step: 1 + seed % 5, ..Bindings::default() },
@@ -41,19 +41,19 @@ fn random(seed: u64, paths: bool) -> (Dataflow, Bindings) {
         leaves: vec![],
     };
     generator.tables();
-    if paths {
+    if metapaths {
         generator.metapath();
     }
     generator.leaves();
     for _ in 0..6 + generator.below(14) {
         generator.flow.cursor.stage = [Stage::FP, Stage::NA, Stage::SF][generator.below(3)];
         generator.production();
-        if paths && generator.chance(0.3) {
-            generator.paths();
+        if metapaths && generator.chance(0.3) {
+            generator.metapath_attention();
         }
     }
-    if paths {
-        generator.paths();
+    if metapaths {
+        generator.metapath_attention();
         generator.over_metapath();
     }
     generator.outputs();
@@ -171,7 +171,7 @@ impl Generator {
         let (name, src, dst, counted) = ("path".to_owned(), ends[0], ends[2], !once);
         let of = Graph::new(self.flow.graphs.len());
         self.flow.graphs.push(GraphDecl { counted, ..GraphDecl::new(name, src, dst, steps) });
-        self.flow.paths.push(PathDecl { of, hops, once });
+        self.flow.metapaths.push(MetapathDecl { of, hops, once });
         self.bindings.edges.push(pairs.keys().map(|&(dst, src)| (src, dst)).collect());
         if counted {
             let numbers = pairs.values().map(|&paths| paths as f64).collect();
@@ -187,7 +187,7 @@ impl Generator {
 
     /// Reductions over the edges of the metapath; attention if every pair has one path.
     fn over_metapath(&mut self) {
-        let path = self.flow.paths[0].clone();
+        let path = self.flow.metapaths[0].clone();
         if path.once && self.chance(0.7) {
             self.attention_over(path.of);
         }

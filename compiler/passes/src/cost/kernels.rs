@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_ir::kernel::{
-    Body, Buffer, Dest, Extent, Form, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Paths, Program, Rows,
-    Source, Traversal, Width,
+    Body, Buffer, Dest, Extent, FactoredMetapath, Form, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Program,
+    Rows, Source, Traversal, Width,
 };
-use hgnnc_ir::{Direction, PathTerm, Reduce, Space};
+use hgnnc_ir::{Direction, MetapathTerm, Reduce, Space};
 use hgnnc_machine::{Gather, Machine, Work};
 
-use super::paths::path_work;
+use super::metapath::metapath_work;
 use super::rates::{self, cycles};
 use super::{Bounded, Kind, bounded};
 use hgnnc_ir::sizes::SizeInfo;
@@ -45,7 +45,7 @@ pub fn kernels(program: &Program, sizes: &SizeInfo, machine: &Machine) -> Vec<Ke
 fn kind(kernel: &Kernel) -> Kind {
     let traversal = match &kernel.body {
         Body::Gemm(_) => return Kind::DM,
-        Body::Paths(_) => return Kind::TB,
+        Body::FactoredMetapath(_) => return Kind::TB,
         Body::Traversal(traversal) => traversal,
     };
     let any = |test: fn(&KernelOp) -> bool| traversal.instrs.iter().any(|instr| test(&instr.op));
@@ -66,7 +66,7 @@ fn kind(kernel: &Kernel) -> Kind {
 pub fn kernel_work(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Work {
     match &kernel.body {
         Body::Gemm(gemm) => gemm_work(program, gemm, sizes),
-        Body::Paths(paths) => paths_work(program, paths, sizes),
+        Body::FactoredMetapath(reduction) => factored_metapath_work(program, reduction, sizes),
         Body::Traversal(traversal) => {
             let all = (0..traversal.instrs.len()).collect();
             Walk::new(program, traversal, sizes).work(&all)
@@ -93,16 +93,16 @@ pub fn unfused_work(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Opt
 }
 
 /// Each element is summed once, however many results there are.
-fn paths_work(program: &Program, paths: &Paths, sizes: &SizeInfo) -> Work {
-    let sum = paths.sum(PathTerm::Weight);
-    let heads = sizes.eval(&paths.heads);
+fn factored_metapath_work(program: &Program, reduction: &FactoredMetapath, sizes: &SizeInfo) -> Work {
+    let sum = reduction.sum(MetapathTerm::WeightedSum);
+    let heads = sizes.eval(&reduction.heads);
     let (rows, others) = (sum.rows(), sum.others());
     let count = |(graph, direction)| sizes.rows(program.tables.graph_end(graph, direction)) as f64;
     let elements = |buffer: Buffer| program.volume(buffer).map_or(0.0, |volume| sizes.eval(&volume));
-    let summed: BTreeSet<Option<Buffer>> = paths.sums.iter().map(|sum| sum.w).collect();
+    let summed: BTreeSet<Option<Buffer>> = reduction.sums.iter().map(|sum| sum.w).collect();
     let of = |w: &Option<Buffer>| w.map_or(1.0, |w| elements(w) / count(others).max(1.0) / heads.max(1.0));
-    let written: f64 = paths.sums.iter().map(|sum| elements(sum.out) / count(rows).max(1.0)).sum();
-    path_work(&program.tables, &sum, (heads, summed.iter().map(of).sum(), written), sizes)
+    let written: f64 = reduction.sums.iter().map(|sum| elements(sum.out) / count(rows).max(1.0)).sum();
+    metapath_work(&program.tables, &sum, (heads, summed.iter().map(of).sum(), written), sizes)
 }
 
 fn gemm_work(program: &Program, gemm: &Gemm, sizes: &SizeInfo) -> Work {

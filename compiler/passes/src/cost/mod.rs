@@ -16,12 +16,12 @@
 //! saves the difference. Time is predicted by [`Machine::predict`].
 
 mod kernels;
+mod metapath;
 mod operations;
 mod orders;
-mod paths;
 mod rates;
 
-pub(crate) use paths::path_cycles;
+pub(crate) use metapath::{attention_over_edges, linear_over_edges, metapath_work};
 
 pub use kernels::{KernelBound, kernel_work, kernels, unfused_work};
 pub use operations::{OperationBound, operation_work, operations};

@@ -3,7 +3,7 @@
 use hgnnc_ir::{Dataflow, Direction, Layout, Op, ProductForm, Space, Value};
 use hgnnc_machine::{Gather, Machine, Work};
 
-use super::paths::path_work;
+use super::metapath::metapath_work;
 use super::{Bounded, Kind, bounded, rates};
 use hgnnc_ir::sizes::SizeInfo;
 
@@ -173,10 +173,10 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
             args.iter().for_each(|&arg| read(&mut work, arg));
             Kind::TB
         }
-        Op::Paths(sum) => {
+        Op::MetapathReduce(sum) => {
             let heads = count.width(args[0]);
             let per_head = count.width(value) / heads.max(1.0);
-            work = path_work(flow, sum, (heads, per_head, count.width(value)), sizes);
+            work = metapath_work(flow, sum, (heads, per_head, count.width(value)), sizes);
             Kind::TB
         }
         Op::ReduceTrailing { reduce, .. } | Op::ReduceSpace(reduce) => {

@@ -228,7 +228,7 @@ pub(crate) fn mnemonic(op: &Op) -> &'static str {
         Op::GatherSrc(_) | Op::GatherDst(_) => "gather",
         Op::Segment { reduce, .. } | Op::SegmentEndpoints { reduce, .. } => reduce.name(),
         Op::SegmentArg { extreme, .. } => extreme.arg_name(),
-        Op::Paths(sum) => sum.term.name(),
+        Op::MetapathReduce(sum) => sum.term.name(),
         Op::GatherRows(..) => "gather_rows",
         Op::ScatterRows(..) => "scatter_rows",
         Op::ScatterAdd(_) => "scatter_add",

@@ -28,8 +28,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use hgnnc_ir::kernel::{
-    Body, Buffer, BufferDecl, Contents, Dest, Extent, Form, Gemm, Index, Instr, Kernel, KernelOp, Launch, Operand,
-    Output, PathOut, Paths, Program, Rows, Source, Traversal, print::print_rows,
+    Body, Buffer, BufferDecl, Contents, Dest, Extent, FactoredMetapath, FactoredOut, Form, Gemm, Index, Instr, Kernel,
+    KernelOp, Launch, Operand, Output, Program, Rows, Source, Traversal, print::print_rows,
 };
 use hgnnc_ir::{BinaryOp, Dataflow, Direction, Op, OutputKind, Provenance, Type, Value};
 use hgnnc_machine::{Machine, Work};
@@ -332,7 +332,7 @@ fn stored_values(aliases: &AliasAnalysis<'_>, fixed: &[Group], varying: &[Group]
             Op::Outer { .. } => !matches!(group.kind, Kind::Edges(Topology::Pattern(_), Direction::Out)),
             _ => false,
         };
-        let product = matches!(group.kind, Kind::Product(_) | Kind::Paths(_));
+        let product = matches!(group.kind, Kind::Product(_) | Kind::FactoredMetapath(_));
         stored.extend(group.members.iter().copied().filter(|&member| product || total(member)));
     }
     let outputs = aliases.flow.outputs.iter().map(|output| aliases.storage_of(aliases.output_value(output)));
@@ -430,7 +430,7 @@ impl<'f, 'a> Builder<'f, 'a> {
         let node = self.aliases.flow.value(group.members[0]);
         let (stage, body) = match group.kind {
             Kind::Product(value) => (node.stage, Body::Gemm(self.gemm(value)?)),
-            Kind::Paths(_) => (node.stage, Body::Paths(self.paths(&group.members)?)),
+            Kind::FactoredMetapath(_) => (node.stage, Body::FactoredMetapath(self.factored_metapath(&group.members)?)),
             Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Edges(..) | Kind::Endpoints(..) => {
                 let traversal = lower_traversal(self, group)?;
                 let count = |stage| traversal.instrs.iter().filter(|instr| instr.stage == stage).count();
@@ -465,30 +465,32 @@ impl<'f, 'a> Builder<'f, 'a> {
     }
 
     /// Lowers two-hop sums, each of which is stored.
-    fn paths(&self, members: &[Value]) -> Result<Paths, NotLowered> {
+    fn factored_metapath(&self, members: &[Value]) -> Result<FactoredMetapath, NotLowered> {
         let aliases = self.aliases;
         let buffer = |value: Value| match self.source(aliases.storage_of(value))? {
             Source::Buffer(buffer) => Ok(buffer),
             Source::Local(_) | Source::Const(_) | Source::Count(_) => {
-                Err(aliases.error(value, "internal error: an operand of a sum over paths is not stored"))
+                Err(aliases.error(value, "internal error: an operand of a reduction over a metapath is not stored"))
             }
         };
         let first = aliases.flow.value(members[0]);
-        let Op::Paths(of) = first.op else {
-            return Err(aliases.error(members[0], "internal error: only sums over paths are scheduled as such"));
+        let Op::MetapathReduce(of) = first.op else {
+            return Err(
+                aliases.error(members[0], "internal error: only reductions over metapaths are scheduled as such")
+            );
         };
         let mut sums = vec![];
         for &member in members {
             let node = aliases.flow.value(member);
-            let Op::Paths(sum) = node.op else { continue };
+            let Op::MetapathReduce(sum) = node.op else { continue };
             let operand = |i: usize| node.args.get(i).map(|&arg| buffer(arg)).transpose();
-            sums.push(PathOut { term: sum.term, n: operand(2)?, w: operand(3)?, out: buffer(member)? });
+            sums.push(FactoredOut { term: sum.term, n: operand(2)?, w: operand(3)?, out: buffer(member)? });
         }
-        Ok(Paths {
+        Ok(FactoredMetapath {
             first: of.first,
             second: of.second,
             direction: of.direction,
-            slope: of.slope,
+            score: of.score,
             heads: aliases.width(first.args[0]),
             x: buffer(first.args[0])?,
             y: buffer(first.args[1])?,

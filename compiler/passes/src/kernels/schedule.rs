@@ -21,8 +21,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use hgnnc_ir::kernel::{Extents, Paths, Width};
-use hgnnc_ir::{Direction, Graph, Op, PathTerm, Phase, Space, Value};
+use hgnnc_ir::kernel::{Extents, FactoredMetapath, Width};
+use hgnnc_ir::{Direction, Graph, MetapathTerm, Op, Phase, Space, Value};
 
 use super::alias_analysis::{AliasAnalysis, Topology};
 use super::inline::{Placement, find_placements};
@@ -45,7 +45,7 @@ pub(super) enum Kind {
     /// The endpoints of a graph, with their edges where a member needs them.
     Endpoints(Graph, Direction),
     /// Sums over two-hop metapaths.
-    Paths(Scored),
+    FactoredMetapath(Scored),
 }
 
 /// The operands that the two-hop sums of one kernel share.
@@ -54,8 +54,8 @@ pub(super) struct Scored {
     first: Graph,
     second: Graph,
     direction: Direction,
-    /// Bits of the slope of the leaky ReLU, for comparison.
-    slope: u64,
+    /// Bits of the slopes of the score, for comparison.
+    score: [u64; 2],
     x: Value,
     y: Value,
     /// Sums for sources share one norm, that of the sorted endpoints.
@@ -248,10 +248,10 @@ impl Scheduler<'_, '_> {
                 | Kind::Map(_)
                 | Kind::Product(_)
                 | Kind::Endpoints(..)
-                | Kind::Paths(_) => false,
+                | Kind::FactoredMetapath(_) => false,
             };
             let joins = !self.tiled[v.index()] || *product == Some(v) || self.joins_tiles(v, kind, &known);
-            let full = matches!(kind, Kind::Paths(_)) && members.len() == Paths::MOST_SUMS;
+            let full = matches!(kind, Kind::FactoredMetapath(_)) && members.len() == FactoredMetapath::MOST_SUMS;
             let alone = !members.is_empty() && self.is_alone(v, members[0], kind, own);
             if (own || follows())
                 && !alone
@@ -272,11 +272,14 @@ impl Scheduler<'_, '_> {
     /// Does a disabled rule keep an operation from the group of another one? `own`: the group is of its kind.
     fn is_alone(&self, v: Value, other: Value, kind: &Kind, own: bool) -> bool {
         let rule = match kind {
-            Kind::Edges(..) | Kind::Endpoints(..) | Kind::Paths(_) if own => FusionRule::EdgePasses,
+            Kind::Edges(..) | Kind::Endpoints(..) | Kind::FactoredMetapath(_) if own => FusionRule::EdgePasses,
             Kind::Edges(..) => FusionRule::RowEpilogue,
-            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Endpoints(..) | Kind::Paths(_) => {
-                FusionRule::Rowwise
-            }
+            Kind::Unit
+            | Kind::Elements(_)
+            | Kind::Map(_)
+            | Kind::Product(_)
+            | Kind::Endpoints(..)
+            | Kind::FactoredMetapath(_) => FusionRule::Rowwise,
         };
         self.options.disabled.contains(rule) || self.unfused.contains(&v) || self.unfused.contains(&other)
     }
@@ -457,13 +460,13 @@ impl Scheduler<'_, '_> {
                 vec![Kind::Edges(Topology::Graph(*graph), *direction)]
             }
             Op::SegmentEndpoints { graph, direction, .. } => vec![Kind::Endpoints(*graph, *direction)],
-            Op::Paths(sum) => {
+            Op::MetapathReduce(sum) => {
                 let root = |i: usize| aliases.storage_of(node.args[i]);
-                vec![Kind::Paths(Scored {
+                vec![Kind::FactoredMetapath(Scored {
                     first: sum.first,
                     second: sum.second,
                     direction: sum.direction,
-                    slope: sum.slope.to_bits(),
+                    score: sum.score.to_bits(),
                     x: root(0),
                     y: root(1),
                     n: (sum.direction == Direction::Out).then(|| root(2)),
@@ -563,12 +566,12 @@ impl Scheduler<'_, '_> {
     ) -> bool {
         let aliases = self.aliases;
         let node = aliases.flow.value(v);
-        if let Op::Paths(_) = node.op {
+        if let Op::MetapathReduce(_) = node.op {
             // Operands at other rows are stored; at its own row a sum may read the log-sum-exp of its kernel.
             let made = |value: Value| {
                 let root = aliases.storage_of(value);
                 members.contains(&root)
-                    && matches!(aliases.flow.value(root).op, Op::Paths(sum) if sum.term == PathTerm::Lse)
+                    && matches!(aliases.flow.value(root).op, Op::MetapathReduce(sum) if sum.term == MetapathTerm::LogSumExp)
             };
             return node.args.iter().enumerate().all(|(i, &arg)| self.stored(arg) || i == 2 && made(arg));
         }
@@ -608,7 +611,7 @@ impl Scheduler<'_, '_> {
             }
             Kind::Edges(topology, direction) => aliases.row_space(*topology, *direction) == Some(space),
             Kind::Endpoints(graph, direction) => space == Space::Endpoints(*graph, *direction),
-            Kind::Product(_) | Kind::Paths(_) => false,
+            Kind::Product(_) | Kind::FactoredMetapath(_) => false,
         };
         // A reduction over the rows of the group is complete only after it, and is a unit value: in a group
         // of vertex rows it never has the space of the rows, except seen through `Rows`, which is refused.
@@ -647,6 +650,6 @@ fn rank(kind: &Kind) -> u32 {
         Kind::Elements(_) => 1,
         Kind::Map(_) => 2,
         Kind::Product(_) => 3,
-        Kind::Edges(..) | Kind::Endpoints(..) | Kind::Paths(_) => 4,
+        Kind::Edges(..) | Kind::Endpoints(..) | Kind::FactoredMetapath(_) => 4,
     }
 }

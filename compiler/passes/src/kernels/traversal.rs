@@ -57,7 +57,7 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         }
     }
     let rows = match &group.kind {
-        Kind::Unit | Kind::Product(_) | Kind::Paths(_) => Rows::Once,
+        Kind::Unit | Kind::Product(_) | Kind::FactoredMetapath(_) => Rows::Once,
         Kind::Elements(volume) => Rows::Each(volume.clone()),
         Kind::Map(Space::Vertices(vertex)) => Rows::Vertices(*vertex),
         Kind::Map(Space::Index(extent)) => Rows::Each(Width::fixed(*extent)),
@@ -221,7 +221,7 @@ impl Lowering<'_, '_, '_> {
         match self.kind {
             Kind::Edges(topology, direction) => Some((*topology, *direction)),
             Kind::Endpoints(graph, direction) => Some((Topology::Graph(*graph), *direction)),
-            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::Paths(_) => None,
+            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::FactoredMetapath(_) => None,
         }
     }
 
@@ -239,9 +239,12 @@ impl Lowering<'_, '_, '_> {
                 let columns = Width::fixed(self.aliases.flow.patterns[pattern.index()].columns);
                 width.divided_by(&columns).unwrap_or(width)
             }
-            Kind::Unit | Kind::Map(_) | Kind::Product(_) | Kind::Edges(..) | Kind::Endpoints(..) | Kind::Paths(_) => {
-                width
-            }
+            Kind::Unit
+            | Kind::Map(_)
+            | Kind::Product(_)
+            | Kind::Edges(..)
+            | Kind::Endpoints(..)
+            | Kind::FactoredMetapath(_) => width,
         }
     }
 
@@ -488,7 +491,9 @@ impl Lowering<'_, '_, '_> {
                 }
             }
             Op::Grouped { .. } => return Err(aliases.error(value, "internal error: a grouped product in a traversal")),
-            Op::Paths(_) => return Err(aliases.error(value, "internal error: a sum over paths in a traversal")),
+            Op::MetapathReduce(_) => {
+                return Err(aliases.error(value, "internal error: a reduction over a metapath in a traversal"));
+            }
             Op::GatherRows(..) => KernelOp::Copy(self.operand(value, level)?),
             Op::ScatterRows(..) => {
                 let base = self.element_operand(arg(0), &node.ty, level)?;

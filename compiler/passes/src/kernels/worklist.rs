@@ -256,9 +256,10 @@ impl Scheduler<'_, '_> {
                 Placement::Eager if all_available => {
                     // Reductions and maps are deferred until a kernel that must start needs the values that they read.
                     let rank = match &self.kinds[v.index()][0] {
-                        kind @ (Kind::Product(_) | Kind::Edges(..) | Kind::Endpoints(..) | Kind::Paths(_)) => {
-                            self.rank(v, kind)
-                        }
+                        kind @ (Kind::Product(_)
+                        | Kind::Edges(..)
+                        | Kind::Endpoints(..)
+                        | Kind::FactoredMetapath(_)) => self.rank(v, kind),
                         kind @ Kind::Map(_) if self.tiled[v.index()] => self.rank(v, kind),
                         Kind::Unit | Kind::Elements(_) | Kind::Map(_) => RANK_DEFERRED,
                     };

@@ -37,6 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{BinaryOp, Dataflow, Op, OpClass, Phase, Space, Value};
+use hgnnc_machine::Machine;
 
 use self::mincut::{INFINITE, Network};
 use crate::cost::operation_work;
@@ -186,6 +187,8 @@ struct Search<'a> {
     there: Vec<bool>,
     /// Forward values that the backward pass reads.
     read: Vec<bool>,
+    /// The machine by which times are compared.
+    machine: Machine,
 }
 
 impl<'a> Search<'a> {
@@ -201,7 +204,8 @@ impl<'a> Search<'a> {
             let root = aliases.storage_of(v);
             aliases.is_leaf(root) || aliases.is_invariant(root) || aliases.is_output(root)
         };
-        Self { flow, sizes, options, class: classes(&aliases), there: flow.handles().map(there).collect(), read }
+        let (class, there) = (classes(&aliases), flow.handles().map(there).collect());
+        Self { flow, sizes, options, class, there, read, machine: Machine::nominal() }
     }
 
     /// Bytes of a value, capped so that the sum over all values is less than [`INFINITE`].
@@ -322,7 +326,7 @@ impl<'a> Search<'a> {
 
     /// Predicted seconds of computing this value alone.
     fn seconds(&self, v: Value) -> f64 {
-        operation_work(self.flow, v, self.sizes).map_or(0.0, |(_, work)| predict::nominal().predict(&work).seconds())
+        operation_work(self.flow, v, self.sizes).map_or(0.0, |(_, work)| self.machine.predict(&work).seconds())
     }
 
     /// Recomputes element-wise values where that lowers the peak within the time limit.

@@ -4,8 +4,8 @@ use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, VertexT
 use hgnnc_ir::interp::{Bindings, Tensor, run};
 use hgnnc_ir::random;
 use hgnnc_ir::{
-    BinaryOp, Dataflow, Dim, Direction, Graph, Layout, Op, Param, PathTerm, Phase, Reduce, Space, Stage, Type, Value,
-    VertexType,
+    BinaryOp, Dataflow, Dim, Direction, Graph, Layout, MetapathTerm, Op, Param, Phase, Reduce, Space, Stage, Type,
+    Value, VertexType,
 };
 use hgnnc_passes::differentiate;
 
@@ -229,12 +229,12 @@ pub fn kind(op: &Op) -> &'static str {
         },
         // Only gradients have it.
         Op::SegmentArg { .. } => "segment_arg",
-        Op::Paths(sum) => match (sum.direction, sum.term) {
-            (_, PathTerm::Lse) => "paths.lse",
-            (Direction::In, PathTerm::Weight) => "paths.in.sum",
-            (Direction::Out, PathTerm::Weight) => "paths.out.sum",
+        Op::MetapathReduce(sum) => match (sum.direction, sum.term) {
+            (_, MetapathTerm::LogSumExp) => "paths.lse",
+            (Direction::In, MetapathTerm::WeightedSum) => "paths.in.sum",
+            (Direction::Out, MetapathTerm::WeightedSum) => "paths.out.sum",
             // Only gradients have it.
-            (_, PathTerm::Slope) => "paths.slope",
+            (_, MetapathTerm::WeightedSlope) => "paths.slope",
         },
         Op::GatherRows(..) => "select",
         Op::ScatterRows(..) => "replace",

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use crate::common::{A, AA, AB, B, BB, KINDS, NONE, World, at_stage, fixed, kind};
 use hgnnc_ir::interp::{Tensor, run};
 use hgnnc_ir::{
-    BinaryOp, DType, Direction, Graph, Op, Param, PathSum, PathTerm, Phase, Reduce, Space, Stage, Type, UnaryOp, Value,
-    VertexType,
+    BinaryOp, DType, Direction, Graph, MetapathReduce, MetapathTerm, Op, Param, Phase, PiecewiseLinear, Reduce, Space,
+    Stage, Type, UnaryOp, Value, VertexType,
 };
 use hgnnc_passes::differentiate;
 
@@ -28,7 +28,7 @@ fn finite(world: &mut World, value: Value) -> Value {
 }
 
 /// Two scores for each end of the paths.
-fn path_scores(world: &mut World, sum: PathSum) -> [Value; 2] {
+fn path_scores(world: &mut World, sum: MetapathReduce) -> [Value; 2] {
     [(sum.first, Direction::Out), (sum.second, Direction::In)].map(|(graph, direction)| {
         match world.flow.graph_end(graph, direction) {
             Space::Vertices(end) => world.rows(end, &[2]),
@@ -280,28 +280,29 @@ fn cases() -> Vec<Case> {
         }
     }
     for (first, second) in [(AA, AB), (AB, BB), (AA, NONE), (AA, AA)] {
-        for slope in [0.0, 0.2, 1.0] {
-            let sum = PathSum { first, second, direction: Direction::In, slope, term: PathTerm::Lse };
-            cases.push(case(&format!("paths lse {first} {second} {slope}"), move |world| {
+        for (below, above) in [(0.0, 1.0), (0.2, 1.0), (1.0, 1.0), (0.5, -2.0)] {
+            let score = PiecewiseLinear { below, above };
+            let sum = MetapathReduce { first, second, direction: Direction::In, score, term: MetapathTerm::LogSumExp };
+            cases.push(case(&format!("metapath lse {first} {second} {below} {above}"), move |world| {
                 let [x, y] = path_scores(world, sum);
-                let lse = world.flow.add(Op::Paths(sum), &[x, y]);
+                let lse = world.flow.add(Op::MetapathReduce(sum), &[x, y]);
                 finite(world, lse)
             }));
             for direction in [Direction::In, Direction::Out] {
                 for summed in [None, Some(3)] {
-                    let name = format!("paths sum {first} {second} {slope} {direction:?} {summed:?}");
+                    let name = format!("metapath sum {first} {second} {below} {above} {direction:?} {summed:?}");
                     cases.push(case(&name, move |world| {
                         let [x, y] = path_scores(world, sum);
                         let ty = world.flow.ty(y).clone();
                         let Space::Vertices(dst) = ty.space else { unreachable!("scores belong to vertices") };
                         let mut args = vec![x, y, world.rows(dst, &[2])];
-                        let sum = sum.with(direction, PathTerm::Weight);
+                        let sum = sum.with(direction, MetapathTerm::WeightedSum);
                         if let Some(width) = summed {
                             let (graph, end) = sum.others();
                             let Space::Vertices(other) = world.flow.graph_end(graph, end) else { unreachable!("ends") };
                             args.push(world.rows(other, &[2, width]));
                         }
-                        world.flow.add(Op::Paths(sum), &args)
+                        world.flow.add(Op::MetapathReduce(sum), &args)
                     }));
                 }
             }

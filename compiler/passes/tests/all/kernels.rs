@@ -7,7 +7,7 @@ use std::path::Path;
 
 use hgnnc_ir::interp::{self, Bindings};
 use hgnnc_ir::kernel::{self, Program};
-use hgnnc_ir::random_program::{random_program, random_program_with_paths, seeds};
+use hgnnc_ir::random_program::{random_program, random_program_with_metapaths, seeds};
 use hgnnc_ir::{Dataflow, OutputKind, parse, verify};
 use hgnnc_passes::kernels::{
     DisabledFusions, FusionRule, LoweringOptions, SoftmaxForm, explain, fused, lower, lower_unfused, lower_with,
@@ -83,9 +83,9 @@ fn kernels_of_random_programs_compute_the_same() {
 }
 
 #[test]
-fn kernels_of_sums_over_paths_compute_the_same() {
+fn kernels_of_factored_metapaths_compute_the_same() {
     for seed in seeds(100) {
-        let program = random_program_with_paths(seed);
+        let program = random_program_with_metapaths(seed);
         agree(&program.0, &program.1, &format!("seed {seed}"));
         let (joint, bindings) = joint_of(program);
         agree(&joint, &bindings, &format!("seed {seed}, joint"));
@@ -104,7 +104,7 @@ fn kernels_compute_the_same_without_any_fusion_rule() {
     let mut differ = vec![0; FusionRule::ALL.len()];
     for seed in seeds(60) {
         let (mut flow, bindings) =
-            if seed % 4 == 0 { joint_of(random_program_with_paths(seed)) } else { joint_program(seed) };
+            if seed % 4 == 0 { joint_of(random_program_with_metapaths(seed)) } else { joint_program(seed) };
         PassManager::default().run_joint(&mut flow, &mut PassCx::new(None), || None);
         let expected = interp::run(&flow, &bindings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         for options in [LoweringOptions::CPU, LoweringOptions::GPU] {

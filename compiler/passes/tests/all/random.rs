@@ -3,7 +3,7 @@
 //! Tolerance 1e-9 relative to max(1, |value|): passes reorder sums, nothing more.
 
 use hgnnc_ir::interp::{Bindings, Evaluation, run};
-use hgnnc_ir::random_program::{random_program, random_program_with_paths, seeds};
+use hgnnc_ir::random_program::{random_program, random_program_with_metapaths, seeds};
 use hgnnc_ir::{Dataflow, Direction, Graph, OutputKind, Param, verify};
 use hgnnc_passes::factor_metapaths::factor_metapaths;
 use hgnnc_passes::pipeline::{Endpoints, FORWARD, JOINT};
@@ -106,22 +106,22 @@ fn every_pass_keeps_the_meaning_of_forward_programs() {
     }
 }
 
-/// Sums along paths pay where there are many pairs; what they are does not depend on how many.
+/// Factored sums pay where there are many pairs; what they are does not depend on how many.
 fn many_pairs(flow: &Dataflow, bindings: &Bindings) -> SizeInfo {
     let vertices = bindings.num_vertices.iter().map(|&n| n as u64).collect();
     let mut edges: Vec<u64> = bindings.edges.iter().map(|edges| edges.len() as u64).collect();
-    flow.paths.iter().for_each(|path| edges[path.of.index()] = 1 << 30);
+    flow.metapaths.iter().for_each(|path| edges[path.of.index()] = 1 << 30);
     SizeInfo { vertices, edges, ..SizeInfo::default() }
 }
 
 #[test]
-fn sums_along_paths_are_sums_over_the_edges_of_metapaths() {
+fn factored_sums_are_sums_over_the_edges_of_metapaths() {
     for seed in seeds(SEEDS) {
-        let (flow, bindings) = random_program_with_paths(seed);
+        let (flow, bindings) = random_program_with_metapaths(seed);
         let before = evaluate(&flow, &bindings, "as generated");
         let mut changed = flow.clone();
         factor_metapaths(&mut changed, &mut PassCx::new(Some(many_pairs(&flow, &bindings))));
-        let what = format!("seed {seed}, along paths");
+        let what = format!("seed {seed}, factored");
         same(&what, (&flow, &before), (&changed, &evaluate(&changed, &bindings, &what)));
     }
 }
@@ -220,7 +220,7 @@ fn passes_find_their_prey() {
         }
     }
     for seed in 0..SEEDS {
-        let (flow, bindings) = random_program_with_paths(seed);
+        let (flow, bindings) = random_program_with_metapaths(seed);
         let mut cx = PassCx::new(Some(many_pairs(&flow, &bindings)));
         *fired.entry("factor_metapaths").or_insert(0) += u32::from(factor_metapaths(&mut flow.clone(), &mut cx).0);
     }

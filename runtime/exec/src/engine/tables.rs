@@ -67,22 +67,21 @@ pub(crate) fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
     Ok(())
 }
 
-/// Checks that all traversed graphs are materialized.
+/// Checks that all graphs whose edges kernels read are materialized.
 pub(crate) fn check_listed(programs: &[&Program], data: &BoundData) -> Result<()> {
-    let left_out = |graph: &Graph| data.graphs.get(graph.index()).is_some_and(|graph| graph.unlisted.is_some());
+    let left_out = |graph: &Graph| data.graphs.get(graph.index()).is_some_and(|graph| graph.deferred.is_some());
     for program in programs {
         let kernels = program.kernels().flat_map(|kernel| match &kernel.body {
             Body::Traversal(traversal) => match traversal.rows {
                 Rows::Edges(graph, _) | Rows::Endpoints(graph, _) => vec![graph],
                 Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Elements(..) => vec![],
             },
-            Body::Paths(paths) => vec![paths.first, paths.second],
+            Body::FactoredMetapath(reduction) => vec![reduction.first, reduction.second],
             Body::Gemm(_) => vec![],
         });
         if let Some(graph) = kernels.chain(program.endpoints().into_iter().map(|ends| ends.0)).find(left_out) {
             return Err(ExecError::Unsupported(format!(
-                "internal error: the edges of `{}` are left out, and a kernel goes over them; `--disable-pass \
-                 factor_metapaths` lists them",
+                "internal error: `{}` is not materialized, and a kernel goes over its edges",
                 data.graphs[graph.index()].name
             )));
         }

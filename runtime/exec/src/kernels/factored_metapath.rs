@@ -1,7 +1,7 @@
-//! Attention over a factored metapath (row, middle vertex, end): see [`hgnnc_ir::paths`].
+//! Attention over a factored metapath (row, middle vertex, end): see [`hgnnc_ir::metapath`].
 //!
 //! For each middle vertex and head, the ends are sorted by their part of the attention score. Below a position of that
-//! order the leaky-ReLU argument is negative, from it on positive, so prefix sums ([`Place::below`]) and suffix sums
+//! order the argument of the score function is negative, from it on positive, so prefix sums ([`Place::below`]) and suffix sums
 //! ([`Place::above`]) at that position give the aggregation over all ends. Exponentials are kept relative to the
 //! largest one in their sum, as in an online softmax: no sums are subtracted, and nothing overflows.
 
@@ -30,8 +30,8 @@ pub struct EndData<'a> {
     /// Operands to aggregate over the ends.
     pub summed: &'a [SummedRows<'a>],
     pub heads: usize,
-    /// Negative slope of the leaky ReLU.
-    pub slope: f32,
+    /// The slopes of the score below and above zero.
+    pub slopes: [f32; 2],
 }
 
 /// Table elements per end and head, for `width` aggregated elements: sorted score, and below and above it the largest
@@ -105,7 +105,7 @@ fn fill_table_body<const FMA: bool>(
     distances: &mut [f32],
     table: &mut [f32],
 ) {
-    let EndData { heads, slope, summed, .. } = ends;
+    let EndData { heads, slopes: [slope_below, slope_above], summed, .. } = ends;
     let count = others.len();
     let width: usize = summed.iter().map(|of| of.width).sum();
     let len = 1 + width;
@@ -120,7 +120,7 @@ fn fill_table_body<const FMA: bool>(
         let at = end(place);
         let (score, norm) = (ends.score[at], ends.norm.map_or(0.0, |norm| norm[at]));
         scores[place] = score;
-        let exponent = slope * score - norm;
+        let exponent = slope_below * score - norm;
         let largest = larger(lowest, exponent);
         own_below[place] = distance(exponent, largest);
         before_below[place] = distance(lowest, largest);
@@ -129,7 +129,7 @@ fn fill_table_body<const FMA: bool>(
     }
     for place in (0..count).rev() {
         let norm = ends.norm.map_or(0.0, |norm| norm[end(place)]);
-        let exponent = scores[place] - norm;
+        let exponent = slope_above * scores[place] - norm;
         let largest = larger(highest, exponent);
         own_above[place] = distance(exponent, largest);
         before_above[place] = distance(highest, largest);
@@ -217,7 +217,7 @@ multiversion! {
     /// Merges the table of a middle vertex into the state of a row. `scores` are the row's part of the score.
     pub fn add_row(
         scores: &[f32],
-        slope: f32,
+        slopes: [f32; 2],
         tables: &[f32],
         extents: (usize, usize),
         state: &mut [f32],
@@ -227,7 +227,7 @@ multiversion! {
 #[inline(always)]
 fn add_row_body<const FMA: bool>(
     scores: &[f32],
-    slope: f32,
+    [below, above]: [f32; 2],
     tables: &[f32],
     (ends, width): (usize, usize),
     state: &mut [f32],
@@ -236,17 +236,17 @@ fn add_row_body<const FMA: bool>(
     let states = state.chunks_exact_mut(state_len(width));
     for ((&score, table), state) in scores.iter().zip(tables).zip(states) {
         let table = Table::of(table, ends, width);
-        let bend = table.scores.partition_point(|&other| other + score <= 0.0);
+        let kink = table.scores.partition_point(|&other| other + score <= 0.0);
         let (largest, sums) = state.split_first_mut().expect("the largest exponent");
         let (low, high) = sums.split_at_mut(width);
         let mut found = [(f32::NEG_INFINITY, None); 2];
-        if bend > 0 {
-            let place = &table.below[(bend - 1) * table.len..bend * table.len];
-            found[0] = (slope * score + place[0], Some(&place[1..]));
+        if kink > 0 {
+            let place = &table.below[(kink - 1) * table.len..kink * table.len];
+            found[0] = (below * score + place[0], Some(&place[1..]));
         }
-        if bend < ends {
-            let place = &table.above[bend * table.len..(bend + 1) * table.len];
-            found[1] = (score + place[0], Some(&place[1..]));
+        if kink < ends {
+            let place = &table.above[kink * table.len..(kink + 1) * table.len];
+            found[1] = (above * score + place[0], Some(&place[1..]));
         }
         let raised = larger(larger(*largest, found[0].0), found[1].0);
         let scale = math::exp::<FMA>(distance(*largest, raised));
@@ -270,15 +270,15 @@ pub fn log_sum(state: &[f32], width: usize, column: usize) -> f32 {
     if sum == 0.0 { f32::NEG_INFINITY } else { state[0] + math::ln::<false>(sum) }
 }
 
-/// Sums of columns, with the negative side scaled by the slope, relative to `e^norm`.
-pub fn sums(state: &[f32], (width, column): (usize, usize), slope: f32, norm: f32, out: &mut [f32]) {
+/// Sums of columns relative to `e^norm`, each side of zero times its factor.
+pub fn sums(state: &[f32], (width, column): (usize, usize), [below, above]: [f32; 2], norm: f32, out: &mut [f32]) {
     if state[0] == f32::NEG_INFINITY {
         return out.fill(0.0);
     }
     let scale = math::exp::<false>(state[0] - norm);
     let (low, high) = (&state[1 + column..], &state[1 + width + column..]);
     for ((out, low), high) in out.iter_mut().zip(low).zip(high) {
-        *out = scale * (slope * low + high);
+        *out = scale * (below * low + above * high);
     }
 }
 
@@ -294,7 +294,7 @@ mod tests {
             .zip(x)
             .map(|(&own, &x)| {
                 let t = f64::from(own) + f64::from(score);
-                let slope = if t > 0.0 { 1.0 } else { f64::from(ends.slope) };
+                let slope = f64::from(ends.slopes[usize::from(t > 0.0)]);
                 (t * slope, slope, f64::from(x))
             })
             .collect();
@@ -305,21 +305,21 @@ mod tests {
         (largest + all.ln(), sum(|term| term.2) / all, sum(|term| term.1 * term.2) / all)
     }
 
-    fn check(scores: &[f32], slope: f32, rows: &[f32]) {
+    fn check(scores: &[f32], slopes: [f32; 2], rows: &[f32]) {
         let x: Vec<f32> = (0..scores.len()).map(|i| (i as f32 * 0.7).sin()).collect();
         let summed = [SummedRows { rows: Some(&x), width: 1 }, SummedRows { rows: None, width: 1 }];
-        let ends = EndData { score: scores, norm: None, summed: &summed, heads: 1, slope };
+        let ends = EndData { score: scores, norm: None, summed: &summed, heads: 1, slopes };
         let others: Vec<u32> = (0..scores.len() as u32).collect();
         let mut table = vec![f32::NAN; scores.len() * table_len(2)];
         make_table(ends, &others, 0, &mut table);
         for &row in rows {
             let mut state = vec![f32::NAN; state_len(2)];
             begin_row(1, 2, &mut state);
-            add_row(&[row], slope, &table, (scores.len(), 2), &mut state);
+            add_row(&[row], slopes, &table, (scores.len(), 2), &mut state);
             let lse = log_sum(&state, 2, 1);
             let mut out = [0.0; 2];
-            sums(&state, (2, 0), 1.0, lse, &mut out[..1]);
-            sums(&state, (2, 0), slope, lse, &mut out[1..]);
+            sums(&state, (2, 0), [1.0; 2], lse, &mut out[..1]);
+            sums(&state, (2, 0), slopes, lse, &mut out[1..]);
             let (exact, weighted, sloped) = naive(&ends, row, &x);
             let close = |found: f32, exact: f64| (f64::from(found) - exact).abs() <= 1e-5 * exact.abs().max(1.0);
             assert!(close(lse, exact), "{scores:?} {row}: {lse} instead of {exact}");
@@ -330,18 +330,19 @@ mod tests {
     #[test]
     fn a_row_finds_what_its_ends_add_up_to() {
         let rows = [-2.0, -1.0, -0.5, 0.0, 0.3, 1.0, 7.0];
-        check(&[0.5], 0.2, &rows);
-        check(&[0.5, 0.5, -1.0, 1.0, 0.0, -0.3], 0.2, &rows);
-        check(&[0.5, 0.5, -1.0, 1.0, 0.0, -0.3], 0.0, &rows);
-        check(&[0.5, 0.5, -1.0, 1.0, 0.0, -0.3], 1.0, &rows);
+        check(&[0.5], [0.2, 1.0], &rows);
+        check(&[0.5, 0.5, -1.0, 1.0, 0.0, -0.3], [0.2, 1.0], &rows);
+        check(&[0.5, 0.5, -1.0, 1.0, 0.0, -0.3], [0.0, 1.0], &rows);
+        check(&[0.5, 0.5, -1.0, 1.0, 0.0, -0.3], [1.0, 1.0], &rows);
+        check(&[0.5, 0.5, -1.0, 1.0, 0.0, -0.3], [0.5, -2.0], &rows);
         let many: Vec<f32> = (0..300).map(|i| (i as f32 * 1.3).cos() * 3.0).collect();
-        check(&many, 0.2, &rows);
+        check(&many, [0.2, 1.0], &rows);
     }
 
     #[test]
     fn scores_that_are_far_apart_overflow_nothing() {
-        check(&[-80.0, 80.0, 3.0, -3.0, 60.0], 0.2, &[-300.0, -80.0, 0.0, 80.0, 300.0]);
-        check(&[-1000.0, 1000.0], 0.01, &[-500.0, 0.0, 500.0]);
+        check(&[-80.0, 80.0, 3.0, -3.0, 60.0], [0.2, 1.0], &[-300.0, -80.0, 0.0, 80.0, 300.0]);
+        check(&[-1000.0, 1000.0], [0.01, 1.0], &[-500.0, 0.0, 500.0]);
     }
 
     #[test]
@@ -349,7 +350,7 @@ mod tests {
         let mut state = vec![f32::NAN; state_len(1)];
         begin_row(1, 1, &mut state);
         let mut out = [f32::NAN];
-        sums(&state, (1, 0), 1.0, f32::NEG_INFINITY, &mut out);
+        sums(&state, (1, 0), [1.0; 2], f32::NEG_INFINITY, &mut out);
         assert_eq!((log_sum(&state, 1, 0), out), (f32::NEG_INFINITY, [0.0]));
     }
 }

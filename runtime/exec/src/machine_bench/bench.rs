@@ -11,7 +11,7 @@ use super::topology::Caches;
 use crate::kernels::{flat, product};
 use crate::math::fma;
 use crate::simd::multiversion;
-use hgnnc_machine::KernelFeatures;
+use hgnnc_machine::{KernelFeatures, Sorting};
 
 /// Measuring time per figure.
 const BUDGET: Duration = Duration::from_millis(12);
@@ -125,6 +125,38 @@ impl Bench {
             black_box(&out);
         });
         (LEN * ROUNDS * self.threads) as f64 / seconds
+    }
+
+    /// Rates of sorting keys, and of binary searches in sorted numbers, on all threads.
+    pub fn sorting(&self) -> Sorting {
+        const KEYS: usize = 64;
+        const SORTS: usize = 200;
+        let steps = (KEYS as f64).log2() * (SORTS * KEYS * self.threads) as f64;
+        // Lehmer's generator.
+        let numbers: Vec<u64> = std::iter::successors(Some(1u64), |x| Some(x.wrapping_mul(0xda94_2042_e4dd_58b5)))
+            .take(SORTS * KEYS)
+            .collect();
+        let sort_s = self.best(self.threads, |_| {
+            let mut keys = [0; KEYS];
+            for some in numbers.chunks_exact(KEYS) {
+                keys.copy_from_slice(black_box(some));
+                keys.sort_unstable();
+                black_box(&keys);
+            }
+        });
+        let number = |bits: u64| (bits >> 40) as f32;
+        let mut sorted: Vec<f32> = numbers[..KEYS].iter().map(|&bits| number(bits)).collect();
+        sorted.sort_by(f32::total_cmp);
+        let search_s = self.best(self.threads, |_| {
+            let mut found = 0;
+            for &bits in &numbers {
+                // The next search depends on this one, as a row's sums depend on where it found its place.
+                let wanted = number(bits) + (found & 1) as f32;
+                found = black_box(&sorted).partition_point(|&x| x <= wanted);
+            }
+            black_box(found);
+        });
+        Sorting { comparisons_per_s: steps / sort_s, steps_per_s: steps / search_s }
     }
 
     /// Sequential and gather bandwidth in bytes per second of a per-core cache of this size; half of it is read.

@@ -124,6 +124,7 @@ fn measure(name: &str, threads: usize) -> Measured {
         barrier_s: step,
         cycle_s: bench.cycle(),
         tensor: None,
+        sorting: Some(bench.sorting()),
         levels,
     };
     // Waiting for a CPU more than a twentieth of the time distorts the result.
@@ -169,7 +170,7 @@ mod tests {
         let file = folder.path().join(file_name("X", 1));
         let text = some("X", 1).to_toml().expect("text");
         let nothing = String::new();
-        let other_format = text.replace("format = 2", "format = 0");
+        let other_format = text.replace("format = 3", "format = 0");
         let line = text.lines().find(|line| line.starts_with("fma_flops = ")).expect("a rate");
         let absurd = |rate: &str| text.replace(line, &format!("fma_flops = {rate}"));
         let absurd = ["0.0", "nan", "inf", "1e300", "1e-300", "-1.0"].map(absurd);

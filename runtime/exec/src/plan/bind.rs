@@ -280,10 +280,10 @@ impl Binder<'_> {
                 let label = format!("{} [{}; {batch} x {k} x {n}]", gemm.form.name(), product.rows);
                 (StepKind::Product(product), all_of(kernel.stage), label)
             }
-            Body::Paths(paths) => {
-                let step = bind_factored_metapath(self, paths);
+            Body::FactoredMetapath(reduction) => {
+                let step = bind_factored_metapath(self, reduction);
                 let graph = |graph: hgnnc_ir::Graph| &self.program.tables.graphs[graph.index()].name;
-                let label = format!("paths over {}, {}", graph(paths.first), graph(paths.second));
+                let label = format!("paths over {}, {}", graph(reduction.first), graph(reduction.second));
                 (StepKind::Factored(Box::new(step)), all_of(kernel.stage), label)
             }
             Body::Traversal(traversal) => {

@@ -1,7 +1,7 @@
 //! Plans the aggregation over factored metapaths (row, middle vertex, end) for the sizes of its data.
 
-use hgnnc_ir::kernel::{self, Paths, Width};
-use hgnnc_ir::{Direction, PathTerm, Space};
+use hgnnc_ir::kernel::{self, FactoredMetapath, Width};
+use hgnnc_ir::{Direction, MetapathTerm, Space};
 
 use super::bind::Binder;
 use crate::buffer::BufferRange;
@@ -21,8 +21,8 @@ pub struct FactoredStep {
     pub rows: (usize, Direction),
     /// Edges between middle vertices and ends: graph and direction.
     pub ends: (usize, Direction),
-    /// Negative slope of the leaky ReLU.
-    pub slope: f32,
+    /// The slopes of the score below and above zero.
+    pub slopes: [f32; 2],
     /// Number of attention heads.
     pub heads: usize,
     /// Row part of the scores.
@@ -65,7 +65,7 @@ impl Chunk {
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct SumStep {
-    pub term: PathTerm,
+    pub term: MetapathTerm,
     /// Normalization of the complete sum.
     pub norm: Norm,
     /// Index of its first element among the aggregated elements.
@@ -86,25 +86,25 @@ pub enum Norm {
 }
 
 /// Binds a kernel of factored aggregations.
-pub(super) fn bind_factored_metapath(binder: &mut Binder<'_>, paths: &Paths) -> FactoredStep {
-    let heads = binder.eval(&paths.heads);
-    let (first, second) = (paths.first.index(), paths.second.index());
-    let (rows, ends) = match paths.direction {
+pub(super) fn bind_factored_metapath(binder: &mut Binder<'_>, reduction: &FactoredMetapath) -> FactoredStep {
+    let heads = binder.eval(&reduction.heads);
+    let (first, second) = (reduction.first.index(), reduction.second.index());
+    let (rows, ends) = match reduction.direction {
         Direction::In => ((second, Direction::In), (first, Direction::In)),
         Direction::Out => ((first, Direction::Out), (second, Direction::Out)),
     };
     let buffer = |buffer: kernel::Buffer| binder.buffer(buffer);
-    let (x, y) = (buffer(paths.x), buffer(paths.y));
-    let (own_score, other_score) = if paths.direction == Direction::In { (y, x) } else { (x, y) };
+    let (x, y) = (buffer(reduction.x), buffer(reduction.y));
+    let (own_score, other_score) = if reduction.direction == Direction::In { (y, x) } else { (x, y) };
     let tables = &binder.program.tables;
-    let (graph, direction) = paths.sum(PathTerm::Weight).others();
+    let (graph, direction) = reduction.sum(MetapathTerm::WeightedSum).others();
     let others = match tables.graph_end(graph, direction) {
         Space::Vertices(vertex) => Width::count(vertex),
         Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => Width::one(),
     };
     // Elements per head, also without rows.
     let per_head = |of: kernel::Buffer| {
-        let row = binder.program.volume(of).and_then(|all| all.divided_by(&others)?.divided_by(&paths.heads));
+        let row = binder.program.volume(of).and_then(|all| all.divided_by(&others)?.divided_by(&reduction.heads));
         row.map_or(0, |row| binder.eval(&row))
     };
     let mut summed: Vec<(Option<BufferRange>, usize)> = vec![];
@@ -117,23 +117,24 @@ pub(super) fn bind_factored_metapath(binder: &mut Binder<'_>, paths: &Paths) -> 
         (summed[..known].iter().map(|of| of.1).sum::<usize>(), width)
     };
     let mut sums: Vec<SumStep> = vec![];
-    for sum in &paths.sums {
+    for sum in &reduction.sums {
         let (at, width) = column(sum.w);
-        let own = |n: kernel::Buffer| sums.iter().find(|sum| sum.term == PathTerm::Lse && sum.out == buffer(n));
+        let own =
+            |n: kernel::Buffer| sums.iter().find(|sum| sum.term == MetapathTerm::LogSumExp && sum.out == buffer(n));
         let norm = match sum.n {
-            Some(n) if paths.direction == Direction::In => {
+            Some(n) if reduction.direction == Direction::In => {
                 own(n).map_or(Norm::Stored(buffer(n)), |lse| Norm::Own(lse.column))
             }
             Some(_) | None => Norm::None,
         };
         sums.push(SumStep { term: sum.term, norm, column: at, width, out: buffer(sum.out) });
     }
-    let other_norm = paths.sums.first().and_then(|sum| sum.n).filter(|_| paths.direction == Direction::Out);
+    let other_norm = reduction.sums.first().and_then(|sum| sum.n).filter(|_| reduction.direction == Direction::Out);
     let width = summed.iter().map(|of| of.1).sum();
     let mut step = FactoredStep {
         rows,
         ends,
-        slope: paths.slope as f32,
+        slopes: [reduction.score.below as f32, reduction.score.above as f32],
         heads,
         own_score,
         other_score,

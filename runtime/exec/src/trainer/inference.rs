@@ -205,7 +205,7 @@ impl Trainer {
         let data = self.backend.data();
         // The hops of a factored metapath are not reported as semantic graphs.
         let hops: Vec<usize> =
-            self.artifact.infer.paths.iter().flat_map(|path| &path.hops).map(|hop| hop.index()).collect();
+            self.artifact.infer.metapaths.iter().flat_map(|path| &path.hops).map(|hop| hop.index()).collect();
         let own = data.graphs.iter().enumerate().filter(|(graph, _)| !hops.contains(graph));
         let semantic_graphs = own
             .map(|(graph, g)| (g, data.origins.get(graph).copied().flatten()))
@@ -214,7 +214,7 @@ impl Trainer {
                 rows: g.num_dst,
                 cols: g.num_src,
                 edges: g.all_edges(),
-                listed: g.unlisted.is_none(),
+                listed: g.deferred.is_none(),
                 cached: origin.map(|origin| origin.cached),
                 sgb_ms: origin.map(|origin| 1e3 * origin.took.as_secs_f64()),
             })

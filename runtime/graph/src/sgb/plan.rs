@@ -123,15 +123,15 @@ fn bound(chain: &[Arc<Adjacency>]) -> (u64, f64) {
 }
 
 /// Numbers of paths through ranges `i..j` of a chain: upper bounds for estimates, so the precision of `f64` suffices.
-struct Paths {
+struct PathCounts {
     /// `leaving[i][j - i - 1][v]`: paths through `i..j` that leave vertex v of boundary i.
     leaving: Vec<Vec<Vec<f64>>>,
     /// `arriving[i][j - i - 1][v]`: paths through `i..j` that arrive at vertex v of boundary j.
     arriving: Vec<Vec<Vec<f64>>>,
 }
 
-impl Paths {
-    fn new(chain: &[Arc<Adjacency>]) -> Paths {
+impl PathCounts {
+    fn new(chain: &[Arc<Adjacency>]) -> PathCounts {
         let k = chain.len();
         let mut leaving: Vec<Vec<Vec<f64>>> = vec![Vec::new(); k];
         let mut arriving: Vec<Vec<Vec<f64>>> = vec![Vec::new(); k];
@@ -162,7 +162,7 @@ impl Paths {
                 at = next;
             }
         }
-        Paths { leaving, arriving }
+        PathCounts { leaving, arriving }
     }
 
     fn leaving(&self, i: usize, j: usize) -> &[f64] {
@@ -213,7 +213,7 @@ pub(super) struct Tables {
 
 impl Tables {
     pub fn new(chain: &[Arc<Adjacency>], store_budget: u64, counted: bool) -> Tables {
-        let (k, paths) = (chain.len(), Paths::new(chain));
+        let (k, paths) = (chain.len(), PathCounts::new(chain));
         let part = |i: usize, j: usize| if i < j { paths.entries(i, j) } else { 0.0 };
         let entries = (0..k).map(|i| (0..=k).map(|j| part(i, j)).collect()).collect();
         let segment = |i: usize, m: usize, j: usize| {

@@ -276,6 +276,7 @@ fn field_case_11_metapath_over_budget() {
         training: None,
         batch: None,
         producer: None,
+        graphs: None,
     };
     let options = hgnnc_exec::BindOptions { graph_budget: Some(64 << 20), ..Default::default() };
     match hgnnc_exec::bind(&artifact, &dataset, &options) {

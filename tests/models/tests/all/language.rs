@@ -411,6 +411,7 @@ fn edge_data_stay_with_their_edges() {
         training: None,
         batch: None,
         producer: None,
+        graphs: None,
     };
     let data = hgnnc_exec::bind(&artifact, &dataset, &Default::default()).unwrap_or_else(|error| panic!("{error}"));
     let numbers = |wanted: &Binding| {

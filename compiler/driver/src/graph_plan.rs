@@ -1,0 +1,104 @@
+//! Decides which semantic graphs are materialized: before data is bound, since a metapath whose sums are all factored
+//! needs no edges.
+
+use std::collections::BTreeSet;
+
+use hgnnc_ir::artifact::GraphPlan;
+use hgnnc_ir::dataflow::{GraphDecl, MetapathDecl};
+use hgnnc_ir::{Dataflow, Graph, Op, Space};
+use hgnnc_passes::pipeline::{PassCx, PassManager, UnknownName};
+use hgnnc_passes::{SizeInfo, score_links};
+
+use crate::lower::{LowerOptions, forward_of_training, without_dropout};
+use crate::model::Analyzed;
+
+/// Declares the hops of the metapaths that could be factored: one graph for each hop, after all other graphs. A counted
+/// metapath has a hop for each step. Any other is split at a middle vertex that is the only one between its pairs:
+/// `middle` says after how many steps, if the dataset has one.
+///
+/// # Errors
+/// Those of `middle`.
+pub fn declare_metapaths<E>(
+    model: &mut Analyzed,
+    mut middle: impl FnMut(&GraphDecl) -> Result<Option<usize>, E>,
+) -> Result<(), E> {
+    // Mini-batches are sampled from the edges of metapaths.
+    if model.train.as_ref().is_some_and(|train| train.training.batch.is_some()) {
+        return Ok(());
+    }
+    let flow = &mut model.flow;
+    for index in 0..flow.graphs.len() {
+        let decl = flow.graphs[index].clone();
+        if decl.steps.len() < 2 || decl.self_loops || decl.links {
+            continue;
+        }
+        let places: Vec<usize> = match decl.counted {
+            true => (1..decl.steps.len()).collect(),
+            false => middle(&decl)?.into_iter().collect(),
+        };
+        if places.is_empty() {
+            continue;
+        }
+        let starts = std::iter::once(0).chain(places.iter().copied());
+        let ends = places.iter().copied().chain([decl.steps.len()]);
+        let (mut hops, mut src) = (vec![], decl.src);
+        for (number, (start, end)) in starts.zip(ends).enumerate() {
+            let steps = decl.steps[start..end].to_vec();
+            let Some(last) = steps.last() else { continue };
+            let relation = &flow.relations[last.relation as usize];
+            let dst = if last.reverse { relation.src } else { relation.dst };
+            hops.push(Graph::new(flow.graphs.len()));
+            flow.graphs.push(GraphDecl::new(format!("{} hop {}", decl.name, number + 1), src, dst, steps));
+            src = dst;
+        }
+        flow.metapaths.push(MetapathDecl { of: Graph::new(index), hops, once: !decl.counted });
+    }
+    Ok(())
+}
+
+/// Decides which sums over metapaths are factored, and so which graphs are materialized. Compares costs, as
+/// [`factor_metapaths`](hgnnc_passes::factor_metapaths) does, so `options` have sizes. [`lower`](crate::lower) keeps to
+/// the plan in [`LowerOptions::graphs`].
+///
+/// # Errors
+/// When a disabled pass or fusion does not exist.
+pub fn plan_graphs(model: &Analyzed, options: &LowerOptions) -> Result<GraphPlan, UnknownName> {
+    let passes = PassManager::new(&options.disabled)?;
+    // The programs that `lower` compiles: a pass may decide by the whole program.
+    let infer = without_dropout(&model.flow);
+    let (infer, score) = match score_links(&infer) {
+        Some((first, second)) => (first, Some(second)),
+        None => (infer, None),
+    };
+    let train = model.train.as_ref().map(|_| forward_of_training(model));
+    let mut plan = GraphPlan::default();
+    let mut factored = |flow: Option<Dataflow>, sizes: &Option<SizeInfo>| {
+        let Some(mut flow) = flow else { return BTreeSet::new() };
+        let mut cx = PassCx { machine: options.machine.clone(), ..PassCx::new(sizes.clone()) };
+        passes.run_forward(&mut flow, &mut cx);
+        let read = graphs_with_edges(&flow);
+        let factored = flow.metapaths.iter().map(|path| path.of).filter(|of| !read.contains(of)).collect();
+        plan.materialized.extend(read);
+        factored
+    };
+    let (infer, train) = (factored(Some(infer), &options.sizes), factored(train, &options.sizes));
+    // Links are scored for as many pairs as a run has: no sizes, no comparison of costs.
+    factored(score, &None);
+    Ok(GraphPlan { infer, train, ..plan })
+}
+
+/// The graphs whose edges a program reads.
+fn graphs_with_edges(flow: &Dataflow) -> BTreeSet<Graph> {
+    let mut graphs = BTreeSet::new();
+    for value in &flow.values {
+        match (&value.op, value.ty.space) {
+            (Op::MetapathReduce(sum), _) => graphs.extend([sum.first, sum.second]),
+            (_, Space::Edges(graph) | Space::Endpoints(graph, _)) => match flow.graphs[graph.index()].derived {
+                None => graphs.extend([graph]),
+                Some((stack, _)) => graphs.extend(&flow.stacks[stack.index()].members),
+            },
+            (_, Space::Unit | Space::Vertices(_) | Space::Index(_)) => {}
+        }
+    }
+    graphs
+}
