@@ -27,8 +27,8 @@ pub struct BindOptions {
     pub graph_cache: Option<u64>,
     /// Requires neither labels nor a split: only outputs are computed.
     pub outputs_only: bool,
-    /// Does not materialize the graphs of metapaths with one path for each vertex pair, nor those of their hops: the
-    /// compiler plans which ones it needs, and [`materialize`](crate::materialize) builds them.
+    /// Does not materialize the graphs of metapaths that could be factored, nor those of their hops: the compiler plans
+    /// which ones it needs, and [`materialize`](crate::materialize) builds them.
     pub defer_metapaths: bool,
 }
 
@@ -122,6 +122,11 @@ pub(crate) fn steps_of(binder: &Binder<'_>, decl: &GraphDecl) -> Vec<Step> {
     let step =
         |s: &hgnnc_ir::dataflow::Step| Step { relation: binder.relations[s.relation as usize], reverse: s.reverse };
     decl.steps.iter().map(step).collect()
+}
+
+/// The number of paths of each edge.
+pub(crate) fn edge_counts(graph: &SemanticGraph) -> Vec<f32> {
+    graph.counts.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()])
 }
 
 /// A builder of semantic graphs, with the metapath cache if that is enabled.
@@ -228,16 +233,19 @@ impl Binder<'_> {
     /// Number of edges of a graph that is not to be materialized; `None` for others.
     fn left_out(&self, builder: &SemanticGraphs<'_>, index: usize) -> Result<Option<u64>> {
         let graph = Graph::new(index);
-        let is_read = |decl: &InputDecl| decl.ty.space == Space::Edges(graph);
-        let is_path = self.flow.metapaths.iter().any(|path| path.of == graph && path.once);
+        // Path counts are weights of linear sums, which are factored without them.
+        let is_data =
+            |decl: &InputDecl| decl.ty.space == Space::Edges(graph) && !matches!(decl.binding, Binding::EdgeCount(_));
+        let path = self.flow.metapaths.iter().find(|path| path.of == graph);
         let is_hop = self.flow.metapaths.iter().any(|path| path.hops.contains(&graph));
-        if !self.options.defer_metapaths || !(is_path || is_hop) || self.flow.inputs.iter().any(is_read) {
+        if !self.options.defer_metapaths || !(path.is_some() || is_hop) || self.flow.inputs.iter().any(is_data) {
             return Ok(None);
         }
         let steps = steps_of(self, &self.flow.graphs[index]);
         let count = match steps[..] {
             [step] => Ok(Some(self.dataset.relations[step.relation].src_ids.len() as u64)),
             _ if is_hop => builder.pairs(&steps).map(Some),
+            _ if path.is_some_and(|path| !path.once) => builder.estimate_pairs(&steps).map(Some),
             _ => builder.middle(&steps).map(|found| found.map(|middle| middle.pairs)),
         };
         count.map_err(|error| ExecError::Unsupported(error.to_string()))
@@ -396,10 +404,7 @@ impl Binder<'_> {
                 let graph = &self.graphs[graph.index()];
                 InputData::Numbers(graph.weight.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]))
             }
-            Binding::EdgeCount(graph) => {
-                let graph = &self.graphs[graph.index()];
-                InputData::Numbers(graph.counts.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]))
-            }
+            Binding::EdgeCount(graph) => InputData::Numbers(edge_counts(&self.graphs[graph.index()])),
             Binding::EdgeFeatures(graph) => InputData::Numbers(self.edge_features(*graph, decl)?),
             // Filled per mini-batch, by other programs, or from the bound graph.
             Binding::IsLink(_) | Binding::Given(_) | Binding::EdgeRank(..) => InputData::Missing,

@@ -41,7 +41,7 @@ pub struct Topology {
     pub ends: [Option<ActiveVertices>; 2],
     /// Cache of [`Topology::degree_classes`] by direction and rows.
     pub classes: Classes,
-    /// Number of edges if they are not materialized.
+    /// Number of edges if they are not materialized; an estimate for a large counted metapath.
     pub deferred: Option<u64>,
 }
 

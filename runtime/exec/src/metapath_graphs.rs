@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use hgnnc_graph::{Dataset, SemanticGraphs};
-use hgnnc_ir::dataflow::{Dataflow, GraphDecl};
+use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl};
 use hgnnc_ir::types::Graph;
 
-use crate::bind::{BindOptions, Binder, graph_builder, steps_of, topology_of};
-use crate::data::BoundData;
+use crate::bind::{BindOptions, Binder, edge_counts, graph_builder, steps_of, topology_of};
+use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
 
 /// Whether a metapath of the model has a middle vertex that is the only one between each of its pairs, in this
@@ -46,6 +46,11 @@ pub fn materialize(
         if missing[index] {
             let (mut graph, origin) = binder.build(&builder, decl)?;
             graph.name.clone_from(&decl.name);
+            for (input, decl) in data.inputs.iter_mut().zip(&flow.inputs) {
+                if decl.binding == Binding::EdgeCount(Graph::new(index)) {
+                    *input = InputData::Numbers(edge_counts(&graph));
+                }
+            }
             data.graphs[index] = topology_of(graph);
             data.origins[index] = origin;
         }

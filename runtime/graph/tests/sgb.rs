@@ -189,6 +189,12 @@ proptest! {
     }
 
     #[test]
+    fn few_pairs_are_counted_and_not_estimated((dataset, steps) in case()) {
+        let pairs = SemanticGraphs::new(&dataset).estimate_pairs(&steps).unwrap();
+        prop_assert_eq!(pairs, naive(&dataset, &steps).len() as u64);
+    }
+
+    #[test]
     fn pairs_over_a_middle_have_one_path_each((dataset, steps) in case()) {
         let Some(middle) = SemanticGraphs::new(&dataset).middle(&steps).unwrap() else { return Ok(()) };
         let Middle { place, pairs } = middle;

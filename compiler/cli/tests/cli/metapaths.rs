@@ -154,7 +154,11 @@ fn means_over_counted_paths_go_hop_by_hop() {
         }}
         {TRAIN}"
     ));
-    same_losses(&trained(&place, &[]), &trained(&place, &["--disable-pass", "factor_metapaths"]));
+    let (factored, materialized) = (trained(&place, &[]), trained(&place, &["--disable-pass", "factor_metapaths"]));
+    same_losses(&factored, &materialized);
+    let (factored, materialized) = (graphs(&factored), graphs(&materialized));
+    assert_eq!((materialized[0].2, factored[0].2), (true, false));
+    assert_eq!(factored[0].1, materialized[0].1, "the number of pairs is known nonetheless");
     let run = place.run(&["build", "m.hgnn", "--data", "graph", "--explain"]).works();
     assert!(run.out.contains("sums over `PsP` are factored"), "{}", run.out);
 }

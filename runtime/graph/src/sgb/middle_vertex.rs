@@ -13,6 +13,9 @@ pub struct Middle {
     pub pairs: u64,
 }
 
+/// Entries that [`SemanticGraphs::estimate_pairs`] touches at most, about.
+const EFFORT: f64 = 1e7;
+
 impl SemanticGraphs<'_> {
     /// Finds a middle vertex of a metapath such that one path joins each of its pairs: each start reaches at most one
     /// middle vertex, or each end is reached from at most one. `None` if there is none, or if the part before or after
@@ -54,6 +57,19 @@ impl SemanticGraphs<'_> {
     pub fn pairs(&self, steps: &[Step]) -> Result<u64, SgbError> {
         self.endpoints("", steps, false)?;
         Ok(self.reached(steps).iter().sum())
+    }
+
+    /// About the number of distinct (start, end) pairs of a metapath, in at most about the time of [`EFFORT`] entries:
+    /// exact if that is enough for all start vertices, else from some of them.
+    ///
+    /// # Errors
+    /// When the steps do not join.
+    pub fn estimate_pairs(&self, steps: &[Step]) -> Result<u64, SgbError> {
+        self.endpoints("", steps, false)?;
+        let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&step| self.step(step)).collect();
+        let (_, work) = super::plan::bound(&chain);
+        let rows = super::walk::Rows::new(&chain, false, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4);
+        Ok(rows.estimate((work / EFFORT).ceil().max(1.0) as usize))
     }
 
     /// Number of distinct end vertices of each start vertex.

@@ -104,7 +104,7 @@ pub(super) fn count_paths(chain: &[Arc<Adjacency>]) -> u128 {
 }
 
 /// Upper bounds on the pairs and the work of a chain walked step by step.
-fn bound(chain: &[Arc<Adjacency>]) -> (u64, f64) {
+pub(super) fn bound(chain: &[Arc<Adjacency>]) -> (u64, f64) {
     let rows = chain[0].num_rows();
     let mut arriving = vec![1f64; rows];
     let mut work = 0.0;

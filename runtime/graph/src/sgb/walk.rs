@@ -76,6 +76,24 @@ impl<'a> Rows<'a> {
         sets.reach(&self.segments, row, self.self_loops)
     }
 
+    /// Number of entries of every `stride`-th row, scaled to all rows.
+    pub fn estimate(&self, stride: usize) -> u64 {
+        let pool = self.sets();
+        let sampled: Vec<usize> = (0..self.num_rows).step_by(stride).collect();
+        let entries: u64 = sampled
+            .par_iter()
+            .map(|&row| {
+                pool.with(|sets| {
+                    let entries = self.reach(sets, row).map_or_else(|| sets.len(), <[u32]>::len);
+                    sets.clear();
+                    entries as u64
+                })
+            })
+            .sum();
+        let scaled = u128::from(entries) * self.num_rows as u128 / sampled.len().max(1) as u128;
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    }
+
     /// Row offsets: the first pass.
     pub fn count(&self) -> Vec<u64> {
         let mut indptr = vec![0u64; self.num_rows + 1];
@@ -313,4 +331,30 @@ fn joined<C: Sync, T: Copy + Default + Send + Sync>(
     }
     places.into_par_iter().zip(parts).for_each(|(place, part)| place.copy_from_slice(of(part)));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_rows_tell_about_all() {
+        // A ring: row v has the columns v + 1 and v + 2.
+        let rows = 10;
+        let cols: Vec<u32> = (0..rows).flat_map(|v| [(v + 1) % rows, (v + 2) % rows]).collect();
+        let indptr: Vec<u64> = (0..=u64::from(rows)).map(|v| 2 * v).collect();
+        let ring = Arc::new(Adjacency {
+            indptr: indptr.into(),
+            cols: cols.into(),
+            counts: None,
+            num_cols: rows as usize,
+            distinct: true,
+        });
+        // Two steps lead from v to v + 2, v + 3 and v + 4.
+        let matrices = [ring.clone(), ring];
+        let walked = Rows::new(&matrices, false, 1 << 20);
+        for stride in [1, 2, 3, 7, 100] {
+            assert_eq!(walked.estimate(stride), 30, "{stride}");
+        }
+    }
 }
