@@ -47,6 +47,14 @@ const LAYERS: &[Layer] = &[
         stacked: true,
     },
     Layer {
+        name: "bases of tables of one-hot features",
+        body: "aggregate e: g in graphs { param w: [in, hidden] basis(3) = glorot
+            z = mean(e.src.x @ w) over in_edges }
+            fuse v: * across graphs { out = sum(v.z) across graphs }",
+        features: "x: onehot",
+        stacked: true,
+    },
+    Layer {
         name: "blocks",
         body: "aggregate e: g in graphs { param w: [in, hidden] blocks(2) = glorot
             z = sum(e.src.x @ w) over in_edges }

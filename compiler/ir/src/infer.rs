@@ -5,6 +5,7 @@
 use std::fmt;
 
 use crate::dataflow::Dataflow;
+use crate::kernel::Width;
 use crate::metapath::{MetapathReduce, MetapathTerm};
 use crate::ops::{BinaryOp, Direction, Op, ProductForm};
 use crate::stacks::Incidence;
@@ -133,7 +134,7 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
 
         Op::Reshape(dims) => {
             dense(0)?;
-            if volume(dims) == volume(&ty(0).dims) {
+            if flow.expanded(Width::of(dims)) == flow.expanded(Width::of(&ty(0).dims)) {
                 Ok(ty(0).with_dims(dims.clone()))
             } else {
                 error(format!("cannot reshape {} to {} elements per row", show(flow, ty(0)), show_dims(flow, dims)))
@@ -444,14 +445,6 @@ fn known_space(flow: &Dataflow, space: Space) -> Result<(), TypeError> {
         Space::Index(_) => true,
     };
     if exists { Ok(()) } else { error(format!("no such space: {space:?}")) }
-}
-
-/// The number of elements per row as (product of fixed extents, sorted symbolic extents).
-fn volume(dims: &[Dim]) -> (usize, Vec<Dim>) {
-    let fixed = dims.iter().filter_map(|d| d.fixed()).product();
-    let mut symbolic: Vec<Dim> = dims.iter().copied().filter(|d| d.fixed().is_none()).collect();
-    symbolic.sort();
-    (fixed, symbolic)
 }
 
 /// A type as text: `f32[Paper; 8, 8]`, `f32[edges(PAP); 8]`, `f32[64]`.

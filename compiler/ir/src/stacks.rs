@@ -20,6 +20,7 @@
 
 use crate::Direction;
 use crate::dataflow::{Dataflow, GraphDecl, VertexTypeDecl};
+use crate::kernel::Width;
 use crate::types::{Graph, Space, Stack, VertexType};
 
 /// A list of semantic graphs that share one graph.
@@ -81,6 +82,25 @@ impl Dataflow {
         };
         self.vertex_types.push(VertexTypeDecl { name, dataset_name: String::new(), rows });
         VertexType::new(self.vertex_types.len() - 1)
+    }
+
+    /// A size with the pairs of members and vertices ([`VertexRows::Cells`]) as the product of both numbers, so that a
+    /// value with a row for each pair and one with a table for each member have equal sizes. Only where the type of the
+    /// members is declared: no value has both forms otherwise.
+    pub fn expanded(&self, size: Width) -> Width {
+        let factors = |&vertex: &VertexType| {
+            let VertexRows::Cells(stack, direction) = self.vertex_types.get(vertex.index())?.rows else { return None };
+            let members = VertexRows::Members(stack);
+            let members = VertexType::new(self.vertex_types.iter().position(|decl| decl.rows == members)?);
+            let first = *self.stacks.get(stack.index())?.members.first()?;
+            match self.graph_end(first, direction) {
+                Space::Vertices(end) => Some((vertex, Width::count(members).times(&Width::count(end)))),
+                Space::Unit | Space::Edges(_) | Space::Endpoints(..) | Space::Index(_) => None,
+            }
+        };
+        let Some((cells, product)) = size.counts().iter().find_map(factors) else { return size };
+        let rest = size.divided_by(&Width::count(cells)).unwrap_or_else(Width::one);
+        self.expanded(rest.times(&product))
     }
 
     /// The derived graph of a stack, declared if it does not exist.

@@ -255,7 +255,7 @@ impl Rows {
         match self {
             Rows::Once => Width::one(),
             Rows::Each(volume) => volume.clone(),
-            Rows::Vertices(vertex) => Width::count(*vertex),
+            Rows::Vertices(vertex) => tables.expanded(Width::count(*vertex)),
             Rows::Edges(graph, direction) | Rows::Endpoints(graph, direction) => {
                 endpoints(tables, *graph, *direction).0
             }
@@ -286,7 +286,7 @@ impl Rows {
 /// Vertex counts of the owning end and of the opposite end.
 fn endpoints(tables: &Dataflow, graph: Graph, direction: Direction) -> (Width, Width) {
     let decl = &tables.graphs[graph.index()];
-    let (src, dst) = (Width::count(decl.src), Width::count(decl.dst));
+    let [src, dst] = [decl.src, decl.dst].map(|end| tables.expanded(Width::count(end)));
     match direction {
         Direction::In => (dst, src),
         Direction::Out => (src, dst),
@@ -410,13 +410,14 @@ pub struct Output {
 }
 
 /// The number of elements of a type. `None` if it depends on the edges of a graph or on a sparsity pattern.
-fn volume(ty: &Type) -> Option<Width> {
-    match (ty.layout, ty.space) {
+fn volume(tables: &Dataflow, ty: &Type) -> Option<Width> {
+    let size = match (ty.layout, ty.space) {
         (Layout::Sparse(_), _) | (Layout::Dense, Space::Edges(_) | Space::Endpoints(..)) => None,
         (Layout::Dense, Space::Unit) => Some(Width::of(&ty.dims)),
         (Layout::Dense, Space::Index(extent)) => Some(Width::of(&ty.dims).times(&Width::fixed(extent))),
         (Layout::Dense, Space::Vertices(vertex)) => Some(Width::of(&ty.dims).times(&Width::count(vertex))),
-    }
+    };
+    size.map(|size| tables.expanded(size))
 }
 
 impl Program {
@@ -475,7 +476,7 @@ impl Program {
 
     /// The number of elements of a buffer. `None` if it depends on the edges of a graph or on a sparsity pattern.
     pub fn volume(&self, buffer: Buffer) -> Option<Width> {
-        volume(&self.buffer(buffer).ty)
+        volume(&self.tables, &self.buffer(buffer).ty)
     }
 
     /// The width of an operand of a traversal. `None` if the operand cannot be read there. `locals` holds the widths of

@@ -280,7 +280,7 @@ impl Verifier<'_> {
         let whole = |buffer: Buffer| program.volume(buffer);
         let by_row = |buffer: Buffer| match gemm.rows {
             Space::Unit => whole(buffer),
-            Space::Vertices(vertex) => whole(buffer)?.divided_by(&Width::count(vertex)),
+            Space::Vertices(vertex) => whole(buffer)?.divided_by(&self.program.tables.expanded(Width::count(vertex))),
             Space::Index(extent) => whole(buffer)?.divided_by(&Width::fixed(extent)),
             Space::Endpoints(..) => {
                 let ty = &program.buffer(buffer).ty;
@@ -601,12 +601,13 @@ impl Verifier<'_> {
         }
         let ty = &self.program.buffer(buffer).ty;
         let fits = match extent {
-            Extent::Total => self.program.volume(buffer).as_ref() == Some(&instr.width),
+            Extent::Total => self.program.volume(buffer) == Some(self.program.tables.expanded(instr.width.clone())),
             Extent::Row => {
                 if let Rows::Endpoints(graph, direction) = *seen.rows {
                     ty.space == Space::Endpoints(graph, direction) && Width::of(&ty.dims) == instr.width
                 } else {
-                    let volume = seen.rows.count(&self.program.tables).times(&instr.width);
+                    let tables = &self.program.tables;
+                    let volume = tables.expanded(seen.rows.count(tables).times(&instr.width));
                     self.program.volume(buffer) == Some(volume)
                 }
             }
@@ -641,7 +642,7 @@ impl Verifier<'_> {
                 Source::Buffer(buffer) if self.readable(place, buffer) && sound => {
                     let ty = &program.buffer(buffer).ty;
                     // Viewed as other rows with equally many elements in all, or with other trailing dimensions.
-                    let same_volume = volume(ty).is_some_and(|all| volume(&output.ty) == Some(all));
+                    let same_volume = volume(tables, ty).is_some_and(|all| volume(tables, &output.ty) == Some(all));
                     let same_rows = ty.with_dims(output.ty.dims.clone()) == output.ty
                         && Width::of(&ty.dims) == Width::of(&output.ty.dims);
                     if !(same_volume || same_rows) {

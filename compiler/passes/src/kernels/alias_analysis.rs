@@ -122,7 +122,7 @@ impl<'a> AliasAnalysis<'a> {
     /// Elements per row of this view. Sparse values have one element per stored element.
     pub fn width(&self, value: Value) -> Width {
         let ty = self.flow.ty(value);
-        if ty.is_sparse() { Width::one() } else { Width::of(&ty.dims) }
+        if ty.is_sparse() { Width::one() } else { self.flow.expanded(Width::of(&ty.dims)) }
     }
 
     /// Does an edge value decide which branch a derivative takes (at a relu, at the larger of two values)? Every

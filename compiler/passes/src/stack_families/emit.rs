@@ -311,9 +311,10 @@ impl<'a> Emitter<'a> {
             Op::Param(param) => {
                 rows == Rows::Members && self.old.params[param.index()].dims.iter().all(|dim| dim.fixed().is_some())
             }
-            Op::Rows => match (rows, self.table(args[0])) {
-                (Rows::Pairs(direction), Some(param)) => {
-                    self.old.params[param.index()].dims[0] == Dim::Count(self.end(direction))
+            Op::Rows => match (rows, args[0]) {
+                (Rows::Pairs(direction), Operand::Each(table)) => {
+                    let of_end = self.table_rows(table) == Some(self.end(direction));
+                    of_end && (self.table(args[0]).is_some() || self.can(table, Rows::Members))
                 }
                 _ => false,
             },
@@ -377,6 +378,15 @@ impl<'a> Emitter<'a> {
         ends.into_iter().find(|&at| matches!(operand, Operand::Each(x) if self.can(x, Rows::Pairs(at))))
     }
 
+    /// The vertex type that the copies have a row for each vertex of, if they are tables.
+    fn table_rows(&self, table: Tuple) -> Option<VertexType> {
+        let (first, rest) = self.old.ty(self.tuples.first(table)).dims.split_first()?;
+        match first {
+            Dim::Count(vertex) if rest.iter().all(|dim| dim.fixed().is_some()) => Some(*vertex),
+            Dim::Count(_) | Dim::Fixed(_) => None,
+        }
+    }
+
     /// The parameter with a row for each vertex that an operand is.
     fn table(&self, operand: Operand) -> Option<Param> {
         let Operand::Each(tuple) = operand else { return None };
@@ -408,13 +418,17 @@ impl<'a> Emitter<'a> {
                 self.at(first, Op::Rows, &[whole])
             }
             Op::Rows => {
-                let Rows::Pairs(direction) = rows else { unreachable!("tables have rows for vertices") };
-                let param = self.table(args[0]).expect("the rows of a table");
-                if let Operand::Each(table) = args[0] {
-                    self.stacked.insert(table);
-                }
-                let param = self.param(param, Some(direction));
-                let whole = self.at(first, Op::Param(param), &[]);
+                let (Rows::Pairs(direction), Operand::Each(table)) = (rows, args[0]) else {
+                    unreachable!("tables have rows for vertices")
+                };
+                let whole = match self.table(args[0]) {
+                    Some(param) => {
+                        self.stacked.insert(table);
+                        let param = self.param(param, Some(direction));
+                        self.at(first, Op::Param(param), &[])
+                    }
+                    None => self.computed_table(table, direction),
+                };
                 let cells = self.at(first, Op::Rows, &[whole]);
                 self.read_with(first, Incidence::Cells(direction), cells)
             }
@@ -492,6 +506,19 @@ impl<'a> Emitter<'a> {
         self.new.cursor = before;
         self.made.insert((tuple, rows), value);
         value
+    }
+
+    /// The tables of all members as one, with a row for each pair of a member and a vertex: all are computed at once,
+    /// such as linear combinations of bases.
+    fn computed_table(&mut self, table: Tuple, direction: Direction) -> Value {
+        let of_members = self.emit(table, Rows::Members);
+        let first = self.tuples.first(table);
+        let all = self.at(first, Op::Unrows, &[of_members]);
+        let stack = self.stack();
+        let cells = Dim::Count(self.new.stacked_type(VertexRows::Cells(stack, direction)));
+        let row = self.old.ty(first).dims[1..].iter().copied();
+        let dims = std::iter::once(cells).chain(row).collect();
+        self.at(first, Op::Reshape(dims), &[all])
     }
 
     /// Appends an operation at the place of an old value.
