@@ -114,6 +114,7 @@ fn stacked_relations_train_to_the_same_weights() {
         ("weights", "x: f32[6]", "RgcnConv(hidden: 4)"),
         ("tables", "x: onehot", "RgcnConv(hidden: 4)"),
         ("bases", "x: f32[6]", "RgcnBasisConv(hidden: 4, bases: 3)"),
+        ("bases of tables", "x: onehot", "RgcnBasisConv(hidden: 4, bases: 3)"),
         ("attention", "x: f32[6]", "RgatConv(hidden: 2, heads: 3)"),
     ] {
         place.model(&model(features, layer, ""));
@@ -158,10 +159,13 @@ fn a_stopped_run_over_stacked_relations_is_resumed() {
 #[test]
 fn stacked_relations_are_trained_as_ptx() {
     let place = place();
-    place.model(&model("x: f32[6]", "RgcnConv(hidden: 4)", ""));
-    let device = ["--device", "ptx-interp", "--epochs", "2"];
-    let ptx = train(&place, "ptx.safetensors", &device);
-    close("as PTX", &ptx, &train(&place, "cpu.safetensors", &["--epochs", "2"]));
+    for (features, layer) in [("x: f32[6]", "RgcnConv(hidden: 4)"), ("x: onehot", "RgcnBasisConv(hidden: 4, bases: 3)")]
+    {
+        place.model(&model(features, layer, ""));
+        let device = ["--device", "ptx-interp", "--epochs", "2"];
+        let ptx = train(&place, "ptx.safetensors", &device);
+        close("as PTX", &ptx, &train(&place, "cpu.safetensors", &["--epochs", "2"]));
+    }
 }
 
 #[test]
