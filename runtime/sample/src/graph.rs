@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use rayon::prelude::*;
+
 use hgnnc_graph::{Dataset, RelationOptions, SemanticGraphs, SgbError};
 
 use crate::plan::Fanout;
@@ -125,12 +127,18 @@ impl Offsets {
     fn new(vertex_type: usize, vertices: usize, edges: &[Edges<'_>]) -> Result<Offsets, GraphError> {
         let relations: Vec<usize> = (0..edges.len()).filter(|&r| edges[r].dst_type == vertex_type).collect();
         let mut words = Words::zeroed((vertices + 2) * relations.len())?;
-        for (slot, &r) in relations.iter().enumerate() {
-            let places = words.iter_mut().skip(slot).step_by(relations.len());
-            // Checked before: offsets fit in 32 bits.
-            let behind = edges[r].indptr.last();
-            places.zip(edges[r].indptr.iter().chain(behind)).for_each(|(place, &at)| *place = at as u32);
-        }
+        // Blocks of vertices: a block of the table stays in cache while the offsets of all relations are written.
+        const BLOCK: usize = 32;
+        let width = relations.len().max(1);
+        words.par_chunks_mut(BLOCK * width).enumerate().for_each(|(block, words)| {
+            for (slot, &r) in relations.iter().enumerate() {
+                let indptr = &edges[r].indptr;
+                for (vertex, row) in (block * BLOCK..).zip(words.chunks_exact_mut(width)) {
+                    // Checked before: offsets fit in 32 bits. The sentinel is behind the last vertex.
+                    row[slot] = indptr[vertex.min(vertices)] as u32;
+                }
+            }
+        });
         Ok(Offsets { words, relations })
     }
 
@@ -231,13 +239,37 @@ impl<'a> SampleGraph<'a> {
     ///
     /// Errors when edges are not edges between those types, or there is no memory for their offsets.
     pub fn new(counts: Vec<usize>, edges: Vec<Edges<'a>>) -> Result<SampleGraph<'a>, GraphError> {
+        let sources = |indices| {
+            Ok(match indices {
+                Cow::Borrowed(sources) => Sources::Borrowed(sources),
+                Cow::Owned(sources) => Sources::Owned(Words::of(&sources)?),
+            })
+        };
+        Self::build(counts, edges, sources, |weights| weights)
+    }
+
+    /// As [`new`](Self::new), with copies of all that is borrowed.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn copied(counts: Vec<usize>, edges: Vec<Edges<'_>>) -> Result<SampleGraph<'static>, GraphError> {
+        let sources = |indices: Cow<'_, [u32]>| Words::of(&indices).map(Sources::Owned);
+        SampleGraph::build(counts, edges, sources, |weights| Cow::Owned(weights.into_owned()))
+    }
+
+    fn build<'e>(
+        counts: Vec<usize>,
+        edges: Vec<Edges<'e>>,
+        sources: impl Fn(Cow<'e, [u32]>) -> Result<Sources<'a>, GraphError>,
+        weights_of: impl Fn(Cow<'e, [f32]>) -> Cow<'a, [f32]>,
+    ) -> Result<SampleGraph<'a>, GraphError> {
         if let Some(vertex_type) = counts.iter().position(|&count| count > 1 << 30) {
             return Err(GraphError::TooManyVertices { vertex_type, count: counts[vertex_type] });
         }
         edges.iter().try_for_each(|edges| check(&counts, edges))?;
         let offsets: Vec<Offsets> =
             counts.iter().enumerate().map(|(t, &n)| Offsets::new(t, n, &edges)).collect::<Result<_, _>>()?;
-        let relation = |(r, Edges { name, src_type, dst_type, indptr, indices, weights }): (usize, Edges<'a>)| {
+        let relation = |(r, Edges { name, src_type, dst_type, indptr, indices, weights }): (usize, Edges<'e>)| {
             let positive = match &weights {
                 Some(weights) if weights.contains(&0.0) => {
                     // One more, as for offsets.
@@ -251,17 +283,14 @@ impl<'a> SampleGraph<'a> {
                 Some(_) | None => None,
             };
             Ok(Relation {
-                weights,
+                weights: weights.map(&weights_of),
                 positive,
                 path: None,
                 name: name.into(),
                 src_type,
                 dst_type,
                 slot: offsets[dst_type].relations.partition_point(|&before| before < r),
-                sources: match indices {
-                    Cow::Borrowed(sources) => Sources::Borrowed(sources),
-                    Cow::Owned(sources) => Sources::Owned(Words::of(&sources)?),
-                },
+                sources: sources(indices)?,
                 max_degree: indptr.windows(2).map(|w| (w[1] - w[0]) as u32).max().unwrap_or(0),
             })
         };

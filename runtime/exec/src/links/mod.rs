@@ -9,9 +9,10 @@ use std::collections::HashSet;
 use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_ir::artifact::{Artifact, Metric, Part, Target};
 use hgnnc_ir::random::{bits, mask_key};
+use rayon::prelude::*;
 
 use crate::backend::{Backend, part_index};
-use crate::data::BoundData;
+use crate::data::{BoundData, Topology};
 use crate::engine::EngineOptions;
 use crate::error::Result;
 use curve::ScoreMetrics;
@@ -93,9 +94,9 @@ impl LinkMeasures {
         let Some(training) = &artifact.training else { return Ok(None) };
         let Target::Links(target) = &training.target else { return Ok(None) };
         let scorer = Scorer::new((artifact, cpu), target, &training.output, &data.num_vertices, options)?;
-        let topologies = || target.graphs.iter().map(|graph| &data.graphs[graph.index()]);
-        let ends: Vec<(usize, usize)> = topologies().map(|graph| (graph.num_src, graph.num_dst)).collect();
-        let trained = topologies().map(|graph| {
+        let topologies: Vec<&Topology> = target.graphs.iter().map(|graph| &data.graphs[graph.index()]).collect();
+        let ends: Vec<(usize, usize)> = topologies.iter().map(|graph| (graph.num_src, graph.num_dst)).collect();
+        let trained = topologies.par_iter().map(|graph| {
             let rows = graph.csc.indptr.windows(2).enumerate();
             rows.flat_map(|(dst, row)| {
                 let sources = &graph.csc.indices[row[0] as usize..row[1] as usize];
@@ -108,15 +109,17 @@ impl LinkMeasures {
             // Data bound for outputs only has no held-out links.
             parts.push(if held_out.is_empty() { vec![vec![]; ends.len()] } else { held_out.clone() });
         }
-        let known: Vec<KnownLinks> =
-            (0..ends.len()).map(|graph| KnownLinks::of(parts.iter().flat_map(|part| &part[graph]))).collect();
+        let known: Vec<KnownLinks> = (0..ends.len())
+            .into_par_iter()
+            .map(|graph| KnownLinks::of(parts.iter().flat_map(|part| &part[graph])))
+            .collect();
         let parts = parts.into_iter().enumerate().map(|(part, links)| {
             let draw = |replace: bool| -> Vec<Vec<(u32, u32)>> {
                 let of_graph = |graph: usize| {
                     let key = mask_key(part as u64, 2 * graph as u64 + u64::from(replace), STREAM);
                     draw_negatives(&links[graph], replace, ends[graph], &known[graph], key)
                 };
-                (0..ends.len()).map(of_graph).collect()
+                (0..ends.len()).into_par_iter().map(of_graph).collect()
             };
             LinkPart { others: draw(false), replaced: draw(true), links, separation: None, ranks: None }
         });

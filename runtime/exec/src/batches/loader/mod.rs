@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use hgnnc_ir::artifact::{self, EmbeddingProducer, Target, Training};
 use hgnnc_ir::batch::{BatchInput, BatchLayout};
-use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, PatternDecl};
+use hgnnc_ir::dataflow::{Binding, Dataflow, PatternDecl};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::types::{Graph, VertexType};
@@ -127,23 +127,24 @@ impl MiniBatchLoader {
             let drawn = plan.fanouts.iter().map(|fanouts| fanouts[graph]).filter(|f| *f != Fanout::AtMost(0));
             drawn.clone().count() > 0 && drawn.clone().all(|fanout| matches!(fanout, Fanout::Walks { .. }))
         };
-        let of_graph = |(index, (decl, graph)): (usize, (&GraphDecl, &Topology))| Edges {
-            weights: data.drawn.weights.get(index).and_then(|weights| weights.clone().map(Cow::Owned)),
-            ..edges(
-                &decl.name,
-                (decl.src.index(), decl.dst.index()),
-                (&graph.csc, graph.num_dst),
-                // Link pairs are drawn by negative sampling.
-                decl.links || walked_only(index),
-            )
-        };
-        let all = tables.graphs.iter().zip(&data.graphs).enumerate().map(of_graph).collect();
+        let mut all = vec![];
+        for (index, (decl, graph)) in tables.graphs.iter().zip(&data.graphs).enumerate() {
+            // Link pairs are drawn by negative sampling.
+            let none = decl.links || walked_only(index);
+            let ends = (decl.src.index(), decl.dst.index());
+            let weights = data.drawn.weights.get(index).and_then(|weights| weights.as_deref().map(Cow::Borrowed));
+            all.push(Edges { weights, ..edges(&decl.name, ends, (&graph.csc, graph.num_dst), none) });
+        }
         let steps = data.drawn.steps.iter().map(|step| {
             let ends = (step.src.index(), step.dst.index());
-            edges(&step.name, ends, (&step.csc, data.num_vertices[step.dst.index()]), false)
+            let Edges { name, src_type, dst_type, indptr, indices, .. } =
+                edges(&step.name, ends, (&step.csc, data.num_vertices[step.dst.index()]), false);
+            let (name, indptr, indices) =
+                (name.into_owned().into(), indptr.into_owned().into(), indices.into_owned().into());
+            Edges { name, src_type, dst_type, indptr, indices, weights: None }
         });
         let resting = HistoricalVertices::none(data.num_vertices.len());
-        let graph = SampleGraph::new(data.num_vertices.clone(), all)
+        let graph = SampleGraph::copied(data.num_vertices.clone(), all)
             .and_then(|graph| graph.with_paths(steps.collect(), data.drawn.paths.clone()))
             .map_err(unsupported)?;
         // Without machine code the sampler runs in Rust.
@@ -399,16 +400,15 @@ impl MiniBatchLoader {
 }
 
 /// In-edges of a relation (CSC), or an empty relation if `none`. Copied, because samplers outlive the engine's data.
-fn edges(
-    name: &str,
+fn edges<'d>(
+    name: &'d str,
     (src_type, dst_type): (usize, usize),
-    (incoming, num_dst): (&Adjacency, usize),
+    (incoming, num_dst): (&'d Adjacency, usize),
     none: bool,
-) -> Edges<'static> {
-    let (indptr, src) = match none {
-        true => (vec![0; num_dst + 1], vec![]),
-        false => (incoming.indptr.to_vec(), incoming.indices.to_vec()),
+) -> Edges<'d> {
+    let (indptr, indices) = match none {
+        true => (Cow::Owned(vec![0; num_dst + 1]), Cow::Owned(vec![])),
+        false => (Cow::Borrowed(&incoming.indptr[..]), Cow::Borrowed(&incoming.indices[..])),
     };
-    let name = Cow::Owned(name.to_owned());
-    Edges { name, src_type, dst_type, indptr: Cow::Owned(indptr), indices: Cow::Owned(src), weights: None }
+    Edges { name: Cow::Borrowed(name), src_type, dst_type, indptr, indices, weights: None }
 }
