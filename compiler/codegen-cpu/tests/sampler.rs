@@ -22,6 +22,17 @@ fn rows_of_two_of_three_relations() {
 }
 
 #[test]
+fn code_for_many_alike_relations_is_a_loop() {
+    let lines = |relations: usize| {
+        let drawn = (0..relations).map(|slot| Counted { slot, most: Some(5), listed: false }).collect();
+        let text = listing(&SamplerFunction::Rows(RowsOf { relations, drawn }));
+        assert!(text.contains("; a relation"), "{text}");
+        text.lines().count()
+    };
+    assert_eq!(lines(16), lines(474));
+}
+
+#[test]
 fn only_what_a_fanout_needs_is_generated() {
     let blocks = |take| {
         let text = listing(&SamplerFunction::Draw(take));

@@ -260,13 +260,13 @@ impl<'a> SampleGraph<'a> {
     fn build<'e>(
         counts: Vec<usize>,
         edges: Vec<Edges<'e>>,
-        sources: impl Fn(Cow<'e, [u32]>) -> Result<Sources<'a>, GraphError>,
-        weights_of: impl Fn(Cow<'e, [f32]>) -> Cow<'a, [f32]>,
+        sources: impl Fn(Cow<'e, [u32]>) -> Result<Sources<'a>, GraphError> + Sync,
+        weights_of: impl Fn(Cow<'e, [f32]>) -> Cow<'a, [f32]> + Sync,
     ) -> Result<SampleGraph<'a>, GraphError> {
         if let Some(vertex_type) = counts.iter().position(|&count| count > 1 << 30) {
             return Err(GraphError::TooManyVertices { vertex_type, count: counts[vertex_type] });
         }
-        edges.iter().try_for_each(|edges| check(&counts, edges))?;
+        edges.par_iter().try_for_each(|edges| check(&counts, edges))?;
         let offsets: Vec<Offsets> =
             counts.iter().enumerate().map(|(t, &n)| Offsets::new(t, n, &edges)).collect::<Result<_, _>>()?;
         let relation = |(r, Edges { name, src_type, dst_type, indptr, indices, weights }): (usize, Edges<'e>)| {
@@ -294,7 +294,7 @@ impl<'a> SampleGraph<'a> {
                 max_degree: indptr.windows(2).map(|w| (w[1] - w[0]) as u32).max().unwrap_or(0),
             })
         };
-        let relations = edges.into_iter().enumerate().map(relation).collect::<Result<_, GraphError>>()?;
+        let relations = edges.into_par_iter().enumerate().map(relation).collect::<Result<_, GraphError>>()?;
         Ok(SampleGraph { counts, relations, offsets, walked: None })
     }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{KEY, busy_graph, random_graph, seeds};
+use common::{KEY, busy_graph, graph_of_many_relations, random_graph, seeds};
 use hgnnc_sample::Fanout::{All, AtMost, Weighted};
 use hgnnc_sample::{Batch, BatchKey, Compiled, HistoricalVertices, Plan, SampleGraph, Sampler, naive, sample_each};
 
@@ -27,8 +27,8 @@ fn plans(graph: &SampleGraph<'_>) -> Vec<Plan> {
 #[test]
 fn fast_ones_are_naive_on_random_graphs() {
     let mut edges = 0;
-    for seed in 0..30 {
-        let graph = random_graph(seed);
+    let graphs = (0..30).map(random_graph).chain((0..3).map(|seed| graph_of_many_relations(seed, 20)));
+    for (seed, graph) in graphs.enumerate() {
         for plan in plans(&graph) {
             let code = Compiled::new(&graph, plan.clone(), &compiler()).unwrap();
             let mut portable = Sampler::new(&graph, plan.clone()).unwrap();

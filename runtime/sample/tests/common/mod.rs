@@ -70,6 +70,24 @@ pub fn random_graph(seed: u64) -> SampleGraph<'static> {
     weighted_graph(&counts, &relations, weight).unwrap()
 }
 
+/// Two vertex types and `n` relations between each pair of them: so many that generated code loops over them.
+pub fn graph_of_many_relations(seed: u64, n: usize) -> SampleGraph<'static> {
+    let mut at = 0;
+    let mut random = |n: u32| {
+        at += 1;
+        ((u64::from(bits(seed, at)) * u64::from(n)) >> 32) as u32
+    };
+    let counts = [50, 80];
+    let mut relations = vec![];
+    for (src, dst) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        for _ in 0..n {
+            let edges = (0..random(200)).map(|_| (random(counts[src] as u32), random(counts[dst] as u32)));
+            relations.push((src, dst, edges.collect()));
+        }
+    }
+    weighted_graph(&counts, &relations, |_, edge| Some(1.0 + edge as f32)).unwrap()
+}
+
 /// Every `step`-th vertex of each type, from the last.
 pub fn seeds(graph: &SampleGraph<'_>, step: usize) -> Vec<Vec<u32>> {
     graph.counts().iter().map(|&count| (0..count as u32).rev().step_by(step).collect()).collect()
