@@ -8,6 +8,7 @@ use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::types::Graph;
 use hgnnc_sample::{Batch, BatchKey};
+use rayon::prelude::*;
 
 use crate::data::Topology;
 
@@ -79,8 +80,7 @@ pub(super) struct PairRoom {
 impl PairSource {
     /// Builds from the link graphs of a full-graph program, which hold the training links.
     pub fn new(target: &LinkTarget, tables: &Dataflow, graphs: &[Topology]) -> Self {
-        let mut first = 0;
-        let links = target.graphs.iter().map(|graph| {
+        let links = target.graphs.par_iter().map(|graph| {
             let (decl, topology) = (&tables.graphs[graph.index()], &graphs[graph.index()]);
             let mut rows: Vec<(u32, u32)> = vec![];
             for (dst, row) in topology.csc.indptr.windows(2).enumerate() {
@@ -88,7 +88,7 @@ impl PairSource {
                 rows.extend(sources.iter().map(|&src| (dst as u32, src)));
             }
             rows.sort_unstable();
-            let links = Links {
+            Links {
                 src_type: decl.src.index(),
                 dst_type: decl.dst.index(),
                 num_src: topology.num_src,
@@ -96,12 +96,15 @@ impl PairSource {
                 indptr: topology.csc.indptr.to_vec(),
                 src: rows.iter().map(|&(_, src)| src).collect(),
                 dst: rows.iter().map(|&(dst, _)| dst).collect(),
-                first,
-            };
-            first += links.src.len();
-            links
+                first: 0,
+            }
         });
-        let links: Vec<Links> = links.collect();
+        let mut links: Vec<Links> = links.collect();
+        let mut first = 0;
+        for of_graph in &mut links {
+            of_graph.first = first;
+            first += of_graph.src.len();
+        }
         let repeats = (tables.graphs.iter())
             .map(|decl| {
                 let [step] = decl.steps[..] else { return vec![] };
