@@ -10,6 +10,7 @@ mod lints;
 mod lower;
 mod minibatch;
 mod model;
+mod pipeline;
 mod settings;
 mod stdlib;
 

@@ -6,19 +6,15 @@ use std::fmt;
 use hgnnc_ir::artifact::{EmbeddingProducer, GraphPlan, Kernels};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Cursor;
-use hgnnc_ir::kernel::Program;
-use hgnnc_ir::{Artifact, Dataflow, Graph, Op, OutputKind, Param};
+use hgnnc_ir::{Artifact, Dataflow, Graph, Op, OutputKind};
 use hgnnc_machine::Machine;
-use hgnnc_passes::kernels::{self, FusionRule, LoweringOptions, NotLowered};
+use hgnnc_passes::kernels::{self, LoweringOptions, NotLowered};
 use hgnnc_passes::pipeline::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
 use hgnnc_passes::rematerialize::predict::arena_bytes;
-use hgnnc_passes::{
-    MinibatchWithCache, NotBatchable, NotDifferentiable, batch_sizes, score_links, to_minibatch,
-    to_minibatch_with_cache, try_differentiate, update,
-};
-use hgnnc_sema::TrainSpec;
+use hgnnc_passes::{NotBatchable, NotDifferentiable, score_links};
 
 use crate::model::Analyzed;
+use crate::pipeline::{Compilation, EVALUATE, TRAIN};
 
 /// The options of [`lower`].
 #[derive(Clone, Debug, Default)]
@@ -141,94 +137,99 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let passes = PassManager::new(&options.disabled)?;
     let context = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
     let factored = |of: fn(&GraphPlan) -> &BTreeSet<Graph>| options.graphs.as_ref().map(|plan| of(plan).clone());
-    let mut cx =
-        PassCx { arena_budget: options.arena_budget, factored: factored(|plan| &plan.train), ..context.clone() };
+    let cx = PassCx { arena_budget: options.arena_budget, factored: factored(|plan| &plan.train), ..context.clone() };
 
     // The evaluation and training programs are compiled in parallel. Only the final training pass needs a result of the
     // evaluation program: its memory, which training should not exceed by much.
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
     let lowering_options =
         passes.lowering_options(LoweringOptions::of(options.machine.as_ref()).with_hoisting(!on_batches));
-    let (mut infer, mut infer_cx) =
-        (without_dropout(&model.flow), PassCx { factored: factored(|plan| &plan.infer), ..context });
-    // Links are scored by a separate program. The runtime chooses the number of pairs per run.
+    let infer_cx = PassCx { factored: factored(|plan| &plan.infer), ..context.clone() };
+    let mut infer = Compilation::new(without_dropout(&model.flow), infer_cx, lowering_options);
+    // With a train block, disabled fusions of single values refer to the training program.
+    infer.named = model.train.is_none();
+    // Links are scored by a separate program. The runtime chooses the number of pairs per run, so it has no sizes.
     let mut score = None;
-    if let Some((first, second)) = score_links(&infer) {
-        (infer, score) = (first, Some(second));
+    if let Some((first, second)) = score_links(&infer.flow) {
+        infer.flow = first;
+        let cx = PassCx { sizes: None, ..context };
+        score = Some(Compilation::new(second, cx, lowering_options.with_hoisting(false)));
     }
-    let score_kernels = score.as_mut().map(|score| {
-        let mut cx = PassCx { machine: options.machine.clone(), ..PassCx::new(None) };
-        passes.run_forward(score, &mut cx);
-        passes.run_joint(score, &mut cx, || None);
-        kernels::lower_with(score, lowering_options.with_hoisting(false))
-    });
-    let trains = model.train.is_some();
-    let mut lower_infer = || {
-        passes.run_forward(&mut infer, &mut infer_cx);
-        passes.run_joint(&mut infer, &mut infer_cx, || None);
-        // With a train block, disabled fusions of single values refer to the training program.
-        match trains {
-            true => kernels::lower_with(&infer, lowering_options).map_err(LowerError::from),
-            false => Ok(passes.lower(&infer, lowering_options)??),
-        }
-    };
-    let mut infer_kernels = None;
-    let training = std::thread::scope(|scope| {
-        let other = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, &mut lower_infer);
+    if let Some(score) = &mut score {
+        score.run(EVALUATE, &passes, || None)?;
+    }
+    let mut lowered_infer = None;
+    let train = std::thread::scope(|scope| {
+        let mut lower_infer = || {
+            infer.run(EVALUATE, &passes, || None)?;
+            Ok::<_, LowerError>(options.sizes.as_ref().map(|sizes| arena_bytes(&infer.kernels, sizes)))
+        };
+        let Some(spec) = &model.train else {
+            lowered_infer = Some(lower_infer());
+            return Ok(None);
+        };
+        let other = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, lower_infer);
+        let mut train = Compilation::new(forward_of_training(model), cx, LoweringOptions::of(options.machine.as_ref()))
+            .training(spec);
         let evaluation_bytes = || {
-            let kernels = other.ok()?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let bytes = kernels.as_ref().ok().zip(options.sizes.as_ref()).map(|(it, sizes)| arena_bytes(it, sizes));
-            infer_kernels = Some(kernels);
+            let lowered = other.ok()?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let bytes = lowered.as_ref().ok().copied().flatten();
+            lowered_infer = Some(lowered);
             bytes
         };
-        match &model.train {
-            Some(spec) => lower_training(model, spec, &passes, &mut cx, evaluation_bytes).map(Some),
-            None => {
-                evaluation_bytes();
-                Ok(None)
-            }
-        }
-    });
+        train.run(TRAIN, &passes, evaluation_bytes)?;
+        Ok::<_, LowerError>(Some(train))
+    })?;
     // Without a second thread, compile one after the other.
-    let infer_kernels = infer_kernels.unwrap_or_else(lower_infer);
-    let training = training?;
-    // A mini-batch program has tables and sizes of its own.
-    let train_sizes = training.as_ref().map_or(options.sizes.clone(), |training| training.sizes.clone());
-    let (joint, train, train_kernels, batch, producer) = match training {
-        Some(Training { joint, flow, kernels, batch, producer, .. }) => {
-            (Some(joint), Some(flow), Some(kernels), batch, producer)
-        }
-        None => (None, None, None, None, None),
-    };
-    let mut kernels = Kernels { train: train_kernels, infer: infer_kernels?, score: score_kernels.transpose()? };
-    let mut interleaved = vec![];
-    let interleaving = options.machine.as_ref().filter(|_| !passes.disables(FusionRule::Interleave));
-    if let (Some(sizes), Some(of_train), Some(machine)) = (&options.sizes, &train_sizes, interleaving) {
-        let infer = kernels::interleave_kernels(&mut kernels.infer, sizes, machine);
-        interleaved =
-            kernels.train.as_mut().map_or(infer, |train| kernels::interleave_kernels(train, of_train, machine));
+    match lowered_infer {
+        Some(lowered) => drop(lowered?),
+        None => infer.run(EVALUATE, &passes, || None)?,
     }
+    let train_sizes = train.as_ref().map_or(options.sizes.clone(), |train| train.cx.sizes.clone());
     let arena = options.sizes.as_ref().zip(train_sizes.as_ref()).map(|(sizes, of_train)| ArenaBytes {
-        train: kernels.train.as_ref().map(|program| arena_bytes(program, of_train)),
-        infer: arena_bytes(&kernels.infer, sizes),
+        train: train.as_ref().map(|train| arena_bytes(&train.kernels, of_train)),
+        infer: arena_bytes(&infer.kernels, sizes),
     });
-    let artifact = Artifact {
+    let explained = train.as_ref().unwrap_or(&infer);
+    let mut explanations = [model.explanations.clone(), explained.cx.explain.clone()].concat();
+    let known = train_sizes.as_ref().zip(options.machine.as_ref());
+    explanations.extend(kernels::explain(&explained.kernels, known));
+    let notes = train.as_ref().map_or_else(Vec::new, |train| train.cx.notes.clone());
+    let mut artifact = Artifact {
         model: model.name.clone(),
-        train,
-        infer,
-        score,
-        kernels,
+        train: None,
+        infer: infer.flow,
+        score: None,
+        kernels: Kernels { train: None, infer: infer.kernels, score: None },
         training: model.train.as_ref().map(|spec| spec.training.clone()),
-        batch,
-        producer,
+        batch: None,
+        producer: None,
         graphs: options.graphs.clone(),
     };
-    let own = if artifact.train.is_some() { cx.explain } else { infer_cx.explain };
-    let mut explanations = [model.explanations.clone(), own].concat();
-    explanations.extend(interleaved);
-    let known = train_sizes.as_ref().zip(options.machine.as_ref());
-    explanations.extend(kernels::explain(artifact.kernels.train.as_ref().unwrap_or(&artifact.kernels.infer), known));
-    Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations, notes: cx.notes, arena, train_sizes })
+    if let Some(score) = score {
+        (artifact.score, artifact.kernels.score) = (Some(score.flow), Some(score.kernels));
+    }
+    let mut joint = None;
+    if let Some(train) = train {
+        (artifact.train, artifact.kernels.train) = (Some(train.flow), Some(train.kernels));
+        artifact.batch = train.batch;
+        let machine = options.machine.as_ref();
+        artifact.producer = train.producer.map(|producer| lower_producer(producer, &passes, machine)).transpose()?;
+        joint = train.joint;
+    }
+    Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations, notes, arena, train_sizes })
+}
+
+/// The program of historical embeddings. The runtime chooses the number of vertices per run, so it has no sizes.
+fn lower_producer(
+    (flow, layout): (Dataflow, BatchLayout),
+    passes: &PassManager,
+    machine: Option<&Machine>,
+) -> Result<EmbeddingProducer, LowerError> {
+    let cx = PassCx { machine: machine.cloned(), ..PassCx::new(None) };
+    let mut producer = Compilation::new(flow, cx, LoweringOptions::of(machine).with_hoisting(false));
+    producer.run(EVALUATE, passes, || None)?;
+    Ok(EmbeddingProducer { flow: producer.flow, kernels: producer.kernels, layout })
 }
 
 /// The forward program of the loss.
@@ -237,75 +238,6 @@ pub(crate) fn forward_of_training(model: &Analyzed) -> Dataflow {
     flow.name = format!("{}.train", model.name);
     flow.outputs.retain(|output| is_loss(&output.kind));
     flow
-}
-
-/// The training program at its levels.
-struct Training {
-    /// Before the joint passes.
-    joint: Dataflow,
-    /// After the joint passes.
-    flow: Dataflow,
-    /// The kernels of `flow`.
-    kernels: Program,
-    /// The mini-batch layout, for mini-batch training.
-    batch: Option<BatchLayout>,
-    /// The producer of historical embeddings.
-    producer: Option<EmbeddingProducer>,
-    /// The sizes it was compiled for.
-    sizes: Option<SizeInfo>,
-}
-
-fn lower_training(
-    model: &Analyzed,
-    spec: &TrainSpec,
-    passes: &PassManager,
-    cx: &mut PassCx,
-    evaluation_bytes: impl FnOnce() -> Option<u64>,
-) -> Result<Training, LowerError> {
-    let mut flow = forward_of_training(model);
-    let (mut batch, mut producer) = (None, None);
-    if let Some(spec_of_batch) = &spec.training.batch {
-        let (of_batch, layout) = match spec_of_batch.reuse {
-            None => to_minibatch(&flow)?,
-            Some(_) => {
-                let MinibatchWithCache { flow, layout, producer: values, producer_layout } =
-                    to_minibatch_with_cache(&flow)?;
-                producer = Some(lower_producer(values, producer_layout, passes, cx)?);
-                (flow, layout)
-            }
-        };
-        cx.sizes = cx.sizes.as_ref().map(|sizes| batch_sizes(&flow, &layout, &spec.training, spec_of_batch, sizes));
-        (flow, batch) = (of_batch, Some(layout));
-        passes.run_model(&mut flow, cx);
-        cx.sizes.iter_mut().for_each(|sizes| sizes.derive(&flow));
-    }
-    passes.run_forward(&mut flow, cx);
-    let loss = flow.result("loss").expect("a trained model has a loss");
-    let params: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
-    let gradients = try_differentiate(&mut flow, loss, &params)?;
-    update(&mut flow, &gradients, &spec.optimizer);
-    let joint = flow.clone();
-    passes.run_joint(&mut flow, cx, evaluation_bytes);
-    // Also for mini-batches: separate sums of features are faster than sums fused into their users.
-    let kernels = passes.lower(&flow, LoweringOptions::of(cx.machine.as_ref()))??;
-    Ok(Training { joint, flow, kernels, batch, producer, sizes: cx.sizes.clone() })
-}
-
-/// The program of historical embeddings. The runtime chooses the number of vertices per run.
-fn lower_producer(
-    mut flow: Dataflow,
-    layout: BatchLayout,
-    passes: &PassManager,
-    cx: &PassCx,
-) -> Result<EmbeddingProducer, LowerError> {
-    let mut producer_cx = PassCx { machine: cx.machine.clone(), ..PassCx::new(None) };
-    passes.run_forward(&mut flow, &mut producer_cx);
-    passes.run_joint(&mut flow, &mut producer_cx, || None);
-    let kernels = kernels::lower_with(
-        &flow,
-        passes.lowering_options(LoweringOptions::of(cx.machine.as_ref()).with_hoisting(false)),
-    )?;
-    Ok(EmbeddingProducer { flow, kernels, layout })
 }
 
 /// The evaluation program: dropout masks become 1.

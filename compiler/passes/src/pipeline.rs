@@ -1,8 +1,8 @@
 //! The table of contents: which passes run, in which order, and why.
 //!
-//! There are three lists. [`MODEL`] is for the program of a model before data is bound to it. Differentiation stands
-//! between the others: [`FORWARD`] for programs that are still to be differentiated (or never will be), [`JOINT`] for
-//! differentiated programs.
+//! [`MODEL`] is for the program of a model before data is bound to it. Differentiation stands between [`FORWARD`], for
+//! programs that are still to be differentiated (or never will be), and [`JOINT`] and [`MEMORY`], for differentiated
+//! programs. [`KERNEL_PASSES`](crate::kernels::KERNEL_PASSES) follow when a program has been lowered to kernels.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::cse::cse;
 use crate::dce::dce;
 use crate::drop_stop_gradient::drop_stop_gradient;
 use crate::factor_metapaths::factor_metapaths;
-use crate::kernels::{self, DisabledFusions, FusionRule, LoweringOptions, NotLowered, VALUE_PREFIX};
+use crate::kernels::{self, DisabledFusions, FusionRule, KernelCx, LoweringOptions, NotLowered, VALUE_PREFIX};
 use crate::move_to_vertices::move_to_vertices;
 use crate::reassociate::reassociate;
 use crate::rematerialize::rematerialize;
@@ -126,9 +126,11 @@ pub const JOINT: &[Pass] = &[
     SIMPLIFY,
     CSE,
     DCE,
-    // Last: the reads of the backward pass are final, and CSE must not merge the copies again.
-    REMATERIALIZE,
 ];
+
+/// After [`JOINT`], when the reads of the backward pass are final: CSE must not merge the copies again. These passes
+/// compare the memory of a training step with that of an evaluation.
+pub const MEMORY: &[Pass] = &[REMATERIALIZE];
 
 /// Renumbers vertices for locality when a program is bound to its data. It changes no program, so it is in no list.
 pub const REORDER_VERTICES: &str = "reorder_vertices";
@@ -276,10 +278,11 @@ impl PassManager {
     ///
     /// # Errors
     /// A value that no kernel of several values stores, or an operation without a kernel.
-    pub fn lower(&self, flow: &Dataflow, options: LoweringOptions) -> Result<Result<Program, NotLowered>, UnknownName> {
-        let options = self.lowering_options(options);
+    pub fn lower(&self, flow: &Dataflow, cx: &mut KernelCx) -> Result<Result<Program, NotLowered>, UnknownName> {
+        cx.options = self.lowering_options(cx.options);
+        let options = cx.options;
         if self.unfused.is_empty() {
-            return Ok(kernels::lower_with(flow, options));
+            return Ok(kernels::lower_unfused(flow, &HashSet::new(), cx));
         }
         let fused = kernels::fused(flow, options);
         let mut unfused = HashSet::new();
@@ -293,7 +296,7 @@ impl PassManager {
             };
             unfused.extend(values);
         }
-        Ok(kernels::lower_unfused(flow, options, &unfused))
+        Ok(kernels::lower_unfused(flow, &unfused, cx))
     }
 
     /// Is a fusion rule disabled?
@@ -305,7 +308,7 @@ impl PassManager {
     /// [`REORDER_VERTICES`] last.
     pub fn summaries() -> Vec<(&'static str, &'static str)> {
         let mut found: Vec<(&str, &str)> = vec![];
-        for pass in MODEL.iter().chain(FORWARD).chain(JOINT) {
+        for pass in MODEL.iter().chain(FORWARD).chain(JOINT).chain(MEMORY) {
             if !found.iter().any(|(name, _)| *name == pass.name) {
                 found.push((pass.name, pass.summary));
             }
@@ -329,19 +332,18 @@ impl PassManager {
         self.run(FORWARD, flow, cx)
     }
 
-    /// Runs the passes of [`JOINT`]. `evaluation_bytes` gives [`PassCx::evaluation_bytes`]; it is called right before
-    /// the last pass, the only one that needs it.
+    /// Runs the passes of [`JOINT`], then those of [`MEMORY`], before which `evaluation_bytes` gives
+    /// [`PassCx::evaluation_bytes`].
     pub fn run_joint(
         &self,
         flow: &mut Dataflow,
         cx: &mut PassCx,
         evaluation_bytes: impl FnOnce() -> Option<u64>,
     ) -> Changed {
-        let (first, last) = JOINT.split_at(JOINT.len() - 1);
         cx.disabled_fusions = self.fusions;
-        let changed = self.run(first, flow, cx);
+        let changed = self.run(JOINT, flow, cx);
         cx.evaluation_bytes = evaluation_bytes();
-        Changed(self.run(last, flow, cx).0 | changed.0)
+        Changed(self.run(MEMORY, flow, cx).0 | changed.0)
     }
 
     /// Runs passes in order. Debug builds verify the program after each.

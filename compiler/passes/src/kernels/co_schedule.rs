@@ -19,9 +19,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use hgnnc_ir::kernel::{Buffer, Kernel, Launch, Program};
 use hgnnc_ir::{Phase, Space};
 
-/// Joins launches. With `early`, a kernel with small results moves to the earliest launch that has its operands; a
-/// kernel with large results moves past [`AHEAD`] launches only, since its results are live for longer.
-pub(super) fn join(program: &mut Program, early: bool) {
+use super::pipeline::KernelCx;
+
+/// Joins launches. With [`LoweringOptions::early_launch`](super::LoweringOptions), a kernel with small results moves to
+/// the earliest launch that has its operands; a kernel with large results moves past [`AHEAD`] launches only, since its
+/// results are live for longer.
+pub(super) fn run(program: &mut Program, cx: &mut KernelCx) {
+    let early = cx.options.early_launch;
     for prelude in [true, false] {
         let list = if prelude { &mut program.prelude } else { &mut program.launches };
         let alone = std::mem::take(list);

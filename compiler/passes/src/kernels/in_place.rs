@@ -17,11 +17,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::pipeline::KernelCx;
 use hgnnc_ir::OutputKind;
 use hgnnc_ir::kernel::{Buffer, Contents, Kernel, Program, Source, Uses};
 
 /// Sets `replaces` of the buffers that reuse another one.
-pub(super) fn replace(program: &mut Program) {
+pub(super) fn run(program: &mut Program, _: &mut KernelCx) {
     let uses: Uses<'_> = program.uses();
     let mut pairs = updates(program, &uses);
     for (at, launch) in program.launches.iter().enumerate() {

@@ -15,19 +15,19 @@
 //! whose blocks run in no particular order. The kernels compute the same values.
 
 use hgnnc_ir::kernel::Program;
-use hgnnc_ir::sizes::SizeInfo;
-use hgnnc_machine::{Machine, Prediction};
+use hgnnc_machine::Prediction;
 
+use super::pipeline::KernelCx;
 use crate::cost;
 
 /// The least gain, as a fraction of the time without interleaving.
 const LEAST_GAIN: f64 = 0.05;
 
-/// Interleaves kernels where it pays. Returns one line with the predicted times per launch that has both kinds.
-pub fn interleave_kernels(program: &mut Program, sizes: &SizeInfo, machine: &Machine) -> Vec<String> {
-    let mut lines = vec![];
+/// Interleaves kernels where it pays. Explains each launch that has both kinds in a line with the predicted times.
+pub(super) fn run(program: &mut Program, cx: &mut KernelCx) {
+    let (Some(sizes), Some(machine)) = (&cx.sizes, &cx.machine) else { return };
     if !machine.capabilities.thread_blocks {
-        return lines;
+        return;
     }
     let mut number = 0;
     for index in 0..program.launches.len() {
@@ -45,7 +45,7 @@ pub fn interleave_kernels(program: &mut Program, sizes: &SizeInfo, machine: &Mac
         let back_to_back = sum(|it| it.compute_s.max(it.memory_s)) + machine.launch_s;
         let interleaved = sum(|it| it.compute_s).max(sum(|it| it.memory_s)) + machine.launch_s;
         let gains = back_to_back - interleaved >= LEAST_GAIN * back_to_back;
-        lines.push(format!(
+        cx.explain.push(format!(
             "kernels: k{first} to k{}: {} ({:.1} us interleaved, {:.1} us back to back)",
             first + predicted.len() - 1,
             if gains { "compute-bound and memory-bound blocks interleaved" } else { "back to back" },
@@ -60,5 +60,4 @@ pub fn interleave_kernels(program: &mut Program, sizes: &SizeInfo, machine: &Mac
             launch.interleaved = num_compute;
         }
     }
-    lines
 }

@@ -8,10 +8,12 @@
 //!    large dense product, or where it is an output.
 //! 3. `traversal` lowers a group: gathers, reshapes and broadcasts become addressing modes of operands, and
 //!    multiplications that feed a sum are fused into it.
-//! 4. `in_place` updates parameters and optimizer state in place and reuses the buffers of dead operands.
-//! 5. `co_schedule` joins independent consecutive kernels to one launch.
 //!
-//! No step reads sizes of a dataset. [`LoweringOptions`] has the preferences of a back end.
+//! Then the passes of [`KERNEL_PASSES`] go from kernels to kernels: `in_place` updates parameters and optimizer state in
+//! place and reuses the buffers of dead operands, `co_schedule` joins independent consecutive kernels to one launch, and
+//! `interleave` mixes the thread blocks of compute-bound and memory-bound ones.
+//!
+//! Only `interleave` reads sizes of a dataset. [`LoweringOptions`] has the preferences of a back end.
 
 mod alias_analysis;
 mod co_schedule;
@@ -20,6 +22,7 @@ mod in_place;
 mod inline;
 mod interleave;
 mod online_softmax;
+mod pipeline;
 mod schedule;
 mod traversal;
 mod worklist;
@@ -37,8 +40,8 @@ use hgnnc_machine::{Machine, Work};
 use self::alias_analysis::Topology;
 pub(crate) use self::alias_analysis::{AliasAnalysis, mnemonic};
 pub use self::fusion_rules::{DisabledFusions, FusionRule, VALUE_PREFIX};
-pub use self::interleave::interleave_kernels;
 pub use self::online_softmax::SoftmaxForm;
+pub use self::pipeline::{KERNEL_PASSES, KernelCx, KernelPass, run as run_kernel_passes};
 use self::schedule::{Group, Kind, schedule};
 use self::traversal::lower_traversal;
 use crate::cost::{self, Times};
@@ -175,21 +178,19 @@ pub fn lower(flow: &Dataflow) -> Result<Program, NotLowered> {
 /// # Errors
 /// As [`lower`].
 pub fn lower_with(flow: &Dataflow, options: LoweringOptions) -> Result<Program, NotLowered> {
-    lower_unfused(flow, options, &HashSet::new())
+    lower_unfused(flow, &HashSet::new(), &mut KernelCx::new(options))
 }
 
-/// As [`lower_with`], with a kernel of its own for each of the values `unfused`, which [`fused`] lists.
+/// As [`lower_with`], with a kernel of its own for each of the values `unfused`, which [`fused`] lists, and with a
+/// context of [`KERNEL_PASSES`].
 ///
 /// # Errors
 /// As [`lower_with`].
 ///
 /// # Panics
 /// As [`lower`].
-pub fn lower_unfused(
-    flow: &Dataflow,
-    options: LoweringOptions,
-    unfused: &HashSet<Value>,
-) -> Result<Program, NotLowered> {
+pub fn lower_unfused(flow: &Dataflow, unfused: &HashSet<Value>, cx: &mut KernelCx) -> Result<Program, NotLowered> {
+    let options = cx.options;
     let aliases = AliasAnalysis::new(flow);
     let (fixed, varying) = schedule(&aliases, options, unfused);
     let stored = stored_values(&aliases, &fixed, &varying);
@@ -202,18 +203,7 @@ pub fn lower_unfused(
         outputs: builder.outputs()?,
         buffers: builder.decls,
     };
-    if !options.disabled.contains(FusionRule::InPlace) {
-        in_place::replace(&mut program);
-    }
-    if !options.disabled.contains(FusionRule::CoSchedule) {
-        co_schedule::join(&mut program, options.early_launch);
-    }
-    if cfg!(debug_assertions)
-        && let Err(broken) = hgnnc_ir::kernel::verify(&program)
-    {
-        let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
-        panic!("internal error: lowering broke the rules of kernels:\n{}\n{program}", broken.join("\n"));
-    }
+    pipeline::run(KERNEL_PASSES, &mut program, cx);
     Ok(program)
 }
 

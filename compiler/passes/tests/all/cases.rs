@@ -9,7 +9,7 @@ use std::path::Path;
 use hgnnc_ir::{Dataflow, Op, UnaryOp, Value, parse, print, verify};
 use hgnnc_machine::Machine;
 use hgnnc_passes::dce::dce;
-use hgnnc_passes::pipeline::{Endpoints, FORWARD, JOINT, MODEL, REORDER_VERTICES};
+use hgnnc_passes::pipeline::{Endpoints, FORWARD, JOINT, MEMORY, MODEL, REORDER_VERTICES};
 use hgnnc_passes::rematerialize::rematerialize;
 use hgnnc_passes::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
 
@@ -54,7 +54,7 @@ fn case(file: &str) {
     if name.starts_with("kernels") {
         return crate::kernels::case(file);
     }
-    let mut lists = MODEL.iter().chain(FORWARD).chain(JOINT);
+    let mut lists = MODEL.iter().chain(FORWARD).chain(JOINT).chain(MEMORY);
     let pass = lists.find(|pass| pass.name == name).expect("a pass of the lists");
     let text = fs::read_to_string(&path).expect("a readable case");
     let (before, expected) = text.split_once("=>").expect("`=>` between the programs");

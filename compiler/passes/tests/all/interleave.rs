@@ -5,7 +5,7 @@ use hgnnc_ir::kernel::Program;
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::*;
 use hgnnc_machine::Machine;
-use hgnnc_passes::kernels::{LoweringOptions, interleave_kernels, lower_with};
+use hgnnc_passes::kernels::{FusionRule, KERNEL_PASSES, KernelCx, LoweringOptions, lower_with, run_kernel_passes};
 
 /// A sum of rows of one type, and, `with_product`, the product of those of another with a large weight.
 fn program(with_product: bool) -> Program {
@@ -41,8 +41,12 @@ fn program(with_product: bool) -> Program {
 /// Lines of explanations, and the kernels after the pass.
 fn interleaved(mut program: Program, vertices: u64, machine: &str) -> (Vec<String>, Program) {
     let sizes = SizeInfo { vertices: vec![vertices; 2], ..SizeInfo::default() };
-    let lines = interleave_kernels(&mut program, &sizes, &Machine::sheet(machine).expect("a machine that is known"));
-    (lines, program)
+    let machine = Some(Machine::sheet(machine).expect("a machine that is known"));
+    let mut cx = KernelCx { sizes: Some(sizes), machine, ..KernelCx::default() };
+    let last = KERNEL_PASSES.last().expect("the pass");
+    assert_eq!(last.rule, FusionRule::Interleave);
+    run_kernel_passes(std::slice::from_ref(last), &mut program, &mut cx);
+    (cx.explain, program)
 }
 
 #[test]

@@ -10,7 +10,8 @@ use hgnnc_ir::kernel::{self, Program};
 use hgnnc_ir::random_program::{random_program, random_program_with_metapaths, seeds};
 use hgnnc_ir::{Dataflow, OutputKind, parse, verify};
 use hgnnc_passes::kernels::{
-    DisabledFusions, FusionRule, LoweringOptions, SoftmaxForm, explain, fused, lower, lower_unfused, lower_with,
+    DisabledFusions, FusionRule, KernelCx, LoweringOptions, SoftmaxForm, explain, fused, lower, lower_unfused,
+    lower_with,
 };
 use hgnnc_passes::rematerialize::predict::arena_bytes;
 use hgnnc_passes::rematerialize::rematerialize;
@@ -137,8 +138,8 @@ fn kernels_compute_the_same_where_one_is_unfused() {
         let all = lower(&flow).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         for (name, values) in fused(&flow, LoweringOptions::CPU) {
             let what = format!("seed {seed}, `{name}` unfused");
-            let program =
-                lower_unfused(&flow, LoweringOptions::CPU, &values).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let program = lower_unfused(&flow, &values, &mut KernelCx::new(LoweringOptions::CPU))
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
             assert!(program.kernels().count() >= all.kernels().count(), "{what}");
             assert!(program.buffers.iter().any(|buffer| buffer.name == name), "{what}: it has its name in both");
             same(&flow, &expected, &program, &bindings, &what);

@@ -6,7 +6,7 @@ use hgnnc_ir::interp::{Bindings, Evaluation, run};
 use hgnnc_ir::random_program::{random_program, random_program_with_metapaths, seeds};
 use hgnnc_ir::{Dataflow, Direction, Graph, OutputKind, Param, verify};
 use hgnnc_passes::factor_metapaths::factor_metapaths;
-use hgnnc_passes::pipeline::{Endpoints, FORWARD, JOINT};
+use hgnnc_passes::pipeline::{Endpoints, FORWARD, JOINT, MEMORY};
 use hgnnc_passes::rematerialize::rematerialize;
 use hgnnc_passes::split_outer_products::split_outer_products_into;
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, SizeInfo, differentiate, update};
@@ -80,7 +80,7 @@ pub fn joint_of((mut flow, mut bindings): (Dataflow, Bindings)) -> (Dataflow, Bi
 fn every_pass(seed: u64, flow: &Dataflow, bindings: &Bindings) {
     let before = evaluate(flow, bindings, "as generated");
     for sizes in sizes(bindings) {
-        for pass in FORWARD.iter().chain(JOINT) {
+        for pass in FORWARD.iter().chain(JOINT).chain(MEMORY) {
             let mut changed = flow.clone();
             (pass.run)(&mut changed, &mut PassCx::new(sizes.clone()));
             let what = format!("seed {seed}, {}", pass.name);
@@ -202,7 +202,7 @@ fn passes_find_their_prey() {
     for seed in 0..SEEDS {
         let (flow, bindings) = random_program(seed);
         for sizes in sizes(&bindings) {
-            for pass in FORWARD.iter().chain(JOINT) {
+            for pass in FORWARD.iter().chain(JOINT).chain(MEMORY) {
                 let changed = (pass.run)(&mut flow.clone(), &mut PassCx::new(sizes.clone()));
                 *fired.entry(pass.name).or_insert(0) += u32::from(changed.0);
             }
