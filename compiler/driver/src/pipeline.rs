@@ -1,0 +1,169 @@
+//! The stages from a forward program to kernels, in one list for each kind of program. Loops and machine code follow
+//! (`schedule`, `codegen-cpu`, `ptx`), which need a target and no more passes.
+
+use std::collections::HashSet;
+
+use hgnnc_ir::batch::BatchLayout;
+use hgnnc_ir::kernel::Program;
+use hgnnc_ir::{Dataflow, Param, Value};
+use hgnnc_passes::kernels::{self, KernelCx, LoweringOptions};
+use hgnnc_passes::pipeline::{PassCx, PassManager};
+use hgnnc_passes::{MinibatchWithCache, batch_sizes, to_minibatch, to_minibatch_with_cache, try_differentiate, update};
+use hgnnc_sema::TrainSpec;
+
+use crate::lower::LowerError;
+
+/// A stage of the compiler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Whole graph to mini-batch, for models that are trained on batches; with historical embeddings also their producer.
+    Minibatch,
+    /// [`hgnnc_passes::pipeline::MODEL`], for mini-batches: those of the whole graph ran before data was bound.
+    Model,
+    /// [`hgnnc_passes::pipeline::FORWARD`].
+    Forward,
+    /// Appends the gradients of the loss.
+    Differentiate,
+    /// Appends the optimizer's updates.
+    Update,
+    /// [`hgnnc_passes::pipeline::JOINT`] and [`hgnnc_passes::pipeline::MEMORY`].
+    Joint,
+    /// Dataflow to kernels, and [`hgnnc_passes::kernels::KERNEL_PASSES`].
+    Kernels,
+}
+
+/// A training step.
+pub(crate) const TRAIN: &[Stage] = &[
+    Stage::Minibatch,
+    Stage::Model,
+    Stage::Forward,
+    Stage::Differentiate,
+    Stage::Update,
+    Stage::Joint,
+    Stage::Kernels,
+];
+
+/// The evaluation of a model, the scores of links, and the producer of historical embeddings.
+pub(crate) const EVALUATE: &[Stage] = &[Stage::Forward, Stage::Joint, Stage::Kernels];
+
+/// A program on its way through the stages, with what they leave behind.
+pub(crate) struct Compilation<'a> {
+    /// The program, at the level of dataflow.
+    pub flow: Dataflow,
+    pub cx: PassCx,
+    /// The preferences of the back end.
+    pub options: LoweringOptions,
+    /// For a training step: how the model is trained.
+    pub spec: Option<&'a TrainSpec>,
+    /// Whether disabled fusions of single values refer to this program.
+    pub named: bool,
+    /// The program before [`Stage::Joint`], if it was differentiated.
+    pub joint: Option<Dataflow>,
+    /// After [`Stage::Minibatch`]: the layout of batches.
+    pub batch: Option<BatchLayout>,
+    /// After [`Stage::Minibatch`]: the program of historical embeddings and its layout.
+    pub producer: Option<(Dataflow, BatchLayout)>,
+    /// After [`Stage::Differentiate`]: the gradient of each parameter that the loss depends on.
+    gradients: Vec<(Param, Value)>,
+    /// After [`Stage::Kernels`].
+    pub kernels: Program,
+}
+
+impl<'a> Compilation<'a> {
+    pub fn new(flow: Dataflow, cx: PassCx, options: LoweringOptions) -> Self {
+        Self {
+            flow,
+            cx,
+            options,
+            spec: None,
+            named: false,
+            joint: None,
+            batch: None,
+            producer: None,
+            gradients: vec![],
+            kernels: Program::default(),
+        }
+    }
+
+    /// For a training step.
+    pub fn training(self, spec: &'a TrainSpec) -> Self {
+        Self { spec: Some(spec), named: true, ..self }
+    }
+
+    /// Runs stages in order. `evaluation_bytes` is asked for the memory of an evaluation before the passes that compare
+    /// it with that of a training step.
+    ///
+    /// # Errors
+    /// An operation without a kernel or a derivative, a model that has no mini-batches, or a disabled fusion that does
+    /// not exist.
+    pub fn run(
+        &mut self,
+        stages: &[Stage],
+        passes: &PassManager,
+        evaluation_bytes: impl FnOnce() -> Option<u64>,
+    ) -> Result<(), LowerError> {
+        let mut evaluation_bytes = Some(evaluation_bytes);
+        for stage in stages {
+            match stage {
+                Stage::Minibatch => self.to_minibatch()?,
+                Stage::Model if self.batch.is_some() => {
+                    passes.run_model(&mut self.flow, &mut self.cx);
+                    self.cx.sizes.iter_mut().for_each(|sizes| sizes.derive(&self.flow));
+                }
+                Stage::Model => {}
+                Stage::Forward => _ = passes.run_forward(&mut self.flow, &mut self.cx),
+                Stage::Differentiate => self.differentiate()?,
+                Stage::Update => self.update(),
+                Stage::Joint => {
+                    let evaluation_bytes = || evaluation_bytes.take().and_then(|bytes| bytes());
+                    passes.run_joint(&mut self.flow, &mut self.cx, evaluation_bytes);
+                }
+                Stage::Kernels => self.to_kernels(passes)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn to_minibatch(&mut self) -> Result<(), LowerError> {
+        let Some(training) = self.spec.map(|spec| &spec.training) else { return Ok(()) };
+        let Some(batch) = &training.batch else { return Ok(()) };
+        let (flow, layout) = match batch.reuse {
+            None => to_minibatch(&self.flow)?,
+            Some(_) => {
+                let MinibatchWithCache { flow, layout, producer, producer_layout } =
+                    to_minibatch_with_cache(&self.flow)?;
+                self.producer = Some((producer, producer_layout));
+                (flow, layout)
+            }
+        };
+        let sizes = self.cx.sizes.take();
+        self.cx.sizes = sizes.map(|sizes| batch_sizes(&self.flow, &layout, training, batch, &sizes));
+        (self.flow, self.batch) = (flow, Some(layout));
+        Ok(())
+    }
+
+    fn differentiate(&mut self) -> Result<(), LowerError> {
+        let loss = self.flow.result("loss").expect("a trained model has a loss");
+        let params: Vec<Param> = (0..self.flow.params.len()).map(Param::new).collect();
+        self.gradients = try_differentiate(&mut self.flow, loss, &params)?;
+        Ok(())
+    }
+
+    fn update(&mut self) {
+        if let Some(spec) = self.spec {
+            update(&mut self.flow, &self.gradients, &spec.optimizer);
+        }
+        self.joint = Some(self.flow.clone());
+    }
+
+    fn to_kernels(&mut self, passes: &PassManager) -> Result<(), LowerError> {
+        let (sizes, machine) = (self.cx.sizes.clone(), self.cx.machine.clone());
+        let mut cx = KernelCx { sizes, machine, ..KernelCx::new(passes.lowering_options(self.options)) };
+        self.kernels = match self.named {
+            true => passes.lower(&self.flow, &mut cx)??,
+            false => kernels::lower_unfused(&self.flow, &HashSet::new(), &mut cx)?,
+        };
+        self.cx.explain.extend(cx.explain);
+        Ok(())
+    }
+}
