@@ -244,6 +244,14 @@ pub enum Rows {
     Elements(Pattern, Direction),
 }
 
+impl Traversal {
+    /// The stage of most instructions, the earliest of several; `None` without instructions.
+    pub fn main_stage(&self) -> Option<Stage> {
+        let count = |stage| self.instrs.iter().filter(|instr| instr.stage == stage).count();
+        Stage::ALL.into_iter().rev().filter(|&stage| count(stage) > 0).max_by_key(|&stage| count(stage))
+    }
+}
+
 impl Rows {
     /// Do the rows own edges or stored elements?
     pub fn has_edges(&self) -> bool {

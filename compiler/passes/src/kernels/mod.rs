@@ -6,10 +6,10 @@
 //!    level, so that edge values need no memory: every traversal recomputes those that it reads.
 //! 2. `stored_values`: a value is stored where another kernel reads it, where it is a reduction over all rows or a
 //!    large dense product, or where it is an output.
-//! 3. `traversal` lowers a group: gathers, reshapes and broadcasts become addressing modes of operands, and
-//!    multiplications that feed a sum are fused into it.
+//! 3. `traversal` lowers a group: gathers, reshapes and broadcasts become addressing modes of operands.
 //!
-//! Then the passes of [`KERNEL_PASSES`] go from kernels to kernels: `in_place` updates parameters and optimizer state in
+//! Then the passes of [`KERNEL_PASSES`] go from kernels to kernels: `multiply_reduce` fuses multiplications into the
+//! sums that read them, `in_place` updates parameters and optimizer state in
 //! place and reuses the buffers of dead operands, `co_schedule` joins independent consecutive kernels to one launch, and
 //! `interleave` mixes the thread blocks of compute-bound and memory-bound ones.
 //!
@@ -21,6 +21,7 @@ mod fusion_rules;
 mod in_place;
 mod inline;
 mod interleave;
+mod multiply_reduce;
 mod online_softmax;
 mod pipeline;
 mod schedule;
@@ -423,10 +424,7 @@ impl<'f, 'a> Builder<'f, 'a> {
             Kind::FactoredMetapath(_) => (node.stage, Body::FactoredMetapath(self.factored_metapath(&group.members)?)),
             Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Edges(..) | Kind::Endpoints(..) => {
                 let traversal = lower_traversal(self, group)?;
-                let count = |stage| traversal.instrs.iter().filter(|instr| instr.stage == stage).count();
-                // The stage of most instructions, the earliest of several.
-                let stages = hgnnc_ir::Stage::ALL.into_iter().rev();
-                (stages.max_by_key(|&stage| count(stage)).unwrap_or(node.stage), Body::Traversal(traversal))
+                (traversal.main_stage().unwrap_or(node.stage), Body::Traversal(traversal))
             }
         };
         Ok(Kernel { stage, phase: group.phase, body })

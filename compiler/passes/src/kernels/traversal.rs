@@ -1,7 +1,7 @@
 //! Lowers the operations of a group to the instructions of a traversal.
 //!
 //! Values are lowered on demand from the members of the group: gathers, reshapes and broadcasts become addressing modes
-//! of operands, and multiplications that feed a sum are fused into it. Where a softmax needs the exponentials `exp(x -
+//! of operands. Where a softmax needs the exponentials `exp(x -
 //! lse x)` together with their `lse`, both come from the same `exp(x - max x)`: dividing it by its sum takes one
 //! exponential per edge, and the weights of a row sum to one however large the scores are. That rounds weights
 //! differently than traversals without the `lse` do, so weights that decide a branch of a derivative are excluded.
@@ -378,7 +378,7 @@ impl Lowering<'_, '_, '_> {
         Ok(operand(self.source(root)?, index))
     }
 
-    /// The two factors of a product whose only use is here, so that it is fused into its sum.
+    /// The two factors of a product whose only use is here, so that it can be fused into its sum.
     pub(super) fn fusible(&self, value: Value) -> Option<(Value, Value)> {
         let root = self.aliases.storage_of(value);
         let here = self.aliases.topology(root).is_some() || self.members.contains(&root);
@@ -530,10 +530,7 @@ impl Lowering<'_, '_, '_> {
             }
             Op::Segment { reduce, .. } | Op::SegmentEndpoints { reduce, .. } => {
                 level = Level::Edge;
-                match self.weighted_sum(arg(0), *reduce, &width)? {
-                    Some(op) => op,
-                    None => KernelOp::Segment(*reduce, self.operand(arg(0), level)?),
-                }
+                KernelOp::Segment(*reduce, self.operand(arg(0), level)?)
             }
             Op::ReduceTrailing { reduce, .. } => {
                 if aliases.topology(arg(0)).is_some() && level == Level::Row {
@@ -541,10 +538,7 @@ impl Lowering<'_, '_, '_> {
                     level = Level::Edge;
                     KernelOp::Segment(Reduce::Sum, self.operand(arg(0), level)?)
                 } else {
-                    match self.dot(arg(0), *reduce, level)? {
-                        Some(op) => op,
-                        None => KernelOp::ReduceTrailing(*reduce, self.operand(arg(0), level)?),
-                    }
+                    KernelOp::ReduceTrailing(*reduce, self.operand(arg(0), level)?)
                 }
             }
             Op::ReduceSpace(reduce) => {
@@ -611,38 +605,5 @@ impl Lowering<'_, '_, '_> {
     /// A value of the endpoints of a graph, read at the rows of their vertices.
     fn endpoints(&self, value: Value) -> Result<Operand> {
         Ok(operand(self.builder.source(self.aliases.storage_of(value))?, Index::Endpoint))
-    }
-
-    /// Lowers `Σ a · b` over trailing groups without storing the products.
-    fn dot(&mut self, arg: Value, reduce: Reduce, level: Level) -> Result<Option<KernelOp>> {
-        if reduce != Reduce::Sum {
-            return Ok(None);
-        }
-        let Some((a, b)) = self.fusible(arg) else { return Ok(None) };
-        let (a, b) = (self.peel(a), self.peel(b));
-        let width = self.aliases.width(arg);
-        if self.aliases.width(a) != width || self.aliases.width(b) != width {
-            return Ok(None);
-        }
-        Ok(Some(KernelOp::Dot(self.operand(a, level)?, self.operand(b, level)?)))
-    }
-
-    /// Lowers `Σ a · x` over the edges of a row without storing the products. The narrower factor holds the weights.
-    fn weighted_sum(&mut self, arg: Value, reduce: Reduce, width: &Width) -> Result<Option<KernelOp>> {
-        let aliases = self.aliases;
-        if reduce != Reduce::Sum {
-            return Ok(None);
-        }
-        let Some((a, b)) = self.fusible(arg) else { return Ok(None) };
-        let (a, b) = (self.peel(a), self.peel(b));
-        let (a, x) = if aliases.width(b).divided_by(&aliases.width(a)).is_some() { (a, b) } else { (b, a) };
-        let (heads, all) = (aliases.width(a), aliases.width(x));
-        let dims = &aliases.flow.ty(aliases.storage_of(arg)).dims;
-        let prefix = dims.starts_with(&aliases.flow.ty(a).dims);
-        if heads == all || all != *width || all.divided_by(&heads).is_none() || !prefix {
-            return Ok(None);
-        }
-        let a = self.operand(a, Level::Edge)?;
-        Ok(Some(KernelOp::WeightedSum { a, x: self.operand(x, Level::Edge)? }))
     }
 }

@@ -10,8 +10,8 @@ use hgnnc_ir::kernel::{self, Program};
 use hgnnc_ir::random_program::{random_program, random_program_with_metapaths, seeds};
 use hgnnc_ir::{Dataflow, OutputKind, parse, verify};
 use hgnnc_passes::kernels::{
-    DisabledFusions, FusionRule, KernelCx, LoweringOptions, SoftmaxForm, explain, fused, lower, lower_unfused,
-    lower_with,
+    DisabledFusions, FusionRule, KernelCx, KernelPass, LoweringOptions, SoftmaxForm, explain, fused, lower,
+    lower_unfused, lower_with, run_kernel_passes,
 };
 use hgnnc_passes::rematerialize::predict::arena_bytes;
 use hgnnc_passes::rematerialize::rematerialize;
@@ -200,6 +200,27 @@ pub fn case(file: &str) {
         fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
     } else {
         assert!(found == expected, "{file}\n=>{found}");
+    }
+}
+
+/// The case `RULE/NAME.ir` of a pass over kernels: a program of kernels, `=>`, and the program after the pass; or `=>
+/// unchanged`. With `INSTA_UPDATE=always` the result is written anew.
+pub fn pass_case(pass: &KernelPass, file: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(file);
+    let text = fs::read_to_string(&path).expect("a readable case");
+    let (before, expected) = text.split_once("=>").expect("`=>` between the programs");
+    let mut program = kernel::parse(before).unwrap_or_else(|error| panic!("{file}:{error}"));
+    let untouched = program.clone();
+    let machine = crate::cases::target(&text);
+    let options = LoweringOptions::of(machine.as_ref());
+    let mut cx = KernelCx { sizes: crate::cases::sizes(&text), machine, ..KernelCx::new(options) };
+    // Verifies the program before and after.
+    run_kernel_passes(std::slice::from_ref(pass), &mut program, &mut cx);
+    let found = if program == untouched { " unchanged\n".to_owned() } else { format!("\n{program}") };
+    if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
+        fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
+    } else {
+        assert!(found == expected, "{file}\n=>{found}{}", cx.explain.join("\n"));
     }
 }
 
