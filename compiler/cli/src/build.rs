@@ -8,9 +8,9 @@ use hgnnc_driver::{
     format as canonical, lower,
 };
 use hgnnc_exec::{Arenas, BindOptions, BoundData, TrainOptions, Trainer, order_vertices};
+use hgnnc_executable::Executable;
+use hgnnc_executable::GraphPlan;
 use hgnnc_graph::{files, show_bytes};
-use hgnnc_ir::Artifact;
-use hgnnc_ir::artifact::GraphPlan;
 use hgnnc_ir::kernel::print as kernel_text;
 use hgnnc_ir::print::print as ir_text;
 use hgnnc_machine::Machine;
@@ -66,7 +66,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         let lines = if lowered.explanations.is_empty() { &nothing } else { &lowered.explanations };
         print(&lines.join("\n"))?;
         if let Some(data) = data.as_mut().filter(|_| target(args).is_none()) {
-            print(&order_text(args, &lowered.artifact, data)?)?;
+            print(&order_text(args, &lowered.executable, data)?)?;
         }
         // The sizes available to the passes.
         memory_text(&lowered, None).map_or(Ok(()), |line| print(&line))?;
@@ -75,7 +75,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         Some(data) => {
             let train_options = train_options(args)?;
             let cpu = compile_cpu(&lowered, options.sizes.as_ref(), &cpu_options(&train_options));
-            Some(Trainer::memory_needed(&lowered.artifact, &cpu, data, &train_options)?.arenas)
+            Some(Trainer::memory_needed(&lowered.executable, &cpu, data, &train_options)?.arenas)
         }
         None => None,
     };
@@ -112,12 +112,12 @@ fn train_options(args: &BuildArgs) -> Result<TrainOptions, Failure> {
 }
 
 /// The vertex order for training on this processor, and the reason.
-fn order_text(args: &BuildArgs, artifact: &Artifact, data: &mut BoundData) -> Result<String, Failure> {
+fn order_text(args: &BuildArgs, executable: &Executable, data: &mut BoundData) -> Result<String, Failure> {
     if args.disable.disable_pass.iter().any(|name| name == REORDER_VERTICES) {
         return Ok(format!("{REORDER_VERTICES}: disabled"));
     }
-    let options = order_options(artifact, &TrainOptions::default());
-    let ordered = order_vertices(artifact, data, &options)?;
+    let options = order_options(executable, &TrainOptions::default());
+    let ordered = order_vertices(executable, data, &options)?;
     Ok(ordered.explain.iter().map(|line| format!("{REORDER_VERTICES}: {line}")).collect::<Vec<_>>().join("\n"))
 }
 
@@ -219,7 +219,7 @@ fn target(args: &BuildArgs) -> Option<Target> {
 
 /// The PTX of the same program as [`Level::Kernels`].
 fn ptx(args: &BuildArgs, analysis: &Analysis, lowered: &Lowered, options: &LowerOptions) -> Result<String, Failure> {
-    let kernels = &lowered.artifact.kernels;
+    let kernels = &lowered.executable.kernels;
     let program = kernels.train.as_ref().unwrap_or(&kernels.infer);
     let target = match target(args) {
         Some(Target::Sm90) => hgnnc_ptx::Target::SM_90,
@@ -255,7 +255,7 @@ fn level_text(
     options: &LowerOptions,
     arenas: Option<&Arenas>,
 ) -> Option<String> {
-    let kernels = &lowered.artifact.kernels;
+    let kernels = &lowered.executable.kernels;
     let kernels = kernels.train.as_ref().unwrap_or(&kernels.infer);
     Some(match level {
         Level::Ast => canonical(&analysis.module, &analysis.sources.files()[0].text),
@@ -264,13 +264,13 @@ fn level_text(
         Level::Joint => ir_text(lowered.joint.as_ref()?),
         Level::Optimized => {
             // Historical embeddings are computed by a separate program.
-            let producer = lowered.artifact.producer.iter().map(|producer| &producer.flow);
-            let programs = std::iter::once(lowered.artifact.train.as_ref()?).chain(producer);
+            let producer = lowered.executable.producer.iter().map(|producer| &producer.flow);
+            let programs = std::iter::once(lowered.executable.train.as_ref()?).chain(producer);
             programs.map(ir_text).collect::<Vec<_>>().join("\n")
         }
         Level::Infer => {
             // Link scores are computed by a separate program, for one set of pairs after another.
-            let programs = std::iter::once(&lowered.artifact.infer).chain(&lowered.artifact.score);
+            let programs = std::iter::once(&lowered.executable.infer).chain(&lowered.executable.score);
             programs.map(ir_text).collect::<Vec<_>>().join("\n")
         }
         Level::Kernels => kernel_text(kernels),
@@ -278,12 +278,12 @@ fn level_text(
         Level::Bounds => {
             let (sizes, machine) = (options.sizes.as_ref()?, options.machine.as_ref()?);
             cost::check_sizes(&model.flow, sizes).ok()?;
-            let flow = lowered.artifact.train.as_ref().unwrap_or(&lowered.artifact.infer);
+            let flow = lowered.executable.train.as_ref().unwrap_or(&lowered.executable.infer);
             bounds_text::text(flow, kernels, lowered.train_sizes.as_ref()?, machine)
         }
         Level::Plan => {
-            let text = plan::text(&lowered.artifact, lowered.train_sizes.as_ref()?, options.sizes.as_ref()?);
-            let trained = lowered.artifact.train.is_some() && lowered.artifact.batch.is_none();
+            let text = plan::text(&lowered.executable, lowered.train_sizes.as_ref()?, options.sizes.as_ref()?);
+            let trained = lowered.executable.train.is_some() && lowered.executable.batch.is_none();
             arenas.map(|arenas| plan::parts_text(arenas, trained) + "\n").unwrap_or_default() + &text
         }
         // These levels need more than the compiled model.
@@ -308,12 +308,12 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered, options: &LowerOp
     };
     let mut text = hgnnc_codegen_cpu::listing(&[(name, program)], cpu_options.simd)
         .map_err(|error| Failure::Machine(error.to_string()))?;
-    if let (Some(_), Some(folder)) = (&lowered.artifact.batch, &args.data) {
+    if let (Some(_), Some(folder)) = (&lowered.executable.batch, &args.data) {
         // The options of lowering, since the listing depends on the machine.
         let disabled = options.disabled.clone();
         let lower = LowerOptions { disabled, machine: target(args).map(machine), ..LowerOptions::default() };
         let Bound { data, .. } = bind_sizes(model, &data::load(folder)?, &BindOptions::default(), &lower)?;
-        let trainer = Trainer::new(lowered.artifact.clone(), cpu, data, train_options)?;
+        let trainer = Trainer::new(lowered.executable.clone(), cpu, data, train_options)?;
         text = trainer.sampler_text().unwrap_or_default() + &text;
     }
     Ok(match (text.is_empty(), args.code) {
@@ -328,7 +328,7 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered, options: &LowerOp
 /// Memory of values, if sizes are known: the whole plan with a dataset, otherwise values only.
 fn memory_text(lowered: &Lowered, arenas: Option<&Arenas>) -> Option<String> {
     if let Some(arenas) = arenas {
-        let whole = lowered.artifact.train.is_some() && lowered.artifact.batch.is_none();
+        let whole = lowered.executable.train.is_some() && lowered.executable.batch.is_none();
         return Some(plan::arenas_text(arenas, whole));
     }
     let arena = lowered.arena?;
@@ -338,7 +338,7 @@ fn memory_text(lowered: &Lowered, arenas: Option<&Arenas>) -> Option<String> {
 
 /// A one-line summary of a successful compilation.
 fn summary(model: &Analyzed, lowered: &Lowered, memory: Option<String>) -> String {
-    let program = lowered.artifact.train.as_ref().unwrap_or(&lowered.artifact.infer);
+    let program = lowered.executable.train.as_ref().unwrap_or(&lowered.executable.infer);
     format!(
         "{}: {} operations, {} parameters; `--emit LEVEL` shows a level{}",
         model.name,

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use hgnnc_driver::{Analyzed, hir};
-use hgnnc_ir::artifact::{LinkTarget, NegativeEnds, Reuse, Target};
 use hgnnc_ir::dataflow::GraphDecl;
 use hgnnc_ir::infer::show;
+use hgnnc_ir::training::{LinkTarget, NegativeEnds, Reuse, Target};
 use hgnnc_ir::{Dataflow, Dim, Param, VertexRows};
 
 /// Vertex types, semantic graphs, parameters, outputs, mini-batches, and the typed statements.
@@ -76,7 +76,7 @@ pub fn text(model: &Analyzed) -> String {
             .enumerate()
             .filter(|(_, graph)| !batch.fanouts.is_empty() && !graph.links && graph.derived.is_none());
         for (index, graph) in drawn {
-            let hop = |fanouts: &Vec<hgnnc_ir::artifact::Fanout>| fanouts[index].to_string();
+            let hop = |fanouts: &Vec<hgnnc_ir::training::Fanout>| fanouts[index].to_string();
             line(format!("  {}: {}", graph.name, batch.fanouts.iter().map(hop).collect::<Vec<_>>().join(", ")));
         }
     }

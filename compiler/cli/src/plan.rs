@@ -2,8 +2,8 @@
 
 use hgnnc_driver::{SizeInfo, planned};
 use hgnnc_exec::{Arena, Arenas};
+use hgnnc_executable::Executable;
 use hgnnc_graph::show_bytes;
-use hgnnc_ir::Artifact;
 use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::place::{Area, END, Slot};
 use hgnnc_ir::kernel::{Buffer, Program};
@@ -15,8 +15,8 @@ const ELEMENT: u64 = 4;
 
 /// Values of the training program, if there is one, and of the evaluation program: one table each, with the peak of
 /// live bytes and its position. `train_sizes` are those of a mini-batch if training uses mini-batches.
-pub fn text(artifact: &Artifact, train_sizes: &SizeInfo, sizes: &SizeInfo) -> String {
-    let kernels = &artifact.kernels;
+pub fn text(executable: &Executable, train_sizes: &SizeInfo, sizes: &SizeInfo) -> String {
+    let kernels = &executable.kernels;
     let train = kernels.train.iter().map(|program| program_text(program, train_sizes));
     train.chain([program_text(&kernels.infer, sizes)]).collect::<Vec<_>>().join("\n")
 }

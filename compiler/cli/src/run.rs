@@ -13,11 +13,13 @@ use hgnnc_exec::{
     BindOptions, BoundData, ExecError, Identity, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint,
     materialize, order_vertices, weights,
 };
+use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::CpuPrograms;
+use hgnnc_executable::{GraphPlan, Kernels};
 use hgnnc_graph::{Dataset, npy, processors, show_bytes};
-use hgnnc_ir::artifact::{GraphPlan, Kernels, Target};
+use hgnnc_ir::OutputKind;
 use hgnnc_ir::kernel::{Body, Program};
-use hgnnc_ir::{Artifact, OutputKind};
+use hgnnc_ir::training::Target;
 use hgnnc_machine::Machine;
 use hgnnc_ptx::PtxCompiler;
 
@@ -59,8 +61,8 @@ pub fn bind_sizes(
 }
 
 /// The tables of a model, equal to those of the compiled one: passes only change values.
-fn tables(model: &Analyzed) -> Artifact {
-    Artifact {
+fn tables(model: &Analyzed) -> Executable {
+    Executable {
         model: model.name.clone(),
         train: None,
         infer: model.flow.clone(),
@@ -269,22 +271,22 @@ fn on_processor(
     let (sizes, cpu_options) = (lower_options.sizes.clone(), cpu_options(&options));
     let compiled = |lowered: &Lowered| compile_cpu(lowered, sizes.as_ref(), &cpu_options);
     let needed = |lowered: &Lowered, data: &mut BoundData| {
-        Ok(Trainer::memory_needed(&lowered.artifact, &compiled(lowered), data, &options)?.bytes)
+        Ok(Trainer::memory_needed(&lowered.executable, &compiled(lowered), data, &options)?.bytes)
     };
     // Reordering does not pay for a single evaluation, and its permuted copies could exceed a memory budget.
     let disabled = lower_options.disabled.has_pass(REORDER_VERTICES);
     let orders = purpose == Purpose::Train && budget.is_none() && !disabled;
     let mut lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
-    lowered.artifact = for_purpose(lowered.artifact, purpose);
+    lowered.executable = for_purpose(lowered.executable, purpose);
     let cpu = compiled(&lowered);
-    let artifact = lowered.artifact;
+    let executable = lowered.executable;
     if orders {
-        let ordered = order_vertices(&artifact, &mut data, &order_options(&artifact, &options))?;
+        let ordered = order_vertices(&executable, &mut data, &order_options(&executable, &options))?;
         if let (true, Some(line)) = (ordered.applied, ordered.explain.last()) {
             say(format!("{REORDER_VERTICES}: {line}"));
         }
     }
-    Ok(Trainer::new(artifact, cpu, data, options)?)
+    Ok(Trainer::new(executable, cpu, data, options)?)
 }
 
 /// Code mode, kernel features and SIMD level that the CPU back end compiles for.
@@ -293,18 +295,18 @@ pub fn cpu_options(options: &TrainOptions) -> CpuOptions {
 }
 
 /// Options of the vertex order: the number of epochs in which it must pay off, and the stored order of a resumed run.
-pub fn order_options(artifact: &Artifact, options: &TrainOptions) -> OrderOptions {
-    let epochs = artifact.training.as_ref().map_or(1, |training| options.epochs.unwrap_or(training.epochs));
+pub fn order_options(executable: &Executable, options: &TrainOptions) -> OrderOptions {
+    let epochs = executable.training.as_ref().map_or(1, |training| options.epochs.unwrap_or(training.epochs));
     let resumed = options.checkpoint.as_deref().filter(|_| options.resume).and_then(checkpoint::order_of);
     OrderOptions { epochs, cache_bytes: None, resumed }
 }
 
 /// Evaluation needs neither mini-batch programs nor samplers.
-fn for_purpose(mut artifact: Artifact, purpose: Purpose) -> Artifact {
-    if purpose != Purpose::Train && artifact.batch.take().is_some() {
-        (artifact.train, artifact.kernels.train) = (None, None);
+fn for_purpose(mut executable: Executable, purpose: Purpose) -> Executable {
+    if purpose != Purpose::Train && executable.batch.take().is_some() {
+        (executable.train, executable.kernels.train) = (None, None);
     }
-    artifact
+    executable
 }
 
 /// Compiles a model for a device and binds it to data.
@@ -323,16 +325,16 @@ fn on_device(
     lower_options.machine = Machine::sheet(target.name());
     let budget = options.memory_budget;
     let needed = |lowered: &Lowered, data: &mut BoundData| {
-        Ok(Trainer::device_memory_needed(&lowered.artifact, data, (&PtxCompiler, target))?.bytes)
+        Ok(Trainer::device_memory_needed(&lowered.executable, data, (&PtxCompiler, target))?.bytes)
     };
     let mut lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
-    lowered.artifact = for_purpose(lowered.artifact, purpose);
+    lowered.executable = for_purpose(lowered.executable, purpose);
     // Only links are scored on the processor.
-    let cpu = match lowered.artifact.score {
+    let cpu = match lowered.executable.score {
         Some(_) => compile_cpu(&lowered, None, &cpu_options(&options)),
         None => CpuPrograms::default(),
     };
-    match Trainer::on_device(lowered.artifact, &cpu, data, (device, &PtxCompiler), options) {
+    match Trainer::on_device(lowered.executable, &cpu, data, (device, &PtxCompiler), options) {
         Err(error @ (ExecError::Memory { .. } | ExecError::Device { .. } | ExecError::Unsupported(_))) => {
             Ok(Err(error))
         }
@@ -356,7 +358,7 @@ fn lower_within(
     let lower = |options: &LowerOptions| lower(model, options).map_err(source::not_lowered);
     let mut lowered = lower(&options)?;
     let recomputes = !options.disabled.has_pass("rematerialize");
-    if budget.is_some() && lowered.artifact.batch.is_some() {
+    if budget.is_some() && lowered.executable.batch.is_some() {
         say("warning: a memory budget counts evaluations; batches take what they need".into());
         return Ok(lowered);
     }
@@ -380,7 +382,7 @@ fn lower_within(
             "training needs at least {} even where values are recomputed instead of kept; the budget is {}{}",
             show_bytes(bytes),
             show_bytes(budget),
-            if sums_over_factored_metapaths(&lowered.artifact.kernels) {
+            if sums_over_factored_metapaths(&lowered.executable.kernels) {
                 "; the factored metapaths need tables (`--disable-pass factor_metapaths` materializes them instead)"
             } else {
                 ""

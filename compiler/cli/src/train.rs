@@ -40,7 +40,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         say(format!("warning: {warning}"));
     }
     // Mini-batch memory is allocated on demand: the report has its peak.
-    say(arenas_text(&prepared.trainer.arenas(), prepared.trainer.artifact().batch.is_none()));
+    say(arenas_text(&prepared.trainer.arenas(), prepared.trainer.executable().batch.is_none()));
     match (prepared.trainer.epochs_done(), prepared.trainer.batches_done()) {
         (0, 0) => {}
         (epochs, 0) => say(format!("continuing after epoch {epochs}")),
@@ -156,7 +156,7 @@ pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
 /// temporary folder, which the message names.
 fn save_weights(path: &Path, prepared: &mut Prepared) -> Result<(), Failure> {
     let Err(error) = prepared.trainer.save_weights(path) else { return Ok(()) };
-    let model = prepared.trainer.artifact().model.clone();
+    let model = prepared.trainer.executable().model.clone();
     // A fresh folder, not writable by other users.
     if let Ok(folder) = tempfile::Builder::new().prefix(&format!("hgnnc-{model}-")).tempdir() {
         let elsewhere = folder.path().join(format!("{model}.safetensors"));

@@ -21,4 +21,4 @@ mod sampler;
 
 pub use code::{Compiler, NativeError};
 pub use hgnnc_schedule::Options;
-pub use program::{compile, compile_artifact, listing, sampler};
+pub use program::{compile, compile_executable, listing, sampler};

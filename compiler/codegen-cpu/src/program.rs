@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
+use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
 use hgnnc_executable::sampler::SamplerCompiler;
-use hgnnc_ir::Artifact;
 use hgnnc_ir::kernel;
 use hgnnc_ir::loops::{self, Step};
 use hgnnc_machine::{CodeMode, SimdLevel};
@@ -39,18 +39,18 @@ pub fn compile(kernels: &kernel::Program, options: &Options) -> CpuProgram {
     }
 }
 
-/// The programs of an artifact for this processor. `of_train` are the sizes that the training program was compiled for,
+/// The programs of an executable for this processor. `of_train` are the sizes that the training program was compiled for,
 /// if these are not those of the whole graph.
-pub fn compile_artifact(artifact: &Artifact, options: &Options, of_train: &Options) -> CpuPrograms {
-    let kernels = &artifact.kernels;
+pub fn compile_executable(executable: &Executable, options: &Options, of_train: &Options) -> CpuPrograms {
+    let kernels = &executable.kernels;
     // The runtime chooses how many links it scores, and how many historical embeddings it computes, at a time.
     let unsized_options = Options { sizes: None, ..options.clone() };
     CpuPrograms {
         train: kernels.train.as_ref().map(|train| compile(train, of_train)),
         infer: compile(&kernels.infer, options),
         score: kernels.score.as_ref().map(|score| compile(score, &unsized_options)),
-        producer: artifact.producer.as_ref().map(|producer| compile(&producer.kernels, &unsized_options)),
-        sampler: artifact.batch.as_ref().and_then(|_| sampler(options.code)),
+        producer: executable.producer.as_ref().map(|producer| compile(&producer.kernels, &unsized_options)),
+        sampler: executable.batch.as_ref().and_then(|_| sampler(options.code)),
     }
 }
 

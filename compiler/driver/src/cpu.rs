@@ -1,6 +1,6 @@
 //! Generates loops and machine code for this processor.
 
-use hgnnc_codegen_cpu::compile_artifact;
+use hgnnc_codegen_cpu::compile_executable;
 use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_passes::SizeInfo;
 
@@ -12,5 +12,5 @@ use crate::Lowered;
 /// time than compiling it takes.
 pub fn compile_cpu(lowered: &Lowered, sizes: Option<&SizeInfo>, options: &CpuOptions) -> CpuPrograms {
     let of = |sizes: Option<&SizeInfo>| CpuOptions { sizes: sizes.cloned(), ..options.clone() };
-    compile_artifact(&lowered.artifact, &of(sizes), &of(lowered.train_sizes.as_ref()))
+    compile_executable(&lowered.executable, &of(sizes), &of(lowered.train_sizes.as_ref()))
 }

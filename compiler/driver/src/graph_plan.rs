@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use hgnnc_ir::artifact::GraphPlan;
+use hgnnc_executable::GraphPlan;
 use hgnnc_ir::dataflow::{GraphDecl, MetapathDecl};
 use hgnnc_ir::{Dataflow, Graph, Op, Space};
 use hgnnc_passes::pipeline::{PassCx, PassManager, UnknownName};

@@ -1,4 +1,4 @@
-//! The compiler driver: from source text to an artifact, without file access.
+//! The compiler driver: from source text to an executable, without file access.
 //!
 //! There are two steps, since a dataset is bound between them: [`analyze`] needs the text alone and reports every error
 //! in it; [`lower`] also takes the sizes of the bound graphs, since the order of linear operations depends on them.

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use hgnnc_ir::artifact::{EmbeddingProducer, GraphPlan, Kernels};
+use hgnnc_executable::Executable;
+use hgnnc_executable::{EmbeddingProducer, GraphPlan, Kernels};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Cursor;
-use hgnnc_ir::{Artifact, Dataflow, Graph, Op, OutputKind};
+use hgnnc_ir::{Dataflow, Graph, Op, OutputKind};
 use hgnnc_machine::Machine;
 use hgnnc_passes::kernels::{self, LoweringOptions, NotLowered};
 use hgnnc_passes::pipeline::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
@@ -48,7 +49,7 @@ pub struct Lowered {
     /// Forward, backward and update program before the joint passes. `None` without a train block.
     pub joint: Option<Dataflow>,
     /// The executable programs and the training configuration.
-    pub artifact: Artifact,
+    pub executable: Executable,
     /// Log of the rewrites that passes applied or rejected, with the costs compared.
     pub explanations: Vec<String>,
     /// Log of the rematerializations that meet the memory budget.
@@ -129,7 +130,7 @@ pub fn prepare(model: &mut Analyzed, disabled: &Disabled) -> Result<(), UnknownN
     Ok(())
 }
 
-/// Lowers a checked model to an artifact.
+/// Lowers a checked model to an executable.
 ///
 /// # Errors
 /// When a disabled pass or fusion does not exist, an operation has no kernel, or the loss no gradient.
@@ -195,7 +196,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let known = train_sizes.as_ref().zip(options.machine.as_ref());
     explanations.extend(kernels::explain(&explained.kernels, known));
     let notes = train.as_ref().map_or_else(Vec::new, |train| train.cx.notes.clone());
-    let mut artifact = Artifact {
+    let mut executable = Executable {
         model: model.name.clone(),
         train: None,
         infer: infer.flow,
@@ -207,17 +208,17 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         graphs: options.graphs.clone(),
     };
     if let Some(score) = score {
-        (artifact.score, artifact.kernels.score) = (Some(score.flow), Some(score.kernels));
+        (executable.score, executable.kernels.score) = (Some(score.flow), Some(score.kernels));
     }
     let mut joint = None;
     if let Some(train) = train {
-        (artifact.train, artifact.kernels.train) = (Some(train.flow), Some(train.kernels));
-        artifact.batch = train.batch;
+        (executable.train, executable.kernels.train) = (Some(train.flow), Some(train.kernels));
+        executable.batch = train.batch;
         let machine = options.machine.as_ref();
-        artifact.producer = train.producer.map(|producer| lower_producer(producer, &passes, machine)).transpose()?;
+        executable.producer = train.producer.map(|producer| lower_producer(producer, &passes, machine)).transpose()?;
         joint = train.joint;
     }
-    Ok(Lowered { dataflow: model.flow.clone(), joint, artifact, explanations, notes, arena, train_sizes })
+    Ok(Lowered { dataflow: model.flow.clone(), joint, executable, explanations, notes, arena, train_sizes })
 }
 
 /// The program of historical embeddings. The runtime chooses the number of vertices per run, so it has no sizes.

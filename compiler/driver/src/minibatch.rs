@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
-use hgnnc_ir::artifact::{Fanout, MiniBatch, Reuse};
 use hgnnc_ir::batch::BatchInput;
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Step};
+use hgnnc_ir::training::{Fanout, MiniBatch, Reuse};
 use hgnnc_ir::{Dataflow, Graph, Input, Origin, Output, OutputKind, Value};
 use hgnnc_passes::{NotBatchable, to_minibatch, to_minibatch_with_cache};
 use hgnnc_sema::batch::{BatchSpec, FanoutSpec, Hop, HopList};

@@ -1,8 +1,8 @@
 //! A checked model with its program, and its names in a dataset.
 
 use hgnnc_ir::Dataflow;
-use hgnnc_ir::artifact::Target;
 use hgnnc_ir::names::find_name;
+use hgnnc_ir::training::Target;
 use hgnnc_sema::dataset::{DatasetSummary, find_label};
 use hgnnc_sema::schema::{FieldInfo, Schema};
 use hgnnc_sema::{TrainSpec, hir};

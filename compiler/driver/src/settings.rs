@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_ir::artifact::{Criterion, NegativeEnds, Target};
-use hgnnc_ir::training::{Clip, Optimizer, Schedule};
+use hgnnc_ir::optimizer::{Clip, Optimizer, Schedule};
+use hgnnc_ir::training::{Criterion, NegativeEnds, Target};
 
 use crate::model::Analyzed;
 

@@ -34,22 +34,24 @@ fn golden(name: &str) {
     sizes.derive(flow);
     let options = LowerOptions { sizes: Some(sizes.clone()), ..options };
     let lowered = lower(&model, &options).expect("a model with kernels");
-    let artifact = &lowered.artifact;
+    let executable = &lowered.executable;
     levels.push(("3-dataflow", print(&lowered.dataflow)));
     levels.extend(lowered.joint.iter().map(|joint| ("4-joint", print(joint))));
-    levels.push(("5-optimized", print(artifact.train.as_ref().unwrap_or(&artifact.infer))));
-    let kernels = artifact.kernels.train.as_ref().unwrap_or(&artifact.kernels.infer);
+    levels.push(("5-optimized", print(executable.train.as_ref().unwrap_or(&executable.infer))));
+    let kernels = executable.kernels.train.as_ref().unwrap_or(&executable.kernels.infer);
     levels.push(("6-kernels", kernel::print(kernels)));
     // Of a processor without multiply-adds, so that the text is the same everywhere.
     let cpu = CpuOptions::new(CodeMode::Native, KernelFeatures::ALL, SimdLevel::Base);
     let cpu = compile_cpu(&lowered, Some(&sizes), &cpu);
     let loops = &cpu.train.as_ref().unwrap_or(&cpu.infer).loops;
     levels.push(("7-loops", hgnnc_ir::loops::print(loops)));
-    let clif = hgnnc_codegen_cpu::listing(&[(name, loops)], SimdLevel::Base).expect("a processor for which there is code");
+    let clif =
+        hgnnc_codegen_cpu::listing(&[(name, loops)], SimdLevel::Base).expect("a processor for which there is code");
     // The calling convention is the host's.
     let conventions = ["system_v", "windows_fastcall", "apple_aarch64"];
     levels.push(("8-clif", conventions.iter().fold(clif, |text, name| text.replace(name, "host"))));
-    let module = ptx(kernels, Target::SM_80, lowered.train_sizes.as_ref(), &analysis.sources).expect("kernels with PTX");
+    let module =
+        ptx(kernels, Target::SM_80, lowered.train_sizes.as_ref(), &analysis.sources).expect("kernels with PTX");
     levels.push(("9-ptx", module.text));
     for (level, text) in levels {
         insta::with_settings!({ snapshot_suffix => level, omit_expression => true, prepend_module_to_snapshot => true }, {

@@ -1,5 +1,6 @@
 //! Executables: the compiled programs that the compiler hands to the runtime.
 //!
+//! - [`Executable`]: the programs of a model as kernels, and what training needs;
 //! - [`cpu`]: loops with the machine code of the functions that they call;
 //! - [`sampler`]: the functions of samplers, and the arguments of their calls;
 //! - [`gpu`]: modules of PTX, what their tables hold, and the blocks of each kernel.
@@ -9,5 +10,8 @@
 //! ([`sampler::SamplerCompiler`], [`gpu::GpuCompiler`]).
 
 pub mod cpu;
+mod executable;
 pub mod gpu;
 pub mod sampler;
+
+pub use executable::{EmbeddingProducer, Executable, GraphPlan, Kernels};

@@ -6,9 +6,8 @@
 //! losses and optimizers are compositions, so that one differentiation rule per operation and one
 //! meaning per operation cover every model.
 //!
-//! This crate knows no syntax, devices or datasets. Front end and runtime meet in [`Artifact`].
+//! This crate knows no syntax, devices or datasets. How a model is trained is data that passes through it ([`training`], [`optimizer`]).
 
-pub mod artifact;
 pub mod batch;
 pub mod dataflow;
 pub mod elementwise;
@@ -22,6 +21,7 @@ pub mod names;
 pub mod not_finite;
 pub mod op_info;
 pub mod ops;
+pub mod optimizer;
 pub mod parse;
 pub mod print;
 pub mod random;
@@ -33,7 +33,6 @@ pub mod training;
 pub mod types;
 pub mod verify;
 
-pub use artifact::Artifact;
 pub use dataflow::{Dataflow, Output, OutputKind, ValueData};
 pub use fingerprint::Fingerprint;
 pub use metapath::{MetapathReduce, MetapathTerm, PiecewiseLinear};

@@ -1,158 +1,311 @@
-//! Options of the parameter update: optimizers, learning-rate schedules, gradient clipping.
-//!
-//! The front end reads them from a train block, and a pass appends the update to a program. The formulas are PyTorch's
-//! (`torch.optim.SGD`, `Adam`, `AdamW`, `torch.nn.utils.clip_grad_norm_`).
+//! How a model is trained: what a `train` block says, for compiler and runtime.
 
-/// An optimizer with its hyperparameters.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Optimizer {
-    /// Stochastic gradient descent. State: slot 0 is the momentum buffer, where momentum is not 0.
-    Sgd {
-        /// Learning rate, before the schedule.
-        lr: f64,
-        /// Fraction of the momentum buffer that is kept.
-        momentum: f64,
-        /// Look ahead by the momentum (Sutskever et al. 2013).
-        nesterov: bool,
-        /// L2 penalty, added to the gradient.
-        weight_decay: f64,
-    },
-    /// Adam (Kingma & Ba 2015, algorithm 1). State: slot 0 is the first moment, slot 1 the second.
-    Adam {
-        /// Learning rate, before the schedule.
-        lr: f64,
-        /// Decay of the first moment.
-        beta1: f64,
-        /// Decay of the second moment.
-        beta2: f64,
-        /// Added to the root of the second moment.
-        eps: f64,
-        /// L2 penalty, added to the gradient.
-        weight_decay: f64,
-    },
-    /// Adam with decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2). State as Adam.
-    AdamW {
-        /// Learning rate, before the schedule.
-        lr: f64,
-        /// Decay of the first moment.
-        beta1: f64,
-        /// Decay of the second moment.
-        beta2: f64,
-        /// Added to the root of the second moment.
-        eps: f64,
-        /// Fraction of a parameter that is subtracted per step, times the learning rate.
-        weight_decay: f64,
-    },
-}
+use crate::types::{Graph, VertexType};
 
-impl Optimizer {
-    /// SGD without momentum and weight decay.
-    pub fn sgd(lr: f64) -> Self {
-        Self::Sgd { lr, momentum: 0.0, nesterov: false, weight_decay: 0.0 }
-    }
-
-    /// Adam with the usual constants.
-    pub fn adam(lr: f64) -> Self {
-        Self::Adam { lr, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 }
-    }
-
-    /// AdamW with the usual constants, no weight decay.
-    pub fn adam_w(lr: f64) -> Self {
-        Self::AdamW { lr, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 }
-    }
-
-    /// The learning rate before any schedule.
-    pub fn learning_rate(&self) -> f64 {
-        match self {
-            Self::Sgd { lr, .. } | Self::Adam { lr, .. } | Self::AdamW { lr, .. } => *lr,
-        }
-    }
-
-    /// Number of state tensors per parameter.
-    pub fn num_slots(&self) -> u32 {
-        match self {
-            Self::Sgd { momentum, .. } => u32::from(*momentum != 0.0),
-            Self::Adam { .. } | Self::AdamW { .. } => 2,
-        }
-    }
-}
-
-/// The factor of the learning rate as a function of the epoch, which counts from 0.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub enum Schedule {
-    /// The factor is 1 in every epoch.
-    #[default]
-    Constant,
-    /// The factor is `factor^⌊epoch / every⌋`.
-    Step {
-        /// Number of epochs between changes.
-        every: u64,
-        /// Factor of each change.
-        factor: f64,
-    },
-    /// The factor is `factor^epoch`.
-    Exponential {
-        /// Factor of each epoch.
-        factor: f64,
-    },
-    /// From 1 to `floor` along half a cosine, then `floor` (Loshchilov & Hutter 2017, eq. 5, no restart).
-    Cosine {
-        /// Epochs until the floor.
-        epochs: u64,
-        /// The last factor, a fraction of the learning rate.
-        floor: f64,
-    },
-    /// `(epoch + 1) / epochs` for that many epochs, then another schedule from its epoch 0.
-    Warmup {
-        /// Number of epochs of the warm-up.
-        epochs: u64,
-        /// The schedule after the warm-up.
-        then: Box<Schedule>,
-    },
-}
-
-impl Schedule {
-    /// The factor of an epoch, as the program computes it.
-    pub fn factor(&self, epoch: u64) -> f64 {
-        match self {
-            Schedule::Constant => 1.0,
-            Schedule::Step { every, factor } => factor.powf((epoch / (*every).max(1)) as f64),
-            Schedule::Exponential { factor } => factor.powf(epoch as f64),
-            Schedule::Cosine { epochs, floor } => {
-                let done = (epoch as f64 / (*epochs).max(1) as f64).min(1.0);
-                floor + (1.0 - floor) * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())
-            }
-            Schedule::Warmup { epochs, then } => {
-                let rising = ((epoch + 1) as f64 / (*epochs).max(1) as f64).min(1.0);
-                rising * then.factor(epoch.saturating_sub(*epochs))
-            }
-        }
-    }
-}
-
-/// Gradient clipping, applied before weight decay.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Clip {
-    /// All gradients are scaled by one factor so that their common 2-norm is at most this.
-    GlobalNorm(f64),
-    /// Every element is clamped to ± this.
-    Value(f64),
-}
-
-/// The options of a parameter update.
+/// The training configuration of a `train` block.
 #[derive(Clone, PartialEq, Debug)]
-pub struct OptimizerOptions {
-    /// The optimizer with its hyperparameters.
-    pub optimizer: Optimizer,
-    /// Factor of the learning rate by epoch.
-    pub schedule: Schedule,
-    /// Applied to the gradients first, before weight decay.
-    pub clip: Option<Clip>,
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Training {
+    /// Name of the output that the loss is computed on.
+    pub output: String,
+    /// The rows of that output and their ground truth.
+    pub target: Target,
+    /// The kind of prediction, which fixes loss and interpretation of the output.
+    pub task: Task,
+    /// Maximum number of epochs.
+    pub epochs: u64,
+    /// Early stopping, if configured.
+    pub stop: Option<Stop>,
+    /// Selects the best epoch, whose parameters are kept.
+    pub select: Criterion,
+    /// Metrics to report after each epoch.
+    pub metrics: Vec<Metric>,
+    /// The dataset split, unless the command line names another.
+    pub split: Option<String>,
+    /// The dataset, unless the command line names a folder (`synth acm`).
+    pub dataset: Option<String>,
+    /// The random seed, unless the command line gives one.
+    pub seed: u64,
+    /// Mini-batch training on sampled subgraphs. `None`: every step uses the whole graph.
+    pub batch: Option<MiniBatch>,
 }
 
-impl OptimizerOptions {
-    /// No schedule and no clipping.
-    pub fn new(optimizer: Optimizer) -> Self {
-        Self { optimizer, schedule: Schedule::Constant, clip: None }
+/// The rows of a trained output and their ground truth.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub enum Target {
+    /// Vertices, which are compared with a label.
+    Vertices {
+        vertex: VertexType,
+        /// Name of the label in the dataset.
+        label: String,
+    },
+    /// Vertex pairs, which are classified as link or no link.
+    Links(LinkTarget),
+}
+
+impl Target {
+    /// The vertex type of the output; `None` for links.
+    pub fn vertex(&self) -> Option<VertexType> {
+        match self {
+            Target::Vertices { vertex, .. } => Some(*vertex),
+            Target::Links(_) => None,
+        }
     }
+}
+
+/// Configuration of link prediction, which learns to tell the links of a batch from negative samples.
+///
+/// Links of a batch are no messages in that batch: the edges between the endpoints of a link are removed from the
+/// graphs of its relation, in either direction, and from those of `exclude`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinkTarget {
+    /// The graphs of links to score, by position in the tables of the whole graph.
+    pub graphs: Vec<Graph>,
+    /// Negative sampling for the links of a batch.
+    pub negatives: Negatives,
+    /// Relations that repeat the links, for example their inverses: positions in the table of relations.
+    pub exclude: Vec<u32>,
+}
+
+/// Negative sampling: each sample replaces one endpoint of a link, alternating between destination and source. An
+/// endpoint that is linked to all candidates gets no sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Negatives {
+    /// Negative samples per link, at least 1.
+    pub count: u32,
+    /// The distribution of the replacement.
+    pub by: NegativeEnds,
+}
+
+/// The distribution of the replacing endpoints of negative samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NegativeEnds {
+    /// Uniform over the vertices of the type.
+    Uniform,
+    /// The endpoint of another link of the same relation in the batch; favours high-degree vertices.
+    InBatch,
+}
+
+/// Neighbour sampling for mini-batch training. A step runs the whole program on the sampled subgraph.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MiniBatch {
+    /// Seed vertices (or links) per batch, at least 1. The loss is taken over them.
+    pub size: usize,
+    /// Fan-outs, `[hops][graphs]`: hops counted from the seeds, graphs by position in the tables of the whole
+    /// graph, which [`Executable::infer`] has.
+    ///
+    /// The number of hops is `hops` of the mini-batch program's [`crate::batch::BatchLayout`]; 0 if the loss depends on
+    /// no neighbours. The entries of graphs that the loss does not depend on are meaningless.
+    pub fanouts: Vec<Vec<Fanout>>,
+    /// Historical embeddings, if mini-batches reuse them.
+    pub reuse: Option<Reuse>,
+}
+
+/// Reuse of bottom-layer embeddings of hot vertices, as in NeutronOrch (Ai et al., PVLDB 17(8) 2024,
+/// "NeutronOrch: rethinking sample-based GNN training under CPU-GPU heterogeneous environments"). An epoch is
+/// divided into super-batches. The embeddings are computed before the first batch of a super-batch, and all its
+/// batches read them as constants.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Reuse {
+    /// Fraction of the vertices of each type that are hot, from 0 to 1: those whose embedding most batches need.
+    pub share: f64,
+    /// Batches per super-batch, at least 1. A value is at most `batches - 1` updates old.
+    pub batches: u64,
+}
+
+/// The in-edges that a vertex samples in a semantic graph.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fanout {
+    /// All in-edges of the vertex.
+    All,
+    /// At most this many, uniform without replacement; all if there are fewer. At least 1 in a model; the sampler also
+    /// accepts 0 for graphs that no value depends on.
+    AtMost(u32),
+    /// At most this many edges, weighted by the dataset's edge weights; edges of weight 0 are never drawn. At least 1.
+    /// Only for graphs of a single relation.
+    Weighted(u32),
+    /// From the endpoints of random walks along the graph's metapath. The graph has no self loops of its own.
+    Walks {
+        /// Random walks per vertex, at least 1.
+        walks: u32,
+        /// Number of most visited endpoints to keep, at least 1; ties go to the smaller id.
+        top: u32,
+    },
+}
+
+impl Fanout {
+    /// Number of edges sampled from `degree` candidates; an upper bound for random walks.
+    #[inline]
+    pub fn of(self, degree: u32) -> u32 {
+        match self {
+            Fanout::All => degree,
+            Fanout::AtMost(most) | Fanout::Weighted(most) => degree.min(most),
+            Fanout::Walks { walks, top } => walks.min(top),
+        }
+    }
+
+    /// Maximum number of sampled in-edges; `None` if unlimited.
+    pub fn most(self) -> Option<u32> {
+        match self {
+            Fanout::All => None,
+            Fanout::AtMost(most) | Fanout::Weighted(most) => Some(most),
+            Fanout::Walks { walks, top } => Some(walks.min(top)),
+        }
+    }
+}
+
+/// The syntax of a train block.
+impl std::fmt::Display for Fanout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fanout::All => write!(f, "all"),
+            Fanout::AtMost(most) => write!(f, "{most}"),
+            Fanout::Weighted(most) => write!(f, "weighted({most})"),
+            Fanout::Walks { walks, top } => write!(f, "walks({walks}, top: {top})"),
+        }
+    }
+}
+
+/// The kind of prediction of an output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub enum Task {
+    /// Single-label classification; the output holds logits.
+    Classify { classes: usize },
+    /// Multi-label classification; the output holds one logit per label.
+    MultiLabel { labels: usize },
+    /// Regression of real numbers.
+    Regress {
+        /// Numbers to predict per row.
+        width: usize,
+    },
+    /// Link prediction; the output holds one logit per pair.
+    Link,
+}
+
+/// A quantity measured on one part of the split.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "the variants are standard metrics")]
+pub enum Metric {
+    Loss,
+    /// Share of vertices with the right class (multi-label: with all labels right).
+    Accuracy,
+    /// F1 of the counts pooled over classes.
+    MicroF1,
+    /// Unweighted mean of the F1 of each class.
+    MacroF1,
+    Mae,
+    Rmse,
+    /// Area under the ROC curve: the probability that a link scores higher than a negative sample.
+    Auc,
+    /// Area under the precision-recall curve, as a sum of steps.
+    AveragePrecision,
+    /// Mean reciprocal rank of links among all pairs with one endpoint replaced, other known links filtered out.
+    Mrr,
+    /// Share of links ranked first (filtered).
+    Hits1,
+    /// Share of links ranked among the first three.
+    Hits3,
+    /// Share of links ranked among the first ten.
+    Hits10,
+}
+
+impl Metric {
+    /// The name in the language and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Loss => "loss",
+            Metric::Accuracy => "accuracy",
+            Metric::MicroF1 => "micro_f1",
+            Metric::MacroF1 => "macro_f1",
+            Metric::Mae => "mae",
+            Metric::Rmse => "rmse",
+            Metric::Auc => "auc",
+            Metric::AveragePrecision => "average_precision",
+            Metric::Mrr => "mrr",
+            Metric::Hits1 => "hits_1",
+            Metric::Hits3 => "hits_3",
+            Metric::Hits10 => "hits_10",
+        }
+    }
+
+    /// All metrics, in the order of the enum.
+    pub const ALL: [Metric; 12] = [
+        Metric::Loss,
+        Metric::Accuracy,
+        Metric::MicroF1,
+        Metric::MacroF1,
+        Metric::Mae,
+        Metric::Rmse,
+        Metric::Auc,
+        Metric::AveragePrecision,
+        Metric::Mrr,
+        Metric::Hits1,
+        Metric::Hits3,
+        Metric::Hits10,
+    ];
+
+    /// Is it computed from the rank of a link among all pairs?
+    pub fn is_ranking(self) -> bool {
+        matches!(self, Metric::Mrr | Metric::Hits1 | Metric::Hits3 | Metric::Hits10)
+    }
+
+    /// Is the metric defined for outputs of the task?
+    pub fn fits(self, task: Task) -> bool {
+        match self {
+            Metric::Loss => true,
+            Metric::Accuracy | Metric::MicroF1 | Metric::MacroF1 => {
+                matches!(task, Task::Classify { .. } | Task::MultiLabel { .. })
+            }
+            Metric::Mae | Metric::Rmse => matches!(task, Task::Regress { .. }),
+            Metric::Auc | Metric::AveragePrecision | Metric::Mrr | Metric::Hits1 | Metric::Hits3 | Metric::Hits10 => {
+                task == Task::Link
+            }
+        }
+    }
+
+    /// Is a smaller value better?
+    pub fn smaller_is_better(self) -> bool {
+        matches!(self, Metric::Loss | Metric::Mae | Metric::Rmse)
+    }
+}
+
+/// One part of a dataset split.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Part {
+    /// Vertices or links that the loss is computed on.
+    Train,
+    /// Vertices or links that select the best epoch.
+    Val,
+    /// Vertices or links for the final report.
+    Test,
+}
+
+impl Part {
+    /// The name in the language and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Train => "train",
+            Part::Val => "val",
+            Part::Test => "test",
+        }
+    }
+}
+
+/// A metric on a part: `val.loss`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Criterion {
+    pub part: Part,
+    pub metric: Metric,
+}
+
+/// `stop when C has not improved for N epochs`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stop {
+    /// The metric that must improve.
+    pub criterion: Criterion,
+    /// Epochs without improvement before training stops.
+    pub patience: u64,
 }

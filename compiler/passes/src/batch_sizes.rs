@@ -1,8 +1,8 @@
 //! Estimates the sizes of mini-batches.
 
-use hgnnc_ir::artifact::{LinkTarget, MiniBatch, Target, Training};
 use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern, Reused, WithinHops};
 use hgnnc_ir::sizes::{Endpoints, SizeInfo};
+use hgnnc_ir::training::{LinkTarget, MiniBatch, Target, Training};
 use hgnnc_ir::{Dataflow, Graph, VertexType};
 
 /// Estimates the sizes of a mini-batch, for which its program is compiled. `flow` is the program of the whole graph,

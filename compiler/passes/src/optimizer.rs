@@ -4,7 +4,7 @@
 //! stage PU.
 
 use hgnnc_ir::dataflow::{Binding, Cursor, InputDecl};
-use hgnnc_ir::training::{Clip, Optimizer, OptimizerOptions, Schedule};
+use hgnnc_ir::optimizer::{Clip, Optimizer, OptimizerOptions, Schedule};
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Output, OutputKind, Param, Phase, Reduce, Stage, Type, UnaryOp, Value};
 
 /// Appends the new value of each parameter and of its optimizer states, and the outputs for them. Parameters

@@ -5,7 +5,7 @@
 
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::Graph;
-use hgnnc_ir::artifact::{Fanout, Reuse};
+use hgnnc_ir::training::{Fanout, Reuse};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
 
 use crate::checker::Checker;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::Graph;
-use hgnnc_ir::artifact::{LinkTarget, NegativeEnds, Negatives};
+use hgnnc_ir::training::{LinkTarget, NegativeEnds, Negatives};
 use hgnnc_syntax::ast::{self, Expr, GraphExpr, TrainEntry};
 
 use crate::checker::{Checker, Mistake};

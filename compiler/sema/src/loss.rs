@@ -2,7 +2,7 @@
 
 use hgnnc_diag::synonyms::Place;
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_ir::artifact::Task;
+use hgnnc_ir::training::Task;
 use hgnnc_ir::{Graph, VertexType};
 use hgnnc_syntax::ast::{self, Expr, ExprKind};
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use hgnnc_diag::synonyms::{self, Place};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::VertexType;
-use hgnnc_ir::artifact::{Criterion, Metric, Part, Stop, Target, Task, Training};
-use hgnnc_ir::training::{Clip, Optimizer, OptimizerOptions, Schedule};
+use hgnnc_ir::optimizer::{Clip, Optimizer, OptimizerOptions, Schedule};
+use hgnnc_ir::training::{Criterion, Metric, Part, Stop, Target, Task, Training};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
 use hgnnc_syntax::format_expr;
 
@@ -20,7 +20,7 @@ use crate::names::{closest, did_you_mean, suggest};
 /// A train block, understood.
 #[derive(Clone, Debug)]
 pub struct TrainSpec {
-    /// The options of a run, as the artifact has them. Mini-batches are missing: they depend on the receptive field of
+    /// The options of a run, as the executable has them. Mini-batches are missing: they depend on the receptive field of
     /// the loss, so the driver adds them (see [`BatchSpec`]).
     pub training: Training,
     /// The optimizer and its options, for the parameter update.

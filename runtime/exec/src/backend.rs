@@ -1,7 +1,7 @@
 //! Back ends of a trainer: the CPU engine, a device, or mini-batch training on the CPU.
 
 use hgnnc_ir::Dataflow;
-use hgnnc_ir::artifact::{Part, Task};
+use hgnnc_ir::training::{Part, Task};
 use hgnnc_ir::types::Space;
 
 use crate::batches::Batches;

@@ -3,13 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
+use hgnnc_executable::Executable;
 use hgnnc_graph::{
     Dataset, Features, GraphCache, LabelValues, LinkSplitData, MetapathOptions, NO_ORIGINAL, Origin, RelationOptions,
     SemanticGraph, SemanticGraphs, SgbError, Step,
 };
 use hgnnc_ir::VertexRows;
-use hgnnc_ir::artifact::{self, Artifact, Fanout, MiniBatch, Training};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
+use hgnnc_ir::training::{self, Fanout, MiniBatch, Training};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 
 use crate::data::{Adjacency, BoundData, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep};
@@ -37,15 +38,15 @@ pub struct BindOptions {
 /// # Errors
 /// A vertex type, relation, label or split that the dataset does not have, features of another width or storage,
 /// or a semantic graph that cannot be built.
-pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Result<BoundData> {
-    let flow = &artifact.infer;
+pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -> Result<BoundData> {
+    let flow = &executable.infer;
     let mut binder = Binder::new(flow, dataset, options)?;
-    let training = artifact.training.as_ref().filter(|_| !options.outputs_only);
+    let training = executable.training.as_ref().filter(|_| !options.outputs_only);
     // Label and split errors are reported before graphs are built.
     let held_out = training.map_or(Ok(None), |training| binder.held_out(training))?;
     let started = Instant::now();
     binder.build_graphs()?;
-    let batch = artifact.training.as_ref().and_then(|training| training.batch.as_ref());
+    let batch = executable.training.as_ref().and_then(|training| training.batch.as_ref());
     let drawn = match batch {
         Some(batch) if !options.outputs_only => binder.drawn(batch)?,
         Some(_) | None => SamplingInputs::default(),
@@ -61,17 +62,17 @@ pub fn bind(artifact: &Artifact, dataset: &Dataset, options: &BindOptions) -> Re
     for decl in &flow.patterns {
         data.patterns.push(binder.pattern(decl.vertex, decl.columns)?);
     }
-    let split = if options.outputs_only { None } else { binder.split(artifact)? };
+    let split = if options.outputs_only { None } else { binder.split(executable)? };
     for decl in &flow.inputs {
         data.inputs.push(binder.input(decl, split)?);
     }
-    if let (Some(training), false) = (&artifact.training, options.outputs_only) {
+    if let (Some(training), false) = (&executable.training, options.outputs_only) {
         match &training.target {
-            artifact::Target::Vertices { vertex, label } => {
+            training::Target::Vertices { vertex, label } => {
                 data.target = Some(binder.target(*vertex, label)?);
                 binder.check_labelled(*vertex, label, split)?;
             }
-            artifact::Target::Links(target) => {
+            training::Target::Links(target) => {
                 data.held_out = held_out.unwrap_or_default();
                 let links = target.graphs.iter().map(|graph| binder.graphs[graph.index()].num_edges()).sum();
                 let num = |part: &[Vec<(u32, u32)>]| part.iter().map(Vec::len).sum();
@@ -470,7 +471,7 @@ impl Binder<'_> {
 
     /// Validation and test links of the split; `None` for models that are not trained on links.
     fn held_out(&self, training: &Training) -> Result<Option<[LinksByGraph; 2]>> {
-        let artifact::Target::Links(target) = &training.target else { return Ok(None) };
+        let training::Target::Links(target) = &training.target else { return Ok(None) };
         let Some(split) = self.link_split(training.split.as_deref())? else {
             return Ok(Some([(); 2].map(|()| vec![vec![]; target.graphs.len()])));
         };
@@ -527,15 +528,15 @@ impl Binder<'_> {
     }
 
     /// Index of the vertex split to use.
-    pub fn split(&self, artifact: &Artifact) -> Result<Option<usize>> {
+    pub fn split(&self, executable: &Executable) -> Result<Option<usize>> {
         let masked = self.flow.inputs.iter().find_map(|decl| match &decl.binding {
             Binding::TrainMask(vertex) => Some(*vertex),
             _ => None,
         });
-        let trained = artifact.training.as_ref().and_then(|training| training.target.vertex());
+        let trained = executable.training.as_ref().and_then(|training| training.target.vertex());
         let Some(vertex) = trained.or(masked) else { return Ok(None) };
         let of = self.types[vertex.index()];
-        let own = artifact.training.as_ref().and_then(|t| t.split.as_deref());
+        let own = executable.training.as_ref().and_then(|t| t.split.as_deref());
         let wanted = self.options.split.as_deref().or(own);
         let splits = || self.dataset.splits.iter().enumerate().filter(|(_, s)| s.vertex_type == of);
         match splits().find(|(_, s)| wanted.is_none_or(|w| s.name == w)) {

@@ -7,11 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hgnnc_executable::Executable;
 use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::{Dataset, Features};
 use hgnnc_ir::Fingerprint;
-use hgnnc_ir::artifact::{self, Artifact, Fanout};
 use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::training::{self, Fanout};
 use hgnnc_ir::types::Graph;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -89,7 +90,7 @@ impl Identity {
     /// # Errors
     /// A vertex type, relation or split that the dataset does not have.
     pub fn new(
-        model: &Artifact,
+        model: &Executable,
         training: BTreeMap<String, String>,
         dataset: &Dataset,
         options: &BindOptions,
@@ -159,7 +160,7 @@ fn changed<'a, T: PartialEq>(
 
 /// Hashes the parts of a dataset that a model reads: vertex counts, and the edges, weights, features, labels and
 /// splits that it uses.
-fn contents(model: &Artifact, dataset: &Dataset, options: &BindOptions) -> Result<BTreeMap<String, Content>> {
+fn contents(model: &Executable, dataset: &Dataset, options: &BindOptions) -> Result<BTreeMap<String, Content>> {
     let flow = &model.infer;
     let binder = Binder::new(flow, dataset, options)?;
     // Arrays as bytes with their element counts, each once.
@@ -212,8 +213,8 @@ fn contents(model: &Artifact, dataset: &Dataset, options: &BindOptions) -> Resul
     }
     if let Some(training) = &model.training {
         match &training.target {
-            artifact::Target::Vertices { vertex, label } => labels.push((*vertex, label)),
-            artifact::Target::Links(links) => {
+            training::Target::Vertices { vertex, label } => labels.push((*vertex, label)),
+            training::Target::Links(links) => {
                 relations.extend(&links.exclude);
                 let split = binder.link_split(training.split.as_deref())?;
                 for (part, links) in split.into_iter().flat_map(|of| [("validation", &of.val), ("test", &of.test)]) {

@@ -1,6 +1,6 @@
 //! Loss, accuracy, F1 and regression errors of a set of vertices.
 
-use hgnnc_ir::artifact::{Metric, Task};
+use hgnnc_ir::training::{Metric, Task};
 
 use crate::data::Target;
 

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_executable::Executable;
 use hgnnc_ir::dataflow::{Binding, InputDecl};
 use hgnnc_ir::interp::{Bindings, Tensor};
 use hgnnc_ir::not_finite::{NotFinite, bytes, trace};
-use hgnnc_ir::{Artifact, Dataflow, Input, Layout, Op, OutputKind, Param, Phase, Space, Value};
+use hgnnc_ir::{Dataflow, Input, Layout, Op, OutputKind, Param, Phase, Space, Value};
 
 use crate::backend::Backend;
 use crate::data::{BoundData, InputData};
@@ -40,25 +41,25 @@ impl Found {
 }
 
 /// Explains the non-finite loss of a step (seed, step, epoch).
-pub(crate) fn of_loss(artifact: &Artifact, backend: &mut Backend, step: (u64, u64, u64)) -> Option<Found> {
+pub(crate) fn of_loss(executable: &Executable, backend: &mut Backend, step: (u64, u64, u64)) -> Option<Found> {
     // A mini-batch program has tables of its own; the evaluation program uses the full graph's.
-    let (flow, name) = match (&artifact.train, &artifact.batch) {
+    let (flow, name) = match (&executable.train, &executable.batch) {
         (Some(train), None) => (train, "loss"),
-        _ => (&artifact.infer, "row_loss"),
+        _ => (&executable.infer, "row_loss"),
     };
     find(flow, backend, step, &[flow.result(name)?], None)
 }
 
 /// Explains the non-finite update of a parameter, using `kept`, the parameters of an earlier step.
 pub(crate) fn of_update(
-    artifact: &Artifact,
+    executable: &Executable,
     backend: &mut Backend,
     step: (u64, u64, u64),
     name: &str,
     kept: &[Vec<f32>],
 ) -> Option<Found> {
     let as_it_is = Some(Found::Param(name.to_owned()));
-    let (Some(flow), None) = (&artifact.train, &artifact.batch) else { return as_it_is };
+    let (Some(flow), None) = (&executable.train, &executable.batch) else { return as_it_is };
     let updates = flow.outputs.iter().filter(|output| matches!(output.kind, OutputKind::UpdateParam(_)));
     let updates: Vec<Value> = updates.map(|output| output.value).collect();
     find(flow, backend, step, &updates, Some(kept)).or(as_it_is)

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::Case;
-use hgnnc_codegen_cpu::{Options, compile_artifact};
+use hgnnc_codegen_cpu::{Options, compile_executable};
 use hgnnc_exec::{BoundData, ExecError, InputData, Outcome, Target, TrainOptions, Trainer};
-use hgnnc_ir::artifact::{self, Criterion, Kernels, Metric, Part, Stop, Task, Training};
+use hgnnc_executable::{Executable, Kernels};
 use hgnnc_ir::dataflow::Init;
 use hgnnc_ir::random::uniform;
+use hgnnc_ir::training::{self, Criterion, Metric, Part, Stop, Task, Training};
 use hgnnc_ir::*;
 
 const VERTICES: usize = 300;
@@ -19,7 +20,7 @@ const CLASSES: usize = 3;
 const T0: Space = Space::Vertices(VertexType(0));
 
 /// Softmax regression on sparse features with dropout, trained by Adam; gradients by hand.
-fn model(rate: f64) -> (Artifact, BoundData) {
+fn model(rate: f64) -> (Executable, BoundData) {
     let labels: Vec<i32> = (0..VERTICES as u64).map(|v| (uniform(1, v) * CLASSES as f64) as i32).collect();
     let rows: Vec<Vec<(u32, f32)>> = labels
         .iter()
@@ -86,7 +87,7 @@ fn model(rate: f64) -> (Artifact, BoundData) {
     }
     let training = Training {
         output: "y".into(),
-        target: artifact::Target::Vertices { vertex: VertexType(0), label: "y".into() },
+        target: training::Target::Vertices { vertex: VertexType(0), label: "y".into() },
         task: Task::Classify { classes: CLASSES },
         epochs: 60,
         stop: None,
@@ -98,7 +99,7 @@ fn model(rate: f64) -> (Artifact, BoundData) {
         batch: None,
     };
     let lowered = |flow: &Dataflow| hgnnc_passes::kernels::lower(flow).expect("every operation has a kernel");
-    let artifact = Artifact {
+    let executable = Executable {
         model: "regression".into(),
         score: None,
         kernels: Kernels { train: Some(lowered(&case.flow)), infer: lowered(&infer), score: None },
@@ -112,7 +113,7 @@ fn model(rate: f64) -> (Artifact, BoundData) {
     let mut data = case.data;
     data.target = Some(Target::Classes(labels));
     data.parts = [(0..150).collect(), (150..200).collect(), (200..300).collect()];
-    (artifact, data)
+    (executable, data)
 }
 
 /// Loss of each row, probabilities and the labels as rows.
@@ -151,10 +152,10 @@ fn adam(flow: &mut Dataflow, param: Param, w: Value, g: Value, step: Value, rate
     (flow.binary(Sub, w, step), m, v)
 }
 
-fn bound(artifact: Artifact, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
+fn bound(executable: Executable, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
     let compile = Options::new(options.code, options.features, hgnnc_exec::simd::level());
-    let cpu = compile_artifact(&artifact, &compile, &compile);
-    Trainer::new(artifact, cpu, data, options)
+    let cpu = compile_executable(&executable, &compile, &compile);
+    Trainer::new(executable, cpu, data, options)
 }
 
 fn options(threads: usize) -> TrainOptions {
@@ -162,8 +163,8 @@ fn options(threads: usize) -> TrainOptions {
 }
 
 fn trainer(options: TrainOptions) -> Trainer {
-    let (artifact, data) = model(0.3);
-    bound(artifact, data, options).expect("the model fits its data")
+    let (executable, data) = model(0.3);
+    bound(executable, data, options).expect("the model fits its data")
 }
 
 fn never() -> AtomicBool {
@@ -228,9 +229,9 @@ fn a_resumed_run_equals_the_uninterrupted_one() {
     assert_eq!(second.report().expect("evaluated").losses.len(), 60);
     assert_eq!(second.report().expect("evaluated").best_epoch, whole.report().expect("evaluated").best_epoch);
 
-    let (artifact, data) = model(0.3);
+    let (executable, data) = model(0.3);
     let wrong_seed = TrainOptions { seed: Some(9), ..with_checkpoint(true) };
-    let error = bound(artifact, data, wrong_seed).expect_err("another seed").to_string();
+    let error = bound(executable, data, wrong_seed).expect_err("another seed").to_string();
     assert!(error.contains("seed 3"), "{error}");
 }
 
@@ -279,11 +280,11 @@ fn a_checkpoint_that_cannot_be_written_is_tried_again() {
 
 #[test]
 fn early_stopping_keeps_the_best_epoch() {
-    let (mut artifact, data) = model(0.0);
-    let training = artifact.training.as_mut().expect("trained");
+    let (mut executable, data) = model(0.0);
+    let training = executable.training.as_mut().expect("trained");
     training.epochs = 2000;
     training.stop = Some(Stop { criterion: training.select, patience: 10 });
-    let mut trainer = bound(artifact, data, options(1)).expect("fits");
+    let mut trainer = bound(executable, data, options(1)).expect("fits");
     let mut best = None;
     let outcome = trainer
         .run(&never(), &mut |epoch| {
@@ -300,13 +301,13 @@ fn early_stopping_keeps_the_best_epoch() {
 
 #[test]
 fn a_loss_that_is_not_finite_stops_with_the_best_parameters() {
-    let (artifact, mut data) = model(0.0);
+    let (executable, mut data) = model(0.0);
     for input in &mut data.inputs {
         if let InputData::Numbers(numbers) = input {
             numbers[0] = f32::NAN;
         }
     }
-    let mut trainer = bound(artifact, data, options(1)).expect("fits");
+    let mut trainer = bound(executable, data, options(1)).expect("fits");
     let before = bits(&mut trainer);
     let error = trainer.run(&never(), &mut |_| {}).expect_err("NaN");
     assert!(matches!(error, ExecError::Diverged { epoch: 0, .. }), "{error}");
@@ -331,9 +332,9 @@ fn weights_round_trip_and_must_fit() {
 
 #[test]
 fn a_split_without_validation_keeps_the_last_epoch_and_says_so() {
-    let (artifact, mut data) = model(0.3);
+    let (executable, mut data) = model(0.3);
     data.parts[1].clear();
-    let mut trainer = bound(artifact, data, options(1)).expect("fits");
+    let mut trainer = bound(executable, data, options(1)).expect("fits");
     assert!(trainer.warnings()[0].contains("no val part"), "{:?}", trainer.warnings());
     assert_eq!(losses(&mut trainer).len(), 60);
     assert_eq!(trainer.report().expect("evaluated").best_epoch, None);
@@ -341,19 +342,19 @@ fn a_split_without_validation_keeps_the_last_epoch_and_says_so() {
 
 #[test]
 fn too_little_memory_is_refused_before_anything_runs() {
-    let (artifact, data) = model(0.3);
+    let (executable, data) = model(0.3);
     let options = TrainOptions { memory_budget: Some(10_000), ..options(1) };
-    let error = bound(artifact, data, options).expect_err("too little").to_string();
+    let error = bound(executable, data, options).expect_err("too little").to_string();
     assert!(error.contains("the budget") && error.contains("graphs and features"), "{error}");
 }
 
 #[test]
 fn data_that_does_not_fit_is_refused() {
-    let (artifact, mut data) = model(0.3);
+    let (executable, mut data) = model(0.3);
     data.target = Some(Target::Classes(vec![0; 5]));
-    assert!(matches!(bound(artifact, data, options(1)), Err(ExecError::Shape { .. })));
-    let (artifact, mut data) = model(0.3);
+    assert!(matches!(bound(executable, data, options(1)), Err(ExecError::Shape { .. })));
+    let (executable, mut data) = model(0.3);
     data.inputs[0] = InputData::Missing;
-    let error = bound(artifact, data, options(1)).expect_err("no features").to_string();
+    let error = bound(executable, data, options(1)).expect_err("no features").to_string();
     assert!(error.contains("`sparse`"), "{error}");
 }

@@ -1,7 +1,7 @@
 //! Sampling plans, batch keys, and errors of sampling.
 
-pub use hgnnc_ir::artifact::Fanout;
 use hgnnc_ir::random::mask_key;
+pub use hgnnc_ir::training::Fanout;
 
 use crate::graph::{Relation, SampleGraph};
 

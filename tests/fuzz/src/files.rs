@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use hgnnc_codegen_cpu::{Options, compile_artifact};
+use hgnnc_codegen_cpu::{Options, compile_executable};
 use hgnnc_driver::{
     DatasetSummary, Diagnostics, LabelSummary, LabelSummaryKind, LowerOptions, RelationSummary, VertexSummary, analyze,
     bind_names, check_dataset, declare_metapaths, lower, settings,
 };
 use hgnnc_exec::{BindOptions, Identity, TrainOptions, Trainer, bind, checkpoint, middle_of_metapath, weights};
+use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_graph::{
     Dataset, DatasetInfo, GraphCache, LabelValues, MetapathOptions, SemanticGraph, SemanticGraphs, schema_text,
 };
-use hgnnc_ir::Artifact;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
@@ -51,7 +51,7 @@ pub struct Files {
 /// A model bound to the dataset.
 struct Model {
     text: String,
-    artifact: Artifact,
+    executable: Executable,
     identity: Identity,
 }
 
@@ -108,10 +108,10 @@ impl Files {
     }
 
     fn trainer(&self, index: usize, dataset: &Dataset, options: TrainOptions) -> Result<Trainer, String> {
-        let artifact = &self.models[index].artifact;
-        let bound = bind(artifact, dataset, &bind_options()).map_err(|e| e.to_string())?;
+        let executable = &self.models[index].executable;
+        let bound = bind(executable, dataset, &bind_options()).map_err(|e| e.to_string())?;
         let options = TrainOptions { threads: 1, ..options };
-        Trainer::new(artifact.clone(), cpu_programs(artifact, &options), bound, options).map_err(|e| e.to_string())
+        Trainer::new(executable.clone(), cpu_programs(executable, &options), bound, options).map_err(|e| e.to_string())
     }
 
     fn metapaths(&self, dataset: &Dataset) -> Result<Vec<SemanticGraph>, String> {
@@ -230,11 +230,11 @@ impl Files {
             return Ok(1);
         }
         let Ok(lowered) = lower(&model, &LowerOptions::default()) else { return Ok(1) };
-        let _ = Identity::new(&lowered.artifact, settings(&model), &dataset, &bind_options());
-        let Ok(bound) = bind(&lowered.artifact, &dataset, &bind_options()) else { return Ok(1) };
+        let _ = Identity::new(&lowered.executable, settings(&model), &dataset, &bind_options());
+        let Ok(bound) = bind(&lowered.executable, &dataset, &bind_options()) else { return Ok(1) };
         let options = TrainOptions { threads: 1, epochs: Some(1), ..TrainOptions::default() };
-        let cpu = cpu_programs(&lowered.artifact, &options);
-        let Ok(mut trainer) = Trainer::new(lowered.artifact, cpu, bound, options) else { return Ok(1) };
+        let cpu = cpu_programs(&lowered.executable, &options);
+        let Ok(mut trainer) = Trainer::new(lowered.executable, cpu, bound, options) else { return Ok(1) };
         match trainer.run(&AtomicBool::new(false), &mut |_| {}) {
             Ok(_) => Ok(2),
             Err(_) => Ok(1),
@@ -357,9 +357,9 @@ fn model(text: String, dataset: &Dataset) -> Model {
     let tables = analyzed.flow.clone();
     declare_metapaths(&mut analyzed, |decl| middle_of_metapath(&tables, dataset, decl))
         .expect("the sample has the relations");
-    let artifact = lower(&analyzed, &LowerOptions::default()).unwrap_or_else(|e| panic!("{e}")).artifact;
-    let identity = Identity::new(&artifact, settings(&analyzed), dataset, &bind_options()).expect("the sample fits");
-    Model { text, artifact, identity }
+    let executable = lower(&analyzed, &LowerOptions::default()).unwrap_or_else(|e| panic!("{e}")).executable;
+    let identity = Identity::new(&executable, settings(&analyzed), dataset, &bind_options()).expect("the sample fits");
+    Model { text, executable, identity }
 }
 
 /// All files in a folder, or one file, by their path below `root`.
@@ -580,8 +580,8 @@ fn sign(bytes: &mut [u8]) -> bool {
     true
 }
 
-/// The programs of an artifact for this processor.
-fn cpu_programs(artifact: &Artifact, options: &TrainOptions) -> CpuPrograms {
+/// The programs of an executable for this processor.
+fn cpu_programs(executable: &Executable, options: &TrainOptions) -> CpuPrograms {
     let compile = Options::new(options.code, options.features, hgnnc_exec::simd::level());
-    compile_artifact(artifact, &compile, &compile)
+    compile_executable(executable, &compile, &compile)
 }

@@ -60,7 +60,7 @@ impl Subject for Programs {
         };
         // Errors found only by lowering are diagnostics as well.
         let Ok(lowered) = lower(model, &LowerOptions { sizes, ..LowerOptions::default() }) else { return Ok(2) };
-        let kernels = &lowered.artifact.kernels;
+        let kernels = &lowered.executable.kernels;
         let kernels = kernels.train.as_ref().unwrap_or(&kernels.infer);
         let _ = hgnnc_ir::kernel::print(kernels);
         if !rng.random_ratio(1, 3) {

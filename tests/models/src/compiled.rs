@@ -1,9 +1,10 @@
 //! Source texts as programs, and programs bound to a world for the interpreter.
 
 use hgnnc_driver::{Analyzed, Endpoints, LowerOptions, SizeInfo, analyze, lower};
+use hgnnc_executable::Executable;
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
 use hgnnc_ir::interp::{self, Bindings, Evaluation, Tensor};
-use hgnnc_ir::{Artifact, Dataflow, Dim, Direction, Graph, Input, Op, OutputKind, Param};
+use hgnnc_ir::{Dataflow, Dim, Direction, Graph, Input, Op, OutputKind, Param};
 use hgnnc_passes::{differentiate, update};
 
 use crate::world::{Edges, World};
@@ -72,12 +73,12 @@ impl Compiled {
     }
 
     /// The programs after all optimising passes, with the sizes of a world.
-    pub fn optimised(&self, world: &World) -> Artifact {
+    pub fn optimised(&self, world: &World) -> Executable {
         self.lowered(world, LowerOptions::default())
     }
 
     /// The programs with the sizes of a world, otherwise as `options` says.
-    pub fn lowered(&self, world: &World, options: LowerOptions) -> Artifact {
+    pub fn lowered(&self, world: &World, options: LowerOptions) -> Executable {
         let bindings = self.bind(world);
         let sizes = SizeInfo {
             vertices: bindings.num_vertices.iter().map(|&n| n as u64).collect(),
@@ -86,7 +87,7 @@ impl Compiled {
             ..SizeInfo::default()
         };
         let options = LowerOptions { sizes: Some(sizes), ..options };
-        lower(&self.model, &options).expect("disabled passes exist").artifact
+        lower(&self.model, &options).expect("disabled passes exist").executable
     }
 
     /// Binds a world and random parameters to all programs of this model: seed 5, step 1.

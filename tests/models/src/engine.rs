@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_codegen_cpu::{Options, compile, compile_artifact};
+use hgnnc_codegen_cpu::{Options, compile, compile_executable};
 use hgnnc_exec::{
     BoundData, CodeMode, Engine, EngineOptions, ExecError, InputData, KernelFeatures, Target, Topology, TrainOptions,
     Trainer,
 };
+use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::kernel::Program;
-use hgnnc_ir::{Artifact, DType, Dataflow, Input, Layout, OutputKind};
+use hgnnc_ir::{DType, Dataflow, Input, Layout, OutputKind};
 use hgnnc_passes::kernels::lower;
 
 /// Converts the interpreter's data to the engine's. Elements of sparse inputs are the nonzero ones. The parts of the
@@ -75,19 +76,19 @@ pub fn cpu_program(program: &Program) -> CpuProgram {
     compile(program, &Options::new(CodeMode::Auto, KernelFeatures::ALL, hgnnc_exec::simd::level()))
 }
 
-/// The programs of an artifact for this processor.
-pub fn cpu_programs(artifact: &Artifact, options: &TrainOptions) -> CpuPrograms {
+/// The programs of an executable for this processor.
+pub fn cpu_programs(executable: &Executable, options: &TrainOptions) -> CpuPrograms {
     let compile = Options::new(options.code, options.features, hgnnc_exec::simd::level());
-    compile_artifact(artifact, &compile, &compile)
+    compile_executable(executable, &compile, &compile)
 }
 
 /// A trainer on this processor.
 ///
 /// # Errors
 /// Those of [`Trainer::new`].
-pub fn trainer(artifact: Artifact, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
-    let cpu = cpu_programs(&artifact, &options);
-    Trainer::new(artifact, cpu, data, options)
+pub fn trainer(executable: Executable, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
+    let cpu = cpu_programs(&executable, &options);
+    Trainer::new(executable, cpu, data, options)
 }
 
 /// An engine with the parameters of the bindings and zero optimizer states.

@@ -6,10 +6,10 @@ use hgnnc_driver::{
     Analyzed, DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names,
 };
 use hgnnc_exec::{BoundData, bind};
+use hgnnc_executable::Executable;
+use hgnnc_executable::Kernels;
 use hgnnc_graph::synth::{Shape, Size, generate_size};
 use hgnnc_graph::{Dataset, LabelValues};
-use hgnnc_ir::Artifact;
-use hgnnc_ir::artifact::Kernels;
 
 /// All examples, as (`rgcn/acm`, text), in order.
 ///
@@ -54,7 +54,7 @@ pub fn own_dataset(model: &Analyzed, folder: &Path) -> Option<Dataset> {
 /// When they do not fit.
 pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
     bind_names(model, &summary(dataset));
-    let artifact = Artifact {
+    let executable = Executable {
         model: model.name.clone(),
         train: None,
         infer: model.flow.clone(),
@@ -65,7 +65,7 @@ pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
         producer: None,
         graphs: None,
     };
-    bind(&artifact, dataset, &Default::default()).unwrap_or_else(|error| panic!("{}: {error}", model.name))
+    bind(&executable, dataset, &Default::default()).unwrap_or_else(|error| panic!("{}: {error}", model.name))
 }
 
 fn summary(dataset: &Dataset) -> DatasetSummary {

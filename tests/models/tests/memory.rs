@@ -21,11 +21,11 @@ fn field_case_13_constant_memory() {
     let world = World::random_library(55);
     for case in CASES {
         let compiled = compile(&case.trained_by(TRAIN));
-        let artifact = compiled.optimised(&world);
+        let executable = compiled.optimised(&world);
         let train = |epochs| {
             let data = bound_data(compiled.training(), &compiled.bind(&world));
             let options = TrainOptions { threads: 1, epochs: Some(epochs), ..Default::default() };
-            let mut trainer = hgnnc_model_tests::engine::trainer(artifact.clone(), data, options)
+            let mut trainer = hgnnc_model_tests::engine::trainer(executable.clone(), data, options)
                 .unwrap_or_else(|error| panic!("{error}"));
             let arena = trainer.arenas().all;
             let mut losses = vec![];

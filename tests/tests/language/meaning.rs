@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use hgnnc_driver::{Analyzed, LowerOptions, lower};
-use hgnnc_ir::artifact::Target;
+use hgnnc_executable::Executable;
 use hgnnc_ir::interp::{Bindings, Tensor, run};
-use hgnnc_ir::{Artifact, Dataflow, Dim, Input};
+use hgnnc_ir::training::Target;
+use hgnnc_ir::{Dataflow, Dim, Input};
 use hgnnc_tests::{case_text, check};
 
 use crate::snapshot;
@@ -41,9 +42,9 @@ fn case(file: &str) {
 /// The batches of training: size, and the fan-out of each semantic graph at each hop.
 fn batches(model: &Analyzed) -> String {
     let lowered = lower(model, &LowerOptions::default()).expect("no pass is switched off");
-    let Artifact { training: Some(training), infer: flow, .. } = lowered.artifact else { return String::new() };
+    let Executable { training: Some(training), infer: flow, .. } = lowered.executable else { return String::new() };
     let Some(batch) = training.batch else { return String::new() };
-    let layout = lowered.artifact.batch.expect("the program is that of a batch");
+    let layout = lowered.executable.batch.expect("the program is that of a batch");
     assert_eq!(batch.fanouts.len(), layout.hops, "one for each hop that the program needs");
     let mut listing = match &training.target {
         Target::Vertices { vertex, .. } => {

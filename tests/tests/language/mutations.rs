@@ -83,8 +83,8 @@ fn attempt(text: &str, rng: &mut ChaCha8Rng) -> Result<bool, String> {
     let sizes = rng.random::<bool>().then_some(sizes);
     let options = LowerOptions { sizes, ..LowerOptions::default() };
     let lowered = lower(model, &options).expect("no pass is switched off");
-    verified("evaluation", &lowered.artifact.infer)?;
-    for flow in lowered.joint.iter().chain(&lowered.artifact.train) {
+    verified("evaluation", &lowered.executable.infer)?;
+    for flow in lowered.joint.iter().chain(&lowered.executable.train) {
         verified("training", flow)?;
     }
     Ok(true)

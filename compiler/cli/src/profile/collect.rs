@@ -78,7 +78,7 @@ pub fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Foun
 
 /// The training program; an error without one.
 pub fn program(prepared: &Prepared) -> Result<&Program, Failure> {
-    let program = prepared.trainer.artifact().kernels.train.as_ref();
+    let program = prepared.trainer.executable().kernels.train.as_ref();
     program.ok_or_else(|| Failure::input("the model has no `train` block, so it cannot be trained"))
 }
 

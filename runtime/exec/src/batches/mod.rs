@@ -22,8 +22,8 @@ pub use spans::{BatchPart, BatchSpan};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::CpuPrograms;
-use hgnnc_ir::artifact::Artifact;
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::loops::Program;
 use hgnnc_sample::BatchKey;
@@ -99,12 +99,13 @@ pub(crate) struct Computed {
 impl Batches {
     /// Creates both engines for a model with mini-batches and the data of the full graph.
     pub fn new(
-        (artifact, cpu): (&Artifact, &CpuPrograms),
+        (executable, cpu): (&Executable, &CpuPrograms),
         data: BoundData,
         options: EngineOptions,
         cache_options: Option<CacheOptions>,
     ) -> Result<Self> {
-        let (Some(training), Some(program), Some(layout)) = (&artifact.training, &cpu.train, &artifact.batch) else {
+        let (Some(training), Some(program), Some(layout)) = (&executable.training, &cpu.train, &executable.batch)
+        else {
             return Err(internal("the model has no program for batches"));
         };
         let Some(batch) = &training.batch else {
@@ -120,13 +121,13 @@ impl Batches {
             (_, None) => GraphInput::Nothing,
         };
         let inputs = whole.data().inputs.iter().enumerate().map(input).collect();
-        let (kernels, of_whole) = (&program.loops.kernels, (&artifact.infer, training));
+        let (kernels, of_whole) = (&program.loops.kernels, (&executable.infer, training));
         let mut loader =
             MiniBatchLoader::new(kernels, layout, batch, whole.data(), inputs, of_whole, cpu.sampler.as_ref())?;
         if cache_options.is_some() {
             loader.gather_all();
         }
-        let reuse = match (batch.reuse, &artifact.producer, &cpu.producer) {
+        let reuse = match (batch.reuse, &executable.producer, &cpu.producer) {
             (Some(reuse), Some(producer), Some(program)) => {
                 Some(HistoricalEmbeddings::new(reuse, (producer, program), &loader, options)?)
             }

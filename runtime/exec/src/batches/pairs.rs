@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use hgnnc_ir::artifact::{LinkTarget, NegativeEnds};
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::random::{bits, mask_key};
+use hgnnc_ir::training::{LinkTarget, NegativeEnds};
 use hgnnc_ir::types::Graph;
 use hgnnc_sample::{Batch, BatchKey};
 use rayon::prelude::*;
@@ -278,7 +278,7 @@ mod tests {
     use std::borrow::Cow;
     use std::collections::HashSet;
 
-    use hgnnc_ir::artifact::Negatives;
+    use hgnnc_ir::training::Negatives;
     use hgnnc_sample::{Edges, Fanout, Plan, SampleGraph, Sampler};
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use hgnnc_executable::gpu::GpuCompiler;
 use hgnnc_executable::gpu::counts::{self, Labels, PARTS};
-use hgnnc_ir::artifact::Task;
+use hgnnc_ir::training::Task;
 
 use super::{ALIGN_BYTES, Device, F32, Launch, Sequence};
 use crate::data::{BoundData, Target};

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hgnnc_executable::gpu::{Entry, GpuCompiler, Target};
-use hgnnc_ir::artifact::Task;
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random;
+use hgnnc_ir::training::Task;
 use rayon::prelude::*;
 
 use super::bind::{Binder, Bound, Found, From, Places};

@@ -6,9 +6,10 @@ mod scorer;
 
 use std::collections::HashSet;
 
+use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::CpuPrograms;
-use hgnnc_ir::artifact::{Artifact, Metric, Part, Target};
 use hgnnc_ir::random::{bits, mask_key};
+use hgnnc_ir::training::{Metric, Part, Target};
 use rayon::prelude::*;
 
 use crate::backend::{Backend, part_index};
@@ -87,13 +88,13 @@ impl KnownLinks {
 impl LinkMeasures {
     /// Creates the metrics of a link model from full-graph data. `None` for other models.
     pub fn new(
-        (artifact, cpu): (&Artifact, &CpuPrograms),
+        (executable, cpu): (&Executable, &CpuPrograms),
         data: &BoundData,
         options: EngineOptions,
     ) -> Result<Option<Self>> {
-        let Some(training) = &artifact.training else { return Ok(None) };
+        let Some(training) = &executable.training else { return Ok(None) };
         let Target::Links(target) = &training.target else { return Ok(None) };
-        let scorer = Scorer::new((artifact, cpu), target, &training.output, &data.num_vertices, options)?;
+        let scorer = Scorer::new((executable, cpu), target, &training.output, &data.num_vertices, options)?;
         let topologies: Vec<&Topology> = target.graphs.iter().map(|graph| &data.graphs[graph.index()]).collect();
         let ends: Vec<(usize, usize)> = topologies.iter().map(|graph| (graph.num_src, graph.num_dst)).collect();
         let trained = topologies.par_iter().map(|graph| {

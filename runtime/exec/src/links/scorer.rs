@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::CpuPrograms;
-use hgnnc_ir::artifact::{Artifact, LinkTarget};
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
 use hgnnc_ir::kernel::{self, Body, Rows};
 use hgnnc_ir::loops::Program;
 use hgnnc_ir::ops::Direction;
+use hgnnc_ir::training::LinkTarget;
 
 use crate::backend::Backend;
 use crate::buffer::{HostBuffer, SharedBuffer};
@@ -49,7 +50,7 @@ pub(super) struct Pairs {
 impl Scorer {
     /// Creates the scorer of a link model; `num_vertices` are those of the full graph.
     pub fn new(
-        (artifact, cpu): (&Artifact, &CpuPrograms),
+        (executable, cpu): (&Executable, &CpuPrograms),
         target: &LinkTarget,
         output: &str,
         num_vertices: &[usize],
@@ -67,7 +68,7 @@ impl Scorer {
             other => Err(ExecError::Unsupported(format!("internal error: pairs are scored by {other:?}"))),
         };
         let given: Vec<String> = tables.inputs.iter().map(|decl| given(&decl.binding)).collect::<Result<_>>()?;
-        let decls = target.graphs.iter().map(|graph| &artifact.infer.graphs[graph.index()]);
+        let decls = target.graphs.iter().map(|graph| &executable.infer.graphs[graph.index()]);
         let results = decls.clone().map(|decl| format!("{output}.{}", decl.name)).collect();
         let graphs = decls.map(|decl| tables.graphs.iter().position(|own| own.name == decl.name)).collect();
         // Created without vertices; their inputs are set before scoring.

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
+use hgnnc_executable::Executable;
 use hgnnc_graph::order::{
     Gather, Growth, NO_CLUSTER, Order, by_cluster, by_degree, by_first_use, grow_clusters, missed_bytes,
 };
 use hgnnc_graph::show_bytes;
-use hgnnc_ir::artifact::Artifact;
 use hgnnc_ir::types::VertexType;
 use rayon::prelude::*;
 
@@ -68,24 +68,24 @@ pub struct Ordered {
 ///
 /// # Errors
 /// Data that has been renumbered before.
-pub fn order_vertices(artifact: &Artifact, data: &mut BoundData, options: &OrderOptions) -> Result<Ordered> {
+pub fn order_vertices(executable: &Executable, data: &mut BoundData, options: &OrderOptions) -> Result<Ordered> {
     let started = Instant::now();
     let mut ordered = Ordered::default();
-    if let Some(reason) = unsupported_reason(artifact) {
+    if let Some(reason) = unsupported_reason(executable) {
         ordered.explain.push(format!("vertices keep their order: {reason}"));
         return Ok(ordered);
     }
     let chosen = match options.resumed {
-        Some(kind) => resume(artifact, data, kind, &mut ordered),
-        None => choose(artifact, data, options, &mut ordered),
+        Some(kind) => resume(executable, data, kind, &mut ordered),
+        None => choose(executable, data, options, &mut ordered),
     };
     let Some(Chosen { kind, name, orders }) = chosen else {
         ordered.seconds = started.elapsed().as_secs_f64();
         return Ok(ordered);
     };
-    let types = orders.iter().zip(&artifact.infer.vertex_types);
+    let types = orders.iter().zip(&executable.infer.vertex_types);
     let moved: Vec<String> = types.filter(|(order, _)| order.is_some()).map(|(_, decl)| decl.name.clone()).collect();
-    renumber(data, &artifact.infer, target_type(artifact), orders)?;
+    renumber(data, &executable.infer, target_type(executable), orders)?;
     data.orders.kind = Some(kind);
     (ordered.applied, ordered.seconds) = (true, started.elapsed().as_secs_f64());
     let (before, after) = ordered.missed_bytes;
@@ -106,8 +106,8 @@ pub fn order_vertices(artifact: &Artifact, data: &mut BoundData, options: &Order
 }
 
 /// Vertex type of labels and split.
-fn target_type(artifact: &Artifact) -> Option<VertexType> {
-    artifact.training.as_ref().and_then(|training| training.target.vertex())
+fn target_type(executable: &Executable) -> Option<VertexType> {
+    executable.training.as_ref().and_then(|training| training.target.vertex())
 }
 
 /// Orders of all vertex types; types without edges keep the dataset's.
@@ -127,19 +127,19 @@ impl Chosen {
 }
 
 /// Recomputes the order of a resumed run.
-fn resume(artifact: &Artifact, data: &BoundData, kind: OrderKind, ordered: &mut Ordered) -> Option<Chosen> {
-    let links = links(&gathers(artifact, data), artifact, data);
+fn resume(executable: &Executable, data: &BoundData, kind: OrderKind, ordered: &mut Ordered) -> Option<Chosen> {
+    let links = links(&gathers(executable, data), executable, data);
     if kind == OrderKind::Dataset || links.is_empty() {
         ordered.explain.push("vertices keep their order, as before".into());
         return None;
     }
-    let candidates = candidates(data, target_type(artifact), &links);
+    let candidates = candidates(data, target_type(executable), &links);
     candidates.into_iter().find(|candidate| candidate.0 == kind).map(|candidate| Chosen::new(candidate, &links))
 }
 
 /// The best order, if one saves more than it costs.
-fn choose(artifact: &Artifact, data: &BoundData, options: &OrderOptions, ordered: &mut Ordered) -> Option<Chosen> {
-    let gathers = gathers(artifact, data);
+fn choose(executable: &Executable, data: &BoundData, options: &OrderOptions, ordered: &mut Ordered) -> Option<Chosen> {
+    let gathers = gathers(executable, data);
     let cache = options.cache_bytes.unwrap_or_else(|| last_level_bytes() as u64);
     let own = cache as f64 / SHARERS;
     let keep = |ordered: &mut Ordered, why: String| ordered.explain.push(format!("vertices keep their order: {why}"));
@@ -155,7 +155,7 @@ fn choose(artifact: &Artifact, data: &BoundData, options: &OrderOptions, ordered
         );
         return None;
     }
-    let links = links(&gathers, artifact, data);
+    let links = links(&gathers, executable, data);
     let missed = |orders: Option<&[Order]>| -> f64 {
         let of = |vertex_type: usize| orders.map(|orders| &orders[vertex_type]);
         let missed = |gather: &Gather<'_>| missed_bytes(gather, of(gather.owner_type), of(gather.other_type), own);
@@ -174,7 +174,7 @@ fn choose(artifact: &Artifact, data: &BoundData, options: &OrderOptions, ordered
     }
     let mut best: Option<Candidate> = None;
     let mut after = before;
-    for (kind, name, orders) in candidates(data, target_type(artifact), &links) {
+    for (kind, name, orders) in candidates(data, target_type(executable), &links) {
         let bytes = missed(Some(&orders));
         ordered.explain.push(format!("{name}: {} instead of {}", show_bytes(bytes as u64), show_bytes(before as u64)));
         if bytes < after {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_executable::Executable;
 use hgnnc_graph::order::Gather;
-use hgnnc_ir::artifact::{Artifact, Target};
 use hgnnc_ir::kernel::{Body, Index, KernelOp, Level, Program, Rows, Source};
 use hgnnc_ir::ops::Direction;
+use hgnnc_ir::training::Target;
 use hgnnc_ir::types::{Dim, Space, VertexType};
 
 use crate::data::{Adjacency, BoundData};
@@ -15,10 +16,10 @@ const ELEMENT: usize = 4;
 
 /// Traversals of an epoch that gather vertex rows, in training and evaluation. Gathers of one kernel along the same
 /// edges count as one row.
-pub(super) fn gathers<'a>(artifact: &Artifact, data: &'a BoundData) -> Vec<Gather<'a>> {
+pub(super) fn gathers<'a>(executable: &Executable, data: &'a BoundData) -> Vec<Gather<'a>> {
     // Count by graph, direction and bytes per row.
     let mut found: BTreeMap<(usize, bool, usize), usize> = BTreeMap::new();
-    for program in artifact.kernels.train.iter().chain([&artifact.kernels.infer]) {
+    for program in executable.kernels.train.iter().chain([&executable.kernels.infer]) {
         for kernel in program.launches.iter().flat_map(|launch| &launch.kernels) {
             let Body::Traversal(traversal) = &kernel.body else { continue };
             let (Rows::Edges(graph, direction) | Rows::Endpoints(graph, direction)) = traversal.rows else { continue };
@@ -37,7 +38,7 @@ pub(super) fn gathers<'a>(artifact: &Artifact, data: &'a BoundData) -> Vec<Gathe
             }
         }
     }
-    let tables = &artifact.infer;
+    let tables = &executable.infer;
     let mut gathers: Vec<Gather<'_>> = vec![];
     for ((graph, out, bytes), times) in found {
         let (decl, topology) = (&tables.graphs[graph], &data.graphs[graph]);
@@ -68,9 +69,9 @@ fn gather<'a>((owner, other): (VertexType, VertexType), incidence: &'a Adjacency
 }
 
 /// Distinct adjacencies that gathers use, in both directions.
-pub(super) fn links<'a>(gathers: &[Gather<'_>], artifact: &Artifact, data: &'a BoundData) -> Vec<Gather<'a>> {
+pub(super) fn links<'a>(gathers: &[Gather<'_>], executable: &Executable, data: &'a BoundData) -> Vec<Gather<'a>> {
     let mut links: Vec<Gather<'a>> = vec![];
-    for (decl, graph) in artifact.infer.graphs.iter().zip(&data.graphs) {
+    for (decl, graph) in executable.infer.graphs.iter().zip(&data.graphs) {
         let both = [gather((decl.dst, decl.src), &graph.csc, data), gather((decl.src, decl.dst), &graph.csr, data)];
         if both.iter().any(|link| gathers.iter().any(|gather| have_same_edges(link, gather))) {
             for link in both {
@@ -90,28 +91,28 @@ fn have_same_edges(one: &Gather<'_>, other: &Gather<'_>) -> bool {
 }
 
 /// Why the vertices of a model cannot be renumbered, as a message for the user.
-pub fn unsupported_reason(artifact: &Artifact) -> Option<&'static str> {
-    let training = artifact.training.as_ref();
-    if artifact.batch.is_some() || training.is_some_and(|training| training.batch.is_some()) {
+pub fn unsupported_reason(executable: &Executable) -> Option<&'static str> {
+    let training = executable.training.as_ref();
+    if executable.batch.is_some() || training.is_some_and(|training| training.batch.is_some()) {
         return Some("batches are sampled in the numbers of the dataset");
     }
-    if training.is_some_and(|training| matches!(training.target, Target::Links(_))) || artifact.score.is_some() {
+    if training.is_some_and(|training| matches!(training.target, Target::Links(_))) || executable.score.is_some() {
         return Some("links are in the numbers of the dataset");
     }
-    if !artifact.infer.stacks.is_empty() {
+    if !executable.infer.stacks.is_empty() {
         return Some("the pairs of relations and vertices are in the order of the dataset");
     }
     let of_vertices = |space: Space| matches!(space, Space::Vertices(_) | Space::Unit);
-    if artifact.kernels.infer.outputs.iter().any(|output| !of_vertices(output.ty.space)) {
+    if executable.kernels.infer.outputs.iter().any(|output| !of_vertices(output.ty.space)) {
         return Some("an output has no row for each vertex");
     }
-    let programs = || artifact.kernels.train.iter().chain([&artifact.kernels.infer]);
+    let programs = || executable.kernels.train.iter().chain([&executable.kernels.infer]);
     if programs().any(uses_global_rng) {
         return Some("a random mask belongs to neither vertices, edges nor features");
     }
     // Vertex rows must be the leading dimension to be renumbered.
     let trailing = |dims: &[Dim]| dims.iter().skip(1).any(|dim| matches!(dim, Dim::Count(_)));
-    if artifact.infer.params.iter().any(|param| trailing(&param.dims)) {
+    if executable.infer.params.iter().any(|param| trailing(&param.dims)) {
         return Some("a parameter has columns for vertices");
     }
     None

@@ -1,6 +1,6 @@
 //! Checks that a model can be trained and measured on its data.
 
-use hgnnc_ir::artifact::{self, Criterion, Part, Task, Training};
+use hgnnc_ir::training::{self, Criterion, Part, Task, Training};
 
 use super::Trainer;
 use crate::data::Target as Labels;
@@ -9,25 +9,25 @@ use crate::error::{ExecError, Result};
 impl Trainer {
     /// Training block of the model.
     fn training(&self) -> Result<&Training> {
-        match (&self.artifact.training, &self.artifact.train) {
+        match (&self.executable.training, &self.executable.train) {
             (Some(training), Some(_)) => Ok(training),
             _ => Err(ExecError::Unsupported(format!(
                 "the model `{}` has no `train` block, so it cannot be trained",
-                self.artifact.model
+                self.executable.model
             ))),
         }
     }
 
     /// Checks labels and splits against the training block.
     pub(super) fn check_target(&mut self) -> Result<()> {
-        let Some(training) = &self.artifact.training else { return Ok(()) };
+        let Some(training) = &self.executable.training else { return Ok(()) };
         let data = self.backend.data();
         let (vertex, label) = match &training.target {
-            artifact::Target::Vertices { vertex, label } => (*vertex, label),
-            artifact::Target::Links(_) => {
+            training::Target::Vertices { vertex, label } => (*vertex, label),
+            training::Target::Links(_) => {
                 let links = data.parts[0].len();
                 let size = training.batch.as_ref().map_or(0, |batch| batch.size);
-                if self.artifact.batch.is_some() && (1..=size).contains(&links) {
+                if self.executable.batch.is_some() && (1..=size).contains(&links) {
                     self.warnings.push(format!(
                         "a batch holds all {links} links, so no link of their relations is a message in training: choose a \
                          smaller `batch`"
@@ -74,7 +74,7 @@ impl Trainer {
 
     /// Warns of metrics that cannot be measured.
     fn warn_of_missing_parts(&mut self) -> Result<()> {
-        let Some(training) = &self.artifact.training else { return Ok(()) };
+        let Some(training) = &self.executable.training else { return Ok(()) };
         let criteria = [Some(training.select), training.stop.map(|s| s.criterion)];
         let mut missing: Vec<Criterion> =
             criteria.into_iter().flatten().filter(|c| self.rows(c.part).is_empty()).collect();
@@ -104,10 +104,10 @@ impl Trainer {
         let training = self.training()?;
         if self.rows(Part::Train).is_empty() {
             return Err(ExecError::Unsupported(match training.target {
-                artifact::Target::Vertices { .. } => {
+                training::Target::Vertices { .. } => {
                     "the split has no vertices to train on: its `train` part is empty or missing".into()
                 }
-                artifact::Target::Links(_) => "there are no links to train on: their relations are empty".into(),
+                training::Target::Links(_) => "there are no links to train on: their relations are empty".into(),
             }));
         }
         Ok(training)

@@ -84,8 +84,8 @@ impl Trainer {
             Dim::Fixed(extent) => extent,
             Dim::Count(vertex) => data.num_vertices[vertex.index()],
         };
-        let own = num_own_params(&self.artifact.infer);
-        let params = self.artifact.infer.params[..own].iter();
+        let own = num_own_params(&self.executable.infer);
+        let params = self.executable.infer.params[..own].iter();
         params.map(|p| (p.name.clone(), p.dims.iter().map(extent).collect())).collect()
     }
 
@@ -93,10 +93,10 @@ impl Trainer {
     fn shape_of(&self, param: Param) -> (String, Vec<usize>) {
         let data = self.backend.data();
         // The program of batches has stacks of its own.
-        let tables = self.artifact.train.as_ref().unwrap_or(&self.artifact.infer);
-        let own = num_own_params(&self.artifact.infer);
+        let tables = self.executable.train.as_ref().unwrap_or(&self.executable.infer);
+        let own = num_own_params(&self.executable.infer);
         let decl = if param.index() < own {
-            &self.artifact.infer.params[param.index()]
+            &self.executable.infer.params[param.index()]
         } else {
             &tables.params[param.index()]
         };
@@ -186,7 +186,7 @@ impl Trainer {
         let Some(folder) = self.options.checkpoint.clone() else {
             return Err(ExecError::Unsupported("to resume, name the folder of the checkpoint".into()));
         };
-        let (progress, file) = checkpoint::load(&folder, &self.artifact.model)?;
+        let (progress, file) = checkpoint::load(&folder, &self.executable.model)?;
         let path = checkpoint::file_of(&folder);
         let identity = self.progress.identity.take();
         if let Some(now) = &identity {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use hgnnc_ir::artifact::{Criterion, Stop};
+use hgnnc_ir::training::{Criterion, Stop};
 
 use super::timing::{Timing, WARM_UP};
 use super::{Epoch, Outcome, TRAIN, Trainer};
@@ -265,10 +265,10 @@ impl Trainer {
         // Re-executes the forward pass with the parameters of this step, and if some of them are not finite, the step
         // that produced them.
         let step = (self.seed, self.progress.steps_done + 1, epoch);
-        let mut cause = not_finite::of_loss(&self.artifact, &mut self.backend, step);
+        let mut cause = not_finite::of_loss(&self.executable, &mut self.backend, step);
         self.restore_best()?;
         if let Some(not_finite::Found::Param(name)) = cause {
-            cause = not_finite::of_update(&self.artifact, &mut self.backend, step, &name, &self.best);
+            cause = not_finite::of_update(&self.executable, &mut self.backend, step, &name, &self.best);
         }
         let cause = cause.map(|found| Box::new(found.into_cause()));
         Err(ExecError::Diverged { epoch, loss, kept, cause })

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use hgnnc_ir::artifact::{Criterion, Metric, Part, Target};
 use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::training::{Criterion, Metric, Part, Target};
 use hgnnc_ir::types::{Graph, Stage};
 
 use super::timing::WARM_UP;
@@ -58,7 +58,7 @@ impl Trainer {
         if let Some(links) = self.up_to_date_links()? {
             return links.metric(part, metric);
         }
-        let Some(training) = &self.artifact.training else { return Ok(None) };
+        let Some(training) = &self.executable.training else { return Ok(None) };
         let (vertices, task) = (self.rows(part).len(), training.task);
         if vertices == 0 {
             return Ok(None);
@@ -85,7 +85,7 @@ impl Trainer {
     }
 
     pub(super) fn metric_with(&self, part: Part, metric: Metric, tally: &mut Tally) -> Option<f64> {
-        let training = self.artifact.training.as_ref()?;
+        let training = self.executable.training.as_ref()?;
         let row_loss = self.backend.result(INFER, "row_loss").map(|rows| rows.numbers);
         // The loss needs no outputs.
         let outputs = self.backend.result(INFER, &training.output);
@@ -105,7 +105,7 @@ impl Trainer {
     pub fn evaluate(&mut self) -> Result<BTreeMap<&'static str, BTreeMap<&'static str, f64>>> {
         self.infer_all()?;
         // Ranking scores all pairs of vertices: it runs only on request, and not for training links.
-        let training = self.artifact.training.as_ref();
+        let training = self.executable.training.as_ref();
         let ranked = training.is_some_and(|training| {
             let criteria = training.stop.map(|stop| stop.criterion).into_iter().chain([training.select]);
             criteria.map(|of| of.metric).chain(training.metrics.iter().copied()).any(Metric::is_ranking)
@@ -134,7 +134,7 @@ impl Trainer {
     /// When there is no such output, or a device fails.
     pub fn infer(&mut self, output: Option<&str>) -> Result<OutputRows> {
         // Inputs of the link scorer are internal, not outputs.
-        let score = self.artifact.score.iter().flat_map(|score| &score.inputs);
+        let score = self.executable.score.iter().flat_map(|score| &score.inputs);
         let given: Vec<&str> = score
             .filter_map(|decl| match &decl.binding {
                 Binding::Given(name) => Some(name.as_str()),
@@ -148,7 +148,7 @@ impl Trainer {
                 "the model has no output of vertices; scores of pairs need a `train` block with a loss of links".into(),
             ));
         }
-        let trained = self.artifact.training.as_ref().map(|t| t.output.as_str());
+        let trained = self.executable.training.as_ref().map(|t| t.output.as_str());
         let name = output.or(trained).or(names.first().map(String::as_str)).unwrap_or("").to_owned();
         self.infer_all()?;
         self.backend.fetch(INFER, &name)?;
@@ -164,9 +164,9 @@ impl Trainer {
     /// Link graphs that the model scores, by the name of their relation in the dataset, with their source and
     /// destination counts. Empty if it scores none.
     pub fn link_graphs(&self) -> Vec<(String, (usize, usize))> {
-        let target = self.artifact.training.as_ref().map(|training| &training.target);
+        let target = self.executable.training.as_ref().map(|training| &training.target);
         let (Some(Target::Links(target)), Some(links)) = (target, &self.links) else { return vec![] };
-        let tables = &self.artifact.infer;
+        let tables = &self.executable.infer;
         let relation = |graph: &Graph| {
             let step = tables.graphs[graph.index()].steps[0];
             tables.relations[step.relation as usize].dataset_name.clone()
@@ -205,7 +205,7 @@ impl Trainer {
         let data = self.backend.data();
         // The hops of a factored metapath are not reported as semantic graphs.
         let hops: Vec<usize> =
-            self.artifact.infer.metapaths.iter().flat_map(|path| &path.hops).map(|hop| hop.index()).collect();
+            self.executable.infer.metapaths.iter().flat_map(|path| &path.hops).map(|hop| hop.index()).collect();
         let own = data.graphs.iter().enumerate().filter(|(graph, _)| !hops.contains(graph));
         let semantic_graphs = own
             .map(|(graph, g)| (g, data.origins.get(graph).copied().flatten()))
@@ -229,7 +229,7 @@ impl Trainer {
         let known = |phase: usize| is_known.then(|| warm(&timing.phases[phase]));
         let stage_ms = Stage::ALL.iter().zip(timing.stages).map(|(s, total)| (s.name(), per_epoch(total)));
         Ok(Report {
-            model: self.artifact.model.clone(),
+            model: self.executable.model.clone(),
             dataset: data.dataset.clone(),
             device: self.backend.name(),
             threads: self.backend.threads(),

@@ -14,9 +14,10 @@ use std::time::Instant;
 
 use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
 use hgnnc_executable::gpu::{GpuCompiler, Target};
-use hgnnc_ir::artifact::{Artifact, Kernels, Part};
+use hgnnc_executable::{Executable, Kernels};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::loops::{self};
+use hgnnc_ir::training::Part;
 
 use crate::backend::{Backend, part_index};
 use crate::batches::Batches;
@@ -33,7 +34,7 @@ use timing::Timing;
 /// A model bound to data, with its parameters.
 #[derive(Debug)]
 pub struct Trainer {
-    artifact: Artifact,
+    executable: Executable,
     backend: Backend,
     options: TrainOptions,
     seed: u64,
@@ -74,51 +75,51 @@ fn engine_options(options: &TrainOptions) -> EngineOptions {
 }
 
 /// [`programs`] for the CPU.
-fn cpu_programs<'p>(artifact: &Artifact, cpu: &'p CpuPrograms) -> Vec<&'p CpuProgram> {
-    std::iter::once(&cpu.infer).chain(cpu.train.as_ref().filter(|_| artifact.batch.is_none())).collect()
+fn cpu_programs<'p>(executable: &Executable, cpu: &'p CpuPrograms) -> Vec<&'p CpuProgram> {
+    std::iter::once(&cpu.infer).chain(cpu.train.as_ref().filter(|_| executable.batch.is_none())).collect()
 }
 
 /// Full-graph programs in index order.
-fn programs(artifact: &Artifact) -> Vec<&Program> {
-    let Kernels { infer, train, .. } = &artifact.kernels;
-    std::iter::once(infer).chain(train.as_ref().filter(|_| artifact.batch.is_none())).collect()
+fn programs(executable: &Executable) -> Vec<&Program> {
+    let Kernels { infer, train, .. } = &executable.kernels;
+    std::iter::once(infer).chain(train.as_ref().filter(|_| executable.batch.is_none())).collect()
 }
 
-fn seed_of(artifact: &Artifact, options: &TrainOptions) -> u64 {
-    options.seed.or(artifact.training.as_ref().map(|training| training.seed)).unwrap_or(0)
+fn seed_of(executable: &Executable, options: &TrainOptions) -> u64 {
+    options.seed.or(executable.training.as_ref().map(|training| training.seed)).unwrap_or(0)
 }
 
 /// Errors if a feature cache is requested without mini-batches.
-fn no_cache(artifact: &Artifact, options: &TrainOptions) -> Result<()> {
+fn no_cache(executable: &Executable, options: &TrainOptions) -> Result<()> {
     match options.cache {
         None => Ok(()),
         Some(_) => Err(ExecError::Unsupported(format!(
             "a cache is for training on batches, and `{}` is trained on the whole graph: give it a `batch`, or leave the \
              cache out",
-            artifact.model
+            executable.model
         ))),
     }
 }
 
 impl Trainer {
     /// Binds a model to data on the CPU and initialises its parameters, or resumes if the options say so. `cpu` are the
-    /// compiled programs of the artifact.
+    /// compiled programs of the executable.
     ///
     /// # Errors
     /// Data that does not fit, too little memory, or a checkpoint that cannot be resumed.
-    pub fn new(artifact: Artifact, cpu: CpuPrograms, data: BoundData, options: TrainOptions) -> Result<Self> {
-        if artifact.batch.is_some() {
-            let batches = Batches::new((&artifact, &cpu), data, engine_options(&options), options.cache)?;
+    pub fn new(executable: Executable, cpu: CpuPrograms, data: BoundData, options: TrainOptions) -> Result<Self> {
+        if executable.batch.is_some() {
+            let batches = Batches::new((&executable, &cpu), data, engine_options(&options), options.cache)?;
             let not_cached = batches.not_cached();
-            let mut trainer = Self::with(batches.into(), artifact, &cpu, options)?;
+            let mut trainer = Self::with(batches.into(), executable, &cpu, options)?;
             trainer.warnings.extend(not_cached.iter().map(|vertex| {
                 format!("the sparse features of `{vertex}` are not cached: only rows of one length are")
             }));
             return Ok(trainer);
         }
-        no_cache(&artifact, &options)?;
-        let engine = Engine::new(&cpu_programs(&artifact, &cpu), data, engine_options(&options))?;
-        Self::with(engine.into(), artifact, &cpu, options)
+        no_cache(&executable, &options)?;
+        let engine = Engine::new(&cpu_programs(&executable, &cpu), data, engine_options(&options))?;
+        Self::with(engine.into(), executable, &cpu, options)
     }
 
     /// [`Trainer::new`] on a device, with the budget for device memory. Links are scored on the CPU.
@@ -126,13 +127,13 @@ impl Trainer {
     /// # Errors
     /// The errors of [`Trainer::new`], kernels without PTX, or a device failure.
     pub fn on_device(
-        artifact: Artifact,
+        executable: Executable,
         cpu: &CpuPrograms,
         data: BoundData,
         (device, compiler): (Box<dyn Device>, &'static dyn GpuCompiler),
         options: TrainOptions,
     ) -> Result<Self> {
-        if artifact.batch.is_some() {
+        if executable.batch.is_some() {
             return Err(ExecError::Unsupported(
                 "training on batches is for this processor only so far: use `--device cpu`".into(),
             ));
@@ -140,23 +141,23 @@ impl Trainer {
         if data.orders.any() {
             return Err(ExecError::Unsupported("a device takes vertices in the order of the dataset only".into()));
         }
-        no_cache(&artifact, &options)?;
+        no_cache(&executable, &options)?;
         let target = device.target().with_precision(options.precision);
-        let programs = programs(&artifact);
+        let programs = programs(&executable);
         let engine = DeviceEngine::new(&programs, data, device, (compiler, target), options.memory_budget)?;
-        Self::with(engine.into(), artifact, cpu, options)
+        Self::with(engine.into(), executable, cpu, options)
     }
 
-    fn with(mut backend: Backend, artifact: Artifact, cpu: &CpuPrograms, options: TrainOptions) -> Result<Self> {
-        let training = artifact.training.as_ref();
-        let seed = seed_of(&artifact, &options);
+    fn with(mut backend: Backend, executable: Executable, cpu: &CpuPrograms, options: TrainOptions) -> Result<Self> {
+        let training = executable.training.as_ref();
+        let seed = seed_of(&executable, &options);
         let epochs = options.epochs.or(training.map(|t| t.epochs)).unwrap_or(0);
-        backend.init_params(&artifact.infer, seed)?;
-        let links = LinkMeasures::new((&artifact, cpu), backend.data(), engine_options(&options))?;
-        let mut progress = Progress::new(&artifact.model, seed, backend.data().orders.kind());
+        backend.init_params(&executable.infer, seed)?;
+        let links = LinkMeasures::new((&executable, cpu), backend.data(), engine_options(&options))?;
+        let mut progress = Progress::new(&executable.model, seed, backend.data().orders.kind());
         progress.identity.clone_from(&options.identity);
         let mut trainer = Self {
-            artifact,
+            executable,
             backend,
             options,
             seed,
@@ -177,7 +178,7 @@ impl Trainer {
             outcome: Outcome::Finished,
         };
         trainer.check_target()?;
-        if let Some(training) = &trainer.artifact.training {
+        if let Some(training) = &trainer.executable.training {
             trainer.backend.count_result(INFER, &training.output, training.task)?;
         }
         if trainer.options.resume {
@@ -192,12 +193,12 @@ impl Trainer {
     /// # Errors
     /// Data that does not fit the programs.
     pub fn memory_needed(
-        artifact: &Artifact,
+        executable: &Executable,
         cpu: &CpuPrograms,
         data: &mut BoundData,
         options: &TrainOptions,
     ) -> Result<MemoryNeeded> {
-        let loops: Vec<&loops::Program> = cpu_programs(artifact, cpu).iter().map(|program| &program.loops).collect();
+        let loops: Vec<&loops::Program> = cpu_programs(executable, cpu).iter().map(|program| &program.loops).collect();
         let exec_plan = ExecPlan::new(&loops, data, engine_options(options))?;
         let arenas = Arenas { all: exec_plan.arena(None), infer: exec_plan.arena(Some(INFER)) };
         Ok(MemoryNeeded { arenas, bytes: exec_plan.parts(data).iter().map(|part| part.1).sum() })
@@ -208,11 +209,11 @@ impl Trainer {
     /// # Errors
     /// Data that does not fit the programs, or a kernel without PTX.
     pub fn device_memory_needed(
-        artifact: &Artifact,
+        executable: &Executable,
         data: &mut BoundData,
         (compiler, target): (&'static dyn GpuCompiler, Target),
     ) -> Result<MemoryNeeded> {
-        let compiled = Compiled::new(&programs(artifact), data, (compiler, target))?;
+        let compiled = Compiled::new(&programs(executable), data, (compiler, target))?;
         let arenas = Arenas { all: compiled.arena(None), infer: compiled.arena(Some(INFER)) };
         Ok(MemoryNeeded { arenas, bytes: compiled.memory().bytes() })
     }
@@ -237,8 +238,8 @@ impl Trainer {
     }
 
     /// Compiled model of this trainer.
-    pub fn artifact(&self) -> &Artifact {
-        &self.artifact
+    pub fn executable(&self) -> &Executable {
+        &self.executable
     }
 
     /// CPU engine, for access to plans and times; `None` if a device runs the model.

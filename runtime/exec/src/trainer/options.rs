@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hgnnc_executable::gpu::Precision;
-use hgnnc_ir::artifact::Criterion;
+use hgnnc_ir::training::Criterion;
 
 use crate::batches::CacheOptions;
 use crate::exec_plan::Arena;

@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicBool;
 
 use hgnnc_driver::LowerOptions;
 use hgnnc_exec::{Epoch, Outcome, TrainOptions, Trainer};
-use hgnnc_ir::artifact::{Fanout, MiniBatch};
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::interp::Bindings;
+use hgnnc_ir::training::{Fanout, MiniBatch};
 use hgnnc_ir::{Input, Op, OutputKind, Space};
 use hgnnc_model_tests::cases::{Case, SCHEMA, SPARSE_SCHEMA, TRAIN};
 use hgnnc_model_tests::compiled::Compiled;
@@ -42,8 +42,8 @@ fn is_global(compiled: &Compiled) -> bool {
 
 fn trainer(compiled: &Compiled, world: &World, bindings: &Bindings, options: TrainOptions) -> Trainer {
     let data = bound_data(compiled.training(), bindings);
-    let artifact = compiled.lowered(world, LowerOptions::default());
-    hgnnc_model_tests::engine::trainer(artifact, data, options).unwrap_or_else(|error| panic!("{error}"))
+    let executable = compiled.lowered(world, LowerOptions::default());
+    hgnnc_model_tests::engine::trainer(executable, data, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn losses(trainer: &mut Trainer) -> Vec<f64> {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use hgnnc_driver::LowerOptions;
 use hgnnc_exec::report::CacheReport;
 use hgnnc_exec::{CacheOptions, CachePolicy, ExecError, Outcome, TrainOptions, Trainer};
-use hgnnc_ir::artifact::{Fanout, MiniBatch};
+use hgnnc_ir::training::{Fanout, MiniBatch};
 use hgnnc_model_tests::cases::{Case, SPARSE_SCHEMA};
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
@@ -56,10 +56,10 @@ fn world() -> World {
 fn of_source(source: &str, world: &World) -> impl Fn(TrainOptions) -> Trainer + use<> {
     let compiled = on_batches(source);
     let bindings = compiled.bind(world);
-    let artifact = compiled.lowered(world, LowerOptions::default());
+    let executable = compiled.lowered(world, LowerOptions::default());
     move |options| {
         let data = bound_data(compiled.training(), &bindings);
-        hgnnc_model_tests::engine::trainer(artifact.clone(), data, options).unwrap_or_else(|error| panic!("{error}"))
+        hgnnc_model_tests::engine::trainer(executable.clone(), data, options).unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
@@ -200,8 +200,8 @@ fn training_on_the_whole_graph_has_no_use_for_a_cache() {
     let world = World::library();
     let compiled = compile(&case("rgcn").source());
     let data = bound_data(compiled.training(), &compiled.bind(&world));
-    let artifact = compiled.lowered(&world, LowerOptions::default());
-    match hgnnc_model_tests::engine::trainer(artifact, data, cached(1000, CachePolicy::Penalty, 1)) {
+    let executable = compiled.lowered(&world, LowerOptions::default());
+    match hgnnc_model_tests::engine::trainer(executable, data, cached(1000, CachePolicy::Penalty, 1)) {
         Err(ExecError::Unsupported(text)) => {
             assert!(text.contains("a cache is for training on batches") && text.contains("`batch`"), "{text}");
         }

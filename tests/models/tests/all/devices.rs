@@ -24,10 +24,11 @@ fn on_processor(compiled: &Compiled, world: &World, options: TrainOptions) -> Tr
 fn on_device(compiled: &Compiled, world: &World, options: TrainOptions) -> Trainer {
     let device = Box::new(Interpreter::new());
     let machine = Machine::sheet(device.target().name());
-    let artifact = compiled.lowered(world, LowerOptions { machine, ..LowerOptions::default() });
+    let executable = compiled.lowered(world, LowerOptions { machine, ..LowerOptions::default() });
     let data = bound_data(compiled.training(), &compiled.bind(world));
-    let cpu = cpu_programs(&artifact, &options);
-    Trainer::on_device(artifact, &cpu, data, (device, &PtxCompiler), options).unwrap_or_else(|error| panic!("{error}"))
+    let cpu = cpu_programs(&executable, &options);
+    Trainer::on_device(executable, &cpu, data, (device, &PtxCompiler), options)
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn run(trainer: &mut Trainer) -> Report {
@@ -92,14 +93,14 @@ fn a_budget_holds_on_a_device() {
     let world = World::random_library(79);
     let compiled = compile(&CASES[0].source());
     let bytes = run(&mut on_device(&compiled, &world, options(1))).device_bytes;
-    let artifact =
+    let executable =
         compiled.lowered(&world, LowerOptions { machine: Machine::sheet("sm_90"), ..LowerOptions::default() });
     for (budget, fits) in [(bytes, true), (bytes - 1, false)] {
         let data = bound_data(compiled.training(), &compiled.bind(&world));
         let options = TrainOptions { memory_budget: Some(budget), ..options(1) };
         match Trainer::on_device(
-            artifact.clone(),
-            &cpu_programs(&artifact, &options),
+            executable.clone(),
+            &cpu_programs(&executable, &options),
             data,
             (Box::new(Interpreter::new()), &PtxCompiler),
             options,

@@ -142,10 +142,10 @@ fn binding_a_dataset_gives_the_same_data() {
         let compiled = compile(&case.source());
         for world in cases::worlds(worlds(6)) {
             let bindings = compiled.bind(&world);
-            let artifact = compiled.optimised(&world);
-            let expected = engine::bound_data(&artifact.infer, &bindings);
-            let dataset = dataset::dataset(&artifact.infer, &bindings, &world);
-            let found = hgnnc_exec::bind(&artifact, &dataset, &Default::default())
+            let executable = compiled.optimised(&world);
+            let expected = engine::bound_data(&executable.infer, &bindings);
+            let dataset = dataset::dataset(&executable.infer, &bindings, &world);
+            let found = hgnnc_exec::bind(&executable, &dataset, &Default::default())
                 .unwrap_or_else(|error| panic!("{}, world {}: {error}", case.name, world.seed));
             let what = format!("{}, world {}", case.name, world.seed);
             for (found, expected) in found.graphs.iter().zip(&expected.graphs) {

@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 
 use hgnnc_exec::plan::{Domain, Level, Place, Plan, StepKind};
 use hgnnc_exec::{ExecError, TrainOptions};
+use hgnnc_executable::Executable;
 use hgnnc_graph::{Dataset, MetapathOptions, RelationData, SemanticGraphs, SgbError, Step, VertexTypeData, npy};
 use hgnnc_ir::interp::Tensor;
-use hgnnc_ir::{Artifact, Dataflow, Input, Op, Space, parse, print};
+use hgnnc_ir::{Dataflow, Input, Op, Space, parse, print};
 use hgnnc_model_tests::cases::{self, SCHEMA, TRAIN};
 use hgnnc_model_tests::compiled::{Compiled, interpret};
 use hgnnc_model_tests::engine::{bound_data, engine, run};
@@ -175,9 +176,9 @@ fn field_case_07_graph_without_edges() {
 fn field_case_08_isolated_vertices_keep_their_rows() {
     let compiled = compile(&case("han").source());
     let world = World::library().with_count("Paper", 20).with_count("Author", 9);
-    let artifact = compiled.optimised(&world);
-    let data = dataset::dataset(&artifact.infer, &compiled.bind(&world), &world);
-    let bound = hgnnc_exec::bind(&artifact, &data, &Default::default()).expect("the dataset fits");
+    let executable = compiled.optimised(&world);
+    let data = dataset::dataset(&executable.infer, &compiled.bind(&world), &world);
+    let bound = hgnnc_exec::bind(&executable, &data, &Default::default()).expect("the dataset fits");
     for graph in &bound.graphs {
         assert_eq!((graph.num_src, graph.num_dst, graph.csc.indptr.len()), (20, 20, 21), "{}", graph.name);
     }
@@ -267,7 +268,7 @@ fn field_case_11_metapath_over_budget() {
         }
         model M(schema: S) { output y: Paper = HanConv(hidden: 2, heads: 1) over [PVP] of Paper.x }",
     );
-    let artifact = Artifact {
+    let executable = Executable {
         model: "M".into(),
         train: None,
         infer: compiled.infer,
@@ -279,7 +280,7 @@ fn field_case_11_metapath_over_budget() {
         graphs: None,
     };
     let options = hgnnc_exec::BindOptions { graph_budget: Some(64 << 20), ..Default::default() };
-    match hgnnc_exec::bind(&artifact, &dataset, &options) {
+    match hgnnc_exec::bind(&executable, &dataset, &options) {
         Err(ExecError::GraphTooLarge(text)) => assert!(text.contains("PVP"), "{text}"),
         other => panic!("{:?}", other.err()),
     }
@@ -487,17 +488,17 @@ fn field_case_20_names_of_any_kind() {
         assert_eq!(print(&read), text);
     }
     let bindings = compiled.bind(&world);
-    let artifact = compiled.optimised(&world);
-    let data = dataset::dataset(&artifact.infer, &bindings, &world);
+    let executable = compiled.optimised(&world);
+    let data = dataset::dataset(&executable.infer, &bindings, &world);
     assert_eq!(data.relations[0].name, "of <- type");
-    hgnnc_exec::bind(&artifact, &data, &Default::default()).expect("found by their names in the dataset");
+    hgnnc_exec::bind(&executable, &data, &Default::default()).expect("found by their names in the dataset");
 
     // Saved and loaded by name.
     let folder = tempfile::tempdir().expect("a folder for a test");
     let path = folder.path().join("weights.safetensors");
     let new = || {
         let data = bound_data(compiled.training(), &bindings);
-        hgnnc_model_tests::engine::trainer(artifact.clone(), data, TrainOptions { threads: 1, ..Default::default() })
+        hgnnc_model_tests::engine::trainer(executable.clone(), data, TrainOptions { threads: 1, ..Default::default() })
             .expect("fits")
     };
     let mut first = new();
@@ -604,10 +605,10 @@ fn field_case_22_direction_of_metapaths() {
     assert_eq!(found.row(3), [0.0; 4]);
 
     let bindings = compiled.bind(&world);
-    let artifact = compiled.optimised(&world);
-    let data = dataset::dataset(&artifact.infer, &bindings, &world);
-    let bound = hgnnc_exec::bind(&artifact, &data, &Default::default()).expect("the dataset fits");
-    assert_eq!(bound.graphs, bound_data(&artifact.infer, &bindings).graphs);
+    let executable = compiled.optimised(&world);
+    let data = dataset::dataset(&executable.infer, &bindings, &world);
+    let bound = hgnnc_exec::bind(&executable, &data, &Default::default()).expect("the dataset fits");
+    assert_eq!(bound.graphs, bound_data(&executable.infer, &bindings).graphs);
 }
 
 /// Case 27: programs printed and read again compute the same, bit by bit.

@@ -3,8 +3,8 @@
 //!
 //! Each is a small layer, compared with loops (1e-10), with its gradients (1e-6) and on the engine (2e-5).
 
+use hgnnc_executable::Executable;
 use hgnnc_graph::{Dataset, DenseFeatures, Features, RelationData, VertexTypeData};
-use hgnnc_ir::Artifact;
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_model_tests::plain::{Plain, Rows, add, dot, times};
 use hgnnc_model_tests::world::Edges;
@@ -402,7 +402,7 @@ fn edge_data_stay_with_their_edges() {
         relations: vec![relation("r", 1, &vec![]), relation("s", 0, &edges)],
         ..Dataset::default()
     };
-    let artifact = Artifact {
+    let executable = Executable {
         model: "M".into(),
         train: None,
         infer: compiled.infer.clone(),
@@ -413,7 +413,7 @@ fn edge_data_stay_with_their_edges() {
         producer: None,
         graphs: None,
     };
-    let data = hgnnc_exec::bind(&artifact, &dataset, &Default::default()).unwrap_or_else(|error| panic!("{error}"));
+    let data = hgnnc_exec::bind(&executable, &dataset, &Default::default()).unwrap_or_else(|error| panic!("{error}"));
     let numbers = |wanted: &Binding| {
         let index = compiled.infer.inputs.iter().position(|i| i.binding == *wanted).expect("read");
         let hgnnc_exec::InputData::Numbers(numbers) = &data.inputs[index] else { panic!("numbers") };

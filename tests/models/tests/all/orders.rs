@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use hgnnc_driver::LowerOptions;
 use hgnnc_exec::reorder::{renumber, unsupported_reason};
 use hgnnc_exec::{BoundData, CodeMode, OrderOptions, TrainOptions, Trainer, checkpoint, order_vertices};
+use hgnnc_executable::Executable;
 use hgnnc_graph::order::Order;
-use hgnnc_ir::Artifact;
 use hgnnc_ir::random::bits;
 use hgnnc_model_tests::cases::{Case, SCHEMA, SPARSE_SCHEMA};
 use hgnnc_model_tests::compiled::Compiled;
@@ -18,7 +18,7 @@ use hgnnc_model_tests::{CASES, World, assert_close, case, compile};
 const TOLERANCE: f64 = 2e-5;
 
 /// A model, and its data in a world.
-fn bound(compiled: &Compiled, world: &World) -> (Artifact, BoundData) {
+fn bound(compiled: &Compiled, world: &World) -> (Executable, BoundData) {
     let data = bound_data(compiled.training(), &compiled.bind(world));
     (compiled.lowered(world, LowerOptions::default()), data)
 }
@@ -33,16 +33,20 @@ fn shuffled(data: &BoundData, salt: u64, kept: Option<usize>) -> Vec<Option<Orde
     data.num_vertices.iter().enumerate().map(order).collect()
 }
 
-fn renumbered((artifact, mut data): (Artifact, BoundData), salt: u64, kept: Option<usize>) -> (Artifact, BoundData) {
-    assert_eq!(unsupported_reason(&artifact), None);
-    let target = artifact.training.as_ref().and_then(|training| training.target.vertex());
+fn renumbered(
+    (executable, mut data): (Executable, BoundData),
+    salt: u64,
+    kept: Option<usize>,
+) -> (Executable, BoundData) {
+    assert_eq!(unsupported_reason(&executable), None);
+    let target = executable.training.as_ref().and_then(|training| training.target.vertex());
     let orders = shuffled(&data, salt, kept);
-    renumber(&mut data, &artifact.infer, target, orders).unwrap_or_else(|error| panic!("{error}"));
-    (artifact, data)
+    renumber(&mut data, &executable.infer, target, orders).unwrap_or_else(|error| panic!("{error}"));
+    (executable, data)
 }
 
-fn trainer((artifact, data): (Artifact, BoundData), options: TrainOptions) -> Trainer {
-    hgnnc_model_tests::engine::trainer(artifact, data, options).unwrap_or_else(|error| panic!("{error}"))
+fn trainer((executable, data): (Executable, BoundData), options: TrainOptions) -> Trainer {
+    hgnnc_model_tests::engine::trainer(executable, data, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Losses, then all parameters, then the output.
@@ -147,12 +151,12 @@ fn orders_are_chosen_where_they_pay() {
     let compiled = compile(&case("rgcn").source());
     let world = World::hidden_ring();
     let choose = |epochs, cache_bytes| {
-        let (artifact, mut data) = bound(&compiled, &world);
+        let (executable, mut data) = bound(&compiled, &world);
         let options = OrderOptions { epochs, cache_bytes: Some(cache_bytes), resumed: None };
-        let ordered = order_vertices(&artifact, &mut data, &options).unwrap_or_else(|error| panic!("{error}"));
+        let ordered = order_vertices(&executable, &mut data, &options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(ordered.applied, data.orders.any());
         assert!(!ordered.applied || ordered.missed_bytes.1 < ordered.missed_bytes.0);
-        (ordered, (artifact, data))
+        (ordered, (executable, data))
     };
     let (kept, (_, data)) = choose(1_000_000, 1 << 30);
     assert!(kept.explain[0].contains("which the cache of"), "{:?}", kept.explain);
@@ -178,10 +182,10 @@ fn resumed_runs_keep_their_order() {
     let (clusters, first_use) = (pays(1 << 8), pays(1 << 12));
     let does_not = OrderOptions { epochs: 1, cache_bytes: Some(1 << 30), resumed: None };
     let ordered = |options: &OrderOptions| {
-        let (artifact, mut data) = bound(&compiled, &world);
-        let ordered = order_vertices(&artifact, &mut data, options).unwrap_or_else(|error| panic!("{error}"));
+        let (executable, mut data) = bound(&compiled, &world);
+        let ordered = order_vertices(&executable, &mut data, options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(ordered.applied, data.orders.any());
-        (artifact, data)
+        (executable, data)
     };
     let run = |data, options: TrainOptions| {
         let mut trainer = trainer(data, TrainOptions { threads: 2, ..options });

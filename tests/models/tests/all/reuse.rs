@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hgnnc_driver::LowerOptions;
 use hgnnc_exec::report::{Report, ReuseReport};
 use hgnnc_exec::{CacheOptions, CachePolicy, Outcome, TrainOptions, Trainer};
-use hgnnc_ir::artifact::{Fanout, MiniBatch, Reuse};
 use hgnnc_ir::batch::{BatchGraph, BatchLayout};
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::interp::{Bindings, Tensor};
 use hgnnc_ir::random::{mask_key, uniform};
+use hgnnc_ir::training::{Fanout, MiniBatch, Reuse};
 use hgnnc_ir::{Dataflow, Input, Op, Param, Space};
 use hgnnc_model_tests::cases::{Case, SCHEMA};
 use hgnnc_model_tests::compiled::Compiled;
@@ -80,8 +80,8 @@ fn world() -> World {
 
 fn trainer(compiled: &Compiled, world: &World, options: TrainOptions) -> Trainer {
     let data = bound_data(compiled.training(), &compiled.bind(world));
-    let artifact = compiled.lowered(world, LowerOptions::default());
-    hgnnc_model_tests::engine::trainer(artifact, data, options).unwrap_or_else(|error| panic!("{error}"))
+    let executable = compiled.lowered(world, LowerOptions::default());
+    hgnnc_model_tests::engine::trainer(executable, data, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn bits(trainer: &mut Trainer) -> Vec<Vec<u32>> {
@@ -152,8 +152,8 @@ fn steps_with_rows_from_elsewhere_agree_with_the_interpreter() {
     let mut taken = 0;
     for name in ["rgcn", "sage_mean", "hgt"] {
         let compiled = on_batches(&case(name), 4, None, Some((0.5, 3)), true);
-        let artifact = compiled.lowered(&world(), LowerOptions::default());
-        let (train, layout) = (artifact.train.expect("a train block"), artifact.batch.expect("batches"));
+        let executable = compiled.lowered(&world(), LowerOptions::default());
+        let (train, layout) = (executable.train.expect("a train block"), executable.batch.expect("batches"));
         let bindings = made_up(&train, &layout);
         taken += layout.reused.len();
         engine_agrees(name, &train, &train, &bindings);

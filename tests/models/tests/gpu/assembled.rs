@@ -53,7 +53,7 @@ fn texts() -> Vec<Text> {
                 let machine = Machine::sheet(target.name());
                 let options = LowerOptions { machine, sizes: sizes.clone(), ..LowerOptions::default() };
                 let lowered = lower(&model, &options).unwrap_or_else(|error| panic!("{example}: {error}"));
-                let kernels = lowered.artifact.kernels;
+                let kernels = lowered.executable.kernels;
                 let train = kernels.train.expect("examples are trained");
                 let of_train = lowered.train_sizes;
                 let programs = [("training", train, &of_train), ("evaluation", kernels.infer, &sizes)];
@@ -112,7 +112,7 @@ fn rows_that_are_cut_are_assembled_without_spills() {
         let model = analyze(&name, &source).model.unwrap_or_else(|| panic!("{name} has errors"));
         let options = LowerOptions { machine: Machine::sheet("sm_90"), ..LowerOptions::default() };
         let lowered = lower(&model, &options).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let program = lowered.artifact.kernels.train.expect("examples are trained");
+        let program = lowered.executable.kernels.train.expect("examples are trained");
         let long = Edges { mean: 40.0, most: 1 << 20 };
         let rows = program.kernels().filter_map(|kernel| match &kernel.body {
             Body::Traversal(traversal) if traversal.rows.has_edges() => Some((traversal.rows.clone(), long)),

@@ -18,10 +18,11 @@ mod super_batches;
 use std::sync::Arc;
 use std::time::Instant;
 
+use hgnnc_executable::EmbeddingProducer;
 use hgnnc_executable::cpu::CpuProgram;
-use hgnnc_ir::artifact::{self, EmbeddingProducer};
 use hgnnc_ir::batch::{BatchInput, BatchLayout, Reused};
 use hgnnc_ir::loops::{self};
+use hgnnc_ir::training;
 use hgnnc_ir::types::VertexType;
 use rayon::prelude::*;
 
@@ -55,7 +56,7 @@ pub(super) struct RefreshBatch {
 
 /// Embeddings of the current super-batch, and the engine that computes them.
 pub(super) struct HistoricalEmbeddings {
-    pub options: artifact::Reuse,
+    pub options: training::Reuse,
     engine: Engine,
     program: loops::Program,
     layout: BatchLayout,
@@ -73,7 +74,7 @@ pub(super) struct HistoricalEmbeddings {
 impl HistoricalEmbeddings {
     /// Creates the refresh engine for the batches of `loader`.
     pub fn new(
-        options: artifact::Reuse,
+        options: training::Reuse,
         (producer, program): (&EmbeddingProducer, &CpuProgram),
         loader: &MiniBatchLoader,
         engine: EngineOptions,

@@ -8,11 +8,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hgnnc_ir::artifact::{self, EmbeddingProducer, Target, Training};
+use hgnnc_executable::EmbeddingProducer;
 use hgnnc_ir::batch::{BatchInput, BatchLayout};
 use hgnnc_ir::dataflow::{Binding, Dataflow, PatternDecl};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::{bits, mask_key};
+use hgnnc_ir::training::{self, Target, Training};
 use hgnnc_ir::types::{Graph, VertexType};
 use hgnnc_sample::{
     Batch, BatchKey, Compiled, Edges, Fanout, GraphError, HistoricalVertices, Plan, SampleGraph, Sampler,
@@ -105,7 +106,7 @@ impl MiniBatchLoader {
     pub fn new(
         program: &Program,
         layout: &BatchLayout,
-        batch: &artifact::MiniBatch,
+        batch: &training::MiniBatch,
         data: &BoundData,
         inputs: Vec<GraphInput>,
         (tables, training): (&Dataflow, &Training),

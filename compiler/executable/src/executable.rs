@@ -1,0 +1,71 @@
+//! A compiled model: its programs, and what training needs.
+
+use std::collections::BTreeSet;
+
+use hgnnc_ir::batch::BatchLayout;
+use hgnnc_ir::dataflow::Dataflow;
+use hgnnc_ir::kernel;
+use hgnnc_ir::training::Training;
+use hgnnc_ir::types::Graph;
+
+/// A compiled model with its training configuration.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Executable {
+    pub model: String,
+    /// One training step: forward, backward and update. Results: `loss`.
+    pub train: Option<Dataflow>,
+    /// Evaluation (no dropout). Results: each vertex output by name and, if the model is trained on vertices,
+    /// `row_loss`: the loss of each vertex, `V[]`. Same tables as `train`, unless `train` is a mini-batch program. For
+    /// link prediction, also the inputs of [`Executable::score`].
+    pub infer: Dataflow,
+    /// Link prediction: a result `NAME.GRAPH` for each link output and graph of links, f32 `edges(GRAPH)[]`. Inputs are
+    /// [`hgnnc_ir::dataflow::Binding::Given`], named by results of `infer`. Its graphs are the graphs of links. Parameters
+    /// keep their positions; unused ones have one element.
+    pub score: Option<Dataflow>,
+    /// The programs in kernel IR, which the runtime executes.
+    pub kernels: Kernels,
+    /// `None` for a model without a `train` block.
+    pub training: Option<Training>,
+    /// The layout of [`Executable::train`] relative to the whole graph if it is a mini-batch program, which has
+    /// tables of its own.
+    pub batch: Option<BatchLayout>,
+    /// The producer of historical embeddings, if mini-batches reuse them ([`MiniBatch::reuse`]).
+    pub producer: Option<EmbeddingProducer>,
+    /// Which graphs are materialized, if that was decided before data was bound; otherwise all are.
+    pub graphs: Option<GraphPlan>,
+}
+
+/// Which semantic graphs are materialized, and which metapaths are factored instead: decided once for a model, the
+/// sizes of a dataset, and a target.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GraphPlan {
+    /// The graphs whose edges a program reads.
+    pub materialized: BTreeSet<Graph>,
+    /// The metapath graphs whose sums the evaluation program factors.
+    pub infer: BTreeSet<Graph>,
+    /// The same for the training program.
+    pub train: BTreeSet<Graph>,
+}
+
+/// The program that computes historical embeddings: the bottom layer's output for hot vertices. Forward only, on a
+/// one-hop mini-batch with the hot vertices as seeds and the fan-outs of the last hop of [`MiniBatch`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct EmbeddingProducer {
+    /// Results: one [`hgnnc_ir::batch::Reused::name`] per cached value. Parameters are those of [`Executable::train`],
+    /// in the same order.
+    pub flow: Dataflow,
+    /// The same program in kernel IR.
+    pub kernels: kernel::Program,
+    /// Its layout relative to the whole graph.
+    pub layout: BatchLayout,
+}
+
+/// The programs of an executable in kernel IR; see the fields of the same name in [`Executable`].
+#[derive(Clone, PartialEq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Kernels {
+    pub train: Option<kernel::Program>,
+    pub infer: kernel::Program,
+    pub score: Option<kernel::Program>,
+}
