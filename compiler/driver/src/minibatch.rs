@@ -275,7 +275,7 @@ impl ReceptiveField {
         let graphs = (0..flow.graphs.len()).map(|graph| layout.deepest(Graph::new(graph)).is_some()).collect();
         let whole = |input: &BatchInput| match *input {
             BatchInput::Whole(input) => Some(input),
-            BatchInput::Reused { .. } => None,
+            BatchInput::Historical { .. } => None,
         };
         let inputs = layout.inputs.iter().filter_map(whole).collect();
         let links = flow.graphs.iter().any(|graph| graph.links);

@@ -52,7 +52,7 @@ pub struct GraphPlan {
 /// one-hop mini-batch with the hot vertices as seeds and the fan-outs of the last hop of [`MiniBatch`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct EmbeddingProducer {
-    /// Results: one [`hgnnc_ir::batch::Reused::name`] per cached value. Parameters are those of [`Executable::train`],
+    /// Results: one [`hgnnc_ir::batch::HistoricalRows::name`] per cached value. Parameters are those of [`Executable::train`],
     /// in the same order.
     pub flow: Dataflow,
     /// The same program in kernel IR.

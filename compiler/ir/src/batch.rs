@@ -39,8 +39,8 @@ pub enum BatchGraph {
     },
     /// Identity edges from each vertex with a historical embedding to the same vertex among all; a scatter along them
     /// inserts the cached rows.
-    Reused {
-        /// Position of the vertices in [`BatchLayout::reused`].
+    Historical {
+        /// Position of the vertices in [`BatchLayout::historical`].
         rows: usize,
     },
 }
@@ -51,10 +51,10 @@ pub enum BatchInput {
     /// The rows of the batch's vertices or edges in an input of the whole-graph program.
     Whole(Input),
     /// Historical embeddings, read from the cache.
-    Reused {
-        /// Position of the vertices in [`BatchLayout::reused`].
+    Historical {
+        /// Position of the vertices in [`BatchLayout::historical`].
         rows: usize,
-        /// Position of the value in [`Reused::values`].
+        /// Position of the value in [`HistoricalRows::values`].
         value: usize,
     },
 }
@@ -63,7 +63,7 @@ pub enum BatchInput {
 /// in-edges in the last hop. They were discovered in the hop before it; vertices discovered earlier have
 /// sampled their in-edges already.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Reused {
+pub struct HistoricalRows {
     /// The batch's vertex type with one row per such vertex.
     pub rows: VertexType,
     /// The batch's vertex type that contains them: all vertices within `L - 1` hops.
@@ -72,7 +72,7 @@ pub struct Reused {
     pub values: Vec<usize>,
 }
 
-impl Reused {
+impl HistoricalRows {
     /// The result name of a cached value in the program that computes it.
     pub fn name(rows: usize, value: usize) -> String {
         format!("reused.{rows}.{value}")
@@ -94,7 +94,7 @@ pub struct BatchPattern {
 pub struct BatchLayout {
     /// Receptive field of the loss, in hops.
     pub hops: usize,
-    /// The vertex types, indexed by the batch's [`VertexType`]. A type of [`BatchLayout::reused`] has fewer rows; its
+    /// The vertex types, indexed by the batch's [`VertexType`]. A type of [`BatchLayout::historical`] has fewer rows; its
     /// entry names the prefix that contains them.
     pub vertices: Vec<WithinHops>,
     /// The graphs, indexed by the batch's [`Graph`].
@@ -107,14 +107,14 @@ pub struct BatchLayout {
     /// reads and updates only the rows of its own vertices.
     pub rows: Vec<(Param, WithinHops)>,
     /// Vertices with historical embeddings, one entry per vertex type of the whole graph that has any.
-    pub reused: Vec<Reused>,
+    pub historical: Vec<HistoricalRows>,
 }
 
 impl BatchLayout {
-    /// The position in [`BatchLayout::reused`] of the entry whose rows are this vertex type of the batch,
+    /// The position in [`BatchLayout::historical`] of the entry whose rows are this vertex type of the batch,
     /// if there is one.
     pub fn reused_rows(&self, vertex: VertexType) -> Option<usize> {
-        self.reused.iter().position(|reused| reused.rows == vertex)
+        self.historical.iter().position(|reused| reused.rows == vertex)
     }
 
     /// Maximum `hops` among the sampled copies of a graph. `None` if the program does not use the graph.
@@ -124,7 +124,7 @@ impl BatchLayout {
             BatchGraph::Sampled { .. }
             | BatchGraph::Links { .. }
             | BatchGraph::First { .. }
-            | BatchGraph::Reused { .. } => None,
+            | BatchGraph::Historical { .. } => None,
         };
         self.graphs.iter().filter_map(hops).max()
     }

@@ -93,7 +93,7 @@ pub struct MiniBatch {
     /// Seed vertices (or links) per batch, at least 1. The loss is taken over them.
     pub size: usize,
     /// Fan-outs, `[hops][graphs]`: hops counted from the seeds, graphs by position in the tables of the whole
-    /// graph, which [`Executable::infer`] has.
+    /// graph, which `Executable::infer` has.
     ///
     /// The number of hops is `hops` of the mini-batch program's [`crate::batch::BatchLayout`]; 0 if the loss depends on
     /// no neighbours. The entries of graphs that the loss does not depend on are meaningless.

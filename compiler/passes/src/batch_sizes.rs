@@ -1,6 +1,6 @@
 //! Estimates the sizes of mini-batches.
 
-use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern, Reused, WithinHops};
+use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern, HistoricalRows, WithinHops};
 use hgnnc_ir::sizes::{Endpoints, SizeInfo};
 use hgnnc_ir::training::{LinkTarget, MiniBatch, Target, Training};
 use hgnnc_ir::{Dataflow, Graph, VertexType};
@@ -17,7 +17,7 @@ pub fn batch_sizes(
     let count = |vertex: VertexType| sizes.vertices[vertex.index()] as f64;
     // Hot vertices occur more often than others; how much is not known before sampling.
     let share = batch.reuse.map_or(0.0, |reuse| reuse.share);
-    let type_of = |reused: &Reused| layout.vertices[reused.of.index()].vertex;
+    let type_of = |reused: &HistoricalRows| layout.vertices[reused.of.index()].vertex;
     // By hop: vertices reached so far, and edges of the vertices that are new in the hop.
     let mut known = vec![vec![0.0; flow.vertex_types.len()]];
     let mut pairs = vec![0.0; flow.graphs.len()];
@@ -50,7 +50,7 @@ pub fn batch_sizes(
             let degree = sizes.edges[index] as f64 / count(graph.dst).max(1.0);
             let fanout = batch.fanouts.get(hop).and_then(|fanouts| fanouts[index].most());
             let mut taken = if used { fanout.map_or(degree, |fanout| degree.min(fanout.into())) } else { 0.0 };
-            if hop + 1 == layout.hops && layout.reused.iter().any(|it| type_of(it) == graph.dst) {
+            if hop + 1 == layout.hops && layout.historical.iter().any(|it| type_of(it) == graph.dst) {
                 taken *= 1.0 - share;
             }
             of_graphs.push(new[graph.dst.index()] * taken);
@@ -70,7 +70,7 @@ pub fn batch_sizes(
     let rows = |known_within: &WithinHops| known[known_within.hops][known_within.vertex.index()];
     let mut of_batch =
         SizeInfo { vertices: layout.vertices.iter().map(rows).map(whole).collect(), ..SizeInfo::default() };
-    for reused in &layout.reused {
+    for reused in &layout.historical {
         let WithinHops { vertex, hops } = layout.vertices[reused.of.index()];
         let before = hops.checked_sub(1).map_or(0.0, |before| known[before][vertex.index()]);
         of_batch.vertices[reused.rows.index()] = whole(share * (known[hops][vertex.index()] - before));
@@ -114,7 +114,7 @@ pub fn batch_sizes(
                 (whole(pairs), ends)
             }
             BatchGraph::First { rows } => one_each(of_batch.vertices[rows.index()]),
-            BatchGraph::Reused { rows } => one_each(of_batch.vertices[layout.reused[rows].rows.index()]),
+            BatchGraph::Historical { rows } => one_each(of_batch.vertices[layout.historical[rows].rows.index()]),
         };
         of_batch.edges.push(edges);
         of_batch.ends.push(ends);

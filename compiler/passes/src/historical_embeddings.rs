@@ -28,7 +28,7 @@
 
 use std::collections::BTreeSet;
 
-use hgnnc_ir::batch::{BatchLayout, Reused};
+use hgnnc_ir::batch::{BatchLayout, HistoricalRows};
 use hgnnc_ir::{DType, Dataflow, Op, Output, OutputKind, Reduce, Space, Stage, Value};
 
 use crate::minibatch::{CachedRows, CachedValue, NotBatchable, RequiredHops, build, further, to_minibatch};
@@ -57,7 +57,7 @@ pub fn to_minibatch_with_cache(flow: &Dataflow) -> Result<MinibatchWithCache, No
     let (new, layout, cached) = build(flow, required, &replaced)?;
     let mut producer = Dataflow { name: format!("{}.bottom", flow.name), outputs: vec![], ..flow.clone() };
     for CachedValue { value, rows, position } in cached {
-        producer.outputs.push(Output { kind: OutputKind::Result(Reused::name(rows, position)), value });
+        producer.outputs.push(Output { kind: OutputKind::Result(HistoricalRows::name(rows, position)), value });
     }
     let (producer, producer_layout) = to_minibatch(&producer)?;
     Ok(MinibatchWithCache { flow: new, layout, producer, producer_layout })

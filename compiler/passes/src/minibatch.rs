@@ -28,7 +28,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout, BatchPattern, Reused, WithinHops};
+use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout, BatchPattern, HistoricalRows, WithinHops};
 use hgnnc_ir::dataflow::{
     Binding, Cursor, GraphDecl, Init, InputDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
 };
@@ -69,9 +69,9 @@ pub fn to_minibatch(flow: &Dataflow) -> Result<(Dataflow, BatchLayout)> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CachedValue {
     pub value: Value,
-    /// The position of its rows in [`BatchLayout::reused`].
+    /// The position of its rows in [`BatchLayout::historical`].
     pub rows: usize,
-    /// The position among the values of these rows, [`Reused::values`].
+    /// The position among the values of these rows, [`HistoricalRows::values`].
     pub position: usize,
 }
 
@@ -410,15 +410,15 @@ impl Builder<'_> {
         let Space::Vertices(vertex) = data.ty.space else { return Ok(computed) };
         let width = data.ty.dims.iter().map(|dim| dim.fixed().unwrap_or(0)).product();
         let rows = self.reused_rows(vertex, hops);
-        let reused = &mut self.layout.reused[rows];
+        let reused = &mut self.layout.historical[rows];
         reused.values.push(width);
         let (number, space) = (reused.values.len() - 1, Space::Vertices(reused.rows));
-        self.layout.inputs.push(BatchInput::Reused { rows, value: number });
+        self.layout.inputs.push(BatchInput::Historical { rows, value: number });
         self.cached.push(CachedValue { value, rows, position: number });
-        let name = Reused::name(rows, number);
+        let name = HistoricalRows::name(rows, number);
         let ty = Type { space, ..data.ty.clone() };
         let input = self.new.declare_input(InputDecl { name: name.clone(), ty, binding: Binding::Given(name) });
-        let graph = self.layout.graphs.iter().position(|graph| *graph == BatchGraph::Reused { rows });
+        let graph = self.layout.graphs.iter().position(|graph| *graph == BatchGraph::Historical { rows });
         let graph = Graph::new(graph.expect("rows have a graph"));
         self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
         let wrong = |error: TypeError| NotBatchable { why: error.to_string(), origin: data.origin };
@@ -434,7 +434,7 @@ impl Builder<'_> {
         let data = self.old.value(value);
         let Space::Vertices(vertex) = data.ty.space else { return Ok(computed) };
         let rows = self.reused_rows(vertex, hops);
-        let graph = self.layout.graphs.iter().position(|graph| *graph == BatchGraph::Reused { rows });
+        let graph = self.layout.graphs.iter().position(|graph| *graph == BatchGraph::Historical { rows });
         let graph = Graph::new(graph.expect("rows have a graph"));
         self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
         let zero = self.new.constant(0.0);
@@ -445,10 +445,10 @@ impl Builder<'_> {
     }
 
     /// The vertices of a type whose values are read from the cache, with the graph that scatters them among all.
-    /// The position of its rows in [`BatchLayout::reused`].
+    /// The position of its rows in [`BatchLayout::historical`].
     fn reused_rows(&mut self, vertex: VertexType, hops: usize) -> usize {
         let of = self.vertex(vertex, hops);
-        if let Some(known) = self.layout.reused.iter().position(|reused| reused.of == of) {
+        if let Some(known) = self.layout.historical.iter().position(|reused| reused.of == of) {
             return known;
         }
         let rows = VertexType::new(self.new.vertex_types.len());
@@ -456,10 +456,10 @@ impl Builder<'_> {
         let graph = format!("reused({name})");
         self.new.vertex_types.push(VertexTypeDecl::new(format!("{name}.reused"), dataset_name));
         self.layout.vertices.push(WithinHops { vertex, hops });
-        self.layout.reused.push(Reused { rows, of, values: vec![] });
-        let number = self.layout.reused.len() - 1;
+        self.layout.historical.push(HistoricalRows { rows, of, values: vec![] });
+        let number = self.layout.historical.len() - 1;
         let decl = GraphDecl::new(graph.clone(), rows, of, vec![]);
-        self.add_graph(decl, graph, BatchGraph::Reused { rows: number });
+        self.add_graph(decl, graph, BatchGraph::Historical { rows: number });
         number
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hgnnc_ir::batch::{BatchInput, Reused};
+use hgnnc_ir::batch::{BatchInput, HistoricalRows};
 use hgnnc_ir::interp::{Bindings, Tensor, run};
 use hgnnc_ir::random_program::seeds;
 use hgnnc_ir::{Dataflow, Input, OutputKind, Param, verify};
@@ -47,7 +47,7 @@ fn what_the_bottom_layer_gives_is_replaced() {
     let MinibatchWithCache { flow, producer, layout, producer_layout } =
         to_minibatch_with_cache(&program(TWO_LAYERS)).expect("two layers");
     assert_eq!((layout.hops, producer_layout.hops), (2, 1));
-    assert_eq!(layout.reused.iter().map(|reused| &reused.values[..]).collect::<Vec<_>>(), [[3]]);
+    assert_eq!(layout.historical.iter().map(|reused| &reused.values[..]).collect::<Vec<_>>(), [[3]]);
     insta::assert_snapshot!(format!("{flow}\n{producer}"));
 }
 
@@ -76,14 +76,14 @@ fn reused(
     what: &str,
 ) -> (Bindings, usize) {
     let mut resting = vec![BTreeSet::new(); flow.vertex_types.len()];
-    for reused in &layout.reused {
+    for reused in &layout.historical {
         let vertex = layout.vertices[reused.of.index()].vertex.index();
         resting[vertex] = (0..all.num_vertices[vertex] as u32).filter(|&v| rests(v)).collect();
     }
     let batch = Batch::while_resting(flow, all, layout, seeds, resting);
     let mut bindings = bindings_of((flow, all), (small, layout), &batch);
     let (mut wanted, mut taken) = (vec![vec![]; flow.vertex_types.len()], 0);
-    for reused in &layout.reused {
+    for reused in &layout.historical {
         let known = layout.vertices[reused.of.index()];
         let all = batch.rows(known.vertex, known.hops);
         wanted[known.vertex.index()] = batch.resting(known.vertex, known.hops).iter().map(|&row| all[row]).collect();
@@ -93,8 +93,8 @@ fn reused(
     let of_producer = bindings_of((flow, all), (producer, producer_layout), &around);
     let values = run(producer, &of_producer).unwrap_or_else(|error| panic!("{what}: {error}\n{producer}"));
     for (index, input) in layout.inputs.iter().enumerate() {
-        if let &BatchInput::Reused { rows, value } = input {
-            let name = OutputKind::Result(Reused::name(rows, value));
+        if let &BatchInput::Historical { rows, value } = input {
+            let name = OutputKind::Result(HistoricalRows::name(rows, value));
             let output = producer.outputs.iter().find(|output| output.kind == name).expect("a result for each value");
             bindings.inputs.insert(Input::new(index), values[output.value].clone());
         }

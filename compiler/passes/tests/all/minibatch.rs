@@ -114,7 +114,7 @@ pub fn bindings_of(
 ) -> Bindings {
     let mut num_vertices: Vec<usize> =
         layout.vertices.iter().map(|known| batch.rows(known.vertex, known.hops).len()).collect();
-    for reused in &layout.reused {
+    for reused in &layout.historical {
         let known = layout.vertices[reused.of.index()];
         num_vertices[reused.rows.index()] = batch.resting(known.vertex, known.hops).len();
     }
@@ -125,8 +125,8 @@ pub fn bindings_of(
                 batch.edges(flow, all, graph, hops).into_iter().map(|(edge, _)| edge).collect()
             }
             BatchGraph::Links { graph } => batch.pairs(flow, all, graph),
-            BatchGraph::Reused { rows } => {
-                let known = layout.vertices[layout.reused[rows].of.index()];
+            BatchGraph::Historical { rows } => {
+                let known = layout.vertices[layout.historical[rows].of.index()];
                 let resting = batch.resting(known.vertex, known.hops);
                 resting.into_iter().enumerate().map(|(at, row)| (at as u32, row as u32)).collect()
             }
@@ -147,7 +147,7 @@ pub fn bindings_of(
                     pick(tensor, width, batch.edges(flow, all, graph, hops).into_iter().map(|(_, at)| at))
                 }
                 BatchGraph::Links { .. } => tensor.clone(),
-                BatchGraph::First { .. } | BatchGraph::Reused { .. } => {
+                BatchGraph::First { .. } | BatchGraph::Historical { .. } => {
                     unreachable!("edges that take rows have no inputs")
                 }
             },

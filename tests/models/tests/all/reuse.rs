@@ -104,7 +104,7 @@ fn reused(report: &Report) -> &ReuseReport {
 fn made_up(flow: &Dataflow, layout: &BatchLayout) -> Bindings {
     let mut bindings = Bindings { seed: 5, step: 1, ..Bindings::default() };
     bindings.num_vertices = layout.vertices.iter().map(|known| 4 + 3 * known.hops).collect();
-    layout.reused.iter().for_each(|reused| bindings.num_vertices[reused.rows.index()] = 2);
+    layout.historical.iter().for_each(|reused| bindings.num_vertices[reused.rows.index()] = 2);
     let mut drawn = 0;
     let mut random = move || {
         drawn += 1;
@@ -115,7 +115,7 @@ fn made_up(flow: &Dataflow, layout: &BatchLayout) -> Bindings {
         let mut below = |n: usize| ((random() * n as f64) as u32).min(n as u32 - 1);
         let mut edges: Vec<(u32, u32)> = match what {
             BatchGraph::First { .. } => (0..rows as u32).map(|v| (v, v)).collect(),
-            BatchGraph::Reused { .. } => (0..2).map(|v| (v, rows as u32 - 3 + v)).collect(),
+            BatchGraph::Historical { .. } => (0..2).map(|v| (v, rows as u32 - 3 + v)).collect(),
             BatchGraph::Sampled { .. } | BatchGraph::Links { .. } => {
                 (0..2 * rows).map(|_| (below(sources), below(rows))).collect()
             }
@@ -155,7 +155,7 @@ fn steps_with_rows_from_elsewhere_agree_with_the_interpreter() {
         let executable = compiled.lowered(&world(), LowerOptions::default());
         let (train, layout) = (executable.train.expect("a train block"), executable.batch.expect("batches"));
         let bindings = made_up(&train, &layout);
-        taken += layout.reused.len();
+        taken += layout.historical.len();
         engine_agrees(name, &train, &train, &bindings);
     }
     assert!(taken > 6, "{taken} types");

@@ -10,8 +10,9 @@ use crate::error::Result;
 /// among equals. Presamples an untrained epoch, as for the feature cache. Also returns the number of hot vertices.
 pub fn choose(loader: &MiniBatchLoader, share: f64, seed: u64, threads: usize) -> Result<(HistoricalVertices, u64)> {
     let layout = loader.layout();
-    let known = |table: usize| layout.vertices[layout.reused[table].of.index()];
-    let rows: Vec<usize> = (0..layout.reused.len()).map(|table| loader.counts()[known(table).vertex.index()]).collect();
+    let known = |table: usize| layout.vertices[layout.historical[table].of.index()];
+    let rows: Vec<usize> =
+        (0..layout.historical.len()).map(|table| loader.counts()[known(table).vertex.index()]).collect();
     let mut resting = HistoricalVertices::none(loader.counts().len());
     let num_hot = |rows: usize| (share * rows as f64).round() as usize;
     if rows.iter().all(|&rows| num_hot(rows) == 0) {

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use hgnnc_executable::EmbeddingProducer;
 use hgnnc_executable::cpu::CpuProgram;
-use hgnnc_ir::batch::{BatchInput, BatchLayout, Reused};
+use hgnnc_ir::batch::{BatchInput, BatchLayout, HistoricalRows};
 use hgnnc_ir::loops::{self};
 use hgnnc_ir::training;
 use hgnnc_ir::types::VertexType;
@@ -50,7 +50,7 @@ pub(super) struct RefreshBatch {
     pub mini_batch: MiniBatch,
     /// Whether it is the first of a super-batch.
     pub first: bool,
-    /// By [`hgnnc_ir::batch::BatchLayout::reused`]: table row of its first vertex, and total rows of the table.
+    /// By [`hgnnc_ir::batch::BatchLayout::historical`]: table row of its first vertex, and total rows of the table.
     pub rows: Vec<(usize, usize)>,
 }
 
@@ -62,9 +62,9 @@ pub(super) struct HistoricalEmbeddings {
     layout: BatchLayout,
     /// Loader of the refresh batches.
     pub loader: Arc<MiniBatchLoader>,
-    /// Embedding tables by [`hgnnc_ir::batch::BatchLayout::reused`] and value. `[rows, width]`
+    /// Embedding tables by [`hgnnc_ir::batch::BatchLayout::historical`] and value. `[rows, width]`
     tables: Vec<Vec<Vec<f32>>>,
-    /// By [`hgnnc_ir::batch::BatchLayout::reused`] and row: the step before which the row was refreshed.
+    /// By [`hgnnc_ir::batch::BatchLayout::historical`] and row: the step before which the row was refreshed.
     steps: Vec<Vec<u64>>,
     /// Whether the hot vertices have been chosen.
     pub chosen: bool,
@@ -81,7 +81,7 @@ impl HistoricalEmbeddings {
     ) -> Result<Self> {
         let of_producer = loader.of_producer(producer);
         let tables: Vec<Vec<Vec<f32>>> =
-            loader.layout().reused.iter().map(|reused| vec![vec![]; reused.values.len()]).collect();
+            loader.layout().historical.iter().map(|reused| vec![vec![]; reused.values.len()]).collect();
         Ok(Self {
             options,
             engine: Engine::new(&[program], of_producer.empty()?, engine)?,
@@ -118,11 +118,11 @@ impl HistoricalEmbeddings {
         let layout = from.loader.layout();
         for (number, (tables, &(at, all))) in self.tables.iter_mut().zip(&*rows).enumerate() {
             for (value, table) in tables.iter_mut().enumerate() {
-                let name = Reused::name(number, value);
+                let name = HistoricalRows::name(number, value);
                 let Some((_, numbers)) = self.engine.result(VALUES, &name) else {
                     return Err(internal(&format!("nothing computes `{name}`")));
                 };
-                let width = layout.reused[number].values[value];
+                let width = layout.historical[number].values[value];
                 if *first {
                     // Discards the previous super-batch.
                     table.clear();
@@ -175,8 +175,8 @@ impl HistoricalEmbeddings {
     /// Gathers the embeddings that a batch reads into its inputs, before a step.
     pub fn give(&mut self, mini_batch: &mut MiniBatch, loader: &MiniBatchLoader, step: u64) {
         for (index, input) in loader.layout().inputs.iter().enumerate() {
-            let &BatchInput::Reused { rows, value } = input else { continue };
-            let width = loader.layout().reused[rows].values[value];
+            let &BatchInput::Historical { rows, value } = input else { continue };
+            let width = loader.layout().historical[rows].values[value];
             let (reused_rows, table) = (&mini_batch.reused_rows[rows], &self.tables[rows][value]);
             let into = mini_batch.inputs[index].elements();
             for (to, &row) in into.chunks_exact_mut(width.max(1)).zip(&reused_rows.from) {
@@ -214,6 +214,6 @@ impl HistoricalEmbeddings {
 /// Number of vertices of a table in a refresh batch.
 fn num_refreshed(mini_batch: &MiniBatch, number: usize, from: &StepEngines<'_>) -> usize {
     let layout = from.loader.layout();
-    let vertex_type = layout.vertices[layout.reused[number].of.index()].vertex.index();
+    let vertex_type = layout.vertices[layout.historical[number].of.index()].vertex.index();
     mini_batch.sampled.known[0][vertex_type] as usize
 }

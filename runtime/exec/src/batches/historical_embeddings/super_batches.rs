@@ -80,7 +80,7 @@ fn super_batches(
 
 /// Rows of the embedding tables of one super-batch.
 struct Table {
-    /// By [`hgnnc_ir::batch::BatchLayout::reused`]: vertices in row order.
+    /// By [`hgnnc_ir::batch::BatchLayout::historical`]: vertices in row order.
     vertices: Vec<Vec<u32>>,
     /// By vertex, its row; unspecified for vertices without one.
     rows: Vec<Vec<u32>>,
@@ -91,7 +91,7 @@ struct Table {
 impl Table {
     fn new(loader: &MiniBatchLoader) -> Self {
         let layout = loader.layout();
-        let counts = layout.reused.iter().map(|it| loader.counts()[layout.vertices[it.of.index()].vertex.index()]);
+        let counts = layout.historical.iter().map(|it| loader.counts()[layout.vertices[it.of.index()].vertex.index()]);
         let rows: Vec<Vec<u32>> = counts.map(|count| vec![0; count]).collect();
         Self { vertices: vec![vec![]; rows.len()], edges: vec![vec![]; rows.len()], rows }
     }
@@ -104,7 +104,7 @@ impl Table {
     /// Finds the hot vertices of a batch, and allocates rows for new ones.
     fn take(&mut self, loader: &MiniBatchLoader, sampled: &mut Sampled) {
         let layout = loader.layout();
-        for (number, reused) in layout.reused.iter().enumerate() {
+        for (number, reused) in layout.historical.iter().enumerate() {
             let known = layout.vertices[reused.of.index()];
             let vertex_type = known.vertex.index();
             let fresh = fresh(&sampled.batch, known.hops, vertex_type);
@@ -210,7 +210,7 @@ fn send_refresh(
         let mut seeds = vec![vec![]; loader.counts().len()];
         for (number, vertices) in table.vertices.iter().enumerate() {
             let (start, end) = (vertices.len() * part / parts, vertices.len() * (part + 1) / parts);
-            let known = layout.vertices[layout.reused[number].of.index()];
+            let known = layout.vertices[layout.historical[number].of.index()];
             seeds[known.vertex.index()] = vertices[start..end].to_vec();
             refresh.rows.push((start, vertices.len()));
         }

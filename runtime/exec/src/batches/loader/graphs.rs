@@ -26,7 +26,7 @@ impl MiniBatchLoader {
         data.graphs.resize_with(self.layout.graphs.len(), Topology::default);
         let deepest = |&index: &usize| match self.layout.graphs[index] {
             BatchGraph::Sampled { graph, hops } => self.layout.deepest(graph) == Some(hops),
-            BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Reused { .. } => false,
+            BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Historical { .. } => false,
         };
         let (last, first): (Vec<usize>, Vec<usize>) = (0..self.layout.graphs.len()).partition(deepest);
         for index in first.into_iter().chain(last.iter().copied()) {
@@ -76,7 +76,7 @@ impl MiniBatchLoader {
                         false => other.extend_from_slice(&drawn.src),
                     }
                 }
-                BatchGraph::Reused { rows } => reused_rows[rows].edges(topology.num_dst, indptr, other),
+                BatchGraph::Historical { rows } => reused_rows[rows].edges(topology.num_dst, indptr, other),
                 BatchGraph::First { .. } => {
                     indptr.clear();
                     indptr.extend(0..=topology.num_dst as u64);

@@ -89,7 +89,7 @@ pub(super) struct MiniBatch {
     pub sampled: Batch,
     /// Pairs to score, by link graph.
     pairs: Vec<Pairs>,
-    /// Vertices with historical embeddings, by [`BatchLayout::reused`].
+    /// Vertices with historical embeddings, by [`BatchLayout::historical`].
     pub reused_rows: Vec<ReusedRows>,
     /// Number of sampled edges.
     pub edges: usize,
@@ -368,7 +368,7 @@ impl MiniBatchLoader {
         let pattern = |decl: &PatternDecl| Topology::from_csc("", decl.columns, 0, vec![0], vec![]);
         let whole = |input: &BatchInput| match *input {
             BatchInput::Whole(input) => Some(&self.inputs[input.index()]),
-            BatchInput::Reused { .. } => None,
+            BatchInput::Historical { .. } => None,
         };
         let input = |(index, input): (usize, &BatchInput)| match whole(input) {
             None | Some(GraphInput::Numbers(_)) => InputData::Held(0),

@@ -39,9 +39,9 @@ impl MiniBatchLoader {
             let ty = &self.tables.inputs[index].ty;
             let from = match *from {
                 BatchInput::Whole(from) => from,
-                BatchInput::Reused { rows, value } => {
+                BatchInput::Historical { rows, value } => {
                     // Filled when the historical embeddings are gathered.
-                    let len = reused_rows[rows].len() * self.layout.reused[rows].values[value];
+                    let len = reused_rows[rows].len() * self.layout.historical[rows].values[value];
                     inputs[index].grow(len);
                     data.inputs[index] = InputData::Held(len);
                     continue;
@@ -135,7 +135,7 @@ impl MiniBatchLoader {
                 BatchGraph::Sampled { graph, hops } => {
                     &sampled.blocks[graph.index()].eids[..sampled.edges_up_to(graph.index(), hops)]
                 }
-                BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Reused { .. } => {
+                BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Historical { .. } => {
                     return Err(unknown(ty));
                 }
             },

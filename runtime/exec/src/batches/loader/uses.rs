@@ -58,7 +58,7 @@ impl Uses {
                 }
             }
         }
-        layout.reused.iter().for_each(|reused| computed(Space::Vertices(reused.rows)));
+        layout.historical.iter().for_each(|reused| computed(Space::Vertices(reused.rows)));
         program.outputs.iter().for_each(|output| computed(output.ty.space));
         for (graph, direction) in program.endpoints() {
             computed(Space::Endpoints(graph, direction));
