@@ -116,7 +116,15 @@ mod tests {
     fn program(ops: Vec<KernelOp>) -> Vec<Instr> {
         let instr = |(i, op)| {
             let dest = Dest::Local(Local(i as u32));
-            Instr { dest, level: Level::Edge, op, width: Width::fixed(8), stage: Stage::NA, from: Default::default() }
+            Instr {
+                dest,
+                level: Level::Edge,
+                op,
+                width: Width::fixed(8),
+                stage: Stage::NA,
+                exact: false,
+                from: Default::default(),
+            }
         };
         ops.into_iter().enumerate().map(instr).collect()
     }

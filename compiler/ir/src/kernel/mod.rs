@@ -332,6 +332,9 @@ pub struct Instr {
     pub width: Width,
     /// The stage it is accounted to.
     pub stage: Stage,
+    /// The exponential of an edge that decides which branch a derivative takes (at a relu, at the larger of two values),
+    /// perhaps in another kernel: all kernels that compute it must round it in the same way.
+    pub exact: bool,
     /// Source location, for messages; not in the text format.
     pub from: Provenance,
 }

@@ -395,7 +395,8 @@ impl Reader {
         self.base.sign(":")?;
         let width = self.width()?;
         let stage = if self.base.accept("@") { self.base.stage()?.0 } else { kernel_stage };
-        let instr = Instr { dest, level, op, width, stage, from: Provenance::default() };
+        let exact = self.base.accept_word("exact");
+        let instr = Instr { dest, level, op, width, stage, exact, from: Provenance::default() };
         if instr.extent() == extent {
             Ok(instr)
         } else {

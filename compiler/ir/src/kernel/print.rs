@@ -265,7 +265,8 @@ impl Printer<'_> {
         for (instr, line) in traversal.instrs.iter().zip(lines) {
             let width = width(&self.names, &instr.width);
             let own = if instr.stage == stage { String::new() } else { format!(" @{}", instr.stage.name()) };
-            writeln!(self.out, "{indent}  {line:column$} : {width}{own}")?;
+            let exact = if instr.exact { " exact" } else { "" };
+            writeln!(self.out, "{indent}  {line:column$} : {width}{own}{exact}")?;
         }
         writeln!(self.out, "{indent}}}")
     }

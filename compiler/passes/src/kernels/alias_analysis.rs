@@ -163,12 +163,6 @@ impl<'a> AliasAnalysis<'a> {
         }
     }
 
-    /// The operands of a product of two values.
-    pub fn as_product(&self, root: Value) -> Option<(Value, Value)> {
-        let node = self.flow.value(root);
-        (node.op == Op::Binary(BinaryOp::Mul)).then(|| (node.args[0], node.args[1]))
-    }
-
     /// An error at an operation.
     pub fn error(&self, value: Value, reason: impl Into<String>) -> NotLowered {
         let node = self.flow.value(value);

@@ -8,7 +8,8 @@
 //!    large dense product, or where it is an output.
 //! 3. `traversal` lowers a group: gathers, reshapes and broadcasts become addressing modes of operands.
 //!
-//! Then the passes of [`KERNEL_PASSES`] go from kernels to kernels: `multiply_reduce` fuses multiplications into the
+//! Then the passes of [`KERNEL_PASSES`] go from kernels to kernels: `online_softmax` computes edge softmaxes in one pass,
+//! `shared_softmax` with one exponential per edge, `multiply_reduce` fuses multiplications into the
 //! sums that read them, `in_place` updates parameters and optimizer state in
 //! place and reuses the buffers of dead operands, `co_schedule` joins independent consecutive kernels to one launch, and
 //! `interleave` mixes the thread blocks of compute-bound and memory-bound ones.
@@ -20,11 +21,13 @@ mod co_schedule;
 mod fusion_rules;
 mod in_place;
 mod inline;
+mod instrs;
 mod interleave;
 mod multiply_reduce;
 mod online_softmax;
 mod pipeline;
 mod schedule;
+mod shared_softmax;
 mod traversal;
 mod worklist;
 

@@ -11,57 +11,44 @@
 //! a weighted sum needs one, and a narrower one that holds the weights. The product is never in memory or in a register
 //! of its own, and a multiply-add takes as long as an addition: it always pays.
 
-use std::collections::HashMap;
+use hgnnc_ir::Reduce;
+use hgnnc_ir::kernel::{Instr, KernelOp, Operand, Program, Source, Width};
 
-use hgnnc_ir::kernel::{Body, Dest, Instr, KernelOp, Local, Operand, Program, Source, Traversal, Width};
-use hgnnc_ir::{BinaryOp, Reduce};
-
+use super::instrs::{Defs, change_traversals};
 use super::pipeline::KernelCx;
 
 /// Fuses the products of all traversals.
 pub(super) fn run(program: &mut Program, _: &mut KernelCx) {
-    let mut launches = [std::mem::take(&mut program.prelude), std::mem::take(&mut program.launches)];
-    for kernel in launches.iter_mut().flatten().flat_map(|launch| &mut launch.kernels) {
-        if let Body::Traversal(traversal) = &mut kernel.body {
-            fuse(program, traversal);
-            kernel.stage = traversal.main_stage().unwrap_or(kernel.stage);
-        }
-    }
-    [program.prelude, program.launches] = launches;
-}
-
-fn fuse(program: &Program, traversal: &mut Traversal) {
-    let widths = Program::local_widths(traversal);
-    let width = |operand: Operand| program.operand_width(&traversal.rows, &widths, operand);
-    let mut uses: HashMap<Local, usize> = HashMap::new();
-    let mut products: HashMap<Local, &Instr> = HashMap::new();
-    for instr in &traversal.instrs {
-        for operand in instr.op.operands() {
-            if let Source::Local(local) = operand.source {
-                *uses.entry(local).or_default() += 1;
+    let sums = |op: &KernelOp| {
+        matches!(op, KernelOp::Segment(Reduce::Sum, of) | KernelOp::ReduceTrailing(Reduce::Sum, of)
+            if matches!(of.source, Source::Local(_)))
+    };
+    change_traversals(program, sums, |program, traversal| {
+        let defs = Defs::new(program, traversal);
+        let fused: Vec<Option<KernelOp>> = traversal.instrs.iter().map(|instr| fused(&defs, instr)).collect();
+        let any = fused.iter().any(Option::is_some);
+        for (instr, op) in traversal.instrs.iter_mut().zip(fused) {
+            if let Some(op) = op {
+                instr.op = op;
             }
         }
-        if let (Dest::Local(local), KernelOp::Binary(BinaryOp::Mul, ..)) = (instr.dest, &instr.op) {
-            products.insert(local, instr);
+        any
+    });
+}
+
+/// A sum with the product that it reads.
+fn fused(defs: &Defs<'_>, instr: &Instr) -> Option<KernelOp> {
+    match instr.op {
+        KernelOp::Segment(Reduce::Sum, of) => {
+            let (a, b) = defs.product(of, instr.level)?;
+            weighted_sum((a, defs.width(a)?), (b, defs.width(b)?), &instr.width)
         }
-    }
-    let mut fused: HashMap<usize, (Local, KernelOp)> = HashMap::new();
-    for (index, instr) in traversal.instrs.iter().enumerate() {
-        let (KernelOp::Segment(Reduce::Sum, of) | KernelOp::ReduceTrailing(Reduce::Sum, of)) = &instr.op else {
-            continue;
-        };
-        let Source::Local(local) = of.source else { continue };
-        let Some(product) = products.get(&local).filter(|product| product.level == instr.level) else { continue };
-        let KernelOp::Binary(BinaryOp::Mul, a, b) = product.op else { continue };
-        let (Some(of_a), Some(of_b), 1) = (width(a), width(b), uses[&local]) else { continue };
-        let op = match instr.op {
-            KernelOp::Segment(..) => weighted_sum((a, of_a), (b, of_b), &instr.width),
-            _ => (of_a == product.width && of_b == product.width).then_some(KernelOp::Dot(a, b)),
-        };
-        fused.extend(op.map(|op| (index, (local, op))));
-    }
-    if !fused.is_empty() {
-        replace(traversal, fused);
+        KernelOp::ReduceTrailing(Reduce::Sum, of) => {
+            let (a, b) = defs.product(of, instr.level)?;
+            let width = defs.width(of);
+            (defs.width(a) == width && defs.width(b) == width).then_some(KernelOp::Dot(a, b))
+        }
+        _ => None,
     }
 }
 
@@ -70,30 +57,4 @@ fn weighted_sum((a, of_a): (Operand, Width), (b, of_b): (Operand, Width), width:
     let (a, heads, x, all) = if of_b.divided_by(&of_a).is_some() { (a, of_a, b, of_b) } else { (b, of_b, a, of_a) };
     let fits = heads != all && all == *width && all.divided_by(&heads).is_some();
     fits.then_some(KernelOp::WeightedSum { a, x })
-}
-
-/// Replaces instructions, and leaves out the products that they have absorbed.
-fn replace(traversal: &mut Traversal, mut fused: HashMap<usize, (Local, KernelOp)>) {
-    let absorbed: Vec<Local> = fused.values().map(|(product, _)| *product).collect();
-    let mut renamed: HashMap<Local, Local> = HashMap::new();
-    let instrs = std::mem::take(&mut traversal.instrs).into_iter().enumerate();
-    for (index, mut instr) in instrs {
-        if let Some((_, op)) = fused.remove(&index) {
-            instr.op = op;
-        }
-        if let Dest::Local(local) = instr.dest {
-            if absorbed.contains(&local) {
-                continue;
-            }
-            let next = Local(renamed.len() as u32);
-            renamed.insert(local, next);
-            instr.dest = Dest::Local(next);
-        }
-        let operand = |operand: &Operand| match operand.source {
-            Source::Local(local) => Operand { source: Source::Local(renamed[&local]), ..*operand },
-            Source::Buffer(_) | Source::Const(_) | Source::Count(_) => *operand,
-        };
-        instr.op = instr.op.map(operand, Width::clone);
-        traversal.instrs.push(instr);
-    }
 }

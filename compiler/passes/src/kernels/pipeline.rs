@@ -5,7 +5,7 @@ use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_machine::Machine;
 
 use super::fusion_rules::FusionRule;
-use super::{LoweringOptions, co_schedule, in_place, interleave, multiply_reduce};
+use super::{LoweringOptions, co_schedule, in_place, interleave, multiply_reduce, online_softmax, shared_softmax};
 
 /// A pass over the kernels of a program. They compute the same values after it.
 pub struct KernelPass {
@@ -17,6 +17,9 @@ pub struct KernelPass {
 
 /// After operations have been grouped to kernels.
 pub const KERNEL_PASSES: &[KernelPass] = &[
+    // Both look for softmaxes as they are written; the form of one pass needs more.
+    KernelPass { rule: FusionRule::OnlineSoftmax, run: online_softmax::run },
+    KernelPass { rule: FusionRule::SharedSoftmax, run: shared_softmax::run },
     KernelPass { rule: FusionRule::MultiplyReduce, run: multiply_reduce::run },
     // While each kernel has a launch of its own, so that a buffer is free as soon as its last reader has run.
     KernelPass { rule: FusionRule::InPlace, run: in_place::run },

@@ -1,12 +1,7 @@
 //! Lowers the operations of a group to the instructions of a traversal.
 //!
 //! Values are lowered on demand from the members of the group: gathers, reshapes and broadcasts become addressing modes
-//! of operands. Where a softmax needs the exponentials `exp(x -
-//! lse x)` together with their `lse`, both come from the same `exp(x - max x)`: dividing it by its sum takes one
-//! exponential per edge, and the weights of a row sum to one however large the scores are. That rounds weights
-//! differently than traversals without the `lse` do, so weights that decide a branch of a derivative are excluded.
-//! If [`super::online_softmax`] applies, the weights are never computed: one pass over the edges gives the
-//! weighted sum and the `lse`.
+//! of operands.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +11,6 @@ use hgnnc_ir::kernel::{
 use hgnnc_ir::{BinaryOp, Direction, Op, Provenance, Reduce, Space, Stage, Type, UnaryOp, Value};
 
 use super::alias_analysis::{AliasAnalysis, Topology};
-use super::online_softmax::Online;
 use super::schedule::{Group, Kind};
 use super::{Builder, FusionRule, NotLowered, operand};
 
@@ -30,10 +24,7 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         aliases,
         kind: &group.kind,
         members: group.members.iter().copied().collect(),
-        uses: HashMap::new(),
         lowered: HashMap::new(),
-        softmaxes: HashMap::new(),
-        onlines: vec![],
         extremes: HashMap::new(),
         instrs: vec![],
         num_locals: 0,
@@ -41,10 +32,7 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         waiting: 0,
         postponed: None,
     };
-    lowering.count_uses(&group.members);
     let disabled = builder.options.disabled;
-    lowering.find_softmaxes();
-    lowering.find_onlines(builder.options.softmax);
     for &member in &group.members {
         // Members that are not stored are lowered where they are used, or fused there.
         if builder.stored(member).is_some() && !lowering.lowered.contains_key(&member) {
@@ -93,14 +81,8 @@ pub(super) struct Lowering<'b, 'f, 'a> {
     pub(super) aliases: &'f AliasAnalysis<'a>,
     kind: &'b Kind,
     pub(super) members: HashSet<Value>,
-    /// Number of uses of a value in this traversal.
-    pub(super) uses: HashMap<Value, u32>,
     /// Locals and buffers of the values that are lowered already.
     lowered: HashMap<Value, Source>,
-    /// Log-sum-exps of rows whose softmax is needed here, with the values that they share.
-    pub(super) softmaxes: HashMap<Value, Option<Softmax>>,
-    /// Softmaxes that are computed in one pass.
-    pub(super) onlines: Vec<Online>,
     /// For each lowered search for an edge: the extreme elements, and the ranks of their edges.
     extremes: HashMap<Value, Operand>,
     instrs: Vec<Instr>,
@@ -117,101 +99,12 @@ pub(super) struct Lowering<'b, 'f, 'a> {
 /// length.
 const MAX_WAITING: usize = 256;
 
-/// Values that a softmax over the edges of rows and its log-sum-exp share.
-#[derive(Clone, Copy)]
-pub(super) struct Softmax {
-    /// Edge value: `exp(x - base)`.
-    exps: Operand,
-    /// Row value: the largest `x`, clamped to finite numbers.
-    base: Operand,
-    /// Row value: the sum of the exponentials.
-    total: Operand,
-    /// Row value: `1 / total`.
-    scale: Operand,
-}
-
 impl Lowering<'_, '_, '_> {
-    /// Counts the uses of all values that the traversal computes.
-    fn count_uses(&mut self, members: &[Value]) {
-        let mut pending = members.to_vec();
-        let mut seen: HashSet<Value> = pending.iter().copied().collect();
-        while let Some(value) = pending.pop() {
-            for &arg in &self.aliases.flow.value(value).args {
-                let root = self.aliases.storage_of(arg);
-                *self.uses.entry(root).or_default() += 1;
-                if self.aliases.topology(root).is_some() && !self.aliases.is_leaf(root) && seen.insert(root) {
-                    pending.push(root);
-                }
-            }
-        }
-    }
-
-    /// Notes which log-sum-exps of this traversal are needed for a softmax too.
-    fn find_softmaxes(&mut self) {
-        let found: Vec<Value> = self.uses.keys().filter_map(|&value| self.softmax_of(value)).collect();
-        self.softmaxes.extend(found.into_iter().map(|lse| (lse, None)));
-    }
-
-    /// The `lse` of an edge value `exp(x - lse x)`, if this traversal computes that `lse`.
-    pub(super) fn softmax_of(&self, value: Value) -> Option<Value> {
-        if self.builder.options.disabled.contains(FusionRule::SharedSoftmax) {
-            return None;
-        }
-        let (aliases, flow) = (self.aliases, self.aliases.flow);
-        if aliases.decides(value) {
-            return None;
-        }
-        let (own, direction) = self.edges()?;
-        let argument = |of: Value, i: usize| aliases.storage_of(flow.value(of).args[i]);
-        if flow.value(value).op != Op::Unary(UnaryOp::Exp) || aliases.topology(value) != Some(own) {
-            return None;
-        }
-        let difference = argument(value, 0);
-        if flow.value(difference).op != Op::Binary(BinaryOp::Sub) {
-            return None;
-        }
-        let (x, gathered) = (argument(difference, 0), argument(difference, 1));
-        match (&flow.value(gathered).op, direction) {
-            (Op::GatherDst(_), Direction::In) | (Op::GatherSrc(_), Direction::Out) => {}
-            _ => return None,
-        }
-        let lse = argument(gathered, 0);
-        let same = matches!(&flow.value(lse).op,
-            Op::Segment { graph, direction: over, reduce: Reduce::Lse }
-            | Op::SegmentEndpoints { graph, direction: over, reduce: Reduce::Lse }
-            if Topology::Graph(*graph) == own && *over == direction);
-        let fits = same && argument(lse, 0) == x && aliases.width(x) == aliases.width(difference);
-        (fits && self.members.contains(&lse)).then_some(lse)
-    }
-
-    /// The values that a softmax and its log-sum-exp share, lowered with the first of them.
-    fn softmax(&mut self, lse: Value) -> Result<Softmax> {
-        if let Some(Some(made)) = self.softmaxes.get(&lse) {
-            return Ok(*made);
-        }
-        let x = self.operand(self.aliases.flow.value(lse).args[0], Level::Edge)?;
-        let width = self.width(lse);
-        let stage = self.aliases.flow.value(lse).stage;
-        let mut emit = |level: Level, op: KernelOp| self.emit(level, op, width.clone(), stage);
-        let largest = emit(Level::Edge, KernelOp::Segment(Reduce::Max, x));
-        // Finite, so that rows without edges and infinite scores give no NaN: `lse` is then infinite as it should be.
-        let limit = |of: f32| operand(Source::Const(of.into()), Index::Uniform);
-        let base = emit(Level::Row, KernelOp::Binary(BinaryOp::Max, largest, limit(f32::MIN)));
-        let base = emit(Level::Row, KernelOp::Binary(BinaryOp::Min, base, limit(f32::MAX)));
-        let shifted = emit(Level::Edge, KernelOp::Binary(BinaryOp::Sub, x, base));
-        let exps = emit(Level::Edge, KernelOp::Unary(UnaryOp::Exp, shifted));
-        let total = emit(Level::Edge, KernelOp::Segment(Reduce::Sum, exps));
-        let scale = emit(Level::Row, KernelOp::Unary(UnaryOp::Recip, total));
-        let made = Softmax { exps, base, total, scale };
-        self.softmaxes.insert(lse, Some(made));
-        Ok(made)
-    }
-
     /// Appends an instruction with a local for its result.
     pub(super) fn emit(&mut self, level: Level, op: KernelOp, width: Width, stage: Stage) -> Operand {
         let local = Local(self.num_locals);
         self.num_locals += 1;
-        let instr = Instr { dest: Dest::Local(local), level, op, width, stage, from: self.from };
+        let instr = Instr { dest: Dest::Local(local), level, op, width, stage, exact: false, from: self.from };
         let index = if instr.extent() == Extent::Edge { Index::Edge } else { Index::Own };
         self.instrs.push(instr);
         operand(Source::Local(local), index)
@@ -262,7 +155,9 @@ impl Lowering<'_, '_, '_> {
         };
         let stage = self.aliases.flow.value(value).stage;
         let from = Provenance(self.aliases.flow.value(value).origin);
-        self.instrs.push(Instr { dest, level, op, width, stage, from });
+        // Only the exponentials of softmaxes are ever rounded in different ways.
+        let exact = matches!(op, KernelOp::Unary(UnaryOp::Exp, _)) && self.aliases.decides(value);
+        self.instrs.push(Instr { dest, level, op, width, stage, exact, from });
         // A reduction over all rows is complete only after the kernel.
         if !total {
             self.lowered.insert(value, source);
@@ -378,18 +273,6 @@ impl Lowering<'_, '_, '_> {
         Ok(operand(self.source(root)?, index))
     }
 
-    /// The two factors of a product whose only use is here, so that it can be fused into its sum.
-    pub(super) fn fusible(&self, value: Value) -> Option<(Value, Value)> {
-        let root = self.aliases.storage_of(value);
-        let here = self.aliases.topology(root).is_some() || self.members.contains(&root);
-        let free = here
-            && !self.builder.options.disabled.contains(FusionRule::MultiplyReduce)
-            && self.uses.get(&root) == Some(&1)
-            && !self.lowered.contains_key(&root)
-            && (self.aliases.topology(root).is_some() || self.builder.stored(root).is_none());
-        if free { self.aliases.as_product(root) } else { None }
-    }
-
     /// Appends the instructions of a value and of its operands in this traversal. Operands are lowered by recursion of
     /// depth [`MAX_WAITING`]; beyond it, the waiting values give up and start again when the operand is lowered. A
     /// value appends nothing before all its operands are lowered, so the order of instructions is the same.
@@ -427,13 +310,7 @@ impl Lowering<'_, '_, '_> {
         let mut level = self.level_of(value);
         let arg = |i: usize| node.args[i];
         let op = match &node.op {
-            Op::Unary(f) => match self.softmax_of(value) {
-                Some(lse) => {
-                    let Softmax { exps, scale, .. } = self.softmax(lse)?;
-                    KernelOp::Binary(BinaryOp::Mul, exps, scale)
-                }
-                None => KernelOp::Unary(*f, self.operand(arg(0), level)?),
-            },
+            Op::Unary(f) => KernelOp::Unary(*f, self.operand(arg(0), level)?),
             Op::Binary(f) => {
                 let a = self.element_operand(arg(0), &node.ty, level)?;
                 let b = self.element_operand(arg(1), &node.ty, level)?;
@@ -505,18 +382,6 @@ impl Lowering<'_, '_, '_> {
                     parts.push(self.endpoints(part)?);
                 }
                 KernelOp::ScatterAdd(parts)
-            }
-            Op::Segment { .. } | Op::SegmentEndpoints { .. } if let Some(online) = self.online_of(value) => {
-                self.lower_online(online, value)?
-            }
-            Op::Segment { .. } | Op::SegmentEndpoints { .. } if self.softmaxes.contains_key(&value) => {
-                let Softmax { base, total, .. } = self.softmax(value)?;
-                let log = Local(self.num_locals);
-                self.num_locals += 1;
-                let op = KernelOp::Unary(UnaryOp::Log, total);
-                let (dest, width, stage) = (Dest::Local(log), width.clone(), node.stage);
-                self.instrs.push(Instr { dest, level, op, width, stage, from: self.from });
-                KernelOp::Binary(BinaryOp::Add, base, operand(Source::Local(log), Index::Own))
             }
             Op::SegmentArg { .. } => {
                 let state = self.extreme_state(value)?;
