@@ -102,7 +102,7 @@ pub fn label(program: &Program, kernel: &Kernel) -> String {
         Body::FactoredMetapath(reduction) => {
             let name = |graph: Graph| &program.tables.graphs[graph.index()].name;
             let edges = if reduction.direction == Direction::In { "in" } else { "out" };
-            format!("paths {edges} over {}, {}", name(reduction.first), name(reduction.second))
+            format!("factored {edges} over {}, {}", name(reduction.first), name(reduction.second))
         }
         Body::Traversal(traversal) => print_rows(program, &traversal.rows),
     }

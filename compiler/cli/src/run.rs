@@ -182,14 +182,14 @@ pub fn prepare(
     source::prepare(&mut model, &disabled)?;
     let machine = device.as_ref().and_then(|opened| Machine::sheet(opened.device.target().name()));
     let bind_lower = LowerOptions { disabled: disabled.clone(), machine, ..LowerOptions::default() };
-    let Bound { mut data, sizes, graphs } = bind_sizes(&model, &dataset, &bind_options, &bind_lower)?;
+    let Bound { mut data, mut sizes, graphs } = bind_sizes(&model, &dataset, &bind_options, &bind_lower)?;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
     // The front end has already warned of empty relations.
     let is_hop =
         |graph: usize| model.flow.metapaths.iter().any(|path| path.hops.iter().any(|hop| hop.index() == graph));
-    let own = data.graphs.iter().enumerate().filter(|(graph, _)| !is_hop(*graph)).map(|(_, graph)| graph);
-    let paths = own.zip(&model.flow.graphs).filter(|(_, decl)| decl.steps.len() > 1);
-    for (graph, _) in paths.filter(|(graph, _)| graph.all_edges() == 0) {
+    let own = data.graphs.iter().zip(&model.flow.graphs).enumerate().filter(|(graph, _)| !is_hop(*graph));
+    let metapaths = own.map(|(_, graph)| graph).filter(|(_, decl)| decl.steps.len() > 1);
+    for (graph, _) in metapaths.filter(|(graph, _)| graph.all_edges() == 0) {
         say(format!("warning: the semantic graph `{}` has no edges", graph.name));
     }
     from_cache(&data).into_iter().for_each(&mut *say);
@@ -232,7 +232,8 @@ pub fn prepare(
             // The failed device attempt consumed the bound data.
             if let (true, Some(dataset)) = (data.num_vertices.is_empty(), &dataset) {
                 let bound = bind_sizes(&model, dataset, &bind_options, &lower_options)?;
-                (data, lower_options.graphs) = (bound.data, bound.graphs);
+                lower_options.sizes = Some(bound.sizes.clone());
+                (data, sizes, lower_options.graphs) = (bound.data, bound.sizes, bound.graphs);
             }
             on_processor((&model, purpose), lower_options, data, options, say)?
         }

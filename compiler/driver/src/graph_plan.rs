@@ -7,7 +7,7 @@ use hgnnc_executable::GraphPlan;
 use hgnnc_ir::dataflow::{GraphDecl, MetapathDecl};
 use hgnnc_ir::{Dataflow, Graph, Op, Space};
 use hgnnc_passes::pipeline::{PassCx, PassManager, UnknownName};
-use hgnnc_passes::{SizeInfo, score_links};
+use hgnnc_passes::score_links;
 
 use crate::lower::{LowerOptions, forward_of_training, without_dropout};
 use crate::model::Analyzed;
@@ -64,26 +64,22 @@ pub fn declare_metapaths<E>(
 /// When a disabled pass or fusion does not exist.
 pub fn plan_graphs(model: &Analyzed, options: &LowerOptions) -> Result<GraphPlan, UnknownName> {
     let passes = PassManager::new(&options.disabled)?;
-    // The programs that `lower` compiles: a pass may decide by the whole program.
+    // The programs that `lower` compiles: a pass may decide by the whole program. The scores of links read graphs of
+    // links only, and have tables of their own.
     let infer = without_dropout(&model.flow);
-    let (infer, score) = match score_links(&infer) {
-        Some((first, second)) => (first, Some(second)),
-        None => (infer, None),
-    };
+    let infer = score_links(&infer).map_or(infer, |(first, _)| first);
     let train = model.train.as_ref().map(|_| forward_of_training(model));
     let mut plan = GraphPlan::default();
-    let mut factored = |flow: Option<Dataflow>, sizes: &Option<SizeInfo>| {
+    let mut factored = |flow: Option<Dataflow>| {
         let Some(mut flow) = flow else { return BTreeSet::new() };
-        let mut cx = PassCx { machine: options.machine.clone(), ..PassCx::new(sizes.clone()) };
+        let mut cx = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
         passes.run_forward(&mut flow, &mut cx);
         let read = graphs_with_edges(&flow);
         let factored = flow.metapaths.iter().map(|path| path.of).filter(|of| !read.contains(of)).collect();
         plan.materialized.extend(read);
         factored
     };
-    let (infer, train) = (factored(Some(infer), &options.sizes), factored(train, &options.sizes));
-    // Links are scored for as many pairs as a run has: no sizes, no comparison of costs.
-    factored(score, &None);
+    let (infer, train) = (factored(Some(infer)), factored(train));
     Ok(GraphPlan { infer, train, ..plan })
 }
 

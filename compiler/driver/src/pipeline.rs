@@ -105,7 +105,7 @@ impl<'a> Compilation<'a> {
         let mut evaluation_bytes = Some(evaluation_bytes);
         for stage in stages {
             match stage {
-                Stage::Minibatch => self.to_minibatch()?,
+                Stage::Minibatch => self.make_minibatch()?,
                 Stage::Model if self.batch.is_some() => {
                     passes.run_model(&mut self.flow, &mut self.cx);
                     self.cx.sizes.iter_mut().for_each(|sizes| sizes.derive(&self.flow));
@@ -118,13 +118,13 @@ impl<'a> Compilation<'a> {
                     let evaluation_bytes = || evaluation_bytes.take().and_then(|bytes| bytes());
                     passes.run_joint(&mut self.flow, &mut self.cx, evaluation_bytes);
                 }
-                Stage::Kernels => self.to_kernels(passes)?,
+                Stage::Kernels => self.lower_to_kernels(passes)?,
             }
         }
         Ok(())
     }
 
-    fn to_minibatch(&mut self) -> Result<(), LowerError> {
+    fn make_minibatch(&mut self) -> Result<(), LowerError> {
         let Some(training) = self.spec.map(|spec| &spec.training) else { return Ok(()) };
         let Some(batch) = &training.batch else { return Ok(()) };
         let (flow, layout) = match batch.reuse {
@@ -156,7 +156,7 @@ impl<'a> Compilation<'a> {
         self.joint = Some(self.flow.clone());
     }
 
-    fn to_kernels(&mut self, passes: &PassManager) -> Result<(), LowerError> {
+    fn lower_to_kernels(&mut self, passes: &PassManager) -> Result<(), LowerError> {
         let (sizes, machine) = (self.cx.sizes.clone(), self.cx.machine.clone());
         let mut cx = KernelCx { sizes, machine, ..KernelCx::new(passes.lowering_options(self.options)) };
         self.kernels = match self.named {

@@ -58,8 +58,7 @@ impl PiecewiseLinear {
 }
 
 /// A reduction over two-hop paths. Operands: `x` with `H` elements for each source of `first`, `y` with `H` for each
-/// destination of `second` (`H` heads). Every term but
-/// [`MetapathTerm::LogSumExp`] also takes `n`, `H` elements for each
+/// destination of `second` (`H` heads). Every term but [`MetapathTerm::LogSumExp`] also takes `n`, `H` elements for each
 /// destination, and optionally `w`, `[H, D]` for each vertex at the end that does not own the sum; `w` defaults to 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MetapathReduce {

@@ -352,7 +352,7 @@ impl Tape<'_> {
     /// ```
     fn metapath_rule(&mut self, sum: MetapathReduce, args: &[Value], value: Value, g: Value) -> Result<(), TypeError> {
         if sum.term == MetapathTerm::WeightedSlope {
-            return Err(TypeError("the slopes of scores of paths have no gradient".into()));
+            return Err(TypeError("the slopes of attention scores have no gradient".into()));
         }
         let other = match sum.direction {
             Direction::In => Direction::Out,

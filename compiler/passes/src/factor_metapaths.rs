@@ -185,7 +185,7 @@ fn linear(flow: &Dataflow, path: &MetapathDecl, summed: Value) -> Option<Option<
     };
     let ones = || node.op == Op::Broadcast(node.ty.clone()) && flow.value(node.args[0]).op == Op::Const(1.0);
     match node.op {
-        Op::GatherSrc(_) if path.once => Some(Some(node.args[0])),
+        Op::GatherSrc(_) if path.once && of_vertices(flow, node.args[0]) => Some(Some(node.args[0])),
         Op::Broadcast(_) if path.once && node.ty.dims.is_empty() && ones() => Some(None),
         Op::Input(_) if counts(summed) => Some(None),
         Op::Binary(BinaryOp::Mul) if !path.once => {
@@ -193,7 +193,7 @@ fn linear(flow: &Dataflow, path: &MetapathDecl, summed: Value) -> Option<Option<
             let gathered = if counts(a) { b } else { a };
             let of = flow.value(gathered);
             (counts(a) || counts(b)).then_some(())?;
-            matches!(of.op, Op::GatherSrc(_)).then(|| Some(of.args[0]))
+            (matches!(of.op, Op::GatherSrc(_)) && of_vertices(flow, of.args[0])).then(|| Some(of.args[0]))
         }
         _ => None,
     }
@@ -231,8 +231,8 @@ fn weighted(flow: &Dataflow, path: &MetapathDecl, summed: Value) -> Result<Sum, 
         false => (whole, None),
     };
     let score = score(flow, path, scored)?;
-    let fits =
-        n.is_none_or(|n| flow.ty(n).dims == score.heads) && w.is_none_or(|w| flow.ty(w).dims.starts_with(&score.heads));
+    let fits = n.is_none_or(|n| flow.ty(n).dims == score.heads && of_vertices(flow, n))
+        && w.is_none_or(|w| flow.ty(w).dims.starts_with(&score.heads) && of_vertices(flow, w));
     if fits { Ok(Sum::Weighted { score, n, w }) } else { Err(NOT_A_SUM) }
 }
 
@@ -250,10 +250,13 @@ fn score(flow: &Dataflow, path: &MetapathDecl, value: Value) -> Result<Score, &'
     if !add_terms(flow, argument, 1.0, &mut score) || score.x.is_none() && score.y.is_none() || !function.is_finite() {
         return Err(OTHER);
     }
-    // The endpoints of the metapath are not those of its hops, and a row of a vertex is no row of them.
-    let alike =
-        |of: Scaled| flow.ty(of.value).dims == score.heads && matches!(flow.ty(of.value).space, Space::Vertices(_));
+    let alike = |of: Scaled| flow.ty(of.value).dims == score.heads && of_vertices(flow, of.value);
     if [score.x, score.y].into_iter().flatten().all(alike) { Ok(score) } else { Err(OTHER) }
+}
+
+/// Whether a value has rows for vertices: the endpoints of a metapath are not those of its hops.
+fn of_vertices(flow: &Dataflow, value: Value) -> bool {
+    matches!(flow.ty(value).space, Space::Vertices(_))
 }
 
 /// The outermost piecewise linear function that makes a value, and its argument.

@@ -199,11 +199,11 @@ impl Binder<'_> {
         let builder = graph_builder(self.dataset, self.options);
         // Graphs of stacks are made of these.
         let own = self.flow.graphs.iter().take_while(|decl| decl.derived.is_none()).count();
-        let left_out: Vec<Option<u64>> = (0..own).map(|index| self.left_out(&builder, index)).collect::<Result<_>>()?;
-        let listed = self.flow.graphs.iter().zip(&left_out).filter(|(_, left_out)| left_out.is_none());
-        self.share(&builder, listed.map(|(decl, _)| decl));
-        for ((index, decl), left_out) in self.flow.graphs.iter().enumerate().zip(left_out) {
-            if let Some(pairs) = left_out {
+        let deferred: Vec<Option<u64>> = (0..own).map(|index| self.deferred(&builder, index)).collect::<Result<_>>()?;
+        let built = self.flow.graphs.iter().zip(&deferred).filter(|(_, deferred)| deferred.is_none());
+        self.share(&builder, built.map(|(decl, _)| decl));
+        for ((index, decl), deferred) in self.flow.graphs.iter().enumerate().zip(deferred) {
+            if let Some(pairs) = deferred {
                 let ends = [decl.src, decl.dst].map(|end| self.dataset.vertex_types[self.types[end.index()]].count);
                 self.graphs.push(SemanticGraph::without_edges(decl.name.clone(), ends[0], ends[1]));
                 self.deferred.push((index, pairs));
@@ -231,15 +231,18 @@ impl Binder<'_> {
         MetapathOptions { memory_budget, ..usual }
     }
 
-    /// Number of edges of a graph that is not to be materialized; `None` for others.
-    fn left_out(&self, builder: &SemanticGraphs<'_>, index: usize) -> Result<Option<u64>> {
+    /// Number of edges of a graph that is not materialized yet; `None` for others.
+    fn deferred(&self, builder: &SemanticGraphs<'_>, index: usize) -> Result<Option<u64>> {
         let graph = Graph::new(index);
         // Path counts are weights of linear sums, which are factored without them.
         let is_data =
             |decl: &InputDecl| decl.ty.space == Space::Edges(graph) && !matches!(decl.binding, Binding::EdgeCount(_));
         let path = self.flow.metapaths.iter().find(|path| path.of == graph);
         let is_hop = self.flow.metapaths.iter().any(|path| path.hops.contains(&graph));
-        if !self.options.defer_metapaths || !(path.is_some() || is_hop) || self.flow.inputs.iter().any(is_data) {
+        // Graphs of stacks are made of their members' edges.
+        let is_member = self.flow.stacks.iter().any(|stack| stack.members.contains(&graph));
+        let may_wait = self.options.defer_metapaths && (path.is_some() || is_hop) && !is_member;
+        if !may_wait || self.flow.inputs.iter().any(is_data) {
             return Ok(None);
         }
         let steps = steps_of(self, &self.flow.graphs[index]);

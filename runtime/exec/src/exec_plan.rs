@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::block::Scratch;
 use crate::data::BoundData;
 use crate::engine::{
-    EngineOptions, add_derived, check_listed, check_tables, collect_states, extent, list_endpoints, ranks,
+    EngineOptions, add_derived, check_materialized, check_tables, collect_states, extent, list_endpoints, ranks,
 };
 use crate::error::{ExecError, Result};
 use crate::native::Facts;
@@ -152,7 +152,7 @@ impl ExecPlan {
         let tables = &first.kernels.tables;
         let kernels: Vec<&kernel::Program> = programs.iter().map(|program| &program.kernels).collect();
         check_tables(tables, data)?;
-        check_listed(&kernels, data)?;
+        check_materialized(&kernels, data)?;
         add_derived(&kernels, data, ranks)?;
         list_endpoints(&kernels, data);
         let states = collect_states(&kernels);

@@ -9,7 +9,7 @@ use hgnnc_executable::Executable;
 use hgnnc_ir::dataflow::{Binding, InputDecl};
 use hgnnc_ir::interp::{Bindings, Tensor};
 use hgnnc_ir::not_finite::{NotFinite, bytes, trace};
-use hgnnc_ir::{Dataflow, Input, Layout, Op, OutputKind, Param, Phase, Space, Value};
+use hgnnc_ir::{Dataflow, Graph, Input, Layout, Op, OutputKind, Param, Phase, Space, Value, ValueData};
 
 use crate::backend::Backend;
 use crate::data::{BoundData, InputData};
@@ -65,6 +65,10 @@ pub(crate) fn of_update(
     find(flow, backend, step, &updates, Some(kept)).or(as_it_is)
 }
 
+fn is_deferred(data: &BoundData, graph: Graph) -> bool {
+    data.graphs.get(graph.index()).is_some_and(|graph| graph.deferred.is_some())
+}
+
 fn find(
     flow: &Dataflow,
     backend: &mut Backend,
@@ -73,8 +77,13 @@ fn find(
     params: Option<&[Vec<f32>]>,
 ) -> Option<Found> {
     let data = backend.data();
-    // Messages would contain renumbered vertex ids.
-    if data.orders.any() || data.graphs.iter().any(|graph| graph.deferred.is_some()) {
+    // Messages would contain renumbered vertex ids; edges that are not materialized cannot be evaluated.
+    let deferred = |value: &ValueData| match (&value.op, value.ty.space) {
+        (Op::MetapathReduce(sum), _) => is_deferred(data, sum.first) || is_deferred(data, sum.second),
+        (_, Space::Edges(graph) | Space::Endpoints(graph, _)) => is_deferred(data, graph),
+        (_, Space::Unit | Space::Vertices(_) | Space::Index(_)) => false,
+    };
+    if data.orders.any() || flow.values.iter().any(deferred) {
         return None;
     }
     let mut bindings =

@@ -266,7 +266,9 @@ impl<'a> SampleGraph<'a> {
         if let Some(vertex_type) = counts.iter().position(|&count| count > 1 << 30) {
             return Err(GraphError::TooManyVertices { vertex_type, count: counts[vertex_type] });
         }
-        edges.par_iter().try_for_each(|edges| check(&counts, edges))?;
+        // The first error by order of the relations, not by time.
+        let checked: Vec<_> = edges.par_iter().map(|edges| check(&counts, edges)).collect();
+        checked.into_iter().collect::<Result<(), _>>()?;
         let offsets: Vec<Offsets> =
             counts.iter().enumerate().map(|(t, &n)| Offsets::new(t, n, &edges)).collect::<Result<_, _>>()?;
         let relation = |(r, Edges { name, src_type, dst_type, indptr, indices, weights }): (usize, Edges<'e>)| {
@@ -294,7 +296,8 @@ impl<'a> SampleGraph<'a> {
                 max_degree: indptr.windows(2).map(|w| (w[1] - w[0]) as u32).max().unwrap_or(0),
             })
         };
-        let relations = edges.into_par_iter().enumerate().map(relation).collect::<Result<_, GraphError>>()?;
+        let relations: Vec<_> = edges.into_par_iter().enumerate().map(relation).collect();
+        let relations = relations.into_iter().collect::<Result<_, GraphError>>()?;
         Ok(SampleGraph { counts, relations, offsets, walked: None })
     }
 

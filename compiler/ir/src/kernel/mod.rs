@@ -9,8 +9,8 @@
 //!   within its row, in edge order; high-degree rows may be split ([`Traversal::pieces`]). A global reduction over
 //!   all rows or edges ([`KernelOp::is_total`]) completes after the kernel. An element-wise map or a reduction over
 //!   vertices is a traversal without edges.
-//! - [`FactoredMetapath`] is factored metapath attention: reductions over two-hop paths that share
-//!   their scores, see [`crate::metapath`].
+//! - [`FactoredMetapath`] is factored metapath attention: reductions over two-hop paths that share their scores, see
+//!   [`crate::metapath`].
 //!
 //! A value is either a *local*, which lives while its row or edge is computed, or a *buffer*, which is stored: the
 //! memory footprint can be read off the text. Sizes are symbolic ([`Width`]). Thread blocks, tasks, threads and

@@ -48,7 +48,7 @@ pub enum FusionRule {
 pub const VALUE_PREFIX: &str = "value:";
 
 impl FusionRule {
-    /// All rules, in the order in which lowering applies them.
+    /// All rules: those of grouping, then those of passes over kernels, those of GPUs last.
     pub const ALL: [Self; 16] = [
         Self::Rowwise,
         Self::EdgePasses,

@@ -162,6 +162,7 @@ fn tidy(traversal: &mut Traversal) {
     for (root, instr) in instrs.iter().enumerate() {
         let mut pending = if matches!(instr.dest, Dest::Buffer(_)) { vec![root] } else { vec![] };
         while let Some(&next) = pending.last() {
+            assert!(pending.len() <= instrs.len(), "internal error: values of a traversal need each other");
             let missing = instrs[next].op.operands().iter().filter_map(made_by).find(|&operand| !placed[operand]);
             match missing {
                 _ if placed[next] => _ = pending.pop(),

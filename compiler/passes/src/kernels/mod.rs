@@ -9,9 +9,9 @@
 //! 3. `traversal` lowers a group: gathers, reshapes and broadcasts become addressing modes of operands.
 //!
 //! Then the passes of [`KERNEL_PASSES`] go from kernels to kernels: `online_softmax` computes edge softmaxes in one pass,
-//! `shared_softmax` with one exponential per edge, `multiply_reduce` fuses multiplications into the
-//! sums that read them, `in_place` updates parameters and optimizer state in
-//! place and reuses the buffers of dead operands, `co_schedule` joins independent consecutive kernels to one launch, and
+//! `shared_softmax` with one exponential per edge, `multiply_reduce` fuses multiplications into the sums that read them,
+//! `split_rows` decides how high-degree rows are split, `in_place` updates parameters and optimizer state in place and
+//! reuses the buffers of dead operands, `co_schedule` joins independent consecutive kernels to one launch, and
 //! `interleave` mixes the thread blocks of compute-bound and memory-bound ones.
 //!
 //! Only `interleave` reads sizes of a dataset. [`LoweringOptions`] has the preferences of a back end.
@@ -28,6 +28,7 @@ mod online_softmax;
 mod pipeline;
 mod schedule;
 mod shared_softmax;
+mod split_rows;
 mod traversal;
 mod worklist;
 
@@ -198,7 +199,7 @@ pub fn lower_unfused(flow: &Dataflow, unfused: &HashSet<Value>, cx: &mut KernelC
     let aliases = AliasAnalysis::new(flow);
     let (fixed, varying) = schedule(&aliases, options, unfused);
     let stored = stored_values(&aliases, &fixed, &varying);
-    let mut builder = Builder::new(&aliases, options);
+    let mut builder = Builder::new(&aliases);
     builder.declare(&stored);
     let mut program = Program {
         tables: flow.with_tables_of(flow.name.clone()),
@@ -216,7 +217,7 @@ pub fn fused(flow: &Dataflow, options: LoweringOptions) -> Vec<(String, HashSet<
     let aliases = AliasAnalysis::new(flow);
     let (fixed, varying) = schedule(&aliases, options, &HashSet::new());
     let stored = stored_values(&aliases, &fixed, &varying);
-    let builder = Builder::new(&aliases, options);
+    let builder = Builder::new(&aliases);
     let mut names = vec![];
     for group in fixed.iter().chain(&varying).filter(|group| group.members.len() > 1) {
         let members: HashSet<Value> = group.members.iter().copied().collect();
@@ -337,7 +338,6 @@ fn stored_values(aliases: &AliasAnalysis<'_>, fixed: &[Group], varying: &[Group]
 /// The state of lowering one program.
 struct Builder<'f, 'a> {
     aliases: &'f AliasAnalysis<'a>,
-    options: LoweringOptions,
     /// The buffers of stored values, by root.
     buffers: HashMap<Value, Buffer>,
     decls: Vec<BufferDecl>,
@@ -347,12 +347,12 @@ struct Builder<'f, 'a> {
 }
 
 impl<'f, 'a> Builder<'f, 'a> {
-    fn new(aliases: &'f AliasAnalysis<'a>, options: LoweringOptions) -> Self {
+    fn new(aliases: &'f AliasAnalysis<'a>) -> Self {
         let mut outputs = HashMap::new();
         for output in &aliases.flow.outputs {
             outputs.entry(aliases.storage_of(aliases.output_value(output))).or_insert(&output.kind);
         }
-        Self { aliases, options, buffers: HashMap::new(), decls: vec![], names: HashSet::new(), outputs }
+        Self { aliases, buffers: HashMap::new(), decls: vec![], names: HashSet::new(), outputs }
     }
 
     /// Declares leaves and stored values, in the order of the program.

@@ -10,7 +10,7 @@
 //! Applies where the weights have one use, times at most one value of the same width (a dropout mask, the weight of an
 //! edge) that does not depend on them, and where the numbers of heads and elements are fixed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use hgnnc_ir::kernel::{Index, Instr, KernelOp, Level, Operand, Program, Traversal, Width};
 use hgnnc_ir::{BinaryOp, Reduce, UnaryOp};
@@ -56,9 +56,17 @@ struct Online {
 fn one_pass(program: &Program, traversal: &mut Traversal) -> bool {
     let defs = Defs::new(program, traversal);
     let found: Vec<Online> = (0..traversal.instrs.len()).filter_map(|sum| online(&defs, sum)).collect();
-    // The same scores may have several weights.
-    let mut taken = HashSet::new();
-    let onlines: Vec<Online> = found.into_iter().filter(|online| taken.insert(online.lse)).collect();
+    // The same scores may have several weights; and no state may wait for another one, which could wait for it.
+    let mut onlines: Vec<Online> = vec![];
+    for online in found {
+        let waits = |one: &Online, other: &Online| {
+            [Some(one.x), one.times].into_iter().flatten().any(|operand| defs.depends(operand, other.lse))
+        };
+        let apart = |other: &Online| other.lse != online.lse && !waits(&online, other) && !waits(other, &online);
+        if onlines.iter().all(apart) {
+            onlines.push(online);
+        }
+    }
     if onlines.is_empty() {
         return false;
     }

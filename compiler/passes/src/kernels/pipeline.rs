@@ -5,7 +5,9 @@ use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_machine::Machine;
 
 use super::fusion_rules::FusionRule;
-use super::{LoweringOptions, co_schedule, in_place, interleave, multiply_reduce, online_softmax, shared_softmax};
+use super::{
+    LoweringOptions, co_schedule, in_place, interleave, multiply_reduce, online_softmax, shared_softmax, split_rows,
+};
 
 /// A pass over the kernels of a program. They compute the same values after it.
 pub struct KernelPass {
@@ -21,6 +23,8 @@ pub const KERNEL_PASSES: &[KernelPass] = &[
     KernelPass { rule: FusionRule::OnlineSoftmax, run: online_softmax::run },
     KernelPass { rule: FusionRule::SharedSoftmax, run: shared_softmax::run },
     KernelPass { rule: FusionRule::MultiplyReduce, run: multiply_reduce::run },
+    // The widths of edge values are final.
+    KernelPass { rule: FusionRule::SplitRows, run: split_rows::run },
     // While each kernel has a launch of its own, so that a buffer is free as soon as its last reader has run.
     KernelPass { rule: FusionRule::InPlace, run: in_place::run },
     KernelPass { rule: FusionRule::CoSchedule, run: co_schedule::run },

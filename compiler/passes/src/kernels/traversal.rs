@@ -5,14 +5,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hgnnc_ir::kernel::{
-    Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Pieces, Rows, Source, Traversal, Width,
-};
+use hgnnc_ir::kernel::{Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Rows, Source, Traversal, Width};
 use hgnnc_ir::{BinaryOp, Direction, Op, Provenance, Reduce, Space, Stage, Type, UnaryOp, Value};
 
 use super::alias_analysis::{AliasAnalysis, Topology};
 use super::schedule::{Group, Kind};
-use super::{Builder, FusionRule, NotLowered, operand};
+use super::{Builder, NotLowered, operand};
 
 pub(super) type Result<T> = std::result::Result<T, NotLowered>;
 
@@ -32,7 +30,6 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         waiting: 0,
         postponed: None,
     };
-    let disabled = builder.options.disabled;
     for &member in &group.members {
         // Members that are not stored are lowered where they are used, or fused there.
         if builder.stored(member).is_some() && !lowering.lowered.contains_key(&member) {
@@ -56,24 +53,7 @@ pub(super) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         Kind::Edges(Topology::Graph(graph), direction) => Rows::Edges(*graph, *direction),
         Kind::Edges(Topology::Pattern(pattern), direction) => Rows::Elements(*pattern, *direction),
     };
-    let cut = rows.has_edges() && !disabled.contains(FusionRule::SplitRows);
-    let pieces = cut.then(|| pieces(&lowering.instrs));
-    Ok(Traversal { rows, pieces, instrs: lowering.instrs })
-}
-
-/// Elements of the widest edge value in a piece of a high-degree row: about 100 µs of one core.
-const PIECE: usize = 1 << 18;
-/// The least and the greatest number of edges of a piece.
-const PIECE_EDGES: (usize, usize) = (512, 4096);
-/// Pieces of a graph: many more than cores, so that a row that is not split delays no core.
-const PIECES: usize = 1024;
-
-/// How high-degree rows are split: by the work of an edge, into pieces of a power of two of edges.
-fn pieces(instrs: &[Instr]) -> Pieces {
-    let edges = instrs.iter().filter(|instr| instr.level == Level::Edge);
-    let widest = edges.filter_map(|instr| instr.width.as_fixed()).max().unwrap_or(1).max(1);
-    let (fewest, most) = PIECE_EDGES;
-    Pieces { least: (PIECE / widest).clamp(fewest, most).next_power_of_two(), most: PIECES }
+    Ok(Traversal { rows, pieces: None, instrs: lowering.instrs })
 }
 
 pub(super) struct Lowering<'b, 'f, 'a> {

@@ -11,7 +11,7 @@ use hgnnc_ir::{Layout, Type};
 use super::graph_arrays::{DataSizes, edges, index_array};
 use super::{F32, counts};
 use crate::data::{BoundData, InputData};
-use crate::engine::{add_derived, check_listed, check_tables, collect_states, extent, list_endpoints, ranks};
+use crate::engine::{add_derived, check_materialized, check_tables, collect_states, extent, list_endpoints, ranks};
 use crate::error::{ExecError, Result};
 use crate::exec_plan::Arena;
 use crate::plan::StateId;
@@ -87,7 +87,7 @@ impl Compiled {
         let first = programs.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
         let tables = &first.tables;
         check_tables(tables, data)?;
-        check_listed(programs, data)?;
+        check_materialized(programs, data)?;
         add_derived(programs, data, ranks)?;
         list_endpoints(programs, data);
         let edges = edges(programs, data);

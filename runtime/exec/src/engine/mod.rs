@@ -6,7 +6,7 @@
 mod params;
 mod tables;
 
-pub(crate) use tables::{add_derived, check_listed, check_tables, collect_states, list_endpoints, ranks};
+pub(crate) use tables::{add_derived, check_materialized, check_tables, collect_states, list_endpoints, ranks};
 
 use std::ops::Range;
 use std::sync::Arc;

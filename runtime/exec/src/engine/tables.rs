@@ -68,8 +68,8 @@ pub(crate) fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
 }
 
 /// Checks that all graphs whose edges kernels read are materialized.
-pub(crate) fn check_listed(programs: &[&Program], data: &BoundData) -> Result<()> {
-    let left_out = |graph: &Graph| data.graphs.get(graph.index()).is_some_and(|graph| graph.deferred.is_some());
+pub(crate) fn check_materialized(programs: &[&Program], data: &BoundData) -> Result<()> {
+    let deferred = |graph: &Graph| data.graphs.get(graph.index()).is_some_and(|graph| graph.deferred.is_some());
     for program in programs {
         let kernels = program.kernels().flat_map(|kernel| match &kernel.body {
             Body::Traversal(traversal) => match traversal.rows {
@@ -79,7 +79,7 @@ pub(crate) fn check_listed(programs: &[&Program], data: &BoundData) -> Result<()
             Body::FactoredMetapath(reduction) => vec![reduction.first, reduction.second],
             Body::Gemm(_) => vec![],
         });
-        if let Some(graph) = kernels.chain(program.endpoints().into_iter().map(|ends| ends.0)).find(left_out) {
+        if let Some(graph) = kernels.chain(program.endpoints().into_iter().map(|ends| ends.0)).find(deferred) {
             return Err(ExecError::Unsupported(format!(
                 "internal error: `{}` is not materialized, and a kernel goes over its edges",
                 data.graphs[graph.index()].name

@@ -1,9 +1,9 @@
 //! Attention over a factored metapath (row, middle vertex, end): see [`hgnnc_ir::metapath`].
 //!
 //! For each middle vertex and head, the ends are sorted by their part of the attention score. Below a position of that
-//! order the argument of the score function is negative, from it on positive, so prefix sums ([`Place::below`]) and suffix sums
-//! ([`Place::above`]) at that position give the aggregation over all ends. Exponentials are kept relative to the
-//! largest one in their sum, as in an online softmax: no sums are subtracted, and nothing overflows.
+//! order the argument of the score function is negative, from it on positive, so prefix sums ([`Table::below`]) and
+//! suffix sums ([`Table::above`]) at that position give the aggregation over all ends. Exponentials are kept relative to
+//! the largest one in their sum, as in an online softmax: no sums are subtracted, and nothing overflows.
 
 use std::cell::RefCell;
 

@@ -283,7 +283,7 @@ impl Binder<'_> {
             Body::FactoredMetapath(reduction) => {
                 let step = bind_factored_metapath(self, reduction);
                 let graph = |graph: hgnnc_ir::Graph| &self.program.tables.graphs[graph.index()].name;
-                let label = format!("paths over {}, {}", graph(reduction.first), graph(reduction.second));
+                let label = format!("factored over {}, {}", graph(reduction.first), graph(reduction.second));
                 (StepKind::Factored(Box::new(step)), all_of(kernel.stage), label)
             }
             Body::Traversal(traversal) => {

@@ -15,6 +15,8 @@ pub struct Middle {
 
 /// Entries that [`SemanticGraphs::estimate_pairs`] touches at most, about.
 const EFFORT: f64 = 1e7;
+/// Rows that it looks at nonetheless.
+const LEAST_ROWS: usize = 500;
 
 impl SemanticGraphs<'_> {
     /// Finds a middle vertex of a metapath such that one path joins each of its pairs: each start reaches at most one
@@ -69,7 +71,8 @@ impl SemanticGraphs<'_> {
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&step| self.step(step)).collect();
         let (_, work) = super::plan::bound(&chain);
         let rows = super::walk::Rows::new(&chain, false, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4);
-        Ok(rows.estimate((work / EFFORT).ceil().max(1.0) as usize))
+        let few = chain.first().map_or(0, |first| first.num_rows()) / LEAST_ROWS;
+        Ok(rows.estimate(((work / EFFORT).ceil() as usize).min(few).max(1)))
     }
 
     /// Number of distinct end vertices of each start vertex.
