@@ -263,37 +263,3 @@ fn a_target_without_factored_attention_gets_the_edges() {
     let run = place.run(&[&ptx[..4], &["--target", "sm_90", "--explain"]].concat()).works();
     assert!(run.out.contains("sums over `PSP` go over its edges: sm_90 has no factored attention"), "{}", run.out);
 }
-
-/// Eight relations or metapaths with the same ends become one graph, which is made of their edges.
-#[test]
-fn counted_metapaths_that_are_stacked_keep_their_edges() {
-    let names: Vec<String> = (0..8).map(|i| format!("M{i}")).collect();
-    let paths: String = names
-        .iter()
-        .map(|name| format!("    metapath {name} = counted Paper -about-> Subject <-about- Paper\n"))
-        .collect();
-    let schema = SCHEMA.replace("    metapath PAP", &format!("{paths}    metapath PAP"));
-    let model = format!(
-        "layer Sums(hidden: dim) over graphs: [V -> V] of x: V[in] -> V[hidden] {{
-            project v: V {{ own = v.x }}
-            aggregate e: g in graphs {{
-                param w: [in, hidden] = glorot
-                z = sum(e.count * (e.src.own @ w)) over in_edges
-            }}
-            fuse v: V across graphs {{ out = sum(v.z) across graphs * 0.001 }}
-        }}
-        {schema}
-        model Net(schema: Acm) {{
-            output logits: Paper = linear(Sums(hidden: 4) over [{}] of Paper.x, 3)
-        }}
-        {TRAIN}",
-        names.join(", ")
-    );
-    let place = place(&model);
-    let stacked = trained(&place, &[]);
-    same_losses(
-        &stacked,
-        &trained(&place, &["--disable-pass", "stack_families", "--disable-pass", "factor_metapaths"]),
-    );
-    same_losses(&stacked, &trained(&place, &["--disable-pass", "stack_families"]));
-}

@@ -186,3 +186,36 @@ fn scores_of_stacked_relations_train_to_the_same_weights() {
     let stacked = train(&place, "stacked.safetensors", &[]);
     close("links", &stacked, &train(&place, "apart.safetensors", &APART));
 }
+
+/// Metapaths are stacked as relations are. Those that could be factored are materialized nonetheless: their graph is made
+/// of their edges.
+#[test]
+fn stacked_metapaths_train_to_the_same_weights() {
+    let place = place();
+    let names: Vec<String> = (0..8).map(|i| format!("M{i}")).collect();
+    let metapaths: Vec<String> = names
+        .iter()
+        .enumerate()
+        .map(|(i, name)| format!("metapath {name} = counted Entity -r{i}-> Entity -r{}-> Entity", i + 1))
+        .collect();
+    let sums = "layer Sums(hidden: dim) over graphs: [V -> V] of x: V[in] -> V[hidden] {
+        project v: V { own = v.x }
+        aggregate e: g in graphs {
+            param w: [in, hidden] = glorot
+            z = sum(e.count * (e.src.own @ w)) over in_edges
+        }
+        fuse v: V across graphs { out = sum(v.z) across graphs }
+    }
+    ";
+    let text = model("x: f32[6]", "Sums(hidden: 4)", "");
+    let text = text.replacen("schema", &format!("{sums}schema"), 1);
+    let text = text.replacen("    relation r0", &format!("    {}\n    relation r0", metapaths.join("\n    ")), 1);
+    let text = text.replace("[relations, reverses]", &format!("[{}]", names.join(", ")));
+    place.model(&text);
+    let explained = place.with_data("build", &["--explain"]).works().out;
+    assert!(explained.contains("8 semantic graphs from `M0` on stacked"), "{explained}");
+    let stacked = train(&place, "stacked.safetensors", &[]);
+    close("stacked", &stacked, &train(&place, "apart.safetensors", &APART));
+    let edges = ["--disable-pass", "factor_metapaths"];
+    close("over edges", &stacked, &train(&place, "edges.safetensors", &edges));
+}
