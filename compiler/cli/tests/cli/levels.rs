@@ -1,5 +1,6 @@
 //! Three miniature models through every level of the compiler: `tests/cases/levels/*.hgnn`. PTX is that of the
-//! evaluation program; the machine code of a processor depends on it, and has small cases in `compiler/native`.
+//! evaluation program. Loops and the machine code of a processor depend on it: `compiler/driver/tests/levels.rs` has them
+//! for a fixed one.
 
 use crate::common::Place;
 

@@ -1,0 +1,49 @@
+//! The levels of three miniature models (`tests/cases/levels/*.hgnn`) that the command shows for the machine it runs on
+//! only: the typed model, loops, and Cranelift IR, here for a fixed processor. The other levels are snapshots of the
+//! command's tests.
+
+use std::fs;
+use std::path::Path;
+
+use hgnnc_driver::{CpuOptions, LowerOptions, analyze, compile_cpu, lower, prepare};
+use hgnnc_machine::{CodeMode, KernelFeatures, SimdLevel};
+
+fn levels(name: &str) {
+    let file = format!("{name}.hgnn");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/levels").join(&file);
+    let text = fs::read_to_string(&path).expect("a readable model");
+    let mut model = analyze(&file, &text).model.expect("a model without errors");
+    let options = LowerOptions::default();
+    prepare(&mut model, &options.disabled).expect("nothing is disabled");
+    let lowered = lower(&model, &options).expect("a model with kernels");
+    // A processor without multiply-adds, so that the text is the same everywhere.
+    let simd = SimdLevel::Base;
+    let cpu = compile_cpu(&lowered, None, &CpuOptions::new(CodeMode::Native, KernelFeatures::ALL, simd));
+    let loops = &cpu.infer.loops;
+    let clif = hgnnc_codegen_cpu::listing(&[(name, loops)], simd).expect("a processor for which there is code");
+    // The calling convention is the host's.
+    let conventions = ["system_v", "windows_fastcall", "apple_aarch64"];
+    let clif = conventions.iter().fold(clif, |text, name| text.replace(name, "host"));
+    let texts =
+        [("hir", hgnnc_driver::hir::print(&model.typed)), ("loops", hgnnc_ir::loops::print(loops)), ("clif", clif)];
+    for (level, text) in texts {
+        insta::with_settings!({ snapshot_suffix => format!("{name}.{level}"), omit_expression => true }, {
+            insta::assert_snapshot!("level", text);
+        });
+    }
+}
+
+#[test]
+fn han() {
+    levels("han");
+}
+
+#[test]
+fn rgcn_over_a_family() {
+    levels("rgcn_family");
+}
+
+#[test]
+fn graph_sage_on_batches() {
+    levels("sage_batches");
+}
