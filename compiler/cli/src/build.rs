@@ -125,7 +125,7 @@ fn order_text(args: &BuildArgs, executable: &Executable, data: &mut BoundData) -
 struct Sized {
     model: Analyzed,
     sizes: Option<SizeInfo>,
-    /// Which graphs are materialized, if a dataset is given.
+    /// The plan by which the dataset was bound, if one is given and the model has metapaths that could be factored.
     graphs: Option<GraphPlan>,
     /// The dataset, if sizes come from one.
     data: Option<BoundData>,

@@ -36,7 +36,7 @@ pub struct Bound {
     pub data: BoundData,
     /// The sizes that passes compare.
     pub sizes: SizeInfo,
-    /// Which graphs are materialized; `None` if there was nothing to decide.
+    /// The plan of the materialized graphs; `None` if the model has no metapath that could be factored.
     pub graphs: Option<GraphPlan>,
 }
 

@@ -17,7 +17,7 @@ use crate::model::Analyzed;
 /// `middle` says after how many steps, if the dataset has one.
 ///
 /// # Errors
-/// Those of `middle`.
+/// Whatever `middle` reports about the dataset, such as a relation that it does not have.
 pub fn declare_metapaths<E>(
     model: &mut Analyzed,
     mut middle: impl FnMut(&GraphDecl) -> Result<Option<usize>, E>,

@@ -26,7 +26,8 @@ pub struct LowerOptions {
     pub sizes: Option<SizeInfo>,
     /// The machine to compile for. Together with sizes, explanations include predicted times.
     pub machine: Option<Machine>,
-    /// Which graphs are materialized, if data was bound by a plan: see [`plan_graphs`](crate::plan_graphs).
+    /// The plan by which data was bound ([`plan_graphs`](crate::plan_graphs)): passes factor the metapaths that it names.
+    /// Without one, they compare costs.
     pub graphs: Option<GraphPlan>,
     /// Memory budget of a training step's values, in bytes. Beyond it, values are rematerialized. Requires sizes.
     pub arena_budget: Option<u64>,

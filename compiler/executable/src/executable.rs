@@ -32,11 +32,11 @@ pub struct Executable {
     pub batch: Option<BatchLayout>,
     /// The producer of historical embeddings, if mini-batches reuse them ([`MiniBatch::reuse`]).
     pub producer: Option<EmbeddingProducer>,
-    /// Which graphs are materialized, if that was decided before data was bound; otherwise all are.
+    /// The plan by which data is bound; `None` if all graphs are materialized.
     pub graphs: Option<GraphPlan>,
 }
 
-/// Which semantic graphs are materialized, and which metapaths are factored instead: decided once for a model, the
+/// The semantic graphs that are materialized, and the metapaths that are factored instead: decided once for a model, the
 /// sizes of a dataset, and a target.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct GraphPlan {

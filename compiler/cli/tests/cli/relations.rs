@@ -187,8 +187,7 @@ fn scores_of_stacked_relations_train_to_the_same_weights() {
     close("links", &stacked, &train(&place, "apart.safetensors", &APART));
 }
 
-/// Metapaths are stacked as relations are. Those that could be factored are materialized nonetheless: their graph is made
-/// of their edges.
+/// Metapaths are stacked as relations are, from their edges: those that could be factored are materialized nonetheless.
 #[test]
 fn stacked_metapaths_train_to_the_same_weights() {
     let place = place();

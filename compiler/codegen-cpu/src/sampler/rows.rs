@@ -13,13 +13,13 @@ use hgnnc_executable::sampler::{Counted, RowsCall, RowsOf};
 
 use super::AHEAD;
 
-/// As many relations with consecutive offsets and one fan-out are a loop. Fewer are unrolled, with the ends of their
-/// edges in registers.
+/// The least number of relations with consecutive offsets and one fan-out that become a loop. Fewer are unrolled: their
+/// prefix sums of sampled edges stay in registers.
 const LOOPED: usize = 16;
 
-/// Neighbouring relations of [`RowsOf::drawn`].
+/// Consecutive relations of [`RowsOf::drawn`].
 struct Run {
-    /// Their positions.
+    /// Indices into [`RowsOf::drawn`].
     at: Range<usize>,
     /// One loop instead of a copy of the code for each.
     looped: bool,
@@ -125,8 +125,8 @@ pub(super) fn emit(g: &mut Generator<'_>, RowsOf { relations, drawn }: &RowsOf) 
     });
 }
 
-/// Writes the first edge and the degree of row `i`, from the offsets of its vertex and of the next one. Returns the
-/// degree.
+/// Writes the first edge and the degree of row `i`, from the offsets of its vertex and of the next one, and returns the
+/// degree as I32.
 fn row(g: &mut Generator<'_>, (place, start, end): (Value, i32, i32), (rows, i): (Value, Value)) -> Value {
     let start = g.b.ins().load(I32, fixed(), place, start);
     let end = g.b.ins().load(I32, fixed(), place, end);

@@ -33,6 +33,15 @@ pub(super) fn is_log_sum_exp(op: &KernelOp) -> bool {
     matches!(op, KernelOp::Segment(Reduce::Lse, _))
 }
 
+/// The destination of the instruction that computes an operand, if one does.
+fn dest_of(operand: Operand) -> Option<Dest> {
+    match operand.source {
+        Source::Local(local) => Some(Dest::Local(local)),
+        Source::Buffer(buffer) => Some(Dest::Buffer(buffer)),
+        Source::Const(_) | Source::Count(_) => None,
+    }
+}
+
 /// The definitions and uses of the values of a traversal.
 pub(super) struct Defs<'t> {
     program: &'t Program,
@@ -66,11 +75,7 @@ impl<'t> Defs<'t> {
 
     /// The instruction of this traversal that computes an operand.
     pub fn made(&self, operand: Operand) -> Option<usize> {
-        match operand.source {
-            Source::Local(local) => self.made.get(&Dest::Local(local)).copied(),
-            Source::Buffer(buffer) => self.made.get(&Dest::Buffer(buffer)).copied(),
-            Source::Const(_) | Source::Count(_) => None,
-        }
+        self.made.get(&dest_of(operand)?).copied()
     }
 
     /// The instruction that computes an operand which is not stored and has no other reader.
@@ -152,11 +157,7 @@ impl Editor {
 fn tidy(traversal: &mut Traversal) {
     let instrs = std::mem::take(&mut traversal.instrs);
     let made: HashMap<Dest, usize> = instrs.iter().enumerate().map(|(index, instr)| (instr.dest, index)).collect();
-    let made_by = |operand: &Operand| match operand.source {
-        Source::Local(local) => made.get(&Dest::Local(local)).copied(),
-        Source::Buffer(buffer) => made.get(&Dest::Buffer(buffer)).copied(),
-        Source::Const(_) | Source::Count(_) => None,
-    };
+    let made_by = |operand: &Operand| made.get(&dest_of(*operand)?).copied();
     let mut order: Vec<usize> = vec![];
     let mut placed = vec![false; instrs.len()];
     for (root, instr) in instrs.iter().enumerate() {
