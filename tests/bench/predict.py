@@ -93,7 +93,7 @@ def page(bench, names):
     yield "{about}"
     yield ""
     yield "The prediction stands in `hgnnc profile` and `hgnnc build --emit bounds` beside every kernel, and explains decisions. How it is made:"
-    yield "[what is counted](../compiler/passes/src/cost/mod.rs) and [what it costs](../compiler/machine/src/predict.rs)."
+    yield "[what is counted](../compiler/analysis/src/cost/mod.rs) and [what it costs](../compiler/machine/src/predict.rs)."
     yield ""
     every, single, rows = [], [], []
     for name in names:

@@ -17,11 +17,12 @@ mod stdlib;
 pub use cpu::{CpuOptions, compile_cpu};
 pub use gpu::ptx;
 pub use graph_plan::{declare_metapaths, plan_graphs};
+pub use hgnnc_analysis::cost;
+pub use hgnnc_analysis::memory::planned;
 pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
-pub use hgnnc_passes::kernels::{FusionRule, VALUE_PREFIX};
+pub use hgnnc_fusion::{FusionRule, VALUE_PREFIX};
 pub use hgnnc_passes::pipeline::{Disabled, PassManager, REORDER_VERTICES, UnknownName};
-pub use hgnnc_passes::rematerialize::predict::planned;
-pub use hgnnc_passes::{Endpoints, SizeInfo, cost};
+pub use hgnnc_passes::{Endpoints, SizeInfo};
 pub use hgnnc_sema::dataset::{
     DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, check_dataset,
 };

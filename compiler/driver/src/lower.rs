@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use hgnnc_analysis::memory::arena_bytes;
 use hgnnc_executable::Executable;
 use hgnnc_executable::{EmbeddingProducer, GraphPlan, Kernels};
+use hgnnc_fusion::{LoweringOptions, NotLowered};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::{Dataflow, Graph, Op, OutputKind};
 use hgnnc_machine::Machine;
-use hgnnc_passes::kernels::{self, LoweringOptions, NotLowered};
 use hgnnc_passes::pipeline::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
-use hgnnc_passes::rematerialize::predict::arena_bytes;
 use hgnnc_passes::{NotBatchable, NotDifferentiable, score_links};
 
 use crate::model::Analyzed;
@@ -195,7 +195,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let explained = train.as_ref().unwrap_or(&infer);
     let mut explanations = [model.explanations.clone(), explained.cx.explain.clone()].concat();
     let known = train_sizes.as_ref().zip(options.machine.as_ref());
-    explanations.extend(kernels::explain(&explained.kernels, known));
+    explanations.extend(hgnnc_fusion::explain(&explained.kernels, known));
     let notes = train.as_ref().map_or_else(Vec::new, |train| train.cx.notes.clone());
     let mut executable = Executable {
         model: model.name.clone(),

@@ -3,10 +3,10 @@
 
 use std::collections::HashSet;
 
+use hgnnc_fusion::{KernelCx, LoweringOptions};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, Param, Value};
-use hgnnc_passes::kernels::{self, KernelCx, LoweringOptions};
 use hgnnc_passes::pipeline::{PassCx, PassManager};
 use hgnnc_passes::{MinibatchWithCache, batch_sizes, to_minibatch, to_minibatch_with_cache, try_differentiate, update};
 use hgnnc_sema::TrainSpec;
@@ -28,7 +28,7 @@ pub(crate) enum Stage {
     Update,
     /// [`hgnnc_passes::pipeline::JOINT`] and [`hgnnc_passes::pipeline::MEMORY`].
     Joint,
-    /// Dataflow to kernels, and [`hgnnc_passes::kernels::KERNEL_PASSES`].
+    /// Dataflow to kernels, and [`hgnnc_fusion::KERNEL_PASSES`].
     Kernels,
 }
 
@@ -161,7 +161,7 @@ impl<'a> Compilation<'a> {
         let mut cx = KernelCx { sizes, machine, ..KernelCx::new(passes.lowering_options(self.options)) };
         self.kernels = match self.named {
             true => passes.lower(&self.flow, &mut cx)??,
-            false => kernels::lower_unfused(&self.flow, &HashSet::new(), &mut cx)?,
+            false => hgnnc_fusion::lower_unfused(&self.flow, &HashSet::new(), &mut cx)?,
         };
         self.cx.explain.extend(cx.explain);
         Ok(())

@@ -4,11 +4,11 @@
 use std::fmt::Write as _;
 
 use hgnnc_driver::{Analyzed, Disabled, analyze, prepare};
+use hgnnc_interp::{Bindings, Tensor};
 use hgnnc_ir::dataflow::Binding;
-use hgnnc_ir::interp::{self, Bindings, Tensor};
 use hgnnc_ir::random::{mask_key, uniform};
 use hgnnc_ir::{Dataflow, Input, Param, kernel};
-use hgnnc_passes::{differentiate, kernels, update};
+use hgnnc_passes::{differentiate, update};
 
 /// Relations of the test schema: `r0` to `r9` from papers to papers, and some between others.
 const RELATIONS: usize = 10;
@@ -221,11 +221,14 @@ fn stacked_relations_mean_the_same() {
             let parsed = hgnnc_ir::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
             assert!(parsed == hgnnc_ir::print::without_origins(flow), "{name}: the text is not read back:\n{text}");
         }
-        let program = kernels::lower(&other).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let program = hgnnc_fusion::lower(&other).unwrap_or_else(|error| panic!("{name}: {error}"));
         kernel::verify(&program).unwrap_or_else(|broken| panic!("{name}: {broken:?}\n{}", kernel::print(&program)));
         for seed in 0..12 {
             let bindings = bind(&apart.flow, seed);
-            let (a, b) = (interp::run(&one, &bindings).expect("bound"), interp::run(&other, &bindings).expect("bound"));
+            let (a, b) = (
+                hgnnc_interp::run(&one, &bindings).expect("bound"),
+                hgnnc_interp::run(&other, &bindings).expect("bound"),
+            );
             for result in ["loss", "y"] {
                 let of = |flow: &Dataflow| flow.result(result).expect("a result");
                 close(&format!("{name}, seed {seed}: {result}"), &b[of(&other)], &a[of(&one)]);
@@ -237,7 +240,7 @@ fn stacked_relations_mean_the_same() {
                 let what = format!("{name}, seed {seed}: new {}", apart.flow.params[param.index()].name);
                 close(&what, &after.params[param], expected);
             }
-            let run = kernel::interp::run(&program, &bindings).expect("bound");
+            let run = hgnnc_interp::kernels::run(&program, &bindings).expect("bound");
             for output in &other.outputs {
                 let found = run.output(&output.kind).expect("an output of both");
                 close(&format!("{name}, seed {seed}: {:?} of kernels", output.kind), found, &b[output.value]);
@@ -258,7 +261,7 @@ fn the_size_of_a_stacked_program_does_not_depend_on_the_number_of_relations() {
         let text = text.replacen("}\nmodel", &format!("{more}}}\nmodel"), 1);
         let mut model = analyze("model.hgnn", &text).model.expect("the model is right");
         prepare(&mut model, &Disabled::default()).expect("nothing is disabled");
-        kernels::lower(&step(&model)).expect("all operations have kernels").kernels().count()
+        hgnnc_fusion::lower(&step(&model)).expect("all operations have kernels").kernels().count()
     };
     assert_eq!(size(10), size(300));
 }

@@ -105,4 +105,60 @@ impl Op {
             _ => None,
         }
     }
+
+    /// A short name, for names of values and for messages: the mnemonic of the text format without tables and
+    /// directions.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Input(_) => "input",
+            Op::Param(_) => "param",
+            Op::State(..) => "state",
+            Op::Const(_) => "const",
+            Op::Count(_) => "count",
+            Op::RandomMask { .. } => "mask",
+            Op::Unary(f) => f.name(),
+            Op::Binary(f) => f.name(),
+            Op::Broadcast(_) => "broadcast",
+            Op::StopGradient => "stop_gradient",
+            Op::Reshape(_) => "reshape",
+            Op::Concat => "concat",
+            Op::Slice { .. } => "slice",
+            Op::OneHot { .. } => "one_hot",
+            Op::Rows => "rows",
+            Op::Unrows => "unrows",
+            Op::MatMul { .. } => "matmul",
+            Op::MatMulT { .. } => "matmul_t",
+            Op::Outer { .. } => "outer",
+            Op::Grouped { form, .. } => form.name(),
+            Op::GatherSrc(_) | Op::GatherDst(_) => "gather",
+            Op::Segment { reduce, .. } | Op::SegmentEndpoints { reduce, .. } => reduce.name(),
+            Op::SegmentArg { extreme, .. } => extreme.arg_name(),
+            Op::MetapathReduce(sum) => sum.term.name(),
+            Op::GatherRows(..) => "gather_rows",
+            Op::ScatterRows(..) => "scatter_rows",
+            Op::ScatterAdd(_) => "scatter_add",
+            Op::ReduceTrailing { .. } => "reduce",
+            Op::ReduceSpace(_) => "total",
+        }
+    }
+
+    /// A key for hash tables that separates most operations of the same kind: equal for equal operations.
+    pub fn attribute(&self) -> [u64; 2] {
+        match self {
+            Op::Input(input) => [input.index() as u64, 0],
+            Op::Param(param) => [param.index() as u64, 0],
+            Op::State(param, slot) => [param.index() as u64, (*slot).into()],
+            // 0 and -0 are equal numbers.
+            Op::Const(number) => [(number + 0.0).to_bits(), 0],
+            Op::RandomMask { stream, .. } => [(*stream).into(), 0],
+            Op::Slice { start, len } => [*start as u64, *len as u64],
+            Op::GatherSrc(graph) | Op::GatherDst(graph) | Op::Grouped { members: graph, .. } => {
+                [graph.index() as u64, 0]
+            }
+            Op::Segment { graph, .. } | Op::SegmentEndpoints { graph, .. } | Op::SegmentArg { graph, .. } => {
+                [graph.index() as u64, 0]
+            }
+            _ => [0, 0],
+        }
+    }
 }

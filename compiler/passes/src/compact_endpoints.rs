@@ -34,7 +34,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use hgnnc_ir::dataflow::Cursor;
-use hgnnc_ir::interp;
+use hgnnc_ir::elementwise;
 use hgnnc_ir::{
     BinaryOp, DType, Dataflow, Dim, Direction, Graph, Op, OutputKind, Param, Reduce, Space, Type, Value, VertexRows,
     VertexType,
@@ -444,9 +444,9 @@ impl Builder<'_> {
             Some(Rest::Same(_) | Rest::Unread) | None => None,
         };
         let found = match &data.op {
-            Op::Unary(f) => interp::unary(*f, number(0)?),
+            Op::Unary(f) => elementwise::unary(*f, number(0)?),
             Op::Binary(f) => match (f, number(0), number(1)) {
-                (_, Some(a), Some(b)) => interp::binary(*f, a, b),
+                (_, Some(a), Some(b)) => elementwise::binary(*f, a, b),
                 (BinaryOp::Mul, Some(0.0), _) | (BinaryOp::Mul, _, Some(0.0)) | (BinaryOp::Div, Some(0.0), _) => 0.0,
                 (BinaryOp::Add | BinaryOp::Sub, None, Some(0.0)) => {
                     let same = rests[0].filter(|rest| matches!(rest, Rest::Same(_)));

@@ -21,9 +21,9 @@
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Reduce, Value};
 use hgnnc_machine::{Machine, Work};
 
-use crate::cost::{Times, dense_product, seconds};
 use crate::pipeline::{Changed, PassCx, SizeInfo};
 use crate::rewrite::{Rewriter, count_uses, rewrite};
+use hgnnc_analysis::cost::{Times, dense_product, seconds};
 
 /// Multiplies score vectors into the weight where that halves the multiply-adds.
 pub fn contract_scores(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {

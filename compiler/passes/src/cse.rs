@@ -19,7 +19,6 @@ use std::mem::discriminant;
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Value};
 
 use crate::pipeline::{Changed, PassCx};
-use crate::rewrite::attribute;
 
 /// Replaces values that were computed before.
 pub fn cse(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
@@ -81,7 +80,7 @@ fn keep_only(flow: &mut Dataflow, becomes: &[Value]) {
 fn hash(op: &Op, args: &[Value]) -> u64 {
     let mut hasher = DefaultHasher::new();
     discriminant(op).hash(&mut hasher);
-    attribute(op).hash(&mut hasher);
+    op.attribute().hash(&mut hasher);
     match args {
         [a, b] => (a.min(b), a.max(b)).hash(&mut hasher),
         _ => args.hash(&mut hasher),

@@ -36,7 +36,7 @@
 //! missing. No random mask and no edge value may enter a weight: dropout of attention needs the pairs one by one. A
 //! graph is left alone unless all of its sums have these forms, because a single other sum needs its edges.
 //!
-//! Pays where the predicted time of the factored sums is less than that over edges ([`crate::cost`]), on the GPU
+//! Pays where the predicted time of the factored sums is less than that over edges ([`hgnnc_analysis::cost`]), on the GPU
 //! compiled for, or on a typical CPU ([`Machine::cpu`]). A target without kernels of factored attention
 //! ([`Capabilities::factored_attention`](hgnnc_machine::Capabilities)) keeps the edges. A driver that has not
 //! materialized some graphs says which sums to factor ([`PassCx::factored`]).
@@ -51,9 +51,9 @@ use hgnnc_ir::{
 };
 use hgnnc_machine::Machine;
 
-use crate::cost::{attention_over_edges, linear_over_edges, metapath_work};
 use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::{Rewriter, rewrite};
+use hgnnc_analysis::cost::{attention_over_edges, linear_over_edges, metapath_work};
 
 const NAME: &str = "factor_metapaths";
 

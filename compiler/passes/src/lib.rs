@@ -6,14 +6,12 @@
 pub mod batch_sizes;
 pub mod compact_endpoints;
 pub mod contract_scores;
-pub mod cost;
 pub mod cse;
 pub mod dce;
 pub mod differentiate;
 pub mod drop_stop_gradient;
 pub mod factor_metapaths;
 pub mod historical_embeddings;
-pub mod kernels;
 pub mod minibatch;
 pub mod move_to_vertices;
 pub mod optimizer;

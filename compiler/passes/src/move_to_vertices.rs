@@ -19,10 +19,10 @@
 
 use hgnnc_ir::{Dataflow, Op, Space, Type, Value};
 
-use crate::cost::{Times, operation_work};
 use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::rewrite;
 use crate::unread_rows::{Infinite, is_total};
+use hgnnc_analysis::cost::{Times, operation_work};
 
 /// Moves row-wise operations on gathered values in front of the gather.
 pub fn move_to_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {

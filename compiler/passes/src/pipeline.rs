@@ -2,7 +2,7 @@
 //!
 //! [`MODEL`] is for the program of a model before data is bound to it. Differentiation stands between [`FORWARD`], for
 //! programs that are still to be differentiated (or never will be), and [`JOINT`] and [`MEMORY`], for differentiated
-//! programs. [`KERNEL_PASSES`](crate::kernels::KERNEL_PASSES) follow when a program has been lowered to kernels.
+//! programs. [`KERNEL_PASSES`](hgnnc_fusion::KERNEL_PASSES) follow when a program has been lowered to kernels.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -19,13 +19,13 @@ use crate::cse::cse;
 use crate::dce::dce;
 use crate::drop_stop_gradient::drop_stop_gradient;
 use crate::factor_metapaths::factor_metapaths;
-use crate::kernels::{self, DisabledFusions, FusionRule, KernelCx, LoweringOptions, NotLowered, VALUE_PREFIX};
 use crate::move_to_vertices::move_to_vertices;
 use crate::reassociate::reassociate;
 use crate::rematerialize::rematerialize;
 use crate::simplify::simplify;
 use crate::split_outer_products::split_outer_products;
 use crate::stack_families::stack_families;
+use hgnnc_fusion::{DisabledFusions, FusionRule, KernelCx, LoweringOptions, NotLowered, VALUE_PREFIX};
 
 /// A pass with its name.
 pub struct Pass {
@@ -282,9 +282,9 @@ impl PassManager {
         cx.options = self.lowering_options(cx.options);
         let options = cx.options;
         if self.unfused.is_empty() {
-            return Ok(kernels::lower_unfused(flow, &HashSet::new(), cx));
+            return Ok(hgnnc_fusion::lower_unfused(flow, &HashSet::new(), cx));
         }
-        let fused = kernels::fused(flow, options);
+        let fused = hgnnc_fusion::fused(flow, options);
         let mut unfused = HashSet::new();
         for name in &self.unfused {
             let Some((_, values)) = fused.iter().find(|(stored, _)| stored == name) else {
@@ -296,7 +296,7 @@ impl PassManager {
             };
             unfused.extend(values);
         }
-        Ok(kernels::lower_unfused(flow, &unfused, cx))
+        Ok(hgnnc_fusion::lower_unfused(flow, &unfused, cx))
     }
 
     /// Is a fusion rule disabled?

@@ -28,10 +28,10 @@
 use hgnnc_ir::{BinaryOp, Dataflow, Direction, Graph, Op, Reduce, Value};
 use hgnnc_machine::Machine;
 
-use crate::cost::{Times, dense_product, gather_sum, seconds};
 use crate::pipeline::{Changed, PassCx, SizeInfo};
 use crate::rewrite::{Rewriter, count_uses, rewrite};
 use crate::unread_rows::Infinite;
+use hgnnc_analysis::cost::{Times, dense_product, gather_sum, seconds};
 
 /// Moves projections to the cheaper side of sums over edges.
 pub fn reassociate(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {

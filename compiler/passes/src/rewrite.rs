@@ -59,24 +59,6 @@ pub(crate) fn rewrite(
     replaced
 }
 
-/// A hash key that separates most operations of the same mnemonic and operands: equal for equal operations.
-pub(crate) fn attribute(op: &Op) -> [u64; 2] {
-    match op {
-        Op::Input(input) => [input.index() as u64, 0],
-        Op::Param(param) => [param.index() as u64, 0],
-        Op::State(param, slot) => [param.index() as u64, (*slot).into()],
-        // 0 and -0 are equal numbers.
-        Op::Const(number) => [(number + 0.0).to_bits(), 0],
-        Op::RandomMask { stream, .. } => [(*stream).into(), 0],
-        Op::Slice { start, len } => [*start as u64, *len as u64],
-        Op::GatherSrc(graph) | Op::GatherDst(graph) | Op::Grouped { members: graph, .. } => [graph.index() as u64, 0],
-        Op::Segment { graph, .. } | Op::SegmentEndpoints { graph, .. } | Op::SegmentArg { graph, .. } => {
-            [graph.index() as u64, 0]
-        }
-        _ => [0, 0],
-    }
-}
-
 /// Number of uses of each value, outputs included.
 pub(crate) fn count_uses(flow: &Dataflow) -> Vec<usize> {
     let mut uses = vec![0; flow.values.len()];

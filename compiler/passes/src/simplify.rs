@@ -20,7 +20,7 @@
 //! | slice of a concatenation | (slice of) the part | it lies in one part |
 //! | mask that drops nothing | ones | dense |
 
-use hgnnc_ir::interp;
+use hgnnc_ir::elementwise;
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Reduce, Space, Type, UnaryOp, Value};
 
 use crate::pipeline::{Changed, PassCx};
@@ -88,7 +88,7 @@ fn simpler(r: &mut Rewriter<'_>, op: &Op, args: &[Value]) -> Option<Value> {
 
 fn unary(r: &mut Rewriter<'_>, f: UnaryOp, x: Value) -> Option<Value> {
     if let Some(number) = constant(r, x) {
-        let result = interp::unary(f, number);
+        let result = elementwise::unary(f, number);
         return result.is_finite().then(|| filled(r, r.new.ty(x).clone(), result));
     }
     let inner = |r: &Rewriter<'_>, g: UnaryOp| inside(r, x, |op| *op == Op::Unary(g));
@@ -124,7 +124,7 @@ fn binary(r: &mut Rewriter<'_>, f: BinaryOp, a: Value, b: Value) -> Option<Value
     let ty = result_type(r, &Op::Binary(f), &[a, b])?;
     let (left, right) = (constant(r, a), constant(r, b));
     if let (Some(x), Some(y)) = (left, right) {
-        let result = interp::binary(f, x, y);
+        let result = elementwise::binary(f, x, y);
         return result.is_finite().then(|| filled(r, ty, result));
     }
     let neutral = match (f, left, right) {

@@ -21,10 +21,10 @@
 use hgnnc_ir::kernel::Width;
 use hgnnc_ir::{BinaryOp, Dataflow, Dim, Direction, Op, Reduce, Space, Value};
 
-use crate::kernels::LoweringOptions;
 use crate::pipeline::{Changed, PassCx};
 use crate::rewrite::{Rewriter, rewrite};
 use crate::unread_rows::Infinite;
+use hgnnc_fusion::LoweringOptions;
 
 /// Splits outer products by the limit of the machine.
 pub fn split_outer_products(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {

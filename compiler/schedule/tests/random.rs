@@ -1,13 +1,13 @@
 //! Random training programs: loops compute what kernels compute, with and without functions, for whole and for split
 //! rows. Both are interpreted in f64; the constants of a `select` are sums in f32, as the kernels of the runtime form them.
 
-use hgnnc_ir::interp::Bindings;
-use hgnnc_ir::kernel::{self, Pieces, Program};
+use hgnnc_fusion::{LoweringOptions, SoftmaxForm, lower_with};
+use hgnnc_interp::Bindings;
+use hgnnc_interp::random_program::{random_program, random_program_with_metapaths, seeds};
+use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::loops;
-use hgnnc_ir::random_program::{random_program, random_program_with_metapaths, seeds};
 use hgnnc_ir::{Dataflow, Param};
 use hgnnc_machine::{CodeMode, KernelFeature, KernelFeatures, SimdLevel};
-use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm, lower_with};
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, differentiate, update};
 use hgnnc_schedule::{Options, schedule, schedule_rows};
 
@@ -29,7 +29,7 @@ fn trained((mut flow, bindings): (Dataflow, Bindings)) -> (Dataflow, Bindings) {
 
 /// Compares the loops of a program in all forms with its kernels.
 fn check(what: &str, program: &Program, bindings: &Bindings) {
-    let exact = kernel::interp::run(program, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let exact = hgnnc_interp::kernels::run(program, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
     let plain = KernelFeatures::ALL.without(KernelFeature::FusedPairs).without(KernelFeature::FusedChains);
     let forms = [
         (CodeMode::Interpreted, KernelFeatures::ALL),
@@ -46,7 +46,8 @@ fn check(what: &str, program: &Program, bindings: &Bindings) {
         if let Err(broken) = loops::verify(&loops) {
             panic!("{what}, {form}: {broken}\n{program}\n{}", loops::print(&loops));
         }
-        let found = loops::interpret(&loops, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let found =
+            hgnnc_interp::kernels::run_loops(&loops, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
         for ((kind, exact), (_, found)) in exact.outputs.iter().zip(&found.outputs) {
             for (x, y) in exact.data.iter().zip(&found.data) {
                 let close = (x - y).abs() <= 1e-6 * x.abs().max(1.0) || x == y || (x.is_nan() && y.is_nan());

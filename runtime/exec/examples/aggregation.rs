@@ -20,9 +20,9 @@ use common::{GRAPH, one_graph, rows};
 use hgnnc_codegen_cpu::{Options, compile};
 use hgnnc_exec::data::Topology;
 use hgnnc_exec::{BoundData, Engine, EngineOptions};
+use hgnnc_fusion::{LoweringOptions, SoftmaxForm};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
-use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm};
 use rayon::prelude::*;
 
 const RUNS: usize = 15;
@@ -147,8 +147,8 @@ impl Graph {
             flow.add(sum, &[x])
         };
         flow.output("z", z);
-        let program = hgnnc_passes::kernels::lower_with(&flow, LoweringOptions::CPU.with_softmax(softmax))
-            .expect("a supported program");
+        let program =
+            hgnnc_fusion::lower_with(&flow, LoweringOptions::CPU.with_softmax(softmax)).expect("a supported program");
         let topology = Topology::from_edges("g", self.vertices, self.vertices, &self.edges)?;
         let data = BoundData { num_vertices: vec![self.vertices], graphs: vec![topology], ..BoundData::default() };
         let mut engine = Engine::new(

@@ -81,7 +81,7 @@ fn main() -> Result<(), hgnnc_exec::ExecError> {
         let (mut flow, data) = tables(&graph, &features);
         let values = leaves(&mut flow);
         build(&mut flow, values);
-        let program = hgnnc_passes::kernels::lower(&flow).expect("a supported program");
+        let program = hgnnc_fusion::lower(&flow).expect("a supported program");
         let mut engine = Engine::new(
             &[&compile(&program, &options())],
             data,

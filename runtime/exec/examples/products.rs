@@ -190,7 +190,7 @@ impl Case {
             }
         };
         flow.output("z", z);
-        let program = hgnnc_passes::kernels::lower(&flow).expect("a supported program");
+        let program = hgnnc_fusion::lower(&flow).expect("a supported program");
         let data = BoundData { num_vertices: vec![self.rows], ..BoundData::default() };
         let mut engine = Engine::new(
             &[&compile(&program, &options())],

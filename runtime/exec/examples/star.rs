@@ -9,10 +9,10 @@ use common::{GRAPH, one_graph, rows};
 use hgnnc_codegen_cpu::{Options, compile};
 use hgnnc_exec::data::Topology;
 use hgnnc_exec::{BoundData, Engine, EngineOptions};
+use hgnnc_fusion::{LoweringOptions, SoftmaxForm};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
-use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm};
 use hgnnc_passes::{PassCx, PassManager, SizeInfo, differentiate};
 
 const RUNS: u64 = 9;
@@ -30,10 +30,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for attention in [false, true] {
         let name = if attention { "attention" } else { "sum" };
         let flow = joint(attention, edges.len());
-        let program = hgnnc_passes::kernels::lower(&flow)?;
+        let program = hgnnc_fusion::lower(&flow)?;
         let whole = program.clone().with_pieces(None);
-        let online =
-            hgnnc_passes::kernels::lower_with(&flow, LoweringOptions::CPU.with_softmax(SoftmaxForm::InOnePass))?;
+        let online = hgnnc_fusion::lower_with(&flow, LoweringOptions::CPU.with_softmax(SoftmaxForm::InOnePass))?;
         let engine = |program: &Program| -> Result<Engine, hgnnc_exec::ExecError> {
             let graphs = vec![topology.clone()];
             let data = BoundData { num_vertices: vec![VERTICES], graphs, ..BoundData::default() };

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use hgnnc_executable::Executable;
+use hgnnc_interp::not_finite::{NotFinite, bytes, trace};
+use hgnnc_interp::{Bindings, Tensor};
 use hgnnc_ir::dataflow::{Binding, InputDecl};
-use hgnnc_ir::interp::{Bindings, Tensor};
-use hgnnc_ir::not_finite::{NotFinite, bytes, trace};
 use hgnnc_ir::{Dataflow, Graph, Input, Layout, Op, OutputKind, Param, Phase, Space, Value, ValueData};
 
 use crate::backend::Backend;

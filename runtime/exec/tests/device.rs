@@ -7,10 +7,10 @@ mod common;
 use common::Case;
 use hgnnc_exec::ExecError;
 use hgnnc_exec::device::{DeviceEngine, Interpreter};
+use hgnnc_interp::Tensor;
+use hgnnc_interp::random_program::{random_program, seeds};
 use hgnnc_ir::dataflow::{Init, ParamDecl};
-use hgnnc_ir::interp;
 use hgnnc_ir::kernel::{Pieces, Program};
-use hgnnc_ir::random_program::{random_program, seeds};
 use hgnnc_ir::*;
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager};
 use hgnnc_ptx::{Precision, PtxCompiler, Target};
@@ -28,7 +28,7 @@ fn random_programs_agree_as_ptx() {
 fn training_programs_agree_as_ptx() {
     for seed in seeds(20) {
         let (written, bindings) = common::training_program(seed);
-        let values = interp::run(&written, &bindings).expect("the bindings fit");
+        let values = hgnnc_interp::run(&written, &bindings).expect("the bindings fit");
         for sizes in [None, Some(common::few_endpoints(&written))] {
             let mut flow = written.clone();
             PassManager::default().run_joint(&mut flow, &mut PassCx::new(sizes.clone()), || None);
@@ -125,7 +125,7 @@ fn attention(edges: Vec<(u32, u32)>, heads: usize, inner: usize) -> Case {
 /// Compares a program with split rows with the oracle, and bit for bit with blocks in reverse order. Returns its
 /// entries.
 fn check_cut(what: &str, case: &Case, program: &Program, tolerance: f64) -> Vec<String> {
-    let exact = interp::run(&case.flow, &case.bindings).expect("the bindings fit");
+    let exact = hgnnc_interp::run(&case.flow, &case.bindings).expect("the bindings fit");
     let (found, entries) = case.on_interpreter(what, program, Interpreter::new(), Target::SM_80);
     assert!(entries.iter().any(|entry| entry.ends_with("_long1")), "{what}: rows are cut: {entries:?}");
     for output in &case.flow.outputs {
@@ -179,7 +179,7 @@ fn rows_in_loops_may_have_many_edges() {
 
 /// Compares a program for a target with the oracle.
 fn check_on(target: Target, what: &str, case: &Case, program: &Program, tolerance: f64) {
-    let exact = interp::run(&case.flow, &case.bindings).expect("the bindings fit");
+    let exact = hgnnc_interp::run(&case.flow, &case.bindings).expect("the bindings fit");
     let found = case.on_device_for(what, program, target);
     for output in &case.flow.outputs {
         let name = common::name_of(&case.flow, &output.kind);
@@ -342,7 +342,7 @@ fn stacked_weights_are_trained_as_ptx() {
         let decl = ParamDecl::new(format!("w.{member}"), dims.to_vec(), init, false);
         let entry = case.flow.declare_param(ParamDecl { of: Some(Graph(member)), ..decl });
         let numbers = common::numbers(700 + u64::from(member), k * n);
-        let tensor = interp::Tensor::new(1, k * n, numbers.iter().map(|&x| f64::from(x)).collect());
+        let tensor = Tensor::new(1, k * n, numbers.iter().map(|&x| f64::from(x)).collect());
         case.bindings.params.insert(entry, tensor);
         case.params.push(numbers);
         entries.push(entry);
@@ -363,7 +363,7 @@ fn stacked_weights_are_trained_as_ptx() {
     hgnnc_passes::update(&mut case.flow, &gradients, &OptimizerOptions::new(optimizer));
     verify(&case.flow).expect("the program is well-formed");
     let program = case.gpu_program();
-    let exact = interp::run(&case.flow, &case.bindings).expect("the bindings fit");
+    let exact = hgnnc_interp::run(&case.flow, &case.bindings).expect("the bindings fit");
     let found = case.on_device("stacked weights", &program);
     for output in &case.flow.outputs {
         let name = common::name_of(&case.flow, &output.kind);
@@ -393,7 +393,7 @@ fn grouped_products_agree_as_ptx() {
     ] {
         let what = format!("{} rows of {} members, {batch} by {k} by {n}", rows.iter().sum::<u32>(), rows.len());
         let case = grouped_products(rows, batch, k, n);
-        let exact = interp::run(&case.flow, &case.bindings).expect("the bindings fit");
+        let exact = hgnnc_interp::run(&case.flow, &case.bindings).expect("the bindings fit");
         let program = case.gpu_program();
         let mut interleaved = program.clone();
         interleaved.launches.iter_mut().for_each(|launch| launch.interleaved = launch.kernels.len() / 2);

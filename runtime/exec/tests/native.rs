@@ -7,8 +7,8 @@ mod common;
 
 use common::{Case, random_edges};
 use hgnnc_exec::CodeMode;
+use hgnnc_interp::random_program::{random_program, seeds};
 use hgnnc_ir::loops::Function;
-use hgnnc_ir::random_program::{random_program, seeds};
 use hgnnc_ir::*;
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, differentiate, update};
 

@@ -4,9 +4,9 @@ mod common;
 
 use common::{Case, random_edges};
 use hgnnc_exec::{CodeMode, KernelFeature, KernelFeatures};
+use hgnnc_fusion::LoweringOptions;
 use hgnnc_ir::*;
 use hgnnc_passes::PassCx;
-use hgnnc_passes::kernels::LoweringOptions;
 use hgnnc_passes::split_outer_products::split_outer_products_into;
 
 const T0: Space = Space::Vertices(VertexType(0));

@@ -8,10 +8,10 @@ mod common;
 use std::collections::BTreeMap;
 
 use hgnnc_exec::CodeMode;
-use hgnnc_ir::interp::Bindings;
+use hgnnc_interp::Bindings;
+use hgnnc_interp::random_program::{random_program, random_program_with_metapaths, seeds};
 use hgnnc_ir::kernel::Pieces;
-use hgnnc_ir::random_program::{random_program, random_program_with_metapaths, seeds};
-use hgnnc_ir::{Dataflow, OutputKind, interp, kernel};
+use hgnnc_ir::{Dataflow, OutputKind};
 use hgnnc_passes::{PassCx, PassManager};
 
 #[test]
@@ -59,9 +59,9 @@ fn training_programs_agree_with_both_interpreters() {
             let programs = [("as written", &written), ("optimised", &optimised)];
             for (which, flow) in programs.into_iter().skip(usize::from(sizes.is_some())) {
                 let what = format!("seed {seed}, {which}, sizes {}", sizes.is_some());
-                let program = hgnnc_passes::kernels::lower(flow).unwrap_or_else(|error| panic!("{what}: {error}"));
-                let kernels =
-                    kernel::interp::run(&program, &bindings).unwrap_or_else(|e| panic!("{what}: {e}\n{program}"));
+                let program = hgnnc_fusion::lower(flow).unwrap_or_else(|error| panic!("{what}: {error}"));
+                let kernels = hgnnc_interp::kernels::run(&program, &bindings)
+                    .unwrap_or_else(|e| panic!("{what}: {e}\n{program}"));
                 let case = common::case_of(flow.clone(), bindings.clone());
                 for code in [CodeMode::Interpreted, CodeMode::Native] {
                     let found = case.trained_once(2, code);
@@ -111,7 +111,7 @@ fn folded_programs_stay_within_what_is_stored() {
 
 /// All outputs by name, in f64.
 fn oracle(flow: &Dataflow, bindings: &Bindings) -> BTreeMap<String, Vec<f64>> {
-    let values = interp::run(flow, bindings).expect("the bindings fit");
+    let values = hgnnc_interp::run(flow, bindings).expect("the bindings fit");
     let known = |kind: &OutputKind| common::name_of(flow, kind);
     flow.outputs.iter().map(|output| (known(&output.kind), values[output.value].data.clone())).collect()
 }

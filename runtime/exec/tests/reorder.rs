@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use hgnnc_exec::reorder::{renumber, uses_global_rng};
 use hgnnc_exec::{CodeMode, Engine, EngineOptions};
 use hgnnc_graph::order::Order;
-use hgnnc_ir::interp::Bindings;
+use hgnnc_interp::Bindings;
+use hgnnc_interp::random_program::{random_program_with_metapaths, seeds};
 use hgnnc_ir::random::bits;
-use hgnnc_ir::random_program::{random_program_with_metapaths, seeds};
 use hgnnc_ir::{BinaryOp, Dataflow, Dim, Direction, Op, OutputKind, Reduce, Space, VertexType};
 use hgnnc_passes::{PassCx, PassManager};
 

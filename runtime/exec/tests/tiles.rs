@@ -127,7 +127,7 @@ fn products_are_as_exact_as_was_asked_for() {
     let other = case.random(T0, &[90]);
     let outer = case.flow.add(Op::Outer { batch: 0 }, &[x, other]);
     case.result(outer);
-    let exact = interp::run(&case.flow, &case.bindings).expect("the bindings fit");
+    let exact = hgnnc_interp::run(&case.flow, &case.bindings).expect("the bindings fit");
     let error = |precision: Precision| -> Vec<f64> {
         let found = case.on_device_for("precision", &case.gpu_program(), Target::SM_80.with_precision(precision));
         let apart = |(name, found): (&String, &Vec<f32>)| {

@@ -98,7 +98,7 @@ fn model(rate: f64) -> (Executable, BoundData) {
         seed: 3,
         batch: None,
     };
-    let lowered = |flow: &Dataflow| hgnnc_passes::kernels::lower(flow).expect("every operation has a kernel");
+    let lowered = |flow: &Dataflow| hgnnc_fusion::lower(flow).expect("every operation has a kernel");
     let executable = Executable {
         model: "regression".into(),
         score: None,

@@ -2,8 +2,8 @@
 
 use hgnnc_driver::{Analyzed, Endpoints, LowerOptions, SizeInfo, analyze, lower};
 use hgnnc_executable::Executable;
+use hgnnc_interp::{Bindings, Evaluation, Tensor};
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
-use hgnnc_ir::interp::{self, Bindings, Evaluation, Tensor};
 use hgnnc_ir::{Dataflow, Dim, Direction, Graph, Input, Op, OutputKind, Param};
 use hgnnc_passes::{differentiate, update};
 
@@ -140,7 +140,7 @@ pub fn endpoints(bindings: &Bindings) -> Vec<Endpoints> {
 /// When the bindings do not fit.
 #[track_caller]
 pub fn interpret(flow: &Dataflow, bindings: &Bindings) -> Evaluation {
-    interp::run(flow, bindings).unwrap_or_else(|error| panic!("{error}"))
+    hgnnc_interp::run(flow, bindings).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Binds a world to a program.

@@ -3,8 +3,8 @@
 use hgnnc_graph::{
     Dataset, DenseFeatures, Features, LabelData, LabelValues, RelationData, SparseFeatures, SplitData, VertexTypeData,
 };
+use hgnnc_interp::Bindings;
 use hgnnc_ir::dataflow::Binding;
-use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::{Dataflow, Input};
 
 use crate::world::World;

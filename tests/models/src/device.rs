@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use hgnnc_exec::device::{DeviceEngine, Interpreter};
 use hgnnc_exec::{BoundData, Engine, EngineOptions, ExecError};
-use hgnnc_ir::interp::Bindings;
+use hgnnc_interp::Bindings;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, OutputKind, Param};
 use hgnnc_ptx::{PtxCompiler, Target};
@@ -50,8 +50,8 @@ pub fn by_oracle(train: &Dataflow, infer: &Dataflow, bindings: &Bindings, steps:
 
 /// Sets the input with the step number, if the program reads it.
 fn step_number(flow: &Dataflow, bindings: &mut Bindings) {
+    use hgnnc_interp::Tensor;
     use hgnnc_ir::dataflow::Binding;
-    use hgnnc_ir::interp::Tensor;
     for (index, decl) in flow.inputs.iter().enumerate() {
         if decl.binding == Binding::StepNumber {
             bindings.inputs.insert(hgnnc_ir::Input::new(index), Tensor::scalar(bindings.step as f64));

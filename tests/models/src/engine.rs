@@ -9,11 +9,11 @@ use hgnnc_exec::{
 };
 use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
+use hgnnc_fusion::lower;
+use hgnnc_interp::Bindings;
 use hgnnc_ir::dataflow::Binding;
-use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{DType, Dataflow, Input, Layout, OutputKind};
-use hgnnc_passes::kernels::lower;
 
 /// Converts the interpreter's data to the engine's. Elements of sparse inputs are the nonzero ones. The parts of the
 /// split are the training vertices, the other labelled ones, and all labelled ones.

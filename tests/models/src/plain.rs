@@ -65,7 +65,7 @@ impl<'a> Plain<'a> {
     pub fn of(compiled: &Compiled, world: &'a World) -> Self {
         let bindings = compiled.bind(world);
         let flow = &compiled.model.flow;
-        let weight = |(param, tensor): (&hgnnc_ir::Param, &hgnnc_ir::interp::Tensor)| {
+        let weight = |(param, tensor): (&hgnnc_ir::Param, &hgnnc_interp::Tensor)| {
             let decl = &flow.params[param.index()];
             (decl.name.clone(), Weight { dims: extents(&bindings, &decl.dims), data: tensor.data.clone() })
         };

@@ -6,11 +6,11 @@
 
 use hgnnc_driver::LowerOptions;
 use hgnnc_exec::simd;
+use hgnnc_fusion::FusionRule;
 use hgnnc_ir::{Dataflow, OutputKind};
 use hgnnc_model_tests::cases::{self, SCHEMA, TRAIN};
 use hgnnc_model_tests::compiled::{Compiled, compile, interpret};
 use hgnnc_model_tests::{World, assert_close, engine, worlds};
-use hgnnc_passes::kernels::FusionRule;
 use hgnnc_passes::{Disabled, PassManager};
 
 /// As for whole models (`differential.rs`).

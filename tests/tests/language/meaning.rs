@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use hgnnc_driver::{Analyzed, LowerOptions, lower};
 use hgnnc_executable::Executable;
-use hgnnc_ir::interp::{Bindings, Tensor, run};
+use hgnnc_interp::{Bindings, Tensor, run};
 use hgnnc_ir::training::Target;
 use hgnnc_ir::{Dataflow, Dim, Input};
 use hgnnc_tests::{case_text, check};

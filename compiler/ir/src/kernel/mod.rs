@@ -17,7 +17,6 @@
 //! addresses are decided by a back end when data is bound. The same holds for memory accesses: an operand names a row
 //! of a buffer ([`Index`]), not an address.
 
-pub mod interp;
 mod op;
 pub mod parse;
 pub mod place;

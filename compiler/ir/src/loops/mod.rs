@@ -33,7 +33,6 @@ pub mod passes;
 mod print;
 mod verify;
 
-pub use crate::kernel::interp::run_loops as interpret;
 pub use access::{Access, access};
 pub use function::Function;
 pub use print::print;

@@ -13,7 +13,7 @@
 //! The kept values are a minimum cut: of all sets of forward values from which the backward pass can compute everything
 //! that it reads, the set of the fewest bytes. Inputs, parameters, loop invariants and results are in memory anyway.
 //! Edge values are never kept: every traversal computes the edge values that it reads. Rematerialized values are copied
-//! into the backward pass; the scheduler places them right before their readers ([`crate::kernels`]). Random masks draw
+//! into the backward pass; the scheduler places them right before their readers ([`hgnnc_fusion`]). Random masks draw
 //! the same numbers again: they are functions of their stream.
 //!
 //! Candidates, in this order: element-wise operations, broadcasts, masks, slices and one-hot labels; then, by predicted
@@ -25,11 +25,10 @@
 //! ([`crate::PassCx::arena_budget`]) it goes on until the budget is met.
 //!
 //! The objective is the peak of the arena, not the sum of the kept bytes: a value is recomputed only if the planned
-//! peak ([`predict::arena_bytes`]) would be higher otherwise. Needs sizes and a backward part, and without a budget at
+//! peak ([`arena_bytes`]) would be higher otherwise. Needs sizes and a backward part, and without a budget at
 //! most [`LARGE`] values.
 
 pub mod mincut;
-pub mod predict;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,10 +39,12 @@ use hgnnc_ir::{BinaryOp, Dataflow, Op, OpClass, Phase, Space, Value};
 use hgnnc_machine::Machine;
 
 use self::mincut::{INFINITE, Network};
-use crate::cost::operation_work;
 use crate::dce::dce;
-use crate::kernels::{self, AliasAnalysis, LoweringOptions};
 use crate::pipeline::{Changed, PassCx, SizeInfo};
+use hgnnc_analysis::aliases::AliasAnalysis;
+use hgnnc_analysis::cost::{nominal_seconds, operation_work};
+use hgnnc_analysis::memory::arena_bytes;
+use hgnnc_fusion::LoweringOptions;
 
 /// Without a budget, the most time that rematerialization may add, as a fraction of the predicted time.
 const MOST_TIME: f64 = 0.05;
@@ -161,7 +162,7 @@ struct Plan {
 impl Plan {
     /// Predicted seconds of a run.
     fn seconds(&self, sizes: &SizeInfo) -> f64 {
-        *self.seconds.get_or_init(|| predict::seconds(&self.program, sizes))
+        *self.seconds.get_or_init(|| nominal_seconds(&self.program, sizes))
     }
 }
 
@@ -219,8 +220,8 @@ impl<'a> Search<'a> {
     fn plan(&self, allowed: &BTreeSet<Value>) -> Option<Plan> {
         let (again, kept) = self.cut(allowed);
         let flow = if again.is_empty() { self.flow.clone() } else { self.rebuilt(&again) };
-        let program = kernels::lower_with(&flow, self.options).ok()?;
-        let peak = predict::arena_bytes(&program, self.sizes);
+        let program = hgnnc_fusion::lower_with(&flow, self.options).ok()?;
+        let peak = arena_bytes(&program, self.sizes);
         Some(Plan { flow, again, kept, peak, program, seconds: OnceCell::new(), without: BTreeMap::new() })
     }
 
@@ -434,7 +435,7 @@ impl<'a> Search<'a> {
         let mut lines = vec![];
         let name = |v: Value| {
             let data = self.flow.value(v);
-            format!("{v} {} : {} @{}", kernels::mnemonic(&data.op), show(self.flow, &data.ty), data.stage.name())
+            format!("{v} {} : {} @{}", data.op.name(), show(self.flow, &data.ty), data.stage.name())
         };
         for &v in &plan.again {
             let without = plan.without.get(&v).map(|&peak| format!("; kept, the peak would be {}", mib(peak)));

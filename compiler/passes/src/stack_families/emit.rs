@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use hgnnc_ir::dataflow::{Binding, Cursor, Init, InputDecl, ParamDecl};
-use hgnnc_ir::interp;
+use hgnnc_ir::elementwise;
 use hgnnc_ir::{
     BinaryOp, Dataflow, Dim, Direction, Graph, Incidence, Op, Param, ProductForm, Reduce, Space, Stack, StackDecl,
     Type, Value, VertexRows, VertexType,
@@ -215,9 +215,9 @@ impl<'a> Emitter<'a> {
         let number = |i: usize| self.without_edges(self.tuples.operand(data.args[i]));
         match &data.op {
             Op::Segment { direction: Direction::In, reduce, .. } => Some(reduce.identity()),
-            Op::Unary(f) => Some(interp::unary(*f, number(0)?)),
+            Op::Unary(f) => Some(elementwise::unary(*f, number(0)?)),
             Op::Binary(f) => match (f, number(0), number(1)) {
-                (_, Some(a), Some(b)) => Some(interp::binary(*f, a, b)),
+                (_, Some(a), Some(b)) => Some(elementwise::binary(*f, a, b)),
                 (BinaryOp::Mul, Some(0.0), _) | (BinaryOp::Mul, _, Some(0.0)) => Some(0.0),
                 _ => None,
             },

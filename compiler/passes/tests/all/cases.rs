@@ -1,7 +1,7 @@
 //! Case files, `cases/PASS/NAME.ir`: a comment, perhaps `; sizes: vertices 4 3 edges 9 sources 2 destinations 3`
 //! (of each vertex type, of each graph; ends may be left out), `; budget: 1000` (bytes of values) and
 //! `; target: sm_90`, a program, `=>`, and the program after the pass and without what it
-//! left unread; or `=> unchanged`. Passes over kernels have programs of kernels instead.
+//! left unread; or `=> unchanged`.
 
 use std::fs;
 use std::path::Path;
@@ -9,12 +9,11 @@ use std::path::Path;
 use hgnnc_ir::{Dataflow, Op, UnaryOp, Value, parse, print, verify};
 use hgnnc_machine::Machine;
 use hgnnc_passes::dce::dce;
-use hgnnc_passes::kernels::KERNEL_PASSES;
 use hgnnc_passes::pipeline::{Endpoints, FORWARD, JOINT, MEMORY, MODEL, REORDER_VERTICES};
 use hgnnc_passes::rematerialize::rematerialize;
 use hgnnc_passes::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
 
-pub fn sizes(text: &str) -> Option<SizeInfo> {
+fn sizes(text: &str) -> Option<SizeInfo> {
     let line = text.lines().find_map(|line| line.strip_prefix("; sizes: vertices "))?;
     let (vertices, rest) = line.split_once(" edges").expect("`edges`");
     let (edges, ends) = rest.split_once(" sources").unwrap_or((rest, ""));
@@ -31,7 +30,7 @@ fn budget(text: &str) -> Option<u64> {
     Some(line.parse().expect("a number of bytes"))
 }
 
-pub fn target(text: &str) -> Option<Machine> {
+fn target(text: &str) -> Option<Machine> {
     let line = text.lines().find_map(|line| line.strip_prefix("; target: "))?;
     Some(Machine::sheet(line).expect("a machine that is known"))
 }
@@ -52,12 +51,6 @@ mod files {
 fn case(file: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(file);
     let name = file.split_once('/').expect("a case lies in the folder of its pass").0;
-    if name.starts_with("kernels") {
-        return crate::kernels::case(file);
-    }
-    if let Some(pass) = KERNEL_PASSES.iter().find(|pass| pass.rule.name() == name) {
-        return crate::kernels::pass_case(pass, file);
-    }
     let mut lists = MODEL.iter().chain(FORWARD).chain(JOINT).chain(MEMORY);
     let pass = lists.find(|pass| pass.name == name).expect("a pass of the lists");
     let text = fs::read_to_string(&path).expect("a readable case");
@@ -79,8 +72,7 @@ fn case(file: &str) {
 #[test]
 fn every_pass_has_cases() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-    let of_kernels = KERNEL_PASSES.iter().map(|pass| pass.rule.name());
-    for name in PassManager::names().into_iter().filter(|&name| name != REORDER_VERTICES).chain(of_kernels) {
+    for name in PassManager::names().into_iter().filter(|&name| name != REORDER_VERTICES) {
         let some = fs::read_dir(root.join(name)).is_ok_and(|mut files| files.next().is_some());
         assert!(some, "{name} has no case");
     }

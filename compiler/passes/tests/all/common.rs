@@ -1,7 +1,7 @@
 //! A small heterogeneous graph to build programs on, and finite differences.
 
+use hgnnc_interp::{Bindings, Tensor, run};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, VertexTypeDecl};
-use hgnnc_ir::interp::{Bindings, Tensor, run};
 use hgnnc_ir::random;
 use hgnnc_ir::{
     BinaryOp, Dataflow, Dim, Direction, Graph, Layout, MetapathTerm, Op, Param, Phase, Reduce, Space, Stage, Type,

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::common::{A, AA, AB, B, BB, KINDS, NONE, World, at_stage, fixed, kind};
-use hgnnc_ir::interp::{Tensor, run};
+use hgnnc_interp::{Tensor, run};
 use hgnnc_ir::{
     BinaryOp, DType, Direction, Graph, MetapathReduce, MetapathTerm, Op, Param, Phase, PiecewiseLinear, Reduce, Space,
     Stage, Type, UnaryOp, Value, VertexType,

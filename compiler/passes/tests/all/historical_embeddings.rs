@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use hgnnc_interp::random_program::seeds;
+use hgnnc_interp::{Bindings, Tensor, run};
 use hgnnc_ir::batch::{BatchInput, HistoricalRows};
-use hgnnc_ir::interp::{Bindings, Tensor, run};
-use hgnnc_ir::random_program::seeds;
 use hgnnc_ir::{Dataflow, Input, OutputKind, Param, verify};
 use hgnnc_passes::pipeline::{PassCx, PassManager};
 use hgnnc_passes::{MinibatchWithCache, to_minibatch_with_cache, try_differentiate};

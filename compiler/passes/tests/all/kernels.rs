@@ -1,19 +1,13 @@
-//! Kernels against the dataflow interpreter, and what is fused with what.
-//!
-//! `cases/kernels/NAME.ir`: a comment, a program, `=>`, and the program as kernels.
+//! Kernels of random programs against the dataflow interpreter.
 
-use std::fs;
-use std::path::Path;
-
-use hgnnc_ir::interp::{self, Bindings};
-use hgnnc_ir::kernel::{self, Program};
-use hgnnc_ir::random_program::{random_program, random_program_with_metapaths, seeds};
-use hgnnc_ir::{Dataflow, OutputKind, parse, verify};
-use hgnnc_passes::kernels::{
-    DisabledFusions, FusionRule, KernelCx, KernelPass, LoweringOptions, SoftmaxForm, explain, fused, lower,
-    lower_unfused, lower_with, run_kernel_passes,
+use hgnnc_analysis::memory::arena_bytes;
+use hgnnc_fusion::{
+    DisabledFusions, FusionRule, KernelCx, LoweringOptions, SoftmaxForm, fused, lower, lower_unfused, lower_with,
 };
-use hgnnc_passes::rematerialize::predict::arena_bytes;
+use hgnnc_interp::Bindings;
+use hgnnc_interp::random_program::{random_program, random_program_with_metapaths, seeds};
+use hgnnc_ir::kernel::{self, Program};
+use hgnnc_ir::{Dataflow, OutputKind};
 use hgnnc_passes::rematerialize::rematerialize;
 use hgnnc_passes::{PassCx, PassManager, SizeInfo};
 
@@ -41,7 +35,7 @@ fn kernels_with(flow: &Dataflow, softmax: SoftmaxForm, what: &str) -> Program {
 
 /// Kernels sum in the order of the dataflow oracle, except that products are fused into sums.
 fn agree(flow: &Dataflow, bindings: &Bindings, what: &str) -> Program {
-    let expected = interp::run(flow, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let expected = hgnnc_interp::run(flow, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
     let program = kernels(flow, what);
     same(flow, &expected, &program, bindings, what);
     // Rows of three edges are long.
@@ -55,8 +49,8 @@ fn agree(flow: &Dataflow, bindings: &Bindings, what: &str) -> Program {
     program
 }
 
-fn same(flow: &Dataflow, expected: &interp::Evaluation, program: &Program, bindings: &Bindings, what: &str) {
-    let found = kernel::interp::run(program, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
+fn same(flow: &Dataflow, expected: &hgnnc_interp::Evaluation, program: &Program, bindings: &Bindings, what: &str) {
+    let found = hgnnc_interp::kernels::run(program, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
     for output in &flow.outputs {
         let exact = &expected[output.value];
         let tensor = found.output(&output.kind).expect("kernels have the outputs of their program");
@@ -107,7 +101,7 @@ fn kernels_compute_the_same_without_any_fusion_rule() {
         let (mut flow, bindings) =
             if seed % 4 == 0 { joint_of(random_program_with_metapaths(seed)) } else { joint_program(seed) };
         PassManager::default().run_joint(&mut flow, &mut PassCx::new(None), || None);
-        let expected = interp::run(&flow, &bindings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let expected = hgnnc_interp::run(&flow, &bindings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         for options in [LoweringOptions::CPU, LoweringOptions::GPU] {
             let all = lower_with(&flow, options).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             for rule in FusionRule::ALL {
@@ -134,7 +128,7 @@ fn kernels_compute_the_same_where_one_is_unfused() {
     for seed in seeds(30) {
         let (mut flow, bindings) = joint_program(seed);
         PassManager::default().run_joint(&mut flow, &mut PassCx::new(None), || None);
-        let expected = interp::run(&flow, &bindings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let expected = hgnnc_interp::run(&flow, &bindings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let all = lower(&flow).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         for (name, values) in fused(&flow, LoweringOptions::CPU) {
             let what = format!("seed {seed}, `{name}` unfused");
@@ -184,55 +178,6 @@ fn no_edge_values(flow: &Dataflow, program: &Program) {
     }
 }
 
-/// The case `kernels/NAME.ir`, or `kernels_online/NAME.ir` where softmaxes are computed in one pass: a program, `=>`, and
-/// its kernels. With `INSTA_UPDATE=always` the kernels are written anew.
-pub fn case(file: &str) {
-    let softmax = if file.starts_with("kernels_online/") { SoftmaxForm::InOnePass } else { SoftmaxForm::InPasses };
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(file);
-    let text = fs::read_to_string(&path).expect("a readable case");
-    let (before, expected) = text.split_once("=>").expect("`=>` between program and kernels");
-    let flow = parse(before).unwrap_or_else(|error| panic!("{file}:{error}"));
-    if let Err(broken) = verify(&flow) {
-        panic!("{file}: {broken:#?}");
-    }
-    let found = format!("\n{}", kernels_with(&flow, softmax, file));
-    if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
-        fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
-    } else {
-        assert!(found == expected, "{file}\n=>{found}");
-    }
-}
-
-/// The case `RULE/NAME.ir` of a pass over kernels: a program of kernels, `=>`, and the program after the pass; or `=>
-/// unchanged`. With `INSTA_UPDATE=always` the result is written anew.
-pub fn pass_case(pass: &KernelPass, file: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(file);
-    let text = fs::read_to_string(&path).expect("a readable case");
-    let (before, expected) = text.split_once("=>").expect("`=>` between the programs");
-    let mut program = kernel::parse(before).unwrap_or_else(|error| panic!("{file}:{error}"));
-    let untouched = program.clone();
-    let machine = crate::cases::target(&text);
-    let options = LoweringOptions::of(machine.as_ref());
-    let mut cx = KernelCx { sizes: crate::cases::sizes(&text), machine, ..KernelCx::new(options) };
-    // Verifies the program before and after.
-    run_kernel_passes(std::slice::from_ref(pass), &mut program, &mut cx);
-    let found = if program == untouched { " unchanged\n".to_owned() } else { format!("\n{program}") };
-    if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
-        fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
-    } else {
-        assert!(found == expected, "{file}\n=>{found}{}", cx.explain.join("\n"));
-    }
-}
-
-#[test]
-fn sparse_outputs_are_refused() {
-    let text = "dataflow d { vertex A from \"a\" pattern p0: A x 3 \
-                input A.x : f32[A; 3] sparse(p0) = features(A) %0 = input A.x : f32[A; 3] sparse(p0) @FP \
-                result x = %0 }";
-    let error = lower(&parse(text).expect("text")).expect_err("a sparse output");
-    assert!(error.to_string().contains("a sparse value cannot be an output"), "{error}");
-}
-
 #[test]
 fn edge_values_are_stored_only_where_they_are_results() {
     for seed in 0..200 {
@@ -240,50 +185,4 @@ fn edge_values_are_stored_only_where_they_are_results() {
         let program = kernels(&flow, &format!("seed {seed}"));
         no_edge_values(&flow, &program);
     }
-}
-
-#[test]
-fn explanations_name_the_form_of_a_softmax() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernels/attention_forward.ir");
-    let text = fs::read_to_string(path).expect("a readable case");
-    let flow = parse(text.split_once("=>").expect("`=>`").0).expect("text");
-    let form = |softmax| {
-        let lines =
-            explain(&lower_with(&flow, LoweringOptions::CPU.with_softmax(softmax)).expect("a supported program"), None);
-        lines[0].split("; ").find(|part| part.contains("softmax")).map(str::to_owned).expect("a softmax")
-    };
-    assert!(form(SoftmaxForm::InPasses).starts_with("softmax in three passes: "));
-    assert!(form(SoftmaxForm::InOnePass).starts_with("online softmax: "));
-}
-
-#[test]
-fn explanations_name_rows_that_are_cut() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernels/mean_aggregation.ir");
-    let text = fs::read_to_string(path).expect("a readable case");
-    let flow = parse(text.split_once("=>").expect("`=>`").0).expect("text");
-    let program = kernels(&flow, "mean_aggregation");
-    let machine = hgnnc_machine::Machine::sheet("sm_80").expect("a known machine");
-    let cut = |max_in: u64| {
-        let ends = hgnnc_passes::pipeline::Endpoints { sources: 9, destinations: 9, max_in, max_out: 1 };
-        let sizes = SizeInfo {
-            vertices: vec![9; flow.vertex_types.len()],
-            edges: vec![10_000; flow.graphs.len()],
-            ends: vec![ends; flow.graphs.len()],
-            ..SizeInfo::default()
-        };
-        explain(&program, Some((&sizes, &machine))).iter().any(|line| line.contains("are split: the longest"))
-    };
-    assert!(cut(4097), "one edge more than a piece");
-    assert!(!cut(4096), "as many as a piece");
-}
-
-#[test]
-fn explanations_tell_stored_values_from_those_on_the_way() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/kernels/gathered_result.ir");
-    let text = fs::read_to_string(path).expect("a readable case");
-    let flow = parse(text.split_once("=>").expect("`=>`").0).expect("text");
-    let lines = explain(&kernels(&flow, "gathered_result"), None);
-    assert_eq!(lines.len(), 2, "{lines:#?}");
-    assert!(lines[0].contains("stores sum3, near") && lines[0].contains("not stored: 1;"), "{lines:#?}");
-    assert!(lines[1].contains("stores far") && lines[1].contains("not stored: 0;"), "{lines:#?}");
 }

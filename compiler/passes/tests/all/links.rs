@@ -1,9 +1,9 @@
 //! Scores of pairs: the programs that they are computed by, against the program that they are
 //! parts of, on random programs.
 
+use hgnnc_interp::random_program::{random_program, seeds};
+use hgnnc_interp::{Bindings, Tensor, run};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, RelationDecl, Step};
-use hgnnc_ir::interp::{Bindings, Tensor, run};
-use hgnnc_ir::random_program::{random_program, seeds};
 use hgnnc_ir::{Dataflow, Graph, Input, Layout, Op, OutputKind, Param, Reduce, Space, Value, VertexType, verify};
 use hgnnc_passes::{score_links, to_minibatch};
 

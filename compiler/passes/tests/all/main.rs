@@ -2,10 +2,8 @@
 
 mod cases;
 mod common;
-mod cost;
 mod gradients;
 mod historical_embeddings;
-mod interleave;
 mod kernels;
 mod links;
 mod minibatch;

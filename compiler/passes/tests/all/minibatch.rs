@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hgnnc_interp::random_program::{random_program, seeds};
+use hgnnc_interp::{Bindings, Tensor, run};
 use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout};
-use hgnnc_ir::interp::{Bindings, Tensor, run};
-use hgnnc_ir::random_program::{random_program, seeds};
 use hgnnc_ir::{Dataflow, Dim, Graph, Input, Op, OutputKind, Param, Space, VertexType, verify};
 use hgnnc_passes::to_minibatch;
 

@@ -1,8 +1,8 @@
 //! Optimisers against PyTorch's update rules, written out here for one number at a time.
 
 use crate::common::World;
+use hgnnc_interp::{Tensor, run};
 use hgnnc_ir::dataflow::{Binding, Init, ParamDecl};
-use hgnnc_ir::interp::{Tensor, run};
 use hgnnc_ir::{Dim, Op, OutputKind, Param, Phase, Stage, Type, Value};
 use hgnnc_passes::{Clip, Optimizer, OptimizerOptions, Schedule, update};
 

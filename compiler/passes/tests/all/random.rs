@@ -2,8 +2,8 @@
 //!
 //! Tolerance 1e-9 relative to max(1, |value|): passes reorder sums, nothing more.
 
-use hgnnc_ir::interp::{Bindings, Evaluation, run};
-use hgnnc_ir::random_program::{random_program, random_program_with_metapaths, seeds};
+use hgnnc_interp::random_program::{random_program, random_program_with_metapaths, seeds};
+use hgnnc_interp::{Bindings, Evaluation, run};
 use hgnnc_ir::{Dataflow, Direction, Graph, OutputKind, Param, verify};
 use hgnnc_passes::factor_metapaths::factor_metapaths;
 use hgnnc_passes::pipeline::{Endpoints, FORWARD, JOINT, MEMORY};

@@ -9,13 +9,13 @@ use hgnnc_exec::device::{DeviceEngine, Interpreter};
 use hgnnc_exec::{BoundData, CodeMode, Engine, EngineOptions, InputData, KernelFeatures, Topology};
 use hgnnc_exec::{ExecError, Result};
 use hgnnc_executable::cpu::CpuProgram;
+use hgnnc_fusion::{LoweringOptions, SoftmaxForm};
+use hgnnc_interp::random_program::random_program;
+use hgnnc_interp::{Bindings, Tensor};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl};
-use hgnnc_ir::interp::{self, Bindings, Tensor};
 use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::random::uniform;
-use hgnnc_ir::random_program::random_program;
 use hgnnc_ir::*;
-use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm};
 use hgnnc_passes::pipeline::Endpoints;
 use hgnnc_passes::{Optimizer, OptimizerOptions, SizeInfo, differentiate, update};
 use hgnnc_ptx::{PtxCompiler, Target};
@@ -156,7 +156,7 @@ impl Case {
 
     /// The kernels of the program.
     pub fn program(&self) -> Program {
-        hgnnc_passes::kernels::lower(&self.flow).unwrap_or_else(|error| panic!("{error}"))
+        hgnnc_fusion::lower(&self.flow).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The same with online softmaxes.
@@ -241,7 +241,7 @@ impl Case {
     }
 
     fn lowered(&self, form: LoweringOptions) -> Program {
-        hgnnc_passes::kernels::lower_with(&self.flow, form).unwrap_or_else(|error| panic!("{error}"))
+        hgnnc_fusion::lower_with(&self.flow, form).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// As [`Case::trained_once`], of PTX that is executed with every access checked.
@@ -307,7 +307,7 @@ impl Case {
 
     /// [`Case::check`] of one case among many.
     pub fn check_named(&self, what: &str, tolerance: f64) {
-        let oracle = interp::run(&self.flow, &self.bindings).expect("the bindings fit");
+        let oracle = hgnnc_interp::run(&self.flow, &self.bindings).expect("the bindings fit");
         // `Auto` selects one of the two per loop; on these small graphs it selects kernels.
         for code in [CodeMode::Interpreted, CodeMode::Native] {
             self.check_code(what, &oracle, tolerance, code, self.program());
@@ -324,7 +324,7 @@ impl Case {
 
     /// Compares all results of PTX with the interpreter's.
     pub fn check_device(&self, what: &str, tolerance: f64) {
-        let oracle = interp::run(&self.flow, &self.bindings).expect("the bindings fit");
+        let oracle = hgnnc_interp::run(&self.flow, &self.bindings).expect("the bindings fit");
         let program = self.gpu_program();
         self.check_ptx(what, &oracle, tolerance, &program);
         // One block per row is slow to interpret.
@@ -356,11 +356,18 @@ impl Case {
         }
     }
 
-    fn check_ptx(&self, what: &str, oracle: &interp::Evaluation, tolerance: f64, program: &Program) {
+    fn check_ptx(&self, what: &str, oracle: &hgnnc_interp::Evaluation, tolerance: f64, program: &Program) {
         self.check_target(what, oracle, tolerance, program, Target::SM_80);
     }
 
-    fn check_target(&self, what: &str, oracle: &interp::Evaluation, tolerance: f64, program: &Program, target: Target) {
+    fn check_target(
+        &self,
+        what: &str,
+        oracle: &hgnnc_interp::Evaluation,
+        tolerance: f64,
+        program: &Program,
+        target: Target,
+    ) {
         let found = self.on_device_for(what, program, target);
         for output in &self.flow.outputs {
             let OutputKind::Result(name) = &output.kind else { continue };
@@ -370,7 +377,14 @@ impl Case {
         }
     }
 
-    fn check_code(&self, what: &str, oracle: &interp::Evaluation, tolerance: f64, code: CodeMode, program: Program) {
+    fn check_code(
+        &self,
+        what: &str,
+        oracle: &hgnnc_interp::Evaluation,
+        tolerance: f64,
+        code: CodeMode,
+        program: Program,
+    ) {
         let one = self.run_program(program.clone(), 1, code);
         let three = self.run_program(program, 3, code);
         assert_eq!(bits(&one), bits(&three), "{what}, {code:?}: results are the same for any number of threads");

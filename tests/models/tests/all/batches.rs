@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicBool;
 
 use hgnnc_driver::LowerOptions;
 use hgnnc_exec::{Epoch, Outcome, TrainOptions, Trainer};
+use hgnnc_interp::Bindings;
 use hgnnc_ir::dataflow::Binding;
-use hgnnc_ir::interp::Bindings;
 use hgnnc_ir::training::{Fanout, MiniBatch};
 use hgnnc_ir::{Input, Op, OutputKind, Space};
 use hgnnc_model_tests::cases::{Case, SCHEMA, SPARSE_SCHEMA, TRAIN};

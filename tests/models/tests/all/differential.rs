@@ -7,12 +7,12 @@
 //! With one and with two threads the results are equal bit by bit.
 
 use hgnnc_driver::LowerOptions;
-use hgnnc_ir::interp::Bindings;
+use hgnnc_fusion::lower;
+use hgnnc_interp::Bindings;
 use hgnnc_ir::{Dataflow, OutputKind, Space, kernel};
 use hgnnc_model_tests::cases::{self, TRAIN};
 use hgnnc_model_tests::compiled::{compile, interpret};
 use hgnnc_model_tests::{CASES, Case, World, assert_close, case, dataset, engine, worlds};
-use hgnnc_passes::kernels::lower;
 use hgnnc_passes::{Disabled, PassManager};
 
 const TOLERANCE: f64 = 2e-5;
@@ -50,7 +50,7 @@ pub fn engine_agrees(what: &str, program: &Dataflow, oracle: &Dataflow, bindings
 fn kernels_agree(what: &str, program: &Dataflow, bindings: &Bindings) {
     let exact = interpret(program, bindings);
     let kernels = lower(program).unwrap_or_else(|error| panic!("{what}: {error}"));
-    let found = kernel::interp::run(&kernels, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let found = hgnnc_interp::kernels::run(&kernels, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
     for output in &program.outputs {
         let found = found.output(&output.kind).expect("kernels have the outputs of their program");
         let what = format!("{what}, kernels: {:?}", output.kind);

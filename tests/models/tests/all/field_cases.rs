@@ -8,7 +8,7 @@ use hgnnc_exec::plan::{Domain, Level, Place, Plan, StepKind};
 use hgnnc_exec::{ExecError, TrainOptions};
 use hgnnc_executable::Executable;
 use hgnnc_graph::{Dataset, MetapathOptions, RelationData, SemanticGraphs, SgbError, Step, VertexTypeData, npy};
-use hgnnc_ir::interp::Tensor;
+use hgnnc_interp::Tensor;
 use hgnnc_ir::{Dataflow, Input, Op, Space, parse, print};
 use hgnnc_model_tests::cases::{self, SCHEMA, TRAIN};
 use hgnnc_model_tests::compiled::{Compiled, interpret};
@@ -458,7 +458,7 @@ fn field_case_19_ids_are_checked() {
     let compiled = compile(&case("rgcn").source());
     let mut bindings = compiled.bind(&World::library());
     bindings.edges[0].push((0, 7));
-    assert!(hgnnc_ir::interp::run(&compiled.infer, &bindings).is_err());
+    assert!(hgnnc_interp::run(&compiled.infer, &bindings).is_err());
     let error = hgnnc_exec::Topology::from_edges("cites", 7, 7, &[(7, 0)]).expect_err("paper 7 of 7");
     assert!(error.to_string().contains("cites"), "{error}");
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_ir::interp::Bindings;
+use hgnnc_interp::Bindings;
 use hgnnc_ir::{Dataflow, Param};
 use hgnnc_model_tests::compiled::{compile, endpoints, interpret, params};
 use hgnnc_model_tests::{CASES, Case, World, assert_close, cases, scale};

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use hgnnc_exec::{TrainOptions, Trainer};
-use hgnnc_ir::interp::Bindings;
+use hgnnc_interp::Bindings;
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{CASES, World, case, compile};

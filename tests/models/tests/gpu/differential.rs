@@ -9,12 +9,12 @@
 
 use hgnnc_driver::LowerOptions;
 use hgnnc_exec::device::Interpreter;
+use hgnnc_fusion::{LoweringOptions, SoftmaxForm, lower_with};
 use hgnnc_ir::kernel::Program;
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::compiled::{Compiled, compile};
 use hgnnc_model_tests::device::{Numbers, bits, by_engine, by_oracle, by_ptx, executed};
 use hgnnc_model_tests::{World, assert_close, case, engine};
-use hgnnc_passes::kernels::{LoweringOptions, SoftmaxForm, lower_with};
 
 const TOLERANCE: f64 = 1e-4;
 const STEPS: u64 = 3;

@@ -1,0 +1,5 @@
+//! Analyses that passes and lowering share: they say what a program is and costs, and change nothing.
+
+pub mod aliases;
+pub mod cost;
+pub mod memory;

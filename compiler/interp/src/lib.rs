@@ -1,0 +1,15 @@
+//! The oracles: interpreters in f64 of the dataflow IR, of kernels and of loops, and random programs to compare them with.
+//!
+//! [`run`] says what a program of the dataflow IR means, [`kernels::run`] what its kernels compute, and
+//! [`kernels::run_loops`] what its loops do. All take the same [`Bindings`]. Back ends are tested against them; the
+//! product uses them to explain numbers that are not finite ([`not_finite`]).
+
+mod bindings;
+mod dataflow;
+pub mod kernels;
+pub mod not_finite;
+#[cfg(any(test, feature = "testing"))]
+pub mod random_program;
+
+pub use bindings::{Bindings, Evaluation, InterpError, Tensor};
+pub use dataflow::run;
