@@ -226,7 +226,10 @@ pub enum Level {
     Optimized,
     /// The evaluation program after the passes, and the one that scores links
     Infer,
-    /// The training program (without a train block, the evaluation program) as kernels, as it is executed
+    /// The operations of the training program (without a train block, of the evaluation program) that share a kernel, and
+    /// the values that are stored
+    Groups,
+    /// The same program as kernels, as it is executed
     Kernels,
     /// Fused operations, stored values and local values of each kernel
     Fused,
@@ -252,6 +255,7 @@ impl Level {
             Level::Joint => "joint.ir",
             Level::Optimized => "optimized.ir",
             Level::Infer => "infer.ir",
+            Level::Groups => "groups.txt",
             Level::Kernels => "kernels.ir",
             Level::Fused => "fused.txt",
             Level::Bounds => "bounds.txt",

@@ -28,13 +28,14 @@ use crate::source;
 use crate::switches::Switches;
 
 /// All levels, in the order of compilation.
-const LEVELS: [Level; 11] = [
+const LEVELS: [Level; 12] = [
     Level::Ast,
     Level::Model,
     Level::Dataflow,
     Level::Joint,
     Level::Optimized,
     Level::Infer,
+    Level::Groups,
     Level::Kernels,
     Level::Loops,
     Level::Fused,
@@ -272,6 +273,10 @@ fn level_text(
             // Link scores are computed by a separate program, for one set of pairs after another.
             let programs = std::iter::once(&lowered.executable.infer).chain(&lowered.executable.score);
             programs.map(ir_text).collect::<Vec<_>>().join("\n")
+        }
+        Level::Groups => {
+            let executable = &lowered.executable;
+            lowered.groups.print(executable.train.as_ref().unwrap_or(&executable.infer))
         }
         Level::Kernels => kernel_text(kernels),
         Level::Fused => fused::text(kernels),

@@ -6,7 +6,7 @@ use std::fmt;
 use hgnnc_analysis::memory::arena_bytes;
 use hgnnc_executable::Executable;
 use hgnnc_executable::{EmbeddingProducer, GraphPlan, Kernels};
-use hgnnc_fusion::{LoweringOptions, NotLowered};
+use hgnnc_fusion::{Groups, LoweringOptions, NotLowered};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::{Dataflow, Graph, Op, OutputKind};
@@ -55,6 +55,8 @@ pub struct Lowered {
     pub explanations: Vec<String>,
     /// Log of the rematerializations that meet the memory budget.
     pub notes: Vec<String>,
+    /// The groups of the training program, or of the evaluation program without a train block.
+    pub groups: Groups,
     /// Planned memory of values, if sizes are known.
     pub arena: Option<ArenaBytes>,
     /// Sizes that the training program was compiled for, if known: those of a batch for mini-batch training.
@@ -161,7 +163,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         score.run(EVALUATE, &passes, || None)?;
     }
     let mut lowered_infer = None;
-    let train = std::thread::scope(|scope| {
+    let mut train = std::thread::scope(|scope| {
         let mut lower_infer = || {
             infer.run(EVALUATE, &passes, || None)?;
             Ok::<_, LowerError>(options.sizes.as_ref().map(|sizes| arena_bytes(&infer.kernels, sizes)))
@@ -197,6 +199,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let known = train_sizes.as_ref().zip(options.machine.as_ref());
     explanations.extend(hgnnc_fusion::explain(&explained.kernels, known));
     let notes = train.as_ref().map_or_else(Vec::new, |train| train.cx.notes.clone());
+    let groups = train.as_mut().map_or(infer.groups, |train| std::mem::take(&mut train.groups));
     let mut executable = Executable {
         model: model.name.clone(),
         train: None,
@@ -219,7 +222,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         executable.producer = train.producer.map(|producer| lower_producer(producer, &passes, machine)).transpose()?;
         joint = train.joint;
     }
-    Ok(Lowered { dataflow: model.flow.clone(), joint, executable, explanations, notes, arena, train_sizes })
+    Ok(Lowered { dataflow: model.flow.clone(), joint, executable, explanations, notes, groups, arena, train_sizes })
 }
 
 /// The program of historical embeddings. The runtime chooses the number of vertices per run, so it has no sizes.

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use hgnnc_fusion::{KernelCx, LoweringOptions};
+use hgnnc_fusion::{Groups, KERNEL_PASSES, KernelCx, LoweringOptions, kernel_passes};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, Param, Value};
@@ -28,7 +28,13 @@ pub(crate) enum Stage {
     Update,
     /// [`hgnnc_passes::pipeline::JOINT`] and [`hgnnc_passes::pipeline::MEMORY`].
     Joint,
-    /// Dataflow to kernels, and [`hgnnc_fusion::KERNEL_PASSES`].
+    /// Which operations share a kernel.
+    Group,
+    /// Which values are stored.
+    Store,
+    /// Groups to kernels.
+    Emit,
+    /// [`hgnnc_fusion::KERNEL_PASSES`].
     Kernels,
 }
 
@@ -40,11 +46,15 @@ pub(crate) const TRAIN: &[Stage] = &[
     Stage::Differentiate,
     Stage::Update,
     Stage::Joint,
+    Stage::Group,
+    Stage::Store,
+    Stage::Emit,
     Stage::Kernels,
 ];
 
 /// The evaluation of a model, the scores of links, and the producer of historical embeddings.
-pub(crate) const EVALUATE: &[Stage] = &[Stage::Forward, Stage::Joint, Stage::Kernels];
+pub(crate) const EVALUATE: &[Stage] =
+    &[Stage::Forward, Stage::Joint, Stage::Group, Stage::Store, Stage::Emit, Stage::Kernels];
 
 /// A program on its way through the stages, with what they leave behind.
 pub(crate) struct Compilation<'a> {
@@ -65,7 +75,9 @@ pub(crate) struct Compilation<'a> {
     pub producer: Option<(Dataflow, BatchLayout)>,
     /// After [`Stage::Differentiate`]: the gradient of each parameter that the loss depends on.
     gradients: Vec<(Param, Value)>,
-    /// After [`Stage::Kernels`].
+    /// After [`Stage::Group`]; complete after [`Stage::Store`].
+    pub groups: Groups,
+    /// After [`Stage::Emit`].
     pub kernels: Program,
 }
 
@@ -81,6 +93,7 @@ impl<'a> Compilation<'a> {
             batch: None,
             producer: None,
             gradients: vec![],
+            groups: Groups::default(),
             kernels: Program::default(),
         }
     }
@@ -118,7 +131,10 @@ impl<'a> Compilation<'a> {
                     let evaluation_bytes = || evaluation_bytes.take().and_then(|bytes| bytes());
                     passes.run_joint(&mut self.flow, &mut self.cx, evaluation_bytes);
                 }
-                Stage::Kernels => self.lower_to_kernels(passes)?,
+                Stage::Group => self.group(passes)?,
+                Stage::Store => hgnnc_fusion::store(&self.flow, &mut self.groups),
+                Stage::Emit => self.kernels = hgnnc_fusion::emit(&self.flow, &self.groups)?,
+                Stage::Kernels => self.run_kernel_passes(),
             }
         }
         Ok(())
@@ -156,14 +172,20 @@ impl<'a> Compilation<'a> {
         self.joint = Some(self.flow.clone());
     }
 
-    fn lower_to_kernels(&mut self, passes: &PassManager) -> Result<(), LowerError> {
-        let (sizes, machine) = (self.cx.sizes.clone(), self.cx.machine.clone());
-        let mut cx = KernelCx { sizes, machine, ..KernelCx::new(passes.lowering_options(self.options)) };
-        self.kernels = match self.named {
-            true => passes.lower(&self.flow, &mut cx)??,
-            false => hgnnc_fusion::lower_unfused(&self.flow, &HashSet::new(), &mut cx)?,
+    fn group(&mut self, passes: &PassManager) -> Result<(), LowerError> {
+        self.options = passes.lowering_options(self.options);
+        let unfused = match self.named {
+            true => passes.unfused(&self.flow, self.options)?,
+            false => HashSet::new(),
         };
-        self.cx.explain.extend(cx.explain);
+        self.groups = hgnnc_fusion::group(&self.flow, self.options, &unfused);
         Ok(())
+    }
+
+    fn run_kernel_passes(&mut self) {
+        let (sizes, machine) = (self.cx.sizes.clone(), self.cx.machine.clone());
+        let mut cx = KernelCx { sizes, machine, ..KernelCx::new(self.options) };
+        kernel_passes::run(KERNEL_PASSES, &mut self.kernels, &mut cx);
+        self.cx.explain.extend(cx.explain);
     }
 }

@@ -1,19 +1,22 @@
 //! Case files, `cases/STEP/NAME.ir`.
 //!
+//! `groups`: a comment, a program, `=>`, and its groups with the values that they store.
 //! `kernels`: a comment, a program, `=>`, and its kernels; `kernels_online` where softmaxes are computed in one pass.
 //! Other folders are named for a pass over kernels ([`KERNEL_PASSES`]): a program of kernels, `=>`, and the program after
 //! the pass, or `=> unchanged`; perhaps with `; sizes: vertices 4 3 edges 9 sources 2 destinations 3` (of each vertex
 //! type, of each graph) and `; target: sm_90`. With `INSTA_UPDATE=always` the results are written anew.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
 use hgnnc_fusion::{
-    KERNEL_PASSES, KernelCx, KernelPass, LoweringOptions, SoftmaxForm, explain, lower, lower_with, run_kernel_passes,
+    Groups, KERNEL_PASSES, KernelCx, KernelPass, LoweringOptions, SoftmaxForm, explain, group, kernel_passes, lower,
+    lower_with, store,
 };
 use hgnnc_ir::kernel::{self, Program};
 use hgnnc_ir::sizes::{Endpoints, SizeInfo};
-use hgnnc_ir::{Dataflow, parse, verify};
+use hgnnc_ir::{Dataflow, Value, parse, verify};
 use hgnnc_machine::Machine;
 
 fn sizes(text: &str) -> Option<SizeInfo> {
@@ -41,6 +44,7 @@ fn case(file: &str) {
     let folder = file.split_once('/').expect("a case lies in the folder of its pass").0;
     match KERNEL_PASSES.iter().find(|pass| pass.rule.name() == folder) {
         Some(pass) => pass_case(pass, file),
+        None if folder == "groups" => group_case(file),
         None => lowering_case(file),
     }
 }
@@ -74,6 +78,26 @@ fn kernels_with(flow: &Dataflow, softmax: SoftmaxForm, what: &str) -> Program {
     program
 }
 
+/// Compares the result of a case with the expected one, or writes it anew.
+fn compare(path: &Path, before: &str, expected: &str, found: &str, explanation: &str) {
+    if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
+        fs::write(path, format!("{before}=>{found}")).expect("a writable case");
+    } else {
+        assert!(found == expected, "{}\n=>{found}{explanation}", path.display());
+    }
+}
+
+fn group_case(file: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(file);
+    let text = fs::read_to_string(&path).expect("a readable case");
+    let (before, expected) = text.split_once("=>").expect("`=>` between program and groups");
+    let flow = parse(before).unwrap_or_else(|error| panic!("{file}:{error}"));
+    let mut groups = group(&flow, LoweringOptions::CPU, &HashSet::new());
+    store(&flow, &mut groups);
+    assert_eq!(groups.verify(&flow), Ok(()), "{file}");
+    compare(&path, before, expected, &format!("\n{}", groups.print(&flow)), "");
+}
+
 /// The case `kernels/NAME.ir`, or `kernels_online/NAME.ir` where softmaxes are computed in one pass: a program, `=>`, and
 /// its kernels. With `INSTA_UPDATE=always` the kernels are written anew.
 fn lowering_case(file: &str) {
@@ -86,11 +110,7 @@ fn lowering_case(file: &str) {
         panic!("{file}: {broken:#?}");
     }
     let found = format!("\n{}", kernels_with(&flow, softmax, file));
-    if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
-        fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
-    } else {
-        assert!(found == expected, "{file}\n=>{found}");
-    }
+    compare(&path, before, expected, &found, "");
 }
 
 /// The case `RULE/NAME.ir` of a pass over kernels: a program of kernels, `=>`, and the program after the pass; or `=>
@@ -105,13 +125,9 @@ fn pass_case(pass: &KernelPass, file: &str) {
     let options = LoweringOptions::of(machine.as_ref());
     let mut cx = KernelCx { sizes: sizes(&text), machine, ..KernelCx::new(options) };
     // Verifies the program before and after.
-    run_kernel_passes(std::slice::from_ref(pass), &mut program, &mut cx);
+    kernel_passes::run(std::slice::from_ref(pass), &mut program, &mut cx);
     let found = if program == untouched { " unchanged\n".to_owned() } else { format!("\n{program}") };
-    if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
-        fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
-    } else {
-        assert!(found == expected, "{file}\n=>{found}{}", cx.explain.join("\n"));
-    }
+    compare(&path, before, expected, &found, &cx.explain.join("\n"));
 }
 
 #[test]
@@ -167,4 +183,57 @@ fn explanations_tell_stored_values_from_those_on_the_way() {
     assert_eq!(lines.len(), 2, "{lines:#?}");
     assert!(lines[0].contains("stores sum3, near") && lines[0].contains("not stored: 1;"), "{lines:#?}");
     assert!(lines[1].contains("stores far") && lines[1].contains("not stored: 0;"), "{lines:#?}");
+}
+
+/// Groups of `%2 = neg %1`, `%3 = exp %2`, each with a group of its own.
+fn groups_of_two() -> (Dataflow, Groups) {
+    let text = "dataflow d { vertex A from \"a\" input A.x : f32[A; 3] = features(A) %0 = input A.x : f32[A; 3] @FP \
+                param p : f32[] = uniform(1.0) %1 = param p : f32[] @FP %2 = mul %0, %1 : f32[A; 3] @FP \
+                %3 = exp %2 : f32[A; 3] @FP result y = %3 }";
+    let flow = parse(text).expect("text");
+    let unfused = flow.handles().collect();
+    let mut groups = group(&flow, LoweringOptions::CPU, &unfused);
+    store(&flow, &mut groups);
+    assert_eq!((groups.verify(&flow), groups.launches.len()), (Ok(()), 2));
+    (flow, groups)
+}
+
+fn broken(change: impl FnOnce(&mut Groups)) -> Vec<String> {
+    let (flow, mut groups) = groups_of_two();
+    change(&mut groups);
+    groups.verify(&flow).expect_err("a broken rule")
+}
+
+#[test]
+fn a_value_in_no_group_is_refused() {
+    assert!(broken(|groups| drop(groups.launches.remove(0))).contains(&"%2 is in no group".into()));
+}
+
+#[test]
+fn a_read_of_a_value_that_is_not_stored_is_refused() {
+    let broken = broken(|groups| assert!(groups.stored.remove(&Value::new(2))));
+    assert_eq!(broken, ["group g1 reads %2, which no earlier group stores"]);
+}
+
+#[test]
+fn a_read_before_the_group_that_stores_is_refused() {
+    assert_eq!(broken(|groups| groups.launches.reverse()), ["group g0 reads %2, which no earlier group stores"]);
+}
+
+#[test]
+fn a_value_stored_twice_is_refused() {
+    let broken = broken(|groups| groups.launches.insert(0, groups.launches[0].clone()));
+    assert_eq!(broken, ["%2 is stored by several groups"]);
+}
+
+#[test]
+fn an_output_that_is_not_stored_is_refused() {
+    let broken = broken(|groups| assert!(groups.stored.remove(&Value::new(3))));
+    assert_eq!(broken, ["%3 is an output, and not stored"]);
+}
+
+#[test]
+fn a_value_that_varies_is_refused_in_the_prelude() {
+    let broken = broken(|groups| groups.prelude = std::mem::take(&mut groups.launches));
+    assert_eq!(broken, ["%2 is no invariant of the prelude", "%3 is no invariant of the prelude"]);
 }

@@ -1,6 +1,6 @@
 //! Compute-bound beside memory-bound kernels in a launch.
 
-use hgnnc_fusion::{FusionRule, KERNEL_PASSES, KernelCx, LoweringOptions, lower_with, run_kernel_passes};
+use hgnnc_fusion::{FusionRule, KERNEL_PASSES, KernelCx, LoweringOptions, kernel_passes, lower_with};
 use hgnnc_ir::dataflow::{Binding, Init, InputDecl, ParamDecl, VertexTypeDecl};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::sizes::SizeInfo;
@@ -45,7 +45,7 @@ fn interleaved(mut program: Program, vertices: u64, machine: &str) -> (Vec<Strin
     let mut cx = KernelCx { sizes: Some(sizes), machine, ..KernelCx::default() };
     let last = KERNEL_PASSES.last().expect("the pass");
     assert_eq!(last.rule, FusionRule::Interleave);
-    run_kernel_passes(std::slice::from_ref(last), &mut program, &mut cx);
+    kernel_passes::run(std::slice::from_ref(last), &mut program, &mut cx);
     (cx.explain, program)
 }
 

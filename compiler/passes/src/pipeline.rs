@@ -7,7 +7,6 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 
-use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, Graph, Value, verify};
 use hgnnc_machine::Machine;
 
@@ -25,7 +24,7 @@ use crate::rematerialize::rematerialize;
 use crate::simplify::simplify;
 use crate::split_outer_products::split_outer_products;
 use crate::stack_families::stack_families;
-use hgnnc_fusion::{DisabledFusions, FusionRule, KernelCx, LoweringOptions, NotLowered, VALUE_PREFIX};
+use hgnnc_fusion::{DisabledFusions, FusionRule, LoweringOptions, VALUE_PREFIX};
 
 /// A pass with its name.
 pub struct Pass {
@@ -234,7 +233,7 @@ impl fmt::Display for UnknownName {
 
 impl std::error::Error for UnknownName {}
 
-/// Runs the lists of passes and lowers programs, without the passes and fusions that are disabled.
+/// Runs the lists of passes without those that are disabled, and says which fusions are.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PassManager {
     disabled: Vec<String>,
@@ -247,7 +246,7 @@ impl PassManager {
     /// A manager without these passes and fusions.
     ///
     /// # Errors
-    /// [`UnknownName`] for the first unknown pass or fusion rule. [`PassManager::lower`] checks the names of values,
+    /// [`UnknownName`] for the first unknown pass or fusion rule. [`PassManager::unfused`] checks the names of values,
     /// since they need a program.
     pub fn new(disabled: &Disabled) -> Result<Self, UnknownName> {
         let mut manager = Self::default();
@@ -274,18 +273,18 @@ impl PassManager {
         options.without(self.fusions)
     }
 
-    /// Lowers a program without the fusions that are disabled.
+    /// The values of a program that have a kernel of their own, since single fusions are disabled.
     ///
     /// # Errors
-    /// A value that no kernel of several values stores, or an operation without a kernel.
-    pub fn lower(&self, flow: &Dataflow, cx: &mut KernelCx) -> Result<Result<Program, NotLowered>, UnknownName> {
-        cx.options = self.lowering_options(cx.options);
-        let options = cx.options;
-        if self.unfused.is_empty() {
-            return Ok(hgnnc_fusion::lower_unfused(flow, &HashSet::new(), cx));
-        }
-        let fused = hgnnc_fusion::fused(flow, options);
+    /// A value that no kernel of several values stores.
+    pub fn unfused(&self, flow: &Dataflow, options: LoweringOptions) -> Result<HashSet<Value>, UnknownName> {
         let mut unfused = HashSet::new();
+        if self.unfused.is_empty() {
+            return Ok(unfused);
+        }
+        let mut groups = hgnnc_fusion::group(flow, self.lowering_options(options), &unfused);
+        hgnnc_fusion::store(flow, &mut groups);
+        let fused = groups.fused(flow);
         for name in &self.unfused {
             let Some((_, values)) = fused.iter().find(|(stored, _)| stored == name) else {
                 // One name for each kernel.
@@ -296,7 +295,7 @@ impl PassManager {
             };
             unfused.extend(values);
         }
-        Ok(hgnnc_fusion::lower_unfused(flow, &unfused, cx))
+        Ok(unfused)
     }
 
     /// Is a fusion rule disabled?

@@ -5,7 +5,7 @@
 use crate::common::Place;
 
 /// Levels of a model that is trained.
-const LEVELS: [&str; 8] = ["ast", "model", "dataflow", "joint", "optimized", "infer", "kernels", "fused"];
+const LEVELS: [&str; 9] = ["ast", "model", "dataflow", "joint", "optimized", "infer", "groups", "kernels", "fused"];
 
 #[test]
 fn han() {

@@ -1,8 +1,10 @@
 //! Kernels of random programs against the dataflow interpreter.
 
+use std::collections::HashSet;
+
 use hgnnc_analysis::memory::arena_bytes;
 use hgnnc_fusion::{
-    DisabledFusions, FusionRule, KernelCx, LoweringOptions, SoftmaxForm, fused, lower, lower_unfused, lower_with,
+    DisabledFusions, FusionRule, KernelCx, LoweringOptions, SoftmaxForm, group, lower, lower_unfused, lower_with, store,
 };
 use hgnnc_interp::Bindings;
 use hgnnc_interp::random_program::{random_program, random_program_with_metapaths, seeds};
@@ -130,7 +132,9 @@ fn kernels_compute_the_same_where_one_is_unfused() {
         PassManager::default().run_joint(&mut flow, &mut PassCx::new(None), || None);
         let expected = hgnnc_interp::run(&flow, &bindings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let all = lower(&flow).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        for (name, values) in fused(&flow, LoweringOptions::CPU) {
+        let mut groups = group(&flow, LoweringOptions::CPU, &HashSet::new());
+        store(&flow, &mut groups);
+        for (name, values) in groups.fused(&flow) {
             let what = format!("seed {seed}, `{name}` unfused");
             let program = lower_unfused(&flow, &values, &mut KernelCx::new(LoweringOptions::CPU))
                 .unwrap_or_else(|error| panic!("{what}: {error}"));

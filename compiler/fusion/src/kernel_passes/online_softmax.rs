@@ -15,9 +15,9 @@ use std::collections::HashMap;
 use hgnnc_ir::kernel::{Index, Instr, KernelOp, Level, Operand, Program, Traversal, Width};
 use hgnnc_ir::{BinaryOp, Reduce, UnaryOp};
 
-use crate::fusion_rules::FusionRule;
-use crate::instrs::{Defs, Editor, change_traversals, is_log_sum_exp};
-use crate::pipeline::KernelCx;
+use super::instrs::{Defs, Editor, change_traversals, is_log_sum_exp};
+use crate::kernel_passes::KernelCx;
+use crate::rules::FusionRule;
 
 /// How an edge softmax is computed where one pass is possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,7 +1,7 @@
 //! Names of the fusion rules, so that ablations can disable them one by one.
 //!
 //! Without a rule the program computes the same values in more kernels, or stores more of them. This module has the
-//! names that `--disable-fusion` takes; [`crate::pipeline`] has those of passes.
+//! names that `--disable-fusion` takes; [`crate::kernel_passes`] has those of passes.
 //!
 //! A single kernel of several values is named by one of the values that it stores: see [`VALUE_PREFIX`].
 

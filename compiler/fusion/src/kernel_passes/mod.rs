@@ -1,13 +1,22 @@
 //! Passes from kernels to kernels: which run, and in which order.
 
+mod co_schedule;
+mod in_place;
+mod instrs;
+mod interleave;
+mod multiply_reduce;
+mod online_softmax;
+mod shared_softmax;
+mod split_rows;
+
 use hgnnc_ir::kernel::{Program, verify};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_machine::Machine;
 
-use crate::fusion_rules::FusionRule;
-use crate::{
-    LoweringOptions, co_schedule, in_place, interleave, multiply_reduce, online_softmax, shared_softmax, split_rows,
-};
+use crate::options::LoweringOptions;
+use crate::rules::FusionRule;
+
+pub use online_softmax::SoftmaxForm;
 
 /// A pass over the kernels of a program. They compute the same values after it.
 pub struct KernelPass {

@@ -1,4 +1,4 @@
-//! The scheduler: groups operations into kernels, in an order that respects their dependencies.
+//! The first step of lowering: groups operations into kernels, in an order that respects their dependencies.
 //!
 //! Edge values belong to no group: every traversal recomputes the edge values that it needs from stored values, so they
 //! take no memory. A traversal may use the row values that it computes, but only at their own row: a gather from the
@@ -9,67 +9,30 @@
 //! limited width starts a group that its epilogue joins (bias, activation, attention scores), or it joins the group
 //! that computes its operand.
 //!
-//! The scheduler is greedy: of the operations that can start, it takes unit values first, then maps over vertices,
+//! It is greedy: of the operations that can start, it takes unit values first, then maps over vertices,
 //! large dense products, and traversals last, so that a traversal finds as many of its reductions ready as possible.
 //! Groups do not mix phases, so that times can be attributed, with one exception: the gradient of a sparse projection,
 //! whose rows are the rows of its weight, is fused with the update of the weight, and is never stored. The scalars that
 //! such an update needs, which depend on the step alone, are computed first.
 //!
-//! [`crate::inline`] finds values that are cheaper to recompute or to sink than to keep. Values that are read at their
+//! [`inline`] finds values that are cheaper to recompute or to sink than to keep. Values that are read at their
 //! own rows only are recomputed by every group that reads them; the others are sunk to right before the first group
 //! that reads them from memory.
 
+mod inline;
+mod worklist;
+
 use std::collections::{BTreeSet, HashSet};
 
-use hgnnc_ir::kernel::{Extents, FactoredMetapath, Width};
-use hgnnc_ir::{Direction, Graph, MetapathTerm, Op, Phase, Space, Value};
-
-use crate::inline::{Placement, find_placements};
-use crate::worklist::Worklist;
-use crate::{FusionRule, LoweringOptions};
 use hgnnc_analysis::aliases::{AliasAnalysis, Topology};
+use hgnnc_ir::kernel::{Extents, FactoredMetapath};
+use hgnnc_ir::{Direction, MetapathTerm, Op, Phase, Space, Value};
 
-/// The kind of a group: the rows that its members share.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Kind {
-    /// Unit values, one row.
-    Unit,
-    /// Unit values of this many elements, taken as that many rows of width 1.
-    Elements(Width),
-    /// Rows of a vertex type, or of the leading dimension of parameters.
-    Map(Space),
-    /// A dense product with a large weight, over all rows.
-    Product(Value),
-    /// Rows of a topology with their edges.
-    Edges(Topology, Direction),
-    /// The endpoints of a graph, with their edges where a member needs them.
-    Endpoints(Graph, Direction),
-    /// Sums over two-hop metapaths.
-    FactoredMetapath(Scored),
-}
-
-/// The operands that the two-hop sums of one kernel share.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Scored {
-    first: Graph,
-    second: Graph,
-    direction: Direction,
-    /// Bits of the slopes of the score, for comparison.
-    score: [u64; 2],
-    x: Value,
-    y: Value,
-    /// Sums for sources share one norm, that of the sorted endpoints.
-    n: Option<Value>,
-}
-
-/// Operations executed together, in SSA order.
-#[derive(Debug)]
-pub(crate) struct Group {
-    pub kind: Kind,
-    /// The phase of the members. Inlined values may belong to other phases.
-    pub phase: Phase,
-    pub members: Vec<Value>,
-}
+use crate::groups::{Group, Groups, Kind, Scored};
+use crate::options::LoweringOptions;
+use crate::rules::FusionRule;
+use inline::{Placement, find_placements};
+use worklist::Worklist;
 
 /// Unit values of more elements than this are computed by several threads.
 const LARGE_UNIT: usize = 4096;
@@ -78,12 +41,8 @@ fn is_small(weight: &Extents, most: usize) -> bool {
     weight.all().as_fixed().is_some_and(|len| len <= most)
 }
 
-/// All groups: those of the prelude, then those of each run. Each value of `unfused` has a group of its own.
-pub(crate) fn schedule(
-    aliases: &AliasAnalysis<'_>,
-    options: LoweringOptions,
-    unfused: &HashSet<Value>,
-) -> (Vec<Group>, Vec<Group>) {
+/// The groups of a program, before values are stored. Each value of `unfused` has a group of its own.
+pub(crate) fn group(aliases: &AliasAnalysis<'_>, options: LoweringOptions, unfused: &HashSet<Value>) -> Groups {
     let nodes: Vec<Value> = aliases
         .flow
         .handles()
@@ -94,22 +53,22 @@ pub(crate) fn schedule(
     let count = aliases.flow.values.len();
     let lists = Worklist::default();
     let (done, kinds, tiled) = (vec![false; count], vec![vec![]; count], vec![false; count]);
-    let mut scheduler = Scheduler { aliases, options, unfused, done, kinds, tiled, placement: vec![], lists };
+    let mut grouping = Grouping { aliases, options, unfused, done, kinds, tiled, placement: vec![], lists };
     for &v in &nodes {
-        scheduler.tiled[v.index()] = scheduler.in_tiles(v);
-        scheduler.kinds[v.index()] = scheduler.kinds_of(v);
+        grouping.tiled[v.index()] = grouping.in_tiles(v);
+        grouping.kinds[v.index()] = grouping.kinds_of(v);
     }
-    scheduler.placement = match options.disabled.contains(FusionRule::Inline) {
-        false => find_placements(aliases, &nodes, &scheduler.kinds),
+    grouping.placement = match options.disabled.contains(FusionRule::Inline) {
+        false => find_placements(aliases, &nodes, &grouping.kinds),
         true => vec![Placement::Eager; count],
     };
-    scheduler.lists = Worklist::new(aliases, &nodes, &scheduler.kinds, &scheduler.placement);
+    grouping.lists = Worklist::new(aliases, &nodes, &grouping.kinds, &grouping.placement);
     let (fixed, varying): (Vec<Value>, Vec<Value>) =
         nodes.into_iter().partition(|&v| options.hoist_invariants && aliases.is_invariant(v));
-    (scheduler.groups(fixed), scheduler.groups(varying))
+    Groups { prelude: grouping.groups(fixed), launches: grouping.groups(varying), ..Groups::default() }
 }
 
-pub(crate) struct Scheduler<'f, 'a> {
+struct Grouping<'f, 'a> {
     pub aliases: &'f AliasAnalysis<'a>,
     pub options: LoweringOptions,
     /// Values that have a group of their own.
@@ -138,7 +97,7 @@ struct Start {
 /// Most columns of the operands and results of a group's tiled products: shared memory holds a tile of each.
 const MOST_TILE_COLUMNS: usize = 256;
 
-impl Scheduler<'_, '_> {
+impl Grouping<'_, '_> {
     fn groups(&mut self, mut pending: Vec<Value>) -> Vec<Group> {
         // Inlined values have no group of their own.
         pending.retain(|&v| self.placement[v.index()] != Placement::Inline);
@@ -633,7 +592,7 @@ impl Scheduler<'_, '_> {
     }
 }
 
-impl Scheduler<'_, '_> {
+impl Grouping<'_, '_> {
     /// The rank of an operation in groups of a kind.
     pub fn rank(&self, v: Value, kind: &Kind) -> u32 {
         if self.tiled[v.index()] { rank(&Kind::Product(v)) } else { rank(kind) }
@@ -641,7 +600,7 @@ impl Scheduler<'_, '_> {
 }
 
 /// The rank of deferred operations, after all kinds of groups.
-pub(crate) const RANK_DEFERRED: u32 = 5;
+const RANK_DEFERRED: u32 = 5;
 
 /// The order in which groups start, within a phase.
 fn rank(kind: &Kind) -> u32 {

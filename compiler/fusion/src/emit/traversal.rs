@@ -5,12 +5,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hgnnc_ir::kernel::{Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Rows, Source, Traversal, Width};
+use hgnnc_ir::kernel::{Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Source, Traversal, Width};
 use hgnnc_ir::{BinaryOp, Direction, Op, Provenance, Reduce, Space, Stage, Type, UnaryOp, Value};
 
-use crate::error;
-use crate::schedule::{Group, Kind};
-use crate::{Builder, NotLowered, operand};
+use super::{Builder, operand};
+use crate::groups::{Group, Kind};
+use crate::{NotLowered, error};
 use hgnnc_analysis::aliases::{AliasAnalysis, Topology};
 
 pub(crate) type Result<T> = std::result::Result<T, NotLowered>;
@@ -42,18 +42,10 @@ pub(crate) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
             }
         }
     }
-    let rows = match &group.kind {
-        Kind::Unit | Kind::Product(_) | Kind::FactoredMetapath(_) => Rows::Once,
-        Kind::Elements(volume) => Rows::Each(volume.clone()),
-        Kind::Map(Space::Vertices(vertex)) => Rows::Vertices(*vertex),
-        Kind::Map(Space::Index(extent)) => Rows::Each(Width::fixed(*extent)),
-        Kind::Map(Space::Unit | Space::Edges(_) | Space::Endpoints(..)) => {
-            return Err(error(aliases, group.members[0], "internal error: a map over other rows than vertices"));
-        }
-        Kind::Endpoints(graph, direction) => Rows::Endpoints(*graph, *direction),
-        Kind::Edges(Topology::Graph(graph), direction) => Rows::Edges(*graph, *direction),
-        Kind::Edges(Topology::Pattern(pattern), direction) => Rows::Elements(*pattern, *direction),
-    };
+    let rows = group
+        .kind
+        .rows()
+        .ok_or_else(|| error(aliases, group.members[0], "internal error: rows that no traversal has"))?;
     Ok(Traversal { rows, pieces: None, instrs: lowering.instrs })
 }
 

@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use hgnnc_ir::kernel::{Buffer, Kernel, Launch, Program};
 use hgnnc_ir::{Phase, Space};
 
-use crate::pipeline::KernelCx;
+use crate::kernel_passes::KernelCx;
 
 /// Joins launches. With [`LoweringOptions::early_launch`](crate::LoweringOptions), a kernel with small results moves to
 /// the earliest launch that has its operands; a kernel with large results moves past [`AHEAD`] launches only, since its

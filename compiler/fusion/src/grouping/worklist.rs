@@ -1,4 +1,4 @@
-//! The worklist of the scheduler: the operations that a group can start with, kept up to date while groups are formed.
+//! The worklist of grouping: the operations that a group can start with, kept up to date while groups are formed.
 //!
 //! An operation waits for the stored values that it reads, also through values that each reader recomputes: edge values
 //! and inlined values. The worklist counts these inputs, and each finished group decrements the counts of its readers,
@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use hgnnc_ir::{Op, OutputKind, Param, Phase, Value};
 
-use crate::inline::Placement;
-use crate::schedule::{Kind, RANK_DEFERRED, Scheduler};
+use super::inline::Placement;
+use super::{Grouping, RANK_DEFERRED};
+use crate::groups::Kind;
 use hgnnc_analysis::aliases::AliasAnalysis;
 
 /// Counts of inputs by operation, and the operations whose inputs are there. Vectors are indexed by value, sets are in
@@ -179,7 +180,7 @@ impl Worklist {
     }
 }
 
-impl Scheduler<'_, '_> {
+impl Grouping<'_, '_> {
     /// Marks operations as pending.
     pub fn begin(&mut self, pending: &[Value]) {
         for &v in pending {

@@ -11,8 +11,8 @@
 
 use hgnnc_ir::kernel::{Instr, Level, Pieces, Program};
 
-use crate::instrs::change_traversals;
-use crate::pipeline::KernelCx;
+use super::instrs::change_traversals;
+use crate::kernel_passes::KernelCx;
 
 /// Elements of the widest edge value in a piece of a high-degree row: about 100 us of one core.
 const PIECE: usize = 1 << 18;

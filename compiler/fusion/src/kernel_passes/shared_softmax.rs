@@ -18,8 +18,8 @@ use std::collections::HashMap;
 use hgnnc_ir::kernel::{Index, Instr, KernelOp, Level, Operand, Program, Source, Traversal};
 use hgnnc_ir::{BinaryOp, Reduce, UnaryOp};
 
-use crate::instrs::{Defs, Editor, change_traversals, is_log_sum_exp};
-use crate::pipeline::KernelCx;
+use super::instrs::{Defs, Editor, change_traversals, is_log_sum_exp};
+use crate::kernel_passes::KernelCx;
 
 /// Shares exponentials in all traversals.
 pub(crate) fn run(program: &mut Program, _: &mut KernelCx) {

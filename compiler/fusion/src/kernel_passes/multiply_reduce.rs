@@ -14,8 +14,8 @@
 use hgnnc_ir::Reduce;
 use hgnnc_ir::kernel::{Instr, KernelOp, Operand, Program, Source, Width};
 
-use crate::instrs::{Defs, change_traversals};
-use crate::pipeline::KernelCx;
+use super::instrs::{Defs, change_traversals};
+use crate::kernel_passes::KernelCx;
 
 /// Fuses the products of all traversals.
 pub(crate) fn run(program: &mut Program, _: &mut KernelCx) {

@@ -14,7 +14,7 @@
 //! Applies in the backward part, to element-wise operations on rows of vertices or of the endpoints of a graph. Their
 //! sources, without leaves, loop invariants and values that are themselves inlined or sunk, may have together at most a
 //! quarter more elements per row than the value. Copies of forward values could start at any time, so they are sunk as
-//! far as possible. Other forward values stay eager: [`crate::rematerialize`] chooses what the backward pass
+//! far as possible. Other forward values stay eager: rematerialization chooses what the backward pass
 //! recomputes.
 //!
 //! In all parts, a broadcast of much narrower values (one-hot rows of classes, a weight of each row times such a row)
@@ -26,7 +26,7 @@ use std::mem::discriminant;
 
 use hgnnc_ir::{BinaryOp, Op, OpClass, Phase, Space, Value};
 
-use crate::schedule::Kind;
+use crate::groups::Kind;
 use hgnnc_analysis::aliases::AliasAnalysis;
 
 /// The place in the schedule where a value is computed.

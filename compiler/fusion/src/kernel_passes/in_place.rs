@@ -17,7 +17,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::pipeline::KernelCx;
+use crate::kernel_passes::KernelCx;
 use hgnnc_ir::OutputKind;
 use hgnnc_ir::kernel::{Buffer, Contents, Kernel, Program, Source, Uses};
 

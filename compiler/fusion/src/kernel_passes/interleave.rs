@@ -17,7 +17,7 @@
 use hgnnc_ir::kernel::Program;
 use hgnnc_machine::Prediction;
 
-use crate::pipeline::KernelCx;
+use crate::kernel_passes::KernelCx;
 use hgnnc_analysis::cost;
 
 /// The least gain, as a fraction of the time without interleaving.
