@@ -10,6 +10,7 @@ use hgnnc_driver::{
 use hgnnc_exec::{Arenas, BindOptions, BoundData, TrainOptions, Trainer, order_vertices};
 use hgnnc_executable::Executable;
 use hgnnc_executable::GraphPlan;
+use hgnnc_executable::cpu::CpuProgram;
 use hgnnc_graph::{files, show_bytes};
 use hgnnc_ir::kernel::print as kernel_text;
 use hgnnc_ir::print::print as ir_text;
@@ -61,7 +62,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     };
     let options =
         LowerOptions { disabled: switches.disabled.clone(), sizes, machine, graphs, arena_budget: args.memory_budget };
-    let lowered = lower(&model, &options).map_err(source::not_lowered)?;
+    let mut lowered = lower(&model, &options).map_err(source::not_lowered)?;
     if args.explain {
         let nothing = vec!["the passes changed nothing".to_string()];
         let lines = if lowered.explanations.is_empty() { &nothing } else { &lowered.explanations };
@@ -72,12 +73,12 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         // The sizes available to the passes.
         memory_text(&lowered, None).map_or(Ok(()), |line| print(&line))?;
     }
+    let train_options = train_options(args)?;
+    if data.is_some() || wants(args, Level::Loops) || wants(args, Level::Clif) {
+        compile_cpu(&mut lowered, options.sizes.as_ref(), &cpu_options(&train_options));
+    }
     let arenas = match &mut data {
-        Some(data) => {
-            let train_options = train_options(args)?;
-            let cpu = compile_cpu(&lowered, options.sizes.as_ref(), &cpu_options(&train_options));
-            Some(Trainer::memory_needed(&lowered.executable, &cpu, data, &train_options)?.arenas)
-        }
+        Some(data) => Some(Trainer::memory_needed(&lowered.executable, data, &train_options)?.arenas),
         None => None,
     };
     lowered.notes.iter().for_each(|line| note(&format!("memory budget: {line}")));
@@ -166,7 +167,9 @@ fn levels(
     let mut texts = vec![];
     for &level in asked {
         match level {
-            Level::Loops => texts.push((level, loops(args, lowered, options)?)),
+            Level::Loops => {
+                texts.extend(cpu_program(lowered).map(|(_, it)| (level, hgnnc_ir::loops::print(&it.loops))))
+            }
             Level::Clif => texts.push((level, clif(args, model, lowered, options)?)),
             Level::Ptx => texts.push((level, ptx(args, analysis, lowered, options)?)),
             _ => {}
@@ -296,29 +299,24 @@ fn level_text(
     })
 }
 
-/// The loops of the same program as [`Level::Kernels`].
-fn loops(args: &BuildArgs, lowered: &Lowered, options: &LowerOptions) -> Result<String, Failure> {
-    let cpu = compile_cpu(lowered, options.sizes.as_ref(), &cpu_options(&train_options(args)?));
-    Ok(hgnnc_ir::loops::print(&cpu.train.unwrap_or(cpu.infer).loops))
+/// The program with loops and machine code that is the same as [`Level::Kernels`], with its name.
+fn cpu_program(lowered: &Lowered) -> Option<(&'static str, &CpuProgram)> {
+    let cpu = lowered.executable.cpu.as_ref()?;
+    Some(cpu.train.as_ref().map_or(("infer", &cpu.infer), |train| ("train", train)))
 }
 
 /// The machine code of the same program as [`Level::Kernels`].
 fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered, options: &LowerOptions) -> Result<String, Failure> {
     let train_options = train_options(args)?;
-    let cpu_options = cpu_options(&train_options);
-    let cpu = compile_cpu(lowered, options.sizes.as_ref(), &cpu_options);
-    let (name, program) = match &cpu.train {
-        Some(train) => ("train", &train.loops),
-        None => ("infer", &cpu.infer.loops),
-    };
-    let mut text = hgnnc_codegen_cpu::listing(&[(name, program)], cpu_options.simd)
+    let programs: Vec<_> = cpu_program(lowered).into_iter().map(|(name, program)| (name, &program.loops)).collect();
+    let mut text = hgnnc_codegen_cpu::listing(&programs, cpu_options(&train_options).simd)
         .map_err(|error| Failure::Machine(error.to_string()))?;
     if let (Some(_), Some(folder)) = (&lowered.executable.batch, &args.data) {
         // The options of lowering, since the listing depends on the machine.
         let disabled = options.disabled.clone();
         let lower = LowerOptions { disabled, machine: target(args).map(machine), ..LowerOptions::default() };
         let Bound { data, .. } = bind_sizes(model, &data::load(folder)?, &BindOptions::default(), &lower)?;
-        let trainer = Trainer::new(lowered.executable.clone(), cpu, data, train_options)?;
+        let trainer = Trainer::new(lowered.executable.clone(), data, train_options)?;
         text = trainer.sampler_text().unwrap_or_default() + &text;
     }
     Ok(match (text.is_empty(), args.code) {

@@ -14,7 +14,6 @@ use hgnnc_exec::{
     materialize, order_vertices, weights,
 };
 use hgnnc_executable::Executable;
-use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_executable::{GraphPlan, Kernels};
 use hgnnc_graph::{Dataset, npy, processors, show_bytes};
 use hgnnc_ir::OutputKind;
@@ -72,6 +71,7 @@ fn tables(model: &Analyzed) -> Executable {
         batch: None,
         producer: None,
         graphs: None,
+        cpu: None,
     }
 }
 
@@ -270,16 +270,17 @@ fn on_processor(
 ) -> Result<Trainer, Failure> {
     let budget = options.memory_budget;
     let (sizes, cpu_options) = (lower_options.sizes.clone(), cpu_options(&options));
-    let compiled = |lowered: &Lowered| compile_cpu(lowered, sizes.as_ref(), &cpu_options);
-    let needed = |lowered: &Lowered, data: &mut BoundData| {
-        Ok(Trainer::memory_needed(&lowered.executable, &compiled(lowered), data, &options)?.bytes)
+    let generate = |lowered: &mut Lowered| compile_cpu(lowered, sizes.as_ref(), &cpu_options);
+    let needed = |lowered: &mut Lowered, data: &mut BoundData| {
+        generate(lowered);
+        Ok(Trainer::memory_needed(&lowered.executable, data, &options)?.bytes)
     };
     // Reordering does not pay for a single evaluation, and its permuted copies could exceed a memory budget.
     let disabled = lower_options.disabled.has_pass(REORDER_VERTICES);
     let orders = purpose == Purpose::Train && budget.is_none() && !disabled;
     let mut lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
     lowered.executable = for_purpose(lowered.executable, purpose);
-    let cpu = compiled(&lowered);
+    generate(&mut lowered);
     let executable = lowered.executable;
     if orders {
         let ordered = order_vertices(&executable, &mut data, &order_options(&executable, &options))?;
@@ -287,7 +288,7 @@ fn on_processor(
             say(format!("{REORDER_VERTICES}: {line}"));
         }
     }
-    Ok(Trainer::new(executable, cpu, data, options)?)
+    Ok(Trainer::new(executable, data, options)?)
 }
 
 /// Code mode, kernel features and SIMD level that the CPU back end compiles for.
@@ -325,17 +326,16 @@ fn on_device(
     let target = device.target().with_precision(options.precision);
     lower_options.machine = Machine::sheet(target.name());
     let budget = options.memory_budget;
-    let needed = |lowered: &Lowered, data: &mut BoundData| {
+    let needed = |lowered: &mut Lowered, data: &mut BoundData| {
         Ok(Trainer::device_memory_needed(&lowered.executable, data, (&PtxCompiler, target))?.bytes)
     };
     let mut lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
     lowered.executable = for_purpose(lowered.executable, purpose);
     // Only links are scored on the processor.
-    let cpu = match lowered.executable.score {
-        Some(_) => compile_cpu(&lowered, None, &cpu_options(&options)),
-        None => CpuPrograms::default(),
-    };
-    match Trainer::on_device(lowered.executable, &cpu, data, (device, &PtxCompiler), options) {
+    if lowered.executable.score.is_some() {
+        compile_cpu(&mut lowered, None, &cpu_options(&options));
+    }
+    match Trainer::on_device(lowered.executable, data, (device, &PtxCompiler), options) {
         Err(error @ (ExecError::Memory { .. } | ExecError::Device { .. } | ExecError::Unsupported(_))) => {
             Ok(Err(error))
         }
@@ -350,7 +350,7 @@ fn lower_within(
     mut options: LowerOptions,
     data: &mut BoundData,
     budget: Option<u64>,
-    needed: impl Fn(&Lowered, &mut BoundData) -> Result<u64, Failure>,
+    needed: impl Fn(&mut Lowered, &mut BoundData) -> Result<u64, Failure>,
     say: &mut dyn FnMut(String),
 ) -> Result<Lowered, Failure> {
     /// Scratch memory and partial results are outside the compiler's model, and rematerialization may change them a
@@ -364,15 +364,15 @@ fn lower_within(
         return Ok(lowered);
     }
     let Some(budget) = budget.filter(|_| recomputes) else { return Ok(lowered) };
-    let mut bytes = needed(&lowered, data)?;
+    let mut bytes = needed(&mut lowered, data)?;
     for _ in 0..ATTEMPTS {
         let Some(values) = lowered.arena.and_then(|arena| arena.train) else { return Ok(lowered) };
         if bytes <= budget {
             break;
         }
         options.arena_budget = Some(values.saturating_sub(bytes - budget));
-        let smaller = lower(&options)?;
-        let less = needed(&smaller, data)?;
+        let mut smaller = lower(&options)?;
+        let less = needed(&mut smaller, data)?;
         if less >= bytes {
             break;
         }

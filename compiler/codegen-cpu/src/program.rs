@@ -39,19 +39,19 @@ pub fn compile(kernels: &kernel::Program, options: &Options) -> CpuProgram {
     }
 }
 
-/// The programs of an executable for this processor. `of_train` are the sizes that the training program was compiled for,
+/// Generates the programs of an executable for this processor. `of_train` are the sizes that the training program was compiled for,
 /// if these are not those of the whole graph.
-pub fn compile_executable(executable: &Executable, options: &Options, of_train: &Options) -> CpuPrograms {
+pub fn compile_executable(executable: &mut Executable, options: &Options, of_train: &Options) {
     let kernels = &executable.kernels;
     // The runtime chooses how many links it scores, and how many historical embeddings it computes, at a time.
     let unsized_options = Options { sizes: None, ..options.clone() };
-    CpuPrograms {
+    executable.cpu = Some(CpuPrograms {
         train: kernels.train.as_ref().map(|train| compile(train, of_train)),
         infer: compile(&kernels.infer, options),
         score: kernels.score.as_ref().map(|score| compile(score, &unsized_options)),
         producer: executable.producer.as_ref().map(|producer| compile(&producer.kernels, &unsized_options)),
         sampler: executable.batch.as_ref().and_then(|_| sampler(options.code)),
-    }
+    });
 }
 
 /// A compiler of samplers for this processor, unless they run without machine code.

@@ -206,6 +206,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         infer: infer.flow,
         score: None,
         kernels: Kernels { train: None, infer: infer.kernels, score: None },
+        cpu: None,
         training: model.train.as_ref().map(|spec| spec.training.clone()),
         batch: None,
         producer: None,

@@ -15,11 +15,11 @@ fn levels(name: &str) {
     let mut model = analyze(&file, &text).model.expect("a model without errors");
     let options = LowerOptions::default();
     prepare(&mut model, &options.disabled).expect("nothing is disabled");
-    let lowered = lower(&model, &options).expect("a model with kernels");
+    let mut lowered = lower(&model, &options).expect("a model with kernels");
     // A processor without multiply-adds, so that the text is the same everywhere.
     let simd = SimdLevel::Base;
-    let cpu = compile_cpu(&lowered, None, &CpuOptions::new(CodeMode::Native, KernelFeatures::ALL, simd));
-    let loops = &cpu.infer.loops;
+    compile_cpu(&mut lowered, None, &CpuOptions::new(CodeMode::Native, KernelFeatures::ALL, simd));
+    let loops = &lowered.executable.cpu.as_ref().expect("code is generated").infer.loops;
     let clif = hgnnc_codegen_cpu::listing(&[(name, loops)], simd).expect("a processor for which there is code");
     // The calling convention is the host's.
     let conventions = ["system_v", "windows_fastcall", "apple_aarch64"];

@@ -8,8 +8,10 @@ use hgnnc_ir::kernel;
 use hgnnc_ir::training::Training;
 use hgnnc_ir::types::Graph;
 
+use crate::cpu::CpuPrograms;
+
 /// A compiled model with its training configuration.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Executable {
     pub model: String,
@@ -25,6 +27,8 @@ pub struct Executable {
     pub score: Option<Dataflow>,
     /// The programs in kernel IR, which the runtime executes.
     pub kernels: Kernels,
+    /// Loops and machine code for a processor, once they are generated. A device needs them to score links only.
+    pub cpu: Option<CpuPrograms>,
     /// `None` for a model without a `train` block.
     pub training: Option<Training>,
     /// The layout of [`Executable::train`] relative to the whole graph if it is a mini-batch program, which has

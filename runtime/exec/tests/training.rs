@@ -101,6 +101,7 @@ fn model(rate: f64) -> (Executable, BoundData) {
     let lowered = |flow: &Dataflow| hgnnc_fusion::lower(flow).expect("every operation has a kernel");
     let executable = Executable {
         model: "regression".into(),
+        cpu: None,
         score: None,
         kernels: Kernels { train: Some(lowered(&case.flow)), infer: lowered(&infer), score: None },
         train: Some(case.flow),
@@ -152,10 +153,10 @@ fn adam(flow: &mut Dataflow, param: Param, w: Value, g: Value, step: Value, rate
     (flow.binary(Sub, w, step), m, v)
 }
 
-fn bound(executable: Executable, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
+fn bound(mut executable: Executable, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
     let compile = Options::new(options.code, options.features, hgnnc_exec::simd::level());
-    let cpu = compile_executable(&executable, &compile, &compile);
-    Trainer::new(executable, cpu, data, options)
+    compile_executable(&mut executable, &compile, &compile);
+    Trainer::new(executable, data, options)
 }
 
 fn options(threads: usize) -> TrainOptions {

@@ -12,7 +12,6 @@ use hgnnc_driver::{
 };
 use hgnnc_exec::{BindOptions, Identity, TrainOptions, Trainer, bind, checkpoint, middle_of_metapath, weights};
 use hgnnc_executable::Executable;
-use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_graph::{
     Dataset, DatasetInfo, GraphCache, LabelValues, MetapathOptions, SemanticGraph, SemanticGraphs, schema_text,
 };
@@ -111,7 +110,7 @@ impl Files {
         let executable = &self.models[index].executable;
         let bound = bind(executable, dataset, &bind_options()).map_err(|e| e.to_string())?;
         let options = TrainOptions { threads: 1, ..options };
-        Trainer::new(executable.clone(), cpu_programs(executable, &options), bound, options).map_err(|e| e.to_string())
+        Trainer::new(with_code(executable.clone(), &options), bound, options).map_err(|e| e.to_string())
     }
 
     fn metapaths(&self, dataset: &Dataset) -> Result<Vec<SemanticGraph>, String> {
@@ -233,8 +232,8 @@ impl Files {
         let _ = Identity::new(&lowered.executable, settings(&model), &dataset, &bind_options());
         let Ok(bound) = bind(&lowered.executable, &dataset, &bind_options()) else { return Ok(1) };
         let options = TrainOptions { threads: 1, epochs: Some(1), ..TrainOptions::default() };
-        let cpu = cpu_programs(&lowered.executable, &options);
-        let Ok(mut trainer) = Trainer::new(lowered.executable, cpu, bound, options) else { return Ok(1) };
+        let executable = with_code(lowered.executable, &options);
+        let Ok(mut trainer) = Trainer::new(executable, bound, options) else { return Ok(1) };
         match trainer.run(&AtomicBool::new(false), &mut |_| {}) {
             Ok(_) => Ok(2),
             Err(_) => Ok(1),
@@ -580,8 +579,9 @@ fn sign(bytes: &mut [u8]) -> bool {
     true
 }
 
-/// The programs of an executable for this processor.
-fn cpu_programs(executable: &Executable, options: &TrainOptions) -> CpuPrograms {
+/// An executable with its programs for this processor.
+fn with_code(mut executable: Executable, options: &TrainOptions) -> Executable {
     let compile = Options::new(options.code, options.features, hgnnc_exec::simd::level());
-    compile_executable(executable, &compile, &compile)
+    compile_executable(&mut executable, &compile, &compile);
+    executable
 }

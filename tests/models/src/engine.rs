@@ -8,7 +8,7 @@ use hgnnc_exec::{
     Trainer,
 };
 use hgnnc_executable::Executable;
-use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
+use hgnnc_executable::cpu::CpuProgram;
 use hgnnc_fusion::lower;
 use hgnnc_interp::Bindings;
 use hgnnc_ir::dataflow::Binding;
@@ -76,10 +76,11 @@ pub fn cpu_program(program: &Program) -> CpuProgram {
     compile(program, &Options::new(CodeMode::Auto, KernelFeatures::ALL, hgnnc_exec::simd::level()))
 }
 
-/// The programs of an executable for this processor.
-pub fn cpu_programs(executable: &Executable, options: &TrainOptions) -> CpuPrograms {
+/// An executable with its programs for this processor.
+pub fn with_code(mut executable: Executable, options: &TrainOptions) -> Executable {
     let compile = Options::new(options.code, options.features, hgnnc_exec::simd::level());
-    compile_executable(executable, &compile, &compile)
+    compile_executable(&mut executable, &compile, &compile);
+    executable
 }
 
 /// A trainer on this processor.
@@ -87,8 +88,7 @@ pub fn cpu_programs(executable: &Executable, options: &TrainOptions) -> CpuProgr
 /// # Errors
 /// Those of [`Trainer::new`].
 pub fn trainer(executable: Executable, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
-    let cpu = cpu_programs(&executable, &options);
-    Trainer::new(executable, cpu, data, options)
+    Trainer::new(with_code(executable, &options), data, options)
 }
 
 /// An engine with the parameters of the bindings and zero optimizer states.

@@ -64,6 +64,7 @@ pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
         batch: None,
         producer: None,
         graphs: None,
+        cpu: None,
     };
     bind(&executable, dataset, &Default::default()).unwrap_or_else(|error| panic!("{}: {error}", model.name))
 }

@@ -88,7 +88,7 @@ impl KnownLinks {
 impl LinkMeasures {
     /// Creates the metrics of a link model from full-graph data. `None` for other models.
     pub fn new(
-        (executable, cpu): (&Executable, &CpuPrograms),
+        (executable, cpu): (&Executable, Option<&CpuPrograms>),
         data: &BoundData,
         options: EngineOptions,
     ) -> Result<Option<Self>> {

@@ -50,13 +50,13 @@ pub(super) struct Pairs {
 impl Scorer {
     /// Creates the scorer of a link model; `num_vertices` are those of the full graph.
     pub fn new(
-        (executable, cpu): (&Executable, &CpuPrograms),
+        (executable, cpu): (&Executable, Option<&CpuPrograms>),
         target: &LinkTarget,
         output: &str,
         num_vertices: &[usize],
         options: EngineOptions,
     ) -> Result<Self> {
-        let Some(program) = &cpu.score else {
+        let Some(program) = cpu.and_then(|cpu| cpu.score.as_ref()) else {
             return Err(ExecError::Unsupported("internal error: the model has no program for pairs".into()));
         };
         let kernels = &program.loops.kernels;

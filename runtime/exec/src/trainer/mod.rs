@@ -79,6 +79,10 @@ fn cpu_programs<'p>(executable: &Executable, cpu: &'p CpuPrograms) -> Vec<&'p Cp
     std::iter::once(&cpu.infer).chain(cpu.train.as_ref().filter(|_| executable.batch.is_none())).collect()
 }
 
+fn no_code(executable: &Executable) -> ExecError {
+    ExecError::Unsupported(format!("no code for a processor was generated for `{}`", executable.model))
+}
+
 /// Full-graph programs in index order.
 fn programs(executable: &Executable) -> Vec<&Program> {
     let Kernels { infer, train, .. } = &executable.kernels;
@@ -102,16 +106,18 @@ fn no_cache(executable: &Executable, options: &TrainOptions) -> Result<()> {
 }
 
 impl Trainer {
-    /// Binds a model to data on the CPU and initialises its parameters, or resumes if the options say so. `cpu` are the
-    /// compiled programs of the executable.
+    /// Binds a model to data on the CPU and initialises its parameters, or resumes if the options say so.
     ///
     /// # Errors
-    /// Data that does not fit, too little memory, or a checkpoint that cannot be resumed.
-    pub fn new(executable: Executable, cpu: CpuPrograms, data: BoundData, options: TrainOptions) -> Result<Self> {
+    /// An executable without code for a processor, data that does not fit, too little memory, or a checkpoint that cannot
+    /// be resumed.
+    pub fn new(mut executable: Executable, data: BoundData, options: TrainOptions) -> Result<Self> {
+        // It is bound below, and not needed afterwards.
+        let cpu = executable.cpu.take().ok_or_else(|| no_code(&executable))?;
         if executable.batch.is_some() {
             let batches = Batches::new((&executable, &cpu), data, engine_options(&options), options.cache)?;
             let not_cached = batches.not_cached();
-            let mut trainer = Self::with(batches.into(), executable, &cpu, options)?;
+            let mut trainer = Self::with(batches.into(), executable, Some(&cpu), options)?;
             trainer.warnings.extend(not_cached.iter().map(|vertex| {
                 format!("the sparse features of `{vertex}` are not cached: only rows of one length are")
             }));
@@ -119,7 +125,7 @@ impl Trainer {
         }
         no_cache(&executable, &options)?;
         let engine = Engine::new(&cpu_programs(&executable, &cpu), data, engine_options(&options))?;
-        Self::with(engine.into(), executable, &cpu, options)
+        Self::with(engine.into(), executable, Some(&cpu), options)
     }
 
     /// [`Trainer::new`] on a device, with the budget for device memory. Links are scored on the CPU.
@@ -127,8 +133,7 @@ impl Trainer {
     /// # Errors
     /// The errors of [`Trainer::new`], kernels without PTX, or a device failure.
     pub fn on_device(
-        executable: Executable,
-        cpu: &CpuPrograms,
+        mut executable: Executable,
         data: BoundData,
         (device, compiler): (Box<dyn Device>, &'static dyn GpuCompiler),
         options: TrainOptions,
@@ -145,10 +150,16 @@ impl Trainer {
         let target = device.target().with_precision(options.precision);
         let programs = programs(&executable);
         let engine = DeviceEngine::new(&programs, data, device, (compiler, target), options.memory_budget)?;
-        Self::with(engine.into(), executable, cpu, options)
+        let cpu = executable.cpu.take();
+        Self::with(engine.into(), executable, cpu.as_ref(), options)
     }
 
-    fn with(mut backend: Backend, executable: Executable, cpu: &CpuPrograms, options: TrainOptions) -> Result<Self> {
+    fn with(
+        mut backend: Backend,
+        executable: Executable,
+        cpu: Option<&CpuPrograms>,
+        options: TrainOptions,
+    ) -> Result<Self> {
         let training = executable.training.as_ref();
         let seed = seed_of(&executable, &options);
         let epochs = options.epochs.or(training.map(|t| t.epochs)).unwrap_or(0);
@@ -191,13 +202,13 @@ impl Trainer {
     /// batch sizes are not known in advance.
     ///
     /// # Errors
-    /// Data that does not fit the programs.
+    /// An executable without code for a processor, or data that does not fit the programs.
     pub fn memory_needed(
         executable: &Executable,
-        cpu: &CpuPrograms,
         data: &mut BoundData,
         options: &TrainOptions,
     ) -> Result<MemoryNeeded> {
+        let cpu = executable.cpu.as_ref().ok_or_else(|| no_code(executable))?;
         let loops: Vec<&loops::Program> = cpu_programs(executable, cpu).iter().map(|program| &program.loops).collect();
         let exec_plan = ExecPlan::new(&loops, data, engine_options(options))?;
         let arenas = Arenas { all: exec_plan.arena(None), infer: exec_plan.arena(Some(INFER)) };

@@ -7,7 +7,7 @@ use hgnnc_exec::device::Interpreter;
 use hgnnc_exec::{Device, ExecError, Report, TrainOptions, Trainer};
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::compiled::Compiled;
-use hgnnc_model_tests::engine::{bound_data, cpu_programs};
+use hgnnc_model_tests::engine::{bound_data, with_code};
 use hgnnc_model_tests::{CASES, World, compile};
 use hgnnc_ptx::PtxCompiler;
 
@@ -26,8 +26,7 @@ fn on_device(compiled: &Compiled, world: &World, options: TrainOptions) -> Train
     let machine = Machine::sheet(device.target().name());
     let executable = compiled.lowered(world, LowerOptions { machine, ..LowerOptions::default() });
     let data = bound_data(compiled.training(), &compiled.bind(world));
-    let cpu = cpu_programs(&executable, &options);
-    Trainer::on_device(executable, &cpu, data, (device, &PtxCompiler), options)
+    Trainer::on_device(with_code(executable, &options), data, (device, &PtxCompiler), options)
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -99,8 +98,7 @@ fn a_budget_holds_on_a_device() {
         let data = bound_data(compiled.training(), &compiled.bind(&world));
         let options = TrainOptions { memory_budget: Some(budget), ..options(1) };
         match Trainer::on_device(
-            executable.clone(),
-            &cpu_programs(&executable, &options),
+            with_code(executable.clone(), &options),
             data,
             (Box::new(Interpreter::new()), &PtxCompiler),
             options,

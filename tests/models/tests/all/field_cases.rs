@@ -278,6 +278,7 @@ fn field_case_11_metapath_over_budget() {
         batch: None,
         producer: None,
         graphs: None,
+        cpu: None,
     };
     let options = hgnnc_exec::BindOptions { graph_budget: Some(64 << 20), ..Default::default() };
     match hgnnc_exec::bind(&executable, &dataset, &options) {

@@ -412,6 +412,7 @@ fn edge_data_stay_with_their_edges() {
         batch: None,
         producer: None,
         graphs: None,
+        cpu: None,
     };
     let data = hgnnc_exec::bind(&executable, &dataset, &Default::default()).unwrap_or_else(|error| panic!("{error}"));
     let numbers = |wanted: &Binding| {
