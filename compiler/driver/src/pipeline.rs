@@ -1,8 +1,6 @@
 //! The stages from a forward program to kernels, in one list for each kind of program. Loops and machine code follow
 //! (`schedule`, `codegen-cpu`, `ptx`), which need a target and no more passes.
 
-use std::collections::HashSet;
-
 use hgnnc_fusion::{Groups, KERNEL_PASSES, KernelCx, LoweringOptions, kernel_passes};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::kernel::Program;
@@ -176,7 +174,7 @@ impl<'a> Compilation<'a> {
         self.options = passes.lowering_options(self.options);
         let unfused = match self.named {
             true => passes.unfused(&self.flow, self.options)?,
-            false => HashSet::new(),
+            false => Default::default(),
         };
         self.groups = hgnnc_fusion::group(&self.flow, self.options, &unfused);
         Ok(())

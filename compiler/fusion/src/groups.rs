@@ -18,7 +18,8 @@
 //! has stored it (`store`); a stored value has one group, while others may be inlined in several; the prelude has loop
 //! invariants only; outputs are stored.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use hgnnc_analysis::aliases::{AliasAnalysis, Topology};
@@ -113,7 +114,7 @@ impl Group {
     pub(crate) fn reads(&self, aliases: &AliasAnalysis<'_>) -> Reads {
         let mut reads = Reads { recomputed: vec![], stored: vec![] };
         let mut pending = self.members.clone();
-        let mut seen: HashSet<Value> = pending.iter().copied().collect();
+        let mut seen: FxHashSet<Value> = pending.iter().copied().collect();
         while let Some(value) = pending.pop() {
             for &arg in &aliases.flow.value(value).args {
                 let root = aliases.storage_of(arg);
@@ -139,11 +140,11 @@ impl Groups {
     }
 
     /// The groups of several values: for the name of each value that one stores ([`value_names`]), all its values.
-    pub fn fused(&self, flow: &Dataflow) -> Vec<(String, HashSet<Value>)> {
+    pub fn fused(&self, flow: &Dataflow) -> Vec<(String, FxHashSet<Value>)> {
         let names = value_names(&AliasAnalysis::new(flow));
         let mut found = vec![];
         for group in self.all().filter(|group| group.members.len() > 1) {
-            let members: HashSet<Value> = group.members.iter().copied().collect();
+            let members: FxHashSet<Value> = group.members.iter().copied().collect();
             let here = group.members.iter().filter(|member| self.stored.contains(member));
             found.extend(here.map(|member| (names(*member), members.clone())));
         }
@@ -157,7 +158,7 @@ impl Groups {
     pub fn verify(&self, flow: &Dataflow) -> Result<(), Vec<String>> {
         let aliases = AliasAnalysis::new(flow);
         let mut broken = vec![];
-        let mut groups_of: HashMap<Value, Vec<usize>> = HashMap::new();
+        let mut groups_of: FxHashMap<Value, Vec<usize>> = FxHashMap::default();
         for (index, group) in self.all().enumerate() {
             for &member in &group.members {
                 groups_of.entry(member).or_default().push(index);
@@ -231,7 +232,7 @@ impl Groups {
 /// The name of each stored value: that of its output, or its mnemonic and number.
 pub(crate) fn value_names<'f>(aliases: &AliasAnalysis<'f>) -> impl Fn(Value) -> String + use<'f> {
     let flow = aliases.flow;
-    let mut outputs: HashMap<Value, &OutputKind> = HashMap::new();
+    let mut outputs: FxHashMap<Value, &OutputKind> = FxHashMap::default();
     for output in &flow.outputs {
         outputs.entry(aliases.storage_of(aliases.output_value(output))).or_insert(&output.kind);
     }

@@ -25,7 +25,7 @@ mod options;
 mod rules;
 mod store;
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 use std::fmt;
 
 use hgnnc_analysis::aliases::AliasAnalysis;
@@ -94,7 +94,7 @@ pub fn lower(flow: &Dataflow) -> Result<Program, NotLowered> {
 /// # Errors
 /// As [`lower`].
 pub fn lower_with(flow: &Dataflow, options: LoweringOptions) -> Result<Program, NotLowered> {
-    lower_unfused(flow, &HashSet::new(), &mut KernelCx::new(options))
+    lower_unfused(flow, &FxHashSet::default(), &mut KernelCx::new(options))
 }
 
 /// As [`lower_with`], with a kernel of its own for each of the values `unfused`, which [`Groups::fused`] lists, and with
@@ -105,7 +105,7 @@ pub fn lower_with(flow: &Dataflow, options: LoweringOptions) -> Result<Program, 
 ///
 /// # Panics
 /// As [`lower`].
-pub fn lower_unfused(flow: &Dataflow, unfused: &HashSet<Value>, cx: &mut KernelCx) -> Result<Program, NotLowered> {
+pub fn lower_unfused(flow: &Dataflow, unfused: &FxHashSet<Value>, cx: &mut KernelCx) -> Result<Program, NotLowered> {
     let aliases = AliasAnalysis::new(flow);
     let mut groups = grouping::group(&aliases, cx.options, unfused);
     store::store(&aliases, &mut groups);
@@ -116,7 +116,7 @@ pub fn lower_unfused(flow: &Dataflow, unfused: &HashSet<Value>, cx: &mut KernelC
 }
 
 /// The first step of [`lower_unfused`]: which operations share a kernel. Each value of `unfused` has a group of its own.
-pub fn group(flow: &Dataflow, options: LoweringOptions, unfused: &HashSet<Value>) -> Groups {
+pub fn group(flow: &Dataflow, options: LoweringOptions, unfused: &FxHashSet<Value>) -> Groups {
     grouping::group(&AliasAnalysis::new(flow), options, unfused)
 }
 

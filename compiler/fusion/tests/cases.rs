@@ -6,7 +6,7 @@
 //! the pass, or `=> unchanged`; perhaps with `; sizes: vertices 4 3 edges 9 sources 2 destinations 3` (of each vertex
 //! type, of each graph) and `; target: sm_90`. With `INSTA_UPDATE=always` the results are written anew.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 use std::fs;
 use std::path::Path;
 
@@ -92,7 +92,7 @@ fn group_case(file: &str) {
     let text = fs::read_to_string(&path).expect("a readable case");
     let (before, expected) = text.split_once("=>").expect("`=>` between program and groups");
     let flow = parse(before).unwrap_or_else(|error| panic!("{file}:{error}"));
-    let mut groups = group(&flow, LoweringOptions::CPU, &HashSet::new());
+    let mut groups = group(&flow, LoweringOptions::CPU, &FxHashSet::default());
     store(&flow, &mut groups);
     assert_eq!(groups.verify(&flow), Ok(()), "{file}");
     compare(&path, before, expected, &format!("\n{}", groups.print(&flow)), "");

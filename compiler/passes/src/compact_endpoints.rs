@@ -31,7 +31,9 @@
 //! Applies where at most half of the vertices have edges, and where N such vertices with c operations each and r
 //! elements to select before (each is read and written) cost less than V vertices: `N (c + 2 r) < V c`. Needs sizes.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::elementwise;
@@ -54,7 +56,7 @@ pub fn compact_endpoints(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         return Changed(false);
     }
     let demand = demand(flow, &worthwhile);
-    let (mut refused, mut hints) = (HashSet::new(), HashMap::new());
+    let (mut refused, mut hints) = (FxHashSet::default(), FxHashMap::default());
     // The rows of a state are found where its gradient meets it. An assumption about a state that its update violates
     // is dropped. Every iteration finds something new about some state, or is the last.
     loop {
@@ -71,8 +73,8 @@ pub fn compact_endpoints(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
             changed: false,
             full: vec![None; flow.values.len()],
             parts: vec![None; flow.values.len()],
-            selected: HashMap::new(),
-            assumed: HashMap::new(),
+            selected: FxHashMap::default(),
+            assumed: FxHashMap::default(),
             log: vec![],
         };
         flow.handles().for_each(|value| builder.value(value));
@@ -91,8 +93,8 @@ pub fn compact_endpoints(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
 }
 
 /// The endpoint sets that are small compared to all vertices of the type.
-fn few_endpoints(flow: &Dataflow, sizes: &SizeInfo, cx: &mut PassCx) -> HashSet<Endpoints> {
-    let mut few = HashSet::new();
+fn few_endpoints(flow: &Dataflow, sizes: &SizeInfo, cx: &mut PassCx) -> FxHashSet<Endpoints> {
+    let mut few = FxHashSet::default();
     let mut log = vec![];
     for graph in (0..flow.graphs.len()).map(Graph::new) {
         for direction in [Direction::Out, Direction::In] {
@@ -100,7 +102,7 @@ fn few_endpoints(flow: &Dataflow, sizes: &SizeInfo, cx: &mut PassCx) -> HashSet<
             let Some(ends) = sizes.num_endpoints(graph, direction) else {
                 cx.explain
                     .push("compact_endpoints: the numbers of distinct ends are not known, nothing is moved".into());
-                return HashSet::new();
+                return FxHashSet::default();
             };
             if ends <= vertices / 2 {
                 few.insert((graph, direction));
@@ -144,7 +146,7 @@ impl Demand {
     }
 }
 
-fn demand(flow: &Dataflow, worthwhile: &HashSet<Endpoints>) -> Vec<Demand> {
+fn demand(flow: &Dataflow, worthwhile: &FxHashSet<Endpoints>) -> Vec<Demand> {
     let mut demand = vec![Demand::Nothing; flow.values.len()];
     for output in &flow.outputs {
         demand[output.value.index()] = Demand::All;
@@ -203,13 +205,13 @@ struct Builder<'a> {
     old: &'a Dataflow,
     new: Dataflow,
     sizes: &'a SizeInfo,
-    worthwhile: &'a HashSet<Endpoints>,
+    worthwhile: &'a FxHashSet<Endpoints>,
     demand: &'a [Demand],
     uses: Vec<usize>,
     /// States that are not 0 at vertices without edges.
-    refused: &'a HashSet<(Param, u32)>,
+    refused: &'a FxHashSet<(Param, u32)>,
     /// Endpoints at which the rows of states change, where that is known.
-    hints: &'a HashMap<(Param, u32), Endpoints>,
+    hints: &'a FxHashMap<(Param, u32), Endpoints>,
     /// As `hints`, found in this iteration.
     met: Vec<((Param, u32), Endpoints)>,
     changed: bool,
@@ -217,9 +219,9 @@ struct Builder<'a> {
     full: Vec<Option<Value>>,
     /// Old values with some of their rows. An embedding table has parts as well.
     parts: Vec<Option<Part>>,
-    selected: HashMap<(Value, Endpoints), Value>,
+    selected: FxHashMap<(Value, Endpoints), Value>,
     /// States that are assumed to be 0 at all vertices but these endpoints.
-    assumed: HashMap<(Param, u32), Endpoints>,
+    assumed: FxHashMap<(Param, u32), Endpoints>,
     log: Vec<String>,
 }
 

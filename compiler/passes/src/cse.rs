@@ -12,7 +12,7 @@
 //!
 //! Applies unless the earlier value belongs to a later phase (which no producer builds).
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::discriminant;
 
@@ -25,7 +25,7 @@ pub fn cse(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     // The value that replaces each value, by old numbers. Most of a program stays, so it is changed in place.
     let mut becomes: Vec<Value> = Vec::with_capacity(flow.values.len());
     // Values by a hash of operation and operands: the latest, and the one before it with that hash.
-    let mut latest: HashMap<u64, Value> = HashMap::new();
+    let mut latest: FxHashMap<u64, Value> = FxHashMap::default();
     let mut before: Vec<Option<Value>> = vec![None; flow.values.len()];
     for value in flow.handles() {
         let data = &mut flow.values[value.index()];

@@ -14,7 +14,7 @@
 //!   infinities (the identities of max, min and log-sum-exp), so rules that could meet them are guarded; a
 //!   gather never reads such a row.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use hgnnc_ir::dataflow::{Binding, Cursor, InputDecl};
 use hgnnc_ir::infer::TypeError;
@@ -80,7 +80,7 @@ pub fn try_differentiate(
     outcome?;
 
     // A parameter may be read by several values.
-    let mut readers: HashMap<Param, Vec<(Value, Value)>> = HashMap::new();
+    let mut readers: FxHashMap<Param, Vec<(Value, Value)>> = FxHashMap::default();
     for value in (0..num_forward).map(Value::new) {
         if let (Some(gradient), Op::Param(param)) = (gradients[value.index()], &flow.value(value).op) {
             readers.entry(*param).or_default().push((value, gradient));
@@ -107,7 +107,7 @@ pub fn try_differentiate(
 
 /// Marks the values whose gradients are needed: those that depend differentiably on a parameter of `wrt`.
 fn depends_on(flow: &Dataflow, num_forward: usize, wrt: &[Param]) -> Vec<bool> {
-    let wrt: HashSet<Param> = wrt.iter().copied().collect();
+    let wrt: FxHashSet<Param> = wrt.iter().copied().collect();
     let mut needed: Vec<bool> = Vec::with_capacity(num_forward);
     for data in &flow.values[..num_forward] {
         let through = match &data.op {

@@ -4,7 +4,8 @@
 //! programs that are still to be differentiated (or never will be), and [`JOINT`] and [`MEMORY`], for differentiated
 //! programs. [`KERNEL_PASSES`](hgnnc_fusion::KERNEL_PASSES) follow when a program has been lowered to kernels.
 
-use std::collections::{BTreeSet, HashSet};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use hgnnc_ir::{Dataflow, Graph, Value, verify};
@@ -277,8 +278,8 @@ impl PassManager {
     ///
     /// # Errors
     /// A value that no kernel of several values stores.
-    pub fn unfused(&self, flow: &Dataflow, options: LoweringOptions) -> Result<HashSet<Value>, UnknownName> {
-        let mut unfused = HashSet::new();
+    pub fn unfused(&self, flow: &Dataflow, options: LoweringOptions) -> Result<FxHashSet<Value>, UnknownName> {
+        let mut unfused = FxHashSet::default();
         if self.unfused.is_empty() {
             return Ok(unfused);
         }
@@ -288,8 +289,8 @@ impl PassManager {
         for name in &self.unfused {
             let Some((_, values)) = fused.iter().find(|(stored, _)| stored == name) else {
                 // One name for each kernel.
-                let mut seen = HashSet::new();
-                let mut first = |values: &HashSet<Value>| values.iter().min().is_none_or(|&value| seen.insert(value));
+                let mut seen = FxHashSet::default();
+                let mut first = |values: &FxHashSet<Value>| values.iter().min().is_none_or(|&value| seen.insert(value));
                 let known = fused.iter().filter(|(_, values)| first(values)).map(|(name, _)| name.clone()).collect();
                 return Err(UnknownName::Value { name: name.clone(), known });
             };

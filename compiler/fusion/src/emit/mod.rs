@@ -5,7 +5,9 @@
 
 mod traversal;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use hgnnc_analysis::aliases::AliasAnalysis;
 use hgnnc_ir::kernel::{
@@ -38,21 +40,21 @@ pub(crate) fn emit(aliases: &AliasAnalysis<'_>, groups: &Groups) -> Result<Progr
 struct Builder<'f, 'a> {
     aliases: &'f AliasAnalysis<'a>,
     /// The buffers of stored values, by root.
-    buffers: HashMap<Value, Buffer>,
+    buffers: FxHashMap<Value, Buffer>,
     decls: Vec<BufferDecl>,
-    names: HashSet<String>,
+    names: FxHashSet<String>,
 }
 
 impl<'f, 'a> Builder<'f, 'a> {
     fn new(aliases: &'f AliasAnalysis<'a>) -> Self {
-        Self { aliases, buffers: HashMap::new(), decls: vec![], names: HashSet::new() }
+        Self { aliases, buffers: FxHashMap::default(), decls: vec![], names: FxHashSet::default() }
     }
 
     /// Declares leaves and stored values, in the order of the program.
     fn declare(&mut self, stored: &BTreeSet<Value>) {
         let name_of = value_names(self.aliases);
         let flow = self.aliases.flow;
-        let mut leaves: HashMap<Contents, usize> = HashMap::new();
+        let mut leaves: FxHashMap<Contents, usize> = FxHashMap::default();
         for value in flow.handles() {
             if self.aliases.storage_of(value) != value || !self.aliases.is_live(value) {
                 continue;

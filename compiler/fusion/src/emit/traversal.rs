@@ -3,7 +3,7 @@
 //! Values are lowered on demand from the members of the group: gathers, reshapes and broadcasts become addressing modes
 //! of operands.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use hgnnc_ir::kernel::{Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Source, Traversal, Width};
 use hgnnc_ir::{BinaryOp, Direction, Op, Provenance, Reduce, Space, Stage, Type, UnaryOp, Value};
@@ -23,8 +23,8 @@ pub(crate) fn lower_traversal(builder: &Builder<'_, '_>, group: &Group) -> Resul
         aliases,
         kind: &group.kind,
         members: group.members.iter().copied().collect(),
-        lowered: HashMap::new(),
-        extremes: HashMap::new(),
+        lowered: FxHashMap::default(),
+        extremes: FxHashMap::default(),
         instrs: vec![],
         num_locals: 0,
         from: Provenance::default(),
@@ -53,11 +53,11 @@ pub(crate) struct Lowering<'b, 'f, 'a> {
     builder: &'b Builder<'f, 'a>,
     pub(crate) aliases: &'f AliasAnalysis<'a>,
     kind: &'b Kind,
-    pub(crate) members: HashSet<Value>,
+    pub(crate) members: FxHashSet<Value>,
     /// Locals and buffers of the values that are lowered already.
-    lowered: HashMap<Value, Source>,
+    lowered: FxHashMap<Value, Source>,
     /// For each lowered search for an edge: the extreme elements, and the ranks of their edges.
-    extremes: HashMap<Value, Operand>,
+    extremes: FxHashMap<Value, Operand>,
     instrs: Vec<Instr>,
     num_locals: u32,
     /// The source position of the value that is being lowered.

@@ -21,7 +21,8 @@
 //! is recomputed inline, loop-invariant or not: with hundreds of classes it is the largest value of a program, and
 //! reading it takes longer than recomputing it.
 
-use std::collections::{BTreeSet, HashMap};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use std::mem::discriminant;
 
 use hgnnc_ir::{BinaryOp, Op, OpClass, Phase, Space, Value};
@@ -154,7 +155,7 @@ fn computed_again(aliases: &AliasAnalysis<'_>) -> Vec<bool> {
     let flow = aliases.flow;
     // The forward value that each value copies, and the forward values by operation and operands.
     let mut original: Vec<Value> = flow.handles().collect();
-    let mut known: HashMap<_, Vec<Value>> = HashMap::new();
+    let mut known: FxHashMap<_, Vec<Value>> = FxHashMap::default();
     for value in flow.handles() {
         let node = flow.value(value);
         let args: Vec<Value> = node.args.iter().map(|&arg| original[arg.index()]).collect();

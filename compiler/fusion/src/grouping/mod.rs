@@ -22,7 +22,9 @@
 mod inline;
 mod worklist;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashSet;
 
 use hgnnc_analysis::aliases::{AliasAnalysis, Topology};
 use hgnnc_ir::kernel::{Extents, FactoredMetapath};
@@ -42,7 +44,7 @@ fn is_small(weight: &Extents, most: usize) -> bool {
 }
 
 /// The groups of a program, before values are stored. Each value of `unfused` has a group of its own.
-pub(crate) fn group(aliases: &AliasAnalysis<'_>, options: LoweringOptions, unfused: &HashSet<Value>) -> Groups {
+pub(crate) fn group(aliases: &AliasAnalysis<'_>, options: LoweringOptions, unfused: &FxHashSet<Value>) -> Groups {
     let nodes: Vec<Value> = aliases
         .flow
         .handles()
@@ -72,7 +74,7 @@ struct Grouping<'f, 'a> {
     pub aliases: &'f AliasAnalysis<'a>,
     pub options: LoweringOptions,
     /// Values that have a group of their own.
-    pub unfused: &'f HashSet<Value>,
+    pub unfused: &'f FxHashSet<Value>,
     pub done: Vec<bool>,
     /// The kinds of groups that an operation can be in, the best first.
     pub kinds: Vec<Vec<Kind>>,
@@ -127,7 +129,7 @@ impl Grouping<'_, '_> {
             .first()
             .expect("the first pending operation has all its inputs, or waits for values placed just in time");
         let kinds = &self.kinds[v.index()];
-        match kinds.iter().find(|kind| self.lists.inputs_stored(v) && self.fits(v, kind, &HashSet::new())) {
+        match kinds.iter().find(|kind| self.lists.inputs_stored(v) && self.fits(v, kind, &FxHashSet::default())) {
             Some(kind) => Start { phase, kind: kind.clone(), stores: None, product: self.product(v) },
             // It waits for values placed just in time only.
             None => {
@@ -153,7 +155,7 @@ impl Grouping<'_, '_> {
 
     /// Adds the values that the members inline, in SSA order.
     fn add_inline(&self, members: &mut Vec<Value>) {
-        let mut known: HashSet<Value> = members.iter().copied().collect();
+        let mut known: FxHashSet<Value> = members.iter().copied().collect();
         let mut pending = members.clone();
         while let Some(value) = pending.pop() {
             for &arg in &self.aliases.flow.value(value).args {
@@ -174,7 +176,7 @@ impl Grouping<'_, '_> {
             return vec![*value];
         }
         let mut members = vec![];
-        let mut known = HashSet::new();
+        let mut known = FxHashSet::default();
         let mut edge_outer = 0;
         let early = *kind == Kind::Unit && !self.lists.early().is_empty();
         // In SSA order: operations with all inputs, and later the readers of members.
@@ -266,14 +268,14 @@ impl Grouping<'_, '_> {
     }
 
     /// Does a group compute the operand of a tiled product, and has it room for the product?
-    fn joins_tiles(&self, v: Value, kind: &Kind, members: &HashSet<Value>) -> bool {
+    fn joins_tiles(&self, v: Value, kind: &Kind, members: &FxHashSet<Value>) -> bool {
         let columns = || members.iter().chain([&v]).map(|&member| self.tile_columns(member, members)).sum::<usize>();
         let operand = self.aliases.flow.value(v).args[0];
         matches!(kind, Kind::Map(_)) && self.reads_members(operand, members) && columns() <= MOST_TILE_COLUMNS
     }
 
     /// Columns of the tiles of a product: of its result, and of its operand if the group computes it.
-    fn tile_columns(&self, v: Value, members: &HashSet<Value>) -> usize {
+    fn tile_columns(&self, v: Value, members: &FxHashSet<Value>) -> usize {
         if !self.tiled[v.index()] {
             return 0;
         }
@@ -307,12 +309,12 @@ impl Grouping<'_, '_> {
         if left_out || !matches!(kind, Kind::Edges(Topology::Pattern(_), Direction::Out)) {
             return;
         }
-        let gradients: HashSet<Kind> = members
+        let gradients: FxHashSet<Kind> = members
             .iter()
             .filter(|&&v| matches!(aliases.flow.value(v).op, Op::Outer { .. }))
             .map(|&v| Kind::Elements(aliases.width(v)))
             .collect();
-        let mut known: HashSet<Value> = members.iter().copied().collect();
+        let mut known: FxHashSet<Value> = members.iter().copied().collect();
         let mut queue: BTreeSet<Value> =
             gradients.iter().flat_map(|kind| self.lists.ready(Phase::Update, kind)).collect();
         queue.extend(members.iter().flat_map(|&member| self.lists.readers(member)));
@@ -330,7 +332,7 @@ impl Grouping<'_, '_> {
             }
         }
         // The updates that depend on a gradient of the group, and the values that they need.
-        let mut wanted: HashSet<Value> = members.iter().copied().collect();
+        let mut wanted: FxHashSet<Value> = members.iter().copied().collect();
         let roots = |v: Value| aliases.flow.value(v).args.iter().map(|&arg| aliases.storage_of(arg));
         for &v in &candidates {
             if roots(v).any(|root| wanted.contains(&root)) {
@@ -346,7 +348,7 @@ impl Grouping<'_, '_> {
     }
 
     /// Has the old value of a parameter or state no reader left but the group itself?
-    fn may_replace(&self, v: Value, members: &HashSet<Value>) -> bool {
+    fn may_replace(&self, v: Value, members: &FxHashSet<Value>) -> bool {
         let later = |&reader: &Value| {
             // Inlined values have no group of their own: their readers count.
             let everywhere =
@@ -357,15 +359,15 @@ impl Grouping<'_, '_> {
     }
 
     /// Does the group compute a value, or inline it from one that it computes?
-    fn reads_members(&self, arg: Value, members: &HashSet<Value>) -> bool {
+    fn reads_members(&self, arg: Value, members: &FxHashSet<Value>) -> bool {
         !self.members_behind(self.aliases.storage_of(arg), members).is_empty()
     }
 
     /// The member of a group that a value is, or the members from which the group inlines it.
-    fn members_behind(&self, root: Value, members: &HashSet<Value>) -> Vec<Value> {
+    fn members_behind(&self, root: Value, members: &FxHashSet<Value>) -> Vec<Value> {
         let mut found = vec![];
         let mut pending = vec![root];
-        let mut seen = HashSet::from([root]);
+        let mut seen = FxHashSet::from_iter([root]);
         while let Some(root) = pending.pop() {
             if members.contains(&root) {
                 found.push(root);
@@ -379,13 +381,13 @@ impl Grouping<'_, '_> {
 
     /// Is a value placed just in time no wider than an operand that the group computes? Then the group computes it as
     /// well.
-    fn computes_wider_operand(&self, v: Value, members: &HashSet<Value>) -> bool {
+    fn computes_wider_operand(&self, v: Value, members: &FxHashSet<Value>) -> bool {
         let width = self.aliases.width(v).as_fixed();
         width.is_some() && self.operand_width(v, members) >= width
     }
 
     /// The greatest width of an operand that the group computes, through inlined values.
-    fn operand_width(&self, v: Value, members: &HashSet<Value>) -> Option<usize> {
+    fn operand_width(&self, v: Value, members: &FxHashSet<Value>) -> Option<usize> {
         let roots = self.aliases.flow.value(v).args.iter().map(|&arg| self.aliases.storage_of(arg));
         let found = roots.flat_map(|root| self.members_behind(root, members));
         found.filter_map(|root| self.aliases.width(root).as_fixed()).max()
@@ -499,8 +501,8 @@ impl Grouping<'_, '_> {
     }
 
     /// Can a group of this kind with these members compute `v` next?
-    pub fn fits(&self, v: Value, kind: &Kind, members: &HashSet<Value>) -> bool {
-        let mut seen = HashSet::new();
+    pub fn fits(&self, v: Value, kind: &Kind, members: &FxHashSet<Value>) -> bool {
+        let mut seen = FxHashSet::default();
         let mut pending = vec![v];
         while let Some(v) = pending.pop() {
             if !self.operands_available(v, kind, members, |computed| {
@@ -520,7 +522,7 @@ impl Grouping<'_, '_> {
         &self,
         v: Value,
         kind: &Kind,
-        members: &HashSet<Value>,
+        members: &FxHashSet<Value>,
         mut computed: impl FnMut(Value),
     ) -> bool {
         let aliases = self.aliases;
@@ -550,7 +552,7 @@ impl Grouping<'_, '_> {
     }
 
     /// Is an operand stored, computed by the group at its own row, or `computed` (inlined) there?
-    fn available(&self, arg: Value, kind: &Kind, members: &HashSet<Value>, computed: &mut impl FnMut(Value)) -> bool {
+    fn available(&self, arg: Value, kind: &Kind, members: &FxHashSet<Value>, computed: &mut impl FnMut(Value)) -> bool {
         let aliases = self.aliases;
         let root = aliases.storage_of(arg);
         if aliases.is_leaf(root) || self.done[root.index()] {

@@ -4,7 +4,9 @@
 //! and inlined values. The worklist counts these inputs, and each finished group decrements the counts of its readers,
 //! so that all groups together cost no more than the program is large.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use hgnnc_ir::{Op, OutputKind, Param, Phase, Value};
 
@@ -38,11 +40,11 @@ pub(crate) struct Worklist {
     starts: BTreeSet<(Phase, u32, Value)>,
     keys: Vec<Option<(Phase, u32, Value)>>,
     /// Operations that fit into a group of a kind without anything else in the group.
-    ready: HashMap<(Phase, Kind), BTreeSet<Value>>,
+    ready: FxHashMap<(Phase, Kind), BTreeSet<Value>>,
     /// The readers of each parameter and state.
     leaf_readers: BTreeMap<Leaf, Vec<Value>>,
     /// The parameters and states whose new values an operation computes.
-    updates: HashMap<Value, Vec<Leaf>>,
+    updates: FxHashMap<Value, Vec<Leaf>>,
 }
 
 /// A parameter, or one of its states.
@@ -243,7 +245,7 @@ impl Grouping<'_, '_> {
                 }
                 Placement::JustInTime => {}
                 Placement::Eager if all_stored => {
-                    let none = HashSet::new();
+                    let none = FxHashSet::default();
                     let fitting: Vec<Kind> =
                         self.kinds[v.index()].iter().filter(|kind| self.fits(v, kind, &none)).cloned().collect();
                     if let Some(kind) = fitting.first() {

@@ -14,7 +14,9 @@
 //! - nothing of the launch is written over a parameter or state unless the kernel does so too: results must be
 //!   complete before the first update.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use hgnnc_ir::kernel::{Buffer, Kernel, Launch, Program};
 use hgnnc_ir::{Phase, Space};
@@ -55,11 +57,11 @@ fn has_small_results(program: &Program, launch: &Launch) -> bool {
 struct Joined {
     launches: Vec<Launch>,
     /// The last launch that reads each buffer.
-    reads: HashMap<Buffer, usize>,
+    reads: FxHashMap<Buffer, usize>,
     /// The last launch that writes each buffer, or replaces it.
-    writes: HashMap<Buffer, usize>,
+    writes: FxHashMap<Buffer, usize>,
     /// The last launch of each class.
-    classes: HashMap<Class, usize>,
+    classes: FxHashMap<Class, usize>,
     /// Launches with large results.
     large: BTreeSet<usize>,
 }
@@ -89,7 +91,7 @@ impl Joined {
         if !early || !small {
             self.large.insert(target);
         }
-        let last = |of: &mut HashMap<Buffer, usize>, buffer: Buffer| {
+        let last = |of: &mut FxHashMap<Buffer, usize>, buffer: Buffer| {
             let known = of.entry(buffer).or_insert(target);
             *known = target.max(*known);
         };
@@ -122,7 +124,7 @@ struct Accesses {
 
 impl Accesses {
     fn by(program: &Program, launch: &Launch) -> Self {
-        let phases: HashSet<Phase> = launch.kernels.iter().map(|kernel| kernel.phase).collect();
+        let phases: FxHashSet<Phase> = launch.kernels.iter().map(|kernel| kernel.phase).collect();
         let mut writes: Vec<Buffer> = launch.kernels.iter().flat_map(Kernel::writes).collect();
         let updates = writes.iter().any(|&buffer| program.updated(buffer).is_some());
         let over: Vec<Buffer> = writes.iter().filter_map(|&buffer| program.buffer(buffer).replaces).collect();

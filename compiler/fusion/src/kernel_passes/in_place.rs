@@ -15,7 +15,9 @@
 //! After:   buffer dz : f32[Paper; 64] replaces z             both share a buffer
 //! ```
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
 
 use crate::kernel_passes::KernelCx;
 use hgnnc_ir::OutputKind;
@@ -36,10 +38,10 @@ pub(crate) fn run(program: &mut Program, _: &mut KernelCx) {
 }
 
 /// The buffers of new parameters and states, with those of the old ones.
-fn updates(program: &Program, uses: &Uses<'_>) -> HashMap<Buffer, Buffer> {
-    let leaves: HashMap<Contents, Buffer> =
+fn updates(program: &Program, uses: &Uses<'_>) -> FxHashMap<Buffer, Buffer> {
+    let leaves: FxHashMap<Contents, Buffer> =
         program.buffers.iter().enumerate().map(|(row, decl)| (decl.contents, Buffer::new(row))).collect();
-    let mut pairs: HashMap<Buffer, Buffer> = HashMap::new();
+    let mut pairs: FxHashMap<Buffer, Buffer> = FxHashMap::default();
     for output in &program.outputs {
         let contents = match output.kind {
             OutputKind::UpdateParam(param) => Contents::Param(param),
@@ -60,10 +62,10 @@ fn reuse_operands(
     program: &Program,
     uses: &Uses<'_>,
     (at, kernel): (usize, &Kernel),
-    pairs: &mut HashMap<Buffer, Buffer>,
+    pairs: &mut FxHashMap<Buffer, Buffer>,
 ) {
     // A buffer is reused once, since the launch that reuses it is its last reader.
-    let mut free: HashMap<_, VecDeque<Buffer>> = HashMap::new();
+    let mut free: FxHashMap<_, VecDeque<Buffer>> = FxHashMap::default();
     let computed = |buffer: &Buffer| program.buffer(*buffer).contents == Contents::Computed;
     for old in kernel.reads().into_iter().filter(computed).filter(|&old| uses.is_released(old, at)) {
         if let Some(shape) = program.row_shape(old) {

@@ -1,7 +1,7 @@
 //! Looks at and edits the instructions of a traversal.
 
+use rustc_hash::FxHashMap;
 use std::cell::OnceCell;
-use std::collections::HashMap;
 
 use hgnnc_ir::kernel::{
     Body, Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Program, Source, Traversal, Width,
@@ -48,14 +48,14 @@ pub(crate) struct Defs<'t> {
     pub traversal: &'t Traversal,
     widths: OnceCell<Vec<Width>>,
     /// The instruction that computes each value.
-    made: HashMap<Dest, usize>,
-    uses: HashMap<Local, usize>,
+    made: FxHashMap<Dest, usize>,
+    uses: FxHashMap<Local, usize>,
 }
 
 impl<'t> Defs<'t> {
     pub fn new(program: &'t Program, traversal: &'t Traversal) -> Self {
-        let mut uses: HashMap<Local, usize> = HashMap::new();
-        let mut made = HashMap::new();
+        let mut uses: FxHashMap<Local, usize> = FxHashMap::default();
+        let mut made = FxHashMap::default();
         for (index, instr) in traversal.instrs.iter().enumerate() {
             for operand in instr.op.operands() {
                 if let Source::Local(local) = operand.source {
@@ -156,7 +156,7 @@ impl Editor {
 /// Leaves out values that nothing reads, and numbers the others in the order of their definition.
 fn tidy(traversal: &mut Traversal) {
     let instrs = std::mem::take(&mut traversal.instrs);
-    let made: HashMap<Dest, usize> = instrs.iter().enumerate().map(|(index, instr)| (instr.dest, index)).collect();
+    let made: FxHashMap<Dest, usize> = instrs.iter().enumerate().map(|(index, instr)| (instr.dest, index)).collect();
     let made_by = |operand: &Operand| made.get(&dest_of(*operand)?).copied();
     let mut order: Vec<usize> = vec![];
     let mut placed = vec![false; instrs.len()];
@@ -176,7 +176,7 @@ fn tidy(traversal: &mut Traversal) {
             }
         }
     }
-    let mut renamed: HashMap<Local, Local> = HashMap::new();
+    let mut renamed: FxHashMap<Local, Local> = FxHashMap::default();
     for index in order {
         let mut instr = instrs[index].clone();
         let operand = |operand: &Operand| match operand.source {

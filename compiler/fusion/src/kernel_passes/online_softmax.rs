@@ -10,7 +10,7 @@
 //! Applies where the weights have one use, times at most one value of the same width (a dropout mask, the weight of an
 //! edge) that does not depend on them, and where the numbers of heads and elements are fixed.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use hgnnc_ir::kernel::{Index, Instr, KernelOp, Level, Operand, Program, Traversal, Width};
 use hgnnc_ir::{BinaryOp, Reduce, UnaryOp};
@@ -71,7 +71,7 @@ fn one_pass(program: &Program, traversal: &mut Traversal) -> bool {
         return false;
     }
     let mut editor = Editor::new(traversal);
-    let mut made: HashMap<usize, KernelOp> = HashMap::new();
+    let mut made: FxHashMap<usize, KernelOp> = FxHashMap::default();
     for online in &onlines {
         let [sum, lse] = emit(&mut editor, online, &traversal.instrs);
         made.extend([(online.sum, sum), (online.lse, lse)]);

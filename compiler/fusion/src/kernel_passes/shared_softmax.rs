@@ -13,7 +13,7 @@
 //! as it should be. Applies where a traversal computes both. It rounds weights differently than traversals without the
 //! `lse` do, so instructions that are [`exact`](hgnnc_ir::kernel::Instr::exact) are left alone.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use hgnnc_ir::kernel::{Index, Instr, KernelOp, Level, Operand, Program, Source, Traversal};
 use hgnnc_ir::{BinaryOp, Reduce, UnaryOp};
@@ -28,13 +28,13 @@ pub(crate) fn run(program: &mut Program, _: &mut KernelCx) {
 
 fn share(program: &Program, traversal: &mut Traversal) -> bool {
     let defs = Defs::new(program, traversal);
-    let weights: HashMap<usize, usize> =
+    let weights: FxHashMap<usize, usize> =
         (0..traversal.instrs.len()).filter_map(|weights| Some((weights, defs.softmax(weights)?))).collect();
     if weights.is_empty() {
         return false;
     }
     let mut editor = Editor::new(traversal);
-    let mut softmaxes: HashMap<usize, Softmax> = HashMap::new();
+    let mut softmaxes: FxHashMap<usize, Softmax> = FxHashMap::default();
     for (index, instr) in traversal.instrs.iter().enumerate() {
         let is_needed = weights.values().any(|&lse| lse == index);
         let (op, level) = match (&instr.op, weights.get(&index)) {

@@ -5,7 +5,9 @@
 //! saves the memory of two values that would be alive at the same time.
 
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Body, Buffer, Contents, Dest, Extent, Index, Kernel, Operand, Program, Rows, Source, Traversal, Width};
 use crate::dataflow::OutputKind;
@@ -22,11 +24,11 @@ pub struct Uses<'p> {
     /// All kernels, each with its use-def chains, computed on demand.
     kernels: Vec<(&'p Kernel, OnceCell<Ways>)>,
     /// The source that each parameter or state is updated to.
-    updates: HashMap<&'p OutputKind, Source>,
+    updates: FxHashMap<&'p OutputKind, Source>,
     /// The last launch that writes a result, with the result's name.
     last_result: Option<(usize, &'p str)>,
     /// Buffers that are program outputs.
-    outputs: HashSet<Buffer>,
+    outputs: FxHashSet<Buffer>,
 }
 
 impl Program {
@@ -49,7 +51,7 @@ impl Program {
             }
         }
         let mut last_result = None;
-        let (mut updates, mut outputs) = (HashMap::new(), HashSet::new());
+        let (mut updates, mut outputs) = (FxHashMap::default(), FxHashSet::default());
         for output in &self.outputs {
             if let Source::Buffer(buffer) = output.source {
                 outputs.insert(buffer);
@@ -266,13 +268,13 @@ pub fn reads_on_the_way(traversal: &Traversal, new: Buffer, old: Buffer) -> bool
 /// Use-def chains of a traversal: the instructions that define and read each value, in order.
 #[derive(Clone, Debug)]
 struct Ways {
-    makers: HashMap<Dest, Vec<usize>>,
-    readers: HashMap<Dest, Vec<usize>>,
+    makers: FxHashMap<Dest, Vec<usize>>,
+    readers: FxHashMap<Dest, Vec<usize>>,
 }
 
 impl Ways {
     fn of(traversal: &Traversal) -> Self {
-        let mut ways = Self { makers: HashMap::new(), readers: HashMap::new() };
+        let mut ways = Self { makers: FxHashMap::default(), readers: FxHashMap::default() };
         for (at, instr) in traversal.instrs.iter().enumerate() {
             ways.makers.entry(instr.dest).or_default().push(at);
             for operand in instr.op.operands() {
@@ -312,7 +314,7 @@ impl Ways {
     /// Does the result of instruction `from` flow into one of the instructions `to`, other than through `old`?
     /// Breadth-first: an update is close to its operands, while its scale may depend on all parameters.
     fn leads_to(&self, traversal: &Traversal, from: usize, to: &[usize], old: Buffer) -> bool {
-        let (mut seen, mut pending) = (HashSet::from([from]), VecDeque::from([from]));
+        let (mut seen, mut pending) = (FxHashSet::from_iter([from]), VecDeque::from([from]));
         while let Some(at) = pending.pop_front() {
             if to.contains(&at) {
                 return true;

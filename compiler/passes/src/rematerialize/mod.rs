@@ -30,11 +30,10 @@
 
 pub mod mincut;
 
-use std::cell::OnceCell;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_ir::infer::show;
-use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{BinaryOp, Dataflow, Op, OpClass, Phase, Space, Value};
 use hgnnc_machine::Machine;
 
@@ -89,25 +88,25 @@ pub fn rematerialize(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         let classes = &[Class::Row, Class::Product, Class::Sparse, Class::Edges];
         let limit = Limit { bytes: budget, seconds: f64::INFINITY, trials, classes };
         plan = search.within(limit, &before);
-        cx.notes.push(budget_note(&before, &plan, budget, &sizes));
+        cx.notes.push(budget_note(&before, &plan, budget));
     }
     cx.explain_all("rematerialize", search.explain(&before, &plan));
     let changed = !plan.again.is_empty();
     if changed {
-        *flow = plan.flow;
+        *flow = search.rebuilt(&plan.again);
     }
     Changed(changed)
 }
 
 /// The message about a memory budget.
-fn budget_note(before: &Plan, plan: &Plan, budget: u64, sizes: &SizeInfo) -> String {
+fn budget_note(before: &Plan, plan: &Plan, budget: u64) -> String {
     let verdict = if plan.peak <= budget { "" } else { ", the least there is" };
     format!(
         "values take {} instead of {}{verdict}: {} are rematerialized, for {:.0} % more predicted time",
         mib(plan.peak),
         mib(before.peak),
         plan.again.len(),
-        100.0 * (plan.seconds(sizes) / before.seconds(sizes) - 1.0)
+        100.0 * (plan.seconds / before.seconds - 1.0)
     )
 }
 
@@ -147,23 +146,16 @@ impl Class {
 /// A choice of values to recompute, with its peak and its time.
 #[derive(Clone)]
 struct Plan {
-    flow: Dataflow,
     /// Stored values that are recomputed.
     again: BTreeSet<Value>,
     /// Forward values that the backward pass reads from memory.
     kept: BTreeSet<Value>,
+    /// The planned peak of memory in bytes.
     peak: u64,
-    program: Program,
-    seconds: OnceCell<f64>,
+    /// Predicted seconds of a run.
+    seconds: f64,
     /// The peak without recomputing this value, if that was tried.
     without: BTreeMap<Value, u64>,
-}
-
-impl Plan {
-    /// Predicted seconds of a run.
-    fn seconds(&self, sizes: &SizeInfo) -> f64 {
-        *self.seconds.get_or_init(|| nominal_seconds(&self.program, sizes))
-    }
 }
 
 /// The limits of a search.
@@ -190,6 +182,9 @@ struct Search<'a> {
     read: Vec<bool>,
     /// The machine by which times are compared.
     machine: Machine,
+    /// Peak and seconds by recomputed values: trials that allow different values often recompute the same. `None` where
+    /// there are no kernels.
+    known: RefCell<BTreeMap<BTreeSet<Value>, Option<(u64, f64)>>>,
 }
 
 impl<'a> Search<'a> {
@@ -206,7 +201,7 @@ impl<'a> Search<'a> {
             aliases.is_leaf(root) || aliases.is_invariant(root) || aliases.is_output(root)
         };
         let (class, there) = (classes(&aliases), flow.handles().map(there).collect());
-        Self { flow, sizes, options, class, there, read, machine: Machine::nominal() }
+        Self { flow, sizes, options, class, there, read, machine: Machine::nominal(), known: RefCell::default() }
     }
 
     /// Bytes of a value, capped so that the sum over all values is less than [`INFINITE`].
@@ -219,10 +214,20 @@ impl<'a> Search<'a> {
     /// for the program.
     fn plan(&self, allowed: &BTreeSet<Value>) -> Option<Plan> {
         let (again, kept) = self.cut(allowed);
-        let flow = if again.is_empty() { self.flow.clone() } else { self.rebuilt(&again) };
-        let program = hgnnc_fusion::lower_with(&flow, self.options).ok()?;
-        let peak = arena_bytes(&program, self.sizes);
-        Some(Plan { flow, again, kept, peak, program, seconds: OnceCell::new(), without: BTreeMap::new() })
+        let known = self.known.borrow().get(&again).copied();
+        let measured = known.unwrap_or_else(|| {
+            let measured = self.measure(&again);
+            self.known.borrow_mut().insert(again.clone(), measured);
+            measured
+        });
+        measured.map(|(peak, seconds)| Plan { again, kept, peak, seconds, without: BTreeMap::new() })
+    }
+
+    /// Planned peak and predicted seconds where these values are recomputed.
+    fn measure(&self, again: &BTreeSet<Value>) -> Option<(u64, f64)> {
+        let rebuilt = if again.is_empty() { None } else { Some(self.rebuilt(again)) };
+        let program = hgnnc_fusion::lower_with(rebuilt.as_ref().unwrap_or(self.flow), self.options).ok()?;
+        Some((arena_bytes(&program, self.sizes), nominal_seconds(&program, self.sizes)))
     }
 
     /// The minimum cut: stored values to recompute, and those to keep.
@@ -314,7 +319,7 @@ impl<'a> Search<'a> {
 
     /// The choice without a budget: cheap values, until the peak is [`ENOUGH`].
     fn cheap(&self, before: &Plan, enough: u64) -> Plan {
-        let most = before.seconds(self.sizes) * (1.0 + MOST_TIME);
+        let most = before.seconds * (1.0 + MOST_TIME);
         let plan = self.element_wise(before, most);
         if plan.peak <= enough {
             return plan;
@@ -337,18 +342,18 @@ impl<'a> Search<'a> {
         let mut order: Vec<Value> = plan.again.iter().copied().collect();
         order.sort_by(|&a, &b| self.work(b).total_cmp(&self.work(a)).then(a.cmp(&b)));
         for v in order.into_iter().take(self.trials()) {
-            if plan.seconds(self.sizes) <= most {
+            if plan.seconds <= most {
                 break;
             }
             let mut fewer = plan.again.clone();
             fewer.remove(&v);
             match self.plan(&fewer) {
-                Some(other) if other.seconds(self.sizes) < plan.seconds(self.sizes) => plan = other,
+                Some(other) if other.seconds < plan.seconds => plan = other,
                 _ => {}
             }
         }
         let plan = self.prune(plan, None);
-        if plan.peak < before.peak && plan.seconds(self.sizes) <= most { plan } else { before.clone() }
+        if plan.peak < before.peak && plan.seconds <= most { plan } else { before.clone() }
     }
 
     /// The fastest choice within a limit; if there is none, the choice of the lowest peak within the time limit.
@@ -372,13 +377,13 @@ impl<'a> Search<'a> {
             more.extend(some.iter().map(|&(_, _, v)| v));
             // A single value may lower nothing while another one of its size is still kept.
             match self.plan(&more) {
-                Some(plan) if plan.peak <= best.peak && plan.seconds(self.sizes) <= limit.seconds => {
+                Some(plan) if plan.peak <= best.peak && plan.seconds <= limit.seconds => {
                     (best, allowed) = (plan, more);
                 }
                 _ => {}
             }
         }
-        if before.peak <= best.peak || best.seconds(self.sizes) > limit.seconds {
+        if before.peak <= best.peak || best.seconds > limit.seconds {
             return before.clone();
         }
         self.prune(best, Some(limit.bytes))
@@ -399,7 +404,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let Some(other) = self.plan(&fewer) else { continue };
-            if other.peak <= limit && other.seconds(self.sizes) <= plan.seconds(self.sizes) {
+            if other.peak <= limit && other.seconds <= plan.seconds {
                 plan = other;
             } else {
                 without.insert(v, other.peak);
@@ -461,7 +466,7 @@ impl<'a> Search<'a> {
             "the planned peak of values goes from {} to {}, the predicted time by {:+.1} %",
             mib(before.peak),
             mib(plan.peak),
-            100.0 * (plan.seconds(self.sizes) / before.seconds(self.sizes) - 1.0)
+            100.0 * (plan.seconds / before.seconds - 1.0)
         ));
         lines
     }

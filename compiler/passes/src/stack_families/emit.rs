@@ -1,6 +1,8 @@
 //! Writes the operations on a stack: on demand, from the reductions across its members.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use hgnnc_ir::dataflow::{Binding, Cursor, Init, InputDecl, ParamDecl};
 use hgnnc_ir::elementwise;
@@ -34,12 +36,12 @@ pub struct Emitter<'a> {
     pub map: Vec<Option<Value>>,
     /// The tuples that exist on the stack.
     pub stacked: BTreeSet<Tuple>,
-    made: HashMap<(Tuple, Rows), Value>,
-    lifted: HashMap<(Value, Direction), Value>,
-    possible: HashMap<(Tuple, Rows), bool>,
-    params: HashMap<(String, bool), Param>,
+    made: FxHashMap<(Tuple, Rows), Value>,
+    lifted: FxHashMap<(Value, Direction), Value>,
+    possible: FxHashMap<(Tuple, Rows), bool>,
+    params: FxHashMap<(String, bool), Param>,
     /// The parameter of each member of a family of parameters.
-    entries: HashMap<(String, Graph), Param>,
+    entries: FxHashMap<(String, Graph), Param>,
     stack: Option<Stack>,
 }
 
@@ -58,10 +60,10 @@ impl<'a> Emitter<'a> {
             new: old.with_tables_of(old.name.clone()),
             map: vec![None; old.values.len()],
             stacked: BTreeSet::new(),
-            made: HashMap::new(),
-            lifted: HashMap::new(),
-            possible: HashMap::new(),
-            params: HashMap::new(),
+            made: FxHashMap::default(),
+            lifted: FxHashMap::default(),
+            possible: FxHashMap::default(),
+            params: FxHashMap::default(),
             entries: (0..old.params.len())
                 .map(Param::new)
                 .filter_map(|param| Some(((base(old, param), old.params[param.index()].of?), param)))
@@ -94,7 +96,7 @@ impl<'a> Emitter<'a> {
     // ---- reductions across members ------------------------------------------------------------
 
     /// The trees of sums, maxima and the like that are no copies themselves, by their roots.
-    fn trees(&self) -> HashMap<Value, Tree> {
+    fn trees(&self) -> FxHashMap<Value, Tree> {
         let uses = count_uses(self.old);
         let op_of = |value: Value| match self.old.value(value).op {
             Op::Binary(op @ (BinaryOp::Add | BinaryOp::Max | BinaryOp::Min | BinaryOp::LogAddExp))
@@ -104,8 +106,8 @@ impl<'a> Emitter<'a> {
             }
             _ => None,
         };
-        let mut trees = HashMap::new();
-        let mut inner: HashSet<Value> = HashSet::new();
+        let mut trees = FxHashMap::default();
+        let mut inner: FxHashSet<Value> = FxHashSet::default();
         for root in self.old.handles().rev() {
             let Some(op) = op_of(root).filter(|_| !inner.contains(&root)) else { continue };
             let mut leaves = vec![];
@@ -132,13 +134,13 @@ impl<'a> Emitter<'a> {
 
     /// A tree whose leaves have all copies of some operations: their reduction over pairs, and the other leaves.
     fn tree(&mut self, tree: &Tree) -> Option<Value> {
-        let mut counts: HashMap<Tuple, usize> = HashMap::new();
+        let mut counts: FxHashMap<Tuple, usize> = FxHashMap::default();
         for &leaf in &tree.leaves {
             if let Some((tuple, _)) = self.tuples.slot(leaf) {
                 *counts.entry(tuple).or_default() += 1;
             }
         }
-        let distinct: HashSet<Value> = tree.leaves.iter().copied().collect();
+        let distinct: FxHashSet<Value> = tree.leaves.iter().copied().collect();
         let (tuples, number) = (self.tuples, self.members.len());
         let whole = |tuple: Tuple| {
             counts.get(&tuple) == Some(&number) && tuples.members(tuple).iter().all(|value| distinct.contains(value))

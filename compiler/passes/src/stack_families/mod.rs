@@ -29,7 +29,7 @@
 mod emit;
 mod tuples;
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use hgnnc_ir::{Dataflow, Graph, Op, Param};
 
@@ -78,7 +78,7 @@ pub fn stack_families(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
 fn groups(flow: &Dataflow) -> Vec<Vec<Graph>> {
     let mut groups: Vec<Vec<Graph>> = vec![];
     for family in &flow.families {
-        let mut by_ends: HashMap<_, Vec<Graph>> = HashMap::new();
+        let mut by_ends: FxHashMap<_, Vec<Graph>> = FxHashMap::default();
         let mut order = vec![];
         for &graph in family {
             let decl = &flow.graphs[graph.index()];

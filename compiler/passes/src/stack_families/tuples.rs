@@ -1,6 +1,6 @@
 //! Finds the copies of an operation for the members of a family.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::mem::{Discriminant, discriminant};
 
 use hgnnc_ir::dataflow::Binding;
@@ -38,10 +38,10 @@ impl Tuples {
     /// Finds the tuples of a program for these members. Copies stand in the order of the members wherever the program
     /// has them in this order, which is how the front end writes them.
     pub fn find(flow: &Dataflow, members: &[Graph]) -> Self {
-        let position: HashMap<Graph, usize> = members.iter().enumerate().map(|(i, &graph)| (graph, i)).collect();
+        let position: FxHashMap<Graph, usize> = members.iter().enumerate().map(|(i, &graph)| (graph, i)).collect();
         let first = members[0];
         let mut tuples = Self { values: vec![], slots: vec![None; flow.values.len()] };
-        let mut known: HashMap<Key, Vec<Tuple>> = HashMap::new();
+        let mut known: FxHashMap<Key, Vec<Tuple>> = FxHashMap::default();
         for value in flow.handles() {
             let data = flow.value(value);
             let Some(member) = tuples.member(flow, value, &position) else { continue };
@@ -74,7 +74,7 @@ impl Tuples {
     }
 
     /// The member that a value belongs to, if it belongs to one.
-    fn member(&self, flow: &Dataflow, value: Value, position: &HashMap<Graph, usize>) -> Option<usize> {
+    fn member(&self, flow: &Dataflow, value: Value, position: &FxHashMap<Graph, usize>) -> Option<usize> {
         let data = flow.value(value);
         let own = graph_of(flow, &data.op, &data.ty).map(|graph| position.get(&graph).copied());
         let of_args = data.args.iter().filter_map(|arg| self.slots[arg.index()]).map(|(_, member)| Some(member));

@@ -1,6 +1,6 @@
 //! Kernels of random programs against the dataflow interpreter.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use hgnnc_analysis::memory::arena_bytes;
 use hgnnc_fusion::{
@@ -132,7 +132,7 @@ fn kernels_compute_the_same_where_one_is_unfused() {
         PassManager::default().run_joint(&mut flow, &mut PassCx::new(None), || None);
         let expected = hgnnc_interp::run(&flow, &bindings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let all = lower(&flow).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        let mut groups = group(&flow, LoweringOptions::CPU, &HashSet::new());
+        let mut groups = group(&flow, LoweringOptions::CPU, &FxHashSet::default());
         store(&flow, &mut groups);
         for (name, values) in groups.fused(&flow) {
             let what = format!("seed {seed}, `{name}` unfused");
