@@ -17,7 +17,8 @@
 //! far as possible. Other forward values stay eager: rematerialization chooses what the backward pass
 //! recomputes.
 //!
-//! In all parts, a broadcast of much narrower values (one-hot rows of classes, a weight of each row times such a row)
+//! In all parts, the rows of a parameter at endpoints are read where they are wanted, and a broadcast of
+//! much narrower values (one-hot rows of classes, a weight of each row times such a row)
 //! is recomputed inline, loop-invariant or not: with hundreds of classes it is the largest value of a program, and
 //! reading it takes longer than recomputing it.
 
@@ -78,6 +79,12 @@ pub(crate) fn find_placements(aliases: &AliasAnalysis<'_>, nodes: &[Value], kind
         if repeats.narrower(v) && readers[v.index()].iter().all(own_rows) {
             placement[v.index()] = Placement::Inline;
             sources[v.index()] = repeats.of[v.index()].clone().unwrap_or_default();
+            continue;
+        }
+        // Rows of a parameter at its readers' own endpoints are an addressing mode. (Rows of an input are copied once.)
+        let selects = matches!(node.op, Op::GatherRows(..)) && aliases.is_leaf(aliases.storage_of(node.args[0]));
+        if selects && !aliases.is_invariant(v) && !aliases.is_output(v) && readers[v.index()].iter().all(own_rows) {
+            placement[v.index()] = Placement::Inline;
             continue;
         }
         if node.phase != Phase::Backward || aliases.is_invariant(v) || aliases.is_output(v) {
