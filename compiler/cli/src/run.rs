@@ -293,7 +293,7 @@ fn on_processor(
 
 /// Code mode, kernel features and SIMD level that the CPU back end compiles for.
 pub fn cpu_options(options: &TrainOptions) -> CpuOptions {
-    CpuOptions::new(options.code, options.features, hgnnc_exec::simd::level())
+    CpuOptions::new(options.code, options.features, hgnnc_kernels::simd::level())
 }
 
 /// Options of the vertex order: the number of epochs in which it must pay off, and the stored order of a resumed run.

@@ -53,7 +53,7 @@ impl DisableArgs {
         }
         let disabled = self.disable_kernel.iter().filter_map(|name| KernelFeature::named(name));
         let features = disabled.fold(KernelFeatures::ALL, KernelFeatures::without);
-        hgnnc_exec::simd::limit_to(features);
+        hgnnc_kernels::simd::limit_to(features);
         let disabled = Disabled { passes: self.disable_pass.clone(), fusions: self.disable_fusion.clone() };
         Ok(Switches { disabled, features })
     }

@@ -273,5 +273,5 @@ mod by_hand {
 
 /// Code for this machine.
 fn options() -> Options {
-    Options::new(Default::default(), Default::default(), hgnnc_exec::simd::level())
+    Options::new(Default::default(), Default::default(), hgnnc_kernels::simd::level())
 }

@@ -226,5 +226,5 @@ fn projection(flow: &mut Dataflow, h: Value, mut x: Value, w: Value, gradient: b
 
 /// Code for this machine.
 fn options() -> Options {
-    Options::new(Default::default(), Default::default(), hgnnc_exec::simd::level())
+    Options::new(Default::default(), Default::default(), hgnnc_kernels::simd::level())
 }

@@ -12,11 +12,11 @@ use std::time::Instant;
 
 use gemm_common::Parallelism;
 use hgnnc_codegen_cpu::{Options, compile};
-use hgnnc_exec::kernels::product::{self, Extents};
 use hgnnc_exec::{BoundData, Engine, EngineOptions, KernelFeatures};
 use hgnnc_ir::dataflow::{Init, ParamDecl, VertexTypeDecl};
 use hgnnc_ir::kernel::Form;
 use hgnnc_ir::*;
+use hgnnc_kernels::product::{self, Extents};
 use rayon::prelude::*;
 
 /// Rows of a chunk of `gemm`.
@@ -319,5 +319,5 @@ fn chains(rounds: usize) {
 
 /// Code for this machine.
 fn options() -> Options {
-    Options::new(Default::default(), Default::default(), hgnnc_exec::simd::level())
+    Options::new(Default::default(), Default::default(), hgnnc_kernels::simd::level())
 }

@@ -112,5 +112,5 @@ fn joint(attention: bool, edges: usize) -> Dataflow {
 
 /// Code for this machine.
 fn options() -> Options {
-    Options::new(Default::default(), Default::default(), hgnnc_exec::simd::level())
+    Options::new(Default::default(), Default::default(), hgnnc_kernels::simd::level())
 }

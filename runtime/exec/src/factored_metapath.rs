@@ -9,11 +9,11 @@ use hgnnc_ir::kernel::FactoredMetapath;
 
 use crate::block::Context;
 use crate::buffer::BufferRange;
-use crate::kernels::factored_metapath::{
-    EndData, SummedRows, add_row, begin_row, log_sum, make_table, state_len, sums, table_len,
-};
 use crate::launch::parallel;
 use crate::plan::{Chunk, FactoredStep, Norm};
+use hgnnc_kernels::factored_metapath::{
+    EndData, SummedRows, add_row, begin_row, log_sum, make_table, state_len, sums, table_len,
+};
 
 /// Runs a factored step: for each chunk, tables and then rows.
 pub(crate) fn run(context: Context<'_>, step: &FactoredStep) {

@@ -4,8 +4,8 @@
 #![allow(unsafe_code)]
 
 use crate::block::Context;
-use crate::kernels::product;
 use crate::plan::{GroupedProduct, ProductKind};
+use hgnnc_kernels::product;
 
 /// Computes the pieces of a task.
 pub(crate) fn run_task(context: Context<'_>, step: &GroupedProduct, task: usize) {

@@ -4,7 +4,7 @@ use hgnnc_ir::dataflow::{Init, ParamDecl};
 use hgnnc_ir::random;
 use hgnnc_ir::types::Dim;
 
-use crate::simd::multiversion;
+use hgnnc_kernels::simd::multiversion;
 
 /// Distribution and key of the initial values of one parameter.
 #[derive(Clone, Copy, PartialEq, Debug)]

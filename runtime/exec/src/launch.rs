@@ -14,11 +14,11 @@ use crate::block::{Context, Scratch, SplitRowRunner, combine, run_task};
 use crate::buffer::PerThread;
 use crate::factored_metapath;
 use crate::grouped_product;
-use crate::kernels::product::Extents;
-use crate::kernels::{product, rows};
 use crate::plan::{Product, ProductKind, Region, Split, Step, StepKind};
 use crate::schedule::{Pass, RegionSchedule};
 use crate::trace::Spans;
+use hgnnc_kernels::product::Extents;
+use hgnnc_kernels::{product, rows};
 
 /// Elements of a result per reduction task.
 const RANGE: usize = 4096;

@@ -1,8 +1,8 @@
 //! Every instruction set against the portable version, and that against products in f64.
 
 use hgnnc_exec::KernelFeatures;
-use hgnnc_exec::kernels::product::{Extents, mat_mul, mat_mul_t, outer};
-use hgnnc_exec::simd::{self, Level};
+use hgnnc_kernels::product::{Extents, mat_mul, mat_mul_t, outer};
+use hgnnc_kernels::simd::{self, Level};
 
 fn numbers(seed: u64, len: usize) -> Vec<f32> {
     (0..len).map(|i| (hgnnc_ir::random::uniform(seed, i as u64) * 2.0 - 1.0) as f32).collect()

@@ -154,7 +154,7 @@ fn adam(flow: &mut Dataflow, param: Param, w: Value, g: Value, step: Value, rate
 }
 
 fn bound(mut executable: Executable, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
-    let compile = Options::new(options.code, options.features, hgnnc_exec::simd::level());
+    let compile = Options::new(options.code, options.features, hgnnc_kernels::simd::level());
     compile_executable(&mut executable, &compile, &compile);
     Trainer::new(executable, data, options)
 }

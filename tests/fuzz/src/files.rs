@@ -581,7 +581,7 @@ fn sign(bytes: &mut [u8]) -> bool {
 
 /// An executable with its programs for this processor.
 fn with_code(mut executable: Executable, options: &TrainOptions) -> Executable {
-    let compile = Options::new(options.code, options.features, hgnnc_exec::simd::level());
+    let compile = Options::new(options.code, options.features, hgnnc_kernels::simd::level());
     compile_executable(&mut executable, &compile, &compile);
     executable
 }

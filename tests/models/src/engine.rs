@@ -73,12 +73,12 @@ pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
 
 /// A program with machine code for this processor.
 pub fn cpu_program(program: &Program) -> CpuProgram {
-    compile(program, &Options::new(CodeMode::Auto, KernelFeatures::ALL, hgnnc_exec::simd::level()))
+    compile(program, &Options::new(CodeMode::Auto, KernelFeatures::ALL, hgnnc_kernels::simd::level()))
 }
 
 /// An executable with its programs for this processor.
 pub fn with_code(mut executable: Executable, options: &TrainOptions) -> Executable {
-    let compile = Options::new(options.code, options.features, hgnnc_exec::simd::level());
+    let compile = Options::new(options.code, options.features, hgnnc_kernels::simd::level());
     compile_executable(&mut executable, &compile, &compile);
     executable
 }

@@ -5,9 +5,9 @@
 //! A binary of its own: vector widths are a matter of the whole process.
 
 use hgnnc_driver::LowerOptions;
-use hgnnc_exec::simd;
 use hgnnc_fusion::FusionRule;
 use hgnnc_ir::{Dataflow, OutputKind};
+use hgnnc_kernels::simd;
 use hgnnc_model_tests::cases::{self, SCHEMA, TRAIN};
 use hgnnc_model_tests::compiled::{Compiled, compile, interpret};
 use hgnnc_model_tests::{World, assert_close, engine, worlds};

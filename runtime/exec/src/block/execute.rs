@@ -4,9 +4,9 @@ use hgnnc_ir::kernel::KernelOp;
 
 use super::{Block, begin, partial_of};
 use crate::data::InputData;
-use crate::kernels::flat::{self, MaskDraw, Pair, Side, Two};
-use crate::kernels::{Rows, extremes, product, rows, segment, softmax};
 use crate::plan::{Access, Base, BlockOp, Level, MaskRows, Operand};
+use hgnnc_kernels::flat::{self, MaskDraw, Pair, Side, Two};
+use hgnnc_kernels::{Rows, extremes, product, rows, segment, softmax};
 use hgnnc_machine::KernelFeature;
 
 impl Block<'_> {

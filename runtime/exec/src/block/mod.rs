@@ -18,10 +18,10 @@ use hgnnc_executable::cpu::MachineCode;
 
 use crate::buffer::HostBuffer;
 use crate::data::BoundData;
-use crate::kernels::Rows;
 use crate::native::Tables;
 use crate::plan::{Access, Base, Level, Operand, Plan, Region};
 use crate::schedule::{LocalSlot, RegionSchedule, Schedules};
+use hgnnc_kernels::Rows;
 use hgnnc_machine::KernelFeatures;
 
 /// State shared by the tasks of a step.

@@ -5,9 +5,9 @@ use hgnnc_ir::ops::{Direction, Reduce};
 
 use super::{Block, Context, Scratch};
 use crate::data::ActiveVertices;
-use crate::kernels::{extremes, rows, segment, softmax};
 use crate::plan::{BlockOp, Domain, Level, Place, Region, SplitRows};
 use crate::schedule::{FusedLoop, RegionSchedule};
+use hgnnc_kernels::{extremes, rows, segment, softmax};
 
 /// Runs the blocks of one task of a region.
 pub fn run_task(context: Context<'_>, region: &Region, schedule: &RegionSchedule, task: usize, scratch: &mut Scratch) {

@@ -8,9 +8,9 @@ use hgnnc_ir::UnaryOp;
 use rayon::prelude::*;
 
 use super::topology::Caches;
-use crate::kernels::{flat, product};
-use crate::math::fma;
-use crate::simd::multiversion;
+use hgnnc_kernels::math::fma;
+use hgnnc_kernels::simd::multiversion;
+use hgnnc_kernels::{flat, product};
 use hgnnc_machine::{KernelFeatures, Sorting};
 
 /// Measuring time per figure.

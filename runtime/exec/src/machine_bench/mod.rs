@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use hgnnc_graph::{files, processors};
 use hgnnc_machine::{Capabilities, FORMAT, Machine, MemoryLevel};
 
-use crate::simd::with_widest;
 use crate::weights::write_atomically;
 use bench::Bench;
+use hgnnc_kernels::simd::with_widest;
 use topology::{Caches, run_and_wait};
 
 /// The CPU with this many threads (0: one per CPU), from the file in `folder` or measured. `warn` receives the reason

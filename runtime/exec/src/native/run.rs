@@ -9,9 +9,9 @@ use hgnnc_ir::loops::Access;
 use super::{IndexArray, LoopResult, NativeLoop};
 use crate::block::{Block, begin, partial_of};
 use crate::data::InputData;
-use crate::kernels::Rows;
 use crate::plan::{Base, Operand};
 use crate::schedule::{FusedLoop, Schedules, Step};
+use hgnnc_kernels::Rows;
 
 /// Argument tables of calls, reused between them.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use super::{Plan, Product, ProductKind, ResultBuffer, Slabs, Split, StateId, Ste
 use crate::buffer::BufferRange;
 use crate::data::{BoundData, InputData};
 use crate::error::{ExecError, Result};
-use crate::kernels::product::{self, Extents};
 use crate::stacks::{ParamPlace, param_places};
+use hgnnc_kernels::product::{self, Extents};
 use hgnnc_machine::KernelFeatures;
 
 /// Plans a verified program for the sizes of its data. `states` are the optimizer states in the order of their slabs;

@@ -6,7 +6,7 @@ use hgnnc_ir::{Direction, MetapathTerm, Space};
 use super::bind::Binder;
 use crate::buffer::BufferRange;
 use crate::data::Adjacency;
-use crate::kernels::factored_metapath::{state_len, table_len};
+use hgnnc_kernels::factored_metapath::{state_len, table_len};
 
 /// Maximum elements of the middle-vertex tables in memory; larger ones are processed in several chunks.
 const TABLES: usize = 16 << 20;

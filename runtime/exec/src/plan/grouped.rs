@@ -8,7 +8,7 @@ use hgnnc_ir::kernel::{Form, Gemm};
 use super::ProductKind;
 use super::bind::Binder;
 use crate::buffer::BufferRange;
-use crate::kernels::product::{self, Extents};
+use hgnnc_kernels::product::{self, Extents};
 
 /// Multiply-adds of a task: some ten microseconds.
 const TASK: usize = 1 << 18;

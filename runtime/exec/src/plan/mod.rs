@@ -23,8 +23,8 @@ use hgnnc_ir::ops::{Direction, Reduce};
 use hgnnc_ir::types::{Param, Stage, Type, VertexType};
 
 use crate::buffer::BufferRange;
-use crate::kernels::product::Extents;
 use crate::schedule::FusedLoop;
+use hgnnc_kernels::product::Extents;
 
 /// Slab indices that the plans of several programs share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -45,7 +45,7 @@ pub struct Case {
 
 /// A program with the machine code that the options ask for.
 pub fn compiled(program: &Program, data: &BoundData, code: CodeMode, features: KernelFeatures) -> CpuProgram {
-    let options = Options::new(code, features, hgnnc_exec::simd::level());
+    let options = Options::new(code, features, hgnnc_kernels::simd::level());
     hgnnc_codegen_cpu::compile(program, &Options { sizes: Some(data.sizes()), ..options })
 }
 

@@ -112,7 +112,7 @@ pub fn dot(a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::{rows, segment};
+    use crate::{rows, segment};
     use hgnnc_machine::KernelFeatures;
 
     fn numbers(seed: u64, len: usize) -> Vec<f32> {

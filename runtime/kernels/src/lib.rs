@@ -1,14 +1,16 @@
-//! CPU SIMD kernels over blocks of rows, called by the block interpreter. They know no plan and no model.
+//! CPU micro-kernels: SIMD code over blocks of rows or edges. They know no plan and no model.
 
 pub mod extremes;
 pub mod factored_metapath;
 pub mod flat;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod heads8;
+pub mod math;
 mod prefetch;
 pub mod product;
 pub mod rows;
 pub mod segment;
+pub mod simd;
 pub mod softmax;
 #[cfg(target_arch = "x86_64")]
 mod sparse;

@@ -153,7 +153,7 @@ unsafe fn heads8(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], offsets: &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::segment;
+    use crate::segment;
     use hgnnc_machine::KernelFeatures;
 
     #[test]

@@ -49,7 +49,7 @@ pub fn limit_to(features: KernelFeatures) {
 }
 
 /// Runs `f` at the widest level regardless of the limit.
-pub(crate) fn with_widest<T>(f: impl FnOnce() -> T) -> T {
+pub fn with_widest<T>(f: impl FnOnce() -> T) -> T {
     let limited = level();
     limit(Level::Avx512);
     let result = f();
@@ -86,6 +86,7 @@ pub fn available() -> Vec<Level> {
 /// All callees of a body have to be inlined into it, or they are compiled for the narrowest machine, where a
 /// multiply-add is a call of the C library: 70 times slower. Closures cannot be marked `#[inline(always)]`, and those
 /// of `for_each` and `map` are not inlined where a body is large: write loops.
+#[macro_export]
 macro_rules! multiversion {
     ($(#[$meta:meta])* $vis:vis fn $name:ident ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? as $body:ident) => {
         $(#[$meta])*
@@ -118,4 +119,4 @@ macro_rules! multiversion {
         }
     };
 }
-pub(crate) use multiversion;
+pub use multiversion;

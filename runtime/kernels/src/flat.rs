@@ -422,7 +422,7 @@ fn mask_sparse_body<const FMA: bool>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::rows::fetch;
+    use crate::rows::fetch;
 
     #[test]
     fn gathered_rows_give_what_their_copies_give() {
