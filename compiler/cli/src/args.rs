@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 use hgnnc_exec::CodeMode;
 
-use crate::profile::args::ProfileCommand;
+use crate::profile_args::ProfileCommand;
 use crate::switches::DisableArgs;
 
 /// Exit codes and environment variables, below the options of every command.

@@ -16,6 +16,7 @@ mod model;
 mod output;
 mod plan;
 mod profile;
+mod profile_args;
 mod run;
 mod source;
 mod starter;

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use hgnnc_executable::GraphPlan;
 use hgnnc_ir::dataflow::{GraphDecl, MetapathDecl};
 use hgnnc_ir::{Dataflow, Graph, Op, Space};
-use hgnnc_passes::pipeline::{PassCx, PassManager, UnknownName};
 use hgnnc_passes::score_links;
+use hgnnc_passes::{PassCx, PassManager, UnknownName};
 
 use crate::lower::{LowerOptions, forward_of_training, without_dropout};
 use crate::model::Analyzed;

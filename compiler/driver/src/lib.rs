@@ -21,7 +21,8 @@ pub use hgnnc_analysis::cost;
 pub use hgnnc_analysis::memory::planned;
 pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
 pub use hgnnc_fusion::{FusionRule, VALUE_PREFIX};
-pub use hgnnc_passes::pipeline::{Disabled, PassManager, REORDER_VERTICES, UnknownName};
+pub use hgnnc_passes::pipeline::REORDER_VERTICES;
+pub use hgnnc_passes::{Disabled, PassManager, UnknownName};
 pub use hgnnc_passes::{Endpoints, SizeInfo};
 pub use hgnnc_sema::dataset::{
     DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, check_dataset,

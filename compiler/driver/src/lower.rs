@@ -11,7 +11,7 @@ use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::{Dataflow, Graph, Op, OutputKind};
 use hgnnc_machine::Machine;
-use hgnnc_passes::pipeline::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
+use hgnnc_passes::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
 use hgnnc_passes::{NotBatchable, NotDifferentiable, score_links};
 
 use crate::model::Analyzed;

@@ -5,8 +5,8 @@ use hgnnc_fusion::{Groups, KERNEL_PASSES, KernelCx, LoweringOptions, kernel_pass
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, Param, Value};
-use hgnnc_passes::pipeline::{PassCx, PassManager};
 use hgnnc_passes::{MinibatchWithCache, batch_sizes, to_minibatch, to_minibatch_with_cache, try_differentiate, update};
+use hgnnc_passes::{PassCx, PassManager};
 use hgnnc_sema::TrainSpec;
 
 use crate::lower::LowerError;

@@ -35,8 +35,8 @@ use hgnnc_ir::{Dataflow, Value};
 
 pub use explain::explain;
 pub use groups::Groups;
-pub use kernel_passes::{KERNEL_PASSES, KernelCx, KernelPass, SoftmaxForm};
-pub use options::LoweringOptions;
+pub use kernel_passes::{KERNEL_PASSES, KernelCx, KernelPass};
+pub use options::{LoweringOptions, SoftmaxForm};
 pub use rules::{DisabledFusions, FusionRule, VALUE_PREFIX};
 
 /// An operation for which there is no kernel.

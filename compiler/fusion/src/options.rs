@@ -2,7 +2,6 @@
 
 use hgnnc_machine::Machine;
 
-use crate::kernel_passes::SoftmaxForm;
 use crate::rules::{DisabledFusions, FusionRule};
 
 /// The preferences of a back end, and the fusion rules that are disabled.
@@ -94,4 +93,15 @@ impl Default for LoweringOptions {
     fn default() -> Self {
         Self::CPU
     }
+}
+
+/// How an edge softmax is computed where one pass is possible.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SoftmaxForm {
+    /// Three passes: largest score, exponentials and their sum, weighted sum. For a CPU, whose caches hold the edge
+    /// values of a block between passes.
+    #[default]
+    InPasses,
+    /// Online, for a back end that recomputes edge values in each pass.
+    InOnePass,
 }

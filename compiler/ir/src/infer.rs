@@ -5,11 +5,11 @@
 use std::fmt;
 
 use crate::dataflow::Dataflow;
-use crate::kernel::Width;
 use crate::metapath::{MetapathReduce, MetapathTerm};
 use crate::ops::{BinaryOp, Direction, Op, ProductForm};
 use crate::stacks::Incidence;
 use crate::types::{DType, Dim, Graph, Layout, Space, Type, Value};
+use crate::width::Width;
 
 /// An operation whose operands do not fit; the message says why.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -28,6 +28,7 @@ pub mod stacks;
 pub mod training;
 pub mod types;
 pub mod verify;
+pub mod width;
 
 pub use dataflow::{Dataflow, Output, OutputKind, ValueData};
 pub use fingerprint::Fingerprint;

@@ -20,8 +20,8 @@
 
 use crate::Direction;
 use crate::dataflow::{Dataflow, GraphDecl, VertexTypeDecl};
-use crate::kernel::Width;
 use crate::types::{Graph, Space, Stack, VertexType};
+use crate::width::Width;
 
 /// A list of semantic graphs that share one graph.
 #[derive(Clone, PartialEq, Eq, Debug)]

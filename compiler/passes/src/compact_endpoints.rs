@@ -43,8 +43,9 @@ use hgnnc_ir::{
 };
 
 use crate::move_to_vertices::by_row;
-use crate::pipeline::{Changed, PassCx, SizeInfo};
+use crate::pass::{Changed, PassCx};
 use crate::rewrite::count_uses;
+use hgnnc_ir::sizes::SizeInfo;
 
 type Endpoints = (Graph, Direction);
 

@@ -21,9 +21,10 @@
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Reduce, Value};
 use hgnnc_machine::{Machine, Work};
 
-use crate::pipeline::{Changed, PassCx, SizeInfo};
+use crate::pass::{Changed, PassCx};
 use crate::rewrite::{Rewriter, count_uses, rewrite};
 use hgnnc_analysis::cost::{Times, dense_product, seconds};
+use hgnnc_ir::sizes::SizeInfo;
 
 /// Multiplies score vectors into the weight where that halves the multiply-adds.
 pub fn contract_scores(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {

@@ -18,7 +18,7 @@ use std::mem::discriminant;
 
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Value};
 
-use crate::pipeline::{Changed, PassCx};
+use crate::pass::{Changed, PassCx};
 
 /// Replaces values that were computed before.
 pub fn cse(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {

@@ -5,7 +5,7 @@
 
 use hgnnc_ir::{Dataflow, Value};
 
-use crate::pipeline::{Changed, PassCx};
+use crate::pass::{Changed, PassCx};
 
 /// Removes values that no output depends on.
 pub fn dce(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {

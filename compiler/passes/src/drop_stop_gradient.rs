@@ -7,7 +7,7 @@
 
 use hgnnc_ir::{Dataflow, Op};
 
-use crate::pipeline::{Changed, PassCx};
+use crate::pass::{Changed, PassCx};
 use crate::rewrite::rewrite;
 
 /// Replaces `stop_gradient` by its operand.

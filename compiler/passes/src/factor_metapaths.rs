@@ -51,7 +51,7 @@ use hgnnc_ir::{
 };
 use hgnnc_machine::Machine;
 
-use crate::pipeline::{Changed, PassCx};
+use crate::pass::{Changed, PassCx};
 use crate::rewrite::{Rewriter, rewrite};
 use hgnnc_analysis::cost::{attention_over_edges, linear_over_edges, metapath_work};
 

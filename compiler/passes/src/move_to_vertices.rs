@@ -19,7 +19,7 @@
 
 use hgnnc_ir::{Dataflow, Op, Space, Type, Value};
 
-use crate::pipeline::{Changed, PassCx};
+use crate::pass::{Changed, PassCx};
 use crate::rewrite::rewrite;
 use crate::unread_rows::{Infinite, is_total};
 use hgnnc_analysis::cost::{Times, operation_work};

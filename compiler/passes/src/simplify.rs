@@ -23,7 +23,7 @@
 use hgnnc_ir::elementwise;
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Reduce, Space, Type, UnaryOp, Value};
 
-use crate::pipeline::{Changed, PassCx};
+use crate::pass::{Changed, PassCx};
 use crate::rewrite::{Rewriter, rewrite};
 
 /// Applies the rules of the table above to all values.

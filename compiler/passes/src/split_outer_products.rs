@@ -21,7 +21,7 @@
 use hgnnc_ir::kernel::Width;
 use hgnnc_ir::{BinaryOp, Dataflow, Dim, Direction, Op, Reduce, Space, Value};
 
-use crate::pipeline::{Changed, PassCx};
+use crate::pass::{Changed, PassCx};
 use crate::rewrite::{Rewriter, rewrite};
 use crate::unread_rows::Infinite;
 use hgnnc_fusion::LoweringOptions;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 
 use crate::ast::{Allow, Ident};
-use crate::report::push;
+use crate::limit::push;
 use crate::structure::{Frame, Groups, starts_entry};
 use crate::tokens::{Lexeme, Token};
 

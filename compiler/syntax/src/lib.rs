@@ -7,6 +7,7 @@ pub mod ast;
 mod build;
 mod foreign;
 mod format;
+mod limit;
 mod parse;
 mod recover;
 mod report;

@@ -7,8 +7,9 @@ use lalrpop_util::{ParseError, lalrpop_mod};
 
 use crate::allow;
 use crate::ast::{Item, Module};
+use crate::limit::push;
 use crate::recover::repair;
-use crate::report::{Expected, Mistake, push};
+use crate::report::{Expected, Mistake};
 use crate::respell::Respeller;
 use crate::structure::{Frame, Groups, balance, starts_item, too_deep, too_deep_report};
 use crate::tokens::{Lexeme, Pos, Token, lex};

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes, synonyms};
 
-use crate::report::push;
+use crate::limit::push;
 use crate::structure::{Frame, Groups, starts_entry};
 use crate::tokens::{Lexeme, Token};
 

@@ -5,7 +5,7 @@
 
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 
-use crate::report::push;
+use crate::limit::push;
 use crate::tokens::{Lexeme, Token};
 
 /// Deeper trees would overflow the stack of recursive passes.

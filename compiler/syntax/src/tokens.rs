@@ -9,7 +9,7 @@ use hgnnc_diag::{Code, Diagnostic, Diagnostics, FileId, Span, codes};
 use logos::{Lexer, Logos};
 
 use crate::foreign::{self, Foreign};
-use crate::report::push;
+use crate::limit::push;
 
 /// Maximum length of a name, in bytes. Parameter names are composed of the names of layers, vertex types and graphs.
 const MAX_NAME: usize = 255;

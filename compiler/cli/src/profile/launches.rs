@@ -14,11 +14,11 @@ use hgnnc_report::table::{Table, amount, bytes, digits, percent, time};
 use hgnnc_report::{self as report, Profile};
 use serde_json::{Map, Value, json};
 
-use super::args::ProfileArgs;
 use super::{collect, spans, write_all};
 use crate::bounds::{label, stores};
 use crate::failure::Failure;
 use crate::output::{make_folder, print, write};
+use crate::profile_args::ProfileArgs;
 use crate::run::Prepared;
 use crate::train::stop_on_interrupt;
 

@@ -1,6 +1,5 @@
 //! `hgnnc profile`.
 
-pub mod args;
 mod collect;
 mod launches;
 mod spans;
@@ -14,10 +13,10 @@ use hgnnc_machine::Machine;
 use hgnnc_report::trace::{self, Trace};
 use hgnnc_report::{Profile, diff, json, page, text};
 
-use self::args::{DiffArgs, ProfileArgs, ProfileCommand};
 use crate::data;
 use crate::failure::Failure;
 use crate::output::{check_folder, make_folder, note, print, write};
+use crate::profile_args::{DiffArgs, ProfileArgs, ProfileCommand};
 use crate::run::{Purpose, options, prepare};
 use crate::train::stop_on_interrupt;
 

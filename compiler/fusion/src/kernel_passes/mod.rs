@@ -16,8 +16,6 @@ use hgnnc_machine::Machine;
 use crate::options::LoweringOptions;
 use crate::rules::FusionRule;
 
-pub use online_softmax::SoftmaxForm;
-
 /// A pass over the kernels of a program. They compute the same values after it.
 pub struct KernelPass {
     /// The rule that disables it.

@@ -17,18 +17,8 @@ use hgnnc_ir::{BinaryOp, Reduce, UnaryOp};
 
 use super::instrs::{Defs, Editor, change_traversals, is_log_sum_exp};
 use crate::kernel_passes::KernelCx;
+use crate::options::SoftmaxForm;
 use crate::rules::FusionRule;
-
-/// How an edge softmax is computed where one pass is possible.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum SoftmaxForm {
-    /// Three passes: largest score, exponentials and their sum, weighted sum. For a CPU, whose caches hold the edge
-    /// values of a block between passes.
-    #[default]
-    InPasses,
-    /// Online, for a back end that recomputes edge values in each pass.
-    InOnePass,
-}
 
 /// Computes softmaxes online, for a back end that asks for it.
 pub(crate) fn run(program: &mut Program, cx: &mut KernelCx) {

@@ -23,14 +23,13 @@ pub mod place;
 pub mod print;
 mod replace;
 pub mod verify;
-mod width;
 
+pub use crate::width::Width;
 pub use op::{Extents, KernelOp};
 pub use parse::parse;
 pub use print::print;
 pub use replace::{Uses, reads_on_the_way};
 pub use verify::verify;
-pub use width::Width;
 
 pub use crate::ops::ProductForm as Form;
 

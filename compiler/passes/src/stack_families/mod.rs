@@ -35,7 +35,7 @@ use hgnnc_ir::{Dataflow, Graph, Op, Param};
 
 use crate::cse::cse;
 use crate::dce::dce;
-use crate::pipeline::{Changed, PassCx};
+use crate::pass::{Changed, PassCx};
 use emit::Emitter;
 use tuples::Tuples;
 

@@ -8,8 +8,9 @@ use std::path::Path;
 
 use hgnnc_ir::{Dataflow, Op, UnaryOp, Value, parse, print, verify};
 use hgnnc_machine::Machine;
+use hgnnc_passes::Endpoints;
 use hgnnc_passes::dce::dce;
-use hgnnc_passes::pipeline::{Endpoints, FORWARD, JOINT, MEMORY, MODEL, REORDER_VERTICES};
+use hgnnc_passes::pipeline::{FORWARD, JOINT, MEMORY, MODEL, REORDER_VERTICES};
 use hgnnc_passes::rematerialize::rematerialize;
 use hgnnc_passes::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
 

@@ -6,8 +6,8 @@ use hgnnc_interp::random_program::seeds;
 use hgnnc_interp::{Bindings, Tensor, run};
 use hgnnc_ir::batch::{BatchInput, HistoricalRows};
 use hgnnc_ir::{Dataflow, Input, OutputKind, Param, verify};
-use hgnnc_passes::pipeline::{PassCx, PassManager};
 use hgnnc_passes::{MinibatchWithCache, to_minibatch_with_cache, try_differentiate};
+use hgnnc_passes::{PassCx, PassManager};
 
 use crate::minibatch::{Batch, bindings_of, of_one_type};
 

@@ -5,8 +5,9 @@
 use hgnnc_interp::random_program::{random_program, random_program_with_metapaths, seeds};
 use hgnnc_interp::{Bindings, Evaluation, run};
 use hgnnc_ir::{Dataflow, Direction, Graph, OutputKind, Param, verify};
+use hgnnc_passes::Endpoints;
 use hgnnc_passes::factor_metapaths::factor_metapaths;
-use hgnnc_passes::pipeline::{Endpoints, FORWARD, JOINT, MEMORY};
+use hgnnc_passes::pipeline::{FORWARD, JOINT, MEMORY};
 use hgnnc_passes::rematerialize::rematerialize;
 use hgnnc_passes::split_outer_products::split_outer_products_into;
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, SizeInfo, differentiate, update};

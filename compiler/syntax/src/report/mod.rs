@@ -4,22 +4,12 @@ mod expected;
 mod other_syntax;
 
 use hgnnc_diag::synonyms::{self, Meant, Place};
-use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
+use hgnnc_diag::{Diagnostic, FileId, Span, codes};
 
 use crate::structure::{Frame, Groups};
 use crate::tokens::{Lexeme, Token};
 
 pub(crate) use expected::Expected;
-
-/// Maximum number of reports per file; a file with more is not a `.hgnn` file.
-const MAX_REPORTS: usize = 200;
-
-/// Adds a report, up to the maximum per file.
-pub(crate) fn push(diagnostics: &mut Diagnostics, diagnostic: Diagnostic) {
-    if diagnostics.len() < MAX_REPORTS {
-        diagnostics.push(diagnostic);
-    }
-}
 
 /// A token that the grammar rejected.
 pub(crate) struct Mistake<'a> {

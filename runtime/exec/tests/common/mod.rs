@@ -16,7 +16,7 @@ use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, Relatio
 use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
-use hgnnc_passes::pipeline::Endpoints;
+use hgnnc_passes::Endpoints;
 use hgnnc_passes::{Optimizer, OptimizerOptions, SizeInfo, differentiate, update};
 use hgnnc_ptx::{PtxCompiler, Target};
 
