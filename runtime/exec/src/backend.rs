@@ -11,8 +11,8 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::exec_plan::Arena;
 use crate::metrics::Tally;
+use crate::orders::copy_rows;
 use crate::plan::StateId;
-use crate::reorder::copy_rows;
 use crate::times::Times;
 
 /// Runs programs and holds their parameters and optimizer states.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{ExecError, Result};
 use crate::identity::Identity;
-use crate::reorder::OrderKind;
+use crate::orders::OrderKind;
 use crate::weights::{self, Tensor};
 
 /// Version of the checkpoint format.

@@ -10,7 +10,7 @@ use hgnnc_ir::sizes::{self, SizeInfo};
 use hgnnc_ir::types::VertexType;
 
 use crate::error::{ExecError, Result};
-use crate::reorder::Orders;
+use crate::orders::Orders;
 
 /// Compressed sparse adjacency: the edges of each row.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -31,6 +31,7 @@ mod metapath_graphs;
 pub mod metrics;
 pub mod native;
 mod not_finite;
+pub mod orders;
 pub mod os;
 pub mod plan;
 pub mod profile;
@@ -56,10 +57,11 @@ pub use hgnnc_cache::Policy as CachePolicy;
 pub use hgnnc_machine::{CodeMode, KernelFeature, KernelFeatures};
 pub use identity::{Difference, Identity};
 pub use metapath_graphs::{materialize, middle_of_metapath};
+pub use orders::OrderKind;
 pub use profile::{
     Counted, DeviceProfile, EntryProfile, KernelTime, Profile, ProfileOptions, Timeline, profile, profile_device,
 };
-pub use reorder::{OrderKind, OrderOptions, Ordered, order_vertices};
+pub use reorder::{OrderOptions, Ordered, order_vertices};
 pub use report::Report;
 pub use times::{StepTime, Times};
 pub use trainer::{Arenas, Epoch, MemoryNeeded, Outcome, OutputRows, TrainOptions, Trainer};

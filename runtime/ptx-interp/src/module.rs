@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::ParseError;
 use crate::ops::Inst;
 use crate::registers::Slot;
 use crate::types::Type;
@@ -20,11 +19,6 @@ pub struct Module {
 }
 
 impl Module {
-    /// Parses PTX and decodes its kernels.
-    pub fn parse(text: &str) -> Result<Module, ParseError> {
-        crate::parse::module(text)
-    }
-
     /// The kernels, in the order of the text.
     pub fn kernels(&self) -> &[Kernel] {
         &self.kernels

@@ -8,6 +8,9 @@ use crate::fault::FaultKind;
 use crate::memory::{Wrong, all_are, get, put};
 use crate::registers::LANES;
 
+/// Base of the shared-memory window in the generic address space.
+pub(crate) const SHARED_WINDOW: u64 = 0x7f00_0000_0000;
+
 /// Log of synchronisations between lanes of a warp, or warps of a block. Answers happens-before queries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SyncLog {

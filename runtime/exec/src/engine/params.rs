@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::{Engine, extent};
 use crate::buffer::HostBuffer;
 use crate::init::Initializer;
-use crate::reorder::copy_rows;
+use crate::orders::copy_rows;
 use crate::stacks::ParamPlace;
 
 impl Engine {

@@ -10,12 +10,12 @@ use hgnnc_graph::show_bytes;
 use hgnnc_ir::types::VertexType;
 use rayon::prelude::*;
 
-use super::OrderKind;
 use super::gathers::{gathers, links, unsupported_reason};
 use super::renumber::renumber;
 use crate::data::{BoundData, Target};
 use crate::error::Result;
 use crate::machine_bench::last_level_bytes;
+use crate::orders::OrderKind;
 
 /// Avoided memory traffic in bytes that saves one second: two cores that gather rows of several lines with prefetch
 /// save no more (docs/results.md). Used to compare times, so a factor of two matters little.

@@ -7,12 +7,9 @@ use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::types::{Layout, Space, VertexType};
 use rayon::prelude::*;
 
-use super::Orders;
 use crate::data::{Adjacency, BoundData, InputData, Target, Topology};
 use crate::error::{ExecError, Result};
-
-/// Rows per parallel task.
-const CHUNK: usize = 1 << 13;
+use crate::orders::{CHUNK, Orders, copy_rows};
 
 /// Renumbers the vertices of some types. `target` is the type of labels and split.
 ///
@@ -99,19 +96,6 @@ pub(super) fn rows<T: Copy + Default + Send + Sync>(from: &[T], original: &[u32]
         copy_rows(from, original, &mut to);
     }
     to
-}
-
-/// Permutes rows into existing memory: row `i` of `to` is row `pick[i]` of `from`.
-pub(crate) fn copy_rows<T: Copy + Send + Sync>(from: &[T], pick: &[u32], to: &mut [T]) {
-    let width = to.len() / pick.len().max(1);
-    if width == 0 {
-        return;
-    }
-    to.par_chunks_mut(CHUNK * width).zip(pick.par_chunks(CHUNK)).for_each(|(to, pick)| {
-        for (to, &row) in to.chunks_exact_mut(width).zip(pick) {
-            to.copy_from_slice(&from[row as usize * width..(row as usize + 1) * width]);
-        }
-    });
 }
 
 /// `indptr` of the permuted rows.

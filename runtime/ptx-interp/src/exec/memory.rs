@@ -1,13 +1,14 @@
 //! Loads, stores, atomic operations and copies.
 
 use super::warp::{PendingCopy, Warp};
-use super::{Run, SHARED_WINDOW, SHARED_WINDOW_END, Stop};
+use super::{Run, SHARED_WINDOW_END, Stop};
 use crate::counters::{count_global, count_shared, count_shared_atomic};
 use crate::fault::FaultKind;
 use crate::memory::{Access, Use, Wrong, get, put};
 use crate::ops::{Address, AtomicOp, Inst, Op, Order, Space};
 use crate::registers::{LANES, Lanes, lanes};
 use crate::shared::Accessor;
+use crate::shared::SHARED_WINDOW;
 use crate::types::Type;
 
 impl Warp {

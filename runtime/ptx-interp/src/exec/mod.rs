@@ -15,11 +15,9 @@ use crate::memory::{Memory, Wrong};
 use crate::module::{Constant, Kernel, Module};
 use crate::ops::{Barrier, Inst, Op, Reduce};
 use crate::registers::{LANES, lanes};
-use crate::shared::Shared;
+use crate::shared::{SHARED_WINDOW, Shared};
 use warp::{Waiting, Warp};
 
-/// Base of the shared-memory window in the generic address space.
-pub(crate) const SHARED_WINDOW: u64 = 0x7f00_0000_0000;
 const SHARED_WINDOW_END: u64 = SHARED_WINDOW + (1 << 24);
 /// Cache size of [`Module::run`]: that of an A100, 40 MB.
 const DEFAULT_CACHE: u64 = 40 << 20;

@@ -293,8 +293,8 @@ impl<'a> Builder<'a> {
         self.operands.d = self.dest(&args[0], ty)?;
         let step = match (space, to) {
             ("global" | "const", _) => step1!(|a| a),
-            (_, true) => step1!(|a| a.wrapping_sub(crate::exec::SHARED_WINDOW)),
-            (_, false) => step1!(|a| a.wrapping_add(crate::exec::SHARED_WINDOW)),
+            (_, true) => step1!(|a| a.wrapping_sub(crate::shared::SHARED_WINDOW)),
+            (_, false) => step1!(|a| a.wrapping_add(crate::shared::SHARED_WINDOW)),
         };
         Ok((Op::Alu(step), Class::Integer, 0))
     }

@@ -17,10 +17,16 @@ use builder::{Builder, Name};
 
 static MODULES: AtomicU64 = AtomicU64::new(0);
 
-pub(crate) fn module(text: &str) -> Result<Module> {
-    let mut module = names(text)?;
-    module.kernels.iter_mut().for_each(allocate_registers);
-    Ok(module)
+impl Module {
+    /// Parses PTX and decodes its kernels.
+    ///
+    /// # Errors
+    /// The first place that is no PTX, or PTX that is not supported.
+    pub fn parse(text: &str) -> Result<Module> {
+        let mut module = names(text)?;
+        module.kernels.iter_mut().for_each(allocate_registers);
+        Ok(module)
+    }
 }
 
 /// Parses a module without register allocation.
