@@ -7,7 +7,6 @@
 use std::path::PathBuf;
 
 use crate::npy::FloatArray;
-use crate::sgb::Step;
 
 /// A loaded and validated heterogeneous graph with features, targets and splits.
 ///
@@ -314,5 +313,30 @@ impl Dataset {
     pub fn step_ends(&self, step: Step) -> (usize, usize) {
         let relation = &self.relations[step.relation];
         if step.reverse { (relation.dst, relation.src) } else { (relation.src, relation.dst) }
+    }
+}
+
+/// One step of a metapath: along a relation, or against it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Step {
+    /// Position of the relation in the dataset.
+    pub relation: usize,
+    /// Whether the step goes from the relation's destination to its source.
+    pub reverse: bool,
+}
+
+impl Step {
+    /// A step along `relation`.
+    pub fn forward(relation: usize) -> Step {
+        Step { relation, reverse: false }
+    }
+
+    /// A step against `relation`.
+    pub fn reverse(relation: usize) -> Step {
+        Step { relation, reverse: true }
+    }
+
+    pub(crate) fn flipped(self) -> Step {
+        Step { reverse: !self.reverse, ..self }
     }
 }

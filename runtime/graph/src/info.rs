@@ -5,9 +5,9 @@ use std::fmt;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::dataset::{Dataset, Features, LabelValues};
+use crate::dataset::{Dataset, Features, LabelValues, Step};
 use crate::degrees::{ClassInfo, DegreeCounts};
-use crate::sgb::{SemanticGraphs, SgbError, Step};
+use crate::sgb::{SemanticGraphs, SgbError, path_count};
 
 /// The report of `data info`. Serialises to the JSON object of `data info --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -141,7 +141,7 @@ pub struct MetapathInfo {
     /// Pairs with start = end.
     pub self_pairs: u64,
     /// Path instances; an integer in JSON if 64 bits hold it, else a float.
-    #[serde(serialize_with = "paths")]
+    #[serde(serialize_with = "path_count")]
     pub instances: u128,
     /// Largest number of distinct end vertices of one start vertex.
     pub max_degree: u64,
@@ -367,14 +367,6 @@ fn class_cell(class: &ClassInfo, edges: u64) -> String {
         _ if class.edges == 0 => class.vertices.to_string(),
         share if share < 0.5 => format!("{} <1%", class.vertices),
         share => format!("{} {share:.0}%", class.vertices),
-    }
-}
-
-/// `serde_json` without `arbitrary_precision` has no integers beyond 64 bits.
-pub(crate) fn paths<S: serde::Serializer>(instances: &u128, to: S) -> Result<S::Ok, S::Error> {
-    match u64::try_from(*instances) {
-        Ok(n) => to.serialize_u64(n),
-        Err(_) => to.serialize_f64(*instances as f64),
     }
 }
 

@@ -33,7 +33,7 @@ mod transpose;
 pub use csr::{Csc, Csr, EdgeError, NO_ORIGINAL, SemanticGraph};
 pub use dataset::{
     Dataset, DenseFeatures, Features, Kinds, LabelData, LabelValues, LinkSplitData, Links, MetapathData, RelationData,
-    SparseFeatures, SplitData, VertexTypeData,
+    SparseFeatures, SplitData, Step, VertexTypeData,
 };
 pub use degrees::{ClassInfo, DegreeClasses, DegreeCounts, class_degrees, degree_class};
 pub use error::{DataError, DataErrors};
@@ -43,6 +43,6 @@ pub use npy::FloatArray;
 pub use schema::schema_text;
 pub use sgb::{
     Entry, EntryGraph, Estimate, GraphCache, MetapathOptions, MetapathStats, Middle, Origin, RelationOptions,
-    SemanticGraphs, SgbError, Step, show_bytes,
+    SemanticGraphs, SgbError, show_bytes,
 };
 pub use shared::Shared;

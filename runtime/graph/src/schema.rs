@@ -194,8 +194,8 @@ pub fn quote(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset::Step;
     use crate::dataset::{LabelData, MetapathData, RelationData, VertexTypeData};
-    use crate::sgb::Step;
 
     fn relation(name: &str, src: usize, dst: usize, weight: bool) -> RelationData {
         let weight = weight.then(|| vec![].into());

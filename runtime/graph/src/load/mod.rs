@@ -17,13 +17,13 @@ pub use self::format::FIELDS;
 
 use self::fields::{At, Loader, NO_MASK};
 use self::format::{EDGE_FEATURES, METAPATH, RELATION, ROOT, VERTEX_FEATURES, VERTEX_TYPE};
+use crate::dataset::Step;
 use crate::dataset::{
     Dataset, DenseFeatures, Features, Kinds, MetapathData, RelationData, SparseFeatures, VertexTypeData,
 };
 use crate::error::{DataError, DataErrors};
 use crate::files;
 use crate::npy::Dtype;
-use crate::sgb::Step;
 
 impl Dataset {
     /// Loads the dataset in `folder`: reads `dataset.toml`, maps its files and checks all of them.

@@ -23,7 +23,7 @@ mod walk;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, csc_of, rows_of};
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, Step};
 use crate::degrees::ClassInfo;
 use crate::shared::Shared;
 use crate::transpose::transpose;
@@ -34,31 +34,6 @@ pub use self::metapath::Origin;
 pub use self::middle_vertex::Middle;
 use self::plan::Plan;
 use self::share::Shares;
-
-/// One step of a metapath: along a relation, or against it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Step {
-    /// Position of the relation in the dataset.
-    pub relation: usize,
-    /// Whether the step goes from the relation's destination to its source.
-    pub reverse: bool,
-}
-
-impl Step {
-    /// A step along `relation`.
-    pub fn forward(relation: usize) -> Step {
-        Step { relation, reverse: false }
-    }
-
-    /// A step against `relation`.
-    pub fn reverse(relation: usize) -> Step {
-        Step { relation, reverse: true }
-    }
-
-    fn flipped(self) -> Step {
-        Step { reverse: !self.reverse, ..self }
-    }
-}
 
 /// How a relation becomes a semantic graph. Default: forward, duplicates kept, no self loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,7 +98,7 @@ pub struct MetapathStats {
     /// Pairs with start = end; 0 where the ends are different vertex types.
     pub self_pairs: u64,
     /// Path instances (saturated at `u128::MAX`).
-    #[serde(serialize_with = "crate::info::paths")]
+    #[serde(serialize_with = "path_count")]
     pub instances: u128,
     /// Largest number of distinct end vertices of one start vertex.
     pub max_degree: u64,
@@ -358,4 +333,12 @@ fn dedup(csc: &mut Csc, original: &mut Vec<u32>, mut weight: Option<&mut Vec<f32
         degree[row] += degree[row - 1];
     }
     csc.indptr = degree.into();
+}
+
+/// `serde_json` without `arbitrary_precision` has no integers beyond 64 bits.
+pub(crate) fn path_count<S: serde::Serializer>(instances: &u128, to: S) -> Result<S::Ok, S::Error> {
+    match u64::try_from(*instances) {
+        Ok(n) => to.serialize_u64(n),
+        Err(_) => to.serialize_f64(*instances as f64),
+    }
 }

@@ -4,7 +4,8 @@ use std::fmt;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use crate::sgb::{MetapathOptions, SemanticGraphs, Step};
+use crate::dataset::Step;
+use crate::sgb::{MetapathOptions, SemanticGraphs};
 
 /// Incremented with every change of the file format or of the hashed data.
 pub(super) const VERSION: u32 = 1;
