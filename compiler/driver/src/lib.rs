@@ -21,13 +21,13 @@ pub use hgnnc_analysis::cost;
 pub use hgnnc_analysis::memory::planned;
 pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
 pub use hgnnc_fusion::{FusionRule, VALUE_PREFIX};
+pub use hgnnc_hir as hir;
 pub use hgnnc_passes::pipeline::REORDER_VERTICES;
 pub use hgnnc_passes::{Disabled, PassManager, UnknownName};
 pub use hgnnc_passes::{Endpoints, SizeInfo};
 pub use hgnnc_sema::dataset::{
     DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, check_dataset,
 };
-pub use hgnnc_sema::hir;
 pub use hgnnc_sema::names::closest;
 pub use hgnnc_sema::schema::Schema;
 pub use hgnnc_sema::train::TrainSpec;

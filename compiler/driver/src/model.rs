@@ -1,11 +1,12 @@
 //! A checked model with its program, and its names in a dataset.
 
+use hgnnc_hir as hir;
 use hgnnc_ir::Dataflow;
 use hgnnc_ir::names::find_name;
 use hgnnc_ir::training::Target;
+use hgnnc_sema::TrainSpec;
 use hgnnc_sema::dataset::{DatasetSummary, find_label};
 use hgnnc_sema::schema::{FieldInfo, Schema};
-use hgnnc_sema::{TrainSpec, hir};
 
 /// A model without errors, and its program.
 pub struct Analyzed {

@@ -15,13 +15,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use hgnnc_diag::Span;
+use hgnnc_hir::{
+    self as hir, EdgeData, ExprId, ExprKind, FeatureKind, Features, Item, LayerUse, Model, OutputOf, UniqueNames,
+};
 use hgnnc_ir::dataflow::{Binding, InputDecl};
 use hgnnc_ir::{
     BinaryOp, Dataflow, Dim, Direction, Graph, Input, Layout, Op, Origin, Phase, Reduce, Space, Stage, Type, Value,
     VertexType,
 };
-use hgnnc_sema::hir::{self, EdgeData, ExprId, ExprKind, FeatureKind, Features, Item, LayerUse, Model, OutputOf};
-use hgnnc_sema::names::UniqueNames;
 
 use params::Params;
 use reductions::OverInEdges;

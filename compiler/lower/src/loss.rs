@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use hgnnc_diag::Span;
+use hgnnc_hir::{Label, Loss, LossKind};
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::{BinaryOp, DType, Dim, Graph, Op, Reduce, Space, Type, UnaryOp, Value, VertexType};
-use hgnnc_sema::hir::{Label, Loss, LossKind};
 
 use crate::Instance;
 use crate::value::{Val, Values};

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hgnnc_diag::Span;
+use hgnnc_hir::{self as hir, Decomposition, Entry, Features, Initialiser, ParamId, ParamNames, UniqueNames};
 use hgnnc_ir::dataflow::{Init, ParamDecl};
 use hgnnc_ir::{Dim, Op, Param, Value, VertexType};
-use hgnnc_sema::hir::{self, Decomposition, Entry, Features, Initialiser, ParamId, ParamNames};
-use hgnnc_sema::names::UniqueNames;
 
 use crate::value::{Kind, Val, Values};
 use crate::{Instance, dims};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hgnnc_diag::Span;
+use hgnnc_hir::{self as hir, Reduction};
 use hgnnc_ir::{BinaryOp, Dim, Direction, Graph, Op, Reduce, Space, Type, UnaryOp, VertexType};
-use hgnnc_sema::hir::{self, Reduction};
 
 use crate::value::{Kind, Val, Values};
 use crate::{Instance, dims};

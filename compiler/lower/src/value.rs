@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_hir as hir;
 use hgnnc_ir::{Dim, Direction, Graph, Value, VertexType};
-use hgnnc_sema::hir;
 
 use crate::Instance;
 

@@ -4,14 +4,15 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_hir::text::show_space;
+use hgnnc_hir::{self as hir, ExprId, ExprKind as Kind, Instance, Item, Row, StmtKind, Type, Width};
 use hgnnc_ir::{Space, VertexType};
 use hgnnc_syntax::ast::{self, Binding, Block, BlockKind, Ident, LayerStmt, RowsOf, Stmt};
 
 use crate::checker::{Checker, LayerDef, Mistake, Place, Scope, WithoutMessages};
-use crate::hir::{self, ExprId, ExprKind as Kind, Instance, Item, Row, StmtKind, Type, Width};
 use crate::layer::{LayerCx, RESERVED_FIELDS, reserved_field};
 use crate::names::duplicate;
-use crate::value::{Single, Term, Typed, show_space};
+use crate::value::{Single, Term, Typed};
 
 /// A field that a block assigns.
 type Assigned<'a> = (&'a Binding, Term);

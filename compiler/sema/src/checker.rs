@@ -8,18 +8,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use hgnnc_diag::{Code, Diagnostic, Diagnostics, FileId, Label, Span, codes};
+use hgnnc_hir::{
+    Dim, Entry, Expr, ExprId, ExprKind, FeatureKind, Features, Form, Model, ParamId, Row, Stmt, StmtKind, Type,
+    UniqueNames, UseId, Width,
+};
 use hgnnc_ir::dataflow::{RelationDecl, VertexTypeDecl};
 use hgnnc_ir::{Graph, Space, VertexType};
 use hgnnc_syntax::ast::{self, Ident};
 
 use crate::consts::Consts;
-use crate::dims::Dim;
 use crate::doubts::Doubts;
-use crate::hir::{
-    Entry, Expr, ExprId, ExprKind, FeatureKind, Features, Form, Model, ParamId, Row, Stmt, StmtKind, Type, UseId, Width,
-};
 use crate::layer::LayerCx;
-use crate::names::{UniqueNames, duplicate};
+use crate::names::duplicate;
 use crate::schema::{EdgesKey, FieldKind, GraphRef, Schema};
 use crate::value::{Term, Typed};
 

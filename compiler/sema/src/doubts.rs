@@ -7,10 +7,10 @@
 use std::collections::HashSet;
 
 use hgnnc_diag::{Code, Diagnostic, Span, codes};
+use hgnnc_hir::{ExprId, ExprKind, Model, Reduction};
 use hgnnc_ir::{BinaryOp, Direction, Space, UnaryOp};
 
 use crate::checker::Checker;
-use crate::hir::{ExprId, ExprKind, Model, Reduction};
 
 /// The place of a doubt in a body, and the uses that led there.
 type Key = (Code, Span, Vec<Span>);

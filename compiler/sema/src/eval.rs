@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use hgnnc_diag::{Diagnostic, Span, codes, synonyms};
+use hgnnc_hir::text::{show_dim, show_widths};
+use hgnnc_hir::{Dim, ExprId, ExprKind as Kind, Type, Width};
 use hgnnc_syntax::ast::{self, Expr, ExprKind};
 use hgnnc_syntax::format_expr;
 
 use crate::checker::{Checker, Mistake, Place, Scope};
 use crate::consts::{as_dimension, bad_dimension, not_constant};
-use crate::dims::Dim;
 use crate::functions;
-use crate::hir::{ExprId, ExprKind as Kind, Type, Width};
 use crate::names::{MAX_COMPARED, suggest};
-use crate::value::{Term, Typed, show_dim, show_widths};
+use crate::value::{Term, Typed};
 
 /// A width, for each semantic graph in scope where it differs.
 pub enum Widths {

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use hgnnc_diag::{Diagnostic, Span, codes, synonyms};
+use hgnnc_hir::text::show_space;
+use hgnnc_hir::{Dim, EdgeData, ExprKind as Kind, Form, Row, Type, Width};
 use hgnnc_ir::{Direction, Graph, Space, VertexType};
 use hgnnc_syntax::ast::{Expr, ExprKind, Ident};
 
 use crate::checker::{Checker, Mistake, Place, Scope};
-use crate::dims::Dim;
-use crate::hir::{EdgeData, ExprKind as Kind, Form, Row, Type, Width};
 use crate::layer::LayerCx;
 use crate::names::{did_you_mean, suggest};
 use crate::schema::FieldKind;
-use crate::value::{Term, Typed, show_space};
+use crate::value::{Term, Typed};
 
 impl Checker<'_> {
     pub fn field(&mut self, base: &Expr, field: &Ident, scope: &Scope<'_>) -> Term {

@@ -2,16 +2,16 @@
 
 use hgnnc_diag::synonyms::{self, Meant};
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_hir::text::show_widths;
+use hgnnc_hir::{Dim, Entry, ExprId, ExprKind as Kind, Form, ParamNames, Row, Type, Width};
 use hgnnc_ir::{BinaryOp, Space, UnaryOp};
 use hgnnc_syntax::ast::{Arg, Call, Expr, ExprKind, Ident};
 use hgnnc_syntax::format_expr;
 
 use crate::checker::{Checker, Mistake, Place, Scope};
-use crate::dims::Dim;
-use crate::hir::{Entry, ExprId, ExprKind as Kind, Form, ParamNames, Row, Type, Width};
 use crate::names::suggest;
 use crate::operators::Operand;
-use crate::value::{Term, Typed, show_widths};
+use crate::value::{Term, Typed};
 
 /// Element-wise functions of one value without options: these can also be passed to layers by name.
 const UNARY: &[(&str, UnaryOp)] = &[

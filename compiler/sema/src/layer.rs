@@ -4,17 +4,17 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
+use hgnnc_hir::text::{show_dim, show_widths};
+use hgnnc_hir::{Dim, ExprId, ExprKind as Kind, Item, LayerUse, Row, Type, UseId, Width};
 use hgnnc_ir::{Graph, Space, VertexType};
 use hgnnc_syntax::ast::{self, Arg, Call, Ident, ParamKind, RowsOf};
 
 use crate::checker::{Checker, Frame, LayerDef, Place, Scope};
-use crate::dims::Dim;
 use crate::eval::{Known, known_number};
 use crate::functions::{is_function, is_unary_function, match_arguments};
-use crate::hir::{ExprId, ExprKind as Kind, Item, LayerUse, Row, Type, UseId, Width};
 use crate::names::duplicate;
 use crate::schema::{EdgesKey, GraphRef, duplicate_graph};
-use crate::value::{Single, Term, Typed, show_dim, show_widths};
+use crate::value::{Single, Term, Typed};
 
 /// A layer in use.
 pub struct LayerCx<'s> {

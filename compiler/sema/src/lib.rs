@@ -1,6 +1,6 @@
 //! Names, types, spaces and shapes.
 //!
-//! [`check`] takes the syntax trees of a file and of the standard library and gives the typed model ([`hir`]), with the
+//! [`check`] takes the syntax trees of a file and of the standard library and gives the typed model ([`hgnnc_hir`]), with the
 //! loss where it is trained. It makes no program, runs no pass, and knows no files and no datasets: [`dataset`]
 //! compares a schema with a summary that the caller makes.
 
@@ -9,12 +9,10 @@ mod blocks;
 mod checker;
 pub mod consts;
 pub mod dataset;
-pub mod dims;
 mod doubts;
 mod eval;
 mod fields;
 mod functions;
-pub mod hir;
 mod layer;
 mod links;
 mod loss;
@@ -57,7 +55,7 @@ pub struct Library<'a> {
 /// A checked file. Where something is wrong, it holds what is right.
 pub struct Checked {
     /// The typed model of the file.
-    pub model: hir::Model,
+    pub model: hgnnc_hir::Model,
     /// The schema of the model.
     pub schema: Schema,
     /// The train block, where there is one.

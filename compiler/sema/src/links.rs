@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_hir::text::show_widths;
+use hgnnc_hir::{Dim, ExprId, ExprKind as Kind, Row, Type};
 use hgnnc_ir::Graph;
 use hgnnc_ir::training::{LinkTarget, NegativeEnds, Negatives};
 use hgnnc_syntax::ast::{self, Expr, GraphExpr, TrainEntry};
 
 use crate::checker::{Checker, Mistake};
 use crate::consts::Consts;
-use crate::dims::Dim;
-use crate::hir::{ExprId, ExprKind as Kind, Row, Type};
 use crate::schema::reversed;
-use crate::value::{Term, Typed, show_widths};
+use crate::value::{Term, Typed};
 
 /// The word for links: as the label of a loss, and as the target of an output.
 pub const LINKS: &str = "links";

@@ -2,19 +2,18 @@
 
 use hgnnc_diag::synonyms::Place;
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_hir::text::show_widths;
+use hgnnc_hir::{Dim, ExprId, Label, Loss, LossKind, Output, OutputOf, Type};
 use hgnnc_ir::training::Task;
 use hgnnc_ir::{Graph, VertexType};
 use hgnnc_syntax::ast::{self, Expr, ExprKind};
 
 use crate::checker::Checker;
 use crate::consts::Consts;
-use crate::dims::Dim;
 use crate::functions::match_arguments;
-use crate::hir::{ExprId, Label, Loss, LossKind, Output, OutputOf, Type};
 use crate::links::LINKS;
 use crate::names::{did_you_mean, suggest};
 use crate::schema::FieldKind;
-use crate::value::show_widths;
 
 const LOSSES: &[&str] = &["cross_entropy", "binary_cross_entropy", "mse", "mae"];
 

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 
 use hgnnc_diag::{Diagnostic, codes};
+use hgnnc_hir::text::{show_space, show_widths};
+use hgnnc_hir::{ExprId, ExprKind as Kind, Form, Output, OutputOf, StmtKind, Type};
 use hgnnc_ir::{Space, VertexType};
 use hgnnc_syntax::ast::{self, Binding, Stmt};
 
 use crate::checker::{Checker, Place, Scope};
 use crate::consts::Consts;
-use crate::hir::{ExprId, ExprKind as Kind, Form, Output, OutputOf, StmtKind, Type};
 use crate::links::LINKS;
-use crate::value::{Term, show_space, show_widths};
+use crate::value::Term;
 
 impl Checker<'_> {
     /// Checks a model's body and its outputs.
@@ -90,7 +91,7 @@ impl Checker<'_> {
                         let value = match of {
                             OutputOf::Vertices(_, value) | OutputOf::Links(value) => value,
                         };
-                        body.push(crate::hir::Stmt { kind: StmtKind::Output, name: output.name.name.clone(), value });
+                        body.push(hgnnc_hir::Stmt { kind: StmtKind::Output, name: output.name.name.clone(), value });
                         outputs.insert(output.name.name.clone(), Output { of, span: output.name.span });
                     }
                 }

@@ -1,7 +1,5 @@
 //! Suggestions and reports about names.
 
-use std::collections::{HashMap, HashSet};
-
 use hgnnc_diag::synonyms::{self, Meant, Place};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_syntax::ast::Ident;
@@ -79,30 +77,5 @@ pub fn duplicate(what: &str, name: &Ident, first: Span) -> Diagnostic {
     match what {
         "name" => report.help(format!("a name keeps its value: choose another, such as `{}_2`", name.name)),
         _ => report,
-    }
-}
-
-/// Names that are taken, and never become free.
-#[derive(Default)]
-pub struct UniqueNames {
-    taken: HashSet<String>,
-    /// For each base with `base_2`, …: up to which number they are taken.
-    counts: HashMap<String, usize>,
-}
-
-impl UniqueNames {
-    /// `name`, or `name_2`, …: the first that is not taken. It is from now on.
-    pub fn take(&mut self, name: &str) -> String {
-        if self.taken.insert(name.to_owned()) {
-            return name.to_owned();
-        }
-        let count = self.counts.entry(name.to_owned()).or_insert(1);
-        loop {
-            *count += 1;
-            let unique = format!("{name}_{count}");
-            if self.taken.insert(unique.clone()) {
-                return unique;
-            }
-        }
     }
 }

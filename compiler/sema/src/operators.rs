@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_hir::text::{show_dim, show_space, show_widths};
+use hgnnc_hir::{Decomposition, Dim, ExprId, ExprKind, Form, Row, Type, Width};
 use hgnnc_ir::{BinaryOp, Space, UnaryOp, VertexType};
 use hgnnc_syntax::ast;
 
 use crate::checker::{Checker, Mistake};
 use crate::consts::{arithmetic, division_by_zero, not_constant, not_finite};
-use crate::dims::Dim;
 use crate::eval::{Known, known_number};
-use crate::hir::{Decomposition, ExprId, ExprKind, Form, Row, Type, Width};
-use crate::value::{Term, Typed, describe, show_dim, show_space, show_widths};
+use crate::value::{Term, Typed, describe};
 
 /// An operand of an element-wise operation, for the reports.
 #[derive(Clone, Copy)]

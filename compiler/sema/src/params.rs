@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use hgnnc_diag::synonyms::Place;
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_hir::text::show_widths;
+use hgnnc_hir::{Decomposition, Entry, ExprKind as Kind, Form, Initialiser, Param, ParamId, Row, Type, Width};
 use hgnnc_ir::Space;
 use hgnnc_syntax::ast::{self, Expr, ExprKind, Layer, LayerStmt, ParamDecl, Per, Stmt};
 
 use crate::checker::{Checker, Mistake, Place as Block, Scope, SharedPart};
 use crate::eval::Widths;
 use crate::functions::match_arguments;
-use crate::hir::{Decomposition, Entry, ExprKind as Kind, Form, Initialiser, Param, ParamId, Row, Type, Width};
 use crate::names::suggest;
-use crate::value::{Term, show_widths};
+use crate::value::Term;
 
 const INITIALISERS: &[&str] = &["glorot", "he", "zeros", "ones", "constant", "uniform", "normal"];
 

@@ -2,18 +2,18 @@
 //!
 //! A layer is checked where it is used, with widths known. One without a use is checked once, for the use that refuses
 //! least: over one semantic graph from a vertex type to itself, with dense inputs. Widths and arguments are names:
-//! extents are polynomials of them ([`crate::dims`]), and a condition on them may hold or not. Mistakes are reported
+//! extents are polynomials of them ([`hgnnc_hir::Symbols`]), and a condition on them may hold or not. Mistakes are reported
 //! that hold whatever the names stand for.
 
 use std::collections::BTreeMap;
 
 use hgnnc_diag::Diagnostics;
+use hgnnc_hir::{ExprKind as Kind, Row, Type, Width};
 use hgnnc_ir::dataflow::Step;
 use hgnnc_ir::{Space, VertexType};
 use hgnnc_syntax::ast::{self, ExprKind, ParamKind, RowsOf};
 
 use crate::checker::{Checker, LayerDef, Place};
-use crate::hir::{ExprKind as Kind, Row, Type, Width};
 use crate::layer::{LayerCx, param_kind};
 use crate::schema::{GraphRef, Schema};
 use crate::value::{Single, Term};

@@ -1,14 +1,14 @@
 //! Reductions over a trailing dimension or over the rows: `max(x) over last`, `sum(x) over first`, `mean(x) over V`.
 
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_hir::text::{show_space, show_widths};
+use hgnnc_hir::{Axis, Dim, ExprKind as Kind, Form, Reduction, Row, Width};
 use hgnnc_ir::{BinaryOp, Space, VertexType};
 use hgnnc_syntax::ast::Ident;
 
 use crate::checker::{Checker, Mistake};
-use crate::dims::Dim;
-use crate::hir::{Axis, ExprKind as Kind, Form, Reduction, Row, Width};
 use crate::operators::Operand;
-use crate::value::{Term, show_space, show_widths};
+use crate::value::Term;
 
 /// `over first` is written out slice by slice: it is meant for heads.
 const MOST_SLICES: usize = 1024;

@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_hir::text::show_space;
+use hgnnc_hir::{ExprKind as Kind, Reduction, Row, Type};
 use hgnnc_ir::{BinaryOp, Graph, Space, VertexType};
 use hgnnc_syntax::ast::Ident;
 
 use crate::checker::{Checker, Mistake, Place, Scope};
-use crate::hir::{ExprKind as Kind, Reduction, Row, Type};
 use crate::layer::LayerCx;
 use crate::operators::Operand;
-use crate::value::{Term, Typed, show_space};
+use crate::value::{Term, Typed};
 
 impl Checker<'_> {
     /// Reduces the in-edges of each destination, of one semantic graph or of all of the family together.

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_hir::{ExprKind as Kind, Reduction, Row, Type, Width};
 use hgnnc_ir::{BinaryOp, Space};
 use hgnnc_syntax::ast::{Expr, Ident};
 
 use crate::checker::{Checker, Mistake, Place, Scope};
-use crate::hir::{ExprKind as Kind, Reduction, Row, Type, Width};
 use crate::operators::Operand;
 use crate::value::{Term, Typed};
 

@@ -6,14 +6,15 @@ mod edges;
 mod graphs;
 
 use hgnnc_diag::{Diagnostic, Span, codes, synonyms};
+use hgnnc_hir::text::{show_space, show_widths};
+use hgnnc_hir::{Axis, ExprId, ExprKind as Kind, Reduction, Row, Type, Width};
 use hgnnc_ir::{BinaryOp, Space, VertexType};
 use hgnnc_syntax::ast::{Call, Expr, ExprKind, GraphExpr, Ident};
 use hgnnc_syntax::format_expr;
 
 use crate::checker::{Checker, Mistake, Place, Scope};
-use crate::hir::{Axis, ExprId, ExprKind as Kind, Reduction, Row, Type, Width};
 use crate::names::suggest;
-use crate::value::{Term, show_space, show_widths};
+use crate::value::Term;
 
 const SCOPES: &[&str] = &["in_edges", "vertices", "last", "first"];
 

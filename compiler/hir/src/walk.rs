@@ -1,6 +1,6 @@
 //! Operands of expressions, and the expression behind names and members.
 
-use super::{Expr, ExprId, ExprKind, Model, Reduction};
+use crate::{Expr, ExprId, ExprKind, Model, Reduction};
 
 impl ExprKind {
     /// About how many operations a value of it takes.

@@ -5,7 +5,10 @@
 //! parameter with an entry per relation. Instantiation evaluates every expression once, at the statement that holds it,
 //! and gives parameters their names.
 
+mod dims;
 mod print;
+pub mod text;
+mod unique_names;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -15,9 +18,9 @@ use hgnnc_diag::Span;
 use hgnnc_ir::dataflow::{GraphDecl, RelationDecl, VertexTypeDecl};
 use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
 
-use crate::dims::{Dim, Symbols};
-
+pub use dims::{Dim, Symbol, Symbols};
 pub use print::print;
+pub use unique_names::UniqueNames;
 
 /// A model whose names, spaces and shapes are resolved.
 #[derive(Default)]

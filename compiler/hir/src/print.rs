@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
 
-use super::{
+use crate::text::show_widths;
+use crate::{
     Axis, Block, Decomposition, EdgeData, ExprId, ExprKind, FeatureKind, Form, Initialiser, Item, LayerUse, LossKind,
     Model, Param, Row, Stmt, StmtKind, Tables, Type,
 };
-use crate::value::show_widths;
 
 /// Longer families are counted.
 const MAX_LISTED: usize = 6;
