@@ -515,6 +515,9 @@ impl Checker<'_> {
         if !fits {
             return Err(Box::new(self.width_mismatch(a, a_span, b, b_span, span)));
         }
+        if a.form == Form::BlockDiagonal {
+            self.usable(a, a_span)?;
+        }
         let batch = a.widths.len() - 1;
         if b.form == Form::BlockDiagonal {
             if batch > 0 {

@@ -60,6 +60,10 @@ impl Checker<'_> {
                 )),
             };
         }
+        // One semantic graph alone is not combined with another, but the mean of it is still computed.
+        for row in rows {
+            self.usable(row, arg.span)?;
+        }
         let row = match kind {
             Reduction::Concat => self.concat(rows, span)?,
             _ => {
