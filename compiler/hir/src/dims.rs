@@ -112,32 +112,49 @@ impl Symbols {
     }
 
     /// Are two extents different, whatever the variables are?
-    ///
-    /// With `x = 1 + y` for each variable, their difference is a polynomial of numbers `y ≥ 0`. It has no zero if all
-    /// of its coefficients have the same sign, and the constant is not 0.
     pub fn differ(&self, a: Dim, b: Dim) -> bool {
         if !a.is_symbolic() && !b.is_symbolic() {
             return a != b;
         }
-        let difference = || {
-            let difference = self.polynomial(a)?.plus(&self.polynomial(b)?, -1)?;
-            let mut shifted = Polynomial::default();
-            for (monomial, coefficient) in &difference.0 {
-                if monomial.len() > MAX_DEGREE {
-                    return None;
-                }
-                let mut term = Polynomial::constant(*coefficient);
-                for variable in monomial {
-                    let factor = Polynomial(BTreeMap::from([(vec![], 1), (vec![*variable], 1)]));
-                    term = term.times(&factor)?;
-                }
-                shifted = shifted.plus(&term, 1)?;
-            }
-            Some(shifted)
+        match (self.polynomial(a), self.polynomial(b)) {
+            (Some(a), Some(b)) => a.differs(&b),
+            _ => false,
+        }
+    }
+
+    /// May rows of these extents have as many elements? Extents that depend on the dataset are compared one by one.
+    pub fn may_have_equal_volumes(&self, a: &[Dim], b: &[Dim]) -> bool {
+        let counts = |dims: &[Dim]| {
+            let mut counts: Vec<Dim> = dims.iter().copied().filter(|dim| matches!(dim, Dim::Count(_))).collect();
+            counts.sort();
+            counts
         };
-        let Some(difference) = difference() else { return false };
-        let Some(constant) = difference.0.get(&vec![]) else { return false };
-        difference.0.values().all(|coefficient| coefficient.signum() == constant.signum())
+        let volume = |dims: &[Dim]| {
+            let known = dims.iter().filter(|dim| !matches!(dim, Dim::Count(_)));
+            known.into_iter().try_fold(Polynomial::constant(1), |product, dim| product.times(&self.polynomial(*dim)?))
+        };
+        match (volume(a), volume(b)) {
+            (Some(left), Some(right)) if counts(a) == counts(b) => !left.differs(&right),
+            // A name may stand for an extent that depends on the dataset.
+            _ => a.iter().chain(b).any(|dim| dim.is_symbolic()),
+        }
+    }
+
+    /// May an extent be the sum of others?
+    pub fn may_be_sum(&self, total: Dim, parts: impl IntoIterator<Item = Dim>) -> bool {
+        let zero = Polynomial::default();
+        let sum = parts.into_iter().try_fold(zero, |sum, part| sum.plus(&self.polynomial(part)?, 1));
+        match (sum, self.polynomial(total)) {
+            (Some(sum), Some(total)) => !sum.differs(&total),
+            // Nothing is known of a sum of too many terms.
+            (None, Some(_)) => total.is_symbolic(),
+            (_, None) => false,
+        }
+    }
+
+    /// Is there a polynomial of this handle?
+    pub fn contains(&self, symbol: Symbol) -> bool {
+        (symbol.0 as usize) < self.polynomials.len()
     }
 
     /// As it would be written: `heads * hidden + 1`.
@@ -203,6 +220,31 @@ impl Polynomial {
         (sum.len() <= MAX_TERMS).then_some(Self(sum))
     }
 
+    /// Do both have different values, whatever the variables are?
+    ///
+    /// With `x = 1 + y` for each variable, their difference is a polynomial of numbers `y ≥ 0`. It has no zero if all
+    /// of its coefficients have the same sign, and the constant is not 0.
+    fn differs(&self, other: &Self) -> bool {
+        let shifted = || {
+            let mut shifted = Self::default();
+            for (monomial, coefficient) in &self.plus(other, -1)?.0 {
+                if monomial.len() > MAX_DEGREE {
+                    return None;
+                }
+                let mut term = Self::constant(*coefficient);
+                for variable in monomial {
+                    let factor = Self(BTreeMap::from([(vec![], 1), (vec![*variable], 1)]));
+                    term = term.times(&factor)?;
+                }
+                shifted = shifted.plus(&term, 1)?;
+            }
+            Some(shifted)
+        };
+        let Some(shifted) = shifted() else { return false };
+        let Some(constant) = shifted.0.get(&vec![]) else { return false };
+        shifted.0.values().all(|coefficient| coefficient.signum() == constant.signum())
+    }
+
     fn times(&self, other: &Self) -> Option<Self> {
         let mut product = Self::default();
         for (a, x) in &self.0 {
@@ -251,5 +293,22 @@ mod tests {
         assert!(!symbols.differ(a, Dim::Fixed(8)));
         assert!(!symbols.differ(a, Dim::Count(VertexType::new(0))));
         assert!(symbols.differ(Dim::Fixed(8), Dim::Count(VertexType::new(0))));
+    }
+
+    #[test]
+    fn volumes_and_sums_are_compared_as_polynomials() {
+        let mut symbols = Symbols::default();
+        let (a, b) = (symbols.variable("a"), symbols.variable("b"));
+        let product = symbols.multiply(a, b).unwrap();
+        let count = Dim::Count(VertexType::new(0));
+        assert!(symbols.may_have_equal_volumes(&[a, b], &[product]));
+        assert!(symbols.may_have_equal_volumes(&[a, count], &[count, a]));
+        assert!(!symbols.may_have_equal_volumes(&[a], &[a, Dim::Fixed(2)]));
+        assert!(!symbols.may_have_equal_volumes(&[count], &[Dim::Fixed(8)]));
+        assert!(symbols.may_have_equal_volumes(&[Dim::Fixed(8), count], &[Dim::Fixed(2), count, Dim::Fixed(4)]));
+        let next = symbols.add(a, Dim::Fixed(1)).unwrap();
+        assert!(symbols.may_be_sum(next, [a, Dim::Fixed(1)]));
+        assert!(!symbols.may_be_sum(next, [a]));
+        assert!(!symbols.may_be_sum(Dim::Fixed(9), [Dim::Fixed(4), Dim::Fixed(4)]));
     }
 }

@@ -476,7 +476,7 @@ impl Checker<'_> {
         }
     }
 
-    fn reshape(&mut self, row: &Row, shape: Vec<Width>, at: Span, span: Span) -> Result<Row, Mistake> {
+    fn reshape(&self, row: &Row, shape: Vec<Width>, at: Span, span: Span) -> Result<Row, Mistake> {
         self.usable(row, at)?;
         if row.form == Form::Sparse {
             return Err(Box::new(Diagnostic::at(
@@ -486,10 +486,11 @@ impl Checker<'_> {
                 "project them first",
             )));
         }
-        if self.may_have_equal_volumes(&row.widths, &shape) {
-            return Ok(Row::dense(row.space, shape));
-        }
         let tables = &self.model.tables;
+        let reshaped = Row::dense(row.space, shape);
+        if tables.symbols.may_have_equal_volumes(&row.dims(), &reshaped.dims()) {
+            return Ok(reshaped);
+        }
         Err(Box::new(
             Diagnostic::at(
                 codes::BAD_RESHAPE,
@@ -497,34 +498,12 @@ impl Checker<'_> {
                 format!(
                     "{} and {} have different numbers of elements",
                     show_widths(tables, &row.widths),
-                    show_widths(tables, &shape)
+                    show_widths(tables, &reshaped.widths)
                 ),
                 "cannot be reshaped",
             )
             .label(at, format!("is {}", show_widths(tables, &row.widths))),
         ))
-    }
-
-    /// May rows of these widths have as many elements?
-    fn may_have_equal_volumes(&mut self, a: &[Width], b: &[Width]) -> bool {
-        // Extents that depend on the dataset are compared one by one.
-        let counts = |widths: &[Width]| {
-            let mut counts: Vec<Dim> =
-                widths.iter().map(|width| width.dim).filter(|dim| matches!(dim, Dim::Count(_))).collect();
-            counts.sort();
-            counts
-        };
-        let symbols = &mut self.model.tables.symbols;
-        let mut volume = |widths: &[Width]| {
-            let others = widths.iter().map(|width| width.dim).filter(|dim| !matches!(dim, Dim::Count(_)));
-            others.into_iter().try_fold(Dim::Fixed(1), |product, dim| symbols.multiply(product, dim))
-        };
-        let (left, right) = (volume(a), volume(b));
-        match (left, right) {
-            (Some(left), Some(right)) if counts(a) == counts(b) => self.may_equal(left, right),
-            // A name may stand for an extent that depends on the dataset.
-            _ => a.iter().chain(b).any(|width| width.dim.is_symbolic()),
-        }
     }
 
     /// `x W + b`, with `W [in, width]` and `b [width]`.
