@@ -9,9 +9,11 @@ mod dims;
 mod print;
 pub mod text;
 mod unique_names;
+pub mod verify;
 mod walk;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use hgnnc_diag::Span;
@@ -21,6 +23,7 @@ use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
 pub use dims::{Dim, Symbol, Symbols};
 pub use print::print;
 pub use unique_names::UniqueNames;
+pub use verify::{Violation, verify};
 
 /// A model whose names, spaces and shapes are resolved.
 #[derive(Default)]
@@ -64,8 +67,20 @@ pub struct Tables {
 }
 
 /// The handle of an expression.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExprId(u32);
+
+impl fmt::Display for ExprId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "e{}", self.0)
+    }
+}
+
+impl fmt::Debug for ExprId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 impl ExprId {
     /// The handle of the expression at this position.
@@ -585,6 +600,15 @@ pub enum OutputOf {
     Vertices(VertexType, ExprId),
     /// Pairs to score: a number for each pair of each graph of links.
     Links(ExprId),
+}
+
+impl OutputOf {
+    /// The expression of the output.
+    pub fn value(self) -> ExprId {
+        match self {
+            Self::Vertices(_, value) | Self::Links(value) => value,
+        }
+    }
 }
 
 /// The loss of a train block.

@@ -55,7 +55,7 @@ impl<'m> Printer<'m> {
         // Expressions of a statement may hold uses of layers, which are printed before it.
         self.uses(stmt.value, depth);
         let value = self.operand(stmt.value);
-        let ty = self.ty(&self.model.expr(stmt.value).ty);
+        let ty = type_text(&self.model.tables, &self.model.expr(stmt.value).ty);
         let Stmt { kind, name, .. } = stmt;
         let line = match kind {
             StmtKind::Param => {
@@ -100,7 +100,7 @@ impl<'m> Printer<'m> {
             if layer.graphs.is_empty() { String::new() } else { format!(" over {}", self.graphs(&layer.graphs)) };
         self.line(depth, &format!("use {}{over}", layer.layer));
         for (name, input) in &layer.inputs {
-            let (value, ty) = (self.operand(*input), self.ty(&self.model.expr(*input).ty));
+            let (value, ty) = (self.operand(*input), type_text(&self.model.tables, &self.model.expr(*input).ty));
             self.line(depth + 1, &format!("of {name} = {value}: {ty}"));
             self.field(name, *input);
         }
@@ -125,7 +125,7 @@ impl<'m> Printer<'m> {
     fn param(&mut self, id: ExprId, depth: usize) {
         if let ExprKind::Param(param, _) = self.model.expr(id).kind {
             let (name, value) = (&self.model.params[param.index()].name, self.operand(id));
-            let ty = self.ty(&self.model.expr(id).ty);
+            let ty = type_text(&self.model.tables, &self.model.expr(id).ty);
             self.line(depth, &format!("param {name} = {value}: {ty}"));
             self.name(id, name);
         }
@@ -274,32 +274,6 @@ impl<'m> Printer<'m> {
         format!("{init}{decomposition}{decay}")
     }
 
-    fn ty(&self, ty: &Type) -> String {
-        let tables = &self.model.tables;
-        let rows: Vec<&Row> = ty.rows().collect();
-        let Some(first) = rows.first() else { return "nothing".to_owned() };
-        let same = rows.iter().all(|row| row.form == first.form && row.dims() == first.dims());
-        if !same && rows.len() <= MAX_LISTED {
-            return rows.iter().map(|row| row_text(tables, row)).collect::<Vec<_>>().join(", ");
-        }
-        let widths = if same { widths_text(tables, first) } else { "of several widths".to_owned() };
-        let graphs: Vec<Graph> = rows.iter().filter_map(|row| edges_of(row.space)).collect();
-        let mut spaces: Vec<String> = rows.iter().map(|row| space_text(tables, row.space)).collect();
-        spaces.dedup();
-        let number = rows.len();
-        let (space, each) = match ty {
-            _ if graphs.len() == number && number <= MAX_LISTED => {
-                let names: Vec<&str> = graphs.iter().map(|graph| tables.graphs[graph.index()].name.as_str()).collect();
-                (format!("edges({})", names.join(", ")), "")
-            }
-            _ if graphs.len() == number => (format!("edges of {number} semantic graphs"), ""),
-            Type::PerGraph(_) if spaces.len() == 1 => (spaces.swap_remove(0), " for each semantic graph"),
-            _ if spaces.len() <= MAX_LISTED => (spaces.join(", "), ""),
-            _ => (format!("{number} vertex types"), ""),
-        };
-        if space.is_empty() { format!("{widths}{each}") } else { format!("{space} {widths}{each}") }
-    }
-
     fn graphs(&self, graphs: &[Graph]) -> String {
         if graphs.len() > MAX_LISTED {
             return format!("{} semantic graphs", graphs.len());
@@ -312,6 +286,32 @@ impl<'m> Printer<'m> {
     fn vertex(&self, vertex: VertexType) -> &'m str {
         &self.model.tables.vertex_types[vertex.index()].name
     }
+}
+
+/// The type of an expression: `Paper [8, 64]`, or that of all members of a family.
+pub fn type_text(tables: &Tables, ty: &Type) -> String {
+    let rows: Vec<&Row> = ty.rows().collect();
+    let Some(first) = rows.first() else { return "nothing".to_owned() };
+    let same = rows.iter().all(|row| row.form == first.form && row.dims() == first.dims());
+    if !same && rows.len() <= MAX_LISTED {
+        return rows.iter().map(|row| row_text(tables, row)).collect::<Vec<_>>().join(", ");
+    }
+    let widths = if same { widths_text(tables, first) } else { "of several widths".to_owned() };
+    let graphs: Vec<Graph> = rows.iter().filter_map(|row| edges_of(row.space)).collect();
+    let mut spaces: Vec<String> = rows.iter().map(|row| space_text(tables, row.space)).collect();
+    spaces.dedup();
+    let number = rows.len();
+    let (space, each) = match ty {
+        _ if graphs.len() == number && number <= MAX_LISTED => {
+            let names: Vec<&str> = graphs.iter().map(|graph| tables.graphs[graph.index()].name.as_str()).collect();
+            (format!("edges({})", names.join(", ")), "")
+        }
+        _ if graphs.len() == number => (format!("edges of {number} semantic graphs"), ""),
+        Type::PerGraph(_) if spaces.len() == 1 => (spaces.swap_remove(0), " for each semantic graph"),
+        _ if spaces.len() <= MAX_LISTED => (spaces.join(", "), ""),
+        _ => (format!("{number} vertex types"), ""),
+    };
+    if space.is_empty() { format!("{widths}{each}") } else { format!("{space} {widths}{each}") }
 }
 
 /// The semantic graph of an edge value.

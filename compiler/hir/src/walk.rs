@@ -1,6 +1,6 @@
 //! Operands of expressions, and the expression behind names and members.
 
-use crate::{Expr, ExprId, ExprKind, Model, Reduction};
+use crate::{Block, Expr, ExprId, ExprKind, Item, LayerUse, Model, Reduction};
 
 impl ExprKind {
     /// About how many operations a value of it takes.
@@ -91,7 +91,43 @@ impl ExprKind {
     }
 }
 
+impl LayerUse {
+    /// The expressions that it evaluates, in order: its inputs, statements, fields and results.
+    pub fn exprs(&self) -> impl Iterator<Item = ExprId> {
+        let of_block = |block: &Block| {
+            let stmts = block.instances.iter().flat_map(|instance| &instance.body).map(|stmt| stmt.value);
+            let fields = block.instances.iter().flat_map(|instance| &instance.fields).map(|(_, field)| *field);
+            stmts.chain(fields).collect::<Vec<_>>()
+        };
+        let of_item = move |item: &Item| match item {
+            Item::Param(param) => vec![*param],
+            Item::Block(block) => of_block(block),
+        };
+        let inputs = self.inputs.iter().map(|(_, input)| *input);
+        let results = self.results.iter().map(|(_, result)| *result);
+        inputs.chain(self.body.iter().flat_map(of_item)).chain(results)
+    }
+}
+
 impl Model {
+    /// By position: is the expression part of a statement, an output or the loss?
+    pub fn reached(&self) -> Vec<bool> {
+        let mut reached = vec![false; self.exprs.len()];
+        let outputs = self.outputs.values().map(|output| output.of.value());
+        let mut stack: Vec<ExprId> = self.body.iter().map(|stmt| stmt.value).chain(outputs).collect();
+        stack.extend(self.loss.as_ref().map(|loss| loss.value));
+        while let Some(id) = stack.pop() {
+            if !std::mem::replace(&mut reached[id.index()], true) {
+                let kind = &self.expr(id).kind;
+                stack.extend(kind.operands());
+                if let ExprKind::Layer(layer) = kind {
+                    stack.extend(self.uses[layer.index()].exprs());
+                }
+            }
+        }
+        reached
+    }
+
     /// The expression that computes the values of `id`: behind results of layers and selected members.
     pub fn computed(&self, mut id: ExprId) -> &Expr {
         loop {

@@ -58,8 +58,12 @@ pub struct DeclaredParam {
     pub live: bool,
 }
 
-/// The program of a model.
+/// The program of a model. Debug builds verify the model before.
+///
+/// # Panics
+/// If the model breaks a rule of [`hir::verify`]: in debug builds with an internal error that says which.
 pub fn instantiate(model: &Model) -> Program {
+    hir::verify::check(model, "the check of a source");
     let mut flow = Dataflow::new(&model.name);
     flow.vertex_types.clone_from(&model.tables.vertex_types);
     flow.relations.clone_from(&model.tables.relations);

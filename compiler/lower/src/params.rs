@@ -184,7 +184,7 @@ impl Instance<'_> {
 
     /// A block-diagonal matrix `[in, out]`.
     fn blocks(&mut self, decl: &hir::Param, name: String, dims: Vec<Dim>, number: Dim) -> Val {
-        let extent = |dim: Dim| dim.fixed().expect("the check refuses blocks of other widths");
+        let extent = |dim: Dim| dim.fixed().expect("the verifier refuses blocks of other widths");
         let [rows, columns] = [dims[0], dims[1]].map(|dim| Dim::Fixed(extent(dim) / extent(number)));
         let blocked = vec![number, rows, columns];
         let init = match decl.init {

@@ -82,7 +82,8 @@ impl Instance<'_> {
 
     /// Over the first trailing dimension (heads): slices, combined element by element in order.
     pub fn over_first(&mut self, reduction: Reduction, x: &Val, span: Span) -> Val {
-        let (rest, fixed) = (x.dims[1..].to_vec(), |dim: &Dim| dim.fixed().expect("the check refuses other extents"));
+        let (rest, fixed) =
+            (x.dims[1..].to_vec(), |dim: &Dim| dim.fixed().expect("the verifier refuses other extents"));
         let (first, len) = (fixed(&x.dims[0]), rest.iter().map(fixed).product::<usize>());
         let flat = self.emit(Op::Reshape(vec![Dim::Fixed(first * len)]), &[x.stored()], span);
         let mut total: Option<Val> = None;
@@ -184,7 +185,7 @@ impl Instance<'_> {
                 Values::PerGraph(values) => &values[position],
                 other => other.one(),
             };
-            // The check refuses what is no edge value then.
+            // The verifier refuses other values.
             edges.push(match self.space(value) {
                 Some(Space::Unit) => self.repeated(value, Type::new(Space::Edges(*graph), value.dims.clone()), span),
                 _ => value.clone(),

@@ -34,11 +34,11 @@ impl Val {
     /// The value in the program, where the value can stand by itself.
     ///
     /// # Panics
-    /// Where it cannot: the check refuses that.
+    /// Where it cannot, which the verifier of the model refuses.
     pub fn stored(&self) -> Value {
         match &self.kind {
             Kind::Stored(value) => *value,
-            Kind::OneHot | Kind::AtEnd(..) | Kind::BlockDiagonal(_) => panic!("the check refuses a use of {self:?}"),
+            Kind::OneHot | Kind::AtEnd(..) | Kind::BlockDiagonal(_) => panic!("{self:?} does not stand by itself"),
         }
     }
 }

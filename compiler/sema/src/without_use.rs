@@ -38,6 +38,7 @@ pub fn check(
     checker.any_family(def.layer, &mut cx);
     checker.any_inputs(def, &mut cx);
     checker.check_body(def, &mut cx, def.layer.name.span);
+    hgnnc_hir::verify::check(&checker.model, "the check of a layer without a use");
 }
 
 /// One vertex type and a relation to itself, named as the layer names its own.

@@ -1,0 +1,441 @@
+//! Types of expressions: the one that follows from the kind and from the types of the operands, and the one that is
+//! written down.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
+
+use super::rows::{Rule, combine, features, gathered, over_rows, unary, usable};
+use super::{Place, Verifier};
+use crate::print::type_text;
+use crate::{Decomposition, EdgeData, Entry, ExprId, ExprKind, Form, ParamId, Reduction, Row, Type};
+
+impl Verifier<'_> {
+    /// Compares the type of each expression with the one that its kind gives it.
+    pub(super) fn types(&mut self) {
+        for (row, expr) in self.model.exprs.iter().enumerate() {
+            let place = Place::Expr(ExprId::new(row));
+            let family = self.family(&expr.kind);
+            match self.infer(&expr.kind, &expr.ty) {
+                Err(broken) => self.report(place, format!("{:?}: {broken}", expr.kind)),
+                Ok(expected) if !self.agree(&expected, &expr.ty) => {
+                    let text = |ty: &Type| type_text(&self.model.tables, ty);
+                    let message = format!("{:?}: its type is {}, not {}", expr.kind, text(&expected), text(&expr.ty));
+                    self.report(place, message);
+                }
+                Ok(_) => {
+                    if let Err(broken) = self.members(&expr.ty, family.as_ref().ok().and_then(Option::as_deref)) {
+                        self.report(place, format!("{:?}: {broken}", expr.kind));
+                    }
+                }
+            }
+            if let Err(broken) = &family {
+                self.report(place, format!("{:?}: {broken}", expr.kind));
+            }
+            let is_family = matches!(&*expr.ty, Type::PerGraph(_));
+            self.families.push(family.ok().flatten().filter(|_| is_family));
+        }
+    }
+
+    fn ty(&self, id: ExprId) -> &Type {
+        &self.model.expr(id).ty
+    }
+
+    /// The type of an expression. What a kind leaves open, such as the shape of a reshaped value, is as declared.
+    fn infer(&self, kind: &ExprKind, declared: &Type) -> Rule<Type> {
+        match kind {
+            ExprKind::Number(_) => Ok(Type::One(Row::dense(Space::Unit, vec![]))),
+            ExprKind::Zeros => map(declared, |row| Ok(Row::dense(row.space, row.widths.clone()))),
+            ExprKind::Features(of) => Ok(Type::One(features(of, one(declared)?)?)),
+            ExprKind::Param(param, entries) => self.param(*param, entries, declared),
+            ExprKind::Layer(_) => Ok(Type::PerType(BTreeMap::new())),
+            ExprKind::Result(_, of, position) => {
+                let (_, result) = self.model.uses[of.index()].results[*position];
+                Ok(self.ty(result).clone())
+            }
+
+            ExprKind::OfType(x, vertex) => match self.ty(*x) {
+                Type::PerType(_) => Ok(Type::One(self.of_vertex(*x, *vertex)?.clone())),
+                Type::One(_) | Type::PerGraph(_) | Type::PerEdge(_) => {
+                    Err("it selects of values of vertex types".into())
+                }
+            },
+            ExprKind::Types(parts) => self.bundle(parts),
+            ExprKind::Members(x, positions) => {
+                let rows = per_graph(self.ty(*x))?;
+                let ascend = positions.windows(2).all(|pair| pair[0] < pair[1]);
+                let chosen = positions.iter().map(|position| rows.get(*position).cloned()).collect::<Option<_>>();
+                Ok(Type::PerGraph(chosen.filter(|_| ascend).ok_or("there are no such members")?))
+            }
+            ExprKind::Repeat(x) => Ok(Type::PerGraph(vec![one(self.ty(*x))?.clone(); per_graph(declared)?.len()])),
+            ExprKind::OfGraphs(x, graphs) => {
+                let Type::PerEdge(rows) = self.ty(*x) else { return Err("it selects of edge values".into()) };
+                let chosen = graphs.iter().map(|graph| rows.get(graph).cloned()).collect::<Option<_>>();
+                Ok(Type::PerGraph(chosen.ok_or("there is no value of a graph")?))
+            }
+            ExprKind::ByGraph(x, graphs) => self.by_graph(*x, graphs, declared),
+
+            ExprKind::Unary(op, x) => map(self.ty(*x), |row| unary(*op, row)),
+            ExprKind::Binary(op, a, b) => map2(self.ty(*a), self.ty(*b), |a, b| self.binary(*op, a, b)),
+            ExprKind::Pow(x, _) => {
+                let exponent = Row::dense(Space::Unit, vec![]);
+                map(self.ty(*x), |row| self.binary(BinaryOp::Pow, row, &exponent))
+            }
+            ExprKind::Dropout(x, _) | ExprKind::StopGradient(x) => {
+                map(self.ty(*x), |row| usable(row).map(|()| row.clone()))
+            }
+            ExprKind::Broadcast(x) => Ok(Type::One(self.repeated(one(self.ty(*x))?, one(declared)?)?)),
+            ExprKind::Flatten(x) => zip(self.ty(*x), declared, |row, declared| self.flatten(row, declared)),
+            ExprKind::Reshape(x) => zip(self.ty(*x), declared, |row, declared| self.reshape(row, declared)),
+            ExprKind::Concat(a, b) => {
+                let mut rows = declared.rows();
+                let mut declared = || rows.next().ok_or("it has a type for each value");
+                map2(self.ty(*a), self.ty(*b), |a, b| self.concat2(a, b, declared()?))
+            }
+
+            ExprKind::Product(a, b) => map2(self.ty(*a), self.ty(*b), |a, b| self.product(a, b)),
+            ExprKind::Dot(a, b) => map2(self.ty(*a), self.ty(*b), |a, b| self.dot(a, b)),
+            ExprKind::Linear { x, names, .. } => {
+                self.named(*x, &names.entries)?;
+                zip(self.ty(*x), declared, |row, declared| self.linear(row, declared))
+            }
+            ExprKind::Norm { x, names, .. } => {
+                self.named(*x, &names.entries)?;
+                map(self.ty(*x), |row| self.norm(row))
+            }
+            ExprKind::L2Normalize(x, _) | ExprKind::RowNormalize(x) => map(self.ty(*x), |row| self.normalized(row)),
+
+            ExprKind::OverDimension(axis, reduction, x) => {
+                map(self.ty(*x), |row| self.over_dimension(*axis, *reduction, row))
+            }
+            ExprKind::OverRows(reduction, x) => map(self.ty(*x), |row| over_rows(*reduction, row)),
+            ExprKind::OverInEdges { x, reduction, across, graphs } => {
+                self.over_in_edges(*x, *reduction, *across, graphs, declared)
+            }
+            ExprKind::Across(reduction, x) => self.across(*reduction, per_graph(self.ty(*x))?, declared),
+
+            ExprKind::AtEnd(end, x, graphs) => self.at_end(*end, *x, graphs),
+            ExprKind::Degree(end, graphs) => {
+                self.per_edge_graph(graphs, |graph| Ok(Row::dense(Space::Vertices(self.end(graph, *end)), vec![])))
+            }
+            ExprKind::DegreeAtEnd { end, counted, graphs } => self.per_edge_graph(graphs, |graph| {
+                if end != counted && self.end(graph, *end) != self.end(graph, *counted) {
+                    return Err("vertices at this end have no such degree".into());
+                }
+                Ok(Row::dense(Space::Edges(graph), vec![]))
+            }),
+            ExprKind::EdgeData(_, data) => self.edge_data(data, declared),
+            ExprKind::Scores(x) => match self.ty(*x) {
+                Type::PerEdge(_) => map(self.ty(*x), |row| self.score(row)),
+                Type::One(_) | Type::PerGraph(_) | Type::PerType(_) => Err("scores are edge values".into()),
+            },
+        }
+    }
+
+    /// Do types agree, as far as extents are known?
+    fn agree(&self, a: &Type, b: &Type) -> bool {
+        let same = |(a, b): (&Row, &Row)| a.space == b.space && a.form == b.form && self.fit(&a.widths, &b.widths);
+        alike(a, b) && a.rows().zip(b.rows()).all(same)
+    }
+
+    /// The entries of a parameter. Shapes are compared with those of other expressions in [`Self::params`].
+    fn param(&self, param: ParamId, entries: &[Entry], declared: &Type) -> Rule<Type> {
+        if !matches!(declared, Type::One(_) | Type::PerGraph(_)) || entries.len() != declared.num_values() {
+            return Err("a parameter has an entry for its value, or for each of a family".into());
+        }
+        let decomposition = self.model.params[param.index()].decomposition;
+        map(declared, |row| match decomposition {
+            Decomposition::None | Decomposition::Basis(_) => Ok(Row::dense(Space::Unit, row.widths.clone())),
+            Decomposition::Blocks(number) => {
+                let divides = |extent: usize| number.dim.fixed().is_none_or(|n| n > 0 && extent.is_multiple_of(n));
+                let known = |dim: crate::Dim| dim.is_symbolic() || dim.fixed().is_some_and(divides);
+                if row.widths.len() != 2 || !row.widths.iter().all(|width| known(width.dim)) {
+                    return Err("blocks divide both extents of a matrix".into());
+                }
+                Ok(Row { space: Space::Unit, widths: row.widths.clone(), form: Form::BlockDiagonal })
+            }
+        })
+    }
+
+    /// A function has parameters for each of its values.
+    fn named(&self, x: ExprId, entries: &[Entry]) -> Rule<()> {
+        match entries.len() == self.ty(x).num_values() {
+            true => Ok(()),
+            false => Err("it does not have parameters for each value".into()),
+        }
+    }
+
+    /// The value of a vertex type, of one or of several.
+    fn of_vertex(&self, x: ExprId, vertex: VertexType) -> Rule<&Row> {
+        match self.ty(x) {
+            Type::One(row) if [Space::Unit, Space::Vertices(vertex)].contains(&row.space) => Ok(row),
+            Type::PerType(rows) => rows.get(&vertex).ok_or_else(|| format!("there is no value of {vertex}")),
+            Type::One(_) | Type::PerGraph(_) | Type::PerEdge(_) => Err(format!("it is no value of {vertex}")),
+        }
+    }
+
+    fn bundle(&self, parts: &[(VertexType, ExprId)]) -> Rule<Type> {
+        let mut rows = BTreeMap::new();
+        for (vertex, part) in parts {
+            if rows.insert(*vertex, self.of_vertex(*part, *vertex)?.clone()).is_some() {
+                return Err(format!("there are two values of {vertex}"));
+            }
+        }
+        Ok(Type::PerType(rows))
+    }
+
+    fn by_graph(&self, x: ExprId, graphs: &[Graph], declared: &Type) -> Rule<Type> {
+        let (rows, Type::PerEdge(declared)) = (per_graph(self.ty(x))?, declared) else {
+            return Err("it makes edge values by semantic graph".into());
+        };
+        if rows.len() != graphs.len() {
+            return Err("it does not have a value for each graph".into());
+        }
+        let mut values = BTreeMap::new();
+        for (graph, row) in graphs.iter().zip(rows) {
+            let declared = declared.get(graph).ok_or("it has no value of a graph")?;
+            if values.insert(*graph, self.on_edges(row, *graph, declared)?).is_some() {
+                return Err("there are two values of a graph".into());
+            }
+        }
+        Ok(Type::PerEdge(values))
+    }
+
+    fn over_in_edges(&self, x: ExprId, of: Reduction, across: bool, graphs: &[Graph], ty: &Type) -> Rule<Type> {
+        let rows = match self.ty(x) {
+            Type::One(row) => vec![row.clone(); graphs.len()],
+            Type::PerGraph(rows) if rows.len() == graphs.len() => rows.clone(),
+            Type::PerGraph(_) | Type::PerType(_) | Type::PerEdge(_) => {
+                return Err("it has no value for each graph".into());
+            }
+        };
+        if of == Reduction::Concat {
+            return Err("in-edges are not joined".into());
+        }
+        let mut edges = vec![];
+        for (graph, row) in graphs.iter().zip(&rows) {
+            self.messages(*graph)?;
+            edges.push(self.on_edges(row, *graph, row)?);
+        }
+        let destination = |graph: &Graph| self.end(*graph, Direction::In);
+        if of == Reduction::Softmax {
+            // The log-sum-exp of a destination has the extents of all scores.
+            let mut scores: BTreeMap<VertexType, &Row> = BTreeMap::new();
+            for (graph, row) in graphs.iter().zip(&edges).filter(|_| across) {
+                if !self.fit(&scores.entry(destination(graph)).or_insert(row).widths, &row.widths) {
+                    return Err("the scores of a destination have different extents".into());
+                }
+            }
+            return Ok(Type::PerGraph(edges));
+        }
+        let reduced = graphs.iter().zip(edges).map(|(graph, row)| {
+            let vertex = destination(graph);
+            (vertex, Row::dense(Space::Vertices(vertex), row.widths))
+        });
+        if !across {
+            return Ok(Type::PerGraph(reduced.map(|(_, row)| row).collect()));
+        }
+        let mut values: BTreeMap<VertexType, Row> = BTreeMap::new();
+        for (vertex, row) in reduced {
+            let joined = match values.get(&vertex) {
+                Some(known) => self.binary(combine(of), known, &row)?,
+                None => row,
+            };
+            values.insert(vertex, joined);
+        }
+        // Vertices of other types have no in-edges: zeros, of any extents.
+        if let (Type::PerType(declared), true) = (ty, of != Reduction::LogSumExp) {
+            for (vertex, row) in declared {
+                let zeros = || Row::dense(Space::Vertices(*vertex), row.widths.clone());
+                values.entry(*vertex).or_insert_with(zeros);
+            }
+        }
+        Ok(Type::PerType(values))
+    }
+
+    /// A reduction over the values that a vertex has for each semantic graph.
+    fn across(&self, reduction: Reduction, rows: &[Row], declared: &Type) -> Rule<Type> {
+        if rows.is_empty() && reduction == Reduction::Softmax {
+            return Ok(Type::PerGraph(vec![]));
+        }
+        let (first, rest) = rows.split_first().ok_or("it reduces over no semantic graph")?;
+        if reduction == Reduction::Concat {
+            return Ok(Type::One(self.concat(&rows.iter().collect::<Vec<_>>(), one(declared)?)?));
+        }
+        usable(first)?;
+        let total = rest.iter().try_fold(first.clone(), |total, row| self.binary(combine(reduction), &total, row))?;
+        if reduction != Reduction::Softmax {
+            return Ok(Type::One(total));
+        }
+        let share = |row| unary(UnaryOp::Exp, &self.binary(BinaryOp::Sub, row, &total)?);
+        Ok(Type::PerGraph(rows.iter().map(share).collect::<Rule<_>>()?))
+    }
+
+    fn at_end(&self, end: Direction, x: ExprId, graphs: &[Graph]) -> Rule<Type> {
+        let mut rows = vec![];
+        for (position, graph) in graphs.iter().enumerate() {
+            let vertex = self.end(*graph, end);
+            let row = match self.ty(x) {
+                Type::PerType(values) => values.get(&vertex),
+                Type::PerGraph(values) if end == Direction::In && values.len() == graphs.len() => values.get(position),
+                Type::One(_) | Type::PerGraph(_) | Type::PerEdge(_) => None,
+            };
+            rows.push(gathered(row.ok_or("there is no value at an end of a graph")?, *graph, vertex)?);
+        }
+        Ok(Type::PerGraph(rows))
+    }
+
+    /// A type for each graph, none of which is of pairs to score.
+    fn per_edge_graph(&self, graphs: &[Graph], row: impl Fn(Graph) -> Rule<Row>) -> Rule<Type> {
+        let row = |graph: &Graph| self.messages(*graph).and_then(|()| row(*graph));
+        Ok(Type::PerGraph(graphs.iter().map(row).collect::<Rule<_>>()?))
+    }
+
+    fn edge_data(&self, data: &[(Graph, EdgeData)], declared: &Type) -> Rule<Type> {
+        let mut declared = per_graph(declared)?.iter();
+        let mut rows = vec![];
+        for (graph, data) in data {
+            self.messages(*graph)?;
+            let is_relation = self.model.tables.graphs[graph.index()].steps.len() == 1;
+            let widths = match data {
+                EdgeData::Count => vec![],
+                EdgeData::Weight if is_relation => vec![],
+                EdgeData::Features if is_relation => match declared.clone().next().map(|row| &row.widths[..]) {
+                    Some([width]) if width.dim.fixed().is_some() => vec![*width],
+                    _ => return Err("features have one known extent".into()),
+                },
+                EdgeData::Weight | EdgeData::Features => return Err("only relations have data".into()),
+            };
+            declared.next();
+            rows.push(Row::dense(Space::Edges(*graph), widths));
+        }
+        Ok(Type::PerGraph(rows))
+    }
+
+    /// The semantic graphs that an expression has a value for: its own, or those of its operands.
+    fn family(&self, kind: &ExprKind) -> Rule<Option<Arc<[Graph]>>> {
+        match kind {
+            ExprKind::OfGraphs(_, graphs) | ExprKind::Degree(_, graphs) | ExprKind::DegreeAtEnd { graphs, .. } => {
+                return Ok(Some(graphs.clone()));
+            }
+            ExprKind::EdgeData(_, data) => return Ok(Some(data.iter().map(|(graph, _)| *graph).collect())),
+            ExprKind::Param(_, entries) => {
+                let graph = |entry: &Entry| match entry {
+                    Entry::Graph(graph) => Some(*graph),
+                    Entry::Shared | Entry::Type(_) | Entry::Src(_) | Entry::Dst(_) => None,
+                };
+                return Ok(entries.iter().map(graph).collect::<Option<Vec<Graph>>>().map(Arc::from));
+            }
+            ExprKind::Members(x, positions) => {
+                let chosen = |family: &Arc<[Graph]>| positions.iter().map(|at| family.get(*at).copied()).collect();
+                return Ok(self.families[x.index()].as_ref().and_then(chosen));
+            }
+            _ => {}
+        }
+        let own = match kind {
+            ExprKind::ByGraph(_, graphs) | ExprKind::AtEnd(_, _, graphs) | ExprKind::OverInEdges { graphs, .. } => {
+                Some(graphs.clone())
+            }
+            _ => None,
+        };
+        let mut families = kind.operands().into_iter().filter_map(|x| self.families[x.index()].clone()).chain(own);
+        let Some(first) = families.next() else { return Ok(None) };
+        match families.all(|family| family == first) {
+            true => Ok(Some(first)),
+            false => Err("values of different semantic graphs are combined".into()),
+        }
+    }
+
+    /// Values of vertex types and of semantic graphs have rows of these, or a single one.
+    fn members(&self, ty: &Type, family: Option<&[Graph]>) -> Rule<()> {
+        let fits = match (ty, family) {
+            (Type::PerType(rows), _) => rows.iter().all(|(v, row)| is_in(row.space, &[Space::Vertices(*v)])),
+            (Type::PerEdge(rows), _) => rows.iter().all(|(g, row)| is_in(row.space, &[Space::Edges(*g)])),
+            (Type::PerGraph(rows), Some(family)) => {
+                let of = |graph: Graph| {
+                    let [src, dst] = [Direction::Out, Direction::In].map(|end| self.end(graph, end));
+                    [Space::Edges(graph), Space::Vertices(src), Space::Vertices(dst)]
+                };
+                rows.len() == family.len() && rows.iter().zip(family).all(|(row, graph)| is_in(row.space, &of(*graph)))
+            }
+            (Type::PerGraph(_), None) | (Type::One(_), _) => true,
+        };
+        if fits { Ok(()) } else { Err("a member has rows of something else".into()) }
+    }
+
+    /// Entries with the same numbers have the same shape, in all expressions of a parameter.
+    pub(super) fn params(&mut self) {
+        let mut shapes: BTreeMap<(usize, Option<Entry>), &Row> = BTreeMap::new();
+        for (position, expr) in self.model.exprs.iter().enumerate() {
+            let ExprKind::Param(param, entries) = &expr.kind else { continue };
+            let is_basis = matches!(self.model.params[param.index()].decomposition, Decomposition::Basis(_));
+            for (entry, row) in entries.iter().zip(expr.ty.rows()) {
+                let shared = *shapes.entry((param.index(), Some(*entry).filter(|_| !is_basis))).or_insert(row);
+                if !self.fit(&shared.widths, &row.widths) {
+                    let message = format!("{} needs it in another shape", ExprId::new(position));
+                    self.report(Place::Param(param.index()), message);
+                }
+            }
+        }
+    }
+}
+
+/// Is it a single row, or one of these spaces?
+fn is_in(space: Space, spaces: &[Space]) -> bool {
+    space == Space::Unit || spaces.contains(&space)
+}
+
+/// Have both a value for the same things?
+fn alike(a: &Type, b: &Type) -> bool {
+    match (a, b) {
+        (Type::One(_), Type::One(_)) => true,
+        (Type::PerGraph(a), Type::PerGraph(b)) => a.len() == b.len(),
+        (Type::PerType(a), Type::PerType(b)) => a.keys().eq(b.keys()),
+        (Type::PerEdge(a), Type::PerEdge(b)) => a.keys().eq(b.keys()),
+        _ => false,
+    }
+}
+
+fn one(ty: &Type) -> Rule<&Row> {
+    match ty {
+        Type::One(row) => Ok(row),
+        Type::PerGraph(_) | Type::PerType(_) | Type::PerEdge(_) => Err("it is not of a single value".into()),
+    }
+}
+
+fn per_graph(ty: &Type) -> Rule<&[Row]> {
+    match ty {
+        Type::PerGraph(rows) => Ok(rows),
+        Type::One(_) | Type::PerType(_) | Type::PerEdge(_) => Err("it is not of the values of a family".into()),
+    }
+}
+
+/// Applies a rule to every value.
+fn map(ty: &Type, mut rule: impl FnMut(&Row) -> Rule<Row>) -> Rule<Type> {
+    Ok(match ty {
+        Type::One(row) => Type::One(rule(row)?),
+        Type::PerGraph(rows) => Type::PerGraph(rows.iter().map(rule).collect::<Rule<_>>()?),
+        Type::PerType(rows) => Type::PerType(rows.iter().map(|(v, row)| Ok((*v, rule(row)?))).collect::<Rule<_>>()?),
+        Type::PerEdge(rows) => Type::PerEdge(rows.iter().map(|(g, row)| Ok((*g, rule(row)?))).collect::<Rule<_>>()?),
+    })
+}
+
+/// Applies a rule to every value and its declared type.
+fn zip(ty: &Type, declared: &Type, mut rule: impl FnMut(&Row, &Row) -> Rule<Row>) -> Rule<Type> {
+    if !alike(ty, declared) {
+        return Err("it does not have the values of its operand".into());
+    }
+    let mut rows = declared.rows();
+    map(ty, |row| rule(row, rows.next().ok_or("it has a type for each value")?))
+}
+
+/// Applies a rule to every pair of values; single values meet every member of a family.
+fn map2(a: &Type, b: &Type, mut rule: impl FnMut(&Row, &Row) -> Rule<Row>) -> Rule<Type> {
+    match (a, b) {
+        (Type::One(a), b) => map(b, |b| rule(a, b)),
+        (a, Type::One(b)) => map(a, |a| rule(a, b)),
+        (Type::PerGraph(_), Type::PerGraph(_)) | (Type::PerType(_), Type::PerType(_)) => zip(a, b, rule),
+        _ => Err("values of different kinds of families do not combine".into()),
+    }
+}

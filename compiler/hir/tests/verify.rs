@@ -1,0 +1,754 @@
+//! The verifier against models that were damaged: each rule is broken once, and each type is changed in several ways.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hgnnc_diag::{Diagnostics, FileId, SourceMap, Span, render};
+use hgnnc_hir::{
+    Axis, Block, BlockKind, Decomposition, Dim, EdgeData, Entry, Expr, ExprId, ExprKind, Form, Initialiser, Item,
+    LayerUse, LossKind, Model, OutputOf, ParamId, Reduction, Row, StmtKind, Symbols, Type, UseId, Width, verify,
+};
+use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
+
+/// The model of `every_kind.hgnn`.
+fn model() -> Model {
+    let text = include_str!("every_kind.hgnn");
+    let mut sources = SourceMap::default();
+    let mut diagnostics = Diagnostics::default();
+    let file = sources.add("every_kind.hgnn", text);
+    let module = hgnnc_syntax::parse(file, text, &mut diagnostics);
+    let checked = hgnnc_sema::check(&module, &[], &mut diagnostics);
+    assert!(!diagnostics.has_errors(), "{}", render::plain(&sources, diagnostics.iter()));
+    checked.expect("it has a model").model
+}
+
+/// The name of a kind of expression.
+fn kind(expr: &Expr) -> String {
+    let text = format!("{:?}", expr.kind);
+    text.split(['(', ' ']).next().unwrap_or_default().to_owned()
+}
+
+/// The first evaluated expression that a condition holds for.
+fn find(model: &Model, is_it: impl Fn(&Expr) -> bool) -> ExprId {
+    let reached = model.reached();
+    let mut all = (0..model.exprs.len()).map(ExprId::new);
+    all.find(|id| reached[id.index()] && is_it(model.expr(*id))).expect("the model has one")
+}
+
+/// The first evaluated expression of a kind with several values.
+fn of_several<'m>(model: &'m mut Model, name: &str) -> &'m mut ExprKind {
+    let id = find(model, |expr| kind(expr) == name && expr.ty.num_values() > 1);
+    &mut model.exprs[id.index()].kind
+}
+
+/// The first evaluated expression of a kind.
+fn first<'m>(model: &'m mut Model, name: &str) -> &'m mut ExprKind {
+    let id = find(model, |expr| kind(expr) == name);
+    &mut model.exprs[id.index()].kind
+}
+
+/// Adds an expression that nothing evaluates.
+fn push(model: &mut Model, kind: ExprKind, ty: Type) -> ExprId {
+    model.exprs.push(Expr { kind, ty: Arc::new(ty), span: Span::new(FileId(0), 0, 0) });
+    ExprId::new(model.exprs.len() - 1)
+}
+
+/// Adds an expression of a kind that has no right type.
+fn wrong(model: &mut Model, kind: ExprKind) {
+    push(model, kind, Type::One(row(Space::Unit, &[])));
+}
+
+/// Adds a dense value of a type.
+fn value(model: &mut Model, ty: Type) -> ExprId {
+    push(model, ExprKind::Zeros, ty)
+}
+
+fn one(model: &mut Model, space: Space, widths: &[usize]) -> ExprId {
+    value(model, Type::One(row(space, widths)))
+}
+
+fn row(space: Space, widths: &[usize]) -> Row {
+    Row::dense(space, widths.iter().map(|extent| width(*extent)).collect())
+}
+
+fn of_form(model: &Model, form: Form) -> ExprId {
+    find(model, |expr| expr.ty.rows().any(|row| row.form == form))
+}
+
+fn graph(model: &Model, name: &str) -> Graph {
+    Graph::new(model.tables.graphs.iter().position(|decl| decl.name == name).expect("the model has it"))
+}
+
+fn layer<'m>(model: &'m mut Model, name: &str) -> &'m mut LayerUse {
+    model.uses.iter_mut().find(|layer| layer.layer == name).expect("the model uses it")
+}
+
+fn block(layer: &mut LayerUse, kind: BlockKind) -> &mut Block {
+    let mut blocks = layer.body.iter_mut().filter_map(|item| match item {
+        Item::Block(block) => Some(block),
+        Item::Param(_) => None,
+    });
+    blocks.find(|block| block.kind == kind).expect("the layer has it")
+}
+
+fn width(extent: usize) -> Width {
+    Width { dim: Dim::Fixed(extent), origin: Span::new(FileId(0), 0, 0) }
+}
+
+#[test]
+fn models_of_every_kind_of_expression_are_right() {
+    let model = model();
+    assert_eq!(verify(&model).map_err(|broken| format!("{broken:#?}")), Ok(()));
+    let kinds: BTreeSet<String> = model.exprs.iter().map(kind).collect();
+    let all = [
+        "Across",
+        "AtEnd",
+        "Binary",
+        "Broadcast",
+        "ByGraph",
+        "Concat",
+        "Degree",
+        "DegreeAtEnd",
+        "Dot",
+        "Dropout",
+        "EdgeData",
+        "Features",
+        "Flatten",
+        "L2Normalize",
+        "Layer",
+        "Linear",
+        "Members",
+        "Norm",
+        "Number",
+        "OfGraphs",
+        "OfType",
+        "OverDimension",
+        "OverInEdges",
+        "OverRows",
+        "Param",
+        "Pow",
+        "Product",
+        "Repeat",
+        "Reshape",
+        "Result",
+        "RowNormalize",
+        "Scores",
+        "StopGradient",
+        "Types",
+        "Unary",
+        "Zeros",
+    ];
+    assert_eq!(kinds.iter().map(String::as_str).collect::<Vec<_>>(), all);
+}
+
+/// Other types than the right one.
+fn changed(ty: &Type) -> Vec<(&'static str, Type)> {
+    let with = |change: fn(&mut Row)| {
+        let mut ty = ty.clone();
+        let row = match &mut ty {
+            Type::One(row) => Some(row),
+            Type::PerGraph(rows) => rows.last_mut(),
+            Type::PerType(rows) => rows.values_mut().last(),
+            Type::PerEdge(rows) => rows.values_mut().last(),
+        };
+        row.map(change).map(|()| ty)
+    };
+    let mut all = vec![];
+    let other_space = with(|row| {
+        row.space = match row.space {
+            Space::Unit => Space::Vertices(VertexType(0)),
+            _ => Space::Unit,
+        }
+    });
+    all.extend(other_space.map(|ty| ("other rows", ty)));
+    all.extend(with(|row| row.widths.push(width(7))).map(|ty| ("one more dimension", ty)));
+    all.extend(with(|row| row.widths.insert(0, width(7))).map(|ty| ("one more dimension in front", ty)));
+    let wider = with(|row| row.widths.iter_mut().for_each(|of| of.dim = Dim::Fixed(of.dim.fixed().unwrap_or(0) + 1)));
+    all.extend(wider.filter(|wider| wider != ty).map(|ty| ("wider", ty)));
+    let other_form = with(|row| row.form = if row.form == Form::Dense { Form::OneHot } else { Form::Dense });
+    all.extend(other_form.map(|ty| ("another form", ty)));
+    let sparse = with(|row| row.form = Form::Sparse);
+    all.extend(sparse.filter(|sparse| sparse != ty).map(|ty| ("sparse", ty)));
+    all.push(match ty {
+        Type::One(row) => ("a family", Type::PerGraph(vec![row.clone()])),
+        Type::PerGraph(rows) if rows.is_empty() => ("a bundle", Type::PerType(BTreeMap::new())),
+        Type::PerGraph(rows) => ("a member less", Type::PerGraph(rows[1..].to_vec())),
+        Type::PerType(rows) if rows.is_empty() => ("a family", Type::PerGraph(vec![])),
+        Type::PerType(rows) => ("a type less", Type::PerType(rows.clone().into_iter().skip(1).collect())),
+        Type::PerEdge(rows) => ("a graph less", Type::PerEdge(rows.clone().into_iter().skip(1).collect())),
+    });
+    all
+}
+
+#[test]
+fn every_change_of_a_type_is_found() {
+    let mut model = model();
+    let (mut missed, mut tried) = (vec![], 0);
+    for (position, _) in model.reached().into_iter().enumerate().filter(|(_, reached)| *reached) {
+        let right = model.exprs[position].ty.clone();
+        for (change, wrong) in changed(&right) {
+            tried += 1;
+            model.exprs[position].ty = Arc::new(wrong);
+            if verify(&model).is_ok() {
+                missed.push(format!("{change}: e{position} = {:?}: {right:?}", model.exprs[position].kind));
+            }
+        }
+        model.exprs[position].ty = right;
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+    assert!(tried > 1000, "{tried} changes");
+}
+
+const P: Space = Space::Vertices(VertexType(0));
+const A: Space = Space::Vertices(VertexType(1));
+const NOWHERE: VertexType = VertexType(9);
+
+/// A rule, by a part of its message, and a change that breaks it.
+type Damage = (&'static str, fn(&mut Model));
+
+/// Each damage breaks the rule with its message, and perhaps others.
+fn finds(damages: &[Damage]) {
+    for (message, damage) in damages {
+        let mut model = model();
+        damage(&mut model);
+        let broken = verify(&model).expect_err(message);
+        let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
+        assert!(broken.iter().any(|broken| broken.contains(message)), "not `{message}`:\n{}", broken.join("\n"));
+    }
+}
+
+#[test]
+fn handles() {
+    finds(&[
+        ("the hop over `writes` starts at", |m| m.tables.relations[0].src = VertexType(2)),
+        ("is not before it", |m| {
+            let id = find(m, |expr| kind(expr) == "Flatten");
+            m.exprs[id.index()].kind = ExprKind::Flatten(id);
+        }),
+        ("statement 1: there is no expression e9999", |m| m.body[1].value = ExprId::new(9999)),
+        ("is not before it", |m| {
+            let later = ExprId::new(m.exprs.len() - 1);
+            m.uses[0].inputs[0].1 = later;
+        }),
+        ("there is no such parameter", |m| *of_several(m, "Param") = ExprKind::Param(ParamId::new(99), vec![])),
+        ("there is no such use of a layer", |m| *first(m, "Layer") = ExprKind::Layer(UseId::new(99))),
+        ("it is no result of this layer", |m| {
+            if let ExprKind::Result(_, _, position) = first(m, "Result") {
+                *position = 9;
+            }
+        }),
+        ("there is no graph g99", |m| *of_several(m, "Degree") = ExprKind::Degree(Direction::In, [Graph(99)].into())),
+        ("there is no vertex type v9", |m| {
+            let x = find(m, |expr| kind(expr) == "Types");
+            wrong(m, ExprKind::OfType(x, NOWHERE));
+        }),
+        ("there is no vertex type v9", |m| {
+            if let ExprKind::Linear { names, .. } = of_several(m, "Linear") {
+                names.entries[0] = Entry::Type(NOWHERE);
+            }
+        }),
+        ("there is no vertex type v9", |m| {
+            value(m, Type::One(Row::dense(P, vec![Width { dim: Dim::Count(NOWHERE), ..width(1) }])));
+        }),
+        ("there is no such polynomial", |m| {
+            let dim = Symbols::default().variable("n");
+            value(m, Type::One(Row::dense(P, vec![Width { dim, ..width(1) }])));
+        }),
+        ("its rows are of no space of a model", |m| _ = one(m, Space::Index(3), &[])),
+        ("use 0 of a layer: there is no graph g99", |m| m.uses[0].graphs = [Graph(99)].into()),
+        ("use 2 of a layer: there is no vertex type v9", |m| {
+            block(layer(m, "FamilyConv"), BlockKind::Fuse).instances[0].vertex = Some(NOWHERE);
+        }),
+        ("output 0: there is no vertex type v9", |m| {
+            let output = m.outputs.get_mut("logits").expect("it has this output");
+            output.of = OutputOf::Vertices(NOWHERE, output.of.value());
+        }),
+        ("loss: there is no vertex type v9", |m| {
+            if let Some(LossKind::CrossEntropy { label, .. }) = m.loss.as_mut().map(|loss| &mut loss.kind) {
+                label.vertex = NOWHERE;
+            }
+        }),
+    ]);
+}
+
+#[test]
+fn forms() {
+    finds(&[
+        ("a one-hot value is only multiplied", |m| {
+            let x = of_form(m, Form::OneHot);
+            wrong(m, ExprKind::Unary(UnaryOp::Relu, x));
+        }),
+        ("sparse values are multiplied before they are gathered", |m| {
+            let x = of_form(m, Form::SparseAtEnd);
+            wrong(m, ExprKind::Dropout(x, 0.5));
+        }),
+        ("only the right side of a product", |m| {
+            let x = of_form(m, Form::BlockDiagonal);
+            wrong(m, ExprKind::StopGradient(x));
+        }),
+        ("only the right side of a product", |m| {
+            let (w, x) = (of_form(m, Form::BlockDiagonal), one(m, Space::Unit, &[4, 4, 2]));
+            wrong(m, ExprKind::Product(w, x));
+        }),
+        ("only the right side of a product", |m| {
+            let x = of_form(m, Form::BlockDiagonal);
+            wrong(m, ExprKind::Across(Reduction::Mean, x));
+        }),
+        ("the zeros of a sparse value would be filled", |m| {
+            let x = find(m, |expr| matches!(expr.ty.rows().next(), Some(Row { form: Form::Sparse, .. })));
+            wrong(m, ExprKind::Unary(UnaryOp::Exp, x));
+        }),
+        ("the zeros of a sparse value would be filled", |m| {
+            let x = find(m, |expr| matches!(&*expr.ty, Type::One(Row { form: Form::Sparse, .. })));
+            let y = one(m, A, &[5]);
+            wrong(m, ExprKind::Binary(BinaryOp::Add, x, y));
+        }),
+    ]);
+}
+
+#[test]
+fn shapes() {
+    finds(&[
+        ("features have one extent", |m| {
+            let id = find(m, |expr| kind(expr) == "Features");
+            m.exprs[id.index()].ty = Arc::new(Type::One(row(P, &[])));
+        }),
+        ("its operands have rows for different things", |m| {
+            let (a, b) = (one(m, P, &[4]), one(m, A, &[4]));
+            wrong(m, ExprKind::Binary(BinaryOp::Add, a, b));
+        }),
+        ("the extents of one operand are not the first ones of the other", |m| {
+            let (a, b) = (one(m, P, &[4]), one(m, P, &[5, 4]));
+            wrong(m, ExprKind::Binary(BinaryOp::Add, a, b));
+        }),
+        ("only single rows are repeated", |m| {
+            let x = one(m, P, &[]);
+            push(m, ExprKind::Broadcast(x), Type::One(row(P, &[4])));
+        }),
+        ("known extents are joined in one", |m| {
+            let x = one(m, P, &[2, 4]);
+            push(m, ExprKind::Flatten(x), Type::One(row(P, &[2, 4])));
+        }),
+        ("both shapes have different numbers of elements", |m| {
+            let x = one(m, P, &[2, 4]);
+            push(m, ExprKind::Reshape(x), Type::One(row(P, &[9])));
+        }),
+        ("there is no last dimension", |m| {
+            let x = one(m, P, &[]);
+            wrong(m, ExprKind::Concat(x, x));
+        }),
+        ("its parts differ in more than the last dimension", |m| {
+            let (a, b) = (one(m, P, &[2, 4]), one(m, P, &[3, 4]));
+            wrong(m, ExprKind::Concat(a, b));
+        }),
+        ("its last extent is not the sum of those of its parts", |m| {
+            let x = one(m, P, &[4]);
+            push(m, ExprKind::Concat(x, x), Type::One(row(P, &[9])));
+        }),
+        ("the right side of a product is a parameter", |m| {
+            let (a, b) = (one(m, P, &[4]), one(m, P, &[4, 2]));
+            wrong(m, ExprKind::Product(a, b));
+        }),
+        ("the extents of the left side are not the first ones of the right", |m| {
+            let (a, b) = (one(m, P, &[4]), one(m, Space::Unit, &[5, 2]));
+            wrong(m, ExprKind::Product(a, b));
+        }),
+        ("a block-diagonal weight has no batch dimensions", |m| {
+            let (a, b) = (one(m, P, &[4, 4]), of_form(m, Form::BlockDiagonal));
+            wrong(m, ExprKind::Product(a, b));
+        }),
+        ("its operands have different shapes", |m| {
+            let (a, b) = (one(m, P, &[4]), one(m, P, &[4, 2]));
+            wrong(m, ExprKind::Dot(a, b));
+        }),
+        ("values of one dimension are normalised", |m| {
+            let ExprKind::Norm { names, .. } = first(m, "Norm") else { unreachable!("it was found") };
+            let (names, x) = (names.clone(), one(m, P, &[4, 2]));
+            wrong(m, ExprKind::Norm { x, eps: 0.1, over_rows: true, names });
+        }),
+        ("a linear map is between values of one dimension", |m| {
+            let ExprKind::Norm { names, .. } = first(m, "Norm") else { unreachable!("it was found") };
+            let (names, x) = (names.clone(), one(m, P, &[4, 2]));
+            wrong(m, ExprKind::Linear { x, bias: true, names });
+        }),
+        ("it does not have parameters for each value", |m| {
+            if let ExprKind::Linear { names, .. } = of_several(m, "Linear") {
+                names.entries.pop();
+            }
+        }),
+        ("a score is a single number", |m| {
+            let x = find(m, |expr| matches!(&*expr.ty, Type::PerEdge(rows) if rows.len() > 1));
+            wrong(m, ExprKind::Scores(x));
+        }),
+        ("scores are edge values", |m| {
+            let x = one(m, P, &[]);
+            wrong(m, ExprKind::Scores(x));
+        }),
+        ("a parameter has an entry for its value", |m| {
+            if let ExprKind::Param(_, entries) = of_several(m, "Param") {
+                entries.pop();
+            }
+        }),
+        ("blocks divide both extents of a matrix", |m| {
+            let blocks = |param: &&mut hgnnc_hir::Param| matches!(param.decomposition, Decomposition::Blocks(_));
+            let param = m.params.iter_mut().find(blocks).expect("it has one");
+            param.decomposition = Decomposition::Blocks(width(3));
+        }),
+        ("needs it in another shape", |m| {
+            let basis = |param: &hgnnc_hir::Param| matches!(param.decomposition, Decomposition::Basis(_));
+            let param = ParamId::new(m.params.iter().position(basis).expect("it has one"));
+            let kind = ExprKind::Param(param, vec![Entry::Graph(Graph(0))]);
+            push(m, kind, Type::PerGraph(vec![row(Space::Unit, &[4, 5])]));
+        }),
+    ]);
+}
+
+#[test]
+fn families() {
+    finds(&[
+        ("it selects of values of vertex types", |m| {
+            let x = one(m, P, &[]);
+            wrong(m, ExprKind::OfType(x, VertexType(0)));
+        }),
+        ("there are two values of v0", |m| {
+            let x = one(m, P, &[]);
+            wrong(m, ExprKind::Types(vec![(VertexType(0), x), (VertexType(0), x)]));
+        }),
+        ("it is no value of v1", |m| {
+            let x = one(m, P, &[]);
+            wrong(m, ExprKind::Types(vec![(VertexType(1), x)]));
+        }),
+        ("there is no value of v0", |m| {
+            let x = value(m, Type::PerType(BTreeMap::new()));
+            wrong(m, ExprKind::OfType(x, VertexType(0)));
+        }),
+        ("there are no such members", |m| {
+            if let ExprKind::Members(_, positions) = of_several(m, "Members") {
+                positions.reverse();
+            }
+        }),
+        ("there are no such members", |m| {
+            if let ExprKind::Members(_, positions) = of_several(m, "Members") {
+                positions[0] = 99;
+            }
+        }),
+        ("it is not of a single value", |m| {
+            let x = find(m, |expr| matches!(&*expr.ty, Type::PerGraph(_)));
+            wrong(m, ExprKind::Repeat(x));
+        }),
+        ("it is not of the values of a family", |m| {
+            let x = one(m, P, &[]);
+            wrong(m, ExprKind::Across(Reduction::Sum, x));
+        }),
+        ("it selects of edge values", |m| {
+            let x = one(m, P, &[]);
+            wrong(m, ExprKind::OfGraphs(x, [].into()));
+        }),
+        ("there is no value of a graph", |m| {
+            let x = value(m, Type::PerEdge(BTreeMap::new()));
+            wrong(m, ExprKind::OfGraphs(x, [Graph(0)].into()));
+        }),
+        ("it makes edge values by semantic graph", |m| {
+            let x = value(m, Type::PerGraph(vec![]));
+            wrong(m, ExprKind::ByGraph(x, [].into()));
+        }),
+        ("it does not have a value for each graph", |m| {
+            let x = value(m, Type::PerGraph(vec![]));
+            push(m, ExprKind::ByGraph(x, [Graph(0)].into()), Type::PerEdge(BTreeMap::new()));
+        }),
+        ("it has no value of a graph", |m| {
+            let x = value(m, Type::PerGraph(vec![row(Space::Unit, &[])]));
+            push(m, ExprKind::ByGraph(x, [Graph(0)].into()), Type::PerEdge(BTreeMap::new()));
+        }),
+        ("there are two values of a graph", |m| {
+            let x = value(m, Type::PerGraph(vec![row(Space::Unit, &[]); 2]));
+            let ty = Type::PerEdge([(Graph(0), row(Space::Edges(Graph(0)), &[]))].into());
+            push(m, ExprKind::ByGraph(x, [Graph(0), Graph(0)].into()), ty);
+        }),
+        ("values of different kinds of families do not combine", |m| {
+            let (a, b) = (value(m, Type::PerGraph(vec![])), value(m, Type::PerType(BTreeMap::new())));
+            wrong(m, ExprKind::Binary(BinaryOp::Add, a, b));
+        }),
+        ("it does not have the values of its operand", |m| {
+            let (a, b) = (value(m, Type::PerGraph(vec![])), value(m, Type::PerGraph(vec![row(P, &[])])));
+            wrong(m, ExprKind::Binary(BinaryOp::Add, a, b));
+        }),
+        ("values of different semantic graphs are combined", |m| {
+            let [a, b] = ["cites", "likes"].map(|name| {
+                let graphs = [graph(m, name)].into();
+                push(m, ExprKind::Degree(Direction::In, graphs), Type::PerGraph(vec![row(P, &[])]))
+            });
+            push(m, ExprKind::Binary(BinaryOp::Add, a, b), Type::PerGraph(vec![row(P, &[])]));
+        }),
+        ("a member has rows of something else", |m| {
+            value(m, Type::PerType([(VertexType(0), row(A, &[]))].into()));
+        }),
+        ("a member has rows of something else", |m| {
+            value(m, Type::PerEdge([(Graph(0), row(Space::Edges(Graph(1)), &[]))].into()));
+        }),
+    ]);
+}
+
+#[test]
+fn reductions_and_edges() {
+    finds(&[
+        ("dimensions are joined by `flatten`", |m| {
+            let x = one(m, P, &[4]);
+            wrong(m, ExprKind::OverDimension(Axis::Last, Reduction::Concat, x));
+        }),
+        ("there is no last dimension", |m| {
+            let x = one(m, P, &[]);
+            wrong(m, ExprKind::OverDimension(Axis::Last, Reduction::Sum, x));
+        }),
+        ("slices are summed, averaged", |m| {
+            let x = one(m, P, &[4, 2]);
+            wrong(m, ExprKind::OverDimension(Axis::First, Reduction::Softmax, x));
+        }),
+        ("slices are those of several dimensions", |m| {
+            let x = one(m, P, &[4]);
+            wrong(m, ExprKind::OverDimension(Axis::First, Reduction::Sum, x));
+        }),
+        ("rows are not joined", |m| {
+            let x = one(m, P, &[4]);
+            wrong(m, ExprKind::OverRows(Reduction::Concat, x));
+        }),
+        ("it has no row for each vertex", |m| {
+            let x = one(m, Space::Unit, &[4]);
+            wrong(m, ExprKind::OverRows(Reduction::Sum, x));
+        }),
+        ("in-edges are not joined", |m| {
+            if let ExprKind::OverInEdges { reduction, .. } = of_several(m, "OverInEdges") {
+                *reduction = Reduction::Concat;
+            }
+        }),
+        ("it has no value for each graph", |m| {
+            if let ExprKind::OverInEdges { graphs, .. } = of_several(m, "OverInEdges") {
+                *graphs = graphs[1..].into();
+            }
+        }),
+        ("the scores of a destination have different extents", |m| {
+            let graphs: Arc<[Graph]> = [graph(m, "cites"), graph(m, "likes")].into();
+            let rows = graphs.iter().zip([2, 3]).map(|(graph, extent)| row(Space::Edges(*graph), &[extent]));
+            let x = value(m, Type::PerGraph(rows.collect()));
+            wrong(m, ExprKind::OverInEdges { x, reduction: Reduction::Softmax, across: true, graphs });
+        }),
+        ("it reduces over no semantic graph", |m| {
+            let x = value(m, Type::PerGraph(vec![]));
+            wrong(m, ExprKind::Across(Reduction::Max, x));
+        }),
+        ("pairs to score have no degrees, no data and no reductions", |m| {
+            let graphs = [graph(m, "links_cites")].into();
+            wrong(m, ExprKind::Degree(Direction::In, graphs));
+        }),
+        ("vertices at this end have no such degree", |m| {
+            let graphs = [graph(m, "writes")].into();
+            wrong(m, ExprKind::DegreeAtEnd { end: Direction::In, counted: Direction::Out, graphs });
+        }),
+        ("there is no value at an end of a graph", |m| {
+            let (x, graphs) = (one(m, P, &[]), [Graph(0)].into());
+            wrong(m, ExprKind::AtEnd(Direction::In, x, graphs));
+        }),
+        ("it is no value of the vertices at this end", |m| {
+            let graphs: Arc<[Graph]> = [graph(m, "cites")].into();
+            let x = value(m, Type::PerGraph(vec![row(A, &[])]));
+            wrong(m, ExprKind::AtEnd(Direction::In, x, graphs));
+        }),
+        ("it is no vertex value", |m| {
+            let x = of_form(m, Form::SparseAtEnd);
+            let graphs = [graph(m, "writes")].into();
+            wrong(m, ExprKind::AtEnd(Direction::In, x, graphs));
+        }),
+        ("only relations have data", |m| {
+            let data = vec![(graph(m, "PAP"), EdgeData::Weight)];
+            push(m, ExprKind::EdgeData("weight".into(), data), Type::PerGraph(vec![row(P, &[])]));
+        }),
+        ("features have one known extent", |m| {
+            let data = vec![(graph(m, "writes"), EdgeData::Features)];
+            push(m, ExprKind::EdgeData("info".into(), data), Type::PerGraph(vec![row(P, &[])]));
+        }),
+    ]);
+}
+
+#[test]
+fn evaluated_expressions() {
+    finds(&[
+        ("an extent is not known, or 0", |m| {
+            let dim = m.tables.symbols.variable("n");
+            let id = find(m, |expr| kind(expr) == "Param");
+            let ty = Row::dense(Space::Unit, vec![Width { dim, ..width(1) }]);
+            m.exprs[id.index()].ty = Arc::new(Type::One(ty));
+        }),
+        ("an extent is not known, or 0", |m| {
+            let basis = |param: &&mut hgnnc_hir::Param| matches!(param.decomposition, Decomposition::Basis(_));
+            m.params.iter_mut().find(basis).expect("it has one").decomposition = Decomposition::Basis(width(0));
+        }),
+        ("a number is not finite", |m| *first(m, "Number") = ExprKind::Number(f64::NAN)),
+        ("a number is not finite", |m| m.params[0].init = Initialiser::Uniform(f64::INFINITY)),
+        ("a rate is at least 0 and less than 1", |m| {
+            if let ExprKind::Dropout(_, rate) = first(m, "Dropout") {
+                *rate = 1.0;
+            }
+        }),
+        ("zeros are a single row", |m| {
+            let id = find(m, |expr| kind(expr) == "Zeros");
+            m.exprs[id.index()].ty = Arc::new(Type::One(row(P, &[])));
+        }),
+        ("the edges of a graph do not count their paths", |m| {
+            let graph = graph(m, "PAP");
+            m.tables.graphs[graph.index()].counted = false;
+        }),
+        ("this use of a layer is evaluated twice", |m| {
+            let use_id = UseId::new(0);
+            let twice = push(m, ExprKind::Layer(use_id), Type::PerType(BTreeMap::new()));
+            m.body[0].value = twice;
+        }),
+    ]);
+}
+
+#[test]
+fn layers() {
+    finds(&[
+        ("a semantic graph is twice in its family", |m| {
+            layer(m, "CountConv").graphs = [Graph(0), Graph(0)].into();
+        }),
+        ("its family is not declared", |m| m.tables.families.clear()),
+        ("input `x` is of no vertices or edges", |m| {
+            let number = find(m, |expr| kind(expr) == "Features");
+            layer(m, "FamilyConv").inputs[0].1 = number;
+        }),
+        ("its values are of other semantic graphs", |m| {
+            let other = find(m, |expr| kind(expr) == "EdgeData");
+            layer(m, "FamilyConv").inputs[0].1 = other;
+        }),
+        ("a declaration is of a parameter", |m| {
+            let other = find(m, |expr| kind(expr) == "Features");
+            layer(m, "FamilyConv").body[0] = Item::Param(other);
+        }),
+        ("`aggregate` runs once for the family", |m| {
+            block(layer(m, "CountConv"), BlockKind::Aggregate).instances[0].vertex = Some(VertexType(0));
+        }),
+        ("`fuse` runs once for the family, or once for each of several vertex types", |m| {
+            block(layer(m, "FamilyConv"), BlockKind::Fuse).instances[1].vertex = Some(VertexType(0));
+        }),
+        ("`fuse`: outputs are those of a model", |m| {
+            block(layer(m, "CountConv"), BlockKind::Fuse).instances[0].body[0].kind = StmtKind::Output;
+        }),
+        ("`z`: its values are of other semantic graphs", |m| {
+            let other = block(layer(m, "CountConv"), BlockKind::Aggregate).instances[0].body[0].value;
+            let stmts = &mut block(layer(m, "DataConv"), BlockKind::Aggregate).instances[0].body;
+            stmts.iter_mut().find(|stmt| stmt.name == "z").expect("it assigns `z`").value = other;
+        }),
+        ("field `out` does not have a row for each vertex or edge", |m| {
+            let fuse = block(layer(m, "FamilyConv"), BlockKind::Fuse);
+            fuse.instances[0].fields[0].1 = fuse.instances[1].fields[0].1;
+        }),
+        ("an entry of `share` is of something else", |m| {
+            let fuse = block(layer(m, "FamilyConv"), BlockKind::Fuse);
+            let share = fuse.instances[0].body[0].value;
+            if let ExprKind::Param(_, entries) = &mut m.exprs[share.index()].kind {
+                entries.reverse();
+            }
+        }),
+        ("an entry of `w` is of something else", |m| {
+            let project = block(layer(m, "FamilyConv"), BlockKind::Project);
+            project.instances[0].body[0].value = project.instances[1].body[0].value;
+        }),
+        ("result `out` is of no vertices or edges", |m| {
+            let number = find(m, |expr| kind(expr) == "Features");
+            layer(m, "FamilyConv").results[0].1 = number;
+        }),
+    ]);
+}
+
+#[test]
+fn statements_outputs_and_the_loss() {
+    fn loss(model: &mut Model) -> &mut hgnnc_hir::Loss {
+        model.loss.as_mut().expect("the model has a loss")
+    }
+    finds(&[
+        ("fields are those of layers", |m| m.body[1].kind = StmtKind::Assign),
+        ("a declaration is of a parameter", |m| m.body[1].kind = StmtKind::Param),
+        ("a model has no family", |m| m.body[1].value = find(m, |expr| matches!(&*expr.ty, Type::PerGraph(_)))),
+        ("it has no statement", |m| m.body.retain(|stmt| stmt.kind != StmtKind::Output)),
+        ("it is no dense value of these vertices or pairs", |m| {
+            let output = m.outputs.get_mut("logits").expect("it has this output");
+            output.of = OutputOf::Vertices(VertexType(1), output.of.value());
+        }),
+        ("it is no dense value of these vertices or pairs", |m| {
+            let output = m.outputs.get_mut("score").expect("it has this output");
+            output.of = OutputOf::Vertices(VertexType(0), output.of.value());
+        }),
+        ("it is of no output", |m| loss(m).value = ExprId::new(0)),
+        ("it does not have a weight for each class", |m| {
+            if let LossKind::CrossEntropy { class_weights: Some(weights), .. } = &mut loss(m).kind {
+                weights.pop();
+            }
+        }),
+        ("or smoothing not less than 1", |m| {
+            if let LossKind::CrossEntropy { smoothing, .. } = &mut loss(m).kind {
+                *smoothing = 1.0;
+            }
+        }),
+        ("the output is not of links", |m| loss(m).kind = LossKind::Links),
+        ("the output and the label are not of the same vertices", |m| {
+            if let LossKind::CrossEntropy { label, .. } = &mut loss(m).kind {
+                label.vertex = VertexType(1);
+            }
+        }),
+        ("the output does not have the width of the label", |m| {
+            if let LossKind::CrossEntropy { label, .. } = &loss(m).kind {
+                loss(m).kind = LossKind::BinaryCrossEntropy { label: label.clone(), labels: 9 };
+            }
+        }),
+    ]);
+}
+
+/// A layer that is checked without a use has symbolic extents: those that may be equal are.
+#[test]
+fn symbolic_extents_may_be_equal() {
+    let mut m = model();
+    let symbols = &mut m.tables.symbols;
+    let (n, k) = (symbols.variable("n"), symbols.variable("k"));
+    let [twice, product] = [symbols.add(n, n), symbols.multiply(n, k)].map(|dim| dim.expect("it is a polynomial"));
+    let of = |dims: &[Dim]| {
+        let widths = dims.iter().map(|dim| Width { dim: *dim, ..width(1) }).collect();
+        Type::One(Row::dense(P, widths))
+    };
+    let x = value(&mut m, of(&[n, k]));
+    let y = value(&mut m, of(&[n, n]));
+    push(&mut m, ExprKind::Binary(BinaryOp::Add, x, y), of(&[n, k]));
+    push(&mut m, ExprKind::Flatten(x), of(&[product]));
+    push(&mut m, ExprKind::Reshape(x), of(&[k, n]));
+    let z = value(&mut m, of(&[n]));
+    push(&mut m, ExprKind::Concat(z, z), of(&[twice]));
+    assert_eq!(verify(&m).map_err(|broken| format!("{broken:#?}")), Ok(()));
+
+    let wrong = [
+        (ExprKind::Concat(z, z), of(&[n])),
+        (ExprKind::Reshape(z), of(&[twice])),
+        (ExprKind::Unary(UnaryOp::Relu, z), of(&[twice])),
+    ];
+    for (kind, ty) in wrong {
+        push(&mut m, kind, ty);
+        let kind = format!("{:?}", m.exprs.last().expect("it was added").kind);
+        assert!(verify(&m).is_err(), "{kind}");
+        m.exprs.pop();
+    }
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn debug_builds_stop_with_the_rule_and_the_model() {
+    let text = |damage: fn(&mut Model)| {
+        let mut model = model();
+        damage(&mut model);
+        let check = std::panic::AssertUnwindSafe(|| hgnnc_hir::verify::check(&model, "a test"));
+        *std::panic::catch_unwind(check).expect_err("it is wrong").downcast::<String>().expect("the message is a text")
+    };
+    let printed = text(|m| m.tables.families.clear());
+    assert!(printed.starts_with("internal error: a test broke the rules of typed models:\nuse 2"), "{printed}");
+    assert!(printed.contains("\n  output logits = linear("), "{printed}");
+    // A model whose handles are wrong has no text.
+    let listed = text(|m| m.body[1].value = ExprId::new(9999));
+    assert!(listed.contains("there is no expression e9999\n["), "{listed}");
+}
