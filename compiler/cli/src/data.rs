@@ -7,9 +7,9 @@ use hgnnc_driver::{Analysis, DatasetSummary, LabelSummary, LabelSummaryKind, Rel
 use hgnnc_exec::machine_bench;
 use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::info::DatasetInfo;
-use hgnnc_graph::synth::{Outcome, Size, SynthError, generate_size};
 use hgnnc_graph::{DataErrors, Dataset, Entry, GraphCache, files, processors, show_bytes};
 use hgnnc_machine::Machine;
+use hgnnc_synth::{Outcome, Size, SynthError, generate_size};
 
 use crate::args::{DataArgs, DataCommand};
 use crate::failure::Failure;

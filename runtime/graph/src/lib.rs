@@ -7,7 +7,6 @@
 //!   order.
 //! - [`processors`] pins the threads of a pool to processors.
 //! - [`DatasetInfo`] and [`schema_text`] describe a dataset.
-//! - [`synth::generate`] writes synthetic datasets in the shape of well-known ones.
 //!
 //! This crate handles graph structure only: no feature transforms, no sampling, no device code.
 
@@ -27,7 +26,6 @@ mod radix_sort;
 pub mod schema;
 pub mod sgb;
 pub mod shared;
-pub mod synth;
 mod transpose;
 
 pub use csr::{Csc, Csr, EdgeError, NO_ORIGINAL, SemanticGraph};

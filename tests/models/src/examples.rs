@@ -8,8 +8,8 @@ use hgnnc_driver::{
 use hgnnc_exec::{BoundData, bind};
 use hgnnc_executable::Executable;
 use hgnnc_executable::Kernels;
-use hgnnc_graph::synth::{Shape, Size, generate_size};
 use hgnnc_graph::{Dataset, LabelValues};
+use hgnnc_synth::{Shape, Size, generate_size};
 
 /// All examples, as (`rgcn/acm`, text), in order.
 ///

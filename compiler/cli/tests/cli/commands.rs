@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
-use hgnnc_graph::synth::Shape;
+use hgnnc_synth::Shape;
 use serde_json::Value;
 
 use crate::common::{BODY, CACHE, Place, Run, SCHEMA, TRAIN, model_of, names, replace, usual};

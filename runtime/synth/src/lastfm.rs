@@ -6,8 +6,8 @@
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::draw::{self, Pool};
-use super::{Shape, SynthError, Writer};
+use crate::draw::{self, Pool};
+use crate::{Shape, SynthError, Writer};
 
 const COMMUNITIES: usize = 12;
 const TYPES: [(&str, usize); 3] = [("user", 1892), ("artist", 17632), ("tag", 1088)];

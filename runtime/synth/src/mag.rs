@@ -16,13 +16,13 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 
+use hgnnc_graph::npy::{self, Element};
 use rand::seq::SliceRandom;
 use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-use super::{Shape, SynthError, Writer, draw, write_label};
-use crate::npy::{self, Element};
+use crate::{Shape, SynthError, Writer, draw, write_label};
 
 /// Number of classes, the same at every scale: a model of the whole graph fits a smaller one.
 const CLASSES: usize = 349;

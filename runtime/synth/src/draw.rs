@@ -6,7 +6,7 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::shapes::Words;
+use crate::shapes::Words;
 
 /// Vertices to sample from by weight, overall and by community.
 pub(super) struct Pool {

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use hgnnc_graph::synth::{Outcome, Shape, SynthError, generate};
 use hgnnc_graph::{
     Dataset, DatasetInfo, Features, LabelValues, MetapathOptions, RelationOptions, SemanticGraph, SemanticGraphs,
 };
+use hgnnc_synth::{Outcome, Shape, SynthError, generate};
 
 fn made(shape: Shape, dir: &Path) -> Dataset {
     let target = dir.join(shape.name());

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use hgnnc_graph::synth::{Outcome, Shape, Size, SynthError, generate_size};
 use hgnnc_graph::{Dataset, Features, LabelValues, RelationOptions, SemanticGraph, SemanticGraphs};
+use hgnnc_synth::{Outcome, Shape, Size, SynthError, generate_size};
 
 fn made(scale: f64, dir: &Path) -> Dataset {
     let size = Size::scaled(Shape::Mag, scale).unwrap();
@@ -229,7 +229,7 @@ fn neighbours_tell_more_than_features_and_not_everything() {
     assert!((5.0..30.0).contains(&alone) && (35.0..68.0).contains(&together), "{alone} {together}");
 }
 
-/// `cargo test --release -p hgnnc-graph --test synth_mag -- --ignored --nocapture`
+/// `cargo test --release -p hgnnc-synth --test mag -- --ignored --nocapture`
 #[test]
 #[ignore = "530 MB of files"]
 fn the_full_size_has_the_published_counts() {

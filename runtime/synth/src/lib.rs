@@ -18,6 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use hgnnc_graph::{DataErrors, Dataset, SemanticGraphs, files, npy};
 use rand::Rng;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -25,11 +26,6 @@ use rand_chacha::ChaCha8Rng;
 
 use self::draw::Pool;
 use self::shapes::{GraphShape, Pattern, SplitShape};
-use crate::dataset::Dataset;
-use crate::error::DataErrors;
-use crate::files;
-use crate::npy;
-use crate::sgb::SemanticGraphs;
 
 /// Incremented whenever a shape and seed would give other files than before.
 pub const GENERATOR_VERSION: u32 = 1;
