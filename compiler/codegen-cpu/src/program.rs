@@ -73,8 +73,8 @@ pub fn listing(programs: &[(&str, &loops::Program)], simd: SimdLevel) -> Result<
         for (number, function) in program.functions.iter().enumerate() {
             // Writing to a string does not fail.
             let _ = writeln!(text, "; f{number} of {name}");
-            for (kernel, nest) in program.numbered_nests() {
-                let rows = kernel::print::print_rows(&program.kernels, &nest.traversal.rows);
+            for (kernel, traversal, nest) in program.numbered_nests() {
+                let rows = kernel::print::print_rows(&program.kernels, &traversal.rows);
                 // Loops over blocks and passes over split rows may call it for the same instructions.
                 let calls: BTreeSet<&[usize]> = nest
                     .loops()

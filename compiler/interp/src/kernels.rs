@@ -61,12 +61,12 @@ pub fn run(program: &Program, bindings: &Bindings) -> Result<Execution, InterpEr
 pub fn run_loops(loops: &loops::Program, bindings: &Bindings) -> Result<Execution, InterpError> {
     execute(&loops.kernels, bindings, |machine| {
         for (kernel, nest) in loops.kernels.kernels().zip(&loops.nests) {
-            match nest {
-                None => machine.kernel(kernel),
-                Some(nest) => {
-                    machine.nest(nest, &loops.functions);
+            match (&kernel.body, nest) {
+                (Body::Traversal(traversal), Some(nest)) => {
+                    machine.nest(traversal, nest, &loops.functions);
                     machine.forget_overwritten(kernel);
                 }
+                _ => machine.kernel(kernel),
             }
         }
     })
@@ -302,8 +302,7 @@ impl Machine<'_> {
     }
 
     /// Executes a nest of loops: rows with more edges than a piece in its passes, if it has any.
-    fn nest(&mut self, nest: &Nest, functions: &[Function]) {
-        let traversal = &nest.traversal;
+    fn nest(&mut self, traversal: &Traversal, nest: &Nest, functions: &[Function]) {
         self.rows(traversal, |machine, row, (edges, piece)| {
             let mut locals = vec![];
             let is_split = nest.groups.is_empty() || !nest.passes.is_empty() && edges.len() > piece;

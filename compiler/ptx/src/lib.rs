@@ -171,7 +171,7 @@ impl Writer<'_> {
                         elements: self.elements,
                         hints: self.hints,
                     };
-                    let made = traversal::emit(cx, nest, (number, next), table, edges)?;
+                    let made = traversal::emit(cx, (traversal, nest), (number, next), table, edges)?;
                     for (position, (what, body, info)) in made.following.into_iter().enumerate() {
                         if position == following.len() {
                             following.push((vec![], vec![]));

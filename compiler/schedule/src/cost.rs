@@ -12,14 +12,15 @@
 //! from their width and have not been measured.
 
 use hgnnc_ir::kernel::{Instr, KernelOp, Level, Operand, Program, Rows};
+use hgnnc_ir::loops::Function;
 use hgnnc_ir::loops::function::{Instr as FunctionInstr, Row, Source};
-use hgnnc_ir::loops::{Function, Nest};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{Reduce, Space};
 use hgnnc_machine::SimdLevel;
 
 use crate::Options;
 use crate::functions::Part;
+use crate::rewrite::Rewritten;
 
 /// Cycles to store and to load an element of a tile.
 const WRITE: f64 = 0.3;
@@ -49,13 +50,13 @@ pub fn suits(instr: &Instr, width: impl Fn(Operand) -> Option<usize>, simd: Simd
 }
 
 /// Whether the function saves more time than its compilation takes.
-pub fn gains((program, nest): (&Program, &Nest), level: Level, part: &Part, options: &Options) -> bool {
+pub fn gains((program, body): (&Program, &Rewritten), level: Level, part: &Part, options: &Options) -> bool {
     if level == Level::Edge && options.simd == SimdLevel::Avx512 {
         return false;
     }
     let lanes = options.simd.lanes() as f64;
     let function = &part.function;
-    let items = options.sizes.as_ref().map_or(f64::INFINITY, |sizes| items(program, nest, level, sizes));
+    let items = options.sizes.as_ref().map_or(f64::INFINITY, |sizes| items(program, body, level, sizes));
     let stored: f64 = function.instrs.iter().filter(|instr| stores(instr)).map(|instr| instr.width as f64).sum();
     let both = MEMORY * (function.arrays.iter().map(|array| array.width as f64).sum::<f64>() + stored);
     let kernels = both + function.instrs.iter().map(|instr| interpreted(function, instr, lanes)).sum::<f64>();
@@ -66,10 +67,10 @@ pub fn gains((program, nest): (&Program, &Nest), level: Level, part: &Part, opti
     code < MARGIN * kernels && (kernels - code) * items * RUNS > compiling
 }
 
-/// Number of rows, or of edges, of a nest.
-fn items(program: &Program, nest: &Nest, level: Level, sizes: &SizeInfo) -> f64 {
+/// Number of rows, or of edges, of a traversal.
+fn items(program: &Program, body: &Rewritten, level: Level, sizes: &SizeInfo) -> f64 {
     let tables = &program.tables;
-    match (&nest.traversal.rows, level) {
+    match (&body.traversal.rows, level) {
         (Rows::Edges(graph, _) | Rows::Endpoints(graph, _), Level::Edge) => sizes.rows(Space::Edges(*graph)) as f64,
         (Rows::Elements(pattern, _), Level::Edge) => sizes.stored(tables, *pattern),
         (Rows::Endpoints(graph, direction), Level::Row) => sizes.rows(Space::Endpoints(*graph, *direction)) as f64,

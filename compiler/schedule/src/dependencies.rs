@@ -1,7 +1,9 @@
-//! Which instructions of a nest must precede which.
+//! Which instructions of a traversal must precede which.
 
 use hgnnc_ir::kernel::{Buffer, Dest, Instr, Operand, Program, Source};
-use hgnnc_ir::loops::{Access, Nest, access, producers};
+use hgnnc_ir::loops::{Access, access, producers};
+
+use crate::rewrite::Rewritten;
 
 /// An instruction that must precede another.
 #[derive(Clone, Copy, Debug)]
@@ -14,20 +16,20 @@ pub struct Dependency {
 
 /// The instructions that each instruction depends on: producers of its operands, and, for a deferred store, readers of
 /// the value that it overwrites.
-pub fn dependencies(program: &Program, homes: &[Buffer], nest: &Nest) -> Vec<Vec<Dependency>> {
-    let instrs = nest.instrs();
+pub fn dependencies(program: &Program, homes: &[Buffer], body: &Rewritten) -> Vec<Vec<Dependency>> {
+    let instrs = body.instrs();
     let made_by = producers(instrs);
     let mut deps: Vec<Vec<Dependency>> = vec![];
     for (instr, made_by) in instrs.iter().zip(&made_by) {
         let of = |(operand, from): (Operand, &Option<usize>)| {
             let from = (*from)?;
-            let each = access(program, &nest.traversal.rows, instr.level, operand, true) == Access::Each;
+            let each = access(program, &body.traversal.rows, instr.level, operand, true) == Access::Each;
             let same_level = instrs[from].level == instr.level && !instrs[from].op.reduces_edges();
             Some(Dependency { instr: from, own_row: each && same_level })
         };
         deps.push(instr.op.operands().into_iter().zip(made_by).filter_map(of).collect());
     }
-    for index in nest.first_deferred..instrs.len() {
+    for index in body.first_deferred..instrs.len() {
         let Dest::Buffer(to) = instrs[index].dest else { continue };
         let readers = (0..index).filter(|&other| reads(homes, &instrs[other], to));
         deps[index].extend(readers.map(|instr| Dependency { instr, own_row: false }));

@@ -16,6 +16,7 @@ use crate::Options;
 use crate::cost;
 use crate::dependencies::connected;
 use crate::overlap::{Uses, replaced};
+use crate::rewrite::Rewritten;
 
 /// The functions of a program, and those that must not be made.
 pub struct Functions<'a> {
@@ -28,32 +29,35 @@ pub struct Functions<'a> {
 }
 
 /// Replaces instructions of tiled loops by calls of functions.
-pub fn assign(program: &Program, homes: &[Buffer], nest: &mut Nest, options: &Options, functions: &mut Functions<'_>) {
-    let of_blocks = Uses::of(nest, homes);
-    let widths = Program::local_widths(&nest.traversal);
-    let mut groups = std::mem::take(&mut nest.groups);
-    let mut passes = std::mem::take(&mut nest.passes);
-    let mut divide = |nest: &Nest, uses: &Uses, looped: &mut Loop| {
-        let mut divider = Divider { program, homes, nest, widths: &widths, uses, options, functions };
+pub fn assign(
+    (program, homes): (&Program, &[Buffer]),
+    body: &Rewritten,
+    nest: &mut Nest,
+    options: &Options,
+    functions: &mut Functions<'_>,
+) {
+    let of_blocks = Uses::of(body, homes);
+    let widths = Program::local_widths(&body.traversal);
+    let mut divide = |uses: &Uses, looped: &mut Loop| {
+        let mut divider = Divider { program, homes, body, widths: &widths, uses, options, functions };
         divider.divide(looped);
     };
-    for looped in groups.iter_mut().flatten().filter(|looped| looped.tiled) {
-        divide(nest, &of_blocks, looped);
+    for looped in nest.groups.iter_mut().flatten().filter(|looped| looped.tiled) {
+        divide(&of_blocks, looped);
     }
-    for pass in &mut passes {
+    for pass in &mut nest.passes {
         for loops in [&mut pass.rows, &mut pass.edges] {
             let members: HashSet<usize> = loops.iter().flat_map(Loop::instrs).collect();
-            let uses = Uses::of_pass(nest, homes, &members);
-            loops.iter_mut().filter(|looped| looped.tiled).for_each(|looped| divide(nest, &uses, looped));
+            let uses = Uses::of_pass(body, homes, &members);
+            loops.iter_mut().filter(|looped| looped.tiled).for_each(|looped| divide(&uses, looped));
         }
     }
-    (nest.groups, nest.passes) = (groups, passes);
 }
 
 struct Divider<'a, 'f> {
     program: &'a Program,
     homes: &'a [Buffer],
-    nest: &'a Nest,
+    body: &'a Rewritten,
     /// Widths of the locals.
     widths: &'a [Width],
     uses: &'a Uses,
@@ -97,7 +101,7 @@ impl Divider<'_, '_> {
         part.ordered
             && !self.functions.refused.contains(&part.function.to_string())
             && (self.options.code == CodeMode::Native
-                || cost::gains((self.program, self.nest), level, part, self.options))
+                || cost::gains((self.program, self.body), level, part, self.options))
     }
 
     fn step(&mut self, step: Result<Part, usize>) -> Step {
@@ -115,17 +119,17 @@ impl Divider<'_, '_> {
     }
 
     fn width(&self, operand: Operand) -> Option<usize> {
-        self.program.operand_width(&self.nest.traversal.rows, self.widths, operand)?.as_fixed()
+        self.program.operand_width(&self.body.traversal.rows, self.widths, operand)?.as_fixed()
     }
 
     /// Whether code can be generated for an instruction.
     fn covers(&self, index: usize) -> bool {
-        let instr = &self.nest.instrs()[index];
+        let instr = &self.body.instrs()[index];
         let generated = match &instr.op {
             KernelOp::Unary(f, _) => f.facts().has_code,
             KernelOp::Binary(f, _, b) => f.facts().has_code || squares(*f, *b),
             KernelOp::Compose { first, then, .. } => first.facts().has_code && then.facts().has_code,
-            KernelOp::Copy(_) => index < self.nest.first_deferred,
+            KernelOp::Copy(_) => index < self.body.first_deferred,
             KernelOp::Select { .. }
             | KernelOp::Concat { .. }
             | KernelOp::Slice { .. }
@@ -191,18 +195,18 @@ impl Divider<'_, '_> {
 
     /// The function of connected instructions, and its call.
     fn part(&self, level: Level, instrs: Vec<usize>) -> Part {
-        let segments = instrs.iter().any(|&instr| matches!(self.nest.instrs()[instr].op, KernelOp::Segment(..)));
+        let segments = instrs.iter().any(|&instr| matches!(self.body.instrs()[instr].op, KernelOp::Segment(..)));
         let mut builder =
             Builder { divider: self, arrays: vec![], indices: vec![], made: vec![], values: HashMap::new() };
         let members: HashSet<usize> = instrs.iter().copied().collect();
         let mut results: Vec<CallResult> = vec![];
         for &index in &instrs {
-            let instr = &self.nest.instrs()[index];
+            let instr = &self.body.instrs()[index];
             let op = builder.op(index);
             let target = match &instr.op {
                 KernelOp::ReduceAll(..) => Some(CallResult::Total(index)),
                 KernelOp::Segment(..) => Some(CallResult::Owners(index)),
-                _ => self.uses.leaves(self.nest, &members, index).then_some(CallResult::Tile(index)),
+                _ => self.uses.leaves(self.body, &members, index).then_some(CallResult::Tile(index)),
             };
             let result = target.map(|target| {
                 results.push(target);
@@ -225,8 +229,8 @@ impl Divider<'_, '_> {
             arrays.push((operand, Array { width, changes: false, row }));
         }
         let Builder { indices, made, .. } = builder;
-        let width = |operand| self.program.operand_width(&self.nest.traversal.rows, self.widths, operand);
-        let overwritten = replaced(self.program, self.nest, (self.uses, self.homes), &instrs, width);
+        let width = |operand| self.program.operand_width(&self.body.traversal.rows, self.widths, operand);
+        let overwritten = replaced(self.program, self.body, (self.uses, self.homes), &instrs, width);
         let ordered = overwritten.is_some();
         let mut pairs = vec![];
         for (operand, by) in overwritten.into_iter().flatten() {
@@ -287,7 +291,7 @@ impl Builder<'_, '_, '_> {
 
     fn op(&mut self, index: usize) -> KernelOp<Source, usize> {
         let divider = self.divider;
-        let instr = &divider.nest.instrs()[index];
+        let instr = &divider.body.instrs()[index];
         let fixed = |width: &Width| width.as_fixed().expect("covered instructions have fixed widths");
         let operands = instr.op.operands();
         let sources: Vec<Source> = operands
@@ -311,11 +315,11 @@ impl Builder<'_, '_, '_> {
     }
 
     fn source(&mut self, level: Level, operand: Operand, made_by: Option<usize>) -> Source {
-        let Divider { program, nest, .. } = *self.divider;
+        let Divider { program, body, .. } = *self.divider;
         if let Some(input) = labels(program, operand) {
             return Source::Label(self.index(IndexArray::Labels(input)));
         }
-        let access = access(program, &nest.traversal.rows, level, operand, made_by.is_some());
+        let access = access(program, &body.traversal.rows, level, operand, made_by.is_some());
         if let (Some(instr), Access::Each) = (made_by, access)
             && let Some(&value) = self.values.get(&instr)
         {

@@ -29,6 +29,7 @@ use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_machine::{CodeMode, KernelFeature, KernelFeatures, SimdLevel};
 
 use functions::Functions;
+use rewrite::{Rewritten, rewrite};
 
 /// The code mode, kernel features and SIMD level to schedule for.
 #[derive(Clone, Debug)]
@@ -52,22 +53,30 @@ impl Options {
 
 /// Schedules the traversals of a verified program. Functions with these texts are not made: no code can be generated
 /// for them.
-pub fn schedule(kernels: kernel::Program, options: &Options, refused: &HashSet<String>) -> Program {
+pub fn schedule(mut kernels: kernel::Program, options: &Options, refused: &HashSet<String>) -> Program {
     let homes = kernels.homes();
-    let mut nests: Vec<Option<Nest>> = kernels
-        .kernels()
-        .map(|kernel| match &kernel.body {
-            Body::Traversal(traversal) => Some(nest(&kernels, &homes, traversal, options)),
-            Body::Gemm(_) | Body::FactoredMetapath(_) => None,
-        })
-        .collect();
+    let mut bodies: Vec<Option<Rewritten>> =
+        kernels.kernels().map(|kernel| Some(rewrite(&kernels, kernel.traversal()?, options.features))).collect();
+    let mut nests: Vec<Option<Nest>> =
+        bodies.iter().map(|body| Some(nest(&kernels, &homes, body.as_ref()?, options))).collect();
     let mut functions = Functions { made: vec![], known: HashMap::new(), refused };
     if options.code != CodeMode::Interpreted && options.features.has(KernelFeature::Jit) {
-        for nest in nests.iter_mut().flatten() {
-            functions::assign(&kernels, &homes, nest, options, &mut functions);
+        for (body, nest) in bodies.iter().zip(&mut nests) {
+            if let (Some(body), Some(nest)) = (body, nest) {
+                functions::assign((&kernels, &homes), body, nest, options, &mut functions);
+            }
         }
     }
-    let program = Program { kernels, nests, functions: functions.made };
+    for (kernel, body) in kernels.kernels_mut().zip(&mut bodies) {
+        if let (Body::Traversal(traversal), Some(body)) = (&mut kernel.body, body.take()) {
+            *traversal = body.traversal;
+        }
+    }
+    verified(Program { kernels, nests, functions: functions.made })
+}
+
+/// A program, verified in debug builds.
+fn verified(program: Program) -> Program {
     debug_assert_eq!(hgnnc_ir::loops::verify(&program), Ok(()));
     program
 }
@@ -88,31 +97,24 @@ pub fn schedule_rows(kernels: kernel::Program) -> Program {
         let passes = passes
             .into_iter()
             .map(|pass| EdgePass { rows: of(Level::Row, pass.rows), edges: of(Level::Edge, pass.edges) });
-        let passes = passes.collect();
-        Nest { traversal: traversal.clone(), first_deferred: instrs.len(), groups: vec![], passes }
+        Nest { first_deferred: instrs.len(), groups: vec![], passes: passes.collect() }
     };
-    let nests = kernels.kernels().map(|kernel| match &kernel.body {
-        Body::Traversal(traversal) => Some(nest(traversal)),
-        Body::Gemm(_) | Body::FactoredMetapath(_) => None,
-    });
-    let nests = nests.collect();
-    let program = Program { kernels, nests, functions: vec![] };
-    debug_assert_eq!(hgnnc_ir::loops::verify(&program), Ok(()));
-    program
+    let nests = kernels.kernels().map(|kernel| kernel.traversal().map(nest)).collect();
+    verified(Program { kernels, nests, functions: vec![] })
 }
 
 /// The loops of a traversal, without machine code.
-fn nest(program: &kernel::Program, homes: &[kernel::Buffer], traversal: &kernel::Traversal, options: &Options) -> Nest {
-    let mut nest = rewrite::rewrite(program, traversal, options.features);
-    let deps = dependencies::dependencies(program, homes, &nest);
-    let all: Vec<usize> = (0..nest.instrs().len()).collect();
+fn nest(program: &kernel::Program, homes: &[kernel::Buffer], body: &Rewritten, options: &Options) -> Nest {
+    let deps = dependencies::dependencies(program, homes, body);
+    let all: Vec<usize> = (0..body.instrs().len()).collect();
+    let traversal = &body.traversal;
     let groups = match traversal.rows.has_edges() && options.features.has(KernelFeature::SplitParts) {
         true => dependencies::components(&deps),
         false => vec![all],
     };
-    nest.groups = groups.iter().map(|group| loops::loops(&nest, &deps, group, options.features)).collect();
-    if traversal.pieces.is_some() && traversal.rows.has_edges() && !overlap::edges_read_what_is_written(&nest, homes) {
-        nest.passes = edge_passes::edge_passes(&nest, &deps, options.features);
-    }
-    nest
+    let groups = groups.iter().map(|group| loops::loops(body, &deps, group, options.features)).collect();
+    let splits =
+        traversal.pieces.is_some() && traversal.rows.has_edges() && !overlap::edges_read_what_is_written(body, homes);
+    let passes = if splits { edge_passes::edge_passes(body, &deps, options.features) } else { vec![] };
+    Nest { first_deferred: body.first_deferred, groups, passes }
 }

@@ -7,16 +7,17 @@
 
 use hgnnc_ir::Reduce;
 use hgnnc_ir::kernel::{Dest, KernelOp, Level};
-use hgnnc_ir::loops::{Loop, Nest, Step};
+use hgnnc_ir::loops::{Loop, Step};
 use hgnnc_machine::{KernelFeature, KernelFeatures};
 
 use crate::dependencies::Dependency;
+use crate::rewrite::Rewritten;
 
 /// Whether the instruction can run tile by tile.
-fn streams(nest: &Nest, index: usize) -> bool {
-    match &nest.instrs()[index].op {
+fn streams(body: &Rewritten, index: usize) -> bool {
+    match &body.instrs()[index].op {
         // The block does not read the overwritten value any more.
-        _ if index >= nest.first_deferred => false,
+        _ if index >= body.first_deferred => false,
         // Log-sum-exp needs the maximum over all edges first.
         KernelOp::Segment(reduce, _) => *reduce != Reduce::Lse,
         // Packs its operands, so it profits from many rows.
@@ -27,8 +28,8 @@ fn streams(nest: &Nest, index: usize) -> bool {
 
 /// Fuses all operations of a part into loops in dependence order. Row operations go first, so that edge loops find as
 /// many operands ready as possible.
-pub fn loops(nest: &Nest, deps: &[Vec<Dependency>], part: &[usize], features: KernelFeatures) -> Vec<Loop> {
-    let ops = nest.instrs();
+pub fn loops(body: &Rewritten, deps: &[Vec<Dependency>], part: &[usize], features: KernelFeatures) -> Vec<Loop> {
+    let ops = body.instrs();
     // Operations of other parts count as done.
     let mut done = vec![true; ops.len()];
     part.iter().for_each(|&op| done[op] = false);
@@ -38,21 +39,21 @@ pub fn loops(nest: &Nest, deps: &[Vec<Dependency>], part: &[usize], features: Ke
     while done.contains(&false) {
         let single = |level: Level| {
             (0..ops.len()).find(|&i| {
-                !done[i] && ops[i].level == level && !streams(nest, i) && deps[i].iter().all(|d| done[d.instr])
+                !done[i] && ops[i].level == level && !streams(body, i) && deps[i].iter().all(|d| done[d.instr])
             })
         };
         let fused = if let Some(op) = single(Level::Row) {
             new(Level::Row, false, vec![op])
-        } else if let rows = delay_to_last(nest, deps, &done, grow(nest, deps, &done, Level::Row))
+        } else if let rows = delay_to_last(body, deps, &done, grow(body, deps, &done, Level::Row))
             && !rows.is_empty()
         {
             new(Level::Row, true, rows)
         } else if let Some(op) = single(Level::Edge) {
             new(Level::Edge, false, vec![op])
         } else {
-            let edges = grow(nest, deps, &done, Level::Edge);
+            let edges = grow(body, deps, &done, Level::Edge);
             assert!(!edges.is_empty(), "operations of a block are in an order that can be executed");
-            new(Level::Edge, true, needed(nest, deps, &done, edges))
+            new(Level::Edge, true, needed(body, deps, &done, edges))
         };
         fused.instrs().for_each(|op| done[op] = true);
         match features.has(KernelFeature::FusedChains) {
@@ -64,11 +65,11 @@ pub fn loops(nest: &Nest, deps: &[Vec<Dependency>], part: &[usize], features: Ke
 }
 
 /// All operations of a level that are ready and can run tile by tile.
-fn grow(nest: &Nest, deps: &[Vec<Dependency>], done: &[bool], level: Level) -> Vec<usize> {
-    let mut here = vec![false; nest.instrs().len()];
-    for (index, op) in nest.instrs().iter().enumerate() {
+fn grow(body: &Rewritten, deps: &[Vec<Dependency>], done: &[bool], level: Level) -> Vec<usize> {
+    let mut here = vec![false; body.instrs().len()];
+    for (index, op) in body.instrs().iter().enumerate() {
         let ready = |d: &Dependency| done[d.instr] || (here[d.instr] && d.own_row);
-        if !done[index] && op.level == level && streams(nest, index) && deps[index].iter().all(ready) {
+        if !done[index] && op.level == level && streams(body, index) && deps[index].iter().all(ready) {
             here[index] = true;
         }
     }
@@ -77,12 +78,12 @@ fn grow(nest: &Nest, deps: &[Vec<Dependency>], done: &[bool], level: Level) -> V
 
 /// Delays row operations to the last loop if all their users are there, so that e.g. optimizer states are not kept live
 /// across the edge loops. Other row operations stay early, because edge loops need their operands.
-fn delay_to_last(nest: &Nest, deps: &[Vec<Dependency>], done: &[bool], fused: Vec<usize>) -> Vec<usize> {
-    let mut wanted = vec![false; nest.instrs().len()];
+fn delay_to_last(body: &Rewritten, deps: &[Vec<Dependency>], done: &[bool], fused: Vec<usize>) -> Vec<usize> {
+    let mut wanted = vec![false; body.instrs().len()];
     let mut any = false;
-    for (index, op) in nest.instrs().iter().enumerate().rev().filter(|(index, _)| !done[*index]) {
+    for (index, op) in body.instrs().iter().enumerate().rev().filter(|(index, _)| !done[*index]) {
         // Final stores depend on all others in any case.
-        let other = op.level == Level::Edge || !(streams(nest, index) || index >= nest.first_deferred);
+        let other = op.level == Level::Edge || !(streams(body, index) || index >= body.first_deferred);
         any |= other;
         if other || wanted[index] {
             deps[index].iter().for_each(|d| wanted[d.instr] = true);
@@ -92,8 +93,8 @@ fn delay_to_last(nest: &Nest, deps: &[Vec<Dependency>], done: &[bool], fused: Ve
 }
 
 /// Delays operations that neither a reduction of this loop nor anything in between needs.
-fn needed(nest: &Nest, deps: &[Vec<Dependency>], done: &[bool], fused: Vec<usize>) -> Vec<usize> {
-    let ops = nest.instrs();
+fn needed(body: &Rewritten, deps: &[Vec<Dependency>], done: &[bool], fused: Vec<usize>) -> Vec<usize> {
+    let ops = body.instrs();
     let mut here = vec![false; ops.len()];
     fused.iter().for_each(|&i| here[i] = true);
     let mut wanted = vec![false; ops.len()];

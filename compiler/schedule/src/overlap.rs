@@ -8,22 +8,24 @@
 use std::collections::{HashMap, HashSet};
 
 use hgnnc_ir::kernel::{Buffer, Dest, Level, Operand, Program, Source, Width};
-use hgnnc_ir::loops::{Access, Nest, access, producers};
+use hgnnc_ir::loops::{Access, access, producers};
 
-/// Producers and readers of values in a nest.
+use crate::rewrite::Rewritten;
+
+/// Producers and readers of values in a traversal.
 pub struct Uses {
     /// Earlier instructions whose results each instruction reads.
     made_by: Vec<Vec<Option<usize>>>,
     /// Reading instructions of each result.
     readers: Vec<Vec<usize>>,
-    /// Reads of stored values that no instruction of the nest makes, by the buffer that owns the memory.
+    /// Reads of stored values that no instruction of the traversal makes, by the buffer that owns the memory.
     reads: HashMap<Buffer, Vec<(usize, Operand)>>,
 }
 
 impl Uses {
-    /// Uses over all instructions of a nest. `homes` are the owners of the memory of buffers.
-    pub fn of(nest: &Nest, homes: &[Buffer]) -> Self {
-        let instrs = nest.instrs();
+    /// Uses over all instructions of a traversal. `homes` are the owners of the memory of buffers.
+    pub fn of(body: &Rewritten, homes: &[Buffer]) -> Self {
+        let instrs = body.instrs();
         let made_by = producers(instrs);
         let (mut readers, mut reads) = (vec![vec![]; instrs.len()], HashMap::<_, Vec<_>>::new());
         for (index, instr) in instrs.iter().enumerate() {
@@ -42,9 +44,9 @@ impl Uses {
 
     /// [`Uses::of`] for the instructions of one edge pass: edge values have only readers within the pass, because other
     /// passes recompute them.
-    pub fn of_pass(nest: &Nest, homes: &[Buffer], pass: &HashSet<usize>) -> Self {
-        let mut uses = Self::of(nest, homes);
-        for (readers, instr) in uses.readers.iter_mut().zip(nest.instrs()) {
+    pub fn of_pass(body: &Rewritten, homes: &[Buffer], pass: &HashSet<usize>) -> Self {
+        let mut uses = Self::of(body, homes);
+        for (readers, instr) in uses.readers.iter_mut().zip(body.instrs()) {
             let is_edge_value = instr.level == Level::Edge && !instr.op.reduces_edges();
             readers.retain(|reader| !is_edge_value || pass.contains(reader));
         }
@@ -52,8 +54,8 @@ impl Uses {
     }
 
     /// Whether a result is stored, or read by instructions other than these.
-    pub fn leaves(&self, nest: &Nest, instrs: &HashSet<usize>, result: usize) -> bool {
-        matches!(nest.instrs()[result].dest, Dest::Buffer(_))
+    pub fn leaves(&self, body: &Rewritten, instrs: &HashSet<usize>, result: usize) -> bool {
+        matches!(body.instrs()[result].dest, Dest::Buffer(_))
             || self.readers[result].iter().any(|reader| !instrs.contains(reader))
     }
 
@@ -77,22 +79,22 @@ impl Uses {
 /// early. `width` is the width of an operand.
 pub fn replaced(
     program: &Program,
-    nest: &Nest,
+    body: &Rewritten,
     (uses, homes): (&Uses, &[Buffer]),
     instrs: &[usize],
     width: impl Fn(Operand) -> Option<Width>,
 ) -> Option<Vec<(Operand, usize)>> {
     let mut changed: Vec<(Operand, usize)> = vec![];
     for &at in instrs {
-        let writer = &nest.instrs()[at];
+        let writer = &body.instrs()[at];
         let Dest::Buffer(result) = writer.dest else { continue };
         if writer.op.is_total() {
             continue;
         }
         let mut ancestors: Option<HashSet<usize>> = None;
         for &(reader, operand) in uses.reads.get(&homes[result.index()]).into_iter().flatten() {
-            let level = nest.instrs()[reader].level;
-            let own_row = access(program, &nest.traversal.rows, level, operand, false) == Access::Each
+            let level = body.instrs()[reader].level;
+            let own_row = access(program, &body.traversal.rows, level, operand, false) == Access::Each
                 && width(operand).as_ref() == Some(&writer.width)
                 && (level, writer.level) == (Level::Row, Level::Row);
             let before = ancestors.get_or_insert_with(|| uses.ancestors(at)).contains(&reader);
@@ -109,16 +111,16 @@ pub fn replaced(
 
 /// Whether an edge instruction reads memory that another instruction, which is not deferred, overwrites: a later edge
 /// pass would read the new value.
-pub fn edges_read_what_is_written(nest: &Nest, homes: &[Buffer]) -> bool {
-    let written = nest.instrs()[..nest.first_deferred].iter().filter(|instr| !instr.op.is_total());
+pub fn edges_read_what_is_written(body: &Rewritten, homes: &[Buffer]) -> bool {
+    let written = body.instrs()[..body.first_deferred].iter().filter(|instr| !instr.op.is_total());
     let written: HashSet<Buffer> = written
         .filter_map(|instr| match instr.dest {
             Dest::Buffer(buffer) => Some(homes[buffer.index()]),
             Dest::Local(_) => None,
         })
         .collect();
-    let uses = Uses::of(nest, homes);
+    let uses = Uses::of(body, homes);
     uses.reads.iter().any(|(home, reads)| {
-        written.contains(home) && reads.iter().any(|(reader, _)| nest.instrs()[*reader].level == Level::Edge)
+        written.contains(home) && reads.iter().any(|(reader, _)| body.instrs()[*reader].level == Level::Edge)
     })
 }

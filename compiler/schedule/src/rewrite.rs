@@ -11,13 +11,28 @@ use std::collections::HashMap;
 use hgnnc_ir::kernel::{
     self, Buffer, Dest, Index, Instr, KernelOp, Level, Local, Operand, Program, Rows, Source, Traversal, Width,
 };
-use hgnnc_ir::loops::{Access, Nest, access};
+use hgnnc_ir::loops::{Access, access};
 use hgnnc_machine::KernelFeatures;
 
 use crate::fuse::{Form, forms};
 
-/// The instructions of a traversal in their final form. The nest has no loops yet.
-pub fn rewrite(program: &Program, traversal: &Traversal, features: KernelFeatures) -> Nest {
+/// A traversal with its instructions in their final form.
+pub struct Rewritten {
+    /// Rows and instructions.
+    pub traversal: Traversal,
+    /// Number of instructions before the deferred ones.
+    pub first_deferred: usize,
+}
+
+impl Rewritten {
+    /// The instructions.
+    pub fn instrs(&self) -> &[Instr] {
+        &self.traversal.instrs
+    }
+}
+
+/// Rewrites a traversal.
+pub fn rewrite(program: &Program, traversal: &Traversal, features: KernelFeatures) -> Rewritten {
     let mut rewriter = Rewriter {
         program,
         traversal,
@@ -39,7 +54,7 @@ pub fn rewrite(program: &Program, traversal: &Traversal, features: KernelFeature
         rewriter.instrs.push(Instr { level: Level::Row, op, ..instr.clone() });
     }
     let traversal = Traversal { rows: traversal.rows.clone(), pieces: traversal.pieces, instrs: rewriter.instrs };
-    Nest { traversal, first_deferred, groups: vec![], passes: vec![] }
+    Rewritten { traversal, first_deferred }
 }
 
 struct Rewriter<'a> {
@@ -47,14 +62,14 @@ struct Rewriter<'a> {
     traversal: &'a Traversal,
     /// Width of each local of the kernel.
     widths: Vec<Width>,
-    /// The local of the nest for each local of the kernel; `None` if its instruction was fused into its user.
+    /// The new local for each local of the kernel; `None` if its instruction was fused into its user.
     locals: Vec<Option<Local>>,
     /// The local that holds a result whose store is deferred.
     deferred: HashMap<Buffer, Local>,
     /// Buffers that earlier instructions write.
     written: Vec<Buffer>,
     instrs: Vec<Instr>,
-    /// Number of locals of the nest.
+    /// Number of new locals.
     made: u32,
 }
 
@@ -92,7 +107,7 @@ impl Rewriter<'_> {
         Local(self.made - 1)
     }
 
-    /// An operation with its operands in the nest, after the copies that it needs.
+    /// An operation with its new operands, after the copies that it needs.
     fn op(&mut self, instr: &Instr, op: &KernelOp) -> KernelOp {
         let overwritten = match instr.dest {
             // A deferred result overwrites nothing yet.

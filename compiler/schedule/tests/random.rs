@@ -1,5 +1,6 @@
-//! Random training programs: loops compute what kernels compute, with and without functions, for whole and for split
-//! rows. Both are interpreted in f64; the constants of a `select` are sums in f32, as the kernels of the runtime form them.
+//! Random training programs: loops, and their kernels without the loops, compute what kernels compute, with and without
+//! functions, for whole and for split rows. All are interpreted in f64; the constants of a `select` are sums in f32, as the
+//! kernels of the runtime form them.
 
 use hgnnc_fusion::{LoweringOptions, SoftmaxForm, lower_with};
 use hgnnc_interp::Bindings;
@@ -46,9 +47,12 @@ fn check(what: &str, program: &Program, bindings: &Bindings) {
         if let Err(broken) = loops::verify(&loops) {
             panic!("{what}, {form}: {broken}\n{program}\n{}", loops::print(&loops));
         }
-        let found =
+        let looped =
             hgnnc_interp::kernels::run_loops(&loops, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
-        for ((kind, exact), (_, found)) in exact.outputs.iter().zip(&found.outputs) {
+        let kernels =
+            hgnnc_interp::kernels::run(&loops.kernels, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let both = exact.outputs.iter().zip(&looped.outputs).chain(exact.outputs.iter().zip(&kernels.outputs));
+        for ((kind, exact), (_, found)) in both {
             for (x, y) in exact.data.iter().zip(&found.data) {
                 let close = (x - y).abs() <= 1e-6 * x.abs().max(1.0) || x == y || (x.is_nan() && y.is_nan());
                 let text = || format!("{program}\n{}", loops::print(&loops));

@@ -470,7 +470,7 @@ impl Program {
     /// The same program with high-degree rows split in another way, or never. Rounding differs, the values do not.
     #[must_use]
     pub fn with_pieces(mut self, pieces: Option<Pieces>) -> Self {
-        for kernel in self.prelude.iter_mut().chain(&mut self.launches).flat_map(|launch| &mut launch.kernels) {
+        for kernel in self.kernels_mut() {
             if let Body::Traversal(traversal) = &mut kernel.body {
                 traversal.pieces = pieces.filter(|_| traversal.rows.has_edges());
             }
@@ -481,6 +481,11 @@ impl Program {
     /// All kernels: first the prelude, then the launches.
     pub fn kernels(&self) -> impl Iterator<Item = &Kernel> {
         self.prelude.iter().chain(&self.launches).flat_map(|launch| &launch.kernels)
+    }
+
+    /// All kernels, to be changed.
+    pub fn kernels_mut(&mut self) -> impl Iterator<Item = &mut Kernel> {
+        self.prelude.iter_mut().chain(&mut self.launches).flat_map(|launch| &mut launch.kernels)
     }
 
     /// The number of elements of a buffer. `None` if it depends on the edges of a graph or on a sparsity pattern.
@@ -549,6 +554,14 @@ impl Program {
 }
 
 impl Kernel {
+    /// Its traversal; `None` for other kernels.
+    pub fn traversal(&self) -> Option<&Traversal> {
+        match &self.body {
+            Body::Traversal(traversal) => Some(traversal),
+            Body::Gemm(_) | Body::FactoredMetapath(_) => None,
+        }
+    }
+
     /// The buffers that the kernel reads, each once, in order of first use.
     pub fn reads(&self) -> Vec<Buffer> {
         let mut all = vec![];

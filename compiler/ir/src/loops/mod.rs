@@ -38,13 +38,15 @@ pub use function::Function;
 pub use print::print;
 pub use verify::verify;
 
-use crate::kernel::{self, Instr, Level, Operand, Source, Traversal};
+use crate::kernel::{self, Body, Instr, Level, Operand, Source, Traversal};
 use crate::types::Input;
 
 /// A program with the loops of its traversals.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Program {
-    /// Tables, buffers, products, launches and outputs. Its traversals are what the nests were made of.
+    /// Tables, buffers, launches and outputs. Its traversals have their instructions as micro-kernels take them: short
+    /// sequences are fused, operands that kernels need contiguous are copied, and results that overwrite values with
+    /// other readers are computed into locals.
     pub kernels: kernel::Program,
     /// The loops of each kernel, in the order of [`kernel::Program::kernels`]; `None` for kernels that are no
     /// traversals.
@@ -53,14 +55,11 @@ pub struct Program {
     pub functions: Vec<Function>,
 }
 
-/// The instructions of a traversal, and the loops that execute them.
-#[derive(Clone, PartialEq, Debug)]
+/// The loops that execute the instructions of a traversal.
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Nest {
-    /// Rows and instructions. Compared with the kernel, short sequences are fused, operands that kernels need contiguous
-    /// are copied, and results that overwrite values with other readers are computed into locals.
-    pub traversal: Traversal,
-    /// Number of instructions before the deferred ones, which copy such results to their buffers after all reads of the
-    /// values that they overwrite.
+    /// Number of instructions before the deferred ones, which copy results from locals to their buffers after all reads
+    /// of the values that they overwrite.
     pub first_deferred: usize,
     /// Loops over a block of rows. Groups are independent of each other and may run in any order: the gathered rows of
     /// one group fit a cache better than those of all. Empty: there are no blocks, and all rows go through the passes.
@@ -161,11 +160,6 @@ impl EdgePass {
 }
 
 impl Nest {
-    /// The instructions of the traversal.
-    pub fn instrs(&self) -> &[Instr] {
-        &self.traversal.instrs
-    }
-
     /// All loops: of groups, and of passes.
     pub fn loops(&self) -> impl Iterator<Item = &Loop> {
         let passes = self.passes.iter().flat_map(|pass| pass.rows.iter().chain(&pass.edges));
@@ -180,9 +174,13 @@ impl Nest {
 }
 
 impl Program {
-    /// The nests, with the number of their kernels.
-    pub fn numbered_nests(&self) -> impl Iterator<Item = (usize, &Nest)> {
-        self.nests.iter().enumerate().filter_map(|(number, nest)| Some((number, nest.as_ref()?)))
+    /// The traversals with their nests and the number of their kernels.
+    pub fn numbered_nests(&self) -> impl Iterator<Item = (usize, &Traversal, &Nest)> {
+        let all = self.kernels.kernels().zip(&self.nests).enumerate();
+        all.filter_map(|(number, (kernel, nest))| match (&kernel.body, nest) {
+            (Body::Traversal(traversal), Some(nest)) => Some((number, traversal, nest)),
+            _ => None,
+        })
     }
 }
 

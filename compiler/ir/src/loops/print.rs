@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use super::{Loop, Nest, Program, Step};
 use crate::kernel::print::{local_extents, print_instr, print_rows, print_width};
-use crate::kernel::{Level, Pieces};
+use crate::kernel::{Level, Pieces, Traversal};
 
 /// The text of a program's loops.
 pub fn print(program: &Program) -> String {
     let mut text = format!("loops {} {{\n", program.kernels.tables.name);
-    for (number, nest) in program.numbered_nests() {
-        let _ = nest_text(&mut text, program, number, nest);
+    for (number, traversal, nest) in program.numbered_nests() {
+        let _ = nest_text(&mut text, program, number, (traversal, nest));
     }
     for (number, function) in program.functions.iter().enumerate() {
         let _ = writeln!(text, "  function f{number} {{");
@@ -21,13 +21,18 @@ pub fn print(program: &Program) -> String {
     text
 }
 
-fn nest_text(text: &mut String, program: &Program, number: usize, nest: &Nest) -> std::fmt::Result {
-    let rows = &nest.traversal.rows;
+fn nest_text(
+    text: &mut String,
+    program: &Program,
+    number: usize,
+    (traversal, nest): (&Traversal, &Nest),
+) -> std::fmt::Result {
+    let rows = &traversal.rows;
     let pieces = |Pieces { least, most }: Pieces| format!(", pieces of {least} at most {most}");
-    let pieces = nest.traversal.pieces.filter(|_| !nest.passes.is_empty()).map_or(String::new(), pieces);
+    let pieces = traversal.pieces.filter(|_| !nest.passes.is_empty()).map_or(String::new(), pieces);
     writeln!(text, "  kernel k{number} : {}{pieces} {{", print_rows(&program.kernels, rows))?;
-    let locals = local_extents(&nest.traversal);
-    for (index, instr) in nest.instrs().iter().enumerate() {
+    let locals = local_extents(traversal);
+    for (index, instr) in traversal.instrs.iter().enumerate() {
         let line = print_instr(&program.kernels, rows, &locals, instr);
         let width = print_width(&program.kernels, &instr.width);
         let deferred = if index >= nest.first_deferred { ", deferred" } else { "" };

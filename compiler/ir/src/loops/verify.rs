@@ -3,35 +3,35 @@
 use std::collections::HashSet;
 
 use super::{Call, CallResult, Loop, Nest, Program, Step, producers};
-use crate::kernel::{Dest, Level};
+use crate::kernel::{self, Dest, Instr, Level};
 
 /// Checks the loops of a program against its kernels.
 ///
 /// # Errors
 /// The first rule that is broken, with its place.
 pub fn verify(program: &Program) -> Result<(), String> {
+    kernel::verify(&program.kernels).map_err(|broken| broken[0].to_string())?;
     if program.nests.len() != program.kernels.kernels().count() {
         return Err("each kernel has a place for its loops".into());
     }
     for (number, function) in program.functions.iter().enumerate() {
         function.verify().map_err(|rule| format!("f{number}: {rule}"))?;
     }
-    for (number, nest) in program.numbered_nests() {
-        check_nest(program, nest).map_err(|rule| format!("k{number}: {rule}"))?;
+    for (number, traversal, nest) in program.numbered_nests() {
+        check_nest(program, &traversal.instrs, nest).map_err(|rule| format!("k{number}: {rule}"))?;
     }
     Ok(())
 }
 
-fn check_nest(program: &Program, nest: &Nest) -> Result<(), String> {
-    let instrs = nest.instrs();
+fn check_nest(program: &Program, instrs: &[Instr], nest: &Nest) -> Result<(), String> {
     let made_by = producers(instrs);
     for looped in nest.groups.iter().flatten() {
-        check_loop(program, nest, looped, None)?;
+        check_loop(program, instrs, nest, looped, None)?;
     }
     for pass in &nest.passes {
         for loops in [&pass.rows, &pass.edges] {
             let members: HashSet<usize> = loops.iter().flat_map(Loop::instrs).collect();
-            loops.iter().try_for_each(|looped| check_loop(program, nest, looped, Some(&members)))?;
+            loops.iter().try_for_each(|looped| check_loop(program, instrs, nest, looped, Some(&members)))?;
         }
     }
     // Over blocks, each instruction runs once, in a group that contains what it reads.
@@ -86,8 +86,13 @@ fn check_nest(program: &Program, nest: &Nest) -> Result<(), String> {
 }
 
 /// `pass`: the instructions of the pass that the loop belongs to. Other passes rematerialize its edge values.
-fn check_loop(program: &Program, nest: &Nest, looped: &Loop, pass: Option<&HashSet<usize>>) -> Result<(), String> {
-    let instrs = nest.instrs();
+fn check_loop(
+    program: &Program,
+    instrs: &[Instr],
+    nest: &Nest,
+    looped: &Loop,
+    pass: Option<&HashSet<usize>>,
+) -> Result<(), String> {
     for instr in looped.instrs() {
         let Some(found) = instrs.get(instr) else { return Err(format!("there is no i{instr}")) };
         if found.level != looped.level {
@@ -102,12 +107,12 @@ fn check_loop(program: &Program, nest: &Nest, looped: &Loop, pass: Option<&HashS
     }
     for step in &looped.steps {
         let Step::Call(call) = step else { continue };
-        check_call(program, nest, call, pass)?;
+        check_call(program, instrs, call, pass)?;
     }
     Ok(())
 }
 
-fn check_call(program: &Program, nest: &Nest, call: &Call, pass: Option<&HashSet<usize>>) -> Result<(), String> {
+fn check_call(program: &Program, all: &[Instr], call: &Call, pass: Option<&HashSet<usize>>) -> Result<(), String> {
     let Call { function, instrs, arrays, indices, results, replaced } = call;
     let Some(of) = program.functions.get(*function) else { return Err(format!("there is no f{function}")) };
     if (of.arrays.len(), of.num_indices, of.num_results) != (arrays.len(), indices.len(), results.len()) {
@@ -124,9 +129,9 @@ fn check_call(program: &Program, nest: &Nest, call: &Call, pass: Option<&HashSet
         }
     }
     // Values that are read elsewhere leave the function.
-    let made_by = producers(nest.instrs());
+    let made_by = producers(all);
     let leaves = |instr: usize| {
-        let made = &nest.instrs()[instr];
+        let made = &all[instr];
         let is_edge_value = made.level == Level::Edge && !made.op.reduces_edges();
         let here = |reader: &usize| !is_edge_value || pass.is_none_or(|pass| pass.contains(reader));
         let read = (0..made_by.len()).filter(|reader| !instrs.contains(reader) && here(reader));

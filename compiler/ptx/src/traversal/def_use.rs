@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use hgnnc_ir::kernel::{Buffer, Dest, Extent, Operand, Source};
+use hgnnc_ir::kernel::{Buffer, Dest, Extent, Operand, Source, Traversal};
 use hgnnc_ir::loops::passes::{Pass, passes_before};
 use hgnnc_ir::loops::{EdgePass, Nest, producers};
 
@@ -19,8 +19,7 @@ pub(super) struct DefUse {
 
 impl DefUse {
     /// `homes`: the buffer whose memory each buffer of the program has.
-    pub fn new(nest: &Nest, homes: &[Buffer]) -> Self {
-        let traversal = &nest.traversal;
+    pub fn new(traversal: &Traversal, nest: &Nest, homes: &[Buffer]) -> Self {
         let (mut makers, mut readers) = (HashMap::new(), HashMap::<Buffer, Vec<(usize, Buffer)>>::new());
         for (index, instr) in traversal.instrs.iter().enumerate() {
             // A total is complete only after the kernel.

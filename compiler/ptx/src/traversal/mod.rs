@@ -176,19 +176,19 @@ pub(crate) struct Shared<'a> {
 /// how many its rows have, where it is known.
 pub(crate) fn emit(
     cx: Shared<'_>,
-    nest: &Nest,
+    (traversal, nest): (&Traversal, &Nest),
     (kernel, next): (usize, &mut usize),
     table: &mut Table,
     edges: Option<Edges>,
 ) -> Result<Emitted> {
-    let (program, traversal) = (cx.program, &nest.traversal);
+    let program = cx.program;
     let unsupported = |what: String| Unsupported { kernel, what };
     let fixed = |width: &Width| {
         width.as_fixed().ok_or_else(|| unsupported("a row whose length depends on the dataset".to_owned()))
     };
     let locals = Program::local_widths(traversal);
     let widths: Vec<usize> = locals.iter().map(fixed).collect::<Result<_>>()?;
-    let def_use = DefUse::new(nest, cx.homes);
+    let def_use = DefUse::new(traversal, nest, cx.homes);
     let tiles = tiles::plan(cx, traversal, &def_use);
     let mut all = widths.clone();
     for instr in &traversal.instrs {

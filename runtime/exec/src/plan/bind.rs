@@ -288,7 +288,7 @@ impl Binder<'_> {
             }
             Body::Traversal(traversal) => {
                 let nest = nest.expect("verified loops have a nest for each traversal");
-                let (region, shares) = bind_region(self, nest)?;
+                let (region, shares) = bind_region(self, traversal, nest)?;
                 let rows = kernel::print::print_rows(self.program, &traversal.rows);
                 let mut names: Vec<&str> = vec![];
                 for name in traversal.instrs.iter().map(|instr| word(&instr.op)) {

@@ -30,8 +30,7 @@ const PARTIAL_TASKS: usize = 32;
 const PARTS: usize = 64 * 1024;
 
 /// Binds a nest; also returns the share of each stage in its cost.
-pub(super) fn bind_region(binder: &mut Binder<'_>, nest: &Nest) -> Result<(Region, [f32; 5])> {
-    let traversal = &nest.traversal;
+pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal, nest: &Nest) -> Result<(Region, [f32; 5])> {
     if let Rows::Each(volume) = &traversal.rows {
         // Vertex and edge counts are checked with the data.
         let elements = binder.eval(volume);
