@@ -1,9 +1,9 @@
 //! Case files. `round_trip`: canonical text that prints unchanged. `verify`: `; error: …` stands on the line of each
 //! violation, and there are no others. `parse`: `; error: column: …` on the line of the error. `kernel` holds the same
-//! kinds of cases for kernel programs.
+//! kinds of cases for kernel programs, `loops` for loops.
 
 use hgnnc_ir::parse::{parse, parse_with_lines};
-use hgnnc_ir::{kernel, print, verify};
+use hgnnc_ir::{kernel, loops, print, verify};
 
 /// The text of a case file.
 fn read(folder: &str, name: &str) -> String {
@@ -159,6 +159,72 @@ mod unreadable_kernels {
     fn case(name: &str) {
         let text = read("kernel/parse", name);
         let error = kernel::parse(&text).expect_err("text that does not parse");
+        let found = vec![(error.line, format!("{}: {}", error.column, error.message))];
+        assert_eq!(found, expectations(&text), "{name}");
+    }
+}
+
+/// The same of loops: canonical text prints as it stands.
+mod loops_round_trip {
+    use super::*;
+
+    mod files {
+        include!(concat!(env!("OUT_DIR"), "/loops_round_trip.rs"));
+    }
+
+    fn case(name: &str) {
+        let text = read("loops/round_trip", name);
+        let program = loops::parse(&text).unwrap_or_else(|error| panic!("{name}:{error}"));
+        let printed = loops::print(&program);
+        assert!(printed == body(&text), "{name} prints as\n{printed}");
+        if let Err(broken) = loops::verify(&program) {
+            panic!("{name}: {broken:#?}");
+        }
+    }
+}
+
+/// The verifier of loops reports every broken rule.
+mod broken_loops {
+    use super::*;
+
+    mod files {
+        include!(concat!(env!("OUT_DIR"), "/loops_verify.rs"));
+    }
+
+    fn case(name: &str) {
+        let text = read("loops/verify", name);
+        let parsed = loops::parse::parse_with_lines(&text).unwrap_or_else(|error| panic!("{name}:{error}"));
+        let violations = loops::verify(&parsed.program).expect_err("a broken program");
+        let mut found: Vec<(usize, String)> =
+            violations.into_iter().map(|broken| (parsed.lines[&broken.place], broken.message)).collect();
+        let mut expected = expectations(&text);
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn each_traversal_has_a_nest() {
+    let text = read("loops/round_trip", "rows_on_their_own.ir");
+    let program = loops::parse(&text).expect("a program");
+    for nests in [vec![], vec![None], vec![program.nests[0].clone(), None]] {
+        let broken = loops::verify(&loops::Program { nests, ..program.clone() }).expect_err("a broken program");
+        assert_eq!(broken[0].message, "traversals have nests, and other kernels have none");
+    }
+}
+
+/// Errors in text of loops have a place.
+mod unreadable_loops {
+    use super::*;
+
+    mod files {
+        include!(concat!(env!("OUT_DIR"), "/loops_parse.rs"));
+    }
+
+    fn case(name: &str) {
+        let text = read("loops/parse", name);
+        let error = loops::parse(&text).expect_err("text that does not parse");
         let found = vec![(error.line, format!("{}: {}", error.column, error.message))];
         assert_eq!(found, expectations(&text), "{name}");
     }

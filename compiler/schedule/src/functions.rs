@@ -8,8 +8,8 @@ use std::collections::{HashMap, HashSet};
 
 use hgnnc_ir::kernel::{Buffer, KernelOp, Level, Operand, Program, Source as Stored, Width};
 use hgnnc_ir::loops::function::{Array, Instr, Row, Shape, Source};
-use hgnnc_ir::loops::{Access, Call, CallResult, Function, IndexArray, Loop, Nest, Step, access};
-use hgnnc_ir::{BinaryOp, DType, Reduce};
+use hgnnc_ir::loops::{Access, Call, CallResult, Function, IndexArray, Loop, Nest, Step, access, squared};
+use hgnnc_ir::{DType, Reduce};
 use hgnnc_machine::CodeMode;
 
 use crate::Options;
@@ -125,9 +125,9 @@ impl Divider<'_, '_> {
     /// Whether code can be generated for an instruction.
     fn covers(&self, index: usize) -> bool {
         let instr = &self.body.instrs()[index];
-        let generated = match &instr.op {
+        let generated = match &squared(&instr.op) {
             KernelOp::Unary(f, _) => f.facts().has_code,
-            KernelOp::Binary(f, _, b) => f.facts().has_code || squares(*f, *b),
+            KernelOp::Binary(f, ..) => f.facts().has_code,
             KernelOp::Compose { first, then, .. } => first.facts().has_code && then.facts().has_code,
             KernelOp::Copy(_) => index < self.body.first_deferred,
             KernelOp::Select { .. }
@@ -264,11 +264,6 @@ fn components(members: &[usize], deps: &[Vec<usize>]) -> Vec<Vec<usize>> {
     parts.into_iter().map(|part| part.into_iter().map(|own| members[own]).collect()).collect()
 }
 
-/// Whether it is `a^2` with a constant 2: emitted as a product.
-fn squares(f: BinaryOp, exponent: Operand) -> bool {
-    f == BinaryOp::Pow && exponent.source == Stored::Const(2.0)
-}
-
 /// Builder of a function.
 struct Builder<'d, 'a, 'f> {
     divider: &'d Divider<'a, 'f>,
@@ -293,25 +288,15 @@ impl Builder<'_, '_, '_> {
         let divider = self.divider;
         let instr = &divider.body.instrs()[index];
         let fixed = |width: &Width| width.as_fixed().expect("covered instructions have fixed widths");
-        let operands = instr.op.operands();
-        let sources: Vec<Source> = operands
-            .iter()
-            .zip(divider.uses.made_by(index))
-            .map(|(&operand, made_by)| self.source(instr.level, operand, *made_by))
-            .collect();
-        match instr.op {
-            KernelOp::Binary(f, _, b) if squares(f, b) => KernelOp::Binary(BinaryOp::Mul, sources[0], sources[0]),
-            _ => {
-                let mut position = 0;
-                instr.op.map(
-                    |_| {
-                        position += 1;
-                        sources[position - 1]
-                    },
-                    fixed,
-                )
-            }
-        }
+        let (op, operands) = (squared(&instr.op), instr.op.operands());
+        op.map(
+            |operand| {
+                let position = operands.iter().position(|read| read == operand);
+                let made_by = position.and_then(|position| divider.uses.made_by(index)[position]);
+                self.source(instr.level, *operand, made_by)
+            },
+            fixed,
+        )
     }
 
     fn source(&mut self, level: Level, operand: Operand, made_by: Option<usize>) -> Source {

@@ -4,6 +4,7 @@
 
 use hgnnc_fusion::{LoweringOptions, SoftmaxForm, lower_with};
 use hgnnc_interp::Bindings;
+use hgnnc_interp::kernels::{run, run_loops};
 use hgnnc_interp::random_program::{random_program, random_program_with_metapaths, seeds};
 use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::loops;
@@ -30,7 +31,7 @@ fn trained((mut flow, bindings): (Dataflow, Bindings)) -> (Dataflow, Bindings) {
 
 /// Compares the loops of a program in all forms with its kernels.
 fn check(what: &str, program: &Program, bindings: &Bindings) {
-    let exact = hgnnc_interp::kernels::run(program, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let exact = run(program, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
     let plain = KernelFeatures::ALL.without(KernelFeature::FusedPairs).without(KernelFeature::FusedChains);
     let forms = [
         (CodeMode::Interpreted, KernelFeatures::ALL),
@@ -45,18 +46,21 @@ fn check(what: &str, program: &Program, bindings: &Bindings) {
     let rows = ("rows on their own".to_owned(), schedule_rows(program.clone()));
     for (form, loops) in forms.into_iter().map(of).chain([rows]) {
         if let Err(broken) = loops::verify(&loops) {
-            panic!("{what}, {form}: {broken}\n{program}\n{}", loops::print(&loops));
+            panic!("{what}, {form}: {broken:#?}\n{program}\n{}", loops::print(&loops));
         }
-        let looped =
-            hgnnc_interp::kernels::run_loops(&loops, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
-        let kernels =
-            hgnnc_interp::kernels::run(&loops.kernels, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
-        let both = exact.outputs.iter().zip(&looped.outputs).chain(exact.outputs.iter().zip(&kernels.outputs));
-        for ((kind, exact), (_, found)) in both {
+        let text = loops::print(&loops);
+        let parsed = loops::parse(&text).unwrap_or_else(|error| panic!("{what}, {form}: {error}\n{text}"));
+        assert_eq!(parsed, loops, "{what}, {form}\n{text}");
+        let looped = run_loops(&loops, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let mut found = looped.outputs;
+        if loops.functions.is_empty() {
+            let kernels = run(&loops.kernels, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
+            found.extend(kernels.outputs);
+        }
+        for ((kind, exact), (_, found)) in exact.outputs.iter().cycle().zip(&found) {
             for (x, y) in exact.data.iter().zip(&found.data) {
                 let close = (x - y).abs() <= 1e-6 * x.abs().max(1.0) || x == y || (x.is_nan() && y.is_nan());
-                let text = || format!("{program}\n{}", loops::print(&loops));
-                assert!(close, "{what}, {form}: {kind:?} was {x} and is {y}\n{}", text());
+                assert!(close, "{what}, {form}: {kind:?} was {x} and is {y}\n{program}\n{text}");
             }
         }
     }

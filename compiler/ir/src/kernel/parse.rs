@@ -38,17 +38,57 @@ pub fn parse(text: &str) -> Result<Program, ParseError> {
 /// # Errors
 /// The first syntax error.
 pub fn parse_with_lines(text: &str) -> Result<Parsed, ParseError> {
-    let (program, lines) = (Program::default(), BTreeMap::new());
-    let mut reader = Reader { base: Parser::new(text)?, program, replaced: vec![], lines, num_kernels: 0 };
-    reader.program()?;
-    let Reader { base, mut program, mut lines, .. } = reader;
-    program.tables = base.parsed.flow;
-    lines.extend(base.parsed.lines.into_iter().map(|(place, line)| (Place::Table(place), line)));
-    Ok(Parsed { program, lines })
+    parse_extended(text).map(|(parsed, Kernels)| parsed)
 }
 
-struct Reader {
-    base: Parser,
+/// The parts of a text that a level which builds on kernels adds to theirs; see [`super::print::Extension`].
+pub(crate) trait Extension: Default {
+    /// The word that the text begins with.
+    const KEYWORD: &'static str;
+
+    /// Parses the part of a kernel inside its braces: instructions ([`Reader::instr`]) and what follows them.
+    fn body(reader: &mut Reader<Self>, kernel: usize, stage: Stage, traversal: &mut Traversal) -> Parse<()>;
+
+    /// Parses an item of this level only, which begins with `keyword`. `false`: there is none.
+    fn item(reader: &mut Reader<Self>, keyword: &str) -> Parse<bool>;
+}
+
+/// The text of kernels alone.
+#[derive(Default)]
+struct Kernels;
+
+impl Extension for Kernels {
+    const KEYWORD: &'static str = "kernels";
+
+    fn body(reader: &mut Reader<Self>, kernel: usize, stage: Stage, traversal: &mut Traversal) -> Parse<()> {
+        while *reader.base.peek() != Token::Sign("}") {
+            reader.instr(kernel, stage, traversal)?;
+        }
+        Ok(())
+    }
+
+    fn item(_reader: &mut Reader<Self>, _keyword: &str) -> Parse<bool> {
+        Ok(false)
+    }
+}
+
+/// Parses a program with what another level adds.
+pub(crate) fn parse_extended<X: Extension>(text: &str) -> Result<(Parsed, X), ParseError> {
+    let (program, lines) = (Program::default(), BTreeMap::new());
+    let extension = X::default();
+    let mut reader = Reader { base: Parser::new(text)?, extension, program, replaced: vec![], lines, num_kernels: 0 };
+    reader.program()?;
+    let Reader { base, extension, mut program, mut lines, .. } = reader;
+    program.tables = base.parsed.flow;
+    lines.extend(base.parsed.lines.into_iter().map(|(place, line)| (Place::Table(place), line)));
+    Ok((Parsed { program, lines }, extension))
+}
+
+/// Consumes tokens and accumulates the program.
+pub(crate) struct Reader<X> {
+    pub base: Parser,
+    /// What another level adds.
+    pub extension: X,
     program: Program,
     /// Aliasing buffers, with the token positions and names of their targets.
     replaced: Vec<(Buffer, usize, String)>,
@@ -56,9 +96,9 @@ struct Reader {
     num_kernels: usize,
 }
 
-impl Reader {
+impl<X: Extension> Reader<X> {
     fn program(&mut self) -> Parse<()> {
-        self.base.word("kernels")?;
+        self.base.word(X::KEYWORD)?;
         self.base.parsed.flow.name = self.base.name()?;
         self.base.sign("{")?;
         while !self.base.accept("}") {
@@ -93,6 +133,7 @@ impl Reader {
                     let place = self.base.item()?;
                     self.base.parsed.lines.insert(place, line);
                 }
+                other if X::item(self, other)? => {}
                 _ => return self.base.expected("a declaration, a kernel or an output"),
             }
         }
@@ -288,11 +329,8 @@ impl Reader {
         };
         self.base.sign("{")?;
         let mut traversal = Traversal { rows, pieces, instrs: vec![] };
-        while !self.base.accept("}") {
-            self.lines.insert(Place::Instr(kernel, traversal.instrs.len()), self.base.line());
-            let instr = self.instr(&traversal.rows, stage)?;
-            traversal.instrs.push(instr);
-        }
+        X::body(self, kernel, stage, &mut traversal)?;
+        self.base.sign("}")?;
         Ok(traversal)
     }
 
@@ -358,7 +396,10 @@ impl Reader {
         }
     }
 
-    fn instr(&mut self, rows: &Rows, kernel_stage: Stage) -> Parse<Instr> {
+    /// Parses the next instruction of a kernel.
+    pub fn instr(&mut self, kernel: usize, kernel_stage: Stage, traversal: &mut Traversal) -> Parse<()> {
+        let rows = &traversal.rows;
+        self.lines.insert(Place::Instr(kernel, traversal.instrs.len()), self.base.line());
         let at = self.base.next;
         let word = self.base.name()?;
         let extent = match word.as_str() {
@@ -374,34 +415,54 @@ impl Reader {
         };
         self.base.sign("=")?;
         let op_at = self.base.next;
-        let mnemonic = self.base.name()?;
-        let head = self.head(op_at, &mnemonic)?;
-        let level = match (&head, extent) {
-            (Head::Segment(_) | Head::WeightedSum | Head::SoftmaxSum | Head::SegmentArg(_), _)
-            | (Head::ReduceAll(Level::Edge, _) | Head::OuterAll(Level::Edge, _), _)
-            | (_, Extent::Edge) => Level::Edge,
-            (_, Extent::Row | Extent::Total) => Level::Row,
-        };
-        let mut operands = vec![];
-        if *self.base.peek() != Token::Sign(":") {
-            operands.push(self.operand(rows, level)?);
-            while self.base.accept(",") {
-                operands.push(self.operand(rows, level)?);
-            }
-        }
-        let Some(op) = head.with(&operands) else {
-            return self.base.error_at(op_at, format!("`{mnemonic}` does not take {} operands", operands.len()));
-        };
-        self.base.sign(":")?;
+        let (op, (mnemonic, level)) = self.op(
+            |reader, mnemonic, head| {
+                let level = match (head, head.over(), extent) {
+                    (_, Some(Over::Items), _) => {
+                        return reader.base.error_at(op_at, format!("there is no operation `{mnemonic}`"));
+                    }
+                    (Head::Segment(_) | Head::WeightedSum | Head::SoftmaxSum | Head::SegmentArg(_), ..)
+                    | (_, Some(Over::Edges), _)
+                    | (_, _, Extent::Edge) => Level::Edge,
+                    (_, _, Extent::Row | Extent::Total) => Level::Row,
+                };
+                Ok((mnemonic.to_owned(), level))
+            },
+            |reader, (_, level)| reader.operand(rows, *level),
+        )?;
         let width = self.width()?;
         let stage = if self.base.accept("@") { self.base.stage()?.0 } else { kernel_stage };
         let exact = self.base.accept_word("exact");
         let instr = Instr { dest, level, op, width, stage, exact, from: Provenance::default() };
-        if instr.extent() == extent {
-            Ok(instr)
-        } else {
-            self.base.error_at(at, format!("`{mnemonic}` gives no value per `{word}`"))
+        if instr.extent() != extent {
+            return self.base.error_at(at, format!("`{mnemonic}` gives no value per `{word}`"));
         }
+        traversal.instrs.push(instr);
+        Ok(())
+    }
+
+    /// Parses an operation, its operands, and the colon before its width. `begin` sees the part before the operands.
+    pub fn op<O: Copy, T>(
+        &mut self,
+        begin: impl FnOnce(&mut Self, &str, &Head) -> Parse<T>,
+        operand: impl Fn(&mut Self, &T) -> Parse<O>,
+    ) -> Parse<(KernelOp<O>, T)> {
+        let at = self.base.next;
+        let mnemonic = self.base.name()?;
+        let head = self.head(at, &mnemonic)?;
+        let of = begin(self, &mnemonic, &head)?;
+        let mut operands = vec![];
+        if *self.base.peek() != Token::Sign(":") {
+            operands.push(operand(self, &of)?);
+            while self.base.accept(",") {
+                operands.push(operand(self, &of)?);
+            }
+        }
+        let Some(op) = head.with(&operands) else {
+            return self.base.error_at(at, format!("`{mnemonic}` does not take {} operands", operands.len()));
+        };
+        self.base.sign(":")?;
+        Ok((op, of))
     }
 
     /// The part of an operation before its operands.
@@ -417,8 +478,9 @@ impl Reader {
             match head {
                 "reduce" => Some(Head::ReduceTrailing(reduce)),
                 "segment" => Some(Head::Segment(reduce)),
-                "reduce_rows" => Some(Head::ReduceAll(Level::Row, reduce)),
-                "reduce_edges" => Some(Head::ReduceAll(Level::Edge, reduce)),
+                "reduce_rows" => Some(Head::ReduceAll(Over::Rows, reduce)),
+                "reduce_edges" => Some(Head::ReduceAll(Over::Edges, reduce)),
+                "reduce_items" => Some(Head::ReduceAll(Over::Items, reduce)),
                 _ => None,
             }
         });
@@ -497,13 +559,15 @@ impl Reader {
             "softmax_sum" => Head::SoftmaxSum,
             "argmax" => Head::SegmentArg(Extreme::Max),
             "argmin" => Head::SegmentArg(Extreme::Min),
-            "outer_rows" => Head::OuterAll(Level::Row, self.extents()?),
-            "outer_edges" => Head::OuterAll(Level::Edge, self.extents()?),
+            "outer_rows" => Head::OuterAll(Over::Rows, self.extents()?),
+            "outer_edges" => Head::OuterAll(Over::Edges, self.extents()?),
+            "outer_items" => Head::OuterAll(Over::Items, self.extents()?),
             _ => return self.base.error_at(at, format!("there is no operation `{mnemonic}`")),
         })
     }
 
-    fn operand(&mut self, rows: &Rows, level: Level) -> Parse<Operand> {
+    /// Parses an operand of an instruction at a level.
+    pub fn operand(&mut self, rows: &Rows, level: Level) -> Parse<Operand> {
         let source = self.source()?;
         let at = self.base.next;
         let index = if self.base.accept("[") {
@@ -598,8 +662,16 @@ impl Reader {
     }
 }
 
+/// The items of a global reduction.
+pub(crate) enum Over {
+    Rows,
+    Edges,
+    /// Those of a function: of rows or of edges.
+    Items,
+}
+
 /// An operation without its operands.
-enum Head {
+pub(crate) enum Head {
     Unary(UnaryOp),
     Binary(BinaryOp),
     Compose(BinaryOp, UnaryOp),
@@ -619,13 +691,21 @@ enum Head {
     WeightedSum,
     SoftmaxSum,
     SegmentArg(Extreme),
-    ReduceAll(Level, Reduce),
-    OuterAll(Level, Extents),
+    ReduceAll(Over, Reduce),
+    OuterAll(Over, Extents),
 }
 
 impl Head {
+    /// The items of a global reduction; `None` for other operations.
+    pub fn over(&self) -> Option<&Over> {
+        match self {
+            Head::ReduceAll(over, _) | Head::OuterAll(over, _) => Some(over),
+            _ => None,
+        }
+    }
+
     /// `None` if the operation takes another number of operands.
-    fn with(self, operands: &[Operand]) -> Option<KernelOp> {
+    fn with<O: Copy>(self, operands: &[O]) -> Option<KernelOp<O>> {
         Some(match (self, operands) {
             (Head::Concat(lead), [_, ..]) => KernelOp::Concat { parts: operands.to_vec(), lead },
             (Head::Mask { stream, rate }, []) => KernelOp::Mask { stream, rate },

@@ -45,8 +45,46 @@ use crate::types::{Phase, Space, Stage};
 
 /// The text of a program. Never panics: a handle that refers to nothing prints as `?b7`, which does not parse.
 pub fn print(program: &Program) -> String {
+    print_extended(program, &Kernels)
+}
+
+/// The parts of a text that a level which builds on kernels adds to theirs.
+pub(crate) trait Extension {
+    /// The word that the text begins with.
+    fn keyword(&self) -> &'static str;
+    /// Text before and after an instruction of a kernel, by number.
+    fn around(&self, kernel: usize, instr: usize) -> (String, &'static str);
+    /// Lines after the instructions of a kernel, with its number.
+    fn nest(&self, kernel: usize, traversal: &Traversal) -> Vec<String>;
+    /// Lines after the outputs.
+    fn end(&self) -> Vec<String>;
+}
+
+/// The text of kernels alone.
+struct Kernels;
+
+impl Extension for Kernels {
+    fn keyword(&self) -> &'static str {
+        "kernels"
+    }
+
+    fn around(&self, _kernel: usize, _instr: usize) -> (String, &'static str) {
+        (String::new(), "")
+    }
+
+    fn nest(&self, _kernel: usize, _traversal: &Traversal) -> Vec<String> {
+        vec![]
+    }
+
+    fn end(&self) -> Vec<String> {
+        vec![]
+    }
+}
+
+/// The text of a program with what another level adds.
+pub(crate) fn print_extended(program: &Program, extension: &dyn Extension) -> String {
     let mut text = String::new();
-    Printer { program, names: Names(&program.tables), out: &mut text, next: 0 }
+    Printer { program, extension, names: Names(&program.tables), out: &mut text, next: 0 }
         .program()
         .expect("writing to a string does not fail");
     text
@@ -59,9 +97,16 @@ pub fn print_width(program: &Program, of: &Width) -> String {
 
 /// An instruction of a traversal with these rows and [`local_extents`], as in the text of the program.
 pub fn print_instr(program: &Program, rows: &Rows, locals: &[Extent], instr: &Instr) -> String {
-    let mut unused = String::new();
-    let printer = Printer { program, names: Names(&program.tables), out: &mut unused, next: 0 };
-    printer.instr(rows, locals, instr)
+    instr_text((program, &Names(&program.tables)), (rows, locals), instr)
+}
+
+/// Prints operands of a traversal.
+pub(crate) fn print_operands<'a>(
+    program: &'a Program,
+    traversal: &'a Traversal,
+) -> impl Fn(Level, Operand) -> String + 'a {
+    let (locals, names) = (local_extents(traversal), Names(&program.tables));
+    move |level, of| operand((program, &names), (&traversal.rows, &locals), level, of)
 }
 
 /// The rows of a traversal as text: `rows Paper, in_edges of PAP`.
@@ -115,7 +160,7 @@ pub(super) fn index_words(rows: &Rows) -> (&'static str, &'static str) {
 }
 
 /// An element-wise function with its constant.
-pub(crate) fn unary(f: UnaryOp) -> String {
+fn unary(f: UnaryOp) -> String {
     match f {
         UnaryOp::LeakyRelu(slope) => format!("leaky_relu({slope:?})"),
         f => f.name().to_owned(),
@@ -136,6 +181,7 @@ const OP_COLUMN: usize = 56;
 
 struct Printer<'a> {
     program: &'a Program,
+    extension: &'a dyn Extension,
     names: Names<'a>,
     out: &'a mut String,
     /// The number of the next kernel.
@@ -145,7 +191,7 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn program(&mut self) -> fmt::Result {
         let program = self.program;
-        writeln!(self.out, "kernels {} {{", quoted(&program.tables.name))?;
+        writeln!(self.out, "{} {} {{", self.extension.keyword(), quoted(&program.tables.name))?;
         self.out.push_str(&print_tables(&program.tables));
         for decl in &program.buffers {
             let from = match decl.contents {
@@ -165,6 +211,9 @@ impl Printer<'_> {
         self.launches(&program.launches, "  ")?;
         for output in &program.outputs {
             self.output(output)?;
+        }
+        for line in self.extension.end() {
+            writeln!(self.out, "  {line}")?;
         }
         writeln!(self.out, "}}")
     }
@@ -213,7 +262,7 @@ impl Printer<'_> {
         match &kernel.body {
             Body::Gemm(gemm) => self.gemm(gemm, &place, indent),
             Body::FactoredMetapath(reduction) => self.factored_metapath(reduction, &place, indent),
-            Body::Traversal(traversal) => self.traversal(traversal, kernel.stage, &place, indent),
+            Body::Traversal(traversal) => self.traversal(traversal, (number, kernel.stage), &place, indent),
         }
     }
 
@@ -255,106 +304,141 @@ impl Printer<'_> {
         writeln!(self.out, "{indent}}}")
     }
 
-    fn traversal(&mut self, traversal: &Traversal, stage: Stage, place: &str, indent: &str) -> fmt::Result {
+    fn traversal(
+        &mut self,
+        traversal: &Traversal,
+        (number, stage): (usize, Stage),
+        place: &str,
+        indent: &str,
+    ) -> fmt::Result {
         let pieces = traversal.pieces.map_or(String::new(), print_pieces);
         writeln!(self.out, "{indent}kernel {place} : {}{pieces} {{", print_rows(self.program, &traversal.rows))?;
         let extents = local_extents(traversal);
-        let lines: Vec<String> =
-            traversal.instrs.iter().map(|instr| self.instr(&traversal.rows, &extents, instr)).collect();
+        let around: Vec<(String, &str)> =
+            (0..traversal.instrs.len()).map(|instr| self.extension.around(number, instr)).collect();
+        let text = |(instr, (before, _)): (&Instr, &(String, &str))| {
+            format!("{before}{}", instr_text((self.program, &self.names), (&traversal.rows, &extents), instr))
+        };
+        let lines: Vec<String> = traversal.instrs.iter().zip(&around).map(text).collect();
         let column = lines.iter().map(|line| line.chars().count()).filter(|&w| w <= OP_COLUMN).max().unwrap_or(0);
-        for (instr, line) in traversal.instrs.iter().zip(lines) {
+        for ((instr, line), (_, after)) in traversal.instrs.iter().zip(lines).zip(around) {
             let width = width(&self.names, &instr.width);
             let own = if instr.stage == stage { String::new() } else { format!(" @{}", instr.stage.name()) };
             let exact = if instr.exact { " exact" } else { "" };
-            writeln!(self.out, "{indent}  {line:column$} : {width}{own}{exact}")?;
+            writeln!(self.out, "{indent}  {line:column$} : {width}{own}{exact}{after}")?;
+        }
+        for line in self.extension.nest(number, traversal) {
+            writeln!(self.out, "{indent}  {line}")?;
         }
         writeln!(self.out, "{indent}}}")
     }
 
-    fn instr(&self, rows: &Rows, locals: &[Extent], instr: &Instr) -> String {
-        let per = match instr.extent() {
-            Extent::Row => "row ",
-            Extent::Edge => "edge",
-            Extent::Total => "all ",
-        };
-        let dest = match instr.dest {
-            Dest::Local(local) => local.to_string(),
-            Dest::Buffer(buffer) => self.buffer(buffer),
-        };
-        let over = match instr.level {
-            Level::Row => "rows",
-            Level::Edge => "edges",
-        };
-        let op = match &instr.op {
-            KernelOp::Unary(f, _) => unary(*f),
-            KernelOp::Compose { first, then, .. } => format!("compose({}, {})", first.name(), unary(*then)),
-            KernelOp::Select { positive, otherwise, .. } => format!("select({positive:?}, {otherwise:?})"),
-            KernelOp::Concat { lead, .. } => format!("concat(lead {})", width(&self.names, lead)),
-            KernelOp::Slice { last, start, len, .. } => format!("slice(last {last}, start {start}, len {len})"),
-            KernelOp::Mask { stream, rate } => format!("random_mask(stream {stream}, rate {rate:?})"),
-            KernelOp::MatMul(of, ..) | KernelOp::MatMulT(of, ..) => format!("{}{}", instr.op.name(), self.extents(of)),
-            KernelOp::ReduceTrailing(reduce, _) | KernelOp::Segment(reduce, _) => {
-                format!("{}.{}", instr.op.name(), reduce.name())
-            }
-            KernelOp::ReduceAll(reduce, _) => format!("reduce_{over}.{}", reduce.name()),
-            KernelOp::OuterAll(of, ..) => format!("outer_{over}{}", self.extents(of)),
-            KernelOp::Binary(..)
-            | KernelOp::Copy(_)
-            | KernelOp::ScatterRows(..)
-            | KernelOp::ScatterAdd(_)
-            | KernelOp::OneHot(_)
-            | KernelOp::Dot(..)
-            | KernelOp::WeightedSum { .. }
-            | KernelOp::SoftmaxSum { .. }
-            | KernelOp::SegmentArg { .. } => instr.op.name().to_owned(),
-        };
-        let operands: Vec<String> =
-            instr.op.operands().into_iter().map(|operand| self.operand(rows, locals, instr.level, operand)).collect();
-        let space = if operands.is_empty() { "" } else { " " };
-        format!("{per} {dest} = {op}{space}{}", operands.join(", "))
+    fn source(&self, of: Source) -> String {
+        source((self.program, &self.names), of)
     }
 
-    fn operand(&self, rows: &Rows, locals: &[Extent], level: Level, operand: Operand) -> String {
-        let source = self.source(operand.source);
-        if let Source::Local(local) = operand.source {
-            // A local of the instruction's own level needs no index.
-            let own = match locals.get(local.index()) {
-                Some(Extent::Row) => level == Level::Row && operand.index == Index::Own,
-                Some(Extent::Edge) => operand.index == Index::Edge,
-                Some(Extent::Total) | None => false,
-            };
-            if own {
-                return source;
-            }
-        }
-        let (other, edge) = index_words(rows);
-        match operand.index {
-            Index::Uniform => source,
-            Index::Own => format!("{source}[row]"),
-            Index::Neighbor => format!("{source}[{other}]"),
-            Index::Edge => format!("{source}[{edge}]"),
-            Index::Endpoint => format!("{source}[endpoint]"),
-            Index::DenseCell => format!("{source}[cell]"),
-        }
-    }
-
-    fn source(&self, source: Source) -> String {
-        match source {
-            Source::Local(local) => local.to_string(),
-            Source::Buffer(buffer) => self.buffer(buffer),
-            Source::Const(number) => format!("{number:?}"),
-            Source::Count(space) => format!("count({})", self.names.space(space).unwrap_or_else(|| "[]".into())),
-        }
-    }
-
-    fn buffer(&self, buffer: Buffer) -> String {
-        self.program.buffers.get(buffer.index()).map_or_else(|| format!("?{buffer}"), |decl| quoted(&decl.name))
+    fn buffer(&self, of: Buffer) -> String {
+        buffer(self.program, of)
     }
 
     fn extents(&self, of: &Extents) -> String {
-        let [batch, k, n] = [&of.batch, &of.k, &of.n].map(|w| width(&self.names, w));
-        format!("({batch} x {k} x {n})")
+        extents(of, |of| width(&self.names, of))
     }
+}
+
+fn instr_text((program, names): (&Program, &Names<'_>), (rows, locals): (&Rows, &[Extent]), instr: &Instr) -> String {
+    let per = match instr.extent() {
+        Extent::Row => "row ",
+        Extent::Edge => "edge",
+        Extent::Total => "all ",
+    };
+    let dest = match instr.dest {
+        Dest::Local(local) => local.to_string(),
+        Dest::Buffer(of) => buffer(program, of),
+    };
+    let over = match instr.level {
+        Level::Row => "rows",
+        Level::Edge => "edges",
+    };
+    let op = head(&instr.op, over, |of| width(names, of));
+    let show = |of: Operand| operand((program, names), (rows, locals), instr.level, of);
+    let operands: Vec<String> = instr.op.operands().into_iter().map(show).collect();
+    let space = if operands.is_empty() { "" } else { " " };
+    format!("{per} {dest} = {op}{space}{}", operands.join(", "))
+}
+
+/// An operation without its operands. `over`: the items of global reductions.
+pub(crate) fn head<O: Copy, W>(op: &KernelOp<O, W>, over: &str, width: impl Fn(&W) -> String) -> String {
+    match op {
+        KernelOp::Unary(f, _) => unary(*f),
+        KernelOp::Compose { first, then, .. } => format!("compose({}, {})", first.name(), unary(*then)),
+        KernelOp::Select { positive, otherwise, .. } => format!("select({positive:?}, {otherwise:?})"),
+        KernelOp::Concat { lead, .. } => format!("concat(lead {})", width(lead)),
+        KernelOp::Slice { last, start, len, .. } => format!("slice(last {last}, start {start}, len {len})"),
+        KernelOp::Mask { stream, rate } => format!("random_mask(stream {stream}, rate {rate:?})"),
+        KernelOp::MatMul(of, ..) | KernelOp::MatMulT(of, ..) => format!("{}{}", op.name(), extents(of, width)),
+        KernelOp::ReduceTrailing(reduce, _) | KernelOp::Segment(reduce, _) => {
+            format!("{}.{}", op.name(), reduce.name())
+        }
+        KernelOp::ReduceAll(reduce, _) => format!("reduce_{over}.{}", reduce.name()),
+        KernelOp::OuterAll(of, ..) => format!("outer_{over}{}", extents(of, width)),
+        KernelOp::Binary(..)
+        | KernelOp::Copy(_)
+        | KernelOp::ScatterRows(..)
+        | KernelOp::ScatterAdd(_)
+        | KernelOp::OneHot(_)
+        | KernelOp::Dot(..)
+        | KernelOp::WeightedSum { .. }
+        | KernelOp::SoftmaxSum { .. }
+        | KernelOp::SegmentArg { .. } => op.name().to_owned(),
+    }
+}
+
+fn extents<W>(of: &Extents<W>, width: impl Fn(&W) -> String) -> String {
+    let [batch, k, n] = [&of.batch, &of.k, &of.n].map(width);
+    format!("({batch} x {k} x {n})")
+}
+
+fn operand(
+    (program, names): (&Program, &Names<'_>),
+    (rows, locals): (&Rows, &[Extent]),
+    level: Level,
+    operand: Operand,
+) -> String {
+    let source = source((program, names), operand.source);
+    if let Source::Local(local) = operand.source {
+        // A local of the instruction's own level needs no index.
+        let own = match locals.get(local.index()) {
+            Some(Extent::Row) => level == Level::Row && operand.index == Index::Own,
+            Some(Extent::Edge) => operand.index == Index::Edge,
+            Some(Extent::Total) | None => false,
+        };
+        if own {
+            return source;
+        }
+    }
+    let (other, edge) = index_words(rows);
+    match operand.index {
+        Index::Uniform => source,
+        Index::Own => format!("{source}[row]"),
+        Index::Neighbor => format!("{source}[{other}]"),
+        Index::Edge => format!("{source}[{edge}]"),
+        Index::Endpoint => format!("{source}[endpoint]"),
+        Index::DenseCell => format!("{source}[cell]"),
+    }
+}
+
+fn source((program, names): (&Program, &Names<'_>), source: Source) -> String {
+    match source {
+        Source::Local(local) => local.to_string(),
+        Source::Buffer(of) => buffer(program, of),
+        Source::Const(number) => format!("{number:?}"),
+        Source::Count(space) => format!("count({})", names.space(space).unwrap_or_else(|| "[]".into())),
+    }
+}
+
+fn buffer(program: &Program, buffer: Buffer) -> String {
+    program.buffers.get(buffer.index()).map_or_else(|| format!("?{buffer}"), |decl| quoted(&decl.name))
 }
 
 /// The granularity of each local of a traversal.

@@ -31,6 +31,47 @@ pub enum Access {
     End(Graph, Direction),
 }
 
+impl Access {
+    /// The accesses that need no graph.
+    pub(crate) const PLAIN: [Access; 10] = [
+        Access::Each,
+        Access::Same,
+        Access::Owner,
+        Access::Neighbor,
+        Access::Vertex,
+        Access::OwnerVertex,
+        Access::OwnerEnd,
+        Access::NeighborEnd,
+        Access::Eid,
+        Access::DenseCell,
+    ];
+
+    /// The name in the text format.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Access::Each => "each",
+            Access::Same => "same",
+            Access::Owner => "owner",
+            Access::Neighbor => "neighbor",
+            Access::Vertex => "vertex",
+            Access::OwnerVertex => "owner_vertex",
+            Access::OwnerEnd => "owner_endpoint",
+            Access::NeighborEnd => "neighbor_endpoint",
+            Access::Eid => "eid",
+            Access::DenseCell => "cell",
+            Access::End(..) => "endpoint",
+        }
+    }
+
+    /// The graph and direction of [`Access::End`].
+    pub(crate) fn end(self) -> Option<(Graph, Direction)> {
+        match self {
+            Access::End(graph, direction) => Some((graph, direction)),
+            _ => None,
+        }
+    }
+}
+
 /// How an instruction at a level reads an operand. `is_made_here`: an earlier instruction of the traversal computes it.
 ///
 /// # Panics

@@ -6,7 +6,7 @@
 //! texts share a function.
 //!
 //! ```text
-//! items
+//! items, indices 1, results 1
 //!   a0 each 8
 //!   a1 picked(0) 8
 //!   a2 same 1
@@ -18,7 +18,7 @@
 use std::fmt;
 
 use crate::kernel::KernelOp;
-use crate::kernel::print::unary;
+use crate::kernel::print::head;
 use crate::ops::Reduce;
 
 /// The loop structure over items.
@@ -120,11 +120,28 @@ impl Function {
     /// # Errors
     /// The first rule that is broken, with the value that breaks it.
     pub fn verify(&self) -> Result<(), String> {
+        match self.violations().into_iter().next() {
+            None => Ok(()),
+            Some((Some(value), rule)) => Err(format!("v{value}: {rule}")),
+            Some((None, rule)) => Err(rule.into()),
+        }
+    }
+
+    /// All rules that are broken, with the value that breaks each, if it is one.
+    pub fn violations(&self) -> Vec<(Option<usize>, &'static str)> {
+        let mut broken = vec![];
         if self.instrs.is_empty() {
-            return Err("no instructions".into());
+            broken.push((None, "no instructions"));
         }
         for (at, instr) in self.instrs.iter().enumerate() {
-            self.instr(at, instr).map_err(|rule| format!("v{at}: {rule}"))?;
+            if let Err(rule) = self.instr(at, instr) {
+                broken.push((Some(at), rule));
+            }
+        }
+        for result in 0..self.num_results {
+            if self.instrs.iter().filter(|instr| instr.result == Some(result)).count() != 1 {
+                broken.push((None, "a result is not written once"));
+            }
         }
         let exists = |array: &Array| match array.row {
             Row::Each | Row::Same => true,
@@ -132,13 +149,13 @@ impl Function {
             Row::Owner => self.shape == Shape::Segments,
         };
         if !self.arrays.iter().all(exists) {
-            return Err("an array is read at rows that do not exist".into());
+            broken.push((None, "an array is read at rows that do not exist"));
         }
         let changes = |array: &Array| array.changes && (array.row != Row::Each || self.shape != Shape::Items);
         if self.arrays.iter().any(changes) {
-            return Err("a result aliases rows that other items read".into());
+            broken.push((None, "a result aliases rows that other items read"));
         }
-        Ok(())
+        broken
     }
 
     fn instr(&self, at: usize, instr: &Instr) -> Result<(), &'static str> {
@@ -213,24 +230,10 @@ impl fmt::Display for Source {
     }
 }
 
-/// An operation without its operands.
-fn head(op: &KernelOp<Source, usize>) -> String {
-    match op {
-        KernelOp::Unary(f, _) => unary(*f),
-        KernelOp::Compose { first, then, .. } => format!("compose({}, {})", first.name(), unary(*then)),
-        KernelOp::Select { positive, otherwise, .. } => format!("select({positive:?}, {otherwise:?})"),
-        KernelOp::Concat { lead, .. } => format!("concat(lead {lead})"),
-        KernelOp::Slice { last, start, len, .. } => format!("slice(last {last}, start {start}, len {len})"),
-        KernelOp::ReduceTrailing(reduce, _) | KernelOp::Segment(reduce, _) | KernelOp::ReduceAll(reduce, _) => {
-            format!("{}.{}", op.name(), reduce.name())
-        }
-        op => op.name().to_owned(),
-    }
-}
-
 impl fmt::Display for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", if self.shape == Shape::Items { "items" } else { "segments" })?;
+        let shape = if self.shape == Shape::Items { "items" } else { "segments" };
+        writeln!(f, "{shape}, indices {}, results {}", self.num_indices, self.num_results)?;
         for (at, array) in self.arrays.iter().enumerate() {
             match array.row {
                 Row::Each => write!(f, "  a{at} each {}", array.width)?,
@@ -242,7 +245,9 @@ impl fmt::Display for Function {
         }
         for (at, instr) in self.instrs.iter().enumerate() {
             let operands: Vec<String> = instr.op.operands().iter().map(ToString::to_string).collect();
-            write!(f, "  v{at} = {} {} : {}", head(&instr.op), operands.join(", "), instr.width)?;
+            let head = head(&instr.op, "items", usize::to_string);
+            let space = if operands.is_empty() { "" } else { " " };
+            write!(f, "  v{at} = {head}{space}{} : {}", operands.join(", "), instr.width)?;
             match instr.result {
                 Some(result) => writeln!(f, " -> r{result}")?,
                 None => writeln!(f)?,

@@ -13,30 +13,38 @@
 //! Numbers of rows, the division into blocks and pieces, addresses and threads are not part of this level: the runtime
 //! binds them for each dataset or mini-batch.
 //!
+//! The text is that of kernels, with a nest after the instructions of each traversal:
+//!
 //! ```text
-//! kernel k3 : rows Paper, in_edges of PAP, pieces of 4096 at most 1024 {
-//!   i0  edge %0 = compose(add, leaky_relu(0.2)) score_src[src], score_dst[row] : 8
-//!   i1  row  %1 = segment.max %0                                                : 8
+//! kernel k3 @NA.forward : rows Paper, in_edges of PAP, pieces of 4096 at most 1024 {
+//!   i0   edge %0 = compose(add, leaky_relu(0.2)) score_src[src], score_dst[row] : 8
+//!   i1   row  %1 = segment.max %0                                               : 8
 //!   ...
-//!   loop edges tiled: i0 i1
-//!   loop rows tiled: f0(i2 i3)
-//!   pass
-//!     edges tiled: i0 i1
-//!   pass
-//!     rows tiled: i2 i3
+//!   loop edges tiled: f0(i0 i1) of score_src[src], score_dst[row] by neighbor -> i0, owners i1
+//!   loop rows tiled: i2 i3
+//!   pass 0
+//!     loop edges tiled: i0 i1
+//!   pass 1
+//!     loop rows tiled: i2 i3
 //! }
 //! ```
+//!
+//! `f0(i0 i1)` executes these instructions. `of` lists its arrays, `by` the rows that its index arrays pick (or `labels`),
+//! and after the arrow are the instructions whose values leave it: for each item, for the `owners` of edges, or in
+//! `total`. `overwrites a0 by r1` names arrays that results overwrite.
 
 mod access;
 pub mod function;
+pub mod parse;
 pub mod passes;
 mod print;
-mod verify;
+pub mod verify;
 
 pub use access::{Access, access};
 pub use function::Function;
+pub use parse::parse;
 pub use print::print;
-pub use verify::verify;
+pub use verify::{squared, verify};
 
 use crate::kernel::{self, Body, Instr, Level, Operand, Source, Traversal};
 use crate::types::Input;
