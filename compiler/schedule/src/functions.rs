@@ -42,14 +42,14 @@ pub fn assign(
         let mut divider = Divider { program, homes, body, widths: &widths, uses, options, functions };
         divider.divide(looped);
     };
-    for looped in nest.groups.iter_mut().flatten().filter(|looped| looped.tiled) {
+    for looped in nest.groups.iter_mut().flatten().filter(|looped| looped.tile.is_some()) {
         divide(&of_blocks, looped);
     }
     for pass in &mut nest.passes {
         for loops in [&mut pass.rows, &mut pass.edges] {
             let members: HashSet<usize> = loops.iter().flat_map(Loop::instrs).collect();
             let uses = Uses::of_pass(body, homes, &members);
-            loops.iter_mut().filter(|looped| looped.tiled).for_each(|looped| divide(&uses, looped));
+            loops.iter_mut().filter(|looped| looped.tile.is_some()).for_each(|looped| divide(&uses, looped));
         }
     }
 }

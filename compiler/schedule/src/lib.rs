@@ -5,7 +5,8 @@
 //! 1. [`rewrite`]: the instructions as micro-kernels take them (fused pairs, contiguous operands, deferred stores);
 //! 2. [`loops`]: fused loops over blocks of rows, in groups that are independent of each other;
 //! 3. [`edge_passes`]: the passes over the edges of split rows;
-//! 4. [`functions`]: parts of loops that become machine code, where [`cost`] predicts a gain.
+//! 4. [`functions`]: parts of loops that become machine code, where [`cost`] predicts a gain;
+//! 5. [`tiles`]: rows or edges that a loop takes at a time.
 //!
 //! Nothing here depends on the numbers of vertices and edges but the predicted gain of machine code, so the loops of a
 //! program hold for every mini-batch.
@@ -18,6 +19,7 @@ mod fuse;
 mod loops;
 mod overlap;
 mod rewrite;
+mod tiles;
 
 use std::collections::{HashMap, HashSet};
 
@@ -67,6 +69,12 @@ pub fn schedule(mut kernels: kernel::Program, options: &Options, refused: &HashS
             }
         }
     }
+    let capacity = tiles::capacity();
+    for (body, nest) in bodies.iter().zip(&mut nests) {
+        if let (Some(body), Some(nest)) = (body, nest) {
+            tiles::assign(body, nest, capacity);
+        }
+    }
     for (kernel, body) in kernels.kernels_mut().zip(&mut bodies) {
         if let (Body::Traversal(traversal), Some(body)) = (&mut kernel.body, body.take()) {
             *traversal = body.traversal;
@@ -82,7 +90,7 @@ fn verified(program: Program) -> Program {
 }
 
 /// The loops of a program on a device whose rows run on their own, each by a team of threads: the passes over the edges
-/// of a row, without blocks. The instructions stay as they are. Edge values are computed again in each pass that reads
+/// of a row, without blocks, edge by edge. The instructions stay as they are. Edge values are computed again in each pass that reads
 /// them, stored or not: they are in registers.
 pub fn schedule_rows(kernels: kernel::Program) -> Program {
     let nest = |traversal: &kernel::Traversal| {
@@ -91,7 +99,7 @@ pub fn schedule_rows(kernels: kernel::Program) -> Program {
         let deps: Vec<Vec<usize>> = made_by.iter().map(|made_by| made_by.iter().flatten().copied().collect()).collect();
         let of = |level, instrs: Vec<usize>| match instrs[..] {
             [] => vec![],
-            _ => vec![Loop { level, tiled: true, steps: instrs.into_iter().map(Step::Instr).collect() }],
+            _ => vec![Loop { level, tile: Some(1), steps: instrs.into_iter().map(Step::Instr).collect() }],
         };
         let passes = passes(instrs, &deps, &passes_before(instrs, &deps), false);
         let passes = passes

@@ -12,6 +12,7 @@ use hgnnc_machine::{KernelFeature, KernelFeatures};
 
 use crate::dependencies::Dependency;
 use crate::rewrite::Rewritten;
+use crate::tiles::MOST;
 
 /// Whether the instruction can run tile by tile.
 fn streams(body: &Rewritten, index: usize) -> bool {
@@ -34,8 +35,12 @@ pub fn loops(body: &Rewritten, deps: &[Vec<Dependency>], part: &[usize], feature
     let mut done = vec![true; ops.len()];
     part.iter().for_each(|&op| done[op] = false);
     let mut loops: Vec<Loop> = vec![];
-    let new =
-        |level, tiled, instrs: Vec<usize>| Loop { level, tiled, steps: instrs.into_iter().map(Step::Instr).collect() };
+    // Sizes of tiles follow when all loops are known.
+    let new = |level, tiled: bool, instrs: Vec<usize>| Loop {
+        level,
+        tile: tiled.then_some(MOST),
+        steps: instrs.into_iter().map(Step::Instr).collect(),
+    };
     while done.contains(&false) {
         let single = |level: Level| {
             (0..ops.len()).find(|&i| {

@@ -1,7 +1,7 @@
-//! Schedules of a region: the loops of a nest with tile sizes and the places of local values.
+//! Schedules of a region: the loops of a nest with the places of local values.
 //!
-//! The compiler fixes the loops. Where a value lives depends on them and on the sizes of blocks: values used within one
-//! loop exist for one tile and stay in the L1 cache, others for a block.
+//! The compiler fixes the loops and their tiles. Where a value lives depends on them and on the sizes of blocks: values
+//! used within one loop exist for one tile and stay in the L1 cache, others for a block.
 
 use hgnnc_ir::kernel::place::{Lifetime, place, sum_alive};
 
@@ -10,16 +10,13 @@ use crate::data::BoundData;
 use crate::native::{Facts, NativeLoop};
 use crate::plan::{Base, BlockOp, Domain, Level, Place, Region, SplitRows};
 
-/// Live elements of a tile at its peak: half of an L1 cache.
-const TILE: usize = 6 * 1024;
-
 /// A loop over the rows or edges of a block.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FusedLoop {
     /// Iteration space: rows or edges.
     pub level: Level,
-    /// Edges or rows per tile; 0: the entire block at once.
-    pub tile: usize,
+    /// Edges or rows per tile; `None`: the entire block at once.
+    pub tile: Option<usize>,
     /// The steps of each tile, in order.
     pub steps: Vec<Step>,
 }
@@ -156,17 +153,8 @@ impl RegionSchedule {
     }
 
     /// Places the locals of loops.
-    fn new(region: &Region, (most_rows, most_edges): (usize, usize), mut loops: Vec<FusedLoop>) -> Self {
-        let Liveness { lives, first, last } = Liveness::of(region, &loops);
-        let tiled = lives.iter().zip(&region.locals).filter_map(|(live, local)| match live {
-            Some((true, start, end)) => Some(Lifetime { start: *start, end: *end, len: local.width }),
-            _ => None,
-        });
-        let alive = sum_alive(tiled, last.last().map_or(0, |last| last + 1));
-        for (index, fused) in loops.iter_mut().enumerate().filter(|(_, c)| c.tile != 0) {
-            let peak = alive[first[index]..=last[index]].iter().copied().max().unwrap_or(1).max(1);
-            fused.tile = (TILE / peak).clamp(32, 1024) / 16 * 16;
-        }
+    fn new(region: &Region, (most_rows, most_edges): (usize, usize), loops: Vec<FusedLoop>) -> Self {
+        let Liveness { lives, last } = Liveness::of(region, &loops);
         let mut slots: Vec<LocalSlot> = region
             .locals
             .iter()
@@ -182,8 +170,9 @@ impl RegionSchedule {
                 Level::Row => most_rows,
                 Level::Edge => most_edges,
             };
-            let fused = loops.iter().zip(&last).find(|(_, last)| start <= **last).map_or(0, |(c, _)| c.tile);
-            let count = if tiled { fused.min(most) } else { most };
+            let fused = loops.iter().zip(&last).find(|(_, last)| start <= **last);
+            let tile = fused.and_then(|(fused, _)| fused.tile).filter(|_| tiled);
+            let count = tile.map_or(most, |tile| tile.min(most));
             which.push((index, tiled));
             lifetimes.push(Lifetime { start, end, len: count * local.width });
         }
@@ -202,8 +191,6 @@ struct Liveness {
     /// Per local: whether it is used within one loop only, and its first and last moment. `None` for locals in
     /// registers and those of other schedules.
     lives: Vec<Option<(bool, usize, usize)>>,
-    /// First moment of each loop.
-    first: Vec<usize>,
     /// Last moment of each loop.
     last: Vec<usize>,
 }
@@ -231,7 +218,7 @@ impl Liveness {
         let mut lives: Vec<Option<(bool, usize, usize)>> = vec![None; region.locals.len()];
         for (op, block_op) in ops.iter().map(|&op| (op, &region.ops[op])) {
             if !block_op.op.is_total() {
-                let tiled = loops[loop_of[op]].tile != 0 && !block_op.op.reduces_edges();
+                let tiled = loops[loop_of[op]].tile.is_some() && !block_op.op.reduces_edges();
                 lives[block_op.out as usize] = Some((tiled, op, op));
             }
         }
@@ -258,14 +245,19 @@ impl Liveness {
                 *producer = first[loop_of[*producer]];
             }
         }
-        Self { lives, first, last }
+        Self { lives, last }
     }
 }
 
 /// Peak live elements per row and per edge of a block, for locals that outlive a tile, when all groups of loops run
 /// without machine code.
 pub fn block_widths(region: &Region) -> [usize; 2] {
-    let plain = |fused: &FusedLoop| FusedLoop { steps: fused.ops().map(Step::Op).collect(), ..*fused };
+    // Values of calls are in registers, or exist for a tile.
+    let plain = |fused: &FusedLoop| FusedLoop {
+        level: fused.level,
+        tile: fused.tile.or(fused.calls().next().map(|_| 1)),
+        steps: fused.ops().map(Step::Op).collect(),
+    };
     let of_group = |group: &Vec<FusedLoop>| {
         let Liveness { lives, last, .. } = Liveness::of(region, &group.iter().map(plain).collect::<Vec<_>>());
         let moments = last.last().map_or(0, |last| last + 1);

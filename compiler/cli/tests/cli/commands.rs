@@ -73,7 +73,7 @@ fn every_level_can_be_seen() {
         ("joint", &["Net.train"]),
         ("optimized", &["Net.train"]),
         ("infer", &["Net.infer"]),
-        ("loops", &["loops Net.train", "loop edges tiled: ", "function f0 : "]),
+        ("loops", &["loops Net.train", "loop edges", "function f0 : "]),
         ("fused", &["kernels of Net.train", "for each edge", "on the way", "stores  ", ", once)"]),
     ] {
         let shown = place.run(&["build", "m.hgnn", "--emit", level]).works();

@@ -20,12 +20,12 @@
 //!   i0   edge %0 = compose(add, leaky_relu(0.2)) score_src[src], score_dst[row] : 8
 //!   i1   row  %1 = segment.max %0                                               : 8
 //!   ...
-//!   loop edges tiled: f0(i0 i1) of score_src[src], score_dst[row] by neighbor -> i0, owners i1
-//!   loop rows tiled: i2 i3
+//!   loop edges: f0(i0 i1) of score_src[src], score_dst[row] by neighbor -> i0, owners i1
+//!   loop rows by 384: i2 i3
 //!   pass 0
-//!     loop edges tiled: i0 i1
+//!     loop edges by 768: i0 i1
 //!   pass 1
-//!     loop rows tiled: i2 i3
+//!     loop rows by 384: i2 i3
 //! }
 //! ```
 //!
@@ -90,8 +90,9 @@ pub struct EdgePass {
 pub struct Loop {
     /// The iteration space: rows or edges.
     pub level: Level,
-    /// Whether it runs tile by tile; otherwise its only step takes all rows or edges at once.
-    pub tiled: bool,
+    /// Rows or edges of a tile, which all steps take before the next one. `None`: the steps take the whole block at once,
+    /// as kernels that want many rows do, and loops of calls alone.
+    pub tile: Option<usize>,
     /// The steps of each tile, in order.
     pub steps: Vec<Step>,
 }
@@ -145,18 +146,17 @@ pub enum CallResult {
 impl Loop {
     /// The instructions that it executes, in order.
     pub fn instrs(&self) -> impl Iterator<Item = usize> + '_ {
-        self.steps
-            .iter()
-            .flat_map(|step| match step {
-                Step::Instr(instr) => std::slice::from_ref(instr),
-                Step::Call(call) => &call.instrs,
-            })
-            .copied()
+        self.steps.iter().flat_map(Step::instrs).copied()
     }
+}
 
-    /// Whether all its steps are machine code, so that the whole block is one tile.
-    pub fn is_machine_code(&self) -> bool {
-        self.steps.iter().all(|step| matches!(step, Step::Call(_)))
+impl Step {
+    /// The instructions that it executes.
+    pub fn instrs(&self) -> &[usize] {
+        match self {
+            Step::Instr(instr) => std::slice::from_ref(instr),
+            Step::Call(call) => &call.instrs,
+        }
     }
 }
 

@@ -144,7 +144,7 @@ impl Reader<Loops> {
             true => Level::Row,
             false => self.base.word("edges").map(|()| Level::Edge)?,
         };
-        let tiled = self.base.accept_word("tiled");
+        let tile = if self.base.accept_word("by") { Some(self.base.integer()?) } else { None };
         self.base.sign(":")?;
         let mut steps = vec![];
         loop {
@@ -153,7 +153,7 @@ impl Reader<Loops> {
             } else if let Some(function) = self.numbered('f') {
                 steps.push(Step::Call(self.call(function, rows, level)?));
             } else {
-                return Ok(Loop { level, tiled, steps });
+                return Ok(Loop { level, tile, steps });
             }
         }
     }

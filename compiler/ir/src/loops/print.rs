@@ -71,8 +71,8 @@ impl Program {
             Level::Row => "rows",
             Level::Edge => "edges",
         };
-        let tiled = if looped.tiled { " tiled" } else { "" };
-        let head = format!("{indent}loop {level}{tiled}:");
+        let tile = looped.tile.map_or_else(String::new, |tile| format!(" by {tile}"));
+        let head = format!("{indent}loop {level}{tile}:");
         let steps: Vec<String> = looped
             .steps
             .iter()

@@ -49,8 +49,8 @@ impl fmt::Display for Violation {
 ///
 /// - the kernels satisfy their own verifier, and each traversal has a nest;
 /// - functions satisfy [`Function::verify`];
-/// - a loop has instructions of its level; one that is not tiled has one step, and deferred instructions, which copy
-///   locals to buffers, are not tiled;
+/// - a loop has instructions of its level; without tiles it has one step or calls only, and deferred instructions, which
+///   copy locals to buffers, run without tiles;
 /// - over blocks, each instruction runs once, after what it reads, and in the same group; a reduction over edges is
 ///   complete after its loop; a result that has the memory of a value comes after the reads of that value;
 /// - over split rows, reductions and instructions of rows run once, after what they read; a reduction is complete after
@@ -297,7 +297,7 @@ impl Checker<'_> {
                 Some(found) if found.level != looped.level => {
                     self.report(number, format!("i{instr} runs at another level"));
                 }
-                Some(_) if looped.tiled && instr >= self.nest.first_deferred => {
+                Some(_) if looped.tile.is_some() && instr >= self.nest.first_deferred => {
                     self.report(number, format!("i{instr} is deferred, and runs tile by tile"));
                 }
                 Some(_) => {}
@@ -305,8 +305,14 @@ impl Checker<'_> {
         }
         if looped.steps.is_empty() {
             self.report(number, "a loop has a step");
-        } else if !looped.tiled && looped.steps.len() > 1 {
-            self.report(number, "a loop that is not tiled has one step");
+        }
+        let is_code = looped.steps.iter().all(|step| matches!(step, Step::Call(_)));
+        match looped.tile {
+            Some(0) => self.report(number, "a tile has a row or an edge"),
+            None if looped.steps.len() > 1 && !is_code => {
+                self.report(number, "the steps of a loop without tiles are calls");
+            }
+            Some(_) | None => {}
         }
         for step in &looped.steps {
             if let Step::Call(call) = step

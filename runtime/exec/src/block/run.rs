@@ -288,22 +288,22 @@ impl Block<'_> {
     /// Runs a loop over all tiles of the block.
     fn run_loop(mut self, fused: &FusedLoop, task: usize, tiles: &mut [Vec<f32>; 2], clip: &mut [u32]) {
         let all = self.count(fused.level);
-        if fused.tile == 0 || all <= fused.tile {
+        let Some(tile) = fused.tile.filter(|&tile| all > tile) else {
             // A single tile: reductions over edges write their rows directly.
             self.items = all;
             for op in fused.ops() {
                 self.execute(&self.region.ops[op], task, tiles);
             }
             return;
-        }
+        };
         let reductions = || fused.ops().map(|op| &self.region.ops[op]).filter(|op| op.op.reduces_edges());
         for op in reductions() {
             begin(op, self.output(op.out, 0, self.num_rows));
         }
         let mut first_row = 0;
-        for start in (0..all).step_by(fused.tile) {
+        for start in (0..all).step_by(tile) {
             self.start = start;
-            self.items = fused.tile.min(all - start);
+            self.items = tile.min(all - start);
             let rows = self.owners(fused.level, &mut first_row, clip);
             for op in fused.ops() {
                 let op = &self.region.ops[op];

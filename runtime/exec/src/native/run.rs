@@ -57,16 +57,15 @@ impl<'a> Block<'a> {
         if all == 0 {
             return;
         }
-        let whole = fused.steps.iter().all(|step| matches!(step, Step::Native(_)));
-        if whole || all <= fused.tile {
+        let Some(tile) = fused.tile.filter(|&tile| all > tile) else {
             self.items = all;
             self.run_tile(fused, 0..self.num_rows, self.offsets, task, tiles, tables);
             return;
-        }
+        };
         let mut first_row = 0;
-        for start in (0..all).step_by(fused.tile) {
+        for start in (0..all).step_by(tile) {
             self.start = start;
-            self.items = fused.tile.min(all - start);
+            self.items = tile.min(all - start);
             let rows = self.owners(fused.level, &mut first_row, clip);
             let offsets = &clip[..if rows.is_empty() { 0 } else { rows.len() + 1 }];
             self.run_tile(fused, rows, offsets, task, tiles, tables);

@@ -218,7 +218,7 @@ impl RegionBinder<'_, '_> {
                 loops::Step::Call(call) => Step::Native(self.call(looped.level, call)?),
             });
         }
-        Ok(FusedLoop { level: looped.level, tile: usize::from(looped.tiled), steps })
+        Ok(FusedLoop { level: looped.level, tile: looped.tile, steps })
     }
 
     fn fused_loops(&mut self, loops: &[loops::Loop]) -> Result<Vec<FusedLoop>> {
