@@ -1,6 +1,7 @@
 //! Executables: the compiled programs that the compiler hands to the runtime.
 //!
 //! - [`Executable`]: the programs of a model as kernels, and what training needs;
+//! - [`Fingerprint`]: the meaning of a program, for a comparison with one that was saved;
 //! - [`cpu`]: loops with the machine code of the functions that they call;
 //! - [`sampler`]: the functions of samplers, and the arguments of their calls;
 //! - [`gpu`]: modules of PTX, what their tables hold, and the blocks of each kernel.
@@ -11,7 +12,9 @@
 
 pub mod cpu;
 mod executable;
+mod fingerprint;
 pub mod gpu;
 pub mod sampler;
 
 pub use executable::{EmbeddingProducer, Executable, GraphPlan, Kernels};
+pub use fingerprint::Fingerprint;

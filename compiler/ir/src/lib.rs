@@ -11,7 +11,6 @@
 pub mod batch;
 pub mod dataflow;
 pub mod elementwise;
-pub mod fingerprint;
 pub mod infer;
 pub mod kernel;
 pub mod loops;
@@ -31,7 +30,6 @@ pub mod verify;
 pub mod width;
 
 pub use dataflow::{Dataflow, Output, OutputKind, ValueData};
-pub use fingerprint::Fingerprint;
 pub use metapath::{MetapathReduce, MetapathTerm, PiecewiseLinear};
 pub use op_info::OpClass;
 pub use ops::{BinaryOp, Direction, Extreme, Op, ProductForm, Reduce, UnaryOp};

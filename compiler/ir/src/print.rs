@@ -239,11 +239,12 @@ impl Printer<'_> {
     }
 }
 
-/// Resolves handles to the names of their table rows.
-pub(crate) struct Names<'a>(pub &'a Dataflow);
+/// Texts that name the rows of tables, as in [`print()`].
+pub struct Names<'a>(pub &'a Dataflow);
 
 impl Names<'_> {
-    pub(crate) fn vertex(&self, vertex: VertexType) -> String {
+    /// A vertex type.
+    pub fn vertex(&self, vertex: VertexType) -> String {
         self.0.vertex_types.get(vertex.index()).map_or_else(|| format!("?{vertex}"), |decl| quoted(&decl.name))
     }
 
@@ -285,7 +286,8 @@ impl Names<'_> {
         }
     }
 
-    pub(crate) fn ty(&self, ty: &Type) -> String {
+    /// A type.
+    pub fn ty(&self, ty: &Type) -> String {
         let dtype = match ty.dtype {
             DType::F32 => "f32",
             DType::I32 => "i32",
@@ -302,7 +304,8 @@ impl Names<'_> {
         }
     }
 
-    pub(crate) fn binding(&self, binding: &Binding) -> String {
+    /// The data behind an input.
+    pub fn binding(&self, binding: &Binding) -> String {
         match binding {
             Binding::Features(vertex) => format!("features({})", self.vertex(*vertex)),
             Binding::Label(vertex, name) => format!("label({}, {})", self.vertex(*vertex), quoted(name)),
@@ -318,7 +321,8 @@ impl Names<'_> {
         }
     }
 
-    pub(crate) fn init(&self, init: Init) -> String {
+    /// The initial values of a parameter.
+    pub fn init(&self, init: Init) -> String {
         match init {
             Init::Constant(number) => format!("constant({number:?})"),
             Init::Glorot { fan_in, fan_out } => format!("glorot({}, {fan_out})", self.dim(fan_in)),

@@ -73,30 +73,3 @@ fn mix(mut x: u32) -> u32 {
     x = x.wrapping_mul(0x846c_a68b);
     x ^ (x >> 16)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn masks_keep_their_share_and_differ_between_streams_and_steps() {
-        for rate in [0.0, 0.1, 0.5, 0.9] {
-            let key = mask_key(7, 3, 1);
-            let kept = (0..100_000).filter(|&i| mask_element(key, i, rate) > 0.0).count() as f64;
-            assert!((kept / 1e5 - (1.0 - rate)).abs() < 0.01, "rate {rate}: kept {kept}");
-        }
-        let drawn = |seed, step, stream| (0..64).map(|i| bits(mask_key(seed, step, stream), i)).collect::<Vec<_>>();
-        assert_ne!(drawn(0, 0, 0), drawn(0, 0, 1));
-        assert_ne!(drawn(0, 0, 0), drawn(0, 1, 0));
-        assert_ne!(drawn(0, 0, 0), drawn(1, 0, 0));
-    }
-
-    #[test]
-    fn uniform_and_normal_have_their_moments() {
-        let n = 200_000u64;
-        let mean = |f: &dyn Fn(u64) -> f64| (0..n).map(f).sum::<f64>() / n as f64;
-        assert!((mean(&|i| uniform(1, i)) - 0.5).abs() < 0.005);
-        assert!(mean(&|i| normal(1, i)).abs() < 0.01);
-        assert!((mean(&|i| normal(1, i).powi(2)) - 1.0).abs() < 0.02);
-    }
-}

@@ -174,31 +174,3 @@ impl SizeInfo {
         most.min(self.stored(tables, pattern))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::VertexType;
-    use crate::dataflow::{GraphDecl, PatternDecl};
-
-    use super::*;
-
-    #[test]
-    fn what_is_not_known_is_bounded() {
-        let (a, b) = (VertexType(0), VertexType(1));
-        let graph = GraphDecl::new("g".into(), a, b, vec![]);
-        let pattern = PatternDecl { vertex: a, columns: 4 };
-        let tables = Dataflow { graphs: vec![graph], patterns: vec![pattern], ..Dataflow::new("d") };
-        let mut sizes = SizeInfo { vertices: vec![10, 3], edges: vec![6], ..SizeInfo::default() };
-        let (g, p) = (Graph(0), Pattern(0));
-        assert_eq!(sizes.others(&tables, g, Direction::In), 6.0, "no more sources than edges");
-        assert_eq!(sizes.others(&tables, g, Direction::Out), 3.0);
-        assert_eq!((sizes.stored(&tables, p), sizes.other_lines(&tables, p, Direction::In)), (40.0, 4.0));
-        sizes.ends = vec![Endpoints { sources: 5, destinations: 2, max_out: 2, max_in: 4 }];
-        (sizes.stored, sizes.columns) = (vec![7], vec![2]);
-        assert_eq!(sizes.others(&tables, g, Direction::In), 5.0);
-        assert_eq!(sizes.others(&tables, g, Direction::Out), 2.0);
-        assert_eq!((sizes.stored(&tables, p), sizes.other_lines(&tables, p, Direction::In)), (7.0, 2.0));
-        assert_eq!(sizes.other_lines(&tables, p, Direction::Out), 7.0, "no more rows than stored elements");
-        assert_eq!(sizes.eval(&Width::count(a).times(&Width::fixed(3))), 30.0);
-    }
-}

@@ -89,23 +89,3 @@ impl Width {
         self.fixed * self.counts.iter().map(count).product::<usize>()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quotients_hold_for_all_counts() {
-        let (a, b) = (VertexType(0), VertexType(1));
-        let volume = Width::of(&[Dim::Count(b), Dim::Fixed(6), Dim::Count(a)]);
-        assert_eq!(volume.eval(&[5, 7]), 210);
-        assert_eq!(volume.counts(), [a, b]);
-        let rest = volume.divided_by(&Width::count(a)).expect("a factor");
-        assert_eq!(rest, Width::count(b).times(&Width::fixed(6)));
-        assert_eq!(rest.divided_by(&Width::count(a)), None);
-        assert_eq!(rest.divided_by(&Width::fixed(4)), None);
-        assert_eq!(Width::fixed(0).divided_by(&Width::fixed(0)), Some(Width::fixed(0)));
-        assert_eq!(Width::fixed(3).divided_by(&Width::fixed(0)), None);
-        assert!(Width::fixed(3).divided_by(&Width::fixed(3)).is_some_and(|w| w.is_one()));
-    }
-}

@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_executable::Executable;
+use hgnnc_executable::Fingerprint;
 use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::{Dataset, Features};
-use hgnnc_ir::Fingerprint;
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::training::{self, Fanout};
 use hgnnc_ir::types::Graph;

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::dataflow::{Dataflow, OutputKind, ValueData};
-use crate::print::{Names, print_op, print_type};
-use crate::types::{Layout, Space, Type};
+use hgnnc_ir::dataflow::{Dataflow, OutputKind, ValueData};
+use hgnnc_ir::print::{Names, print_op, print_type};
+use hgnnc_ir::types::{Layout, Space, Type};
 
 /// Identifies the computation of a program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -28,12 +28,11 @@ impl Fingerprint {
     /// The fingerprint of a program before any pass.
     pub fn new(flow: &Dataflow) -> Self {
         let tables = named_by_content(flow);
-        let names = Names(&tables);
         let mut fingerprint = Self::default();
         for decl in &tables.params {
-            let ty = names.ty(&Type::new(Space::Unit, decl.dims.clone()));
+            let ty = print_type(&tables, &Type::new(Space::Unit, decl.dims.clone()));
             let decay = if decl.decay { ", decays" } else { "" };
-            fingerprint.params.insert(decl.name.clone(), format!("{ty} = {}{decay}", names.init(decl.init)));
+            fingerprint.params.insert(decl.name.clone(), format!("{ty} = {}{decay}", Names(&tables).init(decl.init)));
         }
         let needed = needed(flow);
         let mut hashes: Vec<u128> = Vec::with_capacity(flow.values.len());
@@ -82,7 +81,7 @@ fn named_by_content(flow: &Dataflow) -> Dataflow {
     tables.relations.iter_mut().for_each(|decl| decl.name.clone_from(&decl.dataset_name));
     for index in 0..tables.graphs.len() {
         let decl = &tables.graphs[index];
-        let vertex = |vertex: crate::VertexType| &tables.vertex_types[vertex.index()].name;
+        let vertex = |vertex: hgnnc_ir::VertexType| &tables.vertex_types[vertex.index()].name;
         let mut text = vertex(decl.src).clone();
         for step in &decl.steps {
             let relation = &tables.relations[step.relation as usize].name;
@@ -112,7 +111,7 @@ fn type_by_content(tables: &Dataflow, ty: &Type) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse;
+    use hgnnc_ir::parse;
 
     const TEXT: &str = r#"dataflow m {
   vertex Paper from "paper"
