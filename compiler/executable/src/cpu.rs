@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use hgnnc_ir::loops::Program;
+use hgnnc_ir::loops::VerifiedLoops;
 
 use crate::sampler::SamplerCompiler;
 
@@ -15,7 +15,7 @@ pub type Entry = unsafe extern "C" fn(*const *const f32, *const *const u32, *con
 /// Machine code of the functions of a program.
 #[derive(Default)]
 pub struct MachineCode {
-    /// The entry of each function, in the order of [`Program::functions`].
+    /// The entry of each function, in the order of [`hgnnc_ir::loops::Program::functions`].
     pub entries: Vec<Entry>,
     /// Bytes of code.
     pub bytes: usize,
@@ -33,8 +33,8 @@ impl fmt::Debug for MachineCode {
 #[derive(Clone, Debug, Default)]
 pub struct CpuProgram {
     /// The loops, in order of execution.
-    pub loops: Program,
-    /// Code of [`Program::functions`], in their order.
+    pub loops: VerifiedLoops,
+    /// Code of [`hgnnc_ir::loops::Program::functions`], in their order.
     pub code: Arc<MachineCode>,
 }
 

@@ -26,7 +26,7 @@ use std::collections::{HashMap, HashSet};
 use hgnnc_ir::kernel::Level;
 use hgnnc_ir::kernel::{self, Body};
 use hgnnc_ir::loops::passes::{passes, passes_before};
-use hgnnc_ir::loops::{EdgePass, Loop, Nest, Program, Step};
+use hgnnc_ir::loops::{EdgePass, Loop, Nest, Program, Step, VerifiedLoops};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_machine::{CodeMode, KernelFeature, KernelFeatures, SimdLevel};
 
@@ -55,7 +55,7 @@ impl Options {
 
 /// Schedules the traversals of a verified program. Functions with these texts are not made: no code can be generated
 /// for them.
-pub fn schedule(mut kernels: kernel::Program, options: &Options, refused: &HashSet<String>) -> Program {
+pub fn schedule(mut kernels: kernel::Program, options: &Options, refused: &HashSet<String>) -> VerifiedLoops {
     let homes = kernels.homes();
     let mut bodies: Vec<Option<Rewritten>> =
         kernels.kernels().map(|kernel| Some(rewrite(&kernels, kernel.traversal()?, options.features))).collect();
@@ -80,19 +80,13 @@ pub fn schedule(mut kernels: kernel::Program, options: &Options, refused: &HashS
             *traversal = body.traversal;
         }
     }
-    verified(Program { kernels, nests, functions: functions.made })
-}
-
-/// A program, verified in debug builds.
-fn verified(program: Program) -> Program {
-    debug_assert_eq!(hgnnc_ir::loops::verify(&program), Ok(()));
-    program
+    VerifiedLoops::new(Program { kernels, nests, functions: functions.made })
 }
 
 /// The loops of a program on a device whose rows run on their own, each by a team of threads: the passes over the edges
 /// of a row, without blocks, edge by edge. The instructions stay as they are. Edge values are computed again in each pass that reads
 /// them, stored or not: they are in registers.
-pub fn schedule_rows(kernels: kernel::Program) -> Program {
+pub fn schedule_rows(kernels: kernel::Program) -> VerifiedLoops {
     let nest = |traversal: &kernel::Traversal| {
         let instrs = &traversal.instrs;
         let made_by = hgnnc_ir::loops::producers(instrs);
@@ -108,7 +102,7 @@ pub fn schedule_rows(kernels: kernel::Program) -> Program {
         Nest { first_deferred: instrs.len(), groups: vec![], passes: passes.collect() }
     };
     let nests = kernels.kernels().map(|kernel| kernel.traversal().map(nest)).collect();
-    verified(Program { kernels, nests, functions: vec![] })
+    VerifiedLoops::new(Program { kernels, nests, functions: vec![] })
 }
 
 /// The loops of a traversal, without machine code.

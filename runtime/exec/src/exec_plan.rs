@@ -2,7 +2,7 @@
 
 use hgnnc_graph::{processors, show_bytes};
 use hgnnc_ir::kernel;
-use hgnnc_ir::loops::Program;
+use hgnnc_ir::loops::VerifiedLoops;
 use hgnnc_machine::KernelFeatures;
 use rayon::prelude::*;
 
@@ -73,7 +73,7 @@ fn params_slab(programs: usize) -> u32 {
 
 /// Plans programs with shared tables for the sizes of their data.
 pub(crate) fn plans_of(
-    programs: &[&Program],
+    programs: &[&VerifiedLoops],
     data: &BoundData,
     states: &[StateId],
     block_len: usize,
@@ -81,7 +81,7 @@ pub(crate) fn plans_of(
 ) -> Result<Vec<Plan>> {
     let params = params_slab(programs.len());
     let first_state = params + programs.first().map_or(0, |program| program.kernels.tables.params.len()) as u32;
-    let plan = |(index, program): (usize, &&Program)| {
+    let plan = |(index, program): (usize, &&VerifiedLoops)| {
         let slabs = Slabs {
             arena: 0,
             partials: 1,
@@ -126,7 +126,7 @@ pub(crate) struct ExecPlan {
 impl ExecPlan {
     /// Plans programs with shared tables; allocates no values. If the memory budget is exceeded, retries
     /// with smaller row blocks.
-    pub fn new(programs: &[&Program], data: &mut BoundData, options: EngineOptions) -> Result<Self> {
+    pub fn new(programs: &[&VerifiedLoops], data: &mut BoundData, options: EngineOptions) -> Result<Self> {
         let mut exec_plan = Self::with_blocks(programs, data, options, BLOCK)?;
         for part in [2, 4, 8] {
             if options.memory_budget.is_none_or(|budget| exec_plan.check_memory(data, Some(budget)).is_ok()) {
@@ -143,7 +143,7 @@ impl ExecPlan {
 
     /// Plans programs with row blocks of at most `block_len` elements of intermediate values.
     fn with_blocks(
-        programs: &[&Program],
+        programs: &[&VerifiedLoops],
         data: &mut BoundData,
         options: EngineOptions,
         block_len: usize,

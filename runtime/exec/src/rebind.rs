@@ -5,7 +5,7 @@
 //! and grows only if a batch needs more than all before it.
 
 use hgnnc_ir::kernel;
-use hgnnc_ir::loops::Program;
+use hgnnc_ir::loops::VerifiedLoops;
 use hgnnc_ir::types::Param;
 
 use crate::block::Scratch;
@@ -29,7 +29,7 @@ impl Engine {
     /// When a buffer is smaller than its input.
     pub fn rebind(
         &mut self,
-        programs: &[&Program],
+        programs: &[&VerifiedLoops],
         mut data: BoundData,
         inputs: &mut [HostBuffer],
     ) -> Result<BoundData> {

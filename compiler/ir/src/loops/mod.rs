@@ -44,7 +44,7 @@ pub use access::{Access, access};
 pub use function::Function;
 pub use parse::parse;
 pub use print::print;
-pub use verify::{squared, verify};
+pub use verify::{VerifiedLoops, squared, verify};
 
 use crate::kernel::{self, Body, Instr, Level, Operand, Source, Traversal};
 use crate::types::Input;

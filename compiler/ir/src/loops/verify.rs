@@ -8,6 +8,33 @@ use super::{Access, Call, CallResult, Function, IndexArray, Loop, Nest, Program,
 use crate::kernel::{self, Body, Buffer, Dest, Instr, KernelOp, Level, Operand, Traversal, Width, verify as kernels};
 use crate::ops::BinaryOp;
 
+/// Loops that obey their rules: what back ends take.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct VerifiedLoops(Program);
+
+impl VerifiedLoops {
+    /// Takes a program, which debug builds verify.
+    ///
+    /// # Panics
+    /// In debug builds, if a rule is broken: an internal error with the rules and the text.
+    pub fn new(program: Program) -> Self {
+        if cfg!(debug_assertions)
+            && let Err(broken) = verify(&program)
+        {
+            let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
+            panic!("internal error: loops break their rules:\n{}\n{}", broken.join("\n"), super::print(&program));
+        }
+        Self(program)
+    }
+}
+
+impl std::ops::Deref for VerifiedLoops {
+    type Target = Program;
+    fn deref(&self) -> &Program {
+        &self.0
+    }
+}
+
 /// The location of a violation in a program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[allow(missing_docs, reason = "the variants are evident")]

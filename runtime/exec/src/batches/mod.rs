@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_ir::batch::BatchLayout;
-use hgnnc_ir::loops::Program;
+use hgnnc_ir::loops::VerifiedLoops;
 use hgnnc_sample::BatchKey;
 
 use crate::buffer::HostBuffer;
@@ -55,7 +55,7 @@ pub(crate) struct Batches {
     /// Full-graph engine: evaluates, and holds parameters.
     pub whole: Engine,
     step: Engine,
-    program: Program,
+    program: VerifiedLoops,
     layout: BatchLayout,
     loader: Arc<MiniBatchLoader>,
     states: Vec<StateId>,

@@ -93,7 +93,7 @@ impl Engine {
     /// # Errors
     /// Data that does not fit the programs, an operation that cannot be executed, or too little memory.
     pub fn new(programs: &[&CpuProgram], mut data: BoundData, options: EngineOptions) -> Result<Self> {
-        let loops: Vec<&loops::Program> = programs.iter().map(|program| &program.loops).collect();
+        let loops: Vec<&loops::VerifiedLoops> = programs.iter().map(|program| &program.loops).collect();
         let exec_plan = ExecPlan::new(&loops, &mut data, options)?;
         exec_plan.check_memory(&data, options.memory_budget)?;
         let ExecPlan { plans, schedules, pool, states, places, num_params, params, first_state, scratch_len } =
@@ -426,7 +426,7 @@ impl Engine {
 }
 
 /// Per parameter, the vertex type of its rows if it is an embedding table.
-fn row_types(programs: &[&loops::Program]) -> Vec<Option<VertexType>> {
+fn row_types(programs: &[&loops::VerifiedLoops]) -> Vec<Option<VertexType>> {
     let params = programs.first().map_or(&[][..], |program| &program.kernels.tables.params);
     let of = |decl: &ParamDecl| match decl.dims.first() {
         Some(Dim::Count(vertex)) => Some(*vertex),

@@ -6,7 +6,7 @@ use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
 use hgnnc_ir::kernel::{self, Body, Rows};
-use hgnnc_ir::loops::Program;
+use hgnnc_ir::loops::VerifiedLoops;
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::training::LinkTarget;
 
@@ -23,7 +23,7 @@ const SCORE: usize = 0;
 /// Engine of the scoring program.
 pub(super) struct Scorer {
     engine: Engine,
-    program: Program,
+    program: VerifiedLoops,
     num_vertices: Vec<usize>,
     /// Previously bound data, kept for its memory.
     spare: BoundData,

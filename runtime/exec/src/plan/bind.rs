@@ -23,7 +23,7 @@ use hgnnc_machine::KernelFeatures;
 /// # Errors
 /// When an input is missing, or a kernel cannot be executed on data of this size.
 pub fn plan(
-    loops: &loops::Program,
+    loops: &loops::VerifiedLoops,
     data: &BoundData,
     slabs: Slabs,
     states: &[StateId],

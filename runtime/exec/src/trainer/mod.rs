@@ -209,7 +209,8 @@ impl Trainer {
         options: &TrainOptions,
     ) -> Result<MemoryNeeded> {
         let cpu = executable.cpu.as_ref().ok_or_else(|| no_code(executable))?;
-        let loops: Vec<&loops::Program> = cpu_programs(executable, cpu).iter().map(|program| &program.loops).collect();
+        let loops: Vec<&loops::VerifiedLoops> =
+            cpu_programs(executable, cpu).iter().map(|program| &program.loops).collect();
         let exec_plan = ExecPlan::new(&loops, data, engine_options(options))?;
         let arenas = Arenas { all: exec_plan.arena(None), infer: exec_plan.arena(Some(INFER)) };
         Ok(MemoryNeeded { arenas, bytes: exec_plan.parts(data).iter().map(|part| part.1).sum() })

@@ -58,7 +58,7 @@ pub(super) struct RefreshBatch {
 pub(super) struct HistoricalEmbeddings {
     pub options: training::Reuse,
     engine: Engine,
-    program: loops::Program,
+    program: loops::VerifiedLoops,
     layout: BatchLayout,
     /// Loader of the refresh batches.
     pub loader: Arc<MiniBatchLoader>,
