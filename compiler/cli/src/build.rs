@@ -308,7 +308,7 @@ fn cpu_program(lowered: &Lowered) -> Option<(&'static str, &CpuProgram)> {
 /// The machine code of the same program as [`Level::Kernels`].
 fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered, options: &LowerOptions) -> Result<String, Failure> {
     let train_options = train_options(args)?;
-    let programs: Vec<_> = cpu_program(lowered).into_iter().map(|(name, program)| (name, &program.loops)).collect();
+    let programs: Vec<_> = cpu_program(lowered).into_iter().map(|(name, program)| (name, &*program.loops)).collect();
     let mut text = hgnnc_codegen_cpu::listing(&programs, cpu_options(&train_options).simd)
         .map_err(|error| Failure::Machine(error.to_string()))?;
     if let (Some(_), Some(folder)) = (&lowered.executable.batch, &args.data) {

@@ -21,7 +21,7 @@ fn case(name: &str) {
     assert_eq!(loops::verify(&loops), Ok(()), "{name}");
     let printed = loops::print(&loops);
     let parsed = loops::parse(&printed).unwrap_or_else(|error| panic!("{name}: {error}\n{printed}"));
-    assert_eq!(parsed, loops, "{name}");
+    assert_eq!(parsed, *loops, "{name}");
     insta::with_settings!({ omit_expression => true, snapshot_suffix => name }, {
         insta::assert_snapshot!("texts", format!("{text}\n{printed}"))
     });

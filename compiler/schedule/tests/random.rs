@@ -50,7 +50,7 @@ fn check(what: &str, program: &Program, bindings: &Bindings) {
         }
         let text = loops::print(&loops);
         let parsed = loops::parse(&text).unwrap_or_else(|error| panic!("{what}, {form}: {error}\n{text}"));
-        assert_eq!(parsed, loops, "{what}, {form}\n{text}");
+        assert_eq!(parsed, *loops, "{what}, {form}\n{text}");
         let looped = run_loops(&loops, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));
         let mut found = looped.outputs;
         if loops.functions.is_empty() {

@@ -326,7 +326,9 @@ impl Grouping<'_, '_> {
         queue.extend(members.iter().flat_map(|&member| self.lists.readers(member)));
         let mut candidates = vec![];
         while let Some(v) = queue.pop_first() {
+            // Updates without their gradient are members of a group of their own.
             if self.lists.is_pending(v)
+                && !known.contains(&v)
                 && aliases.flow.value(v).phase == Phase::Update
                 && self.kinds[v.index()].iter().any(|kind| gradients.contains(kind))
                 && self.fits(v, kind, &known)

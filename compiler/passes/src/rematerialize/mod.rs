@@ -171,6 +171,9 @@ struct Limit {
     classes: &'static [Class],
 }
 
+/// Planned peak in bytes and predicted seconds of a choice.
+type Measured = Option<(u64, f64)>;
+
 struct Search<'a> {
     flow: &'a Dataflow,
     sizes: &'a SizeInfo,
@@ -185,7 +188,7 @@ struct Search<'a> {
     machine: Machine,
     /// Peak and seconds by recomputed values: trials that allow different values often recompute the same. `None` where
     /// there are no kernels.
-    known: RefCell<BTreeMap<BTreeSet<Value>, Option<(u64, f64)>>>,
+    known: RefCell<BTreeMap<BTreeSet<Value>, Measured>>,
 }
 
 impl<'a> Search<'a> {
@@ -225,7 +228,7 @@ impl<'a> Search<'a> {
     }
 
     /// Planned peak and predicted seconds where these values are recomputed.
-    fn measure(&self, again: &BTreeSet<Value>) -> Option<(u64, f64)> {
+    fn measure(&self, again: &BTreeSet<Value>) -> Measured {
         let rebuilt = if again.is_empty() { None } else { Some(self.rebuilt(again)) };
         let program = hgnnc_fusion::lower_with(rebuilt.as_ref().unwrap_or(self.flow), self.options).ok()?;
         Some((arena_bytes(&program, self.sizes), nominal_seconds(&program, self.sizes)))
