@@ -11,9 +11,8 @@
 //!
 //! It is greedy: of the operations that can start, it takes unit values first, then maps over vertices,
 //! large dense products, and traversals last, so that a traversal finds as many of its reductions ready as possible.
-//! Groups do not mix phases, so that times can be attributed, with one exception: a gradient whose rows are those of a
-//! parameter (of the weight of a sparse projection, of the rows of a table at endpoints) is fused with the update of the
-//! parameter, and is never stored. The scalars that
+//! Groups do not mix phases, so that times can be attributed, with one exception: the gradient of a sparse projection,
+//! whose rows are the rows of its weight, is fused with the update of the weight, and is never stored. The scalars that
 //! such an update needs, which depend on the step alone, are computed first.
 //!
 //! [`inline`] finds values that are cheaper to recompute or to sink than to keep. Values that are read at their
@@ -307,28 +306,21 @@ impl Grouping<'_, '_> {
         let aliases = self.aliases;
         let left_out = self.options.disabled.contains(FusionRule::OptimizerUpdate)
             || members.iter().any(|v| self.unfused.contains(v));
-        if left_out {
+        if left_out || !matches!(kind, Kind::Edges(Topology::Pattern(_), Direction::Out)) {
             return;
         }
-        // The kinds of groups in which the updates could be.
-        let gradients: FxHashSet<Kind> = match kind {
-            Kind::Edges(Topology::Pattern(_), Direction::Out) => members
-                .iter()
-                .filter(|&&v| matches!(aliases.flow.value(v).op, Op::Outer { .. }))
-                .map(|&v| Kind::Elements(aliases.width(v)))
-                .collect(),
-            Kind::Endpoints(..) => [kind.clone()].into_iter().collect(),
-            _ => return,
-        };
+        let gradients: FxHashSet<Kind> = members
+            .iter()
+            .filter(|&&v| matches!(aliases.flow.value(v).op, Op::Outer { .. }))
+            .map(|&v| Kind::Elements(aliases.width(v)))
+            .collect();
         let mut known: FxHashSet<Value> = members.iter().copied().collect();
         let mut queue: BTreeSet<Value> =
             gradients.iter().flat_map(|kind| self.lists.ready(Phase::Update, kind)).collect();
         queue.extend(members.iter().flat_map(|&member| self.lists.readers(member)));
         let mut candidates = vec![];
         while let Some(v) = queue.pop_first() {
-            // Updates without their gradient are members of a group of their own.
             if self.lists.is_pending(v)
-                && !known.contains(&v)
                 && aliases.flow.value(v).phase == Phase::Update
                 && self.kinds[v.index()].iter().any(|kind| gradients.contains(kind))
                 && self.fits(v, kind, &known)
