@@ -23,7 +23,7 @@ use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
 pub use dims::{Dim, Symbol, Symbols};
 pub use print::print;
 pub use unique_names::UniqueNames;
-pub use verify::{Violation, verify};
+pub use verify::verify;
 
 /// A model whose names, spaces and shapes are resolved.
 #[derive(Default)]

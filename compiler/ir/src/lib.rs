@@ -27,6 +27,7 @@ pub mod stacks;
 pub mod training;
 pub mod types;
 pub mod verify;
+pub mod violation;
 pub mod width;
 
 pub use dataflow::{Dataflow, Output, OutputKind, ValueData};
@@ -40,4 +41,5 @@ pub use types::{
     DType, Dim, Graph, Input, Layout, Origin, Param, Pattern, Phase, Provenance, Space, Stack, Stage, Type, Value,
     VertexType,
 };
-pub use verify::{Violation, verify};
+pub use verify::verify;
+pub use violation::Violation;

@@ -9,6 +9,7 @@ use crate::ops::{Op, UnaryOp};
 use crate::print::{print_op, print_type};
 use crate::stacks::VertexRows;
 use crate::types::{DType, Dim, Graph, Layout, Param, Space, Type, Value, VertexType};
+use crate::violation::Violation;
 
 /// The location of a violation: a table row, a value or an output.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -46,19 +47,6 @@ impl fmt::Display for Place {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "fields are named for what they hold")]
-pub struct Violation {
-    pub place: Place,
-    pub message: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
-    }
-}
-
 /// Checks all rules of dataflow programs:
 ///
 /// - handles refer to existing table rows; names are unique in their table;
@@ -70,7 +58,7 @@ impl fmt::Display for Violation {
 ///
 /// # Errors
 /// All violations, in program order.
-pub fn verify(flow: &Dataflow) -> Result<(), Vec<Violation>> {
+pub fn verify(flow: &Dataflow) -> Result<(), Vec<Violation<Place>>> {
     let mut verifier = Verifier { flow, violations: vec![] };
     verifier.tables();
     verifier.values();
@@ -80,7 +68,7 @@ pub fn verify(flow: &Dataflow) -> Result<(), Vec<Violation>> {
 
 struct Verifier<'a> {
     flow: &'a Dataflow,
-    violations: Vec<Violation>,
+    violations: Vec<Violation<Place>>,
 }
 
 impl Verifier<'_> {

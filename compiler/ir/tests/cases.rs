@@ -3,7 +3,7 @@
 //! kinds of cases for kernel programs, `loops` for loops.
 
 use hgnnc_ir::parse::{parse, parse_with_lines};
-use hgnnc_ir::{kernel, loops, print, verify};
+use hgnnc_ir::{Violation, kernel, loops, print, verify};
 
 /// The text of a case file.
 fn read(folder: &str, name: &str) -> String {
@@ -22,6 +22,16 @@ fn expectations(text: &str) -> Vec<(usize, String)> {
         content.split("; error: ").skip(1).map(|message| (line + 1, message.trim().to_owned())).collect::<Vec<_>>()
     };
     text.lines().enumerate().flat_map(of_line).collect()
+}
+
+/// The violations are those that the text expects, each on its line.
+fn expect_all<P>(name: &str, text: &str, violations: Vec<Violation<P>>, line: impl Fn(&P) -> usize) {
+    let mut found: Vec<(usize, String)> =
+        violations.into_iter().map(|broken| (line(&broken.place), broken.message)).collect();
+    let mut expected = expectations(text);
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected, "{name}");
 }
 
 /// Canonical text prints as it stands.
@@ -56,12 +66,7 @@ mod broken {
         let text = read("verify", name);
         let parsed = parse_with_lines(&text).unwrap_or_else(|error| panic!("{name}:{error}"));
         let violations = verify(&parsed.flow).expect_err("a broken program");
-        let mut found: Vec<(usize, String)> =
-            violations.into_iter().map(|broken| (parsed.lines[&broken.place], broken.message)).collect();
-        let mut expected = expectations(&text);
-        found.sort();
-        expected.sort();
-        assert_eq!(found, expected, "{name}");
+        expect_all(name, &text, violations, |place| parsed.lines[place]);
     }
 }
 
@@ -139,12 +144,7 @@ mod broken_kernels {
         let text = read("kernel/verify", name);
         let parsed = kernel::parse::parse_with_lines(&text).unwrap_or_else(|error| panic!("{name}:{error}"));
         let violations = kernel::verify(&parsed.program).expect_err("a broken program");
-        let mut found: Vec<(usize, String)> =
-            violations.into_iter().map(|broken| (parsed.lines[&broken.place], broken.message)).collect();
-        let mut expected = expectations(&text);
-        found.sort();
-        expected.sort();
-        assert_eq!(found, expected, "{name}");
+        expect_all(name, &text, violations, |place| parsed.lines[place]);
     }
 }
 
@@ -195,12 +195,7 @@ mod broken_loops {
         let text = read("loops/verify", name);
         let parsed = loops::parse::parse_with_lines(&text).unwrap_or_else(|error| panic!("{name}:{error}"));
         let violations = loops::verify(&parsed.program).expect_err("a broken program");
-        let mut found: Vec<(usize, String)> =
-            violations.into_iter().map(|broken| (parsed.lines[&broken.place], broken.message)).collect();
-        let mut expected = expectations(&text);
-        found.sort();
-        expected.sort();
-        assert_eq!(found, expected, "{name}");
+        expect_all(name, &text, violations, |place| parsed.lines[place]);
     }
 }
 

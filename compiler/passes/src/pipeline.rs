@@ -7,6 +7,7 @@
 use std::fmt;
 
 use hgnnc_fusion::{DisabledFusions, FusionRule, LoweringOptions, VALUE_PREFIX};
+use hgnnc_ir::violation::lines;
 use hgnnc_ir::{Dataflow, Value, verify};
 use rustc_hash::FxHashSet;
 
@@ -295,8 +296,7 @@ impl PassManager {
             if cfg!(debug_assertions)
                 && let Err(broken) = verify(flow)
             {
-                let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
-                panic!("internal error: pass `{}` broke the program:\n{}\n{flow}", pass.name, broken.join("\n"));
+                panic!("internal error: pass `{}` broke the program:\n{}\n{flow}", pass.name, lines(&broken));
             }
         }
         Changed(changed)

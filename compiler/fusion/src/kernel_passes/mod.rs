@@ -11,6 +11,7 @@ mod split_rows;
 
 use hgnnc_ir::kernel::{Program, verify};
 use hgnnc_ir::sizes::SizeInfo;
+use hgnnc_ir::violation::lines;
 use hgnnc_machine::Machine;
 
 use crate::options::LoweringOptions;
@@ -76,7 +77,6 @@ fn check(program: &Program, after: &str) {
     if cfg!(debug_assertions)
         && let Err(broken) = verify(program)
     {
-        let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
-        panic!("internal error: `{after}` broke the rules of kernels:\n{}\n{program}", broken.join("\n"));
+        panic!("internal error: `{after}` broke the rules of kernels:\n{}\n{program}", lines(&broken));
     }
 }

@@ -12,6 +12,7 @@ use hgnnc_ir::Graph;
 use hgnnc_ir::verify as dataflow;
 
 use crate::{ExprId, Model, print};
+use hgnnc_ir::violation::{Violation, lines};
 
 /// The location of a violation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -40,19 +41,6 @@ impl fmt::Display for Place {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "fields are named for what they hold")]
-pub struct Violation {
-    pub place: Place,
-    pub message: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
-    }
-}
-
 /// Checks all rules of typed models:
 ///
 /// - the tables satisfy the dataflow verifier; handles refer to existing rows; operands are earlier expressions, and the
@@ -70,7 +58,7 @@ impl fmt::Display for Violation {
 ///
 /// # Errors
 /// All violations; those of types only where every handle is right.
-pub fn verify(model: &Model) -> Result<(), Vec<Violation>> {
+pub fn verify(model: &Model) -> Result<(), Vec<Violation<Place>>> {
     let mut verifier = Verifier { model, families: vec![], violations: vec![] };
     if verifier.handles() {
         verifier.types();
@@ -95,8 +83,7 @@ pub fn check(model: &Model, after: &str) {
         let mut verifier = Verifier { model, families: vec![], violations: vec![] };
         // Handles that are wrong cannot be printed.
         let text = if verifier.handles() { print(model) } else { format!("{:#?}", model.exprs) };
-        let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
-        panic!("internal error: {after} broke the rules of typed models:\n{}\n{text}", broken.join("\n"));
+        panic!("internal error: {after} broke the rules of typed models:\n{}\n{text}", lines(&broken));
     }
 }
 
@@ -104,7 +91,7 @@ struct Verifier<'m> {
     model: &'m Model,
     /// The semantic graphs that each expression has a value for, where its kind tells.
     families: Vec<Option<Arc<[Graph]>>>,
-    violations: Vec<Violation>,
+    violations: Vec<Violation<Place>>,
 }
 
 impl Verifier<'_> {

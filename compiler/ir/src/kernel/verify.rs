@@ -14,6 +14,7 @@ use crate::ops::{Direction, UnaryOp};
 use crate::print::print_type;
 use crate::types::{DType, Dim, Layout, Param, Space, Type};
 use crate::verify as dataflow;
+use crate::violation::Violation;
 
 /// The location of a violation in a program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -39,19 +40,6 @@ impl fmt::Display for Place {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "fields are named for what they hold")]
-pub struct Violation {
-    pub place: Place,
-    pub message: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
-    }
-}
-
 /// Checks all rules of kernel programs:
 ///
 /// - the tables satisfy the dataflow verifier; buffer names are unique; leaf buffers have the type of their table row;
@@ -66,7 +54,7 @@ impl fmt::Display for Violation {
 ///
 /// # Errors
 /// All violations, in program order.
-pub fn verify(program: &Program) -> Result<(), Vec<Violation>> {
+pub fn verify(program: &Program) -> Result<(), Vec<Violation<Place>>> {
     let mut verifier = Verifier { program, violations: vec![], written: HashMap::new(), launch: 0, sound: vec![] };
     verifier.tables();
     // Handles into invalid tables cannot be followed.
@@ -90,7 +78,7 @@ pub fn verify(program: &Program) -> Result<(), Vec<Violation>> {
 
 struct Verifier<'a> {
     program: &'a Program,
-    violations: Vec<Violation>,
+    violations: Vec<Violation<Place>>,
     /// The buffers written so far, with the launches that wrote them.
     written: HashMap<Buffer, usize>,
     /// Number of the current launch, in program order.
@@ -106,7 +94,7 @@ impl Verifier<'_> {
 
     fn tables(&mut self) {
         if let Err(broken) = dataflow::verify(&self.program.tables) {
-            for dataflow::Violation { place, message } in broken {
+            for Violation { place, message } in broken {
                 self.report(Place::Table(place), message);
             }
         }

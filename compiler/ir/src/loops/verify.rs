@@ -7,6 +7,7 @@ use super::function::{Row, Source};
 use super::{Access, Call, CallResult, Function, IndexArray, Loop, Nest, Program, Step, access, producers};
 use crate::kernel::{self, Body, Buffer, Dest, Instr, KernelOp, Level, Operand, Traversal, Width, verify as kernels};
 use crate::ops::BinaryOp;
+use crate::violation::{Violation, lines};
 
 /// Loops that obey their rules: what back ends take.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -21,8 +22,7 @@ impl VerifiedLoops {
         if cfg!(debug_assertions)
             && let Err(broken) = verify(&program)
         {
-            let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
-            panic!("internal error: loops break their rules:\n{}\n{}", broken.join("\n"), super::print(&program));
+            panic!("internal error: loops break their rules:\n{}\n{}", lines(&broken), super::print(&program));
         }
         Self(program)
     }
@@ -58,20 +58,6 @@ impl fmt::Display for Place {
     }
 }
 
-/// A broken rule.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "fields are named for what they hold")]
-pub struct Violation {
-    pub place: Place,
-    pub message: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
-    }
-}
-
 /// Checks the loops of a program:
 ///
 /// - the kernels satisfy their own verifier, and each traversal has a nest;
@@ -87,9 +73,9 @@ impl fmt::Display for Violation {
 ///
 /// # Errors
 /// All violations.
-pub fn verify(program: &Program) -> Result<(), Vec<Violation>> {
+pub fn verify(program: &Program) -> Result<(), Vec<Violation<Place>>> {
     if let Err(broken) = kernel::verify(&program.kernels) {
-        let of = |kernels::Violation { place, message }| Violation { place: Place::Kernels(place), message };
+        let of = |Violation { place, message }| Violation { place: Place::Kernels(place), message };
         return Err(broken.into_iter().map(of).collect());
     }
     let mut violations = vec![];
@@ -154,7 +140,7 @@ struct Checker<'a> {
     /// Widths of the locals.
     widths: Vec<Width>,
     kernel: usize,
-    violations: Vec<Violation>,
+    violations: Vec<Violation<Place>>,
 }
 
 impl Checker<'_> {
