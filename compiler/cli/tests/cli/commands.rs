@@ -73,6 +73,7 @@ fn every_level_can_be_seen() {
         ("joint", &["Net.train"]),
         ("optimized", &["Net.train"]),
         ("infer", &["Net.infer"]),
+        ("groups", &["groups Net.train {", "store %", "edge  %"]),
         ("loops", &["loops Net.train", "loop edges", "function f0 : "]),
         ("fused", &["kernels of Net.train", "for each edge", "on the way", "stores  ", ", once)"]),
     ] {
@@ -93,6 +94,7 @@ fn every_level_can_be_seen() {
             "ast.hgnn",
             "dataflow.ir",
             "fused.txt",
+            "groups.txt",
             "infer.ir",
             "joint.ir",
             "kernels.ir",

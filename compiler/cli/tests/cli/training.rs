@@ -315,7 +315,7 @@ fn a_model_without_a_train_block_computes_but_does_not_learn() {
     place.run(&["build", "m.hgnn", "-o", "levels"]).works();
     assert_eq!(
         names(&place.path("levels")),
-        ["ast.hgnn", "dataflow.ir", "fused.txt", "infer.ir", "kernels.ir", "loops.txt", "model.txt"]
+        ["ast.hgnn", "dataflow.ir", "fused.txt", "groups.txt", "infer.ir", "kernels.ir", "loops.txt", "model.txt"]
     );
     place.run(&["build", "m.hgnn", "--emit", "joint"]).fails(1, &["`Net` has no train block"]);
     place.with_data("infer", &["--weights", "w.safetensors", "--out", "without.npy"]).works();
