@@ -3,9 +3,8 @@
 
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::kernel::place::{Memory, memory};
-use hgnnc_ir::{Dataflow, Layout, Type};
-
 use hgnnc_ir::sizes::SizeInfo;
+use hgnnc_ir::{Dataflow, Layout, Type};
 
 /// The offsets at which the runtime places the values of a program.
 pub fn planned(program: &Program, sizes: &SizeInfo) -> Memory {

@@ -18,7 +18,6 @@
 //! has stored it (`store`); a stored value has one group, while others may be inlined in several; the prelude has loop
 //! invariants only; outputs are stored.
 
-use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -27,6 +26,7 @@ use hgnnc_ir::kernel::print::print_rows;
 use hgnnc_ir::kernel::{Program, Rows, Width};
 use hgnnc_ir::print::{print_op, print_type};
 use hgnnc_ir::{Dataflow, Direction, Graph, OutputKind, Phase, Space, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A program whose operations are grouped.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -25,13 +25,13 @@ mod options;
 mod rules;
 mod store;
 
-use rustc_hash::FxHashSet;
 use std::fmt;
 
 use hgnnc_analysis::aliases::AliasAnalysis;
 use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, Value};
+use rustc_hash::FxHashSet;
 
 pub use explain::explain;
 pub use groups::Groups;

@@ -6,7 +6,6 @@
 //! the pass, or `=> unchanged`; perhaps with `; sizes: vertices 4 3 edges 9 sources 2 destinations 3` (of each vertex
 //! type, of each graph) and `; target: sm_90`. With `INSTA_UPDATE=always` the results are written anew.
 
-use rustc_hash::FxHashSet;
 use std::fs;
 use std::path::Path;
 
@@ -18,6 +17,7 @@ use hgnnc_ir::kernel::{self, Program};
 use hgnnc_ir::sizes::{Endpoints, SizeInfo};
 use hgnnc_ir::{Dataflow, Value, parse, verify};
 use hgnnc_machine::Machine;
+use rustc_hash::FxHashSet;
 
 fn sizes(text: &str) -> Option<SizeInfo> {
     let line = text.lines().find_map(|line| line.strip_prefix("; sizes: vertices "))?;

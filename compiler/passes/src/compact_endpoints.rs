@@ -33,19 +33,18 @@
 
 use std::collections::BTreeSet;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::elementwise;
+use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{
     BinaryOp, DType, Dataflow, Dim, Direction, Graph, Op, OutputKind, Param, Reduce, Space, Type, Value, VertexRows,
     VertexType,
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::move_to_vertices::by_row;
 use crate::pass::{Changed, PassCx};
 use crate::rewrite::count_uses;
-use hgnnc_ir::sizes::SizeInfo;
 
 type Endpoints = (Graph, Direction);
 

@@ -18,13 +18,13 @@
 //! fixed and the new form needs at most half the multiply-adds, which pays for its small operations. It runs before
 //! differentiation: the gradient of the old form reads the projected value again. Needs sizes.
 
+use hgnnc_analysis::cost::{Times, dense_product, seconds};
+use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Reduce, Value};
 use hgnnc_machine::{Machine, Work};
 
 use crate::pass::{Changed, PassCx};
 use crate::rewrite::{Rewriter, count_uses, rewrite};
-use hgnnc_analysis::cost::{Times, dense_product, seconds};
-use hgnnc_ir::sizes::SizeInfo;
 
 /// Multiplies score vectors into the weight where that halves the multiply-adds.
 pub fn contract_scores(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {

@@ -12,11 +12,11 @@
 //!
 //! Applies unless the earlier value belongs to a later phase (which no producer builds).
 
-use rustc_hash::FxHashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::discriminant;
 
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Value};
+use rustc_hash::FxHashMap;
 
 use crate::pass::{Changed, PassCx};
 

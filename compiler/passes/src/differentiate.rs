@@ -14,14 +14,13 @@
 //!   infinities (the identities of max, min and log-sum-exp), so rules that could meet them are guarded; a
 //!   gather never reads such a row.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use hgnnc_ir::dataflow::{Binding, Cursor, InputDecl};
 use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::{
     BinaryOp, Dataflow, Dim, Direction, Extreme, Graph, Input, MetapathReduce, MetapathTerm, Op, Param, Phase,
     ProductForm, Reduce, Space, Type, UnaryOp, Value,
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Larger than no finite f32 and still finite, the guard against `-∞ - -∞`.
 const LOWEST: f64 = f32::MIN as f64;

@@ -43,6 +43,7 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_analysis::cost::{attention_over_edges, linear_over_edges, metapath_work};
 use hgnnc_ir::dataflow::{Binding, MetapathDecl};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{
@@ -53,7 +54,6 @@ use hgnnc_machine::Machine;
 
 use crate::pass::{Changed, PassCx};
 use crate::rewrite::{Rewriter, rewrite};
-use hgnnc_analysis::cost::{attention_over_edges, linear_over_edges, metapath_work};
 
 const NAME: &str = "factor_metapaths";
 

@@ -17,12 +17,12 @@
 //! same graph, at least one is gathered, and |V| ≤ |E|. Rows of vertices without edges must be finite: see
 //! [`crate::unread_rows`]. Needs sizes.
 
+use hgnnc_analysis::cost::{Times, operation_work};
 use hgnnc_ir::{Dataflow, Op, Space, Type, Value};
 
 use crate::pass::{Changed, PassCx};
 use crate::rewrite::rewrite;
 use crate::unread_rows::{Infinite, is_total};
-use hgnnc_analysis::cost::{Times, operation_work};
 
 /// Moves row-wise operations on gathered values in front of the gather.
 pub fn move_to_vertices(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {

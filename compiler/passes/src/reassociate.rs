@@ -25,14 +25,14 @@
 //! computed in both orders). A sparse projected value cannot be gathered and stays. Extents are resolved by the sizes
 //! given.
 
+use hgnnc_analysis::cost::{Times, dense_product, gather_sum, seconds};
+use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{BinaryOp, Dataflow, Direction, Graph, Op, Reduce, Value};
 use hgnnc_machine::Machine;
 
 use crate::pass::{Changed, PassCx};
 use crate::rewrite::{Rewriter, count_uses, rewrite};
 use crate::unread_rows::Infinite;
-use hgnnc_analysis::cost::{Times, dense_product, gather_sum, seconds};
-use hgnnc_ir::sizes::SizeInfo;
 
 /// Moves projections to the cheaper side of sums over edges.
 pub fn reassociate(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {

@@ -18,13 +18,13 @@
 //! Applies to products over edges with more elements than the back end accumulates ([`LoweringOptions::edge_outer`]),
 //! or with extents that are not known.
 
+use hgnnc_fusion::LoweringOptions;
 use hgnnc_ir::kernel::Width;
 use hgnnc_ir::{BinaryOp, Dataflow, Dim, Direction, Op, Reduce, Space, Value};
 
 use crate::pass::{Changed, PassCx};
 use crate::rewrite::{Rewriter, rewrite};
 use crate::unread_rows::Infinite;
-use hgnnc_fusion::LoweringOptions;
 
 /// Splits outer products by the limit of the machine.
 pub fn split_outer_products(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {

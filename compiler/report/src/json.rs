@@ -96,7 +96,7 @@ impl fmt::Display for BadProfile {
 
 impl std::error::Error for BadProfile {}
 
-/// Parses the output of [`write`].
+/// Parses the output of [`write()`].
 ///
 /// # Errors
 /// When the format or version differs, or a field is missing.

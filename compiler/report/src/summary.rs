@@ -132,7 +132,7 @@ impl Profile {
         self.kernels.iter().map(|kernel| kernel.measured_ms).fold(0.0, |sum, ms| sum + ms)
     }
 
-    /// Times of a run outside of stages; together with the stages they add up to [`Profile::whole_ms`].
+    /// Times of a run outside of stages; together with the stages they add up to the time of the whole run.
     pub fn rest(&self) -> Vec<Rest> {
         let mut rest = vec![];
         if let (Run::Batch, Some(batch)) = (self.run, &self.batch) {

@@ -6,13 +6,13 @@ use hgnnc_ir::kernel::{
     Body, Buffer, Dest, Extent, FactoredMetapath, Form, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Program,
     Rows, Source, Traversal, Width,
 };
+use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{Direction, MetapathTerm, Reduce, Space};
 use hgnnc_machine::{Gather, Machine, Work};
 
 use super::metapath::metapath_work;
 use super::rates::{self, cycles};
 use super::{Bounded, Kind, bounded};
-use hgnnc_ir::sizes::SizeInfo;
 
 /// Bytes of an element, and of an endpoint in a list of edges.
 const ELEMENT: f64 = 4.0;

@@ -1,11 +1,11 @@
 //! Counts the work of operations of the dataflow IR, each as a kernel of its own.
 
+use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{Dataflow, Direction, Layout, Op, ProductForm, Space, Value};
 use hgnnc_machine::{Gather, Machine, Work};
 
 use super::metapath::metapath_work;
 use super::{Bounded, Kind, bounded, rates};
-use hgnnc_ir::sizes::SizeInfo;
 
 /// Bytes of an element, and of an endpoint in a list of edges.
 const ELEMENT: f64 = 4.0;

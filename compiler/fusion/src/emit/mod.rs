@@ -7,14 +7,13 @@ mod traversal;
 
 use std::collections::BTreeSet;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use hgnnc_analysis::aliases::AliasAnalysis;
 use hgnnc_ir::kernel::{
     Body, Buffer, BufferDecl, Contents, FactoredMetapath, FactoredOut, Form, Gemm, Index, Kernel, Launch, Operand,
     Output, Program, Source,
 };
 use hgnnc_ir::{Op, Provenance, Type, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::groups::{Group, Groups, Kind, value_names};
 use crate::{NotLowered, error};

@@ -3,15 +3,14 @@
 //! Values are lowered on demand from the members of the group: gathers, reshapes and broadcasts become addressing modes
 //! of operands.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
+use hgnnc_analysis::aliases::{AliasAnalysis, Topology};
 use hgnnc_ir::kernel::{Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Source, Traversal, Width};
 use hgnnc_ir::{BinaryOp, Direction, Op, Provenance, Reduce, Space, Stage, Type, UnaryOp, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Builder, operand};
 use crate::groups::{Group, Kind};
 use crate::{NotLowered, error};
-use hgnnc_analysis::aliases::{AliasAnalysis, Topology};
 
 pub(crate) type Result<T> = std::result::Result<T, NotLowered>;
 

@@ -22,14 +22,14 @@
 //! is recomputed inline, loop-invariant or not: with hundreds of classes it is the largest value of a program, and
 //! reading it takes longer than recomputing it.
 
-use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::mem::discriminant;
 
+use hgnnc_analysis::aliases::AliasAnalysis;
 use hgnnc_ir::{BinaryOp, Op, OpClass, Phase, Space, Value};
+use rustc_hash::FxHashMap;
 
 use crate::groups::Kind;
-use hgnnc_analysis::aliases::AliasAnalysis;
 
 /// The place in the schedule where a value is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -24,11 +24,10 @@ mod worklist;
 
 use std::collections::BTreeSet;
 
-use rustc_hash::FxHashSet;
-
 use hgnnc_analysis::aliases::{AliasAnalysis, Topology};
 use hgnnc_ir::kernel::{Extents, FactoredMetapath};
 use hgnnc_ir::{Direction, MetapathTerm, Op, Phase, Space, Value};
+use rustc_hash::FxHashSet;
 
 use crate::groups::{Group, Groups, Kind, Scored};
 use crate::options::LoweringOptions;

@@ -6,14 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
+use hgnnc_analysis::aliases::AliasAnalysis;
 use hgnnc_ir::{Op, OutputKind, Param, Phase, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::inline::Placement;
 use super::{Grouping, RANK_DEFERRED};
 use crate::groups::Kind;
-use hgnnc_analysis::aliases::AliasAnalysis;
 
 /// Counts of inputs by operation, and the operations whose inputs are there. Vectors are indexed by value, sets are in
 /// SSA order.

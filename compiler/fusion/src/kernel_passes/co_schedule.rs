@@ -16,10 +16,9 @@
 
 use std::collections::BTreeSet;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use hgnnc_ir::kernel::{Buffer, Kernel, Launch, Program};
 use hgnnc_ir::{Phase, Space};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::kernel_passes::KernelCx;
 

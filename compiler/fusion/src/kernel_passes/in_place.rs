@@ -17,11 +17,11 @@
 
 use std::collections::VecDeque;
 
+use hgnnc_ir::OutputKind;
+use hgnnc_ir::kernel::{Buffer, Contents, Kernel, Program, Source, Uses};
 use rustc_hash::FxHashMap;
 
 use crate::kernel_passes::KernelCx;
-use hgnnc_ir::OutputKind;
-use hgnnc_ir::kernel::{Buffer, Contents, Kernel, Program, Source, Uses};
 
 /// Sets `replaces` of the buffers that reuse another one.
 pub(crate) fn run(program: &mut Program, _: &mut KernelCx) {

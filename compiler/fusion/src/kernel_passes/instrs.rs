@@ -1,12 +1,12 @@
 //! Looks at and edits the instructions of a traversal.
 
-use rustc_hash::FxHashMap;
 use std::cell::OnceCell;
 
 use hgnnc_ir::kernel::{
     Body, Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Program, Source, Traversal, Width,
 };
 use hgnnc_ir::{BinaryOp, Provenance, Reduce, Stage, UnaryOp};
+use rustc_hash::FxHashMap;
 
 /// Changes the traversals of a program that have an operation which a pass starts from. `change` sees the program
 /// without its launches, and returns whether it changed anything.

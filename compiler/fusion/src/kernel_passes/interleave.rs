@@ -14,11 +14,11 @@
 //! `sum max(c, m)`. Applies to launches for which the roofline predicts a gain of at least [`LEAST_GAIN`], on machines
 //! whose blocks run in no particular order. The kernels compute the same values.
 
+use hgnnc_analysis::cost;
 use hgnnc_ir::kernel::Program;
 use hgnnc_machine::Prediction;
 
 use crate::kernel_passes::KernelCx;
-use hgnnc_analysis::cost;
 
 /// The least gain, as a fraction of the time without interleaving.
 const LEAST_GAIN: f64 = 0.05;

@@ -13,10 +13,9 @@
 //! as it should be. Applies where a traversal computes both. It rounds weights differently than traversals without the
 //! `lse` do, so instructions that are [`exact`](hgnnc_ir::kernel::Instr::exact) are left alone.
 
-use rustc_hash::FxHashMap;
-
 use hgnnc_ir::kernel::{Index, Instr, KernelOp, Level, Operand, Program, Source, Traversal};
 use hgnnc_ir::{BinaryOp, Reduce, UnaryOp};
+use rustc_hash::FxHashMap;
 
 use super::instrs::{Defs, Editor, change_traversals, is_log_sum_exp};
 use crate::kernel_passes::KernelCx;

@@ -33,18 +33,18 @@ pub mod mincut;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use hgnnc_analysis::aliases::AliasAnalysis;
+use hgnnc_analysis::cost::{nominal_seconds, operation_work};
+use hgnnc_analysis::memory::arena_bytes;
+use hgnnc_fusion::LoweringOptions;
 use hgnnc_ir::infer::show;
+use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{BinaryOp, Dataflow, Op, OpClass, Phase, Space, Value};
 use hgnnc_machine::Machine;
 
 use self::mincut::{INFINITE, Network};
 use crate::dce::dce;
 use crate::pass::{Changed, PassCx};
-use hgnnc_analysis::aliases::AliasAnalysis;
-use hgnnc_analysis::cost::{nominal_seconds, operation_work};
-use hgnnc_analysis::memory::arena_bytes;
-use hgnnc_fusion::LoweringOptions;
-use hgnnc_ir::sizes::SizeInfo;
 
 /// Without a budget, the most time that rematerialization may add, as a fraction of the predicted time.
 const MOST_TIME: f64 = 0.05;

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use hgnnc_ir::dataflow::{Binding, Cursor, Init, InputDecl, ParamDecl};
 use hgnnc_ir::elementwise;
 use hgnnc_ir::{
     BinaryOp, Dataflow, Dim, Direction, Graph, Incidence, Op, Param, ProductForm, Reduce, Space, Stack, StackDecl,
     Type, Value, VertexRows, VertexType,
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::tuples::{Operand, Tuple, Tuples, base};
 use crate::rewrite::count_uses;

@@ -29,9 +29,8 @@
 mod emit;
 mod tuples;
 
-use rustc_hash::FxHashMap;
-
 use hgnnc_ir::{Dataflow, Graph, Op, Param};
+use rustc_hash::FxHashMap;
 
 use crate::cse::cse;
 use crate::dce::dce;

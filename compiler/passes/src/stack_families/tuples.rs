@@ -1,10 +1,10 @@
 //! Finds the copies of an operation for the members of a family.
 
-use rustc_hash::FxHashMap;
 use std::mem::{Discriminant, discriminant};
 
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::{Dataflow, Graph, Op, Param, Space, Type, Value};
+use rustc_hash::FxHashMap;
 
 /// The copies of one operation: one value for each member, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

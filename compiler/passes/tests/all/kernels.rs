@@ -1,7 +1,5 @@
 //! Kernels of random programs against the dataflow interpreter.
 
-use rustc_hash::FxHashSet;
-
 use hgnnc_analysis::memory::arena_bytes;
 use hgnnc_fusion::{
     DisabledFusions, FusionRule, KernelCx, LoweringOptions, SoftmaxForm, group, lower, lower_unfused, lower_with, store,
@@ -12,6 +10,7 @@ use hgnnc_ir::kernel::{self, Program};
 use hgnnc_ir::{Dataflow, OutputKind};
 use hgnnc_passes::rematerialize::rematerialize;
 use hgnnc_passes::{PassCx, PassManager, SizeInfo};
+use rustc_hash::FxHashSet;
 
 use crate::random::{joint_of, joint_program, sizes};
 

@@ -12,7 +12,7 @@
 //!   ([`NativeLoop::is_sound`]);
 //! - `offsets` ascend and end at the number of edges of the tile: checked by [`Facts`] as well;
 //! - owners of edges are written by the block itself and are rows of it;
-//! - widths are consistent: [`hgnnc_ir::loops::verify`] checks each function and call;
+//! - widths are consistent: [`hgnnc_ir::loops::verify()`] checks each function and call;
 //! - results do not alias operands, because the plan places the outputs of a step in ranges of their own, and a
 //!   schedule places live locals apart, with the operations of a call counted as one moment. Only updates of parameters
 //!   and states may alias the old values: the compiler makes calls that read each element before it is overwritten.
