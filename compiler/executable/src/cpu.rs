@@ -38,7 +38,7 @@ pub struct CpuProgram {
     pub code: Arc<MachineCode>,
 }
 
-/// The programs of an executable for a processor; see the fields of the same name in [`hgnnc_executable::Kernels`].
+/// The programs of an executable for a processor; see the fields of the same name in [`crate::Kernels`].
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct CpuPrograms {

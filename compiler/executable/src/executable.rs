@@ -34,7 +34,7 @@ pub struct Executable {
     /// The layout of [`Executable::train`] relative to the whole graph if it is a mini-batch program, which has
     /// tables of its own.
     pub batch: Option<BatchLayout>,
-    /// The producer of historical embeddings, if mini-batches reuse them ([`MiniBatch::reuse`]).
+    /// The producer of historical embeddings, if mini-batches reuse them ([`reuse`](hgnnc_ir::training::MiniBatch::reuse)).
     pub producer: Option<EmbeddingProducer>,
     /// The plan by which data is bound; `None` if all graphs are materialized.
     pub graphs: Option<GraphPlan>,
@@ -53,7 +53,7 @@ pub struct GraphPlan {
 }
 
 /// The program that computes historical embeddings: the bottom layer's output for hot vertices. Forward only, on a
-/// one-hop mini-batch with the hot vertices as seeds and the fan-outs of the last hop of [`MiniBatch`].
+/// one-hop mini-batch with the hot vertices as seeds and the fan-outs of the last hop of [`MiniBatch`](hgnnc_ir::training::MiniBatch).
 #[derive(Clone, PartialEq, Debug)]
 pub struct EmbeddingProducer {
     /// Results: one [`hgnnc_ir::batch::HistoricalRows::name`] per cached value. Parameters are those of [`Executable::train`],

@@ -61,7 +61,7 @@ pub struct DeclaredParam {
 /// The program of a model. Debug builds verify the model before.
 ///
 /// # Panics
-/// If the model breaks a rule of [`hir::verify`]: in debug builds with an internal error that says which.
+/// If the model breaks a rule of [`hir::verify()`]: in debug builds with an internal error that says which.
 pub fn instantiate(model: &Model) -> Program {
     hir::verify::check(model, "the check of a source");
     let mut flow = Dataflow::new(&model.name);

@@ -1,5 +1,5 @@
 //! Parser of the text that [`crate::loops::print()`] writes. Tables, buffers, instructions and operations are those of
-//! [`crate::kernel::parse`].
+//! [`crate::kernel::parse()`].
 //!
 //! The parser checks syntax only; [`crate::loops::verify()`] checks programs.
 
