@@ -17,7 +17,7 @@ pub enum Topology {
 
 /// The aliases of one program. A *root* is a value with storage of its own.
 pub struct AliasAnalysis<'a> {
-    /// The program.
+    /// The dataflow program that the roots and views belong to.
     pub flow: &'a Dataflow,
     /// The value whose storage a value aliases: reshapes and the like are views.
     storage: Vec<Value>,
@@ -32,7 +32,7 @@ pub struct AliasAnalysis<'a> {
 }
 
 impl<'a> AliasAnalysis<'a> {
-    /// Analyses a program.
+    /// Finds the roots, and from the outputs backwards the live ones.
     pub fn new(flow: &'a Dataflow) -> Self {
         let none = vec![false; flow.values.len()];
         let mut aliases =

@@ -26,11 +26,11 @@ pub(crate) enum Stage {
     Update,
     /// [`hgnnc_passes::pipeline::JOINT`] and [`hgnnc_passes::pipeline::MEMORY`].
     Joint,
-    /// Which operations share a kernel.
+    /// Divides the operations into groups, one for each kernel ([`hgnnc_fusion::group()`]).
     Group,
-    /// Which values are stored.
+    /// Marks the values that groups pass on through memory ([`hgnnc_fusion::store()`]).
     Store,
-    /// Groups to kernels.
+    /// Makes a kernel of each group ([`hgnnc_fusion::emit()`]).
     Emit,
     /// [`hgnnc_fusion::KERNEL_PASSES`].
     Kernels,

@@ -1,5 +1,5 @@
-//! Which values are stored: those that another group reads from memory, reductions over all rows, dense products,
-//! reductions over metapaths, and outputs. All others exist for one row at a time, within their group.
+//! Stores the values that another group reads from memory, reductions over all rows, dense products, reductions over
+//! metapaths, and outputs. All others exist for one row at a time, within their group.
 
 use hgnnc_analysis::aliases::{AliasAnalysis, Topology};
 use hgnnc_ir::{Direction, Op, Value};

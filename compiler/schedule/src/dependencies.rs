@@ -1,4 +1,4 @@
-//! Which instructions of a traversal must precede which.
+//! Dependences between the instructions of a traversal.
 
 use hgnnc_ir::kernel::{Buffer, Dest, Instr, Operand, Program, Source};
 use hgnnc_ir::loops::{Access, access, producers};

@@ -19,7 +19,7 @@ const LOOPED: usize = 16;
 
 /// Consecutive relations of [`RowsOf::drawn`].
 struct Run {
-    /// Indices into [`RowsOf::drawn`].
+    /// The first relation and the one past the last, as positions in [`RowsOf::drawn`].
     at: Range<usize>,
     /// One loop instead of a copy of the code for each.
     looped: bool,
@@ -125,8 +125,8 @@ pub(super) fn emit(g: &mut Generator<'_>, RowsOf { relations, drawn }: &RowsOf) 
     });
 }
 
-/// Writes the first edge and the degree of row `i`, from the offsets of its vertex and of the next one, and returns the
-/// degree as I32.
+/// Writes the first edge and the degree of row `i`, from the offsets of its vertex and of the next one. Returns the
+/// 32-bit degree.
 fn row(g: &mut Generator<'_>, (place, start, end): (Value, i32, i32), (rows, i): (Value, Value)) -> Value {
     let start = g.b.ins().load(I32, fixed(), place, start);
     let end = g.b.ins().load(I32, fixed(), place, end);

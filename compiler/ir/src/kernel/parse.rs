@@ -87,7 +87,7 @@ pub(crate) fn parse_extended<X: Extension>(text: &str) -> Result<(Parsed, X), Pa
 /// Consumes tokens and accumulates the program.
 pub(crate) struct Reader<X> {
     pub base: Parser,
-    /// What another level adds.
+    /// The parts of a level that builds on kernels, such as nests.
     pub extension: X,
     program: Program,
     /// Aliasing buffers, with the token positions and names of their targets.

@@ -43,7 +43,7 @@ pub fn parse_with_lines(text: &str) -> Result<Parsed, ParseError> {
     Ok(Parsed { program: Program { kernels: kernels.program, nests, functions }, lines })
 }
 
-/// What loops add to kernels.
+/// The nests and functions of a loops text, beside its kernels.
 #[derive(Default)]
 struct Loops {
     /// The nests of the kernels so far; those of the last ones may be missing.
