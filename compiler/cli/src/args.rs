@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
-use hgnnc_exec::CodeMode;
+use hgnnc_machine::CodeMode;
 
 use crate::profile_args::ProfileCommand;
 use crate::switches::DisableArgs;
@@ -392,13 +392,13 @@ pub enum CachePolicy {
 
 impl CachePolicy {
     /// The corresponding policy of the runtime.
-    pub fn of_cache(self) -> hgnnc_exec::CachePolicy {
+    pub fn of_cache(self) -> hgnnc_loader::CachePolicy {
         match self {
-            CachePolicy::Penalty => hgnnc_exec::CachePolicy::Penalty,
-            CachePolicy::Shares => hgnnc_exec::CachePolicy::Shares,
-            CachePolicy::Hotness => hgnnc_exec::CachePolicy::Hotness,
-            CachePolicy::Degree => hgnnc_exec::CachePolicy::Degree,
-            CachePolicy::Random => hgnnc_exec::CachePolicy::Random,
+            CachePolicy::Penalty => hgnnc_loader::CachePolicy::Penalty,
+            CachePolicy::Shares => hgnnc_loader::CachePolicy::Shares,
+            CachePolicy::Hotness => hgnnc_loader::CachePolicy::Hotness,
+            CachePolicy::Degree => hgnnc_loader::CachePolicy::Degree,
+            CachePolicy::Random => hgnnc_loader::CachePolicy::Random,
         }
     }
 }

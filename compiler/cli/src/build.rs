@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use hgnnc_data::{BindOptions, BoundData, order_vertices};
 use hgnnc_driver::{
     Analysis, Analyzed, Disabled, Endpoints, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, cost,
     format as canonical, lower,
 };
-use hgnnc_exec::{Arenas, BindOptions, BoundData, TrainOptions, Trainer, order_vertices};
-use hgnnc_executable::Executable;
-use hgnnc_executable::GraphPlan;
 use hgnnc_executable::cpu::CpuProgram;
+use hgnnc_executable::{Executable, GraphPlan};
 use hgnnc_graph::{files, show_bytes};
 use hgnnc_ir::kernel::print as kernel_text;
 use hgnnc_ir::print::print as ir_text;
 use hgnnc_machine::Machine;
+use hgnnc_train::{Arenas, TrainOptions, Trainer};
 
 use crate::args::{BuildArgs, Code, Level, Target};
 use crate::bounds as bounds_text;

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
+use hgnnc_data::check_held_out;
 use hgnnc_diag::Code;
-use hgnnc_exec::check_held_out;
 
 use crate::args::CheckArgs;
 use crate::data;

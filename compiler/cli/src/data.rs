@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use hgnnc_driver::{Analysis, DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary};
-use hgnnc_exec::machine_bench;
 use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::info::DatasetInfo;
 use hgnnc_graph::{DataErrors, Dataset, Entry, GraphCache, files, processors, show_bytes};
 use hgnnc_machine::Machine;
 use hgnnc_synth::{Outcome, Size, SynthError, generate_size};
+use hgnnc_trace::machine_bench;
 
 use crate::args::{DataArgs, DataCommand};
 use crate::failure::Failure;

@@ -1,14 +1,14 @@
 //! Selects the device of a command.
 
-use hgnnc_exec::ExecError;
-use hgnnc_exec::device::{Cuda, Interpreter};
+use hgnnc_cuda::{Cuda, Interpreter};
+use hgnnc_data::ExecError;
 
 use crate::args::Device;
 use crate::failure::Failure;
 
 /// An opened device other than the processor.
 pub struct Opened {
-    pub device: Box<dyn hgnnc_exec::Device>,
+    pub device: Box<dyn hgnnc_cuda::Device>,
     /// Whether the processor may take over if the device fails.
     pub optional: bool,
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use hgnnc_exec::ExecError;
+use hgnnc_data::ExecError;
 use hgnnc_graph::{DataError, DataErrors, SgbError};
 
 use crate::output::note;

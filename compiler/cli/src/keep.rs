@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use hgnnc_exec::Report;
+use hgnnc_train::Report;
 use tempfile::TempDir;
 
 use crate::failure::Failure;

@@ -36,7 +36,7 @@ use args::{Args, Command};
 static MEMORY: hgnnc_graph::LargePages = hgnnc_graph::LargePages;
 
 fn main() -> ExitCode {
-    hgnnc_exec::os::fail_writes_beyond_the_limit();
+    hgnnc_trace::os::fail_writes_beyond_the_limit();
     let matches = args::command().try_get_matches();
     let args = match matches.and_then(|matches| Args::from_arg_matches(&matches)) {
         Ok(args) => args,

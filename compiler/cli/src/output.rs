@@ -4,9 +4,9 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use hgnnc_data::ExecError;
 use hgnnc_diag::terminal::escaped;
-use hgnnc_exec::{ExecError, weights};
-use hgnnc_graph::files;
+use hgnnc_graph::{atomic, files};
 
 use crate::failure::Failure;
 
@@ -77,13 +77,12 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
     if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty() && !p.is_dir()) {
         return wrong(format!("there is no folder `{}`", folder.display()));
     }
-    Ok(weights::check_writable(path)?)
+    Ok(atomic::check_writable(path).map_err(ExecError::io("write", path))?)
 }
 
 /// Checks before the work that an input can be read.
 pub fn check_readable(path: &Path) -> Result<(), Failure> {
-    let failed = |source| ExecError::Io { action: "read", path: path.into(), source };
-    Ok(files::open(path).map(drop).map_err(failed)?)
+    Ok(files::open(path).map(drop).map_err(ExecError::io("read", path))?)
 }
 
 /// An input or output file, with its role for messages.
@@ -148,6 +147,6 @@ pub fn check_folder(folder: &Path) -> Result<(), Failure> {
 
 /// Writes a file atomically. Removes temporary files left by killed runs.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    weights::remove_leftovers(path);
-    Ok(weights::write_atomically(path, bytes)?)
+    atomic::remove_leftovers(path);
+    Ok(atomic::write(path, bytes).map_err(ExecError::io("write", path))?)
 }

@@ -1,14 +1,14 @@
 //! The level `plan` as text: memory placement and live ranges of values.
 
+use hgnnc_data::Arena;
 use hgnnc_driver::{SizeInfo, planned};
-use hgnnc_exec::{Arena, Arenas};
 use hgnnc_executable::Executable;
 use hgnnc_graph::show_bytes;
 use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::place::{Area, END, Slot};
 use hgnnc_ir::kernel::{Buffer, Program};
-
 use hgnnc_report::table::Table;
+use hgnnc_train::Arenas;
 
 /// Size of an f32 element in bytes.
 const ELEMENT: u64 = 4;

@@ -4,23 +4,20 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use hgnnc_data::{BindOptions, BoundData, ExecError, Identity, OrderOptions, bind, materialize, order_vertices};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
     Analyzed, CpuOptions, LowerError, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, lower,
     plan_graphs, settings,
 };
-use hgnnc_exec::{
-    BindOptions, BoundData, ExecError, Identity, OrderOptions, Report, TrainOptions, Trainer, bind, checkpoint,
-    materialize, order_vertices, weights,
-};
-use hgnnc_executable::Executable;
-use hgnnc_executable::{GraphPlan, Kernels};
+use hgnnc_executable::{Executable, GraphPlan, Kernels};
 use hgnnc_graph::{Dataset, npy, processors, show_bytes};
 use hgnnc_ir::OutputKind;
 use hgnnc_ir::kernel::{Body, Program};
 use hgnnc_ir::training::Target;
 use hgnnc_machine::Machine;
 use hgnnc_ptx::PtxCompiler;
+use hgnnc_train::{Report, TrainOptions, Trainer, checkpoint, weights};
 
 use crate::args::{Device, DeviceArgs, EvalArgs, InferArgs, ModelArgs};
 use crate::data;
@@ -319,7 +316,7 @@ fn on_device(
     (model, purpose): (&Analyzed, Purpose),
     mut lower_options: LowerOptions,
     mut data: BoundData,
-    device: Box<dyn hgnnc_exec::Device>,
+    device: Box<dyn hgnnc_cuda::Device>,
     options: TrainOptions,
     say: &mut dyn FnMut(String),
 ) -> Result<Result<Trainer, ExecError>, Failure> {

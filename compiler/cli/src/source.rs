@@ -3,12 +3,12 @@
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
+use hgnnc_data::middle_of_metapath;
 use hgnnc_diag::{Severity, render};
 use hgnnc_driver::{
     Analysis, Analyzed, Diagnostic, Diagnostics, Disabled, LowerError, MAX_SOURCE, SourceMap, analyze, bind_names,
     check_dataset, codes, declare_metapaths, silence, unknown_name,
 };
-use hgnnc_exec::middle_of_metapath;
 use hgnnc_graph::{Dataset, files};
 
 use crate::data;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::Args as ClapArgs;
 use hgnnc_driver::{Diagnostic, Disabled, FusionRule, PassManager, SourceMap, VALUE_PREFIX, closest, codes};
-use hgnnc_exec::{KernelFeature, KernelFeatures};
+use hgnnc_machine::{KernelFeature, KernelFeatures};
 
 use crate::args::heading;
 use crate::failure::Failure;

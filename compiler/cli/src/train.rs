@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hgnnc_exec::{CacheOptions, Epoch, ExecError, Outcome, Report, TrainOptions, checkpoint};
+use hgnnc_data::ExecError;
+use hgnnc_loader::CacheOptions;
+use hgnnc_train::{Epoch, Outcome, Report, TrainOptions, checkpoint};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::TrainArgs;

@@ -10,6 +10,7 @@
 //!
 //! This crate handles graph structure only: no feature transforms, no sampling, no device code.
 
+pub mod atomic;
 pub mod csr;
 pub mod dataset;
 pub mod degrees;

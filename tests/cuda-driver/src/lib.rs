@@ -1,6 +1,6 @@
 //! A CUDA driver for tests.
 //!
-//! A shared library with the functions of CUDA's driver that `hgnnc_exec::device::Cuda` calls. Device memory and kernel
+//! A shared library with the functions of CUDA's driver that `hgnnc_cuda::Cuda` calls. Device memory and kernel
 //! execution are those of [`hgnnc_ptx_interp`], so everything between the command and the driver runs on machines
 //! without a GPU. [`install`] copies it under the name `libcuda.so` into a folder, which a test adds to
 //! `LD_LIBRARY_PATH` of the program that it starts. No other program loads it.

@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use hgnnc_codegen_cpu::{Options, compile_executable};
+use hgnnc_data::{BindOptions, Identity, bind, middle_of_metapath};
 use hgnnc_driver::{
     DatasetSummary, Diagnostics, LabelSummary, LabelSummaryKind, LowerOptions, RelationSummary, VertexSummary, analyze,
     bind_names, check_dataset, declare_metapaths, lower, settings,
 };
-use hgnnc_exec::{BindOptions, Identity, TrainOptions, Trainer, bind, checkpoint, middle_of_metapath, weights};
 use hgnnc_executable::Executable;
 use hgnnc_graph::{
     Dataset, DatasetInfo, GraphCache, LabelValues, MetapathOptions, SemanticGraph, SemanticGraphs, schema_text,
 };
+use hgnnc_train::{TrainOptions, Trainer, checkpoint, weights};
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;

@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_exec::device::{DeviceEngine, Interpreter};
-use hgnnc_exec::{BoundData, Engine, EngineOptions, ExecError};
+use hgnnc_cpu::{Engine, EngineOptions};
+use hgnnc_cuda::{DeviceEngine, Interpreter};
+use hgnnc_data::{BoundData, ExecError};
 use hgnnc_interp::Bindings;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, OutputKind, Param};

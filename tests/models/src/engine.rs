@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use hgnnc_codegen_cpu::{Options, compile, compile_executable};
-use hgnnc_exec::{
-    BoundData, CodeMode, Engine, EngineOptions, ExecError, InputData, KernelFeatures, Target, Topology, TrainOptions,
-    Trainer,
-};
+use hgnnc_cpu::{Engine, EngineOptions};
+use hgnnc_data::{BoundData, ExecError, InputData, Target, Topology};
 use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::CpuProgram;
 use hgnnc_fusion::lower;
@@ -14,6 +12,8 @@ use hgnnc_interp::Bindings;
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{DType, Dataflow, Input, Layout, OutputKind};
+use hgnnc_machine::{CodeMode, KernelFeatures};
+use hgnnc_train::{TrainOptions, Trainer};
 
 /// Converts the interpreter's data to the engine's. Elements of sparse inputs are the nonzero ones. The parts of the
 /// split are the training vertices, the other labelled ones, and all labelled ones.

@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use hgnnc_data::{BoundData, bind};
 use hgnnc_driver::{
     Analyzed, DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names,
 };
-use hgnnc_exec::{BoundData, bind};
-use hgnnc_executable::Executable;
-use hgnnc_executable::Kernels;
+use hgnnc_executable::{Executable, Kernels};
 use hgnnc_graph::{Dataset, LabelValues};
 use hgnnc_synth::{Shape, Size, generate_size};
 

@@ -4,10 +4,11 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use hgnnc_exec::{CodeMode, TrainOptions};
 use hgnnc_ir::random::{mask_key, uniform};
+use hgnnc_machine::CodeMode;
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{Case, World, case, compile};
+use hgnnc_train::TrainOptions;
 
 struct Counting;
 

@@ -3,9 +3,10 @@
 
 use std::sync::atomic::AtomicBool;
 
-use hgnnc_exec::{TrainOptions, os};
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{CASES, World, compile};
+use hgnnc_trace::os;
+use hgnnc_train::TrainOptions;
 
 /// Adam, so that 200 epochs of any model converge.
 const TRAIN: &str = "train M { loss cross_entropy(y, Paper.topic) optimizer adam(lr: 0.01) epochs 5 }";

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use hgnnc_driver::cost::{Bounded, KernelBound, kernels};
 use hgnnc_driver::{SizeInfo, planned};
-use hgnnc_exec::{KernelTime, Profile as Found};
 use hgnnc_ir::Stage;
 use hgnnc_ir::kernel::place::{Area, Slot};
 use hgnnc_ir::kernel::{self, Program};
 use hgnnc_machine::Machine;
 use hgnnc_report::profile::{Alive, FORMAT, VERSION};
 use hgnnc_report::{Batch, Counters, Kernel, Memory, Missing, Once, Profile, Run};
+use hgnnc_train::{KernelTime, Profile as Found};
 
 use crate::bounds::{label, stores};
 use crate::failure::Failure;

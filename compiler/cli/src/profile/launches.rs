@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
+use hgnnc_cuda::{Class, Counters, GlobalTraffic, SharedTraffic};
 use hgnnc_driver::cost::{Bounded, kernels};
-use hgnnc_exec::device::{Class, Counters, GlobalTraffic, SharedTraffic};
-use hgnnc_exec::trace::Event;
-use hgnnc_exec::{DeviceProfile, EntryProfile, profile_device};
 use hgnnc_ir::kernel::{Kernel, Program};
 use hgnnc_machine::{Machine, Work};
 use hgnnc_report::table::{Table, amount, bytes, digits, percent, time};
 use hgnnc_report::{self as report, Profile};
+use hgnnc_trace::Event;
+use hgnnc_train::{DeviceProfile, EntryProfile, profile_device};
 use serde_json::{Map, Value, json};
 
 use super::{collect, spans, write_all};

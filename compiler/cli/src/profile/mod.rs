@@ -7,11 +7,11 @@ mod spans;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use hgnnc_exec::{ProfileOptions, profile as measure_kernels};
 use hgnnc_graph::files;
 use hgnnc_machine::Machine;
 use hgnnc_report::trace::{self, Trace};
 use hgnnc_report::{Profile, diff, json, page, text};
+use hgnnc_train::{ProfileOptions, profile as measure_kernels};
 
 use crate::data;
 use crate::failure::Failure;

@@ -1,6 +1,6 @@
 //! Models, weights, checkpoints and outputs that cannot be read or written, and machines that are too small.
 
-use hgnnc_exec::{checkpoint, weights};
+use hgnnc_train::{checkpoint, weights};
 
 use crate::common::{BODY, Place, Run, TRAIN, model_of, names, usual, with_metapath};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use hgnnc_exec::weights;
 use hgnnc_graph::npy;
+use hgnnc_train::weights;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -12,7 +12,7 @@ const COMMANDS: [(&str, &[&str]); 4] = [
 
 /// A driver would make other things true.
 fn has_driver() -> bool {
-    let found = hgnnc_exec::device::Cuda::driver_is_present();
+    let found = hgnnc_cuda::Cuda::driver_is_present();
     if found {
         println!("skipped: this machine has an NVIDIA driver");
     }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
-use hgnnc_exec::{checkpoint, weights};
+use hgnnc_train::{checkpoint, weights};
 
 use crate::common::{PAPERS, Place, Run, TRAIN, names, usual};
 

@@ -1,7 +1,7 @@
 //! The options that disable passes, fusions and kernel features: training learns the same without any of them.
 
 use hgnnc_driver::{FusionRule, PassManager};
-use hgnnc_exec::KernelFeature;
+use hgnnc_machine::KernelFeature;
 use serde_json::Value;
 
 use crate::common::{Place, Run};

@@ -3,7 +3,6 @@
 use std::sync::atomic::AtomicBool;
 
 use hgnnc_driver::LowerOptions;
-use hgnnc_exec::{Epoch, Outcome, TrainOptions, Trainer};
 use hgnnc_interp::Bindings;
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::training::{Fanout, MiniBatch};
@@ -12,6 +11,7 @@ use hgnnc_model_tests::cases::{Case, SCHEMA, SPARSE_SCHEMA, TRAIN};
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{CASES, World, assert_close, case, compile};
+use hgnnc_train::{Epoch, Outcome, TrainOptions, Trainer};
 
 /// A model without dropout, since masks of a batch apply to other elements.
 fn without_masks(source: &str) -> Compiled {

@@ -2,14 +2,16 @@
 
 use std::sync::atomic::AtomicBool;
 
+use hgnnc_data::ExecError;
 use hgnnc_driver::LowerOptions;
-use hgnnc_exec::report::CacheReport;
-use hgnnc_exec::{CacheOptions, CachePolicy, ExecError, Outcome, TrainOptions, Trainer};
 use hgnnc_ir::training::{Fanout, MiniBatch};
+use hgnnc_loader::cache::report::CacheReport;
+use hgnnc_loader::{CacheOptions, CachePolicy};
 use hgnnc_model_tests::cases::{Case, SPARSE_SCHEMA};
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{CASES, World, case, compile};
+use hgnnc_train::{Outcome, TrainOptions, Trainer};
 
 /// Mini-batches of two seeds with fan-out two, with dropout.
 fn on_batches(source: &str) -> Compiled {

@@ -2,14 +2,15 @@
 
 use std::sync::atomic::AtomicBool;
 
+use hgnnc_cuda::{Device, Interpreter};
+use hgnnc_data::ExecError;
 use hgnnc_driver::LowerOptions;
-use hgnnc_exec::device::Interpreter;
-use hgnnc_exec::{Device, ExecError, Report, TrainOptions, Trainer};
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::{bound_data, with_code};
 use hgnnc_model_tests::{CASES, World, compile};
 use hgnnc_ptx::PtxCompiler;
+use hgnnc_train::{Report, TrainOptions, Trainer};
 
 fn options(epochs: u64) -> TrainOptions {
     TrainOptions { threads: 1, seed: Some(4), epochs: Some(epochs), ..Default::default() }

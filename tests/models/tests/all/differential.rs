@@ -145,7 +145,7 @@ fn binding_a_dataset_gives_the_same_data() {
             let executable = compiled.optimised(&world);
             let expected = engine::bound_data(&executable.infer, &bindings);
             let dataset = dataset::dataset(&executable.infer, &bindings, &world);
-            let found = hgnnc_exec::bind(&executable, &dataset, &Default::default())
+            let found = hgnnc_data::bind(&executable, &dataset, &Default::default())
                 .unwrap_or_else(|error| panic!("{}, world {}: {error}", case.name, world.seed));
             let what = format!("{}, world {}", case.name, world.seed);
             for (found, expected) in found.graphs.iter().zip(&expected.graphs) {

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use hgnnc_exec::plan::{Domain, Level, Place, Plan, StepKind};
-use hgnnc_exec::{ExecError, TrainOptions};
+use hgnnc_cpu::plan::{Domain, Level, Place, Plan, StepKind};
+use hgnnc_data::ExecError;
 use hgnnc_executable::Executable;
 use hgnnc_graph::{Dataset, MetapathOptions, RelationData, SemanticGraphs, SgbError, Step, VertexTypeData, npy};
 use hgnnc_interp::Tensor;
@@ -15,6 +15,7 @@ use hgnnc_model_tests::compiled::{Compiled, interpret};
 use hgnnc_model_tests::engine::{bound_data, engine, run};
 use hgnnc_model_tests::plain::{Plain, dot};
 use hgnnc_model_tests::{CASES, World, assert_close, case, compile, dataset, report};
+use hgnnc_train::TrainOptions;
 
 fn library_model(uses: &str, body: &str) -> String {
     format!("{uses}\n{SCHEMA}\nmodel M(schema: Library) {{ {body} }}\n{TRAIN}")
@@ -178,7 +179,7 @@ fn field_case_08_isolated_vertices_keep_their_rows() {
     let world = World::library().with_count("Paper", 20).with_count("Author", 9);
     let executable = compiled.optimised(&world);
     let data = dataset::dataset(&executable.infer, &compiled.bind(&world), &world);
-    let bound = hgnnc_exec::bind(&executable, &data, &Default::default()).expect("the dataset fits");
+    let bound = hgnnc_data::bind(&executable, &data, &Default::default()).expect("the dataset fits");
     for graph in &bound.graphs {
         assert_eq!((graph.num_src, graph.num_dst, graph.csc.indptr.len()), (20, 20, 21), "{}", graph.name);
     }
@@ -280,8 +281,8 @@ fn field_case_11_metapath_over_budget() {
         graphs: None,
         cpu: None,
     };
-    let options = hgnnc_exec::BindOptions { graph_budget: Some(64 << 20), ..Default::default() };
-    match hgnnc_exec::bind(&executable, &dataset, &options) {
+    let options = hgnnc_data::BindOptions { graph_budget: Some(64 << 20), ..Default::default() };
+    match hgnnc_data::bind(&executable, &dataset, &options) {
         Err(ExecError::GraphTooLarge(text)) => assert!(text.contains("PVP"), "{text}"),
         other => panic!("{:?}", other.err()),
     }
@@ -460,7 +461,7 @@ fn field_case_19_ids_are_checked() {
     let mut bindings = compiled.bind(&World::library());
     bindings.edges[0].push((0, 7));
     assert!(hgnnc_interp::run(&compiled.infer, &bindings).is_err());
-    let error = hgnnc_exec::Topology::from_edges("cites", 7, 7, &[(7, 0)]).expect_err("paper 7 of 7");
+    let error = hgnnc_data::Topology::from_edges("cites", 7, 7, &[(7, 0)]).expect_err("paper 7 of 7");
     assert!(error.to_string().contains("cites"), "{error}");
 }
 
@@ -492,7 +493,7 @@ fn field_case_20_names_of_any_kind() {
     let executable = compiled.optimised(&world);
     let data = dataset::dataset(&executable.infer, &bindings, &world);
     assert_eq!(data.relations[0].name, "of <- type");
-    hgnnc_exec::bind(&executable, &data, &Default::default()).expect("found by their names in the dataset");
+    hgnnc_data::bind(&executable, &data, &Default::default()).expect("found by their names in the dataset");
 
     // Saved and loaded by name.
     let folder = tempfile::tempdir().expect("a folder for a test");
@@ -608,7 +609,7 @@ fn field_case_22_direction_of_metapaths() {
     let bindings = compiled.bind(&world);
     let executable = compiled.optimised(&world);
     let data = dataset::dataset(&executable.infer, &bindings, &world);
-    let bound = hgnnc_exec::bind(&executable, &data, &Default::default()).expect("the dataset fits");
+    let bound = hgnnc_data::bind(&executable, &data, &Default::default()).expect("the dataset fits");
     assert_eq!(bound.graphs, bound_data(&executable.infer, &bindings).graphs);
 }
 

@@ -414,10 +414,10 @@ fn edge_data_stay_with_their_edges() {
         graphs: None,
         cpu: None,
     };
-    let data = hgnnc_exec::bind(&executable, &dataset, &Default::default()).unwrap_or_else(|error| panic!("{error}"));
+    let data = hgnnc_data::bind(&executable, &dataset, &Default::default()).unwrap_or_else(|error| panic!("{error}"));
     let numbers = |wanted: &Binding| {
         let index = compiled.infer.inputs.iter().position(|i| i.binding == *wanted).expect("read");
-        let hgnnc_exec::InputData::Numbers(numbers) = &data.inputs[index] else { panic!("numbers") };
+        let hgnnc_data::InputData::Numbers(numbers) = &data.inputs[index] else { panic!("numbers") };
         numbers.clone()
     };
     for (index, graph) in data.graphs.iter().enumerate() {

@@ -3,16 +3,18 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use hgnnc_data::reorder::{renumber, unsupported_reason};
+use hgnnc_data::{BoundData, OrderOptions, order_vertices};
 use hgnnc_driver::LowerOptions;
-use hgnnc_exec::reorder::{renumber, unsupported_reason};
-use hgnnc_exec::{BoundData, CodeMode, OrderOptions, TrainOptions, Trainer, checkpoint, order_vertices};
 use hgnnc_executable::Executable;
 use hgnnc_graph::order::Order;
 use hgnnc_ir::random::bits;
+use hgnnc_machine::CodeMode;
 use hgnnc_model_tests::cases::{Case, SCHEMA, SPARSE_SCHEMA};
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{CASES, World, assert_close, case, compile};
+use hgnnc_train::{TrainOptions, Trainer, checkpoint};
 
 /// Tolerance for losses and parameters: sums over all vertices are reassociated, over five epochs.
 const TOLERANCE: f64 = 2e-5;

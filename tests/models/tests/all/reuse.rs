@@ -4,18 +4,19 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hgnnc_driver::LowerOptions;
-use hgnnc_exec::report::{Report, ReuseReport};
-use hgnnc_exec::{CacheOptions, CachePolicy, Outcome, TrainOptions, Trainer};
 use hgnnc_interp::{Bindings, Tensor};
 use hgnnc_ir::batch::{BatchGraph, BatchLayout};
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::random::{mask_key, uniform};
 use hgnnc_ir::training::{Fanout, MiniBatch, Reuse};
 use hgnnc_ir::{Dataflow, Input, Op, Param, Space};
+use hgnnc_loader::{CacheOptions, CachePolicy};
 use hgnnc_model_tests::cases::{Case, SCHEMA};
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{World, assert_close, case, compile};
+use hgnnc_train::report::{Report, ReuseReport};
+use hgnnc_train::{Outcome, TrainOptions, Trainer};
 
 use crate::differential::engine_agrees;
 

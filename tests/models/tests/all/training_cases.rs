@@ -2,11 +2,11 @@
 
 use std::sync::atomic::AtomicBool;
 
-use hgnnc_exec::{TrainOptions, Trainer};
 use hgnnc_interp::Bindings;
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{CASES, World, case, compile};
+use hgnnc_train::{TrainOptions, Trainer};
 
 fn trainer(compiled: &Compiled, bindings: &Bindings, world: &World, options: TrainOptions) -> Trainer {
     let data = bound_data(compiled.training(), bindings);

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_cuda::{Counters, DeviceEngine, Interpreter};
 use hgnnc_driver::LowerOptions;
-use hgnnc_exec::device::{Counters, DeviceEngine, Interpreter};
 use hgnnc_ir::Stage;
 use hgnnc_ir::kernel::{Body, Kernel, Program};
 use hgnnc_ir::random::uniform;

@@ -7,8 +7,8 @@
 //!
 //! A second run gives the same bits, and so does one with blocks, and warps of blocks, in reverse order.
 
+use hgnnc_cuda::Interpreter;
 use hgnnc_driver::LowerOptions;
-use hgnnc_exec::device::Interpreter;
 use hgnnc_fusion::{LoweringOptions, SoftmaxForm, lower_with};
 use hgnnc_ir::kernel::Program;
 use hgnnc_machine::Machine;

@@ -1,0 +1,256 @@
+//! Interpreter of [`crate::plan::BlockOp`]: executes a region block of rows by block of rows.
+//!
+//! [`run`] iterates over blocks and tiles of edges, [`Block`] locates the operands of an operation in scratch or stored
+//! values, and [`execute`] calls a kernel for all rows or edges of the tile. All decisions are in the plan.
+
+// Operands and results are ranges of shared slabs; see `buffer`.
+#![allow(unsafe_code)]
+
+mod cache_resident_replay;
+mod execute;
+mod native;
+mod run;
+
+pub use cache_resident_replay::CacheResidentReplay;
+pub use run::{SplitRowRunner, combine, run_task};
+pub(crate) use run::{begin, partial_of};
+
+use hgnnc_data::BoundData;
+use hgnnc_data::buffer::HostBuffer;
+use hgnnc_executable::cpu::MachineCode;
+use hgnnc_kernels::Rows;
+use hgnnc_machine::KernelFeatures;
+
+use crate::plan::{Access, Base, Level, Operand, Plan, Region};
+use crate::schedule::{LocalSlot, RegionSchedule, Schedules};
+use native::Tables;
+
+/// State shared by the tasks of a step.
+#[derive(Clone, Copy)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Context<'a> {
+    /// Memory of all values, by slab index.
+    pub slabs: &'a [HostBuffer],
+    /// Graphs, patterns and labels.
+    pub data: &'a BoundData,
+    /// Slab index of partial results.
+    pub partials: u32,
+    /// Seed of dropout masks.
+    pub seed: u64,
+    /// Training step, for dropout masks.
+    pub step: u64,
+    pub features: KernelFeatures,
+    /// Machine code of the program's functions.
+    pub code: &'a MachineCode,
+    /// Redirects accesses to a cache-resident working set; single-threaded only.
+    pub replay: Option<&'a CacheResidentReplay>,
+}
+
+/// Scratch of one thread, sized by the plan.
+#[derive(Debug)]
+pub struct Scratch {
+    floats: HostBuffer,
+    tiles: [Vec<f32>; 2],
+    own: Vec<u32>,
+    own_end: Vec<u32>,
+    full: Vec<u32>,
+    offsets: Vec<u32>,
+    clip: Vec<u32>,
+    tables: Tables,
+}
+
+impl Scratch {
+    /// Scratch for all regions of the plans, with `len` elements of local values.
+    pub(crate) fn new(plans: &[Plan], schedules: &[Schedules], len: usize) -> Self {
+        Self::with_room(plans, schedules, len, 0)
+    }
+
+    /// [`Scratch::new`] with an extra `1 / slack` of room, for plans that vary a little; 0: none.
+    pub(crate) fn with_room(plans: &[Plan], schedules: &[Schedules], len: usize, slack: usize) -> Self {
+        let room = |len: usize| len + len.checked_div(slack).unwrap_or(0);
+        let most = |f: fn(&Plan) -> usize| room(plans.iter().map(f).max().unwrap_or(0));
+        let tile = most(|p| p.tile_len);
+        let edges = most(|p| p.block_edges);
+        Self {
+            floats: HostBuffer::zeros(room(len)),
+            tiles: [vec![0.0; tile], vec![0.0; tile]],
+            own: vec![0; edges],
+            own_end: vec![0; edges],
+            full: vec![0; edges],
+            offsets: vec![0; most(|p| p.block_rows) + 1],
+            clip: vec![0; most(|p| p.block_rows) + 1],
+            tables: Tables::new(schedules),
+        }
+    }
+
+    /// Whether the scratch suffices for all regions of the plans, with `len` elements of local values.
+    pub(crate) fn holds(&self, plans: &[Plan], len: usize) -> bool {
+        plans.iter().all(|plan| {
+            plan.tile_len <= self.tiles[0].len()
+                && plan.block_edges <= self.own.len()
+                && plan.block_rows < self.offsets.len()
+        }) && len <= self.floats.len()
+    }
+
+    /// Prepares the argument tables of the native loops of these schedules.
+    pub(crate) fn prepare(&mut self, schedules: &[Schedules]) {
+        self.tables = Tables::new(schedules);
+    }
+
+    /// Bytes allocated by [`Scratch::new`].
+    pub fn bytes(plans: &[Plan], len: usize) -> u64 {
+        let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0) as u64;
+        4 * (len as u64 + 2 * (most(|p| p.tile_len) + most(|p| p.block_rows)) + 3 * most(|p| p.block_edges))
+    }
+}
+
+/// A block of rows of a region.
+#[derive(Clone, Copy)]
+pub(crate) struct Block<'a> {
+    pub context: Context<'a>,
+    pub region: &'a Region,
+    schedule: &'a RegionSchedule,
+    floats: &'a HostBuffer,
+    pub first_row: usize,
+    pub num_rows: usize,
+    first_edge: usize,
+    num_edges: usize,
+    pub other: &'a [u32],
+    pub position: &'a [u32],
+    pub own: &'a [u32],
+    /// Per edge: the vertex of its row (rows are active vertices), or the active vertex of its row
+    /// (rows are all vertices).
+    pub own_end: &'a [u32],
+    /// Vertices of the rows, if rows are active vertices.
+    pub vertices: &'a [u32],
+    /// Neighbour of each edge, as an active vertex.
+    pub other_end: &'a [u32],
+    pub full: &'a [u32],
+    pub offsets: &'a [u32],
+    incoming: bool,
+    /// Offset of the split row's area.
+    row_area: usize,
+    /// Index of the piece.
+    piece: usize,
+    /// First edge (row) of the current tile within the block.
+    pub start: usize,
+    /// Edges (rows) of the current tile.
+    pub items: usize,
+}
+
+impl<'a> Block<'a> {
+    pub fn count(&self, level: Level) -> usize {
+        match level {
+            Level::Row => self.num_rows,
+            Level::Edge => self.num_edges,
+        }
+    }
+
+    fn first(&self, level: Level) -> usize {
+        match level {
+            Level::Row => self.first_row,
+            Level::Edge => self.first_edge,
+        }
+    }
+
+    /// Reads an operand at a level, for the current tile.
+    pub fn operand(&self, operand: &Operand, level: Level) -> Rows<'a> {
+        let Operand { base, access, width } = *operand;
+        let tile = self.start..self.start + self.items;
+        // All rows of the base.
+        let all = || -> &'a [f32] {
+            match base {
+                Base::Local(local) => self.local(local, 0, self.num_rows * width, width),
+                // SAFETY: stored operands do not alias outputs of this step.
+                Base::Stored(buffer) => unsafe {
+                    self.context.slabs[buffer.slab as usize].read(buffer.offset, buffer.len)
+                },
+                Base::Labels(_) => unreachable!("labels are no rows of numbers"),
+            }
+        };
+        match access {
+            Access::Each => Rows::Each(match base {
+                Base::Local(local) => self.local(local, self.start, self.items * width, width),
+                Base::Stored(buffer) => {
+                    let start = buffer.offset + (self.first(level) + self.start) * width;
+                    // SAFETY: as above.
+                    unsafe { self.context.slabs[buffer.slab as usize].read(start, self.items * width) }
+                }
+                Base::Labels(_) => unreachable!("labels are no rows of numbers"),
+            }),
+            Access::Same => Rows::Same(all()),
+            Access::Owner => {
+                let rows = match base {
+                    Base::Local(_) | Base::Labels(_) => all(),
+                    Base::Stored(buffer) => {
+                        let start = buffer.offset + self.first_row * width;
+                        // SAFETY: as above.
+                        unsafe { self.context.slabs[buffer.slab as usize].read(start, self.num_rows * width) }
+                    }
+                };
+                let own = &self.own[tile];
+                match own {
+                    // All edges of the tile belong to one row.
+                    [first, .., last] if first == last => {
+                        let at = *first as usize * width;
+                        Rows::Same(&rows[at..at + width])
+                    }
+                    _ => Rows::Picked(rows, own),
+                }
+            }
+            Access::Neighbor => Rows::Picked(all(), &self.other[tile]),
+            Access::Vertex => Rows::Picked(all(), &self.vertices[tile]),
+            Access::OwnerVertex | Access::OwnerEnd => Rows::Picked(all(), &self.own_end[tile]),
+            Access::NeighborEnd => Rows::Picked(all(), &self.other_end[tile]),
+            Access::Eid => Rows::Picked(all(), &self.position[tile]),
+            Access::DenseCell => Rows::Picked(all(), &self.full[tile]),
+            Access::End(..) => unreachable!("rows of active vertices are visited by `at_ends`"),
+        }
+    }
+
+    /// A local of this block from row (edge) `first` on.
+    pub fn local(&self, index: u32, first: usize, len: usize, width: usize) -> &'a [f32] {
+        match self.schedule.slots[index as usize] {
+            // SAFETY: the scratch belongs to this thread, and live locals are disjoint.
+            LocalSlot::Block(offset) => unsafe { self.floats.read(offset + first * width, len) },
+            // SAFETY: as above.
+            LocalSlot::Tile(offset) => unsafe { self.floats.read(offset, len) },
+            // SAFETY: the row belongs to this task, or is only read, by all tasks of its pieces.
+            LocalSlot::Row(at) => unsafe { self.partials().read(self.row_area + at + first * width, len) },
+            // SAFETY: the piece belongs to this task.
+            LocalSlot::Piece(at) => unsafe { self.partials().read(at + (self.piece + first) * width, len) },
+            LocalSlot::Stored(buffer) => {
+                let local = &self.region.locals[index as usize];
+                let start = buffer.offset + self.first(local.level) * local.width + first * width;
+                // SAFETY: rows of this block, written by an earlier operation.
+                unsafe { self.context.slabs[buffer.slab as usize].read(start, len) }
+            }
+        }
+    }
+
+    /// Slab of partial results, which also holds the areas of split rows.
+    fn partials(&self) -> &'a HostBuffer {
+        &self.context.slabs[self.context.partials as usize]
+    }
+
+    /// Output slice of `count` rows (edges) of a local from `first` on.
+    pub fn output(&self, index: u32, first: usize, count: usize) -> &'a mut [f32] {
+        let local = &self.region.locals[index as usize];
+        let len = count * local.width;
+        match self.schedule.slots[index as usize] {
+            // SAFETY: the scratch belongs to this thread, and no operand aliases the result.
+            LocalSlot::Block(offset) => unsafe { self.floats.write(offset + first * local.width, len) },
+            // SAFETY: as above.
+            LocalSlot::Tile(offset) => unsafe { self.floats.write(offset, len) },
+            // SAFETY: split rows are written between the passes over their pieces, each by one task.
+            LocalSlot::Row(at) => unsafe { self.partials().write(self.row_area + at + first * local.width, len) },
+            // SAFETY: the piece belongs to this task.
+            LocalSlot::Piece(at) => unsafe { self.partials().write(at + (self.piece + first) * local.width, len) },
+            LocalSlot::Stored(buffer) => {
+                let start = buffer.offset + (self.first(local.level) + first) * local.width;
+                // SAFETY: the rows of a block belong to one task, and outputs of a step are disjoint.
+                unsafe { self.context.slabs[buffer.slab as usize].write(start, len) }
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Parameters and optimizer states. Rows at the interface are in the order of the dataset.
+
+use std::ops::Range;
+
+use hgnnc_data::buffer::HostBuffer;
+use hgnnc_data::stacks::ParamPlace;
+use hgnnc_data::tables::extent;
+use hgnnc_data::{Initializer, copy_rows};
+use hgnnc_graph::order::Order;
+use hgnnc_ir::dataflow::Dataflow;
+use rayon::prelude::*;
+
+use super::Engine;
+
+impl Engine {
+    /// Vertex order of an embedding table's rows, if it differs from the dataset's.
+    fn row_order(&self, param: usize) -> Option<&Order> {
+        self.data.orders.of((*self.row_types.get(param)?)?)
+    }
+
+    /// Copies a parameter, with vertex rows in the order of the dataset.
+    pub fn read_param(&self, index: usize, into: &mut [f32]) {
+        let ParamPlace { home, offset, len } = self.places[index];
+        self.read_rows(index, self.param_slab(home.index()), offset..offset + len, into);
+    }
+
+    /// Copies an optimizer state, with vertex rows in the order of the dataset.
+    pub fn read_state(&self, index: usize, into: &mut [f32]) {
+        let slab = self.state_slab(index);
+        self.read_rows(self.states[index].0.index(), slab, 0..slab.len(), into);
+    }
+
+    fn read_rows(&self, param: usize, slab: &HostBuffer, range: Range<usize>, into: &mut [f32]) {
+        // SAFETY: nothing runs while the engine is borrowed.
+        let from = unsafe { slab.read(range.start, range.len()) };
+        match self.row_order(param) {
+            Some(order) => self.pool.install(|| copy_rows(from, &order.rank, into)),
+            None => into.copy_from_slice(from),
+        }
+    }
+
+    /// Overwrites a parameter; vertex rows are in the order of the dataset.
+    pub fn set_param(&mut self, index: usize, numbers: &[f32]) {
+        let ParamPlace { home, offset, len } = self.places[index];
+        self.set_rows(index, self.params as usize + home.index(), offset..offset + len, numbers);
+    }
+
+    /// Overwrites an optimizer state; vertex rows are in the order of the dataset.
+    pub fn set_state(&mut self, index: usize, numbers: &[f32]) {
+        let slab = self.first_state as usize + index;
+        self.set_rows(self.states[index].0.index(), slab, 0..self.slabs[slab].len(), numbers);
+    }
+
+    fn set_rows(&mut self, param: usize, slab: usize, range: Range<usize>, numbers: &[f32]) {
+        let order = self.row_types.get(param).copied().flatten().and_then(|vertex| self.data.orders.of(vertex));
+        let to = &mut self.slabs[slab].elements()[range];
+        match order {
+            Some(order) => self.pool.install(|| copy_rows(numbers, &order.original, to)),
+            None => to.copy_from_slice(numbers),
+        }
+    }
+
+    /// Initializes all parameters, depending only on the seed and their names.
+    pub fn init_params(&mut self, tables: &Dataflow, seed: u64) {
+        for (index, decl) in tables.params.iter().enumerate().take(self.num_params) {
+            let draw = Initializer::of(decl, |dim| extent(&self.data, dim));
+            if let Some(order) = self.row_order(index) {
+                let order = order.clone();
+                let slab = &mut self.slabs[self.params as usize + index];
+                let width = (slab.len() / order.original.len().max(1)).max(1);
+                let rows = slab.elements().par_chunks_exact_mut(width).zip(&order.original);
+                let fill = |(numbers, &row): (&mut [f32], &u32)| draw.fill(seed, row as usize * width, numbers);
+                self.pool.install(|| rows.for_each(fill));
+                continue;
+            }
+            let ParamPlace { home, offset, len } = self.places[index];
+            let slab = &mut self.slabs[self.params as usize + home.index()].elements()[offset..offset + len];
+            // Each element depends on its position only, so threads share large parameters.
+            const PART: usize = 1 << 14;
+            let fill = |(part, numbers): (usize, &mut [f32])| draw.fill(seed, part * PART, numbers);
+            if len <= PART {
+                fill((0, slab));
+            } else {
+                self.pool.install(|| slab.par_chunks_mut(PART).enumerate().for_each(fill));
+            }
+        }
+    }
+}

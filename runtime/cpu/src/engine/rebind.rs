@@ -1,0 +1,90 @@
+//! Rebinding of an engine's programs to other data, once per mini-batch.
+//!
+//! Kernels and machine code are independent of sizes. The division into blocks and tasks and the placement of values
+//! depend on sizes and are planned again for each batch, at about the cost of one scan of its `indptr`. Memory is kept
+//! and grows only if a batch needs more than all before it.
+
+use hgnnc_data::buffer::{HostBuffer, PerThread, SLACK};
+use hgnnc_data::tables::{add_derived, check_tables, extent, list_endpoints};
+use hgnnc_data::{BoundData, InputData, Result};
+use hgnnc_ir::kernel;
+use hgnnc_ir::loops::VerifiedLoops;
+use hgnnc_ir::types::Param;
+
+use super::{Engine, copies};
+use crate::block::Scratch;
+use crate::exec_plan::{BLOCK, plans_of, schedules_of, scratch_len};
+
+impl Engine {
+    /// Binds the programs of the engine to other data with the same tables. [`Engine::run_prelude`] must then compute
+    /// the run-independent values before any run. Parameters and states keep their values, except those with a row per
+    /// vertex: they get as many rows as there are vertices, with unspecified values. Returns the previously bound data
+    /// for reuse of its memory. `inputs` holds the elements of each [`InputData::Held`] input, and those of
+    /// the old data afterwards.
+    ///
+    /// # Errors
+    /// Data that does not fit the programs.
+    ///
+    /// # Panics
+    /// When a buffer is smaller than its input.
+    pub fn rebind(
+        &mut self,
+        programs: &[&VerifiedLoops],
+        mut data: BoundData,
+        inputs: &mut [HostBuffer],
+    ) -> Result<BoundData> {
+        let Some(first) = programs.first() else { return Ok(data) };
+        let kernels: Vec<&kernel::Program> = programs.iter().map(|program| &program.kernels).collect();
+        check_tables(&first.kernels.tables, &data)?;
+        for (input, slab) in data.inputs.iter().zip(&*inputs) {
+            assert!(!matches!(input, InputData::Held(len) if *len > slab.len()), "the numbers of an input are there");
+        }
+        let first_input = self.first_state as usize + self.states.len();
+        add_derived(&kernels, &mut data, |input, graph, direction| {
+            let (slab, len) = (&mut self.slabs[first_input + input], graph.num_edges());
+            slab.grow(len);
+            graph.write_ranks(direction, &mut slab.elements()[..len])?;
+            Ok(InputData::Held(len))
+        })?;
+        self.pool.install(|| list_endpoints(&kernels, &mut data));
+        self.plans = plans_of(programs, &data, &self.states, BLOCK, self.features)?;
+        let (plans, pool) = (&self.plans, &self.pool);
+        self.schedules = pool.install(|| schedules_of(plans, &data));
+
+        let most = |f: fn(&crate::plan::Plan) -> usize| self.plans.iter().map(f).max().unwrap_or(0);
+        self.slabs[0].grow(most(|plan| plan.arena_len));
+        self.slabs[self.partials as usize].grow(most(|plan| plan.partials_len));
+        for (index, plan) in self.plans.iter().enumerate() {
+            self.slabs[3 + 2 * index].grow(plan.persistent_len);
+            let constants = &mut self.slabs[4 + 2 * index];
+            constants.grow(plan.constants.len());
+            constants.elements()[..plan.constants.len()].copy_from_slice(&plan.constants);
+        }
+        let len = |param: Param| {
+            let dims = &first.kernels.tables.params[param.index()].dims;
+            dims.iter().map(|&dim| extent(&data, dim)).product::<usize>()
+        };
+        let homes = (0..self.places.len()).filter(|&param| self.places[param].home.index() == param);
+        for param in homes {
+            self.slabs[self.params as usize + param].grow(len(Param::new(param)));
+        }
+        for (index, state) in self.states.iter().enumerate() {
+            self.slabs[self.first_state as usize + index].grow(len(state.0));
+        }
+        for (index, slab) in inputs.iter_mut().enumerate() {
+            std::mem::swap(&mut self.slabs[first_input + index], slab);
+        }
+        self.copies = self.plans.iter().map(copies).collect();
+        let scratch = (scratch_len(&self.schedules), &self.plans, &self.schedules);
+        if self.scratch.all().any(|one| !one.holds(scratch.1, scratch.0)) {
+            self.scratch = PerThread::new(self.pool.current_num_threads(), || {
+                Scratch::with_room(scratch.1, scratch.2, scratch.0, SLACK)
+            });
+        } else {
+            self.scratch.all().for_each(|one| one.prepare(scratch.2));
+        }
+        let steps = self.plans.iter().flat_map(|plan| [&plan.prelude, &plan.steps]).map(Vec::len).max().unwrap_or(0);
+        self.busy.resize_with(steps.max(self.busy.len()), Default::default);
+        Ok(std::mem::replace(&mut self.data, data))
+    }
+}

@@ -1,0 +1,206 @@
+//! Execution plan: programs planned for the sizes of their data, before memory is allocated.
+
+use hgnnc_data::stacks::{ParamPlace, num_own_params, param_places};
+use hgnnc_data::tables::{
+    add_derived, check_materialized, check_tables, collect_states, extent, list_endpoints, ranks,
+};
+use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId};
+use hgnnc_graph::{processors, show_bytes};
+use hgnnc_ir::kernel;
+use hgnnc_ir::loops::VerifiedLoops;
+use hgnnc_machine::KernelFeatures;
+use hgnnc_trace::os;
+use rayon::prelude::*;
+
+use crate::block::Scratch;
+use crate::facts::Facts;
+use crate::plan::{Plan, Slabs, Step, StepKind, plan};
+use crate::schedule::{RegionSchedule, Schedules};
+use crate::subnormal::flush_to_zero;
+
+/// Options of an engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct EngineOptions {
+    /// Number of threads; 0: one per CPU.
+    pub threads: usize,
+    /// Memory limit in bytes; `None`: the memory of the machine.
+    pub memory_budget: Option<u64>,
+    pub features: KernelFeatures,
+}
+
+/// Planned memory for the values of programs together.
+pub(crate) fn arena_of(plans: &[Plan], schedules: &[Schedules], threads: usize) -> Arena {
+    const COUNTERS: usize = 2;
+    let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
+    let fixed: usize = plans.iter().map(|plan| plan.persistent_len + plan.constants.len()).sum();
+    let bytes = |elements: usize| 4 * elements as u64;
+    Arena {
+        run: bytes(most(|plan| plan.arena_len)),
+        fixed: bytes(COUNTERS + fixed),
+        partials: bytes(most(|plan| plan.partials_len)),
+        scratch: threads as u64 * Scratch::bytes(plans, scratch_len(schedules)),
+    }
+}
+
+/// Elements of a row block that stay in the L2 cache together with its inputs.
+pub(crate) const BLOCK: usize = 80 * 1024;
+
+/// Largest scratch of the schedules, in elements.
+pub(crate) fn scratch_len(schedules: &[Schedules]) -> usize {
+    schedules.iter().flatten().flatten().flatten().map(|schedule| schedule.scratch_len).max().unwrap_or(0)
+}
+
+/// Slab index of the constants of a program.
+fn constants_slab(program: usize) -> u32 {
+    4 + 2 * program as u32
+}
+
+/// Slab index of the first parameter.
+fn params_slab(programs: usize) -> u32 {
+    3 + 2 * programs as u32
+}
+
+/// Plans programs with shared tables for the sizes of their data.
+pub(crate) fn plans_of(
+    programs: &[&VerifiedLoops],
+    data: &BoundData,
+    states: &[StateId],
+    block_len: usize,
+    features: KernelFeatures,
+) -> Result<Vec<Plan>> {
+    let params = params_slab(programs.len());
+    let first_state = params + programs.first().map_or(0, |program| program.kernels.tables.params.len()) as u32;
+    let plan = |(index, program): (usize, &&VerifiedLoops)| {
+        let slabs = Slabs {
+            arena: 0,
+            partials: 1,
+            counters: 2,
+            persistent: 3 + 2 * index as u32,
+            constants: constants_slab(index),
+            params,
+            states: first_state,
+            inputs: first_state + states.len() as u32,
+        };
+        plan(program, data, slabs, states, block_len, features)
+    };
+    programs.iter().enumerate().map(plan).collect()
+}
+
+/// Schedules of the regions of all plans.
+pub(crate) fn schedules_of(plans: &[Plan], data: &BoundData) -> Vec<Schedules> {
+    let facts = Facts::new(data);
+    let of = |step: &Step| match &step.kind {
+        StepKind::Region(region) => RegionSchedule::of(region, data, &facts),
+        StepKind::Product(_) | StepKind::Grouped(_) | StepKind::Factored(_) | StepKind::Copy { .. } => vec![],
+    };
+    let of_plan = |plan: &Plan| [&plan.prelude, &plan.steps].map(|steps| steps.par_iter().map(of).collect::<Vec<_>>());
+    plans.iter().map(of_plan).collect()
+}
+
+/// Plans, schedules and memory layout of programs, before memory is allocated.
+pub struct ExecPlan {
+    pub(crate) plans: Vec<Plan>,
+    pub(crate) schedules: Vec<Schedules>,
+    pub(crate) pool: rayon::ThreadPool,
+    pub(crate) states: Vec<StateId>,
+    /// The memory of each parameter, by index.
+    pub(crate) places: Vec<ParamPlace>,
+    /// Number of parameters of the model, without stacks of them.
+    pub(crate) num_params: usize,
+    pub(crate) params: u32,
+    pub(crate) first_state: u32,
+    pub(crate) scratch_len: usize,
+}
+
+impl ExecPlan {
+    /// Plans programs with shared tables; allocates no values. If the memory budget is exceeded, retries
+    /// with smaller row blocks.
+    pub fn new(programs: &[&VerifiedLoops], data: &mut BoundData, options: EngineOptions) -> Result<Self> {
+        let mut exec_plan = Self::with_blocks(programs, data, options, BLOCK)?;
+        for part in [2, 4, 8] {
+            if options.memory_budget.is_none_or(|budget| exec_plan.check_memory(data, Some(budget)).is_ok()) {
+                break;
+            }
+            let smaller = Self::with_blocks(programs, data, options, BLOCK / part)?;
+            // Smaller blocks need more partial results.
+            if smaller.arena(None).bytes() < exec_plan.arena(None).bytes() {
+                exec_plan = smaller;
+            }
+        }
+        Ok(exec_plan)
+    }
+
+    /// Plans programs with row blocks of at most `block_len` elements of intermediate values.
+    fn with_blocks(
+        programs: &[&VerifiedLoops],
+        data: &mut BoundData,
+        options: EngineOptions,
+        block_len: usize,
+    ) -> Result<Self> {
+        let first = programs.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
+        let tables = &first.kernels.tables;
+        let kernels: Vec<&kernel::Program> = programs.iter().map(|program| &program.kernels).collect();
+        check_tables(tables, data)?;
+        check_materialized(&kernels, data)?;
+        add_derived(&kernels, data, ranks)?;
+        list_endpoints(&kernels, data);
+        let states = collect_states(&kernels);
+        let num_params = tables.params.len();
+        let params = params_slab(programs.len());
+        let first_state = params + num_params as u32;
+        let plans = plans_of(programs, data, &states, block_len, options.features)?;
+        let threads = processors::threads(options.threads);
+        let pool = processors::pool(threads, flush_to_zero)
+            .thread_name(|i| format!("hgnnc-{i}"))
+            .build()
+            .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
+        let bound: &BoundData = data;
+        let schedules = pool.install(|| schedules_of(&plans, bound));
+        let scratch_len = scratch_len(&schedules);
+        let param_len = |i: usize| -> usize { tables.params[i].dims.iter().map(|&d| extent(data, d)).product() };
+        let places = param_places(tables, |param| param_len(param.index()));
+        let num_params = num_own_params(tables);
+        Ok(Self { plans, schedules, pool, states, places, num_params, params, first_state, scratch_len })
+    }
+
+    /// Planned memory of one program, or of all.
+    pub fn arena(&self, program: Option<usize>) -> Arena {
+        let range = program.map_or(0..self.plans.len(), |program| program..program + 1);
+        arena_of(&self.plans[range.clone()], &self.schedules[range], self.pool.current_num_threads())
+    }
+
+    /// Bytes by purpose, for messages.
+    pub fn parts(&self, data: &BoundData) -> [(&'static str, u64); 4] {
+        let arena = self.arena(None);
+        let param_total: usize = self.places[..self.num_params].iter().map(|place| place.len).sum();
+        let state_total: usize = self.states.iter().map(|s| self.places[s.0.index()].len).sum();
+        [
+            ("intermediate values", arena.run + arena.fixed + arena.partials),
+            ("scratch", arena.scratch),
+            // Current and best parameters.
+            ("parameters and optimiser state", 4 * (2 * param_total + state_total) as u64),
+            ("graphs and features", data.bytes()),
+        ]
+    }
+
+    /// Errors if the plan exceeds the budget or the free memory, before anything is allocated.
+    pub fn check_memory(&self, data: &BoundData, budget: Option<u64>) -> Result<()> {
+        // Graphs and features are already resident.
+        let free = || Some(("the free memory of this machine", os::free_bytes()? + data.bytes()));
+        match budget.map(|bytes| ("the budget", bytes)).or_else(free) {
+            Some((limit, bytes)) => within(&self.parts(data), limit, bytes),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Errors if the parts together exceed a limit.
+fn within(parts: &[(&str, u64)], limit: &'static str, bytes: u64) -> Result<()> {
+    let needed: u64 = parts.iter().map(|part| part.1).sum();
+    if needed <= bytes {
+        return Ok(());
+    }
+    let detail: Vec<String> = parts.iter().map(|&(what, bytes)| format!("{what} {}", show_bytes(bytes))).collect();
+    Err(ExecError::Memory { needed, detail: detail.join(", "), limit, budget: bytes })
+}

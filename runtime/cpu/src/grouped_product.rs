@@ -1,0 +1,46 @@
+//! Runs grouped products.
+
+// Tasks access ranges of shared slabs; see `buffer`.
+#![allow(unsafe_code)]
+
+use hgnnc_kernels::product;
+
+use crate::block::Context;
+use crate::plan::{GroupedProduct, ProductKind};
+
+/// Computes the pieces of a task.
+pub(crate) fn run_task(context: Context<'_>, step: &GroupedProduct, task: usize) {
+    let GroupedProduct { kind, of, members, x, y, out, .. } = *step;
+    let (slabs, features) = (context.slabs, context.features);
+    // SAFETY: operands of a launch do not alias its outputs.
+    let (xs, ys) =
+        unsafe { (slabs[x.slab as usize].read(x.offset, x.len), slabs[y.slab as usize].read(y.offset, y.len)) };
+    // SAFETY (all uses): each piece writes its own range of the result.
+    let write = |start: usize, len: usize| unsafe { slabs[out.slab as usize].write(out.offset + start, len) };
+    let (left, right, all) = (of.batch * of.k, of.batch * of.n, of.batch * of.k * of.n);
+    let indptr = &context.data.graphs[members].csc.indptr;
+    for piece in &step.pieces[step.tasks[task] as usize..step.tasks[task + 1] as usize] {
+        let (member, part) = (piece.member as usize, piece.first as usize..piece.last as usize);
+        let rows = part.len();
+        match kind {
+            ProductKind::MatMul => {
+                let (x, w) = (&xs[part.start * left..part.end * left], &ys[member * all..(member + 1) * all]);
+                product::mat_mul(of, features, rows, x, w, write(part.start * right, rows * right));
+            }
+            ProductKind::MatMulT => {
+                let (x, w) = (&xs[part.start * right..part.end * right], &ys[member * all..(member + 1) * all]);
+                product::mat_mul_t(of, features, rows, x, w, write(part.start * left, rows * left));
+            }
+            ProductKind::Outer => {
+                let (first, last) = (indptr[member] as usize, indptr[member + 1] as usize);
+                let (x, y) = (&xs[first * left..last * left], &ys[first * right..last * right]);
+                // Only a single matrix is divided into bands.
+                let out = match of.batch {
+                    1 => write(member * all + part.start * of.n, rows * of.n),
+                    _ => write(member * all, all),
+                };
+                product::outer(of, features, last - first, part, x, y, out, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Runs the steps of one launch concurrently: their tasks share the thread pool.
+
+// Products access ranges of shared slabs; see `buffer`.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use hgnnc_data::buffer::PerThread;
+use hgnnc_ir::Reduce;
+use hgnnc_kernels::product::Extents;
+use hgnnc_kernels::{product, rows};
+use hgnnc_trace::Spans;
+
+use crate::block::{Context, Scratch, SplitRowRunner, combine, run_task};
+use crate::factored_metapath;
+use crate::grouped_product;
+use crate::parallel::parallel;
+use crate::plan::{Product, ProductKind, Region, Split, Step, StepKind};
+use crate::schedule::{Pass, RegionSchedule};
+
+/// Elements of a result per reduction task.
+const RANGE: usize = 4096;
+
+/// A launch runs in rounds with a barrier between them. Without split rows ([`crate::plan::SplitRows`]) there are only
+/// the first and the last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    /// Computes results or partial results, and the row operations of split rows that precede their edges.
+    Compute,
+    /// Reduces the pieces of split rows in this edge pass.
+    Pieces(usize),
+    /// Combines the pieces of the previous edge pass, and runs the row operations of split rows in this one.
+    Rows(usize),
+    /// Combines partial results of tasks, in a fixed order.
+    Combine,
+}
+
+/// Rounds that cover all schedules of a launch.
+fn rounds(schedules: &[Vec<RegionSchedule>]) -> impl Iterator<Item = Round> {
+    let most = schedules.iter().map(|schedules| RegionSchedule::rounds(schedules)).max().unwrap_or(0);
+    let between = (1..most).flat_map(|round| [Round::Pieces(round - 1), Round::Rows(round)]);
+    std::iter::once(Round::Compute).chain(between).chain([Round::Combine])
+}
+
+/// State that all launches of a run share.
+pub(crate) struct Runner<'a> {
+    /// Memory, data, and position in training.
+    pub context: Context<'a>,
+    /// Scratch of each thread.
+    pub scratch: &'a PerThread<Scratch>,
+}
+
+impl Runner<'_> {
+    /// Runs independent steps. `busy` accumulates the nanoseconds that the tasks of each step took. `spans`, if given,
+    /// records task times, with the index of the first step.
+    pub fn launch(
+        &self,
+        steps: &[Step],
+        schedules: &[Vec<RegionSchedule>],
+        busy: &[AtomicU64],
+        spans: Option<(&Spans, usize)>,
+    ) {
+        for (index, (step, busy)) in steps.iter().zip(busy).enumerate() {
+            if let StepKind::Factored(paths) = &step.kind {
+                let start = Instant::now();
+                factored_metapath::run(self.context, paths);
+                busy.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+                if let Some((spans, first)) = spans {
+                    spans.task(first + index, start);
+                }
+            }
+        }
+        for round in rounds(schedules) {
+            let count = |step: usize| tasks_of(&steps[step], &schedules[step], round);
+            parallel((0..steps.len()).map(count).sum(), |mut task| {
+                let mut step = 0;
+                while task >= count(step) {
+                    task -= count(step);
+                    step += 1;
+                }
+                if steps.len() == 1 && spans.is_none() {
+                    return self.task(&steps[step], &schedules[step], round, task);
+                }
+                let start = Instant::now();
+                self.task(&steps[step], &schedules[step], round, task);
+                busy[step].fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+                if let Some((spans, first)) = spans {
+                    spans.task(first + step, start);
+                }
+            });
+        }
+    }
+
+    fn task(&self, step: &Step, schedules: &[RegionSchedule], round: Round, task: usize) {
+        match (&step.kind, round) {
+            (StepKind::Region(region), Round::Compute | Round::Pieces(_) | Round::Rows(_)) => {
+                let thread = rayon::current_thread_index().unwrap_or(0);
+                let run = |scratch: &mut Scratch| self.region(region, schedules, round, task, scratch);
+                // SAFETY: the index of a pool's thread is its own, and a task starts no other.
+                unsafe { self.scratch.with(thread, run) };
+            }
+            (StepKind::Region(region), Round::Combine) => combine(self.context, region),
+            (StepKind::Product(product), Round::Compute) => self.product(product, task),
+            (StepKind::Product(product), _) => self.combine_product(product, task),
+            (StepKind::Grouped(product), _) => grouped_product::run_task(self.context, product, task),
+            // Executed before all others of the launch.
+            (StepKind::Factored(_), _) => {}
+            (StepKind::Copy { from, to }, _) => {
+                let slabs = self.context.slabs;
+                // SAFETY: no other task runs, and the plan gives source and target disjoint ranges.
+                let (source, target) = unsafe {
+                    (
+                        slabs[from.slab as usize].read(from.offset, from.len),
+                        slabs[to.slab as usize].write(to.offset, to.len),
+                    )
+                };
+                target.copy_from_slice(source);
+            }
+        }
+    }
+
+    fn region(&self, region: &Region, schedules: &[RegionSchedule], round: Round, task: usize, scratch: &mut Scratch) {
+        let with = |pass: Pass| schedules.iter().find(|schedule| schedule.pass == pass);
+        let context = self.context;
+        let tasks = region.tasks.len() - 1;
+        let whole = tasks * num_unsplit(schedules);
+        let cut = region.split.as_deref().map(|split| SplitRowRunner { context, region, split });
+        match (round, cut) {
+            (Round::Compute, _) if task < whole => {
+                run_task(context, region, &schedules[task / tasks], task % tasks, scratch);
+            }
+            (Round::Compute, Some(cut)) => {
+                if let Some(schedule) = with(Pass::SplitRows(0)) {
+                    cut.rows(schedule, task - whole, scratch);
+                }
+            }
+            (Round::Pieces(round), Some(cut)) => {
+                if let Some(schedule) = with(Pass::Pieces(round)) {
+                    cut.pieces(schedule, task, scratch);
+                }
+            }
+            (Round::Rows(round), Some(cut)) => {
+                if let Some(pieces) = with(Pass::Pieces(round - 1)) {
+                    cut.combine(pieces, task);
+                }
+                if let Some(schedule) = with(Pass::SplitRows(round)) {
+                    cut.rows(schedule, task, scratch);
+                }
+            }
+            (Round::Compute | Round::Pieces(_) | Round::Rows(_) | Round::Combine, _) => {}
+        }
+    }
+
+    /// Runs one task: a row range of a product, a row range of its result, or one of its partial results.
+    fn product(&self, product: &Product, task: usize) {
+        let Product { kind, of, rows, x, y, out, split, partials } = *product;
+        let (slabs, features) = (self.context.slabs, self.context.features);
+        // SAFETY: operands of a launch do not alias its outputs.
+        let (xs, ys) =
+            unsafe { (slabs[x.slab as usize].read(x.offset, x.len), slabs[y.slab as usize].read(y.offset, y.len)) };
+        // SAFETY (all uses): each task writes its own range of the result.
+        let write = |start: usize, len: usize| unsafe { slabs[out.slab as usize].write(out.offset + start, len) };
+        let (bk, bn) = (of.batch * of.k, of.batch * of.n);
+        let replay = self.context.replay;
+        // A cache-resident replay always uses the first rows.
+        let home = |range: Range<usize>| if replay.is_some() { 0..range.len() } else { range };
+        // A cache-resident replay reduces the same few rows repeatedly.
+        let outer = |num: usize, band: Range<usize>, x: &[f32], y: &[f32], out: &mut [f32]| {
+            let few = replay.map_or(num, |replay| replay.rows(bk + bn).min(num)).max(1);
+            for start in (0..num.max(1)).step_by(few) {
+                product::outer(of, features, few.min(num - start), band.clone(), x, y, out, start > 0);
+            }
+        };
+        match (kind, split) {
+            (ProductKind::Outer, Split::Bands(band)) => {
+                let range = task * band..((task + 1) * band).min(of.k);
+                let out = write(range.start * of.n, range.len() * of.n);
+                outer(rows, range, xs, ys, out);
+            }
+            (ProductKind::Outer, Split::Parts(chunk) | Split::Rows(chunk)) => {
+                let size = of.batch * of.k * of.n;
+                let range = home(task * chunk..((task + 1) * chunk).min(rows));
+                let (x, y) = (&xs[range.start * bk..range.end * bk], &ys[range.start * bn..range.end * bn]);
+                let out = if rows <= chunk {
+                    write(0, size)
+                } else {
+                    // SAFETY: partial results are disjoint, and are read only after all are written.
+                    unsafe { slabs[self.context.partials as usize].write(partials + task * size, size) }
+                };
+                outer(range.len(), 0..of.k, x, y, out);
+            }
+            (
+                ProductKind::MatMul | ProductKind::MatMulT,
+                Split::Rows(chunk) | Split::Bands(chunk) | Split::Parts(chunk),
+            ) => {
+                let range = home(task * chunk..((task + 1) * chunk).min(rows));
+                let (from, to) = if kind == ProductKind::MatMul { (bk, bn) } else { (bn, bk) };
+                let x = &xs[range.start * from..range.end * from];
+                let out = write(range.start * to, range.len() * to);
+                if kind == ProductKind::MatMul {
+                    product::mat_mul(of, features, range.len(), x, ys, out);
+                } else {
+                    product::mat_mul_t(of, features, range.len(), x, ys, out);
+                }
+            }
+        }
+    }
+
+    /// Sums a range of the partial results of a product; ranges let several threads share a large result.
+    fn combine_product(&self, product: &Product, task: usize) {
+        let slabs = self.context.slabs;
+        let Extents { batch, k, n } = product.of;
+        let size = batch * k * n;
+        let range = task * RANGE..((task + 1) * RANGE).min(size);
+        // SAFETY: each task writes its own range of the result.
+        let out = unsafe { slabs[product.out.slab as usize].write(product.out.offset + range.start, range.len()) };
+        out.fill(0.0);
+        for part in 0..num_parts(product) {
+            let start = product.partials + part * size + range.start;
+            // SAFETY: all partial results are written, and only read from here on.
+            let part = unsafe { slabs[self.context.partials as usize].read(start, out.len()) };
+            rows::accumulate_rows(Reduce::Sum, part, out.len(), out);
+        }
+    }
+}
+
+/// Number of tasks of a step in a round.
+fn tasks_of(step: &Step, schedules: &[RegionSchedule], round: Round) -> usize {
+    match (&step.kind, round) {
+        (StepKind::Region(region), Round::Compute) => {
+            let cut = region.split.as_ref().map_or(0, |split| split.row_tasks.len());
+            (region.tasks.len() - 1) * num_unsplit(schedules) + cut
+        }
+        (StepKind::Region(region), Round::Pieces(number)) => match &region.split {
+            Some(split) if number + 1 < RegionSchedule::rounds(schedules) => split.piece_tasks.len(),
+            Some(_) | None => 0,
+        },
+        (StepKind::Region(region), Round::Rows(number)) => match &region.split {
+            Some(split) if number < RegionSchedule::rounds(schedules) => split.row_tasks.len(),
+            Some(_) | None => 0,
+        },
+        (StepKind::Region(region), Round::Combine) => usize::from(!region.partials.is_empty()),
+        (StepKind::Product(product), Round::Compute) => match (product.kind, product.split) {
+            (ProductKind::Outer, Split::Bands(band)) => product.of.k.div_ceil(band),
+            (_, Split::Rows(chunk) | Split::Bands(chunk) | Split::Parts(chunk)) => product.rows.div_ceil(chunk),
+        },
+        // A product with one partial result needs no reduction. Without rows there are none, and the sum is zero.
+        (StepKind::Product(product), Round::Combine) => match num_parts(product) {
+            1 => 0,
+            _ => (product.of.batch * product.of.k * product.of.n).div_ceil(RANGE),
+        },
+        (StepKind::Grouped(product), Round::Compute) => product.tasks.len() - 1,
+        (StepKind::Copy { .. }, Round::Compute) => 1,
+        (StepKind::Product(_) | StepKind::Grouped(_) | StepKind::Factored(_) | StepKind::Copy { .. }, _) => 0,
+    }
+}
+
+/// Number of schedules over row blocks; they precede the others.
+fn num_unsplit(schedules: &[RegionSchedule]) -> usize {
+    schedules.iter().filter(|schedule| schedule.pass == Pass::Blocks).count()
+}
+
+/// Number of partial results of a product.
+fn num_parts(product: &Product) -> usize {
+    match (product.kind, product.split) {
+        (ProductKind::Outer, Split::Parts(chunk) | Split::Rows(chunk)) => product.rows.div_ceil(chunk),
+        (ProductKind::Outer, Split::Bands(_)) | (ProductKind::MatMul | ProductKind::MatMulT, _) => 1,
+    }
+}

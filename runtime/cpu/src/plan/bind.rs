@@ -1,0 +1,350 @@
+//! Plans the kernels of a program for the sizes of its data: memory, row blocks and tasks.
+
+use hgnnc_data::buffer::BufferRange;
+use hgnnc_data::stacks::{ParamPlace, param_places};
+use hgnnc_data::{BoundData, ExecError, InputData, Result, StateId};
+use hgnnc_ir::dataflow::OutputKind;
+use hgnnc_ir::kernel::place::{self, ALIGN, Slot};
+use hgnnc_ir::kernel::{self, Body, Contents, Form, Gemm, Kernel, KernelOp, Launch, Program, Source, Width};
+use hgnnc_ir::loops::{self, Nest};
+use hgnnc_ir::{Dim, Layout, Phase, Space, Stage, Type};
+use hgnnc_kernels::product::{self, Extents};
+use hgnnc_machine::KernelFeatures;
+
+use super::factored_metapath::bind_factored_metapath;
+use super::grouped::bind_grouped;
+use super::region::bind_region;
+use super::{Plan, Product, ProductKind, ResultBuffer, Slabs, Split, Step, StepKind, Update};
+
+/// Plans a verified program for the sizes of its data. `states` are the optimizer states in the order of their slabs;
+/// the local values of a row block should have at most `block_len` elements.
+///
+/// # Errors
+/// When an input is missing, or a kernel cannot be executed on data of this size.
+pub fn plan(
+    loops: &loops::VerifiedLoops,
+    data: &BoundData,
+    slabs: Slabs,
+    states: &[StateId],
+    block_len: usize,
+    features: KernelFeatures,
+) -> Result<Plan> {
+    let (program, functions) = (&loops.kernels, &loops.functions[..]);
+    let (buffers, plan) = (vec![], Plan::default());
+    let extent = |&dim: &Dim| hgnnc_data::tables::extent(data, dim);
+    let tables = &program.tables;
+    let places = param_places(tables, |param| tables.params[param.index()].dims.iter().map(extent).product());
+    let mut binder = Binder {
+        program,
+        functions,
+        data,
+        slabs,
+        states,
+        places,
+        block_len,
+        features,
+        buffers,
+        plan,
+        partials_used: 0,
+    };
+    binder.place()?;
+    let mut nests = loops.nests.iter().map(Option::as_ref);
+    binder.plan.prelude = binder.steps(&program.prelude, &mut nests)?;
+    let (before, updates) = program.launches.split_at(program.first_update().unwrap_or(program.launches.len()));
+    binder.plan.steps = binder.steps(before, &mut nests)?;
+    binder.plan.first_update = binder.plan.steps.len();
+    let updates = binder.steps(updates, &mut nests)?;
+    binder.plan.steps.extend(updates);
+    for output in &program.outputs {
+        binder.output(output)?;
+    }
+    Ok(binder.plan)
+}
+
+/// Index of a stage in [`Stage::ALL`].
+pub(super) fn stage_index(stage: Stage) -> usize {
+    match stage {
+        Stage::FP => 0,
+        Stage::NA => 1,
+        Stage::SF => 2,
+        Stage::LC => 3,
+        Stage::PU => 4,
+    }
+}
+
+/// Stage shares of a step of a single stage.
+fn all_of(stage: Stage) -> [f32; 5] {
+    let mut shares = [0.0; 5];
+    shares[stage_index(stage)] = 1.0;
+    shares
+}
+
+/// State of planning one program.
+pub(super) struct Binder<'a> {
+    pub program: &'a Program,
+    /// Functions that loops call.
+    pub functions: &'a [loops::Function],
+    pub data: &'a BoundData,
+    slabs: Slabs,
+    states: &'a [StateId],
+    /// The memory of each parameter.
+    places: Vec<ParamPlace>,
+    /// Maximum elements of the local values of a row block.
+    pub block_len: usize,
+    pub features: KernelFeatures,
+    /// Location of each buffer of the program.
+    buffers: Vec<BufferRange>,
+    /// The plan under construction.
+    pub plan: Plan,
+    /// Elements of partial results allocated in the current launch.
+    partials_used: usize,
+}
+
+impl Binder<'_> {
+    pub fn eval(&self, width: &Width) -> usize {
+        width.eval(&self.data.num_vertices)
+    }
+
+    /// Location of a buffer of the program.
+    pub fn buffer(&self, buffer: kernel::Buffer) -> BufferRange {
+        self.buffers[buffer.index()]
+    }
+
+    /// Location of a stored value or constant.
+    pub fn source(&mut self, source: Source) -> BufferRange {
+        match source {
+            Source::Buffer(buffer) => self.buffer(buffer),
+            Source::Const(number) => self.constant(number as f32),
+            Source::Count(space) => self.constant(self.rows(&Type::new(space, vec![])) as f32),
+            Source::Local(local) => unreachable!("{local} is not stored"),
+        }
+    }
+
+    /// Allocates partial results of `tasks` tasks, disjoint from others in the same launch.
+    pub fn partial(&mut self, tasks: usize, width: usize) -> usize {
+        let offset = self.partials_used;
+        self.partials_used += (tasks * width).next_multiple_of(ALIGN);
+        self.plan.partials_len = self.plan.partials_len.max(self.partials_used);
+        offset
+    }
+
+    fn rows(&self, ty: &Type) -> usize {
+        match (ty.layout, ty.space) {
+            (Layout::Sparse(p), _) => self.data.patterns[p.index()].num_edges(),
+            (Layout::Dense, Space::Unit) => 1,
+            (Layout::Dense, Space::Vertices(v)) => self.data.num_vertices[v.index()],
+            (Layout::Dense, Space::Edges(g)) => self.data.graphs[g.index()].num_edges(),
+            (Layout::Dense, Space::Index(extent)) => extent,
+            (Layout::Dense, Space::Endpoints(g, direction)) => {
+                self.data.graphs[g.index()].endpoints(direction).vertices.len()
+            }
+        }
+    }
+
+    /// Elements per row. Sparse values have one element per stored element.
+    fn width(&self, ty: &Type) -> usize {
+        if ty.is_sparse() { 1 } else { self.eval(&Width::of(&ty.dims)) }
+    }
+
+    fn constant(&mut self, number: f32) -> BufferRange {
+        let constants = &mut self.plan.constants;
+        let known = constants.iter().position(|c| c.to_bits() == number.to_bits());
+        let offset = known.unwrap_or_else(|| {
+            constants.push(number);
+            constants.len() - 1
+        });
+        BufferRange { slab: self.slabs.constants, offset, len: 1 }
+    }
+
+    /// Slab index of an optimizer state.
+    fn state(&self, state: StateId) -> Result<u32> {
+        let position = self.states.iter().position(|&known| known == state);
+        let position = position.ok_or_else(|| {
+            let name = &self.program.tables.params[state.0.index()].name;
+            ExecError::Unsupported(format!("internal error: state {} of `{name}` has no slab", state.1))
+        })?;
+        Ok(self.slabs.states + position as u32)
+    }
+
+    /// Assigns each buffer a range of a slab.
+    fn place(&mut self) -> Result<()> {
+        let program = self.program;
+        for index in 0..program.buffers.len() {
+            // An aliasing buffer has the location of its home.
+            let decl = program.buffer(program.home(kernel::Buffer::new(index)));
+            let len = self.rows(&decl.ty) * self.width(&decl.ty);
+            let at = |slab| BufferRange { slab, offset: 0, len };
+            self.buffers.push(match decl.contents {
+                Contents::Param(param) => {
+                    let ParamPlace { home, offset, .. } = self.places[param.index()];
+                    BufferRange { offset, ..at(self.slabs.params + home.0) }
+                }
+                Contents::State(param, slot) => at(self.state((param, slot))?),
+                Contents::Input(input) => self.input(input.index(), len)?,
+                Contents::Computed => at(self.slabs.arena),
+            });
+        }
+        let memory = place::memory(program, |ty| self.rows(ty) * self.width(ty));
+        for (area, slab) in [(&memory.fixed, self.slabs.persistent), (&memory.run, self.slabs.arena)] {
+            for &Slot { buffer, life, offset } in &area.slots {
+                self.buffers[buffer.index()] = BufferRange { slab, offset, len: life.len };
+            }
+        }
+        (self.plan.persistent_len, self.plan.arena_len) = (memory.fixed.len, memory.run.len);
+        Ok(())
+    }
+
+    fn input(&self, index: usize, len: usize) -> Result<BufferRange> {
+        let name = &self.program.tables.inputs[index].name;
+        let wrong = |found: String| ExecError::Shape {
+            what: format!("the input `{name}`"),
+            found,
+            expected: format!("{len} elements"),
+        };
+        let slab = self.slabs.inputs + index as u32;
+        match self.data.inputs.get(index) {
+            None | Some(InputData::Missing) => Err(wrong("no data".into())),
+            Some(InputData::StepNumber) => Ok(BufferRange { slab: self.slabs.counters, offset: 0, len: 1 }),
+            Some(InputData::EpochNumber) => Ok(BufferRange { slab: self.slabs.counters, offset: 1, len: 1 }),
+            Some(InputData::Numbers(numbers)) if numbers.len() == len => Ok(BufferRange { slab, offset: 0, len }),
+            Some(InputData::Classes(classes)) if classes.len() == len => Ok(BufferRange { slab, offset: 0, len }),
+            Some(InputData::Held(held)) if *held == len => Ok(BufferRange { slab, offset: 0, len }),
+            Some(InputData::Held(held)) => Err(wrong(format!("{held} elements"))),
+            Some(InputData::Numbers(numbers)) => Err(wrong(format!("{} elements", numbers.len()))),
+            Some(InputData::Classes(classes)) => Err(wrong(format!("{} labels", classes.len()))),
+        }
+    }
+
+    fn output(&mut self, output: &kernel::Output) -> Result<()> {
+        let mut buffer = self.source(output.source);
+        let target = match &output.kind {
+            OutputKind::Result(name) => {
+                let (rows, width) = (self.rows(&output.ty), self.width(&output.ty));
+                self.plan.results.push(ResultBuffer { name: name.clone(), ty: output.ty.clone(), rows, width, buffer });
+                return Ok(());
+            }
+            OutputKind::UpdateParam(param) if self.places[param.index()].home == *param => self.slabs.params + param.0,
+            OutputKind::UpdateParam(_) => {
+                return Err(ExecError::Unsupported("internal error: an entry of a stack is updated alone".into()));
+            }
+            OutputKind::UpdateState(param, slot) => self.state((*param, *slot))?,
+        };
+        if buffer.slab >= self.slabs.params && buffer.slab < self.slabs.inputs && buffer.slab != target {
+            // Updates are copied in sequence, so a value that another update overwrites is saved first.
+            let to = BufferRange { slab: self.slabs.arena, offset: self.plan.arena_len, len: buffer.len };
+            self.plan.arena_len += buffer.len.next_multiple_of(ALIGN);
+            let kind = StepKind::Copy { from: buffer, to };
+            let (shares, label) = (all_of(Stage::PU), "copy".into());
+            self.plan.steps.push(Step { kind, phase: Phase::Update, shares, label, together: false });
+            buffer = to;
+        }
+        let rows = match output.ty.space {
+            Space::Endpoints(graph, direction) => Some((graph.index(), direction, self.width(&output.ty))),
+            Space::Unit | Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => None,
+        };
+        self.plan.updates.push(Update { target, from: buffer, rows });
+        Ok(())
+    }
+
+    /// Steps of launches, with the nests of their kernels.
+    fn steps<'n>(
+        &mut self,
+        launches: &[Launch],
+        nests: &mut impl Iterator<Item = Option<&'n Nest>>,
+    ) -> Result<Vec<Step>> {
+        let mut steps = vec![];
+        for launch in launches {
+            self.partials_used = 0;
+            for (index, kernel) in launch.kernels.iter().enumerate() {
+                let nest = nests.next().flatten();
+                steps.push(Step { together: index > 0, ..self.step(kernel, nest)? });
+            }
+        }
+        Ok(steps)
+    }
+
+    fn step(&mut self, kernel: &Kernel, nest: Option<&Nest>) -> Result<Step> {
+        let (kind, shares, label) = match &kernel.body {
+            Body::Gemm(gemm) if let Some(members) = gemm.members => {
+                let product = bind_grouped(self, gemm, members.index());
+                let Extents { batch, k, n } = product.of;
+                let rows = self.rows(&Type::new(gemm.rows, vec![]));
+                let number = self.data.graphs[members.index()].num_dst;
+                let label = format!("grouped {} [{rows}; {number} x {batch} x {k} x {n}]", gemm.form.name());
+                (StepKind::Grouped(Box::new(product)), all_of(kernel.stage), label)
+            }
+            Body::Gemm(gemm) => {
+                let product = self.product(gemm);
+                let Extents { batch, k, n } = product.of;
+                let label = format!("{} [{}; {batch} x {k} x {n}]", gemm.form.name(), product.rows);
+                (StepKind::Product(product), all_of(kernel.stage), label)
+            }
+            Body::FactoredMetapath(reduction) => {
+                let step = bind_factored_metapath(self, reduction);
+                let graph = |graph: hgnnc_ir::Graph| &self.program.tables.graphs[graph.index()].name;
+                let label = format!("factored over {}, {}", graph(reduction.first), graph(reduction.second));
+                (StepKind::Factored(Box::new(step)), all_of(kernel.stage), label)
+            }
+            Body::Traversal(traversal) => {
+                let nest = nest.expect("verified loops have a nest for each traversal");
+                let (region, shares) = bind_region(self, traversal, nest)?;
+                let rows = kernel::print::print_rows(self.program, &traversal.rows);
+                let mut names: Vec<&str> = vec![];
+                for name in traversal.instrs.iter().map(|instr| word(&instr.op)) {
+                    if !names.contains(&name) {
+                        names.push(name);
+                    }
+                }
+                (StepKind::Region(region), shares, format!("{rows}: {}", names.join(", ")))
+            }
+        };
+        Ok(Step { kind, phase: kernel.phase, shares, label, together: false })
+    }
+
+    pub fn extents(&self, of: &kernel::Extents) -> Extents {
+        Extents { batch: self.eval(&of.batch), k: self.eval(&of.k), n: self.eval(&of.n) }
+    }
+
+    fn product(&mut self, gemm: &Gemm) -> Product {
+        let of = self.extents(&gemm.of);
+        let rows = self.rows(&Type::new(gemm.rows, vec![]));
+        let (kind, split) = match gemm.form {
+            Form::MatMul => (ProductKind::MatMul, Split::Rows(product::task_rows(of, self.features))),
+            Form::MatMulT => (ProductKind::MatMulT, Split::Rows(product::task_rows(of, self.features))),
+            Form::Outer if of.batch == 1 && of.k >= 256 => (ProductKind::Outer, Split::Bands(64)),
+            Form::Outer => (ProductKind::Outer, Split::Parts(product::part_rows(of, rows))),
+        };
+        let partials = match split {
+            Split::Parts(chunk) => self.partial(rows.div_ceil(chunk).max(1), of.batch * of.k * of.n),
+            Split::Rows(_) | Split::Bands(_) => 0,
+        };
+        let [x, y, out] = [gemm.x, gemm.y, gemm.out].map(|buffer| self.buffer(buffer));
+        Product { kind, of, rows, x, y, out, split, partials }
+    }
+}
+
+/// Short name of an instruction, for step labels.
+fn word(op: &KernelOp) -> &'static str {
+    match op {
+        KernelOp::Unary(..) | KernelOp::Binary(..) | KernelOp::Compose { .. } | KernelOp::Select { .. } => {
+            "element-wise"
+        }
+        KernelOp::Copy(_)
+        | KernelOp::Concat { .. }
+        | KernelOp::Slice { .. }
+        | KernelOp::OneHot(_)
+        | KernelOp::ScatterRows(..)
+        | KernelOp::ScatterAdd(_)
+        | KernelOp::Mask { .. }
+        | KernelOp::MatMul(..)
+        | KernelOp::MatMulT(..)
+        | KernelOp::ReduceTrailing(..)
+        | KernelOp::Dot(..)
+        | KernelOp::Segment(..)
+        | KernelOp::WeightedSum { .. }
+        | KernelOp::SoftmaxSum { .. }
+        | KernelOp::SegmentArg { .. }
+        | KernelOp::ReduceAll(..)
+        | KernelOp::OuterAll(..) => op.name(),
+    }
+}

@@ -1,0 +1,536 @@
+//! Binds a nest of loops to the data of a region.
+//!
+//! Instructions and loops are fixed by the nest. Binding resolves operand addresses, and divides rows into blocks by
+//! cache size and edges, and blocks into tasks.
+
+use std::ops::Range;
+
+use hgnnc_data::buffer::BufferRange;
+use hgnnc_data::{ExecError, InputData, Result};
+use hgnnc_ir::kernel::place::{Lifetime, sum_alive};
+use hgnnc_ir::kernel::{self, Dest, Extent, Index, Instr, KernelOp, Rows, Source, Traversal, Width};
+use hgnnc_ir::loops::function::Shape;
+use hgnnc_ir::loops::{self, CallResult, Nest, access, producers};
+use hgnnc_ir::{DType, Direction, Reduce};
+
+use super::bind::{Binder, stage_index};
+use super::{
+    Access, Base, BlockOp, Domain, FusedLoop, IndexArray, Level, Local, LoopResult, LoopStep, MaskRows, NativeLoop,
+    Operand, Partial, Place, Region, SplitRows, block_extents, block_widths,
+};
+
+/// Elements of a tile of gathered operands: two fit in the L1 cache.
+const TILE: usize = 2048;
+/// Maximum number of tasks of a region.
+const TASKS: usize = 256;
+/// Maximum number of tasks of a region with partial results, which are combined sequentially.
+const PARTIAL_TASKS: usize = 32;
+/// Maximum total elements of the partial results of one value, except for few tasks.
+const PARTS: usize = 64 * 1024;
+
+/// Binds a nest; also returns the share of each stage in its cost.
+pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal, nest: &Nest) -> Result<(Region, [f32; 5])> {
+    if let Rows::Each(volume) = &traversal.rows {
+        // Vertex and edge counts are checked with the data.
+        let elements = binder.eval(volume);
+        if u32::try_from(elements).is_err() {
+            return Err(ExecError::Unsupported(format!("a parameter of {elements} elements; 2^32 - 1 are the most")));
+        }
+    }
+    let mut region = RegionBinder {
+        binder,
+        nest,
+        traversal,
+        widths: kernel::Program::local_widths(traversal),
+        made_by: producers(&traversal.instrs),
+        ops: vec![],
+        locals: vec![],
+        partials: vec![],
+        uses_own: false,
+        uses_own_end: false,
+        full_columns: None,
+    };
+    for index in 0..traversal.instrs.len() {
+        region.instr(index)?;
+    }
+    region.finish()
+}
+
+struct RegionBinder<'b, 'a> {
+    binder: &'b mut Binder<'a>,
+    nest: &'b Nest,
+    traversal: &'b Traversal,
+    /// Width of each local of the nest.
+    widths: Vec<Width>,
+    /// Earlier instructions that make the operands of each instruction.
+    made_by: Vec<Vec<Option<usize>>>,
+    /// One operation for each instruction.
+    ops: Vec<BlockOp>,
+    locals: Vec<Local>,
+    partials: Vec<(BufferRange, Reduce, Level, usize)>,
+    uses_own: bool,
+    uses_own_end: bool,
+    full_columns: Option<usize>,
+}
+
+impl RegionBinder<'_, '_> {
+    /// Rows for which a dropout mask at a level is drawn.
+    fn drawn(&self, at: Level) -> MaskRows {
+        let tables = &self.binder.program.tables;
+        match (&self.traversal.rows, at) {
+            (Rows::Vertices(vertex), _) => MaskRows::Vertices(*vertex),
+            (Rows::Edges(graph, _) | Rows::Endpoints(graph, _), Level::Edge) => MaskRows::Edges(graph.index()),
+            (Rows::Edges(graph, Direction::In), Level::Row) => MaskRows::Vertices(tables.graphs[graph.index()].dst),
+            (Rows::Edges(graph, Direction::Out), Level::Row) => MaskRows::Vertices(tables.graphs[graph.index()].src),
+            (Rows::Elements(pattern, _), Level::Edge) | (Rows::Elements(pattern, Direction::In), _) => {
+                MaskRows::Vertices(tables.patterns[pattern.index()].vertex)
+            }
+            // With renumbered vertices there are no masks over active vertices.
+            (Rows::Once | Rows::Each(_) | Rows::Endpoints(..) | Rows::Elements(_, Direction::Out), _) => MaskRows::Rows,
+        }
+    }
+
+    /// Columns of the sparse matrix whose elements the rows own.
+    fn columns(&self) -> Option<usize> {
+        match self.traversal.rows {
+            Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Edges(..) | Rows::Endpoints(..) => None,
+            Rows::Elements(pattern, _) => Some(self.binder.program.tables.patterns[pattern.index()].columns),
+        }
+    }
+
+    /// Binds the instruction at an index.
+    fn instr(&mut self, index: usize) -> Result<()> {
+        let instr = &self.traversal.instrs[index];
+        if let KernelOp::Mask { .. } = instr.op {
+            let moved = match self.drawn(instr.level) {
+                MaskRows::Edges(graph) => self.binder.data.orders.moved(graph).is_some(),
+                MaskRows::Rows | MaskRows::Vertices(_) => false,
+            };
+            let sparse = instr.level == Level::Edge && self.columns().is_some();
+            self.uses_own |= sparse || moved;
+        }
+        let num_vertices = &self.binder.data.num_vertices;
+        let op = instr.op.try_map(
+            |position, &operand| -> Result<Operand> {
+                let bound = self.operand(index, operand, self.made_by[index][position])?;
+                let uniform = self.same_elements(operand).filter(|_| !instr.op.takes_contiguous_rows(position));
+                Ok(match uniform {
+                    Some(number) => {
+                        let base = Base::Stored(self.binder.source(Source::Const(number.into())));
+                        Operand { base, access: Access::Same, ..bound }
+                    }
+                    None => bound,
+                })
+            },
+            |width| width.eval(num_vertices),
+        )?;
+        let width = self.binder.eval(&instr.width);
+        let level = match instr.extent() {
+            Extent::Row => Level::Row,
+            Extent::Edge => Level::Edge,
+            Extent::Total => {
+                let reduce = if let KernelOp::ReduceAll(reduce, _) = instr.op { reduce } else { Reduce::Sum };
+                let Dest::Buffer(buffer) = instr.dest else { unreachable!("totals are stored") };
+                let out = self.partials.len() as u32;
+                self.partials.push((self.binder.buffer(buffer), reduce, instr.level, width));
+                self.ops.push(BlockOp { op, level: instr.level, out, stage: instr.stage });
+                return Ok(());
+            }
+        };
+        let place = match instr.dest {
+            Dest::Local(_) => Place::Scratch,
+            Dest::Buffer(buffer) => Place::Stored(self.binder.buffer(buffer)),
+        };
+        let out = self.locals.len() as u32;
+        self.locals.push(Local { level, width, place });
+        self.ops.push(BlockOp { op, level: instr.level, out, stage: instr.stage });
+        Ok(())
+    }
+
+    /// Binds an operand of an instruction, which an earlier instruction may make.
+    fn operand(&mut self, index: usize, operand: kernel::Operand, made_by: Option<usize>) -> Result<Operand> {
+        let instr = &self.traversal.instrs[index];
+        let width = self.binder.program.operand_width(&self.traversal.rows, &self.widths, operand);
+        let width = self.binder.eval(&width.expect("in a verified program every operand has a width"));
+        let access = access(self.binder.program, &self.traversal.rows, instr.level, operand, made_by.is_some());
+        if access == Access::DenseCell {
+            self.cells(instr)?;
+        }
+        self.uses_own |= matches!(access, Access::Owner | Access::DenseCell);
+        self.uses_own_end |= matches!(access, Access::OwnerVertex | Access::OwnerEnd);
+        let base = match made_by {
+            Some(made_by) => Base::Local(self.ops[made_by].out),
+            None if let Some(input) = self.labels(operand.source) => Base::Labels(input),
+            None => Base::Stored(self.binder.source(operand.source)),
+        };
+        Ok(Operand { base, access, width })
+    }
+
+    /// Index of an input of class labels.
+    fn labels(&self, source: Source) -> Option<u32> {
+        let Source::Buffer(buffer) = source else { return None };
+        let decl = self.binder.program.buffer(buffer);
+        match decl.contents {
+            kernel::Contents::Input(input) if decl.ty.dtype == DType::I32 => Some(input.0),
+            _ => None,
+        }
+    }
+
+    /// The common value of all elements of a sparse input, such as the 1 of bags of words: micro-kernels read it as a
+    /// scalar instead of gathering it in column order.
+    fn same_elements(&self, operand: kernel::Operand) -> Option<f32> {
+        let (Source::Buffer(buffer), Index::Edge) = (operand.source, operand.index) else { return None };
+        let kernel::Contents::Input(input) = self.binder.program.buffer(buffer).contents else { return None };
+        if !self.binder.program.tables.inputs[input.index()].ty.is_sparse() {
+            return None;
+        }
+        let Some(InputData::Numbers(numbers)) = self.binder.data.inputs.get(input.index()) else { return None };
+        let (&first, rest) = numbers.split_first()?;
+        rest.iter().all(|x| x.to_bits() == first.to_bits()).then_some(first)
+    }
+
+    /// Checks that the cells of a dense matrix have 32-bit indices.
+    fn cells(&mut self, instr: &Instr) -> Result<()> {
+        let columns = self.columns().unwrap_or(0);
+        let (tables, rows) = (&self.binder.program.tables, &self.traversal.rows);
+        let other = rows.other_count(tables).unwrap_or_else(Width::one);
+        let cells = self.binder.eval(&rows.count(tables).times(&other));
+        if u32::try_from(cells).is_err() {
+            return Err(ExecError::Operation {
+                program: tables.name.clone(),
+                stage: instr.stage.name(),
+                op: instr.op.name().into(),
+                shapes: format!("{} x {columns} elements", cells / columns.max(1)),
+                reason: "a dense operand of a sparse one may have at most 2^32 elements".into(),
+            });
+        }
+        self.full_columns = Some(columns);
+        Ok(())
+    }
+
+    /// Binds a loop.
+    fn fused_loop(&mut self, looped: &loops::Loop) -> Result<FusedLoop> {
+        let mut steps = vec![];
+        for step in &looped.steps {
+            steps.push(match step {
+                loops::Step::Instr(instr) => LoopStep::Op(*instr),
+                loops::Step::Call(call) => LoopStep::Native(self.call(looped.level, call)?),
+            });
+        }
+        Ok(FusedLoop { level: looped.level, tile: looped.tile, steps })
+    }
+
+    fn fused_loops(&mut self, loops: &[loops::Loop]) -> Result<Vec<FusedLoop>> {
+        loops.iter().map(|looped| self.fused_loop(looped)).collect()
+    }
+
+    fn call(&mut self, level: Level, call: &loops::Call) -> Result<NativeLoop> {
+        let mut arrays = vec![];
+        for &operand in &call.arrays {
+            // All reads of an operand in a call have one producer, if any.
+            let read = call.instrs.iter().find_map(|&instr| {
+                let operands = self.traversal.instrs[instr].op.operands();
+                let position = operands.iter().position(|other| *other == operand)?;
+                Some((instr, self.made_by[instr][position]))
+            });
+            let (instr, made_by) = read.expect("the arrays of a verified call are operands of its instructions");
+            arrays.push(self.operand(instr, operand, made_by)?);
+        }
+        let out = |instr: usize| self.ops[instr].out;
+        Ok(NativeLoop {
+            ops: call.instrs.clone(),
+            function: call.function,
+            segments: self.binder.functions[call.function].shape == Shape::Segments,
+            arrays,
+            indices: call
+                .indices
+                .iter()
+                .map(|index| match *index {
+                    loops::IndexArray::Picked(access) => IndexArray::Picked(access),
+                    loops::IndexArray::Labels(input) => IndexArray::Labels(input.index()),
+                })
+                .collect(),
+            results: call
+                .results
+                .iter()
+                .map(|result| match *result {
+                    CallResult::Tile(instr) => LoopResult::Tile(out(instr)),
+                    CallResult::Owners(instr) => LoopResult::Owners(out(instr)),
+                    CallResult::Total(instr) => LoopResult::Partial(out(instr)),
+                })
+                .collect(),
+            level,
+            replaced: call.replaced.clone(),
+        })
+    }
+
+    /// Divides the region into blocks and tasks.
+    fn finish(mut self) -> Result<(Region, [f32; 5])> {
+        let peaks = [Level::Row, Level::Edge].map(|level| self.peak(level));
+        let nest = self.nest;
+        let mut groups = vec![];
+        for group in &nest.groups {
+            groups.push(self.fused_loops(group)?);
+        }
+        let mut passes = vec![];
+        for pass in &nest.passes {
+            passes.push([self.fused_loops(&pass.rows)?, self.fused_loops(&pass.edges)?]);
+        }
+        let (pattern_columns, mask_rows) = (self.columns(), [Level::Row, Level::Edge].map(|level| self.drawn(level)));
+        let Self { binder, traversal, ops, locals, partials, uses_own, uses_own_end, full_columns, .. } = self;
+        let mut region = Region {
+            domain: domain(binder, traversal),
+            pattern_columns,
+            mask_rows,
+            ops,
+            groups,
+            passes,
+            locals,
+            blocks: vec![],
+            tasks: vec![],
+            split: None,
+            partials: vec![],
+            uses_own,
+            uses_own_end,
+            full_columns,
+        };
+        // Partial results of wide values take memory and time to combine.
+        let widest = partials.iter().map(|partial| partial.3).max();
+        let most_tasks = widest.map_or(TASKS, |widest| (PARTS / widest.max(1)).clamp(8, PARTIAL_TASKS));
+        if let (Domain::Edges { topology, direction, ends }, false) = (region.domain, region.passes.is_empty()) {
+            let topology = binder.data.topology(topology);
+            let (indptr, edges) = (topology.indptr(direction, ends), topology.num_edges());
+            let piece = traversal.pieces.map(|pieces| pieces.len(edges));
+            // No row has more edges than the graph, so small graphs need no degree classes.
+            region.split = piece.filter(|&piece| piece < edges).and_then(|piece| {
+                let rows = topology.degree_classes(direction, ends).may_exceed(piece as u64);
+                SplitRows::of(piece, rows, indptr, most_tasks, (&region.ops, &region.locals)).map(Box::new)
+            });
+        }
+        divide(&mut region, binder, &traversal.rows, peaks, most_tasks);
+        let num_tasks = region.tasks.len() - 1;
+        let cut_tasks = region.split.as_ref().map_or(0, |split| split.row_tasks.len().max(split.piece_tasks.len()));
+        for (out, reduce, level, width) in partials {
+            let offset = binder.partial(num_tasks + cut_tasks, width);
+            region.partials.push(Partial { out, reduce, level, width, offset });
+        }
+        if let Some(split) = &mut region.split {
+            let (of_row, of_piece) = split.areas.lens;
+            let (rows, pieces) = (split.rows.len(), split.num_pieces());
+            split.areas.starts = (binder.partial(rows, of_row), binder.partial(pieces, of_piece));
+        }
+        let shares = shares(&region, binder);
+        Ok((region, shares))
+    }
+
+    /// Peak live elements of locals in scratch, per row or edge.
+    fn peak(&self, level: Level) -> usize {
+        let mut ends: Vec<Option<usize>> = vec![None; self.locals.len()];
+        for (index, op) in self.ops.iter().enumerate() {
+            for operand in op.op.operands() {
+                if let Base::Local(local) = operand.base {
+                    ends[local as usize] = Some(index);
+                }
+            }
+        }
+        let lives = self.ops.iter().enumerate().filter(|(_, op)| !op.op.is_total()).filter_map(|(start, op)| {
+            let local = &self.locals[op.out as usize];
+            let life = Lifetime { start, end: ends[op.out as usize].unwrap_or(start), len: local.width };
+            (local.level == level && local.place == Place::Scratch).then_some(life)
+        });
+        sum_alive(lives, self.ops.len()).into_iter().max().unwrap_or(0)
+    }
+}
+
+fn domain(binder: &Binder<'_>, traversal: &Traversal) -> Domain {
+    match traversal.rows {
+        Rows::Once => Domain::Rows(1),
+        Rows::Each(_) | Rows::Vertices(_) => Domain::Rows(binder.eval(&traversal.rows.count(&binder.program.tables))),
+        Rows::Edges(graph, direction) => Domain::Edges { topology: graph.index(), direction, ends: false },
+        Rows::Endpoints(graph, direction) => Domain::Edges { topology: graph.index(), direction, ends: true },
+        Rows::Elements(pattern, direction) => {
+            let topology = binder.data.graphs.len() + pattern.index();
+            Domain::Edges { topology, direction, ends: false }
+        }
+    }
+}
+
+/// Divides the rows of a region into blocks and at most `most` tasks. `peaks` are the live elements per row and per
+/// edge when operations run one by one.
+fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usize; 2], most_tasks: usize) {
+    let scratch = binder.block_len;
+    let [row_width, edge_width] = block_widths(region);
+    let (row_peak, edge_peak) = (peaks[0].max(row_width).max(1), peaks[1].max(1));
+    let data = binder.data;
+    region.blocks = match region.domain {
+        Domain::Edges { topology, direction, ends } => {
+            // Without edge values nothing has to stay in a cache.
+            let most = if peaks[1].max(edge_width) > 0 { 1024 } else { 8192 };
+            let indptr = data.topology(topology).indptr(direction, ends);
+            let rows = (scratch / 2 / row_peak).clamp(16, 1024);
+            let cut: &[u32] = region.split.as_ref().map_or(&[], |split| &split.rows);
+            edge_blocks(indptr, rows, (scratch / edge_peak).clamp(64, most), cut)
+        }
+        Domain::Rows(count) => {
+            let most = match rows {
+                Rows::Each(_) => 8192,
+                // Small graphs, too, are divided among threads.
+                _ => (count / 8).clamp(128, 1024),
+            };
+            row_blocks(count, (scratch / row_peak).clamp(16, most))
+        }
+    };
+    let (mut most_rows, mut most_edges) = block_extents(region, data);
+    if let Some(split) = &region.split {
+        (most_rows, most_edges) = (most_rows.max(1), most_edges.max(split.piece));
+    }
+    let plan = &mut binder.plan;
+    plan.block_edges = plan.block_edges.max(most_edges);
+    plan.block_rows = plan.block_rows.max(most_rows);
+    // Reduced rows may be fetched first.
+    let reduced = region.ops.iter().filter_map(|op| match op.op {
+        KernelOp::ReduceTrailing(_, a) => Some(a.width),
+        _ => None,
+    });
+    let widest = region.locals.iter().map(|local| local.width).chain(reduced).max().unwrap_or(1);
+    plan.tile_len = plan.tile_len.max(TILE).max(widest.next_multiple_of(16));
+
+    let [of_row, of_edge] = [Level::Row, Level::Edge].map(|level| cost(region, level));
+    let edges_of = |rows: &Range<usize>| match region.domain {
+        Domain::Rows(_) => 0,
+        Domain::Edges { topology, direction, ends } => {
+            let indptr = data.topology(topology).indptr(direction, ends);
+            indptr[rows.end] - indptr[rows.start]
+        }
+    };
+    let costs = (0..region.blocks.len() - 1).map(|block| match region.block(block) {
+        Some(rows) => rows.len() as f64 * of_row + edges_of(&rows) as f64 * of_edge,
+        // The tasks of its pieces do the work.
+        None => 0.0,
+    });
+    region.tasks = divide_by_cost(&costs.collect::<Vec<_>>(), most_tasks);
+}
+
+/// Estimated cost of a row without its edges, or of an edge.
+fn cost(region: &Region, level: Level) -> f64 {
+    let costs = region.ops.iter().filter(|op| op.level == level).map(|op| {
+        let width = match op.op.is_total() {
+            true => op.op.operands().iter().map(|operand| operand.width).max().unwrap_or(1),
+            false => region.locals[op.out as usize].width,
+        };
+        op_cost(&op.op, width.max(1))
+    });
+    // Every row and every edge is visited.
+    1.0 + costs.sum::<f64>()
+}
+
+/// Share of each stage in the time of a region, by estimated cost.
+fn shares(region: &Region, binder: &Binder<'_>) -> [f32; 5] {
+    let total_edges = match region.domain {
+        Domain::Rows(_) => 0,
+        Domain::Edges { topology, .. } => binder.data.topology(topology).num_edges(),
+    };
+    let total_rows = region.blocks.last().copied().unwrap_or(0) as usize;
+    let mut costs = [0.0f64; 5];
+    for op in &region.ops {
+        let count = match op.level {
+            Level::Row => total_rows,
+            Level::Edge => total_edges,
+        };
+        let width = if op.op.is_total() {
+            region.partials[op.out as usize].width
+        } else {
+            region.locals[op.out as usize].width
+        };
+        costs[stage_index(op.stage)] += 1.0 + count as f64 * op_cost(&op.op, width.max(1));
+    }
+    let sum: f64 = costs.iter().sum();
+    costs.map(|c| (c / sum.max(1.0)) as f32)
+}
+
+/// Estimated cost of an operation per row or edge, to divide the time of a region among stages.
+fn op_cost(op: &KernelOp<Operand, usize>, width: usize) -> f64 {
+    let width = width as f64;
+    match op {
+        KernelOp::Unary(..) | KernelOp::Compose { .. } => 3.0 * width,
+        KernelOp::MatMul(of, ..) | KernelOp::MatMulT(of, ..) | KernelOp::OuterAll(of, ..) => {
+            (of.batch * of.k * of.n) as f64 / 8.0
+        }
+        KernelOp::Dot(a, _) | KernelOp::ReduceTrailing(_, a) => a.width as f64,
+        KernelOp::Mask { .. } => 2.0 * width,
+        KernelOp::WeightedSum { x, .. } => x.width as f64,
+        KernelOp::SoftmaxSum { score, x, .. } => (4 * score.width + x.width) as f64,
+        KernelOp::SegmentArg { x, .. } => 2.0 * x.width as f64,
+        // Most vertices are active in few graphs.
+        KernelOp::ScatterAdd(parts) => width * (1.0 + 0.2 * (parts.len() - 1) as f64),
+        _ => width,
+    }
+}
+
+fn row_blocks(rows: usize, per_block: usize) -> Vec<u32> {
+    let mut blocks: Vec<u32> = (0..rows).step_by(per_block).map(|r| r as u32).collect();
+    blocks.push(rows as u32);
+    blocks
+}
+
+/// Divides blocks into at most `most` tasks of similar cost, each at most one block over its share. Returns the first
+/// block of each task, and the number of blocks.
+fn divide_by_cost(costs: &[f64], most: usize) -> Vec<u32> {
+    // The margin keeps rounding errors from creating an extra task.
+    let share = costs.iter().sum::<f64>() / most as f64 * (1.0 - 1e-9);
+    let (mut tasks, mut sum) = (vec![0u32], 0.0);
+    for (next, cost) in (1u32..).zip(costs) {
+        sum += cost;
+        if sum >= share && (next as usize) < costs.len() && tasks.len() < most {
+            tasks.push(next);
+            sum = 0.0;
+        }
+    }
+    if !costs.is_empty() {
+        tasks.push(costs.len() as u32);
+    }
+    tasks
+}
+
+/// Blocks of at most `rows` rows and, unless a single row has more, `edges` edges. Split rows (`cut`) are
+/// blocks of their own.
+fn edge_blocks(indptr: &[u64], rows: usize, edges: usize, mut cut: &[u32]) -> Vec<u32> {
+    let num_rows = indptr.len() - 1;
+    let mut blocks = vec![0u32];
+    let mut start = 0;
+    while start < num_rows {
+        let mut end = start + 1;
+        match cut.split_first() {
+            Some((&first, rest)) if first as usize == start => cut = rest,
+            next => {
+                let limit = next.map_or(num_rows, |(&first, _)| first as usize).min(start + rows);
+                while end < limit && indptr[end + 1] - indptr[start] <= edges as u64 {
+                    end += 1;
+                }
+            }
+        }
+        blocks.push(end as u32);
+        start = end;
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_cost_about_the_same() {
+        // One task per block, or equal numbers of equal blocks.
+        assert_eq!(divide_by_cost(&[1.0; 3], 256), [0, 1, 2, 3]);
+        assert_eq!(divide_by_cost(&[1.0; 6], 3), [0, 2, 4, 6]);
+        assert_eq!(divide_by_cost(&[1.0; 7], 3), [0, 3, 6, 7]);
+        // Skewed blocks: the first three cost as much as all others.
+        let skewed: Vec<f64> = [8.0; 3].into_iter().chain([1.0; 24]).collect();
+        assert_eq!(divide_by_cost(&skewed, 6), [0, 1, 2, 3, 11, 19, 27]);
+        // Blocks without cost (split rows), and no blocks.
+        assert_eq!(divide_by_cost(&[0.0, 5.0, 0.0, 5.0, 0.0], 2), [0, 2, 5]);
+        assert_eq!(divide_by_cost(&[0.0; 2], 4), [0, 1, 2]);
+        assert_eq!(divide_by_cost(&[], 4), [0]);
+    }
+}

@@ -1,0 +1,249 @@
+//! Fills the tables of PTX modules: device addresses of buffers, data and graphs, and sizes.
+
+use std::collections::HashMap;
+
+use hgnnc_data::{BoundData, ExecError, InputData, Result, StateId};
+use hgnnc_executable::gpu::{Blocks, Entry, KernelInfo, Module, Sizes, Slot};
+use hgnnc_ir::dataflow::{Dataflow, OutputKind};
+use hgnnc_ir::kernel::place;
+use hgnnc_ir::kernel::print::print_rows;
+use hgnnc_ir::kernel::{Buffer, Contents, Program, Source};
+
+use crate::graph_arrays::{DataSizes, index_array};
+use crate::plan::{partials, rows, width};
+use crate::time_attribution::{Shares, shares};
+use crate::{ALIGN_BYTES, Device, F32, Launch, Sequence};
+
+/// Maximum number of kernels listed in a message about an entry.
+const MOST_DESCRIBED: usize = 4;
+
+/// A result of a program on the device.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Found {
+    pub name: String,
+    pub rows: usize,
+    pub width: usize,
+    pub from: From,
+}
+
+/// Location of a result.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum From {
+    Device(u64),
+    Number(f32),
+}
+
+/// A program loaded on the device.
+#[derive(Debug)]
+pub(super) struct Bound {
+    pub prelude: usize,
+    /// Sequences: up to the first launch that may change parameters, the updates, and the commit.
+    pub parts: [usize; 3],
+    /// Entries of each part.
+    pub entries: [Vec<Entry>; 3],
+    /// Phase and stage shares of the entries of each part.
+    pub shares: [Vec<Shares>; 3],
+    /// Module handle on the device.
+    pub module: usize,
+    pub results: Vec<Found>,
+}
+
+/// Device addresses of the buffers of a program.
+pub(super) struct Places<'a> {
+    pub arena: u64,
+    pub fixed: u64,
+    pub partials: u64,
+    pub counters: u64,
+    pub params: &'a [(u64, usize)],
+    pub states: &'a [StateId],
+    pub state_places: &'a [(u64, usize)],
+}
+
+/// State of binding programs.
+pub(super) struct Binder<'a> {
+    pub device: Box<dyn Device>,
+    pub data: &'a BoundData,
+    pub inputs: HashMap<usize, u64>,
+    pub arrays: HashMap<Slot, u64>,
+}
+
+impl Binder<'_> {
+    /// Loads a program's module and prepares its sequences.
+    pub fn program(&mut self, program: &Program, module: &Module, places: &Places<'_>) -> Result<Bound> {
+        let number = self.device.load(module)?;
+        let addresses = self.addresses(program, places)?;
+        let entries = || module.prelude.iter().chain(&module.launches).chain(&module.commit);
+        let kernels: HashMap<usize, &KernelInfo> =
+            entries().flat_map(|entry| &entry.kernels).map(|kernel| (kernel.number, kernel)).collect();
+        let mut parts = HashMap::new();
+        for entry in entries() {
+            parts.extend(partials(entry, self.data).0);
+        }
+        let mut table = vec![];
+        for slot in &module.table {
+            let sizes = DataSizes(self.data);
+            table.push(match slot {
+                Slot::Buffer(buffer) => addresses[buffer.index()],
+                Slot::Stored(contents) => self.stored(*contents, places)?,
+                Slot::Rows(rows) => sizes.rows(rows) as u64,
+                Slot::Count(space) => sizes.space(*space) as u64,
+                Slot::CountF32(space) => u64::from((sizes.space(*space) as f32).to_bits()),
+                Slot::Elements(width) => sizes.width(width) as u64,
+                Slot::MaskKeys => places.counters + ALIGN_BYTES as u64,
+                Slot::Blocks(kernel) => kernels[kernel].blocks.count(&sizes) as u64,
+                Slot::AllBlocks(of) => of.iter().map(|kernel| kernels[kernel].blocks.count(&sizes) as u64).sum(),
+                Slot::Parts(kernel) => kernels[kernel].blocks.parts(&sizes) as u64,
+                Slot::PartRows(kernel) => kernels[kernel].blocks.part_rows(&sizes) as u64,
+                Slot::Partials(..) | Slot::PieceParts(..) | Slot::RowMemory(_) => {
+                    places.partials + (F32 * parts[slot]) as u64
+                }
+                Slot::FirstPart(kernel, following) => kernels[kernel].blocks.first_part(&sizes, *following) as u64,
+                Slot::NumPieces(rows, cut) => sizes.pieces(rows, *cut) as u64,
+                Slot::BandFirst(rows, band) => sizes.band(rows, *band).0 as u64,
+                Slot::BandRows(rows, band) => sizes.band(rows, *band).1 as u64,
+                Slot::BandBlocks(kernel, band) => kernels[kernel].blocks.band(&sizes, *band) as u64,
+                Slot::FirstEdges { .. }
+                | Slot::RowOrder { .. }
+                | Slot::PieceRows(..)
+                | Slot::FirstPieces(..)
+                | Slot::Others(..)
+                | Slot::Positions(_)
+                | Slot::EndVertices(..)
+                | Slot::EndOf(..)
+                | Slot::EndOfEdges(..) => self.array(slot)?,
+            });
+        }
+        self.device.set_table(number, &table)?;
+        let sizes = DataSizes(self.data);
+        let launch = |entry: &Entry| Launch {
+            name: entry.name.clone(),
+            what: self.describe(program, entry),
+            blocks: entry.kernels.iter().map(|kernel| kernel.blocks.count(&sizes)).sum(),
+            shared: entry.shared(),
+        };
+        let sequence = |entries: &[Entry]| Sequence { module: number, launches: entries.iter().map(launch).collect() };
+        let (before, updates) = module.launches.split_at(module.first_update);
+        let sequences =
+            [sequence(&module.prelude), sequence(before), sequence(updates), sequence(module.commit.as_slice())];
+        let mut numbers = vec![];
+        for sequence in sequences {
+            numbers.push(self.device.prepare(sequence)?);
+        }
+        let found = |output: &hgnnc_ir::kernel::Output| {
+            let OutputKind::Result(name) = &output.kind else { return None };
+            let (rows, width) = (rows(self.data, &output.ty), width(self.data, &output.ty));
+            let from = match output.source {
+                Source::Buffer(buffer) => From::Device(addresses[buffer.index()]),
+                Source::Const(number) => From::Number(number as f32),
+                Source::Count(space) => From::Number(DataSizes(self.data).space(space) as f32),
+                Source::Local(_) => return None,
+            };
+            Some(Found { name: name.clone(), rows, width, from })
+        };
+        let results = program.outputs.iter().filter_map(found).collect();
+        let entries = [before.to_vec(), updates.to_vec(), module.commit.iter().cloned().collect()];
+        let parts = [numbers[1], numbers[2], numbers[3]];
+        let shares = shares(program, self.data, &entries);
+        Ok(Bound { prelude: numbers[0], parts, entries, shares, module: number, results })
+    }
+
+    /// Describes the work of an entry's kernels, for messages.
+    fn describe(&self, program: &Program, entry: &Entry) -> String {
+        let sizes = DataSizes(self.data);
+        let describe = |kernel: &KernelInfo| match &kernel.blocks {
+            Blocks::One => "once".to_owned(),
+            Blocks::Rows { rows, .. } | Blocks::Bands { rows, .. } => {
+                format!("{}: {} rows", print_rows(program, rows), sizes.rows(rows))
+            }
+            Blocks::Gemm { form, rows, members, of } => {
+                let (k, n) = (sizes.width(&of.left()), sizes.width(&of.n));
+                let members =
+                    members.map_or_else(String::new, |members| format!(" of {} members", sizes.space(members.space)));
+                format!("{}: {} rows{members}, {k} by {n}", form.name(), sizes.space(*rows))
+            }
+            Blocks::Members { rows, width } => {
+                format!("parts of {} rows, {} elements", sizes.space(*rows), sizes.width(width))
+            }
+            Blocks::Elements { width, .. } => format!("{} elements", sizes.width(width)),
+            Blocks::Copy { space, width } => {
+                format!("copy: {} rows of {}", sizes.space(*space), sizes.width(width))
+            }
+        };
+        let mut all: Vec<String> = entry.kernels.iter().take(MOST_DESCRIBED).map(describe).collect();
+        if entry.kernels.len() > MOST_DESCRIBED {
+            all.push(format!("and {} more kernels", entry.kernels.len() - MOST_DESCRIBED));
+        }
+        all.join("; ")
+    }
+
+    fn stored(&self, contents: Contents, places: &Places<'_>) -> Result<u64> {
+        let missing = || ExecError::Unsupported("internal error: an update of what is not stored".into());
+        match contents {
+            Contents::Param(param) => Ok(places.params[param.index()].0),
+            Contents::State(param, slot) => {
+                let position = places.states.iter().position(|&known| known == (param, slot));
+                Ok(places.state_places[position.ok_or_else(missing)?].0)
+            }
+            Contents::Input(_) | Contents::Computed => Err(missing()),
+        }
+    }
+
+    /// Address of each buffer of a program.
+    fn addresses(&mut self, program: &Program, places: &Places<'_>) -> Result<Vec<u64>> {
+        let memory = place::memory(program, |ty| rows(self.data, ty) * width(self.data, ty));
+        let mut addresses = vec![];
+        for index in 0..program.buffers.len() {
+            let decl = program.buffer(program.home(Buffer::new(index)));
+            addresses.push(match decl.contents {
+                contents @ (Contents::Param(_) | Contents::State(..)) => self.stored(contents, places)?,
+                Contents::Input(input) => {
+                    let expected = rows(self.data, &decl.ty) * width(self.data, &decl.ty);
+                    self.input(input.index(), expected, &program.tables, places)?
+                }
+                Contents::Computed => places.arena,
+            });
+        }
+        for (area, base) in [(&memory.fixed, places.fixed), (&memory.run, places.arena)] {
+            for slot in &area.slots {
+                addresses[slot.buffer.index()] = base + (F32 * slot.offset) as u64;
+            }
+        }
+        Ok(addresses)
+    }
+
+    fn input(&mut self, index: usize, len: usize, tables: &Dataflow, places: &Places<'_>) -> Result<u64> {
+        if let Some(&known) = self.inputs.get(&index) {
+            return Ok(known);
+        }
+        let name = &tables.inputs[index].name;
+        let wrong = |found: String| ExecError::Shape {
+            what: format!("the input `{name}`"),
+            found,
+            expected: format!("{len} elements"),
+        };
+        let bytes: &[u8] = match self.data.inputs.get(index) {
+            None | Some(InputData::Missing | InputData::Held(_)) => return Err(wrong("no data".into())),
+            Some(InputData::StepNumber) => return Ok(places.counters),
+            Some(InputData::EpochNumber) => return Ok(places.counters + F32 as u64),
+            Some(InputData::Numbers(numbers)) if numbers.len() == len => bytemuck::cast_slice(numbers),
+            Some(InputData::Classes(classes)) if classes.len() == len => bytemuck::cast_slice(classes),
+            Some(InputData::Numbers(numbers)) => return Err(wrong(format!("{} elements", numbers.len()))),
+            Some(InputData::Classes(classes)) => return Err(wrong(format!("{} labels", classes.len()))),
+        };
+        let at = self.device.alloc(name, bytes.len().max(ALIGN_BYTES))?;
+        self.device.upload(at, bytes)?;
+        self.inputs.insert(index, at);
+        Ok(at)
+    }
+
+    fn array(&mut self, slot: &Slot) -> Result<u64> {
+        if let Some(&known) = self.arrays.get(slot) {
+            return Ok(known);
+        }
+        let array = index_array(self.data, slot).unwrap_or_default();
+        let at = self.device.alloc("graph", (F32 * array.len()).max(ALIGN_BYTES))?;
+        self.device.upload(at, bytemuck::cast_slice(&array))?;
+        self.arrays.insert(slot.clone(), at);
+        Ok(at)
+    }
+}

@@ -1,0 +1,437 @@
+//! Programs bound to data in device memory.
+
+use std::collections::{BTreeMap, HashMap};
+
+use hgnnc_data::metrics::Tally;
+use hgnnc_data::stacks::{ParamPlace, num_own_params};
+use hgnnc_data::tables::extent;
+use hgnnc_data::{Arena, BoundData, Initializer, InputData, Result, StateId};
+use hgnnc_executable::gpu::{Entry, GpuCompiler, Target};
+use hgnnc_ir::dataflow::Dataflow;
+use hgnnc_ir::kernel::Program;
+use hgnnc_ir::random;
+use hgnnc_ir::training::Task;
+use hgnnc_trace::Times;
+use rayon::prelude::*;
+
+use crate::bind::{Binder, Bound, Found, From, Places};
+use crate::counts::Counter;
+use crate::plan::{Compiled, DeviceMemory, Needs, arena, keeps_best, streams};
+use crate::{ALIGN_BYTES, Device, F32, KernelCounters, time_attribution};
+
+/// Programs with shared tables, their parameters, states and data, on a device.
+#[derive(Debug)]
+pub struct DeviceEngine {
+    device: Box<dyn Device>,
+    compiler: &'static dyn GpuCompiler,
+    data: BoundData,
+    programs: Vec<Bound>,
+    /// Address and elements of each parameter.
+    params: Vec<(u64, usize)>,
+    /// Whether a parameter has memory of its own, and is no entry of a stack.
+    is_home: Vec<bool>,
+    /// Number of parameters of the model; stacks of them follow.
+    num_params: usize,
+    states: Vec<StateId>,
+    state_places: Vec<(u64, usize)>,
+    /// Addresses of the parameters of the best epoch, if there is training.
+    best: Vec<u64>,
+    /// Counts metrics of one output.
+    counter: Option<Counter>,
+    /// Address of step and epoch numbers, followed by the dropout keys.
+    counters: u64,
+    dropout_streams: u32,
+    memory: DeviceMemory,
+    needs: Vec<Needs>,
+    /// Last uploaded step and epoch numbers and dropout keys, and a buffer for the next.
+    counter_bytes: Vec<u8>,
+}
+
+impl DeviceEngine {
+    /// Compiles the programs, checks that everything fits on the device, uploads data, and runs the prelude. Parameters
+    /// and states are zero.
+    ///
+    /// # Errors
+    /// Data that does not fit the programs, a kernel without PTX, too little memory, or a device failure.
+    pub fn new(
+        programs: &[&Program],
+        mut data: BoundData,
+        mut device: Box<dyn Device>,
+        (compiler, target): (&'static dyn GpuCompiler, Target),
+        budget: Option<u64>,
+    ) -> Result<Self> {
+        let compiled = Compiled::new(programs, &mut data, (compiler, target))?;
+        let memory = compiled.memory();
+        memory.check(device.free_bytes(), budget)?;
+        let Compiled { modules, needs, states, param_places, .. } = compiled;
+        let tables = &programs[0].tables;
+
+        let alloc = |device: &mut Box<dyn Device>, what: &str, len: usize| -> Result<(u64, usize)> {
+            let at = device.alloc(what, (F32 * len).max(ALIGN_BYTES))?;
+            device.clear(at, F32 * len)?;
+            Ok((at, len))
+        };
+        // Entries of a stack are parts of its memory.
+        let alloc_all = |device: &mut Box<dyn Device>, suffix: &str| -> Result<Vec<(u64, usize)>> {
+            let mut homes = vec![0; param_places.len()];
+            for (index, (decl, place)) in tables.params.iter().zip(&param_places).enumerate() {
+                if place.home.index() == index {
+                    homes[index] = alloc(device, &format!("{}{suffix}", decl.name), place.len)?.0;
+                }
+            }
+            let at = |place: &ParamPlace| (homes[place.home.index()] + (F32 * place.offset) as u64, place.len);
+            Ok(param_places.iter().map(at).collect())
+        };
+        let params = alloc_all(&mut device, "")?;
+        let mut state_places = vec![];
+        for (param, slot) in &states {
+            let name = format!("{}.state{slot}", tables.params[param.index()].name);
+            state_places.push(alloc(&mut device, &name, param_places[param.index()].len)?);
+        }
+        let mut best = vec![];
+        if keeps_best(programs.len()) {
+            best = alloc_all(&mut device, " of the best epoch")?.into_iter().map(|(at, _)| at).collect();
+        }
+        let dropout_streams = programs.iter().map(|program| streams(program)).max().unwrap_or(0);
+        let counters = device.alloc("counters", ALIGN_BYTES + 8 * dropout_streams as usize)?;
+        let room = arena(&needs, None);
+        let arena = device.alloc("intermediate values", (room.run as usize).max(ALIGN_BYTES))?;
+        let partials = device.alloc("partial results", (room.partials as usize).max(ALIGN_BYTES))?;
+        let mut binder = Binder { device, data: &data, inputs: HashMap::new(), arrays: HashMap::new() };
+        let mut bound = vec![];
+        for (index, (program, module)) in programs.iter().zip(&modules).enumerate() {
+            let bytes = (F32 * needs[index].fixed).max(ALIGN_BYTES);
+            let fixed = binder.device.alloc("values of the dataset", bytes)?;
+            let places = Places {
+                arena,
+                fixed,
+                partials,
+                counters,
+                params: &params,
+                states: &states,
+                state_places: &state_places,
+            };
+            bound.push(binder.program(program, module, &places)?);
+        }
+        let device = binder.device;
+        // The device holds them; drops the host copy.
+        for input in &mut data.inputs {
+            if let InputData::Numbers(numbers) = input {
+                *numbers = vec![];
+            }
+        }
+        let mut engine = Self {
+            device,
+            compiler,
+            data,
+            programs: bound,
+            params,
+            is_home: param_places.iter().enumerate().map(|(index, place)| place.home.index() == index).collect(),
+            num_params: num_own_params(tables),
+            states,
+            state_places,
+            best,
+            counter: None,
+            counters,
+            dropout_streams,
+            memory,
+            needs,
+            counter_bytes: vec![],
+        };
+        for index in 0..engine.programs.len() {
+            engine.set_counters(0, 0, 0)?;
+            engine.device.run(engine.programs[index].prelude)?;
+        }
+        // Resets the clock for the first epoch.
+        engine.device.elapsed_ms()?;
+        Ok(engine)
+    }
+
+    fn set_counters(&mut self, seed: u64, step: u64, epoch: u64) -> Result<()> {
+        let mut bytes = std::mem::take(&mut self.counter_bytes);
+        bytes.clear();
+        bytes.extend((step as f32).to_le_bytes());
+        bytes.extend((epoch as f32).to_le_bytes());
+        bytes.resize(ALIGN_BYTES, 0);
+        for stream in 0..self.dropout_streams {
+            bytes.extend(random::mask_key(seed, step, stream).to_le_bytes());
+        }
+        let done = self.device.upload(self.counters, &bytes);
+        self.counter_bytes = bytes;
+        done
+    }
+
+    /// Runs a program like [`crate::Engine::run_until_update`].
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn run_until_update(&mut self, program: usize, seed: u64, step: u64, epoch: u64) -> Result<()> {
+        self.set_counters(seed, step, epoch)?;
+        self.device.run(self.programs[program].parts[0])
+    }
+
+    /// Runs the updates like [`crate::Engine::run_updates`].
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn run_updates(&mut self, program: usize) -> Result<()> {
+        self.device.run(self.programs[program].parts[1])
+    }
+
+    /// Commits the updates like [`crate::Engine::commit`].
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn commit(&mut self, program: usize) -> Result<()> {
+        self.device.run(self.programs[program].parts[2])
+    }
+
+    /// Waits until the device is idle.
+    ///
+    /// # Errors
+    /// When a previous operation failed.
+    pub fn wait(&mut self) -> Result<()> {
+        self.device.wait()
+    }
+
+    /// Milliseconds by the device clock from the start of the first sequence since the last call to the end of the last
+    /// one; synchronizes. `None` for a device without a clock.
+    ///
+    /// # Errors
+    /// When a previous operation failed.
+    pub fn elapsed_ms(&mut self) -> Result<Option<f64>> {
+        self.device.elapsed_ms()
+    }
+
+    /// Runs a program launch by launch and returns the milliseconds of each entry of [`DeviceEngine::entries`]. `None`
+    /// for a device without a clock. Slower than [`DeviceEngine::run_until_update`] and the calls after it.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn run_timed(&mut self, program: usize, seed: u64, step: u64, epoch: u64) -> Result<Option<Vec<f64>>> {
+        self.set_counters(seed, step, epoch)?;
+        let mut all = Some(vec![]);
+        for part in self.programs[program].parts {
+            let times = self.device.run_timed(part)?;
+            all = all.zip(times).map(|(all, times)| [all, times].concat());
+        }
+        Ok(all)
+    }
+
+    /// [`DeviceEngine::run_until_update`] launch by launch, adding the nanoseconds to `times`. Same results, but
+    /// slower. Adds nothing for a device without a clock.
+    pub fn time_until_update(
+        &mut self,
+        program: usize,
+        (seed, step, epoch): (u64, u64, u64),
+        times: &mut Times,
+    ) -> Result<()> {
+        self.set_counters(seed, step, epoch)?;
+        self.time(program, 0, times)
+    }
+
+    /// [`DeviceEngine::run_updates`] and [`DeviceEngine::commit`] launch by launch, adding the nanoseconds to `times`.
+    pub fn time_updates(&mut self, program: usize, times: &mut Times) -> Result<()> {
+        self.time(program, 1, times)?;
+        self.time(program, 2, times)
+    }
+
+    fn time(&mut self, program: usize, part: usize, times: &mut Times) -> Result<()> {
+        let bound = &self.programs[program];
+        let launches = self.device.run_timed(bound.parts[part])?.unwrap_or_default();
+        for (ms, shares) in launches.into_iter().zip(&bound.shares[part]) {
+            time_attribution::add(times, shares, ms * 1e6);
+        }
+        Ok(())
+    }
+
+    /// Entries of a run of a program in order, over all its parts.
+    pub fn entries(&self, program: usize) -> Vec<&Entry> {
+        self.programs[program].entries.iter().flatten().collect()
+    }
+
+    /// Counters of each entry of a program so far, by name. `None` for a device without counters.
+    pub fn counters(&self, program: usize) -> Option<BTreeMap<&str, &KernelCounters>> {
+        let module = self.programs[program].module;
+        let all = self.device.counters()?;
+        Some(all.iter().filter(|((of, _), _)| *of == module).map(|((_, name), found)| (&name[..], found)).collect())
+    }
+
+    /// A result of the last run of a program, with rows and elements per row; invalid after another run.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn result(&mut self, program: usize, name: &str) -> Result<Option<(usize, usize, Vec<f32>)>> {
+        let mut numbers = vec![];
+        Ok(self.read_result(program, name, &mut numbers)?.map(|(rows, width)| (rows, width, numbers)))
+    }
+
+    /// [`DeviceEngine::result`] into an existing buffer.
+    pub fn read_result(&mut self, program: usize, name: &str, into: &mut Vec<f32>) -> Result<Option<(usize, usize)>> {
+        let Some(found) = self.programs[program].results.iter().find(|found| found.name == name) else {
+            return Ok(None);
+        };
+        let shape = (found.rows, found.width);
+        into.resize(shape.0 * shape.1, 0.0);
+        match found.from {
+            From::Number(number) => into.fill(number),
+            From::Device(at) => self.device.download(at, bytemuck::cast_slice_mut(into))?,
+        }
+        Ok(Some(shape))
+    }
+
+    /// Names of the results of a program.
+    pub fn results(&self, program: usize) -> Vec<&str> {
+        self.programs[program].results.iter().map(|found| found.name.as_str()).collect()
+    }
+
+    /// Number of parameters of the programs.
+    pub fn num_params(&self) -> usize {
+        self.num_params
+    }
+
+    /// Downloads a parameter to host memory.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn param(&mut self, index: usize) -> Result<Vec<f32>> {
+        let mut numbers = vec![0.0; self.params[index].1];
+        self.read_param(index, &mut numbers)?;
+        Ok(numbers)
+    }
+
+    /// Number of elements of a parameter.
+    pub fn param_len(&self, index: usize) -> usize {
+        self.params[index].1
+    }
+
+    /// [`DeviceEngine::param`] into a buffer of its length.
+    pub fn read_param(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
+        self.device.download(self.params[index].0, bytemuck::cast_slice_mut(into))
+    }
+
+    /// Saves the parameters on the device as those of the best epoch.
+    pub fn keep_best(&mut self) -> Result<()> {
+        let all = self.best.iter().zip(&self.params).zip(&self.is_home).filter(|(_, is_home)| **is_home);
+        all.into_iter().try_for_each(|((&best, &(at, len)), _)| self.device.copy(best, at, F32 * len))
+    }
+
+    /// Restores the parameters of the best epoch.
+    pub fn restore_best(&mut self) -> Result<()> {
+        let all = self.best.iter().zip(&self.params).zip(&self.is_home).filter(|(_, is_home)| **is_home);
+        all.into_iter().try_for_each(|((&best, &(at, len)), _)| self.device.copy(at, best, F32 * len))
+    }
+
+    /// Downloads a parameter of the best epoch into a buffer of its length. Does nothing if none is saved.
+    pub fn read_best(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
+        match self.best.get(index) {
+            Some(&at) => self.device.download(at, bytemuck::cast_slice_mut(into)),
+            None => Ok(()),
+        }
+    }
+
+    /// Uploads a parameter of the best epoch.
+    pub fn set_best(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        match self.best.get(index) {
+            Some(&at) => self.device.upload(at, bytemuck::cast_slice(numbers)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes [`DeviceEngine::count`] compare this result of a program with the labels. Does nothing
+    /// for tasks without counts.
+    pub fn count_result(&mut self, program: usize, name: &str, task: Task) -> Result<()> {
+        let found = self.programs[program].results.iter().find(|found| found.name == name);
+        if let Some(Found { width, from: From::Device(at), .. }) = found {
+            self.counter = Counter::new((&mut *self.device, self.compiler), &self.data, (*at, *width), task)?;
+        }
+        Ok(())
+    }
+
+    /// Counts over the vertices of a split part in the last run of the program. Returns false if nothing is counted.
+    pub fn count(&mut self, part: usize, tally: &mut Tally) -> Result<bool> {
+        let Some(counter) = &mut self.counter else { return Ok(false) };
+        counter.count(&mut *self.device, part, tally)?;
+        // Counting belongs to no epoch, so the clock is reset.
+        self.device.elapsed_ms()?;
+        Ok(true)
+    }
+
+    /// Uploads a parameter from host memory.
+    ///
+    /// # Errors
+    /// When the device fails.
+    ///
+    /// # Panics
+    /// When `numbers` has another length.
+    pub fn set_param(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        let (at, len) = self.params[index];
+        assert_eq!(numbers.len(), len, "a parameter keeps its length");
+        self.device.upload(at, bytemuck::cast_slice(numbers))
+    }
+
+    /// Parameter and slot of each optimizer state.
+    pub fn states(&self) -> &[StateId] {
+        &self.states
+    }
+
+    /// Downloads an optimizer state.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn state(&mut self, index: usize) -> Result<Vec<f32>> {
+        let (at, len) = self.state_places[index];
+        let mut numbers = vec![0.0; len];
+        self.device.download(at, bytemuck::cast_slice_mut(&mut numbers))?;
+        Ok(numbers)
+    }
+
+    /// Uploads an optimizer state.
+    ///
+    /// # Errors
+    /// When the device fails.
+    ///
+    /// # Panics
+    /// When `numbers` has another length.
+    pub fn set_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        let (at, len) = self.state_places[index];
+        assert_eq!(numbers.len(), len, "a state keeps its length");
+        self.device.upload(at, bytemuck::cast_slice(numbers))
+    }
+
+    /// Initializes parameters exactly as [`crate::Engine::init_params`] does.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn init_params(&mut self, tables: &Dataflow, seed: u64) -> Result<()> {
+        // Each element depends on its position only, so threads share large parameters.
+        const PART: usize = 1 << 14;
+        for (index, decl) in tables.params.iter().enumerate().take(self.num_params) {
+            let draw = Initializer::of(decl, |dim| extent(&self.data, dim));
+            let mut numbers = vec![0.0; self.params[index].1];
+            numbers.par_chunks_mut(PART).enumerate().for_each(|(part, numbers)| draw.fill(seed, part * PART, numbers));
+            self.set_param(index, &numbers)?;
+        }
+        Ok(())
+    }
+
+    /// Data bound to the programs: graphs, labels and splits.
+    pub fn data(&self) -> &BoundData {
+        &self.data
+    }
+
+    /// Allocated device memory by purpose.
+    pub fn memory(&self) -> DeviceMemory {
+        self.memory
+    }
+
+    /// Planned memory of one program as if it ran alone, or of all.
+    pub fn arena(&self, program: Option<usize>) -> Arena {
+        arena(&self.needs, program)
+    }
+
+    /// Device that runs the programs.
+    pub fn device(&self) -> &dyn Device {
+        &*self.device
+    }
+}

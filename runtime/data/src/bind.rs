@@ -1,0 +1,558 @@
+//! Binds a dataset to a compiled model: the data that its programs run on.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Instant;
+
+use hgnnc_executable::Executable;
+use hgnnc_graph::{
+    Dataset, Features, GraphCache, LabelValues, LinkSplitData, MetapathOptions, NO_ORIGINAL, Origin, RelationOptions,
+    SemanticGraph, SemanticGraphs, SgbError, Step,
+};
+use hgnnc_ir::VertexRows;
+use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
+use hgnnc_ir::training::{self, Fanout, MiniBatch, Training};
+use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
+
+use crate::bound::{Adjacency, BoundData, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep};
+use crate::error::{ExecError, Result};
+use crate::stacks;
+
+/// Options of [`bind`] for a model and a dataset.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct BindOptions {
+    /// Name of the split; by default the model's own, or the first of the trained vertex type.
+    pub split: Option<String>,
+    /// Most bytes of one semantic graph.
+    pub graph_budget: Option<u64>,
+    /// Caches metapath graphs beside the dataset, in files of at most this many bytes in total, and reads cached ones.
+    pub graph_cache: Option<u64>,
+    /// Requires neither labels nor a split: only outputs are computed.
+    pub outputs_only: bool,
+    /// Does not materialize the graphs of metapaths that could be factored, nor those of their hops: the compiler plans
+    /// which ones it needs, and [`materialize`](crate::materialize) builds them.
+    pub defer_metapaths: bool,
+}
+
+/// Builds the semantic graphs of a model and collects its inputs, labels and split.
+///
+/// # Errors
+/// A vertex type, relation, label or split that the dataset does not have, features of another width or storage,
+/// or a semantic graph that cannot be built.
+pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -> Result<BoundData> {
+    let flow = &executable.infer;
+    let mut binder = Binder::new(flow, dataset, options)?;
+    let training = executable.training.as_ref().filter(|_| !options.outputs_only);
+    // Label and split errors are reported before graphs are built.
+    let held_out = training.map_or(Ok(None), |training| binder.held_out(training))?;
+    let started = Instant::now();
+    binder.build_graphs()?;
+    let batch = executable.training.as_ref().and_then(|training| training.batch.as_ref());
+    let drawn = match batch {
+        Some(batch) if !options.outputs_only => binder.drawn(batch)?,
+        Some(_) | None => SamplingInputs::default(),
+    };
+    let sgb_s = started.elapsed().as_secs_f64();
+    let mut data = BoundData {
+        dataset: dataset.name.clone(),
+        num_vertices: binder.types.iter().map(|&t| dataset.vertex_types[t].count).collect(),
+        sgb_s,
+        drawn,
+        ..BoundData::default()
+    };
+    for decl in &flow.patterns {
+        data.patterns.push(binder.pattern(decl.vertex, decl.columns)?);
+    }
+    let split = if options.outputs_only { None } else { binder.split(executable)? };
+    for decl in &flow.inputs {
+        data.inputs.push(binder.input(decl, split)?);
+    }
+    if let (Some(training), false) = (&executable.training, options.outputs_only) {
+        match &training.target {
+            training::Target::Vertices { vertex, label } => {
+                data.target = Some(binder.target(*vertex, label)?);
+                binder.check_labelled(*vertex, label, split)?;
+            }
+            training::Target::Links(target) => {
+                data.held_out = held_out.unwrap_or_default();
+                let links = target.graphs.iter().map(|graph| binder.graphs[graph.index()].num_edges()).sum();
+                let num = |part: &[Vec<(u32, u32)>]| part.iter().map(Vec::len).sum();
+                let nums: [usize; 3] = [links, num(&data.held_out[0]), num(&data.held_out[1])];
+                if nums.iter().any(|&num| num >= u32::MAX as usize) {
+                    return Err(ExecError::Unsupported("there are 2^32 links or more to learn".into()));
+                }
+                data.parts = nums.map(|num| (0..num as u32).collect());
+            }
+        }
+    }
+    if let Some(split) = split {
+        let split = &dataset.splits[split];
+        data.parts = [split.train.clone(), split.val.clone(), split.test.clone()];
+    }
+    data.graphs = binder.graphs.into_iter().map(topology_of).collect();
+    data.origins = binder.origins;
+    for (graph, pairs) in binder.deferred {
+        data.graphs[graph].deferred = Some(pairs);
+    }
+    stacks::derive(flow, &mut data.num_vertices, &mut data.graphs)?;
+    Ok(data)
+}
+
+/// Checks the validation and test links of a model without building graphs.
+///
+/// # Errors
+/// A split that the dataset does not have, that holds links of other relations only, or that overlaps
+/// with the training links.
+pub fn check_held_out(flow: &Dataflow, training: &Training, dataset: &Dataset, split: Option<&str>) -> Result<()> {
+    let options = BindOptions { split: split.map(str::to_owned), ..BindOptions::default() };
+    Binder::new(flow, dataset, &options)?.held_out(training).map(drop)
+}
+
+/// With more relations than this, a message names only the first and the last.
+const NAMED: usize = 12;
+
+/// The arrays of a semantic graph, shared and not copied.
+pub(crate) fn topology_of(graph: SemanticGraph) -> Topology {
+    let SemanticGraph { name, num_src, num_dst, csc, csr, .. } = graph;
+    let csc = Adjacency { indptr: csc.indptr, indices: csc.indices, eids: vec![] };
+    let csr = Adjacency { indptr: csr.indptr, indices: csr.indices, eids: csr.eids };
+    Topology { name, num_src, num_dst, csc, csr, ..Topology::default() }
+}
+
+/// A metapath as steps over relations of the dataset.
+pub(crate) fn steps_of(binder: &Binder<'_>, decl: &GraphDecl) -> Vec<Step> {
+    let step =
+        |s: &hgnnc_ir::dataflow::Step| Step { relation: binder.relations[s.relation as usize], reverse: s.reverse };
+    decl.steps.iter().map(step).collect()
+}
+
+/// The number of paths of each edge.
+pub(crate) fn edge_counts(graph: &SemanticGraph) -> Vec<f32> {
+    graph.counts.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()])
+}
+
+/// A builder of semantic graphs, with the metapath cache if that is enabled.
+pub(crate) fn graph_builder<'a>(dataset: &'a Dataset, options: &BindOptions) -> SemanticGraphs<'a> {
+    let cache = options.graph_cache.and_then(|limit| GraphCache::beside(dataset, limit));
+    SemanticGraphs::new(dataset).with_cache(cache)
+}
+
+pub(crate) struct Binder<'a> {
+    flow: &'a Dataflow,
+    dataset: &'a Dataset,
+    options: &'a BindOptions,
+    /// Dataset vertex type of each vertex type of the model.
+    pub(crate) types: Vec<usize>,
+    /// Dataset relation of each relation of the model.
+    pub(crate) relations: Vec<usize>,
+    graphs: Vec<SemanticGraph>,
+    /// Origin of each metapath graph.
+    origins: Vec<Option<Origin>>,
+    /// Graphs whose edges are not materialized, with their edge counts.
+    deferred: Vec<(usize, u64)>,
+}
+
+impl<'a> Binder<'a> {
+    /// Resolves the vertex types and relations of a model in a dataset.
+    pub fn new(flow: &'a Dataflow, dataset: &'a Dataset, options: &'a BindOptions) -> Result<Self> {
+        let (types, relations, graphs, origins, deferred) = (vec![], vec![], vec![], vec![], vec![]);
+        let mut binder = Self { flow, dataset, options, types, relations, graphs, origins, deferred };
+        binder.names()?;
+        Ok(binder)
+    }
+}
+
+impl Binder<'_> {
+    fn missing(&self, what: &str, name: &str, known: impl Iterator<Item = String>) -> ExecError {
+        let known: Vec<String> = known.map(|k| format!("`{k}`")).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        ExecError::Unsupported(format!("the dataset `{}` has no {what} `{name}`; it has {known}", self.dataset.name))
+    }
+
+    fn names(&mut self) -> Result<()> {
+        let dataset = self.dataset;
+        for decl in self.flow.vertex_types.iter().filter(|decl| decl.rows == VertexRows::Dataset) {
+            let found = dataset.vertex_type(&decl.dataset_name).ok_or_else(|| {
+                self.missing("vertex type", &decl.dataset_name, dataset.vertex_types.iter().map(|v| v.name.clone()))
+            })?;
+            self.types.push(found);
+        }
+        for decl in &self.flow.relations {
+            let found = dataset.relation(&decl.dataset_name).ok_or_else(|| {
+                self.missing("relation", &decl.dataset_name, dataset.relations.iter().map(|r| r.name.clone()))
+            })?;
+            let relation = &dataset.relations[found];
+            let name = |t: usize| dataset.vertex_types[t].name.as_str();
+            let expected = (self.types[decl.src.index()], self.types[decl.dst.index()]);
+            if (relation.src, relation.dst) != expected {
+                return Err(ExecError::Shape {
+                    what: format!("the relation `{}`", relation.name),
+                    found: format!("`{}` -> `{}`", name(relation.src), name(relation.dst)),
+                    expected: format!("`{}` -> `{}`", name(expected.0), name(expected.1)),
+                });
+            }
+            self.relations.push(found);
+        }
+        Ok(())
+    }
+
+    fn build_graphs(&mut self) -> Result<()> {
+        let builder = graph_builder(self.dataset, self.options);
+        // Graphs of stacks are made of these.
+        let own = self.flow.graphs.iter().take_while(|decl| decl.derived.is_none()).count();
+        let deferred: Vec<Option<u64>> = (0..own).map(|index| self.deferred(&builder, index)).collect::<Result<_>>()?;
+        let built = self.flow.graphs.iter().zip(&deferred).filter(|(_, deferred)| deferred.is_none());
+        self.share(&builder, built.map(|(decl, _)| decl));
+        for ((index, decl), deferred) in self.flow.graphs.iter().enumerate().zip(deferred) {
+            if let Some(pairs) = deferred {
+                let ends = [decl.src, decl.dst].map(|end| self.dataset.vertex_types[self.types[end.index()]].count);
+                self.graphs.push(SemanticGraph::without_edges(decl.name.clone(), ends[0], ends[1]));
+                self.deferred.push((index, pairs));
+                self.origins.push(None);
+                continue;
+            }
+            let (mut graph, origin) = self.build(&builder, decl)?;
+            graph.name.clone_from(&decl.name);
+            self.graphs.push(graph);
+            self.origins.push(origin);
+        }
+        Ok(())
+    }
+
+    /// Announces the metapaths that will be built, so that the builder can share prefixes.
+    pub fn share<'d>(&self, builder: &SemanticGraphs<'_>, decls: impl Iterator<Item = &'d GraphDecl>) {
+        let metapaths = decls.filter(|decl| decl.steps.len() > 1);
+        builder.share(&metapaths.map(|decl| (steps_of(self, decl), self.metapath_options(decl))).collect::<Vec<_>>());
+    }
+
+    fn metapath_options(&self, decl: &GraphDecl) -> MetapathOptions {
+        let usual =
+            MetapathOptions { counted: decl.counted, self_loops: decl.self_loops, ..MetapathOptions::default() };
+        let memory_budget = self.options.graph_budget.unwrap_or(usual.memory_budget);
+        MetapathOptions { memory_budget, ..usual }
+    }
+
+    /// Number of edges of a graph that is not materialized yet; `None` for others.
+    fn deferred(&self, builder: &SemanticGraphs<'_>, index: usize) -> Result<Option<u64>> {
+        let graph = Graph::new(index);
+        // Path counts are weights of linear sums, which are factored without them.
+        let is_data =
+            |decl: &InputDecl| decl.ty.space == Space::Edges(graph) && !matches!(decl.binding, Binding::EdgeCount(_));
+        let path = self.flow.metapaths.iter().find(|path| path.of == graph);
+        let is_hop = self.flow.metapaths.iter().any(|path| path.hops.contains(&graph));
+        // Graphs of stacks are made of their members' edges.
+        let is_member = self.flow.stacks.iter().any(|stack| stack.members.contains(&graph));
+        let may_wait = self.options.defer_metapaths && (path.is_some() || is_hop) && !is_member;
+        if !may_wait || self.flow.inputs.iter().any(is_data) {
+            return Ok(None);
+        }
+        let steps = steps_of(self, &self.flow.graphs[index]);
+        let count = match steps[..] {
+            [step] => Ok(Some(self.dataset.relations[step.relation].src_ids.len() as u64)),
+            _ if is_hop => builder.pairs(&steps).map(Some),
+            _ if path.is_some_and(|path| !path.once) => builder.estimate_pairs(&steps).map(Some),
+            _ => builder.middle(&steps).map(|found| found.map(|middle| middle.pairs)),
+        };
+        count.map_err(|error| ExecError::Unsupported(error.to_string()))
+    }
+
+    /// Edge weights and walk steps that the fan-outs of mini-batches need.
+    fn drawn(&self, batch: &MiniBatch) -> Result<SamplingInputs> {
+        let asks = |graph: usize, what: fn(&Fanout) -> bool| batch.fanouts.iter().any(|hop| what(&hop[graph]));
+        let builder = SemanticGraphs::new(self.dataset);
+        let (mut drawn, mut known) = (SamplingInputs::default(), vec![]);
+        for (index, (decl, graph)) in self.flow.graphs.iter().zip(&self.graphs).enumerate() {
+            let weighted = asks(index, |fanout| matches!(fanout, Fanout::Weighted(_)));
+            // As in programs, edges without weights in the dataset have weight 1.
+            let weights = || graph.weight.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]);
+            drawn.weights.push(weighted.then(weights));
+            let mut path = vec![];
+            let walked = asks(index, |fanout| matches!(fanout, Fanout::Walks { .. }));
+            for step in decl.steps.iter().rev().filter(|_| walked) {
+                let position = known.iter().position(|other| other == step);
+                path.push(position.unwrap_or(known.len()));
+                if position.is_none() {
+                    known.push(*step);
+                    drawn.steps.push(self.drawn_step(&builder, *step)?);
+                }
+            }
+            drawn.paths.push(walked.then_some(path));
+        }
+        Ok(drawn)
+    }
+
+    fn drawn_step(&self, builder: &SemanticGraphs<'_>, step: hgnnc_ir::dataflow::Step) -> Result<WalkStep> {
+        let relation = &self.flow.relations[step.relation as usize];
+        let (src, dst) = if step.reverse { (relation.dst, relation.src) } else { (relation.src, relation.dst) };
+        let options = RelationOptions { reverse: step.reverse, ..RelationOptions::default() };
+        let graph = builder
+            .relation(self.relations[step.relation as usize], options)
+            .map_err(|error| ExecError::Unsupported(format!("walks along `{}`: {error}", relation.name)))?;
+        Ok(WalkStep { name: relation.name.clone(), src, dst, csc: topology_of(graph).csc })
+    }
+
+    /// Builds a graph; for a metapath also returns its origin.
+    pub fn build(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<(SemanticGraph, Option<Origin>)> {
+        let failed = |e: SgbError| match e {
+            SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } => ExecError::GraphTooLarge(e.to_string()),
+            other => ExecError::Unsupported(format!("semantic graph `{}`: {other}", decl.name)),
+        };
+        let steps = steps_of(self, decl);
+        match steps[..] {
+            [] => {
+                let count = self.dataset.vertex_types[self.types[decl.dst.index()]].count;
+                let ids: Vec<u32> = (0..count as u32).collect();
+                SemanticGraph::from_edges(decl.name.clone(), count, count, &ids, &ids)
+                    .map_err(|e| ExecError::Unsupported(format!("semantic graph `{}`: {e}", decl.name)))
+                    .map(|graph| (graph, None))
+            }
+            [step] => {
+                let options = RelationOptions {
+                    reverse: step.reverse,
+                    self_loops: decl.self_loops,
+                    ..RelationOptions::default()
+                };
+                builder.relation(step.relation, options).map_err(failed).map(|graph| (graph, None))
+            }
+            _ => {
+                let built = builder.metapath_from(&decl.name, &steps, self.metapath_options(decl)).map_err(failed);
+                built.map(|(graph, origin)| (graph, Some(origin)))
+            }
+        }
+    }
+
+    /// Features of a vertex type in the dataset.
+    fn features(&self, vertex: VertexType) -> Result<&Features> {
+        let data = &self.dataset.vertex_types[self.types[vertex.index()]];
+        data.features.as_ref().ok_or_else(|| ExecError::Shape {
+            what: format!("the vertex type `{}` of the dataset", data.name),
+            found: "no features".into(),
+            expected: "some".into(),
+        })
+    }
+
+    fn pattern(&self, vertex: VertexType, columns: usize) -> Result<Topology> {
+        let name = &self.flow.vertex_types[vertex.index()].name;
+        match self.features(vertex)? {
+            Features::Sparse(x) if x.dim == columns => {
+                let rows = x.indptr.len().saturating_sub(1);
+                Topology::from_csc(name, columns, rows, x.indptr.clone(), x.indices.clone())
+            }
+            other => Err(ExecError::Shape {
+                what: format!("the feature matrix of `{name}`"),
+                found: describe(other),
+                expected: format!("{columns} sparse columns"),
+            }),
+        }
+    }
+
+    fn input(&self, decl: &InputDecl, split: Option<usize>) -> Result<InputData> {
+        if let Some(members) = stacks::of_members(self.flow, decl) {
+            let mut all = vec![];
+            for member in &members {
+                match self.input(member, split)? {
+                    InputData::Numbers(numbers) => all.extend(numbers),
+                    other => return Ok(other),
+                }
+            }
+            return Ok(InputData::Numbers(all));
+        }
+        Ok(match &decl.binding {
+            Binding::Label(..) | Binding::TrainMask(_) if self.options.outputs_only => InputData::Missing,
+            Binding::Features(vertex) => match (self.features(*vertex)?, decl.ty.layout) {
+                (Features::Sparse(x), Layout::Sparse(_)) => InputData::Numbers(x.data.to_vec()),
+                (Features::Dense(x), Layout::Dense) => InputData::Numbers(x.rows.to_vec()),
+                (Features::Sparse(x), Layout::Dense) => {
+                    let rows = x.indptr.len().saturating_sub(1);
+                    let mut dense = vec![0.0; rows * x.dim];
+                    for row in 0..rows {
+                        let (columns, values) = x.row(row);
+                        for (&c, &value) in columns.iter().zip(values) {
+                            dense[row * x.dim + c as usize] = value;
+                        }
+                    }
+                    InputData::Numbers(dense)
+                }
+                (found @ Features::Dense(_), Layout::Sparse(_)) => {
+                    return Err(ExecError::Shape {
+                        what: format!("the input `{}`", decl.name),
+                        found: describe(found),
+                        expected: "sparse columns".into(),
+                    });
+                }
+            },
+            Binding::Label(vertex, label) => match self.target(*vertex, label)? {
+                Target::Classes(classes) if decl.ty.dtype == DType::I32 => InputData::Classes(classes),
+                Target::Rows(rows) if decl.ty.dtype == DType::F32 => InputData::Numbers(rows),
+                Target::Classes(_) | Target::Rows(_) => {
+                    return Err(ExecError::Shape {
+                        what: format!("the label `{label}`"),
+                        found: "another kind of label".into(),
+                        expected: if decl.ty.dtype == DType::I32 { "one class per vertex" } else { "rows of numbers" }
+                            .into(),
+                    });
+                }
+            },
+            Binding::TrainMask(vertex) => {
+                let mut mask = vec![0.0; self.dataset.vertex_types[self.types[vertex.index()]].count];
+                let split = split.ok_or_else(|| {
+                    ExecError::Unsupported(format!("the dataset `{}` has no split to train on", self.dataset.name))
+                })?;
+                for &row in &self.dataset.splits[split].train {
+                    if let Some(slot) = mask.get_mut(row as usize) {
+                        *slot = 1.0;
+                    }
+                }
+                InputData::Numbers(mask)
+            }
+            Binding::EdgeWeight(graph) => {
+                let graph = &self.graphs[graph.index()];
+                InputData::Numbers(graph.weight.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]))
+            }
+            Binding::EdgeCount(graph) => InputData::Numbers(edge_counts(&self.graphs[graph.index()])),
+            Binding::EdgeFeatures(graph) => InputData::Numbers(self.edge_features(*graph, decl)?),
+            // Filled per mini-batch, by other programs, or from the bound graph.
+            Binding::IsLink(_) | Binding::Given(_) | Binding::EdgeRank(..) => InputData::Missing,
+            Binding::StepNumber => InputData::StepNumber,
+            Binding::EpochNumber => InputData::EpochNumber,
+        })
+    }
+
+    /// Feature rows in the order of the edges; zero for self loops that were added.
+    fn edge_features(&self, graph: Graph, decl: &InputDecl) -> Result<Vec<f32>> {
+        let step = match self.flow.graphs[graph.index()].steps[..] {
+            [step] => Some(step),
+            _ => None,
+        };
+        let features = step.and_then(|s| self.dataset.relations[self.relations[s.relation as usize]].features.as_ref());
+        let original = self.graphs[graph.index()].original.as_ref();
+        let (Some(features), Some(original)) = (features, original) else {
+            return Err(ExecError::Shape {
+                what: format!("the edges of `{}`", self.flow.graphs[graph.index()].name),
+                found: "no features".into(),
+                expected: format!("the input `{}`", decl.name),
+            });
+        };
+        let mut rows = vec![0.0; original.len() * features.dim];
+        if features.dim > 0 {
+            for (row, &from) in rows.chunks_exact_mut(features.dim).zip(original) {
+                if from != NO_ORIGINAL {
+                    row.copy_from_slice(features.row(from as usize));
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    fn target(&self, vertex: VertexType, name: &str) -> Result<Target> {
+        let of = self.types[vertex.index()];
+        let label = self.dataset.label(of, name).ok_or_else(|| {
+            let known = self.dataset.labels.iter().filter(|l| l.vertex_type == of).map(|l| l.name.clone());
+            self.missing("label", name, known)
+        })?;
+        Ok(match &label.values {
+            LabelValues::Single { of, .. } => Target::Classes(of.clone()),
+            LabelValues::Multi { rows, .. } | LabelValues::Real { rows, .. } => Target::Rows(rows.clone()),
+        })
+    }
+
+    /// Checks that every vertex of the split has this label. The dataset only guarantees some label per vertex.
+    fn check_labelled(&self, vertex: VertexType, name: &str, split: Option<usize>) -> Result<()> {
+        let (Some(label), Some(split)) = (self.dataset.label(self.types[vertex.index()], name), split) else {
+            return Ok(());
+        };
+        let split = &self.dataset.splits[split];
+        for (part, ids) in [("train", &split.train), ("val", &split.val), ("test", &split.test)] {
+            if let Some(vertex) = ids.iter().find(|&&v| !label.is_labelled(v as usize)) {
+                return Err(ExecError::Unsupported(format!(
+                    "vertex {vertex} is in the `{part}` part of the split `{}`, but has no label `{name}`",
+                    split.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Validation and test links of the split; `None` for models that are not trained on links.
+    fn held_out(&self, training: &Training) -> Result<Option<[LinksByGraph; 2]>> {
+        let training::Target::Links(target) = &training.target else { return Ok(None) };
+        let Some(split) = self.link_split(training.split.as_deref())? else {
+            return Ok(Some([(); 2].map(|()| vec![vec![]; target.graphs.len()])));
+        };
+        let relation = |graph: &Graph| self.relations[self.flow.graphs[graph.index()].steps[0].relation as usize];
+        let predicted: Vec<usize> = target.graphs.iter().map(relation).collect();
+        let repeats: Vec<usize> = target.exclude.iter().map(|&of| self.relations[of as usize]).collect();
+        self.dataset.check_links(split, &predicted, &repeats)?;
+        let position: HashMap<usize, usize> = predicted.iter().enumerate().map(|(i, &of)| (of, i)).collect();
+        let parts = [&split.val, &split.test].map(|links| {
+            let mut by_graph = vec![vec![]; predicted.len()];
+            for ((&src, &dst), &relation) in links.src.iter().zip(&links.dst).zip(&links.relation) {
+                if let Some(&position) = position.get(&(relation as usize)) {
+                    by_graph[position].push((src, dst));
+                }
+            }
+            by_graph
+        });
+        self.some_are_predicted(split, &parts, &predicted)?;
+        Ok(Some(parts))
+    }
+
+    /// Errors if a split has links but none of a relation that the model predicts, since it would measure nothing.
+    fn some_are_predicted(&self, split: &LinkSplitData, parts: &[LinksByGraph; 2], predicted: &[usize]) -> Result<()> {
+        let held: BTreeSet<usize> =
+            split.val.relation.iter().chain(&split.test.relation).map(|&relation| relation as usize).collect();
+        if held.is_empty() || parts.iter().flatten().any(|links| !links.is_empty()) {
+            return Ok(());
+        }
+        let names = |relations: &mut dyn Iterator<Item = usize>| {
+            let names: Vec<String> = relations.map(|of| format!("`{}`", self.dataset.relations[of].name)).collect();
+            match &names[..] {
+                [first, .., last] if names.len() > NAMED => format!("{first} to {last} ({} relations)", names.len()),
+                _ => names.join(", "),
+            }
+        };
+        Err(ExecError::Unsupported(format!(
+            "all links of the split `{}` are of {}, but the model predicts links of {}; the middle row of a file of links is the \
+             position of the relation in dataset.toml, from 0",
+            split.name,
+            names(&mut held.into_iter()),
+            names(&mut predicted.iter().copied())
+        )))
+    }
+
+    /// Link split to use: the requested, the model's own or the only one.
+    pub fn link_split(&self, own: Option<&str>) -> Result<Option<&LinkSplitData>> {
+        let wanted = self.options.split.as_deref().or(own);
+        let splits = &self.dataset.link_splits;
+        let found = splits.iter().find(|split| wanted.is_none_or(|wanted| split.name == wanted));
+        match (found, wanted) {
+            (None, Some(name)) => Err(self.missing("split of links", name, splits.iter().map(|s| s.name.clone()))),
+            (found, _) => Ok(found),
+        }
+    }
+
+    /// Index of the vertex split to use.
+    pub fn split(&self, executable: &Executable) -> Result<Option<usize>> {
+        let masked = self.flow.inputs.iter().find_map(|decl| match &decl.binding {
+            Binding::TrainMask(vertex) => Some(*vertex),
+            _ => None,
+        });
+        let trained = executable.training.as_ref().and_then(|training| training.target.vertex());
+        let Some(vertex) = trained.or(masked) else { return Ok(None) };
+        let of = self.types[vertex.index()];
+        let own = executable.training.as_ref().and_then(|t| t.split.as_deref());
+        let wanted = self.options.split.as_deref().or(own);
+        let splits = || self.dataset.splits.iter().enumerate().filter(|(_, s)| s.vertex_type == of);
+        match splits().find(|(_, s)| wanted.is_none_or(|w| s.name == w)) {
+            Some((index, _)) => Ok(Some(index)),
+            None => match wanted {
+                Some(name) => Err(self.missing("split", name, splits().map(|(_, s)| s.name.clone()))),
+                None => Ok(None),
+            },
+        }
+    }
+}
+
+fn describe(features: &Features) -> String {
+    let kind = if features.is_sparse() { "sparse" } else { "dense" };
+    format!("{} {kind} columns", features.dim())
+}

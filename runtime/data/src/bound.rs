@@ -1,0 +1,444 @@
+//! Data that a program is bound to: adjacency of graphs and sparse features, inputs, labels and splits.
+//!
+//! These structures know no file format; `bind` builds them from a dataset.
+
+use std::sync::OnceLock;
+
+use hgnnc_graph::{DegreeClasses, Origin, Shared};
+use hgnnc_ir::ops::Direction;
+use hgnnc_ir::sizes::{self, SizeInfo};
+use hgnnc_ir::types::VertexType;
+
+use crate::error::{ExecError, Result};
+use crate::orders::Orders;
+
+/// Compressed sparse adjacency: the edges of each row.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Adjacency {
+    /// `rows + 1` positions: row `r` owns edges `indptr[r]..indptr[r + 1]`.
+    pub indptr: Shared<u64>,
+    /// Vertex at the other end of each edge.
+    pub indices: Shared<u32>,
+    /// Edge id (position in CSC order) of each edge. Empty if the edges are in CSC order.
+    pub eids: Vec<u32>,
+}
+
+/// Edges between sources and destinations, in both CSC and CSR. Also a sparse matrix: its rows are destinations, its
+/// columns sources, and its stored elements edges.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Topology {
+    /// Name in the model, for messages and the report.
+    pub name: String,
+    /// Number of sources (columns).
+    pub num_src: usize,
+    /// Number of destinations (rows).
+    pub num_dst: usize,
+    /// In-edges of each destination: CSC.
+    pub csc: Adjacency,
+    /// Out-edges of each source: CSR.
+    pub csr: Adjacency,
+    /// Destinations and sources with edges, if a program has rows for them only.
+    pub ends: [Option<ActiveVertices>; 2],
+    /// Cache of [`Topology::degree_classes`] by direction and rows.
+    pub classes: Classes,
+    /// Number of edges if they are not materialized; an estimate for a large counted metapath.
+    pub deferred: Option<u64>,
+}
+
+/// Rows by degree class, for both directions, for all vertices and for vertices with edges only. Computed on first use,
+/// so an untraversed direction costs nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Classes([[OnceLock<DegreeClasses>; 2]; 2]);
+
+/// Vertices of one side that have edges.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct ActiveVertices {
+    pub vertices: Vec<u32>,
+    /// `vertices + 1` positions: active vertex `i` owns edges `indptr[i]..indptr[i + 1]` of the
+    /// adjacency of its direction.
+    pub indptr: Vec<u64>,
+    /// Active vertex (position in `vertices`) of each edge, in the order of the opposite adjacency.
+    pub of_edge: Vec<u32>,
+}
+
+impl ActiveVertices {
+    /// Active rows of one adjacency; `edges` is the opposite one.
+    fn new(rows: &Adjacency, edges: &Adjacency) -> Self {
+        let mut ends = Self { vertices: vec![], indptr: vec![0], of_edge: vec![] };
+        // Entries of vertices without edges are never read.
+        let mut end_of = vec![0u32; rows.indptr.len().saturating_sub(1)];
+        for (vertex, range) in rows.indptr.windows(2).enumerate() {
+            if range[1] > range[0] {
+                end_of[vertex] = ends.vertices.len() as u32;
+                ends.vertices.push(vertex as u32);
+                ends.indptr.push(range[1]);
+            }
+        }
+        ends.of_edge = edges.indices.iter().map(|&vertex| end_of[vertex as usize]).collect();
+        ends
+    }
+
+    /// Active vertices within vertices `first..first + count`.
+    pub fn within(&self, first: usize, count: usize) -> std::ops::Range<usize> {
+        let before = |vertex: usize| self.vertices.partition_point(|&end| (end as usize) < vertex);
+        before(first)..before(first + count)
+    }
+
+    /// Size of the arrays in bytes.
+    fn bytes(&self) -> u64 {
+        8 * self.indptr.len() as u64 + 4 * (self.vertices.len() + self.of_edge.len()) as u64
+    }
+}
+
+impl Topology {
+    /// Builds from in-edges: `indptr` of `num_dst + 1` positions, and the source of each edge.
+    ///
+    /// # Errors
+    /// When the positions do not ascend from 0 to the number of edges, a source does not exist, or there are
+    /// 2^32 edges or more.
+    pub fn from_csc(name: &str, num_src: usize, num_dst: usize, indptr: Vec<u64>, src: Vec<u32>) -> Result<Self> {
+        let wrong =
+            |found: String, expected: String| ExecError::Shape { what: format!("the graph `{name}`"), found, expected };
+        if u32::try_from(src.len()).is_err() {
+            return Err(wrong(format!("{} edges", src.len()), "fewer than 2^32".into()));
+        }
+        let framed = indptr.first() == Some(&0) && indptr.last() == Some(&(src.len() as u64));
+        if indptr.len() != num_dst + 1 || !framed || !indptr.is_sorted() {
+            return Err(wrong(
+                format!("{} row positions", indptr.len()),
+                format!("{} that ascend from 0 to {}", num_dst + 1, src.len()),
+            ));
+        }
+        if let Some(bad) = src.iter().find(|&&s| s as usize >= num_src) {
+            return Err(wrong(format!("an edge from source {bad}"), format!("{num_src} sources")));
+        }
+        let csr = transpose(&indptr, &src, num_src);
+        let csc = Adjacency { indptr: indptr.into(), indices: src.into(), eids: vec![] };
+        Ok(Self {
+            name: name.to_owned(),
+            num_src,
+            num_dst,
+            csc,
+            csr,
+            ends: [None, None],
+            classes: Classes::default(),
+            deferred: None,
+        })
+    }
+
+    /// Builds from edges (source, destination) in any order; they are sorted by destination, then source, stably.
+    ///
+    /// # Errors
+    /// When a vertex does not exist.
+    pub fn from_edges(name: &str, num_src: usize, num_dst: usize, edges: &[(u32, u32)]) -> Result<Self> {
+        let mut sorted = edges.to_vec();
+        sorted.sort_by_key(|&(src, dst)| (dst, src));
+        let mut indptr = vec![0u64; num_dst + 1];
+        for &(_, dst) in &sorted {
+            let slot = indptr.get_mut(dst as usize + 1).ok_or_else(|| ExecError::Shape {
+                what: format!("the graph `{name}`"),
+                found: format!("an edge to destination {dst}"),
+                expected: format!("{num_dst} destinations"),
+            })?;
+            *slot += 1;
+        }
+        for i in 0..num_dst {
+            indptr[i + 1] += indptr[i];
+        }
+        Self::from_csc(name, num_src, num_dst, indptr, sorted.iter().map(|&(src, _)| src).collect())
+    }
+
+    /// Number of edges (stored elements).
+    pub fn num_edges(&self) -> usize {
+        self.csc.indices.len()
+    }
+
+    /// Number of edges, materialized or not.
+    pub fn all_edges(&self) -> u64 {
+        self.deferred.unwrap_or(self.num_edges() as u64)
+    }
+
+    /// Adjacency of one direction: CSC for `In`, CSR for `Out`.
+    pub fn incidence(&self, direction: Direction) -> &Adjacency {
+        match direction {
+            Direction::In => &self.csc,
+            Direction::Out => &self.csr,
+        }
+    }
+
+    /// Writes the rank of each edge, in CSC order: the number of edges of the same destination (`In`) or
+    /// source (`Out`) before it.
+    ///
+    /// # Errors
+    /// When a row has so many edges that `f32` does not hold the ranks exactly.
+    ///
+    /// # Panics
+    /// When the length of `ranks` is not the number of edges.
+    pub fn write_ranks(&self, direction: Direction, ranks: &mut [f32]) -> Result<()> {
+        /// `f32` holds integers up to here exactly.
+        const MOST: u64 = 1 << f32::MANTISSA_DIGITS;
+        assert_eq!(ranks.len(), self.num_edges(), "a rank for each edge");
+        let Adjacency { indptr, eids: position, .. } = self.incidence(direction);
+        for (row, edges) in indptr.windows(2).enumerate() {
+            if edges[1] - edges[0] > MOST {
+                return Err(ExecError::Shape {
+                    what: format!("vertex {row} of the graph `{}`", self.name),
+                    found: format!("{} edges", edges[1] - edges[0]),
+                    expected: format!("{MOST} at most, to train a maximum or minimum over them"),
+                });
+            }
+            for (rank, edge) in (edges[0]..edges[1]).enumerate() {
+                let at = position.get(edge as usize).map_or(edge as usize, |&at| at as usize);
+                ranks[at] = rank as f32;
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes the active vertices of a direction on first use.
+    pub fn list_endpoints(&mut self, direction: Direction) {
+        let (rows, edges) = match direction {
+            Direction::In => (&self.csc, &self.csr),
+            Direction::Out => (&self.csr, &self.csc),
+        };
+        let slot = direction_slot(direction);
+        if self.ends[slot].is_none() {
+            self.ends[slot] = Some(ActiveVertices::new(rows, edges));
+        }
+    }
+
+    /// Active vertices of a direction, if they have been computed.
+    pub fn listed_endpoints(&self, direction: Direction) -> Option<&ActiveVertices> {
+        self.ends[direction_slot(direction)].as_ref()
+    }
+
+    /// Active vertices of a direction.
+    ///
+    /// # Panics
+    /// If they have not been computed.
+    pub fn endpoints(&self, direction: Direction) -> &ActiveVertices {
+        self.listed_endpoints(direction).expect("ends are listed before programs are planned")
+    }
+
+    /// Edge positions of the rows of a direction: of all vertices, or of active vertices only.
+    pub fn indptr(&self, direction: Direction, ends: bool) -> &[u64] {
+        if ends { &self.endpoints(direction).indptr } else { &self.incidence(direction).indptr }
+    }
+
+    /// The rows of [`Topology::indptr`] grouped by degree: `order` and `starts` are bound by one launch per class.
+    /// Computed once, in parallel over rows, on first use.
+    ///
+    /// # Panics
+    /// If active vertices are requested but not computed, or there are 2^32 rows.
+    pub fn degree_classes(&self, direction: Direction, ends: bool) -> &DegreeClasses {
+        let indptr = self.indptr(direction, ends);
+        self.classes.0[direction_slot(direction)][usize::from(ends)].get_or_init(|| DegreeClasses::of(indptr))
+    }
+
+    /// Bytes of both adjacencies (shared arrays counted once), active vertices and computed degree classes.
+    pub fn bytes(&self) -> u64 {
+        let of = |i: &Adjacency| 8 * i.indptr.len() as u64 + 4 * (i.indices.len() + i.eids.len()) as u64;
+        let (own, back) = (&self.csc, &self.csr);
+        let rows = if own.indptr.is_same(&back.indptr) { 8 * own.indptr.len() as u64 } else { 0 };
+        let twice = rows + if own.indices.is_same(&back.indices) { 4 * own.indices.len() as u64 } else { 0 };
+        let ends: u64 = self.ends.iter().flatten().map(ActiveVertices::bytes).sum();
+        let classes = self.classes.0.iter().flatten().filter_map(OnceLock::get).map(DegreeClasses::bytes);
+        of(own) + of(back) - twice + ends + classes.sum::<u64>()
+    }
+}
+
+/// Index of a direction in a pair.
+fn direction_slot(direction: Direction) -> usize {
+    match direction {
+        Direction::In => 0,
+        Direction::Out => 1,
+    }
+}
+
+/// CSR of a CSC, stable: the edges of a source keep their order.
+fn transpose(indptr: &[u64], src: &[u32], num_src: usize) -> Adjacency {
+    let mut csr = Adjacency::default();
+    transpose_into(indptr, src, num_src, &mut csr);
+    csr
+}
+
+/// [`transpose`] into existing memory.
+pub fn transpose_into(indptr: &[u64], src: &[u32], num_src: usize, csr: &mut Adjacency) {
+    let Adjacency { indptr: out, indices: other, eids: position } = csr;
+    let (out, other) = (out.make_mut(), other.make_mut());
+    // Each start is shifted by one entry until all edges are placed.
+    out.clear();
+    out.resize(num_src + 2, 0);
+    src.iter().for_each(|&s| out[s as usize + 2] += 1);
+    for i in 2..out.len() {
+        out[i] += out[i - 1];
+    }
+    other.resize(src.len(), 0);
+    position.resize(src.len(), 0);
+    for (dst, row) in indptr.windows(2).enumerate() {
+        for e in row[0]..row[1] {
+            let slot = &mut out[src[e as usize] as usize + 1];
+            other[*slot as usize] = dst as u32;
+            position[*slot as usize] = e as u32;
+            *slot += 1;
+        }
+    }
+    out.truncate(num_src + 1);
+}
+
+/// Contents of an input of a program.
+#[derive(Clone, PartialEq, Debug)]
+pub enum InputData {
+    /// Rows times width elements; for a sparse input its stored elements, row by row.
+    Numbers(Vec<f32>),
+    /// This many elements, held by the engine.
+    Held(usize),
+    /// Class labels, -1 where there is none.
+    Classes(Vec<i32>),
+    /// The number of the training step, from 1.
+    StepNumber,
+    /// The number of the epoch, from 0.
+    EpochNumber,
+    /// Not provided; an error if a program reads it.
+    Missing,
+}
+
+/// Labels or regression targets.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Target {
+    /// One class per vertex, -1 for unlabelled vertices.
+    Classes(Vec<i32>),
+    /// Rows of 0 or 1 (several labels) or real targets.
+    Rows(Vec<f32>),
+}
+
+/// Links (source, destination) of each trained graph. `[graphs][links]`
+pub type LinksByGraph = Vec<Vec<(u32, u32)>>;
+
+/// Extra inputs of neighbour sampling. Empty if no hop samples by weight or by walks.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct SamplingInputs {
+    /// Per graph, the edge weights if some hop samples by them.
+    pub weights: Vec<Option<Vec<f32>>>,
+    /// Walk steps: relations and their reverses.
+    pub steps: Vec<WalkStep>,
+    /// Per graph sampled by walks, the steps from a destination to a source, as indices into `steps`.
+    pub paths: Vec<Option<Vec<usize>>>,
+}
+
+/// A relation that walks follow against its direction.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct WalkStep {
+    pub name: String,
+    /// Type of the sources.
+    pub src: VertexType,
+    /// Type of the destinations.
+    pub dst: VertexType,
+    /// In-edges of each destination.
+    pub csc: Adjacency,
+}
+
+/// Everything that a program runs on, except its parameters.
+#[derive(Clone, PartialEq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct BoundData {
+    pub dataset: String,
+    /// Number of vertices of each vertex type.
+    pub num_vertices: Vec<usize>,
+    pub graphs: Vec<Topology>,
+    /// Origin of each metapath graph, for the report; `None` for other graphs and for graphs that are not materialized.
+    pub origins: Vec<Option<Origin>>,
+    /// Sparse features, by [`hgnnc_ir::Pattern`].
+    pub patterns: Vec<Topology>,
+    pub inputs: Vec<InputData>,
+    /// Labels of the trained vertex type.
+    pub target: Option<Target>,
+    /// Vertices of the training, validation and test part. For links, positions: those of training among the edges of
+    /// the graphs of links, the others in [`BoundData::held_out`].
+    pub parts: [Vec<u32>; 3],
+    /// Validation and test links.
+    pub held_out: [LinksByGraph; 2],
+    /// Extra inputs of neighbour sampling.
+    pub drawn: SamplingInputs,
+    /// Loading time in seconds.
+    pub load_s: f64,
+    /// Semantic graph build time in seconds.
+    pub sgb_s: f64,
+    /// Vertex renumbering, if any: all data above uses the new ids.
+    pub orders: Orders,
+}
+
+impl BoundData {
+    /// Sizes for the cost models of passes.
+    pub fn sizes(&self) -> SizeInfo {
+        // Number of rows with edges, and the largest degree.
+        let owners = |of: &Adjacency| {
+            let degrees = || of.indptr.windows(2).map(|w| w[1] - w[0]);
+            (degrees().filter(|&d| d > 0).count() as u64, degrees().max().unwrap_or(0))
+        };
+        let endpoints = |graph: &Topology| {
+            if graph.deferred.is_some() {
+                // Upper bounds.
+                let (sources, destinations) = (graph.num_src as u64, graph.num_dst as u64);
+                return sizes::Endpoints { sources, destinations, ..sizes::Endpoints::default() };
+            }
+            let ((destinations, max_in), (sources, max_out)) = (owners(&graph.csc), owners(&graph.csr));
+            sizes::Endpoints { sources, destinations, max_out, max_in }
+        };
+        SizeInfo {
+            vertices: self.num_vertices.iter().map(|&n| n as u64).collect(),
+            edges: self.graphs.iter().map(Topology::all_edges).collect(),
+            ends: self.graphs.iter().map(endpoints).collect(),
+            stored: self.patterns.iter().map(|p| p.num_edges() as u64).collect(),
+            columns: self.patterns.iter().map(|p| owners(&p.csr).0).collect(),
+        }
+    }
+
+    /// Bytes of graphs, patterns and inputs together.
+    pub fn bytes(&self) -> u64 {
+        let graphs: u64 = self.graphs.iter().chain(&self.patterns).map(Topology::bytes).sum();
+        let inputs: u64 = self
+            .inputs
+            .iter()
+            .map(|input| match input {
+                InputData::Numbers(numbers) => 4 * numbers.len() as u64,
+                InputData::Held(len) => 4 * *len as u64,
+                InputData::Classes(classes) => 4 * classes.len() as u64,
+                InputData::StepNumber | InputData::EpochNumber | InputData::Missing => 0,
+            })
+            .sum();
+        graphs + inputs + self.orders.bytes()
+    }
+
+    /// Graph `index`, or pattern `index - num_graphs`.
+    pub fn topology(&self, index: usize) -> &Topology {
+        match index.checked_sub(self.graphs.len()) {
+            None => &self.graphs[index],
+            Some(pattern) => &self.patterns[pattern],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn degree_classes_are_made_for_the_rows_that_are_asked_for() {
+        let edges = [(0, 1), (2, 1), (3, 1), (0, 3)];
+        let mut graph = Topology::from_edges("g", 4, 5, &edges).expect("all ends exist");
+        graph.list_endpoints(Direction::In);
+        let before = graph.bytes();
+        let classes = graph.degree_classes(Direction::In, false);
+        assert_eq!((&classes.order[..], &classes.starts[..]), (&[0, 2, 4, 3, 1][..], &[0, 3, 4, 5][..]));
+        // Five rows; three classes with their end; the degrees.
+        assert_eq!(graph.bytes(), before + 4 * 5 + 4 * 4 + 8 * 3);
+        assert!(std::ptr::eq(graph.degree_classes(Direction::In, false), graph.degree_classes(Direction::In, false)));
+        // Of the active destinations the first has three edges and the second one.
+        let classes = graph.degree_classes(Direction::In, true);
+        assert_eq!((&classes.order[..], &classes.starts[..]), (&[1, 0][..], &[0, 0, 1, 2][..]));
+        assert_eq!(graph.degree_classes(Direction::Out, false).starts, [0, 1, 3, 4]);
+    }
+}

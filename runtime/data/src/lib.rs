@@ -1,0 +1,35 @@
+//! The data that programs run on.
+//!
+//! [`bind()`] turns a [`Dataset`](hgnnc_graph::Dataset) into [`BoundData`] for a compiled model: the adjacency of its
+//! semantic graphs and sparse features, its inputs, labels and splits. [`materialize`] adds metapath graphs that
+//! [`bind()`] has put off, [`order_vertices`] renumbers vertices so that gathers miss the cache less often, and
+//! [`tables`] checks and completes the data for given programs. [`params`] gives the memory and the initial values of
+//! parameters, [`buffer`] the memory itself. [`metrics`] compares predictions with labels.
+//!
+//! Errors of all crates that run programs are [`ExecError`]s. This crate executes nothing.
+
+pub mod bind;
+mod bound;
+pub mod buffer;
+mod error;
+mod identity;
+mod init;
+mod metapath_graphs;
+pub mod metrics;
+mod orders;
+pub mod reorder;
+pub mod stacks;
+pub mod tables;
+
+pub use bind::{BindOptions, bind, check_held_out};
+pub use bound::{
+    ActiveVertices, Adjacency, BoundData, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep,
+    transpose_into,
+};
+pub use error::{ADVICE, Cause, ExecError, Result};
+pub use identity::{Difference, Identity, SEED};
+pub use init::Initializer;
+pub use metapath_graphs::{materialize, middle_of_metapath};
+pub use orders::{OrderKind, Orders, copy_rows};
+pub use reorder::{OrderOptions, Ordered, order_vertices};
+pub use tables::{Arena, StateId};

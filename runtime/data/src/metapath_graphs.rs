@@ -1,0 +1,60 @@
+//! Metapath graphs that need not be materialized: what the compiler asks of a dataset before it plans them, and the
+//! graphs that its plan asks for.
+
+use std::collections::BTreeSet;
+
+use hgnnc_graph::{Dataset, SemanticGraphs};
+use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl};
+use hgnnc_ir::types::Graph;
+
+use crate::bind::{BindOptions, Binder, edge_counts, graph_builder, steps_of, topology_of};
+use crate::bound::{BoundData, InputData};
+use crate::error::{ExecError, Result};
+
+/// Whether a metapath of the model has a middle vertex that is the only one between each of its pairs, in this
+/// dataset: after how many steps ([`SemanticGraphs::middle`]).
+///
+/// # Errors
+/// A vertex type or relation that the dataset does not have.
+pub fn middle_of_metapath(flow: &Dataflow, dataset: &Dataset, decl: &GraphDecl) -> Result<Option<usize>> {
+    let options = BindOptions::default();
+    let binder = Binder::new(flow, dataset, &options)?;
+    let found = SemanticGraphs::new(dataset)
+        .middle(&steps_of(&binder, decl))
+        .map_err(|error| ExecError::Unsupported(error.to_string()))?;
+    Ok(found.map(|middle| middle.place))
+}
+
+/// Materializes those of `graphs` that [`BindOptions::defer_metapaths`] left out.
+///
+/// # Errors
+/// A semantic graph that cannot be built.
+pub fn materialize(
+    data: &mut BoundData,
+    flow: &Dataflow,
+    dataset: &Dataset,
+    options: &BindOptions,
+    graphs: &BTreeSet<Graph>,
+) -> Result<()> {
+    let started = std::time::Instant::now();
+    let binder = Binder::new(flow, dataset, options)?;
+    let builder = graph_builder(dataset, options);
+    let is_missing = |index: usize| data.graphs[index].deferred.is_some() && graphs.contains(&Graph::new(index));
+    let missing: Vec<bool> = (0..flow.graphs.len()).map(is_missing).collect();
+    binder.share(&builder, flow.graphs.iter().zip(&missing).filter(|(_, missing)| **missing).map(|(decl, _)| decl));
+    for (index, decl) in flow.graphs.iter().enumerate() {
+        if missing[index] {
+            let (mut graph, origin) = binder.build(&builder, decl)?;
+            graph.name.clone_from(&decl.name);
+            for (input, decl) in data.inputs.iter_mut().zip(&flow.inputs) {
+                if decl.binding == Binding::EdgeCount(Graph::new(index)) {
+                    *input = InputData::Numbers(edge_counts(&graph));
+                }
+            }
+            data.graphs[index] = topology_of(graph);
+            data.origins[index] = origin;
+        }
+    }
+    data.sgb_s += started.elapsed().as_secs_f64();
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! The graphs of stacks, made of those of their members: see [`hgnnc_ir::stacks`].
+
+use hgnnc_ir::dataflow::{Binding, Dataflow, InputDecl};
+use hgnnc_ir::ops::Direction;
+use hgnnc_ir::types::{Graph, Param, Space, Stack};
+use hgnnc_ir::{Incidence, VertexRows};
+
+use crate::bound::{Adjacency, Topology};
+use crate::error::{ExecError, Result};
+
+/// Appends the vertex types and graphs that are derived from stacks. Those of the dataset come first.
+///
+/// # Errors
+/// A graph with 2^32 rows or edges or more.
+pub fn derive(tables: &Dataflow, num_vertices: &mut Vec<usize>, graphs: &mut Vec<Topology>) -> Result<()> {
+    let pairs: Vec<[Pairs; 2]> = tables
+        .stacks
+        .iter()
+        .map(|decl| [Direction::In, Direction::Out].map(|direction| Pairs::of(&decl.members, graphs, direction)))
+        .collect();
+    let pairs = |stack: Stack, direction: Direction| &pairs[stack.index()][usize::from(direction == Direction::Out)];
+    // The number of vertices of the members at one end.
+    let vertices = |stack: Stack, direction: Direction, graphs: &[Topology]| {
+        let member = &graphs[tables.stacks[stack.index()].members[0].index()];
+        if direction == Direction::In { member.num_dst } else { member.num_src }
+    };
+    for decl in tables.vertex_types.iter().skip(num_vertices.len()) {
+        let count = match decl.rows {
+            VertexRows::Dataset => 0,
+            VertexRows::Members(stack) => tables.stacks[stack.index()].members.len(),
+            VertexRows::Pairs(stack, direction) => pairs(stack, direction).vertices.len(),
+            VertexRows::Cells(stack, direction) => {
+                tables.stacks[stack.index()].members.len() * vertices(stack, direction, graphs)
+            }
+        };
+        num_vertices.push(count);
+    }
+    for decl in tables.graphs.iter().skip(graphs.len()) {
+        let Some((stack, incidence)) = decl.derived else { continue };
+        let name = &decl.name;
+        let graph = match incidence {
+            Incidence::Edges => {
+                let (out, into) = (pairs(stack, Direction::Out), pairs(stack, Direction::In));
+                edges(name, &tables.stacks[stack.index()].members, graphs, out, into)?
+            }
+            Incidence::Vertices(direction) => {
+                let of = pairs(stack, direction);
+                one_each(name, of.vertices.clone(), vertices(stack, direction, graphs))?
+            }
+            Incidence::Members(direction) => {
+                let of = pairs(stack, direction);
+                let members = of.starts.windows(2).enumerate();
+                let member = members.flat_map(|(m, range)| std::iter::repeat_n(m as u32, range[1] - range[0]));
+                one_each(name, member.collect(), of.starts.len() - 1)?
+            }
+            Incidence::Cells(direction) => {
+                let of = pairs(stack, direction);
+                let count = vertices(stack, direction, graphs);
+                let rows = (of.starts.len() - 1) * count;
+                if u32::try_from(rows).is_err() {
+                    return Err(ExecError::Shape {
+                        what: format!("the parameters with a row for each vertex and each member of `{name}`"),
+                        found: format!("{rows} rows"),
+                        expected: "fewer than 2^32; `--disable-pass stack_families` keeps them apart".into(),
+                    });
+                }
+                let of_member = |(member, range): (usize, &[usize])| {
+                    of.vertices[range[0]..range[1]].iter().map(move |&v| (member * count) as u32 + v)
+                };
+                one_each(name, of.starts.windows(2).enumerate().flat_map(of_member).collect(), rows)?
+            }
+        };
+        graphs.push(graph);
+    }
+    Ok(())
+}
+
+/// The pairs of members and vertices at one end of a stack.
+struct Pairs {
+    /// The vertex of each pair.
+    vertices: Vec<u32>,
+    /// The first pair of each member, and the number of all.
+    starts: Vec<usize>,
+}
+
+impl Pairs {
+    fn of(members: &[Graph], graphs: &[Topology], direction: Direction) -> Self {
+        let (mut vertices, mut starts) = (vec![], vec![0]);
+        let mut seen: Vec<bool> = vec![];
+        for member in members {
+            let graph = &graphs[member.index()];
+            let rows = &graph.incidence(direction).indptr;
+            if rows.len() == 1 + if direction == Direction::In { graph.num_dst } else { graph.num_src } {
+                let with_edges = rows.windows(2).enumerate().filter(|(_, range)| range[1] > range[0]);
+                vertices.extend(with_edges.map(|(vertex, _)| vertex as u32));
+            } else {
+                // A batch has no CSR of graphs that no kernel walks from their sources.
+                seen.resize(graph.num_src.max(seen.len()), false);
+                let first = vertices.len();
+                for &source in graph.csc.indices.iter() {
+                    if !std::mem::replace(&mut seen[source as usize], true) {
+                        vertices.push(source);
+                    }
+                }
+                vertices[first..].iter().for_each(|&source| seen[source as usize] = false);
+                vertices[first..].sort_unstable();
+            }
+            starts.push(vertices.len());
+        }
+        Self { vertices, starts }
+    }
+}
+
+/// The edges of all members, one member after the other.
+fn edges(name: &str, members: &[Graph], graphs: &[Topology], out: &Pairs, into: &Pairs) -> Result<Topology> {
+    let total: usize = members.iter().map(|member| graphs[member.index()].num_edges()).sum();
+    let (mut indptr, mut sources) = (Vec::with_capacity(into.vertices.len() + 1), Vec::with_capacity(total));
+    indptr.push(0);
+    // The pair of each source of the current member. Entries of other vertices are never read.
+    let mut pair_of: Vec<u32> = vec![];
+    for (member, graph) in members.iter().enumerate() {
+        let graph = &graphs[graph.index()];
+        pair_of.resize(graph.num_src.max(pair_of.len()), 0);
+        for pair in out.starts[member]..out.starts[member + 1] {
+            pair_of[out.vertices[pair] as usize] = pair as u32;
+        }
+        for &vertex in &into.vertices[into.starts[member]..into.starts[member + 1]] {
+            let range = graph.csc.indptr[vertex as usize] as usize..graph.csc.indptr[vertex as usize + 1] as usize;
+            sources.extend(graph.csc.indices[range].iter().map(|&source| pair_of[source as usize]));
+            indptr.push(sources.len() as u64);
+        }
+    }
+    Topology::from_csc(name, out.vertices.len(), into.vertices.len(), indptr, sources)
+}
+
+/// The graph with one edge from each source, to these destinations.
+fn one_each(name: &str, to: Vec<u32>, num_dst: usize) -> Result<Topology> {
+    // The reverse has one in-edge for each row, and is turned around.
+    let rows = to.len();
+    let reverse = Topology::from_csc(name, num_dst, rows, (0..=rows as u64).collect(), to)?;
+    let Topology { csc: by_source, csr: by_destination, .. } = reverse;
+    let mut eids = vec![0; rows];
+    for (position, &source) in by_destination.indices.iter().enumerate() {
+        eids[source as usize] = position as u32;
+    }
+    Ok(Topology {
+        name: name.to_owned(),
+        num_src: rows,
+        num_dst,
+        csc: Adjacency { eids: vec![], ..by_destination },
+        csr: Adjacency { eids, ..by_source },
+        ..Topology::default()
+    })
+}
+
+/// For an input with a row for each edge of a stack: the inputs of the members, whose rows it has one after the other.
+pub fn of_members(tables: &Dataflow, decl: &InputDecl) -> Option<Vec<InputDecl>> {
+    let Space::Edges(graph) = decl.ty.space else { return None };
+    let (stack, _) = tables.graphs[graph.index()].derived?;
+    let of_member = |&member: &Graph| {
+        let binding = match decl.binding {
+            Binding::EdgeWeight(_) => Binding::EdgeWeight(member),
+            Binding::EdgeCount(_) => Binding::EdgeCount(member),
+            Binding::EdgeFeatures(_) => Binding::EdgeFeatures(member),
+            Binding::IsLink(_) => Binding::IsLink(member),
+            _ => return None,
+        };
+        let mut decl = decl.clone();
+        decl.ty.space = Space::Edges(member);
+        Some(InputDecl { binding, ..decl })
+    };
+    tables.stacks[stack.index()].members.iter().map(of_member).collect()
+}
+
+/// The place of a parameter's elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ParamPlace {
+    /// The parameter whose memory has them: itself, or the stack that it is an entry of.
+    pub home: Param,
+    /// The position of its first element there.
+    pub offset: usize,
+    /// The number of its elements.
+    pub len: usize,
+}
+
+/// The places of all parameters. `len` gives the number of elements of one.
+pub fn param_places(tables: &Dataflow, len: impl Fn(Param) -> usize) -> Vec<ParamPlace> {
+    let own = |param: Param| ParamPlace { home: param, offset: 0, len: len(param) };
+    let mut places: Vec<ParamPlace> = (0..tables.params.len()).map(|index| own(Param::new(index))).collect();
+    for (index, decl) in tables.params.iter().enumerate() {
+        for (number, entry) in decl.entries.iter().enumerate() {
+            let len = places[entry.index()].len;
+            places[entry.index()] = ParamPlace { home: Param::new(index), offset: number * len, len };
+        }
+    }
+    places
+}
+
+/// The number of parameters of the model, which come before stacks of them.
+pub fn num_own_params(tables: &Dataflow) -> usize {
+    tables.params.iter().take_while(|decl| decl.entries.is_empty()).count()
+}

@@ -1,0 +1,180 @@
+//! Requirements of programs on the data that they are bound to, and the memory that their values take.
+
+use hgnnc_ir::dataflow::{Binding, Dataflow, OutputKind};
+use hgnnc_ir::kernel::{Body, Contents, Program, Rows};
+use hgnnc_ir::ops::Direction;
+use hgnnc_ir::types::{Dim, Graph, Param};
+use rayon::prelude::*;
+
+use crate::bound::{BoundData, InputData, Topology};
+use crate::error::{ExecError, Result};
+
+/// An optimizer state: its parameter and slot, in the order of the state slabs.
+pub type StateId = (Param, u32);
+
+/// Planned memory for values, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Arena {
+    /// Values of a run; programs share the memory.
+    pub run: u64,
+    /// Run-independent values, constants and counters.
+    pub fixed: u64,
+    /// Partial results of tasks; programs share the memory.
+    pub partials: u64,
+    /// Scratch of all threads.
+    pub scratch: u64,
+}
+
+impl Arena {
+    /// Total bytes over all purposes.
+    pub fn bytes(&self) -> u64 {
+        self.run + self.fixed + self.partials + self.scratch
+    }
+}
+
+/// Extent of a dimension in this data.
+pub fn extent(data: &BoundData, dim: Dim) -> usize {
+    match dim {
+        Dim::Fixed(extent) => extent,
+        Dim::Count(vertex) => data.num_vertices[vertex.index()],
+    }
+}
+
+/// Optimizer states that a program reads or writes.
+pub fn collect_states(programs: &[&Program]) -> Vec<StateId> {
+    let mut states: Vec<StateId> = vec![];
+    for program in programs {
+        states.extend(program.outputs.iter().filter_map(|output| match output.kind {
+            OutputKind::UpdateState(param, slot) => Some((param, slot)),
+            OutputKind::Result(_) | OutputKind::UpdateParam(_) => None,
+        }));
+        states.extend(program.buffers.iter().filter_map(|buffer| match buffer.contents {
+            Contents::State(param, slot) => Some((param, slot)),
+            Contents::Input(_) | Contents::Param(_) | Contents::Computed => None,
+        }));
+    }
+    states.sort_unstable();
+    states.dedup();
+    states
+}
+
+/// Checks that graphs and patterns have the sizes in the tables.
+pub fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
+    let wrong = |what: String, found: String, expected: String| Err(ExecError::Shape { what, found, expected });
+    for (what, found, expected) in [
+        ("vertex types", data.num_vertices.len(), flow.vertex_types.len()),
+        ("semantic graphs", data.graphs.len(), flow.graphs.len()),
+        ("sparse feature matrices", data.patterns.len(), flow.patterns.len()),
+    ] {
+        if found != expected {
+            return wrong("the data".into(), format!("{found} {what}"), expected.to_string());
+        }
+    }
+    if let Some((v, &count)) = data.num_vertices.iter().enumerate().find(|&(_, &n)| u32::try_from(n).is_err()) {
+        let what = format!("the vertex type `{}`", flow.vertex_types[v].name);
+        return wrong(what, format!("{count} vertices"), "fewer than 2^32".into());
+    }
+    for (decl, graph) in flow.graphs.iter().zip(&data.graphs) {
+        let expected = (data.num_vertices[decl.src.index()], data.num_vertices[decl.dst.index()]);
+        if (graph.num_src, graph.num_dst) != expected {
+            let show = |(src, dst): (usize, usize)| format!("{src} sources and {dst} destinations");
+            let what = format!("the graph `{}`", decl.name);
+            return wrong(what, show((graph.num_src, graph.num_dst)), show(expected));
+        }
+    }
+    if let Some(bad) = data.graphs.iter().chain(&data.patterns).find(|it| it.csc.indptr.len() != it.num_dst + 1) {
+        let (found, expected) = (bad.csc.indptr.len(), bad.num_dst + 1);
+        return wrong(format!("the graph `{}`", bad.name), format!("{found} row positions"), expected.to_string());
+    }
+    for (decl, pattern) in flow.patterns.iter().zip(&data.patterns) {
+        let expected = (data.num_vertices[decl.vertex.index()], decl.columns);
+        if (pattern.num_dst, pattern.num_src) != expected {
+            let what = format!("the features of `{}`", flow.vertex_types[decl.vertex.index()].name);
+            let show = |(rows, columns): (usize, usize)| format!("{rows} rows and {columns} columns");
+            return wrong(what, show((pattern.num_dst, pattern.num_src)), show(expected));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that all graphs whose edges kernels read are materialized.
+pub fn check_materialized(programs: &[&Program], data: &BoundData) -> Result<()> {
+    let deferred = |graph: &Graph| data.graphs.get(graph.index()).is_some_and(|graph| graph.deferred.is_some());
+    for program in programs {
+        let kernels = program.kernels().flat_map(|kernel| match &kernel.body {
+            Body::Traversal(traversal) => match traversal.rows {
+                Rows::Edges(graph, _) | Rows::Endpoints(graph, _) => vec![graph],
+                Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Elements(..) => vec![],
+            },
+            Body::FactoredMetapath(reduction) => vec![reduction.first, reduction.second],
+            Body::Gemm(_) => vec![],
+        });
+        if let Some(graph) = kernels.chain(program.endpoints().into_iter().map(|ends| ends.0)).find(deferred) {
+            return Err(ExecError::Unsupported(format!(
+                "internal error: `{}` is not materialized, and a kernel goes over its edges",
+                data.graphs[graph.index()].name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Adds the inputs that differentiation and optimizers add to a training program: step and epoch counters, and edge
+/// ranks. `hold` stores the ranks of an input, given its index.
+///
+/// # Errors
+/// Any error of `hold`.
+pub fn add_derived(
+    programs: &[&Program],
+    data: &mut BoundData,
+    mut hold: impl FnMut(usize, &Topology, Direction) -> Result<InputData>,
+) -> Result<()> {
+    for program in programs {
+        for (index, decl) in program.tables.inputs.iter().enumerate() {
+            if data.inputs.get(index).is_some_and(|known| !matches!(known, InputData::Missing)) {
+                continue;
+            }
+            let made = match decl.binding {
+                Binding::StepNumber => InputData::StepNumber,
+                Binding::EpochNumber => InputData::EpochNumber,
+                Binding::EdgeRank(graph, direction) => hold(index, &data.graphs[graph.index()], direction)?,
+                Binding::Features(_)
+                | Binding::Label(..)
+                | Binding::TrainMask(_)
+                | Binding::EdgeWeight(_)
+                | Binding::EdgeCount(_)
+                | Binding::EdgeFeatures(_)
+                | Binding::IsLink(_)
+                | Binding::Given(_) => InputData::Missing,
+            };
+            match data.inputs.get_mut(index) {
+                Some(missing) => *missing = made,
+                None => data.inputs.push(made),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Edge ranks of a graph as an input of their own.
+pub fn ranks(_: usize, graph: &Topology, direction: Direction) -> Result<InputData> {
+    let mut ranks = vec![0.0; graph.num_edges()];
+    graph.write_ranks(direction, &mut ranks)?;
+    Ok(InputData::Numbers(ranks))
+}
+
+/// Computes the active vertices that programs have rows for.
+pub fn list_endpoints(programs: &[&Program], data: &mut BoundData) {
+    let mut used = vec![[false; 2]; data.graphs.len()];
+    for (graph, direction) in programs.iter().flat_map(|program| program.endpoints()) {
+        used[graph.index()][usize::from(direction == Direction::Out)] = true;
+    }
+    data.graphs.par_iter_mut().zip(used).for_each(|(graph, [incoming, outgoing])| {
+        if incoming {
+            graph.list_endpoints(Direction::In);
+        }
+        if outgoing {
+            graph.list_endpoints(Direction::Out);
+        }
+    });
+}

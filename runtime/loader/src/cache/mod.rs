@@ -1,0 +1,380 @@
+//! Feature cache: a fast memory of limited size in front of a slow one that holds all rows.
+//!
+//! With a GPU the fast memory would be device memory and the slow one host memory. Here both are host memory, but
+//! accesses are the same: cached rows are read from (and, if trained, written to) the fast memory only; all others are
+//! fetched from the slow one. Cached rows of embedding tables and their optimizer states are written back before an
+//! evaluation, a checkpoint or the end of training, so results do not depend on the cache, to the bit.
+//!
+//! [`hgnnc_cache`] chooses the cached rows from the accesses of an epoch sampled before training and the measured cost
+//! of a miss.
+
+// Rows are copied between buffers; see `buffer`.
+#![allow(unsafe_code)]
+
+mod cost_of_misses;
+pub mod report;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hgnnc_cache::{Forecast, Outcome, Placement, Policy, Slots, Table, best, place};
+use hgnnc_data::Result;
+use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
+use hgnnc_ir::batch::BatchInput;
+use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::types::{Layout, Space, VertexType};
+use hgnnc_sample::Batch;
+
+use crate::loader::{CachedInput, GraphInput, MiniBatchLoader};
+use crate::presample::{MOST_PRESAMPLED, presample};
+use cost_of_misses::{time_moves, time_reads};
+use report::{CacheReport, CachedRows, Saved};
+
+/// Options of the feature cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheOptions {
+    /// Capacity of the fast memory in bytes.
+    pub bytes: u64,
+    /// Policy that selects the cached rows.
+    pub policy: Policy,
+}
+
+/// Source of the rows of a table.
+enum RowSource {
+    /// Index of an input of the mini-batch program.
+    Input(usize),
+    /// An embedding table and its optimizer states, as array indices of [`Cache::fast`].
+    Learned(Vec<usize>),
+}
+
+/// Cached rows of a trained array.
+struct CachedArray {
+    table: usize,
+    rows: HostBuffer,
+    width: usize,
+}
+
+/// Cached rows and statistics.
+pub struct Cache {
+    options: CacheOptions,
+    seed: u64,
+    tables: Vec<Table>,
+    homes: Vec<RowSource>,
+    /// By table, its vertex type as numbered in the mini-batch program.
+    vertices: Vec<VertexType>,
+    slots: Vec<Arc<Slots>>,
+    /// Cached trained arrays by array index; `None` for others.
+    fast: Vec<Option<CachedArray>>,
+    /// By table and slot: whether the cached row is dirty.
+    written: Vec<Vec<bool>>,
+    /// By table and vertex: accesses in presampling, and actual accesses.
+    forecast: Vec<Vec<u32>>,
+    accesses: Vec<Vec<u32>>,
+    outcomes: Vec<Outcome>,
+    /// Bytes of fills and write-backs.
+    filled: u64,
+    /// Number of presampled batches, seconds of presampling, and seconds of all setup.
+    presampled: u64,
+    presample_s: f64,
+    setup_s: f64,
+}
+
+/// An embedding table as the cache sees it.
+pub struct EmbeddingTable {
+    /// Name of the parameter.
+    pub name: String,
+    /// Vertex type of its rows, as numbered in the mini-batch program.
+    pub vertex: VertexType,
+    /// Array indices of the table and of its optimizer states.
+    pub arrays: Vec<usize>,
+    /// Elements per row of each array.
+    pub width: usize,
+    /// Number of rows.
+    pub rows: usize,
+}
+
+impl Cache {
+    /// Presamples batches, measures the cost of misses, and places rows. `slow` returns one of `arrays` trained arrays
+    /// by index. Features are cached immediately, embedding rows in [`Cache::load`].
+    pub fn new<'s>(
+        options: CacheOptions,
+        seed: u64,
+        loader: &mut MiniBatchLoader,
+        learned: &[EmbeddingTable],
+        (slow, arrays): (&dyn Fn(usize) -> &'s HostBuffer, usize),
+        threads: usize,
+    ) -> Result<Self> {
+        let start = Instant::now();
+        let (mut tables, mut homes, mut vertices, mut rows) = (vec![], vec![], vec![], vec![]);
+        for input in features(loader) {
+            let table = Table {
+                name: input.name.clone(),
+                row_bytes: (input.width * size_of::<f32>()) as u64,
+                written: false,
+                miss_ns: time_reads(input.numbers, input.width),
+            };
+            rows.push(input.numbers.len() / input.width.max(1));
+            tables.push(table);
+            homes.push(RowSource::Input(input.index));
+            vertices.push(input.vertex);
+        }
+        for param in learned {
+            let slabs: Vec<&HostBuffer> = param.arrays.iter().map(|&array| slow(array)).collect();
+            tables.push(Table {
+                name: param.name.clone(),
+                row_bytes: (param.arrays.len() * param.width * size_of::<f32>()) as u64,
+                written: true,
+                miss_ns: time_moves(&slabs, param.rows, param.width),
+            });
+            rows.push(param.rows);
+            homes.push(RowSource::Learned(param.arrays.clone()));
+            vertices.push(param.vertex);
+        }
+        let presampling = Instant::now();
+        let presampled = loader.num_batches().min(MOST_PRESAMPLED);
+        let forecast = presample(loader, seed, presampled, &rows, threads, &|sampled, table| {
+            loader.vertices(sampled, vertices[table])
+        })?;
+        let presample_s = presampling.elapsed().as_secs_f64();
+        let mut cache = Self {
+            options,
+            seed,
+            homes,
+            fast: (0..arrays).map(|_| None).collect(),
+            slots: vec![],
+            written: vec![],
+            accesses: rows.iter().map(|&rows| vec![0; rows]).collect(),
+            outcomes: vec![Outcome::default(); tables.len()],
+            forecast,
+            tables,
+            vertices,
+            filled: 0,
+            presampled,
+            presample_s,
+            setup_s: 0.0,
+        };
+        let placement = cache.placed(options.policy, loader);
+        cache.slots = placement.tables.into_iter().map(Arc::new).collect();
+        cache.fill(loader, learned);
+        cache.setup_s = start.elapsed().as_secs_f64();
+        Ok(cache)
+    }
+
+    /// Placement by a policy.
+    fn placed(&self, policy: Policy, loader: &MiniBatchLoader) -> Placement {
+        let degrees: Vec<Vec<u32>> = match policy {
+            Policy::Degree => self.vertices.iter().map(|&vertex| loader.out_degrees(vertex)).collect(),
+            Policy::Penalty | Policy::Shares | Policy::Hotness | Policy::Random => vec![vec![]; self.tables.len()],
+        };
+        let forecast = Forecast { accesses: &self.forecast, degrees: &degrees, seed: self.seed };
+        place(policy, self.options.bytes, &self.tables, &forecast)
+    }
+
+    /// Allocates the fast memory and copies features into it.
+    fn fill(&mut self, loader: &mut MiniBatchLoader, learned: &[EmbeddingTable]) {
+        let mut inputs = vec![];
+        for (table, home) in self.homes.iter().enumerate() {
+            let slots = &self.slots[table];
+            match home {
+                RowSource::Input(index) => {
+                    let Some(input) = features(loader).into_iter().find(|input| input.index == *index) else {
+                        continue;
+                    };
+                    let mut rows = HostBuffer::zeros(slots.vertices().len() * input.width);
+                    for (to, &vertex) in rows.elements().chunks_exact_mut(input.width.max(1)).zip(slots.vertices()) {
+                        to.copy_from_slice(&input.numbers[vertex as usize * input.width..][..input.width]);
+                    }
+                    self.filled += (rows.len() * size_of::<f32>()) as u64;
+                    // SAFETY: the buffer is dropped here, so it is never written again.
+                    let rows = unsafe { rows.frozen() };
+                    let fast = CachedInput { slots: Arc::clone(slots), rows, width: input.width, vertex: input.vertex };
+                    inputs.push((*index, fast));
+                    self.written.push(vec![]);
+                }
+                RowSource::Learned(arrays) => {
+                    let width = learned.iter().find(|param| param.arrays == *arrays).map_or(0, |param| param.width);
+                    for &array in arrays {
+                        let rows = HostBuffer::zeros(slots.vertices().len() * width);
+                        self.fast[array] = Some(CachedArray { table, rows, width });
+                    }
+                    self.written.push(vec![false; slots.vertices().len()]);
+                }
+            }
+        }
+        loader.keep(inputs);
+    }
+
+    /// Slots and fast memory of a trained array.
+    pub fn fast(&self, array: usize) -> Option<(&Slots, &HostBuffer)> {
+        let fast = self.fast.get(array)?.as_ref()?;
+        Some((&self.slots[fast.table], &fast.rows))
+    }
+
+    /// Counts the accesses of a batch and marks its embedding rows dirty.
+    pub fn count(&mut self, loader: &MiniBatchLoader, sampled: &Batch) {
+        for (index, table) in self.tables.iter().enumerate() {
+            let vertices = loader.vertices(sampled, self.vertices[index]);
+            let (accesses, slots, written) = (&mut self.accesses[index], &self.slots[index], &mut self.written[index]);
+            let mut hits = 0;
+            for &vertex in vertices {
+                accesses[vertex as usize] = accesses[vertex as usize].saturating_add(1);
+                if let Some(slot) = slots.slot(vertex) {
+                    hits += 1;
+                    if let Some(written) = written.get_mut(slot) {
+                        *written = true;
+                    }
+                }
+            }
+            self.outcomes[index].add(&Outcome::of_table(table, vertices.len() as u64, hits));
+        }
+    }
+
+    /// Copies cached embedding rows from slow memory.
+    pub fn load<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostBuffer) {
+        for (array, fast) in self.fast.iter().enumerate() {
+            let Some(CachedArray { table, rows, width }) = fast else { continue };
+            for (slot, &vertex) in self.slots[*table].vertices().iter().enumerate() {
+                // SAFETY: nothing else uses either buffer while the engines are borrowed, and slots are distinct.
+                let (from, to) =
+                    unsafe { (slow(array).read(vertex as usize * width, *width), rows.write(slot * width, *width)) };
+                to.copy_from_slice(from);
+            }
+            self.filled += (self.slots[*table].vertices().len() * width * size_of::<f32>()) as u64;
+        }
+    }
+
+    /// Writes dirty embedding rows back to slow memory.
+    pub fn write_back<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostBuffer) {
+        for (array, fast) in self.fast.iter().enumerate() {
+            let Some(CachedArray { table, rows, width }) = fast else { continue };
+            let vertices = self.slots[*table].vertices().iter().enumerate();
+            for (slot, &vertex) in vertices.filter(|&(slot, _)| self.written[*table][slot]) {
+                // SAFETY: nothing else uses either buffer while the engines are borrowed, and vertices are distinct.
+                let (from, to) =
+                    unsafe { (rows.read(slot * width, *width), slow(array).write(vertex as usize * width, *width)) };
+                to.copy_from_slice(from);
+                self.filled += (width * size_of::<f32>()) as u64;
+            }
+        }
+        self.written.iter_mut().for_each(|written| written.fill(false));
+    }
+
+    /// Statistics, with the outcomes of the other policies and of the best placement for the same accesses.
+    pub fn report(&self, loader: &MiniBatchLoader) -> CacheReport {
+        let mut all = Outcome::default();
+        self.outcomes.iter().for_each(|outcome| all.add(outcome));
+        let saved = |outcome: &Outcome| Saved {
+            hit_rate: outcome.hit_rate(),
+            bytes_missed: outcome.bytes_missed,
+            miss_ms: outcome.miss_ms,
+        };
+        let policy = |policy: Policy| {
+            let placement = self.placed(policy, loader);
+            (policy.name(), saved(&Outcome::of(&placement, &self.tables, &self.accesses)))
+        };
+        let tables = self.tables.iter().enumerate().map(|(index, table)| CachedRows {
+            name: table.name.clone(),
+            rows: self.slots[index].rows(),
+            kept: self.slots[index].vertices().len(),
+            row_bytes: table.row_bytes,
+            learned: table.written,
+            miss_ns: table.miss_ns,
+            accesses: self.outcomes[index].accesses,
+            hit_rate: self.outcomes[index].hit_rate(),
+            bytes_missed: self.outcomes[index].bytes_missed,
+        });
+        let tables: Vec<CachedRows> = tables.collect();
+        let most = best(self.options.bytes, &self.tables, &self.accesses);
+        CacheReport {
+            policy: self.options.policy.name(),
+            limit: self.options.bytes,
+            bytes: tables.iter().map(|table| table.kept as u64 * table.row_bytes).sum(),
+            bytes_of_all: tables.iter().map(|table| table.rows as u64 * table.row_bytes).sum(),
+            presampled: self.presampled,
+            presample_s: self.presample_s,
+            setup_s: self.setup_s,
+            hit_rate: all.hit_rate(),
+            bytes_moved: all.bytes_missed + self.filled,
+            bytes_missed: all.bytes_missed,
+            bytes_without: all.bytes_without,
+            tables,
+            policies: Policy::ALL.into_iter().map(policy).collect(),
+            best: Saved { hit_rate: most.hit_rate, bytes_missed: most.bytes_missed, miss_ms: most.miss_ms },
+        }
+    }
+}
+
+/// Features with one row per vertex.
+struct Features<'a> {
+    /// Index of the input in the mini-batch program.
+    index: usize,
+    name: String,
+    vertex: VertexType,
+    width: usize,
+    numbers: &'a SharedBuffer,
+}
+
+fn features(loader: &MiniBatchLoader) -> Vec<Features<'_>> {
+    let (layout, tables, inputs) = loader.inputs();
+    let of = |(index, from): (usize, &BatchInput)| {
+        let &BatchInput::Whole(from) = from else { return None };
+        let decl = &tables.inputs[index];
+        let (Layout::Dense, Space::Vertices(vertex)) = (decl.ty.layout, decl.ty.space) else { return None };
+        let (Binding::Features(_), GraphInput::Numbers(numbers)) = (&decl.binding, &inputs[from.index()]) else {
+            return None;
+        };
+        let width = decl.ty.dims.iter().map(|dim| dim.fixed().unwrap_or(0)).product();
+        let known = &tables.vertex_types[vertex.index()];
+        let name = format!("{}.x", known.dataset_name);
+        Some(Features { index, name, vertex, width, numbers })
+    };
+    layout.inputs.iter().enumerate().filter_map(of).collect()
+}
+
+/// Vertex types with features that cannot be cached: sparse rows have varying lengths.
+pub fn not_kept(loader: &MiniBatchLoader) -> Vec<String> {
+    let (layout, tables, _) = loader.inputs();
+    let mut names: Vec<String> =
+        layout.patterns.iter().map(|pattern| tables.vertex_types[pattern.rows.index()].dataset_name.clone()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn learned_rows_are_written_back_where_batches_wrote_them() {
+        let mut cache = Cache {
+            options: CacheOptions { bytes: 100, policy: Policy::Hotness },
+            seed: 0,
+            tables: vec![Table { name: "w".into(), row_bytes: 8, written: true, miss_ns: 1.0 }],
+            homes: vec![RowSource::Learned(vec![0])],
+            vertices: vec![VertexType::new(0)],
+            slots: vec![Arc::new(Slots::new(3, vec![0, 2]))],
+            fast: vec![Some(CachedArray { table: 0, rows: HostBuffer::zeros(4), width: 2 })],
+            written: vec![vec![false; 2]],
+            forecast: vec![vec![0; 3]],
+            accesses: vec![vec![0; 3]],
+            outcomes: vec![Outcome::default()],
+            filled: 0,
+            presampled: 0,
+            presample_s: 0.0,
+            setup_s: 0.0,
+        };
+        let mut slow = HostBuffer::of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        cache.load(&|_| &slow);
+        assert_eq!(cache.filled, 16);
+        let Some(CachedArray { rows, .. }) = &mut cache.fast[0] else { panic!("it has rows") };
+        assert_eq!(rows.elements(), [1.0, 2.0, 5.0, 6.0]);
+        // Only vertex 2's row is dirty; write-back must skip the other one.
+        rows.elements().copy_from_slice(&[-1.0, -2.0, -5.0, -6.0]);
+        cache.written[0][1] = true;
+        assert_eq!(slow.elements(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        cache.write_back(&|_| &slow);
+        assert_eq!(slow.elements(), [1.0, 2.0, 3.0, 4.0, -5.0, -6.0]);
+        assert_eq!((cache.filled, &cache.written), (24, &vec![vec![false; 2]]));
+    }
+}

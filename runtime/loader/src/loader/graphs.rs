@@ -1,0 +1,110 @@
+//! Builds the graphs of a batch from the sampled blocks.
+
+use hgnnc_data::{Adjacency, Result, Topology, stacks, transpose_into};
+use hgnnc_ir::batch::BatchGraph;
+use hgnnc_ir::types::{Graph, VertexType};
+
+use super::{MiniBatch, MiniBatchLoader, Seeds};
+use crate::pairs::Pairs;
+
+impl MiniBatchLoader {
+    /// Builds the graphs of a batch. Moves the block of the deepest hop of each graph out of the sample.
+    ///
+    /// # Errors
+    /// A stack of graphs with too many edges.
+    pub(super) fn graphs(&self, mini_batch: &mut MiniBatch) -> Result<()> {
+        let MiniBatch { sampled, pairs, reused_rows, data, .. } = mini_batch;
+        data.num_vertices.clear();
+        let rows = |v: usize| match (self.uses.direct[v], self.layout.reused_rows(VertexType::new(v))) {
+            (_, Some(reused)) => reused_rows[reused].len(),
+            (true, None) => self.graph.counts()[self.layout.vertices[v].vertex.index()],
+            (false, None) => self.vertices(sampled, VertexType::new(v)).len(),
+        };
+        data.num_vertices.extend((0..self.layout.vertices.len()).map(rows));
+        data.graphs.resize_with(self.layout.graphs.len(), Topology::default);
+        let deepest = |&index: &usize| match self.layout.graphs[index] {
+            BatchGraph::Sampled { graph, hops } => self.layout.deepest(graph) == Some(hops),
+            BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Historical { .. } => false,
+        };
+        let (last, first): (Vec<usize>, Vec<usize>) = (0..self.layout.graphs.len()).partition(deepest);
+        for index in first.into_iter().chain(last.iter().copied()) {
+            let decl = &self.tables.graphs[index];
+            let topology = &mut data.graphs[index];
+            topology.name.clone_from(&decl.name);
+            topology.num_src = data.num_vertices[decl.src.index()];
+            topology.num_dst = data.num_vertices[decl.dst.index()];
+            (topology.ends, topology.classes) = ([None, None], Default::default());
+            let Adjacency { indptr, indices: other, eids: position } = &mut topology.csc;
+            let (indptr, other) = (indptr.make_mut(), other.make_mut());
+            position.clear();
+            let direct = self.uses.direct[decl.src.index()];
+            let known = self.layout.vertices[decl.src.index()].vertex;
+            let by_id = &sampled.vertices[known.index()];
+            match self.layout.graphs[index] {
+                BatchGraph::Sampled { graph, .. } => {
+                    let block = &mut sampled.blocks[graph.index()];
+                    let edges = block.indptr[topology.num_dst] as usize;
+                    if direct {
+                        other.clear();
+                        other.extend(block.indices[..edges].iter().map(|&id| by_id[id as usize]));
+                    }
+                    if last.contains(&index) {
+                        std::mem::swap(indptr, &mut block.indptr);
+                        // Rows of later hops follow, without edges.
+                        indptr.truncate(topology.num_dst + 1);
+                        if !direct {
+                            std::mem::swap(other, &mut block.indices);
+                        }
+                    } else {
+                        indptr.clear();
+                        indptr.extend_from_slice(&block.indptr[..=topology.num_dst]);
+                        if !direct {
+                            other.clear();
+                            other.extend_from_slice(&block.indices[..edges]);
+                        }
+                    }
+                }
+                BatchGraph::Links { graph } => {
+                    let Some(drawn) = self.pairs_of(pairs, graph) else { continue };
+                    indptr.clear();
+                    indptr.extend_from_slice(&drawn.indptr);
+                    other.clear();
+                    match direct {
+                        true => other.extend(drawn.src.iter().map(|&id| by_id[id as usize])),
+                        false => other.extend_from_slice(&drawn.src),
+                    }
+                }
+                BatchGraph::Historical { rows } => reused_rows[rows].edges(topology.num_dst, indptr, other),
+                BatchGraph::First { .. } => {
+                    indptr.clear();
+                    indptr.extend(0..=topology.num_dst as u64);
+                    other.clear();
+                    match direct {
+                        true => other.extend_from_slice(&by_id[..topology.num_dst]),
+                        false => other.extend(0..topology.num_dst as u32),
+                    }
+                }
+            }
+            self.transpose(index, topology);
+        }
+        for (index, topology) in data.patterns.iter_mut().enumerate() {
+            self.transpose(self.tables.graphs.len() + index, topology);
+        }
+        stacks::derive(&self.tables, &mut data.num_vertices, &mut data.graphs)
+    }
+
+    /// Pairs of a batch along a link graph.
+    pub(super) fn pairs_of<'p>(&self, pairs: &'p [Pairs], graph: Graph) -> Option<&'p Pairs> {
+        let Seeds::Links(source) = &self.seeds else { return None };
+        pairs.get(source.position(graph)?)
+    }
+
+    fn transpose(&self, index: usize, topology: &mut Topology) {
+        let Topology { csc, csr, num_src, .. } = topology;
+        if self.uses.outgoing[index] {
+            transpose_into(&csc.indptr, &csc.indices, *num_src, csr);
+        } else {
+            *csr = Adjacency::default();
+        }
+    }
+}

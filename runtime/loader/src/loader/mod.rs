@@ -1,0 +1,424 @@
+//! Mini-batch loader: sampling, feature gathering and graph construction.
+
+mod cached_input;
+mod graphs;
+mod reused_rows;
+mod rows;
+mod uses;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hgnnc_executable::EmbeddingProducer;
+use hgnnc_ir::batch::{BatchInput, BatchLayout};
+use hgnnc_ir::dataflow::{Binding, Dataflow, PatternDecl};
+use hgnnc_ir::kernel::Program;
+use hgnnc_ir::random::{bits, mask_key};
+use hgnnc_ir::training::{self, Target, Training};
+use hgnnc_ir::types::{Graph, VertexType};
+use hgnnc_sample::{
+    Batch, BatchKey, Compiled, Edges, Fanout, GraphError, HistoricalVertices, Plan, SampleGraph, Sampler,
+};
+
+use crate::pairs::{PairRoom, PairSource, Pairs};
+pub use cached_input::CachedInput;
+use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
+use hgnnc_data::stacks;
+use hgnnc_data::{Adjacency, BoundData, InputData, Topology};
+use hgnnc_data::{ExecError, Result};
+use hgnnc_executable::sampler::SamplerCompiler;
+pub use reused_rows::ReusedRows;
+use uses::Uses;
+
+/// RNG stream of the seed vertex shuffle, separate from others of the same seed.
+const STREAM: u32 = 0x0bad_5eed;
+
+/// An input of the full graph.
+pub enum GraphInput {
+    /// Rows of numbers.
+    Numbers(SharedBuffer),
+    /// A class for each vertex, -1 without one.
+    Classes(Vec<i32>),
+    /// Counters, which the engine provides.
+    Nothing,
+}
+
+/// Prepares mini-batches. Shared by threads.
+pub struct MiniBatchLoader {
+    graph: Arc<SampleGraph<'static>>,
+    plan: Plan,
+    /// Hot vertices, which sample no neighbours in the last hop because they have historical embeddings.
+    resting: HistoricalVertices,
+    /// Generated sampling loops, if enabled.
+    code: Option<Compiled>,
+    layout: BatchLayout,
+    /// Vertex type names of the full graph.
+    types: Vec<String>,
+    /// Tables of the mini-batch program.
+    tables: Dataflow,
+    /// Data requirements of its kernels.
+    uses: Uses,
+    inputs: Arc<Vec<GraphInput>>,
+    /// Adjacency of the full graph's sparse matrices.
+    patterns: Arc<Vec<Adjacency>>,
+    seeds: Seeds,
+    train: Vec<u32>,
+    size: usize,
+    /// Inputs with cached rows, by input index.
+    fast: Vec<(usize, CachedInput)>,
+}
+
+/// Targets of the batch loss.
+enum Seeds {
+    /// Vertices of one type.
+    Vertices(VertexType),
+    /// Links; their end vertices are the seed vertices.
+    Links(PairSource),
+    /// None: callers provide the seed vertices.
+    Others,
+}
+
+/// Per-thread state of a loader.
+pub struct LoaderWorker<'s> {
+    sampler: Sampler<'s>,
+    pairs: PairRoom,
+}
+
+/// A mini-batch ready for the engine.
+#[derive(Default)]
+pub struct MiniBatch {
+    /// Seed, epoch and number of the batch.
+    pub key: Option<BatchKey>,
+    /// Number of seed vertices or links.
+    pub seeds: usize,
+    /// The sampled vertices and edges.
+    pub sampled: Batch,
+    /// Pairs to score, by link graph.
+    pairs: Vec<Pairs>,
+    /// Vertices with historical embeddings, by [`BatchLayout::historical`].
+    pub reused_rows: Vec<ReusedRows>,
+    /// Number of sampled edges.
+    pub edges: usize,
+    /// Graphs and labels of the batch.
+    pub data: BoundData,
+    /// Elements of each input that the engine holds.
+    pub inputs: Vec<HostBuffer>,
+    /// Start of sampling, and start of gathering.
+    pub began: [Option<Instant>; 2],
+    /// Seconds of sampling, of building graphs, and of gathering rows.
+    pub seconds: [f64; 3],
+}
+
+impl MiniBatchLoader {
+    /// Creates a loader for a mini-batch program. `data` and `inputs` are those of the full graph.
+    pub fn new(
+        program: &Program,
+        layout: &BatchLayout,
+        batch: &training::MiniBatch,
+        data: &BoundData,
+        inputs: Vec<GraphInput>,
+        (tables, training): (&Dataflow, &Training),
+        compiler: Option<&Arc<dyn SamplerCompiler>>,
+    ) -> Result<Self> {
+        let unsupported = |error: GraphError| ExecError::Unsupported(error.to_string());
+        let num_graphs = tables.graphs.len();
+        let fanout = |hop: usize, graph: usize| {
+            let used = layout.deepest(Graph::new(graph)).is_some_and(|deepest| deepest >= hop);
+            match batch.fanouts.get(hop) {
+                _ if !used => Fanout::AtMost(0),
+                Some(fanouts) => fanouts[graph],
+                None => Fanout::All,
+            }
+        };
+        let fanouts = (0..layout.hops).map(|hop| (0..num_graphs).map(|graph| fanout(hop, graph)).collect()).collect();
+        let plan = Plan { fanouts };
+        let walked_only = |graph: usize| {
+            let drawn = plan.fanouts.iter().map(|fanouts| fanouts[graph]).filter(|f| *f != Fanout::AtMost(0));
+            drawn.clone().count() > 0 && drawn.clone().all(|fanout| matches!(fanout, Fanout::Walks { .. }))
+        };
+        let mut all = vec![];
+        for (index, (decl, graph)) in tables.graphs.iter().zip(&data.graphs).enumerate() {
+            // Link pairs are drawn by negative sampling.
+            let none = decl.links || walked_only(index);
+            let ends = (decl.src.index(), decl.dst.index());
+            let weights = data.drawn.weights.get(index).and_then(|weights| weights.as_deref().map(Cow::Borrowed));
+            all.push(Edges { weights, ..edges(&decl.name, ends, (&graph.csc, graph.num_dst), none) });
+        }
+        let steps = data.drawn.steps.iter().map(|step| {
+            let ends = (step.src.index(), step.dst.index());
+            let Edges { name, src_type, dst_type, indptr, indices, .. } =
+                edges(&step.name, ends, (&step.csc, data.num_vertices[step.dst.index()]), false);
+            let (name, indptr, indices) =
+                (name.into_owned().into(), indptr.into_owned().into(), indices.into_owned().into());
+            Edges { name, src_type, dst_type, indptr, indices, weights: None }
+        });
+        let resting = HistoricalVertices::none(data.num_vertices.len());
+        let graph = SampleGraph::copied(data.num_vertices.clone(), all)
+            .and_then(|graph| graph.with_paths(steps.collect(), data.drawn.paths.clone()))
+            .map_err(unsupported)?;
+        // Without machine code the sampler runs in Rust.
+        let code = compiler.and_then(|compiler| Compiled::new(&graph, plan.clone(), compiler).ok());
+        let patterns = data.patterns.iter().map(|pattern| pattern.csc.clone()).collect();
+        Ok(Self {
+            graph: Arc::new(graph),
+            plan,
+            resting,
+            code,
+            layout: layout.clone(),
+            types: tables.vertex_types.iter().map(|vertex| vertex.name.clone()).collect(),
+            tables: program.tables.clone(),
+            uses: Uses::of(program, layout),
+            inputs: Arc::new(inputs),
+            patterns: Arc::new(patterns),
+            seeds: match &training.target {
+                Target::Vertices { vertex, .. } => Seeds::Vertices(*vertex),
+                Target::Links(target) => Seeds::Links(PairSource::new(target, tables, &data.graphs)),
+            },
+            train: data.parts[0].clone(),
+            size: batch.size,
+            fast: vec![],
+        })
+    }
+
+    /// A loader of refresh batches: same graph, with the fan-outs of the last hop.
+    pub fn of_producer(&self, producer: &EmbeddingProducer) -> Self {
+        let used = |(graph, &fanout): (usize, &Fanout)| match producer.layout.deepest(Graph::new(graph)) {
+            Some(_) => fanout,
+            None => Fanout::AtMost(0),
+        };
+        let last = self.plan.fanouts.last().into_iter().take(producer.layout.hops);
+        let plan = Plan { fanouts: last.map(|last| last.iter().enumerate().map(used).collect()).collect() };
+        let code = self.code.as_ref().and_then(|code| Compiled::new(&self.graph, plan.clone(), code.compiler()).ok());
+        Self {
+            graph: Arc::clone(&self.graph),
+            plan,
+            resting: HistoricalVertices::default(),
+            code,
+            layout: producer.layout.clone(),
+            types: self.types.clone(),
+            tables: producer.kernels.tables.clone(),
+            uses: Uses::of(&producer.kernels, &producer.layout),
+            inputs: Arc::clone(&self.inputs),
+            patterns: Arc::clone(&self.patterns),
+            seeds: Seeds::Others,
+            train: vec![],
+            size: self.size,
+            fast: vec![],
+        }
+    }
+
+    /// Sets the hot vertices.
+    pub fn rest(&mut self, resting: HistoricalVertices) {
+        self.resting = resting;
+    }
+
+    /// Hot vertices, which have historical embeddings.
+    pub fn resting(&self) -> &HistoricalVertices {
+        &self.resting
+    }
+
+    /// Correspondence between the mini-batch program and the full graph.
+    pub fn layout(&self) -> &BatchLayout {
+        &self.layout
+    }
+
+    /// Vertex count of each type in the full graph.
+    pub fn counts(&self) -> &[usize] {
+        self.graph.counts()
+    }
+
+    /// Edges that the last hop samples for a vertex, over all relations; an upper bound for walks.
+    pub fn drawn_of(&self, vertex_type: usize, vertex: u32) -> u64 {
+        let Some(fanouts) = self.plan.fanouts.last() else { return 0 };
+        let into = self.graph.relations().iter().zip(fanouts).enumerate();
+        let of =
+            |(r, (_, fanout)): (usize, (_, &Fanout))| u64::from(fanout.of(self.graph.in_edges(r, vertex).len() as u32));
+        into.filter(|(_, (relation, _))| relation.dst_type == vertex_type).map(of).sum()
+    }
+
+    /// Gathers all vertex rows from now on, even those that kernels could read in place: a device with separate memory
+    /// does not hold them.
+    pub fn gather_all(&mut self) {
+        self.uses.direct.fill(false);
+    }
+
+    /// Reads rows of these inputs from the feature cache if they are cached.
+    pub fn keep(&mut self, inputs: Vec<(usize, CachedInput)>) {
+        self.fast = inputs;
+    }
+
+    /// Layout and tables of the mini-batch program, and inputs of the full graph.
+    pub fn inputs(&self) -> (&BatchLayout, &Dataflow, &[GraphInput]) {
+        (&self.layout, &self.tables, &self.inputs)
+    }
+
+    /// Full-graph out-degrees of the vertices of a mini-batch vertex type.
+    pub fn out_degrees(&self, vertex: VertexType) -> Vec<u32> {
+        let vertex = self.layout.vertices[vertex.index()].vertex.index();
+        let mut degrees = vec![0u32; self.graph.counts()[vertex]];
+        for relation in self.graph.relations().iter().filter(|relation| relation.src_type == vertex) {
+            relation.sources().iter().for_each(|&source| degrees[source as usize] += 1);
+        }
+        degrees
+    }
+
+    /// Number of batches per epoch.
+    pub fn num_batches(&self) -> u64 {
+        self.train.len().div_ceil(self.size) as u64
+    }
+
+    /// Seed vertices per batch.
+    pub fn size(&self) -> u64 {
+        self.size as u64
+    }
+
+    /// Creates the state of a thread.
+    pub fn worker(&self) -> Result<LoaderWorker<'_>> {
+        let sampler = match &self.code {
+            Some(code) => Sampler::compiled(&self.graph, code),
+            None => Sampler::new(&self.graph, self.plan.clone()),
+        };
+        let sampler = sampler.map_err(|error| ExecError::Unsupported(error.to_string()))?;
+        Ok(LoaderWorker { sampler, pairs: PairRoom::default() })
+    }
+
+    /// Text of the generated sampling loops; empty without generated code.
+    pub fn sampler_text(&self) -> String {
+        self.code.as_ref().map_or_else(String::new, |code| code.text(&self.graph, &self.types))
+    }
+
+    /// Shuffled seed vertices of an epoch.
+    pub fn order(&self, seed: u64, epoch: u64) -> Vec<u32> {
+        let key = mask_key(seed, epoch, STREAM);
+        let mut order: Vec<(u32, u32)> = self.train.iter().map(|&v| (bits(key, u64::from(v)), v)).collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, v)| v).collect()
+    }
+
+    /// Loads a batch, a pure function of the run's seed, the epoch and the batch index.
+    pub fn make(
+        &self,
+        worker: &mut LoaderWorker<'_>,
+        order: &[u32],
+        key: BatchKey,
+        mini_batch: &mut MiniBatch,
+    ) -> Result<()> {
+        let start = Instant::now();
+        self.sample(worker, order, key, mini_batch)?;
+        mini_batch.began[0] = Some(start);
+        mini_batch.seconds[0] = start.elapsed().as_secs_f64();
+        self.complete(mini_batch)
+    }
+
+    /// Gathers rows and builds graphs of a sampled batch.
+    pub fn complete(&self, mini_batch: &mut MiniBatch) -> Result<()> {
+        let start = Instant::now();
+        mini_batch.edges = mini_batch.sampled.num_edges();
+        self.rows_of_inputs(mini_batch)?;
+        let copied = start.elapsed().as_secs_f64();
+        self.graphs(mini_batch)?;
+        let done = start.elapsed().as_secs_f64();
+        mini_batch.began[1] = Some(start);
+        (mini_batch.seconds[1], mini_batch.seconds[2]) = (done - copied, copied);
+        Ok(())
+    }
+
+    /// Loads a batch around the given seed vertices, one list per vertex type.
+    pub fn make_around(
+        &self,
+        worker: &mut LoaderWorker<'_>,
+        seeds: &[Vec<u32>],
+        key: BatchKey,
+        mini_batch: &mut MiniBatch,
+    ) -> Result<()> {
+        let start = Instant::now();
+        mini_batch.key = Some(key);
+        let sampled = worker.sampler.sample(seeds, key, &mut mini_batch.sampled);
+        sampled.map_err(|error| ExecError::Unsupported(error.to_string()))?;
+        mini_batch.seconds[0] = start.elapsed().as_secs_f64();
+        self.complete(mini_batch)
+    }
+
+    /// Samples a batch without gathering rows or building graphs.
+    pub fn sample(
+        &self,
+        worker: &mut LoaderWorker<'_>,
+        order: &[u32],
+        key: BatchKey,
+        mini_batch: &mut MiniBatch,
+    ) -> Result<()> {
+        let first = (key.batch as usize * self.size).min(order.len());
+        let mut seeds = vec![vec![]; self.graph.counts().len()];
+        let own = &order[first..(first + self.size).min(order.len())];
+        (mini_batch.key, mini_batch.seeds) = (Some(key), own.len());
+        match &self.seeds {
+            Seeds::Vertices(vertex) => seeds[vertex.index()] = own.to_vec(),
+            Seeds::Links(source) => source.draw(own, key, &mut worker.pairs, &mut seeds, &mut mini_batch.pairs),
+            Seeds::Others => {}
+        }
+        let sampled = worker.sampler.sample_with_historical(&seeds, key, &self.resting, &mut mini_batch.sampled);
+        sampled.map_err(|error| ExecError::Unsupported(error.to_string()))?;
+        if let Seeds::Links(source) = &self.seeds {
+            source.exclude(&worker.pairs, &mut mini_batch.sampled);
+        }
+        Ok(())
+    }
+
+    /// Full-graph ids of the batch's vertices of a type.
+    pub fn vertices<'b>(&self, batch: &'b Batch, vertex: VertexType) -> &'b [u32] {
+        let known = self.layout.vertices[vertex.index()];
+        &batch.vertices[known.vertex.index()][..batch.known[known.hops][known.vertex.index()] as usize]
+    }
+
+    /// Data without vertices, to create an engine with.
+    pub fn empty(&self) -> Result<BoundData> {
+        let graph = |name: &str| Topology::from_csc(name, 0, 0, vec![0], vec![]);
+        let pattern = |decl: &PatternDecl| Topology::from_csc("", decl.columns, 0, vec![0], vec![]);
+        let whole = |input: &BatchInput| match *input {
+            BatchInput::Whole(input) => Some(&self.inputs[input.index()]),
+            BatchInput::Historical { .. } => None,
+        };
+        let input = |(index, input): (usize, &BatchInput)| match whole(input) {
+            None | Some(GraphInput::Numbers(_)) => InputData::Held(0),
+            Some(GraphInput::Classes(_)) => InputData::Classes(vec![]),
+            Some(GraphInput::Nothing) => match self.tables.inputs[index].binding {
+                Binding::IsLink(_) => InputData::Held(0),
+                _ => InputData::Missing,
+            },
+        };
+        let own = &self.tables.graphs[..self.layout.graphs.len()];
+        let mut data = BoundData {
+            num_vertices: vec![0; self.layout.vertices.len()],
+            graphs: own.iter().map(|decl| graph(&decl.name)).collect::<Result<_>>()?,
+            patterns: self.tables.patterns.iter().map(pattern).collect::<Result<_>>()?,
+            inputs: self.layout.inputs.iter().enumerate().map(input).collect(),
+            ..BoundData::default()
+        };
+        stacks::derive(&self.tables, &mut data.num_vertices, &mut data.graphs)?;
+        data.inputs.resize(self.num_inputs(), InputData::Held(0));
+        Ok(data)
+    }
+
+    /// Number of inputs that a batch fills: those of the program of the whole graph, then those of stacks. Counters and
+    /// ranks follow.
+    fn num_inputs(&self) -> usize {
+        let first = self.layout.inputs.len();
+        let of_stacks = self.tables.inputs[first..].iter().map_while(|decl| stacks::of_members(&self.tables, decl));
+        first + of_stacks.count()
+    }
+}
+
+/// In-edges of a relation (CSC), or an empty relation if `none`. Copied, because samplers outlive the engine's data.
+fn edges<'d>(
+    name: &'d str,
+    (src_type, dst_type): (usize, usize),
+    (incoming, num_dst): (&'d Adjacency, usize),
+    none: bool,
+) -> Edges<'d> {
+    let (indptr, indices) = match none {
+        true => (Cow::Owned(vec![0; num_dst + 1]), Cow::Owned(vec![])),
+        false => (Cow::Borrowed(&incoming.indptr[..]), Cow::Borrowed(&incoming.indices[..])),
+    };
+    Edges { name: Cow::Borrowed(name), src_type, dst_type, indptr, indices, weights: None }
+}

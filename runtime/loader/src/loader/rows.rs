@@ -1,0 +1,163 @@
+//! Gathers the rows of a batch: features, labels and sparse rows.
+
+use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
+use hgnnc_data::{Adjacency, BoundData, ExecError, InputData, Result, Topology, stacks};
+use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchPattern};
+use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::types::{Dim, Layout, Space, Type};
+use hgnnc_sample::Batch;
+
+use super::{GraphInput, MiniBatch, MiniBatchLoader};
+
+impl MiniBatchLoader {
+    /// Gathers the rows of patterns and inputs for the sampled vertices and edges.
+    pub(super) fn rows_of_inputs(&self, mini_batch: &mut MiniBatch) -> Result<()> {
+        let MiniBatch { sampled, pairs, reused_rows, data, inputs, .. } = mini_batch;
+        data.patterns.resize_with(self.layout.patterns.len(), Topology::default);
+        let patterns = self.layout.patterns.iter().zip(&self.tables.patterns);
+        for (topology, (&BatchPattern { pattern, rows }, decl)) in data.patterns.iter_mut().zip(patterns) {
+            let (vertices, whole) = (self.vertices(sampled, rows), &self.patterns[pattern.index()]);
+            topology.name.clone_from(&self.tables.vertex_types[rows.index()].name);
+            (topology.num_dst, topology.num_src) = (vertices.len(), decl.columns);
+            let Adjacency { indptr, indices: other, .. } = &mut topology.csc;
+            let (indptr, other) = (indptr.make_mut(), other.make_mut());
+            indptr.clear();
+            indptr.push(0);
+            other.clear();
+            for &vertex in vertices {
+                other.extend_from_slice(&whole.indices[stored(whole, vertex)]);
+                indptr.push(other.len() as u64);
+            }
+            (topology.ends, topology.classes) = ([None, None], Default::default());
+        }
+        data.inputs.truncate(self.layout.inputs.len());
+        data.inputs.resize(self.layout.inputs.len(), InputData::Missing);
+        inputs.resize_with(self.num_inputs(), || HostBuffer::zeros(0));
+        for (index, from) in self.layout.inputs.iter().enumerate() {
+            let ty = &self.tables.inputs[index].ty;
+            let from = match *from {
+                BatchInput::Whole(from) => from,
+                BatchInput::Historical { rows, value } => {
+                    // Filled when the historical embeddings are gathered.
+                    let len = reused_rows[rows].len() * self.layout.historical[rows].values[value];
+                    inputs[index].grow(len);
+                    data.inputs[index] = InputData::Held(len);
+                    continue;
+                }
+            };
+            match &self.inputs[from.index()] {
+                GraphInput::Numbers(numbers) => {
+                    let fast = self.fast.iter().find(|fast| fast.0 == index);
+                    let len = match fast {
+                        Some((_, fast)) => {
+                            fast.gather(numbers, self.vertices(sampled, fast.vertex), &mut inputs[index])
+                        }
+                        None => self.rows_of(ty, numbers, sampled, &mut inputs[index])?,
+                    };
+                    data.inputs[index] = InputData::Held(len);
+                }
+                GraphInput::Classes(classes) => {
+                    let Space::Vertices(vertex) = ty.space else { return Err(unknown(ty)) };
+                    let rows = self.vertices(sampled, vertex).iter().map(|&v| classes[v as usize]);
+                    data.inputs[index] = InputData::Classes(rows.collect());
+                }
+                GraphInput::Nothing => {
+                    if let (Binding::IsLink(_), Space::Edges(graph)) = (&self.tables.inputs[index].binding, ty.space)
+                        && let BatchGraph::Links { graph } = self.layout.graphs[graph.index()]
+                        && let Some(drawn) = self.pairs_of(pairs, graph)
+                    {
+                        room(&mut inputs[index], drawn.is_link.len()).copy_from_slice(&drawn.is_link);
+                        data.inputs[index] = InputData::Held(drawn.is_link.len());
+                    }
+                }
+            }
+        }
+        for index in self.layout.inputs.len()..self.num_inputs() {
+            let len = self.rows_of_members(index, data, inputs)?;
+            data.inputs.push(InputData::Held(len));
+        }
+        Ok(())
+    }
+
+    /// Fills an input of a stack from those of its members. Returns the number of elements.
+    fn rows_of_members(&self, index: usize, data: &BoundData, inputs: &mut [HostBuffer]) -> Result<usize> {
+        let decl = &self.tables.inputs[index];
+        let members = stacks::of_members(&self.tables, decl).ok_or_else(|| unknown(&decl.ty))?;
+        let mut parts = vec![];
+        for member in members {
+            let of_member = self.tables.inputs.iter().position(|known| known.binding == member.binding);
+            match of_member.map(|of_member| (of_member, data.inputs.get(of_member))) {
+                Some((of_member, Some(&InputData::Held(len)))) => parts.push((of_member, len)),
+                _ => return Err(unknown(&decl.ty)),
+            }
+        }
+        let total = parts.iter().map(|(_, len)| len).sum();
+        let (before, after) = inputs.split_at_mut(index);
+        let mut rest = room(&mut after[0], total);
+        for (of_member, len) in parts {
+            let (own, others) = rest.split_at_mut(len);
+            own.copy_from_slice(&before[of_member].elements()[..len]);
+            rest = others;
+        }
+        Ok(total)
+    }
+
+    /// Gathers the rows of an input, or shares all of them if kernels index them by full-graph ids. Returns
+    /// the number of elements.
+    fn rows_of(&self, ty: &Type, numbers: &SharedBuffer, sampled: &Batch, into: &mut HostBuffer) -> Result<usize> {
+        if let (Layout::Dense, Space::Vertices(vertex)) = (ty.layout, ty.space)
+            && self.uses.direct[vertex.index()]
+        {
+            *into = numbers.slab();
+            return Ok(numbers.len());
+        }
+        if let Layout::Sparse(pattern) = ty.layout {
+            let BatchPattern { pattern, rows } = self.layout.patterns[pattern.index()];
+            let whole = &self.patterns[pattern.index()];
+            let vertices = self.vertices(sampled, rows);
+            let len = vertices.iter().map(|&vertex| stored(whole, vertex).len()).sum();
+            let mut rest = room(into, len);
+            for &vertex in vertices {
+                let row = &numbers[stored(whole, vertex)];
+                let (own, others) = rest.split_at_mut(row.len());
+                own.copy_from_slice(row);
+                rest = others;
+            }
+            return Ok(len);
+        }
+        let fixed = |dim: &Dim| dim.fixed().unwrap_or(0);
+        let width: usize = ty.dims.iter().map(fixed).product();
+        let rows = match ty.space {
+            Space::Vertices(vertex) => self.vertices(sampled, vertex),
+            Space::Edges(graph) => match self.layout.graphs[graph.index()] {
+                BatchGraph::Sampled { graph, hops } => {
+                    &sampled.blocks[graph.index()].eids[..sampled.edges_up_to(graph.index(), hops)]
+                }
+                BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Historical { .. } => {
+                    return Err(unknown(ty));
+                }
+            },
+            Space::Unit | Space::Index(_) | Space::Endpoints(..) => return Err(unknown(ty)),
+        };
+        let into = room(into, rows.len() * width);
+        for (to, &row) in into.chunks_exact_mut(width.max(1)).zip(rows) {
+            to.copy_from_slice(&numbers[row as usize * width..][..width]);
+        }
+        Ok(rows.len() * width)
+    }
+}
+
+fn unknown(ty: &Type) -> ExecError {
+    ExecError::Unsupported(format!("internal error: an input of type {ty:?} has no rows in a batch"))
+}
+
+/// Range of the stored elements of a row.
+fn stored(whole: &Adjacency, vertex: u32) -> std::ops::Range<usize> {
+    whole.indptr[vertex as usize] as usize..whole.indptr[vertex as usize + 1] as usize
+}
+
+/// The first `len` elements of a buffer, which grows if it has fewer.
+fn room(slab: &mut HostBuffer, len: usize) -> &mut [f32] {
+    slab.grow(len);
+    &mut slab.elements()[..len]
+}

@@ -1,0 +1,423 @@
+//! Mini-batches of links: positive pairs, negative sampling, and exclusion of the message edges that would leak the
+//! labels.
+
+use std::collections::HashMap;
+
+use hgnnc_data::Topology;
+use hgnnc_ir::dataflow::Dataflow;
+use hgnnc_ir::random::{bits, mask_key};
+use hgnnc_ir::training::{LinkTarget, NegativeEnds};
+use hgnnc_ir::types::Graph;
+use hgnnc_sample::{Batch, BatchKey};
+use rayon::prelude::*;
+
+/// RNG stream of negative sampling, separate from others of the same seed.
+const STREAM: u32 = 0x0dd_5eed;
+/// Number of times a negative that is a training link is drawn again. The last draws are from all vertices, since the
+/// links of a batch may have no other candidates.
+const TRIES: u64 = 8;
+
+/// Training links, with negative sampling.
+pub struct PairSource {
+    target: LinkTarget,
+    graphs: Vec<Links>,
+    /// By sampled graph, the link graphs whose links its edges may repeat.
+    repeats: Vec<Vec<Repeat>>,
+}
+
+/// Training links of one relation.
+struct Links {
+    src_type: usize,
+    dst_type: usize,
+    num_src: usize,
+    num_dst: usize,
+    /// CSC positions of each destination's links. `[destinations + 1]`
+    indptr: Vec<u64>,
+    /// Sources by destination, ascending. `[links]`
+    src: Vec<u32>,
+    dst: Vec<u32>,
+    /// Position of its first link among the links of all relations.
+    first: usize,
+}
+
+impl Links {
+    fn has(&self, src: u32, dst: u32) -> bool {
+        let row = self.indptr[dst as usize] as usize..self.indptr[dst as usize + 1] as usize;
+        self.src[row].binary_search(&src).is_ok()
+    }
+}
+
+/// A sampled graph whose edges repeat the links of a relation.
+struct Repeat {
+    /// Index among the link graphs.
+    links: usize,
+    /// Whether its edges go from the destination of a link to the source.
+    reverse: bool,
+}
+
+/// Pairs of a batch along one relation, sorted by destination.
+#[derive(Default)]
+pub struct Pairs {
+    /// `[seeds of the destination type + 1]`
+    pub indptr: Vec<u64>,
+    pub src: Vec<u32>,
+    /// 1 for links, else 0. `[pairs]`
+    pub is_link: Vec<f32>,
+}
+
+/// Reusable memory for drawing pairs.
+#[derive(Default)]
+pub struct PairRoom {
+    /// Compact id of each vertex, by vertex type.
+    ids: Vec<HashMap<u32, u32>>,
+    /// By link graph: source, destination and label of each pair, in drawing order.
+    drawn: Vec<Vec<(u32, u32, bool)>>,
+    /// By link graph: the positive pairs of the batch, sorted, in compact ids.
+    links: Vec<Vec<(u32, u32)>>,
+}
+
+impl PairSource {
+    /// Builds from the link graphs of a full-graph program, which hold the training links.
+    pub fn new(target: &LinkTarget, tables: &Dataflow, graphs: &[Topology]) -> Self {
+        let links = target.graphs.par_iter().map(|graph| {
+            let (decl, topology) = (&tables.graphs[graph.index()], &graphs[graph.index()]);
+            let mut rows: Vec<(u32, u32)> = vec![];
+            for (dst, row) in topology.csc.indptr.windows(2).enumerate() {
+                let sources = &topology.csc.indices[row[0] as usize..row[1] as usize];
+                rows.extend(sources.iter().map(|&src| (dst as u32, src)));
+            }
+            rows.sort_unstable();
+            Links {
+                src_type: decl.src.index(),
+                dst_type: decl.dst.index(),
+                num_src: topology.num_src,
+                num_dst: topology.num_dst,
+                indptr: topology.csc.indptr.to_vec(),
+                src: rows.iter().map(|&(_, src)| src).collect(),
+                dst: rows.iter().map(|&(dst, _)| dst).collect(),
+                first: 0,
+            }
+        });
+        let mut links: Vec<Links> = links.collect();
+        let mut first = 0;
+        for of_graph in &mut links {
+            of_graph.first = first;
+            first += of_graph.src.len();
+        }
+        let repeats = (tables.graphs.iter())
+            .map(|decl| {
+                let [step] = decl.steps[..] else { return vec![] };
+                if decl.links {
+                    return vec![];
+                }
+                let (from, to) = (decl.src.index(), decl.dst.index());
+                let mut all = vec![];
+                for (position, graph) in target.graphs.iter().enumerate() {
+                    let relation = tables.graphs[graph.index()].steps[0].relation;
+                    if relation == step.relation || target.exclude.contains(&step.relation) {
+                        let Links { src_type, dst_type, .. } = links[position];
+                        let ways = [(false, (src_type, dst_type)), (true, (dst_type, src_type))];
+                        let fitting = ways.into_iter().filter(|&(_, ends)| ends == (from, to));
+                        all.extend(fitting.map(|(reverse, _)| Repeat { links: position, reverse }));
+                    }
+                }
+                all
+            })
+            .collect();
+        Self { target: target.clone(), graphs: links, repeats }
+    }
+
+    /// Index of a graph among the link graphs.
+    pub fn position(&self, graph: Graph) -> Option<usize> {
+        self.target.graphs.iter().position(|&of| of == graph)
+    }
+
+    /// Draws the pairs of a batch of links, given by their positions. Fills the seed vertices of each vertex type, and
+    /// the pairs of each relation.
+    pub fn draw(
+        &self,
+        batch: &[u32],
+        key: BatchKey,
+        room: &mut PairRoom,
+        seeds: &mut [Vec<u32>],
+        pairs: &mut Vec<Pairs>,
+    ) {
+        let PairRoom { ids, drawn, links: own } = room;
+        drawn.resize_with(self.graphs.len(), Vec::new);
+        drawn.iter_mut().for_each(Vec::clear);
+        own.resize_with(self.graphs.len(), Vec::new);
+        own.iter_mut().for_each(Vec::clear);
+        let mut of_link: Vec<Vec<u64>> = vec![vec![]; self.graphs.len()];
+        for &link in batch {
+            let position = self.graphs.partition_point(|links| links.first <= link as usize) - 1;
+            let links = &self.graphs[position];
+            let at = link as usize - links.first;
+            own[position].push((links.src[at], links.dst[at]));
+            of_link[position].push(link.into());
+        }
+        let key = mask_key(key.seed, key.epoch, STREAM);
+        for (position, links) in self.graphs.iter().enumerate() {
+            for (&link, &number) in own[position].iter().zip(&of_link[position]) {
+                drawn[position].push((link.0, link.1, true));
+                for k in 0..self.target.negatives.count {
+                    let first = (number * u64::from(self.target.negatives.count) + u64::from(k)) * TRIES;
+                    let draw = |of: usize, attempt: u64| scaled(bits(key, first + attempt), of);
+                    // With an odd number of negatives, too, as many replace the destination as the source, over all
+                    // links.
+                    let of_destination = (number + u64::from(k)).is_multiple_of(2);
+                    for attempt in 0..TRIES {
+                        let end = match self.target.negatives.by {
+                            NegativeEnds::InBatch if attempt < TRIES / 2 => {
+                                let other = own[position][draw(own[position].len(), attempt)];
+                                if of_destination { other.1 } else { other.0 }
+                            }
+                            NegativeEnds::InBatch | NegativeEnds::Uniform => {
+                                draw(if of_destination { links.num_dst } else { links.num_src }, attempt) as u32
+                            }
+                        };
+                        let (src, dst) = if of_destination { (link.0, end) } else { (end, link.1) };
+                        // A vertex that is linked to all others has no negatives.
+                        if !links.has(src, dst) {
+                            drawn[position].push((src, dst, false));
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        ids.resize_with(seeds.len(), HashMap::new);
+        ids.iter_mut().for_each(HashMap::clear);
+        let mut id = |vertex_type: usize, vertex: u32| {
+            let seeds = &mut seeds[vertex_type];
+            *ids[vertex_type].entry(vertex).or_insert_with(|| {
+                seeds.push(vertex);
+                seeds.len() as u32 - 1
+            })
+        };
+        for (links, drawn) in self.graphs.iter().zip(drawn.iter_mut()) {
+            for (src, dst, _) in drawn.iter_mut() {
+                (*src, *dst) = (id(links.src_type, *src), id(links.dst_type, *dst));
+            }
+        }
+        for (links, own) in self.graphs.iter().zip(own.iter_mut()) {
+            for (src, dst) in own.iter_mut() {
+                (*src, *dst) = (id(links.src_type, *src), id(links.dst_type, *dst));
+            }
+            own.sort_unstable();
+        }
+        pairs.resize_with(self.graphs.len(), Pairs::default);
+        for ((links, drawn), pairs) in self.graphs.iter().zip(&*drawn).zip(pairs) {
+            pairs.fill(drawn, seeds[links.dst_type].len());
+        }
+    }
+
+    /// Removes the edges of a sampled batch that repeat its positive pairs.
+    pub fn exclude(&self, room: &PairRoom, batch: &mut Batch) {
+        for (index, repeats) in self.repeats.iter().enumerate().filter(|(_, repeats)| !repeats.is_empty()) {
+            let Some(block) = batch.blocks.get_mut(index) else { continue };
+            let seeds = [block.src_type, block.dst_type].map(|of| batch.known[0][of]);
+            let repeated = |src: u32, dst: u32| {
+                src < seeds[0]
+                    && dst < seeds[1]
+                    && repeats.iter().any(|&Repeat { links, reverse }| {
+                        let pair = if reverse { (dst, src) } else { (src, dst) };
+                        room.links[links].binary_search(&pair).is_ok()
+                    })
+            };
+            let mut kept = 0;
+            let mut begin = 0;
+            for row in 0..block.indptr.len().saturating_sub(1) {
+                let end = block.indptr[row + 1] as usize;
+                for edge in begin..end {
+                    if !repeated(block.indices[edge], row as u32) {
+                        block.indices[kept] = block.indices[edge];
+                        block.eids[kept] = block.eids[edge];
+                        kept += 1;
+                    }
+                }
+                begin = end;
+                block.indptr[row + 1] = kept as u64;
+            }
+            block.indices.truncate(kept);
+            block.eids.truncate(kept);
+        }
+    }
+}
+
+impl Pairs {
+    /// Sorts by destination, stably.
+    fn fill(&mut self, drawn: &[(u32, u32, bool)], num_dst: usize) {
+        let Self { indptr, src, is_link: truth } = self;
+        // Each start is shifted by one entry until all pairs are placed.
+        indptr.clear();
+        indptr.resize(num_dst + 2, 0);
+        drawn.iter().for_each(|&(_, dst, _)| indptr[dst as usize + 2] += 1);
+        for dst in 2..indptr.len() {
+            indptr[dst] += indptr[dst - 1];
+        }
+        src.resize(drawn.len(), 0);
+        truth.resize(drawn.len(), 0.0);
+        for &(from, to, is_link) in drawn {
+            let slot = &mut indptr[to as usize + 1];
+            src[*slot as usize] = from;
+            truth[*slot as usize] = if is_link { 1.0 } else { 0.0 };
+            *slot += 1;
+        }
+        indptr.truncate(num_dst + 1);
+    }
+}
+
+/// Maps 32 random bits to a number below `of`, uniform up to a bias of `of / 2^32`.
+fn scaled(bits: u32, of: usize) -> usize {
+    ((u64::from(bits) * of as u64) >> 32) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::collections::HashSet;
+
+    use hgnnc_ir::training::Negatives;
+    use hgnnc_sample::{Edges, Fanout, Plan, SampleGraph, Sampler};
+
+    use super::*;
+
+    const USERS: usize = 30;
+    const ARTISTS: usize = 20;
+    const KEY: BatchKey = BatchKey { seed: 5, epoch: 2, batch: 0 };
+
+    /// Users listen to artists, with a second relation that repeats these links, and know each other both ways.
+    fn world() -> (Dataflow, Vec<Topology>) {
+        let tables = "vertex User from \"user\" vertex Artist from \"artist\" \
+            relation listens: User -> Artist from \"l\" relation heard_by: Artist -> User from \"h\" \
+            relation knows: User -> User from \"k\" \
+            graph listens: User -> Artist = >listens graph reverse_listens: Artist -> User = <listens \
+            graph heard_by: Artist -> User = >heard_by graph knows: User -> User = >knows \
+            graph links_listens: User -> Artist = >listens links graph links_knows: User -> User = >knows links";
+        let tables = hgnnc_ir::parse(&format!("dataflow d {{ {tables} }}")).expect("text of tables");
+        let listens: Vec<(u32, u32)> = (0..150).map(|i| (i * 7 % USERS as u32, i * i % ARTISTS as u32)).collect();
+        let listens: Vec<(u32, u32)> = listens.into_iter().collect::<HashSet<_>>().into_iter().collect();
+        let back: Vec<(u32, u32)> = listens.iter().map(|&(user, artist)| (artist, user)).collect();
+        let both = |i: u32| [(i, (i + 1) % USERS as u32), ((i + 1) % USERS as u32, i)];
+        let knows: Vec<(u32, u32)> = (0..USERS as u32).flat_map(both).collect();
+        let graph = |name: &str, src, dst, edges: &[(u32, u32)]| {
+            Topology::from_edges(name, src, dst, edges).expect("all ends exist")
+        };
+        let graphs = vec![
+            graph("listens", USERS, ARTISTS, &listens),
+            graph("reverse_listens", ARTISTS, USERS, &back),
+            graph("heard_by", ARTISTS, USERS, &back),
+            graph("knows", USERS, USERS, &knows),
+            graph("links_listens", USERS, ARTISTS, &listens),
+            graph("links_knows", USERS, USERS, &knows),
+        ];
+        (tables, graphs)
+    }
+
+    fn source(graphs: &[usize], by: NegativeEnds) -> (PairSource, Dataflow, Vec<Topology>) {
+        let (tables, topologies) = world();
+        let target = LinkTarget {
+            graphs: graphs.iter().map(|&graph| Graph::new(graph)).collect(),
+            negatives: Negatives { count: 3, by },
+            exclude: if graphs.contains(&4) { vec![1] } else { vec![] },
+        };
+        (PairSource::new(&target, &tables, &topologies), tables, topologies)
+    }
+
+    /// Pairs of a graph with vertex ids: source, destination and label.
+    fn listed(pairs: &Pairs, src: &[u32], dst: &[u32]) -> Vec<(u32, u32, bool)> {
+        let rows = pairs.indptr.windows(2).zip(dst);
+        let row = |(row, &to): (&[u64], &u32)| {
+            let at = row[0] as usize..row[1] as usize;
+            at.map(|at| (src[pairs.src[at] as usize], to, pairs.is_link[at] == 1.0)).collect::<Vec<_>>()
+        };
+        rows.flat_map(row).collect()
+    }
+
+    #[test]
+    fn each_link_has_its_negatives_which_are_no_links() {
+        for by in [NegativeEnds::Uniform, NegativeEnds::InBatch] {
+            let (source, _, topologies) = source(&[4, 5], by);
+            let num = topologies[4].num_edges() as u32;
+            let batch: Vec<u32> = (0..20).chain(num..num + 9).collect();
+            let mut draws = vec![];
+            for _ in 0..2 {
+                let (mut seeds, mut pairs) = (vec![vec![]; 2], vec![]);
+                source.draw(&batch, KEY, &mut PairRoom::default(), &mut seeds, &mut pairs);
+                let ends = [(&seeds[0], &seeds[1]), (&seeds[0], &seeds[0])];
+                draws.push([0, 1].map(|graph| listed(&pairs[graph], ends[graph].0, ends[graph].1)));
+                for seeds in &seeds {
+                    assert_eq!(seeds.iter().collect::<HashSet<_>>().len(), seeds.len(), "seeds are distinct");
+                }
+            }
+            assert_eq!(draws[0], draws[1], "a batch is a function of its key");
+            for (graph, (pairs, links)) in draws[0].iter().zip([20, 9]).enumerate() {
+                let known = |&&(src, dst, _): &&(u32, u32, bool)| source.graphs[graph].has(src, dst);
+                assert_eq!(pairs.len(), 4 * links);
+                assert_eq!(pairs.iter().filter(|pair| pair.2).count(), links);
+                assert_eq!(pairs.iter().filter(|pair| pair.2).filter(known).count(), links);
+                assert_eq!(pairs.iter().filter(|pair| !pair.2).filter(known).count(), 0, "{by:?}");
+            }
+        }
+    }
+
+    /// Neither the positive pairs of a batch nor their repetitions are message edges (stellargraph#2021, dgl#3774).
+    #[test]
+    fn links_of_a_batch_are_no_messages_of_it() {
+        for (graphs, num) in [(&[4][..], 12), (&[5], 15), (&[4, 5], 25)] {
+            let (source, tables, topologies) = source(graphs, NegativeEnds::Uniform);
+            let edges = tables.graphs.iter().zip(&topologies).map(|(decl, graph)| Edges {
+                name: Cow::Borrowed(&decl.name),
+                src_type: decl.src.index(),
+                dst_type: decl.dst.index(),
+                indptr: Cow::Borrowed(&graph.csc.indptr),
+                indices: Cow::Borrowed(&graph.csc.indices),
+                weights: None,
+            });
+            let graph = SampleGraph::new(vec![USERS, ARTISTS], edges.collect()).expect("a graph");
+            let messages = |graph: usize| if graph < 4 { Fanout::All } else { Fanout::AtMost(0) };
+            let plan = Plan { fanouts: vec![(0..6).map(messages).collect(); 2] };
+            let mut sampler = Sampler::new(&graph, plan).expect("memory");
+            let total = source.graphs.iter().map(|links| links.src.len()).sum::<usize>() as u32;
+            let batch: Vec<u32> = (0..num).map(|i| i * 11 % total).collect::<HashSet<_>>().into_iter().collect();
+            let (mut room, mut seeds, mut pairs) = (PairRoom::default(), vec![vec![]; 2], vec![]);
+            source.draw(&batch, KEY, &mut room, &mut seeds, &mut pairs);
+            let mut sampled = Batch::default();
+            sampler.sample(&seeds, KEY, &mut sampled).expect("seeds are right");
+            let all: Vec<usize> = sampled.blocks.iter().map(|block| block.num_edges()).collect();
+            source.exclude(&room, &mut sampled);
+
+            let links: HashSet<(usize, u32, u32)> = (batch.iter())
+                .map(|&link| {
+                    let position = source.graphs.partition_point(|links| links.first <= link as usize) - 1;
+                    let links = &source.graphs[position];
+                    let at = link as usize - links.first;
+                    (graphs[position], links.src[at], links.dst[at])
+                })
+                .collect();
+            for (index, decl) in tables.graphs.iter().enumerate().take(4) {
+                let block = &sampled.blocks[index];
+                let (mut left, mut gone) = (0, 0);
+                let [src, dst] = [decl.src, decl.dst].map(|of| &sampled.vertices[of.index()]);
+                for (row, edges) in block.indptr.windows(2).enumerate() {
+                    for at in edges[0] as usize..edges[1] as usize {
+                        let (from, to) = (src[block.indices[at] as usize], dst[row]);
+                        // The edge id leads to the weight and features of this edge.
+                        assert_eq!(topologies[index].csc.indices[block.eids[at] as usize], from);
+                        let told = match index {
+                            0 => links.contains(&(4, from, to)),
+                            1 | 2 => links.contains(&(4, to, from)),
+                            _ => links.contains(&(5, from, to)) || links.contains(&(5, to, from)),
+                        };
+                        assert!(!told, "{} tells of {from} -> {to}", decl.name);
+                        left += 1;
+                    }
+                }
+                gone += all[index] - left;
+                assert_eq!(block.num_edges(), left);
+                let concerned = if index == 3 { graphs.contains(&5) } else { graphs.contains(&4) };
+                assert_eq!(gone > 0, concerned, "{}: {gone} edges are left out", decl.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Checkpoint files. A resumed run continues bit for bit where the checkpoint was saved.
+
+use std::path::{Path, PathBuf};
+
+use hgnnc_data::{ExecError, Identity, OrderKind, Result};
+use hgnnc_graph::atomic;
+use serde::{Deserialize, Serialize};
+
+use crate::weights::{self, Tensor};
+
+/// Version of the checkpoint format.
+const VERSION: u32 = 1;
+
+/// State of a run without its tensors. Floating-point numbers are stored as their bits.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Progress {
+    version: u32,
+    /// Name of the model.
+    pub model: String,
+    /// Seed of parameter initialization and dropout masks.
+    pub seed: u64,
+    pub epochs_done: u64,
+    pub steps_done: u64,
+    /// Epoch with the best parameters so far.
+    pub best_epoch: Option<u64>,
+    /// Bits of the selection criterion in the best epoch.
+    best_bits: Option<u64>,
+    /// Bits of the best value seen by early stopping.
+    stop_bits: Option<u64>,
+    /// Epochs since the best value of early stopping.
+    pub stop_since: u64,
+    /// Whether early stopping ended the run.
+    pub stopped: bool,
+    /// Bits of the training loss of each epoch.
+    loss_bits: Vec<u64>,
+    /// Progress within an unfinished epoch of mini-batches.
+    #[serde(default)]
+    pub within: Within,
+    /// Vertex order, on which the last bits of results depend. Absent in checkpoints of older versions and for an order
+    /// given by the caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderKind>,
+    /// Program, train block and data of the run. Absent in checkpoints of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+}
+
+/// Progress within an epoch of mini-batches.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Within {
+    pub batches: u64,
+    /// Batches per epoch and seed vertices per batch. A resumed run must have the same.
+    pub of: (u64, u64),
+    /// Seed vertices of the batches done.
+    seeds: u64,
+    /// Bits of the sum of their losses.
+    sum_bits: u64,
+}
+
+impl Within {
+    /// Adds a batch with its mean loss over `seeds` seed vertices.
+    pub fn add(&mut self, loss: f64, seeds: usize) {
+        self.batches += 1;
+        self.seeds += seeds as u64;
+        self.sum_bits = (f64::from_bits(self.sum_bits) + loss * seeds as f64).to_bits();
+    }
+
+    /// Mean loss of the batches so far, weighted by their seed vertices.
+    pub fn loss(&self) -> f64 {
+        f64::from_bits(self.sum_bits) / self.seeds.max(1) as f64
+    }
+}
+
+impl Progress {
+    /// Progress of a new run, with the vertex order if it has a name.
+    pub fn new(model: &str, seed: u64, order: Option<OrderKind>) -> Self {
+        Self { version: VERSION, model: model.to_owned(), seed, order, ..Self::default() }
+    }
+
+    /// Whether the counts are consistent, so that no arithmetic on them overflows.
+    fn is_of_a_run(&self) -> bool {
+        const MOST: u64 = 1 << 53;
+        let counts = [self.epochs_done, self.steps_done, self.stop_since, self.within.batches, self.within.seeds];
+        counts.iter().all(|&count| count < MOST)
+            && self.losses().len() as u64 == self.epochs_done
+            && self.best_epoch.is_none_or(|best| best < self.epochs_done)
+    }
+
+    /// Selection criterion in the best epoch.
+    pub fn best(&self) -> Option<f64> {
+        self.best_bits.map(f64::from_bits)
+    }
+
+    /// Records a new best epoch.
+    pub fn set_best(&mut self, epoch: u64, value: f64) {
+        self.best_epoch = Some(epoch);
+        self.best_bits = Some(value.to_bits());
+    }
+
+    /// Best value seen by early stopping.
+    pub fn stop_best(&self) -> Option<f64> {
+        self.stop_bits.map(f64::from_bits)
+    }
+
+    /// Records an improvement for early stopping.
+    pub fn set_stop_best(&mut self, value: f64) {
+        self.stop_bits = Some(value.to_bits());
+        self.stop_since = 0;
+    }
+
+    /// Appends the training loss of an epoch.
+    pub fn push_loss(&mut self, loss: f64) {
+        self.loss_bits.push(loss.to_bits());
+    }
+
+    /// Training loss of each epoch.
+    pub fn losses(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
+        self.loss_bits.iter().map(|&bits| f64::from_bits(bits))
+    }
+
+    /// Reserves space for the losses of `epochs` epochs, so that training does not allocate.
+    pub fn reserve(&mut self, epochs: u64) {
+        self.loss_bits.reserve(usize::try_from(epochs).unwrap_or(0).min(1 << 20));
+    }
+}
+
+/// Path of the checkpoint file in a folder.
+pub fn file_of(folder: &Path) -> PathBuf {
+    folder.join("checkpoint.safetensors")
+}
+
+/// Writes a checkpoint into a folder, which is created if needed. The previous checkpoint stays until the
+/// new one is complete.
+///
+/// # Errors
+/// When the folder cannot be created or written, or the disk is full.
+pub fn save(folder: &Path, progress: &Progress, tensors: Vec<(String, Tensor<'_>)>) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|source| ExecError::Io { action: "make", path: folder.into(), source })?;
+    let path = file_of(folder);
+    let text = serde_json::to_string(progress)
+        .map_err(|e| ExecError::Weights { path: path.clone(), reason: format!("cannot be written: {e}") })?;
+    weights::write(&path, tensors, Some(text))
+}
+
+/// Whether a weights file is a checkpoint.
+pub fn is_one(file: &weights::File) -> bool {
+    file.text.as_deref().is_some_and(|text| serde_json::from_str::<Progress>(text).is_ok())
+}
+
+/// Progress of the run in a checkpoint folder, without tensors; `None` if it cannot be read:
+/// loading reports that error.
+pub fn progress_of(folder: &Path) -> Option<Progress> {
+    serde_json::from_str(&weights::read_text(&file_of(folder)).ok()??).ok()
+}
+
+/// Vertex order of the run in a checkpoint folder; `None` if the checkpoint does not name it or cannot be read.
+pub fn order_of(folder: &Path) -> Option<OrderKind> {
+    progress_of(folder)?.order
+}
+
+/// Exclusive lock of a checkpoint folder while this value lives. The operating system releases the lock
+/// of a killed process.
+#[derive(Debug)]
+pub struct Lock {
+    /// Open and locked; closing it releases the lock.
+    file: std::fs::File,
+    path: PathBuf,
+    /// Folders created for the lock, innermost first.
+    made: Vec<PathBuf>,
+    /// Error of the lock call, if the file system has no locks.
+    unlocked: Option<std::io::Error>,
+}
+
+impl Lock {
+    /// Locks a folder, which is created if needed, and removes leftovers of killed runs.
+    ///
+    /// # Errors
+    /// When another process has locked it, or it cannot be created or written.
+    pub fn new(folder: &Path) -> Result<Self> {
+        let path = folder.join("checkpoint.lock");
+        let made: Vec<PathBuf> =
+            folder.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.exists()).map(Into::into).collect();
+        loop {
+            std::fs::create_dir_all(folder).map_err(|source| ExecError::Io {
+                action: "make",
+                path: folder.into(),
+                source,
+            })?;
+            // Opening a pipe would block until it has a reader.
+            if path.exists() && !path.is_file() {
+                return Err(ExecError::Weights { path, reason: "is not a file, and cannot be locked".into() });
+            }
+            let open = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+            let file = open.map_err(|source| ExecError::Io { action: "write", path: path.clone(), source })?;
+            let unlocked = match file.try_lock() {
+                Ok(()) => None,
+                Err(std::fs::TryLockError::WouldBlock) => {
+                    let reason =
+                        "is the checkpoint folder of a run that goes on: wait for its end, or name another folder";
+                    return Err(ExecError::Weights { path: folder.into(), reason: reason.into() });
+                }
+                // Some network file systems have no locks.
+                Err(std::fs::TryLockError::Error(error)) => Some(error),
+            };
+            // The previous owner may have removed the file before it was locked here; then the path leads to another
+            // file.
+            if unlocked.is_some() || is_at(&file, &path) {
+                atomic::remove_leftovers(&file_of(folder));
+                return Ok(Self { file, path, made, unlocked });
+            }
+        }
+    }
+
+    /// A warning for the user where the file system has no locks.
+    pub fn warning(&self) -> Option<String> {
+        let error = self.unlocked.as_ref()?;
+        Some(format!("{} cannot be locked, so take care that no other run writes to it: {error}", self.path.display()))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Removed while locked, so that only this process's file is removed. Non-empty folders stay.
+        if self.unlocked.is_none() && is_at(&self.file, &self.path) {
+            let _ = std::fs::remove_file(&self.path);
+            let _ = self.made.iter().try_for_each(std::fs::remove_dir);
+        }
+    }
+}
+
+/// Whether a path leads to an open file.
+#[cfg(unix)]
+fn is_at(file: &std::fs::File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |found: std::fs::Metadata| (found.dev(), found.ino());
+    file.metadata().is_ok_and(|own| std::fs::metadata(path).is_ok_and(|there| place(own) == place(there)))
+}
+
+/// Open files are not removed on this platform.
+#[cfg(not(unix))]
+fn is_at(_: &std::fs::File, _: &Path) -> bool {
+    true
+}
+
+/// Checks that a run can start or resume in a folder; a new run would overwrite a checkpoint.
+///
+/// # Errors
+/// There is a checkpoint and the run is not `resumed`, or there is none and it is.
+pub fn check_start(folder: &Path, resumed: bool) -> Result<()> {
+    let path = file_of(folder);
+    let reason = match (path.exists(), resumed) {
+        (true, true) | (false, false) => return Ok(()),
+        (false, true) => "does not exist: there is no run to continue, leave `--resume` out to begin one".into(),
+        (true, false) => {
+            let of = progress_of(folder).map(|it| format!(" of `{}` after epoch {}", it.model, it.epochs_done));
+            format!(
+                "is a checkpoint{}, which this run would write over: continue it with `--resume`, or remove it or name another \
+                 folder to begin anew",
+                of.unwrap_or_default()
+            )
+        }
+    };
+    Err(ExecError::Weights { path, reason })
+}
+
+/// Reads a checkpoint and its tensors.
+///
+/// # Errors
+/// When there is none, it is damaged, or it belongs to another model.
+pub fn load(folder: &Path, model: &str) -> Result<(Progress, weights::File)> {
+    let path = file_of(folder);
+    check_start(folder, true)?;
+    let file = weights::read(&path)?;
+    let wrong = |reason: String| ExecError::Weights { path: path.clone(), reason };
+    let text = file.text.as_deref().ok_or_else(|| wrong("is not a checkpoint: these are weights only".into()))?;
+    let progress: Progress = serde_json::from_str(text).map_err(|e| wrong(format!("is not a checkpoint: {e}")))?;
+    if progress.version != VERSION {
+        return Err(wrong(format!("has format version {}, this runtime reads version {VERSION}", progress.version)));
+    }
+    if progress.model != model {
+        return Err(wrong(format!("is a checkpoint of the model `{}`, not of `{model}`", progress.model)));
+    }
+    if !progress.is_of_a_run() {
+        return Err(wrong("is damaged: no run has such counts of epochs, steps and losses".into()));
+    }
+    Ok((progress, file))
+}
+
+/// Compares a run with the run of a checkpoint. Returns a warning if they differ or cannot be compared and `allowed` is
+/// set. `except` lists settings that may differ.
+///
+/// # Errors
+/// The runs differ or cannot be compared, and that is not `allowed`.
+pub fn check_identity(
+    path: &Path,
+    before: Option<&Identity>,
+    now: &Identity,
+    allowed: bool,
+    except: &[&str],
+) -> Result<Option<String>> {
+    const ANYWAY: &str = "`--resume --allow-changed` continues it all the same";
+    let problem = match before {
+        None => "was written by a version of hgnnc that did not note program, train block and data, so it is not known whether \
+                 these have changed"
+            .to_owned(),
+        Some(before) => {
+            let difference = before.difference(now, except);
+            if difference.is_empty() {
+                return Ok(None);
+            }
+            format!("is of another run: {difference}")
+        }
+    };
+    if allowed {
+        return Ok(Some(format!("{} {problem}", path.display())));
+    }
+    Err(ExecError::Weights { path: path.into(), reason: format!("{problem}; {ANYWAY}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_locked_once() {
+        let place = tempfile::tempdir().expect("a folder for a test");
+        let folder = place.path().join("a/b");
+        let lock = Lock::new(&folder).expect("free");
+        assert_eq!(lock.warning(), None);
+        let error = Lock::new(&folder).expect_err("locked").to_string();
+        assert!(error.contains("is the checkpoint folder of a run that goes on"), "{error}");
+        drop(lock);
+        assert!(!place.path().join("a").exists(), "nothing is left behind");
+        // A killed run holds no lock, and its temporary files are removed.
+        std::fs::create_dir_all(&folder).expect("made");
+        for name in ["checkpoint.lock", ".checkpoint.safetensors.abcdef.hgnnc-tmp"] {
+            std::fs::write(folder.join(name), "").expect("written");
+        }
+        let lock = Lock::new(&folder).expect("free");
+        assert_eq!(std::fs::read_dir(&folder).expect("listed").count(), 1);
+        std::fs::write(file_of(&folder), "").expect("written");
+        drop(lock);
+        let names = std::fs::read_dir(&folder).expect("listed").flatten().map(|entry| entry.path());
+        assert_eq!(names.collect::<Vec<_>>(), [file_of(&folder)]);
+    }
+
+    /// Checkpoints of older versions have neither batch progress nor vertex order.
+    #[test]
+    fn checkpoints_of_older_versions_are_read() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let new = Progress::new("Net", 3, Some(OrderKind::Clusters));
+        let text = serde_json::to_string(&new).expect("serialises");
+        assert!(text.contains(r#""order":"clusters""#), "{text}");
+        let old = r#"{"version":1,"model":"Net","seed":3,"epochs_done":2,"steps_done":2,"best_epoch":1,"best_bits":0,
+            "stop_bits":null,"stop_since":0,"stopped":false,"loss_bits":[0,0]}"#;
+        for (text, order) in [(&text[..], new.order), (old, None)] {
+            let w = ("param/w".to_owned(), Tensor { shape: vec![2], data: &[1.0, 2.0] });
+            weights::write(&file_of(folder.path()), vec![w], Some(text.into())).expect("written");
+            assert_eq!(order_of(folder.path()), order);
+            let (progress, file) = load(folder.path(), "Net").expect("a checkpoint");
+            assert_eq!((progress.order, progress.seed), (order, 3));
+            assert_eq!(file.tensors["param/w"].1, [1.0, 2.0]);
+        }
+    }
+
+    #[test]
+    fn counts_that_no_run_has_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let good = r#"{"version":1,"model":"Net","seed":3,"epochs_done":2,"steps_done":2,"best_epoch":1,"best_bits":0,
+            "stop_bits":null,"stop_since":0,"stopped":false,"loss_bits":[0,0]}"#;
+        for (from, to) in [
+            ("\"steps_done\":2", "\"steps_done\":18446744073709551615"),
+            ("\"stop_since\":0", "\"stop_since\":18446744073709551615"),
+            ("\"epochs_done\":2", "\"epochs_done\":3"),
+            ("\"best_epoch\":1", "\"best_epoch\":2"),
+        ] {
+            assert!(good.contains(from));
+            weights::write(&file_of(folder.path()), vec![], Some(good.replace(from, to))).expect("written");
+            let error = load(folder.path(), "Net").expect_err("damaged").to_string();
+            assert!(error.contains("is damaged"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_checkpoint_has_no_order() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        assert_eq!(order_of(folder.path()), None);
+        for bytes in [&b""[..], b"text", &[255; 64], &[1, 0, 0, 0, 0, 0, 0, 0, b'{']] {
+            std::fs::write(file_of(folder.path()), bytes).expect("written");
+            assert_eq!(order_of(folder.path()), None);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Metrics of link prediction: classification of links against negatives, and ranking.
+
+mod curve;
+mod rank;
+mod scorer;
+
+use std::collections::HashSet;
+
+use hgnnc_cpu::EngineOptions;
+use hgnnc_data::{BoundData, Result, Topology};
+use hgnnc_executable::Executable;
+use hgnnc_executable::cpu::CpuPrograms;
+use hgnnc_ir::random::{bits, mask_key};
+use hgnnc_ir::training::{Metric, Part, Target};
+use rayon::prelude::*;
+
+use crate::backend::{Backend, part_index};
+use curve::ScoreMetrics;
+use rank::{Ranks, rank};
+use scorer::{Pairs, Scorer};
+
+/// RNG stream of evaluation negatives, the same for every model, run and epoch.
+const STREAM: u32 = 0x0e7a_15ed;
+/// Number of times a negative that is a link is drawn again.
+const TRIES: u64 = 16;
+
+/// Evaluates link scores by classification and ranking.
+pub(crate) struct LinkMeasures {
+    scorer: Scorer,
+    /// Weight of negatives in the loss, relative to a link.
+    negatives: f64,
+    parts: [LinkPart; 3],
+    /// Source and destination counts of each link graph.
+    ends: Vec<(usize, usize)>,
+    known: Vec<KnownLinks>,
+}
+
+/// Links of a part with the metrics computed since the last evaluation.
+struct LinkPart {
+    links: Vec<Vec<(u32, u32)>>,
+    /// As many negatives by graph, of any two vertices.
+    others: Vec<Vec<(u32, u32)>>,
+    /// As many corrupted links by graph, drawn as in training.
+    replaced: Vec<Vec<(u32, u32)>>,
+    separation: Option<ScoreMetrics>,
+    ranks: Option<Ranks>,
+}
+
+/// Links of a graph, over all parts.
+pub(super) struct KnownLinks {
+    by_src: Vec<(u32, u32)>,
+    by_dst: Vec<(u32, u32)>,
+}
+
+/// The range of a sorted list with this first element.
+fn behind(pairs: &[(u32, u32)], end: u32) -> &[(u32, u32)] {
+    let first = pairs.partition_point(|pair| pair.0 < end);
+    let last = first + pairs[first..].partition_point(|pair| pair.0 == end);
+    &pairs[first..last]
+}
+
+impl KnownLinks {
+    fn of<'l>(links: impl Iterator<Item = &'l (u32, u32)>) -> Self {
+        let mut by_src: Vec<(u32, u32)> = links.copied().collect();
+        by_src.sort_unstable();
+        by_src.dedup();
+        let mut by_dst: Vec<(u32, u32)> = by_src.iter().map(|&(src, dst)| (dst, src)).collect();
+        by_dst.sort_unstable();
+        Self { by_src, by_dst }
+    }
+
+    fn has(&self, pair: (u32, u32)) -> bool {
+        self.by_src.binary_search(&pair).is_ok()
+    }
+
+    /// Destinations linked from a source, deduplicated.
+    pub(super) fn of_source(&self, src: u32) -> &[(u32, u32)] {
+        behind(&self.by_src, src)
+    }
+
+    /// Sources linked to a destination, deduplicated.
+    pub(super) fn of_destination(&self, dst: u32) -> &[(u32, u32)] {
+        behind(&self.by_dst, dst)
+    }
+}
+
+impl LinkMeasures {
+    /// Creates the metrics of a link model from full-graph data. `None` for other models.
+    pub fn new(
+        (executable, cpu): (&Executable, Option<&CpuPrograms>),
+        data: &BoundData,
+        options: EngineOptions,
+    ) -> Result<Option<Self>> {
+        let Some(training) = &executable.training else { return Ok(None) };
+        let Target::Links(target) = &training.target else { return Ok(None) };
+        let scorer = Scorer::new((executable, cpu), target, &training.output, &data.num_vertices, options)?;
+        let topologies: Vec<&Topology> = target.graphs.iter().map(|graph| &data.graphs[graph.index()]).collect();
+        let ends: Vec<(usize, usize)> = topologies.iter().map(|graph| (graph.num_src, graph.num_dst)).collect();
+        let trained = topologies.par_iter().map(|graph| {
+            let rows = graph.csc.indptr.windows(2).enumerate();
+            rows.flat_map(|(dst, row)| {
+                let sources = &graph.csc.indices[row[0] as usize..row[1] as usize];
+                sources.iter().map(move |&src| (src, dst as u32))
+            })
+            .collect()
+        });
+        let mut parts = vec![trained.collect::<Vec<Vec<(u32, u32)>>>()];
+        for held_out in &data.held_out {
+            // Data bound for outputs only has no held-out links.
+            parts.push(if held_out.is_empty() { vec![vec![]; ends.len()] } else { held_out.clone() });
+        }
+        let known: Vec<KnownLinks> = (0..ends.len())
+            .into_par_iter()
+            .map(|graph| KnownLinks::of(parts.iter().flat_map(|part| &part[graph])))
+            .collect();
+        let parts = parts.into_iter().enumerate().map(|(part, links)| {
+            let draw = |replace: bool| -> Vec<Vec<(u32, u32)>> {
+                let of_graph = |graph: usize| {
+                    let key = mask_key(part as u64, 2 * graph as u64 + u64::from(replace), STREAM);
+                    draw_negatives(&links[graph], replace, ends[graph], &known[graph], key)
+                };
+                (0..ends.len()).into_par_iter().map(of_graph).collect()
+            };
+            LinkPart { others: draw(false), replaced: draw(true), links, separation: None, ranks: None }
+        });
+        let parts: Vec<LinkPart> = parts.collect();
+        let Ok(parts) = parts.try_into() else { unreachable!("there are three parts") };
+        Ok(Some(Self { scorer, negatives: target.negatives.count.into(), parts, ends, known }))
+    }
+
+    /// Takes the results of the last evaluation and invalidates previous metrics.
+    pub fn refresh(&mut self, backend: &mut Backend, infer: usize) -> Result<()> {
+        for part in &mut self.parts {
+            (part.separation, part.ranks) = (None, None);
+        }
+        self.scorer.refresh(backend, infer)
+    }
+
+    /// Value of a metric over a part; `None` without links, or for a metric of another task.
+    pub fn metric(&mut self, part: Part, metric: Metric) -> Result<Option<f64>> {
+        let index = part_index(part);
+        if self.parts[index].links.iter().all(Vec::is_empty) {
+            return Ok(None);
+        }
+        if metric.is_ranking() {
+            if self.parts[index].ranks.is_none() {
+                let ranks = rank(&mut self.scorer, &self.parts[index].links, &self.ends, &self.known)?;
+                self.parts[index].ranks = Some(ranks);
+            }
+            let ranks = self.parts[index].ranks.unwrap_or_default();
+            let sum = match metric {
+                Metric::Mrr => ranks.reciprocal,
+                Metric::Hits1 => ranks.hits[0] as f64,
+                Metric::Hits3 => ranks.hits[1] as f64,
+                _ => ranks.hits[2] as f64,
+            };
+            return Ok(Some(sum / ranks.count as f64));
+        }
+        if self.parts[index].separation.is_none() {
+            self.parts[index].separation = Some(self.separation(index)?);
+        }
+        let separation = self.parts[index].separation.unwrap_or_default();
+        Ok(match metric {
+            Metric::Loss => separation.loss,
+            Metric::Auc => separation.auc,
+            Metric::AveragePrecision => separation.average_precision,
+            _ => None,
+        })
+    }
+
+    fn separation(&mut self, part: usize) -> Result<ScoreMetrics> {
+        let LinkPart { links, others, replaced, .. } = &self.parts[part];
+        let joined = |graph: usize| [&links[graph][..], &others[graph], &replaced[graph]].concat();
+        let joined: Vec<Vec<(u32, u32)>> = (0..links.len()).map(joined).collect();
+        let scores = score_pairs(&mut self.scorer, &joined, &self.ends)?;
+        let [mut of_links, mut of_others, mut of_replaced] = [const { vec![] }; 3];
+        let LinkPart { links, others, .. } = &self.parts[part];
+        for (graph, scores) in scores.iter().enumerate() {
+            let (own, rest) = scores.split_at(links[graph].len());
+            let (other, replaced) = rest.split_at(others[graph].len());
+            of_links.extend_from_slice(own);
+            of_others.extend_from_slice(other);
+            of_replaced.extend_from_slice(replaced);
+        }
+        Ok(ScoreMetrics::of(&of_links, &of_others, (&of_replaced, self.negatives)))
+    }
+
+    /// Whether this part has negatives for a metric.
+    pub fn can_measure(&self, part: Part, metric: Metric) -> bool {
+        let LinkPart { others, replaced, .. } = &self.parts[part_index(part)];
+        let some = |pairs: &[Vec<(u32, u32)>]| pairs.iter().any(|pairs| !pairs.is_empty());
+        match metric {
+            Metric::Loss => some(replaced),
+            Metric::Auc | Metric::AveragePrecision => some(others),
+            _ => true,
+        }
+    }
+
+    /// Scores of pairs, by link graph, in order. Vertex ids must be valid.
+    pub fn scores(&mut self, pairs: &[Vec<(u32, u32)>]) -> Result<Vec<Vec<f32>>> {
+        score_pairs(&mut self.scorer, pairs, &self.ends)
+    }
+
+    /// Source and destination counts of each link graph.
+    pub fn endpoints(&self) -> &[(usize, usize)] {
+        &self.ends
+    }
+}
+
+impl std::fmt::Debug for LinkMeasures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LinkMeasures({} graphs)", self.ends.len())
+    }
+}
+
+/// Draws a negative per link if one exists: any two vertices, or the link with its destination
+/// and source corrupted alternately.
+fn draw_negatives(
+    links: &[(u32, u32)],
+    replace: bool,
+    (num_src, num_dst): (usize, usize),
+    known: &KnownLinks,
+    key: u64,
+) -> Vec<(u32, u32)> {
+    let mut drawn = HashSet::new();
+    let mut pairs = Vec::with_capacity(links.len());
+    for (index, &(src, dst)) in (0u64..).zip(links) {
+        for attempt in 0..TRIES {
+            let of = |end: u64, count: usize| {
+                let random = bits(key, 2 * (index * TRIES + attempt) + end);
+                ((u64::from(random) * count as u64) >> 32) as u32
+            };
+            let pair = match replace {
+                false => (of(0, num_src), of(1, num_dst)),
+                true if index % 2 == 0 => (src, of(1, num_dst)),
+                true => (of(0, num_src), dst),
+            };
+            if !known.has(pair) && drawn.insert(pair) {
+                pairs.push(pair);
+                break;
+            }
+        }
+    }
+    pairs
+}
+
+/// Scores any number of pairs, in order.
+fn score_pairs(scorer: &mut Scorer, pairs: &[Vec<(u32, u32)>], ends: &[(usize, usize)]) -> Result<Vec<Vec<f32>>> {
+    /// Pairs scored per graph and batch.
+    const PAIRS: usize = 1 << 20;
+    let mut scores: Vec<Vec<f32>> = pairs.iter().map(|pairs| Vec::with_capacity(pairs.len())).collect();
+    let mut first = 0;
+    while pairs.iter().any(|pairs| pairs.len() > first) {
+        let now = pairs.iter().map(|pairs| &pairs[first.min(pairs.len())..(first + PAIRS).min(pairs.len())]);
+        let sets: Vec<(Pairs, Vec<u32>)> = now.zip(ends).map(|(pairs, ends)| by_destination(pairs, ends.1)).collect();
+        let named: Vec<(usize, &Pairs)> = sets.iter().map(|(pairs, _)| pairs).enumerate().collect();
+        scorer.score(&named)?;
+        for (graph, (pairs, place)) in sets.iter().enumerate().filter(|(_, (pairs, _))| !pairs.src.is_empty()) {
+            let own = &scorer.scores(graph)?[..pairs.src.len()];
+            scores[graph].extend(place.iter().map(|&place| own[place as usize]));
+        }
+        first += PAIRS;
+    }
+    Ok(scores)
+}
+
+/// Sorts pairs by destination; also returns the position of each pair.
+fn by_destination(pairs: &[(u32, u32)], num_dst: usize) -> (Pairs, Vec<u32>) {
+    if pairs.is_empty() {
+        return (Pairs::default(), vec![]);
+    }
+    let mut next = vec![0u64; num_dst + 1];
+    pairs.iter().for_each(|&(_, dst)| next[dst as usize + 1] += 1);
+    for dst in 0..num_dst {
+        next[dst + 1] += next[dst];
+    }
+    let indptr = next.clone();
+    let mut src = vec![0; pairs.len()];
+    let place = pairs.iter().map(|&(from, to)| {
+        let slot = &mut next[to as usize];
+        src[*slot as usize] = from;
+        *slot += 1;
+        (*slot - 1) as u32
+    });
+    let place = place.collect();
+    (Pairs { indptr, src }, place)
+}

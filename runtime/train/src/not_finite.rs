@@ -1,0 +1,211 @@
+//! Locates the first non-finite number of a training step by re-executing the step in the IR interpreter.
+//!
+//! Runs only after training has failed, and only if the values of the program fit into [`MOST_BYTES`]: the interpreter
+//! is slow.
+
+use std::collections::BTreeMap;
+
+use hgnnc_data::stacks::num_own_params;
+use hgnnc_data::{ADVICE, BoundData, Cause, InputData};
+use hgnnc_executable::Executable;
+use hgnnc_interp::not_finite::{NotFinite, bytes, trace};
+use hgnnc_interp::{Bindings, Tensor};
+use hgnnc_ir::dataflow::{Binding, InputDecl};
+use hgnnc_ir::{Dataflow, Graph, Input, Layout, Op, OutputKind, Param, Phase, Space, Value, ValueData};
+
+use crate::backend::Backend;
+
+/// Memory limit for the values of the interpreter, in bytes.
+const MOST_BYTES: u64 = 2 << 30;
+
+/// The result of a search.
+pub(crate) enum Found {
+    /// Name of a non-finite parameter.
+    Param(String),
+    /// An operation with a non-finite result.
+    Operation(Cause),
+}
+
+impl Found {
+    pub fn into_cause(self) -> Cause {
+        match self {
+            Found::Operation(cause) => cause,
+            Found::Param(name) => Cause {
+                text: format!("The parameter `{name}` is not finite: its update was not"),
+                advice: ADVICE,
+                origin: None,
+            },
+        }
+    }
+}
+
+/// Explains the non-finite loss of a step (seed, step, epoch).
+pub(crate) fn of_loss(executable: &Executable, backend: &mut Backend, step: (u64, u64, u64)) -> Option<Found> {
+    // A mini-batch program has tables of its own; the evaluation program uses the full graph's.
+    let (flow, name) = match (&executable.train, &executable.batch) {
+        (Some(train), None) => (train, "loss"),
+        _ => (&executable.infer, "row_loss"),
+    };
+    find(flow, backend, step, &[flow.result(name)?], None)
+}
+
+/// Explains the non-finite update of a parameter, using `kept`, the parameters of an earlier step.
+pub(crate) fn of_update(
+    executable: &Executable,
+    backend: &mut Backend,
+    step: (u64, u64, u64),
+    name: &str,
+    kept: &[Vec<f32>],
+) -> Option<Found> {
+    let as_it_is = Some(Found::Param(name.to_owned()));
+    let (Some(flow), None) = (&executable.train, &executable.batch) else { return as_it_is };
+    let updates = flow.outputs.iter().filter(|output| matches!(output.kind, OutputKind::UpdateParam(_)));
+    let updates: Vec<Value> = updates.map(|output| output.value).collect();
+    find(flow, backend, step, &updates, Some(kept)).or(as_it_is)
+}
+
+fn is_deferred(data: &BoundData, graph: Graph) -> bool {
+    data.graphs.get(graph.index()).is_some_and(|graph| graph.deferred.is_some())
+}
+
+fn find(
+    flow: &Dataflow,
+    backend: &mut Backend,
+    step: (u64, u64, u64),
+    from: &[Value],
+    params: Option<&[Vec<f32>]>,
+) -> Option<Found> {
+    let data = backend.data();
+    // Messages would contain renumbered vertex ids; edges that are not materialized cannot be evaluated.
+    let deferred = |value: &ValueData| match (&value.op, value.ty.space) {
+        (Op::MetapathReduce(sum), _) => is_deferred(data, sum.first) || is_deferred(data, sum.second),
+        (_, Space::Edges(graph) | Space::Endpoints(graph, _)) => is_deferred(data, graph),
+        (_, Space::Unit | Space::Vertices(_) | Space::Index(_)) => false,
+    };
+    if data.orders.any() || flow.values.iter().any(deferred) {
+        return None;
+    }
+    let mut bindings =
+        Bindings { num_vertices: data.num_vertices.clone(), seed: step.0, step: step.1, ..Bindings::default() };
+    bindings.edges = data.graphs.iter().map(|graph| edges(&graph.csc.indptr, &graph.csc.indices)).collect();
+    let inputs = |v: &Value| matches!(flow.value(*v).op, Op::Input(_));
+    let all: Vec<Value> = flow.handles().filter(inputs).chain(from.iter().copied()).collect();
+    if bytes(flow, &bindings, &all) > MOST_BYTES {
+        return None;
+    }
+    for (index, decl) in flow.inputs.iter().enumerate() {
+        if let Some(tensor) = input(backend, &bindings, index, decl, step) {
+            bindings.inputs.insert(Input::new(index), tensor);
+        }
+    }
+    let mut bound = BTreeMap::new();
+    for (index, decl) in flow.params.iter().enumerate().take(num_own_params(flow)) {
+        let mut numbers = vec![0.0; backend.param_len(index)];
+        match params {
+            Some(kept) => numbers.clone_from(kept.get(index)?),
+            None => backend.read_param(index, &mut numbers).ok()?,
+        }
+        if numbers.iter().any(|x| !x.is_finite()) {
+            return Some(Found::Param(decl.name.clone()));
+        }
+        if bindings.width(&decl.dims) != numbers.len() {
+            return None;
+        }
+        bound.insert(Param::new(index), Tensor::new(1, numbers.len(), numbers.into_iter().map(f64::from).collect()));
+    }
+    bindings.params = bound;
+    let found = trace(flow, &bindings, from).ok()??;
+    Some(Found::Operation(described(flow, &bindings, &found)))
+}
+
+/// Edges (source, destination) in CSC order.
+fn edges(indptr: &[u64], sources: &[u32]) -> Vec<(u32, u32)> {
+    let row = |(dst, range): (usize, &[u64])| {
+        sources[range[0] as usize..range[1] as usize].iter().map(move |&src| (src, dst as u32))
+    };
+    indptr.windows(2).enumerate().flat_map(row).collect()
+}
+
+fn input(
+    backend: &Backend,
+    bindings: &Bindings,
+    index: usize,
+    decl: &InputDecl,
+    (_, step, epoch): (u64, u64, u64),
+) -> Option<Tensor> {
+    match decl.binding {
+        Binding::StepNumber => return Some(Tensor::scalar(step as f64)),
+        Binding::EpochNumber => return Some(Tensor::scalar(epoch as f64)),
+        Binding::EdgeRank(..) => return None,
+        _ => {}
+    }
+    let data: &BoundData = backend.data();
+    if let Some(InputData::Missing) = data.inputs.get(index) {
+        return None;
+    }
+    let numbers: Vec<f64> = backend.input(index)?.into_iter().map(f64::from).collect();
+    let (rows, width) = (bindings.rows(decl.ty.space), bindings.width(&decl.ty.dims));
+    if let Layout::Sparse(pattern) = decl.ty.layout {
+        let stored = &data.patterns[pattern.index()].csc;
+        let mut dense = vec![0.0; rows * width];
+        for (row, range) in stored.indptr.windows(2).enumerate() {
+            for at in range[0] as usize..range[1] as usize {
+                dense[row * width + stored.indices[at] as usize] = *numbers.get(at)?;
+            }
+        }
+        return Some(Tensor::new(rows, width, dense));
+    }
+    (numbers.len() == rows * width).then(|| Tensor::new(rows, width, numbers))
+}
+
+fn described(flow: &Dataflow, bindings: &Bindings, found: &NotFinite) -> Cause {
+    let data = flow.value(found.value);
+    let place = match data.ty.space {
+        Space::Vertices(vertex) => format!(" at vertex {} of `{}`", found.row, flow.vertex_types[vertex.index()].name),
+        Space::Edges(graph) => {
+            let (src, dst) = bindings.edges[graph.index()][found.row];
+            format!(" at the edge from vertex {src} to vertex {dst} of `{}`", flow.graphs[graph.index()].name)
+        }
+        Space::Endpoints(graph, direction) => {
+            let vertex = bindings.endpoints(graph, direction).get(found.row).copied().unwrap_or_default();
+            let of = flow.graph_end(graph, direction);
+            let of = match of {
+                Space::Vertices(vertex) => flow.vertex_types[vertex.index()].name.as_str(),
+                _ => "its graph",
+            };
+            format!(" at vertex {vertex} of `{of}`")
+        }
+        Space::Unit | Space::Index(_) => String::new(),
+    };
+    let of = match found.operands[..] {
+        [] => String::new(),
+        [x] => format!(" of {}", show(x)),
+        _ => format!(" of {}", found.operands.iter().map(|&x| show(x)).collect::<Vec<_>>().join(" and ")),
+    };
+    let when = match data.phase {
+        Phase::Forward => "",
+        Phase::Backward => " of the gradient",
+        Phase::Update => " of the update",
+    };
+    let name = match &data.op {
+        Op::Input(input) => format!("the input `{}`", flow.inputs[input.index()].name),
+        Op::Unary(f) => format!("`{}`", f.name()),
+        Op::Binary(f) => format!("`{}`", f.name()),
+        Op::MatMul { .. } | Op::MatMulT { .. } | Op::Outer { .. } => "a matrix product".to_owned(),
+        Op::Segment { reduce, .. } | Op::SegmentEndpoints { reduce, .. } => format!("`{}` over edges", reduce.name()),
+        Op::ReduceTrailing { reduce, .. } => format!("`{}` over dimensions", reduce.name()),
+        Op::ReduceSpace(reduce) => format!("`{}` over all rows", reduce.name()),
+        _ => "a value".to_owned(),
+    };
+    let column = if bindings.width(&data.ty.dims) > 1 { format!(", element {}", found.column) } else { String::new() };
+    Cause {
+        text: format!("The first number{when} that is not finite is {}: {name}{of}{place}{column}", show(found.number)),
+        // Overflow of a product, or NaN from finite operands.
+        advice: if found.number.is_infinite() && found.operands.iter().all(|&x| x != 0.0) { ADVICE } else { "" },
+        origin: data.origin,
+    }
+}
+
+fn show(number: f64) -> String {
+    if number.is_finite() { format!("{number:.6}") } else { format!("{number}") }
+}

@@ -1,0 +1,186 @@
+//! Report of a run, written as one JSON object.
+
+use std::collections::BTreeMap;
+
+use hgnnc_loader::cache::report::CacheReport;
+use serde::Serialize;
+
+/// Median, minimum and maximum of times in milliseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Spread {
+    /// Statistics of `times`; zeros if it is empty.
+    pub fn of(times: &[f64]) -> Self {
+        let mut sorted = times.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (Some(&min), Some(&max)) = (sorted.first(), sorted.last()) else { return Self::default() };
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
+        Self { median, min, max }
+    }
+}
+
+/// A semantic graph in the report.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct GraphReport {
+    /// Name in the model.
+    pub name: String,
+    /// Number of destinations (CSC rows).
+    pub rows: usize,
+    /// Number of sources (CSC columns).
+    pub cols: usize,
+    /// Number of edges, materialized or not.
+    pub edges: u64,
+    /// Whether the edges are materialized; otherwise aggregation is factored hop by hop.
+    pub listed: bool,
+    /// For a materialized metapath graph: whether it was read from the cache beside the dataset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached: Option<bool>,
+    /// Build time of both adjacencies in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sgb_ms: Option<f64>,
+}
+
+/// Means over the mini-batches of a run, in milliseconds.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct BatchReport {
+    /// Number of batches per epoch.
+    pub per_epoch: u64,
+    /// Sampling, overlapped with the computation of other batches.
+    pub sample_ms: f64,
+    /// Building the sampled graphs, overlapped.
+    pub graphs_ms: f64,
+    /// Gathering feature rows, overlapped.
+    pub gather_ms: f64,
+    /// Planning the program for the sizes of the batch.
+    pub bind_ms: f64,
+    /// Gathering and scattering rows of embedding tables and optimizer states.
+    pub rows_ms: f64,
+    /// Prelude, forward, backward and update.
+    pub compute_ms: f64,
+    /// Waiting for the loader: the part of sampling and gathering that is not overlapped.
+    pub wait_ms: f64,
+    /// Refreshing historical embeddings: see [`BatchReport::reuse`].
+    pub values_ms: f64,
+    /// Present with a feature cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheReport>,
+    /// Present with historical embeddings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reuse: Option<ReuseReport>,
+}
+
+/// Historical embeddings in mini-batches. A row is the layer-1 embedding of a vertex.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct ReuseReport {
+    /// Fraction of the vertices of each type that may have historical embeddings.
+    pub share: f64,
+    /// Batches that share one refresh.
+    pub batches: u64,
+    /// Number of hot vertices.
+    pub hot: u64,
+    /// Rows that were refreshed.
+    pub rows_computed: u64,
+    /// Rows that batches read.
+    pub rows_taken: u64,
+    /// Edges of the sampled batches.
+    pub edges_sampled: u64,
+    /// Edges that batches did not sample because the vertex had a historical embedding.
+    pub edges_not_drawn: u64,
+    /// Edges that refreshes aggregated.
+    pub edges_computed: u64,
+    /// Edges saved: those not sampled, less those that refreshes aggregated.
+    pub edges_saved: i64,
+    /// Maximum staleness, in parameter updates.
+    pub oldest: u64,
+    /// Seconds spent on refreshes.
+    pub seconds: f64,
+    /// Seconds of sampling for refreshes, overlapped.
+    pub sample_s: f64,
+    /// Seconds spent on choosing hot vertices, before training.
+    pub choose_s: f64,
+}
+
+/// The report of a training or evaluation run. Times are in milliseconds per epoch, after warm-up, unless named `_s`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Report {
+    /// Name of the model.
+    pub model: String,
+    /// Name of the dataset.
+    pub dataset: String,
+    /// Device or CPU model that ran the program.
+    pub device: String,
+    pub threads: usize,
+    pub seed: u64,
+    /// Epochs of the run, including those before a resume.
+    pub epochs: u64,
+    /// Epoch of the kept parameters, counted from 1 like all epochs shown to users: `losses[best_epoch -
+    /// 1]` is its loss.
+    pub best_epoch: Option<u64>,
+    /// How the run ended: `finished`, `stopped early` or `interrupted`.
+    pub outcome: String,
+    /// Seconds of loading the dataset.
+    pub load_s: f64,
+    /// Seconds of building semantic graphs.
+    pub sgb_s: f64,
+    /// Seconds of compiling, set by the caller.
+    pub compile_s: f64,
+    /// Seconds of training, evaluation included.
+    pub train_s: f64,
+    /// Forward, backward and update.
+    pub epoch_ms: Spread,
+    /// Forward pass. On a device, measured launch by launch in up to two of the epochs before those of `epoch_ms`; a
+    /// launch with kernels of several phases or stages is divided by their blocks and elements. Absent for a
+    /// device without a clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forward_ms: Option<Spread>,
+    /// Backward pass, measured like `forward_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backward_ms: Option<Spread>,
+    /// Parameter update, measured like `forward_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_ms: Option<Spread>,
+    /// One evaluation of all outputs.
+    pub infer_ms: Spread,
+    /// Mean by stage, measured like `forward_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage_ms: Option<BTreeMap<&'static str, f64>>,
+    /// Present for mini-batch training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchReport>,
+    /// Peak resident set size of the process in bytes.
+    pub peak_rss_bytes: u64,
+    /// Planned bytes for values.
+    pub arena_bytes: u64,
+    /// Planned bytes for an evaluation alone.
+    pub infer_arena_bytes: u64,
+    /// Bytes in device memory.
+    pub device_bytes: u64,
+    /// By split part and metric.
+    pub metrics: BTreeMap<&'static str, BTreeMap<&'static str, f64>>,
+    pub semantic_graphs: Vec<GraphReport>,
+    /// Total elements of all parameters.
+    pub params: u64,
+    /// Training loss of each epoch.
+    pub losses: Vec<f64>,
+    pub warnings: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_of_odd_and_even_counts() {
+        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
+        assert_eq!(Spread::of(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
+        assert_eq!(Spread::of(&[]), Spread::default());
+    }
+}

@@ -1,0 +1,81 @@
+//! Epochs of mini-batch training.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use hgnnc_data::Result;
+use hgnnc_sample::BatchKey;
+use hgnnc_trace::Times;
+
+use super::{Epoch, Trainer};
+use crate::backend::Backend;
+use crate::batches::Batches;
+
+impl Trainer {
+    /// Trains on the remaining batches of an epoch and returns its loss and milliseconds. `None` if `stop` was set: the
+    /// batches so far are done, and a resumed run continues with the next.
+    pub(super) fn train_batches(
+        &mut self,
+        epoch: u64,
+        stop: &AtomicBool,
+        on_batch: &mut (dyn FnMut(&Epoch) + Send),
+    ) -> Result<Option<(f64, f64)>> {
+        let start = Instant::now();
+        let mut times = Times::default();
+        let (seed, epochs, first) = (self.seed, self.epochs, self.progress.within.batches);
+        let Backend::Batches(batches) = &mut self.backend else { return Ok(None) };
+        let (num, size) = (batches.num_batches(), batches.size());
+        if !batches.is_loading() {
+            batches.begin(BatchKey { seed, epoch, batch: first }, epochs)?;
+        }
+        for batch in first..num {
+            let Backend::Batches(batches) = &mut self.backend else { return Ok(None) };
+            if stop.load(Ordering::Relaxed) && batches.may_pause(batch) {
+                return Ok(None);
+            }
+            let (loss, seeds) = self.train_batch(BatchKey { seed, epoch, batch }, &mut times)?;
+            let may_pause = self.batches().is_some_and(|(batches, _)| batches.may_pause(batch + 1));
+            let within = &mut self.progress.within;
+            within.add(loss, seeds);
+            within.of = (num, size);
+            let (done, loss) = (within.batches, within.loss());
+            if may_pause {
+                self.save_now_and_then()?;
+            }
+            if done < num {
+                let (ms, within) = (start.elapsed().as_secs_f64() * 1e3, Some((done, num)));
+                let warning = self.pending_warning.take();
+                let warning = warning.as_deref();
+                on_batch(&Epoch { epoch, epochs, loss, criterion: None, best: false, ms, within, warning });
+            }
+        }
+        let loss = std::mem::take(&mut self.progress.within).loss();
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        self.timing.epochs.push(ms);
+        self.timing.add(&times);
+        Ok(Some((loss, ms)))
+    }
+
+    /// Trains on the next batch and returns its mean loss and its number of seed vertices. The update is committed only
+    /// if the loss is finite.
+    pub(crate) fn train_batch(&mut self, key: BatchKey, times: &mut Times) -> Result<(f64, usize)> {
+        let Backend::Batches(batches) = &mut self.backend else { return Ok((0.0, 0)) };
+        let step = self.progress.steps_done + 1;
+        let computed = batches.compute(key, step, times)?;
+        let (loss, seeds) = (computed.loss, computed.seeds);
+        if loss.is_finite() {
+            batches.update(computed, key.seed, step, times);
+        }
+        self.check_finite(loss, key.epoch, "the batch before")?;
+        self.progress.steps_done += 1;
+        Ok((loss, seeds))
+    }
+
+    /// Mini-batch trainer and seed, for models with mini-batches.
+    pub(crate) fn batches(&mut self) -> Option<(&mut Batches, u64)> {
+        match &mut self.backend {
+            Backend::Batches(batches) => Some((batches, self.seed)),
+            Backend::Cpu(_) | Backend::Device(_) => None,
+        }
+    }
+}

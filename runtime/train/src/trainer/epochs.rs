@@ -1,0 +1,290 @@
+//! Training loop.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use hgnnc_data::{ExecError, Result};
+use hgnnc_ir::training::{Criterion, Stop};
+use hgnnc_trace::Times;
+
+use super::timing::{Timing, WARM_UP};
+use super::{Epoch, Outcome, TRAIN, Trainer};
+use crate::backend::{Backend, Rows};
+use crate::not_finite;
+use crate::weights;
+
+impl Trainer {
+    /// Trains until all epochs are done, early stopping ends the run, or `stop` is set, then restores the parameters of
+    /// the best epoch (an interrupted run first writes its current ones to the checkpoint). `on_epoch` is called on a
+    /// thread of the engine. From the second epoch on nothing is allocated, except by checkpoints and for the
+    /// workspace of large products.
+    ///
+    /// A failed checkpoint is a warning, and is retried when the next one is due. [`Trainer::unsaved`] returns the
+    /// error if the last one failed.
+    ///
+    /// # Errors
+    /// A non-finite loss (the parameters before that epoch, or of the best epoch, are kept), a non-finite criterion or
+    /// parameter at the end, or a device failure.
+    pub fn run(&mut self, stop: &AtomicBool, on_epoch: &mut (dyn FnMut(&Epoch) + Send)) -> Result<Outcome> {
+        let training = self.check_trainable()?;
+        let (select, early) = (training.select, training.stop);
+        // Handing work to the pool allocates occasionally, so the entire loop runs inside it.
+        match &self.backend {
+            Backend::Cpu(engine) => engine.pool().install(|| self.train(select, early, stop, on_epoch)),
+            Backend::Device(_) => self.train(select, early, stop, on_epoch),
+            Backend::Batches(_) => {
+                let outcome = self.train(select, early, stop, on_epoch);
+                if let Backend::Batches(it) = &mut self.backend {
+                    it.end();
+                }
+                outcome
+            }
+        }
+    }
+
+    fn train(
+        &mut self,
+        select: Criterion,
+        early: Option<Stop>,
+        stop: &AtomicBool,
+        on_epoch: &mut (dyn FnMut(&Epoch) + Send),
+    ) -> Result<Outcome> {
+        let started = Instant::now();
+        self.saved = started;
+        if let (Backend::Batches(it), 0) = (&mut self.backend, self.epochs) {
+            it.simulate_cache(self.seed, 0)?;
+        }
+        let remaining = self.epochs.saturating_sub(self.progress.epochs_done);
+        self.reserve(remaining)?;
+        let mut outcome = if self.progress.stopped { Outcome::StoppedEarly } else { Outcome::Finished };
+        while self.progress.epochs_done < self.epochs && !self.progress.stopped {
+            if stop.load(Ordering::Relaxed) {
+                outcome = Outcome::Interrupted;
+                break;
+            }
+            let epoch = self.progress.epochs_done;
+            let Some((loss, ms)) = self.train_epoch(epoch, stop, on_epoch)? else {
+                outcome = Outcome::Interrupted;
+                break;
+            };
+            self.progress.epochs_done += 1;
+            self.progress.push_loss(loss);
+            let watched = early.map(|e| e.criterion);
+            let (selected, stopping) = self.measure(select, watched)?;
+            let better = |criterion: Criterion, new: f64, old: Option<f64>| {
+                new.is_finite()
+                    && old.is_none_or(|old| if criterion.metric.smaller_is_better() { new < old } else { new > old })
+            };
+            self.not_finite = selected.filter(|value| !value.is_finite()).or(self.not_finite);
+            // An epoch with non-finite parameters is never the best, however good its metric.
+            let best = selected.is_some_and(|value| better(select, value, self.progress.best()))
+                && self.backend.has_finite_params();
+            if let (true, Some(value)) = (best, selected) {
+                self.progress.set_best(epoch, value);
+                self.keep_best(epoch)?;
+            }
+            if let (Some(early), Some(value)) = (early, stopping) {
+                if better(early.criterion, value, self.progress.stop_best()) {
+                    self.progress.set_stop_best(value);
+                } else {
+                    self.progress.stop_since += 1;
+                }
+                if self.progress.stop_since >= early.patience {
+                    self.progress.stopped = true;
+                    outcome = Outcome::StoppedEarly;
+                }
+            }
+            let criterion = selected.map(|value| (select, value));
+            self.save_now_and_then()?;
+            let warning = self.pending_warning.take();
+            let warning = warning.as_deref();
+            on_epoch(&Epoch { epoch, epochs: self.epochs, loss, criterion, best, ms, within: None, warning });
+        }
+        // Even if the checkpoint fails, the best parameters may be saved elsewhere.
+        let saved = self.save_checkpoint();
+        self.restore_best()?;
+        self.unsaved = tolerated(saved)?;
+        self.timing.train_s += started.elapsed().as_secs_f64();
+        self.outcome = outcome;
+        if outcome != Outcome::Interrupted {
+            self.check_trained(select)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Errors if the run has no usable result: non-finite parameters, or no epoch that could be the best.
+    fn check_trained(&mut self, select: Criterion) -> Result<()> {
+        let values = self.params()?;
+        let shapes = self.shapes();
+        let found: Vec<String> = (shapes.iter().zip(&values))
+            .filter_map(|((name, shape), data)| weights::not_finite(name, shape, data))
+            .collect();
+        if let Some(first) = found.first() {
+            let what = format!("parameters are not finite after training: {first}");
+            return Err(ExecError::NotFinite { what });
+        }
+        match (self.not_finite, self.progress.best_epoch) {
+            (Some(value), None) => {
+                let name = format!("{}.{}", select.part.name(), select.metric.name());
+                let what = format!("`{name}` is {value} after every epoch, so that none is the best one");
+                Err(ExecError::NotFinite { what })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reserves space for the records of `epochs` epochs, so that the loop does not allocate.
+    fn reserve(&mut self, epochs: u64) -> Result<()> {
+        let room = usize::try_from(epochs).unwrap_or(0).min(1 << 20);
+        let Timing { epochs: times, phases, infer, .. } = &mut self.timing;
+        for list in phases.iter_mut().chain([times, infer]) {
+            list.reserve(room);
+        }
+        self.progress.reserve(epochs);
+        if self.best.is_empty() {
+            self.best = self.params()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint if one is due. A failed one is retried when the next is due.
+    pub(super) fn save_now_and_then(&mut self) -> Result<()> {
+        if self.options.checkpoint.is_none() || self.saved.elapsed() < self.options.checkpoint_every {
+            return Ok(());
+        }
+        let failed_before = self.unsaved.is_some();
+        let saved = self.save_checkpoint();
+        if saved.as_ref().is_err_and(|error| !is_tolerated(error)) {
+            self.restore_best()?;
+        }
+        self.unsaved = tolerated(saved)?;
+        self.saved = Instant::now();
+        // Warns once, however often it fails.
+        match &self.unsaved {
+            Some(error) if !failed_before => self.warn(format!(
+                "no checkpoint could be written after epoch {}: {error}; training goes on, and the next one is tried",
+                self.progress.epochs_done
+            )),
+            None if failed_before => {
+                self.warn(format!("a checkpoint could be written again after epoch {}", self.progress.epochs_done));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Records a warning during training.
+    fn warn(&mut self, warning: String) {
+        self.pending_warning = Some(warning.clone());
+        self.warnings.push(warning);
+    }
+
+    /// Error of the last checkpoint, if it failed.
+    pub fn unsaved(&self) -> Option<&ExecError> {
+        self.unsaved.as_ref()
+    }
+
+    /// Trains one epoch and returns its loss and milliseconds; `None` if it was stopped.
+    fn train_epoch(
+        &mut self,
+        epoch: u64,
+        stop: &AtomicBool,
+        on_batch: &mut (dyn FnMut(&Epoch) + Send),
+    ) -> Result<Option<(f64, f64)>> {
+        match self.backend {
+            Backend::Batches(_) => self.train_batches(epoch, stop, on_batch),
+            Backend::Cpu(_) | Backend::Device(_) => self.train_step(epoch).map(Some),
+        }
+    }
+
+    /// Runs one training step. The update is committed only if the loss is finite.
+    pub(crate) fn train_step(&mut self, epoch: u64) -> Result<(f64, f64)> {
+        let mut times = Times::default();
+        // Times of warm-up epochs are not reported if there are more epochs.
+        let timed = self.timing.epochs.len() < WARM_UP && matches!(self.backend, Backend::Device(_));
+        self.backend.time_launches(timed);
+        let start = Instant::now();
+        let step = self.progress.steps_done + 1;
+        self.backend.run_until_update(TRAIN, (self.seed, step, epoch), &mut times)?;
+        self.check_loss(epoch)?;
+        self.backend.run_updates(TRAIN, self.seed, step, &mut times)?;
+        if let Backend::Cpu(_) = self.backend {
+            let update = Instant::now();
+            self.backend.commit(TRAIN);
+            let commit = update.elapsed().as_nanos() as f64;
+            times.phases[2] += commit;
+            times.stages[4] += commit;
+        }
+        self.backend.time_launches(false);
+        // The device is idle now; its clock is more accurate.
+        let on_device = self.backend.elapsed_ms()?;
+        let of_launches = (timed && times != Times::default()).then(|| times.phases.iter().sum::<f64>() * 1e-6);
+        let ms = of_launches.or(on_device).unwrap_or_else(|| start.elapsed().as_secs_f64() * 1e3);
+        self.progress.steps_done += 1;
+        self.timing.epochs.push(ms);
+        match self.backend {
+            Backend::Cpu(_) | Backend::Batches(_) => self.timing.add(&times),
+            Backend::Device(_) if of_launches.is_some() => self.timing.add_of_device(&times),
+            Backend::Device(_) => {}
+        }
+        Ok((self.loss()?, ms))
+    }
+
+    /// Runs one training step on a device launch by launch and returns the milliseconds of each, if it has a clock.
+    pub(crate) fn train_launch_by_launch(&mut self, epoch: u64) -> Result<Option<Vec<f64>>> {
+        let step = self.progress.steps_done + 1;
+        let Backend::Device(it) = &mut self.backend else { return Ok(None) };
+        let times = it.engine.run_timed(TRAIN, self.seed, step, epoch)?;
+        self.progress.steps_done += 1;
+        self.check_loss(epoch)?;
+        Ok(times)
+    }
+
+    /// Loss of the last training step.
+    fn loss(&self) -> Result<f64> {
+        match self.backend.result(TRAIN, "loss") {
+            Some(Rows { numbers: [loss], .. }) => Ok(f64::from(*loss)),
+            _ => Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
+        }
+    }
+
+    /// Errors if the loss is not finite.
+    fn check_loss(&mut self, epoch: u64) -> Result<()> {
+        self.backend.fetch(TRAIN, "loss")?;
+        self.check_finite(self.loss()?, epoch, "the epoch before")
+    }
+
+    pub(super) fn check_finite(&mut self, loss: f64, epoch: u64, before: &str) -> Result<()> {
+        if loss.is_finite() {
+            return Ok(());
+        }
+        let kept = match self.progress.best_epoch {
+            Some(best) => format!("epoch {}, the best one", best + 1),
+            None => before.to_owned(),
+        };
+        // Re-executes the forward pass with the parameters of this step, and if some of them are not finite, the step
+        // that produced them.
+        let step = (self.seed, self.progress.steps_done + 1, epoch);
+        let mut cause = not_finite::of_loss(&self.executable, &mut self.backend, step);
+        self.restore_best()?;
+        if let Some(not_finite::Found::Param(name)) = cause {
+            cause = not_finite::of_update(&self.executable, &mut self.backend, step, &name, &self.best);
+        }
+        let cause = cause.map(|found| Box::new(found.into_cause()));
+        Err(ExecError::Diverged { epoch, loss, kept, cause })
+    }
+}
+
+/// Whether an error, such as a full disk, may be gone when the next checkpoint is due.
+fn is_tolerated(error: &ExecError) -> bool {
+    matches!(error, ExecError::Io { .. })
+}
+
+/// Separates tolerated checkpoint errors from fatal ones.
+fn tolerated(saved: Result<()>) -> Result<Option<ExecError>> {
+    match saved {
+        Ok(()) => Ok(None),
+        Err(error) if is_tolerated(&error) => Ok(Some(error)),
+        Err(error) => Err(error),
+    }
+}

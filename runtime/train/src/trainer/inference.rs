@@ -1,0 +1,264 @@
+//! Evaluation: metrics, outputs, and the report.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use hgnnc_data::metrics::{Predictions, Tally};
+use hgnnc_data::{ExecError, Result};
+use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::training::{Criterion, Metric, Part, Target};
+use hgnnc_ir::types::{Graph, Stage};
+use hgnnc_trace::{Times, os};
+
+use super::timing::WARM_UP;
+use super::{INFER, OutputRows, Trainer};
+use crate::backend::{Backend, Rows};
+use crate::links::LinkMeasures;
+use crate::report::{GraphReport, Report, Spread};
+
+impl Trainer {
+    /// Values of the selection and stopping criteria after an epoch; evaluates only if one of them can be measured.
+    pub(super) fn measure(
+        &mut self,
+        select: Criterion,
+        watched: Option<Criterion>,
+    ) -> Result<(Option<f64>, Option<f64>)> {
+        let possible = |c: Criterion| !self.rows(c.part).is_empty();
+        if !possible(select) && !watched.is_some_and(possible) {
+            return Ok((None, None));
+        }
+        self.infer_all()?;
+        let selected = self.metric(select.part, select.metric)?;
+        let watched = match watched {
+            Some(same) if same == select => selected,
+            Some(other) => self.metric(other.part, other.metric)?,
+            None => None,
+        };
+        Ok((selected, watched))
+    }
+
+    /// Runs the evaluation program.
+    pub(super) fn infer_all(&mut self) -> Result<()> {
+        let start = Instant::now();
+        let (step, epoch) = (self.progress.steps_done, self.progress.epochs_done);
+        self.backend.run_until_update(INFER, (self.seed, step, epoch), &mut Times::default())?;
+        self.backend.run_updates(INFER, self.seed, step, &mut Times::default())?;
+        self.link_metrics_stale = true;
+        let on_device = self.backend.elapsed_ms()?;
+        let ms = on_device.unwrap_or_else(|| start.elapsed().as_secs_f64() * 1e3);
+        if self.timing.infer.len() < self.timing.infer.capacity() || self.timing.infer.len() < 16 {
+            self.timing.infer.push(ms);
+        }
+        Ok(())
+    }
+
+    /// A metric of the last evaluation. From a device only counts are downloaded where they suffice.
+    pub(super) fn metric(&mut self, part: Part, metric: Metric) -> Result<Option<f64>> {
+        if let Some(links) = self.up_to_date_links()? {
+            return links.metric(part, metric);
+        }
+        let Some(training) = &self.executable.training else { return Ok(None) };
+        let (vertices, task) = (self.rows(part).len(), training.task);
+        if vertices == 0 {
+            return Ok(None);
+        }
+        if Tally::has(metric) && self.backend.count(part, &mut self.tally)? {
+            return Ok(self.tally.metric(metric, task, vertices));
+        }
+        let needed = if metric == Metric::Loss { "row_loss" } else { &training.output };
+        self.backend.fetch(INFER, needed)?;
+        // Moved out while `self` is borrowed.
+        let mut tally = std::mem::take(&mut self.tally);
+        let value = self.metric_with(part, metric, &mut tally);
+        self.tally = tally;
+        Ok(value)
+    }
+
+    /// Link metrics over the values of the last evaluation.
+    fn up_to_date_links(&mut self) -> Result<Option<&mut LinkMeasures>> {
+        if let (Some(links), true) = (&mut self.links, self.link_metrics_stale) {
+            links.refresh(&mut self.backend, INFER)?;
+            self.link_metrics_stale = false;
+        }
+        Ok(self.links.as_mut())
+    }
+
+    pub(super) fn metric_with(&self, part: Part, metric: Metric, tally: &mut Tally) -> Option<f64> {
+        let training = self.executable.training.as_ref()?;
+        let row_loss = self.backend.result(INFER, "row_loss").map(|rows| rows.numbers);
+        // The loss needs no outputs.
+        let outputs = self.backend.result(INFER, &training.output);
+        let Rows { width, numbers: outputs } = match metric {
+            Metric::Loss => Rows { width: 0, numbers: &[] },
+            _ => outputs?,
+        };
+        let target = self.backend.data().target.as_ref()?;
+        let rows = self.rows(part);
+        Predictions { outputs, width, row_loss, target, rows, task: training.task }.metric(metric, tally)
+    }
+
+    /// Metrics of all parts with the current parameters: the loss, those of the model, and the usual ones of its task.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn evaluate(&mut self) -> Result<BTreeMap<&'static str, BTreeMap<&'static str, f64>>> {
+        self.infer_all()?;
+        // Ranking scores all pairs of vertices: it runs only on request, and not for training links.
+        let training = self.executable.training.as_ref();
+        let ranked = training.is_some_and(|training| {
+            let criteria = training.stop.map(|stop| stop.criterion).into_iter().chain([training.select]);
+            criteria.map(|of| of.metric).chain(training.metrics.iter().copied()).any(Metric::is_ranking)
+        });
+        let mut all = BTreeMap::new();
+        for part in [Part::Train, Part::Val, Part::Test] {
+            let mut values = BTreeMap::new();
+            for metric in Metric::ALL {
+                if metric.is_ranking() && !(ranked && part != Part::Train) {
+                    continue;
+                }
+                if let Some(value) = self.metric(part, metric)? {
+                    values.insert(metric.name(), value);
+                }
+            }
+            if !values.is_empty() {
+                all.insert(part.name(), values);
+            }
+        }
+        Ok(all)
+    }
+
+    /// An output with the current parameters; without a name, the trained one or the only one.
+    ///
+    /// # Errors
+    /// When there is no such output, or a device fails.
+    pub fn infer(&mut self, output: Option<&str>) -> Result<OutputRows> {
+        // Inputs of the link scorer are internal, not outputs.
+        let score = self.executable.score.iter().flat_map(|score| &score.inputs);
+        let given: Vec<&str> = score
+            .filter_map(|decl| match &decl.binding {
+                Binding::Given(name) => Some(name.as_str()),
+                _ => None,
+            })
+            .collect();
+        let is_output = |name: &&str| *name != "row_loss" && !given.contains(name);
+        let names: Vec<String> = self.backend.results(INFER).into_iter().filter(is_output).map(str::to_owned).collect();
+        if names.is_empty() {
+            return Err(ExecError::Unsupported(
+                "the model has no output of vertices; scores of pairs need a `train` block with a loss of links".into(),
+            ));
+        }
+        let trained = self.executable.training.as_ref().map(|t| t.output.as_str());
+        let name = output.or(trained).or(names.first().map(String::as_str)).unwrap_or("").to_owned();
+        self.infer_all()?;
+        self.backend.fetch(INFER, &name)?;
+        match self.backend.result_of_dataset(INFER, &name).filter(|_| names.contains(&name)) {
+            Some((width, data)) => Ok(OutputRows { rows: data.len() / width.max(1), width, data }),
+            None => Err(ExecError::Unsupported(format!(
+                "the model has no output `{name}`; it has {}",
+                names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+            ))),
+        }
+    }
+
+    /// Link graphs that the model scores, by the name of their relation in the dataset, with their source and
+    /// destination counts. Empty if it scores none.
+    pub fn link_graphs(&self) -> Vec<(String, (usize, usize))> {
+        let target = self.executable.training.as_ref().map(|training| &training.target);
+        let (Some(Target::Links(target)), Some(links)) = (target, &self.links) else { return vec![] };
+        let tables = &self.executable.infer;
+        let relation = |graph: &Graph| {
+            let step = tables.graphs[graph.index()].steps[0];
+            tables.relations[step.relation as usize].dataset_name.clone()
+        };
+        target.graphs.iter().map(relation).zip(links.endpoints().iter().copied()).collect()
+    }
+
+    /// Scores of pairs (source, destination) with the current parameters, for each of [`Trainer::link_graphs`].
+    ///
+    /// # Errors
+    /// An invalid vertex id, a model that scores no pairs, or a device failure.
+    pub fn score_pairs(&mut self, pairs: &[Vec<(u32, u32)>]) -> Result<Vec<Vec<f32>>> {
+        self.infer_all()?;
+        let Some(links) = self.up_to_date_links()? else {
+            return Err(ExecError::Unsupported("the model scores no pairs of vertices".into()));
+        };
+        for (pairs, &(num_src, num_dst)) in pairs.iter().zip(links.endpoints()) {
+            if let Some(bad) = pairs.iter().find(|pair| pair.0 as usize >= num_src || pair.1 as usize >= num_dst) {
+                return Err(ExecError::Shape {
+                    what: "the pairs to score".into(),
+                    found: format!("a pair ({}, {})", bad.0, bad.1),
+                    expected: format!("ends below {num_src} and {num_dst}"),
+                });
+            }
+        }
+        links.scores(pairs)
+    }
+
+    /// Evaluates all parts and returns the report.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn report(&mut self) -> Result<Report> {
+        let metrics = self.evaluate()?;
+        let arenas = self.arenas();
+        let data = self.backend.data();
+        // The hops of a factored metapath are not reported as semantic graphs.
+        let hops: Vec<usize> =
+            self.executable.infer.metapaths.iter().flat_map(|path| &path.hops).map(|hop| hop.index()).collect();
+        let own = data.graphs.iter().enumerate().filter(|(graph, _)| !hops.contains(graph));
+        let semantic_graphs = own
+            .map(|(graph, g)| (g, data.origins.get(graph).copied().flatten()))
+            .map(|(g, origin)| GraphReport {
+                name: g.name.clone(),
+                rows: g.num_dst,
+                cols: g.num_src,
+                edges: g.all_edges(),
+                listed: g.deferred.is_none(),
+                cached: origin.map(|origin| origin.cached),
+                sgb_ms: origin.map(|origin| 1e3 * origin.took.as_secs_f64()),
+            })
+            .collect();
+        let warm = |times: &[f64]| Spread::of(if times.len() > WARM_UP { &times[WARM_UP..] } else { times });
+        let timing = &self.timing;
+        let per_epoch = |total: f64| if timing.stage_epochs == 0 { 0.0 } else { total / timing.stage_epochs as f64 };
+        // Unknown for a device without a clock.
+        let is_known = !matches!(self.backend, Backend::Device(_))
+            || timing.epochs.is_empty()
+            || timing.phases.iter().any(|times| !times.is_empty());
+        let known = |phase: usize| is_known.then(|| warm(&timing.phases[phase]));
+        let stage_ms = Stage::ALL.iter().zip(timing.stages).map(|(s, total)| (s.name(), per_epoch(total)));
+        Ok(Report {
+            model: self.executable.model.clone(),
+            dataset: data.dataset.clone(),
+            device: self.backend.name(),
+            threads: self.backend.threads(),
+            seed: self.seed,
+            epochs: self.progress.epochs_done,
+            best_epoch: self.progress.best_epoch.map(|epoch| epoch + 1),
+            outcome: self.outcome.name().into(),
+            load_s: data.load_s,
+            sgb_s: data.sgb_s,
+            compile_s: 0.0,
+            train_s: timing.train_s,
+            epoch_ms: warm(&timing.epochs),
+            forward_ms: known(0),
+            backward_ms: known(1),
+            update_ms: known(2),
+            infer_ms: warm(&timing.infer),
+            stage_ms: known(0).map(|_| stage_ms.collect()),
+            batches: match &self.backend {
+                Backend::Batches(it) => Some(it.report()),
+                Backend::Cpu(_) | Backend::Device(_) => None,
+            },
+            peak_rss_bytes: os::peak_rss_bytes(),
+            arena_bytes: arenas.all.bytes(),
+            infer_arena_bytes: arenas.infer.bytes(),
+            device_bytes: self.backend.device_bytes(),
+            metrics,
+            semantic_graphs,
+            params: self.shapes().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum(),
+            losses: self.progress.losses().collect(),
+            warnings: self.warnings.clone(),
+        })
+    }
+}

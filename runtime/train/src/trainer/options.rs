@@ -1,0 +1,130 @@
+//! Options and results of training.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hgnnc_data::{Arena, Identity};
+use hgnnc_executable::gpu::Precision;
+use hgnnc_ir::training::Criterion;
+use hgnnc_loader::CacheOptions;
+use hgnnc_machine::{CodeMode, KernelFeatures};
+
+/// Options of a trainer; `None` means the model's own setting.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct TrainOptions {
+    /// Number of threads; 0: one per CPU.
+    pub threads: usize,
+    /// Memory limit in bytes.
+    pub memory_budget: Option<u64>,
+    /// Precision of dense products on a device; the CPU always uses f32.
+    pub precision: Precision,
+    /// Seed of parameter initialization and dropout masks.
+    pub seed: Option<u64>,
+    pub epochs: Option<u64>,
+    /// Folder that checkpoints are written to.
+    pub checkpoint: Option<PathBuf>,
+    /// Whether to resume from the checkpoint in that folder.
+    pub resume: bool,
+    /// Identity of this run: stored in checkpoints, and compared when resuming. `None` if unknown.
+    pub identity: Option<Identity>,
+    /// Allows resuming a checkpoint of another program, train block or data, with a warning.
+    pub allow_changed: bool,
+    pub checkpoint_every: Duration,
+    /// Where the programs of this run are to be machine code; for the compiler.
+    pub code: CodeMode,
+    /// Enabled CPU kernel features.
+    pub features: KernelFeatures,
+    /// Feature cache for mini-batches.
+    pub cache: Option<CacheOptions>,
+}
+
+impl Default for TrainOptions {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            memory_budget: None,
+            precision: Precision::default(),
+            seed: None,
+            epochs: None,
+            checkpoint: None,
+            resume: false,
+            identity: None,
+            allow_changed: false,
+            checkpoint_every: Duration::from_secs(60),
+            code: CodeMode::default(),
+            features: KernelFeatures::ALL,
+            cache: None,
+        }
+    }
+}
+
+/// Progress report after an epoch, or after a batch of an unfinished one.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Epoch<'a> {
+    /// Epoch index, from 0.
+    pub epoch: u64,
+    /// Number of planned epochs.
+    pub epochs: u64,
+    pub loss: f64,
+    /// Selection criterion and its value.
+    pub criterion: Option<(Criterion, f64)>,
+    /// Whether it is the best epoch so far.
+    pub best: bool,
+    /// Milliseconds of forward, backward and update.
+    pub ms: f64,
+    /// Batches done and batches per epoch, for an unfinished epoch; `loss` is the mean over the batches done.
+    pub within: Option<(u64, u64)>,
+    /// A non-fatal problem since the previous report.
+    pub warning: Option<&'a str>,
+}
+
+/// How a training run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// All epochs are done.
+    Finished,
+    /// Early stopping ended the run.
+    StoppedEarly,
+    /// The stop flag was set: the epoch was finished, and a checkpoint written if a folder is set.
+    Interrupted,
+}
+
+impl Outcome {
+    /// Name in the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Finished => "finished",
+            Outcome::StoppedEarly => "stopped early",
+            Outcome::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// An output of the model for all vertices of its type.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct OutputRows {
+    pub rows: usize,
+    pub width: usize,
+    /// Elements of all rows, `[rows, width]`.
+    pub data: Vec<f32>,
+}
+
+/// Planned memory for values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Arenas {
+    pub all: Arena,
+    pub infer: Arena,
+}
+
+/// Memory that a trainer needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryNeeded {
+    /// Planned memory for values.
+    pub arenas: Arenas,
+    /// Total bytes: values, parameters, states, graphs and features.
+    pub bytes: u64,
+}
