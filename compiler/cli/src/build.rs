@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use hgnnc_cpu::thread_pool;
 use hgnnc_data::{BindOptions, BoundData, order_vertices};
 use hgnnc_driver::{
     Analysis, Analyzed, Disabled, Endpoints, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, cost,
@@ -24,7 +25,7 @@ use crate::fused;
 use crate::model;
 use crate::output::{check_folder, make_folder, note, print, print_data, write};
 use crate::plan;
-use crate::run::{Bound, Purpose, bind_sizes, cpu_options, order_options};
+use crate::run::{Bound, Purpose, bind_sizes, cpu_backend, cpu_options, order_options};
 use crate::source;
 use crate::switches::Switches;
 
@@ -78,7 +79,10 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         compile_cpu(&mut lowered, options.sizes.as_ref(), &cpu_options(&train_options));
     }
     let arenas = match &mut data {
-        Some(data) => Some(Trainer::memory_needed(&lowered.executable, data, &train_options)?.arenas),
+        Some(data) => {
+            let mut backend = cpu_backend(&lowered.executable, &thread_pool(train_options.threads)?, &train_options);
+            Some(Trainer::memory_needed(&lowered.executable, &mut backend, data)?.arenas)
+        }
         None => None,
     };
     lowered.notes.iter().for_each(|line| note(&format!("memory budget: {line}")));
@@ -308,7 +312,7 @@ fn cpu_program(lowered: &Lowered) -> Option<(&'static str, &CpuProgram)> {
 /// The machine code of the same program as [`Level::Kernels`].
 fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered, options: &LowerOptions) -> Result<String, Failure> {
     let train_options = train_options(args)?;
-    let programs: Vec<_> = cpu_program(lowered).into_iter().map(|(name, program)| (name, &*program.loops)).collect();
+    let programs: Vec<_> = cpu_program(lowered).into_iter().map(|(name, program)| (name, &**program.loops)).collect();
     let mut text = hgnnc_codegen_cpu::listing(&programs, cpu_options(&train_options).simd)
         .map_err(|error| Failure::Machine(error.to_string()))?;
     if let (Some(_), Some(folder)) = (&lowered.executable.batch, &args.data) {
@@ -316,7 +320,8 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered, options: &LowerOp
         let disabled = options.disabled.clone();
         let lower = LowerOptions { disabled, machine: target(args).map(machine), ..LowerOptions::default() };
         let Bound { data, .. } = bind_sizes(model, &data::load(folder)?, &BindOptions::default(), &lower)?;
-        let trainer = Trainer::new(lowered.executable.clone(), data, train_options)?;
+        let backend = cpu_backend(&lowered.executable, &thread_pool(train_options.threads)?, &train_options);
+        let trainer = Trainer::new(lowered.executable.clone(), Box::new(backend), data, train_options)?;
         text = trainer.sampler_text().unwrap_or_default() + &text;
     }
     Ok(match (text.is_empty(), args.code) {

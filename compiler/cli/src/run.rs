@@ -2,8 +2,12 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
+use hgnnc_codegen_cpu::sampler;
+use hgnnc_cpu::{CpuBackend, EngineOptions, thread_pool};
+use hgnnc_cuda::{DeviceBackend, SharedDevice};
 use hgnnc_data::{BindOptions, BoundData, ExecError, Identity, OrderOptions, bind, materialize, order_vertices};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
@@ -18,6 +22,7 @@ use hgnnc_ir::training::Target;
 use hgnnc_machine::Machine;
 use hgnnc_ptx::PtxCompiler;
 use hgnnc_train::{Report, TrainOptions, Trainer, checkpoint, weights};
+use rayon::ThreadPool;
 
 use crate::args::{Device, DeviceArgs, EvalArgs, InferArgs, ModelArgs};
 use crate::data;
@@ -69,6 +74,7 @@ fn tables(model: &Analyzed) -> Executable {
         producer: None,
         graphs: None,
         cpu: None,
+        sampler: None,
     }
 }
 
@@ -197,23 +203,16 @@ pub fn prepare(
     let start = Instant::now();
     let mut lower_options = LowerOptions { disabled, sizes: Some(sizes.clone()), graphs, ..LowerOptions::default() };
     // Mini-batch training only runs on the processor, so no device is tried.
+    // Mini-batches on a device have not been measured: it has to be asked for.
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
-    let device = match device {
-        Some(Opened { optional, .. }) if on_batches && purpose == Purpose::Train => {
-            let refused = ExecError::Unsupported("a model cannot be trained on batches there so far".into());
-            if !optional {
-                return Err(refused.into());
-            }
-            say(device::on_the_processor(&refused));
-            None
-        }
-        other => other,
-    };
+    let device = device.filter(|opened| !(opened.optional && on_batches && purpose == Purpose::Train));
+    let pool = thread_pool(options.threads)?;
     let attempt = match device {
         None => None,
         Some(Opened { device, optional }) => {
             let data = std::mem::take(&mut data);
-            match on_device((&model, purpose), lower_options.clone(), data, device, options.clone(), say)? {
+            let machine = (device, &pool);
+            match on_device((&model, purpose), lower_options.clone(), data, machine, options.clone(), say)? {
                 Ok(trainer) => Some(trainer),
                 Err(error) if !optional => return Err(error.into()),
                 Err(error) => {
@@ -232,7 +231,7 @@ pub fn prepare(
                 lower_options.sizes = Some(bound.sizes.clone());
                 (data, sizes, lower_options.graphs) = (bound.data, bound.sizes, bound.graphs);
             }
-            on_processor((&model, purpose), lower_options, data, options, say)?
+            on_processor((&model, purpose), lower_options, data, &pool, options, say)?
         }
     };
     let compile_s = front_s + start.elapsed().as_secs_f64();
@@ -262,6 +261,7 @@ fn on_processor(
     (model, purpose): (&Analyzed, Purpose),
     lower_options: LowerOptions,
     mut data: BoundData,
+    pool: &Arc<ThreadPool>,
     options: TrainOptions,
     say: &mut dyn FnMut(String),
 ) -> Result<Trainer, Failure> {
@@ -270,7 +270,8 @@ fn on_processor(
     let generate = |lowered: &mut Lowered| compile_cpu(lowered, sizes.as_ref(), &cpu_options);
     let needed = |lowered: &mut Lowered, data: &mut BoundData| {
         generate(lowered);
-        Ok(Trainer::memory_needed(&lowered.executable, data, &options)?.bytes)
+        let mut backend = cpu_backend(&lowered.executable, pool, &options);
+        Ok(Trainer::memory_needed(&lowered.executable, &mut backend, data)?.bytes)
     };
     // Reordering does not pay for a single evaluation, and its permuted copies could exceed a memory budget.
     let disabled = lower_options.disabled.has_pass(REORDER_VERTICES);
@@ -285,7 +286,14 @@ fn on_processor(
             say(format!("{REORDER_VERTICES}: {line}"));
         }
     }
-    Ok(Trainer::new(executable, data, options)?)
+    let backend = cpu_backend(&executable, pool, &options);
+    Ok(Trainer::new(executable, Box::new(backend), data, options)?)
+}
+
+/// The processor as a back end for an executable with code for it.
+pub fn cpu_backend(executable: &Executable, pool: &Arc<ThreadPool>, options: &TrainOptions) -> CpuBackend {
+    let &TrainOptions { threads, memory_budget, features, .. } = options;
+    CpuBackend::new(executable, Arc::clone(pool), EngineOptions { threads, memory_budget, features })
 }
 
 /// Code mode, kernel features and SIMD level that the CPU back end compiles for.
@@ -316,23 +324,29 @@ fn on_device(
     (model, purpose): (&Analyzed, Purpose),
     mut lower_options: LowerOptions,
     mut data: BoundData,
-    device: Box<dyn hgnnc_cuda::Device>,
+    (device, pool): (Box<dyn hgnnc_cuda::Device>, &Arc<ThreadPool>),
     options: TrainOptions,
     say: &mut dyn FnMut(String),
 ) -> Result<Result<Trainer, ExecError>, Failure> {
     let target = device.target().with_precision(options.precision);
     lower_options.machine = Machine::sheet(target.name());
     let budget = options.memory_budget;
+    let device = SharedDevice::from(device);
+    let open = |executable: &Executable| {
+        DeviceBackend::new(executable, device.clone(), (&PtxCompiler, target), Arc::clone(pool), budget)
+    };
     let needed = |lowered: &mut Lowered, data: &mut BoundData| {
-        Ok(Trainer::device_memory_needed(&lowered.executable, data, (&PtxCompiler, target))?.bytes)
+        let mut backend = open(&lowered.executable);
+        Ok(Trainer::memory_needed(&lowered.executable, &mut backend, data)?.bytes)
     };
     let mut lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
     lowered.executable = for_purpose(lowered.executable, purpose);
-    // Only links are scored on the processor.
-    if lowered.executable.score.is_some() {
-        compile_cpu(&mut lowered, None, &cpu_options(&options));
+    // Samplers run on the processor.
+    if lowered.executable.batch.is_some() {
+        lowered.executable.sampler = sampler(options.code);
     }
-    match Trainer::on_device(lowered.executable, data, (device, &PtxCompiler), options) {
+    let backend = open(&lowered.executable);
+    match Trainer::new(lowered.executable, Box::new(backend), data, options) {
         Err(error @ (ExecError::Memory { .. } | ExecError::Device { .. } | ExecError::Unsupported(_))) => {
             Ok(Err(error))
         }

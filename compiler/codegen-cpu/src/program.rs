@@ -28,11 +28,11 @@ pub fn compile(kernels: &kernel::Program, options: &Options) -> CpuProgram {
     loop {
         let loops = schedule(kernels.clone(), &options, &refused);
         let (Some(compiler), false) = (&compiler, loops.functions.is_empty()) else {
-            return CpuProgram { loops, code: Arc::default() };
+            return CpuProgram { loops: Arc::new(loops), code: Arc::default() };
         };
         let functions: Vec<&loops::Function> = loops.functions.iter().collect();
         match compiler.machine_code(&functions) {
-            Ok(code) => return CpuProgram { loops, code: Arc::new(code) },
+            Ok(code) => return CpuProgram { loops: Arc::new(loops), code: Arc::new(code) },
             // Their instructions are executed by micro-kernels in the next iteration.
             Err(failed) => refused.extend(failed.into_iter().map(|function| functions[function].to_string())),
         }
@@ -50,8 +50,8 @@ pub fn compile_executable(executable: &mut Executable, options: &Options, of_tra
         infer: compile(&kernels.infer, options),
         score: kernels.score.as_ref().map(|score| compile(score, &unsized_options)),
         producer: executable.producer.as_ref().map(|producer| compile(&producer.kernels, &unsized_options)),
-        sampler: executable.batch.as_ref().and_then(|_| sampler(options.code)),
     });
+    executable.sampler = executable.batch.as_ref().and_then(|_| sampler(options.code));
 }
 
 /// A compiler of samplers for this processor, unless they run without machine code.

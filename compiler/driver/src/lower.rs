@@ -207,6 +207,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         score: None,
         kernels: Kernels { train: None, infer: infer.kernels, score: None },
         cpu: None,
+        sampler: None,
         training: model.train.as_ref().map(|spec| spec.training.clone()),
         batch: None,
         producer: None,

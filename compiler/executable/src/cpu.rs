@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hgnnc_ir::loops::VerifiedLoops;
 
-use crate::sampler::SamplerCompiler;
+use crate::Role;
 
 /// Address of a function. Arguments: arrays, index arrays, results, offsets, and the number of items (for
 /// [`hgnnc_ir::loops::function::Shape::Segments`]: of rows that own items).
@@ -33,7 +33,7 @@ impl fmt::Debug for MachineCode {
 #[derive(Clone, Debug, Default)]
 pub struct CpuProgram {
     /// The loops, in order of execution.
-    pub loops: VerifiedLoops,
+    pub loops: Arc<VerifiedLoops>,
     /// Code of [`hgnnc_ir::loops::Program::functions`], in their order.
     pub code: Arc<MachineCode>,
 }
@@ -47,6 +47,16 @@ pub struct CpuPrograms {
     pub score: Option<CpuProgram>,
     /// Producer of historical embeddings.
     pub producer: Option<CpuProgram>,
-    /// Compiler of the samplers of mini-batches, unless they run without machine code.
-    pub sampler: Option<Arc<dyn SamplerCompiler>>,
+}
+
+impl CpuPrograms {
+    /// A program, if the executable has it.
+    pub fn program(&self, role: Role) -> Option<&CpuProgram> {
+        match role {
+            Role::Infer => Some(&self.infer),
+            Role::Train => self.train.as_ref(),
+            Role::Score => self.score.as_ref(),
+            Role::Producer => self.producer.as_ref(),
+        }
+    }
 }

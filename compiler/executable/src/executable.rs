@@ -1,6 +1,7 @@
 //! A compiled model: its programs, and what training needs.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Dataflow;
@@ -9,6 +10,7 @@ use hgnnc_ir::training::Training;
 use hgnnc_ir::types::Graph;
 
 use crate::cpu::CpuPrograms;
+use crate::sampler::SamplerCompiler;
 
 /// A compiled model with its training configuration.
 #[derive(Clone, Debug)]
@@ -27,8 +29,10 @@ pub struct Executable {
     pub score: Option<Dataflow>,
     /// The programs in kernel IR, which the runtime executes.
     pub kernels: Kernels,
-    /// Loops and machine code for a processor, once they are generated. A device needs them to score links only.
+    /// Loops and machine code for a processor, once they are generated.
     pub cpu: Option<CpuPrograms>,
+    /// Compiler of the samplers of mini-batches, which run on a processor; `None`: they run without machine code.
+    pub sampler: Option<Arc<dyn SamplerCompiler>>,
     /// `None` for a model without a `train` block.
     pub training: Option<Training>,
     /// The layout of [`Executable::train`] relative to the whole graph if it is a mini-batch program, which has
@@ -38,6 +42,31 @@ pub struct Executable {
     pub producer: Option<EmbeddingProducer>,
     /// The plan by which data is bound; `None` if all graphs are materialized.
     pub graphs: Option<GraphPlan>,
+}
+
+/// The programs of an executable that a machine runs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Role {
+    /// [`Kernels::infer`].
+    Infer,
+    /// [`Kernels::train`].
+    Train,
+    /// [`Kernels::score`].
+    Score,
+    /// [`EmbeddingProducer::kernels`].
+    Producer,
+}
+
+impl Executable {
+    /// The kernels of a program, if the executable has it.
+    pub fn kernels(&self, role: Role) -> Option<&kernel::Program> {
+        match role {
+            Role::Infer => Some(&self.kernels.infer),
+            Role::Train => self.kernels.train.as_ref(),
+            Role::Score => self.kernels.score.as_ref(),
+            Role::Producer => self.producer.as_ref().map(|producer| &producer.kernels),
+        }
+    }
 }
 
 /// The semantic graphs that are materialized, and the metapaths that are factored instead: decided once for a model, the

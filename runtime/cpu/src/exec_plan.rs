@@ -1,5 +1,7 @@
 //! Execution plan: programs planned for the sizes of their data, before memory is allocated.
 
+use std::sync::Arc;
+
 use hgnnc_data::stacks::{ParamPlace, num_own_params, param_places};
 use hgnnc_data::tables::{
     add_derived, check_materialized, check_tables, collect_states, extent, list_endpoints, ranks,
@@ -27,6 +29,16 @@ pub struct EngineOptions {
     /// Memory limit in bytes; `None`: the memory of the machine.
     pub memory_budget: Option<u64>,
     pub features: KernelFeatures,
+}
+
+/// A pool for engines: pinned threads that flush subnormal numbers to zero. `threads` is 0 for one per CPU.
+///
+/// # Errors
+/// When the threads cannot be started.
+pub fn thread_pool(threads: usize) -> Result<Arc<rayon::ThreadPool>> {
+    let threads = processors::threads(threads);
+    let pool = processors::pool(threads, flush_to_zero).thread_name(|i| format!("hgnnc-{i}")).build();
+    pool.map(Arc::new).map_err(|error| ExecError::Threads { threads, reason: error.to_string() })
 }
 
 /// Planned memory for the values of programs together.
@@ -102,7 +114,7 @@ pub(crate) fn schedules_of(plans: &[Plan], data: &BoundData) -> Vec<Schedules> {
 pub struct ExecPlan {
     pub(crate) plans: Vec<Plan>,
     pub(crate) schedules: Vec<Schedules>,
-    pub(crate) pool: rayon::ThreadPool,
+    pub(crate) threads: usize,
     pub(crate) states: Vec<StateId>,
     /// The memory of each parameter, by index.
     pub(crate) places: Vec<ParamPlace>,
@@ -116,13 +128,18 @@ pub struct ExecPlan {
 impl ExecPlan {
     /// Plans programs with shared tables; allocates no values. If the memory budget is exceeded, retries
     /// with smaller row blocks.
-    pub fn new(programs: &[&VerifiedLoops], data: &mut BoundData, options: EngineOptions) -> Result<Self> {
-        let mut exec_plan = Self::with_blocks(programs, data, options, BLOCK)?;
+    pub fn new(
+        programs: &[&VerifiedLoops],
+        data: &mut BoundData,
+        pool: &rayon::ThreadPool,
+        options: EngineOptions,
+    ) -> Result<Self> {
+        let mut exec_plan = Self::with_blocks(programs, data, (pool, options), BLOCK)?;
         for part in [2, 4, 8] {
             if options.memory_budget.is_none_or(|budget| exec_plan.check_memory(data, Some(budget)).is_ok()) {
                 break;
             }
-            let smaller = Self::with_blocks(programs, data, options, BLOCK / part)?;
+            let smaller = Self::with_blocks(programs, data, (pool, options), BLOCK / part)?;
             // Smaller blocks need more partial results.
             if smaller.arena(None).bytes() < exec_plan.arena(None).bytes() {
                 exec_plan = smaller;
@@ -135,7 +152,7 @@ impl ExecPlan {
     fn with_blocks(
         programs: &[&VerifiedLoops],
         data: &mut BoundData,
-        options: EngineOptions,
+        (pool, options): (&rayon::ThreadPool, EngineOptions),
         block_len: usize,
     ) -> Result<Self> {
         let first = programs.first().ok_or_else(|| ExecError::Unsupported("there is no program to run".into()))?;
@@ -150,24 +167,20 @@ impl ExecPlan {
         let params = params_slab(programs.len());
         let first_state = params + num_params as u32;
         let plans = plans_of(programs, data, &states, block_len, options.features)?;
-        let threads = processors::threads(options.threads);
-        let pool = processors::pool(threads, flush_to_zero)
-            .thread_name(|i| format!("hgnnc-{i}"))
-            .build()
-            .map_err(|e| ExecError::Threads { threads, reason: e.to_string() })?;
         let bound: &BoundData = data;
         let schedules = pool.install(|| schedules_of(&plans, bound));
         let scratch_len = scratch_len(&schedules);
         let param_len = |i: usize| -> usize { tables.params[i].dims.iter().map(|&d| extent(data, d)).product() };
         let places = param_places(tables, |param| param_len(param.index()));
         let num_params = num_own_params(tables);
-        Ok(Self { plans, schedules, pool, states, places, num_params, params, first_state, scratch_len })
+        let threads = pool.current_num_threads();
+        Ok(Self { plans, schedules, threads, states, places, num_params, params, first_state, scratch_len })
     }
 
     /// Planned memory of one program, or of all.
     pub fn arena(&self, program: Option<usize>) -> Arena {
         let range = program.map_or(0..self.plans.len(), |program| program..program + 1);
-        arena_of(&self.plans[range.clone()], &self.schedules[range], self.pool.current_num_threads())
+        arena_of(&self.plans[range.clone()], &self.schedules[range], self.threads)
     }
 
     /// Bytes by purpose, for messages.

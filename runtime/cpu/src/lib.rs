@@ -12,6 +12,8 @@
 //! never stored. Blocks and the order of every sum depend only on the graph and its vertex order, so results do not
 //! depend on the number of threads.
 //!
+//! [`CpuBackend`] is what training sees of it.
+//!
 //! This crate compiles nothing: machine code comes with the program ([`hgnnc_executable::cpu`]).
 
 pub mod block;
@@ -24,9 +26,11 @@ mod launch;
 mod parallel;
 pub mod plan;
 pub mod schedule;
+mod session;
 mod step_times;
 mod subnormal;
 
 pub use engine::Engine;
-pub use exec_plan::{EngineOptions, ExecPlan};
+pub use exec_plan::{EngineOptions, thread_pool};
+pub use session::CpuBackend;
 pub use step_times::StepTime;

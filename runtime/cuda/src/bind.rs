@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use hgnnc_data::buffer::HostBuffer;
 use hgnnc_data::{BoundData, ExecError, InputData, Result, StateId};
 use hgnnc_executable::gpu::{Blocks, Entry, KernelInfo, Module, Sizes, Slot};
 use hgnnc_ir::dataflow::{Dataflow, OutputKind};
@@ -11,6 +12,7 @@ use hgnnc_ir::kernel::{Buffer, Contents, Program, Source};
 
 use crate::graph_arrays::{DataSizes, index_array};
 use crate::plan::{partials, rows, width};
+use crate::room::Room;
 use crate::time_attribution::{Shares, shares};
 use crate::{ALIGN_BYTES, Device, F32, Launch, Sequence};
 
@@ -59,18 +61,47 @@ pub(super) struct Places<'a> {
     pub state_places: &'a [(u64, usize)],
 }
 
+/// Copies of bound data in device memory.
+#[derive(Debug, Default)]
+pub(super) struct Uploaded {
+    inputs: HashMap<usize, Room>,
+    arrays: HashMap<Slot, Room>,
+}
+
 /// State of binding programs.
 pub(super) struct Binder<'a> {
-    pub device: Box<dyn Device>,
-    pub data: &'a BoundData,
-    pub inputs: HashMap<usize, u64>,
-    pub arrays: HashMap<Slot, u64>,
+    device: &'a mut dyn Device,
+    data: &'a BoundData,
+    /// Elements of each [`InputData::Held`] input.
+    held: &'a mut [HostBuffer],
+    uploaded: &'a mut Uploaded,
+    /// Addresses of inputs and arrays of this data.
+    inputs: HashMap<usize, u64>,
+    arrays: HashMap<Slot, u64>,
+}
+
+impl<'a> Binder<'a> {
+    /// Binds programs to data whose arrays replace those in `uploaded`.
+    pub fn new(
+        device: &'a mut dyn Device,
+        data: &'a BoundData,
+        held: &'a mut [HostBuffer],
+        uploaded: &'a mut Uploaded,
+    ) -> Self {
+        Self { device, data, held, uploaded, inputs: HashMap::new(), arrays: HashMap::new() }
+    }
 }
 
 impl Binder<'_> {
-    /// Loads a program's module and prepares its sequences.
-    pub fn program(&mut self, program: &Program, module: &Module, places: &Places<'_>) -> Result<Bound> {
-        let number = self.device.load(module)?;
+    /// Fills the table of a program's loaded module, and prepares its sequences: those of `known`, if it was bound to
+    /// other data.
+    pub fn program(
+        &mut self,
+        program: &Program,
+        (module, number): (&Module, usize),
+        places: &Places<'_>,
+        known: Option<&Bound>,
+    ) -> Result<Bound> {
         let addresses = self.addresses(program, places)?;
         let entries = || module.prelude.iter().chain(&module.launches).chain(&module.commit);
         let kernels: HashMap<usize, &KernelInfo> =
@@ -125,9 +156,12 @@ impl Binder<'_> {
         let (before, updates) = module.launches.split_at(module.first_update);
         let sequences =
             [sequence(&module.prelude), sequence(before), sequence(updates), sequence(module.commit.as_slice())];
-        let mut numbers = vec![];
-        for sequence in sequences {
-            numbers.push(self.device.prepare(sequence)?);
+        let mut numbers = known.map_or(vec![], |known| [&[known.prelude][..], &known.parts].concat());
+        for (index, sequence) in sequences.into_iter().enumerate() {
+            match numbers.get(index) {
+                Some(&number) => self.device.replace(number, sequence)?,
+                None => numbers.push(self.device.prepare(sequence)?),
+            }
         }
         let found = |output: &hgnnc_ir::kernel::Output| {
             let OutputKind::Result(name) = &output.kind else { return None };
@@ -222,6 +256,11 @@ impl Binder<'_> {
             expected: format!("{len} elements"),
         };
         let bytes: &[u8] = match self.data.inputs.get(index) {
+            // A session that waits for its first batch.
+            Some(InputData::Held(0)) if len == 0 => &[],
+            Some(InputData::Held(held)) if *held == len && index < self.held.len() => {
+                bytemuck::cast_slice(&self.held[index].view()[..len])
+            }
             None | Some(InputData::Missing | InputData::Held(_)) => return Err(wrong("no data".into())),
             Some(InputData::StepNumber) => return Ok(places.counters),
             Some(InputData::EpochNumber) => return Ok(places.counters + F32 as u64),
@@ -230,7 +269,7 @@ impl Binder<'_> {
             Some(InputData::Numbers(numbers)) => return Err(wrong(format!("{} elements", numbers.len()))),
             Some(InputData::Classes(classes)) => return Err(wrong(format!("{} labels", classes.len()))),
         };
-        let at = self.device.alloc(name, bytes.len().max(ALIGN_BYTES))?;
+        let at = self.uploaded.inputs.entry(index).or_default().grow(self.device, name, bytes.len())?;
         self.device.upload(at, bytes)?;
         self.inputs.insert(index, at);
         Ok(at)
@@ -241,7 +280,8 @@ impl Binder<'_> {
             return Ok(known);
         }
         let array = index_array(self.data, slot).unwrap_or_default();
-        let at = self.device.alloc("graph", (F32 * array.len()).max(ALIGN_BYTES))?;
+        let room = self.uploaded.arrays.entry(slot.clone()).or_default();
+        let at = room.grow(self.device, "graph", F32 * array.len())?;
         self.device.upload(at, bytemuck::cast_slice(&array))?;
         self.arrays.insert(slot.clone(), at);
         Ok(at)

@@ -254,6 +254,13 @@ impl Cuda {
         Ok(function)
     }
 
+    /// Looks up the functions of a sequence.
+    fn functions(&self, sequence: Sequence) -> Result<Vec<(sys::CUfunction, Launch)>> {
+        self.enter()?;
+        let of = |launch: Launch| Ok((self.function(sequence.module, &launch)?, launch));
+        sequence.launches.into_iter().map(of).collect()
+    }
+
     /// Captures launches as a graph. Null if the driver refuses, which is no error: they are then launched separately,
     /// and errors are reported there.
     fn capture(&self, launches: &[(sys::CUfunction, Launch)]) -> sys::CUgraphExec {
@@ -384,6 +391,14 @@ impl Device for Cuda {
         Ok(at)
     }
 
+    fn free(&mut self, at: u64) -> Result<()> {
+        self.enter()?;
+        self.synchronize("free memory")?;
+        self.memory.retain(|&other| other != at);
+        // SAFETY: it was allocated by `alloc`, and everything that uses it has been executed.
+        unsafe { result::free_sync(at) }.map_err(|error| self.failed("free memory", error))
+    }
+
     fn clear(&mut self, at: u64, bytes: usize) -> Result<()> {
         if bytes == 0 {
             return Ok(());
@@ -441,14 +456,21 @@ impl Device for Cuda {
     }
 
     fn prepare(&mut self, sequence: Sequence) -> Result<usize> {
-        self.enter()?;
-        let mut launches = vec![];
-        for launch in sequence.launches {
-            let function = self.function(sequence.module, &launch)?;
-            launches.push((function, launch));
-        }
+        let launches = self.functions(sequence)?;
         self.sequences.push(Prepared { launches, done: false, graph: ptr::null_mut() });
         Ok(self.sequences.len() - 1)
+    }
+
+    fn replace(&mut self, number: usize, sequence: Sequence) -> Result<()> {
+        let launches = self.functions(sequence)?;
+        let new = Prepared { launches, done: !self.blocking, graph: ptr::null_mut() };
+        let old = std::mem::replace(&mut self.sequences[number], new);
+        if !old.graph.is_null() {
+            self.synchronize("replace its launches")?;
+            // SAFETY: the graph was instantiated by `capture`, and is executed by nothing any more.
+            let _ = unsafe { result::graph::exec_destroy(old.graph) };
+        }
+        Ok(())
     }
 
     fn run(&mut self, sequence: usize) -> Result<()> {

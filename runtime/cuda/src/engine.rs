@@ -1,12 +1,13 @@
 //! Programs bound to data in device memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use hgnnc_data::buffer::HostBuffer;
 use hgnnc_data::metrics::Tally;
-use hgnnc_data::stacks::{ParamPlace, num_own_params};
-use hgnnc_data::tables::extent;
+use hgnnc_data::stacks::{ParamPlace, num_own_params, param_places};
+use hgnnc_data::tables::{add_derived, check_tables, extent, list_endpoints, ranks};
 use hgnnc_data::{Arena, BoundData, Initializer, InputData, Result, StateId};
-use hgnnc_executable::gpu::{Entry, GpuCompiler, Target};
+use hgnnc_executable::gpu::{Entry, GpuCompiler, Module, Target};
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random;
@@ -14,18 +15,32 @@ use hgnnc_ir::training::Task;
 use hgnnc_trace::Times;
 use rayon::prelude::*;
 
-use crate::bind::{Binder, Bound, Found, From, Places};
+use crate::bind::{Binder, Bound, Found, From, Places, Uploaded};
 use crate::counts::Counter;
-use crate::plan::{Compiled, DeviceMemory, Needs, arena, keeps_best, streams};
-use crate::{ALIGN_BYTES, Device, F32, KernelCounters, time_attribution};
+use crate::plan::{Compiled, DeviceMemory, Needs, arena, keeps_best, memory, needs, streams};
+use crate::room::Room;
+use crate::session::Fetched;
+use crate::{ALIGN_BYTES, Device, F32, KernelCounters, SharedDevice, time_attribution};
 
 /// Programs with shared tables, their parameters, states and data, on a device.
 #[derive(Debug)]
 pub struct DeviceEngine {
-    device: Box<dyn Device>,
+    device: SharedDevice,
     compiler: &'static dyn GpuCompiler,
     data: BoundData,
+    kernels: Vec<Program>,
+    modules: Vec<Module>,
+    /// Handle of each module on the device.
+    loaded: Vec<usize>,
     programs: Vec<Bound>,
+    /// Memory of values: those of a run, partial results, and run-independent ones of each program.
+    arena: Room,
+    partials: Room,
+    fixed: Vec<Room>,
+    uploaded: Uploaded,
+    /// Memory of each parameter that is no entry of a stack, and of each state.
+    homes: Vec<Room>,
+    state_homes: Vec<Room>,
     /// Address and elements of each parameter.
     params: Vec<(u64, usize)>,
     /// Whether a parameter has memory of its own, and is no entry of a stack.
@@ -45,6 +60,10 @@ pub struct DeviceEngine {
     needs: Vec<Needs>,
     /// Last uploaded step and epoch numbers and dropout keys, and a buffer for the next.
     counter_bytes: Vec<u8>,
+    /// Whether each launch is timed separately.
+    pub(super) timed: bool,
+    /// Results that were read.
+    pub(super) fetched: Vec<Fetched>,
 }
 
 impl DeviceEngine {
@@ -56,95 +75,159 @@ impl DeviceEngine {
     pub fn new(
         programs: &[&Program],
         mut data: BoundData,
-        mut device: Box<dyn Device>,
+        device: impl Into<SharedDevice>,
         (compiler, target): (&'static dyn GpuCompiler, Target),
         budget: Option<u64>,
     ) -> Result<Self> {
-        let compiled = Compiled::new(programs, &mut data, (compiler, target))?;
-        let memory = compiled.memory();
+        let mut device = device.into();
+        let Compiled { modules, needs, states, param_places, memory } =
+            Compiled::new(programs, &mut data, (compiler, target))?;
         memory.check(device.free_bytes(), budget)?;
-        let Compiled { modules, needs, states, param_places, .. } = compiled;
         let tables = &programs[0].tables;
-
-        let alloc = |device: &mut Box<dyn Device>, what: &str, len: usize| -> Result<(u64, usize)> {
-            let at = device.alloc(what, (F32 * len).max(ALIGN_BYTES))?;
-            device.clear(at, F32 * len)?;
-            Ok((at, len))
-        };
-        // Entries of a stack are parts of its memory.
-        let alloc_all = |device: &mut Box<dyn Device>, suffix: &str| -> Result<Vec<(u64, usize)>> {
-            let mut homes = vec![0; param_places.len()];
-            for (index, (decl, place)) in tables.params.iter().zip(&param_places).enumerate() {
-                if place.home.index() == index {
-                    homes[index] = alloc(device, &format!("{}{suffix}", decl.name), place.len)?.0;
-                }
-            }
-            let at = |place: &ParamPlace| (homes[place.home.index()] + (F32 * place.offset) as u64, place.len);
-            Ok(param_places.iter().map(at).collect())
-        };
-        let params = alloc_all(&mut device, "")?;
-        let mut state_places = vec![];
-        for (param, slot) in &states {
-            let name = format!("{}.state{slot}", tables.params[param.index()].name);
-            state_places.push(alloc(&mut device, &name, param_places[param.index()].len)?);
-        }
-        let mut best = vec![];
-        if keeps_best(programs.len()) {
-            best = alloc_all(&mut device, " of the best epoch")?.into_iter().map(|(at, _)| at).collect();
-        }
+        let loaded = modules.iter().map(|module| device.load(module)).collect::<Result<_>>()?;
         let dropout_streams = programs.iter().map(|program| streams(program)).max().unwrap_or(0);
         let counters = device.alloc("counters", ALIGN_BYTES + 8 * dropout_streams as usize)?;
-        let room = arena(&needs, None);
-        let arena = device.alloc("intermediate values", (room.run as usize).max(ALIGN_BYTES))?;
-        let partials = device.alloc("partial results", (room.partials as usize).max(ALIGN_BYTES))?;
-        let mut binder = Binder { device, data: &data, inputs: HashMap::new(), arrays: HashMap::new() };
-        let mut bound = vec![];
-        for (index, (program, module)) in programs.iter().zip(&modules).enumerate() {
-            let bytes = (F32 * needs[index].fixed).max(ALIGN_BYTES);
-            let fixed = binder.device.alloc("values of the dataset", bytes)?;
-            let places = Places {
-                arena,
-                fixed,
-                partials,
-                counters,
-                params: &params,
-                states: &states,
-                state_places: &state_places,
-            };
-            bound.push(binder.program(program, module, &places)?);
-        }
-        let device = binder.device;
-        // The device holds them; drops the host copy.
-        for input in &mut data.inputs {
-            if let InputData::Numbers(numbers) = input {
-                *numbers = vec![];
-            }
-        }
         let mut engine = Self {
             device,
             compiler,
             data,
-            programs: bound,
-            params,
-            is_home: param_places.iter().enumerate().map(|(index, place)| place.home.index() == index).collect(),
+            kernels: programs.iter().map(|&program| program.clone()).collect(),
+            modules,
+            loaded,
+            programs: vec![],
+            arena: Room::default(),
+            partials: Room::default(),
+            fixed: vec![Room::default(); programs.len()],
+            uploaded: Uploaded::default(),
+            homes: vec![Room::default(); param_places.len()],
+            state_homes: vec![Room::default(); states.len()],
+            params: vec![],
+            is_home: vec![],
             num_params: num_own_params(tables),
             states,
-            state_places,
-            best,
+            state_places: vec![],
+            best: vec![],
             counter: None,
             counters,
             dropout_streams,
             memory,
             needs,
             counter_bytes: vec![],
+            timed: false,
+            fetched: vec![],
         };
-        for index in 0..engine.programs.len() {
-            engine.set_counters(0, 0, 0)?;
-            engine.device.run(engine.programs[index].prelude)?;
+        engine.place_params(&param_places)?;
+        for (index, &(at, len)) in engine.params.iter().enumerate() {
+            if engine.is_home[index] {
+                engine.device.clear(at, F32 * len)?;
+            }
+        }
+        for &(at, len) in &engine.state_places {
+            engine.device.clear(at, F32 * len)?;
+        }
+        if keeps_best(programs.len()) {
+            engine.place_best(&param_places)?;
+        }
+        engine.bind(&mut [])?;
+        // The device holds them; drops the host copy.
+        for input in &mut engine.data.inputs {
+            if let InputData::Numbers(numbers) = input {
+                *numbers = vec![];
+            }
+        }
+        engine.run_preludes()?;
+        Ok(engine)
+    }
+
+    /// Allocates parameters and states; those that have memory enough keep their values.
+    fn place_params(&mut self, places: &[ParamPlace]) -> Result<()> {
+        let tables = &self.kernels[0].tables;
+        let device = &mut self.device;
+        for (index, (decl, place)) in tables.params.iter().zip(places).enumerate() {
+            if place.home.index() == index {
+                self.homes[index].grow(device, &decl.name, F32 * place.len)?;
+            }
+        }
+        // Entries of a stack are parts of its memory.
+        let at = |place: &ParamPlace| (self.homes[place.home.index()].at + (F32 * place.offset) as u64, place.len);
+        self.params = places.iter().map(at).collect();
+        self.is_home = places.iter().enumerate().map(|(index, place)| place.home.index() == index).collect();
+        self.state_places.clear();
+        for ((param, slot), home) in self.states.iter().zip(&mut self.state_homes) {
+            let len = places[param.index()].len;
+            let name = format!("{}.state{slot}", tables.params[param.index()].name);
+            self.state_places.push((home.grow(device, &name, F32 * len)?, len));
+        }
+        Ok(())
+    }
+
+    /// Allocates memory for the parameters of the best epoch.
+    fn place_best(&mut self, places: &[ParamPlace]) -> Result<()> {
+        let mut homes = vec![0; places.len()];
+        for (index, (decl, place)) in self.kernels[0].tables.params.iter().zip(places).enumerate() {
+            if place.home.index() == index {
+                let what = format!("{} of the best epoch", decl.name);
+                homes[index] = self.device.alloc(&what, (F32 * place.len).max(ALIGN_BYTES))?;
+            }
+        }
+        self.best = places.iter().map(|place| homes[place.home.index()] + (F32 * place.offset) as u64).collect();
+        Ok(())
+    }
+
+    /// Uploads the data, and fills the tables of the programs. `held` has the elements of inputs that `data` only counts.
+    fn bind(&mut self, held: &mut [HostBuffer]) -> Result<()> {
+        let room = arena(&self.needs, None);
+        let device = &mut self.device;
+        let arena = self.arena.grow(device, "intermediate values", room.run as usize)?;
+        let partials = self.partials.grow(device, "partial results", room.partials as usize)?;
+        for (fixed, needs) in self.fixed.iter_mut().zip(&self.needs) {
+            fixed.grow(device, "values of the dataset", F32 * needs.fixed)?;
+        }
+        let mut bound = vec![];
+        let mut binder = Binder::new(device, &self.data, held, &mut self.uploaded);
+        for (index, (program, module)) in self.kernels.iter().zip(&self.modules).enumerate() {
+            let places = Places {
+                arena,
+                fixed: self.fixed[index].at,
+                partials,
+                counters: self.counters,
+                params: &self.params,
+                states: &self.states,
+                state_places: &self.state_places,
+            };
+            let before = self.programs.get(index);
+            bound.push(binder.program(program, (module, self.loaded[index]), &places, before)?);
+        }
+        self.programs = bound;
+        Ok(())
+    }
+
+    /// Computes the values that do not depend on the run.
+    fn run_preludes(&mut self) -> Result<()> {
+        for index in 0..self.programs.len() {
+            self.set_counters(0, 0, 0)?;
+            self.device.run(self.programs[index].prelude)?;
         }
         // Resets the clock for the first epoch.
-        engine.device.elapsed_ms()?;
-        Ok(engine)
+        self.device.elapsed_ms().map(|_| ())
+    }
+
+    /// Binds the programs to other data with the same tables, as [`hgnnc_session::Session::load`] demands.
+    pub(super) fn rebind(&mut self, mut data: BoundData, held: &mut [HostBuffer]) -> Result<BoundData> {
+        let programs: Vec<&Program> = self.kernels.iter().collect();
+        check_tables(&programs[0].tables, &data)?;
+        add_derived(&programs, &mut data, ranks)?;
+        list_endpoints(&programs, &mut data);
+        self.needs = self.kernels.iter().zip(&self.modules).map(|(p, module)| needs(p, module, &data)).collect();
+        let tables = &self.kernels[0].tables;
+        let len = |index: usize| tables.params[index].dims.iter().map(|&dim| extent(&data, dim)).product::<usize>();
+        let places = param_places(tables, |param| len(param.index()));
+        let old = std::mem::replace(&mut self.data, data);
+        self.memory = memory(&self.needs, &places, &self.states, &self.data, &self.modules);
+        self.place_params(&places)?;
+        self.bind(held)?;
+        self.run_preludes()?;
+        Ok(old)
     }
 
     fn set_counters(&mut self, seed: u64, step: u64, epoch: u64) -> Result<()> {
@@ -161,7 +244,7 @@ impl DeviceEngine {
         done
     }
 
-    /// Runs a program like [`crate::Engine::run_until_update`].
+    /// Runs a program up to the first launch that may overwrite a parameter or a state.
     ///
     /// # Errors
     /// When the device fails.
@@ -170,7 +253,7 @@ impl DeviceEngine {
         self.device.run(self.programs[program].parts[0])
     }
 
-    /// Runs the updates like [`crate::Engine::run_updates`].
+    /// Runs the rest of a program.
     ///
     /// # Errors
     /// When the device fails.
@@ -178,7 +261,7 @@ impl DeviceEngine {
         self.device.run(self.programs[program].parts[1])
     }
 
-    /// Commits the updates like [`crate::Engine::commit`].
+    /// Makes the new parameters and states current.
     ///
     /// # Errors
     /// When the device fails.
@@ -251,10 +334,10 @@ impl DeviceEngine {
     }
 
     /// Counters of each entry of a program so far, by name. `None` for a device without counters.
-    pub fn counters(&self, program: usize) -> Option<BTreeMap<&str, &KernelCounters>> {
+    pub fn counters(&self, program: usize) -> Option<BTreeMap<String, KernelCounters>> {
         let module = self.programs[program].module;
         let all = self.device.counters()?;
-        Some(all.iter().filter(|((of, _), _)| *of == module).map(|((_, name), found)| (&name[..], found)).collect())
+        Some(all.into_iter().filter(|((of, _), _)| *of == module).map(|((_, name), found)| (name, found)).collect())
     }
 
     /// A result of the last run of a program, with rows and elements per row; invalid after another run.
@@ -310,10 +393,11 @@ impl DeviceEngine {
         self.device.download(self.params[index].0, bytemuck::cast_slice_mut(into))
     }
 
-    /// Saves the parameters on the device as those of the best epoch.
-    pub fn keep_best(&mut self) -> Result<()> {
+    /// Saves the parameters on the device as those of the best epoch. False if there is no memory for them.
+    pub fn keep_best(&mut self) -> Result<bool> {
         let all = self.best.iter().zip(&self.params).zip(&self.is_home).filter(|(_, is_home)| **is_home);
-        all.into_iter().try_for_each(|((&best, &(at, len)), _)| self.device.copy(best, at, F32 * len))
+        all.into_iter().try_for_each(|((&best, &(at, len)), _)| self.device.copy(best, at, F32 * len))?;
+        Ok(!self.best.is_empty() || self.num_params == 0)
     }
 
     /// Restores the parameters of the best epoch.
@@ -343,7 +427,7 @@ impl DeviceEngine {
     pub fn count_result(&mut self, program: usize, name: &str, task: Task) -> Result<()> {
         let found = self.programs[program].results.iter().find(|found| found.name == name);
         if let Some(Found { width, from: From::Device(at), .. }) = found {
-            self.counter = Counter::new((&mut *self.device, self.compiler), &self.data, (*at, *width), task)?;
+            self.counter = Counter::new((&mut self.device, self.compiler), &self.data, (*at, *width), task)?;
         }
         Ok(())
     }
@@ -351,10 +435,32 @@ impl DeviceEngine {
     /// Counts over the vertices of a split part in the last run of the program. Returns false if nothing is counted.
     pub fn count(&mut self, part: usize, tally: &mut Tally) -> Result<bool> {
         let Some(counter) = &mut self.counter else { return Ok(false) };
-        counter.count(&mut *self.device, part, tally)?;
+        counter.count(&mut self.device, part, tally)?;
         // Counting belongs to no epoch, so the clock is reset.
         self.device.elapsed_ms()?;
         Ok(true)
+    }
+
+    /// The memory of a parameter, or of an optimizer state after all parameters.
+    fn array(&self, array: usize) -> (u64, usize) {
+        match array.checked_sub(self.num_params) {
+            None => self.params[array],
+            Some(state) => self.state_places[state],
+        }
+    }
+
+    /// Overwrites the first elements of a parameter, or of an optimizer state after all parameters.
+    pub(super) fn write_first(&mut self, array: usize, numbers: &[f32]) -> Result<()> {
+        let (at, len) = self.array(array);
+        assert!(numbers.len() <= len, "rows of an array fit into it");
+        self.device.upload(at, bytemuck::cast_slice(numbers))
+    }
+
+    /// Reads the first elements of a parameter, or of an optimizer state after all parameters.
+    pub(super) fn read_first(&mut self, array: usize, into: &mut [f32]) -> Result<()> {
+        let (at, len) = self.array(array);
+        assert!(into.len() <= len, "rows of an array fit into it");
+        self.device.download(at, bytemuck::cast_slice_mut(into))
     }
 
     /// Uploads a parameter from host memory.
@@ -399,7 +505,7 @@ impl DeviceEngine {
         self.device.upload(at, bytemuck::cast_slice(numbers))
     }
 
-    /// Initializes parameters exactly as [`crate::Engine::init_params`] does.
+    /// Initializes parameters; values depend only on the seed and their names.
     ///
     /// # Errors
     /// When the device fails.
@@ -432,6 +538,6 @@ impl DeviceEngine {
 
     /// Device that runs the programs.
     pub fn device(&self) -> &dyn Device {
-        &*self.device
+        &self.device
     }
 }

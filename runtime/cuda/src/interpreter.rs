@@ -124,6 +124,10 @@ impl Device for Interpreter {
         Ok(self.memory.alloc(what, bytes, 256))
     }
 
+    fn free(&mut self, at: u64) -> Result<()> {
+        self.memory.free(at).map_err(|error| self.failed(error))
+    }
+
     fn clear(&mut self, at: u64, bytes: usize) -> Result<()> {
         self.memory.fill(at, bytes, 0).map_err(|error| self.failed(error))
     }
@@ -148,6 +152,11 @@ impl Device for Interpreter {
         Ok(self.sequences.len() - 1)
     }
 
+    fn replace(&mut self, number: usize, sequence: Sequence) -> Result<()> {
+        self.sequences[number] = sequence;
+        Ok(())
+    }
+
     fn run(&mut self, sequence: usize) -> Result<()> {
         self.execute(sequence).map(|_| ())
     }
@@ -164,8 +173,8 @@ impl Device for Interpreter {
         self.execute(sequence).map(Some)
     }
 
-    fn counters(&self) -> Option<&BTreeMap<(usize, String), KernelCounters>> {
-        Some(&self.counters)
+    fn counters(&self) -> Option<BTreeMap<(usize, String), KernelCounters>> {
+        Some(self.counters.clone())
     }
 }
 

@@ -13,13 +13,18 @@ mod engine;
 mod graph_arrays;
 mod interpreter;
 mod plan;
+mod room;
+mod session;
+mod shared;
 mod time_attribution;
 
 pub use cuda::Cuda;
 pub use engine::DeviceEngine;
 pub use hgnnc_ptx_interp::{Class, Counters, GlobalTraffic, SharedTraffic};
 pub use interpreter::{Interpreter, KernelCounters};
-pub use plan::{Compiled, DeviceMemory};
+pub use plan::DeviceMemory;
+pub use session::DeviceBackend;
+pub use shared::SharedDevice;
 
 use std::collections::BTreeMap;
 
@@ -95,6 +100,12 @@ pub trait Device: std::fmt::Debug + Send {
     /// When device memory is exhausted.
     fn alloc(&mut self, what: &str, bytes: usize) -> Result<u64>;
 
+    /// Frees an allocation, after all earlier operations.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn free(&mut self, at: u64) -> Result<()>;
+
     /// Zeroes a range of device memory.
     ///
     /// # Errors
@@ -125,6 +136,12 @@ pub trait Device: std::fmt::Debug + Send {
     /// An entry that the module does not have, or a grid or shared memory beyond the limits of the device.
     fn prepare(&mut self, sequence: Sequence) -> Result<usize>;
 
+    /// Replaces a sequence. Sequences that change with every mini-batch are launched one by one.
+    ///
+    /// # Errors
+    /// As [`Device::prepare`].
+    fn replace(&mut self, number: usize, sequence: Sequence) -> Result<()>;
+
     /// Enqueues a sequence; may return before it is executed.
     ///
     /// # Errors
@@ -152,7 +169,7 @@ pub trait Device: std::fmt::Debug + Send {
     fn run_timed(&mut self, sequence: usize) -> Result<Option<Vec<f64>>>;
 
     /// Accumulated counters of each entry, by module and name. `None` for a device without counters.
-    fn counters(&self) -> Option<&BTreeMap<(usize, String), KernelCounters>> {
+    fn counters(&self) -> Option<BTreeMap<(usize, String), KernelCounters>> {
         None
     }
 }

@@ -64,13 +64,13 @@ pub(super) struct Needs {
 }
 
 /// Programs as PTX, with their memory needs.
-pub struct Compiled {
+pub(super) struct Compiled {
     pub(super) modules: Vec<Module>,
     pub(super) needs: Vec<Needs>,
     pub(super) states: Vec<StateId>,
     /// The memory of each parameter, by index.
     pub(super) param_places: Vec<ParamPlace>,
-    memory: DeviceMemory,
+    pub(super) memory: DeviceMemory,
 }
 
 impl Compiled {
@@ -89,7 +89,8 @@ impl Compiled {
         check_materialized(programs, data)?;
         add_derived(programs, data, ranks)?;
         list_endpoints(programs, data);
-        let edges = edges(programs, data);
+        // Data for mini-batches is not known yet.
+        let edges = if data.num_vertices.iter().all(|&count| count == 0) { vec![] } else { edges(programs, data) };
         let compiled = |program: &&Program| {
             compiler.compile(program, target, &edges).map_err(|error| ExecError::Unsupported(error.to_string()))
         };
@@ -102,11 +103,6 @@ impl Compiled {
             programs.iter().zip(&modules).map(|(program, module)| needs(program, module, data)).collect();
         let memory = memory(&needs, &param_places, &states, data, &modules);
         Ok(Self { modules, needs, states, param_places, memory })
-    }
-
-    /// Device memory of all programs by purpose.
-    pub fn memory(&self) -> DeviceMemory {
-        self.memory
     }
 
     /// Planned memory of one program as if it ran alone, or of all.
@@ -123,7 +119,8 @@ pub(super) fn arena(needs: &[Needs], program: Option<usize>) -> Arena {
     Arena { run: most(|needs| needs.run), fixed, partials: most(|needs| needs.partials), scratch: 0 }
 }
 
-fn needs(program: &Program, module: &Module, data: &BoundData) -> Needs {
+/// Memory that a program needs for its values on this data.
+pub(super) fn needs(program: &Program, module: &Module, data: &BoundData) -> Needs {
     let memory = place::memory(program, |ty| rows(data, ty) * width(data, ty));
     let entries = module.prelude.iter().chain(&module.launches);
     let partials = entries.map(|entry| partials(entry, data).1).max().unwrap_or(0);
@@ -135,7 +132,8 @@ pub(super) fn keeps_best(programs: usize) -> bool {
     programs > 1
 }
 
-fn memory(
+/// Device memory of programs by purpose.
+pub(super) fn memory(
     needs: &[Needs],
     params: &[ParamPlace],
     states: &[StateId],

@@ -137,6 +137,14 @@ impl HostBuffer {
         SharedBuffer { data: self.data, len: self.len, _memory: Arc::clone(&self._memory) }
     }
 
+    /// Another buffer of the same elements.
+    ///
+    /// # Safety
+    /// Through one of the two, no element is accessed while it is written through the other.
+    pub unsafe fn alias(&self) -> Self {
+        Self { data: self.data, len: self.len, frozen: self.frozen, _memory: Arc::clone(&self._memory) }
+    }
+
     /// Makes the buffer read-only.
     pub fn freeze(self) -> SharedBuffer {
         SharedBuffer { data: self.data, len: self.len, _memory: self._memory }
@@ -164,6 +172,12 @@ impl HostBuffer {
         assert!(!self.frozen, "frozen numbers are not written");
         // SAFETY: `len` initialised elements are the slab's own, and `&mut self` excludes all other access.
         unsafe { std::slice::from_raw_parts_mut(self.pointer(), self.len) }
+    }
+
+    /// All elements, also of a frozen buffer.
+    pub fn view(&mut self) -> &[f32] {
+        // SAFETY: `&mut self` excludes all other access, unless the elements are frozen and only read.
+        unsafe { self.read(0, self.len) }
     }
 
     /// Elements `start..start + len`.

@@ -30,4 +30,10 @@ impl Times {
             *total += nanos * f64::from(share);
         }
     }
+
+    /// Adds the nanoseconds of making new parameters current.
+    pub fn add_update(&mut self, nanos: f64) {
+        self.phases[2] += nanos;
+        self.stages[PU] += nanos;
+    }
 }

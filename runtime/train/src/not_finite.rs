@@ -12,8 +12,7 @@ use hgnnc_interp::not_finite::{NotFinite, bytes, trace};
 use hgnnc_interp::{Bindings, Tensor};
 use hgnnc_ir::dataflow::{Binding, InputDecl};
 use hgnnc_ir::{Dataflow, Graph, Input, Layout, Op, OutputKind, Param, Phase, Space, Value, ValueData};
-
-use crate::backend::Backend;
+use hgnnc_session::Session;
 
 /// Memory limit for the values of the interpreter, in bytes.
 const MOST_BYTES: u64 = 2 << 30;
@@ -40,19 +39,19 @@ impl Found {
 }
 
 /// Explains the non-finite loss of a step (seed, step, epoch).
-pub(crate) fn of_loss(executable: &Executable, backend: &mut Backend, step: (u64, u64, u64)) -> Option<Found> {
+pub(crate) fn of_loss(executable: &Executable, session: &mut dyn Session, step: (u64, u64, u64)) -> Option<Found> {
     // A mini-batch program has tables of its own; the evaluation program uses the full graph's.
     let (flow, name) = match (&executable.train, &executable.batch) {
         (Some(train), None) => (train, "loss"),
         _ => (&executable.infer, "row_loss"),
     };
-    find(flow, backend, step, &[flow.result(name)?], None)
+    find(flow, session, step, &[flow.result(name)?], None)
 }
 
 /// Explains the non-finite update of a parameter, using `kept`, the parameters of an earlier step.
 pub(crate) fn of_update(
     executable: &Executable,
-    backend: &mut Backend,
+    session: &mut dyn Session,
     step: (u64, u64, u64),
     name: &str,
     kept: &[Vec<f32>],
@@ -61,7 +60,7 @@ pub(crate) fn of_update(
     let (Some(flow), None) = (&executable.train, &executable.batch) else { return as_it_is };
     let updates = flow.outputs.iter().filter(|output| matches!(output.kind, OutputKind::UpdateParam(_)));
     let updates: Vec<Value> = updates.map(|output| output.value).collect();
-    find(flow, backend, step, &updates, Some(kept)).or(as_it_is)
+    find(flow, session, step, &updates, Some(kept)).or(as_it_is)
 }
 
 fn is_deferred(data: &BoundData, graph: Graph) -> bool {
@@ -70,12 +69,12 @@ fn is_deferred(data: &BoundData, graph: Graph) -> bool {
 
 fn find(
     flow: &Dataflow,
-    backend: &mut Backend,
+    session: &mut dyn Session,
     step: (u64, u64, u64),
     from: &[Value],
     params: Option<&[Vec<f32>]>,
 ) -> Option<Found> {
-    let data = backend.data();
+    let data = session.data();
     // Messages would contain renumbered vertex ids; edges that are not materialized cannot be evaluated.
     let deferred = |value: &ValueData| match (&value.op, value.ty.space) {
         (Op::MetapathReduce(sum), _) => is_deferred(data, sum.first) || is_deferred(data, sum.second),
@@ -94,16 +93,16 @@ fn find(
         return None;
     }
     for (index, decl) in flow.inputs.iter().enumerate() {
-        if let Some(tensor) = input(backend, &bindings, index, decl, step) {
+        if let Some(tensor) = input(session, &bindings, index, decl, step) {
             bindings.inputs.insert(Input::new(index), tensor);
         }
     }
     let mut bound = BTreeMap::new();
     for (index, decl) in flow.params.iter().enumerate().take(num_own_params(flow)) {
-        let mut numbers = vec![0.0; backend.param_len(index)];
+        let mut numbers = vec![0.0; session.params().len(index)];
         match params {
             Some(kept) => numbers.clone_from(kept.get(index)?),
-            None => backend.read_param(index, &mut numbers).ok()?,
+            None => session.params().read(index, &mut numbers).ok()?,
         }
         if numbers.iter().any(|x| !x.is_finite()) {
             return Some(Found::Param(decl.name.clone()));
@@ -127,7 +126,7 @@ fn edges(indptr: &[u64], sources: &[u32]) -> Vec<(u32, u32)> {
 }
 
 fn input(
-    backend: &Backend,
+    session: &dyn Session,
     bindings: &Bindings,
     index: usize,
     decl: &InputDecl,
@@ -139,11 +138,11 @@ fn input(
         Binding::EdgeRank(..) => return None,
         _ => {}
     }
-    let data: &BoundData = backend.data();
+    let data: &BoundData = session.data();
     if let Some(InputData::Missing) = data.inputs.get(index) {
         return None;
     }
-    let numbers: Vec<f64> = backend.input(index)?.into_iter().map(f64::from).collect();
+    let numbers: Vec<f64> = session.input(index)?.into_iter().map(f64::from).collect();
     let (rows, width) = (bindings.rows(decl.ty.space), bindings.width(&decl.ty.dims));
     if let Layout::Sparse(pattern) = decl.ty.layout {
         let stored = &data.patterns[pattern.index()].csc;

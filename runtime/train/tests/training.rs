@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::Case;
 use hgnnc_codegen_cpu::{Options, compile_executable};
+use hgnnc_cpu::{CpuBackend, EngineOptions, thread_pool};
 use hgnnc_data::{BoundData, ExecError, InputData, Target};
 use hgnnc_executable::{Executable, Kernels};
 use hgnnc_ir::dataflow::Init;
@@ -104,6 +105,7 @@ fn model(rate: f64) -> (Executable, BoundData) {
     let executable = Executable {
         model: "regression".into(),
         cpu: None,
+        sampler: None,
         score: None,
         kernels: Kernels { train: Some(lowered(&case.flow)), infer: lowered(&infer), score: None },
         train: Some(case.flow),
@@ -158,7 +160,10 @@ fn adam(flow: &mut Dataflow, param: Param, w: Value, g: Value, step: Value, rate
 fn bound(mut executable: Executable, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
     let compile = Options::new(options.code, options.features, hgnnc_kernels::simd::level());
     compile_executable(&mut executable, &compile, &compile);
-    Trainer::new(executable, data, options)
+    let TrainOptions { threads, memory_budget, features, .. } = options;
+    let machine = EngineOptions { threads, memory_budget, features };
+    let backend = CpuBackend::new(&executable, thread_pool(threads)?, machine);
+    Trainer::new(executable, Box::new(backend), data, options)
 }
 
 fn options(threads: usize) -> TrainOptions {

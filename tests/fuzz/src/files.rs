@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use hgnnc_codegen_cpu::{Options, compile_executable};
-use hgnnc_data::{BindOptions, Identity, bind, middle_of_metapath};
+use hgnnc_cpu::{CpuBackend, EngineOptions, thread_pool};
+use hgnnc_data::{BindOptions, BoundData, ExecError, Identity, bind, middle_of_metapath};
 use hgnnc_driver::{
     DatasetSummary, Diagnostics, LabelSummary, LabelSummaryKind, LowerOptions, RelationSummary, VertexSummary, analyze,
     bind_names, check_dataset, declare_metapaths, lower, settings,
@@ -111,7 +112,7 @@ impl Files {
         let executable = &self.models[index].executable;
         let bound = bind(executable, dataset, &bind_options()).map_err(|e| e.to_string())?;
         let options = TrainOptions { threads: 1, ..options };
-        Trainer::new(with_code(executable.clone(), &options), bound, options).map_err(|e| e.to_string())
+        trainer(executable.clone(), bound, options).map_err(|e| e.to_string())
     }
 
     fn metapaths(&self, dataset: &Dataset) -> Result<Vec<SemanticGraph>, String> {
@@ -233,8 +234,7 @@ impl Files {
         let _ = Identity::new(&lowered.executable, settings(&model), &dataset, &bind_options());
         let Ok(bound) = bind(&lowered.executable, &dataset, &bind_options()) else { return Ok(1) };
         let options = TrainOptions { threads: 1, epochs: Some(1), ..TrainOptions::default() };
-        let executable = with_code(lowered.executable, &options);
-        let Ok(mut trainer) = Trainer::new(executable, bound, options) else { return Ok(1) };
+        let Ok(mut trainer) = trainer(lowered.executable, bound, options) else { return Ok(1) };
         match trainer.run(&AtomicBool::new(false), &mut |_| {}) {
             Ok(_) => Ok(2),
             Err(_) => Ok(1),
@@ -580,9 +580,12 @@ fn sign(bytes: &mut [u8]) -> bool {
     true
 }
 
-/// An executable with its programs for this processor.
-fn with_code(mut executable: Executable, options: &TrainOptions) -> Executable {
+/// A trainer of an executable on this processor.
+fn trainer(mut executable: Executable, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
     let compile = Options::new(options.code, options.features, hgnnc_kernels::simd::level());
     compile_executable(&mut executable, &compile, &compile);
-    executable
+    let TrainOptions { threads, memory_budget, features, .. } = options;
+    let machine = EngineOptions { threads, memory_budget, features };
+    let backend = CpuBackend::new(&executable, thread_pool(threads)?, machine);
+    Trainer::new(executable, Box::new(backend), data, options)
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use hgnnc_codegen_cpu::{Options, compile, compile_executable};
-use hgnnc_cpu::{Engine, EngineOptions};
+use hgnnc_cuda::{Device, DeviceBackend};
+use hgnnc_ptx::PtxCompiler;
+use hgnnc_cpu::{CpuBackend, Engine, EngineOptions, thread_pool};
 use hgnnc_data::{BoundData, ExecError, InputData, Target, Topology};
 use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::CpuProgram;
@@ -88,7 +90,37 @@ pub fn with_code(mut executable: Executable, options: &TrainOptions) -> Executab
 /// # Errors
 /// Those of [`Trainer::new`].
 pub fn trainer(executable: Executable, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
-    Trainer::new(with_code(executable, &options), data, options)
+    let executable = with_code(executable, &options);
+    let backend = cpu_backend(&executable, &options)?;
+    Trainer::new(executable, Box::new(backend), data, options)
+}
+
+/// A trainer on a device.
+///
+/// # Errors
+/// Those of [`Trainer::new`].
+pub fn device_trainer(
+    mut executable: Executable,
+    data: BoundData,
+    device: Box<dyn Device>,
+    options: TrainOptions,
+) -> Result<Trainer, ExecError> {
+    let target = device.target().with_precision(options.precision);
+    if executable.batch.is_some() {
+        executable.sampler = hgnnc_codegen_cpu::sampler(options.code);
+    }
+    let (pool, budget) = (thread_pool(options.threads)?, options.memory_budget);
+    let backend = DeviceBackend::new(&executable, device, (&PtxCompiler, target), pool, budget);
+    Trainer::new(executable, Box::new(backend), data, options)
+}
+
+/// This processor, for an executable with code.
+///
+/// # Errors
+/// When threads cannot be started.
+pub fn cpu_backend(executable: &Executable, options: &TrainOptions) -> Result<CpuBackend, ExecError> {
+    let &TrainOptions { threads, memory_budget, features, .. } = options;
+    Ok(CpuBackend::new(executable, thread_pool(threads)?, EngineOptions { threads, memory_budget, features }))
 }
 
 /// An engine with the parameters of the bindings and zero optimizer states.

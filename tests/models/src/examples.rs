@@ -64,6 +64,7 @@ pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
         producer: None,
         graphs: None,
         cpu: None,
+        sampler: None,
     };
     bind(&executable, dataset, &Default::default()).unwrap_or_else(|error| panic!("{}: {error}", model.name))
 }

@@ -9,9 +9,9 @@ use hgnnc_ir::Stage;
 use hgnnc_ir::kernel::place::{Area, Slot};
 use hgnnc_ir::kernel::{self, Program};
 use hgnnc_machine::Machine;
+use hgnnc_profile::{KernelTime, Profile as Found};
 use hgnnc_report::profile::{Alive, FORMAT, VERSION};
 use hgnnc_report::{Batch, Counters, Kernel, Memory, Missing, Once, Profile, Run};
-use hgnnc_train::{KernelTime, Profile as Found};
 
 use crate::bounds::{label, stores};
 use crate::failure::Failure;

@@ -8,10 +8,10 @@ use hgnnc_cuda::{Class, Counters, GlobalTraffic, SharedTraffic};
 use hgnnc_driver::cost::{Bounded, kernels};
 use hgnnc_ir::kernel::{Kernel, Program};
 use hgnnc_machine::{Machine, Work};
+use hgnnc_profile::{DeviceProfile, EntryProfile, device, profile_device};
 use hgnnc_report::table::{Table, amount, bytes, digits, percent, time};
 use hgnnc_report::{self as report, Profile};
 use hgnnc_trace::Event;
-use hgnnc_train::{DeviceProfile, EntryProfile, profile_device};
 use serde_json::{Map, Value, json};
 
 use super::{collect, spans, write_all};
@@ -61,7 +61,8 @@ pub fn profile(args: &ProfileArgs, prepared: &mut Prepared) -> Result<ExitCode, 
     if found.epochs == 0 {
         return Err(Failure::Machine("interrupted before an epoch was measured".into()));
     }
-    let Some((name, target)) = prepared.trainer.device().map(|it| (it.device().name(), it.device().target())) else {
+    let Some((name, target)) = device(&mut prepared.trainer).map(|it| (it.device().name(), it.device().target()))
+    else {
         return Err(Failure::Machine("internal error: a profile of a device without one".into()));
     };
     let program = collect::program(prepared)?;

@@ -9,9 +9,9 @@ use std::process::ExitCode;
 
 use hgnnc_graph::files;
 use hgnnc_machine::Machine;
+use hgnnc_profile::{ProfileOptions, profile as measure_kernels};
 use hgnnc_report::trace::{self, Trace};
 use hgnnc_report::{Profile, diff, json, page, text};
-use hgnnc_train::{ProfileOptions, profile as measure_kernels};
 
 use crate::data;
 use crate::failure::Failure;
@@ -37,7 +37,7 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     let mut say = |line: String| note(&line);
     let device = args.device.device;
     let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, options, true, &mut say)?;
-    if prepared.trainer.device().is_some() {
+    if hgnnc_profile::device(&mut prepared.trainer).is_some() {
         if args.in_cache {
             return Err(Failure::input("`--in-cache` measures this processor: add `--device cpu`"));
         }

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use hgnnc_loader::BatchSpan;
+use hgnnc_profile::Timeline;
 use hgnnc_report::trace::{Event, Trace, Track};
 use hgnnc_report::{Kernel, Profile};
-use hgnnc_train::Timeline;
 use serde_json::{Value, json};
 
 /// The trace of one run, or of some batches.

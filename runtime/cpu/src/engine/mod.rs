@@ -23,7 +23,7 @@ use hgnnc_trace::{Counting, KernelSpan, Spans, Times, Trace};
 use rayon::prelude::*;
 
 use crate::block::{CacheResidentReplay, Context, Scratch};
-use crate::exec_plan::{EngineOptions, ExecPlan, arena_of};
+use crate::exec_plan::{EngineOptions, ExecPlan, arena_of, thread_pool};
 use crate::launch::Runner;
 use crate::plan::{Plan, ResultBuffer, Update};
 use crate::schedule::Schedules;
@@ -35,6 +35,8 @@ pub struct Engine {
     pub(crate) plans: Vec<Plan>,
     /// Schedules of each plan's prelude and steps; empty for steps that are not regions.
     pub(crate) schedules: Vec<Schedules>,
+    /// The programs, to be planned again for other data.
+    programs: Vec<Arc<loops::VerifiedLoops>>,
     /// Machine code of each program.
     codes: Vec<Arc<MachineCode>>,
     pub(crate) features: KernelFeatures,
@@ -53,6 +55,8 @@ pub struct Engine {
     pub(crate) partials: u32,
     pub(crate) scratch: PerThread<Scratch>,
     pub(crate) pool: Arc<rayon::ThreadPool>,
+    /// Whether the run-independent values are those of earlier data.
+    pub(crate) needs_prelude: bool,
     /// Accumulated times of each program.
     clocks: Vec<Clock>,
     /// Active trace, if any.
@@ -78,12 +82,24 @@ impl Engine {
     ///
     /// # Errors
     /// Data that does not fit the programs, an operation that cannot be executed, or too little memory.
-    pub fn new(programs: &[&CpuProgram], mut data: BoundData, options: EngineOptions) -> Result<Self> {
-        let loops: Vec<&loops::VerifiedLoops> = programs.iter().map(|program| &program.loops).collect();
-        let exec_plan = ExecPlan::new(&loops, &mut data, options)?;
+    pub fn new(programs: &[&CpuProgram], data: BoundData, options: EngineOptions) -> Result<Self> {
+        Self::on_pool(programs, data, thread_pool(options.threads)?, options)
+    }
+
+    /// [`Engine::new`] on the threads of a pool ([`thread_pool`]).
+    ///
+    /// # Errors
+    /// Those of [`Engine::new`].
+    pub fn on_pool(
+        programs: &[&CpuProgram],
+        mut data: BoundData,
+        pool: Arc<rayon::ThreadPool>,
+        options: EngineOptions,
+    ) -> Result<Self> {
+        let loops: Vec<&loops::VerifiedLoops> = programs.iter().map(|program| &*program.loops).collect();
+        let exec_plan = ExecPlan::new(&loops, &mut data, &pool, options)?;
         exec_plan.check_memory(&data, options.memory_budget)?;
-        let ExecPlan { plans, schedules, pool, states, places, num_params, params, first_state, scratch_len } =
-            exec_plan;
+        let ExecPlan { plans, schedules, states, places, num_params, params, first_state, scratch_len, .. } = exec_plan;
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
         let (arena, partials) = (most(|p| p.arena_len), most(|p| p.partials_len));
         let own_len = |(i, place): (usize, &ParamPlace)| if place.home.index() == i { place.len } else { 0 };
@@ -117,6 +133,7 @@ impl Engine {
             plans,
             schedules,
             codes: programs.iter().map(|program| Arc::clone(&program.code)).collect(),
+            programs: programs.iter().map(|program| Arc::clone(&program.loops)).collect(),
             features: options.features,
             slabs,
             data,
@@ -129,8 +146,9 @@ impl Engine {
             counters: 2,
             partials: 1,
             scratch,
-            pool: Arc::new(pool),
+            pool,
             copies,
+            needs_prelude: false,
             clocks: vec![],
             trace: None,
             replay: None,
@@ -281,8 +299,8 @@ impl Engine {
         self.trace.take()
     }
 
-    /// Makes the new parameters and states of the last run of a program current.
-    pub fn commit(&mut self, program: usize) {
+    /// Makes the new parameters and states of the last run of a program current. Returns the nanoseconds that it took.
+    pub fn commit(&mut self, program: usize) -> f64 {
         let start = Instant::now();
         let slabs = &self.slabs;
         let copy = |(Update { target, from, rows }, range): &(Update, Range<usize>)| {
@@ -308,7 +326,9 @@ impl Engine {
         } else {
             self.pool.install(|| parts.par_iter().for_each(copy));
         }
-        self.clocks[program].commit += start.elapsed().as_nanos() as f64;
+        let nanos = start.elapsed().as_nanos() as f64;
+        self.clocks[program].commit += nanos;
+        nanos
     }
 
     /// Results of a program by name.

@@ -4,6 +4,8 @@
 //! depend on sizes and are planned again for each batch, at about the cost of one scan of its `indptr`. Memory is kept
 //! and grows only if a batch needs more than all before it.
 
+use std::sync::Arc;
+
 use hgnnc_data::buffer::{HostBuffer, PerThread, SLACK};
 use hgnnc_data::tables::{add_derived, check_tables, extent, list_endpoints};
 use hgnnc_data::{BoundData, InputData, Result};
@@ -27,13 +29,21 @@ impl Engine {
     ///
     /// # Panics
     /// When a buffer is smaller than its input.
-    pub fn rebind(
+    pub fn rebind(&mut self, data: BoundData, inputs: &mut [HostBuffer]) -> Result<BoundData> {
+        let programs = std::mem::take(&mut self.programs);
+        let rebound = self.rebind_programs(&programs, data, inputs);
+        self.programs = programs;
+        rebound
+    }
+
+    fn rebind_programs(
         &mut self,
-        programs: &[&VerifiedLoops],
+        programs: &[Arc<VerifiedLoops>],
         mut data: BoundData,
         inputs: &mut [HostBuffer],
     ) -> Result<BoundData> {
         let Some(first) = programs.first() else { return Ok(data) };
+        let programs: Vec<&VerifiedLoops> = programs.iter().map(|program| &**program).collect();
         let kernels: Vec<&kernel::Program> = programs.iter().map(|program| &program.kernels).collect();
         check_tables(&first.kernels.tables, &data)?;
         for (input, slab) in data.inputs.iter().zip(&*inputs) {
@@ -47,7 +57,7 @@ impl Engine {
             Ok(InputData::Held(len))
         })?;
         self.pool.install(|| list_endpoints(&kernels, &mut data));
-        self.plans = plans_of(programs, &data, &self.states, BLOCK, self.features)?;
+        self.plans = plans_of(&programs, &data, &self.states, BLOCK, self.features)?;
         let (plans, pool) = (&self.plans, &self.pool);
         self.schedules = pool.install(|| schedules_of(plans, &data));
 

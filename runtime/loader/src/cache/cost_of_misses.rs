@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use hgnnc_data::buffer::HostBuffer;
 use hgnnc_ir::random::{bits, mask_key};
+use hgnnc_session::HostRows;
 
 /// Rows per timing of a miss, and repetitions.
 const TIMED: (usize, u64) = (2048, 7);
@@ -36,16 +36,16 @@ pub fn time_reads(numbers: &[f32], width: usize) -> f64 {
 }
 
 /// Nanoseconds per row read and write-back, over several arrays.
-pub fn time_moves(slabs: &[&HostBuffer], rows: usize, width: usize) -> f64 {
+pub fn time_moves(arrays: &[&HostRows], rows: usize, width: usize) -> f64 {
     let mut scratch = vec![0.0; TIMED.0 * width];
     let mut at = 0;
     time(rows, |row| {
-        for slab in slabs {
+        for array in arrays {
             let here = &mut scratch[at * width..][..width];
-            // SAFETY: nothing else uses the buffer before training begins.
-            here.copy_from_slice(unsafe { slab.read(row * width, width) });
+            // SAFETY: nothing else uses the rows before training begins.
+            here.copy_from_slice(unsafe { array.row(row) });
             // SAFETY: as above.
-            unsafe { slab.write(row * width, width) }.copy_from_slice(here);
+            unsafe { array.row_mut(row) }.copy_from_slice(here);
         }
         at = (at + 1) % TIMED.0;
     })

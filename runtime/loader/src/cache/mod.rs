@@ -24,6 +24,7 @@ use hgnnc_ir::batch::BatchInput;
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::types::{Layout, Space, VertexType};
 use hgnnc_sample::Batch;
+use hgnnc_session::{HostRows, RowStore, gather_each, scatter_each};
 
 use crate::loader::{CachedInput, GraphInput, MiniBatchLoader};
 use crate::presample::{MOST_PRESAMPLED, presample};
@@ -50,8 +51,44 @@ enum RowSource {
 /// Cached rows of a trained array.
 struct CachedArray {
     table: usize,
-    rows: HostBuffer,
-    width: usize,
+    rows: HostRows,
+}
+
+/// The rows of a trained array: those in fast memory are read and written there only.
+#[derive(Debug)]
+pub struct CachedStore<'c> {
+    slots: &'c Slots,
+    fast: &'c HostRows,
+    slow: &'c HostRows,
+}
+
+impl CachedStore<'_> {
+    /// The memory of a row, and its number there.
+    fn home(&self, row: u32) -> (&HostRows, usize) {
+        self.slots.slot(row).map_or((self.slow, row as usize), |slot| (self.fast, slot))
+    }
+}
+
+impl RowStore for CachedStore<'_> {
+    fn width(&self) -> usize {
+        self.slow.width()
+    }
+
+    fn gather(&self, rows: &[u32], into: &mut [f32]) {
+        gather_each(rows, self.width(), into, |row, to| {
+            let (home, at) = self.home(row);
+            // SAFETY: rows are written by `scatter` only, whose caller excludes other accesses.
+            to.copy_from_slice(unsafe { home.row(at) });
+        });
+    }
+
+    unsafe fn scatter(&self, rows: &[u32], from: &[f32]) {
+        scatter_each(rows, self.width(), from, |row, from| {
+            let (home, at) = self.home(row);
+            // SAFETY: the rows are distinct and otherwise unused, as the caller promises; so are their slots.
+            unsafe { home.row_mut(at) }.copy_from_slice(from);
+        });
+    }
 }
 
 /// Cached rows and statistics.
@@ -101,7 +138,7 @@ impl Cache {
         seed: u64,
         loader: &mut MiniBatchLoader,
         learned: &[EmbeddingTable],
-        (slow, arrays): (&dyn Fn(usize) -> &'s HostBuffer, usize),
+        (slow, arrays): (&dyn Fn(usize) -> &'s HostRows, usize),
         threads: usize,
     ) -> Result<Self> {
         let start = Instant::now();
@@ -119,12 +156,12 @@ impl Cache {
             vertices.push(input.vertex);
         }
         for param in learned {
-            let slabs: Vec<&HostBuffer> = param.arrays.iter().map(|&array| slow(array)).collect();
+            let arrays: Vec<&HostRows> = param.arrays.iter().map(|&array| slow(array)).collect();
             tables.push(Table {
                 name: param.name.clone(),
                 row_bytes: (param.arrays.len() * param.width * size_of::<f32>()) as u64,
                 written: true,
-                miss_ns: time_moves(&slabs, param.rows, param.width),
+                miss_ns: time_moves(&arrays, param.rows, param.width),
             });
             rows.push(param.rows);
             homes.push(RowSource::Learned(param.arrays.clone()));
@@ -194,8 +231,8 @@ impl Cache {
                 RowSource::Learned(arrays) => {
                     let width = learned.iter().find(|param| param.arrays == *arrays).map_or(0, |param| param.width);
                     for &array in arrays {
-                        let rows = HostBuffer::zeros(slots.vertices().len() * width);
-                        self.fast[array] = Some(CachedArray { table, rows, width });
+                        let rows = HostRows::new(HostBuffer::zeros(slots.vertices().len() * width), width);
+                        self.fast[array] = Some(CachedArray { table, rows });
                     }
                     self.written.push(vec![false; slots.vertices().len()]);
                 }
@@ -204,10 +241,10 @@ impl Cache {
         loader.keep(inputs);
     }
 
-    /// Slots and fast memory of a trained array.
-    pub fn fast(&self, array: usize) -> Option<(&Slots, &HostBuffer)> {
+    /// The rows of a trained array, of which some are in the fast memory; `None` if none are.
+    pub fn rows<'c>(&'c self, array: usize, slow: &'c HostRows) -> Option<CachedStore<'c>> {
         let fast = self.fast.get(array)?.as_ref()?;
-        Some((&self.slots[fast.table], &fast.rows))
+        Some(CachedStore { slots: &self.slots[fast.table], fast: &fast.rows, slow })
     }
 
     /// Counts the accesses of a batch and marks its embedding rows dirty.
@@ -230,30 +267,28 @@ impl Cache {
     }
 
     /// Copies cached embedding rows from slow memory.
-    pub fn load<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostBuffer) {
+    pub fn load<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostRows) {
         for (array, fast) in self.fast.iter().enumerate() {
-            let Some(CachedArray { table, rows, width }) = fast else { continue };
+            let Some(CachedArray { table, rows }) = fast else { continue };
             for (slot, &vertex) in self.slots[*table].vertices().iter().enumerate() {
-                // SAFETY: nothing else uses either buffer while the engines are borrowed, and slots are distinct.
-                let (from, to) =
-                    unsafe { (slow(array).read(vertex as usize * width, *width), rows.write(slot * width, *width)) };
+                // SAFETY: nothing else uses either memory between batches, and slots are distinct.
+                let (from, to) = unsafe { (slow(array).row(vertex as usize), rows.row_mut(slot)) };
                 to.copy_from_slice(from);
             }
-            self.filled += (self.slots[*table].vertices().len() * width * size_of::<f32>()) as u64;
+            self.filled += (self.slots[*table].vertices().len() * rows.width() * size_of::<f32>()) as u64;
         }
     }
 
     /// Writes dirty embedding rows back to slow memory.
-    pub fn write_back<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostBuffer) {
+    pub fn write_back<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostRows) {
         for (array, fast) in self.fast.iter().enumerate() {
-            let Some(CachedArray { table, rows, width }) = fast else { continue };
+            let Some(CachedArray { table, rows }) = fast else { continue };
             let vertices = self.slots[*table].vertices().iter().enumerate();
             for (slot, &vertex) in vertices.filter(|&(slot, _)| self.written[*table][slot]) {
-                // SAFETY: nothing else uses either buffer while the engines are borrowed, and vertices are distinct.
-                let (from, to) =
-                    unsafe { (rows.read(slot * width, *width), slow(array).write(vertex as usize * width, *width)) };
+                // SAFETY: nothing else uses either memory between batches, and vertices are distinct.
+                let (from, to) = unsafe { (rows.row(slot), slow(array).row_mut(vertex as usize)) };
                 to.copy_from_slice(from);
-                self.filled += (width * size_of::<f32>()) as u64;
+                self.filled += (rows.width() * size_of::<f32>()) as u64;
             }
         }
         self.written.iter_mut().for_each(|written| written.fill(false));
@@ -354,7 +389,7 @@ mod tests {
             homes: vec![RowSource::Learned(vec![0])],
             vertices: vec![VertexType::new(0)],
             slots: vec![Arc::new(Slots::new(3, vec![0, 2]))],
-            fast: vec![Some(CachedArray { table: 0, rows: HostBuffer::zeros(4), width: 2 })],
+            fast: vec![Some(CachedArray { table: 0, rows: HostRows::new(HostBuffer::zeros(4), 2) })],
             written: vec![vec![false; 2]],
             forecast: vec![vec![0; 3]],
             accesses: vec![vec![0; 3]],
@@ -364,7 +399,7 @@ mod tests {
             presample_s: 0.0,
             setup_s: 0.0,
         };
-        let mut slow = HostBuffer::of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let mut slow = HostRows::new(HostBuffer::of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), 2);
         cache.load(&|_| &slow);
         assert_eq!(cache.filled, 16);
         let Some(CachedArray { rows, .. }) = &mut cache.fast[0] else { panic!("it has rows") };

@@ -1,36 +1,28 @@
 //! Computes and stores historical embeddings: see [`hgnnc_loader::historical_embeddings`].
 
-// Embedding rows are read by several threads; see `buffer`.
-#![allow(unsafe_code)]
-
 use std::sync::Arc;
 use std::time::Instant;
 
-use hgnnc_cpu::{Engine, EngineOptions};
 use hgnnc_data::Result;
-use hgnnc_data::buffer::HostBuffer;
-use hgnnc_executable::EmbeddingProducer;
-use hgnnc_executable::cpu::CpuProgram;
+use hgnnc_executable::{EmbeddingProducer, Role};
 use hgnnc_ir::batch::{BatchInput, BatchLayout, HistoricalRows};
-use hgnnc_ir::loops::{self};
 use hgnnc_ir::training;
 use hgnnc_ir::types::VertexType;
 use hgnnc_loader::pipeline::RefreshBatch;
 use hgnnc_loader::{MiniBatch, MiniBatchLoader, internal};
+use hgnnc_session::{Backend, Rows, Session, StepKey};
 use hgnnc_trace::Times;
-use rayon::prelude::*;
 
-use super::StepEngines;
+use super::{StepParams, with_rows};
 use crate::report::ReuseReport;
 
-/// Index of the program of [`EmbeddingProducer`] in its engine.
+/// Index of the program of [`EmbeddingProducer`] in its session.
 const VALUES: usize = 0;
 
-/// Embeddings of the current super-batch, and the engine that computes them.
+/// Embeddings of the current super-batch, and the session that computes them.
 pub(super) struct HistoricalEmbeddings {
     pub options: training::Reuse,
-    engine: Engine,
-    program: loops::VerifiedLoops,
+    session: Box<dyn Session>,
     layout: BatchLayout,
     /// Loader of the refresh batches.
     pub loader: Arc<MiniBatchLoader>,
@@ -44,20 +36,22 @@ pub(super) struct HistoricalEmbeddings {
 }
 
 impl HistoricalEmbeddings {
-    /// Creates the refresh engine for the batches of `loader`.
+    /// Opens the refresh session for the batches of `loader`.
     pub fn new(
         options: training::Reuse,
-        (producer, program): (&EmbeddingProducer, &CpuProgram),
+        producer: &EmbeddingProducer,
         loader: &MiniBatchLoader,
-        engine: EngineOptions,
+        backend: &mut dyn Backend,
     ) -> Result<Self> {
-        let of_producer = loader.of_producer(producer);
+        let mut of_producer = loader.of_producer(producer);
+        if !backend.reads_host_memory() {
+            of_producer.gather_all();
+        }
         let tables: Vec<Vec<Vec<f32>>> =
             loader.layout().historical.iter().map(|reused| vec![vec![]; reused.values.len()]).collect();
         Ok(Self {
             options,
-            engine: Engine::new(&[program], of_producer.empty()?, engine)?,
-            program: program.loops.clone(),
+            session: backend.session(&[Role::Producer], of_producer.empty()?)?,
             layout: producer.layout.clone(),
             loader: Arc::new(of_producer),
             steps: vec![vec![]; tables.len()],
@@ -73,25 +67,19 @@ impl HistoricalEmbeddings {
     }
 
     /// Refreshes the embeddings of the vertices of one refresh batch before a step.
-    pub fn compute(
-        &mut self,
-        refresh: &mut RefreshBatch,
-        from: &StepEngines<'_>,
-        (seed, step, epoch): (u64, u64, u64),
-    ) -> Result<()> {
+    pub fn compute(&mut self, refresh: &mut RefreshBatch, from: &mut StepParams<'_>, key: StepKey) -> Result<()> {
         let start = Instant::now();
         let RefreshBatch { mini_batch, first, rows } = refresh;
         let data = std::mem::take(&mut mini_batch.data);
-        mini_batch.data = self.engine.rebind(&[&self.program], data, &mut mini_batch.inputs)?;
-        self.take_params(mini_batch, from);
+        mini_batch.data = self.session.load(data, &mut mini_batch.inputs)?;
+        self.take_params(mini_batch, from)?;
         let times = &mut Times::default();
-        self.engine.run_prelude(VALUES, times);
-        self.engine.run(VALUES, seed, step, epoch, times);
+        self.session.run(VALUES, key, times)?;
         let layout = from.loader.layout();
         for (number, (tables, &(at, all))) in self.tables.iter_mut().zip(&*rows).enumerate() {
             for (value, table) in tables.iter_mut().enumerate() {
                 let name = HistoricalRows::name(number, value);
-                let Some((_, numbers)) = self.engine.result(VALUES, &name) else {
+                let Some(Rows { numbers, .. }) = self.session.read(VALUES, &name)? else {
                     return Err(internal(&format!("nothing computes `{name}`")));
                 };
                 let width = layout.historical[number].values[value];
@@ -100,15 +88,15 @@ impl HistoricalEmbeddings {
                     table.clear();
                     table.resize(all * width, f32::NAN);
                 }
-                let len = num_refreshed(mini_batch, number, from) * width;
+                let len = num_refreshed(mini_batch, number, from.loader) * width;
                 table[at * width..][..len].copy_from_slice(&numbers[..len]);
             }
             if *first {
                 self.steps[number].clear();
                 self.steps[number].resize(all, 0);
             }
-            let computed = num_refreshed(mini_batch, number, from);
-            self.steps[number][at..at + computed].fill(step);
+            let computed = num_refreshed(mini_batch, number, from.loader);
+            self.steps[number][at..at + computed].fill(key.step);
             self.report.rows_computed += computed as u64;
         }
         self.report.edges_computed += mini_batch.edges as u64;
@@ -117,31 +105,23 @@ impl HistoricalEmbeddings {
         Ok(())
     }
 
-    /// Copies the current parameters to the refresh engine; of embedding tables only the rows of its vertices.
-    fn take_params(&mut self, mini_batch: &MiniBatch, from: &StepEngines<'_>) {
-        for param in 0..self.engine.num_params() {
+    /// Copies the current parameters to the refresh session; of embedding tables only the rows of its vertices.
+    fn take_params(&mut self, mini_batch: &MiniBatch, from: &mut StepParams<'_>) -> Result<()> {
+        let mut numbers = vec![];
+        for param in 0..self.session.params().num_params() {
             let layout = &self.layout;
             let Some((_, known)) = layout.rows.iter().find(|(of, _)| of.index() == param) else {
-                let own = self.engine.param(param);
-                // SAFETY: nothing runs while the engines are borrowed.
-                own.copy_from_slice(unsafe { from.step.param_elements(param) });
+                numbers.resize(from.dense.len(param), 0.0);
+                from.dense.read(param, &mut numbers)?;
+                self.session.params().write(param, &numbers)?;
                 continue;
             };
             let Some(of_batch) = layout.vertices.iter().position(|other| other == known) else { continue };
             let vertices = self.loader.vertices(&mini_batch.sampled, VertexType::new(of_batch));
-            let whole = from.whole.param_slab(param);
-            let width = whole.len() / from.whole.data().num_vertices[known.vertex.index()].max(1);
-            let kept = from.cache.and_then(|cache| cache.fast(param));
-            let own = self.engine.param_slab(param);
-            let copy = |(row, &vertex): (usize, &u32)| {
-                let fast = kept.and_then(|(slots, rows)| Some((rows, slots.slot(vertex)?)));
-                let (slab, at): (&HostBuffer, usize) = fast.unwrap_or((whole, vertex as usize));
-                // SAFETY: nothing else uses the buffers, and rows are distinct.
-                let (from, to) = unsafe { (slab.read(at * width, width), own.write(row * width, width)) };
-                to.copy_from_slice(from);
-            };
-            self.engine.pool().install(|| vertices.par_iter().enumerate().with_min_len(512).for_each(copy));
+            let params = self.session.params();
+            with_rows(from.arrays, from.cache, param, |rows| params.gather_rows(param, vertices, rows))?;
         }
+        Ok(())
     }
 
     /// Gathers the embeddings that a batch reads into its inputs, before a step.
@@ -184,8 +164,8 @@ impl HistoricalEmbeddings {
 }
 
 /// Number of vertices of a table in a refresh batch.
-fn num_refreshed(mini_batch: &MiniBatch, number: usize, from: &StepEngines<'_>) -> usize {
-    let layout = from.loader.layout();
+fn num_refreshed(mini_batch: &MiniBatch, number: usize, loader: &MiniBatchLoader) -> usize {
+    let layout = loader.layout();
     let vertex_type = layout.vertices[layout.historical[number].of.index()].vertex.index();
     mini_batch.sampled.known[0][vertex_type] as usize
 }

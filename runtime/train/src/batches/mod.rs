@@ -1,11 +1,11 @@
 //! Mini-batch training: a sampled subgraph per step, evaluation on the full graph.
 //!
-//! [`hgnnc_loader`] prepares batches ahead of training. Two engines share the work: one runs the mini-batch program and
-//! is rebound to each batch; the other holds the full graph, evaluates, and holds all parameters while training is
-//! paused ([`param_sync`]). Embedding tables (one row per vertex) always stay there: each batch gathers the rows of its
-//! vertices and scatters the updated rows back, with their optimizer states; the optimizer updates only rows in the
-//! batch, using the global step (as PyTorch's SparseAdam does). A feature cache may sit between the engines. Batches may
-//! read historical embeddings of the bottom layer ([`historical_embeddings`]).
+//! [`hgnnc_loader`] prepares batches ahead of training. Two sessions share the work: one runs the mini-batch program and
+//! is loaded with each batch; the trainer's own holds the full graph, evaluates, and holds all parameters while training
+//! is paused ([`param_sync`]). Embedding tables (one row per vertex) stay in host memory: each batch gathers the rows of
+//! its vertices and scatters the updated rows back, with their optimizer states; the optimizer updates only rows in the
+//! batch, using the global step (as PyTorch's SparseAdam does). A feature cache may sit in between. Batches may read
+//! historical embeddings of the bottom layer ([`historical_embeddings`]).
 
 mod historical_embeddings;
 mod param_sync;
@@ -14,41 +14,41 @@ mod stats;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hgnnc_cpu::{Engine, EngineOptions};
 use hgnnc_data::buffer::HostBuffer;
-use hgnnc_data::tables::collect_states;
 use hgnnc_data::{Arena, BoundData, ExecError, InputData, Result, StateId};
-use hgnnc_executable::Executable;
-use hgnnc_executable::cpu::CpuPrograms;
+use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::batch::BatchLayout;
-use hgnnc_ir::loops::VerifiedLoops;
 use hgnnc_loader::cache::{Cache, EmbeddingTable, not_kept};
 use hgnnc_loader::historical_embeddings::{choose, make_super_batches};
 use hgnnc_loader::loader::GraphInput;
 use hgnnc_loader::pipeline::{RefreshBatch, make_all};
 use hgnnc_loader::{BatchPart, BatchSpan, CacheOptions, MiniBatch, MiniBatchLoader, Pipeline, Ready, internal};
 use hgnnc_sample::BatchKey;
+use hgnnc_session::{Backend, HostRows, ParamStore, RowStore, Rows, Session, StepKey};
 use hgnnc_trace::Times;
 
 use crate::report::BatchReport;
 use historical_embeddings::HistoricalEmbeddings;
-use param_sync::slow;
 
-/// Index of the mini-batch program in its engine.
+/// Index of the mini-batch program in its session.
 const STEP: usize = 0;
 
-/// Mini-batch trainer state: both engines, loader and caches.
-pub(crate) struct Batches {
-    /// Full-graph engine: evaluates, and holds parameters.
-    pub whole: Engine,
-    step: Engine,
-    program: VerifiedLoops,
+/// Mini-batch trainer state: session, loader and caches.
+pub struct Batches {
+    step: Box<dyn Session>,
     layout: BatchLayout,
     loader: Arc<MiniBatchLoader>,
+    pool: Arc<rayon::ThreadPool>,
+    /// Names of the parameters of the mini-batch program, without stacks of them.
+    names: Vec<String>,
     states: Vec<StateId>,
-    /// Full-size optimizer states. Those of dense parameters are in the mini-batch engine while it trains.
-    state_slabs: Vec<HostBuffer>,
-    /// Whether the mini-batch engine has the current dense parameters.
+    /// Embedding tables by parameter, and after all parameters the full-size optimizer states. `None` for dense
+    /// parameters, which are in one of the sessions. States of dense parameters are in the mini-batch session while it
+    /// trains.
+    arrays: Vec<Option<HostRows>>,
+    /// By parameter: whether its table is the memory of the full-graph session.
+    shared: Vec<bool>,
+    /// Whether the mini-batch session has the current dense parameters.
     in_step: bool,
     pipeline: Option<Pipeline>,
     /// Options of the feature cache; the cache itself exists from the first batch on.
@@ -65,13 +65,27 @@ pub(crate) struct Batches {
     spans: Option<Vec<BatchSpan>>,
 }
 
-/// Engines and cache, which together hold the current parameters during a step.
-struct StepEngines<'b> {
-    whole: &'b Engine,
-    step: &'b Engine,
+/// Current parameters during a step: dense ones, embedding tables, and the cache in front of these.
+struct StepParams<'b> {
+    dense: &'b mut dyn ParamStore,
+    arrays: &'b [Option<HostRows>],
     cache: Option<&'b Cache>,
     /// Loader of the batches.
     loader: &'b MiniBatchLoader,
+}
+
+/// Gives `with` the rows of an embedding table or of its states, through the cache if there is one.
+fn with_rows<R>(
+    arrays: &[Option<HostRows>],
+    cache: Option<&Cache>,
+    array: usize,
+    with: impl FnOnce(&dyn RowStore) -> Result<R>,
+) -> Result<R> {
+    let slow = arrays[array].as_ref().ok_or_else(|| internal("rows of a dense parameter"))?;
+    match cache.and_then(|cache| cache.rows(array, slow)) {
+        Some(cached) => with(&cached),
+        None => with(slow),
+    }
 }
 
 /// A batch computed up to its loss.
@@ -83,54 +97,77 @@ pub(crate) struct Computed {
     pub seeds: usize,
 }
 
+/// Inputs of the full graph that the loader gathers rows of.
+pub(crate) fn graph_inputs(data: &BoundData) -> Vec<GraphInput> {
+    let copy = |input: &InputData| match input {
+        InputData::Numbers(numbers) => GraphInput::Numbers(HostBuffer::of(numbers).freeze()),
+        InputData::Classes(classes) => GraphInput::Classes(classes.clone()),
+        InputData::Held(_) | InputData::StepNumber | InputData::EpochNumber | InputData::Missing => GraphInput::Nothing,
+    };
+    data.inputs.iter().map(copy).collect()
+}
+
 impl Batches {
-    /// Creates both engines for a model with mini-batches and the data of the full graph.
+    /// Opens the session of a model with mini-batches; `whole` holds the full graph, and `copied` its inputs if they are
+    /// not in the memory of this process.
     pub fn new(
-        (executable, cpu): (&Executable, &CpuPrograms),
-        data: BoundData,
-        options: EngineOptions,
+        executable: &Executable,
+        backend: &mut dyn Backend,
+        whole: &mut dyn Session,
+        copied: Option<Vec<GraphInput>>,
         cache_options: Option<CacheOptions>,
     ) -> Result<Self> {
-        let (Some(training), Some(program), Some(layout)) = (&executable.training, &cpu.train, &executable.batch)
+        let (Some(training), Some(kernels), Some(layout)) =
+            (&executable.training, executable.kernels(Role::Train), &executable.batch)
         else {
             return Err(internal("the model has no program for batches"));
         };
         let Some(batch) = &training.batch else {
             return Err(internal("the model has no batches"));
         };
-        if data.orders.any() {
+        if whole.data().orders.any() {
             return Err(ExecError::Unsupported("batches take vertices in the order of the dataset only".into()));
         }
-        let whole = Engine::new(&[&cpu.infer], data, options)?;
-        let input = |(index, input): (usize, &InputData)| match (input, whole.frozen_input(index)) {
+        let input = |(index, input): (usize, &InputData)| match (input, whole.shared_input(index)) {
             (InputData::Classes(classes), _) => GraphInput::Classes(classes.clone()),
             (_, Some(numbers)) => GraphInput::Numbers(numbers),
             (_, None) => GraphInput::Nothing,
         };
-        let inputs = whole.data().inputs.iter().enumerate().map(input).collect();
-        let (kernels, of_whole) = (&program.loops.kernels, (&executable.infer, training));
-        let mut loader =
-            MiniBatchLoader::new(kernels, layout, batch, whole.data(), inputs, of_whole, cpu.sampler.as_ref())?;
-        if cache_options.is_some() {
+        let inputs = copied.unwrap_or_else(|| whole.data().inputs.iter().enumerate().map(input).collect());
+        let of_whole = (&executable.infer, training);
+        let sampler = executable.sampler.as_ref();
+        let mut loader = MiniBatchLoader::new(kernels, layout, batch, whole.data(), inputs, of_whole, sampler)?;
+        if cache_options.is_some() || !backend.reads_host_memory() {
             loader.gather_all();
         }
-        let reuse = match (batch.reuse, &executable.producer, &cpu.producer) {
-            (Some(reuse), Some(producer), Some(program)) => {
-                Some(HistoricalEmbeddings::new(reuse, (producer, program), &loader, options)?)
-            }
-            (Some(_), ..) => return Err(internal("the model has no program for what batches reuse")),
-            (None, ..) => None,
+        let reuse = match (batch.reuse, &executable.producer) {
+            (Some(reuse), Some(producer)) => Some(HistoricalEmbeddings::new(reuse, producer, &loader, backend)?),
+            (Some(_), None) => return Err(internal("the model has no program for what batches reuse")),
+            (None, _) => None,
         };
-        let step = Engine::new(&[program], loader.empty()?, options)?;
-        let states = collect_states(&[kernels]);
+        let mut step = backend.session(&[Role::Train], loader.empty()?)?;
+        let own = step.params();
+        let num_params = own.num_params();
+        let names = kernels.tables.params[..num_params].iter().map(|param| param.name.clone()).collect();
+        let states = own.states().to_vec();
+        let num_of_whole = whole.params().num_params();
+        // Stacks of parameters are those of the program of batches.
+        let lens: Vec<usize> = states
+            .iter()
+            .map(|state| match state.0.index() {
+                param if param < num_of_whole => whole.params().len(param),
+                stack => own.len(stack),
+            })
+            .collect();
         let mut batches = Self {
-            whole,
             step,
-            program: program.loops.clone(),
             layout: layout.clone(),
             loader: Arc::new(loader),
+            pool: Arc::clone(backend.pool()),
+            names,
             states,
-            state_slabs: vec![],
+            arrays: vec![],
+            shared: vec![],
             in_step: false,
             pipeline: None,
             cache_options,
@@ -141,13 +178,29 @@ impl Batches {
             batches: 0,
             spans: None,
         };
-        // Stacks of parameters are those of the program of batches.
-        let len = |state: &StateId| match state.0.index() {
-            param if param < batches.whole.num_params() => batches.whole.param_len(param),
-            stack => batches.step.param_len(stack),
+        let num_vertices = whole.data().num_vertices.clone();
+        let width = |param: usize, len: usize| {
+            let rows = batches.rows_of(param).map(|of_batch| batches.num_rows(of_batch, &num_vertices));
+            rows.map_or(len, |rows| len / rows.max(1))
         };
-        let lens: Vec<usize> = batches.states.iter().map(len).collect();
-        batches.state_slabs = HostBuffer::zeros_each(lens);
+        let (mut arrays, mut shared) = (vec![], vec![]);
+        for param in 0..num_params {
+            if batches.rows_of(param).is_none() {
+                arrays.push(None);
+                shared.push(false);
+                continue;
+            }
+            let len = whole.params().len(param);
+            let width = width(param, len);
+            let buffer = whole.params().share(param);
+            shared.push(buffer.is_some());
+            arrays.push(Some(HostRows::new(buffer.unwrap_or_else(|| HostBuffer::zeros(len)), width)));
+        }
+        for ((param, _), buffer) in batches.states.iter().zip(HostBuffer::zeros_each(lens)) {
+            let width = width(param.index(), buffer.len());
+            arrays.push(Some(HostRows::new(buffer, width)));
+        }
+        (batches.arrays, batches.shared) = (arrays, shared);
         Ok(batches)
     }
 
@@ -161,16 +214,10 @@ impl Batches {
         &self.states
     }
 
-    /// Elements of an optimizer state.
-    pub fn state(&mut self, index: usize) -> &mut [f32] {
-        self.store_dense_params();
-        self.state_slabs[index].elements()
-    }
-
-    /// Elements of a parameter.
-    pub fn param(&mut self, index: usize) -> &mut [f32] {
-        self.store_dense_params();
-        self.whole.param(index)
+    /// Elements of an optimizer state, once the parameters are in the full-graph session.
+    pub fn state(&mut self, index: usize) -> Result<&mut [f32]> {
+        let array = self.step.params().num_params() + index;
+        self.arrays[array].as_mut().map(HostRows::elements).ok_or_else(|| internal("a state without memory"))
     }
 
     /// Seed vertices per batch.
@@ -179,10 +226,10 @@ impl Batches {
     }
 
     /// Starts loading batches from `first` to the last of epoch `epochs - 1`.
-    pub fn begin(&mut self, first: BatchKey, epochs: u64) -> Result<()> {
+    pub fn begin(&mut self, whole: &BoundData, first: BatchKey, epochs: u64) -> Result<()> {
         self.choose_hot(first.seed)?;
         if let (Some(options), None) = (self.cache_options, &self.cache) {
-            self.make_cache(options, first.seed)?;
+            self.make_cache(options, whole, first.seed)?;
         }
         let loader = Arc::clone(&self.loader);
         self.pipeline = Some(match &mut self.reuse {
@@ -200,7 +247,7 @@ impl Batches {
     fn choose_hot(&mut self, seed: u64) -> Result<()> {
         let Some(reuse) = self.reuse.as_mut().filter(|reuse| !reuse.chosen) else { return Ok(()) };
         let start = Instant::now();
-        let (resting, hot) = choose(&self.loader, reuse.options.share, seed, self.step.threads())?;
+        let (resting, hot) = choose(&self.loader, reuse.options.share, seed, self.pool.current_num_threads())?;
         let loader = Arc::get_mut(&mut self.loader).ok_or_else(|| internal("batches are made already"))?;
         loader.rest(resting);
         reuse.note_choice(hot, start.elapsed().as_secs_f64());
@@ -214,35 +261,33 @@ impl Batches {
     }
 
     /// Presamples and fills the feature cache.
-    fn make_cache(&mut self, options: CacheOptions, seed: u64) -> Result<()> {
-        let num_params = self.step.num_params();
+    fn make_cache(&mut self, options: CacheOptions, whole: &BoundData, seed: u64) -> Result<()> {
+        let num_params = self.names.len();
         let learned = |param: usize| {
             let vertex = self.rows_of(param)?;
             let of_param = (0..self.states.len()).filter(|&state| self.states[state].0.index() == param);
-            let rows = self.whole.data().num_vertices[self.layout.vertices[vertex.index()].vertex.index()];
             Some(EmbeddingTable {
-                name: self.program.kernels.tables.params[param].name.clone(),
+                name: self.names[param].clone(),
                 vertex,
                 arrays: std::iter::once(param).chain(of_param.map(|state| num_params + state)).collect(),
-                width: self.whole.param_len(param) / rows.max(1),
-                rows,
+                width: self.arrays[param].as_ref()?.width(),
+                rows: self.num_rows(vertex, &whole.num_vertices),
             })
         };
         let learned: Vec<EmbeddingTable> = (0..num_params).filter_map(learned).collect();
-        let (whole, states, threads) = (&self.whole, &self.state_slabs, self.step.threads());
-        let slow = |array| slow(whole, states, array);
+        let (arrays, threads) = (&self.arrays, self.pool.current_num_threads());
+        let slow = |array: usize| arrays[array].as_ref().expect("cached arrays are tables and their states");
         let loader = Arc::get_mut(&mut self.loader).ok_or_else(|| internal("batches are made already"))?;
-        let arrays = num_params + states.len();
-        self.cache = Some(Cache::new(options, seed, loader, &learned, (&slow, arrays), threads)?);
+        self.cache = Some(Cache::new(options, seed, loader, &learned, (&slow, arrays.len()), threads)?);
         Ok(())
     }
 
     /// Samples an untrained epoch and counts its cache accesses, if there is a cache.
-    pub fn simulate_cache(&mut self, seed: u64, epoch: u64) -> Result<()> {
+    pub fn simulate_cache(&mut self, whole: &BoundData, seed: u64, epoch: u64) -> Result<()> {
         let Some(options) = self.cache_options else { return Ok(()) };
         self.choose_hot(seed)?;
         if self.cache.is_none() {
-            self.make_cache(options, seed)?;
+            self.make_cache(options, whole, seed)?;
         }
         let (loader, cache) = (&self.loader, &mut self.cache);
         let (order, mut worker, mut mini_batch) = (loader.order(seed, epoch), loader.worker()?, MiniBatch::default());
@@ -265,46 +310,54 @@ impl Batches {
         self.pipeline.is_some()
     }
 
-    /// Stops loading and moves the parameters back to the full-graph engine.
-    pub fn end(&mut self) {
+    /// Stops loading and moves the parameters back to the full-graph session.
+    pub fn end(&mut self, whole: &mut dyn Session) -> Result<()> {
         self.pipeline = None;
-        self.store_dense_params();
+        self.store_params(whole)
     }
 
     /// Computes the next batch up to its loss.
-    pub fn compute(&mut self, key: BatchKey, step: u64, times: &mut Times) -> Result<Computed> {
+    pub(crate) fn compute(
+        &mut self,
+        whole: &mut dyn Session,
+        key: StepKey,
+        batch: u64,
+        times: &mut Times,
+    ) -> Result<Computed> {
         let mut mini_batch = loop {
             let pipeline = self.pipeline.as_mut().ok_or_else(|| internal("no batches are made"))?;
             let start = Instant::now();
             let next = pipeline.wait()?;
             let waited = Instant::now();
-            self.record(BatchPart::Wait, key.batch, start, waited);
+            self.record(BatchPart::Wait, batch, start, waited);
             match next {
                 Ready::Batch(mini_batch) => break mini_batch,
                 Ready::Refresh(refresh) => {
-                    self.compute_refresh(refresh, key, step)?;
-                    self.record(BatchPart::Values, key.batch, waited, Instant::now());
+                    self.load_params(whole)?;
+                    self.compute_refresh(refresh, key)?;
+                    self.record(BatchPart::Values, batch, waited, Instant::now());
                 }
             }
         };
-        assert_eq!(mini_batch.key, Some(key), "batches are made in the order in which they are computed");
+        let expected = BatchKey { seed: key.seed, epoch: key.epoch, batch };
+        assert_eq!(mini_batch.key, Some(expected), "batches are made in the order in which they are computed");
         let [sample, graphs, features] = mini_batch.seconds.map(Duration::from_secs_f64);
         if let Some(at) = mini_batch.began[0] {
-            self.record(BatchPart::Sample, key.batch, at, at + sample);
+            self.record(BatchPart::Sample, batch, at, at + sample);
         }
         if let Some(at) = mini_batch.began[1] {
-            self.record(BatchPart::Features, key.batch, at, at + features);
-            self.record(BatchPart::Graphs, key.batch, at + features, at + features + graphs);
+            self.record(BatchPart::Features, batch, at, at + features);
+            self.record(BatchPart::Graphs, batch, at + features, at + features + graphs);
         }
         self.batches += 1;
-        self.load_dense_params();
+        self.load_params(whole)?;
         let start = Instant::now();
         if let Some(reuse) = &mut self.reuse {
-            reuse.give(&mut mini_batch, &self.loader, step);
+            reuse.give(&mut mini_batch, &self.loader, key.step);
         }
         let data = std::mem::take(&mut mini_batch.data);
-        mini_batch.data = self.step.rebind(&[&self.program], data, &mut mini_batch.inputs)?;
-        self.record(BatchPart::Bind, key.batch, start, Instant::now());
+        mini_batch.data = self.step.load(data, &mut mini_batch.inputs)?;
+        self.record(BatchPart::Bind, batch, start, Instant::now());
         let arena = self.step.arena(None);
         if arena.bytes() > self.largest.bytes() {
             self.largest = arena;
@@ -313,27 +366,29 @@ impl Batches {
         if let Some(cache) = &mut self.cache {
             cache.count(&self.loader, &mini_batch.sampled);
         }
-        self.copy_embedding_rows(&mini_batch, true);
-        self.record(BatchPart::Rows, key.batch, start, Instant::now());
+        self.gather_rows(&mini_batch)?;
+        self.record(BatchPart::Rows, batch, start, Instant::now());
         let start = Instant::now();
-        self.step.run_prelude(STEP, times);
-        self.step.run_until_update(STEP, key.seed, step, key.epoch, times);
-        self.record(BatchPart::Compute, key.batch, start, Instant::now());
-        let loss = match self.step.result(STEP, "loss") {
-            Some((_, [loss])) => f64::from(*loss),
+        self.step.run(STEP, key, times)?;
+        let loss = match self.step.read(STEP, "loss")? {
+            Some(Rows { numbers: [loss], .. }) => f64::from(*loss),
             _ => return Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
         };
+        self.record(BatchPart::Compute, batch, start, Instant::now());
         let seeds = mini_batch.seeds;
         Ok(Computed { mini_batch, loss, seeds })
     }
 
     /// Refreshes the historical embeddings of some vertices before a step.
-    fn compute_refresh(&mut self, mut refresh: Box<RefreshBatch>, key: BatchKey, step: u64) -> Result<()> {
-        self.load_dense_params();
+    fn compute_refresh(&mut self, mut refresh: Box<RefreshBatch>, key: StepKey) -> Result<()> {
         let Some(reuse) = &mut self.reuse else { return Err(internal("nobody reuses values")) };
-        let (whole, step_engine, loader) = (&self.whole, &self.step, &self.loader);
-        let from = StepEngines { whole, step: step_engine, cache: self.cache.as_ref(), loader };
-        reuse.compute(&mut refresh, &from, (key.seed, step, key.epoch))?;
+        let mut from = StepParams {
+            dense: self.step.params(),
+            arrays: &self.arrays,
+            cache: self.cache.as_ref(),
+            loader: &self.loader,
+        };
+        reuse.compute(&mut refresh, &mut from, key)?;
         if let Some(pipeline) = &mut self.pipeline {
             pipeline.give_back_refresh(refresh);
         }
@@ -341,23 +396,23 @@ impl Batches {
     }
 
     /// Applies the parameter update of a computed batch.
-    pub fn update(&mut self, computed: Computed, seed: u64, step: u64, times: &mut Times) {
+    pub(crate) fn update(&mut self, computed: Computed, key: StepKey, times: &mut Times) -> Result<()> {
         let batch = computed.mini_batch.key.map_or(0, |key| key.batch);
         let start = Instant::now();
-        self.step.run_updates(STEP, seed, step, times);
-        self.step.commit(STEP);
+        self.step.update(STEP, key, times)?;
         self.record(BatchPart::Compute, batch, start, Instant::now());
         let start = Instant::now();
-        self.copy_embedding_rows(&computed.mini_batch, false);
+        self.scatter_rows(&computed.mini_batch)?;
         self.record(BatchPart::Rows, batch, start, Instant::now());
         if let Some(pipeline) = &mut self.pipeline {
             pipeline.give_back(computed.mini_batch);
         }
+        Ok(())
     }
 
-    /// Mini-batch engine and program index.
-    pub fn step(&mut self) -> (&mut Engine, usize) {
-        (&mut self.step, STEP)
+    /// Mini-batch session and the index of its program.
+    pub fn step(&mut self) -> (&mut dyn Session, usize) {
+        (&mut *self.step, STEP)
     }
 
     /// Text of the generated sampler.

@@ -1,104 +1,123 @@
-//! Copies parameters between the mini-batch engine and the full-graph engine: dense parameters when training starts and
-//! ends, embedding rows per batch.
+//! Copies parameters between the mini-batch session and the full-graph session: dense parameters when training starts
+//! and ends, embedding rows per batch.
 
-// Embedding rows are copied by several threads; see `buffer`.
+// Embedding rows are written by several threads; see `hgnnc_session::RowStore`.
 #![allow(unsafe_code)]
 
-use hgnnc_cpu::Engine;
-use hgnnc_data::buffer::HostBuffer;
+use hgnnc_data::Result;
 use hgnnc_ir::types::VertexType;
 use hgnnc_loader::MiniBatch;
-use rayon::prelude::*;
+use hgnnc_session::Session;
 
-use super::Batches;
+use super::{Batches, with_rows};
 
 impl Batches {
-    /// Vertex type of an embedding table's rows; `None` for dense parameters.
+    /// Vertex type of an embedding table's rows, as numbered in the mini-batch program; `None` for dense parameters.
     pub(super) fn rows_of(&self, param: usize) -> Option<VertexType> {
         let (_, known) = self.layout.rows.iter().find(|(of, _)| of.index() == param)?;
         let of_batch = self.layout.vertices.iter().position(|other| other == known)?;
         Some(VertexType::new(of_batch))
     }
 
-    /// Copies dense parameters and their states to the mini-batch engine, unless they are there.
-    pub(super) fn load_dense_params(&mut self) {
-        if !std::mem::replace(&mut self.in_step, true) {
-            self.copy_dense_params(true);
-            if let Some(cache) = &mut self.cache {
-                cache.load(&|array| slow(&self.whole, &self.state_slabs, array));
-            }
-        }
+    /// Number of vertices of a type of the mini-batch program in the full graph.
+    pub(super) fn num_rows(&self, of_batch: VertexType, num_vertices: &[usize]) -> usize {
+        num_vertices[self.layout.vertices[of_batch.index()].vertex.index()]
     }
 
-    /// Copies dense parameters and their states back to the full-graph engine, and writes back the cache.
-    pub fn store_dense_params(&mut self) {
-        if std::mem::replace(&mut self.in_step, false) {
-            self.copy_dense_params(false);
-            if let Some(cache) = &mut self.cache {
-                cache.write_back(&|array| slow(&self.whole, &self.state_slabs, array));
-            }
+    /// Copies dense parameters and their states to the mini-batch session, and embedding tables to host memory, unless
+    /// they are there.
+    pub(super) fn load_params(&mut self, whole: &mut dyn Session) -> Result<()> {
+        if std::mem::replace(&mut self.in_step, true) {
+            return Ok(());
         }
-    }
-
-    /// Copies dense parameters and their states: to the mini-batch engine, or back.
-    fn copy_dense_params(&mut self, to_step: bool) {
-        let copy = |whole: &mut [f32], step: &mut [f32]| match to_step {
-            true => step[..whole.len()].copy_from_slice(whole),
-            false => whole.copy_from_slice(&step[..whole.len()]),
-        };
-        for param in 0..self.step.num_params() {
-            if self.rows_of(param).is_none() {
-                copy(self.whole.param(param), self.step.param(param));
+        let num_params = self.names.len();
+        let mut numbers = vec![];
+        for param in 0..num_params {
+            match &mut self.arrays[param] {
+                Some(_) if self.shared[param] => {}
+                Some(table) => whole.params().read(param, table.elements())?,
+                None => {
+                    numbers.resize(whole.params().len(param), 0.0);
+                    whole.params().read(param, &mut numbers)?;
+                    self.step.params().write(param, &numbers)?;
+                }
             }
         }
         for index in 0..self.states.len() {
-            if self.rows_of(self.states[index].0.index()).is_none() {
-                copy(self.state_slabs[index].elements(), self.step.state(index));
+            if self.rows_of(self.states[index].0.index()).is_none()
+                && let Some(state) = &mut self.arrays[num_params + index]
+            {
+                self.step.params().write_state(index, state.elements())?;
             }
         }
-    }
-
-    /// Gathers the embedding rows and optimizer state rows of a batch into the mini-batch engine,
-    /// or scatters them back.
-    pub(super) fn copy_embedding_rows(&mut self, mini_batch: &MiniBatch, to_step: bool) {
-        for index in 0..self.step.num_params() + self.states.len() {
-            let param = match index.checked_sub(self.step.num_params()) {
-                None => index,
-                Some(state) => self.states[state].0.index(),
-            };
-            let Some(of_batch) = self.rows_of(param) else { continue };
-            let vertices = self.loader.vertices(&mini_batch.sampled, of_batch);
-            let whole = slow(&self.whole, &self.state_slabs, index);
-            let own = match index.checked_sub(self.step.num_params()) {
-                None => self.step.param_slab(index),
-                Some(state) => self.step.state_slab(state),
-            };
-            let fast = self.cache.as_ref().and_then(|cache| cache.fast(index));
-            let known = self.layout.vertices[of_batch.index()].vertex;
-            let width = whole.len() / self.whole.data().num_vertices[known.index()].max(1);
-            self.step.pool().install(|| {
-                vertices.par_iter().enumerate().with_min_len(512).for_each(|(row, &vertex)| {
-                    let kept = fast.and_then(|(slots, rows)| Some((rows, slots.slot(vertex)?)));
-                    let home = kept.unwrap_or((whole, vertex as usize));
-                    let (from, to) = match to_step {
-                        true => (home, (own, row)),
-                        false => ((own, row), home),
-                    };
-                    // SAFETY: nothing else uses the buffers, and the vertices of a batch are distinct, as are their
-                    // slots.
-                    let row_values = unsafe { from.0.read(from.1 * width, width) };
-                    // SAFETY: as above.
-                    unsafe { to.0.write(to.1 * width, width) }.copy_from_slice(row_values);
-                });
-            });
+        let (arrays, cache) = (&self.arrays, &mut self.cache);
+        if let Some(cache) = cache {
+            cache.load(&|array| arrays[array].as_ref().expect("cached arrays are tables and their states"));
         }
+        Ok(())
     }
-}
 
-/// Array by index: full-graph parameters, then their optimizer states.
-pub(super) fn slow<'s>(whole: &'s Engine, states: &'s [HostBuffer], array: usize) -> &'s HostBuffer {
-    match array.checked_sub(whole.num_params()) {
-        None => whole.param_slab(array),
-        Some(state) => &states[state],
+    /// Copies dense parameters and their states back, writes back the cache, and copies embedding tables to the
+    /// full-graph session.
+    pub fn store_params(&mut self, whole: &mut dyn Session) -> Result<()> {
+        if !std::mem::replace(&mut self.in_step, false) {
+            return Ok(());
+        }
+        let (arrays, cache) = (&self.arrays, &mut self.cache);
+        if let Some(cache) = cache {
+            cache.write_back(&|array| arrays[array].as_ref().expect("cached arrays are tables and their states"));
+        }
+        let num_params = self.names.len();
+        let mut numbers = vec![];
+        for param in 0..num_params {
+            match &mut self.arrays[param] {
+                Some(_) if self.shared[param] => {}
+                Some(table) => whole.params().write(param, table.elements())?,
+                None => {
+                    numbers.resize(whole.params().len(param), 0.0);
+                    self.step.params().read(param, &mut numbers)?;
+                    whole.params().write(param, &numbers)?;
+                }
+            }
+        }
+        for index in 0..self.states.len() {
+            if self.rows_of(self.states[index].0.index()).is_none()
+                && let Some(state) = &mut self.arrays[num_params + index]
+            {
+                state.elements().copy_from_slice(&self.step.params().read_state(index)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Arrays with a row for each vertex of a type of the mini-batch program: tables and their states.
+    fn row_arrays(&self) -> Vec<(usize, VertexType)> {
+        let params = 0..self.names.len();
+        let states = self.states.iter().map(|state| state.0.index());
+        let arrays = params.chain(states).enumerate();
+        arrays.filter_map(|(array, param)| Some((array, self.rows_of(param)?))).collect()
+    }
+
+    /// Gathers the embedding rows and optimizer state rows of a batch into the mini-batch session.
+    pub(super) fn gather_rows(&mut self, mini_batch: &MiniBatch) -> Result<()> {
+        for (array, of_batch) in self.row_arrays() {
+            let vertices = self.loader.vertices(&mini_batch.sampled, of_batch);
+            let params = self.step.params();
+            with_rows(&self.arrays, self.cache.as_ref(), array, |rows| params.gather_rows(array, vertices, rows))?;
+        }
+        Ok(())
+    }
+
+    /// Scatters the embedding rows and optimizer state rows of a batch back.
+    pub(super) fn scatter_rows(&mut self, mini_batch: &MiniBatch) -> Result<()> {
+        for (array, of_batch) in self.row_arrays() {
+            let vertices = self.loader.vertices(&mini_batch.sampled, of_batch);
+            let params = self.step.params();
+            with_rows(&self.arrays, self.cache.as_ref(), array, |rows| {
+                // SAFETY: the vertices of a batch are distinct, and nothing else uses the tables between runs.
+                unsafe { params.scatter_rows(array, vertices, rows) }
+            })?;
+        }
+        Ok(())
     }
 }

@@ -33,13 +33,11 @@ impl Batches {
     /// Resets the totals: means cover the batches from here on.
     pub fn forget_times(&mut self) {
         (self.totals, self.batches) = (BatchReport::default(), 0);
-        self.step.forget_times();
     }
 
-    /// Starts recording spans of the parts of batches and of their kernels.
+    /// Starts recording spans of the parts of batches.
     pub fn trace_spans(&mut self) {
         self.spans = Some(vec![]);
-        self.step.trace_spans();
     }
 
     /// Spans recorded since [`Batches::trace_spans`].
@@ -57,7 +55,7 @@ impl Batches {
         };
         // Binding adds what kernels need, such as source counts and active vertices.
         let data = std::mem::take(&mut mini_batch.data);
-        mini_batch.data = self.step.rebind(&[&self.program], data, &mut mini_batch.inputs)?;
+        mini_batch.data = self.step.load(data, &mut mini_batch.inputs)?;
         let sizes = sizes_of(self.step.data());
         if let Some(pipeline) = &mut self.pipeline {
             pipeline.give_back(mini_batch);
@@ -83,17 +81,14 @@ impl Batches {
         }
     }
 
-    /// Planned memory of evaluations, or of everything.
-    pub fn arena(&self, program: Option<usize>) -> Arena {
-        let (whole, step) = (self.whole.arena(None), self.largest);
-        match program {
-            Some(_) => whole,
-            None => Arena {
-                run: whole.run + step.run,
-                fixed: whole.fixed + step.fixed,
-                partials: whole.partials + step.partials,
-                scratch: whole.scratch + step.scratch,
-            },
+    /// Planned memory of everything, with that of evaluations.
+    pub fn arena(&self, whole: Arena) -> Arena {
+        let step = self.largest;
+        Arena {
+            run: whole.run + step.run,
+            fixed: whole.fixed + step.fixed,
+            partials: whole.partials + step.partials,
+            scratch: whole.scratch + step.scratch,
         }
     }
 }

@@ -6,15 +6,14 @@ mod scorer;
 
 use std::collections::HashSet;
 
-use hgnnc_cpu::EngineOptions;
 use hgnnc_data::{BoundData, Result, Topology};
 use hgnnc_executable::Executable;
-use hgnnc_executable::cpu::CpuPrograms;
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::training::{Metric, Part, Target};
+use hgnnc_session::{Backend, Session};
 use rayon::prelude::*;
 
-use crate::backend::{Backend, part_index};
+use crate::trainer::part_index;
 use curve::ScoreMetrics;
 use rank::{Ranks, rank};
 use scorer::{Pairs, Scorer};
@@ -86,14 +85,10 @@ impl KnownLinks {
 
 impl LinkMeasures {
     /// Creates the metrics of a link model from full-graph data. `None` for other models.
-    pub fn new(
-        (executable, cpu): (&Executable, Option<&CpuPrograms>),
-        data: &BoundData,
-        options: EngineOptions,
-    ) -> Result<Option<Self>> {
+    pub fn new(executable: &Executable, backend: &mut dyn Backend, data: &BoundData) -> Result<Option<Self>> {
         let Some(training) = &executable.training else { return Ok(None) };
         let Target::Links(target) = &training.target else { return Ok(None) };
-        let scorer = Scorer::new((executable, cpu), target, &training.output, &data.num_vertices, options)?;
+        let scorer = Scorer::new(executable, backend, target, &training.output, &data.num_vertices)?;
         let topologies: Vec<&Topology> = target.graphs.iter().map(|graph| &data.graphs[graph.index()]).collect();
         let ends: Vec<(usize, usize)> = topologies.iter().map(|graph| (graph.num_src, graph.num_dst)).collect();
         let trained = topologies.par_iter().map(|graph| {
@@ -129,11 +124,11 @@ impl LinkMeasures {
     }
 
     /// Takes the results of the last evaluation and invalidates previous metrics.
-    pub fn refresh(&mut self, backend: &mut Backend, infer: usize) -> Result<()> {
+    pub fn refresh(&mut self, session: &mut dyn Session, infer: usize) -> Result<()> {
         for part in &mut self.parts {
             (part.separation, part.ranks) = (None, None);
         }
-        self.scorer.refresh(backend, infer)
+        self.scorer.refresh(session, infer)
     }
 
     /// Value of a metric over a part; `None` without links, or for a metric of another task.

@@ -89,8 +89,9 @@ pub(super) fn rank(
         let named: Vec<(usize, &Pairs)> = now.iter().map(|work| work.graph).zip(&sets).collect();
         scorer.score(&named)?;
         for work in now {
+            let pool = scorer.pool();
             let scores = scorer.scores(work.graph)?;
-            let ranks = scorer.pool().install(|| work.ranks(scores, ends[work.graph], &known[work.graph]));
+            let ranks = pool.install(|| work.ranks(scores, ends[work.graph], &known[work.graph]));
             ranks.into_iter().for_each(|rank| all.add(rank));
         }
     }

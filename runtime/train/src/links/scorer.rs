@@ -2,27 +2,24 @@
 
 use std::sync::Arc;
 
-use hgnnc_cpu::{Engine, EngineOptions};
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use hgnnc_data::{Adjacency, BoundData, ExecError, InputData, Result, Topology, transpose_into};
-use hgnnc_executable::Executable;
-use hgnnc_executable::cpu::CpuPrograms;
+use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
-use hgnnc_ir::kernel::{self, Body, Rows};
-use hgnnc_ir::loops::VerifiedLoops;
+use hgnnc_ir::kernel::{self, Body, Rows as KernelRows};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::training::LinkTarget;
+use hgnnc_session::{Backend, Rows, Session, StepKey};
 use hgnnc_trace::Times;
 
-use crate::backend::Backend;
-
-/// Index of the scoring program in its engine.
+/// Index of the scoring program in its session.
 const SCORE: usize = 0;
 
-/// Engine of the scoring program.
+/// Session of the scoring program.
 pub(super) struct Scorer {
-    engine: Engine,
-    program: VerifiedLoops,
+    session: Box<dyn Session>,
+    pool: Arc<rayon::ThreadPool>,
+    graph_decls: Vec<GraphDecl>,
     num_vertices: Vec<usize>,
     /// Previously bound data, kept for its memory.
     spare: BoundData,
@@ -49,16 +46,15 @@ pub(super) struct Pairs {
 impl Scorer {
     /// Creates the scorer of a link model; `num_vertices` are those of the full graph.
     pub fn new(
-        (executable, cpu): (&Executable, Option<&CpuPrograms>),
+        executable: &Executable,
+        backend: &mut dyn Backend,
         target: &LinkTarget,
         output: &str,
         num_vertices: &[usize],
-        options: EngineOptions,
     ) -> Result<Self> {
-        let Some(program) = cpu.and_then(|cpu| cpu.score.as_ref()) else {
+        let Some(kernels) = executable.kernels(Role::Score) else {
             return Err(ExecError::Unsupported("internal error: the model has no program for pairs".into()));
         };
-        let kernels = &program.loops.kernels;
         let tables = &kernels.tables;
         // Rows of stacks, which the program does not have, come last.
         let num_vertices = &num_vertices[..tables.vertex_types.len()];
@@ -79,32 +75,34 @@ impl Scorer {
             ..BoundData::default()
         };
         let spare = data.clone();
-        let engine = Engine::new(&[program], data, options)?;
-        let outgoing = walks_out(kernels);
-        let num_vertices = num_vertices.to_vec();
-        let program = program.loops.clone();
-        Ok(Self { engine, program, num_vertices, spare, inputs: vec![], given, results, graphs, outgoing })
+        let session = backend.session(&[Role::Score], data)?;
+        let (pool, outgoing) = (Arc::clone(backend.pool()), walks_out(kernels));
+        let (num_vertices, graph_decls) = (num_vertices.to_vec(), tables.graphs.clone());
+        Ok(Self { session, pool, graph_decls, num_vertices, spare, inputs: vec![], given, results, graphs, outgoing })
     }
 
-    /// Thread pool of the scoring engine.
+    /// Threads of this process.
     pub fn pool(&self) -> Arc<rayon::ThreadPool> {
-        self.engine.pool()
+        Arc::clone(&self.pool)
     }
 
     /// Copies the parameters, and the results of the last evaluation.
-    pub fn refresh(&mut self, backend: &mut Backend, infer: usize) -> Result<()> {
-        for param in 0..self.engine.num_params() {
+    pub fn refresh(&mut self, whole: &mut dyn Session, infer: usize) -> Result<()> {
+        let mut numbers = vec![];
+        for param in 0..self.session.params().num_params() {
+            let len = whole.params().len(param);
             // Unused parameters have one element here.
-            if self.engine.param_len(param) == backend.param_len(param) {
-                backend.read_param(param, self.engine.param(param))?;
+            if self.session.params().len(param) == len {
+                numbers.resize(len, 0.0);
+                whole.params().read(param, &mut numbers)?;
+                self.session.params().write(param, &numbers)?;
             }
         }
         self.inputs.clear();
         for name in &self.given {
-            backend.fetch(infer, name)?;
-            let rows = backend.result(infer, name);
-            let rows = rows.ok_or_else(|| ExecError::Unsupported(format!("internal error: no result `{name}`")))?;
-            self.inputs.push(HostBuffer::of(rows.numbers).freeze());
+            let missing = || ExecError::Unsupported(format!("internal error: no result `{name}`"));
+            let Rows { numbers, .. } = whole.read(infer, name)?.ok_or_else(missing)?;
+            self.inputs.push(HostBuffer::of(numbers).freeze());
         }
         Ok(())
     }
@@ -112,18 +110,16 @@ impl Scorer {
     /// Scores pairs, given per link graph index. Other graphs have no pairs.
     pub fn score(&mut self, sets: &[(usize, &Pairs)]) -> Result<()> {
         self.bind(sets)?;
-        let mut times = Times::default();
-        self.engine.run_prelude(SCORE, &mut times);
-        self.engine.run(SCORE, 0, 0, 0, &mut times);
-        Ok(())
+        let (key, times) = (StepKey::default(), &mut Times::default());
+        self.session.run(SCORE, key, times)?;
+        self.session.update(SCORE, key, times)
     }
 
     /// Scores of a link graph from the last call of [`Scorer::score`].
-    pub fn scores(&self, graph: usize) -> Result<&[f32]> {
-        let scores = self.engine.result(SCORE, &self.results[graph]);
-        scores
-            .map(|(_, scores)| scores)
-            .ok_or_else(|| ExecError::Unsupported(format!("the model has no scores `{}`", self.results[graph])))
+    pub fn scores(&mut self, graph: usize) -> Result<&[f32]> {
+        let name = &self.results[graph];
+        let missing = || ExecError::Unsupported(format!("the model has no scores `{name}`"));
+        Ok(self.session.read(SCORE, name)?.ok_or_else(missing)?.numbers)
     }
 }
 
@@ -132,7 +128,7 @@ impl Scorer {
     fn bind(&mut self, sets: &[(usize, &Pairs)]) -> Result<()> {
         let mut data = std::mem::take(&mut self.spare);
         data.num_vertices.clone_from(&self.num_vertices);
-        for (index, (decl, topology)) in self.program.kernels.tables.graphs.iter().zip(&mut data.graphs).enumerate() {
+        for (index, (decl, topology)) in self.graph_decls.iter().zip(&mut data.graphs).enumerate() {
             [topology.num_src, topology.num_dst] = [decl.src, decl.dst].map(|end| self.num_vertices[end.index()]);
             let own = sets.iter().find(|&&(graph, _)| self.graphs[graph] == Some(index)).map(|&(_, pairs)| pairs);
             let Adjacency { indptr, indices: other, eids: position } = &mut topology.csc;
@@ -159,7 +155,7 @@ impl Scorer {
         }
         data.inputs = self.inputs.iter().map(|numbers| InputData::Held(numbers.len())).collect();
         let mut inputs: Vec<HostBuffer> = self.inputs.iter().map(SharedBuffer::slab).collect();
-        self.spare = self.engine.rebind(&[&self.program], data, &mut inputs)?;
+        self.spare = self.session.load(data, &mut inputs)?;
         Ok(())
     }
 }
@@ -169,7 +165,8 @@ fn walks_out(program: &kernel::Program) -> Vec<bool> {
     let mut out = vec![false; program.tables.graphs.len()];
     for kernel in program.kernels() {
         if let Body::Traversal(traversal) = &kernel.body
-            && let Rows::Edges(graph, Direction::Out) | Rows::Endpoints(graph, Direction::Out) = traversal.rows
+            && let KernelRows::Edges(graph, Direction::Out) | KernelRows::Endpoints(graph, Direction::Out) =
+                traversal.rows
         {
             out[graph.index()] = true;
         }

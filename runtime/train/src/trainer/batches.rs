@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use hgnnc_data::Result;
 use hgnnc_sample::BatchKey;
+use hgnnc_session::StepKey;
 use hgnnc_trace::Times;
 
 use super::{Epoch, Trainer};
-use crate::backend::Backend;
 use crate::batches::Batches;
 
 impl Trainer {
@@ -23,18 +23,18 @@ impl Trainer {
         let start = Instant::now();
         let mut times = Times::default();
         let (seed, epochs, first) = (self.seed, self.epochs, self.progress.within.batches);
-        let Backend::Batches(batches) = &mut self.backend else { return Ok(None) };
+        let Some(batches) = &mut self.batches else { return Ok(None) };
         let (num, size) = (batches.num_batches(), batches.size());
         if !batches.is_loading() {
-            batches.begin(BatchKey { seed, epoch, batch: first }, epochs)?;
+            batches.begin(self.session.data(), BatchKey { seed, epoch, batch: first }, epochs)?;
         }
         for batch in first..num {
-            let Backend::Batches(batches) = &mut self.backend else { return Ok(None) };
+            let Some(batches) = &mut self.batches else { return Ok(None) };
             if stop.load(Ordering::Relaxed) && batches.may_pause(batch) {
                 return Ok(None);
             }
             let (loss, seeds) = self.train_batch(BatchKey { seed, epoch, batch }, &mut times)?;
-            let may_pause = self.batches().is_some_and(|(batches, _)| batches.may_pause(batch + 1));
+            let may_pause = self.batches.as_ref().is_some_and(|batches| batches.may_pause(batch + 1));
             let within = &mut self.progress.within;
             within.add(loss, seeds);
             within.of = (num, size);
@@ -58,24 +58,39 @@ impl Trainer {
 
     /// Trains on the next batch and returns its mean loss and its number of seed vertices. The update is committed only
     /// if the loss is finite.
-    pub(crate) fn train_batch(&mut self, key: BatchKey, times: &mut Times) -> Result<(f64, usize)> {
-        let Backend::Batches(batches) = &mut self.backend else { return Ok((0.0, 0)) };
-        let step = self.progress.steps_done + 1;
-        let computed = batches.compute(key, step, times)?;
+    pub fn train_batch(&mut self, key: BatchKey, times: &mut Times) -> Result<(f64, usize)> {
+        let Some(batches) = &mut self.batches else { return Ok((0.0, 0)) };
+        let step = StepKey { seed: key.seed, step: self.progress.steps_done + 1, epoch: key.epoch };
+        let computed = batches.compute(&mut *self.session, step, key.batch, times)?;
         let (loss, seeds) = (computed.loss, computed.seeds);
         if loss.is_finite() {
-            batches.update(computed, key.seed, step, times);
+            batches.update(computed, step, times)?;
         }
         self.check_finite(loss, key.epoch, "the batch before")?;
         self.progress.steps_done += 1;
         Ok((loss, seeds))
     }
 
-    /// Mini-batch trainer and seed, for models with mini-batches.
-    pub(crate) fn batches(&mut self) -> Option<(&mut Batches, u64)> {
-        match &mut self.backend {
-            Backend::Batches(batches) => Some((batches, self.seed)),
-            Backend::Cpu(_) | Backend::Device(_) => None,
-        }
+    /// Starts loading mini-batches, for profiles.
+    ///
+    /// # Errors
+    /// A graph that cannot be sampled, or too little memory.
+    pub fn begin_batches(&mut self, first: BatchKey, epochs: u64) -> Result<()> {
+        let Some(batches) = &mut self.batches else { return Ok(()) };
+        batches.begin(self.session.data(), first, epochs)
+    }
+
+    /// Ends [`Trainer::begin_batches`].
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn end_batches(&mut self) -> Result<()> {
+        let Some(batches) = &mut self.batches else { return Ok(()) };
+        batches.end(&mut *self.session)
+    }
+
+    /// Mini-batch training and its seed, for models with mini-batches.
+    pub fn batches(&mut self) -> Option<(&mut Batches, u64)> {
+        self.batches.as_mut().map(|batches| (&mut **batches, self.seed))
     }
 }

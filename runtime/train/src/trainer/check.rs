@@ -21,7 +21,7 @@ impl Trainer {
     /// Checks labels and splits against the training block.
     pub(super) fn check_target(&mut self) -> Result<()> {
         let Some(training) = &self.executable.training else { return Ok(()) };
-        let data = self.backend.data();
+        let data = self.session.data();
         let (vertex, label) = match &training.target {
             training::Target::Vertices { vertex, label } => (*vertex, label),
             training::Target::Links(_) => {
@@ -99,8 +99,11 @@ impl Trainer {
         Ok(())
     }
 
-    /// Training block; errors if there is nothing to train on.
-    pub(crate) fn check_trainable(&self) -> Result<&Training> {
+    /// The train block.
+    ///
+    /// # Errors
+    /// A model without one, or nothing to train on.
+    pub fn check_trainable(&self) -> Result<&Training> {
         let training = self.training()?;
         if self.rows(Part::Train).is_empty() {
             return Err(ExecError::Unsupported(match training.target {

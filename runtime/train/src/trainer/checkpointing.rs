@@ -4,44 +4,35 @@ use std::path::Path;
 use std::time::Instant;
 
 use hgnnc_data::stacks::num_own_params;
-use hgnnc_data::{ExecError, Result, SEED};
+use hgnnc_data::{ExecError, Result, SEED, StateId};
 use hgnnc_ir::VertexRows;
 use hgnnc_ir::types::{Dim, Param, VertexType};
 
 use super::Trainer;
-use crate::backend::Backend;
 use crate::checkpoint;
 use crate::weights::{self, Tensor};
 
 impl Trainer {
-    /// Keeps the current parameters as the best ones, on the device if there is one. The host copy is updated at the
-    /// checkpoint interval, so that it survives a device failure, and on request.
+    /// Keeps the current parameters as the best ones, on the device if it has memory for them. The host copy is then
+    /// updated at the checkpoint interval, so that it survives a device failure, and on request.
     pub(super) fn keep_best(&mut self, epoch: u64) -> Result<()> {
-        match &mut self.backend {
-            Backend::Cpu(engine) => {
-                self.best.iter_mut().enumerate().for_each(|(i, kept)| engine.read_param(i, kept));
-                self.best_of = Some(epoch);
-                Ok(())
-            }
-            Backend::Batches(it) => {
-                self.best.iter_mut().enumerate().for_each(|(i, kept)| kept.copy_from_slice(it.param(i)));
-                self.best_of = Some(epoch);
-                Ok(())
-            }
-            Backend::Device(it) => {
-                it.engine.keep_best()?;
-                if self.best_read.elapsed() >= self.options.checkpoint_every { self.read_best() } else { Ok(()) }
-            }
+        if self.current()?.params().keep_best()? {
+            self.best_on_device = true;
+            return if self.best_read.elapsed() >= self.options.checkpoint_every { self.read_best() } else { Ok(()) };
         }
+        let params = self.session.params();
+        self.best.iter_mut().enumerate().try_for_each(|(i, kept)| params.read(i, kept))?;
+        self.best_of = Some(epoch);
+        Ok(())
     }
 
     /// Downloads the parameters of the best epoch from a device if the host copy is older.
     pub(super) fn read_best(&mut self) -> Result<()> {
-        let Backend::Device(it) = &mut self.backend else { return Ok(()) };
-        if self.best_of != self.progress.best_epoch {
+        if self.best_on_device && self.best_of != self.progress.best_epoch {
             // A device failure during the download leaves the old copy intact.
             let mut read: Vec<Vec<f32>> = self.best.iter().map(|kept| vec![0.0; kept.len()]).collect();
-            read.iter_mut().enumerate().try_for_each(|(i, kept)| it.engine.read_best(i, kept))?;
+            let params = self.session.params();
+            read.iter_mut().enumerate().try_for_each(|(i, kept)| params.read_best(i, kept))?;
             (self.best, self.best_of) = (read, self.progress.best_epoch);
         }
         self.best_read = Instant::now();
@@ -49,18 +40,16 @@ impl Trainer {
     }
 
     pub(super) fn restore_best(&mut self) -> Result<()> {
-        if self.progress.best_epoch.is_some() {
-            match &mut self.backend {
-                Backend::Cpu(engine) => {
-                    self.best.iter().enumerate().for_each(|(i, kept)| engine.set_param(i, kept));
-                }
-                Backend::Batches(it) => {
-                    self.best.iter().enumerate().for_each(|(i, kept)| it.param(i).copy_from_slice(kept));
-                }
-                Backend::Device(it) => it.engine.restore_best()?,
-            }
+        if self.progress.best_epoch.is_none() {
+            return Ok(());
         }
-        Ok(())
+        let on_device = self.best_on_device;
+        let params = self.current()?.params();
+        if on_device {
+            return params.restore_best();
+        }
+        let params = self.session.params();
+        self.best.iter().enumerate().try_for_each(|(i, kept)| params.write(i, kept))
     }
 
     /// Current parameters, in the order of the model.
@@ -70,15 +59,14 @@ impl Trainer {
     pub fn params(&mut self) -> Result<Vec<Vec<f32>>> {
         let mut params: Vec<Vec<f32>> =
             self.shapes().iter().map(|(_, shape)| vec![0.0; shape.iter().product()]).collect();
-        for (i, param) in params.iter_mut().enumerate() {
-            self.backend.read_param(i, param)?;
-        }
+        let store = self.current()?.params();
+        params.iter_mut().enumerate().try_for_each(|(i, param)| store.read(i, param))?;
         Ok(params)
     }
 
     /// Name and shape of each parameter.
     pub(super) fn shapes(&self) -> Vec<(String, Vec<usize>)> {
-        let data = self.backend.data();
+        let data = self.session.data();
         let extent = |dim: &Dim| match *dim {
             Dim::Fixed(extent) => extent,
             Dim::Count(vertex) => data.num_vertices[vertex.index()],
@@ -90,7 +78,7 @@ impl Trainer {
 
     /// Name and shape of the parameter that an optimizer state belongs to, which may be a stack of parameters.
     fn shape_of(&self, param: Param) -> (String, Vec<usize>) {
-        let data = self.backend.data();
+        let data = self.session.data();
         // The program of batches has stacks of its own.
         let tables = self.executable.train.as_ref().unwrap_or(&self.executable.infer);
         let own = num_own_params(&self.executable.infer);
@@ -152,10 +140,37 @@ impl Trainer {
         }
         weights::check(path, &file, &shapes)?;
         weights::check_finite(path, &file)?;
-        for (i, (name, _)) in shapes.iter().enumerate() {
-            self.backend.set_param(i, &file.tensors[name].1)?;
+        let params = self.current()?.params();
+        shapes.iter().enumerate().try_for_each(|(i, (name, _))| params.write(i, &file.tensors[name].1))
+    }
+
+    /// Parameter and slot of each optimizer state.
+    fn states(&mut self) -> Vec<StateId> {
+        match &self.batches {
+            Some(batches) => batches.states().to_vec(),
+            None => self.session.params().states().to_vec(),
         }
-        Ok(())
+    }
+
+    /// Elements of an optimizer state, in the order of the dataset.
+    fn read_state(&mut self, index: usize) -> Result<Vec<f32>> {
+        self.current()?;
+        match &mut self.batches {
+            Some(batches) => Ok(batches.state(index)?.to_vec()),
+            None => self.session.params().read_state(index),
+        }
+    }
+
+    /// Overwrites an optimizer state, in the order of the dataset.
+    fn write_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        self.current()?;
+        match &mut self.batches {
+            Some(batches) => {
+                batches.state(index)?.copy_from_slice(numbers);
+                Ok(())
+            }
+            None => self.session.params().write_state(index, numbers),
+        }
     }
 
     pub(super) fn save_checkpoint(&mut self) -> Result<()> {
@@ -163,8 +178,8 @@ impl Trainer {
         self.read_best()?;
         let shapes = self.shapes();
         let params = self.params()?;
-        let num_states = self.backend.states().len();
-        let states: Vec<Vec<f32>> = (0..num_states).map(|i| self.backend.state(i)).collect::<Result<_>>()?;
+        let own_states = self.states();
+        let states: Vec<Vec<f32>> = (0..own_states.len()).map(|i| self.read_state(i)).collect::<Result<_>>()?;
         let mut tensors = vec![];
         for ((name, shape), data) in shapes.iter().zip(&params) {
             tensors.push((format!("param/{name}"), Tensor { shape: shape.clone(), data }));
@@ -174,7 +189,7 @@ impl Trainer {
                 tensors.push((format!("best/{name}"), Tensor { shape: shape.clone(), data }));
             }
         }
-        for (&(param, slot), data) in self.backend.states().iter().zip(&states) {
+        for (&(param, slot), data) in own_states.iter().zip(&states) {
             let (name, shape) = self.shape_of(param);
             tensors.push((format!("state{slot}/{name}"), Tensor { shape, data }));
         }
@@ -208,10 +223,7 @@ impl Trainer {
                 format!("was trained with seed {}, so it cannot be resumed with seed {}", progress.seed, self.seed);
             return Err(ExecError::Weights { path, reason });
         }
-        let own = match &self.backend {
-            Backend::Batches(it) => (it.num_batches(), it.size()),
-            Backend::Cpu(_) | Backend::Device(_) => (0, 0),
-        };
+        let own = self.batches.as_ref().map_or((0, 0), |batches| (batches.num_batches(), batches.size()));
         let within = &progress.within;
         if within.batches > 0 && within.of != own {
             let ((batches, size), (other, other_size)) = (within.of, own);
@@ -227,30 +239,34 @@ impl Trainer {
         if progress.best_epoch.is_some() {
             expected.extend(shapes.iter().map(|(name, shape)| (format!("best/{name}"), shape.clone())));
         }
-        let states = self.backend.states().to_vec();
+        let states = self.states();
         expected.extend(states.iter().map(|&(param, slot)| {
             let (name, shape) = self.shape_of(param);
             (format!("state{slot}/{name}"), shape)
         }));
         weights::check(&path, &file, &expected)?;
+        let params = self.current()?.params();
         for (i, (name, _)) in shapes.iter().enumerate() {
-            self.backend.set_param(i, &file.tensors[&format!("param/{name}")].1)?;
+            params.write(i, &file.tensors[&format!("param/{name}")].1)?;
         }
         if progress.best_epoch.is_some() {
             self.best = shapes.iter().map(|(name, _)| file.tensors[&format!("best/{name}")].1.clone()).collect();
             self.best_of = progress.best_epoch;
-            if let Backend::Device(it) = &mut self.backend {
-                self.best.iter().enumerate().try_for_each(|(i, best)| it.engine.set_best(i, best))?;
-            }
+            // Makes room for them on a device.
+            self.best_on_device = self.session.params().keep_best()?;
+            let params = self.session.params();
+            self.best.iter().enumerate().try_for_each(|(i, best)| params.write_best(i, best))?;
         }
         for (i, &(param, slot)) in states.iter().enumerate() {
             let name = format!("state{slot}/{}", self.shape_of(param).0);
-            self.backend.set_state(i, &file.tensors[&name].1)?;
+            self.write_state(i, &file.tensors[&name].1)?;
         }
         self.seed = progress.seed;
         let order = self.progress.order;
-        if let (Backend::Cpu(_), Some(before), Some(now)) = (&self.backend, progress.order, order)
+        if let (Some(before), Some(now)) = (progress.order, order)
             && before != now
+            && self.backend.takes_orders()
+            && self.batches.is_none()
         {
             self.warnings.push(format!(
                 "vertices are in the order {}, and were in the order {} when the checkpoint was written: results may differ in \

@@ -1,15 +1,16 @@
 //! Training loop.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use hgnnc_data::{ExecError, Result};
 use hgnnc_ir::training::{Criterion, Stop};
+use hgnnc_session::{Clock, Rows, Session, StepKey};
 use hgnnc_trace::Times;
 
 use super::timing::{Timing, WARM_UP};
 use super::{Epoch, Outcome, TRAIN, Trainer};
-use crate::backend::{Backend, Rows};
 use crate::not_finite;
 use crate::weights;
 
@@ -28,18 +29,14 @@ impl Trainer {
     pub fn run(&mut self, stop: &AtomicBool, on_epoch: &mut (dyn FnMut(&Epoch) + Send)) -> Result<Outcome> {
         let training = self.check_trainable()?;
         let (select, early) = (training.select, training.stop);
-        // Handing work to the pool allocates occasionally, so the entire loop runs inside it.
-        match &self.backend {
-            Backend::Cpu(engine) => engine.pool().install(|| self.train(select, early, stop, on_epoch)),
-            Backend::Device(_) => self.train(select, early, stop, on_epoch),
-            Backend::Batches(_) => {
-                let outcome = self.train(select, early, stop, on_epoch);
-                if let Backend::Batches(it) = &mut self.backend {
-                    it.end();
-                }
-                outcome
-            }
+        if self.batches.is_some() {
+            let outcome = self.train(select, early, stop, on_epoch);
+            self.end_batches()?;
+            return outcome;
         }
+        // Handing work to the pool allocates occasionally, so the entire loop runs inside it.
+        let pool = Arc::clone(self.backend.pool());
+        pool.install(|| self.train(select, early, stop, on_epoch))
     }
 
     fn train(
@@ -51,8 +48,8 @@ impl Trainer {
     ) -> Result<Outcome> {
         let started = Instant::now();
         self.saved = started;
-        if let (Backend::Batches(it), 0) = (&mut self.backend, self.epochs) {
-            it.simulate_cache(self.seed, 0)?;
+        if let (Some(batches), 0) = (&mut self.batches, self.epochs) {
+            batches.simulate_cache(self.session.data(), self.seed, 0)?;
         }
         let remaining = self.epochs.saturating_sub(self.progress.epochs_done);
         self.reserve(remaining)?;
@@ -78,7 +75,7 @@ impl Trainer {
             self.not_finite = selected.filter(|value| !value.is_finite()).or(self.not_finite);
             // An epoch with non-finite parameters is never the best, however good its metric.
             let best = selected.is_some_and(|value| better(select, value, self.progress.best()))
-                && self.backend.has_finite_params();
+                && self.current()?.params().are_finite();
             if let (true, Some(value)) = (best, selected) {
                 self.progress.set_best(epoch, value);
                 self.keep_best(epoch)?;
@@ -191,67 +188,67 @@ impl Trainer {
         stop: &AtomicBool,
         on_batch: &mut (dyn FnMut(&Epoch) + Send),
     ) -> Result<Option<(f64, f64)>> {
-        match self.backend {
-            Backend::Batches(_) => self.train_batches(epoch, stop, on_batch),
-            Backend::Cpu(_) | Backend::Device(_) => self.train_step(epoch).map(Some),
+        match self.batches {
+            Some(_) => self.train_batches(epoch, stop, on_batch),
+            None => self.train_step(epoch).map(Some),
         }
     }
 
-    /// Runs one training step. The update is committed only if the loss is finite.
-    pub(crate) fn train_step(&mut self, epoch: u64) -> Result<(f64, f64)> {
+    /// Runs one training step on the full graph, and returns its loss and milliseconds. The update is committed only if
+    /// the loss is finite.
+    ///
+    /// # Errors
+    /// A loss that is not finite, or a device failure.
+    pub fn train_step(&mut self, epoch: u64) -> Result<(f64, f64)> {
         let mut times = Times::default();
         // Times of warm-up epochs are not reported if there are more epochs.
-        let timed = self.timing.epochs.len() < WARM_UP && matches!(self.backend, Backend::Device(_));
-        self.backend.time_launches(timed);
+        let by_launch = self.session.clock() == Clock::Launches;
+        let timed = by_launch && self.timing.epochs.len() < WARM_UP;
+        self.session.time_launches(timed);
         let start = Instant::now();
-        let step = self.progress.steps_done + 1;
-        self.backend.run_until_update(TRAIN, (self.seed, step, epoch), &mut times)?;
-        self.check_loss(epoch)?;
-        self.backend.run_updates(TRAIN, self.seed, step, &mut times)?;
-        if let Backend::Cpu(_) = self.backend {
-            let update = Instant::now();
-            self.backend.commit(TRAIN);
-            let commit = update.elapsed().as_nanos() as f64;
-            times.phases[2] += commit;
-            times.stages[4] += commit;
-        }
-        self.backend.time_launches(false);
-        // The device is idle now; its clock is more accurate.
-        let on_device = self.backend.elapsed_ms()?;
+        let key = StepKey { seed: self.seed, step: self.progress.steps_done + 1, epoch };
+        self.session.run(TRAIN, key, &mut times)?;
+        let loss = self.read_loss()?;
+        self.check_finite(loss, epoch, "the epoch before")?;
+        self.session.update(TRAIN, key, &mut times)?;
+        self.session.time_launches(false);
+        // The machine is idle now; its own clock is more accurate.
+        let on_device = self.session.elapsed_ms()?;
         let of_launches = (timed && times != Times::default()).then(|| times.phases.iter().sum::<f64>() * 1e-6);
         let ms = of_launches.or(on_device).unwrap_or_else(|| start.elapsed().as_secs_f64() * 1e3);
         self.progress.steps_done += 1;
         self.timing.epochs.push(ms);
-        match self.backend {
-            Backend::Cpu(_) | Backend::Batches(_) => self.timing.add(&times),
-            Backend::Device(_) if of_launches.is_some() => self.timing.add_of_device(&times),
-            Backend::Device(_) => {}
+        match by_launch {
+            false => self.timing.add(&times),
+            true if of_launches.is_some() => self.timing.add_of_device(&times),
+            true => {}
         }
-        Ok((self.loss()?, ms))
+        Ok((loss, ms))
     }
 
-    /// Runs one training step on a device launch by launch and returns the milliseconds of each, if it has a clock.
-    pub(crate) fn train_launch_by_launch(&mut self, epoch: u64) -> Result<Option<Vec<f64>>> {
-        let step = self.progress.steps_done + 1;
-        let Backend::Device(it) = &mut self.backend else { return Ok(None) };
-        let times = it.engine.run_timed(TRAIN, self.seed, step, epoch)?;
+    /// A training step on the full graph that `run` executes in its own way, for profiles.
+    ///
+    /// # Errors
+    /// Those of `run`, and a loss that is not finite.
+    pub fn train_step_by<R>(
+        &mut self,
+        epoch: u64,
+        run: impl FnOnce(&mut dyn Session, StepKey) -> Result<R>,
+    ) -> Result<R> {
+        let key = StepKey { seed: self.seed, step: self.progress.steps_done + 1, epoch };
+        let outcome = run(&mut *self.session, key)?;
         self.progress.steps_done += 1;
-        self.check_loss(epoch)?;
-        Ok(times)
+        let loss = self.read_loss()?;
+        self.check_finite(loss, epoch, "the epoch before")?;
+        Ok(outcome)
     }
 
     /// Loss of the last training step.
-    fn loss(&self) -> Result<f64> {
-        match self.backend.result(TRAIN, "loss") {
+    fn read_loss(&mut self) -> Result<f64> {
+        match self.session.read(TRAIN, "loss")? {
             Some(Rows { numbers: [loss], .. }) => Ok(f64::from(*loss)),
             _ => Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
         }
-    }
-
-    /// Errors if the loss is not finite.
-    fn check_loss(&mut self, epoch: u64) -> Result<()> {
-        self.backend.fetch(TRAIN, "loss")?;
-        self.check_finite(self.loss()?, epoch, "the epoch before")
     }
 
     pub(super) fn check_finite(&mut self, loss: f64, epoch: u64, before: &str) -> Result<()> {
@@ -265,10 +262,13 @@ impl Trainer {
         // Re-executes the forward pass with the parameters of this step, and if some of them are not finite, the step
         // that produced them.
         let step = (self.seed, self.progress.steps_done + 1, epoch);
-        let mut cause = not_finite::of_loss(&self.executable, &mut self.backend, step);
+        if let Some(batches) = &mut self.batches {
+            batches.store_params(&mut *self.session)?;
+        }
+        let mut cause = not_finite::of_loss(&self.executable, &mut *self.session, step);
         self.restore_best()?;
         if let Some(not_finite::Found::Param(name)) = cause {
-            cause = not_finite::of_update(&self.executable, &mut self.backend, step, &name, &self.best);
+            cause = not_finite::of_update(&self.executable, &mut *self.session, step, &name, &self.best);
         }
         let cause = cause.map(|found| Box::new(found.into_cause()));
         Err(ExecError::Diverged { epoch, loss, kept, cause })

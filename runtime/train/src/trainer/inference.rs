@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use hgnnc_data::metrics::{Predictions, Tally};
-use hgnnc_data::{ExecError, Result};
+use hgnnc_data::{ExecError, Result, copy_rows};
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::training::{Criterion, Metric, Part, Target};
 use hgnnc_ir::types::{Graph, Stage};
+use hgnnc_session::{Clock, Rows, StepKey};
 use hgnnc_trace::{Times, os};
 
 use super::timing::WARM_UP;
-use super::{INFER, OutputRows, Trainer};
-use crate::backend::{Backend, Rows};
+use super::{INFER, OutputRows, Trainer, part_index};
 use crate::links::LinkMeasures;
 use crate::report::{GraphReport, Report, Spread};
 
@@ -40,11 +40,12 @@ impl Trainer {
     /// Runs the evaluation program.
     pub(super) fn infer_all(&mut self) -> Result<()> {
         let start = Instant::now();
-        let (step, epoch) = (self.progress.steps_done, self.progress.epochs_done);
-        self.backend.run_until_update(INFER, (self.seed, step, epoch), &mut Times::default())?;
-        self.backend.run_updates(INFER, self.seed, step, &mut Times::default())?;
+        let key = StepKey { seed: self.seed, step: self.progress.steps_done, epoch: self.progress.epochs_done };
+        let session = self.current()?;
+        session.run(INFER, key, &mut Times::default())?;
+        session.update(INFER, key, &mut Times::default())?;
         self.link_metrics_stale = true;
-        let on_device = self.backend.elapsed_ms()?;
+        let on_device = self.session.elapsed_ms()?;
         let ms = on_device.unwrap_or_else(|| start.elapsed().as_secs_f64() * 1e3);
         if self.timing.infer.len() < self.timing.infer.capacity() || self.timing.infer.len() < 16 {
             self.timing.infer.push(ms);
@@ -62,11 +63,11 @@ impl Trainer {
         if vertices == 0 {
             return Ok(None);
         }
-        if Tally::has(metric) && self.backend.count(part, &mut self.tally)? {
+        if Tally::has(metric) && self.session.count(part_index(part), &mut self.tally)? {
             return Ok(self.tally.metric(metric, task, vertices));
         }
         let needed = if metric == Metric::Loss { "row_loss" } else { &training.output };
-        self.backend.fetch(INFER, needed)?;
+        self.session.fetch(INFER, needed)?;
         // Moved out while `self` is borrowed.
         let mut tally = std::mem::take(&mut self.tally);
         let value = self.metric_with(part, metric, &mut tally);
@@ -77,7 +78,7 @@ impl Trainer {
     /// Link metrics over the values of the last evaluation.
     fn up_to_date_links(&mut self) -> Result<Option<&mut LinkMeasures>> {
         if let (Some(links), true) = (&mut self.links, self.link_metrics_stale) {
-            links.refresh(&mut self.backend, INFER)?;
+            links.refresh(&mut *self.session, INFER)?;
             self.link_metrics_stale = false;
         }
         Ok(self.links.as_mut())
@@ -85,14 +86,14 @@ impl Trainer {
 
     pub(super) fn metric_with(&self, part: Part, metric: Metric, tally: &mut Tally) -> Option<f64> {
         let training = self.executable.training.as_ref()?;
-        let row_loss = self.backend.result(INFER, "row_loss").map(|rows| rows.numbers);
+        let row_loss = self.session.result(INFER, "row_loss").map(|rows| rows.numbers);
         // The loss needs no outputs.
-        let outputs = self.backend.result(INFER, &training.output);
-        let Rows { width, numbers: outputs } = match metric {
-            Metric::Loss => Rows { width: 0, numbers: &[] },
+        let outputs = self.session.result(INFER, &training.output);
+        let Rows { width, numbers: outputs, .. } = match metric {
+            Metric::Loss => Rows { width: 0, vertex: None, numbers: &[] },
             _ => outputs?,
         };
-        let target = self.backend.data().target.as_ref()?;
+        let target = self.session.data().target.as_ref()?;
         let rows = self.rows(part);
         Predictions { outputs, width, row_loss, target, rows, task: training.task }.metric(metric, tally)
     }
@@ -141,7 +142,7 @@ impl Trainer {
             })
             .collect();
         let is_output = |name: &&str| *name != "row_loss" && !given.contains(name);
-        let names: Vec<String> = self.backend.results(INFER).into_iter().filter(is_output).map(str::to_owned).collect();
+        let names: Vec<String> = self.session.results(INFER).into_iter().filter(is_output).map(str::to_owned).collect();
         if names.is_empty() {
             return Err(ExecError::Unsupported(
                 "the model has no output of vertices; scores of pairs need a `train` block with a loss of links".into(),
@@ -150,14 +151,20 @@ impl Trainer {
         let trained = self.executable.training.as_ref().map(|t| t.output.as_str());
         let name = output.or(trained).or(names.first().map(String::as_str)).unwrap_or("").to_owned();
         self.infer_all()?;
-        self.backend.fetch(INFER, &name)?;
-        match self.backend.result_of_dataset(INFER, &name).filter(|_| names.contains(&name)) {
-            Some((width, data)) => Ok(OutputRows { rows: data.len() / width.max(1), width, data }),
-            None => Err(ExecError::Unsupported(format!(
+        if !names.contains(&name) {
+            return Err(ExecError::Unsupported(format!(
                 "the model has no output `{name}`; it has {}",
                 names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
-            ))),
+            )));
         }
+        let missing = || ExecError::Unsupported(format!("internal error: no result `{name}`"));
+        let Rows { width, vertex, numbers } = self.session.read(INFER, &name)?.ok_or_else(missing)?;
+        let mut data = numbers.to_vec();
+        if let Some(order) = vertex.and_then(|vertex| self.session.data().orders.of(vertex)) {
+            let renumbered = data.clone();
+            copy_rows(&renumbered, &order.rank, &mut data);
+        }
+        Ok(OutputRows { rows: data.len() / width.max(1), width, data })
     }
 
     /// Link graphs that the model scores, by the name of their relation in the dataset, with their source and
@@ -201,7 +208,7 @@ impl Trainer {
     pub fn report(&mut self) -> Result<Report> {
         let metrics = self.evaluate()?;
         let arenas = self.arenas();
-        let data = self.backend.data();
+        let data = self.session.data();
         // The hops of a factored metapath are not reported as semantic graphs.
         let hops: Vec<usize> =
             self.executable.infer.metapaths.iter().flat_map(|path| &path.hops).map(|hop| hop.index()).collect();
@@ -222,7 +229,7 @@ impl Trainer {
         let timing = &self.timing;
         let per_epoch = |total: f64| if timing.stage_epochs == 0 { 0.0 } else { total / timing.stage_epochs as f64 };
         // Unknown for a device without a clock.
-        let is_known = !matches!(self.backend, Backend::Device(_))
+        let is_known = self.session.clock() == Clock::Steps
             || timing.epochs.is_empty()
             || timing.phases.iter().any(|times| !times.is_empty());
         let known = |phase: usize| is_known.then(|| warm(&timing.phases[phase]));
@@ -231,7 +238,7 @@ impl Trainer {
             model: self.executable.model.clone(),
             dataset: data.dataset.clone(),
             device: self.backend.name(),
-            threads: self.backend.threads(),
+            threads: self.threads(),
             seed: self.seed,
             epochs: self.progress.epochs_done,
             best_epoch: self.progress.best_epoch.map(|epoch| epoch + 1),
@@ -246,14 +253,11 @@ impl Trainer {
             update_ms: known(2),
             infer_ms: warm(&timing.infer),
             stage_ms: known(0).map(|_| stage_ms.collect()),
-            batches: match &self.backend {
-                Backend::Batches(it) => Some(it.report()),
-                Backend::Cpu(_) | Backend::Device(_) => None,
-            },
+            batches: self.batches.as_ref().map(|batches| batches.report()),
             peak_rss_bytes: os::peak_rss_bytes(),
             arena_bytes: arenas.all.bytes(),
             infer_arena_bytes: arenas.infer.bytes(),
-            device_bytes: self.backend.device_bytes(),
+            device_bytes: self.session.device_bytes(),
             metrics,
             semantic_graphs,
             params: self.shapes().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum(),

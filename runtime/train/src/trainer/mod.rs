@@ -10,21 +10,16 @@ mod timing;
 
 pub use options::{Arenas, Epoch, MemoryNeeded, Outcome, OutputRows, TrainOptions};
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use hgnnc_cpu::{Engine, EngineOptions, ExecPlan};
-use hgnnc_cuda::{Compiled, Device, DeviceEngine};
 use hgnnc_data::metrics::Tally;
 use hgnnc_data::{BoundData, ExecError, Result};
-use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
-use hgnnc_executable::gpu::{GpuCompiler, Target};
-use hgnnc_executable::{Executable, Kernels};
-use hgnnc_ir::kernel::Program;
-use hgnnc_ir::loops::{self};
+use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::training::Part;
+use hgnnc_session::{Backend, Session};
 
-use crate::backend::{Backend, part_index};
-use crate::batches::Batches;
+use crate::batches::{Batches, graph_inputs};
 use crate::checkpoint::Progress;
 use crate::links::LinkMeasures;
 use timing::Timing;
@@ -33,7 +28,11 @@ use timing::Timing;
 #[derive(Debug)]
 pub struct Trainer {
     executable: Executable,
-    backend: Backend,
+    backend: Box<dyn Backend>,
+    /// Programs on the full graph: evaluation, and training unless it is on mini-batches.
+    session: Box<dyn Session>,
+    /// Mini-batch training, if the model has it.
+    batches: Option<Box<Batches>>,
     options: TrainOptions,
     seed: u64,
     epochs: u64,
@@ -42,6 +41,8 @@ pub struct Trainer {
     best: Vec<Vec<f32>>,
     /// Epoch of that copy: a device keeps a newer one, which is downloaded periodically.
     best_of: Option<u64>,
+    /// Whether the session keeps the parameters of the best epoch in its own memory.
+    best_on_device: bool,
     /// Time of the last download.
     best_read: Instant,
     /// Time of the last checkpoint.
@@ -63,28 +64,26 @@ pub struct Trainer {
     outcome: Outcome,
 }
 
-/// Program indices in the engine.
+/// Program indices in the full-graph session.
 const INFER: usize = 0;
-pub(crate) const TRAIN: usize = 1;
+/// The training program, unless it is trained on mini-batches.
+pub const TRAIN: usize = 1;
 
-fn engine_options(options: &TrainOptions) -> EngineOptions {
-    let &TrainOptions { threads, memory_budget, features, .. } = options;
-    EngineOptions { threads, memory_budget, features }
+/// The programs of the full-graph session, in index order.
+fn roles(executable: &Executable) -> &'static [Role] {
+    match executable.kernels.train.is_some() && executable.batch.is_none() {
+        true => &[Role::Infer, Role::Train],
+        false => &[Role::Infer],
+    }
 }
 
-/// [`programs`] for the CPU.
-fn cpu_programs<'p>(executable: &Executable, cpu: &'p CpuPrograms) -> Vec<&'p CpuProgram> {
-    std::iter::once(&cpu.infer).chain(cpu.train.as_ref().filter(|_| executable.batch.is_none())).collect()
-}
-
-fn no_code(executable: &Executable) -> ExecError {
-    ExecError::Unsupported(format!("no code for a processor was generated for `{}`", executable.model))
-}
-
-/// Full-graph programs in index order.
-fn programs(executable: &Executable) -> Vec<&Program> {
-    let Kernels { infer, train, .. } = &executable.kernels;
-    std::iter::once(infer).chain(train.as_ref().filter(|_| executable.batch.is_none())).collect()
+/// Index of a split part in [`BoundData::parts`].
+pub(crate) fn part_index(part: Part) -> usize {
+    match part {
+        Part::Train => 0,
+        Part::Val => 1,
+        Part::Test => 2,
+    }
 }
 
 fn seed_of(executable: &Executable, options: &TrainOptions) -> u64 {
@@ -104,83 +103,63 @@ fn no_cache(executable: &Executable, options: &TrainOptions) -> Result<()> {
 }
 
 impl Trainer {
-    /// Binds a model to data on the CPU and initialises its parameters, or resumes if the options say so.
+    /// Binds a model to data on a machine and initialises its parameters, or resumes if the options say so.
     ///
     /// # Errors
-    /// An executable without code for a processor, data that does not fit, too little memory, or a checkpoint that cannot
-    /// be resumed.
-    pub fn new(mut executable: Executable, data: BoundData, options: TrainOptions) -> Result<Self> {
-        // It is bound below, and not needed afterwards.
-        let cpu = executable.cpu.take().ok_or_else(|| no_code(&executable))?;
-        if executable.batch.is_some() {
-            let batches = Batches::new((&executable, &cpu), data, engine_options(&options), options.cache)?;
-            let not_cached = batches.not_cached();
-            let mut trainer = Self::with(batches.into(), executable, Some(&cpu), options)?;
-            trainer.warnings.extend(not_cached.iter().map(|vertex| {
-                format!("the sparse features of `{vertex}` are not cached: only rows of one length are")
-            }));
-            return Ok(trainer);
-        }
-        no_cache(&executable, &options)?;
-        let engine = Engine::new(&cpu_programs(&executable, &cpu), data, engine_options(&options))?;
-        Self::with(engine.into(), executable, Some(&cpu), options)
-    }
-
-    /// [`Trainer::new`] on a device, with the budget for device memory. Links are scored on the CPU.
-    ///
-    /// # Errors
-    /// The errors of [`Trainer::new`], kernels without PTX, or a device failure.
-    pub fn on_device(
+    /// Data that does not fit, a program that the machine does not execute, too little memory, a device failure, or a
+    /// checkpoint that cannot be resumed.
+    pub fn new(
         mut executable: Executable,
+        mut backend: Box<dyn Backend>,
         data: BoundData,
-        (device, compiler): (Box<dyn Device>, &'static dyn GpuCompiler),
         options: TrainOptions,
     ) -> Result<Self> {
-        if executable.batch.is_some() {
-            return Err(ExecError::Unsupported(
-                "training on batches is for this processor only so far: use `--device cpu`".into(),
-            ));
-        }
-        if data.orders.any() {
+        if data.orders.any() && !backend.takes_orders() {
             return Err(ExecError::Unsupported("a device takes vertices in the order of the dataset only".into()));
         }
-        no_cache(&executable, &options)?;
-        let target = device.target().with_precision(options.precision);
-        let programs = programs(&executable);
-        let engine = DeviceEngine::new(&programs, data, device, (compiler, target), options.memory_budget)?;
-        let cpu = executable.cpu.take();
-        Self::with(engine.into(), executable, cpu.as_ref(), options)
-    }
-
-    fn with(
-        mut backend: Backend,
-        executable: Executable,
-        cpu: Option<&CpuPrograms>,
-        options: TrainOptions,
-    ) -> Result<Self> {
+        // The back end has it.
+        executable.cpu = None;
+        let mut warnings = vec![];
+        let (mut session, batches);
+        if executable.batch.is_some() {
+            let copied = (!backend.reads_host_memory()).then(|| graph_inputs(&data));
+            session = backend.session(roles(&executable), data)?;
+            let made = Batches::new(&executable, &mut *backend, &mut *session, copied, options.cache)?;
+            warnings.extend(made.not_cached().iter().map(|vertex| {
+                format!("the sparse features of `{vertex}` are not cached: only rows of one length are")
+            }));
+            batches = Some(Box::new(made));
+        } else {
+            no_cache(&executable, &options)?;
+            session = backend.session(roles(&executable), data)?;
+            batches = None;
+        }
         let training = executable.training.as_ref();
         let seed = seed_of(&executable, &options);
         let epochs = options.epochs.or(training.map(|t| t.epochs)).unwrap_or(0);
-        backend.init_params(&executable.infer, seed)?;
-        let links = LinkMeasures::new((&executable, cpu), backend.data(), engine_options(&options))?;
-        let mut progress = Progress::new(&executable.model, seed, backend.data().orders.kind());
+        session.params().init(&executable.infer, seed)?;
+        let links = LinkMeasures::new(&executable, &mut *backend, session.data())?;
+        let mut progress = Progress::new(&executable.model, seed, session.data().orders.kind());
         progress.identity.clone_from(&options.identity);
         let mut trainer = Self {
             executable,
             backend,
+            session,
+            batches,
             options,
             seed,
             epochs,
             progress,
             best: vec![],
             best_of: None,
+            best_on_device: false,
             best_read: Instant::now(),
             saved: Instant::now(),
             timing: Timing::default(),
             tally: Tally::default(),
             links,
             link_metrics_stale: true,
-            warnings: vec![],
+            warnings,
             pending_warning: None,
             unsaved: None,
             not_finite: None,
@@ -188,7 +167,7 @@ impl Trainer {
         };
         trainer.check_target()?;
         if let Some(training) = &trainer.executable.training {
-            trainer.backend.count_result(INFER, &training.output, training.task)?;
+            trainer.session.count_result(INFER, &training.output, training.task)?;
         }
         if trainer.options.resume {
             trainer.resume()?;
@@ -196,55 +175,51 @@ impl Trainer {
         Ok(trainer)
     }
 
-    /// Memory that a trainer of this model needs, without allocating it. For mini-batch models that of evaluation:
-    /// batch sizes are not known in advance.
+    /// Memory that a trainer of this model needs on a machine, without allocating it. For mini-batch models that of
+    /// evaluation: batch sizes are not known in advance.
     ///
     /// # Errors
-    /// An executable without code for a processor, or data that does not fit the programs.
+    /// Data that does not fit the programs, or a program that the machine does not execute.
     pub fn memory_needed(
         executable: &Executable,
+        backend: &mut dyn Backend,
         data: &mut BoundData,
-        options: &TrainOptions,
     ) -> Result<MemoryNeeded> {
-        let cpu = executable.cpu.as_ref().ok_or_else(|| no_code(executable))?;
-        let loops: Vec<&loops::VerifiedLoops> =
-            cpu_programs(executable, cpu).iter().map(|program| &program.loops).collect();
-        let exec_plan = ExecPlan::new(&loops, data, engine_options(options))?;
-        let arenas = Arenas { all: exec_plan.arena(None), infer: exec_plan.arena(Some(INFER)) };
-        Ok(MemoryNeeded { arenas, bytes: exec_plan.parts(data).iter().map(|part| part.1).sum() })
-    }
-
-    /// [`Trainer::memory_needed`] on a device of this kind.
-    ///
-    /// # Errors
-    /// Data that does not fit the programs, or a kernel without PTX.
-    pub fn device_memory_needed(
-        executable: &Executable,
-        data: &mut BoundData,
-        (compiler, target): (&'static dyn GpuCompiler, Target),
-    ) -> Result<MemoryNeeded> {
-        let compiled = Compiled::new(&programs(executable), data, (compiler, target))?;
-        let arenas = Arenas { all: compiled.arena(None), infer: compiled.arena(Some(INFER)) };
-        Ok(MemoryNeeded { arenas, bytes: compiled.memory().bytes() })
+        let hgnnc_session::MemoryNeeded { arenas, all, bytes } = backend.memory_needed(roles(executable), data)?;
+        Ok(MemoryNeeded { arenas: Arenas { all, infer: arenas[INFER] }, bytes })
     }
 
     /// Planned memory of training and of evaluation.
     pub fn arenas(&self) -> Arenas {
-        Arenas { all: self.backend.arena(None), infer: self.backend.arena(Some(INFER)) }
+        match &self.batches {
+            None => Arenas { all: self.session.arena(None), infer: self.session.arena(Some(INFER)) },
+            Some(batches) => {
+                let infer = self.session.arena(None);
+                Arenas { all: batches.arena(infer), infer }
+            }
+        }
+    }
+
+    /// The full-graph session, with the current parameters.
+    pub(crate) fn current(&mut self) -> Result<&mut dyn Session> {
+        if let Some(batches) = &mut self.batches {
+            batches.store_params(&mut *self.session)?;
+        }
+        Ok(&mut *self.session)
     }
 
     fn rows(&self, part: Part) -> &[u32] {
-        &self.backend.data().parts[part_index(part)]
+        &self.session.data().parts[part_index(part)]
     }
 
     /// Data bound to the model: graphs, labels and splits.
     pub fn data(&self) -> &BoundData {
-        self.backend.data()
+        self.session.data()
     }
 
     /// Number of CPU threads.
     pub fn threads(&self) -> usize {
-        self.backend.threads()
+        self.backend.pool().current_num_threads()
     }
 
     /// Compiled model of this trainer.
@@ -252,28 +227,19 @@ impl Trainer {
         &self.executable
     }
 
-    /// CPU engine, for access to plans and times; `None` if a device runs the model.
-    pub fn engine(&mut self) -> Option<&mut Engine> {
-        match &mut self.backend {
-            Backend::Cpu(engine) => Some(engine),
-            Backend::Device(_) | Backend::Batches(_) => None,
-        }
+    /// The full-graph session, for profiles.
+    pub fn session(&mut self) -> &mut dyn Session {
+        &mut *self.session
     }
 
-    /// Device engine, if a device runs the model.
-    pub fn device(&mut self) -> Option<&mut DeviceEngine> {
-        match &mut self.backend {
-            Backend::Cpu(_) | Backend::Batches(_) => None,
-            Backend::Device(it) => Some(&mut it.engine),
-        }
+    /// Threads of this process that the machine uses.
+    pub fn pool(&self) -> &Arc<rayon::ThreadPool> {
+        self.backend.pool()
     }
 
     /// Text of the generated sampler of mini-batches, if there is one.
     pub fn sampler_text(&self) -> Option<String> {
-        match &self.backend {
-            Backend::Batches(it) => Some(it.sampler_text()),
-            Backend::Cpu(_) | Backend::Device(_) => None,
-        }
+        self.batches.as_ref().map(|batches| batches.sampler_text())
     }
 
     /// Warnings of the run so far.

@@ -7,9 +7,8 @@ use hgnnc_data::ExecError;
 use hgnnc_driver::LowerOptions;
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::compiled::Compiled;
-use hgnnc_model_tests::engine::{bound_data, with_code};
+use hgnnc_model_tests::engine::{bound_data, device_trainer};
 use hgnnc_model_tests::{CASES, World, compile};
-use hgnnc_ptx::PtxCompiler;
 use hgnnc_train::{Report, TrainOptions, Trainer};
 
 fn options(epochs: u64) -> TrainOptions {
@@ -27,8 +26,7 @@ fn on_device(compiled: &Compiled, world: &World, options: TrainOptions) -> Train
     let machine = Machine::sheet(device.target().name());
     let executable = compiled.lowered(world, LowerOptions { machine, ..LowerOptions::default() });
     let data = bound_data(compiled.training(), &compiled.bind(world));
-    Trainer::on_device(with_code(executable, &options), data, (device, &PtxCompiler), options)
-        .unwrap_or_else(|error| panic!("{error}"))
+    device_trainer(executable, data, device, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn run(trainer: &mut Trainer) -> Report {
@@ -98,12 +96,7 @@ fn a_budget_holds_on_a_device() {
     for (budget, fits) in [(bytes, true), (bytes - 1, false)] {
         let data = bound_data(compiled.training(), &compiled.bind(&world));
         let options = TrainOptions { memory_budget: Some(budget), ..options(1) };
-        match Trainer::on_device(
-            with_code(executable.clone(), &options),
-            data,
-            (Box::new(Interpreter::new()), &PtxCompiler),
-            options,
-        ) {
+        match device_trainer(executable.clone(), data, Box::new(Interpreter::new()), options) {
             Ok(_) => assert!(fits),
             Err(error) => assert!(!fits && matches!(error, ExecError::Memory { .. }), "{error}"),
         }

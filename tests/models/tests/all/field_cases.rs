@@ -280,6 +280,7 @@ fn field_case_11_metapath_over_budget() {
         producer: None,
         graphs: None,
         cpu: None,
+        sampler: None,
     };
     let options = hgnnc_data::BindOptions { graph_budget: Some(64 << 20), ..Default::default() };
     match hgnnc_data::bind(&executable, &dataset, &options) {

@@ -413,6 +413,7 @@ fn edge_data_stay_with_their_edges() {
         producer: None,
         graphs: None,
         cpu: None,
+        sampler: None,
     };
     let data = hgnnc_data::bind(&executable, &dataset, &Default::default()).unwrap_or_else(|error| panic!("{error}"));
     let numbers = |wanted: &Binding| {

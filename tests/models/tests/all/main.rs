@@ -2,6 +2,7 @@
 
 mod batches;
 mod caches;
+mod device_batches;
 mod devices;
 mod differential;
 mod field_cases;

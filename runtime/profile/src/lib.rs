@@ -1,24 +1,29 @@
-//! Per-kernel profile of training.
+//! Per-kernel profile of training: [`profile()`] on the CPU, [`profile_device()`] on a device.
 //!
 //! A *run* is an epoch on the full graph, or a mini-batch. Runs are measured as in training, with the timestamps that
 //! training takes between launches anyway. Costlier measurements follow in a few extra runs: task spans ([`Timeline`])
 //! and hardware counters ([`Counted`]).
 
+use std::any::Any;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use hgnnc_cpu::plan::{Step, StepKind};
 use hgnnc_cpu::{Engine, StepTime};
-use hgnnc_cuda::KernelCounters;
+use hgnnc_cuda::{DeviceEngine, KernelCounters};
 use hgnnc_data::{ExecError, Result};
 use hgnnc_executable::gpu::Entry;
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_loader::BatchSpan;
 use hgnnc_sample::BatchKey;
+use hgnnc_session::Session;
 use hgnnc_trace::{Event, KernelSpan, Missing, TaskSpan, Times, Trace};
+use hgnnc_train::batches::Batches;
 
-use crate::report::BatchReport;
-use crate::trainer::{TRAIN, Trainer};
+use hgnnc_train::Trainer;
+use hgnnc_train::report::BatchReport;
+use hgnnc_train::trainer::TRAIN;
 
 /// Warm-up epochs, in which caches and clock rates settle.
 const WARM_UP: u64 = 3;
@@ -147,7 +152,8 @@ pub fn profile(trainer: &mut Trainer, options: ProfileOptions, stop: &AtomicBool
         return profile_batches(trainer, options, stop);
     }
     // Runs inside the pool as training does, which avoids handing each launch to it.
-    let pool = engine(trainer)?.pool();
+    engine(trainer)?;
+    let pool = Arc::clone(trainer.pool());
     let epochs = options.epochs.unwrap_or(10);
     let mut found = pool.install(|| profile_epochs(trainer, epochs, stop))?;
     if let (Some(bytes), false) = (options.in_cache, stop.load(Ordering::Relaxed)) {
@@ -182,7 +188,7 @@ fn in_cache(engine: &mut Engine, bytes: usize, epochs: u64, kernels: &mut [Kerne
 /// Checks that the trainer supports cache-resident measurement.
 fn check_in_cache(trainer: &mut Trainer) -> Result<()> {
     let of_batches = trainer.batches().is_some();
-    let reason = match trainer.engine().map(|engine| engine.threads()) {
+    let reason = match engine(trainer).ok().map(|engine| engine.threads()) {
         _ if of_batches => "the whole graph, and this model is trained on batches".into(),
         None => "this processor: add `--device cpu`".into(),
         Some(1) => return Ok(()),
@@ -262,13 +268,13 @@ fn profile_batches(trainer: &mut Trainer, options: ProfileOptions, stop: &Atomic
     let measured = per_epoch.saturating_mul(options.epochs.unwrap_or(1)).min(options.batches.unwrap_or(u64::MAX));
     let key = |batch: u64| BatchKey { seed, epoch: batch / per_epoch, batch: batch % per_epoch };
     let all = WARM_UP_BATCHES.saturating_add(measured).saturating_add(TRACED_BATCHES + COUNTED + SIZED_BATCHES);
-    batches.begin(key(0), all.div_ceil(per_epoch))?;
+    trainer.begin_batches(key(0), all.div_ceil(per_epoch))?;
     let found = measure_batches(trainer, (WARM_UP_BATCHES, measured), &key, stop);
     if let Some((batches, _)) = trainer.batches() {
         // Stops tracing also after an error.
-        let _ = batches.step().0.end_trace();
-        batches.end();
+        let _ = step_engine(batches)?.0.end_trace();
     }
+    trainer.end_batches()?;
     found
 }
 
@@ -284,7 +290,9 @@ fn measure_batches(
     for _ in 0..warm_up {
         step(trainer)?;
     }
-    trainer.batches().ok_or_else(none)?.0.forget_times();
+    let (batches, _) = trainer.batches().ok_or_else(none)?;
+    batches.forget_times();
+    step_engine(batches)?.0.forget_times();
     let mut batches_ms = vec![];
     let mut start = Instant::now();
     while (batches_ms.len() as u64) < measured && !stop.load(Ordering::Relaxed) {
@@ -304,7 +312,7 @@ fn measure_batches(
     }
     let (batches, _) = trainer.batches().ok_or_else(none)?;
     found.batches = Some(batches.report());
-    let (engine, program) = batches.step();
+    let (engine, program) = step_engine(batches)?;
     found.commit_ms = engine.commit_ms(program);
     let times = engine.all_step_times(program);
     found.timeline.kernels = numbers(times.iter().map(|time| time.step));
@@ -326,19 +334,20 @@ fn measure_batches(
         .collect();
 
     batches.trace_spans();
+    step_engine(batches)?.0.trace_spans();
     for _ in 0..TRACED_BATCHES {
         step(trainer)?;
     }
     let (batches, _) = trainer.batches().ok_or_else(none)?;
     found.timeline.batches = batches.end_spans();
-    let (engine, program) = batches.step();
+    let (engine, program) = step_engine(batches)?;
     found.timeline.launches(engine);
     engine.trace_counters(program);
     for _ in 0..COUNTED {
         step(trainer)?;
     }
     let (batches, _) = trainer.batches().ok_or_else(none)?;
-    found.counted = counted(batches.step().0, &found.timeline.kernels, &mut found.kernels);
+    found.counted = counted(step_engine(batches)?.0, &found.timeline.kernels, &mut found.kernels);
     for _ in 0..SIZED_BATCHES {
         found.sizes.push(batches.sizes_of_next()?);
     }
@@ -385,8 +394,26 @@ fn numbers<'s>(steps: impl Iterator<Item = &'s Step>) -> Vec<Option<usize>> {
     steps.map(|step| if is_copy(step) { None } else { number.next() }).collect()
 }
 
+/// The CPU engine behind a session.
+fn cpu_engine(session: &mut dyn Session) -> Result<&mut Engine> {
+    let any: &mut dyn Any = session;
+    any.downcast_mut().ok_or_else(|| ExecError::Unsupported("steps are measured on this processor only".into()))
+}
+
 fn engine(trainer: &mut Trainer) -> Result<&mut Engine> {
-    trainer.engine().ok_or_else(|| ExecError::Unsupported("steps are measured on this processor only".into()))
+    cpu_engine(trainer.session())
+}
+
+/// The engine of mini-batches, and the index of their program.
+fn step_engine(batches: &mut Batches) -> Result<(&mut Engine, usize)> {
+    let (session, program) = batches.step();
+    Ok((cpu_engine(session)?, program))
+}
+
+/// The device engine that trains on the full graph; `None` if another machine does.
+pub fn device(trainer: &mut Trainer) -> Option<&mut DeviceEngine> {
+    let any: &mut dyn Any = trainer.session();
+    any.downcast_mut()
 }
 
 /// [`profile`] on a device. A device with counters executes one epoch only, since all are alike. A device with a clock
@@ -396,7 +423,7 @@ fn engine(trainer: &mut Trainer) -> Result<&mut Engine> {
 /// A model that cannot be trained, a non-finite loss, or a device failure.
 pub fn profile_device(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<DeviceProfile> {
     trainer.check_trainable()?;
-    let counts = trainer.device().is_some_and(|device| device.counters(TRAIN).is_some());
+    let counts = device(trainer).is_some_and(|device| device.counters(TRAIN).is_some());
     let (warm_up, epochs) = if counts { (0, 1) } else { (WARM_UP, epochs) };
     let (mut epochs_ms, mut entries_ms): (Vec<f64>, Vec<Vec<f64>>) = Default::default();
     let mut measured = 0;
@@ -408,7 +435,11 @@ pub fn profile_device(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> 
             let (_, ms) = trainer.train_step(epoch)?;
             epochs_ms.push(ms);
         }
-        let times = trainer.train_launch_by_launch(epoch)?;
+        let times = trainer.train_step_by(epoch, |session, key| {
+            let session: &mut dyn Any = session;
+            let device = session.downcast_mut::<DeviceEngine>();
+            device.map_or(Ok(None), |device| device.run_timed(TRAIN, key.seed, key.step, key.epoch))
+        })?;
         // Time of the counting run is discarded: counters slow it down.
         let times = times.filter(|_| !counts).unwrap_or_default();
         if epoch < warm_up {
@@ -421,13 +452,13 @@ pub fn profile_device(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> 
             all.push(ms);
         }
     }
-    let Some(device) = trainer.device() else { return Ok(DeviceProfile::default()) };
+    let Some(device) = device(trainer) else { return Ok(DeviceProfile::default()) };
     let counters = device.counters(TRAIN);
     let mut entries_ms = entries_ms.into_iter().map(median);
     let entry = |entry: &Entry| EntryProfile {
         entry: entry.clone(),
         ms: entries_ms.next(),
-        counters: counters.as_ref().and_then(|all| all.get(&entry.name[..])).copied().cloned(),
+        counters: counters.as_ref().and_then(|all| all.get(&entry.name)).cloned(),
     };
     let entries = device.entries(TRAIN).into_iter().map(entry).collect();
     let range_ms = range(&epochs_ms);

@@ -1,0 +1,218 @@
+//! The CPU as a back end of training: see [`hgnnc_session`].
+
+// Rows are copied to and from slabs while nothing runs; see `hgnnc_data::buffer`.
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
+use hgnnc_data::{Arena, BoundData, ExecError, InputData, Result, StateId};
+use hgnnc_executable::{Executable, Role};
+use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
+use hgnnc_ir::Space;
+use hgnnc_ir::dataflow::Dataflow;
+use hgnnc_ir::loops::VerifiedLoops;
+use hgnnc_session::{Backend, MemoryNeeded, ParamStore, RowStore, Rows, Session, StepKey};
+use hgnnc_trace::Times;
+
+use crate::engine::Engine;
+use crate::exec_plan::{EngineOptions, ExecPlan};
+
+/// Programs with machine code for this CPU, and the threads that run them.
+#[derive(Debug)]
+pub struct CpuBackend {
+    model: String,
+    programs: Option<CpuPrograms>,
+    pool: Arc<rayon::ThreadPool>,
+    options: EngineOptions,
+}
+
+impl CpuBackend {
+    /// A back end that runs the programs of an executable on the threads of a pool ([`crate::thread_pool`]).
+    pub fn new(executable: &Executable, pool: Arc<rayon::ThreadPool>, options: EngineOptions) -> Self {
+        Self { model: executable.model.clone(), programs: executable.cpu.clone(), pool, options }
+    }
+
+    fn programs(&self, roles: &[Role]) -> Result<Vec<&CpuProgram>> {
+        let no_code =
+            || ExecError::Unsupported(format!("no code for a processor was generated for `{}`", self.model));
+        let programs = self.programs.as_ref().ok_or_else(no_code)?;
+        let missing = |role: Role| ExecError::Unsupported(format!("internal error: no program for {role:?}"));
+        roles.iter().map(|&role| programs.program(role).ok_or_else(|| missing(role))).collect()
+    }
+}
+
+impl Backend for CpuBackend {
+    fn name(&self) -> String {
+        "cpu".into()
+    }
+
+    fn pool(&self) -> &Arc<rayon::ThreadPool> {
+        &self.pool
+    }
+
+    fn takes_orders(&self) -> bool {
+        true
+    }
+
+    fn session(&mut self, roles: &[Role], data: BoundData) -> Result<Box<dyn Session>> {
+        let programs = self.programs(roles)?;
+        Ok(Box::new(Engine::on_pool(&programs, data, Arc::clone(&self.pool), self.options)?))
+    }
+
+    fn memory_needed(&mut self, roles: &[Role], data: &mut BoundData) -> Result<MemoryNeeded> {
+        let loops: Vec<&VerifiedLoops> = self.programs(roles)?.iter().map(|program| &*program.loops).collect();
+        let exec_plan = ExecPlan::new(&loops, data, &self.pool, self.options)?;
+        Ok(MemoryNeeded {
+            arenas: (0..roles.len()).map(|program| exec_plan.arena(Some(program))).collect(),
+            all: exec_plan.arena(None),
+            bytes: exec_plan.parts(data).iter().map(|part| part.1).sum(),
+        })
+    }
+}
+
+impl Session for Engine {
+    fn data(&self) -> &BoundData {
+        &self.data
+    }
+
+    fn load(&mut self, data: BoundData, inputs: &mut [HostBuffer]) -> Result<BoundData> {
+        self.needs_prelude = true;
+        self.rebind(data, inputs)
+    }
+
+    fn run(&mut self, program: usize, StepKey { seed, step, epoch }: StepKey, times: &mut Times) -> Result<()> {
+        if std::mem::take(&mut self.needs_prelude) {
+            for program in 0..self.plans.len() {
+                self.run_prelude(program, times);
+            }
+        }
+        self.run_until_update(program, seed, step, epoch, times);
+        Ok(())
+    }
+
+    fn update(&mut self, program: usize, key: StepKey, times: &mut Times) -> Result<()> {
+        self.run_updates(program, key.seed, key.step, times);
+        let nanos = self.commit(program);
+        times.add_update(nanos);
+        Ok(())
+    }
+
+    fn results(&self, program: usize) -> Vec<&str> {
+        Engine::results(self, program).iter().map(|named| &named.name[..]).collect()
+    }
+
+    fn fetch(&mut self, _program: usize, _name: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn result(&self, program: usize, name: &str) -> Option<Rows<'_>> {
+        let (named, numbers) = Engine::result(self, program, name)?;
+        let vertex = match named.ty.space {
+            Space::Vertices(vertex) => Some(vertex),
+            Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => None,
+        };
+        Some(Rows { width: named.width, vertex, numbers })
+    }
+
+    fn input(&self, index: usize) -> Option<Vec<f32>> {
+        match (self.frozen_input(index), self.data.inputs.get(index)?) {
+            (Some(numbers), _) => Some(numbers.to_vec()),
+            (None, InputData::Numbers(numbers)) => Some(numbers.clone()),
+            (None, InputData::Classes(classes)) => Some(classes.iter().map(|&class| class as f32).collect()),
+            (None, InputData::Held(_) | InputData::StepNumber | InputData::EpochNumber | InputData::Missing) => None,
+        }
+    }
+
+    fn shared_input(&self, index: usize) -> Option<SharedBuffer> {
+        self.frozen_input(index)
+    }
+
+    fn params(&mut self) -> &mut dyn ParamStore {
+        self
+    }
+
+    fn arena(&self, program: Option<usize>) -> Arena {
+        Engine::arena(self, program)
+    }
+}
+
+impl Engine {
+    /// The memory of a parameter, or of an optimizer state after all parameters.
+    fn array(&self, array: usize) -> &HostBuffer {
+        match array.checked_sub(self.num_params) {
+            None => self.param_slab(array),
+            Some(state) => self.state_slab(state),
+        }
+    }
+}
+
+impl ParamStore for Engine {
+    fn num_params(&self) -> usize {
+        self.num_params
+    }
+
+    fn len(&self, index: usize) -> usize {
+        self.param_len(index)
+    }
+
+    fn read(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
+        self.read_param(index, into);
+        Ok(())
+    }
+
+    fn write(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        self.set_param(index, numbers);
+        Ok(())
+    }
+
+    fn states(&self) -> &[StateId] {
+        &self.states
+    }
+
+    fn read_state(&mut self, index: usize) -> Result<Vec<f32>> {
+        let mut numbers = vec![0.0; self.state_slab(index).len()];
+        Engine::read_state(self, index, &mut numbers);
+        Ok(numbers)
+    }
+
+    fn write_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        self.set_state(index, numbers);
+        Ok(())
+    }
+
+    fn init(&mut self, tables: &Dataflow, seed: u64) -> Result<()> {
+        self.init_params(tables, seed);
+        Ok(())
+    }
+
+    fn are_finite(&mut self) -> bool {
+        (0..self.num_params).all(|index| are_finite(self.param(index)))
+    }
+
+    fn share(&mut self, index: usize) -> Option<HostBuffer> {
+        // SAFETY: the caller touches it only while the session is idle.
+        (!self.data.orders.any()).then(|| unsafe { self.param_slab(index).alias() })
+    }
+
+    fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()> {
+        // SAFETY: nothing runs while the engine is borrowed.
+        let into = unsafe { self.array(array).write(0, rows.len() * from.width()) };
+        self.pool.install(|| from.gather(rows, into));
+        Ok(())
+    }
+
+    unsafe fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()> {
+        // SAFETY: nothing runs while the engine is borrowed.
+        let from = unsafe { self.array(array).read(0, rows.len() * to.width()) };
+        // SAFETY: promised by the caller.
+        self.pool.install(|| unsafe { to.scatter(rows, from) });
+        Ok(())
+    }
+}
+
+/// Whether all elements are finite. Reads all of them without branches, so that the loop vectorizes.
+fn are_finite(numbers: &[f32]) -> bool {
+    let magnitude = |x: &f32| x.to_bits() & (u32::MAX >> 1);
+    numbers.chunks(1 << 12).all(|chunk| chunk.iter().map(magnitude).fold(0, u32::max) < f32::INFINITY.to_bits())
+}

@@ -1,0 +1,267 @@
+//! A device as a back end of training: see [`hgnnc_session`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
+use hgnnc_data::metrics::Tally;
+use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId};
+use hgnnc_executable::gpu::{GpuCompiler, Target};
+use hgnnc_executable::{Executable, Role};
+use hgnnc_ir::dataflow::Dataflow;
+use hgnnc_ir::kernel::Program;
+use hgnnc_ir::training::Task;
+use hgnnc_session::{Backend, Clock, MemoryNeeded, ParamStore, RowStore, Rows, Session, StepKey};
+use hgnnc_trace::Times;
+
+use crate::plan::Compiled;
+use crate::{Device, DeviceEngine, SharedDevice};
+
+/// A device, and the programs of an executable for it.
+#[derive(Debug)]
+pub struct DeviceBackend {
+    device: SharedDevice,
+    compiler: &'static dyn GpuCompiler,
+    target: Target,
+    programs: HashMap<Role, Program>,
+    pool: Arc<rayon::ThreadPool>,
+    budget: Option<u64>,
+}
+
+impl DeviceBackend {
+    /// A back end on a device. `pool` are the threads of this process, and `budget` the most bytes of a session's memory.
+    pub fn new(
+        executable: &Executable,
+        device: impl Into<SharedDevice>,
+        (compiler, target): (&'static dyn GpuCompiler, Target),
+        pool: Arc<rayon::ThreadPool>,
+        budget: Option<u64>,
+    ) -> Self {
+        let roles = [Role::Infer, Role::Train, Role::Score, Role::Producer];
+        let programs = roles.into_iter().filter_map(|role| Some((role, executable.kernels(role)?.clone())));
+        Self { device: device.into(), compiler, target, programs: programs.collect(), pool, budget }
+    }
+
+    fn programs(&self, roles: &[Role]) -> Result<Vec<&Program>> {
+        let missing = |role: Role| ExecError::Unsupported(format!("internal error: no program for {role:?}"));
+        roles.iter().map(|&role| self.programs.get(&role).ok_or_else(|| missing(role))).collect()
+    }
+}
+
+impl Backend for DeviceBackend {
+    fn name(&self) -> String {
+        self.device.name()
+    }
+
+    fn pool(&self) -> &Arc<rayon::ThreadPool> {
+        &self.pool
+    }
+
+    fn takes_orders(&self) -> bool {
+        false
+    }
+
+    fn reads_host_memory(&self) -> bool {
+        false
+    }
+
+    fn session(&mut self, roles: &[Role], data: BoundData) -> Result<Box<dyn Session>> {
+        let programs = self.programs(roles)?;
+        let (device, code) = (self.device.clone(), (self.compiler, self.target));
+        Ok(Box::new(DeviceEngine::new(&programs, data, device, code, self.budget)?))
+    }
+
+    fn memory_needed(&mut self, roles: &[Role], data: &mut BoundData) -> Result<MemoryNeeded> {
+        let compiled = Compiled::new(&self.programs(roles)?, data, (self.compiler, self.target))?;
+        Ok(MemoryNeeded {
+            arenas: (0..roles.len()).map(|program| compiled.arena(Some(program))).collect(),
+            all: compiled.arena(None),
+            bytes: compiled.memory.bytes(),
+        })
+    }
+}
+
+/// A result of a program, copied to host memory.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    program: usize,
+    name: String,
+    /// Whether the copy is of the last run of the program.
+    fresh: bool,
+    width: usize,
+    numbers: Vec<f32>,
+}
+
+impl Session for DeviceEngine {
+    fn data(&self) -> &BoundData {
+        DeviceEngine::data(self)
+    }
+
+    fn load(&mut self, data: BoundData, inputs: &mut [HostBuffer]) -> Result<BoundData> {
+        self.rebind(data, inputs)
+    }
+
+    fn run(&mut self, program: usize, StepKey { seed, step, epoch }: StepKey, times: &mut Times) -> Result<()> {
+        for result in &mut self.fetched {
+            result.fresh = false;
+        }
+        match self.timed {
+            false => self.run_until_update(program, seed, step, epoch),
+            true => self.time_until_update(program, (seed, step, epoch), times),
+        }
+    }
+
+    fn update(&mut self, program: usize, _key: StepKey, times: &mut Times) -> Result<()> {
+        if self.timed {
+            return self.time_updates(program, times);
+        }
+        self.run_updates(program)?;
+        self.commit(program)
+    }
+
+    fn results(&self, program: usize) -> Vec<&str> {
+        DeviceEngine::results(self, program)
+    }
+
+    fn fetch(&mut self, program: usize, name: &str) -> Result<()> {
+        let is_asked = |result: &Fetched| result.program == program && result.name == name;
+        let known = self.fetched.iter().position(is_asked);
+        let at = known.unwrap_or_else(|| {
+            self.fetched.push(Fetched { program, name: name.into(), fresh: false, width: 0, numbers: vec![] });
+            self.fetched.len() - 1
+        });
+        if self.fetched[at].fresh {
+            return Ok(());
+        }
+        let mut numbers = std::mem::take(&mut self.fetched[at].numbers);
+        let read = self.read_result(program, name, &mut numbers);
+        let result = &mut self.fetched[at];
+        result.numbers = numbers;
+        if let Some((_, width)) = read? {
+            (result.fresh, result.width) = (true, width);
+        }
+        Ok(())
+    }
+
+    fn result(&self, program: usize, name: &str) -> Option<Rows<'_>> {
+        let wanted = |result: &&Fetched| result.fresh && result.program == program && result.name == name;
+        // Vertices are in the order of the dataset.
+        let found = self.fetched.iter().find(wanted)?;
+        Some(Rows { width: found.width, vertex: None, numbers: &found.numbers })
+    }
+
+    fn input(&self, _index: usize) -> Option<Vec<f32>> {
+        None
+    }
+
+    fn shared_input(&self, _index: usize) -> Option<SharedBuffer> {
+        None
+    }
+
+    fn params(&mut self) -> &mut dyn ParamStore {
+        self
+    }
+
+    fn arena(&self, program: Option<usize>) -> Arena {
+        DeviceEngine::arena(self, program)
+    }
+
+    fn device_bytes(&self) -> u64 {
+        self.memory().bytes()
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Launches
+    }
+
+    fn time_launches(&mut self, timed: bool) {
+        self.timed = timed;
+    }
+
+    fn elapsed_ms(&mut self) -> Result<Option<f64>> {
+        DeviceEngine::elapsed_ms(self)
+    }
+
+    fn count_result(&mut self, program: usize, name: &str, task: Task) -> Result<()> {
+        DeviceEngine::count_result(self, program, name, task)
+    }
+
+    fn count(&mut self, part: usize, tally: &mut Tally) -> Result<bool> {
+        DeviceEngine::count(self, part, tally)
+    }
+}
+
+// Rows of stores are written by several threads; see `RowStore::scatter`.
+#[allow(unsafe_code)]
+impl ParamStore for DeviceEngine {
+    fn num_params(&self) -> usize {
+        DeviceEngine::num_params(self)
+    }
+
+    fn len(&self, index: usize) -> usize {
+        self.param_len(index)
+    }
+
+    fn read(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
+        self.read_param(index, into)
+    }
+
+    fn write(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        self.set_param(index, numbers)
+    }
+
+    fn states(&self) -> &[StateId] {
+        DeviceEngine::states(self)
+    }
+
+    fn read_state(&mut self, index: usize) -> Result<Vec<f32>> {
+        self.state(index)
+    }
+
+    fn write_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        self.set_state(index, numbers)
+    }
+
+    fn init(&mut self, tables: &Dataflow, seed: u64) -> Result<()> {
+        self.init_params(tables, seed)
+    }
+
+    /// Not checked, since all of them would be downloaded.
+    fn are_finite(&mut self) -> bool {
+        true
+    }
+
+    fn share(&mut self, _index: usize) -> Option<HostBuffer> {
+        None
+    }
+
+    fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()> {
+        let mut numbers = vec![0.0; rows.len() * from.width()];
+        from.gather(rows, &mut numbers);
+        self.write_first(array, &numbers)
+    }
+
+    unsafe fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()> {
+        let mut numbers = vec![0.0; rows.len() * to.width()];
+        self.read_first(array, &mut numbers)?;
+        // SAFETY: promised by the caller.
+        unsafe { to.scatter(rows, &numbers) };
+        Ok(())
+    }
+
+    fn keep_best(&mut self) -> Result<bool> {
+        DeviceEngine::keep_best(self)
+    }
+
+    fn restore_best(&mut self) -> Result<()> {
+        DeviceEngine::restore_best(self)
+    }
+
+    fn read_best(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
+        DeviceEngine::read_best(self, index, into)
+    }
+
+    fn write_best(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        self.set_best(index, numbers)
+    }
+}

@@ -1,0 +1,296 @@
+//! The seam between training and machines.
+//!
+//! A [`Backend`] is a machine with the programs of an executable. It opens [`Session`]s: programs with shared tables,
+//! bound to data, with their parameters. The trainer, the link scorer and mini-batches run on sessions alone, so a new
+//! machine is one crate that implements these traits. [`RowStore`] is host memory with a row for each vertex, of which a
+//! mini-batch takes some.
+
+mod rows;
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use hgnnc_data::buffer::HostBuffer;
+use hgnnc_data::metrics::Tally;
+use hgnnc_data::{Arena, BoundData, Result, StateId};
+use hgnnc_executable::Role;
+use hgnnc_ir::dataflow::Dataflow;
+use hgnnc_ir::training::Task;
+use hgnnc_ir::types::VertexType;
+use hgnnc_trace::Times;
+
+pub use rows::{HostRows, RowStore, gather_each, scatter_each};
+
+/// The position of a run in training. Dropout masks are functions of seed and step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct StepKey {
+    pub seed: u64,
+    /// Counted from 1.
+    pub step: u64,
+    /// Counted from 0.
+    pub epoch: u64,
+}
+
+/// A result of a program: its rows, in the order of the session's data.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Rows<'a> {
+    /// Elements of a row.
+    pub width: usize,
+    /// Vertex type of the rows, if they are vertices.
+    pub vertex: Option<VertexType>,
+    pub numbers: &'a [f32],
+}
+
+/// Memory that programs need.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemoryNeeded {
+    /// Planned memory for values of each program alone.
+    pub arenas: Vec<Arena>,
+    /// Planned memory for values of all of them.
+    pub all: Arena,
+    /// Total bytes: values, parameters, states, graphs and features.
+    pub bytes: u64,
+}
+
+/// How a session measures its phases and stages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// Every run adds its times.
+    Steps,
+    /// A run adds its times after [`Session::time_launches`] only, which makes it slower.
+    Launches,
+}
+
+/// A machine with the programs of an executable.
+pub trait Backend: Debug + Send {
+    /// Name for reports.
+    fn name(&self) -> String;
+
+    /// Threads of this process: those that copy rows and rank links, and on a CPU run the programs.
+    fn pool(&self) -> &Arc<rayon::ThreadPool>;
+
+    /// Whether vertices may be renumbered ([`hgnnc_data::Orders`]).
+    fn takes_orders(&self) -> bool;
+
+    /// Whether programs may read rows of the whole graph in host memory, so that mini-batches need no copies of them.
+    fn reads_host_memory(&self) -> bool {
+        true
+    }
+
+    /// Binds programs with shared tables to data, allocates their memory, and computes what does not depend on the run.
+    /// Parameters and states are zero.
+    ///
+    /// # Errors
+    /// Data that does not fit the programs, an operation that the machine cannot execute, or too little memory.
+    fn session(&mut self, roles: &[Role], data: BoundData) -> Result<Box<dyn Session>>;
+
+    /// Memory of [`Backend::session`] for these programs; allocates nothing.
+    ///
+    /// # Errors
+    /// Data that does not fit the programs, or an operation that the machine cannot execute.
+    fn memory_needed(&mut self, roles: &[Role], data: &mut BoundData) -> Result<MemoryNeeded>;
+}
+
+/// Programs with shared tables, bound to data, with their parameters and optimizer states. Programs are numbered in the
+/// order in which the session was opened.
+pub trait Session: Debug + Send + Any {
+    /// Data bound to the programs: graphs, labels and splits. Input elements have moved to the session.
+    fn data(&self) -> &BoundData;
+
+    /// Binds the programs to other data with the same tables, once per mini-batch. What does not depend on the run is
+    /// computed then, or with the next run. Parameters and states keep their values, except those with a row per vertex, which are then unspecified.
+    /// Returns the previous data for reuse of its memory. `inputs` holds the elements of each
+    /// [`InputData::Held`](hgnnc_data::InputData::Held) input, and memory that may be overwritten afterwards.
+    ///
+    /// # Errors
+    /// Data that does not fit the programs, too little memory, or a device failure.
+    fn load(&mut self, data: BoundData, inputs: &mut [HostBuffer]) -> Result<BoundData>;
+
+    /// Runs a program up to the first step that may overwrite a parameter or a state: its results are then available, and
+    /// no parameter has changed.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn run(&mut self, program: usize, key: StepKey, times: &mut Times) -> Result<()>;
+
+    /// Runs the rest of a program, for the same key, and makes its new parameters and states current.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn update(&mut self, program: usize, key: StepKey, times: &mut Times) -> Result<()>;
+
+    /// Names of the results of a program.
+    fn results(&self, program: usize) -> Vec<&str>;
+
+    /// Waits for the last run of a program, and makes a result available for [`Session::result`], if there is such a
+    /// result.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn fetch(&mut self, program: usize, name: &str) -> Result<()>;
+
+    /// A fetched result of the last run of a program.
+    fn result(&self, program: usize, name: &str) -> Option<Rows<'_>>;
+
+    /// Fetches a result of the last run of a program; `None` if it has no such result.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn read(&mut self, program: usize, name: &str) -> Result<Option<Rows<'_>>> {
+        self.fetch(program, name)?;
+        Ok(self.result(program, name))
+    }
+
+    /// Elements of an input; `None` if it has none, or they cannot be read.
+    fn input(&self, index: usize) -> Option<Vec<f32>>;
+
+    /// Input elements that may be shared with other threads while the session is not loaded with other data.
+    fn shared_input(&self, index: usize) -> Option<hgnnc_data::buffer::SharedBuffer>;
+
+    /// Parameters and optimizer states.
+    fn params(&mut self) -> &mut dyn ParamStore;
+
+    /// Planned memory of one program as if it ran alone, or of all.
+    fn arena(&self, program: Option<usize>) -> Arena;
+
+    /// Bytes allocated in the memory of a device.
+    fn device_bytes(&self) -> u64 {
+        0
+    }
+
+    /// How the session measures phases and stages.
+    fn clock(&self) -> Clock {
+        Clock::Steps
+    }
+
+    /// Turns separate timing of each launch on or off.
+    fn time_launches(&mut self, _timed: bool) {}
+
+    /// Milliseconds by the machine's own clock since the last call, if it has one. Waits for all runs.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn elapsed_ms(&mut self) -> Result<Option<f64>> {
+        Ok(None)
+    }
+
+    /// Asks to count how a result of a program compares with the labels, where that saves reading the result.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn count_result(&mut self, _program: usize, _name: &str, _task: Task) -> Result<()> {
+        Ok(())
+    }
+
+    /// Counts over a part of the split ([`BoundData::parts`]) in the last run. False if nothing is counted: the caller
+    /// reads the result.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn count(&mut self, _part: usize, _tally: &mut Tally) -> Result<bool> {
+        Ok(false)
+    }
+}
+
+/// Parameters and optimizer states of a session. Rows of vertices are in the order of the dataset.
+// Rows of stores are written by several threads; see `RowStore::scatter`.
+#[allow(unsafe_code)]
+pub trait ParamStore {
+    /// Number of parameters of the model.
+    fn num_params(&self) -> usize;
+
+    /// Number of elements of a parameter, or of a stack of them.
+    fn len(&self, index: usize) -> usize;
+
+    /// Copies a parameter to a buffer of its length.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn read(&mut self, index: usize, into: &mut [f32]) -> Result<()>;
+
+    /// Overwrites a parameter.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn write(&mut self, index: usize, numbers: &[f32]) -> Result<()>;
+
+    /// Parameter and slot of each optimizer state.
+    fn states(&self) -> &[StateId];
+
+    /// Copies an optimizer state.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn read_state(&mut self, index: usize) -> Result<Vec<f32>>;
+
+    /// Overwrites an optimizer state.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn write_state(&mut self, index: usize, numbers: &[f32]) -> Result<()>;
+
+    /// Initializes all parameters; values depend only on the seed and their names.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn init(&mut self, tables: &Dataflow, seed: u64) -> Result<()>;
+
+    /// Whether all elements of all parameters are finite, where that is cheap to know; else true.
+    fn are_finite(&mut self) -> bool;
+
+    /// The memory of a parameter, shared with the caller, if it is host memory in the order of the dataset. The caller
+    /// touches it only while the session is idle.
+    fn share(&mut self, index: usize) -> Option<HostBuffer>;
+
+    /// Copies rows of a store to the first rows of a parameter, or of the optimizer state with this number after all
+    /// parameters.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()>;
+
+    /// Copies the first rows of a parameter or optimizer state back to a store.
+    ///
+    /// # Errors
+    /// When a device fails.
+    ///
+    /// # Safety
+    /// The rows are distinct, and nothing else accesses them.
+    unsafe fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()>;
+
+    /// Keeps the current parameters as the best ones, where the machine has memory for a copy of its own. False: the
+    /// caller keeps them.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn keep_best(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Makes the kept parameters current again.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn restore_best(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Copies a kept parameter.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn read_best(&mut self, _index: usize, _into: &mut [f32]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Overwrites a kept parameter.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn write_best(&mut self, _index: usize, _numbers: &[f32]) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! Rows of host memory, of which a mini-batch takes some.
+
+// Rows are scattered by several threads; see `hgnnc_data::buffer`.
+#![allow(unsafe_code)]
+
+use hgnnc_data::buffer::HostBuffer;
+use rayon::prelude::*;
+
+/// A matrix in host memory with a row for each vertex of a type: features, embeddings, or their optimizer states.
+pub trait RowStore: Sync {
+    /// Elements of a row.
+    fn width(&self) -> usize;
+
+    /// Copies rows, in this order, on the threads of the current pool. `into` has their elements.
+    fn gather(&self, rows: &[u32], into: &mut [f32]);
+
+    /// Copies rows back.
+    ///
+    /// # Safety
+    /// The rows are distinct, and nothing else accesses them.
+    unsafe fn scatter(&self, rows: &[u32], from: &[f32]);
+}
+
+/// Rows per task of a copy.
+const TASK: usize = 512;
+
+/// Calls `copy` for each row with its elements, on the threads of the current pool.
+pub fn gather_each(rows: &[u32], width: usize, into: &mut [f32], copy: impl Fn(u32, &mut [f32]) + Sync) {
+    if width == 0 {
+        return;
+    }
+    let tasks = into.par_chunks_mut(TASK * width).zip(rows.par_chunks(TASK));
+    tasks.for_each(|(into, rows)| into.chunks_exact_mut(width).zip(rows).for_each(|(to, &row)| copy(row, to)));
+}
+
+/// Calls `copy` for each row with its elements, on the threads of the current pool.
+pub fn scatter_each(rows: &[u32], width: usize, from: &[f32], copy: impl Fn(u32, &[f32]) + Sync) {
+    if width == 0 {
+        return;
+    }
+    let tasks = from.par_chunks(TASK * width).zip(rows.par_chunks(TASK));
+    tasks.for_each(|(from, rows)| from.chunks_exact(width).zip(rows).for_each(|(from, &row)| copy(row, from)));
+}
+
+/// Rows of a buffer.
+#[derive(Debug)]
+pub struct HostRows {
+    buffer: HostBuffer,
+    width: usize,
+}
+
+impl HostRows {
+    /// Rows of this many elements.
+    pub fn new(buffer: HostBuffer, width: usize) -> Self {
+        Self { buffer, width }
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.buffer.len() / self.width.max(1)
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All elements.
+    pub fn elements(&mut self) -> &mut [f32] {
+        self.buffer.elements()
+    }
+
+    /// A row.
+    ///
+    /// # Safety
+    /// Nothing writes the row while the slice is in use.
+    ///
+    /// # Panics
+    /// Without such a row.
+    pub unsafe fn row(&self, row: usize) -> &[f32] {
+        // SAFETY: promised by the caller.
+        unsafe { self.buffer.read(row * self.width, self.width) }
+    }
+
+    /// A row, to be written.
+    ///
+    /// # Safety
+    /// Nothing else accesses the row while the slice is in use.
+    ///
+    /// # Panics
+    /// Without such a row.
+    #[expect(clippy::mut_from_ref, reason = "rows are disjoint")]
+    pub unsafe fn row_mut(&self, row: usize) -> &mut [f32] {
+        // SAFETY: promised by the caller.
+        unsafe { self.buffer.write(row * self.width, self.width) }
+    }
+}
+
+impl RowStore for HostRows {
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn gather(&self, rows: &[u32], into: &mut [f32]) {
+        // SAFETY: rows are written by `scatter` and `row_mut` only, whose callers exclude other accesses.
+        gather_each(rows, self.width, into, |row, to| to.copy_from_slice(unsafe { self.row(row as usize) }));
+    }
+
+    unsafe fn scatter(&self, rows: &[u32], from: &[f32]) {
+        // SAFETY: the rows are distinct and otherwise unused, as the caller promises.
+        scatter_each(rows, self.width, from, |row, from| unsafe { self.row_mut(row as usize) }.copy_from_slice(from));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_gathered_in_order_and_scattered_back() {
+        let mut rows = HostRows::new(HostBuffer::of(&[0.0, 0.5, 1.0, 1.5, 2.0, 2.5]), 2);
+        let mut taken = [0.0; 4];
+        rows.gather(&[2, 0], &mut taken);
+        assert_eq!(taken, [2.0, 2.5, 0.0, 0.5]);
+        // SAFETY: the rows are distinct, and this is the only thread.
+        unsafe { rows.scatter(&[1, 2], &[-1.0, -2.0, -3.0, -4.0]) };
+        assert_eq!(rows.elements(), [0.0, 0.5, -1.0, -2.0, -3.0, -4.0]);
+    }
+
+    #[test]
+    fn rows_without_elements_are_no_work() {
+        let rows = HostRows::new(HostBuffer::zeros(0), 0);
+        rows.gather(&[0, 1, 2], &mut []);
+        assert!(rows.is_empty());
+    }
+}
