@@ -1,8 +1,8 @@
 //! The memory of a program of kernels for data of given sizes, from the live ranges of its buffers. It is exact up to
 //! partial results and scratch, which belong to the runtime.
 
-use hgnnc_ir::kernel::Program;
 use hgnnc_ir::kernel::place::{Memory, memory};
+use hgnnc_ir::kernel::{Buffer, Program};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{Dataflow, Layout, Type};
 
@@ -15,6 +15,11 @@ pub fn planned(program: &Program, sizes: &SizeInfo) -> Memory {
 /// rematerialization does not change them.
 pub fn arena_bytes(program: &Program, sizes: &SizeInfo) -> u64 {
     (planned(program, sizes).run.len as u64).saturating_mul(4)
+}
+
+/// Bytes of a stored value, saturating.
+pub fn bytes_of(program: &Program, buffer: Buffer, sizes: &SizeInfo) -> u64 {
+    (elements(&program.tables, &program.buffer(buffer).ty, sizes) as u64).saturating_mul(4)
 }
 
 /// Number of stored elements of a value.

@@ -202,10 +202,15 @@ pub fn prepare(
     let dataset = device.is_some().then_some(dataset);
     let start = Instant::now();
     let mut lower_options = LowerOptions { disabled, sizes: Some(sizes.clone()), graphs, ..LowerOptions::default() };
-    // Mini-batch training only runs on the processor, so no device is tried.
     // Mini-batches on a device have not been measured: it has to be asked for.
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
-    let device = device.filter(|opened| !(opened.optional && on_batches && purpose == Purpose::Train));
+    let device = match device {
+        Some(opened) if opened.optional && on_batches && purpose == Purpose::Train => {
+            say("running on the processor: name a device (`--device cuda`) to train on batches there".into());
+            None
+        }
+        device => device,
+    };
     let pool = thread_pool(options.threads)?;
     let attempt = match device {
         None => None,

@@ -146,10 +146,11 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     // The evaluation and training programs are compiled in parallel. Only the final training pass needs a result of the
     // evaluation program: its memory, which training should not exceed by much.
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
-    let lowering_options =
-        passes.lowering_options(LoweringOptions::of(options.machine.as_ref()).with_hoisting(!on_batches));
+    let preferred = LoweringOptions::of(options.machine.as_ref());
+    // Evaluations beside mini-batches are rare, and all vertices at once take the most memory.
+    let of_infer = if on_batches { preferred.for_rare_runs() } else { preferred };
     let infer_cx = PassCx { factored: factored(|plan| &plan.infer), ..context.clone() };
-    let mut infer = Compilation::new(without_dropout(&model.flow), infer_cx, lowering_options);
+    let mut infer = Compilation::new(without_dropout(&model.flow), infer_cx, of_infer);
     // With a train block, disabled fusions of single values refer to the training program.
     infer.named = model.train.is_none();
     // Links are scored by a separate program. The runtime chooses the number of pairs per run, so it has no sizes.
@@ -157,7 +158,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     if let Some((first, second)) = score_links(&infer.flow) {
         infer.flow = first;
         let cx = PassCx { sizes: None, ..context };
-        score = Some(Compilation::new(second, cx, lowering_options.with_hoisting(false)));
+        score = Some(Compilation::new(second, cx, preferred.with_hoisting(false)));
     }
     if let Some(score) = &mut score {
         score.run(EVALUATE, &passes, || None)?;

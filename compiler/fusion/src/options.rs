@@ -21,9 +21,12 @@ pub struct LoweringOptions {
     pub tile_width: usize,
     /// Kernels with small results run in the earliest launch that has their operands.
     pub early_launch: bool,
-    /// Values that depend on no parameter are hoisted into the prelude and kept. That is not worth its memory for a
-    /// program that runs rarely: the evaluation of a model that is trained on mini-batches.
+    /// Values that depend on no parameter are hoisted into the prelude and kept.
     pub hoist_invariants: bool,
+    /// Memory comes before time: nothing is hoisted, projections of the same rows are computed one by one, each right
+    /// before it is read, and kernels share no launch. For a program that runs rarely: the evaluation of a model that is
+    /// trained on mini-batches.
+    pub lean: bool,
     /// Fusion rules that do not apply.
     pub disabled: DisabledFusions,
 }
@@ -38,6 +41,7 @@ impl LoweringOptions {
         tile_width: 0,
         early_launch: false,
         hoist_invariants: true,
+        lean: false,
         disabled: DisabledFusions::NONE,
     };
     /// A GPU: tensor cores need tiles of rows, so traversals with edges take only products with small weights. Each
@@ -50,6 +54,7 @@ impl LoweringOptions {
         tile_width: 128,
         early_launch: true,
         hoist_invariants: true,
+        lean: false,
         disabled: DisabledFusions::NONE,
     };
 
@@ -62,6 +67,12 @@ impl LoweringOptions {
     #[must_use]
     pub fn with_hoisting(self, hoist_invariants: bool) -> Self {
         Self { hoist_invariants, ..self }
+    }
+
+    /// For a program that runs rarely, so that memory comes before time ([`LoweringOptions::lean`]).
+    #[must_use]
+    pub fn for_rare_runs(self) -> Self {
+        Self { hoist_invariants: false, lean: true, ..self }
     }
 
     /// Without some fusion rules.
@@ -79,6 +90,10 @@ impl LoweringOptions {
         }
         options.early_launch &= !disabled.contains(FusionRule::EarlyLaunch);
         options.hoist_invariants &= !disabled.contains(FusionRule::HoistInvariants);
+        options.lean &= !disabled.contains(FusionRule::MemoryOrder);
+        if options.lean {
+            options.row_weight = 0;
+        }
         options
     }
 

@@ -29,6 +29,8 @@ pub enum FusionRule {
     SplitRows,
     /// Values that depend on no parameter are hoisted out of the training loop.
     HoistInvariants,
+    /// Kernels of evaluations run in an order that keeps fewer values alive, where memory comes before time.
+    MemoryOrder,
     /// Results reuse the buffers of operands that are dead after the kernel; parameters are updated in place.
     InPlace,
     /// Independent kernels share a launch.
@@ -49,7 +51,7 @@ pub const VALUE_PREFIX: &str = "value:";
 
 impl FusionRule {
     /// All rules: those of grouping, then those of passes over kernels, those of GPUs last.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Rowwise,
         Self::EdgePasses,
         Self::RowEpilogue,
@@ -60,6 +62,7 @@ impl FusionRule {
         Self::MultiplyReduce,
         Self::SplitRows,
         Self::HoistInvariants,
+        Self::MemoryOrder,
         Self::InPlace,
         Self::CoSchedule,
         Self::OnlineSoftmax,
@@ -81,6 +84,7 @@ impl FusionRule {
             Self::MultiplyReduce => "multiply_reduce",
             Self::SplitRows => "split_rows",
             Self::HoistInvariants => "hoist_invariants",
+            Self::MemoryOrder => "memory_order",
             Self::InPlace => "in_place",
             Self::CoSchedule => "co_schedule",
             Self::OnlineSoftmax => "online_softmax",
@@ -103,6 +107,7 @@ impl FusionRule {
             Self::MultiplyReduce => "a multiplication is fused into the sum that reads it",
             Self::SplitRows => "high-degree rows are split among threads",
             Self::HoistInvariants => "values that depend on no parameter are computed once",
+            Self::MemoryOrder => "evaluations beside mini-batches run in an order that stores less",
             Self::InPlace => "results reuse the buffers of dead operands",
             Self::CoSchedule => "independent kernels share a launch",
             Self::OnlineSoftmax => "an edge softmax takes one pass (GPU)",

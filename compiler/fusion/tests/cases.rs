@@ -4,7 +4,7 @@
 //! `kernels`: a comment, a program, `=>`, and its kernels; `kernels_online` where softmaxes are computed in one pass.
 //! Other folders are named for a pass over kernels ([`KERNEL_PASSES`]): a program of kernels, `=>`, and the program after
 //! the pass, or `=> unchanged`; perhaps with `; sizes: vertices 4 3 edges 9 sources 2 destinations 3` (of each vertex
-//! type, of each graph) and `; target: sm_90`. With `INSTA_UPDATE=always` the results are written anew.
+//! type, of each graph), `; target: sm_90` and `; lean`. With `INSTA_UPDATE=always` the results are written anew.
 
 use std::fs;
 use std::path::Path;
@@ -122,7 +122,8 @@ fn pass_case(pass: &KernelPass, file: &str) {
     let mut program = kernel::parse(before).unwrap_or_else(|error| panic!("{file}:{error}"));
     let untouched = program.clone();
     let machine = target(&text);
-    let options = LoweringOptions::of(machine.as_ref());
+    let lean = text.lines().any(|line| line == "; lean");
+    let options = LoweringOptions { lean, ..LoweringOptions::of(machine.as_ref()) };
     let mut cx = KernelCx { sizes: sizes(&text), machine, ..KernelCx::new(options) };
     // Verifies the program before and after.
     kernel_passes::run(std::slice::from_ref(pass), &mut program, &mut cx);

@@ -117,7 +117,7 @@ fn tables(graph: &Topology, features: &Topology) -> (Dataflow, BoundData) {
         num_vertices: vec![PAPERS],
         graphs: vec![graph.clone()],
         patterns: vec![features.clone()],
-        inputs: vec![InputData::Numbers(vec![1.0; features.num_edges()])],
+        inputs: vec![InputData::Numbers(vec![1.0; features.num_edges()].into())],
         ..BoundData::default()
     };
     (flow, data)

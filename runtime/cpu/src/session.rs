@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use hgnnc_data::{Arena, BoundData, ExecError, InputData, Result, StateId};
-use hgnnc_executable::{Executable, Role};
 use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
+use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::Space;
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::loops::VerifiedLoops;
@@ -34,8 +34,7 @@ impl CpuBackend {
     }
 
     fn programs(&self, roles: &[Role]) -> Result<Vec<&CpuProgram>> {
-        let no_code =
-            || ExecError::Unsupported(format!("no code for a processor was generated for `{}`", self.model));
+        let no_code = || ExecError::Unsupported(format!("no code for a processor was generated for `{}`", self.model));
         let programs = self.programs.as_ref().ok_or_else(no_code)?;
         let missing = |role: Role| ExecError::Unsupported(format!("internal error: no program for {role:?}"));
         roles.iter().map(|&role| programs.program(role).ok_or_else(|| missing(role))).collect()
@@ -118,7 +117,7 @@ impl Session for Engine {
     fn input(&self, index: usize) -> Option<Vec<f32>> {
         match (self.frozen_input(index), self.data.inputs.get(index)?) {
             (Some(numbers), _) => Some(numbers.to_vec()),
-            (None, InputData::Numbers(numbers)) => Some(numbers.clone()),
+            (None, InputData::Numbers(numbers)) => Some(numbers.to_vec()),
             (None, InputData::Classes(classes)) => Some(classes.iter().map(|&class| class as f32).collect()),
             (None, InputData::Held(_) | InputData::StepNumber | InputData::EpochNumber | InputData::Missing) => None,
         }
@@ -186,8 +185,8 @@ impl ParamStore for Engine {
         Ok(())
     }
 
-    fn are_finite(&mut self) -> bool {
-        (0..self.num_params).all(|index| are_finite(self.param(index)))
+    fn are_finite(&mut self) -> Option<bool> {
+        Some((0..self.num_params).all(|index| are_finite(self.param(index))))
     }
 
     fn share(&mut self, index: usize) -> Option<HostBuffer> {

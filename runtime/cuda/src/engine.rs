@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use hgnnc_data::buffer::HostBuffer;
 use hgnnc_data::metrics::Tally;
 use hgnnc_data::stacks::{ParamPlace, num_own_params, param_places};
-use hgnnc_data::tables::{add_derived, check_tables, extent, list_endpoints, ranks};
+use hgnnc_data::tables::{add_derived, check_tables, drop_unused_edges, extent, list_endpoints, ranks};
 use hgnnc_data::{Arena, BoundData, Initializer, InputData, Result, StateId};
 use hgnnc_executable::gpu::{Entry, GpuCompiler, Module, Target};
+use hgnnc_graph::FloatArray;
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random;
@@ -82,6 +83,7 @@ impl DeviceEngine {
         let mut device = device.into();
         let Compiled { modules, needs, states, param_places, memory } =
             Compiled::new(programs, &mut data, (compiler, target))?;
+        drop_unused_edges(programs, &mut data);
         memory.check(device.free_bytes(), budget)?;
         let tables = &programs[0].tables;
         let loaded = modules.iter().map(|module| device.load(module)).collect::<Result<_>>()?;
@@ -132,7 +134,8 @@ impl DeviceEngine {
         // The device holds them; drops the host copy.
         for input in &mut engine.data.inputs {
             if let InputData::Numbers(numbers) = input {
-                *numbers = vec![];
+                numbers.release_pages();
+                *numbers = FloatArray::default();
             }
         }
         engine.run_preludes()?;

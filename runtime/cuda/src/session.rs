@@ -226,9 +226,8 @@ impl ParamStore for DeviceEngine {
         self.init_params(tables, seed)
     }
 
-    /// Not checked, since all of them would be downloaded.
-    fn are_finite(&mut self) -> bool {
-        true
+    fn are_finite(&mut self) -> Option<bool> {
+        None
     }
 
     fn share(&mut self, _index: usize) -> Option<HostBuffer> {

@@ -350,17 +350,17 @@ impl Binder<'_> {
             let mut all = vec![];
             for member in &members {
                 match self.input(member, split)? {
-                    InputData::Numbers(numbers) => all.extend(numbers),
+                    InputData::Numbers(numbers) => all.extend_from_slice(&numbers),
                     other => return Ok(other),
                 }
             }
-            return Ok(InputData::Numbers(all));
+            return Ok(InputData::Numbers(all.into()));
         }
         Ok(match &decl.binding {
             Binding::Label(..) | Binding::TrainMask(_) if self.options.outputs_only => InputData::Missing,
             Binding::Features(vertex) => match (self.features(*vertex)?, decl.ty.layout) {
-                (Features::Sparse(x), Layout::Sparse(_)) => InputData::Numbers(x.data.to_vec()),
-                (Features::Dense(x), Layout::Dense) => InputData::Numbers(x.rows.to_vec()),
+                (Features::Sparse(x), Layout::Sparse(_)) => InputData::Numbers(x.data.clone()),
+                (Features::Dense(x), Layout::Dense) => InputData::Numbers(x.rows.clone()),
                 (Features::Sparse(x), Layout::Dense) => {
                     let rows = x.indptr.len().saturating_sub(1);
                     let mut dense = vec![0.0; rows * x.dim];
@@ -370,7 +370,7 @@ impl Binder<'_> {
                             dense[row * x.dim + c as usize] = value;
                         }
                     }
-                    InputData::Numbers(dense)
+                    InputData::Numbers(dense.into())
                 }
                 (found @ Features::Dense(_), Layout::Sparse(_)) => {
                     return Err(ExecError::Shape {
@@ -382,7 +382,7 @@ impl Binder<'_> {
             },
             Binding::Label(vertex, label) => match self.target(*vertex, label)? {
                 Target::Classes(classes) if decl.ty.dtype == DType::I32 => InputData::Classes(classes),
-                Target::Rows(rows) if decl.ty.dtype == DType::F32 => InputData::Numbers(rows),
+                Target::Rows(rows) if decl.ty.dtype == DType::F32 => InputData::Numbers(rows.into()),
                 Target::Classes(_) | Target::Rows(_) => {
                     return Err(ExecError::Shape {
                         what: format!("the label `{label}`"),
@@ -402,14 +402,14 @@ impl Binder<'_> {
                         *slot = 1.0;
                     }
                 }
-                InputData::Numbers(mask)
+                InputData::Numbers(mask.into())
             }
             Binding::EdgeWeight(graph) => {
                 let graph = &self.graphs[graph.index()];
-                InputData::Numbers(graph.weight.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]))
+                InputData::Numbers(graph.weight.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]).into())
             }
-            Binding::EdgeCount(graph) => InputData::Numbers(edge_counts(&self.graphs[graph.index()])),
-            Binding::EdgeFeatures(graph) => InputData::Numbers(self.edge_features(*graph, decl)?),
+            Binding::EdgeCount(graph) => InputData::Numbers(edge_counts(&self.graphs[graph.index()]).into()),
+            Binding::EdgeFeatures(graph) => InputData::Numbers(self.edge_features(*graph, decl)?.into()),
             // Filled per mini-batch, by other programs, or from the bound graph.
             Binding::IsLink(_) | Binding::Given(_) | Binding::EdgeRank(..) => InputData::Missing,
             Binding::StepNumber => InputData::StepNumber,

@@ -4,9 +4,10 @@
 
 use std::sync::OnceLock;
 
-use hgnnc_graph::{DegreeClasses, Origin, Shared};
+use hgnnc_graph::{DegreeClasses, FloatArray, Origin, Shared};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::sizes::{self, SizeInfo};
+use hgnnc_ir::training::Part;
 use hgnnc_ir::types::VertexType;
 
 use crate::error::{ExecError, Result};
@@ -291,7 +292,7 @@ pub fn transpose_into(indptr: &[u64], src: &[u32], num_src: usize, csr: &mut Adj
 #[derive(Clone, PartialEq, Debug)]
 pub enum InputData {
     /// Rows times width elements; for a sparse input its stored elements, row by row.
-    Numbers(Vec<f32>),
+    Numbers(FloatArray),
     /// This many elements, held by the engine.
     Held(usize),
     /// Class labels, -1 where there is none.
@@ -370,7 +371,21 @@ pub struct BoundData {
     pub orders: Orders,
 }
 
+/// Index of a part of the split in [`BoundData::parts`].
+pub fn part_index(part: Part) -> usize {
+    match part {
+        Part::Train => 0,
+        Part::Val => 1,
+        Part::Test => 2,
+    }
+}
+
 impl BoundData {
+    /// Vertices, or positions of links, of a part of the split.
+    pub fn part(&self, part: Part) -> &[u32] {
+        &self.parts[part_index(part)]
+    }
+
     /// Sizes for the cost models of passes.
     pub fn sizes(&self) -> SizeInfo {
         // Number of rows with edges, and the largest degree.

@@ -24,7 +24,7 @@ pub mod tables;
 pub use bind::{BindOptions, bind, check_held_out};
 pub use bound::{
     ActiveVertices, Adjacency, BoundData, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep,
-    transpose_into,
+    part_index, transpose_into,
 };
 pub use error::{ADVICE, Cause, ExecError, Result};
 pub use identity::{Difference, Identity, SEED};

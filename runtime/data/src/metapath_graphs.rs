@@ -48,7 +48,7 @@ pub fn materialize(
             graph.name.clone_from(&decl.name);
             for (input, decl) in data.inputs.iter_mut().zip(&flow.inputs) {
                 if decl.binding == Binding::EdgeCount(Graph::new(index)) {
-                    *input = InputData::Numbers(edge_counts(&graph));
+                    *input = InputData::Numbers(edge_counts(&graph).into());
                 }
             }
             data.graphs[index] = topology_of(graph);

@@ -6,7 +6,7 @@ use hgnnc_ir::ops::Direction;
 use hgnnc_ir::types::{Dim, Graph, Param};
 use rayon::prelude::*;
 
-use crate::bound::{BoundData, InputData, Topology};
+use crate::bound::{Adjacency, BoundData, InputData, Topology};
 use crate::error::{ExecError, Result};
 
 /// An optimizer state: its parameter and slot, in the order of the state slabs.
@@ -160,7 +160,45 @@ pub fn add_derived(
 pub fn ranks(_: usize, graph: &Topology, direction: Direction) -> Result<InputData> {
     let mut ranks = vec![0.0; graph.num_edges()];
     graph.write_ranks(direction, &mut ranks)?;
-    Ok(InputData::Numbers(ranks))
+    Ok(InputData::Numbers(ranks.into()))
+}
+
+/// Frees the out-edges of graphs and sparse features that no program traverses: an evaluation alone reads in-edges only.
+pub fn drop_unused_edges(programs: &[&Program], data: &mut BoundData) {
+    let graphs = data.graphs.len();
+    let mut outgoing = vec![false; graphs + data.patterns.len()];
+    for program in programs {
+        for kernel in program.kernels() {
+            match &kernel.body {
+                Body::Traversal(traversal) => match traversal.rows {
+                    Rows::Edges(graph, Direction::Out) | Rows::Endpoints(graph, Direction::Out) => {
+                        outgoing[graph.index()] = true;
+                    }
+                    Rows::Elements(pattern, Direction::Out) => outgoing[graphs + pattern.index()] = true,
+                    Rows::Edges(_, Direction::In)
+                    | Rows::Endpoints(_, Direction::In)
+                    | Rows::Elements(_, Direction::In)
+                    | Rows::Once
+                    | Rows::Each(_)
+                    | Rows::Vertices(_) => {}
+                },
+                Body::FactoredMetapath(reduction) => {
+                    for graph in [reduction.first, reduction.second] {
+                        outgoing[graph.index()] |= reduction.direction == Direction::Out;
+                    }
+                }
+                Body::Gemm(_) => {}
+            }
+        }
+        for (graph, direction) in program.endpoints() {
+            outgoing[graph.index()] |= direction == Direction::Out;
+        }
+    }
+    for (topology, used) in data.graphs.iter_mut().chain(&mut data.patterns).zip(outgoing) {
+        if !used {
+            topology.csr = Adjacency::default();
+        }
+    }
 }
 
 /// Computes the active vertices that programs have rows for.

@@ -321,6 +321,9 @@ fn map_file(path: &Path) -> io::Result<Mmap> {
     }
 }
 
+/// Pages of smaller files are not worth a call.
+const RELEASED: usize = 4 << 20;
+
 /// Row-major `f32` values, owned or in a mapped file. Dereferences to `[f32]`.
 #[derive(Clone, Debug)]
 pub struct FloatArray(Storage);
@@ -336,6 +339,20 @@ impl FloatArray {
     pub fn is_mapped(&self) -> bool {
         matches!(self.0, Storage::Mapped { .. })
     }
+
+    /// Lets the operating system take back the pages of values in a mapped file, which are read from it again if they are
+    /// needed. They count as memory of this process otherwise, though a copy of them is used.
+    pub fn release_pages(&self) {
+        if let Storage::Mapped { map, .. } = &self.0
+            && map.len() >= RELEASED
+        {
+            // SAFETY: the mapping is shared and read-only, so that its pages are those of the file, also afterwards.
+            // A failure leaves them in memory.
+            #[cfg(unix)]
+            #[allow(unsafe_code)]
+            let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        }
+    }
 }
 
 impl Deref for FloatArray {
@@ -347,6 +364,12 @@ impl Deref for FloatArray {
             // Alignment and length were checked on construction, and a mapping does not move.
             Storage::Mapped { map, offset } => bytemuck::cast_slice(&map[*offset..]),
         }
+    }
+}
+
+impl Default for FloatArray {
+    fn default() -> FloatArray {
+        vec![].into()
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 
-use hgnnc_graph::{Dataset, RelationOptions, SemanticGraphs, SgbError};
+use hgnnc_graph::{Dataset, RelationOptions, SemanticGraphs, SgbError, Shared};
 
 use crate::plan::Fanout;
 use crate::prefetch::prefetch;
@@ -54,6 +54,7 @@ pub struct Relation<'a> {
 #[derive(Debug)]
 enum Sources<'a> {
     Borrowed(&'a [u32]),
+    Shared(Shared<u32>),
     Owned(Words),
 }
 
@@ -62,6 +63,7 @@ impl Relation<'_> {
     pub fn sources(&self) -> &[u32] {
         match &self.sources {
             Sources::Borrowed(sources) => sources,
+            Sources::Shared(sources) => sources,
             Sources::Owned(words) => words,
         }
     }
@@ -239,7 +241,7 @@ impl<'a> SampleGraph<'a> {
     ///
     /// Errors when edges are not edges between those types, or there is no memory for their offsets.
     pub fn new(counts: Vec<usize>, edges: Vec<Edges<'a>>) -> Result<SampleGraph<'a>, GraphError> {
-        let sources = |indices| {
+        let sources = |_, indices| {
             Ok(match indices {
                 Cow::Borrowed(sources) => Sources::Borrowed(sources),
                 Cow::Owned(sources) => Sources::Owned(Words::of(&sources)?),
@@ -248,19 +250,27 @@ impl<'a> SampleGraph<'a> {
         Self::build(counts, edges, sources, |weights| weights)
     }
 
-    /// As [`new`](Self::new), with copies of all that is borrowed.
+    /// As [`new`](Self::new), with copies of all that is borrowed but the sources that are shared: `shared` has, for
+    /// each relation, the array that its `indices` borrow, or `None`.
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn copied(counts: Vec<usize>, edges: Vec<Edges<'_>>) -> Result<SampleGraph<'static>, GraphError> {
-        let sources = |indices: Cow<'_, [u32]>| Words::of(&indices).map(Sources::Owned);
+    pub fn sharing(
+        counts: Vec<usize>,
+        edges: Vec<Edges<'_>>,
+        shared: &[Option<Shared<u32>>],
+    ) -> Result<SampleGraph<'static>, GraphError> {
+        let sources = |relation: usize, indices: Cow<'_, [u32]>| match shared.get(relation) {
+            Some(Some(sources)) if sources.as_ptr() == indices.as_ptr() => Ok(Sources::Shared(sources.clone())),
+            _ => Words::of(&indices).map(Sources::Owned),
+        };
         SampleGraph::build(counts, edges, sources, |weights| Cow::Owned(weights.into_owned()))
     }
 
     fn build<'e>(
         counts: Vec<usize>,
         edges: Vec<Edges<'e>>,
-        sources: impl Fn(Cow<'e, [u32]>) -> Result<Sources<'a>, GraphError> + Sync,
+        sources: impl Fn(usize, Cow<'e, [u32]>) -> Result<Sources<'a>, GraphError> + Sync,
         weights_of: impl Fn(Cow<'e, [f32]>) -> Cow<'a, [f32]> + Sync,
     ) -> Result<SampleGraph<'a>, GraphError> {
         if let Some(vertex_type) = counts.iter().position(|&count| count > 1 << 30) {
@@ -292,7 +302,7 @@ impl<'a> SampleGraph<'a> {
                 src_type,
                 dst_type,
                 slot: offsets[dst_type].relations.partition_point(|&before| before < r),
-                sources: sources(indices)?,
+                sources: sources(r, indices)?,
                 max_degree: indptr.windows(2).map(|w| (w[1] - w[0]) as u32).max().unwrap_or(0),
             })
         };

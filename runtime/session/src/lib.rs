@@ -238,8 +238,8 @@ pub trait ParamStore {
     /// When a device fails.
     fn init(&mut self, tables: &Dataflow, seed: u64) -> Result<()>;
 
-    /// Whether all elements of all parameters are finite, where that is cheap to know; else true.
-    fn are_finite(&mut self) -> bool;
+    /// Whether all elements of all parameters are finite; `None` if they would have to be copied to know.
+    fn are_finite(&mut self) -> Option<bool>;
 
     /// The memory of a parameter, shared with the caller, if it is host memory in the order of the dataset. The caller
     /// touches it only while the session is idle.

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use hgnnc_codegen_cpu::{Options, compile, compile_executable};
-use hgnnc_cuda::{Device, DeviceBackend};
-use hgnnc_ptx::PtxCompiler;
 use hgnnc_cpu::{CpuBackend, Engine, EngineOptions, thread_pool};
+use hgnnc_cuda::{Device, DeviceBackend};
 use hgnnc_data::{BoundData, ExecError, InputData, Target, Topology};
 use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::CpuProgram;
@@ -15,6 +14,7 @@ use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{DType, Dataflow, Input, Layout, OutputKind};
 use hgnnc_machine::{CodeMode, KernelFeatures};
+use hgnnc_ptx::PtxCompiler;
 use hgnnc_train::{TrainOptions, Trainer};
 
 /// Converts the interpreter's data to the engine's. Elements of sparse inputs are the nonzero ones. The parts of the
@@ -48,7 +48,7 @@ pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
                 classes = tensor.data.iter().map(|&x| x as i32).collect();
                 InputData::Classes(classes.clone())
             }
-            (_, Layout::Dense) => InputData::Numbers(numbers()),
+            (_, Layout::Dense) => InputData::Numbers(numbers().into()),
             (_, Layout::Sparse(pattern)) => {
                 let (mut indptr, mut columns, mut values) = (vec![0u64], vec![], vec![]);
                 for row in 0..tensor.rows {
@@ -60,7 +60,7 @@ pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
                 }
                 data.patterns[pattern.index()] =
                     Topology::from_csc("features", tensor.width, tensor.rows, indptr, columns).expect("valid rows");
-                InputData::Numbers(values)
+                InputData::Numbers(values.into())
             }
         });
     }

@@ -24,8 +24,11 @@ use crate::kernel_passes::KernelCx;
 
 /// Joins launches. With [`LoweringOptions::early_launch`](crate::LoweringOptions), a kernel with small results moves to
 /// the earliest launch that has its operands; a kernel with large results moves past [`AHEAD`] launches only, since its
-/// results are live for longer.
+/// results are live for longer. Where memory comes before time, nothing is joined.
 pub(crate) fn run(program: &mut Program, cx: &mut KernelCx) {
+    if cx.options.lean {
+        return;
+    }
     let early = cx.options.early_launch;
     for prelude in [true, false] {
         let list = if prelude { &mut program.prelude } else { &mut program.launches };

@@ -4,6 +4,7 @@ mod co_schedule;
 mod in_place;
 mod instrs;
 mod interleave;
+mod memory_order;
 mod multiply_reduce;
 mod online_softmax;
 mod shared_softmax;
@@ -33,6 +34,8 @@ pub const KERNEL_PASSES: &[KernelPass] = &[
     KernelPass { rule: FusionRule::MultiplyReduce, run: multiply_reduce::run },
     // The widths of edge values are final.
     KernelPass { rule: FusionRule::SplitRows, run: split_rows::run },
+    // Lifetimes depend on the order, and so does which buffers can be reused.
+    KernelPass { rule: FusionRule::MemoryOrder, run: memory_order::run },
     // While each kernel has a launch of its own, so that a buffer is free as soon as its last reader has run.
     KernelPass { rule: FusionRule::InPlace, run: in_place::run },
     KernelPass { rule: FusionRule::CoSchedule, run: co_schedule::run },

@@ -115,12 +115,45 @@ fn kernels_compute_the_same_without_any_fusion_rule() {
         }
     }
     for rule in FusionRule::ALL {
-        // Interleaving needs sizes and a machine, only updates of large weights are fused, and tiled products have more
-        // columns than random ones.
-        let elsewhere = matches!(rule, FusionRule::Interleave | FusionRule::OptimizerUpdate | FusionRule::GemmEpilogue);
+        // Interleaving needs sizes and a machine, another order sizes and rare runs, only updates of large weights are
+        // fused, and tiled products have more columns than random ones.
+        let elsewhere = matches!(
+            rule,
+            FusionRule::Interleave | FusionRule::MemoryOrder | FusionRule::OptimizerUpdate | FusionRule::GemmEpilogue
+        );
         let any = differ[rule as usize] > 0 || elsewhere;
         assert!(any, "disabling `{}` changes no program", rule.name());
     }
+}
+
+/// An order in which fewer values are alive at a time: the same values, and never more memory.
+#[test]
+fn kernels_compute_the_same_in_an_order_that_stores_less() {
+    let (mut reordered, mut of_metapaths) = (0, false);
+    for seed in seeds(80) {
+        of_metapaths = !of_metapaths;
+        let (mut flow, bindings) =
+            if of_metapaths { random_program_with_metapaths(seed) } else { random_program(seed) };
+        PassManager::default().run_joint(&mut flow, &mut PassCx::new(None), || None);
+        let expected = hgnnc_interp::run(&flow, &bindings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        for sizes in sizes(&bindings).into_iter().flatten() {
+            let options = LoweringOptions::CPU.for_rare_runs().without(DisabledFusions::NONE);
+            let lower = |lean: bool| {
+                let options = LoweringOptions { lean, ..options };
+                let mut cx = KernelCx { sizes: Some(sizes.clone()), ..KernelCx::new(options) };
+                lower_unfused(&flow, &FxHashSet::default(), &mut cx)
+                    .unwrap_or_else(|error| panic!("seed {seed}: {error}"))
+            };
+            let (lean, plain) = (lower(true), lower(false));
+            same(&flow, &expected, &lean, &bindings, &format!("seed {seed}, lean"));
+            assert!(arena_bytes(&lean, &sizes) <= arena_bytes(&plain, &sizes), "seed {seed}");
+            let kernels = |program: &Program| -> Vec<String> {
+                program.kernels().map(|kernel| format!("{:?}", kernel.writes())).collect()
+            };
+            reordered += usize::from(kernels(&lean) != kernels(&plain));
+        }
+    }
+    assert!(reordered > 10, "{reordered} programs in another order");
 }
 
 /// Disabling a single fusion splits one kernel, and no other.

@@ -13,9 +13,11 @@ use std::time::Instant;
 
 use hgnnc_data::buffer::{HostBuffer, PerThread, SharedBuffer};
 use hgnnc_data::stacks::ParamPlace;
+use hgnnc_data::tables::drop_unused_edges;
 use hgnnc_data::{Arena, BoundData, InputData, Result, StateId};
 use hgnnc_executable::cpu::{CpuProgram, MachineCode};
 use hgnnc_ir::dataflow::ParamDecl;
+use hgnnc_ir::kernel::Program;
 use hgnnc_ir::loops::{self};
 use hgnnc_ir::types::{Dim, VertexType};
 use hgnnc_machine::KernelFeatures;
@@ -98,6 +100,8 @@ impl Engine {
     ) -> Result<Self> {
         let loops: Vec<&loops::VerifiedLoops> = programs.iter().map(|program| &*program.loops).collect();
         let exec_plan = ExecPlan::new(&loops, &mut data, &pool, options)?;
+        let kernels: Vec<&Program> = loops.iter().map(|program| &program.kernels).collect();
+        drop_unused_edges(&kernels, &mut data);
         exec_plan.check_memory(&data, options.memory_budget)?;
         let ExecPlan { plans, schedules, states, places, num_params, params, first_state, scratch_len, .. } = exec_plan;
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
@@ -116,6 +120,7 @@ impl Engine {
                 // The buffer replaces the vector, so the elements are not stored twice.
                 InputData::Numbers(numbers) => {
                     let slab = HostBuffer::of(numbers);
+                    numbers.release_pages();
                     *input = InputData::Held(slab.len());
                     slab
                 }

@@ -11,6 +11,7 @@ use hgnnc_ir::{Dim, Layout, Phase, Space, Stage, Type};
 use hgnnc_kernels::product::{self, Extents};
 use hgnnc_machine::KernelFeatures;
 
+use super::check;
 use super::factored_metapath::bind_factored_metapath;
 use super::grouped::bind_grouped;
 use super::region::bind_region;
@@ -21,6 +22,9 @@ use super::{Plan, Product, ProductKind, ResultBuffer, Slabs, Split, Step, StepKi
 ///
 /// # Errors
 /// When an input is missing, or a kernel cannot be executed on data of this size.
+///
+/// # Panics
+/// In debug builds, when steps of a launch would share memory that one of them writes: an internal error.
 pub fn plan(
     loops: &loops::VerifiedLoops,
     data: &BoundData,
@@ -57,6 +61,11 @@ pub fn plan(
     binder.plan.steps.extend(updates);
     for output in &program.outputs {
         binder.output(output)?;
+    }
+    if cfg!(debug_assertions)
+        && let Some(conflict) = check::conflict(&binder.plan, slabs.partials)
+    {
+        panic!("internal error: a plan of `{}` is unsound: {conflict}\n{program}", program.tables.name);
     }
     Ok(binder.plan)
 }

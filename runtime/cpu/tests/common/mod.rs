@@ -83,7 +83,7 @@ impl Case {
         let input = self.flow.declare_input(InputDecl { name, ty, binding });
         let tensor = Tensor::new(rows, width, numbers.iter().map(|&x| f64::from(x)).collect());
         self.bindings.inputs.insert(input, tensor);
-        self.data.inputs.push(InputData::Numbers(numbers));
+        self.data.inputs.push(InputData::Numbers(numbers.into()));
         self.flow.add(Op::Input(input), &[])
     }
 
@@ -125,7 +125,7 @@ impl Case {
         let binding = Binding::Features(vertex);
         let input = self.flow.declare_input(InputDecl { name: "sparse".into(), ty, binding });
         self.bindings.inputs.insert(input, Tensor::new(rows.len(), columns, dense));
-        self.data.inputs.push(InputData::Numbers(values));
+        self.data.inputs.push(InputData::Numbers(values.into()));
         self.flow.add(Op::Input(input), &[])
     }
 
@@ -449,7 +449,9 @@ pub fn data_of(flow: &Dataflow, bindings: &Bindings) -> BoundData {
             (_, Some(tensor), _) if decl.ty.dtype == DType::I32 => {
                 InputData::Classes(tensor.data.iter().map(|&x| x as i32).collect())
             }
-            (_, Some(tensor), Layout::Dense) => InputData::Numbers(tensor.data.iter().map(|&x| x as f32).collect()),
+            (_, Some(tensor), Layout::Dense) => {
+                InputData::Numbers(tensor.data.iter().map(|&x| x as f32).collect::<Vec<_>>().into())
+            }
             (_, Some(tensor), Layout::Sparse(pattern)) => {
                 let (mut indptr, mut columns, mut values) = (vec![0u64], vec![], vec![]);
                 for row in 0..tensor.rows {
@@ -461,7 +463,7 @@ pub fn data_of(flow: &Dataflow, bindings: &Bindings) -> BoundData {
                 }
                 data.patterns[pattern.index()] =
                     Topology::from_csc("features", tensor.width, tensor.rows, indptr, columns).expect("valid rows");
-                InputData::Numbers(values)
+                InputData::Numbers(values.into())
             }
         });
     }

@@ -45,9 +45,9 @@ pub fn renumber(
         let Some(order) = of(vertex) else { continue };
         match (input, topology) {
             (InputData::Numbers(numbers), Some(topology)) => {
-                *numbers = edges_of_rows(numbers, &topology.csc.indptr, order);
+                *numbers = edges_of_rows(numbers, &topology.csc.indptr, order).into();
             }
-            (InputData::Numbers(numbers), None) => *numbers = rows(numbers, &order.original),
+            (InputData::Numbers(numbers), None) => *numbers = rows(numbers, &order.original).into(),
             (InputData::Classes(classes), _) => *classes = rows(classes, &order.original),
             (InputData::Held(_) | InputData::StepNumber | InputData::EpochNumber | InputData::Missing, _) => {}
         }

@@ -224,6 +224,7 @@ fn dense(loader: &mut Loader, at: At<'_>, count: usize, dim: usize, per: &str) -
     loader.shape(&file, &[Some(count), Some(dim)], &format!("[{count}, {dim}] (one row per {per})"))?;
     let rows = loader.floats(&file)?;
     loader.finite(&file, &rows, |i| (i / dim, i % dim))?;
+    rows.release_pages();
     Some(DenseFeatures { dim, rows })
 }
 

@@ -137,12 +137,13 @@ impl MiniBatchLoader {
             let drawn = plan.fanouts.iter().map(|fanouts| fanouts[graph]).filter(|f| *f != Fanout::AtMost(0));
             drawn.clone().count() > 0 && drawn.clone().all(|fanout| matches!(fanout, Fanout::Walks { .. }))
         };
-        let mut all = vec![];
+        let (mut all, mut shared) = (vec![], vec![]);
         for (index, (decl, graph)) in tables.graphs.iter().zip(&data.graphs).enumerate() {
             // Link pairs are drawn by negative sampling.
             let none = decl.links || walked_only(index);
             let ends = (decl.src.index(), decl.dst.index());
             let weights = data.drawn.weights.get(index).and_then(|weights| weights.as_deref().map(Cow::Borrowed));
+            shared.push((!none).then(|| graph.csc.indices.clone()));
             all.push(Edges { weights, ..edges(&decl.name, ends, (&graph.csc, graph.num_dst), none) });
         }
         let steps = data.drawn.steps.iter().map(|step| {
@@ -154,7 +155,7 @@ impl MiniBatchLoader {
             Edges { name, src_type, dst_type, indptr, indices, weights: None }
         });
         let resting = HistoricalVertices::none(data.num_vertices.len());
-        let graph = SampleGraph::copied(data.num_vertices.clone(), all)
+        let graph = SampleGraph::sharing(data.num_vertices.clone(), all, &shared)
             .and_then(|graph| graph.with_paths(steps.collect(), data.drawn.paths.clone()))
             .map_err(unsupported)?;
         // Without machine code the sampler runs in Rust.

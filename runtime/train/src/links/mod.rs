@@ -6,14 +6,13 @@ mod scorer;
 
 use std::collections::HashSet;
 
-use hgnnc_data::{BoundData, Result, Topology};
+use hgnnc_data::{BoundData, Result, Topology, part_index};
 use hgnnc_executable::Executable;
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::training::{Metric, Part, Target};
 use hgnnc_session::{Backend, Session};
 use rayon::prelude::*;
 
-use crate::trainer::part_index;
 use curve::ScoreMetrics;
 use rank::{Ranks, rank};
 use scorer::{Pairs, Scorer};

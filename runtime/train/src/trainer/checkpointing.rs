@@ -265,8 +265,6 @@ impl Trainer {
         let order = self.progress.order;
         if let (Some(before), Some(now)) = (progress.order, order)
             && before != now
-            && self.backend.takes_orders()
-            && self.batches.is_none()
         {
             self.warnings.push(format!(
                 "vertices are in the order {}, and were in the order {} when the checkpoint was written: results may differ in \

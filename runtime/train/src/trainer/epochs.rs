@@ -17,7 +17,7 @@ use crate::weights;
 impl Trainer {
     /// Trains until all epochs are done, early stopping ends the run, or `stop` is set, then restores the parameters of
     /// the best epoch (an interrupted run first writes its current ones to the checkpoint). `on_epoch` is called on a
-    /// thread of the engine. From the second epoch on nothing is allocated, except by checkpoints and for the
+    /// thread of the pool. From the second epoch on nothing is allocated, except by checkpoints and for the
     /// workspace of large products.
     ///
     /// A failed checkpoint is a warning, and is retried when the next one is due. [`Trainer::unsaved`] returns the
@@ -35,7 +35,7 @@ impl Trainer {
             return outcome;
         }
         // Handing work to the pool allocates occasionally, so the entire loop runs inside it.
-        let pool = Arc::clone(self.backend.pool());
+        let pool = Arc::clone(&self.pool);
         pool.install(|| self.train(select, early, stop, on_epoch))
     }
 
@@ -75,7 +75,7 @@ impl Trainer {
             self.not_finite = selected.filter(|value| !value.is_finite()).or(self.not_finite);
             // An epoch with non-finite parameters is never the best, however good its metric.
             let best = selected.is_some_and(|value| better(select, value, self.progress.best()))
-                && self.current()?.params().are_finite();
+                && self.current()?.params().are_finite().unwrap_or(true);
             if let (true, Some(value)) = (best, selected) {
                 self.progress.set_best(epoch, value);
                 self.keep_best(epoch)?;
@@ -111,14 +111,15 @@ impl Trainer {
 
     /// Errors if the run has no usable result: non-finite parameters, or no epoch that could be the best.
     fn check_trained(&mut self, select: Criterion) -> Result<()> {
-        let values = self.params()?;
-        let shapes = self.shapes();
-        let found: Vec<String> = (shapes.iter().zip(&values))
-            .filter_map(|((name, shape), data)| weights::not_finite(name, shape, data))
-            .collect();
-        if let Some(first) = found.first() {
-            let what = format!("parameters are not finite after training: {first}");
-            return Err(ExecError::NotFinite { what });
+        if self.current()?.params().are_finite() != Some(true) {
+            let values = self.params()?;
+            let shapes = self.shapes();
+            let mut found =
+                shapes.iter().zip(&values).filter_map(|((name, shape), data)| weights::not_finite(name, shape, data));
+            if let Some(first) = found.next() {
+                let what = format!("parameters are not finite after training: {first}");
+                return Err(ExecError::NotFinite { what });
+            }
         }
         match (self.not_finite, self.progress.best_epoch) {
             (Some(value), None) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use hgnnc_data::metrics::{Predictions, Tally};
-use hgnnc_data::{ExecError, Result, copy_rows};
+use hgnnc_data::{ExecError, Result, copy_rows, part_index};
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::training::{Criterion, Metric, Part, Target};
 use hgnnc_ir::types::{Graph, Stage};
@@ -12,7 +12,7 @@ use hgnnc_session::{Clock, Rows, StepKey};
 use hgnnc_trace::{Times, os};
 
 use super::timing::WARM_UP;
-use super::{INFER, OutputRows, Trainer, part_index};
+use super::{INFER, OutputRows, Trainer};
 use crate::links::LinkMeasures;
 use crate::report::{GraphReport, Report, Spread};
 
@@ -237,7 +237,7 @@ impl Trainer {
         Ok(Report {
             model: self.executable.model.clone(),
             dataset: data.dataset.clone(),
-            device: self.backend.name(),
+            device: self.machine.clone(),
             threads: self.threads(),
             seed: self.seed,
             epochs: self.progress.epochs_done,

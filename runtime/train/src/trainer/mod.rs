@@ -28,7 +28,10 @@ use timing::Timing;
 #[derive(Debug)]
 pub struct Trainer {
     executable: Executable,
-    backend: Box<dyn Backend>,
+    /// Name of the machine, for reports.
+    machine: String,
+    /// Threads of this process that it uses.
+    pool: Arc<rayon::ThreadPool>,
     /// Programs on the full graph: evaluation, and training unless it is on mini-batches.
     session: Box<dyn Session>,
     /// Mini-batch training, if the model has it.
@@ -77,15 +80,6 @@ fn roles(executable: &Executable) -> &'static [Role] {
     }
 }
 
-/// Index of a split part in [`BoundData::parts`].
-pub(crate) fn part_index(part: Part) -> usize {
-    match part {
-        Part::Train => 0,
-        Part::Val => 1,
-        Part::Test => 2,
-    }
-}
-
 fn seed_of(executable: &Executable, options: &TrainOptions) -> u64 {
     options.seed.or(executable.training.as_ref().map(|training| training.seed)).unwrap_or(0)
 }
@@ -103,7 +97,8 @@ fn no_cache(executable: &Executable, options: &TrainOptions) -> Result<()> {
 }
 
 impl Trainer {
-    /// Binds a model to data on a machine and initialises its parameters, or resumes if the options say so.
+    /// Binds a model to data on a machine and initialises its parameters, or resumes if the options say so. The back end
+    /// is not needed afterwards: its sessions are.
     ///
     /// # Errors
     /// Data that does not fit, a program that the machine does not execute, too little memory, a device failure, or a
@@ -143,7 +138,8 @@ impl Trainer {
         progress.identity.clone_from(&options.identity);
         let mut trainer = Self {
             executable,
-            backend,
+            machine: backend.name(),
+            pool: Arc::clone(backend.pool()),
             session,
             batches,
             options,
@@ -209,7 +205,7 @@ impl Trainer {
     }
 
     fn rows(&self, part: Part) -> &[u32] {
-        &self.session.data().parts[part_index(part)]
+        self.session.data().part(part)
     }
 
     /// Data bound to the model: graphs, labels and splits.
@@ -219,7 +215,7 @@ impl Trainer {
 
     /// Number of CPU threads.
     pub fn threads(&self) -> usize {
-        self.backend.pool().current_num_threads()
+        self.pool.current_num_threads()
     }
 
     /// Compiled model of this trainer.
@@ -234,7 +230,7 @@ impl Trainer {
 
     /// Threads of this process that the machine uses.
     pub fn pool(&self) -> &Arc<rayon::ThreadPool> {
-        self.backend.pool()
+        &self.pool
     }
 
     /// Text of the generated sampler of mini-batches, if there is one.

@@ -1,0 +1,165 @@
+//! Checks a plan: the tasks of a launch run at the same time, and share memory without locks.
+//!
+//! Reads and writes of slabs ([`hgnnc_data::buffer`]) are unchecked. They are sound if, in each launch,
+//!
+//! - no step writes what another step reads or writes;
+//! - the results of a step are disjoint;
+//! - a result lies exactly over an operand, which it replaces, or over none.
+//!
+//! Debug builds check each plan, so all tests do, with the sizes of their data and of every mini-batch.
+
+use std::collections::BTreeMap;
+
+use hgnnc_data::buffer::BufferRange;
+
+use super::{Base, Place, Plan, Split, Step, StepKind};
+
+/// The first rule that a plan breaks. `partials` is the slab of partial results.
+pub(super) fn conflict(plan: &Plan, partials: u32) -> Option<String> {
+    let launches = |steps| chunks(steps).find_map(|(first, launch)| of_launch(launch, first, partials));
+    launches(&plan.prelude).or_else(|| launches(&plan.steps))
+}
+
+/// The launches of a list of steps, each with the index of its first step.
+fn chunks(steps: &[Step]) -> impl Iterator<Item = (usize, &[Step])> {
+    let mut first = 0;
+    let starts_next = |_: &Step, next: &Step| next.together;
+    steps.chunk_by(starts_next).map(move |launch| {
+        first += launch.len();
+        (first - launch.len(), launch)
+    })
+}
+
+/// The steps that access a range.
+#[derive(Default)]
+struct Accesses {
+    readers: Vec<usize>,
+    writers: Vec<usize>,
+}
+
+fn of_launch(launch: &[Step], first: usize, partials: u32) -> Option<String> {
+    let mut accesses: BTreeMap<(u32, usize, usize), Accesses> = BTreeMap::new();
+    let key = |range: BufferRange| (range.slab, range.offset, range.offset + range.len);
+    for (index, step) in launch.iter().enumerate() {
+        for range in reads(step).into_iter().filter(|range| range.len > 0) {
+            accesses.entry(key(range)).or_default().readers.push(first + index);
+        }
+        for range in writes(step, partials).into_iter().filter(|range| range.len > 0) {
+            accesses.entry(key(range)).or_default().writers.push(first + index);
+        }
+    }
+    // Ranges of a slab by their start: those that have begun and not ended.
+    let mut open: Vec<(&(u32, usize, usize), &Accesses)> = vec![];
+    for (range, own) in &accesses {
+        if let [writer, other, ..] = own.writers[..] {
+            return Some(format!("steps {writer} and {other} write the same {range:?}"));
+        }
+        if let (Some(writer), Some(reader)) =
+            (own.writers.first(), own.readers.iter().find(|r| !own.writers.contains(r)))
+        {
+            return Some(format!("step {writer} writes {range:?}, which step {reader} reads in the same launch"));
+        }
+        open.retain(|(other, _)| other.0 == range.0 && other.2 > range.1);
+        for (other, accesses) in &open {
+            if !(own.writers.is_empty() && accesses.writers.is_empty()) {
+                return Some(format!(
+                    "{range:?}, of steps {:?} and {:?}, and {other:?}, of {:?} and {:?}, overlap (read and written)",
+                    own.readers, own.writers, accesses.readers, accesses.writers
+                ));
+            }
+        }
+        open.push((range, own));
+    }
+    None
+}
+
+/// Stored ranges that a step reads, other than its partial results.
+fn reads(step: &Step) -> Vec<BufferRange> {
+    match &step.kind {
+        StepKind::Region(region) => {
+            let operands = region.ops.iter().flat_map(|op| op.op.operands());
+            let stored = operands.filter_map(|operand| match operand.base {
+                Base::Stored(range) => Some(range),
+                Base::Local(_) | Base::Labels(_) => None,
+            });
+            stored.collect()
+        }
+        StepKind::Product(product) => vec![product.x, product.y],
+        StepKind::Grouped(product) => vec![product.x, product.y],
+        StepKind::Factored(step) => {
+            let summed = step.summed.iter().filter_map(|(of, _)| *of);
+            let norms = step.sums.iter().filter_map(|sum| match sum.norm {
+                super::Norm::Stored(range) => Some(range),
+                super::Norm::None | super::Norm::Own(_) => None,
+            });
+            [step.own_score, step.other_score].into_iter().chain(step.other_norm).chain(summed).chain(norms).collect()
+        }
+        StepKind::Copy { from, .. } => vec![*from],
+    }
+}
+
+/// Ranges that a step writes.
+fn writes(step: &Step, partials: u32) -> Vec<BufferRange> {
+    match &step.kind {
+        StepKind::Region(region) => {
+            let stored = region.locals.iter().filter_map(|local| match local.place {
+                Place::Stored(range) => Some(range),
+                Place::Scratch => None,
+            });
+            let parts = region.partials.iter().flat_map(|partial| {
+                let (tasks, cut) = region.parts(partial);
+                let len = (tasks + cut) * partial.width;
+                [partial.out, BufferRange { slab: partials, offset: partial.offset, len }]
+            });
+            stored.chain(parts).collect()
+        }
+        StepKind::Product(product) => {
+            let parts = match product.split {
+                Split::Parts(chunk) => {
+                    product.rows.div_ceil(chunk).max(1) * product.of.batch * product.of.k * product.of.n
+                }
+                Split::Rows(_) | Split::Bands(_) => 0,
+            };
+            vec![product.out, BufferRange { slab: partials, offset: product.partials, len: parts }]
+        }
+        StepKind::Grouped(product) => vec![product.out],
+        StepKind::Factored(step) => step.sums.iter().map(|sum| sum.out).collect(),
+        StepKind::Copy { to, .. } => vec![*to],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hgnnc_ir::Phase;
+
+    fn copy(from: (usize, usize), to: (usize, usize), together: bool) -> Step {
+        let range = |(offset, len)| BufferRange { slab: 0, offset, len };
+        let kind = StepKind::Copy { from: range(from), to: range(to) };
+        Step { kind, phase: Phase::Forward, shares: [0.0; 5], label: String::new(), together }
+    }
+
+    fn conflict_of(steps: Vec<Step>) -> Option<String> {
+        conflict(&Plan { steps, ..Plan::default() }, 1)
+    }
+
+    #[test]
+    fn steps_of_a_launch_share_no_memory_that_one_of_them_writes() {
+        // Both read the same, and write to either side of it.
+        assert_eq!(conflict_of(vec![copy((10, 5), (0, 10), false), copy((10, 5), (15, 5), true)]), None);
+        let written_twice = conflict_of(vec![copy((10, 5), (0, 10), false), copy((10, 5), (0, 10), true)]);
+        assert!(written_twice.is_some_and(|text| text.contains("steps 0 and 1 write the same")));
+        let read = conflict_of(vec![copy((10, 5), (20, 5), false), copy((20, 5), (30, 5), true)]);
+        assert!(read.is_some_and(|text| text.contains("step 0 writes") && text.contains("which step 1 reads")));
+        let partly = conflict_of(vec![copy((10, 5), (20, 5), false), copy((50, 5), (22, 1), true)]);
+        assert!(partly.is_some_and(|text| text.contains("overlap")));
+        // One after the other.
+        assert_eq!(conflict_of(vec![copy((10, 5), (20, 5), false), copy((20, 5), (30, 5), false)]), None);
+    }
+
+    #[test]
+    fn a_result_lies_over_a_whole_operand_or_none() {
+        assert_eq!(conflict_of(vec![copy((10, 5), (10, 5), false)]), None);
+        assert!(conflict_of(vec![copy((10, 5), (12, 5), false)]).is_some());
+    }
+}
