@@ -17,6 +17,8 @@
 //! far as possible. Other forward values stay eager: rematerialization chooses what the backward pass
 //! recomputes.
 //!
+//! A forward dropout mask that one operation reads is drawn there, and not stored beside all values of its rows.
+//!
 //! In all parts, the rows of a parameter at endpoints are read where they are wanted, and a broadcast of
 //! much narrower values (one-hot rows of classes, a weight of each row times such a row)
 //! is recomputed inline, loop-invariant or not: with hundreds of classes it is the largest value of a program, and
@@ -84,6 +86,12 @@ pub(crate) fn find_placements(aliases: &AliasAnalysis<'_>, nodes: &[Value], kind
         // Rows of a parameter at its readers' own endpoints are an addressing mode. (Rows of an input are copied once.)
         let selects = matches!(node.op, Op::GatherRows(..)) && aliases.is_leaf(aliases.storage_of(node.args[0]));
         if selects && !aliases.is_invariant(v) && !aliases.is_output(v) && readers[v.index()].iter().all(own_rows) {
+            placement[v.index()] = Placement::Inline;
+            continue;
+        }
+        // A dropout mask is a function of its position. Its only reader draws it as fast as a kernel that stores it.
+        let drawn = matches!(node.op, Op::RandomMask { .. }) && node.phase == Phase::Forward;
+        if drawn && !aliases.is_output(v) && readers[v.index()].len() == 1 && readers[v.index()].iter().all(own_rows) {
             placement[v.index()] = Placement::Inline;
             continue;
         }
