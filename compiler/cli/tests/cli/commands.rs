@@ -163,7 +163,8 @@ fn sizes_can_come_from_a_file() {
     let without_times = |text: &str| -> Vec<String> {
         let other = |line: &&str| !line.starts_with("compact_endpoints: ") && !line.starts_with("reorder_vertices: ");
         let lines = text.lines().filter(other);
-        let time = |line: &str| line.find("; predicted: ").or(line.find(", the predicted time by ")).unwrap_or(line.len());
+        let time =
+            |line: &str| line.find("; predicted: ").or(line.find(", the predicted time by ")).unwrap_or(line.len());
         lines.map(|line| line[..time(line)].to_string()).collect()
     };
     assert_eq!(without_times(&known.out), without_times(&counted.out));
