@@ -264,7 +264,7 @@ fn transpose(indptr: &[u64], src: &[u32], num_src: usize) -> Adjacency {
     csr
 }
 
-/// [`transpose`] into existing memory.
+/// Writes the CSR of a CSC into existing memory.
 pub fn transpose_into(indptr: &[u64], src: &[u32], num_src: usize, csr: &mut Adjacency) {
     let Adjacency { indptr: out, indices: other, eids: position } = csr;
     let (out, other) = (out.make_mut(), other.make_mut());

@@ -3,8 +3,8 @@
 //! [`bind()`] turns a [`Dataset`](hgnnc_graph::Dataset) into [`BoundData`] for a compiled model: the adjacency of its
 //! semantic graphs and sparse features, its inputs, labels and splits. [`materialize`] adds metapath graphs that
 //! [`bind()`] has put off, [`order_vertices`] renumbers vertices so that gathers miss the cache less often, and
-//! [`tables`] checks and completes the data for given programs. [`params`] gives the memory and the initial values of
-//! parameters, [`buffer`] the memory itself. [`metrics`] compares predictions with labels.
+//! [`tables`] checks and completes the data for given programs. [`stacks`] gives the memory of parameters,
+//! [`Initializer`] their initial values, [`buffer`] the memory itself. [`metrics`] compares predictions with labels.
 //!
 //! Errors of all crates that run programs are [`ExecError`]s. This crate executes nothing.
 

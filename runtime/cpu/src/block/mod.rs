@@ -1,7 +1,7 @@
 //! Interpreter of [`crate::plan::BlockOp`]: executes a region block of rows by block of rows.
 //!
-//! [`run`] iterates over blocks and tiles of edges, [`Block`] locates the operands of an operation in scratch or stored
-//! values, and [`execute`] calls a kernel for all rows or edges of the tile. All decisions are in the plan.
+//! `run` iterates over blocks and tiles of edges, `Block` locates the operands of an operation in scratch or stored
+//! values, and `execute` calls a kernel for all rows or edges of the tile. All decisions are in the plan.
 
 // Operands and results are ranges of shared slabs; see `buffer`.
 #![allow(unsafe_code)]
@@ -97,7 +97,7 @@ impl Scratch {
         self.tables = Tables::new(schedules);
     }
 
-    /// Bytes allocated by [`Scratch::new`].
+    /// Bytes of a scratch without extra room.
     pub fn bytes(plans: &[Plan], len: usize) -> u64 {
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0) as u64;
         4 * (len as u64 + 2 * (most(|p| p.tile_len) + most(|p| p.block_rows)) + 3 * most(|p| p.block_edges))

@@ -2,10 +2,10 @@
 //!
 //! [`hgnnc_loader`] prepares batches ahead of training. Two sessions share the work: one runs the mini-batch program and
 //! is loaded with each batch; the trainer's own holds the full graph, evaluates, and holds all parameters while training
-//! is paused ([`param_sync`]). Embedding tables (one row per vertex) stay in host memory: each batch gathers the rows of
+//! is paused (`param_sync`). Embedding tables (one row per vertex) stay in host memory: each batch gathers the rows of
 //! its vertices and scatters the updated rows back, with their optimizer states; the optimizer updates only rows in the
 //! batch, using the global step (as PyTorch's SparseAdam does). A feature cache may sit in between. Batches may read
-//! historical embeddings of the bottom layer ([`historical_embeddings`]).
+//! historical embeddings of the bottom layer (`historical_embeddings`).
 
 mod historical_embeddings;
 mod param_sync;
