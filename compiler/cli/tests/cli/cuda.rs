@@ -65,6 +65,27 @@ fn training_is_equal_to_the_bit_to_the_same_code_without_a_driver() {
     }
 }
 
+/// Each batch frees memory that is too small, and replaces the launches of the one before.
+#[test]
+fn batches_are_equal_to_the_bit_to_the_same_code_without_a_driver() {
+    let train = "batch     7\n    fanout    [3, 2]\n    epochs    3";
+    let Some(driver) = Driver::new(&usual().replace("epochs    30", train)) else { return };
+    let place = &driver.place;
+    let train = |device: &'static str| ["--quiet", "--device", device, "--report", device, "--weights-out", "w"];
+    driver.run("", "train", &train("cuda")).is_silent();
+    let weights = place.bytes("w");
+    place.with_data("train", &train("ptx-interp")).is_silent();
+    assert_eq!(weights, place.bytes("w"));
+    let (cuda, interpreted) = (place.json("cuda"), place.json("ptx-interp"));
+    for field in ["losses", "metrics", "best_epoch", "device_bytes"] {
+        assert_eq!(cuda[field], interpreted[field], "{field}");
+    }
+    // A device that is found leaves them to the processor.
+    let auto = driver.run("", "train", &["--device", "auto", "--report", "auto"]).works();
+    assert!(auto.err.contains("running on the processor: name a device"), "{}", auto.err);
+    assert_eq!(place.json("auto")["device"], "cpu");
+}
+
 #[test]
 fn a_run_is_continued_bit_by_bit() {
     let Some(driver) = Driver::new(&with_metapath()) else { return };

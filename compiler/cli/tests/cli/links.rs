@@ -109,6 +109,31 @@ fn scores(place: &Place, pairs: &[(u32, u32)]) -> Vec<f32> {
     file.to_f32().expect("f32").to_vec()
 }
 
+/// Batches of links, embeddings, negatives, scores and ranks.
+#[test]
+fn links_are_learned_and_ranked_on_a_device() {
+    let place = place(&links(90));
+    place.model(&MODEL.replace("epochs    25", "epochs    2"));
+    let reports = ["cpu", "ptx-interp"].map(|device| {
+        place.with_data("train", &["--quiet", "--device", device, "--report", device]).is_silent();
+        place.json(device)
+    });
+    let numbers = |report: &serde_json::Value| -> Vec<(String, f64)> {
+        let mut numbers = vec![];
+        for (part, metrics) in report["metrics"].as_object().expect("parts") {
+            for (name, value) in metrics.as_object().expect("metrics") {
+                numbers.push((format!("{part}.{name}"), value.as_f64().expect("a number")));
+            }
+        }
+        numbers
+    };
+    let (expected, found) = (numbers(&reports[0]), numbers(&reports[1]));
+    assert!(found.len() >= 10 && found.len() == expected.len(), "{found:?}");
+    for ((name, expected), (_, found)) in expected.iter().zip(&found) {
+        assert!((expected - found).abs() <= 1e-3 * expected.abs().max(1.0), "{name}: {found}, not {expected}");
+    }
+}
+
 #[test]
 fn links_are_learned_and_their_ranks_are_those_of_the_definition() {
     let parts = links(90);
