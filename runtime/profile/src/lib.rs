@@ -423,6 +423,13 @@ pub fn device(trainer: &mut Trainer) -> Option<&mut DeviceEngine> {
 /// A model that cannot be trained, a non-finite loss, or a device failure.
 pub fn profile_device(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<DeviceProfile> {
     trainer.check_trainable()?;
+    if trainer.batches().is_some() {
+        return Err(ExecError::Unsupported(
+            "launches on a device are measured of training on the whole graph, and this model is trained on batches: \
+             add `--device cpu`"
+                .into(),
+        ));
+    }
     let counts = device(trainer).is_some_and(|device| device.counters(TRAIN).is_some());
     let (warm_up, epochs) = if counts { (0, 1) } else { (WARM_UP, epochs) };
     let (mut epochs_ms, mut entries_ms): (Vec<f64>, Vec<Vec<f64>>) = Default::default();

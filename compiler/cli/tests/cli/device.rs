@@ -166,3 +166,20 @@ fn a_profile_counts_what_every_launch_does() {
         assert!(number(&loads["sectors"]) >= number(&loads["ideal_sectors"]), "{launch:#}");
     }
 }
+
+/// Batches on a device are trained, evaluated with a cache in front of them, and refused where only the whole graph is
+/// measured.
+#[test]
+fn batches_on_a_device() {
+    let place = Place::new();
+    place.model(&usual().replace("epochs    30", "batch     7\n    fanout    [3, 2]\n    epochs    2"));
+    let on = ["--device", "ptx-interp", "--quiet", "--report", "r"];
+    place.with_data("train", &on).is_silent();
+    let report = place.json("r");
+    assert_eq!((&report["device"], report["batches"]["per_epoch"].as_u64().is_some()), (&"ptx-interp".into(), true));
+    place.with_data("train", &[&on[..], &["--cache", "4K"]].concat()).is_silent();
+    assert_eq!(place.json("r")["losses"], report["losses"], "a cache changes no bit");
+    place.with_data("profile", &["--device", "ptx-interp"]).fails(1, &["trained on batches", "--device cpu"]);
+    place.with_data("profile", &["--device", "ptx-interp", "--in-cache"]).fails(1, &["--device cpu"]);
+    place.with_data("train", &[&on[..], &["--memory-budget", "1K"]].concat()).fails(3, &["the budget"]);
+}
