@@ -189,8 +189,8 @@ impl ParamStore for Engine {
         Some((0..self.num_params).all(|index| are_finite(self.param(index))))
     }
 
-    fn share(&mut self, index: usize) -> Option<HostBuffer> {
-        // SAFETY: the caller touches it only while the session is idle.
+    unsafe fn share(&mut self, index: usize) -> Option<HostBuffer> {
+        // SAFETY: promised by the caller.
         (!self.data.orders.any()).then(|| unsafe { self.param_slab(index).alias() })
     }
 

@@ -230,7 +230,7 @@ impl ParamStore for DeviceEngine {
         None
     }
 
-    fn share(&mut self, _index: usize) -> Option<HostBuffer> {
+    unsafe fn share(&mut self, _index: usize) -> Option<HostBuffer> {
         None
     }
 

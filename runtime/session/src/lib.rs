@@ -241,9 +241,11 @@ pub trait ParamStore {
     /// Whether all elements of all parameters are finite; `None` if they would have to be copied to know.
     fn are_finite(&mut self) -> Option<bool>;
 
-    /// The memory of a parameter, shared with the caller, if it is host memory in the order of the dataset. The caller
-    /// touches it only while the session is idle.
-    fn share(&mut self, index: usize) -> Option<HostBuffer>;
+    /// The memory of a parameter, shared with the caller, if it is host memory in the order of the dataset.
+    ///
+    /// # Safety
+    /// The caller accesses it only while the session is idle and nothing of it is borrowed.
+    unsafe fn share(&mut self, index: usize) -> Option<HostBuffer>;
 
     /// Copies rows of a store to the first rows of a parameter, or of the optimizer state with this number after all
     /// parameters.

@@ -7,6 +7,9 @@
 //! batch, using the global step (as PyTorch's SparseAdam does). A feature cache may sit in between. Batches may read
 //! historical embeddings of the bottom layer (`historical_embeddings`).
 
+// Tables are memory of the full-graph session; see `ParamStore::share`.
+#![allow(unsafe_code)]
+
 mod historical_embeddings;
 mod param_sync;
 mod stats;
@@ -192,7 +195,8 @@ impl Batches {
             }
             let len = whole.params().len(param);
             let width = width(param, len);
-            let buffer = whole.params().share(param);
+            // SAFETY: rows are gathered and scattered between runs of the sessions.
+            let buffer = unsafe { whole.params().share(param) };
             shared.push(buffer.is_some());
             arrays.push(Some(HostRows::new(buffer.unwrap_or_else(|| HostBuffer::zeros(len)), width)));
         }
