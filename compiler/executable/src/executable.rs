@@ -47,13 +47,13 @@ pub struct Executable {
 /// The programs of an executable that a machine runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Role {
-    /// [`Kernels::infer`].
+    /// Evaluation on the whole graph ([`Kernels::infer`]).
     Infer,
-    /// [`Kernels::train`].
+    /// A training step, on the whole graph or on a mini-batch ([`Kernels::train`]).
     Train,
-    /// [`Kernels::score`].
+    /// Scores of pairs of vertices ([`Kernels::score`]).
     Score,
-    /// [`EmbeddingProducer::kernels`].
+    /// Historical embeddings of hot vertices ([`EmbeddingProducer::kernels`]).
     Producer,
 }
 

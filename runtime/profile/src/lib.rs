@@ -274,8 +274,8 @@ fn profile_batches(trainer: &mut Trainer, options: ProfileOptions, stop: &Atomic
         // Stops tracing also after an error.
         let _ = step_engine(batches)?.0.end_trace();
     }
-    trainer.end_batches()?;
-    found
+    let ended = trainer.end_batches();
+    found.and_then(|found| ended.map(|()| found))
 }
 
 fn measure_batches(

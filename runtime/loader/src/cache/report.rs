@@ -1,4 +1,4 @@
-//! What the feature cache did, for reports.
+//! Statistics of the feature cache, as part of a report.
 
 use std::collections::BTreeMap;
 

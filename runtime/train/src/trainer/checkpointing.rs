@@ -43,12 +43,11 @@ impl Trainer {
         if self.progress.best_epoch.is_none() {
             return Ok(());
         }
-        let on_device = self.best_on_device;
-        let params = self.current()?.params();
-        if on_device {
+        self.current()?;
+        let params = self.session.params();
+        if self.best_on_device {
             return params.restore_best();
         }
-        let params = self.session.params();
         self.best.iter().enumerate().try_for_each(|(i, kept)| params.write(i, kept))
     }
 

@@ -31,8 +31,9 @@ impl Trainer {
         let (select, early) = (training.select, training.stop);
         if self.batches.is_some() {
             let outcome = self.train(select, early, stop, on_epoch);
-            self.end_batches()?;
-            return outcome;
+            // The first error is the cause.
+            let ended = self.end_batches();
+            return outcome.and_then(|outcome| ended.map(|()| outcome));
         }
         // Handing work to the pool allocates occasionally, so the entire loop runs inside it.
         let pool = Arc::clone(&self.pool);
