@@ -158,7 +158,7 @@ pub fn prepare(
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, warnings)?;
     purpose.check(analysis.model.as_ref())?;
-    let front_s = start.elapsed().as_secs_f64();
+    let mut front_s = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
     let folder = data::folder(&analysis, &args.model, args.data.as_deref(), &mut *say)?;
@@ -182,7 +182,11 @@ pub fn prepare(
     if options.checkpoint.is_some() {
         options.identity = Some(Identity::new(&tables(&model), settings(&model), &dataset, &bind_options)?);
     }
+    load_s += start.elapsed().as_secs_f64();
+    let start = Instant::now();
     source::prepare(&mut model, &disabled)?;
+    front_s += start.elapsed().as_secs_f64();
+    let start = Instant::now();
     let machine = device.as_ref().and_then(|opened| Machine::sheet(opened.device.target().name()));
     let bind_lower = LowerOptions { disabled: disabled.clone(), machine, ..LowerOptions::default() };
     let Bound { mut data, mut sizes, graphs } = bind_sizes(&model, &dataset, &bind_options, &bind_lower)?;

@@ -34,14 +34,14 @@ pub struct Analyzed {
 pub fn bind_names(model: &mut Analyzed, dataset: &DatasetSummary) {
     let flow = &mut model.flow;
     let mut places = vec![];
-    for vertex in &mut flow.vertex_types {
+    for vertex in flow.vertex_types.iter_mut() {
         let place = find_name(&vertex.dataset_name, dataset.vertices.iter().map(|v| v.name.as_str()));
         if let Some(place) = place {
             vertex.dataset_name.clone_from(&dataset.vertices[place].name);
         }
         places.push(place);
     }
-    for relation in &mut flow.relations {
+    for relation in flow.relations.iter_mut() {
         if let Some(place) = find_name(&relation.dataset_name, dataset.relations.iter().map(|r| r.name.as_str())) {
             relation.dataset_name.clone_from(&dataset.relations[place].name);
         }
@@ -54,7 +54,7 @@ pub fn bind_names(model: &mut Analyzed, dataset: &DatasetSummary) {
         let info = &model.schema.vertices[vertex.index()];
         info.fields.iter().find(|f| input == format!("{}.{}", info.name, f.name))
     };
-    for input in &mut flow.inputs {
+    for input in flow.inputs.iter_mut() {
         if let hgnnc_ir::dataflow::Binding::Label(vertex, name) = &mut input.binding
             && let Some(found) = label_name(*vertex, field_of(*vertex, &input.name))
         {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use hgnnc_diag::Span;
 use hgnnc_ir::dataflow::{GraphDecl, RelationDecl, VertexTypeDecl};
-use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
+use hgnnc_ir::{BinaryOp, Direction, Graph, Space, Table, UnaryOp, VertexType};
 
 pub use dims::{Dim, Symbol, Symbols};
 pub use print::print;
@@ -57,11 +57,11 @@ impl Model {
 #[derive(Default)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Tables {
-    pub vertex_types: Vec<VertexTypeDecl>,
-    pub relations: Vec<RelationDecl>,
-    pub graphs: Vec<GraphDecl>,
+    pub vertex_types: Table<VertexTypeDecl>,
+    pub relations: Table<RelationDecl>,
+    pub graphs: Table<GraphDecl>,
     /// Families of several semantic graphs.
-    pub families: Vec<Vec<Graph>>,
+    pub families: Table<Vec<Graph>>,
     /// Dimensions that are known by name only: those of a layer that is checked without a use.
     pub symbols: Symbols,
 }

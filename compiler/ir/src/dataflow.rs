@@ -3,6 +3,7 @@
 use crate::infer::{TypeError, infer};
 use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
 use crate::stacks::{Incidence, StackDecl, VertexRows};
+use crate::table::Table;
 use crate::types::{
     Dim, Graph, Input, Layout, Origin, Param, Pattern, Phase, Space, Stack, Stage, Type, Value, VertexType,
 };
@@ -225,19 +226,19 @@ pub struct Output {
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Dataflow {
     pub name: String,
-    pub vertex_types: Vec<VertexTypeDecl>,
-    pub relations: Vec<RelationDecl>,
-    pub graphs: Vec<GraphDecl>,
+    pub vertex_types: Table<VertexTypeDecl>,
+    pub relations: Table<RelationDecl>,
+    pub graphs: Table<GraphDecl>,
     /// Families of semantic graphs that a layer treats alike.
-    pub families: Vec<Vec<Graph>>,
+    pub families: Table<Vec<Graph>>,
     /// Semantic graphs that share one graph.
-    pub stacks: Vec<StackDecl>,
+    pub stacks: Table<StackDecl>,
     /// The semantic graphs whose edges are paths of other graphs.
-    pub metapaths: Vec<MetapathDecl>,
+    pub metapaths: Table<MetapathDecl>,
     /// Sparsity patterns of feature matrices.
-    pub patterns: Vec<PatternDecl>,
-    pub inputs: Vec<InputDecl>,
-    pub params: Vec<ParamDecl>,
+    pub patterns: Table<PatternDecl>,
+    pub inputs: Table<InputDecl>,
+    pub params: Table<ParamDecl>,
     /// Operations in SSA order, indexed by [`Value`].
     pub values: Vec<ValueData>,
     pub outputs: Vec<Output>,

@@ -24,6 +24,7 @@ pub mod print;
 pub mod random;
 pub mod sizes;
 pub mod stacks;
+mod table;
 pub mod training;
 pub mod types;
 pub mod verify;
@@ -37,6 +38,7 @@ pub use ops::{BinaryOp, Direction, Extreme, Op, ProductForm, Reduce, UnaryOp};
 pub use parse::{ParseError, parse};
 pub use print::print;
 pub use stacks::{Incidence, StackDecl, VertexRows};
+pub use table::Table;
 pub use types::{
     DType, Dim, Graph, Input, Layout, Origin, Param, Pattern, Phase, Provenance, Space, Stack, Stage, Type, Value,
     VertexType,

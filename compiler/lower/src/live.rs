@@ -77,8 +77,8 @@ pub fn prune(flow: &mut Dataflow, live: &[bool], spans: Vec<Span>) -> Vec<Declar
         values.push(value);
     }
     flow.values = values;
-    flow.params = params;
-    flow.inputs = inputs;
+    flow.params = params.into();
+    flow.inputs = inputs.into();
     for output in &mut flow.outputs {
         output.value = moved[output.value.index()].expect("outputs are live");
         debug_assert!(matches!(output.kind, OutputKind::Result(_)), "a forward program updates nothing");

@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use hgnnc_executable::Executable;
 use hgnnc_graph::{
-    Dataset, Features, GraphCache, LabelValues, LinkSplitData, MetapathOptions, NO_ORIGINAL, Origin, RelationOptions,
-    SemanticGraph, SemanticGraphs, SgbError, Step,
+    Dataset, EdgeList, Features, GraphCache, LabelValues, LinkSplitData, MetapathOptions, NO_ORIGINAL, Origin,
+    RelationOptions, SemanticGraph, SemanticGraphs, SgbError, Step,
 };
-use hgnnc_ir::VertexRows;
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
 use hgnnc_ir::training::{self, Fanout, MiniBatch, Training};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
+use hgnnc_ir::{Op, VertexRows};
 
 use crate::bound::{Adjacency, BoundData, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep};
 use crate::error::{ExecError, Result};
@@ -45,6 +45,7 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
     // Label and split errors are reported before graphs are built.
     let held_out = training.map_or(Ok(None), |training| binder.held_out(training))?;
     let started = Instant::now();
+    binder.training = executable.training.as_ref();
     binder.build_graphs()?;
     let batch = executable.training.as_ref().and_then(|training| training.batch.as_ref());
     let drawn = match batch {
@@ -74,7 +75,7 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
             }
             training::Target::Links(target) => {
                 data.held_out = held_out.unwrap_or_default();
-                let links = target.graphs.iter().map(|graph| binder.graphs[graph.index()].num_edges()).sum();
+                let links = target.graphs.iter().map(|graph| binder.graphs[graph.index()].len()).sum();
                 let num = |part: &[Vec<(u32, u32)>]| part.iter().map(Vec::len).sum();
                 let nums: [usize; 3] = [links, num(&data.held_out[0]), num(&data.held_out[1])];
                 if nums.iter().any(|&num| num >= u32::MAX as usize) {
@@ -88,7 +89,8 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
         let split = &dataset.splits[split];
         data.parts = [split.train.clone(), split.val.clone(), split.test.clone()];
     }
-    data.graphs = binder.graphs.into_iter().map(topology_of).collect();
+    let named = binder.graphs.into_iter().zip(&flow.graphs);
+    data.graphs = named.map(|(edges, decl)| edges.into_topology(&decl.name)).collect();
     data.origins = binder.origins;
     for (graph, pairs) in binder.deferred {
         data.graphs[graph].deferred = Some(pairs);
@@ -125,6 +127,58 @@ pub(crate) fn steps_of(binder: &Binder<'_>, decl: &GraphDecl) -> Vec<Step> {
     decl.steps.iter().map(step).collect()
 }
 
+/// The edges of a semantic graph.
+enum Edges {
+    Graph(SemanticGraph),
+    /// See [`Topology::listed`].
+    List(EdgeList),
+}
+
+impl Edges {
+    fn len(&self) -> usize {
+        match self {
+            Edges::Graph(graph) => graph.num_edges(),
+            Edges::List(edges) => edges.src.len(),
+        }
+    }
+
+    /// Edges without weights in the dataset have weight 1.
+    fn weights(&self) -> Vec<f32> {
+        let weight = match self {
+            Edges::Graph(graph) => &graph.weight,
+            Edges::List(edges) => &edges.weight,
+        };
+        weight.clone().unwrap_or_else(|| vec![1.0; self.len()])
+    }
+
+    fn counts(&self) -> Vec<f32> {
+        match self {
+            Edges::Graph(graph) => edge_counts(graph),
+            Edges::List(edges) => vec![1.0; edges.src.len()],
+        }
+    }
+
+    /// Position of each edge in the file of its relation; `None` for a metapath.
+    fn original(&self) -> Option<&Vec<u32>> {
+        match self {
+            Edges::Graph(graph) => graph.original.as_ref(),
+            Edges::List(edges) => Some(&edges.original),
+        }
+    }
+
+    /// The arrays, shared and not copied.
+    fn into_topology(self, name: &str) -> Topology {
+        let name = name.to_owned();
+        match self {
+            Edges::Graph(graph) => Topology { name, ..topology_of(graph) },
+            Edges::List(EdgeList { num_src, num_dst, src, dst, .. }) => {
+                let csc = Adjacency { indices: src.into(), ..Adjacency::default() };
+                Topology { name, num_src, num_dst, csc, listed: Some(dst), ..Topology::default() }
+            }
+        }
+    }
+}
+
 /// The number of paths of each edge.
 pub(crate) fn edge_counts(graph: &SemanticGraph) -> Vec<f32> {
     graph.counts.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()])
@@ -144,7 +198,8 @@ pub(crate) struct Binder<'a> {
     pub(crate) types: Vec<usize>,
     /// Dataset relation of each relation of the model.
     pub(crate) relations: Vec<usize>,
-    graphs: Vec<SemanticGraph>,
+    training: Option<&'a Training>,
+    graphs: Vec<Edges>,
     /// Origin of each metapath graph.
     origins: Vec<Option<Origin>>,
     /// Graphs whose edges are not materialized, with their edge counts.
@@ -155,7 +210,7 @@ impl<'a> Binder<'a> {
     /// Resolves the vertex types and relations of a model in a dataset.
     pub fn new(flow: &'a Dataflow, dataset: &'a Dataset, options: &'a BindOptions) -> Result<Self> {
         let (types, relations, graphs, origins, deferred) = (vec![], vec![], vec![], vec![], vec![]);
-        let mut binder = Self { flow, dataset, options, types, relations, graphs, origins, deferred };
+        let mut binder = Self { flow, dataset, options, types, relations, training: None, graphs, origins, deferred };
         binder.names()?;
         Ok(binder)
     }
@@ -201,21 +256,61 @@ impl Binder<'_> {
         let own = self.flow.graphs.iter().take_while(|decl| decl.derived.is_none()).count();
         let deferred: Vec<Option<u64>> = (0..own).map(|index| self.deferred(&builder, index)).collect::<Result<_>>()?;
         let built = self.flow.graphs.iter().zip(&deferred).filter(|(_, deferred)| deferred.is_none());
+        let listed = self.listed();
         self.share(&builder, built.map(|(decl, _)| decl));
         for ((index, decl), deferred) in self.flow.graphs.iter().enumerate().zip(deferred) {
             if let Some(pairs) = deferred {
                 let ends = [decl.src, decl.dst].map(|end| self.dataset.vertex_types[self.types[end.index()]].count);
-                self.graphs.push(SemanticGraph::without_edges(decl.name.clone(), ends[0], ends[1]));
+                let graph = SemanticGraph::without_edges(decl.name.clone(), ends[0], ends[1]);
+                self.graphs.push(Edges::Graph(graph));
                 self.deferred.push((index, pairs));
                 self.origins.push(None);
                 continue;
             }
-            let (mut graph, origin) = self.build(&builder, decl)?;
-            graph.name.clone_from(&decl.name);
-            self.graphs.push(graph);
+            if listed[index]
+                && let [step] = steps_of(self, decl)[..]
+            {
+                self.graphs.push(Edges::List(builder.edges(step).map_err(|error| failed(decl, error))?));
+                self.origins.push(None);
+                continue;
+            }
+            let (graph, origin) = self.build(&builder, decl)?;
+            self.graphs.push(Edges::Graph(graph));
             self.origins.push(origin);
         }
         Ok(())
+    }
+
+    /// By graph: whether it is only read as a member of stacks, and has fewer edges than vertices.
+    fn listed(&self) -> Vec<bool> {
+        let flow = self.flow;
+        let mut listed = vec![false; flow.graphs.len()];
+        // Batches are sampled along the members, and links are drawn from them.
+        match self.training {
+            Some(training) if training.batch.is_some() || training.target.vertex().is_none() => return listed,
+            _ => {}
+        }
+        for member in flow.stacks.iter().flat_map(|stack| &stack.members) {
+            let decl = &flow.graphs[member.index()];
+            let vertices: usize =
+                [decl.src, decl.dst].map(|end| self.dataset.vertex_types[self.types[end.index()]].count).iter().sum();
+            listed[member.index()] = match steps_of(self, decl)[..] {
+                [step] => !decl.self_loops && self.dataset.relations[step.relation].src_ids.len() < vertices,
+                _ => false,
+            };
+        }
+        let mut read = |graph: Graph| listed[graph.index()] = false;
+        for data in &flow.values {
+            data.op.graph().into_iter().for_each(&mut read);
+            let counted = if let Op::Count(space) = data.op { space } else { Space::Unit };
+            for space in [data.ty.space, counted] {
+                if let Space::Edges(graph) | Space::Endpoints(graph, _) = space {
+                    read(graph);
+                }
+            }
+        }
+        flow.metapaths.iter().flat_map(|path| &path.hops).copied().for_each(&mut read);
+        listed
     }
 
     /// Announces the metapaths that will be built, so that the builder can share prefixes.
@@ -260,10 +355,10 @@ impl Binder<'_> {
         let asks = |graph: usize, what: fn(&Fanout) -> bool| batch.fanouts.iter().any(|hop| what(&hop[graph]));
         let builder = SemanticGraphs::new(self.dataset);
         let (mut drawn, mut known) = (SamplingInputs::default(), vec![]);
-        for (index, (decl, graph)) in self.flow.graphs.iter().zip(&self.graphs).enumerate() {
+        for (index, (decl, edges)) in self.flow.graphs.iter().zip(&self.graphs).enumerate() {
             let weighted = asks(index, |fanout| matches!(fanout, Fanout::Weighted(_)));
             // As in programs, edges without weights in the dataset have weight 1.
-            let weights = || graph.weight.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]);
+            let weights = || edges.weights();
             drawn.weights.push(weighted.then(weights));
             let mut path = vec![];
             let walked = asks(index, |fanout| matches!(fanout, Fanout::Walks { .. }));
@@ -292,10 +387,7 @@ impl Binder<'_> {
 
     /// Builds a graph; for a metapath also returns its origin.
     pub fn build(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<(SemanticGraph, Option<Origin>)> {
-        let failed = |e: SgbError| match e {
-            SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } => ExecError::GraphTooLarge(e.to_string()),
-            other => ExecError::Unsupported(format!("semantic graph `{}`: {other}", decl.name)),
-        };
+        let failed = |error: SgbError| failed(decl, error);
         let steps = steps_of(self, decl);
         match steps[..] {
             [] => {
@@ -404,11 +496,8 @@ impl Binder<'_> {
                 }
                 InputData::Numbers(mask.into())
             }
-            Binding::EdgeWeight(graph) => {
-                let graph = &self.graphs[graph.index()];
-                InputData::Numbers(graph.weight.clone().unwrap_or_else(|| vec![1.0; graph.num_edges()]).into())
-            }
-            Binding::EdgeCount(graph) => InputData::Numbers(edge_counts(&self.graphs[graph.index()]).into()),
+            Binding::EdgeWeight(graph) => InputData::Numbers(self.graphs[graph.index()].weights().into()),
+            Binding::EdgeCount(graph) => InputData::Numbers(self.graphs[graph.index()].counts().into()),
             Binding::EdgeFeatures(graph) => InputData::Numbers(self.edge_features(*graph, decl)?.into()),
             // Filled per mini-batch, by other programs, or from the bound graph.
             Binding::IsLink(_) | Binding::Given(_) | Binding::EdgeRank(..) => InputData::Missing,
@@ -424,7 +513,7 @@ impl Binder<'_> {
             _ => None,
         };
         let features = step.and_then(|s| self.dataset.relations[self.relations[s.relation as usize]].features.as_ref());
-        let original = self.graphs[graph.index()].original.as_ref();
+        let original = self.graphs[graph.index()].original();
         let (Some(features), Some(original)) = (features, original) else {
             return Err(ExecError::Shape {
                 what: format!("the edges of `{}`", self.flow.graphs[graph.index()].name),
@@ -549,6 +638,14 @@ impl Binder<'_> {
                 None => Ok(None),
             },
         }
+    }
+}
+
+/// The error of a semantic graph that cannot be built.
+fn failed(decl: &GraphDecl, error: SgbError) -> ExecError {
+    match error {
+        SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } => ExecError::GraphTooLarge(error.to_string()),
+        other => ExecError::Unsupported(format!("semantic graph `{}`: {other}", decl.name)),
     }
 }
 

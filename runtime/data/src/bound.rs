@@ -44,6 +44,9 @@ pub struct Topology {
     pub classes: Classes,
     /// Number of edges if they are not materialized; an estimate for a large counted metapath.
     pub deferred: Option<u64>,
+    /// Destination of each edge, of a graph that nothing reads but the stacks that it is a member of, and that has fewer
+    /// edges than vertices. It has no row offsets and no CSR: a family may have thousands of such members.
+    pub listed: Option<Vec<u32>>,
 }
 
 /// Rows by degree class, for both directions, for all vertices and for vertices with edges only. Computed on first use,
@@ -125,6 +128,7 @@ impl Topology {
             ends: [None, None],
             classes: Classes::default(),
             deferred: None,
+            listed: None,
         })
     }
 
@@ -245,8 +249,15 @@ impl Topology {
         let twice = rows + if own.indices.is_same(&back.indices) { 4 * own.indices.len() as u64 } else { 0 };
         let ends: u64 = self.ends.iter().flatten().map(ActiveVertices::bytes).sum();
         let classes = self.classes.0.iter().flatten().filter_map(OnceLock::get).map(DegreeClasses::bytes);
-        of(own) + of(back) - twice + ends + classes.sum::<u64>()
+        let listed = 4 * self.listed.as_ref().map_or(0, Vec::len) as u64;
+        of(own) + of(back) - twice + ends + listed + classes.sum::<u64>()
     }
+}
+
+/// The number of different numbers in a sorted list, and how often the most frequent one occurs.
+fn runs(sorted: &[u32]) -> (u64, u64) {
+    let lengths = || sorted.chunk_by(|a, b| a == b).map(|run| run.len() as u64);
+    (lengths().count() as u64, lengths().max().unwrap_or(0))
 }
 
 /// Index of a direction in a pair.
@@ -394,6 +405,12 @@ impl BoundData {
             (degrees().filter(|&d| d > 0).count() as u64, degrees().max().unwrap_or(0))
         };
         let endpoints = |graph: &Topology| {
+            if let Some(destinations) = &graph.listed {
+                let mut sources = graph.csc.indices.to_vec();
+                sources.sort_unstable();
+                let ((destinations, max_in), (sources, max_out)) = (runs(destinations), runs(&sources));
+                return sizes::Endpoints { sources, destinations, max_out, max_in };
+            }
             if graph.deferred.is_some() {
                 // Upper bounds.
                 let (sources, destinations) = (graph.num_src as u64, graph.num_dst as u64);

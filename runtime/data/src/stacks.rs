@@ -90,11 +90,13 @@ impl Pairs {
         for member in members {
             let graph = &graphs[member.index()];
             let rows = &graph.incidence(direction).indptr;
-            if rows.len() == 1 + if direction == Direction::In { graph.num_dst } else { graph.num_src } {
+            if let (Some(destinations), Direction::In) = (&graph.listed, direction) {
+                vertices.extend(destinations.chunk_by(|a, b| a == b).map(|run| run[0]));
+            } else if rows.len() == 1 + if direction == Direction::In { graph.num_dst } else { graph.num_src } {
                 let with_edges = rows.windows(2).enumerate().filter(|(_, range)| range[1] > range[0]);
                 vertices.extend(with_edges.map(|(vertex, _)| vertex as u32));
             } else {
-                // A batch has no CSR of graphs that no kernel walks from their sources.
+                // Listed edges have no CSR, nor do graphs of a batch that no kernel walks from their sources.
                 seen.resize(graph.num_src.max(seen.len()), false);
                 let first = vertices.len();
                 for &source in graph.csc.indices.iter() {
@@ -123,6 +125,16 @@ fn edges(name: &str, members: &[Graph], graphs: &[Topology], out: &Pairs, into: 
         pair_of.resize(graph.num_src.max(pair_of.len()), 0);
         for pair in out.starts[member]..out.starts[member + 1] {
             pair_of[out.vertices[pair] as usize] = pair as u32;
+        }
+        if let Some(destinations) = &graph.listed {
+            let first = sources.len();
+            sources.extend(graph.csc.indices.iter().map(|&source| pair_of[source as usize]));
+            let mut end = first;
+            indptr.extend(destinations.chunk_by(|a, b| a == b).map(|run| {
+                end += run.len();
+                end as u64
+            }));
+            continue;
         }
         for &vertex in &into.vertices[into.starts[member]..into.starts[member + 1]] {
             let range = graph.csc.indptr[vertex as usize] as usize..graph.csc.indptr[vertex as usize + 1] as usize;

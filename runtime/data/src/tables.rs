@@ -82,7 +82,8 @@ pub fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
             return wrong(what, show((graph.num_src, graph.num_dst)), show(expected));
         }
     }
-    if let Some(bad) = data.graphs.iter().chain(&data.patterns).find(|it| it.csc.indptr.len() != it.num_dst + 1) {
+    let mut with_rows = data.graphs.iter().chain(&data.patterns).filter(|it| it.listed.is_none());
+    if let Some(bad) = with_rows.find(|it| it.csc.indptr.len() != it.num_dst + 1) {
         let (found, expected) = (bad.csc.indptr.len(), bad.num_dst + 1);
         return wrong(format!("the graph `{}`", bad.name), format!("{found} row positions"), expected.to_string());
     }
@@ -99,7 +100,8 @@ pub fn check_tables(flow: &Dataflow, data: &BoundData) -> Result<()> {
 
 /// Checks that all graphs whose edges kernels read are materialized.
 pub fn check_materialized(programs: &[&Program], data: &BoundData) -> Result<()> {
-    let deferred = |graph: &Graph| data.graphs.get(graph.index()).is_some_and(|graph| graph.deferred.is_some());
+    let missing = |graph: &Topology| graph.deferred.is_some() || graph.listed.is_some();
+    let missing = |graph: &Graph| data.graphs.get(graph.index()).is_some_and(missing);
     for program in programs {
         let kernels = program.kernels().flat_map(|kernel| match &kernel.body {
             Body::Traversal(traversal) => match traversal.rows {
@@ -109,7 +111,7 @@ pub fn check_materialized(programs: &[&Program], data: &BoundData) -> Result<()>
             Body::FactoredMetapath(reduction) => vec![reduction.first, reduction.second],
             Body::Gemm(_) => vec![],
         });
-        if let Some(graph) = kernels.chain(program.endpoints().into_iter().map(|ends| ends.0)).find(deferred) {
+        if let Some(graph) = kernels.chain(program.endpoints().into_iter().map(|ends| ends.0)).find(missing) {
             return Err(ExecError::Unsupported(format!(
                 "internal error: `{}` is not materialized, and a kernel goes over its edges",
                 data.graphs[graph.index()].name

@@ -41,7 +41,7 @@ pub use memory::LargePages;
 pub use npy::FloatArray;
 pub use schema::schema_text;
 pub use sgb::{
-    Entry, EntryGraph, Estimate, GraphCache, MetapathOptions, MetapathStats, Middle, Origin, RelationOptions,
+    EdgeList, Entry, EntryGraph, Estimate, GraphCache, MetapathOptions, MetapathStats, Middle, Origin, RelationOptions,
     SemanticGraphs, SgbError, show_bytes,
 };
 pub use shared::Shared;

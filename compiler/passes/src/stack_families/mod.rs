@@ -48,16 +48,14 @@ pub fn stack_families(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         return Changed(false);
     }
     // Copies read the same values where they read equal ones, such as constants.
-    let mut merged = flow.clone();
-    cse(&mut merged, &mut PassCx::default());
-    let mut changed = false;
+    let Changed(mut changed) = cse(flow, &mut PassCx::default());
     for members in groups {
         let number = members.len();
         let first = flow.graphs[members[0].index()].name.clone();
-        let (stacked, verdict) = match stack(&merged, members) {
+        let (stacked, verdict) = match stack(flow, members) {
             Ok(new) => {
-                let (before, after) = (merged.values.len(), new.values.len());
-                merged = new;
+                let (before, after) = (flow.values.len(), new.values.len());
+                *flow = new;
                 changed = true;
                 (true, format!("{before} values before, {after} after"))
             }
@@ -65,9 +63,6 @@ pub fn stack_families(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
         };
         let verb = if stacked { "stacked" } else { "kept apart" };
         cx.explain_all("stack_families", vec![format!("{number} semantic graphs from `{first}` on {verb}: {verdict}")]);
-    }
-    if changed {
-        *flow = merged;
     }
     Changed(changed)
 }

@@ -125,13 +125,9 @@ impl Tuples {
 fn graph_of(flow: &Dataflow, op: &Op, ty: &Type) -> Option<Graph> {
     match (op, ty.space) {
         (Op::Param(param), _) => flow.params[param.index()].of,
-        (Op::GatherSrc(graph) | Op::GatherDst(graph), _) => Some(*graph),
-        (Op::Segment { graph, .. } | Op::SegmentEndpoints { graph, .. } | Op::SegmentArg { graph, .. }, _) => {
-            Some(*graph)
-        }
         (Op::Count(Space::Edges(graph)), _) => Some(*graph),
         (_, Space::Edges(graph) | Space::Endpoints(graph, _)) => Some(graph),
-        (_, Space::Unit | Space::Vertices(_) | Space::Index(_)) => None,
+        (op, Space::Unit | Space::Vertices(_) | Space::Index(_)) => op.graph(),
     }
 }
 

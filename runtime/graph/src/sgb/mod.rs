@@ -10,6 +10,7 @@
 //! Edge weights do not affect metapaths. Metapath graphs are neither sampled nor lazy.
 
 pub mod cache;
+mod edge_list;
 mod error;
 mod metapath;
 mod middle_vertex;
@@ -29,6 +30,7 @@ use crate::shared::Shared;
 use crate::transpose::transpose;
 
 pub use self::cache::{Entry, EntryGraph, GraphCache};
+pub use self::edge_list::EdgeList;
 pub use self::error::{SgbError, show_bytes};
 pub use self::metapath::Origin;
 pub use self::middle_vertex::Middle;

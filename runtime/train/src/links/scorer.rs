@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use hgnnc_data::{Adjacency, BoundData, ExecError, InputData, Result, Topology, transpose_into};
 use hgnnc_executable::{Executable, Role};
+use hgnnc_ir::Table;
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
 use hgnnc_ir::kernel::{self, Body, Rows as KernelRows};
 use hgnnc_ir::ops::Direction;
@@ -19,7 +20,7 @@ const SCORE: usize = 0;
 pub(super) struct Scorer {
     session: Box<dyn Session>,
     pool: Arc<rayon::ThreadPool>,
-    graph_decls: Vec<GraphDecl>,
+    graph_decls: Table<GraphDecl>,
     num_vertices: Vec<usize>,
     /// Previously bound data, kept for its memory.
     spare: BoundData,
