@@ -1,10 +1,11 @@
 //! Finds the copies of an operation for the members of a family.
 
-use std::mem::{Discriminant, discriminant};
+use std::hash::{Hash, Hasher};
+use std::mem::discriminant;
 
-use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::dataflow::{Binding, InputDecl, ValueData};
 use hgnnc_ir::{Dataflow, Graph, Op, Param, Space, Type, Value};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 
 /// The copies of one operation: one value for each member, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -25,39 +26,29 @@ pub struct Tuples {
     slots: Vec<Option<(Tuple, usize)>>,
 }
 
-/// The hashable part of an operation that its copies have in common.
-#[derive(PartialEq, Eq, Hash)]
-struct Key {
-    op: Discriminant<Op>,
-    args: Vec<Operand>,
-    /// For a parameter: its name without that of the member.
-    base: Option<String>,
-}
-
 impl Tuples {
     /// Finds the tuples of a program for these members. Copies stand in the order of the members wherever the program
     /// has them in this order, which is how the front end writes them.
     pub fn find(flow: &Dataflow, members: &[Graph]) -> Self {
         let position: FxHashMap<Graph, usize> = members.iter().enumerate().map(|(i, &graph)| (graph, i)).collect();
-        let first = members[0];
+        let bases = Bases::of(flow);
         let mut tuples = Self { values: vec![], slots: vec![None; flow.values.len()] };
-        let mut known: FxHashMap<Key, Vec<Tuple>> = FxHashMap::default();
+        // Tuples by a hash of what their values have in common.
+        let mut known: FxHashMap<u64, Vec<Tuple>> = FxHashMap::default();
         for value in flow.handles() {
             let data = flow.value(value);
             let Some(member) = tuples.member(flow, value, &position) else { continue };
-            let args = data.args.iter().map(|&arg| tuples.operand(arg)).collect();
-            let key = Key { op: discriminant(&data.op), args, base: base_name(flow, &data.op) };
-            let op = renamed(&data.op, members[member], first);
-            let ty = renamed_type(&data.ty, members[member], first);
-            let alike = known.entry(key).or_default();
+            let alike = known.entry(tuples.hash(data, &bases)).or_default();
             let free = alike.iter().copied().find(|&tuple| {
                 let values = &tuples.values[tuple.0];
-                let (at, other) = (values.iter().position(Option::is_some), values.iter().flatten().next());
-                let (Some(at), Some(&other)) = (at, other) else { return false };
+                let first = values.iter().enumerate().find_map(|(at, value)| Some((at, (*value)?)));
+                let Some((at, other)) = first.filter(|_| values[member].is_none()) else { return false };
                 let other = flow.value(other);
-                values[member].is_none()
-                    && renamed(&other.op, members[at], first) == op
-                    && renamed_type(&other.ty, members[at], first) == ty
+                let copies = Copies { of: [members[at], members[member]] };
+                bases.of_op(&other.op) == bases.of_op(&data.op)
+                    && tuples.same_operands(&other.args, &data.args)
+                    && copies.ops(&other.op, &data.op)
+                    && copies.types(&other.ty, &data.ty)
                     && (other.stage, other.phase) == (data.stage, data.phase)
             });
             let tuple = free.unwrap_or_else(|| {
@@ -71,6 +62,19 @@ impl Tuples {
         }
         tuples.drop_incomplete(flow);
         tuples
+    }
+
+    /// A hash that is equal for copies.
+    fn hash(&self, data: &ValueData, bases: &Bases) -> u64 {
+        let mut hasher = FxHasher::default();
+        discriminant(&data.op).hash(&mut hasher);
+        data.args.iter().for_each(|&arg| self.operand(arg).hash(&mut hasher));
+        bases.of_op(&data.op).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn same_operands(&self, a: &[Value], b: &[Value]) -> bool {
+        a.len() == b.len() && a.iter().zip(b).all(|(&a, &b)| self.operand(a) == self.operand(b))
     }
 
     /// The member that a value belongs to, if it belongs to one.
@@ -131,19 +135,37 @@ fn graph_of(flow: &Dataflow, op: &Op, ty: &Type) -> Option<Graph> {
     }
 }
 
-/// The name of a parameter without that of its member.
-fn base_name(flow: &Dataflow, op: &Op) -> Option<String> {
-    match op {
-        Op::Param(param) => Some(base(flow, *param)),
-        Op::Input(input) => Some(match flow.inputs[input.index()].binding {
+/// What copies of parameters and of inputs have in common: their names without those of their members, numbered.
+struct Bases {
+    params: Vec<usize>,
+    inputs: Vec<usize>,
+}
+
+impl Bases {
+    fn of(flow: &Dataflow) -> Self {
+        let mut numbers: FxHashMap<String, usize> = FxHashMap::default();
+        let mut number = |name: String| {
+            let next = numbers.len();
+            *numbers.entry(name).or_insert(next)
+        };
+        let params = (0..flow.params.len()).map(|param| number(base(flow, Param::new(param)))).collect();
+        let name = |decl: &InputDecl| match decl.binding {
             Binding::EdgeWeight(_) => "weight".into(),
             Binding::EdgeCount(_) => "count".into(),
             Binding::EdgeFeatures(_) => "features".into(),
             Binding::IsLink(_) => "link".into(),
             Binding::EdgeRank(_, direction) => format!("rank.{}", direction.name()),
-            _ => flow.inputs[input.index()].name.clone(),
-        }),
-        _ => None,
+            _ => decl.name.clone(),
+        };
+        Self { params, inputs: flow.inputs.iter().map(|decl| number(name(decl))).collect() }
+    }
+
+    fn of_op(&self, op: &Op) -> Option<usize> {
+        match op {
+            Op::Param(param) => Some(self.params[param.index()]),
+            Op::Input(input) => Some(self.inputs[input.index()]),
+            _ => None,
+        }
     }
 }
 
@@ -154,31 +176,49 @@ pub fn base(flow: &Dataflow, param: Param) -> String {
     member.and_then(|end| decl.name.strip_suffix(&end)).unwrap_or(&decl.name).to_owned()
 }
 
-/// An operation on one graph as that on another. Parameters, inputs and streams of random numbers become one.
-fn renamed(op: &Op, from: Graph, to: Graph) -> Op {
-    let other = |graph: Graph| if graph == from { to } else { graph };
-    match op.clone() {
-        Op::Param(_) => Op::Param(Param(0)),
-        Op::Input(_) => Op::Input(hgnnc_ir::Input(0)),
-        Op::GatherSrc(graph) => Op::GatherSrc(other(graph)),
-        Op::GatherDst(graph) => Op::GatherDst(other(graph)),
-        Op::Segment { graph, direction, reduce } => Op::Segment { graph: other(graph), direction, reduce },
-        Op::SegmentEndpoints { graph, direction, reduce } => {
-            Op::SegmentEndpoints { graph: other(graph), direction, reduce }
-        }
-        Op::SegmentArg { graph, direction, extreme } => Op::SegmentArg { graph: other(graph), direction, extreme },
-        Op::Broadcast(ty) => Op::Broadcast(renamed_type(&ty, from, to)),
-        Op::RandomMask { rate, ty, .. } => Op::RandomMask { stream: 0, rate, ty: renamed_type(&ty, from, to) },
-        Op::Count(Space::Edges(graph)) => Op::Count(Space::Edges(other(graph))),
-        op => op,
-    }
+/// Compares operations on two graphs: each graph stands for the other. Parameters, inputs and streams of random numbers
+/// become one.
+struct Copies {
+    of: [Graph; 2],
 }
 
-fn renamed_type(ty: &Type, from: Graph, to: Graph) -> Type {
-    let space = match ty.space {
-        Space::Edges(graph) if graph == from => Space::Edges(to),
-        Space::Endpoints(graph, direction) if graph == from => Space::Endpoints(to, direction),
-        space => space,
-    };
-    Type { space, ..ty.clone() }
+impl Copies {
+    fn graphs(&self, a: Graph, b: Graph) -> bool {
+        let [one, other] = self.of;
+        (a == one && b == other) || (a == b && a != one && b != other)
+    }
+
+    fn spaces(&self, a: Space, b: Space) -> bool {
+        match (a, b) {
+            (Space::Edges(a), Space::Edges(b)) => self.graphs(a, b),
+            (Space::Endpoints(a, of_a), Space::Endpoints(b, of_b)) => of_a == of_b && self.graphs(a, b),
+            _ => a == b,
+        }
+    }
+
+    fn types(&self, a: &Type, b: &Type) -> bool {
+        self.spaces(a.space, b.space) && (&a.dims, a.dtype, a.layout) == (&b.dims, b.dtype, b.layout)
+    }
+
+    fn ops(&self, a: &Op, b: &Op) -> bool {
+        match (a, b) {
+            (Op::Param(_), Op::Param(_)) | (Op::Input(_), Op::Input(_)) => true,
+            (Op::GatherSrc(a), Op::GatherSrc(b)) | (Op::GatherDst(a), Op::GatherDst(b)) => self.graphs(*a, *b),
+            (Op::Segment { graph: a, direction, reduce }, Op::Segment { graph: b, direction: other, reduce: with })
+            | (
+                Op::SegmentEndpoints { graph: a, direction, reduce },
+                Op::SegmentEndpoints { graph: b, direction: other, reduce: with },
+            ) => self.graphs(*a, *b) && (direction, reduce) == (other, with),
+            (
+                Op::SegmentArg { graph: a, direction, extreme },
+                Op::SegmentArg { graph: b, direction: other, extreme: with },
+            ) => self.graphs(*a, *b) && (direction, extreme) == (other, with),
+            (Op::Broadcast(a), Op::Broadcast(b)) => self.types(a, b),
+            (Op::RandomMask { rate, ty: a, .. }, Op::RandomMask { rate: other, ty: b, .. }) => {
+                rate == other && self.types(a, b)
+            }
+            (Op::Count(a), Op::Count(b)) => self.spaces(*a, *b),
+            (a, b) => a == b,
+        }
+    }
 }
