@@ -91,7 +91,7 @@ pub fn meet(
     silence(&analysis.module.allows, &mut found, |code| code == codes::EMPTY_RELATION);
     report(analysis, &found, warnings)?;
     bind_names(&mut model, &summary);
-    let tables = model.flow.clone();
+    let tables = model.flow.with_tables_of(&model.name);
     declare_metapaths(&mut model, |decl| middle_of_metapath(&tables, dataset, decl))?;
     Ok(model)
 }

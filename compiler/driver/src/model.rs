@@ -2,10 +2,10 @@
 
 use hgnnc_hir as hir;
 use hgnnc_ir::Dataflow;
-use hgnnc_ir::names::find_name;
 use hgnnc_ir::training::Target;
 use hgnnc_sema::TrainSpec;
 use hgnnc_sema::dataset::{DatasetSummary, find_label};
+use hgnnc_sema::dataset_names::DatasetNames;
 use hgnnc_sema::schema::{FieldInfo, Schema};
 
 /// A model without errors, and its program.
@@ -33,16 +33,18 @@ pub struct Analyzed {
 /// Writes the dataset's own names into a checked model's tables, so that the runtime need not guess.
 pub fn bind_names(model: &mut Analyzed, dataset: &DatasetSummary) {
     let flow = &mut model.flow;
+    let names: DatasetNames<'_> = dataset.vertices.iter().map(|vertex| vertex.name.as_str()).collect();
     let mut places = vec![];
     for vertex in flow.vertex_types.iter_mut() {
-        let place = find_name(&vertex.dataset_name, dataset.vertices.iter().map(|v| v.name.as_str()));
+        let place = names.find(&vertex.dataset_name);
         if let Some(place) = place {
             vertex.dataset_name.clone_from(&dataset.vertices[place].name);
         }
         places.push(place);
     }
+    let names: DatasetNames<'_> = dataset.relations.iter().map(|relation| relation.name.as_str()).collect();
     for relation in flow.relations.iter_mut() {
-        if let Some(place) = find_name(&relation.dataset_name, dataset.relations.iter().map(|r| r.name.as_str())) {
+        if let Some(place) = names.find(&relation.dataset_name) {
             relation.dataset_name.clone_from(&dataset.relations[place].name);
         }
     }

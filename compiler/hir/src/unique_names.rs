@@ -1,13 +1,13 @@
 //! Names that no two things share: of semantic graphs, parameters and the uses of layers.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Names that are taken, and never become free.
 #[derive(Default)]
 pub struct UniqueNames {
-    taken: HashSet<String>,
+    taken: FxHashSet<String>,
     /// For each base with `base_2`, …: up to which number they are taken.
-    counts: HashMap<String, usize>,
+    counts: FxHashMap<String, usize>,
 }
 
 impl UniqueNames {

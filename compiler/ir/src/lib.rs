@@ -15,7 +15,6 @@ pub mod infer;
 pub mod kernel;
 pub mod loops;
 pub mod metapath;
-pub mod names;
 pub mod op_info;
 pub mod ops;
 pub mod optimizer;

@@ -1,7 +1,7 @@
 //! Leaves out what reaches no result: a layer computes all of its vertex types, and a model seldom needs them all.
 
 use hgnnc_diag::Span;
-use hgnnc_ir::dataflow::{InputDecl, OutputKind, ParamDecl, ValueData};
+use hgnnc_ir::dataflow::{InputDecl, OutputKind, ParamDecl};
 use hgnnc_ir::{Dataflow, Input, Op, Param, Value};
 
 use crate::DeclaredParam;
@@ -60,10 +60,12 @@ pub fn prune(flow: &mut Dataflow, live: &[bool], spans: Vec<Span>) -> Vec<Declar
         })
         .collect();
     let mut moved: Vec<Option<Value>> = vec![None; live.len()];
-    let mut values: Vec<ValueData> = vec![];
-    for (index, mut value) in std::mem::take(&mut flow.values).into_iter().enumerate() {
+    let mut kept = 0;
+    let mut index = 0..live.len();
+    flow.values.retain_mut(|value| {
+        let index = index.next().expect("one mark per value");
         if !live[index] {
-            continue;
+            return false;
         }
         // Operands of live values are live and stand before them; what they name is used.
         value.args.iter_mut().for_each(|arg| *arg = moved[arg.index()].expect("operands come first"));
@@ -73,10 +75,10 @@ pub fn prune(flow: &mut Dataflow, live: &[bool], spans: Vec<Span>) -> Vec<Declar
         if let Some(input) = value.op.input_mut() {
             *input = new_inputs[input.index()].expect("a live value uses it");
         }
-        moved[index] = Some(Value::new(values.len()));
-        values.push(value);
-    }
-    flow.values = values;
+        moved[index] = Some(Value::new(kept));
+        kept += 1;
+        true
+    });
     flow.params = params.into();
     flow.inputs = inputs.into();
     for output in &mut flow.outputs {

@@ -1,11 +1,12 @@
 //! Parameters: names, decompositions, initial values.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use hgnnc_diag::Span;
 use hgnnc_hir::{self as hir, Decomposition, Entry, Features, Initialiser, ParamId, ParamNames, UniqueNames};
 use hgnnc_ir::dataflow::{Init, ParamDecl};
 use hgnnc_ir::{Dim, Op, Param, Value, VertexType};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::value::{Kind, Val, Values};
 use crate::{Instance, dims};
@@ -16,14 +17,14 @@ pub struct Params {
     /// The declaration of each parameter in the source.
     pub spans: Vec<Span>,
     /// The parameters by name.
-    named: HashMap<String, Param>,
+    named: FxHashMap<String, Param>,
     /// The first declaration of a parameter whose name is this or starts with this and a
     /// dot, and whether others follow.
-    prefixes: HashMap<String, (Span, bool)>,
+    prefixes: FxHashMap<String, (Span, bool)>,
     /// For parameters such as `conv.weight.Paper`, each part before a dot with the last part, and with nothing.
-    members: HashSet<(String, String)>,
+    members: FxHashSet<(String, String)>,
     /// The number of the first base that was free for a path and members.
-    free_bases: HashMap<(String, Vec<String>), usize>,
+    free_bases: FxHashMap<(String, Vec<String>), usize>,
     names: UniqueNames,
 }
 

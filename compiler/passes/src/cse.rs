@@ -15,7 +15,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::discriminant;
 
-use hgnnc_ir::{BinaryOp, Dataflow, Op, Value};
+use hgnnc_ir::{BinaryOp, Dataflow, Op, UnaryOp, Value};
 use rustc_hash::FxHashMap;
 
 use crate::pass::{Changed, PassCx};
@@ -93,9 +93,13 @@ fn same_operands(op: &Op, a: &[Value], b: &[Value]) -> bool {
     a == b || matches!(op, Op::Binary(f) if commutes(*f) && swapped())
 }
 
-/// Are two operations the same? Their text is exact: it has all bits of numbers, and distinguishes -0 from 0.
+/// Are two operations the same? 0 and -0 are equal numbers, but not the same.
 fn same(a: &Op, b: &Op) -> bool {
-    a == b && format!("{a:?}") == format!("{b:?}")
+    match (a, b) {
+        (Op::Const(a), Op::Const(b)) => a.to_bits() == b.to_bits(),
+        (Op::Unary(UnaryOp::LeakyRelu(a)), Op::Unary(UnaryOp::LeakyRelu(b))) => a.to_bits() == b.to_bits(),
+        _ => a == b,
+    }
 }
 
 fn commutes(f: BinaryOp) -> bool {

@@ -2,8 +2,7 @@
 
 use hgnnc_diag::{Diagnostic, Diagnostics, codes};
 
-use hgnnc_ir::names::find_name;
-
+use crate::dataset_names::DatasetNames;
 use crate::names::did_you_mean;
 use crate::schema::{FieldInfo, FieldKind, RelationInfo, Schema, VertexInfo};
 use crate::train::TrainSpec;
@@ -83,10 +82,16 @@ pub fn check_dataset(
     split: Option<&str>,
     diagnostics: &mut Diagnostics,
 ) {
-    let places: Vec<Option<usize>> =
-        schema.vertices.iter().map(|vertex| check_vertex(vertex, dataset, diagnostics)).collect();
+    let names: DatasetNames<'_> = dataset.vertices.iter().map(|vertex| vertex.name.as_str()).collect();
+    let place = |vertex: &VertexInfo| names.find(&vertex.dataset_name);
+    let places: Vec<Option<usize>> = schema.vertices.iter().map(place).collect();
+    for (vertex, place) in schema.vertices.iter().zip(&places) {
+        check_vertex(vertex, *place, dataset, diagnostics);
+    }
+    let names: DatasetNames<'_> = dataset.relations.iter().map(|relation| relation.name.as_str()).collect();
     for relation in &schema.relations {
-        check_relation(schema, relation, &places, dataset, diagnostics);
+        let place = names.find(&relation.dataset_name);
+        check_relation(schema, (relation, place), &places, dataset, diagnostics);
     }
     for (vertex, place) in schema.vertices.iter().zip(&places) {
         let Some(place) = *place else { continue };
@@ -119,9 +124,9 @@ pub fn find_label<'d>(field: &FieldInfo, place: usize, dataset: &'d DatasetSumma
     }
 }
 
-fn check_vertex(vertex: &VertexInfo, dataset: &DatasetSummary, diagnostics: &mut Diagnostics) -> Option<usize> {
+fn check_vertex(vertex: &VertexInfo, place: Option<usize>, dataset: &DatasetSummary, diagnostics: &mut Diagnostics) {
     let names = dataset.vertices.iter().map(|v| v.name.as_str());
-    let Some(place) = find_name(&vertex.dataset_name, names.clone()) else {
+    let Some(place) = place else {
         let report = Diagnostic::at(
             codes::DATA_VERTEX_TYPE,
             vertex.span,
@@ -131,7 +136,7 @@ fn check_vertex(vertex: &VertexInfo, dataset: &DatasetSummary, diagnostics: &mut
         .note(format!("{}: [[vertex_type]] has {}", dataset.path, list(names.clone())))
         .help("name the dataset's vertex type: `vertex Paper from \"paper\"`");
         diagnostics.push(did_you_mean(report, &vertex.dataset_name, names));
-        return None;
+        return;
     };
     let found = &dataset.vertices[place];
     for field in &vertex.fields {
@@ -180,18 +185,17 @@ fn check_vertex(vertex: &VertexInfo, dataset: &DatasetSummary, diagnostics: &mut
             Some(_) => {}
         }
     }
-    Some(place)
 }
 
 fn check_relation(
     schema: &Schema,
-    relation: &RelationInfo,
+    (relation, place): (&RelationInfo, Option<usize>),
     places: &[Option<usize>],
     dataset: &DatasetSummary,
     diagnostics: &mut Diagnostics,
 ) {
     let names = dataset.relations.iter().map(|r| r.name.as_str());
-    let Some(place) = find_name(&relation.dataset_name, names.clone()) else {
+    let Some(place) = place else {
         let report = Diagnostic::at(
             codes::DATA_RELATION,
             relation.span,

@@ -9,6 +9,7 @@ mod blocks;
 mod checker;
 pub mod consts;
 pub mod dataset;
+pub mod dataset_names;
 mod doubts;
 mod eval;
 mod fields;

@@ -231,8 +231,10 @@ impl Binder<'_> {
             })?;
             self.types.push(found);
         }
+        let names = dataset.relations.iter().enumerate().map(|(position, relation)| (relation.name.as_str(), position));
+        let known: HashMap<&str, usize> = names.collect();
         for decl in &self.flow.relations {
-            let found = dataset.relation(&decl.dataset_name).ok_or_else(|| {
+            let found = known.get(decl.dataset_name.as_str()).copied().ok_or_else(|| {
                 self.missing("relation", &decl.dataset_name, dataset.relations.iter().map(|r| r.name.clone()))
             })?;
             let relation = &dataset.relations[found];

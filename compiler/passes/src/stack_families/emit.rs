@@ -142,7 +142,7 @@ impl<'a> Emitter<'a> {
         let distinct: FxHashSet<Value> = tree.leaves.iter().copied().collect();
         let (tuples, number) = (self.tuples, self.members.len());
         let whole = |tuple: Tuple| {
-            counts.get(&tuple) == Some(&number) && tuples.members(tuple).iter().all(|value| distinct.contains(value))
+            counts.get(&tuple) == Some(&number) && tuples.members(tuple).all(|value| distinct.contains(&value))
         };
         let mut reduced: Vec<Tuple> = vec![];
         let mut others: Vec<Value> = vec![];

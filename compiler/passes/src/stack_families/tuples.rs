@@ -20,8 +20,9 @@ pub enum Operand {
 
 /// The copies of all operations of a program.
 pub struct Tuples {
-    /// The values of each tuple, by member.
-    values: Vec<Vec<Option<Value>>>,
+    /// The values of each tuple with their members, in the order of the program. Only complete tuples have one of every
+    /// member, and most others have one in all: what adds up the members is such a value itself.
+    values: Vec<Vec<(usize, Value)>>,
     /// The complete tuple and the member of each value of the program.
     slots: Vec<Option<(Tuple, usize)>>,
 }
@@ -41,8 +42,10 @@ impl Tuples {
             let alike = known.entry(tuples.hash(data, &bases)).or_default();
             let free = alike.iter().copied().find(|&tuple| {
                 let values = &tuples.values[tuple.0];
-                let first = values.iter().enumerate().find_map(|(at, value)| Some((at, (*value)?)));
-                let Some((at, other)) = first.filter(|_| values[member].is_none()) else { return false };
+                // Copies usually stand in the order of the members.
+                let is_new = values.last().is_none_or(|last| last.0 < member)
+                    || values.iter().rev().all(|&(other, _)| other != member);
+                let Some(&(at, other)) = values.first().filter(|_| is_new) else { return false };
                 let other = flow.value(other);
                 let copies = Copies { of: [members[at], members[member]] };
                 bases.of_op(&other.op) == bases.of_op(&data.op)
@@ -52,15 +55,16 @@ impl Tuples {
                     && (other.stage, other.phase) == (data.stage, data.phase)
             });
             let tuple = free.unwrap_or_else(|| {
-                tuples.values.push(vec![None; members.len()]);
+                tuples.values.push(vec![]);
                 let tuple = Tuple(tuples.values.len() - 1);
                 alike.push(tuple);
                 tuple
             });
-            tuples.values[tuple.0][member] = Some(value);
+            tuples.values[tuple.0].push((member, value));
             tuples.slots[value.index()] = Some((tuple, member));
         }
-        tuples.drop_incomplete(flow);
+        tuples.values.iter_mut().for_each(|values| values.sort_unstable());
+        tuples.drop_incomplete(flow, members.len());
         tuples
     }
 
@@ -88,13 +92,12 @@ impl Tuples {
     }
 
     /// Copies of copies that some members do not have are not copies.
-    fn drop_incomplete(&mut self, flow: &Dataflow) {
-        let complete: Vec<bool> = self.values.iter().map(|values| values.iter().all(Option::is_some)).collect();
+    fn drop_incomplete(&mut self, flow: &Dataflow, members: usize) {
         let mut dropped = vec![false; flow.values.len()];
         for value in flow.handles() {
             let of_dropped = flow.value(value).args.iter().any(|arg| dropped[arg.index()]);
             if let Some((tuple, _)) = self.slots[value.index()]
-                && (!complete[tuple.0] || of_dropped)
+                && (self.values[tuple.0].len() < members || of_dropped)
             {
                 dropped[value.index()] = true;
             }
@@ -115,13 +118,13 @@ impl Tuples {
     }
 
     /// The values of a complete tuple, by member.
-    pub fn members(&self, tuple: Tuple) -> Vec<Value> {
-        self.values[tuple.0].iter().map(|value| value.expect("the tuple is complete")).collect()
+    pub fn members(&self, tuple: Tuple) -> impl Iterator<Item = Value> + '_ {
+        self.values[tuple.0].iter().map(|(_, value)| *value)
     }
 
     /// The value of the first member, which stands for all.
     pub fn first(&self, tuple: Tuple) -> Value {
-        self.values[tuple.0][0].expect("the tuple is complete")
+        self.values[tuple.0][0].1
     }
 }
 
