@@ -50,6 +50,15 @@ struct Tree {
     leaves: Vec<Value>,
 }
 
+/// A tree whose leaves have all copies of some operations.
+struct Reduction {
+    op: BinaryOp,
+    /// Operations that are reduced over pairs.
+    reduced: Vec<Tuple>,
+    /// The other leaves.
+    others: Vec<Value>,
+}
+
 impl<'a> Emitter<'a> {
     pub fn new(old: &'a Dataflow, tuples: &'a Tuples, members: Vec<Graph>) -> Self {
         Self {
@@ -71,13 +80,15 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Rebuilds all values. Those whose last use is on the stack are left to dead code elimination.
+    /// Rebuilds the values that are needed beside the stack.
     pub fn run(&mut self) {
-        let trees = self.trees();
-        for value in self.old.handles() {
+        let trees = self.trees().into_iter().filter_map(|(root, tree)| Some((root, self.reduction_of(&tree)?)));
+        let reductions: FxHashMap<Value, Reduction> = trees.collect();
+        let needed = self.needed(&reductions);
+        for value in self.old.handles().filter(|value| needed[value.index()]) {
             let data = self.old.value(value);
             self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
-            let reduced = trees.get(&value).and_then(|tree| self.tree(tree));
+            let reduced = reductions.get(&value).map(|reduction| self.reduce(reduction));
             self.map[value.index()] = Some(reduced.unwrap_or_else(|| {
                 let mut data = data.clone();
                 data.args.iter_mut().for_each(|arg| *arg = self.map[arg.index()].expect("operands come first"));
@@ -131,8 +142,27 @@ impl<'a> Emitter<'a> {
         trees
     }
 
-    /// A tree whose leaves have all copies of some operations: their reduction over pairs, and the other leaves.
-    fn tree(&mut self, tree: &Tree) -> Option<Value> {
+    /// Marks the values that reach an output. Of the copies that are reduced over pairs, the first ones stand for all.
+    fn needed(&self, reductions: &FxHashMap<Value, Reduction>) -> Vec<bool> {
+        let mut needed = vec![false; self.old.values.len()];
+        self.old.outputs.iter().for_each(|output| needed[output.value.index()] = true);
+        for value in self.old.handles().rev() {
+            if !needed[value.index()] {
+                continue;
+            }
+            match reductions.get(&value) {
+                None => self.old.value(value).args.iter().for_each(|arg| needed[arg.index()] = true),
+                Some(Reduction { reduced, others, .. }) => {
+                    let firsts = reduced.iter().map(|&tuple| self.tuples.first(tuple));
+                    firsts.chain(others.iter().copied()).for_each(|leaf| needed[leaf.index()] = true);
+                }
+            }
+        }
+        needed
+    }
+
+    /// What of a tree can be reduced over pairs, if anything can.
+    fn reduction_of(&mut self, tree: &Tree) -> Option<Reduction> {
         let mut counts: FxHashMap<Tuple, usize> = FxHashMap::default();
         for &leaf in &tree.leaves {
             if let Some((tuple, _)) = self.tuples.slot(leaf) {
@@ -153,19 +183,22 @@ impl<'a> Emitter<'a> {
                 _ => others.push(leaf),
             }
         }
-        if reduced.is_empty() {
-            return None;
-        }
+        (!reduced.is_empty()).then_some(Reduction { op: tree.op, reduced, others })
+    }
+
+    /// The reductions over pairs, combined with the other leaves.
+    fn reduce(&mut self, reduction: &Reduction) -> Value {
+        let Reduction { op, reduced, others } = reduction;
         let mut total = None;
         for leaf in others {
             let leaf = self.map[leaf.index()].expect("operands come first");
-            total = Some(total.map_or(leaf, |total| self.new.binary(tree.op, total, leaf)));
+            total = Some(total.map_or(leaf, |total| self.new.binary(*op, total, leaf)));
         }
-        for tuple in reduced {
-            let sum = self.reduction(tuple, tree.op);
-            total = Some(total.map_or(sum, |total| self.new.binary(tree.op, total, sum)));
+        for &tuple in reduced {
+            let sum = self.reduction(tuple, *op);
+            total = Some(total.map_or(sum, |total| self.new.binary(*op, total, sum)));
         }
-        total
+        total.expect("something is reduced")
     }
 
     /// Can the copies be reduced over pairs: do the vertices without pairs have the identity?
