@@ -246,6 +246,22 @@ proptest! {
         found.sort_unstable();
         prop_assert_eq!(found, expected);
     }
+
+    #[test]
+    fn edge_lists_have_the_order_of_graphs((dataset, steps) in case()) {
+        let mut dataset = dataset;
+        let step = steps[0];
+        let relation = &mut dataset.relations[step.relation];
+        relation.weight = Some((0..relation.src_ids.len()).map(|i| i as f32).collect::<Vec<_>>().into());
+        let graphs = SemanticGraphs::new(&dataset);
+        let options = RelationOptions { reverse: step.reverse, ..RelationOptions::default() };
+        let graph = graphs.relation(step.relation, options).unwrap();
+        let edges = graphs.edges(step).unwrap();
+        prop_assert_eq!((edges.num_src, edges.num_dst), (graph.num_src, graph.num_dst));
+        prop_assert_eq!(&edges.src[..], &graph.csc.indices[..]);
+        prop_assert_eq!(&edges.dst, &graph.edge_dst());
+        prop_assert_eq!((edges.weight, Some(edges.original)), (graph.weight, graph.original));
+    }
 }
 
 #[test]
