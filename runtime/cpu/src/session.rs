@@ -12,7 +12,7 @@ use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::Space;
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::loops::VerifiedLoops;
-use hgnnc_session::{Backend, MemoryNeeded, ParamStore, RowStore, Rows, Session, StepKey};
+use hgnnc_session::{Backend, MemoryNeeded, ParamStore, RowStore, Rows, Session, StepKey, TableRows};
 use hgnnc_trace::Times;
 
 use crate::engine::Engine;
@@ -95,6 +95,21 @@ impl Session for Engine {
         let nanos = self.commit(program);
         times.add_update(nanos);
         Ok(())
+    }
+
+    fn gather_tables(&mut self, program: usize, tables: &[TableRows<'_>]) -> Result<()> {
+        self.gather_tables_before_run(program, tables)
+    }
+
+    unsafe fn update_tables(
+        &mut self,
+        program: usize,
+        key: StepKey,
+        tables: &[TableRows<'_>],
+        times: &mut Times,
+    ) -> Result<()> {
+        // SAFETY: promised by the caller.
+        unsafe { self.update_tables_in_blocks(program, key, tables, times) }
     }
 
     fn results(&self, program: usize) -> Vec<&str> {

@@ -20,7 +20,7 @@ use hgnnc_ir::training::Task;
 use hgnnc_ir::types::VertexType;
 use hgnnc_trace::Times;
 
-pub use rows::{HostRows, RowStore, gather_each, scatter_each};
+pub use rows::{HostRows, RowStore, TableRows};
 
 /// The position of a run in training. Dropout masks are functions of seed and step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -96,6 +96,8 @@ pub trait Backend: Debug + Send {
 
 /// Programs with shared tables, bound to data, with their parameters and optimizer states. Programs are numbered in the
 /// order in which the session was opened.
+// Rows of stores are written by several threads; see `RowStore::scatter`.
+#[allow(unsafe_code)]
 pub trait Session: Debug + Send + Any {
     /// Data bound to the programs: graphs, labels and splits. Input elements have moved to the session.
     fn data(&self) -> &BoundData;
@@ -121,6 +123,36 @@ pub trait Session: Debug + Send + Any {
     /// # Errors
     /// When a device fails.
     fn update(&mut self, program: usize, key: StepKey, times: &mut Times) -> Result<()>;
+
+    /// Copies what the next run of a program reads of tables with rows in stores.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn gather_tables(&mut self, _program: usize, tables: &[TableRows<'_>]) -> Result<()> {
+        tables.iter().try_for_each(|table| self.params().gather_rows(table.array, table.rows, table.store))
+    }
+
+    /// [`Session::update`]; the new rows of the tables are then in their stores, and unspecified in the session.
+    ///
+    /// # Errors
+    /// When a device fails.
+    ///
+    /// # Safety
+    /// Nothing else accesses the rows.
+    unsafe fn update_tables(
+        &mut self,
+        program: usize,
+        key: StepKey,
+        tables: &[TableRows<'_>],
+        times: &mut Times,
+    ) -> Result<()> {
+        self.update(program, key, times)?;
+        for table in tables {
+            // SAFETY: promised by the caller; the rows of a table are distinct.
+            unsafe { self.params().scatter_rows(table.array, table.rows, table.store) }?;
+        }
+        Ok(())
+    }
 
     /// Names of the results of a program.
     fn results(&self, program: usize) -> Vec<&str>;

@@ -11,35 +11,59 @@ pub trait RowStore: Sync {
     /// Elements of a row.
     fn width(&self) -> usize;
 
-    /// Copies rows, in this order, on the threads of the current pool. `into` has their elements.
-    fn gather(&self, rows: &[u32], into: &mut [f32]);
+    /// Copies rows, in this order, on this thread. `into` has their elements.
+    fn read(&self, rows: &[u32], into: &mut [f32]);
 
-    /// Copies rows back.
+    /// Copies rows back, on this thread.
     ///
     /// # Safety
     /// The rows are distinct, and nothing else accesses them.
-    unsafe fn scatter(&self, rows: &[u32], from: &[f32]);
+    unsafe fn write(&self, rows: &[u32], from: &[f32]);
+
+    /// Copies rows on the threads of the current pool.
+    fn gather(&self, rows: &[u32], into: &mut [f32]) {
+        let tasks = into.par_chunks_mut((TASK * self.width()).max(1)).zip(rows.par_chunks(TASK));
+        tasks.for_each(|(into, rows)| self.read(rows, into));
+    }
+
+    /// Copies rows back on the threads of the current pool.
+    ///
+    /// # Safety
+    /// The rows are distinct, and nothing else accesses them.
+    unsafe fn scatter(&self, rows: &[u32], from: &[f32]) {
+        let tasks = from.par_chunks((TASK * self.width()).max(1)).zip(rows.par_chunks(TASK));
+        // SAFETY: promised by the caller.
+        tasks.for_each(|(from, rows)| unsafe { self.write(rows, from) });
+    }
 }
 
 /// Rows per task of a copy.
 const TASK: usize = 512;
 
-/// Calls `copy` for each row with its elements, on the threads of the current pool.
-pub fn gather_each(rows: &[u32], width: usize, into: &mut [f32], copy: impl Fn(u32, &mut [f32]) + Sync) {
-    if width == 0 {
-        return;
-    }
-    let tasks = into.par_chunks_mut(TASK * width).zip(rows.par_chunks(TASK));
-    tasks.for_each(|(into, rows)| into.chunks_exact_mut(width).zip(rows).for_each(|(to, &row)| copy(row, to)));
+/// The rows of a store that a mini-batch has of a parameter, or of an optimizer state.
+#[derive(Clone, Copy)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct TableRows<'a> {
+    /// Number of the parameter; that of a state follows all parameters.
+    pub array: usize,
+    /// Distinct.
+    pub rows: &'a [u32],
+    pub store: &'a dyn RowStore,
 }
 
-/// Calls `copy` for each row with its elements, on the threads of the current pool.
-pub fn scatter_each(rows: &[u32], width: usize, from: &[f32], copy: impl Fn(u32, &[f32]) + Sync) {
-    if width == 0 {
-        return;
+impl<S: RowStore + ?Sized> RowStore for &S {
+    fn width(&self) -> usize {
+        (**self).width()
     }
-    let tasks = from.par_chunks(TASK * width).zip(rows.par_chunks(TASK));
-    tasks.for_each(|(from, rows)| from.chunks_exact(width).zip(rows).for_each(|(from, &row)| copy(row, from)));
+
+    fn read(&self, rows: &[u32], into: &mut [f32]) {
+        (**self).read(rows, into);
+    }
+
+    unsafe fn write(&self, rows: &[u32], from: &[f32]) {
+        // SAFETY: promised by the caller.
+        unsafe { (**self).write(rows, from) }
+    }
 }
 
 /// Rows of a buffer.
@@ -101,14 +125,18 @@ impl RowStore for HostRows {
         self.width
     }
 
-    fn gather(&self, rows: &[u32], into: &mut [f32]) {
-        // SAFETY: rows are written by `scatter` and `row_mut` only, whose callers exclude other accesses.
-        gather_each(rows, self.width, into, |row, to| to.copy_from_slice(unsafe { self.row(row as usize) }));
+    fn read(&self, rows: &[u32], into: &mut [f32]) {
+        for (to, &row) in into.chunks_exact_mut(self.width.max(1)).zip(rows) {
+            // SAFETY: rows are written by `write` and `row_mut` only, whose callers exclude other accesses.
+            to.copy_from_slice(unsafe { self.row(row as usize) });
+        }
     }
 
-    unsafe fn scatter(&self, rows: &[u32], from: &[f32]) {
-        // SAFETY: the rows are distinct and otherwise unused, as the caller promises.
-        scatter_each(rows, self.width, from, |row, from| unsafe { self.row_mut(row as usize) }.copy_from_slice(from));
+    unsafe fn write(&self, rows: &[u32], from: &[f32]) {
+        for (from, &row) in from.chunks_exact(self.width.max(1)).zip(rows) {
+            // SAFETY: the rows are distinct and otherwise unused, as the caller promises.
+            unsafe { self.row_mut(row as usize) }.copy_from_slice(from);
+        }
     }
 }
 

@@ -9,9 +9,11 @@
 mod cache_resident_replay;
 mod execute;
 mod native;
+mod row_tables;
 mod run;
 
 pub use cache_resident_replay::CacheResidentReplay;
+pub use row_tables::BlockTable;
 pub use run::{SplitRowRunner, combine, run_task};
 pub(crate) use run::{begin, partial_of};
 
@@ -42,6 +44,8 @@ pub struct Context<'a> {
     pub features: KernelFeatures,
     /// Machine code of the program's functions.
     pub code: &'a MachineCode,
+    /// Tables that blocks update where their rows are.
+    pub tables: &'a [BlockTable<'a>],
     /// Redirects accesses to a cache-resident working set; single-threaded only.
     pub replay: Option<&'a CacheResidentReplay>,
 }

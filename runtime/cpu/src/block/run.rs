@@ -14,7 +14,10 @@ pub fn run_task(context: Context<'_>, region: &Region, schedule: &RegionSchedule
     begin_parts(context, region, schedule, task);
     for block in region.tasks[task] as usize..region.tasks[task + 1] as usize {
         if let Some(rows) = region.block(block) {
-            run_block(context, region, schedule, task, BlockPart::of(rows), scratch);
+            let tables = context.tables.iter().filter(|table| table.is_of(region));
+            tables.clone().for_each(|table| table.gather(&rows));
+            run_block(context, region, schedule, task, BlockPart::of(rows.clone()), scratch);
+            tables.for_each(|table| table.scatter(&rows));
         }
     }
 }

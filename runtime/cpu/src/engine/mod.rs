@@ -5,6 +5,7 @@
 
 mod params;
 mod rebind;
+mod row_tables;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use hgnnc_ir::kernel::Program;
 use hgnnc_ir::loops::{self};
 use hgnnc_ir::types::{Dim, VertexType};
 use hgnnc_machine::KernelFeatures;
+use hgnnc_session::StepKey;
 use hgnnc_trace::{Counting, KernelSpan, Spans, Times, Trace};
 use rayon::prelude::*;
 
@@ -30,6 +32,7 @@ use crate::launch::Runner;
 use crate::plan::{Plan, ResultBuffer, Update};
 use crate::schedule::Schedules;
 use crate::step_times::{Clock, StepTime};
+use row_tables::{UpdatedTable, block_tables};
 
 /// Programs with shared tables, their parameters, optimizer states and data.
 #[derive(Debug)]
@@ -168,7 +171,7 @@ impl Engine {
 
     /// Runs the prelude: values that are independent of the run.
     pub fn run_prelude(&mut self, program: usize, times: &mut Times) {
-        self.execute(program, Part::Prelude, 0, 0, times);
+        self.execute(program, Part::Prelude, (0, 0), &[], times);
     }
 
     /// Runs a program. Dropout masks are functions of (seed, step); steps count from 1, epochs from 0. For a program
@@ -189,18 +192,32 @@ impl Engine {
             counting.runs += 1;
         }
         let end = self.plans[program].first_update;
-        self.execute(program, Part::Steps(0..end), seed, step, times);
+        self.execute(program, Part::Steps(0..end), (seed, step), &[], times);
     }
 
     /// Runs the rest of a program, for the same seed and step.
     pub fn run_updates(&mut self, program: usize, seed: u64, step: u64, times: &mut Times) {
         let plan = &self.plans[program];
         let steps = plan.first_update..plan.steps.len();
-        self.execute(program, Part::Steps(steps), seed, step, times);
+        self.execute(program, Part::Steps(steps), (seed, step), &[], times);
     }
 
-    fn execute(&mut self, program: usize, part: Part, seed: u64, step: u64, times: &mut Times) {
+    fn run_updates_of(&mut self, program: usize, key: StepKey, tables: &[UpdatedTable<'_>], times: &mut Times) {
         let plan = &self.plans[program];
+        let steps = plan.first_update..plan.steps.len();
+        self.execute(program, Part::Steps(steps), (key.seed, key.step), tables, times);
+    }
+
+    fn execute(
+        &mut self,
+        program: usize,
+        part: Part,
+        (seed, step): (u64, u64),
+        tables: &[UpdatedTable<'_>],
+        times: &mut Times,
+    ) {
+        let plan = &self.plans[program];
+        let tables = block_tables(tables, &plan.steps, &self.slabs);
         let [prelude, all] = &self.schedules[program];
         let (steps, schedules, first) = match &part {
             Part::Prelude => (&plan.prelude[..], &prelude[..], 0),
@@ -216,6 +233,7 @@ impl Engine {
                 step,
                 features: self.features,
                 code: &self.codes[program],
+                tables: &tables,
                 replay: self.replay.as_ref(),
             },
             scratch: &self.scratch,
@@ -403,6 +421,14 @@ impl Engine {
     /// Buffer of a parameter that is no entry of a stack.
     pub fn param_slab(&self, index: usize) -> &HostBuffer {
         &self.slabs[self.params as usize + index]
+    }
+
+    /// Slab index of a parameter, or of the optimizer state with this number after all parameters.
+    fn slab_of(&self, array: usize) -> u32 {
+        match array.checked_sub(self.num_params) {
+            None => self.params + array as u32,
+            Some(state) => self.first_state + state as u32,
+        }
     }
 
     /// Buffer of an optimizer state.

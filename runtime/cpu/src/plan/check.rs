@@ -74,7 +74,7 @@ fn of_launch(launch: &[Step], first: usize, partials: u32) -> Option<String> {
 }
 
 /// Stored ranges that a step reads, other than its partial results.
-fn reads(step: &Step) -> Vec<BufferRange> {
+pub fn reads(step: &Step) -> Vec<BufferRange> {
     match &step.kind {
         StepKind::Region(region) => {
             let operands = region.ops.iter().flat_map(|op| op.op.operands());
@@ -99,7 +99,7 @@ fn reads(step: &Step) -> Vec<BufferRange> {
 }
 
 /// Ranges that a step writes.
-fn writes(step: &Step, partials: u32) -> Vec<BufferRange> {
+pub fn writes(step: &Step, partials: u32) -> Vec<BufferRange> {
     match &step.kind {
         StepKind::Region(region) => {
             let stored = region.locals.iter().filter_map(|local| match local.place {

@@ -6,7 +6,7 @@
 //! over all rows. [`crate::block`] executes blocks; generated code can replace its loops.
 
 mod bind;
-mod check;
+pub mod check;
 mod factored_metapath;
 mod fused_loops;
 mod grouped;

@@ -24,7 +24,7 @@ use hgnnc_ir::batch::BatchInput;
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::types::{Layout, Space, VertexType};
 use hgnnc_sample::Batch;
-use hgnnc_session::{HostRows, RowStore, gather_each, scatter_each};
+use hgnnc_session::{HostRows, RowStore};
 
 use crate::loader::{CachedInput, GraphInput, MiniBatchLoader};
 use crate::presample::{MOST_PRESAMPLED, presample};
@@ -74,20 +74,20 @@ impl RowStore for CachedStore<'_> {
         self.slow.width()
     }
 
-    fn gather(&self, rows: &[u32], into: &mut [f32]) {
-        gather_each(rows, self.width(), into, |row, to| {
+    fn read(&self, rows: &[u32], into: &mut [f32]) {
+        for (to, &row) in into.chunks_exact_mut(self.width().max(1)).zip(rows) {
             let (home, at) = self.home(row);
-            // SAFETY: rows are written by `scatter` only, whose caller excludes other accesses.
+            // SAFETY: rows are written by `write` only, whose caller excludes other accesses.
             to.copy_from_slice(unsafe { home.row(at) });
-        });
+        }
     }
 
-    unsafe fn scatter(&self, rows: &[u32], from: &[f32]) {
-        scatter_each(rows, self.width(), from, |row, from| {
+    unsafe fn write(&self, rows: &[u32], from: &[f32]) {
+        for (from, &row) in from.chunks_exact(self.width().max(1)).zip(rows) {
             let (home, at) = self.home(row);
             // SAFETY: the rows are distinct and otherwise unused, as the caller promises; so are their slots.
             unsafe { home.row_mut(at) }.copy_from_slice(from);
-        });
+        }
     }
 }
 

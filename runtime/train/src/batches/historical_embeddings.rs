@@ -13,7 +13,7 @@ use hgnnc_loader::{MiniBatch, MiniBatchLoader, internal};
 use hgnnc_session::{Backend, Rows, Session, StepKey};
 use hgnnc_trace::Times;
 
-use super::{StepParams, with_rows};
+use super::{StepParams, store_of};
 use crate::report::ReuseReport;
 
 /// Index of the program of [`EmbeddingProducer`] in its session.
@@ -119,7 +119,7 @@ impl HistoricalEmbeddings {
             let Some(of_batch) = layout.vertices.iter().position(|other| other == known) else { continue };
             let vertices = self.loader.vertices(&mini_batch.sampled, VertexType::new(of_batch));
             let params = self.session.params();
-            with_rows(from.arrays, from.cache, param, |rows| params.gather_rows(param, vertices, rows))?;
+            params.gather_rows(param, vertices, &*store_of(from.arrays, from.cache, param)?)?;
         }
         Ok(())
     }

@@ -77,18 +77,17 @@ struct StepParams<'b> {
     loader: &'b MiniBatchLoader,
 }
 
-/// Gives `with` the rows of an embedding table or of its states, through the cache if there is one.
-fn with_rows<R>(
-    arrays: &[Option<HostRows>],
-    cache: Option<&Cache>,
+/// The rows of an embedding table or of its states, through the cache if there is one.
+fn store_of<'a>(
+    arrays: &'a [Option<HostRows>],
+    cache: Option<&'a Cache>,
     array: usize,
-    with: impl FnOnce(&dyn RowStore) -> Result<R>,
-) -> Result<R> {
+) -> Result<Box<dyn RowStore + 'a>> {
     let slow = arrays[array].as_ref().ok_or_else(|| internal("rows of a dense parameter"))?;
-    match cache.and_then(|cache| cache.rows(array, slow)) {
-        Some(cached) => with(&cached),
-        None => with(slow),
-    }
+    Ok(match cache.and_then(|cache| cache.rows(array, slow)) {
+        Some(cached) => Box::new(cached),
+        None => Box::new(slow),
+    })
 }
 
 /// A batch computed up to its loss.
@@ -403,11 +402,8 @@ impl Batches {
     pub(crate) fn update(&mut self, computed: Computed, key: StepKey, times: &mut Times) -> Result<()> {
         let batch = computed.mini_batch.key.map_or(0, |key| key.batch);
         let start = Instant::now();
-        self.step.update(STEP, key, times)?;
+        self.update_rows(&computed.mini_batch, key, times)?;
         self.record(BatchPart::Compute, batch, start, Instant::now());
-        let start = Instant::now();
-        self.scatter_rows(&computed.mini_batch)?;
-        self.record(BatchPart::Rows, batch, start, Instant::now());
         if let Some(pipeline) = &mut self.pipeline {
             pipeline.give_back(computed.mini_batch);
         }

@@ -6,10 +6,12 @@
 
 use hgnnc_data::Result;
 use hgnnc_ir::types::VertexType;
-use hgnnc_loader::MiniBatch;
-use hgnnc_session::Session;
+use hgnnc_loader::cache::Cache;
+use hgnnc_loader::{MiniBatch, MiniBatchLoader};
+use hgnnc_session::{HostRows, RowStore, Session, StepKey, TableRows};
+use hgnnc_trace::Times;
 
-use super::{Batches, with_rows};
+use super::{Batches, STEP, store_of};
 
 impl Batches {
     /// Vertex type of an embedding table's rows, as numbered in the mini-batch program; `None` for dense parameters.
@@ -98,26 +100,40 @@ impl Batches {
         arrays.filter_map(|(array, param)| Some((array, self.rows_of(param)?))).collect()
     }
 
-    /// Gathers the embedding rows and optimizer state rows of a batch into the mini-batch session.
+    /// Gathers the rows of tables that the next step of a batch reads.
     pub(super) fn gather_rows(&mut self, mini_batch: &MiniBatch) -> Result<()> {
-        for (array, of_batch) in self.row_arrays() {
-            let vertices = self.loader.vertices(&mini_batch.sampled, of_batch);
-            let params = self.step.params();
-            with_rows(&self.arrays, self.cache.as_ref(), array, |rows| params.gather_rows(array, vertices, rows))?;
-        }
-        Ok(())
+        let of_batch = self.row_arrays();
+        let Self { step, arrays, cache, loader, .. } = self;
+        let stores = stores(&of_batch, (arrays, cache.as_ref()), loader, mini_batch)?;
+        step.gather_tables(STEP, &tables(&stores))
     }
 
-    /// Scatters the embedding rows and optimizer state rows of a batch back.
-    pub(super) fn scatter_rows(&mut self, mini_batch: &MiniBatch) -> Result<()> {
-        for (array, of_batch) in self.row_arrays() {
-            let vertices = self.loader.vertices(&mini_batch.sampled, of_batch);
-            let params = self.step.params();
-            with_rows(&self.arrays, self.cache.as_ref(), array, |rows| {
-                // SAFETY: the vertices of a batch are distinct, and nothing else uses the tables between runs.
-                unsafe { params.scatter_rows(array, vertices, rows) }
-            })?;
-        }
-        Ok(())
+    /// Applies the update of a batch, and scatters the new rows of tables.
+    pub(super) fn update_rows(&mut self, mini_batch: &MiniBatch, key: StepKey, times: &mut Times) -> Result<()> {
+        let of_batch = self.row_arrays();
+        let Self { step, arrays, cache, loader, .. } = self;
+        let stores = stores(&of_batch, (arrays, cache.as_ref()), loader, mini_batch)?;
+        // SAFETY: the vertices of a batch are distinct, and nothing else uses the tables between runs.
+        unsafe { step.update_tables(STEP, key, &tables(&stores), times) }
     }
+}
+
+/// The rows that a batch takes of a store, by array.
+type StoreRows<'a> = (usize, &'a [u32], Box<dyn RowStore + 'a>);
+
+/// The stores of tables and of their states, through the cache if there is one.
+fn stores<'a>(
+    of_batch: &[(usize, VertexType)],
+    (arrays, cache): (&'a [Option<HostRows>], Option<&'a Cache>),
+    loader: &'a MiniBatchLoader,
+    mini_batch: &'a MiniBatch,
+) -> Result<Vec<StoreRows<'a>>> {
+    let store = |&(array, of_batch): &(usize, VertexType)| {
+        Ok((array, loader.vertices(&mini_batch.sampled, of_batch), store_of(arrays, cache, array)?))
+    };
+    of_batch.iter().map(store).collect()
+}
+
+fn tables<'a>(stores: &'a [StoreRows<'a>]) -> Vec<TableRows<'a>> {
+    stores.iter().map(|(array, rows, store)| TableRows { array: *array, rows, store: &**store }).collect()
 }

@@ -1,0 +1,130 @@
+//! Tables with rows in stores: mini-batch training updates them where their rows are.
+//!
+//! A batch takes rows of embedding tables and of their optimizer states. Copying states before a step and all of them
+//! back after it moves each row through memory six times, and the update reads and writes it once more. Where the
+//! update is a map over the rows of a table, each of its blocks gathers the rows of states, computes, and scatters the
+//! new rows, while all of them are in a core's cache.
+
+// Rows are scattered by the tasks of a launch; see `hgnnc_session::RowStore`.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use hgnnc_data::Result;
+use hgnnc_data::buffer::HostBuffer;
+use hgnnc_session::{ParamStore, StepKey, TableRows};
+use hgnnc_trace::Times;
+
+use super::Engine;
+use crate::block::BlockTable;
+use crate::plan::{Access, Base, Domain, Place, Step, StepKind, Update, check};
+
+/// A table that the blocks of a step update.
+#[derive(Clone, Copy)]
+pub(super) struct UpdatedTable<'a> {
+    table: TableRows<'a>,
+    slab: u32,
+    is_state: bool,
+    step: usize,
+    /// Elements of a row of the step's region.
+    width: usize,
+}
+
+/// The tables that the blocks of a run update.
+pub(super) fn block_tables<'a>(
+    tables: &[UpdatedTable<'a>],
+    steps: &'a [Step],
+    slabs: &'a [HostBuffer],
+) -> Vec<BlockTable<'a>> {
+    let bound = tables.iter().filter_map(|updated| match &steps[updated.step].kind {
+        StepKind::Region(region) => Some(BlockTable {
+            region,
+            table: updated.table,
+            slab: &slabs[updated.slab as usize],
+            width: updated.width,
+            gathers: updated.is_state,
+        }),
+        _ => None,
+    });
+    bound.collect()
+}
+
+impl Engine {
+    fn is_state(&self, table: &TableRows<'_>) -> bool {
+        table.array >= self.num_params
+    }
+
+    /// The index of the step whose blocks can update a table, and the elements of a row of its region.
+    fn updating_step(&self, program: usize, table: &TableRows<'_>) -> Option<(usize, usize)> {
+        let slab = self.slab_of(table.array);
+        let plan = &self.plans[program];
+        // Rows of states are gathered by their updates only. Those of parameters are read before as well.
+        let first = if self.is_state(table) { 0 } else { plan.first_update };
+        let touches = |step: &Step| {
+            let written = check::writes(step, self.partials);
+            check::reads(step).into_iter().chain(written).any(|range| range.slab == slab)
+        };
+        let mut touching = (first..plan.steps.len()).filter(|&step| touches(&plan.steps[step]));
+        let (step, None) = (touching.next()?, touching.next()) else { return None };
+        let copied = |update: &Update| update.target == slab && update.from.slab != slab;
+        let elsewhere = plan.prelude.iter().any(touches) || plan.updates.iter().any(copied);
+        let StepKind::Region(region) = &plan.steps[step].kind else { return None };
+        let Domain::Rows(count) = region.domain else { return None };
+        if elsewhere || step < plan.first_update || region.split.is_some() {
+            return None;
+        }
+        let operands = region.ops.iter().flat_map(|op| op.op.operands()).filter_map(|operand| match operand.base {
+            Base::Stored(range) if range.slab == slab => Some((range.offset, operand.access, operand.width)),
+            _ => None,
+        });
+        let results = region.locals.iter().filter_map(|local| match local.place {
+            Place::Stored(range) if range.slab == slab => Some((range.offset, Access::Each, local.width)),
+            _ => None,
+        });
+        let mut accesses = operands.chain(results);
+        let first @ (0, Access::Each, width) = accesses.next()? else { return None };
+        let of_table = table.store.width();
+        let whole_rows = |rows: Range<usize>| (rows.end * width).is_multiple_of(of_table);
+        let fits = accesses.all(|access| access == first)
+            && count * width == table.rows.len() * of_table
+            && region.unsplit_blocks().all(whole_rows);
+        fits.then_some((step, width))
+    }
+
+    /// Gathers what the next run reads before the blocks that update tables.
+    pub(crate) fn gather_tables_before_run(&mut self, program: usize, tables: &[TableRows<'_>]) -> Result<()> {
+        for table in tables {
+            if !(self.is_state(table) && self.updating_step(program, table).is_some()) {
+                self.gather_rows(table.array, table.rows, table.store)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the updates of a program, and scatters the rows of tables.
+    ///
+    /// # Safety
+    /// The rows of each table are distinct, and nothing else accesses them.
+    pub(crate) unsafe fn update_tables_in_blocks<'a>(
+        &mut self,
+        program: usize,
+        key: StepKey,
+        tables: &[TableRows<'a>],
+        times: &mut Times,
+    ) -> Result<()> {
+        let steps: Vec<_> = tables.iter().map(|table| self.updating_step(program, table)).collect();
+        let updated = |(&table, step): (&TableRows<'a>, &Option<(usize, usize)>)| {
+            let ((step, width), is_state, slab) = ((*step)?, self.is_state(&table), self.slab_of(table.array));
+            Some(UpdatedTable { table, slab, is_state, step, width })
+        };
+        let in_blocks: Vec<UpdatedTable<'a>> = tables.iter().zip(&steps).filter_map(updated).collect();
+        self.run_updates_of(program, key, &in_blocks, times);
+        let nanos = self.commit(program);
+        times.add_update(nanos);
+        for (table, _) in tables.iter().zip(&steps).filter(|(_, step)| step.is_none()) {
+            // SAFETY: promised by the caller.
+            unsafe { self.scatter_rows(table.array, table.rows, table.store) }?;
+        }
+        Ok(())
+    }
+}
