@@ -18,7 +18,7 @@ pub use run::{SplitRowRunner, combine, run_task};
 pub(crate) use run::{begin, partial_of};
 
 use hgnnc_data::BoundData;
-use hgnnc_data::buffer::HostBuffer;
+use hgnnc_data::buffer::{BufferRange, HostBuffer};
 use hgnnc_executable::cpu::MachineCode;
 use hgnnc_kernels::Rows;
 use hgnnc_machine::KernelFeatures;
@@ -157,6 +157,12 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// The place in its slab of the element of a stored value that is this far behind the first of the block.
+    fn place(&self, buffer: BufferRange, level: Level, element: usize, width: usize) -> usize {
+        let mut of_tables = self.context.tables.iter().filter_map(|table| table.place(self.region, buffer.slab));
+        of_tables.next().unwrap_or(buffer.offset + self.first(level) * width) + element
+    }
+
     /// Reads an operand at a level, for the current tile.
     pub fn operand(&self, operand: &Operand, level: Level) -> Rows<'a> {
         let Operand { base, access, width } = *operand;
@@ -176,7 +182,7 @@ impl<'a> Block<'a> {
             Access::Each => Rows::Each(match base {
                 Base::Local(local) => self.local(local, self.start, self.items * width, width),
                 Base::Stored(buffer) => {
-                    let start = buffer.offset + (self.first(level) + self.start) * width;
+                    let start = self.place(buffer, level, self.start * width, width);
                     // SAFETY: as above.
                     unsafe { self.context.slabs[buffer.slab as usize].read(start, self.items * width) }
                 }
@@ -225,7 +231,7 @@ impl<'a> Block<'a> {
             LocalSlot::Piece(at) => unsafe { self.partials().read(at + (self.piece + first) * width, len) },
             LocalSlot::Stored(buffer) => {
                 let local = &self.region.locals[index as usize];
-                let start = buffer.offset + self.first(local.level) * local.width + first * width;
+                let start = self.place(buffer, local.level, first * width, local.width);
                 // SAFETY: rows of this block, written by an earlier operation.
                 unsafe { self.context.slabs[buffer.slab as usize].read(start, len) }
             }
@@ -251,7 +257,7 @@ impl<'a> Block<'a> {
             // SAFETY: the piece belongs to this task.
             LocalSlot::Piece(at) => unsafe { self.partials().write(at + (self.piece + first) * local.width, len) },
             LocalSlot::Stored(buffer) => {
-                let start = buffer.offset + (self.first(local.level) + first) * local.width;
+                let start = self.place(buffer, local.level, first * local.width, local.width);
                 // SAFETY: the rows of a block belong to one task, and outputs of a step are disjoint.
                 unsafe { self.context.slabs[buffer.slab as usize].write(start, len) }
             }

@@ -13,12 +13,13 @@ use crate::plan::Region;
 pub struct BlockTable<'a> {
     pub region: &'a Region,
     pub table: TableRows<'a>,
-    /// The memory of the session for the rows of the batch.
+    /// Index of the slab that the region reads and writes.
+    pub index: u32,
     pub slab: &'a HostBuffer,
     /// Elements of a row of the region.
     pub width: usize,
-    /// Whether rows are gathered before: those of parameters are there already.
-    pub gathers: bool,
+    /// Elements of the largest block. Each thread has a part of the slab for its blocks, which stays in its cache.
+    pub window: usize,
 }
 
 impl BlockTable<'_> {
@@ -27,28 +28,32 @@ impl BlockTable<'_> {
         std::ptr::eq(self.region, region)
     }
 
-    fn rows(&self, block: &Range<usize>) -> Range<usize> {
-        let width = self.table.store.width();
-        block.start * self.width / width..block.end * self.width / width
+    /// The place of a block in the slab, if a region accesses rows of the table there.
+    pub fn place(&self, region: &Region, slab: u32) -> Option<usize> {
+        (self.index == slab && self.is_of(region)).then(|| self.start())
     }
 
-    /// Gathers the rows of a block, if they are not there.
+    fn start(&self) -> usize {
+        self.window * rayon::current_thread_index().unwrap_or(0)
+    }
+
+    fn rows(&self, block: &Range<usize>) -> &[u32] {
+        let width = self.table.store.width();
+        &self.table.rows[block.start * self.width / width..block.end * self.width / width]
+    }
+
+    /// Gathers the rows of a block.
     pub fn gather(&self, block: &Range<usize>) {
-        if self.gathers {
-            let (rows, width) = (self.rows(block), self.table.store.width());
-            // SAFETY: the rows of a block belong to one task, and only blocks of this region access the table.
-            let into = unsafe { self.slab.write(rows.start * width, rows.len() * width) };
-            self.table.store.read(&self.table.rows[rows], into);
-        }
+        // SAFETY: this part of the slab belongs to the thread, and nothing but blocks of this region accesses the slab.
+        let into = unsafe { self.slab.write(self.start(), block.len() * self.width) };
+        self.table.store.read(self.rows(block), into);
     }
 
     /// Scatters the new rows of a block.
     pub fn scatter(&self, block: &Range<usize>) {
-        let (rows, width) = (self.rows(block), self.table.store.width());
-        // SAFETY: as above; the rows of the store are distinct, as the caller of `update_rows` promises.
-        unsafe {
-            let from = self.slab.read(rows.start * width, rows.len() * width);
-            self.table.store.write(&self.table.rows[rows], from);
-        }
+        // SAFETY: as above.
+        let from = unsafe { self.slab.read(self.start(), block.len() * self.width) };
+        // SAFETY: the rows of the store are distinct, as the caller of `update_tables` promises.
+        unsafe { self.table.store.write(self.rows(block), from) };
     }
 }

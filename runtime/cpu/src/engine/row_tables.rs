@@ -1,9 +1,9 @@
 //! Tables with rows in stores: mini-batch training updates them where their rows are.
 //!
-//! A batch takes rows of embedding tables and of their optimizer states. Copying states before a step and all of them
-//! back after it moves each row through memory six times, and the update reads and writes it once more. Where the
-//! update is a map over the rows of a table, each of its blocks gathers the rows of states, computes, and scatters the
-//! new rows, while all of them are in a core's cache.
+//! A batch takes rows of embedding tables and of their optimizer states. Copying all of them before a step and back
+//! after it reads and writes each row twice more than its update. Where the update is a map over the rows of a table,
+//! each of its blocks gathers its rows from the stores, computes, and scatters the new ones, all in a core's cache. What
+//! is left is one read and one write of each row, at random places.
 
 // Rows are scattered by the tasks of a launch; see `hgnnc_session::RowStore`.
 #![allow(unsafe_code)]
@@ -17,17 +17,25 @@ use hgnnc_trace::Times;
 
 use super::Engine;
 use crate::block::BlockTable;
-use crate::plan::{Access, Base, Domain, Place, Step, StepKind, Update, check};
+use crate::plan::{Access, Base, Domain, Place, Region, Step, StepKind, Update, check};
+
+/// Elements of a cache line.
+const LINE: usize = 16;
 
 /// A table that the blocks of a step update.
 #[derive(Clone, Copy)]
 pub(super) struct UpdatedTable<'a> {
     table: TableRows<'a>,
     slab: u32,
-    is_state: bool,
     step: usize,
     /// Elements of a row of the step's region.
     width: usize,
+}
+
+/// The elements of the largest block of a region, in whole cache lines.
+fn window(region: &Region, width: usize) -> usize {
+    let largest = region.unsplit_blocks().map(|rows| rows.len()).max().unwrap_or(0);
+    (largest * width).next_multiple_of(LINE)
 }
 
 /// The tables that the blocks of a run update.
@@ -37,13 +45,12 @@ pub(super) fn block_tables<'a>(
     slabs: &'a [HostBuffer],
 ) -> Vec<BlockTable<'a>> {
     let bound = tables.iter().filter_map(|updated| match &steps[updated.step].kind {
-        StepKind::Region(region) => Some(BlockTable {
-            region,
-            table: updated.table,
-            slab: &slabs[updated.slab as usize],
-            width: updated.width,
-            gathers: updated.is_state,
-        }),
+        StepKind::Region(region) => {
+            let (index, width) = (updated.slab, updated.width);
+            let window = window(region, width);
+            let slab = &slabs[index as usize];
+            Some(BlockTable { region, table: updated.table, index, slab, width, window })
+        }
         _ => None,
     });
     bound.collect()
@@ -58,7 +65,7 @@ impl Engine {
     fn updating_step(&self, program: usize, table: &TableRows<'_>) -> Option<(usize, usize)> {
         let slab = self.slab_of(table.array);
         let plan = &self.plans[program];
-        // Rows of states are gathered by their updates only. Those of parameters are read before as well.
+        // The run before the updates reads rows of parameters that were gathered for it; states must not be read there.
         let first = if self.is_state(table) { 0 } else { plan.first_update };
         let touches = |step: &Step| {
             let written = check::writes(step, self.partials);
@@ -87,7 +94,8 @@ impl Engine {
         let whole_rows = |rows: Range<usize>| (rows.end * width).is_multiple_of(of_table);
         let fits = accesses.all(|access| access == first)
             && count * width == table.rows.len() * of_table
-            && region.unsplit_blocks().all(whole_rows);
+            && region.unsplit_blocks().all(whole_rows)
+            && self.threads() * window(region, width) <= self.slabs[slab as usize].len();
         fits.then_some((step, width))
     }
 
@@ -114,8 +122,8 @@ impl Engine {
     ) -> Result<()> {
         let steps: Vec<_> = tables.iter().map(|table| self.updating_step(program, table)).collect();
         let updated = |(&table, step): (&TableRows<'a>, &Option<(usize, usize)>)| {
-            let ((step, width), is_state, slab) = ((*step)?, self.is_state(&table), self.slab_of(table.array));
-            Some(UpdatedTable { table, slab, is_state, step, width })
+            let (step, width) = (*step)?;
+            Some(UpdatedTable { table, slab: self.slab_of(table.array), step, width })
         };
         let in_blocks: Vec<UpdatedTable<'a>> = tables.iter().zip(&steps).filter_map(updated).collect();
         self.run_updates_of(program, key, &in_blocks, times);
