@@ -96,26 +96,13 @@ impl DegreeClasses {
 
     /// The rows of a class, ascending; empty for a class that does not exist.
     pub fn rows(&self, class: usize) -> &[u32] {
-        self.classes_between(class, class + 1)
-    }
-
-    /// The rows of all classes with degrees above `degree`: every row of a higher degree, and the rows of at most
-    /// `degree` edges that share a class with them.
-    pub fn may_exceed(&self, degree: u64) -> &[u32] {
-        if degree >= self.max_degree {
-            return &[];
-        }
-        self.classes_between(degree_class(degree + 1), self.num_classes())
+        let at = |class: usize| self.starts.get(class).map_or(self.order.len(), |&start| start as usize);
+        &self.order[at(class)..at(class + 1)]
     }
 
     /// Bytes of the lists.
     pub fn bytes(&self) -> u64 {
         4 * (self.order.len() + self.starts.len()) as u64 + 8 * self.edges.len() as u64
-    }
-
-    fn classes_between(&self, first: usize, end: usize) -> &[u32] {
-        let at = |class: usize| self.starts.get(class).map_or(self.order.len(), |&start| start as usize);
-        &self.order[at(first)..at(end)]
     }
 }
 
@@ -233,11 +220,6 @@ mod tests {
         assert_eq!((&classes.edges[..], classes.max_degree), (&[0, 2, 5, 0, 8][..], 8));
         let rows: Vec<&[u32]> = (0..6).map(|class| classes.rows(class)).collect();
         assert_eq!(rows, [&[1, 5][..], &[2, 6], &[0, 4], &[], &[3], &[]]);
-        // Two edges are not above two, but share a class with three.
-        assert_eq!(classes.may_exceed(2), [0, 4, 3]);
-        assert_eq!(classes.may_exceed(3), [3]);
-        assert_eq!((classes.may_exceed(7), classes.may_exceed(8)), (&[3][..], &[][..]));
-        assert_eq!(classes.may_exceed(u64::MAX), [0u32; 0]);
     }
 
     #[test]
@@ -245,7 +227,7 @@ mod tests {
         for indptr in [&[][..], &[0]] {
             let classes = DegreeClasses::of(indptr);
             assert_eq!((classes.num_classes(), &classes.starts[..], classes.max_degree), (0, &[0][..], 0));
-            assert!(classes.order.is_empty() && classes.may_exceed(0).is_empty() && classes.rows(0).is_empty());
+            assert!(classes.order.is_empty() && classes.rows(0).is_empty());
         }
         for degree in [0, 1, 5] {
             let classes = DegreeClasses::of(&[0, degree]);
@@ -283,15 +265,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_degrees_are_partitioned(degrees in prop::collection::vec(0u64..70, 0..60), at in 0u64..80) {
+        fn any_degrees_are_partitioned(degrees in prop::collection::vec(0u64..70, 0..60)) {
             let indptr = offsets(degrees.iter().copied());
             let classes = DegreeClasses::of(&indptr);
             check(&indptr, &classes);
-            let candidates = classes.may_exceed(at);
-            for (row, &degree) in (0u32..).zip(&degrees) {
-                prop_assert!(degree <= at || candidates.contains(&row), "row {row} has {degree} edges");
-                prop_assert!(!candidates.contains(&row) || 2 * degree > at, "row {row} has {degree} edges");
-            }
         }
     }
 }

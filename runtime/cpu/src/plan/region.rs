@@ -301,10 +301,9 @@ impl RegionBinder<'_, '_> {
             let topology = binder.data.topology(topology);
             let (indptr, edges) = (topology.indptr(direction, ends), topology.num_edges());
             let piece = traversal.pieces.map(|pieces| pieces.len(edges));
-            // No row has more edges than the graph, so small graphs need no degree classes.
+            // No row has more edges than the graph.
             region.split = piece.filter(|&piece| piece < edges).and_then(|piece| {
-                let rows = topology.degree_classes(direction, ends).may_exceed(piece as u64);
-                SplitRows::of(piece, rows, indptr, most_tasks, (&region.ops, &region.locals)).map(Box::new)
+                SplitRows::of(piece, indptr, most_tasks, (&region.ops, &region.locals)).map(Box::new)
             });
         }
         divide(&mut region, binder, &traversal.rows, peaks, most_tasks);

@@ -57,18 +57,12 @@ impl Areas {
 }
 
 impl SplitRows {
-    /// Rows with more than `piece` edges among `candidates`, which contains all rows that may have so many, in any
-    /// order. `indptr` are edge positions of all rows. At most `tasks` tasks per pass. `None` if no row is that large.
-    pub fn of(
-        piece: usize,
-        candidates: &[u32],
-        indptr: &[u64],
-        tasks: usize,
-        (ops, locals): (&[BlockOp], &[Local]),
-    ) -> Option<Self> {
-        let split = |row: u32| (indptr[row as usize + 1] - indptr[row as usize]) as usize > piece;
-        let mut rows: Vec<u32> = candidates.iter().copied().filter(|&row| split(row)).collect();
-        rows.sort_unstable();
+    /// Rows with more than `piece` edges. `indptr` are edge positions of all rows. At most `tasks` tasks per pass. `None`
+    /// if no row is that large.
+    pub fn of(piece: usize, indptr: &[u64], tasks: usize, (ops, locals): (&[BlockOp], &[Local])) -> Option<Self> {
+        let degrees = indptr.windows(2).zip(0..);
+        let rows: Vec<u32> =
+            degrees.filter(|(ends, _)| (ends[1] - ends[0]) as usize > piece).map(|(_, row)| row).collect();
         let mut first = vec![0u32];
         for &row in &rows {
             let edges = (indptr[row as usize + 1] - indptr[row as usize]) as usize;
@@ -126,17 +120,15 @@ mod tests {
     #[test]
     fn rows_are_cut_from_their_first_edge_on() {
         let indptr = [0, 3, 10, 10, 13, 19];
-        let split = |piece, candidates: &[u32]| SplitRows::of(piece, candidates, &indptr, 2, (&[], &[]));
+        let split = |piece| SplitRows::of(piece, &indptr, 2, (&[], &[]));
         let piece = |least, most| Pieces { least, most }.len(19);
         assert_eq!((piece(3, 100), piece(1, 3), piece(1, 4)), (3, 7, 5), "19 edges, a third and a quarter of them");
-        // Candidates in the order of degree classes.
-        let cut = split(3, &[0, 3, 1, 4]).expect("two rows are longer than 3");
+        let cut = split(3).expect("two rows are longer than 3");
         assert_eq!((cut.piece, &cut.rows[..], &cut.first[..]), (3, &[1, 4][..], &[0, 3, 5][..]));
         let edges: Vec<_> = (0..5).map(|piece| cut.edges_of(piece, &indptr)).collect();
         assert_eq!(edges, [(0, 3..6), (0, 6..9), (0, 9..10), (1, 13..16), (1, 16..19)]);
         assert_eq!((cut.row_tasks, cut.piece_tasks), (vec![0..1, 1..2], vec![0..3, 3..5]));
-        assert_eq!(split(7, &[1, 4]), None, "no row has more than 7 edges");
-        assert_eq!(split(5, &[4, 1]).map(|cut| (cut.piece, cut.rows)), Some((5, vec![1, 4])));
-        assert_eq!(split(3, &[]), None);
+        assert_eq!(split(7), None, "no row has more than 7 edges");
+        assert_eq!(split(5).map(|cut| (cut.piece, cut.rows)), Some((5, vec![1, 4])));
     }
 }
