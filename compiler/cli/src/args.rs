@@ -65,6 +65,8 @@ pub enum Command {
     Infer(InferArgs),
     /// Train for a while and show what takes the time, beside what is predicted; or compare two profiles
     Profile(ProfileCommand),
+    /// Sample an epoch of mini-batches and show what caches in front of their rows would save
+    SimulateCache(SimulateCacheArgs),
     /// Look at datasets and make synthetic ones
     Data(DataArgs),
     /// Write models in canonical form: comments stay, what the program means stays
@@ -360,8 +362,7 @@ pub struct TrainArgs {
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.safetensors")]
     pub weights_out: Option<PathBuf>,
     /// Mini-batch training: keep a feature cache of this size (such as 64M, or 0) in front of the vertex rows, as the
-    /// memory of a device would be. With `--epochs 0` an epoch is only sampled: the report says
-    /// what the cache would save
+    /// memory of a device would be. `hgnnc simulate-cache` shows what it would save
     #[arg(help_heading = heading::FAST_MEMORY, long, value_name = "SIZE", value_parser = parse_cache)]
     pub cache: Option<u64>,
     /// Rows that the cache keeps
@@ -373,6 +374,36 @@ pub struct TrainArgs {
     /// Show errors only
     #[arg(help_heading = heading::OUTPUT, long)]
     pub quiet: bool,
+}
+
+/// Arguments of the command `simulate-cache`.
+#[derive(ClapArgs, Debug)]
+pub struct SimulateCacheArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Sizes of caches, in bytes (64M) or as a part of all rows (10%)
+    #[arg(help_heading = heading::FAST_MEMORY, long, value_name = "SIZES", value_delimiter = ',',
+        default_value = "1%,5%,10%,25%", value_parser = parse_cache_size)]
+    pub sizes: Vec<CacheSize>,
+    /// Seed of the sampler; without it, the model's own
+    #[arg(help_heading = heading::FAST_MEMORY, long, value_name = "N", value_parser = parse_whole, allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+    /// Write all figures as JSON
+    #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.json")]
+    pub report: Option<PathBuf>,
+    /// Passes, fusions and kernel features that are disabled.
+    #[command(flatten)]
+    pub disable: DisableArgs,
+}
+
+/// The size of a cache.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum CacheSize {
+    Bytes(u64),
+    /// Of all rows.
+    Percent(f64),
 }
 
 /// Policy of the feature cache.
@@ -554,6 +585,15 @@ fn parse_size(text: &str) -> Result<u64, String> {
     match digits.parse::<f64>() {
         Ok(number) if number > 0.0 && number.is_finite() => Ok((number * factor) as u64),
         _ => Err(format!("`{text}` is not a size: write 800M or 2G")),
+    }
+}
+
+/// A size, or a number of percent.
+fn parse_cache_size(text: &str) -> Result<CacheSize, String> {
+    let Some(percent) = text.strip_suffix('%') else { return parse_cache(text).map(CacheSize::Bytes) };
+    match percent.trim().parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(CacheSize::Percent(percent)),
+        _ => Err(format!("`{text}` is not a part of all rows: write 10%")),
     }
 }
 

@@ -18,6 +18,7 @@ mod plan;
 mod profile;
 mod profile_args;
 mod run;
+mod simulate_cache;
 mod source;
 mod starter;
 mod switches;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Profile(args) => profile::profile(args),
         Command::Eval(args) => run::eval(args),
         Command::Infer(args) => run::infer(args),
+        Command::SimulateCache(args) => simulate_cache::simulate_cache(args),
         Command::Data(args) => data::data(args),
         Command::Fmt(args) => fmt::fmt(args),
         Command::Explain { code } => check::explain(code.as_deref()),

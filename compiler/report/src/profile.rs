@@ -93,7 +93,7 @@ pub struct Batch {
     pub waiting_ms: f64,
     /// Planning the program for the sizes of the batch.
     pub binding_ms: f64,
-    /// Gathering and scattering rows of parameters and optimizer states.
+    /// Gathering rows of parameters, and those of optimizer states that their update does not gather itself.
     pub rows_ms: f64,
     /// Computing historical embeddings of hot vertices.
     pub values_ms: f64,

@@ -17,7 +17,7 @@ pub enum BatchPart {
     Values,
     /// Planning the program for the sizes of the batch.
     Bind,
-    /// Gathering and scattering rows of embedding tables and optimizer states.
+    /// Gathering rows of embedding tables, and those of optimizer states that their update does not gather itself.
     Rows,
     /// Kernels and the parameter commit.
     Compute,

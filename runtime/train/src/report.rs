@@ -60,7 +60,7 @@ pub struct BatchReport {
     pub gather_ms: f64,
     /// Planning the program for the sizes of the batch.
     pub bind_ms: f64,
-    /// Gathering and scattering rows of embedding tables and optimizer states.
+    /// Gathering rows of embedding tables, and those of optimizer states that their update does not gather itself.
     pub rows_ms: f64,
     /// Prelude, forward, backward and update.
     pub compute_ms: f64,
@@ -132,7 +132,7 @@ pub struct Report {
     pub sgb_s: f64,
     /// Seconds of compiling, set by the caller.
     pub compile_s: f64,
-    /// Seconds of training, evaluation included.
+    /// Seconds of training, initial values and evaluations included.
     pub train_s: f64,
     /// Forward, backward and update.
     pub epoch_ms: Spread,

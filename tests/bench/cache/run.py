@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains on batches with a cache of several sizes, and prints what each policy saves beside the best that there is.
+"""Prints what caches of several sizes would save in an epoch of mini-batches, beside the best that there is.
 
     tests/bench/cache/run.py --model MODEL.hgnn --data DIR --work DIR [--sizes 1,5,10,25]
 
@@ -11,9 +11,9 @@
     --threads N                                            (2)
     --json FILE     write all figures there too
 
-Of each size an epoch is sampled, and nothing trained (`--epochs 0`): what is kept does not change the batches, so the report says of
-each policy what it would save of the same accesses. The best is a choice of rows that knows them: each of its figures is by
-rows of its own.
+An epoch is sampled for each size, and nothing trained (`hgnnc simulate-cache`): what is kept does not change the batches, so the
+report says of each policy what it would save of the same accesses. The best is a choice of rows that knows them: each of its
+figures is by rows of its own.
 """
 
 import argparse
@@ -38,42 +38,38 @@ def arguments():
     return parser.parse_args()
 
 
-def run(args, size):
+def run(args):
     report = args.work / "report.json"
-    command = [args.hgnnc, "train", args.model, "--data", args.data, "--threads", str(args.threads)]
-    command += ["--epochs", "0", "--cache", str(size)]
-    subprocess.run([*command, "--quiet", "--report", report], check=True)
+    command = [args.hgnnc, "simulate-cache", args.model, "--data", args.data, "--threads", str(args.threads)]
+    command += ["--sizes", ",".join(f"{size:g}%" for size in args.sizes), "--report", report]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return json.loads(report.read_text())
 
 
 def main():
     args = arguments()
     args.work.mkdir(parents=True, exist_ok=True)
-    found = {0: run(args, 0)}
-    of_all = found[0]["batches"]["cache"]["bytes_of_all"]
-    for percent in args.sizes:
-        found[percent] = run(args, int(of_all * percent / 100))
-    names = [*found[0]["batches"]["cache"]["policies"], "best"]
-    print(f"{of_all / 2**20:.0f} MiB in all rows. Of each size: rows that were there, % (GiB fetched, s of fetching)")
+    without, *sizes = run(args)
+    found = dict(zip(args.sizes, sizes))
+    print(f"{without['bytes_of_all'] / 2**20:.0f} MiB in all rows. Of each size: rows that were there, % (GiB fetched, s of fetching)")
     print("| policy |" + "".join(f" {percent:g} % |" for percent in args.sizes))
     print("| --- |" + " --- |" * len(args.sizes))
-    for name in names:
+    for name in [*without["policies"], "best"]:
         cells = []
         for percent in args.sizes:
-            cache = found[percent]["batches"]["cache"]
+            cache = found[percent]
             saved = cache["best"] if name == "best" else cache["policies"][name]
             gib, seconds = saved["bytes_missed"] / 2**30, saved["miss_ms"] / 1e3
             cells.append(f" {100 * saved['hit_rate']:.1f} ({gib:.1f}, {seconds:.1f}) |")
         print(f"| {name} |" + "".join(cells))
-    cache = found[0]["batches"]["cache"]
-    print(f"\nan epoch needs {cache['bytes_without'] / 2**30:.1f} GiB; {cache['presampled']} batches were sampled before in", end=" ")
-    print(f"{cache['presample_s']:.1f} s, everything before took {cache['setup_s']:.1f} s")
+    print(f"\nan epoch needs {without['bytes_without'] / 2**30:.1f} GiB; {without['presampled']} batches were sampled before in", end=" ")
+    print(f"{without['presample_s']:.1f} s, everything before took {without['setup_s']:.1f} s")
     print("\n| array | rows | bytes of one | learned | ns of a miss | needed |\n| --- |" + " --- |" * 5)
-    for it in found[0]["batches"]["cache"]["tables"]:
+    for it in without["tables"]:
         cells = [it["name"], it["rows"], it["row_bytes"], it["learned"], f"{it['miss_ns']:.0f}", it["accesses"]]
         print("| " + " | ".join(str(cell) for cell in cells) + " |")
     if args.json:
-        args.json.write_text(json.dumps({str(percent): report["batches"] for percent, report in found.items()}, indent=1))
+        args.json.write_text(json.dumps({"0": without} | {f"{percent:g}": found[percent] for percent in found}, indent=1))
 
 
 if __name__ == "__main__":

@@ -141,7 +141,7 @@ fn batches_with_what_is_done_beside_them() {
         events.iter().filter(|event| event["name"].as_str().is_some_and(|name| name.starts_with(word))).count()
     };
     let training = of("training");
-    assert_eq!((named(training, "batch"), named(training, "waiting"), named(training, "rows")), (6, 6, 12));
+    assert_eq!((named(training, "batch"), named(training, "waiting"), named(training, "rows")), (6, 6, 6));
     let making = of("making batches");
     assert_eq!(["sampling", "features", "graphs"].map(|part| named(making, part)), [6, 6, 6]);
     // More epochs, and no more batches than they have.

@@ -76,3 +76,24 @@ fn weights_that_nothing_can_be_drawn_by() {
     place.npy("writes.w.npy", &[count], &vec![f32::NAN; count]);
     place.with_data("train", &["--quiet"]).fails(1, &["`writes.w.npy`", "NaN"]);
 }
+
+#[test]
+fn caches_are_simulated_without_training() {
+    let place = Place::new();
+    place.model(&on_batches(7, "[3, 2]"));
+    let shown = place.with_data("simulate-cache", &["--sizes", "50%,0,1k", "--report", "cache.json"]).works().out;
+    for policy in ["penalty", "shares", "hotness", "degree", "random", "best"] {
+        assert!(shown.lines().any(|line| line.starts_with(policy)), "{shown}");
+    }
+    let text = std::fs::read_to_string(place.path("cache.json")).expect("a report");
+    let caches: Vec<serde_json::Value> = serde_json::from_str(&text).expect("a list");
+    let limits: Vec<Option<u64>> = caches.iter().map(|cache| cache["limit"].as_u64()).collect();
+    let half = caches[0]["bytes_of_all"].as_u64().map(|bytes| bytes / 2);
+    assert_eq!(limits, [Some(0), half, Some(0), Some(1024)]);
+    let hits = |cache: usize| caches[cache]["hit_rate"].as_f64();
+    assert_eq!((hits(0), hits(2)), (Some(0.0), Some(0.0)), "{text}");
+    assert!(hits(1) > Some(0.0) && hits(3) > Some(0.0), "{text}");
+    place.with_data("simulate-cache", &["--sizes", "101%"]).fails(2, &["not a part of all rows"]);
+    place.model(&with_metapath());
+    place.with_data("simulate-cache", &[]).fails(1, &["a cache is for training on batches", "`batch`"]);
+}

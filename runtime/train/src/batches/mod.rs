@@ -21,6 +21,7 @@ use hgnnc_data::buffer::HostBuffer;
 use hgnnc_data::{Arena, BoundData, ExecError, InputData, Result, StateId};
 use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::batch::BatchLayout;
+use hgnnc_loader::cache::report::CacheReport;
 use hgnnc_loader::cache::{Cache, EmbeddingTable, not_kept};
 use hgnnc_loader::historical_embeddings::{choose, make_super_batches};
 use hgnnc_loader::loader::GraphInput;
@@ -285,22 +286,19 @@ impl Batches {
         Ok(())
     }
 
-    /// Samples an untrained epoch and counts its cache accesses, if there is a cache.
-    pub fn simulate_cache(&mut self, whole: &BoundData, seed: u64, epoch: u64) -> Result<()> {
-        let Some(options) = self.cache_options else { return Ok(()) };
+    /// What a cache would save in the first epoch, which is sampled and not trained.
+    pub fn simulate_cache(&mut self, options: CacheOptions, whole: &BoundData, seed: u64) -> Result<CacheReport> {
         self.choose_hot(seed)?;
-        if self.cache.is_none() {
-            self.make_cache(options, whole, seed)?;
-        }
-        let (loader, cache) = (&self.loader, &mut self.cache);
-        let (order, mut worker, mut mini_batch) = (loader.order(seed, epoch), loader.worker()?, MiniBatch::default());
+        self.make_cache(options, whole, seed)?;
+        let (loader, Some(mut cache)) = (&self.loader, self.cache.take()) else {
+            return Err(internal("no cache was made"));
+        };
+        let (order, mut worker, mut mini_batch) = (loader.order(seed, 0), loader.worker()?, MiniBatch::default());
         for batch in 0..loader.num_batches() {
-            loader.sample(&mut worker, &order, BatchKey { seed, epoch, batch }, &mut mini_batch)?;
-            if let Some(cache) = cache {
-                cache.count(loader, &mini_batch.sampled);
-            }
+            loader.sample(&mut worker, &order, BatchKey { seed, epoch: 0, batch }, &mut mini_batch)?;
+            cache.count(loader, &mini_batch.sampled);
         }
-        Ok(())
+        Ok(cache.report(loader))
     }
 
     /// Vertex types with features that the cache does not support.

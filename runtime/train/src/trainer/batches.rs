@@ -4,14 +4,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use hgnnc_data::Result;
+use hgnnc_loader::CacheOptions;
+use hgnnc_loader::cache::report::CacheReport;
 use hgnnc_sample::BatchKey;
 use hgnnc_session::StepKey;
 use hgnnc_trace::Times;
 
-use super::{Epoch, Trainer};
+use super::{Epoch, Trainer, no_cache};
 use crate::batches::Batches;
 
 impl Trainer {
+    /// What a cache in front of the rows of mini-batches would save in the first epoch, which is sampled and not trained.
+    ///
+    /// # Errors
+    /// A model that is trained on the whole graph, or too little memory.
+    pub fn simulate_cache(&mut self, options: CacheOptions) -> Result<CacheReport> {
+        match &mut self.batches {
+            Some(batches) => batches.simulate_cache(options, self.session.data(), self.seed),
+            None => Err(no_cache(&self.executable)),
+        }
+    }
+
     /// Trains on the remaining batches of an epoch and returns its loss and milliseconds. `None` if `stop` was set: the
     /// batches so far are done, and a resumed run continues with the next.
     pub(super) fn train_batches(

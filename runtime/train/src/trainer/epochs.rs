@@ -49,9 +49,6 @@ impl Trainer {
     ) -> Result<Outcome> {
         let started = Instant::now();
         self.saved = started;
-        if let (Some(batches), 0) = (&mut self.batches, self.epochs) {
-            batches.simulate_cache(self.session.data(), self.seed, 0)?;
-        }
         let remaining = self.epochs.saturating_sub(self.progress.epochs_done);
         self.reserve(remaining)?;
         let mut outcome = if self.progress.stopped { Outcome::StoppedEarly } else { Outcome::Finished };

@@ -84,16 +84,13 @@ fn seed_of(executable: &Executable, options: &TrainOptions) -> u64 {
     options.seed.or(executable.training.as_ref().map(|training| training.seed)).unwrap_or(0)
 }
 
-/// Errors if a feature cache is requested without mini-batches.
-fn no_cache(executable: &Executable, options: &TrainOptions) -> Result<()> {
-    match options.cache {
-        None => Ok(()),
-        Some(_) => Err(ExecError::Unsupported(format!(
-            "a cache is for training on batches, and `{}` is trained on the whole graph: give it a `batch`, or leave the \
-             cache out",
-            executable.model
-        ))),
-    }
+/// The error of a feature cache without mini-batches.
+fn no_cache(executable: &Executable) -> ExecError {
+    ExecError::Unsupported(format!(
+        "a cache is for training on batches, and `{}` is trained on the whole graph: give it a `batch`, or leave the \
+         cache out",
+        executable.model
+    ))
 }
 
 impl Trainer {
@@ -125,14 +122,18 @@ impl Trainer {
             }));
             batches = Some(Box::new(made));
         } else {
-            no_cache(&executable, &options)?;
+            if options.cache.is_some() {
+                return Err(no_cache(&executable));
+            }
             session = backend.session(roles(&executable), data)?;
             batches = None;
         }
         let training = executable.training.as_ref();
         let seed = seed_of(&executable, &options);
         let epochs = options.epochs.or(training.map(|t| t.epochs)).unwrap_or(0);
+        let started = Instant::now();
         session.params().init(&executable.infer, seed)?;
+        let init_s = started.elapsed().as_secs_f64();
         let links = LinkMeasures::new(&executable, &mut *backend, session.data())?;
         let mut progress = Progress::new(&executable.model, seed, session.data().orders.kind());
         progress.identity.clone_from(&options.identity);
@@ -151,7 +152,7 @@ impl Trainer {
             best_on_device: false,
             best_read: Instant::now(),
             saved: Instant::now(),
-            timing: Timing::default(),
+            timing: Timing { init_s, train_s: init_s, ..Timing::default() },
             tally: Tally::default(),
             links,
             link_metrics_stale: true,
@@ -257,6 +258,11 @@ impl Trainer {
     /// Batches done of the current epoch, for mini-batch training.
     pub fn batches_done(&self) -> u64 {
         self.progress.within.batches
+    }
+
+    /// Seconds that the initial values of the parameters took.
+    pub fn init_s(&self) -> f64 {
+        self.timing.init_s
     }
 
     /// Epochs done, including those before a resume.

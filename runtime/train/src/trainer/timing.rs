@@ -12,6 +12,8 @@ pub(super) struct Timing {
     pub stages: [f64; 5],
     pub stage_epochs: usize,
     pub infer: Vec<f64>,
+    /// Seconds that the initial values took.
+    pub init_s: f64,
     pub train_s: f64,
 }
 

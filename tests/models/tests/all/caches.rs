@@ -169,22 +169,24 @@ fn interrupted_training_with_a_cache_is_resumed() {
     }
 }
 
-/// With `epochs 0` one epoch is sampled: the predicted savings of a cache are those of training.
+/// The savings of a cache in an epoch that is only sampled are those of training, for one size after the other.
 #[test]
 fn an_epoch_is_foreseen_without_training() {
     let world = world();
     let new = of_source(&with_embeddings(&case("rgcn")), &world);
-    let of = |epochs| {
-        let options = TrainOptions { epochs: Some(epochs), ..cached(200, CachePolicy::Hotness, 2) };
-        let (params, _, cache) = trained(new(options));
-        (params, cache.expect("a cache"))
-    };
-    let (before, foretold) = of(0);
-    let (after, done) = of(1);
-    assert_ne!(before, after);
-    assert!(foretold.hit_rate > 0.0);
-    assert_eq!((foretold.hit_rate, foretold.bytes_missed), (done.hit_rate, done.bytes_missed));
-    assert_eq!(foretold.policies["random"].bytes_missed, done.policies["random"].bytes_missed);
+    let mut simulated = new(cached(0, CachePolicy::Hotness, 1));
+    let before = simulated.params().expect("params");
+    for bytes in [200, 600, 200] {
+        let options = cached(bytes, CachePolicy::Hotness, 1);
+        let foretold = simulated.simulate_cache(options.cache.expect("a cache")).expect("batches");
+        let (after, _, done) = trained(new(options));
+        let done = done.expect("a cache");
+        assert_ne!(before, after);
+        assert!(foretold.hit_rate > 0.0);
+        assert_eq!((foretold.hit_rate, foretold.bytes_missed), (done.hit_rate, done.bytes_missed));
+        assert_eq!(foretold.policies["random"].bytes_missed, done.policies["random"].bytes_missed);
+    }
+    assert_eq!(simulated.params().expect("params"), before, "nothing is trained");
 }
 
 #[test]
