@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use hgnnc_data::Topology;
+use hgnnc_graph::Shared;
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::training::{LinkTarget, NegativeEnds};
@@ -32,9 +33,9 @@ struct Links {
     num_src: usize,
     num_dst: usize,
     /// CSC positions of each destination's links. `[destinations + 1]`
-    indptr: Vec<u64>,
+    indptr: Shared<u64>,
     /// Sources by destination, ascending. `[links]`
-    src: Vec<u32>,
+    src: Shared<u32>,
     dst: Vec<u32>,
     /// Position of its first link among the links of all relations.
     first: usize,
@@ -81,20 +82,16 @@ impl PairSource {
     pub fn new(target: &LinkTarget, tables: &Dataflow, graphs: &[Topology]) -> Self {
         let links = target.graphs.par_iter().map(|graph| {
             let (decl, topology) = (&tables.graphs[graph.index()], &graphs[graph.index()]);
-            let mut rows: Vec<(u32, u32)> = vec![];
-            for (dst, row) in topology.csc.indptr.windows(2).enumerate() {
-                let sources = &topology.csc.indices[row[0] as usize..row[1] as usize];
-                rows.extend(sources.iter().map(|&src| (dst as u32, src)));
-            }
-            rows.sort_unstable();
+            let rows = topology.csc.indptr.windows(2).zip(0..);
+            let dst = rows.flat_map(|(row, dst)| std::iter::repeat_n(dst, (row[1] - row[0]) as usize)).collect();
             Links {
                 src_type: decl.src.index(),
                 dst_type: decl.dst.index(),
                 num_src: topology.num_src,
                 num_dst: topology.num_dst,
-                indptr: topology.csc.indptr.to_vec(),
-                src: rows.iter().map(|&(_, src)| src).collect(),
-                dst: rows.iter().map(|&(dst, _)| dst).collect(),
+                indptr: Shared::clone(&topology.csc.indptr),
+                src: Shared::clone(&topology.csc.indices),
+                dst,
                 first: 0,
             }
         });
