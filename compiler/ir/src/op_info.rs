@@ -4,8 +4,8 @@
 //! below, which passes and lowering ask, has an answer for it. A rule that needs more than a class (a derivative, a
 //! kernel) matches on operations where it stands.
 
-use crate::ops::{Direction, Op};
-use crate::types::{Graph, Input, Param, Space, Type};
+use crate::ops::Op;
+use crate::types::{Graph, Input, Param};
 
 /// Kinds of operations by the rows that they read and how their results are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -163,14 +163,6 @@ impl Op {
             Op::Const(number) => [(number + 0.0).to_bits(), 0],
             Op::RandomMask { stream, .. } => [(*stream).into(), 0],
             Op::Slice { start, len } => [*start as u64, *len as u64],
-            Op::Count(space) | Op::Broadcast(Type { space, .. }) => match *space {
-                Space::Unit => [0, 0],
-                Space::Vertices(vertex) => [1, vertex.index() as u64],
-                Space::Edges(graph) => [2, graph.index() as u64],
-                Space::Index(rows) => [3, rows as u64],
-                Space::Endpoints(graph, Direction::In) => [4, graph.index() as u64],
-                Space::Endpoints(graph, Direction::Out) => [5, graph.index() as u64],
-            },
             _ => [self.graph().map_or(0, |graph| graph.index() as u64), 0],
         }
     }

@@ -15,7 +15,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::discriminant;
 
-use hgnnc_ir::{BinaryOp, Dataflow, Op, UnaryOp, Value};
+use hgnnc_ir::{BinaryOp, Dataflow, Op, Type, UnaryOp, Value};
 use rustc_hash::FxHashMap;
 
 use crate::pass::{Changed, PassCx};
@@ -81,6 +81,9 @@ fn hash(op: &Op, args: &[Value]) -> u64 {
     let mut hasher = DefaultHasher::new();
     discriminant(op).hash(&mut hasher);
     op.attribute().hash(&mut hasher);
+    if let Op::Broadcast(Type { space, .. }) | Op::Count(space) = op {
+        space.hash(&mut hasher);
+    }
     match args {
         [a, b] => (a.min(b), a.max(b)).hash(&mut hasher),
         _ => args.hash(&mut hasher),

@@ -142,7 +142,7 @@ impl Edges {
         }
     }
 
-    /// Edges without weights in the dataset have weight 1.
+    /// Weight of each edge. Edges without weights in the dataset have weight 1, in programs and in samplers.
     fn weights(&self) -> Vec<f32> {
         let weight = match self {
             Edges::Graph(graph) => &graph.weight,
@@ -231,7 +231,7 @@ impl Binder<'_> {
             })?;
             self.types.push(found);
         }
-        let names = dataset.relations.iter().enumerate().map(|(position, relation)| (relation.name.as_str(), position));
+        let names = dataset.relations.iter().enumerate().map(|(position, relation)| (&*relation.name, position));
         let known: HashMap<&str, usize> = names.collect();
         for decl in &self.flow.relations {
             let found = known.get(decl.dataset_name.as_str()).copied().ok_or_else(|| {
@@ -359,9 +359,7 @@ impl Binder<'_> {
         let (mut drawn, mut known) = (SamplingInputs::default(), vec![]);
         for (index, (decl, edges)) in self.flow.graphs.iter().zip(&self.graphs).enumerate() {
             let weighted = asks(index, |fanout| matches!(fanout, Fanout::Weighted(_)));
-            // As in programs, edges without weights in the dataset have weight 1.
-            let weights = || edges.weights();
-            drawn.weights.push(weighted.then(weights));
+            drawn.weights.push(weighted.then(|| edges.weights()));
             let mut path = vec![];
             let walked = asks(index, |fanout| matches!(fanout, Fanout::Walks { .. }));
             for step in decl.steps.iter().rev().filter(|_| walked) {

@@ -173,12 +173,6 @@ impl Nest {
         let passes = self.passes.iter().flat_map(|pass| pass.rows.iter().chain(&pass.edges));
         self.groups.iter().flatten().chain(passes)
     }
-
-    /// The loops, to be changed.
-    pub fn loops_mut(&mut self) -> impl Iterator<Item = &mut Loop> {
-        let passes = self.passes.iter_mut().flat_map(|pass| pass.rows.iter_mut().chain(&mut pass.edges));
-        self.groups.iter_mut().flatten().chain(passes)
-    }
 }
 
 impl Program {

@@ -181,7 +181,7 @@ fn an_epoch_is_foreseen_without_training() {
     };
     let before = bits(&mut simulated);
     for bytes in [200, 600, 200] {
-        let options = cached(bytes, CachePolicy::Hotness, 1);
+        let options = TrainOptions { epochs: Some(1), ..cached(bytes, CachePolicy::Hotness, 1) };
         let foretold = simulated.simulate_cache(options.cache.expect("a cache")).expect("batches");
         let (after, _, done) = trained(new(options));
         let done = done.expect("a cache");
