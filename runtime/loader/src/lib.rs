@@ -11,6 +11,7 @@
 pub mod cache;
 pub mod historical_embeddings;
 pub mod loader;
+pub mod negatives;
 mod pairs;
 pub mod pipeline;
 pub mod presample;

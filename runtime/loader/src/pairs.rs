@@ -6,11 +6,13 @@ use std::collections::HashMap;
 use hgnnc_data::Topology;
 use hgnnc_graph::Shared;
 use hgnnc_ir::dataflow::Dataflow;
-use hgnnc_ir::random::{bits, mask_key};
+use hgnnc_ir::random::mask_key;
 use hgnnc_ir::training::{LinkTarget, NegativeEnds};
 use hgnnc_ir::types::Graph;
 use hgnnc_sample::{Batch, BatchKey};
 use rayon::prelude::*;
+
+use crate::negatives::Draws;
 
 /// RNG stream of negative sampling, separate from others of the same seed.
 const STREAM: u32 = 0x0dd_5eed;
@@ -152,32 +154,30 @@ impl PairSource {
             own[position].push((links.src[at], links.dst[at]));
             of_link[position].push(link.into());
         }
-        let key = mask_key(key.seed, key.epoch, STREAM);
+        let draws = Draws { key: mask_key(key.seed, key.epoch, STREAM), tries: TRIES };
         for (position, links) in self.graphs.iter().enumerate() {
-            for (&link, &number) in own[position].iter().zip(&of_link[position]) {
-                drawn[position].push((link.0, link.1, true));
+            for (&(src, dst), &number) in own[position].iter().zip(&of_link[position]) {
+                drawn[position].push((src, dst, true));
                 for k in 0..self.target.negatives.count {
                     let first = (number * u64::from(self.target.negatives.count) + u64::from(k)) * TRIES;
-                    let draw = |of: usize, attempt: u64| scaled(bits(key, first + attempt), of);
                     // With an odd number of negatives, too, as many replace the destination as the source, over all
                     // links.
                     let of_destination = (number + u64::from(k)).is_multiple_of(2);
-                    for attempt in 0..TRIES {
+                    let candidate = |attempt| {
+                        let draw = |of: usize| draws.number(first + attempt, of);
                         let end = match self.target.negatives.by {
                             NegativeEnds::InBatch if attempt < TRIES / 2 => {
-                                let other = own[position][draw(own[position].len(), attempt)];
+                                let other = own[position][draw(own[position].len())];
                                 if of_destination { other.1 } else { other.0 }
                             }
                             NegativeEnds::InBatch | NegativeEnds::Uniform => {
-                                draw(if of_destination { links.num_dst } else { links.num_src }, attempt) as u32
+                                draw(if of_destination { links.num_dst } else { links.num_src }) as u32
                             }
                         };
-                        let (src, dst) = if of_destination { (link.0, end) } else { (end, link.1) };
-                        // A vertex that is linked to all others has no negatives.
-                        if !links.has(src, dst) {
-                            drawn[position].push((src, dst, false));
-                            break;
-                        }
+                        if of_destination { (src, end) } else { (end, dst) }
+                    };
+                    if let Some((src, dst)) = draws.first(candidate, |(src, dst)| !links.has(src, dst)) {
+                        drawn[position].push((src, dst, false));
                     }
                 }
             }
@@ -262,11 +262,6 @@ impl Pairs {
         }
         indptr.truncate(num_dst + 1);
     }
-}
-
-/// Maps 32 random bits to a number below `of`, uniform up to a bias of `of / 2^32`.
-fn scaled(bits: u32, of: usize) -> usize {
-    ((u64::from(bits) * of as u64) >> 32) as usize
 }
 
 #[cfg(test)]

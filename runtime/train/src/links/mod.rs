@@ -4,12 +4,11 @@ mod curve;
 mod rank;
 mod scorer;
 
-use std::collections::HashSet;
-
 use hgnnc_data::{BoundData, Result, Topology, part_index};
 use hgnnc_executable::Executable;
-use hgnnc_ir::random::{bits, mask_key};
+use hgnnc_ir::random::mask_key;
 use hgnnc_ir::training::{Metric, Part, Target};
+use hgnnc_loader::negatives;
 use hgnnc_session::{Backend, Session};
 use rayon::prelude::*;
 
@@ -19,8 +18,6 @@ use scorer::{Pairs, Scorer};
 
 /// RNG stream of evaluation negatives, the same for every model, run and epoch.
 const STREAM: u32 = 0x0e7a_15ed;
-/// Number of times a negative that is a link is drawn again.
-const TRIES: u64 = 16;
 
 /// Evaluates link scores by classification and ranking.
 pub(crate) struct LinkMeasures {
@@ -111,7 +108,7 @@ impl LinkMeasures {
             let draw = |replace: bool| -> Vec<Vec<(u32, u32)>> {
                 let of_graph = |graph: usize| {
                     let key = mask_key(part as u64, 2 * graph as u64 + u64::from(replace), STREAM);
-                    draw_negatives(&links[graph], replace, ends[graph], &known[graph], key)
+                    negatives::of_evaluation(&links[graph], replace, ends[graph], |pair| known[graph].has(pair), key)
                 };
                 (0..ends.len()).into_par_iter().map(of_graph).collect()
             };
@@ -205,37 +202,6 @@ impl std::fmt::Debug for LinkMeasures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "LinkMeasures({} graphs)", self.ends.len())
     }
-}
-
-/// Draws a negative per link if one exists: any two vertices, or the link with its destination
-/// and source corrupted alternately.
-fn draw_negatives(
-    links: &[(u32, u32)],
-    replace: bool,
-    (num_src, num_dst): (usize, usize),
-    known: &KnownLinks,
-    key: u64,
-) -> Vec<(u32, u32)> {
-    let mut drawn = HashSet::new();
-    let mut pairs = Vec::with_capacity(links.len());
-    for (index, &(src, dst)) in (0u64..).zip(links) {
-        for attempt in 0..TRIES {
-            let of = |end: u64, count: usize| {
-                let random = bits(key, 2 * (index * TRIES + attempt) + end);
-                ((u64::from(random) * count as u64) >> 32) as u32
-            };
-            let pair = match replace {
-                false => (of(0, num_src), of(1, num_dst)),
-                true if index % 2 == 0 => (src, of(1, num_dst)),
-                true => (of(0, num_src), dst),
-            };
-            if !known.has(pair) && drawn.insert(pair) {
-                pairs.push(pair);
-                break;
-            }
-        }
-    }
-    pairs
 }
 
 /// Scores any number of pairs, in order.
