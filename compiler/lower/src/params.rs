@@ -21,8 +21,8 @@ pub struct Params {
     /// The first declaration of a parameter whose name is this or starts with this and a
     /// dot, and whether others follow.
     prefixes: FxHashMap<String, (Span, bool)>,
-    /// For parameters such as `conv.weight.Paper`, each part before a dot with the last part, and with nothing.
-    members: FxHashSet<(String, String)>,
+    /// For parameters such as `conv.weight.Paper`: of each part before a dot, the last parts behind it.
+    members: FxHashMap<String, FxHashSet<String>>,
     /// The number of the first base that was free for a path and members.
     free_bases: FxHashMap<(String, Vec<String>), usize>,
     names: UniqueNames,
@@ -34,8 +34,10 @@ impl Params {
         let name = self.names.take(name);
         let last = name.rfind('.').map_or("", |dot| &name[dot + 1..]);
         for end in name.match_indices('.').map(|(dot, _)| dot) {
-            self.members.insert((name[..end].to_owned(), last.to_owned()));
-            self.members.insert((name[..end].to_owned(), String::new()));
+            match self.members.get_mut(&name[..end]) {
+                Some(lasts) => _ = lasts.insert(last.to_owned()),
+                None => _ = self.members.insert(name[..end].to_owned(), FxHashSet::from_iter([last.to_owned()])),
+            }
         }
         for end in name.match_indices('.').map(|(dot, _)| dot).chain([name.len()]) {
             match self.prefixes.get_mut(&name[..end]) {
@@ -66,10 +68,15 @@ impl Params {
         let key = (path.to_string(), suffixes.to_vec());
         // Names never become free again: those below were taken the last time.
         let mut number = self.free_bases.get(&key).copied().unwrap_or(1);
-        let last = |suffix: &String| suffix.rsplit('.').next().unwrap_or_default().to_owned();
+        // Without a suffix, any member takes the base.
+        let takes = |lasts: &FxHashSet<String>, suffix: &String| {
+            let last = suffix.rsplit('.').next().unwrap_or_default();
+            last.is_empty() || lasts.contains(last)
+        };
         let base = loop {
             let base = if number == 1 { path.to_string() } else { format!("{path}_{number}") };
-            if !suffixes.iter().any(|suffix| self.members.contains(&(base.clone(), last(suffix)))) {
+            let members = self.members.get(&base);
+            if !members.is_some_and(|lasts| suffixes.iter().any(|suffix| takes(lasts, suffix))) {
                 break base;
             }
             number += 1;

@@ -12,11 +12,11 @@
 //!
 //! Applies unless the earlier value belongs to a later phase (which no producer builds).
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Type, UnaryOp, Value};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::pass::{Changed, PassCx};
 
@@ -78,7 +78,7 @@ fn keep_only(flow: &mut Dataflow, becomes: &[Value]) {
 
 /// A hash that is equal for equal operations on equal operands.
 fn hash(op: &Op, args: &[Value]) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = FxHasher::default();
     discriminant(op).hash(&mut hasher);
     op.attribute().hash(&mut hasher);
     if let Op::Broadcast(Type { space, .. }) | Op::Count(space) = op {
