@@ -402,7 +402,7 @@ pub struct SimulateCacheArgs {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum CacheSize {
     Bytes(u64),
-    /// Of all rows.
+    /// Part of the bytes of all cacheable rows, from 0 to 100.
     Percent(f64),
 }
 

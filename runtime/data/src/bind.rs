@@ -45,8 +45,7 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
     // Label and split errors are reported before graphs are built.
     let held_out = training.map_or(Ok(None), |training| binder.held_out(training))?;
     let started = Instant::now();
-    binder.training = executable.training.as_ref();
-    binder.build_graphs()?;
+    binder.build_graphs(executable.training.as_ref())?;
     let batch = executable.training.as_ref().and_then(|training| training.batch.as_ref());
     let drawn = match batch {
         Some(batch) if !options.outputs_only => binder.drawn(batch)?,
@@ -198,7 +197,6 @@ pub(crate) struct Binder<'a> {
     pub(crate) types: Vec<usize>,
     /// Dataset relation of each relation of the model.
     pub(crate) relations: Vec<usize>,
-    training: Option<&'a Training>,
     graphs: Vec<Edges>,
     /// Origin of each metapath graph.
     origins: Vec<Option<Origin>>,
@@ -210,7 +208,7 @@ impl<'a> Binder<'a> {
     /// Resolves the vertex types and relations of a model in a dataset.
     pub fn new(flow: &'a Dataflow, dataset: &'a Dataset, options: &'a BindOptions) -> Result<Self> {
         let (types, relations, graphs, origins, deferred) = (vec![], vec![], vec![], vec![], vec![]);
-        let mut binder = Self { flow, dataset, options, types, relations, training: None, graphs, origins, deferred };
+        let mut binder = Self { flow, dataset, options, types, relations, graphs, origins, deferred };
         binder.names()?;
         Ok(binder)
     }
@@ -252,13 +250,13 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn build_graphs(&mut self) -> Result<()> {
+    fn build_graphs(&mut self, training: Option<&Training>) -> Result<()> {
         let builder = graph_builder(self.dataset, self.options);
         // Graphs of stacks are made of these.
         let own = self.flow.graphs.iter().take_while(|decl| decl.derived.is_none()).count();
         let deferred: Vec<Option<u64>> = (0..own).map(|index| self.deferred(&builder, index)).collect::<Result<_>>()?;
         let built = self.flow.graphs.iter().zip(&deferred).filter(|(_, deferred)| deferred.is_none());
-        let listed = self.listed();
+        let listed = self.listed(training);
         self.share(&builder, built.map(|(decl, _)| decl));
         for ((index, decl), deferred) in self.flow.graphs.iter().enumerate().zip(deferred) {
             if let Some(pairs) = deferred {
@@ -284,11 +282,11 @@ impl Binder<'_> {
     }
 
     /// By graph: whether it is only read as a member of stacks, and has fewer edges than vertices.
-    fn listed(&self) -> Vec<bool> {
+    fn listed(&self, training: Option<&Training>) -> Vec<bool> {
         let flow = self.flow;
         let mut listed = vec![false; flow.graphs.len()];
         // Batches are sampled along the members, and links are drawn from them.
-        match self.training {
+        match training {
             Some(training) if training.batch.is_some() || training.target.vertex().is_none() => return listed,
             _ => {}
         }

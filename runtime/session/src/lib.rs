@@ -138,7 +138,7 @@ pub trait Session: Debug + Send + Any {
     /// When a device fails.
     ///
     /// # Safety
-    /// Nothing else accesses the rows.
+    /// The rows of each table are distinct, and nothing else accesses them.
     unsafe fn update_tables(
         &mut self,
         program: usize,
@@ -148,7 +148,7 @@ pub trait Session: Debug + Send + Any {
     ) -> Result<()> {
         self.update(program, key, times)?;
         for table in tables {
-            // SAFETY: promised by the caller; the rows of a table are distinct.
+            // SAFETY: promised by the caller.
             unsafe { self.params().scatter_rows(table.array, table.rows, table.store) }?;
         }
         Ok(())

@@ -46,7 +46,7 @@ const TASK: usize = 512;
 pub struct TableRows<'a> {
     /// Number of the parameter; that of a state follows all parameters.
     pub array: usize,
-    /// Distinct.
+    /// Positions in the store, each once.
     pub rows: &'a [u32],
     pub store: &'a dyn RowStore,
 }

@@ -167,8 +167,7 @@ fn a_profile_counts_what_every_launch_does() {
     }
 }
 
-/// Batches on a device are trained, evaluated with a cache in front of them, and refused where only the whole graph is
-/// measured.
+/// Batches on a device are trained and evaluated, with a cache as well. A profile of them is refused.
 #[test]
 fn batches_on_a_device() {
     let place = Place::new();

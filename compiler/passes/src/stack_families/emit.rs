@@ -53,9 +53,9 @@ struct Tree {
 /// A tree whose leaves have all copies of some operations.
 struct Reduction {
     op: BinaryOp,
-    /// Operations that are reduced over pairs.
+    /// Copied operations that become a reduction over pairs.
     reduced: Vec<Tuple>,
-    /// The other leaves.
+    /// Leaves that are combined with these one by one.
     others: Vec<Value>,
 }
 
@@ -161,7 +161,7 @@ impl<'a> Emitter<'a> {
         needed
     }
 
-    /// What of a tree can be reduced over pairs, if anything can.
+    /// Divides the leaves of a tree into operations that can be reduced over pairs and others; `None` if none can.
     fn reduction_of(&mut self, tree: &Tree) -> Option<Reduction> {
         let mut counts: FxHashMap<Tuple, usize> = FxHashMap::default();
         for &leaf in &tree.leaves {

@@ -138,7 +138,7 @@ fn graph_of(flow: &Dataflow, op: &Op, ty: &Type) -> Option<Graph> {
     }
 }
 
-/// What copies of parameters and of inputs have in common: their names without those of their members, numbered.
+/// Numbers of parameters and inputs, equal for copies: those whose names differ only in the name of the member.
 struct Bases {
     params: Vec<usize>,
     inputs: Vec<usize>,
@@ -179,8 +179,8 @@ pub fn base(flow: &Dataflow, param: Param) -> String {
     member.and_then(|end| decl.name.strip_suffix(&end)).unwrap_or(&decl.name).to_owned()
 }
 
-/// Compares operations on two graphs: each graph stands for the other. Parameters, inputs and streams of random numbers
-/// become one.
+/// Compares an operation on one graph with one on another, as if both were on the same graph. Differences in parameters,
+/// inputs and streams of random numbers do not count.
 struct Copies {
     of: [Graph; 2],
 }

@@ -197,11 +197,10 @@ impl Engine {
 
     /// Runs the rest of a program, for the same seed and step.
     pub fn run_updates(&mut self, program: usize, seed: u64, step: u64, times: &mut Times) {
-        let plan = &self.plans[program];
-        let steps = plan.first_update..plan.steps.len();
-        self.execute(program, Part::Steps(steps), (seed, step), &[], times);
+        self.run_updates_of(program, StepKey { seed, step, epoch: 0 }, &[], times);
     }
 
+    /// [`Engine::run_updates`], with tables that the blocks of their updates gather and scatter.
     fn run_updates_of(&mut self, program: usize, key: StepKey, tables: &[UpdatedTable<'_>], times: &mut Times) {
         let plan = &self.plans[program];
         let steps = plan.first_update..plan.steps.len();

@@ -286,7 +286,7 @@ impl Batches {
         Ok(())
     }
 
-    /// What a cache would save in the first epoch, which is sampled and not trained.
+    /// Samples the first epoch without training, and counts the accesses that a cache serves.
     pub fn simulate_cache(&mut self, options: CacheOptions, whole: &BoundData, seed: u64) -> Result<CacheReport> {
         self.choose_hot(seed)?;
         self.make_cache(options, whole, seed)?;

@@ -14,7 +14,7 @@ use super::{Epoch, Trainer, no_cache};
 use crate::batches::Batches;
 
 impl Trainer {
-    /// What a cache in front of the rows of mini-batches would save in the first epoch, which is sampled and not trained.
+    /// Samples the first epoch of mini-batches without training, and counts the row accesses that a cache serves.
     ///
     /// # Errors
     /// A model that is trained on the whole graph, or too little memory.
