@@ -1,6 +1,6 @@
 //! Selects the device of a command.
 
-use hgnnc_cuda::{Cuda, Interpreter};
+use hgnnc_cuda::{Cuda, open_interpreter};
 use hgnnc_data::ExecError;
 
 use crate::args::Device;
@@ -21,7 +21,7 @@ pub struct Opened {
 pub fn open(asked: Device, say: &mut dyn FnMut(String)) -> Result<Option<Opened>, Failure> {
     match asked {
         Device::Cpu => Ok(None),
-        Device::PtxInterp => Ok(Some(Opened { device: Box::new(Interpreter::new()), optional: false })),
+        Device::PtxInterp => Ok(Some(Opened { device: open_interpreter()?, optional: false })),
         Device::Cuda(number) => Ok(Some(Opened { device: Box::new(Cuda::open(number)?), optional: false })),
         Device::Auto if !Cuda::driver_is_present() => Ok(None),
         Device::Auto => match Cuda::open(0) {

@@ -3,10 +3,12 @@
 //! A [`Machine`] holds numbers only, independent of their origin: GPUs come with data sheets ([`Machine::sheet`]),
 //! while a CPU is measured by the runtime. A [`Work`] holds the operation and byte counts of a kernel.
 //! [`Machine::predict`] combines the two: the roofline model (Williams, Waterman and Patterson 2009) with one bandwidth
-//! per memory level, random row gathers separate from streaming, and launch costs.
+//! per memory level, random row gathers separate from streaming, and launch costs. [`counters`] has the types of what is
+//! counted of kernels on a GPU.
 //!
 //! This crate knows no programs, datasets or device drivers.
 
+pub mod counters;
 mod cpu;
 mod kernel_features;
 mod predict;

@@ -7,19 +7,10 @@ use hgnnc_data::{ExecError, Result};
 use hgnnc_executable::gpu::{THREADS, Target};
 use hgnnc_ptx_interp as ptx;
 
-use crate::{Device, Sequence};
+use crate::{Device, INTERPRETER, KernelCounters, Sequence};
 
 /// L2 cache of an H100 in bytes.
 const CACHE: u64 = 50 << 20;
-
-/// Counters of an entry, accumulated over its runs.
-#[derive(Clone, Debug, Default)]
-#[allow(missing_docs, reason = "fields are named for what they hold")]
-pub struct KernelCounters {
-    pub runs: u64,
-    /// Counters of all runs.
-    pub counters: ptx::Counters,
-}
 
 /// Emulated device that executes PTX on the CPU.
 pub struct Interpreter {
@@ -79,7 +70,7 @@ impl Interpreter {
                 .run_with(&launch.name, &mut self.memory, &how, &mut self.cache)
                 .map_err(|fault| {
                     let reason = format!("cannot execute {}: {fault}", launch.describe());
-                    ExecError::Device { device: "ptx-interp".into(), reason }
+                    ExecError::Device { device: INTERPRETER.into(), reason }
                 })?;
             times.push(start.elapsed().as_secs_f64() * 1e3);
             let known = self.counters.entry((*module, launch.name.clone())).or_default();
@@ -96,7 +87,7 @@ impl Interpreter {
 
 impl Device for Interpreter {
     fn name(&self) -> String {
-        "ptx-interp".into()
+        INTERPRETER.into()
     }
 
     fn target(&self) -> Target {

@@ -2,7 +2,8 @@
 //!
 //! [`Device`] is the interface of a device. [`DeviceEngine`] binds compiled modules to data on a device, addresses
 //! and sizes go into a table, launches into sequences that are captured once and replayed each epoch. [`Cuda`] is an
-//! NVIDIA device; [`Interpreter`] executes PTX on the CPU, for tests.
+//! NVIDIA device. The interpreter, which executes PTX on the CPU, is for tests and counts: it is there with the feature
+//! `ptx-interp`, and [`open_interpreter`] opens it.
 //!
 //! This crate generates no code: a [`hgnnc_executable::gpu::GpuCompiler`] does.
 
@@ -11,6 +12,7 @@ mod counts;
 mod cuda;
 mod engine;
 mod graph_arrays;
+#[cfg(feature = "ptx-interp")]
 mod interpreter;
 mod plan;
 mod room;
@@ -20,8 +22,8 @@ mod time_attribution;
 
 pub use cuda::Cuda;
 pub use engine::DeviceEngine;
-pub use hgnnc_ptx_interp::{Class, Counters, GlobalTraffic, SharedTraffic};
-pub use interpreter::{Interpreter, KernelCounters};
+#[cfg(feature = "ptx-interp")]
+pub use interpreter::Interpreter;
 pub use plan::DeviceMemory;
 pub use session::DeviceBackend;
 pub use shared::SharedDevice;
@@ -31,6 +33,7 @@ use std::collections::BTreeMap;
 use hgnnc_data::Result;
 use hgnnc_executable::gpu::{Module, Target};
 use hgnnc_graph::show_bytes;
+use hgnnc_machine::counters::Counters;
 
 impl Launch {
     /// Entry name, grid, shared memory and work, for messages.
@@ -48,6 +51,9 @@ impl Launch {
 const F32: usize = 4;
 /// Alignment of allocations in bytes.
 const ALIGN_BYTES: usize = 256;
+
+/// Name of the interpreter device.
+const INTERPRETER: &str = "ptx-interp";
 
 /// A launch of an entry with a grid of blocks of [`hgnnc_executable::gpu::THREADS`] threads.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,6 +75,30 @@ pub struct Sequence {
     /// Module handle from [`Device::load`].
     pub module: usize,
     pub launches: Vec<Launch>,
+}
+
+/// Counters of an entry, accumulated over its runs.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct KernelCounters {
+    pub runs: u64,
+    /// Counters of all runs.
+    pub counters: Counters,
+}
+
+/// Opens a device that executes PTX on the CPU and counts what kernels do.
+///
+/// # Errors
+/// A build without the feature `ptx-interp`.
+pub fn open_interpreter() -> Result<Box<dyn Device>> {
+    #[cfg(feature = "ptx-interp")]
+    let opened: Result<Box<dyn Device>> = Ok(Box::new(Interpreter::new()));
+    #[cfg(not(feature = "ptx-interp"))]
+    let opened = Err(hgnnc_data::ExecError::Device {
+        device: INTERPRETER.into(),
+        reason: "this build has no PTX interpreter; build with `cargo build --release --features ptx-interp`".into(),
+    });
+    opened
 }
 
 /// A device that executes PTX and has memory of its own.

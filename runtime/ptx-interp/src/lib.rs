@@ -68,10 +68,9 @@ mod shared;
 mod types;
 
 pub use cache::{Cache, SECTOR};
-pub use counters::{Counters, GlobalTraffic, SharedTraffic};
 pub use exec::{Launch, Value};
 pub use fault::{Fault, FaultKind, ParseError};
+pub use hgnnc_machine::counters::{Class, Counters, GlobalTraffic, SharedTraffic};
 pub use memory::{AccessError, Memory};
 pub use module::{Kernel, Module, Param};
-pub use ops::Class;
 pub use types::Type;

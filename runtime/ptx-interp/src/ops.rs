@@ -1,5 +1,7 @@
 //! Decoded instructions: operands are register numbers, types are resolved.
 
+use hgnnc_machine::counters::Class;
+
 use crate::alu::convert::Conversion;
 use crate::registers::{Operands, Slot, Step, Test};
 use crate::types::Type;
@@ -251,84 +253,6 @@ pub(crate) enum Op {
         address: Address,
     },
     Mma(Box<Mma>),
-}
-
-/// Instruction class in the counters.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[allow(missing_docs, reason = "fields are named for what they hold")]
-pub enum Class {
-    /// Integer and bit arithmetic, and moves.
-    Integer,
-    Float,
-    Convert,
-    /// Reciprocals, roots, exponentials, logarithms, sines and divisions.
-    Special,
-    /// Comparisons, selections and predicate logic.
-    Predicate,
-    /// Loads of parameters and constants.
-    Constant,
-    /// Loads from global memory.
-    GlobalLoad,
-    /// Stores to global memory.
-    GlobalStore,
-    /// Loads from shared memory, including `ldmatrix`.
-    SharedLoad,
-    /// Stores to shared memory.
-    SharedStore,
-    /// `atom` and `red` instructions.
-    Atomic,
-    /// `cp.async` and its commits and waits.
-    AsyncCopy,
-    Control,
-    /// Barriers of blocks and warps, and fences.
-    Barrier,
-    /// Shuffles, votes, matches and warp reductions.
-    Exchange,
-    Mma,
-}
-
-impl Class {
-    /// All classes, in the order of [`crate::Counters::warp`].
-    pub const ALL: [Class; 16] = [
-        Class::Integer,
-        Class::Float,
-        Class::Convert,
-        Class::Special,
-        Class::Predicate,
-        Class::Constant,
-        Class::GlobalLoad,
-        Class::GlobalStore,
-        Class::SharedLoad,
-        Class::SharedStore,
-        Class::Atomic,
-        Class::AsyncCopy,
-        Class::Control,
-        Class::Barrier,
-        Class::Exchange,
-        Class::Mma,
-    ];
-
-    /// Name of the class in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Class::Integer => "integer",
-            Class::Float => "float",
-            Class::Convert => "convert",
-            Class::Special => "special",
-            Class::Predicate => "predicate",
-            Class::Constant => "constant",
-            Class::GlobalLoad => "global load",
-            Class::GlobalStore => "global store",
-            Class::SharedLoad => "shared load",
-            Class::SharedStore => "shared store",
-            Class::Atomic => "atomic",
-            Class::AsyncCopy => "async copy",
-            Class::Control => "control",
-            Class::Barrier => "barrier",
-            Class::Exchange => "exchange",
-            Class::Mma => "mma",
-        }
-    }
 }
 
 #[derive(Clone, Debug)]

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use hgnnc_cuda::{Class, Counters, GlobalTraffic, SharedTraffic};
 use hgnnc_driver::cost::{Bounded, kernels};
 use hgnnc_ir::kernel::{Kernel, Program};
+use hgnnc_machine::counters::{Class, Counters, GlobalTraffic, SharedTraffic};
 use hgnnc_machine::{Machine, Work};
 use hgnnc_profile::{DeviceProfile, EntryProfile, device, profile_device};
 use hgnnc_report::table::{Table, amount, bytes, digits, percent, time};

@@ -8,8 +8,8 @@ mod warp;
 
 pub use launch::{Launch, Value};
 
+use crate::Counters;
 use crate::cache::Cache;
-use crate::counters::Counters;
 use crate::fault::{Fault, FaultKind};
 use crate::memory::{Memory, Wrong};
 use crate::module::{Constant, Kernel, Module};

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_cuda::{Counters, DeviceEngine, Interpreter};
+use hgnnc_cuda::{DeviceEngine, Interpreter};
 use hgnnc_driver::LowerOptions;
 use hgnnc_ir::Stage;
 use hgnnc_ir::kernel::{Body, Kernel, Program};
 use hgnnc_ir::random::uniform;
 use hgnnc_machine::Machine;
+use hgnnc_machine::counters::Counters;
 use hgnnc_model_tests::compiled::compile;
 use hgnnc_model_tests::device::executed;
 use hgnnc_model_tests::world::Edges;
