@@ -6,12 +6,13 @@
 # HGNNC is a release binary (`cargo build --release`), DATA the folder with the datasets; the rest goes to compare.py (see
 # `compare.py --help`), whose tables belong into docs/gpu-results.md. Needed are Python 3.9 and, for the peers, PyTorch
 # and PyTorch Geometric. Where compute-sanitizer is installed, two training steps of every kind of layer run under it.
-# With `--device ptx-interp` all of it but the peers runs on a machine without a GPU.
+# With `--device ptx-interp` all of it but the peers runs on a machine without a GPU, if HGNNC has the interpreter
+# (`cargo build --release --features ptx-interp`).
 #
 # Exit code 1 where anything is not as it should be.
 set -u
 if [ $# -lt 2 ]; then
-    sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 here=$(cd "$(dirname "$0")" && pwd)
@@ -22,6 +23,15 @@ shift 2
 date
 uname -srm
 "$hgnnc" --version || exit 2
+case " $* " in
+*ptx-interp*)
+    # A device is opened before the model is read, which is empty here.
+    if refusal=$("$hgnnc" train /dev/null --device ptx-interp 2>&1 | grep "no PTX interpreter"); then
+        echo "$refusal" >&2
+        exit 2
+    fi
+    ;;
+esac
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || echo "no nvidia-smi"
 echo
 

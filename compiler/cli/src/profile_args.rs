@@ -36,7 +36,7 @@ pub struct ProfileArgs {
 
 const PROFILE_DEVICE: &str = "Device to run on: auto (a GPU, if there is one and the model fits), cpu, cuda, cuda:N for \
     the N-th GPU, or ptx-interp, which executes one training step of the code for a GPU on the processor and counts \
-    instructions and accesses to memory";
+    instructions and accesses to memory (of a build with `--features ptx-interp`)";
 
 /// `profile` with a model, or `profile diff` with two profiles.
 #[derive(Debug)]
