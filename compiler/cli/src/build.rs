@@ -277,8 +277,10 @@ fn level_text(
             programs.map(ir_text).collect::<Vec<_>>().join("\n")
         }
         Level::Infer => {
-            // Link scores are computed by a separate program, for one set of pairs after another.
-            let programs = std::iter::once(&lowered.executable.infer).chain(&lowered.executable.score);
+            // Link scores, and outputs beside mini-batches, are computed by a separate program for one set of pairs or
+            // vertices after another.
+            let executable = &lowered.executable;
+            let programs = std::iter::once(&executable.infer).chain(&executable.score).chain(&executable.head);
             programs.map(ir_text).collect::<Vec<_>>().join("\n")
         }
         Level::Groups => {

@@ -43,12 +43,13 @@ pub fn compile(kernels: &kernel::Program, options: &Options) -> CpuProgram {
 /// if these are not those of the whole graph.
 pub fn compile_executable(executable: &mut Executable, options: &Options, of_train: &Options) {
     let kernels = &executable.kernels;
-    // The runtime chooses how many links it scores, and how many historical embeddings it computes, at a time.
+    // The runtime chooses how many rows these programs have at a time.
     let unsized_options = Options { sizes: None, ..options.clone() };
     executable.cpu = Some(CpuPrograms {
         train: kernels.train.as_ref().map(|train| compile(train, of_train)),
         infer: compile(&kernels.infer, options),
         score: kernels.score.as_ref().map(|score| compile(score, &unsized_options)),
+        head: kernels.head.as_ref().map(|head| compile(head, &unsized_options)),
         producer: executable.producer.as_ref().map(|producer| compile(&producer.kernels, &unsized_options)),
     });
     executable.sampler = executable.batch.as_ref().and_then(|_| sampler(options.code));

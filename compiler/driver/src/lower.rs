@@ -9,10 +9,11 @@ use hgnnc_executable::{EmbeddingProducer, GraphPlan, Kernels};
 use hgnnc_fusion::{Groups, LoweringOptions, NotLowered};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Cursor;
+use hgnnc_ir::training::Target;
 use hgnnc_ir::{Dataflow, Graph, Op, OutputKind};
 use hgnnc_machine::Machine;
 use hgnnc_passes::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
-use hgnnc_passes::{NotBatchable, NotDifferentiable, score_links};
+use hgnnc_passes::{NotBatchable, NotDifferentiable, score_links, split_head};
 
 use crate::model::Analyzed;
 use crate::pipeline::{Compilation, EVALUATE, TRAIN};
@@ -149,7 +150,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let preferred = LoweringOptions::of(options.machine.as_ref());
     // Evaluations beside mini-batches are rare, and all vertices at once take the most memory.
     let of_infer = if on_batches { preferred.for_rare_runs() } else { preferred };
-    let infer_cx = PassCx { factored: factored(|plan| &plan.infer), ..context.clone() };
+    let lean_weight = if of_infer.lean { of_infer.row_weight } else { 0 };
+    let infer_cx = PassCx { factored: factored(|plan| &plan.infer), lean_weight, ..context.clone() };
     let mut infer = Compilation::new(without_dropout(&model.flow), infer_cx, of_infer);
     // With a train block, disabled fusions of single values refer to the training program.
     infer.named = model.train.is_none();
@@ -157,11 +159,22 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let mut score = None;
     if let Some((first, second)) = score_links(&infer.flow) {
         infer.flow = first;
-        let cx = PassCx { sizes: None, ..context };
+        let cx = PassCx { sizes: None, ..context.clone() };
         score = Some(Compilation::new(second, cx, preferred.with_hoisting(false)));
     }
-    if let Some(score) = &mut score {
-        score.run(EVALUATE, &passes, || None)?;
+    // Of mini-batches, whose graphs are large, the outputs are computed for some vertices at a time, too.
+    let mut head = None;
+    let on_device = options.machine.as_ref().is_some_and(|machine| machine.capabilities.thread_blocks);
+    if on_batches
+        && !on_device
+        && let Some((first, second)) = head_of(model, &infer.flow)
+    {
+        infer.flow = first;
+        let cx = PassCx { sizes: None, ..context.clone() };
+        head = Some(Compilation::new(second, cx, preferred.with_hoisting(false)));
+    }
+    for part in [&mut score, &mut head].into_iter().flatten() {
+        part.run(EVALUATE, &passes, || None)?;
     }
     let mut lowered_infer = None;
     let mut train = std::thread::scope(|scope| {
@@ -206,7 +219,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         train: None,
         infer: infer.flow,
         score: None,
-        kernels: Kernels { train: None, infer: infer.kernels, score: None },
+        head: None,
+        kernels: Kernels { train: None, infer: infer.kernels, score: None, head: None },
         cpu: None,
         sampler: None,
         training: model.train.as_ref().map(|spec| spec.training.clone()),
@@ -217,6 +231,9 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     if let Some(score) = score {
         (executable.score, executable.kernels.score) = (Some(score.flow), Some(score.kernels));
     }
+    if let Some(head) = head {
+        (executable.head, executable.kernels.head) = (Some(head.flow), Some(head.kernels));
+    }
     let mut joint = None;
     if let Some(train) = train {
         (executable.train, executable.kernels.train) = (Some(train.flow), Some(train.kernels));
@@ -226,6 +243,14 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         joint = train.joint;
     }
     Ok(Lowered { dataflow: model.flow.clone(), joint, executable, explanations, notes, groups, arena, train_sizes })
+}
+
+/// The evaluation program without its prediction head, and the head.
+fn head_of(model: &Analyzed, infer: &Dataflow) -> Option<(Dataflow, Dataflow)> {
+    match &model.train.as_ref()?.training.target {
+        Target::Vertices { vertex, label } => split_head(infer, *vertex, label),
+        Target::Links(_) => None,
+    }
 }
 
 /// The program of historical embeddings. The runtime chooses the number of vertices per run, so it has no sizes.

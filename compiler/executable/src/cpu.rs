@@ -45,6 +45,7 @@ pub struct CpuPrograms {
     pub train: Option<CpuProgram>,
     pub infer: CpuProgram,
     pub score: Option<CpuProgram>,
+    pub head: Option<CpuProgram>,
     /// Producer of historical embeddings.
     pub producer: Option<CpuProgram>,
 }
@@ -56,6 +57,7 @@ impl CpuPrograms {
             Role::Infer => Some(&self.infer),
             Role::Train => self.train.as_ref(),
             Role::Score => self.score.as_ref(),
+            Role::Head => self.head.as_ref(),
             Role::Producer => self.producer.as_ref(),
         }
     }

@@ -27,6 +27,10 @@ pub struct Executable {
     /// [`hgnnc_ir::dataflow::Binding::Given`], named by results of `infer`. Its graphs are the graphs of links. Parameters
     /// keep their positions; unused ones have one element.
     pub score: Option<Dataflow>,
+    /// The prediction head, if it is a program of its own: the outputs and `row_loss` of any vertices of the trained
+    /// type, which `infer` then lacks. Its inputs are their labels and rows of results of `infer`
+    /// ([`hgnnc_ir::dataflow::Binding::Given`]). Parameters as in [`Executable::score`].
+    pub head: Option<Dataflow>,
     /// The programs in kernel IR, which the runtime executes.
     pub kernels: Kernels,
     /// Loops and machine code for a processor, once they are generated.
@@ -53,6 +57,8 @@ pub enum Role {
     Train,
     /// Scores of pairs of vertices ([`Kernels::score`]).
     Score,
+    /// Outputs of some vertices ([`Kernels::head`]).
+    Head,
     /// Historical embeddings of hot vertices ([`EmbeddingProducer::kernels`]).
     Producer,
 }
@@ -64,6 +70,7 @@ impl Executable {
             Role::Infer => Some(&self.kernels.infer),
             Role::Train => self.kernels.train.as_ref(),
             Role::Score => self.kernels.score.as_ref(),
+            Role::Head => self.kernels.head.as_ref(),
             Role::Producer => self.producer.as_ref().map(|producer| &producer.kernels),
         }
     }
@@ -101,4 +108,5 @@ pub struct Kernels {
     pub train: Option<kernel::Program>,
     pub infer: kernel::Program,
     pub score: Option<kernel::Program>,
+    pub head: Option<kernel::Program>,
 }

@@ -91,9 +91,6 @@ impl LoweringOptions {
         options.early_launch &= !disabled.contains(FusionRule::EarlyLaunch);
         options.hoist_invariants &= !disabled.contains(FusionRule::HoistInvariants);
         options.lean &= !disabled.contains(FusionRule::MemoryOrder);
-        if options.lean {
-            options.row_weight = 0;
-        }
         options
     }
 

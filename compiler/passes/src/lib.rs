@@ -22,8 +22,10 @@ pub mod rematerialize;
 mod rewrite;
 pub mod score_links;
 pub mod simplify;
+pub mod split_head;
 pub mod split_outer_products;
 pub mod stack_families;
+mod two_parts;
 mod unread_rows;
 
 pub use batch_sizes::batch_sizes;
@@ -36,3 +38,4 @@ pub use optimizer::update;
 pub use pass::{Changed, Pass, PassCx};
 pub use pipeline::{Disabled, PassManager, UnknownName};
 pub use score_links::score_links;
+pub use split_head::split_head;

@@ -37,6 +37,9 @@ pub struct PassCx {
     pub arena_budget: Option<u64>,
     /// Bytes that the values of an evaluation take, where they are known. A training program has its memory.
     pub evaluation_bytes: Option<u64>,
+    /// Where memory comes before time: the elements of the largest weight of a product that is fused with the sum that
+    /// it reads. Else 0.
+    pub lean_weight: usize,
     /// Fusion rules that lowering will not apply.
     pub disabled_fusions: DisabledFusions,
     /// Messages about a memory budget for the user who gave it.

@@ -22,7 +22,8 @@
 //! much.
 //!
 //! Applies where the other order needs fewer multiply-adds and the values in between have no other use (they would be
-//! computed in both orders). A sparse projected value cannot be gathered and stays. Extents are resolved by the sizes
+//! computed in both orders). Where memory comes before time ([`PassCx::lean_weight`]), the sum comes first unless that
+//! takes more than twice as many: a kernel projects the rows that it has summed, and only the result is stored. A sparse projected value cannot be gathered and stays. Extents are resolved by the sizes
 //! given.
 
 use hgnnc_analysis::cost::{Times, dense_product, gather_sum, seconds};
@@ -41,7 +42,7 @@ pub fn reassociate(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let mut log = vec![];
     let mut infinite = Infinite::default();
     let machine = cx.machine.clone();
-    let known = CostInputs { sizes: &sizes, machine: machine.as_ref(), uses: &uses };
+    let known = CostInputs { sizes: &sizes, machine: machine.as_ref(), uses: &uses, lean_weight: cx.lean_weight };
     let moved = rewrite(flow, |r, value, _| {
         let data = r.old.value(value);
         if matches!(data.op, Op::Segment { .. }) {
@@ -56,12 +57,16 @@ pub fn reassociate(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     Changed(moved > 0)
 }
 
+/// How many times as many multiply-adds an order may need that stores less.
+const LEAN_COST: u128 = 2;
+
 /// The inputs of both rules.
 #[derive(Clone, Copy)]
 struct CostInputs<'a> {
     sizes: &'a SizeInfo,
     machine: Option<&'a Machine>,
     uses: &'a [usize],
+    lean_weight: usize,
 }
 
 /// The two orders as numbers: `rows` rows of `k` columns before and `n` after a projection with a weight of `products`
@@ -87,6 +92,13 @@ impl Orders {
     /// Multiply-adds of summing first.
     fn sum_first(&self) -> u128 {
         product(&[self.edges, self.cost, self.k]).saturating_add(product(&[self.ends, self.products]))
+    }
+
+    /// Is a sum before the projection preferred to save memory?
+    fn is_leaner(&self, lean_weight: usize) -> bool {
+        self.gathered
+            && self.products <= lean_weight as u64
+            && self.sum_first() <= self.project_first().saturating_mul(LEAN_COST)
     }
 
     /// Explains the comparison and the choice.
@@ -149,7 +161,7 @@ fn sum_first(r: &mut Rewriter<'_>, known: CostInputs<'_>, value: Value, log: &mu
         cost: messages.cost_per_column(),
         gathered: messages.gather.is_some(),
     };
-    let changes = orders.sum_first() < orders.project_first();
+    let changes = orders.sum_first() < orders.project_first() || orders.is_leaner(known.lean_weight);
     log.push(orders.explain(value, name, changes, changes, known.machine));
     if !changes {
         return None;
@@ -197,7 +209,7 @@ fn project_first(
         cost: messages.cost_per_column(),
         gathered: true,
     };
-    let changes = orders.project_first() < orders.sum_first();
+    let changes = orders.project_first() < orders.sum_first() && !orders.is_leaner(known.lean_weight);
     log.push(orders.explain(summed, name, changes, !changes, known.machine));
     if !changes {
         return None;

@@ -21,8 +21,9 @@
 //! has its own table of graphs: those of links, in their order. Parameters keep their positions; parameters that the
 //! second part does not use have one element there.
 
-use hgnnc_ir::dataflow::{Binding, Cursor, InputDecl};
-use hgnnc_ir::{Dataflow, Graph, Op, Output, Space, Type, Value, VertexRows};
+use hgnnc_ir::{Dataflow, Graph, Op, Output, Space, Type};
+
+use crate::two_parts::{fill, of_params, second_part};
 
 /// The two parts of a forward program: without the results of pairs, and with them only. `None` where it has none.
 /// Values that only pairs read stay in the first part, dead.
@@ -38,74 +39,22 @@ pub fn score_links(flow: &Dataflow) -> Option<(Dataflow, Dataflow)> {
     }
     let mut first = flow.clone();
     first.outputs = others.into_iter().cloned().collect();
-    let mut second = flow.with_tables_of(format!("{}.score", flow.name));
-    second.inputs.clear();
-    second.patterns.clear();
-    second.graphs.retain(|decl| decl.links && decl.derived.is_none());
-    // Pairs are scored relation by relation, so it has no stacks, and none of their tables.
-    second.families.clear();
-    second.stacks.clear();
-    second.vertex_types.retain(|decl| decl.rows == VertexRows::Dataset);
-    second.params.retain(|decl| decl.entries.is_empty());
-    second.params.iter_mut().for_each(|decl| decl.of = None);
+    let mut second = second_part(flow, "score", |decl| decl.links && decl.derived.is_none());
     let of_links: Vec<usize> = (0..flow.graphs.len()).filter(|&graph| flow.graphs[graph].links).collect();
     let moved = |graph: Graph| {
         let position = of_links.iter().position(|&of| of == graph.index());
         Graph::new(position.expect("pairs only see graphs of links"))
     };
-    let mut used = vec![false; flow.params.len()];
 
-    // Marks the values that depend on pairs, and those that depend on parameters and constants alone.
+    // What depends on pairs, and what depends on parameters and constants alone.
+    let mut within = of_params(flow);
     let mut pairs = vec![false; flow.values.len()];
-    let mut unit = vec![false; flow.values.len()];
     for value in flow.handles() {
         let data = flow.value(value);
         pairs[value.index()] = of_pairs(data.ty.space) || data.args.iter().any(|arg| pairs[arg.index()]);
-        unit[value.index()] = match data.op {
-            Op::Input(_) => false,
-            _ => data.ty.space == Space::Unit && data.args.iter().all(|arg| unit[arg.index()]),
-        };
+        within[value.index()] |= pairs[value.index()];
     }
-    let mut needed = vec![false; flow.values.len()];
-    scores.iter().for_each(|output| needed[output.value.index()] = true);
-    for value in flow.handles().rev().filter(|value| pairs[value.index()] || unit[value.index()]) {
-        if needed[value.index()] {
-            flow.value(value).args.iter().for_each(|arg| needed[arg.index()] = true);
-        }
-    }
-    let mut made: Vec<Option<Value>> = vec![None; flow.values.len()];
-    for value in flow.handles().filter(|value| needed[value.index()]) {
-        let data = flow.value(value);
-        second.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
-        let op = if pairs[value.index()] || unit[value.index()] {
-            match &data.op {
-                Op::Param(param) => {
-                    used[param.index()] = true;
-                    data.op.clone()
-                }
-                other => on_graphs(other, &moved),
-            }
-        } else {
-            let name = format!("given.{}", second.inputs.len());
-            first.output(name.clone(), value);
-            let binding = Binding::Given(name.clone());
-            Op::Input(second.declare_input(InputDecl { name, ty: data.ty.clone(), binding }))
-        };
-        let args: &[Value] = if matches!(op, Op::Input(_)) { &[] } else { &data.args };
-        let args: Vec<Value> =
-            args.iter().map(|arg| made[arg.index()].expect("operands of what is needed are needed")).collect();
-        made[value.index()] = Some(second.add(op, &args));
-    }
-    for output in scores {
-        let value = made[output.value.index()].expect("scores are needed");
-        second.outputs.push(Output { kind: output.kind.clone(), value });
-    }
-    for (decl, used) in second.params.iter_mut().zip(used) {
-        if !used {
-            decl.dims.clear();
-        }
-    }
-    second.cursor = flow.cursor;
+    fill((flow, &mut first, &mut second), &within, &scores, "given", |op| on_graphs(op, &moved));
     Some((first, second))
 }
 

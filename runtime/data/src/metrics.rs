@@ -28,16 +28,11 @@ impl Predictions<'_> {
             return None;
         }
         match metric {
-            Metric::Loss => {
-                let losses = self.row_loss?;
-                let sum: f64 = self.rows.iter().map(|&r| f64::from(losses[r as usize])).sum();
-                Some(sum / self.rows.len() as f64)
-            }
+            Metric::Loss => Some(self.add_losses(0.0)? / self.rows.len() as f64),
             Metric::Accuracy | Metric::MicroF1 | Metric::MacroF1 => {
                 self.tally(tally).then(|| tally.metric(metric, self.task, self.rows.len())).flatten()
             }
-            Metric::Mae => self.mean_difference(f64::abs),
-            Metric::Rmse => self.mean_difference(|d| d * d).map(f64::sqrt),
+            Metric::Mae | Metric::Rmse => self.add_differences(Differences::default())?.metric(metric, self.rows.len()),
             Metric::Auc | Metric::AveragePrecision | Metric::Mrr | Metric::Hits1 | Metric::Hits3 | Metric::Hits10 => {
                 None
             }
@@ -50,10 +45,15 @@ impl Predictions<'_> {
 
     /// Counts per class or label into `tally`. Returns false if the task has no classes.
     pub fn tally(&self, tally: &mut Tally) -> bool {
+        tally.counts.clear();
+        tally.right = 0;
+        self.add_counts(tally)
+    }
+
+    /// Adds counts per class or label. Returns false if the task has no classes.
+    fn add_counts(&self, tally: &mut Tally) -> bool {
         let Tally { counts, right } = tally;
-        counts.clear();
         counts.resize(self.width, Counts::default());
-        *right = 0;
         match (self.target, self.task) {
             (Target::Classes(labels), Task::Classify { .. }) => {
                 for &row in self.rows {
@@ -93,14 +93,75 @@ impl Predictions<'_> {
         true
     }
 
-    fn mean_difference(&self, f: impl Fn(f64) -> f64) -> Option<f64> {
+    /// `sum` and the losses of all vertices, added one by one.
+    fn add_losses(&self, sum: f64) -> Option<f64> {
+        let losses = self.row_loss?;
+        Some(self.rows.iter().fold(sum, |sum, &row| sum + f64::from(losses[row as usize])))
+    }
+
+    /// Adds the differences from the targets of a regression, vertex by vertex.
+    fn add_differences(&self, Differences { mut absolute, mut squared, .. }: Differences) -> Option<Differences> {
         let (Target::Rows(targets), Task::Regress { width }) = (self.target, self.task) else { return None };
-        let mut sum = 0.0;
         for &row in self.rows {
-            let wanted = &targets[row as usize * width..];
-            sum += self.output(row).iter().zip(wanted).map(|(&x, &t)| f(f64::from(x) - f64::from(t))).sum::<f64>();
+            let wanted = &targets[row as usize * width..][..width];
+            let differences = self.output(row).iter().zip(wanted).map(|(&x, &t)| f64::from(x) - f64::from(t));
+            absolute += differences.clone().map(f64::abs).sum::<f64>();
+            squared += differences.map(|d| d * d).sum::<f64>();
         }
-        Some(sum / (self.rows.len() * width).max(1) as f64)
+        Some(Differences { absolute, squared, width })
+    }
+}
+
+/// Sums of the differences between outputs and targets.
+#[derive(Clone, Copy, Default, Debug)]
+struct Differences {
+    absolute: f64,
+    squared: f64,
+    /// Numbers of a vertex.
+    width: usize,
+}
+
+impl Differences {
+    fn metric(self, metric: Metric, vertices: usize) -> Option<f64> {
+        let count = (vertices * self.width).max(1) as f64;
+        match metric {
+            Metric::Mae => Some(self.absolute / count),
+            Metric::Rmse => Some((self.squared / count).sqrt()),
+            _ => None,
+        }
+    }
+}
+
+/// Sums from which all metrics of a part are computed, for outputs that come some rows at a time. The metrics are those
+/// of [`Predictions::metric`] for all rows together, to the last bit.
+#[derive(Clone, Default, Debug)]
+pub struct MetricSums {
+    vertices: usize,
+    loss: Option<f64>,
+    /// `None` for a task without classes.
+    tally: Option<Tally>,
+    differences: Option<Differences>,
+}
+
+impl MetricSums {
+    /// Adds vertices.
+    pub fn add(&mut self, predictions: &Predictions<'_>) {
+        let first = self.vertices == 0;
+        self.vertices += predictions.rows.len();
+        self.loss = self.loss.or(first.then_some(0.0)).and_then(|sum| predictions.add_losses(sum));
+        self.differences = predictions.add_differences(self.differences.unwrap_or_default());
+        let mut tally = self.tally.take().unwrap_or_default();
+        self.tally = predictions.add_counts(&mut tally).then_some(tally);
+    }
+
+    /// Value of a metric; `None` without vertices or for a metric of another task.
+    pub fn metric(&self, metric: Metric, task: Task) -> Option<f64> {
+        let vertices = Some(self.vertices).filter(|&vertices| vertices > 0)?;
+        match metric {
+            Metric::Loss => Some(self.loss? / vertices as f64),
+            Metric::Mae | Metric::Rmse => self.differences?.metric(metric, vertices),
+            _ => self.tally.as_ref()?.metric(metric, task, vertices),
+        }
     }
 }
 

@@ -13,5 +13,23 @@ pub mod report;
 pub mod trainer;
 pub mod weights;
 
+use hgnnc_data::Result;
+use hgnnc_session::Session;
+
 pub use report::Report;
 pub use trainer::{Arenas, Epoch, MemoryNeeded, Outcome, OutputRows, TrainOptions, Trainer};
+
+/// Copies the parameters to a session of another program with the same parameters. Those that it does not use have one
+/// element there.
+fn copy_params(from: &mut dyn Session, to: &mut dyn Session) -> Result<()> {
+    let mut numbers = vec![];
+    for param in 0..to.params().num_params() {
+        let len = from.params().len(param);
+        if to.params().len(param) == len {
+            numbers.resize(len, 0.0);
+            from.params().read(param, &mut numbers)?;
+            to.params().write(param, &numbers)?;
+        }
+    }
+    Ok(())
+}

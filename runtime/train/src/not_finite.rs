@@ -41,11 +41,19 @@ impl Found {
 /// Explains the non-finite loss of a step (seed, step, epoch).
 pub(crate) fn of_loss(executable: &Executable, session: &mut dyn Session, step: (u64, u64, u64)) -> Option<Found> {
     // A mini-batch program has tables of its own; the evaluation program uses the full graph's.
-    let (flow, name) = match (&executable.train, &executable.batch) {
-        (Some(train), None) => (train, "loss"),
-        _ => (&executable.infer, "row_loss"),
+    let (flow, names) = match (&executable.train, &executable.batch) {
+        (Some(train), None) => (train, vec!["loss"]),
+        // What the prediction head reads, if the loss is part of it.
+        _ => match &executable.head {
+            Some(head) => (&executable.infer, head.inputs.iter().map(|decl| decl.name.as_str()).collect()),
+            None => (&executable.infer, vec!["row_loss"]),
+        },
     };
-    find(flow, session, step, &[flow.result(name)?], None)
+    let from: Vec<Value> = names.into_iter().filter_map(|name| flow.result(name)).collect();
+    if from.is_empty() {
+        return None;
+    }
+    find(flow, session, step, &from, None)
 }
 
 /// Explains the non-finite update of a parameter, using `kept`, the parameters of an earlier step.

@@ -56,8 +56,13 @@ const REPEATS: usize = 8;
 const MAX_REPEATING_OPS: usize = 4;
 
 /// The placement of each value of a program. `nodes` are the values that groups compute, with the `kinds` of their
-/// groups.
-pub(crate) fn find_placements(aliases: &AliasAnalysis<'_>, nodes: &[Value], kinds: &[Vec<Kind>]) -> Vec<Placement> {
+/// groups. To save memory, products that are `read_once` are computed where they are read.
+pub(crate) fn find_placements(
+    aliases: &AliasAnalysis<'_>,
+    nodes: &[Value],
+    kinds: &[Vec<Kind>],
+    read_once: &[bool],
+) -> Vec<Placement> {
     let flow = aliases.flow;
     let mut placement = vec![Placement::Eager; flow.values.len()];
     // The sources of each inlined or sunk value, and how many operations it stands for.
@@ -86,6 +91,10 @@ pub(crate) fn find_placements(aliases: &AliasAnalysis<'_>, nodes: &[Value], kind
         // Rows of a parameter at its readers' own endpoints are an addressing mode. (Rows of an input are copied once.)
         let selects = matches!(node.op, Op::GatherRows(..)) && aliases.is_leaf(aliases.storage_of(node.args[0]));
         if selects && !aliases.is_invariant(v) && !aliases.is_output(v) && readers[v.index()].iter().all(own_rows) {
+            placement[v.index()] = Placement::Inline;
+            continue;
+        }
+        if read_once[v.index()] && own_rows(&v) && readers[v.index()].iter().all(own_rows) {
             placement[v.index()] = Placement::Inline;
             continue;
         }

@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 
 use hgnnc_analysis::aliases::{AliasAnalysis, Topology};
 use hgnnc_ir::kernel::{Extents, FactoredMetapath};
-use hgnnc_ir::{Direction, MetapathTerm, Op, Phase, Space, Value};
+use hgnnc_ir::{Dataflow, Direction, MetapathTerm, Op, Phase, Space, Value};
 use rustc_hash::FxHashSet;
 
 use crate::groups::{Group, Groups, Kind, Scored};
@@ -54,19 +54,68 @@ pub(crate) fn group(aliases: &AliasAnalysis<'_>, options: LoweringOptions, unfus
     let count = aliases.flow.values.len();
     let lists = Worklist::default();
     let (done, kinds, tiled) = (vec![false; count], vec![vec![]; count], vec![false; count]);
-    let mut grouping = Grouping { aliases, options, unfused, done, kinds, tiled, placement: vec![], lists };
+    let read_once = if options.lean { products_read_once(aliases) } else { vec![false; count] };
+    let mut grouping =
+        Grouping { aliases, options, unfused, done, kinds, read_once, tiled, placement: vec![], lists };
     for &v in &nodes {
         grouping.tiled[v.index()] = grouping.in_tiles(v);
         grouping.kinds[v.index()] = grouping.kinds_of(v);
     }
     grouping.placement = match options.disabled.contains(FusionRule::Inline) {
-        false => find_placements(aliases, &nodes, &grouping.kinds),
+        false => find_placements(aliases, &nodes, &grouping.kinds, &grouping.read_once),
         true => vec![Placement::Eager; count],
     };
     grouping.lists = Worklist::new(aliases, &nodes, &grouping.kinds, &grouping.placement);
     let (fixed, varying): (Vec<Value>, Vec<Value>) =
         nodes.into_iter().partition(|&v| options.hoist_invariants && aliases.is_invariant(v));
-    Groups { prelude: grouping.groups(fixed), launches: grouping.groups(varying), ..Groups::default() }
+    // Kernels of all layers read degrees: with kernels of their own, the order of the others is free.
+    let degrees = if options.lean { degrees(aliases.flow) } else { vec![false; count] };
+    let (first, rest): (Vec<Value>, Vec<Value>) = varying.into_iter().partition(|&v| degrees[v.index()]);
+    let prelude = grouping.groups(fixed);
+    let launches = [grouping.groups(first), grouping.groups(rest)].concat();
+    Groups { prelude, launches, ..Groups::default() }
+}
+
+/// Marks what is computed from numbers of edges alone: reductions of the same number for each edge, and functions of
+/// these.
+fn degrees(flow: &Dataflow) -> Vec<bool> {
+    let mut found = vec![false; flow.values.len()];
+    for v in flow.handles() {
+        let data = flow.value(v);
+        let number = |arg: &Value| matches!(flow.value(*arg).op, Op::Const(_));
+        let of_degrees = |arg: &Value| found[arg.index()] || number(arg);
+        found[v.index()] = match data.op {
+            Op::Segment { .. } => {
+                let edges = flow.value(data.args[0]);
+                matches!(edges.op, Op::Broadcast(_)) && edges.args.iter().all(number)
+            }
+            Op::Unary(_) | Op::Binary(_) => data.args.iter().all(of_degrees) && !data.args.iter().all(number),
+            _ => false,
+        };
+    }
+    found
+}
+
+/// Marks the products of stored rows that exactly one operation reads, at its own rows.
+fn products_read_once(aliases: &AliasAnalysis<'_>) -> Vec<bool> {
+    let flow = aliases.flow;
+    let (mut reads, mut by_row) = (vec![0; flow.values.len()], vec![true; flow.values.len()]);
+    for value in flow.handles().filter(|&v| aliases.storage_of(v) == v && aliases.is_live(v)) {
+        let data = flow.value(value);
+        for &arg in &data.args {
+            let stored = aliases.storage_of(arg).index();
+            reads[stored] += 1;
+            by_row[stored] &= flow.ty(arg).space == data.ty.space;
+        }
+    }
+    let once = |v: Value| {
+        let data = flow.value(v);
+        matches!(data.op, Op::MatMul { .. } | Op::MatMulT { .. })
+            && !matches!(flow.value(data.args[0]).op, Op::Segment { .. })
+            && !aliases.is_output(v)
+            && (reads[v.index()], by_row[v.index()]) == (1, true)
+    };
+    flow.handles().map(once).collect()
 }
 
 struct Grouping<'f, 'a> {
@@ -77,6 +126,8 @@ struct Grouping<'f, 'a> {
     pub done: Vec<bool>,
     /// The kinds of groups that an operation can be in, the best first.
     pub kinds: Vec<Vec<Kind>>,
+    /// Where memory comes before time: products that one operation reads, row by row.
+    read_once: Vec<bool>,
     /// Products that are computed tile by tile, with prologue and epilogue.
     pub tiled: Vec<bool>,
     /// The placement of each value.
@@ -283,6 +334,15 @@ impl Grouping<'_, '_> {
         width(v) + if self.reads_members(operand, members) { width(operand) } else { 0 }
     }
 
+    /// Is a product fused with what computes or reads its rows? To save memory, only if rows are then not stored: those
+    /// that a reduction of edges computes, or those that a single operation reads. Other products of the same rows are
+    /// computed one by one.
+    fn is_fused_product(&self, v: Value, weight: &Extents) -> bool {
+        let rows = self.aliases.flow.value(v).args[0];
+        let is_reduced = matches!(self.aliases.flow.value(rows).op, Op::Segment { .. });
+        is_small(weight, self.options.row_weight) && (!self.options.lean || is_reduced || self.read_once[v.index()])
+    }
+
     /// Does the back end compute a product tile by tile?
     fn in_tiles(&self, v: Value) -> bool {
         let aliases = self.aliases;
@@ -441,7 +501,7 @@ impl Grouping<'_, '_> {
                     return vec![by_space()];
                 }
                 // A product with one column is a row-wise dot product or scaling.
-                let with_rows = of.n.is_one() || node.ty.is_unit() || is_small(&of, self.options.row_weight);
+                let with_rows = of.n.is_one() || node.ty.is_unit() || self.is_fused_product(v, &of);
                 if with_rows { vec![by_space()] } else { vec![Kind::Product(v)] }
             }
             Op::Outer { batch } => {

@@ -13,6 +13,8 @@ use hgnnc_ir::training::LinkTarget;
 use hgnnc_session::{Backend, Rows, Session, StepKey};
 use hgnnc_trace::Times;
 
+use crate::copy_params;
+
 /// Index of the scoring program in its session.
 const SCORE: usize = 0;
 
@@ -89,16 +91,7 @@ impl Scorer {
 
     /// Copies the parameters, and the results of the last evaluation.
     pub fn refresh(&mut self, whole: &mut dyn Session, infer: usize) -> Result<()> {
-        let mut numbers = vec![];
-        for param in 0..self.session.params().num_params() {
-            let len = whole.params().len(param);
-            // Unused parameters have one element here.
-            if self.session.params().len(param) == len {
-                numbers.resize(len, 0.0);
-                whole.params().read(param, &mut numbers)?;
-                self.session.params().write(param, &numbers)?;
-            }
-        }
+        copy_params(whole, &mut *self.session)?;
         self.inputs.clear();
         for name in &self.given {
             let missing = || ExecError::Unsupported(format!("internal error: no result `{name}`"));

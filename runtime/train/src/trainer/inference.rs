@@ -11,6 +11,7 @@ use hgnnc_ir::types::{Graph, Stage};
 use hgnnc_session::{Clock, Rows, StepKey};
 use hgnnc_trace::{Times, os};
 
+use super::head::Head;
 use super::timing::WARM_UP;
 use super::{INFER, OutputRows, Trainer};
 use crate::links::LinkMeasures;
@@ -45,6 +46,9 @@ impl Trainer {
         session.run(INFER, key, &mut Times::default())?;
         session.update(INFER, key, &mut Times::default())?;
         self.link_metrics_stale = true;
+        if let Some(head) = &mut self.head {
+            head.invalidate();
+        }
         let on_device = self.session.elapsed_ms()?;
         let ms = on_device.unwrap_or_else(|| start.elapsed().as_secs_f64() * 1e3);
         if self.timing.infer.len() < self.timing.infer.capacity() || self.timing.infer.len() < 16 {
@@ -62,6 +66,14 @@ impl Trainer {
         let (vertices, task) = (self.rows(part).len(), training.task);
         if vertices == 0 {
             return Ok(None);
+        }
+        if let Some(head) = &mut self.head {
+            let start = Instant::now();
+            let value = head.metric(&mut *self.session, part, metric);
+            if let Some(ms) = self.timing.infer.last_mut() {
+                *ms += start.elapsed().as_secs_f64() * 1e3;
+            }
+            return value;
         }
         if Tally::has(metric) && self.session.count(part_index(part), &mut self.tally)? {
             return Ok(self.tally.metric(metric, task, vertices));
@@ -141,8 +153,11 @@ impl Trainer {
                 _ => None,
             })
             .collect();
+        let given: Vec<&str> = given.into_iter().chain(self.head.iter().flat_map(Head::reads)).collect();
         let is_output = |name: &&str| *name != "row_loss" && !given.contains(name);
-        let names: Vec<String> = self.session.results(INFER).into_iter().filter(is_output).map(str::to_owned).collect();
+        let of_head = self.head.iter().flat_map(Head::results);
+        let names = self.session.results(INFER).into_iter().chain(of_head).filter(is_output);
+        let names: Vec<String> = names.map(str::to_owned).collect();
         if names.is_empty() {
             return Err(ExecError::Unsupported(
                 "the model has no output of vertices; scores of pairs need a `train` block with a loss of links".into(),
@@ -158,8 +173,13 @@ impl Trainer {
             )));
         }
         let missing = || ExecError::Unsupported(format!("internal error: no result `{name}`"));
-        let Rows { width, vertex, numbers } = self.session.read(INFER, &name)?.ok_or_else(missing)?;
-        let mut data = numbers.to_vec();
+        let (mut data, width, vertex) = match &mut self.head {
+            Some(head) if head.results().contains(&name.as_str()) => head.output(&mut *self.session, &name)?,
+            _ => {
+                let Rows { width, vertex, numbers } = self.session.read(INFER, &name)?.ok_or_else(missing)?;
+                (numbers.to_vec(), width, vertex)
+            }
+        };
         if let Some(order) = vertex.and_then(|vertex| self.session.data().orders.of(vertex)) {
             let renumbered = data.clone();
             copy_rows(&renumbered, &order.rank, &mut data);

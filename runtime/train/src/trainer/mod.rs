@@ -4,6 +4,7 @@ mod batches;
 mod check;
 mod checkpointing;
 mod epochs;
+mod head;
 mod inference;
 mod options;
 mod timing;
@@ -22,6 +23,7 @@ use hgnnc_session::{Backend, Session};
 use crate::batches::{Batches, graph_inputs};
 use crate::checkpoint::Progress;
 use crate::links::LinkMeasures;
+use head::Head;
 use timing::Timing;
 
 /// A model bound to data, with its parameters.
@@ -55,6 +57,8 @@ pub struct Trainer {
     tally: Tally,
     /// Link metrics, for models that predict links.
     links: Option<LinkMeasures>,
+    /// The prediction head, if it is a program of its own.
+    head: Option<Head>,
     /// Whether the link metrics are older than the last evaluation.
     link_metrics_stale: bool,
     warnings: Vec<String>,
@@ -135,6 +139,7 @@ impl Trainer {
         session.params().init(&executable.infer, seed)?;
         let init_s = started.elapsed().as_secs_f64();
         let links = LinkMeasures::new(&executable, &mut *backend, session.data())?;
+        let head = Head::new(&executable, &mut *backend, session.data())?;
         let mut progress = Progress::new(&executable.model, seed, session.data().orders.kind());
         progress.identity.clone_from(&options.identity);
         let mut trainer = Self {
@@ -155,6 +160,7 @@ impl Trainer {
             timing: Timing { init_s, train_s: init_s, ..Timing::default() },
             tally: Tally::default(),
             links,
+            head,
             link_metrics_stale: true,
             warnings,
             pending_warning: None,
@@ -163,7 +169,7 @@ impl Trainer {
             outcome: Outcome::Finished,
         };
         trainer.check_target()?;
-        if let Some(training) = &trainer.executable.training {
+        if let (Some(training), None) = (&trainer.executable.training, &trainer.head) {
             trainer.session.count_result(INFER, &training.output, training.task)?;
         }
         if trainer.options.resume {

@@ -274,6 +274,7 @@ fn field_case_11_metapath_over_budget() {
         train: None,
         infer: compiled.infer,
         score: None,
+        head: None,
         kernels: Default::default(),
         training: None,
         batch: None,

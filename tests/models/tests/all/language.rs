@@ -407,6 +407,7 @@ fn edge_data_stay_with_their_edges() {
         train: None,
         infer: compiled.infer.clone(),
         score: None,
+        head: None,
         kernels: Default::default(),
         training: None,
         batch: None,
