@@ -118,6 +118,7 @@ impl<'a> Compilation<'a> {
             match stage {
                 Stage::Minibatch => self.make_minibatch()?,
                 Stage::Model if self.batch.is_some() => {
+                    self.cx.on_batches = true;
                     passes.run_model(&mut self.flow, &mut self.cx);
                     self.cx.sizes.iter_mut().for_each(|sizes| sizes.derive(&self.flow));
                 }

@@ -37,6 +37,8 @@ pub struct PassCx {
     pub arena_budget: Option<u64>,
     /// Bytes that the values of an evaluation take, where they are known. A training program has its memory.
     pub evaluation_bytes: Option<u64>,
+    /// Is the program one of mini-batches? Its tables have rows for the vertices of a batch.
+    pub on_batches: bool,
     /// Where memory comes before time: the elements of the largest weight of a product that is fused with the sum that
     /// it reads. Else 0.
     pub lean_weight: usize,

@@ -206,7 +206,7 @@ impl ParamStore for Engine {
 
     unsafe fn share(&mut self, index: usize) -> Option<HostBuffer> {
         // SAFETY: promised by the caller.
-        (!self.data.orders.any()).then(|| unsafe { self.param_slab(index).alias() })
+        (!self.data.orders.any()).then(|| unsafe { self.share_param(index) })
     }
 
     fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()> {

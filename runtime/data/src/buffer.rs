@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -143,6 +144,20 @@ impl HostBuffer {
     /// Through one of the two, no element is accessed while it is written through the other.
     pub unsafe fn alias(&self) -> Self {
         Self { data: self.data, len: self.len, frozen: self.frozen, _memory: Arc::clone(&self._memory) }
+    }
+
+    /// A buffer of a part of the same elements.
+    ///
+    /// # Safety
+    /// As for [`HostBuffer::alias`].
+    ///
+    /// # Panics
+    /// If there are no such elements.
+    pub unsafe fn alias_part(&self, part: Range<usize>) -> Self {
+        assert!(part.start <= part.end && part.end <= self.len, "a part stays in its slab");
+        // SAFETY: the start is in bounds, and what follows is promised by the caller.
+        let (data, whole) = unsafe { (self.data.add(part.start), self.alias()) };
+        Self { data, len: part.len(), ..whole }
     }
 
     /// Makes the buffer read-only.

@@ -55,8 +55,7 @@ pub(crate) fn group(aliases: &AliasAnalysis<'_>, options: LoweringOptions, unfus
     let lists = Worklist::default();
     let (done, kinds, tiled) = (vec![false; count], vec![vec![]; count], vec![false; count]);
     let read_once = if options.lean { products_read_once(aliases) } else { vec![false; count] };
-    let mut grouping =
-        Grouping { aliases, options, unfused, done, kinds, read_once, tiled, placement: vec![], lists };
+    let mut grouping = Grouping { aliases, options, unfused, done, kinds, read_once, tiled, placement: vec![], lists };
     for &v in &nodes {
         grouping.tiled[v.index()] = grouping.in_tiles(v);
         grouping.kinds[v.index()] = grouping.kinds_of(v);
@@ -96,16 +95,18 @@ fn degrees(flow: &Dataflow) -> Vec<bool> {
     found
 }
 
-/// Marks the products of stored rows that exactly one operation reads, at its own rows.
+/// Marks the products of stored rows that exactly one operation reads, at its own rows and with other rows. (With a bias
+/// alone, the result would be as large, and a group takes all of those that it can.)
 fn products_read_once(aliases: &AliasAnalysis<'_>) -> Vec<bool> {
     let flow = aliases.flow;
-    let (mut reads, mut by_row) = (vec![0; flow.values.len()], vec![true; flow.values.len()]);
+    let (mut reads, mut combined) = (vec![0; flow.values.len()], vec![true; flow.values.len()]);
     for value in flow.handles().filter(|&v| aliases.storage_of(v) == v && aliases.is_live(v)) {
         let data = flow.value(value);
+        let rows = data.args.iter().filter(|arg| flow.ty(**arg).space == data.ty.space).count();
         for &arg in &data.args {
             let stored = aliases.storage_of(arg).index();
             reads[stored] += 1;
-            by_row[stored] &= flow.ty(arg).space == data.ty.space;
+            combined[stored] &= flow.ty(arg).space == data.ty.space && rows > 1;
         }
     }
     let once = |v: Value| {
@@ -113,7 +114,7 @@ fn products_read_once(aliases: &AliasAnalysis<'_>) -> Vec<bool> {
         matches!(data.op, Op::MatMul { .. } | Op::MatMulT { .. })
             && !matches!(flow.value(data.args[0]).op, Op::Segment { .. })
             && !aliases.is_output(v)
-            && (reads[v.index()], by_row[v.index()]) == (1, true)
+            && (reads[v.index()], combined[v.index()]) == (1, true)
     };
     flow.handles().map(once).collect()
 }
@@ -126,7 +127,7 @@ struct Grouping<'f, 'a> {
     pub done: Vec<bool>,
     /// The kinds of groups that an operation can be in, the best first.
     pub kinds: Vec<Vec<Kind>>,
-    /// Where memory comes before time: products that one operation reads, row by row.
+    /// Where memory comes before time: products that one operation combines with other rows.
     read_once: Vec<bool>,
     /// Products that are computed tile by tile, with prologue and epilogue.
     pub tiled: Vec<bool>,

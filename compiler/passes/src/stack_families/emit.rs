@@ -29,6 +29,8 @@ pub struct Emitter<'a> {
     old: &'a Dataflow,
     tuples: &'a Tuples,
     members: Vec<Graph>,
+    /// Is the program one of mini-batches?
+    on_batches: bool,
     /// The program under construction.
     pub new: Dataflow,
     /// The new value of each old value that exists on its own.
@@ -60,11 +62,12 @@ struct Reduction {
 }
 
 impl<'a> Emitter<'a> {
-    pub fn new(old: &'a Dataflow, tuples: &'a Tuples, members: Vec<Graph>) -> Self {
+    pub fn new(old: &'a Dataflow, tuples: &'a Tuples, members: Vec<Graph>, on_batches: bool) -> Self {
         Self {
             old,
             tuples,
             members,
+            on_batches,
             new: old.with_tables_of(old.name.clone()),
             map: vec![None; old.values.len()],
             stacked: BTreeSet::new(),
@@ -346,7 +349,7 @@ impl<'a> Emitter<'a> {
                 rows == Rows::Members && self.old.params[param.index()].dims.iter().all(|dim| dim.fixed().is_some())
             }
             Op::Rows => match (rows, args[0]) {
-                (Rows::Pairs(direction), Operand::Each(table)) => {
+                (Rows::Pairs(direction), Operand::Each(table)) if !self.on_batches => {
                     let of_end = self.table_rows(table) == Some(self.end(direction));
                     of_end && (self.table(args[0]).is_some() || self.can(table, Rows::Members))
                 }

@@ -22,7 +22,9 @@
 //! A pair exists where the vertex has an edge of the relation. The sum across relations also has terms for other
 //! vertices, which are equal for all of them: it can be taken over pairs if these terms are its identity (0 for a sum),
 //! as after a sum or mean over in-edges. Else, or where an operation has no form on pairs, the relations stay apart.
-//! A value that is needed of one relation alone keeps them apart, too: nothing is computed in both forms.
+//! A value that is needed of one relation alone keeps them apart, too: nothing is computed in both forms. In
+//! mini-batches, tables with a row for each vertex and relation keep them apart as well: a batch takes some rows of each
+//! table and of its optimizer states.
 //!
 //! The order of summation changes, and a dropout mask is that of the first relation, continued over all edges.
 
@@ -52,7 +54,7 @@ pub fn stack_families(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     for members in groups {
         let number = members.len();
         let first = flow.graphs[members[0].index()].name.clone();
-        let (stacked, verdict) = match stack(flow, members) {
+        let (stacked, verdict) = match stack(flow, members, cx.on_batches) {
             Ok(new) => {
                 let (before, after) = (flow.values.len(), new.values.len());
                 *flow = new;
@@ -95,9 +97,9 @@ fn groups(flow: &Dataflow) -> Vec<Vec<Graph>> {
 }
 
 /// The program with the stack of these graphs, or the reason why they stay apart.
-fn stack(flow: &Dataflow, members: Vec<Graph>) -> Result<Dataflow, String> {
+fn stack(flow: &Dataflow, members: Vec<Graph>, on_batches: bool) -> Result<Dataflow, String> {
     let tuples = Tuples::find(flow, &members);
-    let mut emitter = Emitter::new(flow, &tuples, members);
+    let mut emitter = Emitter::new(flow, &tuples, members, on_batches);
     emitter.run();
     let Emitter { mut new, stacked, map, .. } = emitter;
     if stacked.is_empty() {

@@ -417,6 +417,16 @@ impl Engine {
         unsafe { self.slabs[self.params as usize + home.index()].read(offset, len) }
     }
 
+    /// The memory of a parameter, which may be a part of that of a stack.
+    ///
+    /// # Safety
+    /// As for [`HostBuffer::alias`].
+    pub unsafe fn share_param(&self, index: usize) -> HostBuffer {
+        let ParamPlace { home, offset, len } = self.places[index];
+        // SAFETY: promised by the caller.
+        unsafe { self.slabs[self.params as usize + home.index()].alias_part(offset..offset + len) }
+    }
+
     /// Buffer of a parameter that is no entry of a stack.
     pub fn param_slab(&self, index: usize) -> &HostBuffer {
         &self.slabs[self.params as usize + index]
