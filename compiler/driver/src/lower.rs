@@ -147,9 +147,9 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     // The evaluation and training programs are compiled in parallel. Only the final training pass needs a result of the
     // evaluation program: its memory, which training should not exceed by much.
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
-    let preferred = LoweringOptions::of(options.machine.as_ref());
+    let preferred = passes.lowering_options(LoweringOptions::of(options.machine.as_ref()));
     // Evaluations beside mini-batches are rare, and all vertices at once take the most memory.
-    let of_infer = if on_batches { preferred.for_rare_runs() } else { preferred };
+    let of_infer = if on_batches { passes.lowering_options(preferred.for_rare_runs()) } else { preferred };
     let lean_weight = if of_infer.lean { of_infer.row_weight } else { 0 };
     let infer_cx = PassCx { factored: factored(|plan| &plan.infer), lean_weight, ..context.clone() };
     let mut infer = Compilation::new(without_dropout(&model.flow), infer_cx, of_infer);
@@ -162,10 +162,10 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         let cx = PassCx { sizes: None, ..context.clone() };
         score = Some(Compilation::new(second, cx, preferred.with_hoisting(false)));
     }
-    // Of mini-batches, whose graphs are large, the outputs are computed for some vertices at a time, too.
+    // Where memory comes first, the outputs are computed for some vertices at a time, too.
     let mut head = None;
     let on_device = options.machine.as_ref().is_some_and(|machine| machine.capabilities.thread_blocks);
-    if on_batches
+    if of_infer.lean
         && !on_device
         && let Some((first, second)) = head_of(model, &infer.flow)
     {

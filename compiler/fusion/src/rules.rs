@@ -107,7 +107,7 @@ impl FusionRule {
             Self::MultiplyReduce => "a multiplication is fused into the sum that reads it",
             Self::SplitRows => "high-degree rows are split among threads",
             Self::HoistInvariants => "values that depend on no parameter are computed once",
-            Self::MemoryOrder => "evaluations beside mini-batches run in an order that stores less",
+            Self::MemoryOrder => "evaluations beside mini-batches store less: sums first, outputs in parts (CPU)",
             Self::InPlace => "results reuse the buffers of dead operands",
             Self::CoSchedule => "independent kernels share a launch",
             Self::OnlineSoftmax => "an edge softmax takes one pass (GPU)",

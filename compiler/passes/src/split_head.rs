@@ -22,7 +22,7 @@
 use std::collections::BTreeSet;
 
 use hgnnc_ir::dataflow::Binding;
-use hgnnc_ir::{Dataflow, Op, Output, Space, Type, Value, VertexType};
+use hgnnc_ir::{DType, Dataflow, Op, Output, Space, Type, Value, VertexType};
 
 use crate::two_parts::{fill, of_params, second_part};
 
@@ -77,6 +77,7 @@ fn narrowest(flow: &Dataflow, outputs: &[&Output], free: &[bool], rows: Space) -
     while let Some(last) = frontier.pop_last() {
         let data = flow.value(last);
         if frontier.is_empty()
+            && data.ty.dtype == DType::F32
             && let Some(width) = elements(&data.ty)
             && best.is_none_or(|(known, _)| width < known)
         {

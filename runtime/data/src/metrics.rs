@@ -305,4 +305,30 @@ mod tests {
         near(regress.metric(Metric::Mae, &mut Tally::default()), (1.0 + 1.0 + 2.0 + 2.0) / 4.0);
         near(regress.metric(Metric::Rmse, &mut Tally::default()), (10.0f64 / 4.0).sqrt());
     }
+
+    /// Sums of some rows at a time give the bits of all rows together.
+    #[test]
+    fn sums_of_parts() {
+        let numbers = |count: usize, seed: usize| (0..count).map(move |i| ((i * 7 + seed) as f32 * 0.37).sin());
+        let (outputs, row_loss): (Vec<f32>, Vec<f32>) = (numbers(40, 1).collect(), numbers(20, 2).collect());
+        let classes = Target::Classes((0..20).map(|i| i % 3 - 1).collect());
+        let labels = Target::Rows(numbers(40, 3).map(|x| f32::from(u8::from(x > 0.0))).collect());
+        let targets = Target::Rows(numbers(40, 4).collect());
+        let rows: Vec<u32> = (0..20).rev().collect();
+        for (target, task) in [
+            (&classes, Task::Classify { classes: 2 }),
+            (&labels, Task::MultiLabel { labels: 2 }),
+            (&targets, Task::Regress { width: 2 }),
+        ] {
+            let row_loss = Some(&row_loss[..]);
+            let all = Predictions { outputs: &outputs, width: 2, row_loss, target, rows: &rows, task };
+            let mut sums = MetricSums::default();
+            rows.chunks(6).for_each(|rows| sums.add(&Predictions { rows, ..all }));
+            for metric in Metric::ALL {
+                let expected = all.metric(metric, &mut Tally::default());
+                assert_eq!(sums.metric(metric, task).map(f64::to_bits), expected.map(f64::to_bits), "{metric:?}");
+            }
+            assert_eq!(MetricSums::default().metric(Metric::Loss, task), None);
+        }
+    }
 }

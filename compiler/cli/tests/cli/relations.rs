@@ -138,10 +138,13 @@ fn stacked_relations_train_to_the_same_weights() {
 #[test]
 fn stacked_relations_train_on_batches() {
     let place = place();
-    place.model(&model("x: f32[6]", "RgcnConv(hidden: 4)", "batch 7\n    fanout [3, 2]"));
-    let stacked = train(&place, "stacked.safetensors", &[]);
-    close("batches", &stacked, &train(&place, "apart.safetensors", &APART));
-    assert!(train(&place, "one.safetensors", &["--threads", "1"]) == stacked, "one thread, the same bits");
+    // One-hot features: each relation has a table, of which a batch takes rows.
+    for features in ["x: f32[6]", "x: onehot"] {
+        place.model(&model(features, "RgcnConv(hidden: 4)", "batch 7\n    fanout [3, 2]"));
+        let stacked = train(&place, "stacked.safetensors", &[]);
+        close(features, &stacked, &train(&place, "apart.safetensors", &APART));
+        assert!(train(&place, "one.safetensors", &["--threads", "1"]) == stacked, "one thread, the same bits");
+    }
 }
 
 #[test]

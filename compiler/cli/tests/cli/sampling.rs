@@ -1,6 +1,6 @@
 //! Batches that are drawn by weight and by walks, and the code that draws them.
 
-use crate::common::{Place, TRAIN, with_metapath};
+use crate::common::*;
 
 /// The usual model with a metapath, without dropout, trained on batches of so many papers.
 fn on_batches(size: usize, fanout: &str) -> String {
@@ -96,4 +96,49 @@ fn caches_are_simulated_without_training() {
     place.with_data("simulate-cache", &["--sizes", "101%"]).fails(2, &["not a part of all rows"]);
     place.model(&with_metapath());
     place.with_data("simulate-cache", &[]).fails(1, &["a cache is for training on batches", "`batch`"]);
+}
+
+/// Outputs that are wider than the embeddings are computed for some vertices at a time.
+#[test]
+fn metrics_beside_batches_are_those_of_all_outputs_at_once() {
+    let place = Place::new();
+    for (loss, width) in [
+        ("cross_entropy(logits, Paper.y)", 3),
+        ("binary_cross_entropy(logits, Paper.tags)", 2),
+        ("mse(logits, Paper.year)", 1),
+    ] {
+        let body = format!(
+            "
+    let hidden = relu(RgcnConv(hidden: 1) over [relations, reverses] of features)
+    output logits: Paper = linear(concat(linear(hidden.Paper, {width}), linear(hidden.Paper, 2)), {width})"
+        );
+        let train = "optimizer adam(lr: 0.02) epochs 3 batch 7 fanout [3]";
+        place.model(&model_of(&body, &format!("train Net {{ loss {loss} {train} }}")));
+        let run = |name: &str, args: &[&str]| {
+            let own = ["--report", "r.json", "--weights-out", name];
+            place.with_data("train", &[&own[..], args].concat()).works();
+            (place.json("r.json")["metrics"].clone(), place.bytes(name))
+        };
+        let infer = |args: &[&str]| place.with_data("build", &[&["--emit", "infer"], args].concat()).works().out;
+        let at_once = ["--disable-fusion", "memory_order"];
+        // One number is not wider than the embedding.
+        assert_eq!(infer(&[]).contains("given(head.0)"), width > 1, "{}", infer(&[]));
+        assert!(!infer(&at_once).contains("given("), "{loss}");
+        let (found, weights) = run("parts.safetensors", &[]);
+        let (expected, same_weights) = run("whole.safetensors", &at_once);
+        assert!(weights == same_weights, "{loss}: training does not depend on it");
+        let own = ["--weights", "parts.safetensors", "--report", "e.json"];
+        place.with_data("eval", &own).works();
+        assert_eq!(place.json("e.json")["metrics"], found, "{loss}");
+        let parts = expected.as_object().expect("parts");
+        assert_eq!(parts.len(), 3, "{expected}");
+        for (part, metrics) in parts {
+            let metrics = metrics.as_object().expect("metrics");
+            assert_eq!(metrics.len(), found[part].as_object().map_or(0, |found| found.len()), "{loss}: {found}");
+            for (name, value) in metrics {
+                let (value, found) = (value.as_f64().expect("a number"), found[part][name].as_f64().expect("a number"));
+                assert!((value - found).abs() < 1e-6 * value.abs().max(1.0), "{loss}, {part}.{name}: {found}, {value}");
+            }
+        }
+    }
 }

@@ -9,3 +9,4 @@ mod links;
 mod minibatch;
 mod optimizers;
 mod random;
+mod split_head;
