@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What reuse of hot vertices' bottom-layer values costs in accuracy: trains RGCN on batches of acm and imdb with and without it.
+"""What historical embeddings of hot vertices cost in accuracy: trains RGCN on batches of acm and imdb with and without it.
 
     cargo build --release -p hgnnc
     python3 tests/accuracy/reuse.py DATA [--hgnnc target/release/hgnnc] [--seeds 5] [--only acm] [--epochs N] [--rate 0.002]
@@ -19,7 +19,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-REUSE = [None, "hot(0.1, batches: 1)", "hot(0.1, batches: 4)", "hot(0.1, batches: 8)", "hot(0.3, batches: 4)"]
+REUSE = [None, "hot(0.1, batches: 2)", "hot(0.1, batches: 4)", "hot(0.1, batches: 8)", "hot(0.3, batches: 4)", "hot(1, batches: 4)"]
 
 
 def model(name: str, reuse: str | None, rate: float | None) -> str:
@@ -65,7 +65,7 @@ def main() -> None:
             line += f"  ({min(values):.2f} to {max(values):.2f}; {statistics.mean(r['epochs'] for r in reports):.0f} epochs)"
             saved = [report["batches"]["reuse"] for report in reports if reuse]
             if saved:
-                drawn = sum(it["edges_sampled"] + it["edges_not_drawn"] for it in saved)
+                drawn = sum(it["edges_sampled"] + it["edges_saved"] for it in saved)
                 part = sum(it["edges_saved"] for it in saved) / drawn
                 line += f"  {100 * part:.1f} % of the edges saved"
             print(line, flush=True)

@@ -272,9 +272,7 @@ fn level_text(
         Level::Joint => ir_text(lowered.joint.as_ref()?),
         Level::Optimized => {
             // Historical embeddings are computed by a separate program.
-            let producer = lowered.executable.producer.iter().map(|producer| &producer.flow);
-            let programs = std::iter::once(lowered.executable.train.as_ref()?).chain(producer);
-            programs.map(ir_text).collect::<Vec<_>>().join("\n")
+            ir_text(lowered.executable.train.as_ref()?)
         }
         Level::Infer => {
             // Link scores, and outputs beside mini-batches, are computed by a separate program for one set of pairs or

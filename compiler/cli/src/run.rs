@@ -72,7 +72,6 @@ fn tables(model: &Analyzed) -> Executable {
         kernels: Kernels::default(),
         training: model.train.as_ref().map(|t| t.training.clone()),
         batch: None,
-        producer: None,
         graphs: None,
         cpu: None,
         sampler: None,

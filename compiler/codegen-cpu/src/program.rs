@@ -50,7 +50,6 @@ pub fn compile_executable(executable: &mut Executable, options: &Options, of_tra
         infer: compile(&kernels.infer, options),
         score: kernels.score.as_ref().map(|score| compile(score, &unsized_options)),
         head: kernels.head.as_ref().map(|head| compile(head, &unsized_options)),
-        producer: executable.producer.as_ref().map(|producer| compile(&producer.kernels, &unsized_options)),
     });
     executable.sampler = executable.batch.as_ref().and_then(|_| sampler(options.code));
 }

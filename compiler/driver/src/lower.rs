@@ -5,9 +5,8 @@ use std::fmt;
 
 use hgnnc_analysis::memory::arena_bytes;
 use hgnnc_executable::Executable;
-use hgnnc_executable::{EmbeddingProducer, GraphPlan, Kernels};
+use hgnnc_executable::{GraphPlan, Kernels};
 use hgnnc_fusion::{Groups, LoweringOptions, NotLowered};
-use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::training::Target;
 use hgnnc_ir::{Dataflow, Graph, Op, OutputKind};
@@ -225,7 +224,6 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         sampler: None,
         training: model.train.as_ref().map(|spec| spec.training.clone()),
         batch: None,
-        producer: None,
         graphs: options.graphs.clone(),
     };
     if let Some(score) = score {
@@ -238,8 +236,6 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     if let Some(train) = train {
         (executable.train, executable.kernels.train) = (Some(train.flow), Some(train.kernels));
         executable.batch = train.batch;
-        let machine = options.machine.as_ref();
-        executable.producer = train.producer.map(|producer| lower_producer(producer, &passes, machine)).transpose()?;
         joint = train.joint;
     }
     Ok(Lowered { dataflow: model.flow.clone(), joint, executable, explanations, notes, groups, arena, train_sizes })
@@ -251,18 +247,6 @@ fn head_of(model: &Analyzed, infer: &Dataflow) -> Option<(Dataflow, Dataflow)> {
         Target::Vertices { vertex, label } => split_head(infer, *vertex, label),
         Target::Links(_) => None,
     }
-}
-
-/// The program of historical embeddings. The runtime chooses the number of vertices per run, so it has no sizes.
-fn lower_producer(
-    (flow, layout): (Dataflow, BatchLayout),
-    passes: &PassManager,
-    machine: Option<&Machine>,
-) -> Result<EmbeddingProducer, LowerError> {
-    let cx = PassCx { machine: machine.cloned(), ..PassCx::new(None) };
-    let mut producer = Compilation::new(flow, cx, LoweringOptions::of(machine).with_hoisting(false));
-    producer.run(EVALUATE, passes, || None)?;
-    Ok(EmbeddingProducer { flow: producer.flow, kernels: producer.kernels, layout })
 }
 
 /// The forward program of the loss.

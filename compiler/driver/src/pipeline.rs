@@ -5,8 +5,8 @@ use hgnnc_fusion::{Groups, KERNEL_PASSES, KernelCx, LoweringOptions, kernel_pass
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, Param, Value};
-use hgnnc_passes::{MinibatchWithCache, batch_sizes, to_minibatch, to_minibatch_with_cache, try_differentiate, update};
 use hgnnc_passes::{PassCx, PassManager};
+use hgnnc_passes::{batch_sizes, to_minibatch, to_minibatch_with_cache, try_differentiate, update};
 use hgnnc_sema::TrainSpec;
 
 use crate::lower::LowerError;
@@ -14,7 +14,7 @@ use crate::lower::LowerError;
 /// A stage of the compiler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Whole graph to mini-batch, for models that are trained on batches; with historical embeddings also their producer.
+    /// Whole graph to mini-batch, for models that are trained on batches.
     Minibatch,
     /// [`hgnnc_passes::pipeline::MODEL`], for mini-batches: those of the whole graph ran before data was bound.
     Model,
@@ -50,7 +50,7 @@ pub(crate) const TRAIN: &[Stage] = &[
     Stage::Kernels,
 ];
 
-/// The evaluation of a model, the scores of links, and the producer of historical embeddings.
+/// The evaluation of a model, its head, and the scores of links.
 pub(crate) const EVALUATE: &[Stage] =
     &[Stage::Forward, Stage::Joint, Stage::Group, Stage::Store, Stage::Emit, Stage::Kernels];
 
@@ -69,8 +69,6 @@ pub(crate) struct Compilation<'a> {
     pub joint: Option<Dataflow>,
     /// After [`Stage::Minibatch`]: the layout of batches.
     pub batch: Option<BatchLayout>,
-    /// After [`Stage::Minibatch`]: the program of historical embeddings and its layout.
-    pub producer: Option<(Dataflow, BatchLayout)>,
     /// After [`Stage::Differentiate`]: the gradient of each parameter that the loss depends on.
     gradients: Vec<(Param, Value)>,
     /// After [`Stage::Group`]; complete after [`Stage::Store`].
@@ -89,7 +87,6 @@ impl<'a> Compilation<'a> {
             named: false,
             joint: None,
             batch: None,
-            producer: None,
             gradients: vec![],
             groups: Groups::default(),
             kernels: Program::default(),
@@ -144,12 +141,7 @@ impl<'a> Compilation<'a> {
         let Some(batch) = &training.batch else { return Ok(()) };
         let (flow, layout) = match batch.reuse {
             None => to_minibatch(&self.flow)?,
-            Some(_) => {
-                let MinibatchWithCache { flow, layout, producer, producer_layout } =
-                    to_minibatch_with_cache(&self.flow)?;
-                self.producer = Some((producer, producer_layout));
-                (flow, layout)
-            }
+            Some(_) => to_minibatch_with_cache(&self.flow)?,
         };
         let sizes = self.cx.sizes.take();
         self.cx.sizes = sizes.map(|sizes| batch_sizes(&self.flow, &layout, training, batch, &sizes));

@@ -46,8 +46,6 @@ pub struct CpuPrograms {
     pub infer: CpuProgram,
     pub score: Option<CpuProgram>,
     pub head: Option<CpuProgram>,
-    /// Producer of historical embeddings.
-    pub producer: Option<CpuProgram>,
 }
 
 impl CpuPrograms {
@@ -58,7 +56,6 @@ impl CpuPrograms {
             Role::Train => self.train.as_ref(),
             Role::Score => self.score.as_ref(),
             Role::Head => self.head.as_ref(),
-            Role::Producer => self.producer.as_ref(),
         }
     }
 }

@@ -42,8 +42,6 @@ pub struct Executable {
     /// The layout of [`Executable::train`] relative to the whole graph if it is a mini-batch program, which has
     /// tables of its own.
     pub batch: Option<BatchLayout>,
-    /// The producer of historical embeddings, if mini-batches reuse them ([`reuse`](hgnnc_ir::training::MiniBatch::reuse)).
-    pub producer: Option<EmbeddingProducer>,
     /// The plan by which data is bound; `None` if all graphs are materialized.
     pub graphs: Option<GraphPlan>,
 }
@@ -59,8 +57,6 @@ pub enum Role {
     Score,
     /// Outputs of some vertices ([`Kernels::head`]).
     Head,
-    /// Historical embeddings of hot vertices ([`EmbeddingProducer::kernels`]).
-    Producer,
 }
 
 impl Executable {
@@ -71,7 +67,6 @@ impl Executable {
             Role::Train => self.kernels.train.as_ref(),
             Role::Score => self.kernels.score.as_ref(),
             Role::Head => self.kernels.head.as_ref(),
-            Role::Producer => self.producer.as_ref().map(|producer| &producer.kernels),
         }
     }
 }
@@ -86,19 +81,6 @@ pub struct GraphPlan {
     pub infer: BTreeSet<Graph>,
     /// The same for the training program.
     pub train: BTreeSet<Graph>,
-}
-
-/// The program that computes historical embeddings: the bottom layer's output for hot vertices. Forward only, on a
-/// one-hop mini-batch with the hot vertices as seeds and the fan-outs of the last hop of [`MiniBatch`](hgnnc_ir::training::MiniBatch).
-#[derive(Clone, PartialEq, Debug)]
-pub struct EmbeddingProducer {
-    /// Results: one [`hgnnc_ir::batch::HistoricalRows::name`] per cached value. Parameters are those of [`Executable::train`],
-    /// in the same order.
-    pub flow: Dataflow,
-    /// The same program in kernel IR.
-    pub kernels: kernel::Program,
-    /// Its layout relative to the whole graph.
-    pub layout: BatchLayout,
 }
 
 /// The programs of an executable in kernel IR; see the fields of the same name in [`Executable`].

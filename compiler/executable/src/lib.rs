@@ -16,5 +16,5 @@ mod fingerprint;
 pub mod gpu;
 pub mod sampler;
 
-pub use executable::{EmbeddingProducer, Executable, GraphPlan, Kernels, Role};
+pub use executable::{Executable, GraphPlan, Kernels, Role};
 pub use fingerprint::Fingerprint;

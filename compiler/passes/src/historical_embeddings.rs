@@ -1,10 +1,10 @@
 //! Historical embeddings: mini-batches that read the bottom layer's output of some vertices from a cache.
 //!
 //! The last hop samples the in-edges that the bottom layer reads. The layer above needs only the bottom layer's output
-//! of the vertices that the hop before reached first. Where the cache has that output, a vertex samples no in-edges,
-//! and neither its features nor anything else below is needed (NeutronOrch, Ai et al., PVLDB 17(8) 2024). The program
-//! of a mini-batch replaces the rows of these vertices, through which no gradient flows; another program computes the
-//! cached values:
+//! of the vertices that the hop before reached first. Where the cache has that output, from a batch before, a vertex
+//! samples no in-edges, and neither its features nor anything else below is needed (GNNAutoScale, Fey et al., ICML 2021;
+//! NeutronOrch, Ai et al., PVLDB 17(8) 2024). The program of a mini-batch replaces the rows of these vertices, through
+//! which no gradient flows, and gives all rows as a result, of which the cache keeps those that were computed:
 //!
 //! ```text
 //! Before:  %2 = segment.sum.in cites.1, %1         : f32[Paper.1; 64]
@@ -15,8 +15,7 @@
 //!          %5 = segment_endpoints.sum.in reused(Paper.1), %4 : f32[dst(reused(Paper.1)); 64]
 //!          %6 = scatter_rows.dst reused(Paper.1), %2, %5 : f32[Paper.1; 64]
 //!          %7 = gather.src cites, %6               : f32[edges(cites); 64]
-//! Bottom:  %2 = segment.sum.in cites, %1           : f32[Paper; 64]
-//!          result "reused.0.0" = %2
+//!          result "reused.0.0" = %6
 //! ```
 //!
 //! The cached values are found from the gathers at the start of the layer above: from their operands down, past
@@ -28,39 +27,19 @@
 
 use std::collections::BTreeSet;
 
-use hgnnc_ir::batch::{BatchLayout, HistoricalRows};
-use hgnnc_ir::{DType, Dataflow, Op, Output, OutputKind, Reduce, Space, Stage, Value};
+use hgnnc_ir::batch::BatchLayout;
+use hgnnc_ir::{DType, Dataflow, Op, Reduce, Space, Stage, Value};
 
-use crate::minibatch::{CachedRows, CachedValue, NotBatchable, RequiredHops, build, further, to_minibatch};
+use crate::minibatch::{CachedRows, NotBatchable, RequiredHops, build, further};
 
-/// The programs of mini-batches that read historical embeddings.
-#[derive(Clone, Debug)]
-pub struct MinibatchWithCache {
-    /// The program of [`to_minibatch`], with rows that are read from the cache.
-    pub flow: Dataflow,
-    /// The relation of its tables to those of the whole graph.
-    pub layout: BatchLayout,
-    /// The program that computes the cached values, for vertices that are the seeds of a batch.
-    pub producer: Dataflow,
-    /// The relation of its tables to those of the whole graph.
-    pub producer_layout: BatchLayout,
-}
-
-/// The program of a mini-batch that computes the outputs of a forward program, and the program of the values that it
-/// reads from the cache.
+/// The program of a mini-batch that computes the outputs of a forward program, and reads historical embeddings.
 ///
 /// # Errors
 /// [`NotBatchable`] where there is no program of a mini-batch, or no value that could be cached.
-pub fn to_minibatch_with_cache(flow: &Dataflow) -> Result<MinibatchWithCache, NotBatchable> {
+pub fn to_minibatch_with_cache(flow: &Dataflow) -> Result<(Dataflow, BatchLayout), NotBatchable> {
     let required = RequiredHops::of(flow)?;
     let replaced = bottom_values(flow, &required)?;
-    let (new, layout, cached) = build(flow, required, &replaced)?;
-    let mut producer = Dataflow { name: format!("{}.bottom", flow.name), outputs: vec![], ..flow.clone() };
-    for CachedValue { value, rows, position } in cached {
-        producer.outputs.push(Output { kind: OutputKind::Result(HistoricalRows::name(rows, position)), value });
-    }
-    let (producer, producer_layout) = to_minibatch(&producer)?;
-    Ok(MinibatchWithCache { flow: new, layout, producer, producer_layout })
+    build(flow, required, &replaced)
 }
 
 fn no(why: &str, flow: &Dataflow, value: Option<Value>) -> NotBatchable {
@@ -99,7 +78,7 @@ fn bottom_values(flow: &Dataflow, required: &RequiredHops) -> Result<CachedRows,
     }
     match values.is_empty() {
         true => Err(no("no layer takes what the bottom layer gives to neighbours", flow, None)),
-        false => Ok(CachedRows { zero: not_finite(flow, &of_bottom, &values), cached: values }),
+        false => Ok(CachedRows { hops, zero: not_finite(flow, &of_bottom, &values), cached: values }),
     }
 }
 

@@ -32,7 +32,7 @@ pub use batch_sizes::batch_sizes;
 pub use differentiate::{NotDifferentiable, differentiate, try_differentiate};
 pub use hgnnc_ir::optimizer::{Clip, Optimizer, OptimizerOptions, Schedule};
 pub use hgnnc_ir::sizes::{Endpoints, SizeInfo};
-pub use historical_embeddings::{MinibatchWithCache, to_minibatch_with_cache};
+pub use historical_embeddings::to_minibatch_with_cache;
 pub use minibatch::{NotBatchable, to_minibatch};
 pub use optimizer::update;
 pub use pass::{Changed, Pass, PassCx};

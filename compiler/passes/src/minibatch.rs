@@ -61,23 +61,14 @@ type Result<T> = std::result::Result<T, NotBatchable>;
 /// # Errors
 /// [`NotBatchable`] where a value depends on more than in-edges.
 pub fn to_minibatch(flow: &Dataflow) -> Result<(Dataflow, BatchLayout)> {
-    let (new, layout, _) = build(flow, RequiredHops::of(flow)?, &CachedRows::default())?;
-    Ok((new, layout))
-}
-
-/// A value whose rows are read from the cache of historical embeddings.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CachedValue {
-    pub value: Value,
-    /// The position of its rows in [`BatchLayout::historical`].
-    pub rows: usize,
-    /// The position among the values of these rows, [`HistoricalRows::values`].
-    pub position: usize,
+    build(flow, RequiredHops::of(flow)?, &CachedRows::default())
 }
 
 /// Values that are replaced at the vertices that sample no in-edges in the last hop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CachedRows {
+    /// The hops within which they are replaced: all but the last.
+    pub hops: usize,
     /// Values that are read from the cache there.
     pub cached: BTreeSet<Value>,
     /// Values that are 0 there: without edges they are not finite, and the gradient of unread values that are computed
@@ -86,21 +77,19 @@ pub(crate) struct CachedRows {
 }
 
 /// As [`to_minibatch`], with some rows from the cache.
-pub(crate) fn build(
-    flow: &Dataflow,
-    required: RequiredHops,
-    replaced: &CachedRows,
-) -> Result<(Dataflow, BatchLayout, Vec<CachedValue>)> {
+pub(crate) fn build(flow: &Dataflow, required: RequiredHops, replaced: &CachedRows) -> Result<(Dataflow, BatchLayout)> {
     let mut new = Dataflow::new(format!("{}.batch", flow.name));
     new.params.clone_from(&flow.params);
     let layout = BatchLayout::default();
     let (made, tables) = (HashMap::new(), Tables::default());
-    let mut builder = Builder { old: flow, required, new, layout, made, tables, cached: vec![] };
+    let mut builder = Builder { old: flow, required, new, layout, made, tables };
     builder.rows();
     for value in flow.handles() {
         for hops in builder.required.own[value.index()].clone() {
             let mut new = builder.value(value, hops)?;
-            if replaced.cached.contains(&value) {
+            if hops != replaced.hops {
+                // Vertices of earlier hops have in-edges.
+            } else if replaced.cached.contains(&value) {
                 new = builder.reuse(value, hops, new)?;
             } else if replaced.zero.contains(&value) {
                 new = builder.zero(value, hops, new)?;
@@ -115,7 +104,7 @@ pub(crate) fn build(
     builder.new.cursor = flow.cursor;
     builder.families();
     builder.layout.hops = builder.layout.vertices.iter().map(|known| known.hops).max().unwrap_or(0);
-    Ok((builder.new, builder.layout, builder.cached))
+    Ok((builder.new, builder.layout))
 }
 
 /// Is a value computed for each set of vertices on its own?
@@ -215,7 +204,6 @@ struct Builder<'a> {
     /// New values, for those within a number of hops.
     made: HashMap<(Value, usize), Value>,
     tables: Tables,
-    cached: Vec<CachedValue>,
 }
 
 /// A name for tables of the vertices within a number of hops.
@@ -414,10 +402,9 @@ impl Builder<'_> {
         reused.values.push(width);
         let (number, space) = (reused.values.len() - 1, Space::Vertices(reused.rows));
         self.layout.inputs.push(BatchInput::Historical { rows, value: number });
-        self.cached.push(CachedValue { value, rows, position: number });
         let name = HistoricalRows::name(rows, number);
         let ty = Type { space, ..data.ty.clone() };
-        let input = self.new.declare_input(InputDecl { name: name.clone(), ty, binding: Binding::Given(name) });
+        let input = self.new.declare_input(InputDecl { name: name.clone(), ty, binding: Binding::Given(name.clone()) });
         let graph = self.layout.graphs.iter().position(|graph| *graph == BatchGraph::Historical { rows });
         let graph = Graph::new(graph.expect("rows have a graph"));
         self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
@@ -426,7 +413,9 @@ impl Builder<'_> {
         let given = self.new.push(Op::GatherSrc(graph), &[given]).map_err(wrong)?;
         let op = Op::SegmentEndpoints { graph, direction: Direction::In, reduce: Reduce::Sum };
         let given = self.new.push(op, &[given]).map_err(wrong)?;
-        self.new.push(Op::ScatterRows(graph, Direction::In), &[computed, given]).map_err(wrong)
+        let replaced = self.new.push(Op::ScatterRows(graph, Direction::In), &[computed, given]).map_err(wrong)?;
+        self.new.outputs.push(hgnnc_ir::Output { kind: hgnnc_ir::OutputKind::Result(name), value: replaced });
+        Ok(replaced)
     }
 
     /// A value at vertices within a number of hops, 0 at those that read the cache.

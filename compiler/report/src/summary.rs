@@ -138,7 +138,7 @@ impl Profile {
         if let (Run::Batch, Some(batch)) = (self.run, &self.batch) {
             rest.push(Rest { name: "waiting", words: "waiting for the next batch to be made", ms: batch.waiting_ms });
             if batch.values_ms > 0.0 {
-                let words = "computing values of hot vertices that batches reuse";
+                let words = "keeping embeddings of hot vertices, and giving them to later batches";
                 rest.push(Rest { name: "reused values", words, ms: batch.values_ms });
             }
             rest.push(Rest {

@@ -37,7 +37,7 @@ impl DeviceBackend {
         pool: Arc<rayon::ThreadPool>,
         budget: Option<u64>,
     ) -> Self {
-        let roles = [Role::Infer, Role::Train, Role::Score, Role::Head, Role::Producer];
+        let roles = [Role::Infer, Role::Train, Role::Score, Role::Head];
         let programs = roles.into_iter().filter_map(|role| Some((role, executable.kernels(role)?.clone())));
         Self { device: device.into(), compiler, target, programs: programs.collect(), pool, budget }
     }

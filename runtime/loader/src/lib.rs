@@ -22,7 +22,7 @@ use hgnnc_data::ExecError;
 pub use cache::CacheOptions;
 pub use hgnnc_cache::Policy as CachePolicy;
 pub use loader::{MiniBatch, MiniBatchLoader};
-pub use pipeline::{Pipeline, Ready};
+pub use pipeline::Pipeline;
 pub use spans::{BatchPart, BatchSpan};
 
 /// An internal inconsistency, reported as an error.

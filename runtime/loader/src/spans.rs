@@ -13,7 +13,7 @@ pub enum BatchPart {
     Graphs,
     /// Waiting for the loader.
     Wait,
-    /// Refreshing historical embeddings for this batch and others.
+    /// Reading historical embeddings, and keeping those of this batch.
     Values,
     /// Planning the program for the sizes of the batch.
     Bind,

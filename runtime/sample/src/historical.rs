@@ -24,6 +24,11 @@ impl HistoricalVertices {
         bits[word] |= 1 << (vertex % 64);
     }
 
+    /// Empties the set.
+    pub fn clear(&mut self) {
+        self.bits.iter_mut().for_each(Vec::clear);
+    }
+
     /// Whether the set contains a vertex.
     #[inline]
     pub fn has(&self, vertex_type: usize, vertex: u32) -> bool {

@@ -66,7 +66,7 @@ pub struct BatchReport {
     pub compute_ms: f64,
     /// Waiting for the loader: the part of sampling and gathering that is not overlapped.
     pub wait_ms: f64,
-    /// Refreshing historical embeddings: see [`BatchReport::reuse`].
+    /// Reading and keeping historical embeddings: see [`BatchReport::reuse`].
     pub values_ms: f64,
     /// Present with a feature cache.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,28 +81,20 @@ pub struct BatchReport {
 pub struct ReuseReport {
     /// Fraction of the vertices of each type that may have historical embeddings.
     pub share: f64,
-    /// Batches that share one refresh.
+    /// Batches of a window, within which rows are shared.
     pub batches: u64,
     /// Number of hot vertices.
     pub hot: u64,
-    /// Rows that were refreshed.
-    pub rows_computed: u64,
+    /// Rows that batches computed and kept for later ones.
+    pub rows_kept: u64,
     /// Rows that batches read.
     pub rows_taken: u64,
     /// Edges of the sampled batches.
     pub edges_sampled: u64,
     /// Edges that batches did not sample because the vertex had a historical embedding.
-    pub edges_not_drawn: u64,
-    /// Edges that refreshes aggregated.
-    pub edges_computed: u64,
-    /// Edges saved: those not sampled, less those that refreshes aggregated.
-    pub edges_saved: i64,
+    pub edges_saved: u64,
     /// Maximum staleness, in parameter updates.
     pub oldest: u64,
-    /// Seconds spent on refreshes.
-    pub seconds: f64,
-    /// Seconds of sampling for refreshes, overlapped.
-    pub sample_s: f64,
     /// Seconds spent on choosing hot vertices, before training.
     pub choose_s: f64,
 }

@@ -113,7 +113,6 @@ fn model(rate: f64) -> (Executable, BoundData) {
         infer,
         training: Some(training),
         batch: None,
-        producer: None,
         graphs: None,
     };
     let mut data = case.data;

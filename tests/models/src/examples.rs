@@ -62,7 +62,6 @@ pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
         kernels: Kernels::default(),
         training: model.train.as_ref().map(|train| train.training.clone()),
         batch: None,
-        producer: None,
         graphs: None,
         cpu: None,
         sampler: None,

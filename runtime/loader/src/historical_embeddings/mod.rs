@@ -1,20 +1,16 @@
-//! Historical embeddings: layer-1 embeddings of hot vertices, refreshed once per several mini-batches.
+//! Historical embeddings: bottom-layer embeddings of hot vertices, computed by one mini-batch and read by others.
 //!
-//! The batches of an epoch are grouped into super-batches, each sampled before its first batch is trained. Hot vertices
-//! sample no neighbours in the last hop ([`HistoricalVertices`](hgnnc_sample::HistoricalVertices)). Before a
-//! super-batch, a separate program computes the embeddings of its hot vertices with the current parameters, from
-//! in-edges sampled with the fan-outs of that hop; all batches of the super-batch read them as constants (NeutronOrch,
-//! Ai et al., PVLDB 17(8) 2024). An embedding is therefore at most `batches - 1` updates stale.
+//! The batches of an epoch are grouped into windows. The first batch of a window that computes the embedding of a hot
+//! vertex keeps it in a table; later batches of the window whose last hop but one reaches the vertex sample no
+//! neighbours of it, and read the embedding as a constant (GNNAutoScale, Fey et al., ICML 2021; which vertices:
+//! NeutronOrch, Ai et al., PVLDB 17(8) 2024). With windows of `n` batches, an embedding is at most `n - 1` updates stale,
+//! and the bottom layer learns from each hot vertex once per window.
 //!
-//! This module selects the hot vertices, and samples super-batches on the loader thread. The trainer computes and
-//! stores the embeddings.
+//! This module selects the hot vertices, and follows on the loader thread which of them the table has. The trainer keeps
+//! the embeddings.
 
 mod hot_vertices;
-mod super_batches;
+mod table;
 
 pub use hot_vertices::choose;
-pub use super_batches::make_super_batches;
-
-/// Vertices per refresh batch: about as many as a mini-batch has in the hop before the last, so that it needs
-/// about as much memory.
-const REFRESH_BATCH_SIZE: usize = 16384;
+pub use table::{CachedVertices, HotVertices};

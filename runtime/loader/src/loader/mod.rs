@@ -10,17 +10,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hgnnc_executable::EmbeddingProducer;
 use hgnnc_ir::batch::{BatchInput, BatchLayout};
 use hgnnc_ir::dataflow::{Binding, Dataflow, PatternDecl};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::training::{self, Target, Training};
 use hgnnc_ir::types::{Graph, VertexType};
-use hgnnc_sample::{
-    Batch, BatchKey, Compiled, Edges, Fanout, GraphError, HistoricalVertices, Plan, SampleGraph, Sampler,
-};
+use hgnnc_sample::{Batch, BatchKey, Compiled, Edges, Fanout, GraphError, Plan, SampleGraph, Sampler};
 
+use crate::historical_embeddings::{CachedVertices, HotVertices};
 use crate::pairs::{PairRoom, PairSource, Pairs};
 pub use cached_input::CachedInput;
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
@@ -48,8 +46,8 @@ pub enum GraphInput {
 pub struct MiniBatchLoader {
     graph: Arc<SampleGraph<'static>>,
     plan: Plan,
-    /// Hot vertices, which sample no neighbours in the last hop because they have historical embeddings.
-    resting: HistoricalVertices,
+    /// The vertices that may have historical embeddings.
+    hot: Option<HotVertices>,
     /// Generated sampling loops, if enabled.
     code: Option<Compiled>,
     layout: BatchLayout,
@@ -75,14 +73,15 @@ enum Seeds {
     Vertices(VertexType),
     /// Links; their end vertices are the seed vertices.
     Links(PairSource),
-    /// None: callers provide the seed vertices.
-    Others,
 }
 
 /// Per-thread state of a loader.
 pub struct LoaderWorker<'s> {
     sampler: Sampler<'s>,
     pairs: PairRoom,
+    /// Where batches are sampled in order: the vertices with historical embeddings, which sample no neighbours in the
+    /// last hop.
+    cached: Option<CachedVertices>,
 }
 
 /// A mini-batch ready for the engine.
@@ -154,7 +153,6 @@ impl MiniBatchLoader {
                 (name.into_owned().into(), indptr.into_owned().into(), indices.into_owned().into());
             Edges { name, src_type, dst_type, indptr, indices, weights: None }
         });
-        let resting = HistoricalVertices::none(data.num_vertices.len());
         let graph = SampleGraph::sharing(data.num_vertices.clone(), all, &shared)
             .and_then(|graph| graph.with_paths(steps.collect(), data.drawn.paths.clone()))
             .map_err(unsupported)?;
@@ -164,7 +162,7 @@ impl MiniBatchLoader {
         Ok(Self {
             graph: Arc::new(graph),
             plan,
-            resting,
+            hot: None,
             code,
             layout: layout.clone(),
             types: tables.vertex_types.iter().map(|vertex| vertex.name.clone()).collect(),
@@ -182,41 +180,9 @@ impl MiniBatchLoader {
         })
     }
 
-    /// A loader of refresh batches: same graph, with the fan-outs of the last hop.
-    pub fn of_producer(&self, producer: &EmbeddingProducer) -> Self {
-        let used = |(graph, &fanout): (usize, &Fanout)| match producer.layout.deepest(Graph::new(graph)) {
-            Some(_) => fanout,
-            None => Fanout::AtMost(0),
-        };
-        let last = self.plan.fanouts.last().into_iter().take(producer.layout.hops);
-        let plan = Plan { fanouts: last.map(|last| last.iter().enumerate().map(used).collect()).collect() };
-        let code = self.code.as_ref().and_then(|code| Compiled::new(&self.graph, plan.clone(), code.compiler()).ok());
-        Self {
-            graph: Arc::clone(&self.graph),
-            plan,
-            resting: HistoricalVertices::default(),
-            code,
-            layout: producer.layout.clone(),
-            types: self.types.clone(),
-            tables: producer.kernels.tables.clone(),
-            uses: Uses::of(&producer.kernels, &producer.layout),
-            inputs: Arc::clone(&self.inputs),
-            patterns: Arc::clone(&self.patterns),
-            seeds: Seeds::Others,
-            train: vec![],
-            size: self.size,
-            fast: vec![],
-        }
-    }
-
-    /// Sets the hot vertices.
-    pub fn rest(&mut self, resting: HistoricalVertices) {
-        self.resting = resting;
-    }
-
-    /// Hot vertices, which have historical embeddings.
-    pub fn resting(&self) -> &HistoricalVertices {
-        &self.resting
+    /// Sets the vertices that may have historical embeddings.
+    pub fn reuse(&mut self, hot: HotVertices) {
+        self.hot = Some(hot);
     }
 
     /// Correspondence between the mini-batch program and the full graph.
@@ -274,14 +240,21 @@ impl MiniBatchLoader {
         self.size as u64
     }
 
-    /// Creates the state of a thread.
+    /// Creates the state of a thread that samples all batches in their order, from the first of a window on: those of
+    /// a model with historical embeddings depend on the ones before.
+    pub fn worker_in_order(&self) -> Result<LoaderWorker<'_>> {
+        let cached = self.hot.as_ref().map(|_| CachedVertices::new(&self.layout, self.counts()));
+        Ok(LoaderWorker { cached, ..self.worker()? })
+    }
+
+    /// Creates the state of a thread that samples single batches, without historical embeddings.
     pub fn worker(&self) -> Result<LoaderWorker<'_>> {
         let sampler = match &self.code {
             Some(code) => Sampler::compiled(&self.graph, code),
             None => Sampler::new(&self.graph, self.plan.clone()),
         };
         let sampler = sampler.map_err(|error| ExecError::Unsupported(error.to_string()))?;
-        Ok(LoaderWorker { sampler, pairs: PairRoom::default() })
+        Ok(LoaderWorker { sampler, pairs: PairRoom::default(), cached: None })
     }
 
     /// Text of the generated sampling loops; empty without generated code.
@@ -325,22 +298,6 @@ impl MiniBatchLoader {
         Ok(())
     }
 
-    /// Loads a batch around the given seed vertices, one list per vertex type.
-    pub fn make_around(
-        &self,
-        worker: &mut LoaderWorker<'_>,
-        seeds: &[Vec<u32>],
-        key: BatchKey,
-        mini_batch: &mut MiniBatch,
-    ) -> Result<()> {
-        let start = Instant::now();
-        mini_batch.key = Some(key);
-        let sampled = worker.sampler.sample(seeds, key, &mut mini_batch.sampled);
-        sampled.map_err(|error| ExecError::Unsupported(error.to_string()))?;
-        mini_batch.seconds[0] = start.elapsed().as_secs_f64();
-        self.complete(mini_batch)
-    }
-
     /// Samples a batch without gathering rows or building graphs.
     pub fn sample(
         &self,
@@ -353,13 +310,34 @@ impl MiniBatchLoader {
         let mut seeds = vec![vec![]; self.graph.counts().len()];
         let own = &order[first..(first + self.size).min(order.len())];
         (mini_batch.key, mini_batch.seeds) = (Some(key), own.len());
+        if let (Some(cached), Some(hot)) = (&mut worker.cached, &self.hot)
+            && key.batch.is_multiple_of(hot.window)
+        {
+            cached.clear();
+        }
         match &self.seeds {
             Seeds::Vertices(vertex) => seeds[vertex.index()] = own.to_vec(),
             Seeds::Links(source) => source.draw(own, key, &mut worker.pairs, &mut seeds, &mut mini_batch.pairs),
-            Seeds::Others => {}
         }
-        let sampled = worker.sampler.sample_with_historical(&seeds, key, &self.resting, &mut mini_batch.sampled);
+        let cached = worker.cached.as_mut().zip(self.hot.as_ref());
+        let sampled = match &cached {
+            Some((cached, _)) => {
+                worker.sampler.sample_with_historical(&seeds, key, cached.vertices(), &mut mini_batch.sampled)
+            }
+            None => worker.sampler.sample(&seeds, key, &mut mini_batch.sampled),
+        };
         sampled.map_err(|error| ExecError::Unsupported(error.to_string()))?;
+        match cached {
+            Some((cached, hot)) => {
+                let drawn = |vertex_type, vertex| self.drawn_of(vertex_type, vertex);
+                let (layout, sampled) = (&self.layout, &mini_batch.sampled);
+                cached.take((layout, &hot.vertices), sampled, drawn, &mut mini_batch.reused_rows);
+            }
+            None => {
+                mini_batch.reused_rows.clear();
+                mini_batch.reused_rows.resize(self.layout.historical.len(), ReusedRows::default());
+            }
+        }
         if let Seeds::Links(source) = &self.seeds {
             source.exclude(&worker.pairs, &mut mini_batch.sampled);
         }

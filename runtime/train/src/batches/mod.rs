@@ -23,12 +23,12 @@ use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_loader::cache::report::CacheReport;
 use hgnnc_loader::cache::{Cache, EmbeddingTable, not_kept};
-use hgnnc_loader::historical_embeddings::{choose, make_super_batches};
+use hgnnc_loader::historical_embeddings::{HotVertices, choose};
 use hgnnc_loader::loader::GraphInput;
-use hgnnc_loader::pipeline::{RefreshBatch, make_all};
-use hgnnc_loader::{BatchPart, BatchSpan, CacheOptions, MiniBatch, MiniBatchLoader, Pipeline, Ready, internal};
+use hgnnc_loader::pipeline::make_all;
+use hgnnc_loader::{BatchPart, BatchSpan, CacheOptions, MiniBatch, MiniBatchLoader, Pipeline, internal};
 use hgnnc_sample::BatchKey;
-use hgnnc_session::{Backend, HostRows, ParamStore, RowStore, Rows, Session, StepKey};
+use hgnnc_session::{Backend, HostRows, RowStore, Rows, Session, StepKey};
 use hgnnc_trace::Times;
 
 use crate::report::BatchReport;
@@ -67,15 +67,6 @@ pub struct Batches {
     batches: u64,
     /// Start and end times of parts, recorded only when tracing.
     spans: Option<Vec<BatchSpan>>,
-}
-
-/// Current parameters during a step: dense ones, embedding tables, and the cache in front of these.
-struct StepParams<'b> {
-    dense: &'b mut dyn ParamStore,
-    arrays: &'b [Option<HostRows>],
-    cache: Option<&'b Cache>,
-    /// Loader of the batches.
-    loader: &'b MiniBatchLoader,
 }
 
 /// The rows of an embedding table or of its states, through the cache if there is one.
@@ -143,11 +134,7 @@ impl Batches {
         if cache_options.is_some() || !backend.reads_host_memory() {
             loader.gather_all();
         }
-        let reuse = match (batch.reuse, &executable.producer) {
-            (Some(reuse), Some(producer)) => Some(HistoricalEmbeddings::new(reuse, producer, &loader, backend)?),
-            (Some(_), None) => return Err(internal("the model has no program for what batches reuse")),
-            (None, _) => None,
-        };
+        let reuse = batch.reuse.map(|reuse| HistoricalEmbeddings::new(reuse, layout));
         let mut step = backend.session(&[Role::Train], loader.empty()?)?;
         let own = step.params();
         let num_params = own.num_params();
@@ -236,14 +223,10 @@ impl Batches {
             self.make_cache(options, whole, first.seed)?;
         }
         let loader = Arc::clone(&self.loader);
-        self.pipeline = Some(match &mut self.reuse {
-            None => Pipeline::new(move |line| make_all(&loader, first, epochs, line))?,
-            Some(reuse) => {
-                reuse.begin();
-                let (refresh, size) = (Arc::clone(&reuse.loader), reuse.options.batches);
-                Pipeline::new(move |line| make_super_batches((&loader, &refresh), first, epochs, size, line))?
-            }
-        });
+        if let Some(reuse) = &mut self.reuse {
+            reuse.begin();
+        }
+        self.pipeline = Some(Pipeline::new(move |line| make_all(&loader, first, epochs, line))?);
         Ok(())
     }
 
@@ -251,9 +234,9 @@ impl Batches {
     fn choose_hot(&mut self, seed: u64) -> Result<()> {
         let Some(reuse) = self.reuse.as_mut().filter(|reuse| !reuse.chosen) else { return Ok(()) };
         let start = Instant::now();
-        let (resting, hot) = choose(&self.loader, reuse.options.share, seed, self.pool.current_num_threads())?;
+        let (vertices, hot) = choose(&self.loader, reuse.options.share, seed, self.pool.current_num_threads())?;
         let loader = Arc::get_mut(&mut self.loader).ok_or_else(|| internal("batches are made already"))?;
-        loader.rest(resting);
+        loader.reuse(HotVertices { vertices, window: reuse.options.batches });
         reuse.note_choice(hot, start.elapsed().as_secs_f64());
         Ok(())
     }
@@ -293,7 +276,8 @@ impl Batches {
         let (loader, Some(mut cache)) = (&self.loader, self.cache.take()) else {
             return Err(internal("no cache was made"));
         };
-        let (order, mut worker, mut mini_batch) = (loader.order(seed, 0), loader.worker()?, MiniBatch::default());
+        let (order, mut worker, mut mini_batch) =
+            (loader.order(seed, 0), loader.worker_in_order()?, MiniBatch::default());
         for batch in 0..loader.num_batches() {
             loader.sample(&mut worker, &order, BatchKey { seed, epoch: 0, batch }, &mut mini_batch)?;
             cache.count(loader, &mini_batch.sampled);
@@ -325,21 +309,10 @@ impl Batches {
         batch: u64,
         times: &mut Times,
     ) -> Result<Computed> {
-        let mut mini_batch = loop {
-            let pipeline = self.pipeline.as_mut().ok_or_else(|| internal("no batches are made"))?;
-            let start = Instant::now();
-            let next = pipeline.wait()?;
-            let waited = Instant::now();
-            self.record(BatchPart::Wait, batch, start, waited);
-            match next {
-                Ready::Batch(mini_batch) => break mini_batch,
-                Ready::Refresh(refresh) => {
-                    self.load_params(whole)?;
-                    self.compute_refresh(refresh, key)?;
-                    self.record(BatchPart::Values, batch, waited, Instant::now());
-                }
-            }
-        };
+        let pipeline = self.pipeline.as_mut().ok_or_else(|| internal("no batches are made"))?;
+        let start = Instant::now();
+        let mut mini_batch = pipeline.wait()?;
+        self.record(BatchPart::Wait, batch, start, Instant::now());
         let expected = BatchKey { seed: key.seed, epoch: key.epoch, batch };
         assert_eq!(mini_batch.key, Some(expected), "batches are made in the order in which they are computed");
         let [sample, graphs, features] = mini_batch.seconds.map(Duration::from_secs_f64);
@@ -352,10 +325,12 @@ impl Batches {
         }
         self.batches += 1;
         self.load_params(whole)?;
-        let start = Instant::now();
         if let Some(reuse) = &mut self.reuse {
-            reuse.give(&mut mini_batch, &self.loader, key.step);
+            let start = Instant::now();
+            reuse.give(&mut mini_batch, &self.layout, key.step);
+            self.record(BatchPart::Values, batch, start, Instant::now());
         }
+        let start = Instant::now();
         let data = std::mem::take(&mut mini_batch.data);
         mini_batch.data = self.step.load(data, &mut mini_batch.inputs)?;
         self.record(BatchPart::Bind, batch, start, Instant::now());
@@ -376,24 +351,13 @@ impl Batches {
             _ => return Err(ExecError::Unsupported("the training program has no scalar result `loss`".into())),
         };
         self.record(BatchPart::Compute, batch, start, Instant::now());
+        if let Some(reuse) = &mut self.reuse {
+            let start = Instant::now();
+            reuse.keep(&mini_batch, (&mut *self.step, STEP), key.step)?;
+            self.record(BatchPart::Values, batch, start, Instant::now());
+        }
         let seeds = mini_batch.seeds;
         Ok(Computed { mini_batch, loss, seeds })
-    }
-
-    /// Refreshes the historical embeddings of some vertices before a step.
-    fn compute_refresh(&mut self, mut refresh: Box<RefreshBatch>, key: StepKey) -> Result<()> {
-        let Some(reuse) = &mut self.reuse else { return Err(internal("nobody reuses values")) };
-        let mut from = StepParams {
-            dense: self.step.params(),
-            arrays: &self.arrays,
-            cache: self.cache.as_ref(),
-            loader: &self.loader,
-        };
-        reuse.compute(&mut refresh, &mut from, key)?;
-        if let Some(pipeline) = &mut self.pipeline {
-            pipeline.give_back_refresh(refresh);
-        }
-        Ok(())
     }
 
     /// Applies the parameter update of a computed batch.

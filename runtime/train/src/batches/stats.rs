@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use hgnnc_data::{Arena, BoundData, Result, Topology};
 use hgnnc_ir::sizes::SizeInfo;
-use hgnnc_loader::{BatchPart, BatchSpan, Ready, internal};
+use hgnnc_loader::{BatchPart, BatchSpan, internal};
 
 use super::Batches;
 use super::historical_embeddings::HistoricalEmbeddings;
@@ -48,11 +48,7 @@ impl Batches {
     /// Sizes of the next batch, which is consumed without being computed.
     pub fn sizes_of_next(&mut self) -> Result<SizeInfo> {
         let pipeline = self.pipeline.as_mut().ok_or_else(|| internal("no batches are made"))?;
-        let mut mini_batch = loop {
-            if let Ready::Batch(mini_batch) = pipeline.wait()? {
-                break mini_batch;
-            }
-        };
+        let mut mini_batch = pipeline.wait()?;
         // Binding adds what kernels need, such as source counts and active vertices.
         let data = std::mem::take(&mut mini_batch.data);
         mini_batch.data = self.step.load(data, &mut mini_batch.inputs)?;

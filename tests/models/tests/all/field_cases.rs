@@ -278,7 +278,6 @@ fn field_case_11_metapath_over_budget() {
         kernels: Default::default(),
         training: None,
         batch: None,
-        producer: None,
         graphs: None,
         cpu: None,
         sampler: None,

@@ -411,7 +411,6 @@ fn edge_data_stay_with_their_edges() {
         kernels: Default::default(),
         training: None,
         batch: None,
-        producer: None,
         graphs: None,
         cpu: None,
         sampler: None,

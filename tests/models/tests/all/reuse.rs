@@ -1,5 +1,5 @@
 //! Historical embeddings of hot vertices: without hot vertices no bit changes, up-to-date values do not change the
-//! loss, and no value is older than a super-batch.
+//! loss, and no value is older than a window.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +11,7 @@ use hgnnc_ir::random::{mask_key, uniform};
 use hgnnc_ir::training::{Fanout, MiniBatch, Reuse};
 use hgnnc_ir::{Dataflow, Input, Op, Param, Space};
 use hgnnc_loader::{CacheOptions, CachePolicy};
-use hgnnc_model_tests::cases::{Case, SCHEMA};
+use hgnnc_model_tests::cases::{Case, SCHEMA, TRAIN};
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::{World, assert_close, case, compile};
@@ -48,7 +48,11 @@ fn cases() -> Vec<Case> {
 
 /// Mini-batches of `size` seeds with fan-out `most` in every hop; without dropout unless `masks` is set.
 fn on_batches(case: &Case, size: usize, most: Option<u32>, reuse: Option<(f64, u64)>, masks: bool) -> Compiled {
-    let mut compiled = compile(&case.source());
+    on_batches_of(&case.source(), size, most, reuse, masks)
+}
+
+fn on_batches_of(source: &str, size: usize, most: Option<u32>, reuse: Option<(f64, u64)>, masks: bool) -> Compiled {
+    let mut compiled = compile(source);
     let graphs = compiled.model.flow.graphs.len();
     let fanout = most.map_or(Fanout::All, Fanout::AtMost);
     let reuse = reuse.map(|(share, batches)| Reuse { share, batches });
@@ -179,61 +183,57 @@ fn without_hot_vertices_no_bit_changes() {
     }
 }
 
-/// One batch of all seeds with all in-edges: historical embeddings equal the computed ones, and so does the loss, for
-/// any set of hot vertices. Gradients differ, since none flow through historical embeddings.
+/// While parameters stay as they are, historical embeddings equal the computed ones, and so do the losses of all batches,
+/// for any set of hot vertices. Gradients differ, since none flow through historical embeddings.
 #[test]
 fn values_of_this_moment_give_the_same_loss() {
-    let mut taken = 0;
     for case in cases() {
         let world = world();
-        let once = |reuse| {
-            let compiled = on_batches(&case, 1000, None, reuse, false);
-            trained(&compiled, &world, TrainOptions { epochs: Some(1), ..threads(2) }).1
-        };
-        let expected = once(None);
+        let resting = case.trained_by(&TRAIN.replace("lr: 0.1", "lr: 1e-30"));
+        let with = |reuse| trained(&on_batches_of(&resting, 7, None, reuse, false), &world, threads(2)).1;
+        let expected = with(None);
         for share in [0.3, 1.0] {
-            let found = once(Some((share, 5)));
+            let found = with(Some((share, 3)));
             assert_close(case.name, &found.losses, &expected.losses, 1e-5);
             let report = reused(&found);
-            assert_eq!(report.rows_taken, report.rows_computed, "{}: {report:?}", case.name);
-            assert_eq!((report.edges_saved, report.oldest), (0, 0), "{}", case.name);
-            taken += usize::from(report.rows_taken > 0);
+            // In a graph of one vertex type, few vertices are no seeds.
+            assert!(share < 1.0 || report.rows_taken > 0 && report.oldest > 0, "{}: {report:?}", case.name);
         }
         // With training, everything stays finite, although vertices with historical embeddings have no edges.
         let (params, report) = trained(&on_batches(&case, 7, None, Some((1.0, 3)), false), &world, threads(2));
         assert!(params.iter().flatten().all(|&bits| f32::from_bits(bits).is_finite()), "{}", case.name);
         assert!(reused(&report).rows_taken > 0, "{}", case.name);
     }
-    // In a graph of one vertex type, all vertices are seeds.
-    assert!(taken >= 10, "{taken} runs");
 }
 
-/// A historical embedding is at most as many updates old as a super-batch has batches, minus one; also if a super-batch
-/// is longer than an epoch.
+/// A historical embedding is at most as many updates old as a window has batches, minus one; also if a window is longer
+/// than an epoch.
 #[test]
-fn no_value_is_older_than_a_super_batch() {
+fn no_value_is_older_than_a_window() {
     for case in cases() {
         let world = world();
-        let batches =
-            trained(&on_batches(&case, 3, Some(2), None, true), &world, threads(1)).1.batches.expect("batches");
+        let without = trained(&on_batches(&case, 3, Some(2), None, true), &world, threads(1)).1;
+        let batches = without.batches.as_ref().expect("batches");
         for size in [1, 2, 3, 100] {
-            let (_, report) = trained(&on_batches(&case, 3, Some(2), Some((1.0, size)), true), &world, threads(1));
-            let report = reused(&report);
+            let (_, found) = trained(&on_batches(&case, 3, Some(2), Some((1.0, size)), true), &world, threads(1));
+            let report = reused(&found);
             let bound = size.min(batches.per_epoch) - 1;
-            assert!(report.rows_taken > 0 && report.oldest <= bound, "{}, {size}: {report:?}", case.name);
             // All vertices are hot, and some occur in many batches.
             assert_eq!(report.oldest, bound, "{}, {size}: {report:?}", case.name);
-            assert_eq!(report.edges_saved, report.edges_not_drawn as i64 - report.edges_computed as i64);
             match size {
-                1 => assert_eq!(report.rows_taken, report.rows_computed, "{}", case.name),
-                _ => assert!(report.rows_taken > report.rows_computed, "{}, {size}: {report:?}", case.name),
+                // No batch comes after another one. (Other sizes are expected: sums may have another order.)
+                1 => {
+                    assert_eq!((report.rows_taken, report.edges_saved), (0, 0), "{}", case.name);
+                    assert_close(case.name, &found.losses, &without.losses, 1e-4);
+                }
+                _ => assert!(report.rows_taken > 0 && report.edges_saved > 0, "{}, {size}: {report:?}", case.name),
             }
         }
     }
 }
 
 /// The hot vertices and their embeddings depend on the seed, the epoch and the batch number, not on threads, a feature
-/// cache, or interruptions. A run is interrupted between super-batches only.
+/// cache, or interruptions. A run is interrupted between windows only.
 #[test]
 fn reuse_is_reproducible_and_resumed() {
     let learned = Case {
@@ -246,7 +246,7 @@ fn reuse_is_reproducible_and_resumed() {
         let world = world();
         let compiled = on_batches(&case, 2, Some(2), Some((0.5, 3)), true);
         let (expected, report) = trained(&compiled, &world, threads(1));
-        assert!(reused(&report).rows_taken > reused(&report).rows_computed, "{}: {report:?}", case.name);
+        assert!(reused(&report).rows_taken > 0, "{}: {report:?}", case.name);
         let cache = Some(CacheOptions { bytes: 200, policy: CachePolicy::Hotness });
         for options in [threads(2), threads(3), TrainOptions { cache, ..threads(2) }] {
             let (found, other) = trained(&compiled, &world, options);
