@@ -102,15 +102,15 @@ pub struct MiniBatch {
     pub reuse: Option<Reuse>,
 }
 
-/// Reuse of bottom-layer embeddings of hot vertices, as in NeutronOrch (Ai et al., PVLDB 17(8) 2024,
-/// "NeutronOrch: rethinking sample-based GNN training under CPU-GPU heterogeneous environments"). An epoch is
-/// divided into super-batches. The embeddings are computed before the first batch of a super-batch, and all its
-/// batches read them as constants.
+/// Reuse of bottom-layer embeddings of hot vertices: historical embeddings (GNNAutoScale, Fey et al., ICML 2021,
+/// "GNNAutoScale: scalable and expressive graph neural networks via historical embeddings") of those vertices that
+/// NeutronOrch chooses (Ai et al., PVLDB 17(8) 2024). An epoch is divided into windows of batches. The first batch of a
+/// window that computes the embedding of a hot vertex keeps it, and later batches of the window read it as a constant.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Reuse {
     /// Fraction of the vertices of each type that are hot, from 0 to 1: those whose embedding most batches need.
     pub share: f64,
-    /// Batches per super-batch, at least 1. A value is at most `batches - 1` updates old.
+    /// Batches per window, at least 1. A value is at most `batches - 1` updates old.
     pub batches: u64,
 }
 
