@@ -67,7 +67,7 @@ pub fn to_minibatch(flow: &Dataflow) -> Result<(Dataflow, BatchLayout)> {
 /// Values that are replaced at the vertices that sample no in-edges in the last hop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CachedRows {
-    /// The hops within which they are replaced: all but the last.
+    /// The distance within which they are replaced: one hop less than the batch samples.
     pub hops: usize,
     /// Values that are read from the cache there.
     pub cached: BTreeSet<Value>,
