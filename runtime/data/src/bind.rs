@@ -255,9 +255,7 @@ impl Binder<'_> {
         // Graphs of stacks are made of these.
         let own = self.flow.graphs.iter().take_while(|decl| decl.derived.is_none()).count();
         let deferred: Vec<Option<u64>> = (0..own).map(|index| self.deferred(&builder, index)).collect::<Result<_>>()?;
-        let built = self.flow.graphs.iter().zip(&deferred).filter(|(_, deferred)| deferred.is_none());
         let listed = self.listed(training);
-        self.share(&builder, built.map(|(decl, _)| decl));
         for ((index, decl), deferred) in self.flow.graphs.iter().enumerate().zip(deferred) {
             if let Some(pairs) = deferred {
                 let ends = [decl.src, decl.dst].map(|end| self.dataset.vertex_types[self.types[end.index()]].count);
@@ -311,12 +309,6 @@ impl Binder<'_> {
         }
         flow.metapaths.iter().flat_map(|path| &path.hops).copied().for_each(&mut read);
         listed
-    }
-
-    /// Announces the metapaths that will be built, so that the builder can share prefixes.
-    pub fn share<'d>(&self, builder: &SemanticGraphs<'_>, decls: impl Iterator<Item = &'d GraphDecl>) {
-        let metapaths = decls.filter(|decl| decl.steps.len() > 1);
-        builder.share(&metapaths.map(|decl| (steps_of(self, decl), self.metapath_options(decl))).collect::<Vec<_>>());
     }
 
     fn metapath_options(&self, decl: &GraphDecl) -> MetapathOptions {

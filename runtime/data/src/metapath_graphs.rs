@@ -41,7 +41,6 @@ pub fn materialize(
     let builder = graph_builder(dataset, options);
     let is_missing = |index: usize| data.graphs[index].deferred.is_some() && graphs.contains(&Graph::new(index));
     let missing: Vec<bool> = (0..flow.graphs.len()).map(is_missing).collect();
-    binder.share(&builder, flow.graphs.iter().zip(&missing).filter(|(_, missing)| **missing).map(|(decl, _)| decl));
     for (index, decl) in flow.graphs.iter().enumerate() {
         if missing[index] {
             let (mut graph, origin) = binder.build(&builder, decl)?;

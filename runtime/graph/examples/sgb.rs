@@ -2,12 +2,12 @@
 //!
 //! For each metapath of the dataset: milliseconds for the uncounted and the counted graph, both directions, with the
 //! relations' adjacency ready, and for the uncounted graph read from the cache (median and minimum of the rounds). Then
-//! all metapaths with one builder that starts from the relations, separately and with shared products. The number of
+//! all metapaths with one builder that starts from the relations. The number of
 //! threads is `RAYON_NUM_THREADS`. The dataset is not modified.
 
 use std::time::Instant;
 
-use hgnnc_graph::{Dataset, GraphCache, LargePages, MetapathOptions, SemanticGraphs, Step};
+use hgnnc_graph::{Dataset, GraphCache, LargePages, MetapathOptions, SemanticGraphs};
 
 /// The allocator of the `hgnnc` binary.
 #[global_allocator]
@@ -58,31 +58,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{:<8} {:>12} {:>16} {reached:>18} {counts:>18} {read:>18}", path.name, stats.pairs, stats.instances);
     }
     for options in [reachable, counted] {
-        let wanted: Vec<(Vec<Step>, MetapathOptions)> =
-            dataset.metapaths.iter().map(|path| (path.steps.clone(), options)).collect();
-        let shared = SemanticGraphs::new(&dataset).share(&wanted);
-        let all = |share: bool| {
-            time(rounds, || {
-                let graphs = SemanticGraphs::new(&dataset);
-                if share {
-                    graphs.share(&wanted);
-                }
-                for path in &dataset.metapaths {
-                    graphs.metapath(&path.name, &path.steps, options).expect("it was built before");
-                }
-            })
-        };
-        let steps = |part: &Vec<Step>| -> String {
-            let step = |step: &Step| {
-                let sign = if step.reverse { '<' } else { '>' };
-                format!("{sign}{}", dataset.relations[step.relation].name)
-            };
-            part.iter().map(step).collect::<Vec<_>>().join(" ")
-        };
-        let (by_itself, sharing) = (all(false), all(true));
-        let shared: Vec<String> = shared.iter().map(steps).collect();
+        let all = time(rounds, || {
+            let graphs = SemanticGraphs::new(&dataset);
+            for path in &dataset.metapaths {
+                graphs.metapath(&path.name, &path.steps, options).expect("it was built before");
+            }
+        });
         let kind = if options.counted { "counted" } else { "reachable" };
-        println!("all {kind}: {by_itself} ms, sharing {sharing} ms; shared: {}", shared.join(", "));
+        println!("all {kind}: {all} ms");
     }
     Ok(())
 }

@@ -107,27 +107,6 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_shared_changes_no_graph((dataset, steps) in case(), counted in any::<bool>()) {
-        // The path forth and back, twice, and subpaths of it: they share products.
-        let back: Vec<Step> = steps.iter().rev().map(|step| Step { reverse: !step.reverse, ..*step }).collect();
-        let round = [&steps[..], &back].concat();
-        let twice = [&round[..], &round].concat();
-        let paths = [round.clone(), twice[..twice.len().min(7)].to_vec(), [&back[..], &steps].concat(), round];
-        let options = |loops| MetapathOptions { counted, self_loops: loops, ..Default::default() };
-        let graphs = SemanticGraphs::new(&dataset);
-        let wanted: Vec<_> = paths.iter().map(|path| (path.clone(), options(false))).collect();
-        graphs.share(&wanted);
-        // In any order, and with different options.
-        for path in paths.iter().rev() {
-            let loops = dataset.step_ends(path[0]).0 == dataset.step_ends(path[path.len() - 1]).1;
-            for options in [options(false), options(loops)] {
-                let alone = SemanticGraphs::new(&dataset).metapath("p", path, options).unwrap();
-                prop_assert_eq!(graphs.metapath("p", path, options).unwrap(), alone);
-            }
-        }
-    }
-
-    #[test]
     fn products_agree_with_following_every_path((dataset, steps) in case()) {
         let graphs = SemanticGraphs::new(&dataset);
         let mut paths = naive(&dataset, &steps);
@@ -398,35 +377,6 @@ proptest! {
             prop_assert_eq!(listed(&graph), expected);
         }
     }
-}
-
-#[test]
-fn metapaths_share_what_they_have_in_common() {
-    // Papers of a few authors each, in rings, so that a longer path has more pairs.
-    let edges: Edges = (0..600).flat_map(|paper| [(paper, paper % 40), (paper, (paper * 7 + 1) % 40)]).collect();
-    let data = dataset(&[600, 40, 5], &[(0, 1, edges), (0, 2, (0..600).map(|paper| (paper, paper % 5)).collect())]);
-    let graphs = SemanticGraphs::new(&data);
-    let pap = vec![Step::forward(0), Step::reverse(0)];
-    let papap = [&pap[..], &pap].concat();
-    let psp = vec![Step::forward(1), Step::reverse(1)];
-    let wanted =
-        |paths: &[&Vec<Step>], options| -> Vec<_> { paths.iter().map(|&path| (path.clone(), options)).collect() };
-    let options = MetapathOptions::default();
-    assert!(graphs.share(&wanted(&[&pap, &psp], options)).is_empty(), "nothing in common");
-    // One path with and without self loops: its product is built once and used for both graphs.
-    let both = [(papap.clone(), options), (papap.clone(), MetapathOptions { self_loops: true, ..options })];
-    assert!(graphs.share(&both).contains(&papap));
-    let graph = graphs.metapath("P", &papap, options).unwrap();
-    assert!(
-        graph.csc.indices.is_same(&graphs.metapath("Q", &papap, options).unwrap().csc.indices),
-        "it was built once"
-    );
-    // Within the memory budget: each intermediate may take a quarter of it.
-    let tight = MetapathOptions { memory_budget: 1600, ..options };
-    assert!(graphs.share(&wanted(&[&papap, &papap], tight)).is_empty());
-    // Invalid steps are reported when the graph is requested.
-    let nonsense = vec![Step::forward(0), Step::forward(0)];
-    assert!(graphs.share(&wanted(&[&nonsense, &nonsense], options)).is_empty());
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The graph of a metapath, read from the cache or built.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,6 @@ use super::plan::Plan;
 use super::walk::{Mode, Rows};
 use super::{Adjacency, MetapathOptions, SemanticGraphs, SgbError, Step, graph_bytes};
 use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph};
-use crate::shared::Shared;
 use crate::transpose::{transpose, transpose_cliques, transpose_symmetric};
 
 /// Above this many touched edges a graph is refused by its upper bound, without an exact count.
@@ -95,20 +93,13 @@ impl SemanticGraphs<'_> {
         }
     }
 
-    /// Whether the cache has a file for a metapath; the file may still be unusable.
-    pub(super) fn is_cached(&self, steps: &[Step], options: MetapathOptions) -> bool {
-        self.cache.as_ref().is_some_and(|cache| cache.has(Key::new(self, steps, options)))
-    }
-
     /// Multiplies the adjacency matrices of a metapath; rows are destinations.
     fn multiply(&self, asked: &Asked<'_>) -> Result<Incoming, SgbError> {
         let options = asked.options;
         // Rows are destinations, so that the fill writes the CSC: walk the path backwards.
         let steps: Vec<Step> = asked.steps.iter().rev().map(|step| step.flipped()).collect();
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&step| self.step(step)).collect();
-        let is_shared = |part: Range<usize>| self.is_shared(&steps[part], options.counted);
-        let tables = self.known_tables(&steps, options.counted);
-        let plan = Plan::new(chain, options.memory_budget / 4, options.counted, tables, &is_shared);
+        let plan = Plan::new(chain, options.memory_budget / 4, options.counted);
         let loops = if options.self_loops { asked.num_dst as u64 } else { 0 };
         let max_pairs = plan.max_pairs.saturating_add(loops);
         let fits = |pairs: u64| asked.bytes(pairs) <= options.memory_budget;
@@ -117,18 +108,7 @@ impl SemanticGraphs<'_> {
             return Err(asked.over(max_pairs, false));
         }
         let mode = if options.counted { Mode::Counted } else { Mode::Reachable };
-        let plan = match self.shared(&steps, options.counted) {
-            Some(whole) => plan.at_hand(whole),
-            None => plan.store(&|part| self.shared(&steps[part], options.counted)),
-        };
-        // A path that is one shared product as a whole is already computed.
-        if let ([whole], false, false) = (&plan.segments[..], options.counted, options.self_loops)
-            && steps.len() > 1
-            && fits(whole.cols.len() as u64)
-            && whole.cols.len() < NO_ORIGINAL as usize
-        {
-            return Ok((Csc { indptr: Shared::clone(&whole.indptr), indices: Shared::clone(&whole.cols) }, None));
-        }
+        let plan = plan.store();
         let rows = Rows::new(&plan.segments, options.self_loops, options.memory_budget / 4);
         // Count first, then write entries to their final position; except where walking costs more than copying, if the
         // second copy fits the budget of intermediates.

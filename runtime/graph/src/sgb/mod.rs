@@ -17,11 +17,10 @@ mod middle_vertex;
 mod plan;
 mod pool;
 mod sets;
-mod share;
 mod sums;
 mod walk;
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, csc_of, rows_of};
 use crate::dataset::{Dataset, Step};
@@ -35,7 +34,6 @@ pub use self::error::{SgbError, show_bytes};
 pub use self::metapath::Origin;
 pub use self::middle_vertex::Middle;
 use self::plan::Plan;
-use self::share::Shares;
 
 /// How a relation becomes a semantic graph. Default: forward, duplicates kept, no self loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,8 +53,8 @@ pub struct MetapathOptions {
     pub counted: bool,
     /// Add the pair (v, v), counted once, where it is missing. Errors if the ends are different vertex types.
     pub self_loops: bool,
-    /// Largest size in bytes of the result ([`SemanticGraph::bytes`]). Each stored intermediate, the bitmap rows of
-    /// each matrix, and the shared products may take a quarter of it.
+    /// Largest size in bytes of the result ([`SemanticGraph::bytes`]). Each stored intermediate and the bitmap rows of
+    /// each matrix may take a quarter of it.
     pub memory_budget: u64,
 }
 
@@ -146,7 +144,6 @@ pub struct SemanticGraphs<'a> {
     contents: Vec<OnceLock<[u128; 2]>>,
     /// Per relation: whether it is symmetric.
     symmetric: Vec<OnceLock<bool>>,
-    shares: Mutex<Shares>,
 }
 
 impl<'a> SemanticGraphs<'a> {
@@ -155,7 +152,7 @@ impl<'a> SemanticGraphs<'a> {
         let adjacency = dataset.relations.iter().map(|_| Default::default()).collect();
         let contents = dataset.relations.iter().map(|_| OnceLock::new()).collect();
         let symmetric = dataset.relations.iter().map(|_| OnceLock::new()).collect();
-        SemanticGraphs { dataset, adjacency, cache: None, contents, symmetric, shares: Mutex::default() }
+        SemanticGraphs { dataset, adjacency, cache: None, contents, symmetric }
     }
 
     /// Looks metapaths up in `cache` before building them, and stores new ones there if that pays.
@@ -217,7 +214,7 @@ impl<'a> SemanticGraphs<'a> {
         let (rows, cols) = (self.count(src_type), self.count(dst_type));
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
-        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false, None, &|_| false);
+        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false);
         let max_bytes = graph_bytes(rows, cols, plan.max_pairs, false, self.is_symmetric_path(steps));
         Ok(Estimate { rows, cols, instances, max_pairs: plan.max_pairs, max_bytes, work: plan.work })
     }
@@ -229,8 +226,7 @@ impl<'a> SemanticGraphs<'a> {
         let (src_type, dst_type) = self.endpoints("", steps, false)?;
         let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
-        let plan =
-            Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false, None, &|_| false).store(&|_| None);
+        let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false).store();
         let size = walk::Rows::new(&plan.segments, false, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4).measure();
         Ok(MetapathStats {
             rows: self.count(src_type),

@@ -10,8 +10,6 @@
 //!
 //! so `Σ_v visits(v) · entries(v)` bounds the work of the segment, and `Σ_v entries(v)` its size when stored. The
 //! vectors of path counts take time in the number of edges, never in the size of a product.
-//!
-//! Products shared with other metapaths (`share.rs`) cost nothing here, and may also come first.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,54 +38,31 @@ pub(super) struct Plan {
     store_budget: u64,
 }
 
-/// Whether the product of a range of a chain is a shared product.
-pub(super) type IsShared<'s> = &'s dyn Fn(Range<usize>) -> bool;
-
-/// The shared product of a range of a chain, if there is one.
-pub(super) type Fetch<'s> = &'s dyn Fn(Range<usize>) -> Option<Arc<Adjacency>>;
-
 impl Plan {
     /// Plans the product of `chain` (not empty), with path counts if `counted`, storing intermediates of at most
-    /// `store_budget` bytes each; `tables` are those of the chain, if already known. Only estimates: until
-    /// [`store`](Self::store) no product is computed.
-    pub fn new(
-        chain: Vec<Arc<Adjacency>>,
-        store_budget: u64,
-        counted: bool,
-        tables: Option<Arc<Tables>>,
-        is_shared: IsShared<'_>,
-    ) -> Plan {
+    /// `store_budget` bytes each. Only estimates: until [`store`](Self::store) no product is computed.
+    pub fn new(chain: Vec<Arc<Adjacency>>, store_budget: u64, counted: bool) -> Plan {
         let k = chain.len();
         if k == 1 || k > MAX_PLANNED_STEPS {
             let (max_pairs, work) = bound(&chain);
             return Plan { segments: chain, max_pairs, work, costs: None, counted, store_budget };
         }
-        let tables = tables.unwrap_or_else(|| Arc::new(Tables::new(&chain, store_budget, counted)));
-        let costs = Costs::new(&tables, is_shared);
+        let tables = Tables::new(&chain, store_budget, counted);
+        let costs = Costs::new(&tables);
         let max_pairs = tables.entries(0..k).ceil().min(u64::MAX as f64) as u64;
         Plan { segments: chain, max_pairs, work: costs.walk(0..k), costs: Some(costs), counted, store_budget }
     }
 
-    /// Computes the intermediates that pay and walks along them from now on. `fetch` returns shared products.
-    pub fn store(self, fetch: Fetch<'_>) -> Plan {
+    /// Computes the intermediates that pay and walks along them from now on.
+    pub fn store(self) -> Plan {
         match &self.costs {
             Some(costs) => {
                 let how = (self.counted, self.store_budget);
-                let segments = costs.store(&self.segments, 0..self.segments.len(), how, fetch);
+                let segments = costs.store(&self.segments, 0..self.segments.len(), how);
                 Plan { segments, costs: None, ..self }
             }
             None => self,
         }
-    }
-
-    /// A plan whose whole product is already computed.
-    pub fn at_hand(self, product: Arc<Adjacency>) -> Plan {
-        Plan { segments: vec![product], costs: None, ..self }
-    }
-
-    /// Computes the product, as an operand of other walks.
-    pub fn product(&self) -> Adjacency {
-        product(&self.segments, (self.counted, self.store_budget))
     }
 }
 
@@ -254,18 +229,17 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    pub fn new(tables: &Tables, is_shared: IsShared<'_>) -> Costs {
+    pub fn new(tables: &Tables) -> Costs {
         let k = tables.num_steps;
         let mut costs = Costs { best: vec![vec![(f64::INFINITY, 0); k + 1]; k] };
         for len in 1..=k {
             for i in 0..=k - len {
                 let j = i + len;
-                if len == 1 || is_shared(i..j) {
-                    // A shared product is walked directly.
+                if len == 1 {
                     costs.best[i][j] = (tables.entries(i..j), i);
                 }
                 for m in i + 1..j {
-                    let stored = if j - m == 1 || is_shared(m..j) {
+                    let stored = if j - m == 1 {
                         0.0
                     } else if tables.bytes(m..j) > tables.store_budget {
                         continue;
@@ -288,21 +262,14 @@ impl Costs {
     }
 
     /// The segments of a range of `chain`; computes the products that the plan stores.
-    fn store(
-        &self,
-        chain: &[Arc<Adjacency>],
-        part: Range<usize>,
-        how: (bool, u64),
-        fetch: Fetch<'_>,
-    ) -> Vec<Arc<Adjacency>> {
+    fn store(&self, chain: &[Arc<Adjacency>], part: Range<usize>, how: (bool, u64)) -> Vec<Arc<Adjacency>> {
         let mut segments = Vec::new();
         let mut end = part.end;
         while end > part.start {
             let start = self.best[part.start][end].1;
-            segments.push(match fetch(start..end) {
-                _ if end - start == 1 => Arc::clone(&chain[start]),
-                Some(shared) => shared,
-                None => Arc::new(product(&self.store(chain, start..end, how, fetch), how)),
+            segments.push(match end - start {
+                1 => Arc::clone(&chain[start]),
+                _ => Arc::new(product(&self.store(chain, start..end, how), how)),
             });
             end = start;
         }

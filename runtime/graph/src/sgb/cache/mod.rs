@@ -173,11 +173,6 @@ impl GraphCache {
         Ok(Some((csc, counts)))
     }
 
-    /// Whether a file with this key exists.
-    pub(super) fn has(&self, key: Key) -> bool {
-        self.path(key).is_file()
-    }
-
     /// Stores a graph that took `build` to build, if that pays. Returns whether it is stored.
     pub(super) fn keep(&self, key: Key, steps: &str, graph: &Stored<'_>, build: Duration) -> bool {
         let header = Header::new(key, steps, graph, build);
