@@ -93,8 +93,8 @@ pub struct GlobalTraffic {
     pub bytes: u64,
 }
 
-/// Accesses to shared memory. A wavefront serves each of the 32 banks of 4 bytes once; lanes that access the same word
-/// share it.
+/// Accesses to shared memory. A wavefront serves each of the 32 banks of 4 bytes once, for all lanes that access the
+/// same word of it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct SharedTraffic {
@@ -109,8 +109,8 @@ pub struct SharedTraffic {
 /// The counters of one or several runs.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Counters {
-    /// Warp instructions by class, in the order of [`Class::ALL`]. A diverged warp executes an instruction once per
-    /// group of lanes.
+    /// Warp instructions by class, in the order of [`Class::ALL`]. A diverged warp executes an instruction once for
+    /// each group of lanes that takes the same branch.
     pub warp: [u64; Class::ALL.len()],
     /// Lane instructions by class. Lanes with a false guard do not count.
     pub lane: [u64; Class::ALL.len()],

@@ -57,7 +57,7 @@ pub fn reassociate(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     Changed(moved > 0)
 }
 
-/// How many times as many multiply-adds an order may need that stores less.
+/// Where memory comes before time, the order that stores less may take up to this factor more multiply-adds.
 const LEAN_COST: u128 = 2;
 
 /// The inputs of both rules.

@@ -46,7 +46,7 @@ pub fn score_links(flow: &Dataflow) -> Option<(Dataflow, Dataflow)> {
         Graph::new(position.expect("pairs only see graphs of links"))
     };
 
-    // What depends on pairs, and what depends on parameters and constants alone.
+    // The second part computes the values that depend on pairs, and those that depend on parameters and constants alone.
     let mut within = of_params(flow);
     let mut pairs = vec![false; flow.values.len()];
     for value in flow.handles() {

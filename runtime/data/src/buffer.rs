@@ -146,10 +146,10 @@ impl HostBuffer {
         Self { data: self.data, len: self.len, frozen: self.frozen, _memory: Arc::clone(&self._memory) }
     }
 
-    /// A buffer of a part of the same elements.
+    /// Another buffer of some of the same elements.
     ///
     /// # Safety
-    /// As for [`HostBuffer::alias`].
+    /// Through one of the two, no element is accessed while it is written through the other.
     ///
     /// # Panics
     /// If there are no such elements.

@@ -43,7 +43,7 @@ pub(crate) fn of_loss(executable: &Executable, session: &mut dyn Session, step: 
     // A mini-batch program has tables of its own; the evaluation program uses the full graph's.
     let (flow, names) = match (&executable.train, &executable.batch) {
         (Some(train), None) => (train, vec!["loss"]),
-        // What the prediction head reads, if the loss is part of it.
+        // If the prediction head computes the loss, the search starts from the values that the head reads.
         _ => match &executable.head {
             Some(head) => (&executable.infer, head.inputs.iter().map(|decl| decl.name.as_str()).collect()),
             None => (&executable.infer, vec!["row_loss"]),

@@ -417,10 +417,10 @@ impl Engine {
         unsafe { self.slabs[self.params as usize + home.index()].read(offset, len) }
     }
 
-    /// The memory of a parameter, which may be a part of that of a stack.
+    /// Another buffer of a parameter's elements, which may lie in those of a stack.
     ///
     /// # Safety
-    /// As for [`HostBuffer::alias`].
+    /// While this buffer accesses an element, no run and no other buffer writes it, and the other way round.
     pub unsafe fn share_param(&self, index: usize) -> HostBuffer {
         let ParamPlace { home, offset, len } = self.places[index];
         // SAFETY: promised by the caller.

@@ -1,4 +1,4 @@
-//! Which vertices have an embedding in the table of a window.
+//! Tracks, on the loader thread, the vertices whose embeddings the batches of a window have kept.
 
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_sample::{Batch, HistoricalVertices};
