@@ -2,10 +2,12 @@
 //!
 //! [`run`] says what a program of the dataflow IR means, [`kernels::run`] what its kernels compute, and
 //! [`kernels::run_loops`] what its loops do. All take the same [`Bindings`]. Back ends are tested against them; the
-//! product uses them to explain numbers that are not finite ([`not_finite`]).
+//! product uses the first to explain numbers that are not finite ([`not_finite`]), and has neither the other two nor
+//! random programs (feature `testing`).
 
 mod bindings;
 mod dataflow;
+#[cfg(any(test, feature = "testing"))]
 pub mod kernels;
 pub mod not_finite;
 #[cfg(any(test, feature = "testing"))]
