@@ -19,6 +19,7 @@ use hgnnc_graph::{Dataset, npy, processors, show_bytes};
 use hgnnc_ir::OutputKind;
 use hgnnc_ir::kernel::{Body, Program};
 use hgnnc_ir::training::Target;
+use hgnnc_kernels::simd::Dispatch;
 use hgnnc_machine::Machine;
 use hgnnc_ptx::PtxCompiler;
 use hgnnc_train::{Report, TrainOptions, Trainer, checkpoint, weights};
@@ -302,12 +303,16 @@ fn on_processor(
 /// The processor as a back end for an executable with code for it.
 pub fn cpu_backend(executable: &Executable, pool: &Arc<ThreadPool>, options: &TrainOptions) -> CpuBackend {
     let &TrainOptions { threads, memory_budget, features, .. } = options;
-    CpuBackend::new(executable, Arc::clone(pool), EngineOptions { threads, memory_budget, features })
+    CpuBackend::new(
+        executable,
+        Arc::clone(pool),
+        EngineOptions { threads, memory_budget, dispatch: Dispatch::new(features) },
+    )
 }
 
 /// Code mode, kernel features and SIMD level that the CPU back end compiles for.
 pub fn cpu_options(options: &TrainOptions) -> CpuOptions {
-    CpuOptions::new(options.code, options.features, hgnnc_kernels::simd::level())
+    CpuOptions::new(options.code, options.features, Dispatch::new(options.features).level())
 }
 
 /// Options of the vertex order: the number of epochs in which it must pay off, and the stored order of a resumed run.

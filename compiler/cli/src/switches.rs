@@ -34,7 +34,7 @@ pub struct Switches {
 }
 
 impl DisableArgs {
-    /// Checks the names, and limits the SIMD level of the process if [`KernelFeature::WidestSimd`] is disabled.
+    /// Checks the names.
     ///
     /// # Errors
     /// [`Failure::Usage`], after all unknown names were shown. Whether a kernel stores the value of `value:NAME` is
@@ -53,7 +53,6 @@ impl DisableArgs {
         }
         let disabled = self.disable_kernel.iter().filter_map(|name| KernelFeature::named(name));
         let features = disabled.fold(KernelFeatures::ALL, KernelFeatures::without);
-        hgnnc_kernels::simd::limit_to(features);
         let disabled = Disabled { passes: self.disable_pass.clone(), fusions: self.disable_fusion.clone() };
         Ok(Switches { disabled, features })
     }

@@ -2,7 +2,7 @@
 //!
 //! A feature is a class of specialised kernels, or a way to execute them. Without it a more general kernel, which is
 //! always there, does the same work; results differ in the last bits of sums. [`KernelFeatures`] is a set that travels
-//! with the options of the compiler and of the runtime. Only the SIMD level is a property of the process.
+//! with the options of the compiler and of the runtime.
 
 /// A class of specialised CPU kernels, or a way to execute them, that can be disabled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

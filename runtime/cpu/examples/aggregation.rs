@@ -22,6 +22,7 @@ use hgnnc_data::{BoundData, Topology};
 use hgnnc_fusion::{LoweringOptions, SoftmaxForm};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
+use hgnnc_kernels::simd::Dispatch;
 use rayon::prelude::*;
 
 use common::{GRAPH, one_graph, rows};
@@ -274,5 +275,5 @@ mod by_hand {
 
 /// Code for this machine.
 fn options() -> Options {
-    Options::new(Default::default(), Default::default(), hgnnc_kernels::simd::level())
+    Options::new(Default::default(), Default::default(), Dispatch::default().level())
 }

@@ -11,6 +11,7 @@ use hgnnc_data::{BoundData, InputData, Topology};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, VertexTypeDecl};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
+use hgnnc_kernels::simd::Dispatch;
 use hgnnc_trace::Times;
 
 const PAPERS: usize = 3025;
@@ -228,5 +229,5 @@ fn projection(flow: &mut Dataflow, h: Value, mut x: Value, w: Value, gradient: b
 
 /// Code for this machine.
 fn options() -> Options {
-    Options::new(Default::default(), Default::default(), hgnnc_kernels::simd::level())
+    Options::new(Default::default(), Default::default(), Dispatch::default().level())
 }

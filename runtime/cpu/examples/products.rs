@@ -18,7 +18,7 @@ use hgnnc_ir::dataflow::{Init, ParamDecl, VertexTypeDecl};
 use hgnnc_ir::kernel::Form;
 use hgnnc_ir::*;
 use hgnnc_kernels::product::{self, Extents};
-use hgnnc_machine::KernelFeatures;
+use hgnnc_kernels::simd::Dispatch;
 use rayon::prelude::*;
 
 /// Rows of a chunk of `gemm`.
@@ -121,10 +121,11 @@ impl Case {
 
     fn kernel(&self, operands: &mut Operands) {
         let Operands { x, y, out, .. } = operands;
+        let dispatch = Dispatch::default();
         match self.form {
-            Form::MatMul => product::mat_mul(self.of, KernelFeatures::ALL, self.rows, x, y, out),
-            Form::MatMulT => product::mat_mul_t(self.of, KernelFeatures::ALL, self.rows, x, y, out),
-            Form::Outer => product::outer(self.of, KernelFeatures::ALL, self.rows, 0..self.of.k, x, y, out, false),
+            Form::MatMul => product::mat_mul(dispatch, self.of, self.rows, x, y, out),
+            Form::MatMulT => product::mat_mul_t(dispatch, self.of, self.rows, x, y, out),
+            Form::Outer => product::outer(dispatch, self.of, self.rows, 0..self.of.k, x, y, out, false),
         }
     }
 
@@ -321,5 +322,5 @@ fn chains(rounds: usize) {
 
 /// Code for this machine.
 fn options() -> Options {
-    Options::new(Default::default(), Default::default(), hgnnc_kernels::simd::level())
+    Options::new(Default::default(), Default::default(), Dispatch::default().level())
 }

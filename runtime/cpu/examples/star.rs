@@ -12,6 +12,7 @@ use hgnnc_fusion::{LoweringOptions, SoftmaxForm};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
+use hgnnc_kernels::simd::Dispatch;
 use hgnnc_passes::{PassCx, PassManager, SizeInfo, differentiate};
 
 use common::{GRAPH, one_graph, rows};
@@ -113,5 +114,5 @@ fn joint(attention: bool, edges: usize) -> Dataflow {
 
 /// Code for this machine.
 fn options() -> Options {
-    Options::new(Default::default(), Default::default(), hgnnc_kernels::simd::level())
+    Options::new(Default::default(), Default::default(), Dispatch::default().level())
 }

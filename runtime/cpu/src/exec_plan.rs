@@ -10,6 +10,7 @@ use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId};
 use hgnnc_graph::{processors, show_bytes};
 use hgnnc_ir::kernel;
 use hgnnc_ir::loops::VerifiedLoops;
+use hgnnc_kernels::simd::Dispatch;
 use hgnnc_machine::KernelFeatures;
 use hgnnc_trace::os;
 use rayon::prelude::*;
@@ -28,7 +29,8 @@ pub struct EngineOptions {
     pub threads: usize,
     /// Memory limit in bytes; `None`: the memory of the machine.
     pub memory_budget: Option<u64>,
-    pub features: KernelFeatures,
+    /// Instruction set and features of kernels.
+    pub dispatch: Dispatch,
 }
 
 /// A pool for engines: pinned threads that flush subnormal numbers to zero. `threads` is 0 for one per CPU.
@@ -166,7 +168,7 @@ impl ExecPlan {
         let num_params = tables.params.len();
         let params = params_slab(programs.len());
         let first_state = params + num_params as u32;
-        let plans = plans_of(programs, data, &states, block_len, options.features)?;
+        let plans = plans_of(programs, data, &states, block_len, options.dispatch.features())?;
         let bound: &BoundData = data;
         let schedules = pool.install(|| schedules_of(&plans, bound));
         let scratch_len = scratch_len(&schedules);

@@ -51,7 +51,7 @@ fn tables(context: Context<'_>, step: &FactoredStep, chunk: &Chunk, task: usize)
         let start = (range.start - first) * step.heads * len + head * range.len() * len;
         // SAFETY: each pair has its own range of the tables, which is not read in this phase.
         let table = unsafe { context.slabs[context.partials as usize].write(step.tables + start, range.len() * len) };
-        make_table(ends, &incidence.indices[range], head, table);
+        make_table(context.dispatch, ends, &incidence.indices[range], head, table);
     }
 }
 
@@ -82,7 +82,7 @@ fn rows(context: Context<'_>, step: &FactoredStep, (chunk, first, last): (&Chunk
             // SAFETY: the tables of this chunk are complete.
             let tables = unsafe { partials.read(start, range.len() * heads * len) };
             let scores = &own[row * heads..(row + 1) * heads];
-            add_row(scores, step.slopes, tables, (range.len(), width), state);
+            add_row(context.dispatch, scores, step.slopes, tables, (range.len(), width), state);
         }
         if last {
             finish(context, step, row, state);

@@ -11,7 +11,7 @@ use crate::plan::{GroupedProduct, ProductKind};
 /// Computes the pieces of a task.
 pub(crate) fn run_task(context: Context<'_>, step: &GroupedProduct, task: usize) {
     let GroupedProduct { kind, of, members, x, y, out, .. } = *step;
-    let (slabs, features) = (context.slabs, context.features);
+    let (slabs, dispatch) = (context.slabs, context.dispatch);
     // SAFETY: operands of a launch do not alias its outputs.
     let (xs, ys) =
         unsafe { (slabs[x.slab as usize].read(x.offset, x.len), slabs[y.slab as usize].read(y.offset, y.len)) };
@@ -25,11 +25,11 @@ pub(crate) fn run_task(context: Context<'_>, step: &GroupedProduct, task: usize)
         match kind {
             ProductKind::MatMul => {
                 let (x, w) = (&xs[part.start * left..part.end * left], &ys[member * all..(member + 1) * all]);
-                product::mat_mul(of, features, rows, x, w, write(part.start * right, rows * right));
+                product::mat_mul(dispatch, of, rows, x, w, write(part.start * right, rows * right));
             }
             ProductKind::MatMulT => {
                 let (x, w) = (&xs[part.start * right..part.end * right], &ys[member * all..(member + 1) * all]);
-                product::mat_mul_t(of, features, rows, x, w, write(part.start * left, rows * left));
+                product::mat_mul_t(dispatch, of, rows, x, w, write(part.start * left, rows * left));
             }
             ProductKind::Outer => {
                 let (first, last) = (indptr[member] as usize, indptr[member + 1] as usize);
@@ -39,7 +39,7 @@ pub(crate) fn run_task(context: Context<'_>, step: &GroupedProduct, task: usize)
                     1 => write(member * all + part.start * of.n, rows * of.n),
                     _ => write(member * all, all),
                 };
-                product::outer(of, features, last - first, part, x, y, out, false);
+                product::outer(dispatch, of, last - first, part, x, y, out, false);
             }
         }
     }

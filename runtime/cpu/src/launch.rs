@@ -156,7 +156,7 @@ impl Runner<'_> {
     /// Runs one task: a row range of a product, a row range of its result, or one of its partial results.
     fn product(&self, product: &Product, task: usize) {
         let Product { kind, of, rows, x, y, out, split, partials } = *product;
-        let (slabs, features) = (self.context.slabs, self.context.features);
+        let (slabs, dispatch) = (self.context.slabs, self.context.dispatch);
         // SAFETY: operands of a launch do not alias its outputs.
         let (xs, ys) =
             unsafe { (slabs[x.slab as usize].read(x.offset, x.len), slabs[y.slab as usize].read(y.offset, y.len)) };
@@ -170,7 +170,7 @@ impl Runner<'_> {
         let outer = |num: usize, band: Range<usize>, x: &[f32], y: &[f32], out: &mut [f32]| {
             let few = replay.map_or(num, |replay| replay.rows(bk + bn).min(num)).max(1);
             for start in (0..num.max(1)).step_by(few) {
-                product::outer(of, features, few.min(num - start), band.clone(), x, y, out, start > 0);
+                product::outer(dispatch, of, few.min(num - start), band.clone(), x, y, out, start > 0);
             }
         };
         match (kind, split) {
@@ -200,9 +200,9 @@ impl Runner<'_> {
                 let x = &xs[range.start * from..range.end * from];
                 let out = write(range.start * to, range.len() * to);
                 if kind == ProductKind::MatMul {
-                    product::mat_mul(of, features, range.len(), x, ys, out);
+                    product::mat_mul(dispatch, of, range.len(), x, ys, out);
                 } else {
-                    product::mat_mul_t(of, features, range.len(), x, ys, out);
+                    product::mat_mul_t(dispatch, of, range.len(), x, ys, out);
                 }
             }
         }
@@ -221,7 +221,7 @@ impl Runner<'_> {
             let start = product.partials + part * size + range.start;
             // SAFETY: all partial results are written, and only read from here on.
             let part = unsafe { slabs[self.context.partials as usize].read(start, out.len()) };
-            rows::accumulate_rows(Reduce::Sum, part, out.len(), out);
+            rows::accumulate_rows(self.context.dispatch, Reduce::Sum, part, out.len(), out);
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Every instruction set against the portable version, and that against products in f64.
 
 use hgnnc_kernels::product::{Extents, mat_mul, mat_mul_t, outer};
-use hgnnc_kernels::simd::{self, Level};
-use hgnnc_machine::KernelFeatures;
+use hgnnc_kernels::simd::{self, Dispatch, Level};
 
 fn numbers(seed: u64, len: usize) -> Vec<f32> {
     (0..len).map(|i| (hgnnc_ir::random::uniform(seed, i as u64) * 2.0 - 1.0) as f32).collect()
@@ -41,25 +40,24 @@ impl Products {
     fn at(&self, level: Level) -> Vec<(String, Vec<f32>)> {
         let (of, rows) = (self.of, self.rows);
         let Extents { batch, k, n } = of;
-        simd::limit(level);
+        let dispatch = Dispatch::default().at_most(level);
         let mut results = vec![];
         // Overwritten results start as NaN.
         let mut out = vec![f32::NAN; rows * batch * n];
-        mat_mul(of, KernelFeatures::ALL, rows, &self.x, &self.w, &mut out);
+        mat_mul(dispatch, of, rows, &self.x, &self.w, &mut out);
         results.push(("matmul".to_owned(), out));
         let mut out = vec![f32::NAN; rows * batch * k];
-        mat_mul_t(of, KernelFeatures::ALL, rows, &self.y, &self.w, &mut out);
+        mat_mul_t(dispatch, of, rows, &self.y, &self.w, &mut out);
         results.push(("matmul_t".to_owned(), out));
         for band in self.bands() {
             let len = batch * band.len() * n;
             let mut out = vec![f32::NAN; len];
-            outer(of, KernelFeatures::ALL, rows, band.clone(), &self.x, &self.y, &mut out, false);
+            outer(dispatch, of, rows, band.clone(), &self.x, &self.y, &mut out, false);
             results.push((format!("outer {band:?}"), out));
             let mut out = self.held[..len].to_vec();
-            outer(of, KernelFeatures::ALL, rows, band.clone(), &self.x, &self.y, &mut out, true);
+            outer(dispatch, of, rows, band.clone(), &self.x, &self.y, &mut out, true);
             results.push((format!("outer {band:?}, added"), out));
         }
-        simd::limit(Level::Avx512);
         results
     }
 

@@ -3,7 +3,7 @@
 use hgnnc_ir::dataflow::{Init, ParamDecl};
 use hgnnc_ir::random;
 use hgnnc_ir::types::Dim;
-use hgnnc_kernels::simd::multiversion;
+use hgnnc_kernels::simd::{Dispatch, multiversion};
 
 /// Distribution and key of the initial values of one parameter.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -45,7 +45,7 @@ impl Initializer {
         let start = start as u64;
         match self.distribution {
             Distribution::Constant(c) => numbers.fill(c as f32),
-            Distribution::Uniform(bound) => uniform(key, bound, start, numbers),
+            Distribution::Uniform(bound) => uniform(Dispatch::default(), key, bound, start, numbers),
             Distribution::Normal(std) => {
                 for (number, i) in numbers.iter_mut().zip(start..) {
                     *number = (std * random::normal(key, i)) as f32;
@@ -62,7 +62,7 @@ fn name_hash(name: &str) -> u64 {
 
 multiversion! {
     /// Uniform in `[-bound, bound]`, bit-identical at every SIMD level.
-    fn uniform(key: u64, bound: f64, start: u64, numbers: &mut [f32]) as uniform_body
+    fn uniform(dispatch: Dispatch, key: u64, bound: f64, start: u64, numbers: &mut [f32]) as uniform_body
 }
 
 #[inline(always)]
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn numbers_are_the_same_with_any_instructions() {
         let (mut widest, mut plain) = ([0.0; 100], [0.0; 100]);
-        uniform(5, 0.7, 12, &mut widest);
+        uniform(Dispatch::default(), 5, 0.7, 12, &mut widest);
         uniform_body::<false>(5, 0.7, 12, &mut plain);
         assert_eq!(widest, plain);
         assert!(

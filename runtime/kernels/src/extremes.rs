@@ -6,7 +6,7 @@
 use hgnnc_ir::ops::Extreme;
 
 use super::Rows;
-use crate::simd::multiversion;
+use crate::simd::{Dispatch, multiversion};
 
 /// Initializes rows for a reduction over no edges.
 pub fn begin(extreme: Extreme, width: usize, out: &mut [f32]) {
@@ -24,6 +24,7 @@ multiversion! {
     /// Reduces edges into the rows of `out`: those of row `r` are `offsets[r]..offsets[r + 1]` of `x`, which has
     /// `width` elements per edge, and of `ranks`, which has one.
     pub fn segment_arg(
+        dispatch: Dispatch,
         extreme: Extreme, x: Rows<'_>, ranks: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32],
     ) as segment_arg_body
 }
@@ -80,12 +81,19 @@ fn compare<const MAX: bool>(best: &mut [f32], of: &mut [f32], x: &[f32], rank: i
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::{self, available};
+    use crate::simd::available;
 
-    fn found(extreme: Extreme, x: &[f32], ranks: &[f32], width: usize, offsets: &[u32]) -> Vec<f32> {
+    fn found(
+        dispatch: Dispatch,
+        extreme: Extreme,
+        x: &[f32],
+        ranks: &[f32],
+        width: usize,
+        offsets: &[u32],
+    ) -> Vec<f32> {
         let mut out = vec![0.0; 2 * width * (offsets.len() - 1)];
         begin(extreme, width, &mut out);
-        segment_arg(extreme, Rows::Each(x), Rows::Each(ranks), width, offsets, &mut out);
+        segment_arg(dispatch, extreme, Rows::Each(x), Rows::Each(ranks), width, offsets, &mut out);
         out
     }
 
@@ -93,20 +101,25 @@ mod tests {
     fn the_winner_of_each_row_at_every_vector_width() {
         let infinity = f32::INFINITY;
         for level in available() {
-            simd::limit(level);
+            let dispatch = Dispatch::default().at_most(level);
             let x = [1.0, -2.0, 3.0, -2.0, 3.0, 5.0];
-            let max = found(Extreme::Max, &x, &[0.0, 1.0, 2.0], 2, &[0, 3, 3]);
+            let max = found(dispatch, Extreme::Max, &x, &[0.0, 1.0, 2.0], 2, &[0, 3, 3]);
             assert_eq!(max, [3.0, 5.0, 1.0, 2.0, -infinity, -infinity, infinity, infinity], "{level:?}");
-            let min = found(Extreme::Min, &x, &[0.0, 1.0, 2.0], 2, &[0, 3, 3]);
+            let min = found(dispatch, Extreme::Min, &x, &[0.0, 1.0, 2.0], 2, &[0, 3, 3]);
             assert_eq!(min, [1.0, -2.0, 0.0, 0.0, infinity, infinity, infinity, infinity], "{level:?}");
         }
-        simd::limit(simd::Level::Avx512);
     }
 
     #[test]
     fn the_lowest_rank_wins_a_tie_in_any_order_of_edges_and_parts() {
-        assert_eq!(found(Extreme::Max, &[4.0, 4.0, 4.0], &[7.0, 2.0, 5.0], 1, &[0, 3]), [4.0, 2.0]);
-        assert_eq!(found(Extreme::Min, &[f32::INFINITY; 2], &[1.0, 0.0], 1, &[0, 2]), [f32::INFINITY, 0.0]);
+        assert_eq!(
+            found(Dispatch::default(), Extreme::Max, &[4.0, 4.0, 4.0], &[7.0, 2.0, 5.0], 1, &[0, 3]),
+            [4.0, 2.0]
+        );
+        assert_eq!(
+            found(Dispatch::default(), Extreme::Min, &[f32::INFINITY; 2], &[1.0, 0.0], 1, &[0, 2]),
+            [f32::INFINITY, 0.0]
+        );
         let mut out = [0.0; 2];
         begin(Extreme::Max, 1, &mut out);
         merge(Extreme::Max, 1, &[4.0, 7.0, 3.0, 0.0, 4.0, 2.0], &mut out);

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 
 use crate::math;
-use crate::simd::multiversion;
+use crate::simd::{Dispatch, multiversion};
 
 /// Aggregated rows: `width` elements per head of each end; ones without rows.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ fn sort_key(score: f32, end: usize) -> u64 {
 }
 
 /// Builds the table of a middle vertex with ends `others`, for a head.
-pub fn make_table(ends: EndData<'_>, others: &[u32], head: usize, table: &mut [f32]) {
+pub fn make_table(dispatch: Dispatch, ends: EndData<'_>, others: &[u32], head: usize, table: &mut [f32]) {
     ORDER.with_borrow_mut(|(order, distances)| {
         let score = |other: u32| ends.score[other as usize * ends.heads + head];
         order.clear();
@@ -83,12 +83,13 @@ pub fn make_table(ends: EndData<'_>, others: &[u32], head: usize, table: &mut [f
         order.sort_unstable();
         distances.clear();
         distances.resize(4 * others.len(), 0.0);
-        fill_table(ends, others, (head, order), distances, table);
+        fill_table(dispatch, ends, others, (head, order), distances, table);
     });
 }
 
 multiversion! {
     fn fill_table(
+        dispatch: Dispatch,
         ends: EndData<'_>,
         others: &[u32],
         order: (usize, &[u64]),
@@ -216,6 +217,7 @@ pub fn begin_row(heads: usize, width: usize, state: &mut [f32]) {
 multiversion! {
     /// Merges the table of a middle vertex into the state of a row. `scores` are the row's part of the score.
     pub fn add_row(
+        dispatch: Dispatch,
         scores: &[f32],
         slopes: [f32; 2],
         tables: &[f32],
@@ -311,11 +313,11 @@ mod tests {
         let ends = EndData { score: scores, norm: None, summed: &summed, heads: 1, slopes };
         let others: Vec<u32> = (0..scores.len() as u32).collect();
         let mut table = vec![f32::NAN; scores.len() * table_len(2)];
-        make_table(ends, &others, 0, &mut table);
+        make_table(Dispatch::default(), ends, &others, 0, &mut table);
         for &row in rows {
             let mut state = vec![f32::NAN; state_len(2)];
             begin_row(1, 2, &mut state);
-            add_row(&[row], slopes, &table, (scores.len(), 2), &mut state);
+            add_row(Dispatch::default(), &[row], slopes, &table, (scores.len(), 2), &mut state);
             let lse = log_sum(&state, 2, 1);
             let mut out = [0.0; 2];
             sums(&state, (2, 0), [1.0; 2], lse, &mut out[..1]);

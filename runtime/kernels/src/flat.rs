@@ -5,7 +5,7 @@ use hgnnc_ir::random;
 
 use super::Rows;
 use crate::math;
-use crate::simd::multiversion;
+use crate::simd::{Dispatch, multiversion};
 
 /// Elements of a repeated row: many, so that its loops vectorize.
 pub const CYCLE: usize = 256;
@@ -34,7 +34,7 @@ impl Side<'_> {
 
 multiversion! {
     /// `out = f(x)`; equal lengths.
-    pub fn unary(op: UnaryOp, x: &[f32], out: &mut [f32]) as unary_body
+    pub fn unary(dispatch: Dispatch, op: UnaryOp, x: &[f32], out: &mut [f32]) as unary_body
 }
 
 #[inline(always)]
@@ -81,7 +81,7 @@ fn unary_body<const FMA: bool>(op: UnaryOp, x: &[f32], out: &mut [f32]) {
 
 multiversion! {
     /// `out = a ∘ b`; element sides have the length of `out`.
-    pub fn binary(op: BinaryOp, a: Side<'_>, b: Side<'_>, out: &mut [f32]) as binary_body
+    pub fn binary(dispatch: Dispatch, op: BinaryOp, a: Side<'_>, b: Side<'_>, out: &mut [f32]) as binary_body
 }
 
 #[inline(always)]
@@ -185,23 +185,23 @@ pub enum Two {
 }
 
 /// `out = f(a, b)`; element operands have the length of `out`. Bound by L1 bandwidth.
-pub fn two(f: Two, a: Side<'_>, b: Side<'_>, out: &mut [f32]) {
+pub fn two(dispatch: Dispatch, f: Two, a: Side<'_>, b: Side<'_>, out: &mut [f32]) {
     match f {
-        Two::Plain(f) => binary(f, a, b, out),
+        Two::Plain(f) => binary(dispatch, f, a, b, out),
         Two::Pair(Pair::AddLeakyRelu(slope)) => {
-            binary(BinaryOp::Add, a, b, out);
-            leaky_relu(slope, out);
+            binary(dispatch, BinaryOp::Add, a, b, out);
+            leaky_relu(dispatch, slope, out);
         }
         Two::Pair(Pair::SubExp) => {
-            binary(BinaryOp::Sub, a, b, out);
-            exp(out);
+            binary(dispatch, BinaryOp::Sub, a, b, out);
+            exp(dispatch, out);
         }
     }
 }
 
 multiversion! {
     /// In-place `leaky_relu` with this negative slope.
-    fn leaky_relu(slope: f32, x: &mut [f32]) as leaky_relu_body
+    fn leaky_relu(dispatch: Dispatch, slope: f32, x: &mut [f32]) as leaky_relu_body
 }
 
 #[inline(always)]
@@ -211,7 +211,7 @@ fn leaky_relu_body<const FMA: bool>(slope: f32, x: &mut [f32]) {
 
 multiversion! {
     /// `exp` in place. Compute-bound: some 25 instructions per vector.
-    fn exp(x: &mut [f32]) as exp_body
+    fn exp(dispatch: Dispatch, x: &mut [f32]) as exp_body
 }
 
 #[inline(always)]
@@ -221,7 +221,7 @@ fn exp_body<const FMA: bool>(x: &mut [f32]) {
 
 multiversion! {
     /// `positive` where `x` is above zero, `otherwise` elsewhere.
-    pub fn choose(x: &[f32], positive: f32, otherwise: f32, out: &mut [f32]) as choose_body
+    pub fn choose(dispatch: Dispatch, x: &[f32], positive: f32, otherwise: f32, out: &mut [f32]) as choose_body
 }
 
 #[inline(always)]
@@ -231,7 +231,7 @@ fn choose_body<const FMA: bool>(x: &[f32], positive: f32, otherwise: f32, out: &
 
 /// `out = f(a, b)` for rows of 8 or 16 elements, some of them gathered, without copying them. Returns false if
 /// unsupported. Bound by the latency of the gathered rows, most of which are in the L2 cache.
-pub fn gathered(f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32]) -> bool {
+pub fn gathered(dispatch: Dispatch, f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32]) -> bool {
     let some = matches!((a, b), (Rows::Picked(..), _) | (_, Rows::Picked(..)));
     let known = match f {
         Two::Plain(f) => matches!(f, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul),
@@ -240,17 +240,17 @@ pub fn gathered(f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32])
     if !some || !known || !matches!(width, 8 | 16) {
         return false;
     }
-    gathered_rows(f, a, b, width, out);
+    gathered_rows(dispatch, f, a, b, width, out);
     if f == Two::Pair(Pair::SubExp) {
         // Full vectors, however narrow the rows are.
-        exp(out);
+        exp(dispatch, out);
     }
     true
 }
 
 multiversion! {
     /// [`gathered`] without the final `exp`: for `SubExp` only the difference.
-    fn gathered_rows(f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32]) as gathered_body
+    fn gathered_rows(dispatch: Dispatch, f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32]) as gathered_body
 }
 
 #[inline(always)]
@@ -371,7 +371,7 @@ impl MaskDraw {
 
 multiversion! {
     /// Dropout mask elements `start..start + out.len()`.
-    pub fn mask(draw: MaskDraw, start: u64, out: &mut [f32]) as mask_body
+    pub fn mask(dispatch: Dispatch, draw: MaskDraw, start: u64, out: &mut [f32]) as mask_body
 }
 
 #[inline(always)]
@@ -383,7 +383,7 @@ fn mask_body<const FMA: bool>(draw: MaskDraw, start: u64, out: &mut [f32]) {
 
 multiversion! {
     /// Dropout mask rows at `position[i] · width`.
-    pub fn mask_rows(draw: MaskDraw, position: &[u32], width: usize, out: &mut [f32]) as mask_rows_body
+    pub fn mask_rows(dispatch: Dispatch, draw: MaskDraw, position: &[u32], width: usize, out: &mut [f32]) as mask_rows_body
 }
 
 #[inline(always)]
@@ -400,6 +400,7 @@ multiversion! {
     /// Dropout mask of a sparse matrix: element `i` is drawn at `row[i] · columns + column[i]`,
     /// rows counted from `first_row`.
     pub fn mask_sparse(
+        dispatch: Dispatch,
         draw: MaskDraw, row: &[u32], first_row: u64, column: &[u32], first_column: u64, columns: u64, out: &mut [f32],
     ) as mask_sparse_body
 }
@@ -427,6 +428,7 @@ mod tests {
     #[test]
     fn gathered_rows_give_what_their_copies_give() {
         const EDGES: usize = 37;
+        let dispatch = Dispatch::default();
         let numbers = |seed: u64, len: usize| -> Vec<f32> {
             (0..len as u64).map(|i| random::uniform(seed, i) as f32 - 0.5).collect()
         };
@@ -448,16 +450,19 @@ mod tests {
                     v.resize(EDGES * width, 0.0);
                     v
                 });
-                fetch(a, width, 1, 0, &mut of_a);
-                fetch(b, width, 1, 0, &mut of_b);
+                fetch(dispatch, a, width, 1, 0, &mut of_a);
+                fetch(dispatch, b, width, 1, 0, &mut of_b);
                 for f in functions {
-                    two(f, Side::Elements(&of_a), Side::Elements(&of_b), &mut expected);
-                    assert!(gathered(f, a, b, width, &mut found));
+                    two(dispatch, f, Side::Elements(&of_a), Side::Elements(&of_b), &mut expected);
+                    assert!(gathered(dispatch, f, a, b, width, &mut found));
                     assert_eq!(found, expected, "{f:?}, {width} elements");
                 }
-                assert!(!gathered(Two::Plain(BinaryOp::Pow), a, b, width, &mut found));
+                assert!(!gathered(dispatch, Two::Plain(BinaryOp::Pow), a, b, width, &mut found));
             }
-            assert!(!gathered(functions[0], each, same, width, &mut vec![0.0; EDGES * width]), "nothing is gathered");
+            assert!(
+                !gathered(dispatch, functions[0], each, same, width, &mut vec![0.0; EDGES * width]),
+                "nothing is gathered"
+            );
         }
     }
 }

@@ -2,10 +2,8 @@
 //! vectorize them poorly, so they use intrinsics. Each is tested against a portable version in [`super::rows`] and
 //! [`super::segment`].
 
-#![allow(unsafe_code)]
-
 use super::Rows;
-use crate::simd::{Level, level};
+use crate::simd::{Dispatch, versions};
 
 /// Calls `$f` with closures that return row `$e` of both operands, specialized for common access patterns so
 /// that no row branches.
@@ -45,22 +43,26 @@ mod x86;
 
 /// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of eight `k` and a multiple of eight `h`.
 /// Returns false if unsupported.
-pub fn weighted_sum(a: Rows<'_>, x: Rows<'_>, heads: usize, offsets: &[u32], out: &mut [f32]) -> bool {
+pub fn weighted_sum(
+    dispatch: Dispatch,
+    a: Rows<'_>,
+    x: Rows<'_>,
+    heads: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+) -> bool {
     if heads == 0 || !heads.is_multiple_of(8) {
         return false;
     }
-    match level() {
-        // SAFETY: `level` reports a level only where the processor has its instructions.
+    versions!(dispatch, (a, x, heads, offsets, out), {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { x86::weighted_sum_512(a, x, heads, offsets, out) },
-        // SAFETY: as above.
+        Avx512 => x86::weighted_sum_512,
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { x86::weighted_sum_256(a, x, heads, offsets, out) },
-        // SAFETY: as above.
+        Avx2 => x86::weighted_sum_256,
         #[cfg(target_arch = "aarch64")]
-        Level::Neon => unsafe { arm::weighted_sum(a, x, heads, offsets, out) },
+        Neon => arm::weighted_sum,
         _ => return false,
-    }
+    });
     true
 }
 
@@ -68,6 +70,7 @@ pub fn weighted_sum(a: Rows<'_>, x: Rows<'_>, heads: usize, offsets: &[u32], out
 /// unsupported: for narrower vectors compilers vectorize the portable version well.
 #[cfg(target_arch = "x86_64")]
 pub fn weighted_sum_wide(
+    dispatch: Dispatch,
     a: Rows<'_>,
     x: Rows<'_>,
     heads: usize,
@@ -78,42 +81,38 @@ pub fn weighted_sum_wide(
     if heads == 0 || inner == 0 || !inner.is_multiple_of(16) {
         return false;
     }
-    if level() != Level::Avx512 {
-        return false;
-    }
-    // SAFETY: `level` reports a level only where the processor has its instructions.
-    unsafe { x86::weighted_wide_512(a, x, heads, inner, offsets, out) };
+    versions!(dispatch, (a, x, heads, inner, offsets, out), {
+        Avx512 => x86::weighted_wide_512,
+        _ => return false,
+    });
     true
 }
 
 /// `out[i, h] = Σ a[i, h, k] · b[i, h, k]` for groups of eight `k` and a multiple of eight `h`.
 /// Returns false if unsupported.
-pub fn dot(a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) -> bool {
+pub fn dot(dispatch: Dispatch, a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) -> bool {
     if heads == 0 || !heads.is_multiple_of(8) {
         return false;
     }
     // The gathered operand comes second.
     let (a, b) = if let Rows::Picked(..) = a { (b, a) } else { (a, b) };
-    match level() {
-        // SAFETY: `level` reports a level only where the processor has its instructions.
+    versions!(dispatch, (a, b, heads, out), {
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => unsafe { x86::dot_512(a, b, heads, out) },
-        // SAFETY: as above.
+        Avx512 => x86::dot_512,
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { x86::dot_256(a, b, heads, out) },
-        // SAFETY: as above.
+        Avx2 => x86::dot_256,
         #[cfg(target_arch = "aarch64")]
-        Level::Neon => unsafe { arm::dot(a, b, heads, out) },
+        Neon => arm::dot,
         _ => return false,
-    }
+    });
     true
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simd::{Level, available};
     use crate::{rows, segment};
-    use hgnnc_machine::KernelFeatures;
 
     fn numbers(seed: u64, len: usize) -> Vec<f32> {
         (0..len as u64).map(|i| hgnnc_ir::random::uniform(seed, i) as f32 - 0.5).collect()
@@ -126,42 +125,20 @@ mod tests {
         }
     }
 
-    /// Weighted sums and, for groups of eight, dot products at a SIMD level, if it has kernels for these extents.
-    #[allow(clippy::too_many_arguments)]
-    fn at(
-        level: Level,
-        [weights, left, right]: [Rows<'_>; 3],
+    /// [`weighted_sum_wide`], which other architectures do not have.
+    fn sum_wide(
+        dispatch: Dispatch,
+        a: Rows<'_>,
+        x: Rows<'_>,
         heads: usize,
         inner: usize,
         offsets: &[u32],
-        sum: &mut [f32],
-        dot: &mut [f32],
+        out: &mut [f32],
     ) -> bool {
-        let heads8 = inner == 8;
-        // SAFETY: the processor has the instructions of this level.
-        unsafe {
-            match level {
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx512 if heads8 => {
-                    x86::weighted_sum_512(weights, right, heads, offsets, sum);
-                    x86::dot_512(left, right, heads, dot);
-                }
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx512 => x86::weighted_wide_512(weights, right, heads, inner, offsets, sum),
-                #[cfg(target_arch = "x86_64")]
-                Level::Avx2 if heads8 => {
-                    x86::weighted_sum_256(weights, right, heads, offsets, sum);
-                    x86::dot_256(left, right, heads, dot);
-                }
-                #[cfg(target_arch = "aarch64")]
-                Level::Neon if heads8 => {
-                    arm::weighted_sum(weights, right, heads, offsets, sum);
-                    arm::dot(left, right, heads, dot);
-                }
-                _ => return false,
-            }
-        }
-        true
+        #[cfg(target_arch = "x86_64")]
+        return weighted_sum_wide(dispatch, a, x, heads, inner, offsets, out);
+        #[cfg(not(target_arch = "x86_64"))]
+        return false;
     }
 
     #[test]
@@ -170,6 +147,7 @@ mod tests {
         // Rows without edges, with one, and with many.
         let offsets = [0u32, 0, 1, 4, 4, 61, 63];
         let edges = 63;
+        let widest = Dispatch::default();
         let index: Vec<u32> = (0..edges).map(|e| ((e * 7) % ROWS) as u32).collect();
         for (heads, inner) in [(8, 8), (16, 8), (1, 64), (1, 80), (3, 16), (2, 128)] {
             let width = heads * inner;
@@ -184,19 +162,26 @@ mod tests {
             for (weights, left, right) in operands {
                 let start = numbers(4, (offsets.len() - 1) * width);
                 let mut sums = start.clone();
-                segment::weighted_portable(KernelFeatures::ALL, weights, right, heads, inner, &offsets, &mut sums);
+                segment::weighted_portable(widest, weights, right, heads, inner, &offsets, &mut sums);
                 // An odd number of rows, and an even one.
                 for count in [edges, edges - 1] {
                     let mut dots = vec![0.0; count * heads];
-                    rows::dot_portable(KernelFeatures::ALL, left, right, heads, inner, &mut dots);
-                    for level in crate::simd::available() {
+                    rows::dot_portable(widest, left, right, heads, inner, &mut dots);
+                    for level in available() {
+                        let at = widest.at_most(level);
                         let (mut sum, mut dot) = (start.clone(), vec![0.0; count * heads]);
-                        let operands = [weights, left, right];
-                        if !at(level, operands, heads, inner, &offsets, &mut sum, &mut dot) {
-                            continue;
+                        let (has_sums, has_dots) = if inner == 8 {
+                            let has = weighted_sum(at, weights, right, heads, &offsets, &mut sum);
+                            (has, super::dot(at, left, right, heads, &mut dot))
+                        } else {
+                            (sum_wide(at, weights, right, heads, inner, &offsets, &mut sum), false)
+                        };
+                        assert_eq!(has_sums, level != Level::Base && (inner == 8 || level == Level::Avx512));
+                        assert_eq!(has_dots, level != Level::Base && inner == 8);
+                        if has_sums {
+                            close(&format!("sums of {heads} x {inner}, {level:?}"), &sum, &sums);
                         }
-                        close(&format!("sums of {heads} x {inner}, {level:?}"), &sum, &sums);
-                        if inner == 8 {
+                        if has_dots {
                             close(&format!("dot products of {heads} x {inner}, {level:?}"), &dot, &dots);
                         }
                     }

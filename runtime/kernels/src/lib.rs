@@ -1,4 +1,5 @@
-//! CPU micro-kernels: SIMD code over blocks of rows or edges. They know no plan and no model.
+//! CPU micro-kernels: SIMD code over blocks of rows or edges. They know no plan and no model, and no switch of the
+//! process: each is given a [`simd::Dispatch`].
 
 pub mod extremes;
 pub mod factored_metapath;
@@ -15,7 +16,9 @@ pub mod softmax;
 #[cfg(target_arch = "x86_64")]
 mod sparse;
 
-use hgnnc_machine::{KernelFeature, KernelFeatures};
+use hgnnc_machine::KernelFeature;
+
+use simd::Dispatch;
 
 /// Arrays with more elements than this exceed the L2 cache.
 const NOT_CACHED: usize = 1 << 20;
@@ -39,8 +42,8 @@ impl<'a> Rows<'a> {
     /// Whether prefetching is enabled and pays for these rows: they are gathered from an array that
     /// exceeds the L2 cache.
     #[inline(always)]
-    pub fn wants_prefetch(self, features: KernelFeatures) -> bool {
-        matches!(self, Rows::Picked(data, _) if data.len() > NOT_CACHED) && features.has(KernelFeature::Prefetch)
+    pub fn wants_prefetch(self, dispatch: Dispatch) -> bool {
+        matches!(self, Rows::Picked(data, _) if data.len() > NOT_CACHED) && dispatch.has(KernelFeature::Prefetch)
     }
 
     /// Prefetches row `i`, if it exists.

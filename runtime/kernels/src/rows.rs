@@ -5,13 +5,13 @@ use hgnnc_ir::ops::Reduce;
 use super::Rows;
 use super::flat::{larger, smaller};
 use crate::math;
-use crate::simd::multiversion;
-use hgnnc_machine::{KernelFeature, KernelFeatures};
+use crate::simd::{Dispatch, multiversion};
+use hgnnc_machine::KernelFeature;
 
 multiversion! {
     /// Copies rows `first..` of an operand to contiguous elements, repeating every element `expand` times; as many rows
     /// as fit into `out`.
-    pub fn fetch(from: Rows<'_>, width: usize, expand: usize, first: usize, out: &mut [f32]) as fetch_body
+    pub fn fetch(dispatch: Dispatch, from: Rows<'_>, width: usize, expand: usize, first: usize, out: &mut [f32]) as fetch_body
 }
 
 #[inline(always)]
@@ -80,7 +80,7 @@ fn fetch_expanded<const E: usize>(from: Rows<'_>, width: usize, first: usize, ou
 
 multiversion! {
     /// Reduces groups of `inner` adjacent elements.
-    pub fn reduce_trailing(reduce: Reduce, x: &[f32], inner: usize, out: &mut [f32]) as reduce_trailing_body
+    pub fn reduce_trailing(dispatch: Dispatch, reduce: Reduce, x: &[f32], inner: usize, out: &mut [f32]) as reduce_trailing_body
 }
 
 #[inline(always)]
@@ -168,30 +168,31 @@ pub fn lse<const FMA: bool>(x: &[f32]) -> f32 {
 multiversion! {
     /// [`dot`] for all extents.
     pub(super) fn dot_portable(
-        features: KernelFeatures, a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32],
-    ) as dot_body
+        dispatch: Dispatch,
+        a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32],
+    ) as dot_body with dispatch
 }
 
 /// `out[i, o] = Σ_k a[i, o, k] · b[i, o, k]` over groups of `inner` elements, `outer` groups per row.
 /// Products are not stored.
-pub fn dot(features: KernelFeatures, a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) {
+pub fn dot(dispatch: Dispatch, a: Rows<'_>, b: Rows<'_>, outer: usize, inner: usize, out: &mut [f32]) {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    if inner == 8 && features.has(KernelFeature::Heads8) && super::heads8::dot(a, b, outer, out) {
+    if inner == 8 && dispatch.has(KernelFeature::Heads8) && super::heads8::dot(dispatch, a, b, outer, out) {
         return;
     }
-    dot_portable(features, a, b, outer, inner, out);
+    dot_portable(dispatch, a, b, outer, inner, out);
 }
 
 #[inline(always)]
 fn dot_body<const FMA: bool>(
-    features: KernelFeatures,
+    dispatch: Dispatch,
     a: Rows<'_>,
     b: Rows<'_>,
     outer: usize,
     inner: usize,
     out: &mut [f32],
 ) {
-    match if features.has(KernelFeature::FixedWidths) { inner } else { 0 } {
+    match if dispatch.has(KernelFeature::FixedWidths) { inner } else { 0 } {
         4 => dot_fixed::<FMA, 4>(a, b, outer, out),
         8 => dot_fixed::<FMA, 8>(a, b, outer, out),
         16 => dot_fixed::<FMA, 16>(a, b, outer, out),
@@ -257,7 +258,7 @@ fn dot_array<const FMA: bool, const K: usize>(x: &[f32; K], y: &[f32; K]) -> f32
 
 multiversion! {
     /// `out = out ∘ Σ over rows`: accumulates rows of `width` elements into one row.
-    pub fn accumulate_rows(reduce: Reduce, x: &[f32], width: usize, out: &mut [f32]) as accumulate_rows_body
+    pub fn accumulate_rows(dispatch: Dispatch, reduce: Reduce, x: &[f32], width: usize, out: &mut [f32]) as accumulate_rows_body
 }
 
 #[inline(always)]

@@ -5,8 +5,8 @@ use hgnnc_ir::ops::Reduce;
 use super::flat::{larger, smaller};
 use super::{ROWS_AHEAD, Rows};
 use crate::math;
-use crate::simd::multiversion;
-use hgnnc_machine::{KernelFeature, KernelFeatures};
+use crate::simd::{Dispatch, multiversion};
+use hgnnc_machine::KernelFeature;
 
 /// Sums of high-degree rows are accumulated in runs of this many edges, so that rounding errors grow with the number of
 /// runs plus the length of one, not with their product.
@@ -18,14 +18,15 @@ multiversion! {
     /// `out[r] = reduce over the edges of r of x`, rows of `width` elements. With `more`, continues from the values in
     /// `out`; not for `Lse`.
     pub fn segment(
-        reduce: Reduce, features: KernelFeatures, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32], more: bool,
-    ) as segment_body
+        dispatch: Dispatch,
+        reduce: Reduce, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32], more: bool,
+    ) as segment_body with dispatch
 }
 
 #[inline(always)]
 fn segment_body<const FMA: bool>(
+    dispatch: Dispatch,
     reduce: Reduce,
-    features: KernelFeatures,
     x: Rows<'_>,
     width: usize,
     offsets: &[u32],
@@ -35,7 +36,7 @@ fn segment_body<const FMA: bool>(
     if !more {
         out.fill(reduce.identity() as f32);
     }
-    if !features.has(KernelFeature::FixedWidths) {
+    if !dispatch.has(KernelFeature::FixedWidths) {
         return segment_any::<FMA>(reduce, x, width, offsets, out);
     }
     if let Rows::Each(data) = x {
@@ -49,11 +50,11 @@ fn segment_body<const FMA: bool>(
         }
     }
     match width {
-        4 => segment_fixed::<FMA, 4>(reduce, features, x, offsets, out),
-        8 => segment_fixed::<FMA, 8>(reduce, features, x, offsets, out),
-        16 => segment_fixed::<FMA, 16>(reduce, features, x, offsets, out),
-        _ if width.is_multiple_of(64) => segment_banded::<FMA, 64>(reduce, features, x, width, offsets, out),
-        _ if width.is_multiple_of(32) => segment_banded::<FMA, 32>(reduce, features, x, width, offsets, out),
+        4 => segment_fixed::<FMA, 4>(reduce, dispatch, x, offsets, out),
+        8 => segment_fixed::<FMA, 8>(reduce, dispatch, x, offsets, out),
+        16 => segment_fixed::<FMA, 16>(reduce, dispatch, x, offsets, out),
+        _ if width.is_multiple_of(64) => segment_banded::<FMA, 64>(reduce, dispatch, x, width, offsets, out),
+        _ if width.is_multiple_of(32) => segment_banded::<FMA, 32>(reduce, dispatch, x, width, offsets, out),
         _ => segment_any::<FMA>(reduce, x, width, offsets, out),
     }
 }
@@ -181,12 +182,12 @@ fn fold_to<const W: usize>(mut a: [f32; 16], f: impl Fn(f32, f32) -> f32) -> [f3
 #[inline(always)]
 fn segment_fixed<const FMA: bool, const W: usize>(
     reduce: Reduce,
-    features: KernelFeatures,
+    dispatch: Dispatch,
     x: Rows<'_>,
     offsets: &[u32],
     out: &mut [f32],
 ) {
-    segment_banded::<FMA, W>(reduce, features, x, W, offsets, out);
+    segment_banded::<FMA, W>(reduce, dispatch, x, W, offsets, out);
 }
 
 #[inline(always)]
@@ -198,13 +199,13 @@ fn band_of<const W: usize>(x: Rows<'_>, e: usize, width: usize, band: usize) -> 
 #[inline(always)]
 fn segment_banded<const FMA: bool, const W: usize>(
     reduce: Reduce,
-    features: KernelFeatures,
+    dispatch: Dispatch,
     x: Rows<'_>,
     width: usize,
     offsets: &[u32],
     out: &mut [f32],
 ) {
-    let prefetch = x.wants_prefetch(features);
+    let prefetch = x.wants_prefetch(dispatch);
     if prefetch {
         let first = offsets.first().map_or(0, |&first| first as usize);
         (first..first + ROWS_AHEAD).for_each(|e| x.prefetch(e, width));
@@ -296,7 +297,7 @@ fn segment_banded<const FMA: bool, const W: usize>(
 
 multiversion! {
     /// Row of each edge. Short rows write eight entries, which the following rows overwrite.
-    pub fn owners(offsets: &[u32], own: &mut [u32]) as owners_body
+    pub fn owners(dispatch: Dispatch, offsets: &[u32], own: &mut [u32]) as owners_body
 }
 
 #[inline(always)]
@@ -368,7 +369,7 @@ fn segment_any<const FMA: bool>(reduce: Reduce, x: Rows<'_>, width: usize, offse
 /// and `inner` elements per weight. The products are never stored. With `more`, continues from the values in `out`.
 #[allow(clippy::too_many_arguments, reason = "operands, their extents and the choice of kernels")]
 pub fn weighted_sum(
-    features: KernelFeatures,
+    dispatch: Dispatch,
     a: Rows<'_>,
     x: Rows<'_>,
     heads: usize,
@@ -381,28 +382,35 @@ pub fn weighted_sum(
         out.fill(0.0);
     }
     #[cfg(target_arch = "x86_64")]
-    if heads == 1 && features.has(KernelFeature::Spmm) && super::sparse::weighted_sum(a, x, inner, offsets, out)
-        || features.has(KernelFeature::WideRows) && super::heads8::weighted_sum_wide(a, x, heads, inner, offsets, out)
+    if heads == 1
+        && dispatch.has(KernelFeature::Spmm)
+        && super::sparse::weighted_sum(dispatch, a, x, inner, offsets, out)
+        || dispatch.has(KernelFeature::WideRows)
+            && super::heads8::weighted_sum_wide(dispatch, a, x, heads, inner, offsets, out)
     {
         return;
     }
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    if inner == 8 && features.has(KernelFeature::Heads8) && super::heads8::weighted_sum(a, x, heads, offsets, out) {
+    if inner == 8
+        && dispatch.has(KernelFeature::Heads8)
+        && super::heads8::weighted_sum(dispatch, a, x, heads, offsets, out)
+    {
         return;
     }
-    weighted_portable(features, a, x, heads, inner, offsets, out);
+    weighted_portable(dispatch, a, x, heads, inner, offsets, out);
 }
 
 multiversion! {
     /// [`weighted_sum`] for all extents.
     pub(super) fn weighted_portable(
-        features: KernelFeatures, a: Rows<'_>, x: Rows<'_>, heads: usize, inner: usize, offsets: &[u32], out: &mut [f32],
-    ) as weighted_sum_body
+        dispatch: Dispatch,
+        a: Rows<'_>, x: Rows<'_>, heads: usize, inner: usize, offsets: &[u32], out: &mut [f32],
+    ) as weighted_sum_body with dispatch
 }
 
 #[inline(always)]
 fn weighted_sum_body<const FMA: bool>(
-    features: KernelFeatures,
+    dispatch: Dispatch,
     a: Rows<'_>,
     x: Rows<'_>,
     heads: usize,
@@ -410,7 +418,7 @@ fn weighted_sum_body<const FMA: bool>(
     offsets: &[u32],
     out: &mut [f32],
 ) {
-    if !features.has(KernelFeature::FixedWidths) {
+    if !dispatch.has(KernelFeature::FixedWidths) {
         return weighted_any::<FMA>(a, x, heads, inner, offsets, out);
     }
     match (heads, inner) {
@@ -490,7 +498,7 @@ mod tests {
         // Rows without edges, with few, with more than one chunk of eight, and few at the end.
         let offsets = [0u32, 0, 3, 3, 4, 21, 22, 22];
         let mut own = vec![u32::MAX; 22];
-        owners(&offsets, &mut own);
+        owners(Dispatch::default(), &offsets, &mut own);
         let expected: Vec<u32> = offsets
             .windows(2)
             .zip(0u32..)

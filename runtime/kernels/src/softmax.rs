@@ -11,8 +11,7 @@ use hgnnc_ir::ops::Reduce;
 use super::flat::larger;
 use super::{Rows, rows, segment};
 use crate::math;
-use crate::simd::multiversion;
-use hgnnc_machine::KernelFeatures;
+use crate::simd::{Dispatch, multiversion};
 
 /// Exponentials buffered at once: with the rows that they weight, half of an L1 cache.
 const HELD: usize = 1024;
@@ -80,19 +79,19 @@ multiversion! {
     /// Merges edges into states: `offsets[r]..offsets[r + 1]` belong to row `r` of `out`. Per edge, `score` and `times`
     /// (edge weights) have `heads` elements, and `x` has `inner` elements per head.
     pub fn softmax_sum(
-        features: KernelFeatures,
+        dispatch: Dispatch,
         score: Rows<'_>,
         x: Rows<'_>,
         times: Option<Rows<'_>>,
         extents: (usize, usize),
         offsets: &[u32],
         out: &mut [f32],
-    ) as softmax_sum_body
+    ) as softmax_sum_body with dispatch
 }
 
 #[inline(always)]
 fn softmax_sum_body<const FMA: bool>(
-    features: KernelFeatures,
+    dispatch: Dispatch,
     score: Rows<'_>,
     x: Rows<'_>,
     times: Option<Rows<'_>>,
@@ -105,7 +104,7 @@ fn softmax_sum_body<const FMA: bool>(
         return;
     }
     let width = heads * inner;
-    let edges = Edges { features, score, x, times, heads, inner };
+    let edges = Edges { dispatch, score, x, times, heads, inner };
     let mut buffers = Buffers { held: [0.0; HELD], bases: [0.0; HELD], sums: [0.0; SUMS] };
     // Rows of at most this many edges are processed together.
     let short = HELD / heads / 4;
@@ -133,7 +132,7 @@ fn softmax_sum_body<const FMA: bool>(
 /// Edge operands: per edge, `heads` scores, optionally as many weights, and `inner` elements per head.
 #[derive(Clone, Copy)]
 struct Edges<'a> {
-    features: KernelFeatures,
+    dispatch: Dispatch,
     score: Rows<'a>,
     x: Rows<'a>,
     times: Option<Rows<'a>>,
@@ -151,7 +150,7 @@ struct Buffers {
 /// Processes several rows with few edges in total.
 #[inline(always)]
 fn short_rows<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], states: &mut [f32], buffers: &mut Buffers) {
-    let Edges { features, score, x, times, heads, inner } = edges;
+    let Edges { dispatch, score, x, times, heads, inner } = edges;
     let (width, num_rows) = (heads * inner, offsets.len() - 1);
     let (start, end) = (offsets[0] as usize, offsets[num_rows] as usize);
     let mut own = [0u32; TOGETHER + 1];
@@ -159,8 +158,8 @@ fn short_rows<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], states: &mut [
     let own = &own[..=num_rows];
     let held = &mut buffers.held[..(end - start) * heads];
     let (bases, sums) = (&mut buffers.bases[..num_rows * heads], &mut buffers.sums[..num_rows * width]);
-    rows::fetch(score, heads, 1, start, held);
-    segment::segment(Reduce::Max, features, Rows::Each(held), heads, own, bases, false);
+    rows::fetch(dispatch, score, heads, 1, start, held);
+    segment::segment(dispatch, Reduce::Max, Rows::Each(held), heads, own, bases, false);
     for (row, state) in states.chunks_exact_mut(width + 2 * heads).enumerate() {
         let (first, last) = (own[row] as usize, own[row + 1] as usize);
         if first == last {
@@ -176,9 +175,9 @@ fn short_rows<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], states: &mut [
     }
     held.iter_mut().for_each(|x| *x = math::exp::<FMA>(*x));
     // The bases are no longer needed.
-    segment::segment(Reduce::Sum, features, Rows::Each(held), heads, own, bases, false);
+    segment::segment(dispatch, Reduce::Sum, Rows::Each(held), heads, own, bases, false);
     multiply(times, heads, start, held);
-    segment::weighted_sum(features, Rows::Each(held), from(x, start, width), heads, inner, own, sums, false);
+    segment::weighted_sum(dispatch, Rows::Each(held), from(x, start, width), heads, inner, own, sums, false);
     let parts = sums.chunks_exact(width).zip(bases.chunks_exact(heads));
     for (state, (sums, totals)) in states.chunks_exact_mut(width + 2 * heads).zip(parts) {
         state[..width].iter_mut().zip(sums).for_each(|(sum, part)| *sum += part);
@@ -189,7 +188,7 @@ fn short_rows<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], states: &mut [
 /// Processes a row with any number of edges.
 #[inline(always)]
 fn long_row<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], state: &mut [f32], buffers: &mut Buffers) {
-    let Edges { features, score, x, times, heads, inner } = edges;
+    let Edges { dispatch, score, x, times, heads, inner } = edges;
     let width = heads * inner;
     let edges = offsets[0] as usize..offsets[1] as usize;
     for band in (0..heads).step_by(BAND) {
@@ -201,24 +200,24 @@ fn long_row<const FMA: bool>(edges: Edges<'_>, offsets: &[u32], state: &mut [f32
             let bases = &mut buffers.bases[..of_band];
             let few = [0, count as u32];
             if of_band == heads {
-                rows::fetch(score, heads, 1, start, held);
+                rows::fetch(dispatch, score, heads, 1, start, held);
             } else {
                 for (i, row) in held.chunks_exact_mut(of_band).enumerate() {
                     row.copy_from_slice(&score.row(start + i, heads)[band..band + of_band]);
                 }
             }
-            segment::segment(Reduce::Max, features, Rows::Each(held), of_band, &few, bases, false);
+            segment::segment(dispatch, Reduce::Max, Rows::Each(held), of_band, &few, bases, false);
             for (head, base) in bases.iter_mut().enumerate() {
                 *base = rescale(state, (heads, inner), band + head, *base);
             }
             exponentials::<FMA>(bases, held);
             let totals = &mut state[width + band..width + band + of_band];
-            segment::segment(Reduce::Sum, features, Rows::Each(held), of_band, &few, totals, true);
+            segment::segment(dispatch, Reduce::Sum, Rows::Each(held), of_band, &few, totals, true);
             if of_band == heads {
                 multiply(times, heads, start, held);
                 let sums = &mut state[..width];
                 segment::weighted_sum(
-                    features,
+                    dispatch,
                     Rows::Each(held),
                     from(x, start, width),
                     heads,
@@ -324,7 +323,7 @@ mod tests {
                     let of = |data, width| from(Rows::Each(data), range.start, width);
                     let (scores, rows, times) = (of(&score, heads), of(&x, width), of(&times, heads));
                     softmax_sum(
-                        KernelFeatures::ALL,
+                        Dispatch::default(),
                         scores,
                         rows,
                         Some(times),
@@ -368,7 +367,7 @@ mod tests {
             begin(1, 1, &mut state);
             let ones = vec![1.0; scores.len()];
             softmax_sum(
-                KernelFeatures::ALL,
+                Dispatch::default(),
                 Rows::Each(scores),
                 Rows::Each(&ones),
                 None,

@@ -9,20 +9,32 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
+use std::ops::Range;
+
+use bytemuck::must_cast;
 
 use super::Rows;
-use crate::simd::{Level, level};
+use crate::simd::{Dispatch, versions};
 
 /// `out[r, k] += Σ a[e] · x[e, k]` for gathered rows of eight or a multiple of 16 elements.
 /// Returns false if unsupported.
-pub fn weighted_sum(a: Rows<'_>, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32]) -> bool {
+pub fn weighted_sum(
+    dispatch: Dispatch,
+    a: Rows<'_>,
+    x: Rows<'_>,
+    width: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+) -> bool {
     let Rows::Picked(x, index) = x else { return false };
     let fits = width == 8 || width > 0 && width.is_multiple_of(16);
-    if !fits || level() != Level::Avx512 {
+    if !fits {
         return false;
     }
-    // SAFETY: `level` reports a level only where the processor has its instructions.
-    unsafe { weighted_512(a, x, index, width, offsets, out) };
+    versions!(dispatch, (a, x, index, width, offsets, out), {
+        Avx512 => weighted_512,
+        _ => return false,
+    });
     true
 }
 
@@ -46,59 +58,79 @@ fn weighted_512(a: Rows<'_>, x: &[f32], index: &[u32], width: usize, offsets: &[
     }
 }
 
+/// Rows of `width` elements, gathered: all rows that the index names exist.
+#[derive(Clone, Copy)]
+struct Gathered<'a> {
+    x: &'a [f32],
+    index: &'a [u32],
+    width: usize,
+}
+
+impl<'a> Gathered<'a> {
+    fn new(x: &'a [f32], index: &'a [u32], width: usize) -> Self {
+        let last = index.iter().fold(0, |m, &i| m.max(i)) as usize;
+        assert!(index.is_empty() || (last + 1) * width <= x.len(), "gathered rows exist");
+        Self { x, index, width }
+    }
+
+    /// Elements from `column` on of the row of an edge.
+    ///
+    /// # Safety
+    /// The edge is a position in the index, and a row has `column + LEN` elements.
+    #[inline(always)]
+    unsafe fn at<const LEN: usize>(&self, edge: usize, column: usize) -> &'a [f32; LEN] {
+        // SAFETY: the row exists, and by the caller's promise it holds the elements.
+        unsafe {
+            let row = *self.index.get_unchecked(edge) as usize;
+            &*self.x.as_ptr().add(row * self.width + column).cast()
+        }
+    }
+}
+
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
 fn sums(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], width: usize, offsets: &[u32], out: &mut [f32]) {
-    let last = index.iter().fold(0, |m, &i| m.max(i)) as usize;
-    assert!(index.is_empty() || (last + 1) * width <= x.len(), "gathered rows exist");
+    let x = Gathered::new(x, index, width);
     assert!(offsets.is_sorted() && out.len() >= offsets.len().saturating_sub(1) * width, "each row has its edges");
-    // SAFETY: all indices are below the number of rows, and all offsets below the number of edges.
-    unsafe {
-        if width == 8 {
-            return heads8(a, x, index, offsets, out);
+    if width == 8 {
+        return heads8(a, x, offsets, out);
+    }
+    for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
+        let edges = edges[0] as usize..edges[1] as usize;
+        let mut start = 0;
+        while width - start >= 64 {
+            band::<4, 1>(&a, x, edges.clone(), start, row);
+            start += 64;
         }
-        for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
-            let edges = edges[0] as usize..edges[1] as usize;
-            let mut start = 0;
-            while width - start >= 64 {
-                band::<4, 1>(&a, x, index, width, edges.clone(), start, row);
-                start += 64;
-            }
-            if width - start >= 32 {
-                band::<2, 2>(&a, x, index, width, edges.clone(), start, row);
-                start += 32;
-            }
-            if width - start >= 16 {
-                band::<1, 4>(&a, x, index, width, edges, start, row);
-            }
+        if width - start >= 32 {
+            band::<2, 2>(&a, x, edges.clone(), start, row);
+            start += 32;
+        }
+        if width - start >= 16 {
+            band::<1, 4>(&a, x, edges, start, row);
         }
     }
 }
 
 /// `N` vectors from column `start` of one row, with `U` accumulators each, enough to hide the latency of an addition.
-///
-/// # Safety
-/// `edges` are positions in `index`, which holds row numbers of `x`, and a row has `start + 16 N` elements.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
-unsafe fn band<const N: usize, const U: usize>(
+fn band<const N: usize, const U: usize>(
     a: &impl Fn(usize) -> f32,
-    x: &[f32],
-    index: &[u32],
-    width: usize,
-    edges: std::ops::Range<usize>,
+    x: Gathered<'_>,
+    edges: Range<usize>,
     start: usize,
     row: &mut [f32],
 ) {
+    // Once per row, so that nothing is checked per edge.
+    assert!(edges.start <= edges.end && edges.end <= x.index.len() && start + 16 * N <= x.width);
     let mut sums = [[_mm512_setzero_ps(); N]; U];
     let add = |e: usize, sums: &mut [__m512; N]| {
         let weight = _mm512_set1_ps(a(e));
-        // SAFETY: by the caller's promise.
-        unsafe {
-            let from = x.as_ptr().add(*index.get_unchecked(e) as usize * width + start);
-            for (v, sum) in sums.iter_mut().enumerate() {
-                *sum = _mm512_fmadd_ps(weight, _mm512_loadu_ps(from.add(16 * v)), *sum);
-            }
+        for (v, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: `e` is one of the edges, and a row has the column, by the assertion.
+            let x = unsafe { x.at::<16>(e, start + 16 * v) };
+            *sum = _mm512_fmadd_ps(weight, must_cast(*x), *sum);
         }
     };
     let whole = edges.start + edges.len() / U * U;
@@ -110,30 +142,26 @@ unsafe fn band<const N: usize, const U: usize>(
     for (sums, e) in sums.iter_mut().zip(whole..edges.end) {
         add(e, sums);
     }
-    for v in 0..N {
+    for (v, out) in row[start..].as_chunks_mut::<16>().0.iter_mut().take(N).enumerate() {
         let sum = sums[1..].iter().fold(sums[0][v], |all, more| _mm512_add_ps(all, more[v]));
-        // SAFETY: within the row.
-        unsafe {
-            let at = row.as_mut_ptr().add(start + 16 * v);
-            _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), sum));
-        }
+        *out = must_cast(_mm512_add_ps(must_cast(*out), sum));
     }
 }
 
 /// Rows of eight: one edge per vector, with four accumulators to hide the latency of an addition.
-///
-/// # Safety
-/// The offsets are positions in `index`, which holds row numbers of `x`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
-unsafe fn heads8(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], offsets: &[u32], out: &mut [f32]) {
+fn heads8(a: impl Fn(usize) -> f32, x: Gathered<'_>, offsets: &[u32], out: &mut [f32]) {
+    assert!(x.width == 8);
     let add = |e: usize, sum: __m256| {
-        // SAFETY: by the caller's promise.
-        let from = unsafe { _mm256_loadu_ps(x.as_ptr().add(*index.get_unchecked(e) as usize * 8)) };
-        _mm256_fmadd_ps(_mm256_set1_ps(a(e)), from, sum)
+        // SAFETY: `e` is one of the edges, by the assertion below, and rows have eight elements.
+        let x = unsafe { x.at::<8>(e, 0) };
+        _mm256_fmadd_ps(_mm256_set1_ps(a(e)), must_cast(*x), sum)
     };
     for (row, edges) in out.as_chunks_mut::<8>().0.iter_mut().zip(offsets.windows(2)) {
         let (start, end) = (edges[0] as usize, edges[1] as usize);
+        // Once per row, so that nothing is checked per edge.
+        assert!(start <= end && end <= x.index.len());
         let mut sums = [_mm256_setzero_ps(); 4];
         let whole = start + (end - start) / 4 * 4;
         for e in (start..whole).step_by(4) {
@@ -145,8 +173,7 @@ unsafe fn heads8(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], offsets: &[
             *sum = add(e, *sum);
         }
         let sum = _mm256_add_ps(_mm256_add_ps(sums[0], sums[1]), _mm256_add_ps(sums[2], sums[3]));
-        // SAFETY: eight results.
-        unsafe { _mm256_storeu_ps(row.as_mut_ptr(), _mm256_add_ps(_mm256_loadu_ps(row.as_ptr()), sum)) };
+        *row = must_cast(_mm256_add_ps(must_cast(*row), sum));
     }
 }
 
@@ -154,14 +181,12 @@ unsafe fn heads8(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], offsets: &[
 mod tests {
     use super::*;
     use crate::segment;
-    use hgnnc_machine::KernelFeatures;
+    use crate::simd::Level;
 
     #[test]
     fn sums_are_those_of_the_portable_kernel() {
-        if !is_x86_feature_detected!("avx512f") || !is_x86_feature_detected!("avx512dq") {
-            return;
-        }
         const ROWS: usize = 23;
+        let widest = Dispatch::default();
         let numbers = |seed: u64, len: usize| -> Vec<f32> {
             (0..len as u64).map(|i| hgnnc_ir::random::uniform(seed, i) as f32 - 0.5).collect()
         };
@@ -176,7 +201,7 @@ mod tests {
             for weights in [Rows::Each(&a), Rows::Same(&a), Rows::Picked(&a, &position)] {
                 let (mut expected, mut found) = (start.clone(), start.clone());
                 segment::weighted_portable(
-                    KernelFeatures::ALL,
+                    widest,
                     weights,
                     Rows::Picked(&x, &index),
                     1,
@@ -184,8 +209,11 @@ mod tests {
                     &offsets,
                     &mut expected,
                 );
-                // SAFETY: the processor has the instructions.
-                unsafe { weighted_512(weights, &x, &index, width, &offsets, &mut found) };
+                let has = weighted_sum(widest, weights, Rows::Picked(&x, &index), width, &offsets, &mut found);
+                assert_eq!(has, widest.level() == Level::Avx512);
+                if !has {
+                    continue;
+                }
                 for (i, (f, e)) in found.iter().zip(&expected).enumerate() {
                     assert!((f - e).abs() <= 2e-6 * e.abs().max(1.0), "width {width}, element {i}: {f} instead of {e}");
                 }

@@ -15,6 +15,7 @@ use hgnnc_ir::dataflow::Init;
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::training::{self, Criterion, Metric, Part, Stop, Task, Training};
 use hgnnc_ir::*;
+use hgnnc_kernels::simd::Dispatch;
 use hgnnc_train::{Outcome, TrainOptions, Trainer};
 
 const VERTICES: usize = 300;
@@ -158,10 +159,10 @@ fn adam(flow: &mut Dataflow, param: Param, w: Value, g: Value, step: Value, rate
 }
 
 fn bound(mut executable: Executable, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
-    let compile = Options::new(options.code, options.features, hgnnc_kernels::simd::level());
+    let compile = Options::new(options.code, options.features, Dispatch::new(options.features).level());
     compile_executable(&mut executable, &compile, &compile);
     let TrainOptions { threads, memory_budget, features, .. } = options;
-    let machine = EngineOptions { threads, memory_budget, features };
+    let machine = EngineOptions { threads, memory_budget, dispatch: Dispatch::new(features) };
     let backend = CpuBackend::new(&executable, thread_pool(threads)?, machine);
     Trainer::new(executable, Box::new(backend), data, options)
 }

@@ -16,6 +16,7 @@ use hgnnc_executable::Executable;
 use hgnnc_graph::{
     Dataset, DatasetInfo, GraphCache, LabelValues, MetapathOptions, SemanticGraph, SemanticGraphs, schema_text,
 };
+use hgnnc_kernels::simd::Dispatch;
 use hgnnc_train::{TrainOptions, Trainer, checkpoint, weights};
 use rand::Rng;
 use rand::seq::IndexedRandom;
@@ -582,10 +583,10 @@ fn sign(bytes: &mut [u8]) -> bool {
 
 /// A trainer of an executable on this processor.
 fn trainer(mut executable: Executable, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
-    let compile = Options::new(options.code, options.features, hgnnc_kernels::simd::level());
+    let compile = Options::new(options.code, options.features, Dispatch::new(options.features).level());
     compile_executable(&mut executable, &compile, &compile);
     let TrainOptions { threads, memory_budget, features, .. } = options;
-    let machine = EngineOptions { threads, memory_budget, features };
+    let machine = EngineOptions { threads, memory_budget, dispatch: Dispatch::new(features) };
     let backend = CpuBackend::new(&executable, thread_pool(threads)?, machine);
     Trainer::new(executable, Box::new(backend), data, options)
 }

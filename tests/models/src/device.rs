@@ -71,7 +71,7 @@ fn f32s(numbers: &[f64]) -> Vec<f32> {
 #[track_caller]
 pub fn by_engine(train: &Program, infer: &Program, data: &BoundData, bindings: &Bindings, steps: u64) -> Numbers<f32> {
     let options = EngineOptions { threads: 2, ..EngineOptions::default() };
-    let programs = [cpu_program(train), cpu_program(infer)];
+    let programs = [cpu_program(train, options.dispatch), cpu_program(infer, options.dispatch)];
     let mut engine =
         Engine::new(&[&programs[0], &programs[1]], data.clone(), options).unwrap_or_else(|error| panic!("{error}"));
     for (param, tensor) in &bindings.params {

@@ -13,7 +13,8 @@ use hgnnc_interp::Bindings;
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{DType, Dataflow, Input, Layout, OutputKind};
-use hgnnc_machine::{CodeMode, KernelFeatures};
+use hgnnc_kernels::simd::Dispatch;
+use hgnnc_machine::CodeMode;
 use hgnnc_ptx::PtxCompiler;
 use hgnnc_train::{TrainOptions, Trainer};
 
@@ -74,13 +75,13 @@ pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
 }
 
 /// A program with machine code for this processor.
-pub fn cpu_program(program: &Program) -> CpuProgram {
-    compile(program, &Options::new(CodeMode::Auto, KernelFeatures::ALL, hgnnc_kernels::simd::level()))
+pub fn cpu_program(program: &Program, dispatch: Dispatch) -> CpuProgram {
+    compile(program, &Options::new(CodeMode::Auto, dispatch.features(), dispatch.level()))
 }
 
 /// An executable with its programs for this processor.
 pub fn with_code(mut executable: Executable, options: &TrainOptions) -> Executable {
-    let compile = Options::new(options.code, options.features, hgnnc_kernels::simd::level());
+    let compile = Options::new(options.code, options.features, Dispatch::new(options.features).level());
     compile_executable(&mut executable, &compile, &compile);
     executable
 }
@@ -120,7 +121,11 @@ pub fn device_trainer(
 /// When threads cannot be started.
 pub fn cpu_backend(executable: &Executable, options: &TrainOptions) -> Result<CpuBackend, ExecError> {
     let &TrainOptions { threads, memory_budget, features, .. } = options;
-    Ok(CpuBackend::new(executable, thread_pool(threads)?, EngineOptions { threads, memory_budget, features }))
+    Ok(CpuBackend::new(
+        executable,
+        thread_pool(threads)?,
+        EngineOptions { threads, memory_budget, dispatch: Dispatch::new(features) },
+    ))
 }
 
 /// An engine with the parameters of the bindings and zero optimizer states.
@@ -128,13 +133,12 @@ pub fn cpu_backend(executable: &Executable, options: &TrainOptions) -> Result<Cp
 /// # Panics
 /// When the engine refuses a program.
 #[track_caller]
-pub fn engine(programs: &[&Dataflow], bindings: &Bindings, threads: usize) -> Engine {
+pub fn engine(programs: &[&Dataflow], bindings: &Bindings, options: EngineOptions) -> Engine {
     // The largest input table: tables of programs of one model have a common prefix.
     let tables = programs.iter().max_by_key(|p| p.inputs.len()).expect("there are programs");
-    let options = EngineOptions { threads, ..EngineOptions::default() };
     let data = bound_data(tables, bindings);
     let lowered = |flow: &&Dataflow| lower(flow).unwrap_or_else(|error| panic!("{error}"));
-    let kernels: Vec<CpuProgram> = programs.iter().map(|flow| cpu_program(&lowered(flow))).collect();
+    let kernels: Vec<CpuProgram> = programs.iter().map(|flow| cpu_program(&lowered(flow), options.dispatch)).collect();
     let kernels: Vec<&CpuProgram> = kernels.iter().collect();
     let mut engine = Engine::new(&kernels, data, options).unwrap_or_else(|error| panic!("{error}"));
     for (param, tensor) in &bindings.params {
@@ -148,7 +152,13 @@ pub fn engine(programs: &[&Dataflow], bindings: &Bindings, threads: usize) -> En
 /// Results of one run by name, including the updated parameters.
 #[track_caller]
 pub fn run(program: &Dataflow, bindings: &Bindings, threads: usize) -> BTreeMap<String, Vec<f32>> {
-    let mut engine = engine(&[program], bindings, threads);
+    run_with(program, bindings, EngineOptions { threads, ..EngineOptions::default() })
+}
+
+/// [`run`] with options.
+#[track_caller]
+pub fn run_with(program: &Dataflow, bindings: &Bindings, options: EngineOptions) -> BTreeMap<String, Vec<f32>> {
+    let mut engine = engine(&[program], bindings, options);
     engine.run(0, bindings.seed, bindings.step, 0, &mut Default::default());
     let names: Vec<String> = engine.results(0).iter().map(|r| r.name.clone()).collect();
     let mut all = BTreeMap::new();

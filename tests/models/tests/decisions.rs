@@ -4,10 +4,11 @@
 //!
 //! A binary of its own: vector widths are a matter of the whole process.
 
+use hgnnc_cpu::EngineOptions;
 use hgnnc_driver::LowerOptions;
 use hgnnc_fusion::FusionRule;
 use hgnnc_ir::{Dataflow, OutputKind};
-use hgnnc_kernels::simd;
+use hgnnc_kernels::simd::{self, Dispatch};
 use hgnnc_model_tests::cases::{self, SCHEMA, TRAIN};
 use hgnnc_model_tests::compiled::{Compiled, compile, interpret};
 use hgnnc_model_tests::{World, assert_close, engine, worlds};
@@ -69,11 +70,12 @@ model M(schema: Library) {{
     ))
 }
 
-fn agrees(what: &str, program: &Dataflow, compiled: &Compiled, world: &World) {
+fn agrees(dispatch: Dispatch, what: &str, program: &Dataflow, compiled: &Compiled, world: &World) {
     let oracle = compiled.training();
     let bindings = compiled.bind(world);
     let exact = interpret(oracle, &bindings);
-    let found = engine::run(program, &bindings, 2);
+    let found =
+        engine::run_with(program, &bindings, EngineOptions { threads: 2, dispatch, ..EngineOptions::default() });
     let mut compared = 0;
     for output in &oracle.outputs {
         let OutputKind::UpdateParam(param) = output.kind else { continue };
@@ -106,10 +108,10 @@ fn forward_and_backward_passes_agree_on_them() {
                 ("recomputing all that can be", lowered(Disabled::default(), Some(0))),
             ];
             for level in simd::available() {
-                simd::limit(level);
+                let dispatch = Dispatch::default().at_most(level);
                 for (which, program) in &programs {
                     let what = format!("{name}, world {}, {which}, {level:?}", world.seed);
-                    agrees(&what, program, &compiled, &world);
+                    agrees(dispatch, &what, program, &compiled, &world);
                 }
             }
         }

@@ -3,6 +3,7 @@
 use hgnnc_data::InputData;
 use hgnnc_ir::kernel::KernelOp;
 use hgnnc_kernels::flat::{self, MaskDraw, Pair, Side, Two};
+use hgnnc_kernels::simd::Dispatch;
 use hgnnc_kernels::{Rows, extremes, product, rows, segment, softmax};
 use hgnnc_machine::KernelFeature;
 
@@ -11,13 +12,13 @@ use crate::plan::{Access, Base, BlockOp, Level, MaskRows, Operand};
 
 impl Block<'_> {
     pub fn execute(&self, op: &BlockOp, task: usize, tiles: &mut [Vec<f32>; 2]) {
-        let features = self.context.features;
+        let dispatch = self.context.dispatch;
         match &op.op {
             KernelOp::ReduceAll(reduce, a) => {
                 let partial = self.region.partials[op.out as usize];
                 if let (Rows::Each(x), 1..) = (self.operand(a, op.level), partial.width) {
                     let out = partial_of(self.context, partial.offset + task * partial.width, partial.width);
-                    rows::accumulate_rows(*reduce, x, partial.width, out);
+                    rows::accumulate_rows(dispatch, *reduce, x, partial.width, out);
                 }
                 return;
             }
@@ -25,7 +26,7 @@ impl Block<'_> {
                 let partial = self.region.partials[op.out as usize];
                 let out = partial_of(self.context, partial.offset + task * partial.width, partial.width);
                 let (x, y) = (whole(self.operand(x, op.level)), whole(self.operand(y, op.level)));
-                product::outer(*of, features, self.items, 0..of.k, x, y, out, true);
+                product::outer(dispatch, *of, self.items, 0..of.k, x, y, out, true);
                 return;
             }
             _ => {}
@@ -41,7 +42,7 @@ impl Block<'_> {
         let width = self.region.locals[op.out as usize].width;
         match &op.op {
             KernelOp::Unary(f, a) => {
-                self.elements(a, op.level, width, out, &mut tiles[0], |x, out| flat::unary(*f, x, out));
+                self.elements(a, op.level, width, out, &mut tiles[0], |x, out| flat::unary(dispatch, *f, x, out));
             }
             KernelOp::Binary(f, a, b) => self.binary(Two::Plain(*f), [a, b], op.level, width, out, tiles),
             KernelOp::Compose { first, then, a, b } => {
@@ -52,23 +53,25 @@ impl Block<'_> {
                     for out in out.chunks_mut(tiles[0].len()) {
                         let x = &mut tiles[0][..out.len()];
                         x.copy_from_slice(out);
-                        flat::unary(*then, x, out);
+                        flat::unary(dispatch, *then, x, out);
                     }
                 }
             }
             KernelOp::Select { a, positive, otherwise } => {
                 self.elements(a, op.level, width, out, &mut tiles[0], |x, out| {
-                    flat::choose(x, *positive as f32, *otherwise as f32, out);
+                    flat::choose(dispatch, x, *positive as f32, *otherwise as f32, out);
                 });
             }
-            KernelOp::Copy(a) => rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out),
+            KernelOp::Copy(a) => {
+                rows::fetch(dispatch, self.operand(a, op.level), a.width, width / a.width.max(1), 0, out)
+            }
             KernelOp::ScatterRows(a, with) => {
-                rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out);
+                rows::fetch(dispatch, self.operand(a, op.level), a.width, width / a.width.max(1), 0, out);
                 self.at_endpoints(with, width, out, |row, from| row.copy_from_slice(from));
             }
             KernelOp::ScatterAdd(parts) => {
                 let a = &parts[0];
-                rows::fetch(self.operand(a, op.level), a.width, width / a.width.max(1), 0, out);
+                rows::fetch(dispatch, self.operand(a, op.level), a.width, width / a.width.max(1), 0, out);
                 for part in &parts[1..] {
                     self.at_endpoints(part, width, out, |row, from| {
                         row.iter_mut().zip(from).for_each(|(sum, &x)| *sum += x);
@@ -119,40 +122,40 @@ impl Block<'_> {
             }
             KernelOp::MatMul(of, x, w) => {
                 let (x, w) = (whole(self.operand(x, op.level)), whole(self.operand(w, op.level)));
-                product::mat_mul(*of, features, self.items, x, w, out);
+                product::mat_mul(dispatch, *of, self.items, x, w, out);
             }
             KernelOp::MatMulT(of, y, w) => {
                 let (y, w) = (whole(self.operand(y, op.level)), whole(self.operand(w, op.level)));
-                product::mat_mul_t(*of, features, self.items, y, w, out);
+                product::mat_mul_t(dispatch, *of, self.items, y, w, out);
             }
             KernelOp::ReduceTrailing(reduce, a) => {
                 let inner = a.width / width;
                 let from = self.operand(a, op.level);
                 if let Rows::Each(x) = from {
-                    rows::reduce_trailing(*reduce, x, inner, out);
+                    rows::reduce_trailing(dispatch, *reduce, x, inner, out);
                 } else {
                     let tile = &mut tiles[0];
                     let per_tile = (tile.len() / a.width.max(1)).max(1);
                     for (t, out) in out.chunks_mut(per_tile * width).enumerate() {
                         let x = &mut tile[..out.len() / width * a.width];
                         if a.width > 0 {
-                            rows::fetch(from, a.width, 1, t * per_tile, x);
+                            rows::fetch(dispatch, from, a.width, 1, t * per_tile, x);
                         }
-                        rows::reduce_trailing(*reduce, x, inner, out);
+                        rows::reduce_trailing(dispatch, *reduce, x, inner, out);
                     }
                 }
             }
             KernelOp::Dot(a, b) => {
                 let inner = a.width / width;
-                rows::dot(features, self.operand(a, op.level), self.operand(b, op.level), width, inner, out);
+                rows::dot(dispatch, self.operand(a, op.level), self.operand(b, op.level), width, inner, out);
             }
             KernelOp::Segment(reduce, a) => {
-                segment::segment(*reduce, features, self.operand(a, op.level), width, self.offsets, out, false);
+                segment::segment(dispatch, *reduce, self.operand(a, op.level), width, self.offsets, out, false);
             }
             KernelOp::WeightedSum { a, x } => {
                 let (weights, from) = (self.operand(a, op.level), self.operand(x, op.level));
                 segment::weighted_sum(
-                    features,
+                    dispatch,
                     weights,
                     from,
                     a.width,
@@ -169,7 +172,7 @@ impl Block<'_> {
             KernelOp::SegmentArg { extreme, x, rank } => {
                 begin(op, out);
                 let (from, ranks) = (self.operand(x, op.level), self.operand(rank, op.level));
-                extremes::segment_arg(*extreme, from, ranks, x.width, self.offsets, out);
+                extremes::segment_arg(dispatch, *extreme, from, ranks, x.width, self.offsets, out);
             }
             KernelOp::ReduceAll(..) | KernelOp::OuterAll(..) => {}
         }
@@ -186,7 +189,7 @@ impl Block<'_> {
         let extents = (score.width, x.width / score.width.max(1));
         let times = times.map(|times| self.operand(times, Level::Edge));
         let (score, x) = (self.operand(score, Level::Edge), self.operand(x, Level::Edge));
-        softmax::softmax_sum(self.context.features, score, x, times, extents, offsets, out);
+        softmax::softmax_sum(self.context.dispatch, score, x, times, extents, offsets, out);
     }
 
     /// Visits the rows of the tile that are active vertices, with the corresponding row of `with`.
@@ -225,7 +228,7 @@ impl Block<'_> {
         let per_tile = (tile.len() / width).max(1);
         for (t, out) in out.chunks_mut(per_tile * width).enumerate() {
             let x = &mut tile[..out.len()];
-            rows::fetch(from, width, 1, t * per_tile, x);
+            rows::fetch(self.context.dispatch, from, width, 1, t * per_tile, x);
             f(x, out);
         }
     }
@@ -240,8 +243,12 @@ impl Block<'_> {
         [tile_a, tile_b]: &mut [Vec<f32>; 2],
     ) {
         let (from_a, from_b) = (self.operand(a, level), self.operand(b, level));
-        let fused_gather = self.context.features.has(KernelFeature::FusedGather);
-        if fused_gather && a.width == width && b.width == width && flat::gathered(f, from_a, from_b, width, out) {
+        let fused_gather = self.context.dispatch.has(KernelFeature::FusedGather);
+        if fused_gather
+            && a.width == width
+            && b.width == width
+            && flat::gathered(self.context.dispatch, f, from_a, from_b, width, out)
+        {
             return;
         }
         let (read_a, read_b) = (Reading::of(from_a, a.width, width), Reading::of(from_b, b.width, width));
@@ -249,9 +256,9 @@ impl Block<'_> {
         let per_tile = if fetches { (tile_a.len() / width).max(1) } else { out.len() / width };
         for (t, out) in out.chunks_mut(per_tile * width).enumerate() {
             let start = t * per_tile;
-            let a = side(from_a, read_a, a.width, start, width, out.len(), tile_a);
-            let b = side(from_b, read_b, b.width, start, width, out.len(), tile_b);
-            flat::two(f, a, b, out);
+            let a = side(self.context.dispatch, from_a, read_a, a.width, start, width, out.len(), tile_a);
+            let b = side(self.context.dispatch, from_b, read_b, b.width, start, width, out.len(), tile_b);
+            flat::two(self.context.dispatch, f, a, b, out);
         }
     }
 
@@ -278,7 +285,7 @@ impl Block<'_> {
                 let own = (&self.own[tile.clone()], self.first_row as u64);
                 let other = (&self.other[tile], 0);
                 let (row, column) = if self.incoming { (own, other) } else { (other, own) };
-                flat::mask_sparse(draw, row.0, row.1, column.0, column.1, columns as u64, out);
+                flat::mask_sparse(self.context.dispatch, draw, row.0, row.1, column.0, column.1, columns as u64, out);
             }
             (Some(columns), Some(order), _) => self.tiles(1, out, |at, numbers, out| {
                 let here = at..at + numbers.len();
@@ -286,11 +293,11 @@ impl Block<'_> {
                 let (row, first) = if self.incoming { (own, self.first_row) } else { (other, 0) };
                 numbers.iter_mut().zip(row).for_each(|(to, &row)| *to = order.original[first + row as usize]);
                 let (column, first) = if self.incoming { (other, 0) } else { (own, self.first_row as u64) };
-                flat::mask_sparse(draw, numbers, 0, column, first, columns as u64, out);
+                flat::mask_sparse(self.context.dispatch, draw, numbers, 0, column, first, columns as u64, out);
             }),
             (None, Some(order), _) => {
                 let first = self.first_row + self.start;
-                flat::mask_rows(draw, &order.original[first..first + self.items], width, out);
+                flat::mask_rows(self.context.dispatch, draw, &order.original[first..first + self.items], width, out);
             }
             (None, None, Some(moved)) => self.tiles(width, out, |at, positions, out| {
                 for (edge, to) in (at..).zip(positions.iter_mut()) {
@@ -302,13 +309,13 @@ impl Block<'_> {
                     let position = self.position.get(edge).copied().unwrap_or((self.first_edge + edge) as u32);
                     *to = position.wrapping_add(moved[vertex]);
                 }
-                flat::mask_rows(draw, positions, width, out);
+                flat::mask_rows(self.context.dispatch, draw, positions, width, out);
             }),
             (None, None, None) if level == Level::Edge && !self.position.is_empty() => {
-                flat::mask_rows(draw, &self.position[tile], width, out);
+                flat::mask_rows(self.context.dispatch, draw, &self.position[tile], width, out);
             }
             (None, None, None) => {
-                flat::mask(draw, (self.first(level) + self.start) as u64 * width as u64, out);
+                flat::mask(self.context.dispatch, draw, (self.first(level) + self.start) as u64 * width as u64, out);
             }
         }
     }
@@ -349,7 +356,9 @@ impl Reading {
 
 /// An operand of an element-wise operation for `len` elements of rows from `start`; gathered operands are copied
 /// to the tile buffer.
+#[allow(clippy::too_many_arguments, reason = "an operand, its extents and the instruction set")]
 fn side<'t>(
+    dispatch: Dispatch,
     from: Rows<'t>,
     reading: Reading,
     own: usize,
@@ -375,7 +384,7 @@ fn side<'t>(
         }
         _ => {
             let tile = &mut tile[..len];
-            rows::fetch(from, own, width / own.max(1), start, tile);
+            rows::fetch(dispatch, from, own, width / own.max(1), start, tile);
             Side::Elements(tile)
         }
     }

@@ -21,7 +21,7 @@ use hgnnc_data::BoundData;
 use hgnnc_data::buffer::{BufferRange, HostBuffer};
 use hgnnc_executable::cpu::MachineCode;
 use hgnnc_kernels::Rows;
-use hgnnc_machine::KernelFeatures;
+use hgnnc_kernels::simd::Dispatch;
 
 use crate::plan::{Access, Base, Level, Operand, Plan, Region};
 use crate::schedule::{LocalSlot, RegionSchedule, Schedules};
@@ -41,7 +41,8 @@ pub struct Context<'a> {
     pub seed: u64,
     /// Training step, for dropout masks.
     pub step: u64,
-    pub features: KernelFeatures,
+    /// Instruction set and features of kernels.
+    pub dispatch: Dispatch,
     /// Machine code of the program's functions.
     pub code: &'a MachineCode,
     /// Tables that blocks update where their rows are.

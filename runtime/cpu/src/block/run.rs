@@ -3,6 +3,7 @@
 use hgnnc_data::ActiveVertices;
 use hgnnc_ir::kernel::KernelOp;
 use hgnnc_ir::ops::{Direction, Reduce};
+use hgnnc_kernels::simd::Dispatch;
 use hgnnc_kernels::{extremes, rows, segment, softmax};
 
 use super::{Block, Context, Scratch};
@@ -83,7 +84,7 @@ impl SplitRowRunner<'_> {
                 let pieces = split.pieces_of(at);
                 let (start, len) = (parts + pieces.start * width, pieces.len() * width);
                 // SAFETY: as above; areas are disjoint.
-                merge(op, unsafe { context.slabs[context.partials as usize].read(start, len) }, out);
+                merge(context.dispatch, op, unsafe { context.slabs[context.partials as usize].read(start, len) }, out);
             }
         }
     }
@@ -100,12 +101,12 @@ pub(crate) fn begin(op: &BlockOp, out: &mut [f32]) {
 }
 
 /// Merges the partial reductions of some pieces of a row, in order.
-fn merge(op: &BlockOp, parts: &[f32], out: &mut [f32]) {
+fn merge(dispatch: Dispatch, op: &BlockOp, parts: &[f32], out: &mut [f32]) {
     match op.op {
-        KernelOp::Segment(reduce, _) => accumulate(reduce, parts, out),
+        KernelOp::Segment(reduce, _) => accumulate(dispatch, reduce, parts, out),
         KernelOp::SoftmaxSum { score, x, .. } => softmax::merge(score.width, x.width, parts, out),
         KernelOp::SegmentArg { extreme, x, .. } => extremes::merge(extreme, x.width, parts, out),
-        _ => accumulate(Reduce::Sum, parts, out),
+        _ => accumulate(dispatch, Reduce::Sum, parts, out),
     }
 }
 
@@ -129,13 +130,13 @@ pub fn combine(context: Context<'_>, region: &Region) {
         let (of_tasks, place_split_rows) = region.parts(partial);
         for part in 0..of_tasks + place_split_rows {
             let part = partial_of(context, partial.offset + part * partial.width, partial.width);
-            accumulate(partial.reduce, part, out);
+            accumulate(context.dispatch, partial.reduce, part, out);
         }
     }
 }
 
-fn accumulate(reduce: Reduce, part: &[f32], out: &mut [f32]) {
-    rows::accumulate_rows(reduce, part, out.len(), out);
+fn accumulate(dispatch: Dispatch, reduce: Reduce, part: &[f32], out: &mut [f32]) {
+    rows::accumulate_rows(dispatch, reduce, part, out.len(), out);
 }
 
 pub(crate) fn partial_of(context: Context<'_>, offset: usize, width: usize) -> &mut [f32] {
@@ -225,7 +226,7 @@ fn run_block(
             None => fill_offsets(indptr, &range, &mut offsets[..=num_rows]),
         }
         if region.uses_own {
-            segment::owners(&offsets[..=num_rows], &mut own[..block.num_edges]);
+            segment::owners(context.dispatch, &offsets[..=num_rows], &mut own[..block.num_edges]);
             block.own = &own[..block.num_edges];
         }
         if region.uses_own_end {
@@ -346,12 +347,12 @@ impl Block<'_> {
         }
         match &op.op {
             KernelOp::Segment(reduce, a) => {
-                segment::segment(*reduce, self.context.features, self.operand(a, op.level), width, offsets, out, true);
+                segment::segment(self.context.dispatch, *reduce, self.operand(a, op.level), width, offsets, out, true);
             }
             KernelOp::WeightedSum { a, x } => {
                 let (weights, from) = (self.operand(a, op.level), self.operand(x, op.level));
                 segment::weighted_sum(
-                    self.context.features,
+                    self.context.dispatch,
                     weights,
                     from,
                     a.width,
@@ -364,6 +365,7 @@ impl Block<'_> {
             KernelOp::SoftmaxSum { score, x, times } => self.softmax_sum([score, x], times.as_ref(), offsets, out),
             KernelOp::SegmentArg { extreme, x, rank } => {
                 extremes::segment_arg(
+                    self.context.dispatch,
                     *extreme,
                     self.operand(x, op.level),
                     self.operand(rank, op.level),

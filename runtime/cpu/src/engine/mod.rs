@@ -21,7 +21,7 @@ use hgnnc_ir::dataflow::ParamDecl;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::loops::{self};
 use hgnnc_ir::types::{Dim, VertexType};
-use hgnnc_machine::KernelFeatures;
+use hgnnc_kernels::simd::Dispatch;
 use hgnnc_session::StepKey;
 use hgnnc_trace::{Counting, KernelSpan, Spans, Times, Trace};
 use rayon::prelude::*;
@@ -44,7 +44,7 @@ pub struct Engine {
     programs: Vec<Arc<loops::VerifiedLoops>>,
     /// Machine code of each program.
     codes: Vec<Arc<MachineCode>>,
-    pub(crate) features: KernelFeatures,
+    pub(crate) dispatch: Dispatch,
     pub(crate) slabs: Vec<HostBuffer>,
     pub(crate) data: BoundData,
     pub(crate) states: Vec<StateId>,
@@ -142,7 +142,7 @@ impl Engine {
             schedules,
             codes: programs.iter().map(|program| Arc::clone(&program.code)).collect(),
             programs: programs.iter().map(|program| Arc::clone(&program.loops)).collect(),
-            features: options.features,
+            dispatch: options.dispatch,
             slabs,
             data,
             states,
@@ -230,7 +230,7 @@ impl Engine {
                 partials: self.partials,
                 seed,
                 step,
-                features: self.features,
+                dispatch: self.dispatch,
                 code: &self.codes[program],
                 tables: &tables,
                 replay: self.replay.as_ref(),

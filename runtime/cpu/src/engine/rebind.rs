@@ -57,7 +57,7 @@ impl Engine {
             Ok(InputData::Held(len))
         })?;
         self.pool.install(|| list_endpoints(&kernels, &mut data));
-        self.plans = plans_of(&programs, &data, &self.states, BLOCK, self.features)?;
+        self.plans = plans_of(&programs, &data, &self.states, BLOCK, self.dispatch.features())?;
         let (plans, pool) = (&self.plans, &self.pool);
         self.schedules = pool.install(|| schedules_of(plans, &data));
 

@@ -16,6 +16,7 @@ use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, Relatio
 use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
+use hgnnc_kernels::simd::Dispatch;
 use hgnnc_machine::{CodeMode, KernelFeatures};
 use hgnnc_passes::{Endpoints, Optimizer, OptimizerOptions, SizeInfo, differentiate, update};
 use hgnnc_ptx::{PtxCompiler, Target};
@@ -45,7 +46,7 @@ pub struct Case {
 
 /// A program with the machine code that the options ask for.
 pub fn compiled(program: &Program, data: &BoundData, code: CodeMode, features: KernelFeatures) -> CpuProgram {
-    let options = Options::new(code, features, hgnnc_kernels::simd::level());
+    let options = Options::new(code, features, Dispatch::new(features).level());
     hgnnc_codegen_cpu::compile(program, &Options { sizes: Some(data.sizes()), ..options })
 }
 
@@ -166,7 +167,7 @@ impl Case {
 
     /// An engine of another form of the program.
     pub fn engine_of(&self, program: Program, threads: usize, code: CodeMode) -> Engine {
-        let options = EngineOptions { threads, features: self.features, ..EngineOptions::default() };
+        let options = EngineOptions { threads, dispatch: Dispatch::new(self.features), ..EngineOptions::default() };
         let program = compiled(&program, &self.data, code, self.features);
         let mut engine = match Engine::new(&[&program], self.data.clone(), options) {
             Ok(engine) => engine,

@@ -2,6 +2,8 @@
 
 use std::arch::aarch64::*;
 
+use bytemuck::must_cast;
+
 use super::super::Rows;
 
 #[target_feature(enable = "neon")]
@@ -24,26 +26,20 @@ fn weighted_rows<'a>(
             for e in edges[0] as usize..edges[1] as usize {
                 let weights = &weights(e).as_chunks::<8>().0[band];
                 let values = &values(e).as_chunks::<64>().0[band];
-                // SAFETY: four of eight weights each.
-                let (low, high) = unsafe { (vld1q_f32(weights.as_ptr()), vld1q_f32(weights.as_ptr().add(4))) };
+                let [low, high]: [float32x4_t; 2] = must_cast(*weights);
+                let values = values.as_chunks::<4>().0;
                 // The head's lane is an immediate of the instruction.
                 macro_rules! add {
                     ($($head:literal: $four:ident[$lane:literal]),*) => {$(
                         for v in [2 * $head, 2 * $head + 1] {
-                            // SAFETY: four values of an array of 64.
-                            let x = unsafe { vld1q_f32(values.as_ptr().add(4 * v)) };
-                            sums[v] = vfmaq_laneq_f32::<$lane>(sums[v], x, $four);
+                            sums[v] = vfmaq_laneq_f32::<$lane>(sums[v], must_cast(values[v]), $four);
                         }
                     )*};
                 }
                 add!(0: low[0], 1: low[1], 2: low[2], 3: low[3], 4: high[0], 5: high[1], 6: high[2], 7: high[3]);
             }
-            for (v, sum) in sums.into_iter().enumerate() {
-                // SAFETY: within the 64 results.
-                unsafe {
-                    let at = out.as_mut_ptr().add(4 * v);
-                    vst1q_f32(at, vaddq_f32(vld1q_f32(at), sum));
-                }
+            for (out, sum) in out.as_chunks_mut::<4>().0.iter_mut().zip(sums) {
+                *out = must_cast(vaddq_f32(must_cast(*out), sum));
             }
         }
     }
@@ -60,17 +56,13 @@ fn dot_rows<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f32], 
     for (row, out) in out.chunks_exact_mut(heads).enumerate() {
         let (a, b) = (a(row).as_chunks::<64>().0, b(row).as_chunks::<64>().0);
         for ((out, a), b) in out.as_chunks_mut::<8>().0.iter_mut().zip(a).zip(b) {
-            // SAFETY: four elements of arrays of 64.
-            let load = |x: &[f32; 64], v: usize| unsafe { vld1q_f32(x.as_ptr().add(4 * v)) };
+            let (a, b) = (a.as_chunks::<4>().0, b.as_chunks::<4>().0);
+            let product = |v: usize| vmulq_f32(must_cast(a[v]), must_cast(b[v]));
             // Sum of both halves of a head's products.
-            let products = |h: usize| {
-                let low = vmulq_f32(load(a, 2 * h), load(b, 2 * h));
-                vfmaq_f32(low, load(a, 2 * h + 1), load(b, 2 * h + 1))
-            };
+            let products = |h: usize| vfmaq_f32(product(2 * h), must_cast(a[2 * h + 1]), must_cast(b[2 * h + 1]));
             for (four, out) in out.as_chunks_mut::<4>().0.iter_mut().enumerate() {
                 let pairs = |h: usize| vpaddq_f32(products(4 * four + h), products(4 * four + h + 1));
-                // SAFETY: four results.
-                unsafe { vst1q_f32(out.as_mut_ptr(), vpaddq_f32(pairs(0), pairs(2))) };
+                *out = must_cast(vpaddq_f32(pairs(0), pairs(2)));
             }
         }
     }

@@ -2,6 +2,8 @@
 
 use std::arch::x86_64::*;
 
+use bytemuck::must_cast;
+
 use super::super::Rows;
 
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
@@ -30,21 +32,13 @@ fn weighted_rows_512<'a>(
             for e in edges[0] as usize..edges[1] as usize {
                 let weights = &weights(e).as_chunks::<8>().0[band];
                 let values = &values(e).as_chunks::<64>().0[band];
-                // SAFETY: eight weights and 64 values, of arrays of that length.
-                unsafe {
-                    let weights = _mm512_castps256_ps512(_mm256_loadu_ps(weights.as_ptr()));
-                    for v in 0..4 {
-                        let x = _mm512_loadu_ps(values.as_ptr().add(16 * v));
-                        sums[v] = _mm512_fmadd_ps(_mm512_permutexvar_ps(picks[v], weights), x, sums[v]);
-                    }
+                let weights = _mm512_castps256_ps512(must_cast(*weights));
+                for ((sum, x), pick) in sums.iter_mut().zip(values.as_chunks::<16>().0).zip(picks) {
+                    *sum = _mm512_fmadd_ps(_mm512_permutexvar_ps(pick, weights), must_cast(*x), *sum);
                 }
             }
-            for (v, sum) in sums.into_iter().enumerate() {
-                // SAFETY: within the 64 results.
-                unsafe {
-                    let at = out.as_mut_ptr().add(16 * v);
-                    _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), sum));
-                }
+            for (out, sum) in out.as_chunks_mut::<16>().0.iter_mut().zip(sums) {
+                *out = must_cast(_mm512_add_ps(must_cast(*out), sum));
             }
         }
     }
@@ -82,18 +76,12 @@ fn weighted_wide_rows_512<'a>(
                 for e in edges.clone() {
                     let weight = _mm512_set1_ps(weights(e)[head]);
                     let values = values(e)[start..].first_chunk::<64>().expect("a row holds all bands");
-                    for (v, sum) in sums.iter_mut().enumerate() {
-                        // SAFETY: within 64 elements.
-                        let x = unsafe { _mm512_loadu_ps(values.as_ptr().add(16 * v)) };
-                        *sum = _mm512_fmadd_ps(weight, x, *sum);
+                    for (sum, x) in sums.iter_mut().zip(values.as_chunks::<16>().0) {
+                        *sum = _mm512_fmadd_ps(weight, must_cast(*x), *sum);
                     }
                 }
-                for (v, sum) in sums.into_iter().enumerate() {
-                    // SAFETY: within the 64 results.
-                    unsafe {
-                        let at = out.as_mut_ptr().add(16 * v);
-                        _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), sum));
-                    }
+                for (out, sum) in out.as_chunks_mut::<16>().0.iter_mut().zip(sums) {
+                    *out = must_cast(_mm512_add_ps(must_cast(*out), sum));
                 }
                 start += 64;
             }
@@ -101,15 +89,9 @@ fn weighted_wide_rows_512<'a>(
                 let mut sum = _mm512_setzero_ps();
                 for e in edges.clone() {
                     let values = values(e)[start..].first_chunk::<16>().expect("a row holds all bands");
-                    // SAFETY: 16 elements.
-                    let x = unsafe { _mm512_loadu_ps(values.as_ptr()) };
-                    sum = _mm512_fmadd_ps(_mm512_set1_ps(weights(e)[head]), x, sum);
+                    sum = _mm512_fmadd_ps(_mm512_set1_ps(weights(e)[head]), must_cast(*values), sum);
                 }
-                // SAFETY: the 16 results.
-                unsafe {
-                    let at = out.as_mut_ptr();
-                    _mm512_storeu_ps(at, _mm512_add_ps(_mm512_loadu_ps(at), sum));
-                }
+                *out = must_cast(_mm512_add_ps(must_cast(*out), sum));
                 start += 16;
             }
         }
@@ -136,18 +118,12 @@ fn weighted_rows_256<'a>(
             for e in edges[0] as usize..edges[1] as usize {
                 let weights = &weights(e).as_chunks::<8>().0[band];
                 let values = &values(e).as_chunks::<64>().0[band];
-                for (h, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: eight values of an array of 64.
-                    let x = unsafe { _mm256_loadu_ps(values.as_ptr().add(8 * h)) };
-                    *sum = _mm256_fmadd_ps(_mm256_set1_ps(weights[h]), x, *sum);
+                for ((sum, x), &weight) in sums.iter_mut().zip(values.as_chunks::<8>().0).zip(weights) {
+                    *sum = _mm256_fmadd_ps(_mm256_set1_ps(weight), must_cast(*x), *sum);
                 }
             }
-            for (h, sum) in sums.into_iter().enumerate() {
-                // SAFETY: within the 64 results.
-                unsafe {
-                    let at = out.as_mut_ptr().add(8 * h);
-                    _mm256_storeu_ps(at, _mm256_add_ps(_mm256_loadu_ps(at), sum));
-                }
+            for (out, sum) in out.as_chunks_mut::<8>().0.iter_mut().zip(sums) {
+                *out = must_cast(_mm256_add_ps(must_cast(*out), sum));
             }
         }
     }
@@ -167,10 +143,8 @@ fn dot_rows_512<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f3
     // Per quarter of a band's result: sums over a quarter of the product vectors 0 to 3.
     let quarters = |row: usize, band: usize| {
         let (a, b) = (&a(row).as_chunks::<64>().0[band], &b(row).as_chunks::<64>().0[band]);
-        // SAFETY: 16 elements of arrays of 64.
-        let product = |v: usize| unsafe {
-            _mm512_mul_ps(_mm512_loadu_ps(a.as_ptr().add(16 * v)), _mm512_loadu_ps(b.as_ptr().add(16 * v)))
-        };
+        let (a, b) = (a.as_chunks::<16>().0, b.as_chunks::<16>().0);
+        let product = |v: usize| _mm512_mul_ps(must_cast(a[v]), must_cast(b[v]));
         let pair = |x, y| _mm512_add_ps(_mm512_unpacklo_ps(x, y), _mm512_unpackhi_ps(x, y));
         let low = _mm512_castps_pd(pair(product(0), product(1)));
         let high = _mm512_castps_pd(pair(product(2), product(3)));
@@ -186,21 +160,18 @@ fn dot_rows_512<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f3
         let (pairs, rest) = out.as_chunks_mut::<16>();
         for (i, out) in pairs.iter_mut().enumerate() {
             let sums = join(quarters(2 * i, 0), quarters(2 * i + 1, 0));
-            // SAFETY: 16 results.
-            unsafe { _mm512_storeu_ps(out.as_mut_ptr(), sums) };
+            *out = must_cast(sums);
         }
         if let Some(out) = rest.first_chunk_mut::<8>() {
             let last = quarters(rows - 1, 0);
-            // SAFETY: eight results.
-            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), _mm512_castps512_ps256(join(last, last))) };
+            *out = must_cast(_mm512_castps512_ps256(join(last, last)));
         }
         return;
     }
     for (row, out) in out.chunks_exact_mut(heads).enumerate() {
         for (band, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
             let sums = quarters(row, band);
-            // SAFETY: eight results.
-            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), _mm512_castps512_ps256(join(sums, sums))) };
+            *out = must_cast(_mm512_castps512_ps256(join(sums, sums)));
         }
     }
 }
@@ -216,10 +187,8 @@ fn dot_rows_256<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f3
     for (row, out) in out.chunks_exact_mut(heads).enumerate() {
         let (a, b) = (a(row).as_chunks::<64>().0, b(row).as_chunks::<64>().0);
         for ((out, a), b) in out.as_chunks_mut::<8>().0.iter_mut().zip(a).zip(b) {
-            // SAFETY: eight elements of arrays of 64.
-            let product = |h: usize| unsafe {
-                _mm256_mul_ps(_mm256_loadu_ps(a.as_ptr().add(8 * h)), _mm256_loadu_ps(b.as_ptr().add(8 * h)))
-            };
+            let (a, b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+            let product = |h: usize| _mm256_mul_ps(must_cast(a[h]), must_cast(b[h]));
             // Sums of halves of four heads.
             let four = |h: usize| {
                 let (x, y) =
@@ -229,8 +198,7 @@ fn dot_rows_256<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f3
             let (low, high) = (four(0), four(4));
             let sums =
                 _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(low, high), _mm256_permute2f128_ps::<0x31>(low, high));
-            // SAFETY: eight results.
-            unsafe { _mm256_storeu_ps(out.as_mut_ptr(), sums) };
+            *out = must_cast(sums);
         }
     }
 }

@@ -24,28 +24,28 @@ pub fn is_faster(k: usize, n: usize, features: KernelFeatures) -> bool {
 
 /// `dst (+)= lhs · rhs`. The caller handles empty operands.
 pub fn multiply(dst: Matrix, out: &mut [f32], lhs: Matrix, a: &[f32], rhs: Matrix, b: &[f32], accumulate: bool) {
-    assert!(dst.fits(out.len()) && lhs.fits(a.len()) && rhs.fits(b.len()), "operands of a product hold their matrices");
     assert!(dst.rows == lhs.rows && dst.columns == rhs.columns && lhs.columns == rhs.rows);
     // The library is made for columns of `dst` that are contiguous: (a · b)ᵀ = bᵀ · aᵀ.
     let (dst, lhs, a, rhs, b) = match dst.column_stride < dst.row_stride {
         true => (dst.transposed(), rhs.transposed(), b, lhs.transposed(), a),
         false => (dst, lhs, a, rhs, b),
     };
-    // SAFETY: the assertions above keep every element that the strides reach within its slice, and `out`
-    // is borrowed mutably, so it overlaps neither operand.
+    let (out, a, b) = (dst.of_mut(out), lhs.of(a), rhs.of(b));
+    // SAFETY: the slices hold every element that the strides reach, and `out` is borrowed mutably, so it overlaps
+    // neither operand.
     unsafe {
         gemm_f32::gemm::f32::get_gemm_fn()(
             dst.rows,
             dst.columns,
             lhs.columns,
-            out.as_mut_ptr().add(dst.start),
+            out.as_mut_ptr(),
             dst.column_stride as isize,
             dst.row_stride as isize,
             accumulate,
-            a.as_ptr().add(lhs.start),
+            a.as_ptr(),
             lhs.column_stride as isize,
             lhs.row_stride as isize,
-            b.as_ptr().add(rhs.start),
+            b.as_ptr(),
             rhs.column_stride as isize,
             rhs.row_stride as isize,
             if accumulate { 1.0f32 } else { 0.0 },

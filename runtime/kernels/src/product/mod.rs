@@ -12,10 +12,10 @@ mod tile;
 
 use std::mem::MaybeUninit;
 
-use tile::{Dots, Job, PACKED, Transpose};
+use tile::{Dots, Job, PACKED};
 
 use super::{Rows, rows, segment};
-use crate::simd::multiversion;
+use crate::simd::{Dispatch, multiversion};
 use hgnnc_machine::{KernelFeature, KernelFeatures};
 
 /// Extents of a batched product: weights are `[batch, k, n]`, rows `[batch, k]` or `[batch, n]`.
@@ -34,7 +34,7 @@ const PANEL: usize = 64;
 ///
 /// # Panics
 /// If a slice is shorter than its extents say.
-pub fn mat_mul(of: Extents, features: KernelFeatures, rows: usize, x: &[f32], w: &[f32], out: &mut [f32]) {
+pub fn mat_mul(dispatch: Dispatch, of: Extents, rows: usize, x: &[f32], w: &[f32], out: &mut [f32]) {
     let Extents { batch, k, n } = of;
     let (x, w, out) = (&x[..rows * batch * k], &w[..batch * k * n], &mut out[..rows * batch * n]);
     if out.is_empty() {
@@ -42,11 +42,11 @@ pub fn mat_mul(of: Extents, features: KernelFeatures, rows: usize, x: &[f32], w:
     }
     match (k, n) {
         (0, _) => return out.fill(0.0),
-        (_, 1) if batch > 1 => return rows::dot(features, Rows::Each(x), Rows::Same(w), batch, k, out),
-        (1, _) if batch > 1 => return scale_groups(x, w, n, out),
+        (_, 1) if batch > 1 => return rows::dot(dispatch, Rows::Each(x), Rows::Same(w), batch, k, out),
+        (1, _) if batch > 1 => return scale_groups(dispatch, x, w, n, out),
         _ => {}
     }
-    let Kernels { multiply, dots } = Kernels::of(features);
+    let Kernels { multiply, dots } = Kernels::of(dispatch);
     for b in 0..batch {
         let lhs = Matrix { rows, columns: k, row_stride: batch * k, column_stride: 1, start: b * k };
         let rhs = Matrix { rows: k, columns: n, row_stride: n, column_stride: 1, start: b * k * n };
@@ -55,13 +55,13 @@ pub fn mat_mul(of: Extents, features: KernelFeatures, rows: usize, x: &[f32], w:
             let mut packed = Packed::new();
             for start in (0..k).step_by(PACKED / FEW) {
                 let depth = (k - start).min(PACKED / FEW);
-                let (columns, packed) = packed.transpose(rhs.part(start..start + depth, 0..n), w);
-                dots(dst, out, lhs.part(0..rows, start..start + depth), x, columns, packed, start > 0);
+                let (columns, packed) = packed.transpose(dispatch, rhs.part(start..start + depth, 0..n), w);
+                dots(dispatch, dst, out, lhs.part(0..rows, start..start + depth), x, columns, packed, start > 0);
             }
-        } else if library::is_faster(k, n, features) {
+        } else if library::is_faster(k, n, dispatch.features()) {
             library::multiply(dst, out, lhs, x, rhs, w, false);
         } else {
-            multiply(dst, out, lhs, x, rhs, w, false);
+            multiply(dispatch, dst, out, lhs, x, rhs, w, false);
         }
     }
 }
@@ -70,7 +70,7 @@ pub fn mat_mul(of: Extents, features: KernelFeatures, rows: usize, x: &[f32], w:
 ///
 /// # Panics
 /// If a slice is shorter than its extents say.
-pub fn mat_mul_t(of: Extents, features: KernelFeatures, rows: usize, y: &[f32], w: &[f32], out: &mut [f32]) {
+pub fn mat_mul_t(dispatch: Dispatch, of: Extents, rows: usize, y: &[f32], w: &[f32], out: &mut [f32]) {
     let Extents { batch, k, n } = of;
     let (y, w, out) = (&y[..rows * batch * n], &w[..batch * k * n], &mut out[..rows * batch * k]);
     if out.is_empty() {
@@ -78,25 +78,25 @@ pub fn mat_mul_t(of: Extents, features: KernelFeatures, rows: usize, y: &[f32], 
     }
     match (k, n) {
         (_, 0) => return out.fill(0.0),
-        (1, _) if batch > 1 => return rows::dot(features, Rows::Each(y), Rows::Same(w), batch, n, out),
-        (_, 1) if batch > 1 => return scale_groups(y, w, k, out),
+        (1, _) if batch > 1 => return rows::dot(dispatch, Rows::Each(y), Rows::Same(w), batch, n, out),
+        (_, 1) if batch > 1 => return scale_groups(dispatch, y, w, k, out),
         _ => {}
     }
-    let Kernels { multiply, dots } = Kernels::of(features);
+    let Kernels { multiply, dots } = Kernels::of(dispatch);
     for b in 0..batch {
         let lhs = Matrix { rows, columns: n, row_stride: batch * n, column_stride: 1, start: b * n };
         let weight = Matrix { rows: k, columns: n, row_stride: n, column_stride: 1, start: b * k * n };
         let dst = Matrix { rows, columns: k, row_stride: batch * k, column_stride: 1, start: b * k };
         if k <= FEW && n >= LONG {
-            dots(dst, out, lhs, y, weight, w, false);
+            dots(dispatch, dst, out, lhs, y, weight, w, false);
         } else if rows <= FEW && n >= LONG {
             // Transposing the weight does not pay for few rows.
-            dots(dst.transposed(), out, weight, w, lhs, y, false);
+            dots(dispatch, dst.transposed(), out, weight, w, lhs, y, false);
         } else if n == 1 {
             // A column is its own transpose.
             let row = Matrix { rows: 1, columns: k, row_stride: k, ..weight };
-            multiply(dst, out, lhs, y, row, w, false);
-        } else if library::is_faster(k, n, features) {
+            multiply(dispatch, dst, out, lhs, y, row, w, false);
+        } else if library::is_faster(k, n, dispatch.features()) {
             library::multiply(dst, out, lhs, y, weight.transposed(), w, false);
         } else {
             let mut packed = Packed::new();
@@ -106,9 +106,9 @@ pub fn mat_mul_t(of: Extents, features: KernelFeatures, rows: usize, y: &[f32], 
                 let columns = column..(column + panel).min(k);
                 for start in (0..n).step_by(depth) {
                     let steps = start..(start + depth).min(n);
-                    let (rhs, packed) = packed.transpose(weight.part(columns.clone(), steps.clone()), w);
+                    let (rhs, packed) = packed.transpose(dispatch, weight.part(columns.clone(), steps.clone()), w);
                     let dst = dst.part(0..rows, columns.clone());
-                    multiply(dst, out, lhs.part(0..rows, steps), y, rhs, packed, start > 0);
+                    multiply(dispatch, dst, out, lhs.part(0..rows, steps), y, rhs, packed, start > 0);
                 }
             }
         }
@@ -122,8 +122,8 @@ pub fn mat_mul_t(of: Extents, features: KernelFeatures, rows: usize, y: &[f32], 
 /// If a slice is shorter than its extents say.
 #[allow(clippy::too_many_arguments, reason = "operands, their extents and the choice of kernels")]
 pub fn outer(
+    dispatch: Dispatch,
     of: Extents,
-    features: KernelFeatures,
     rows: usize,
     band: std::ops::Range<usize>,
     x: &[f32],
@@ -148,7 +148,7 @@ pub fn outer(
         let (weights, groups, inner) = if n == 1 { (y, x, k) } else { (x, y, n) };
         let segment = [0, u32::try_from(rows).expect("rows are fewer than 2^32")];
         segment::weighted_sum(
-            features,
+            dispatch,
             Rows::Each(weights),
             Rows::Each(groups),
             batch,
@@ -160,7 +160,7 @@ pub fn outer(
         return;
     }
     // Vectorizes along rows or along columns of the result, whichever fills the vectors better.
-    let Kernels { multiply, .. } = Kernels::of(features);
+    let Kernels { multiply, .. } = Kernels::of(dispatch);
     let across = n * height.div_ceil(LONG) * 2 <= height * n.div_ceil(LONG);
     for b in 0..batch {
         let lhs = Matrix { rows, columns: k, row_stride: batch * k, column_stride: 1, start: b * k };
@@ -169,7 +169,7 @@ pub fn outer(
         let dst = Matrix { rows: height, columns: n, row_stride: n, column_stride: 1, start: b * height * n };
         if n == 1 {
             let row = Matrix { rows: 1, columns: height, row_stride: height, ..dst };
-            multiply(row, out, rhs.transposed(), y, lhs, x, accumulate);
+            multiply(dispatch, row, out, rhs.transposed(), y, lhs, x, accumulate);
         } else if across && n <= PACKED / PANEL {
             let mut packed = Packed::new();
             let panel = (PACKED / n).min(height);
@@ -177,17 +177,17 @@ pub fn outer(
                 let columns = column..(column + panel).min(height);
                 let part = Matrix { rows: n, columns: columns.len(), row_stride: panel, column_stride: 1, start: 0 };
                 let sums = packed.zeros(n * panel);
-                multiply(part, sums, rhs.transposed(), y, lhs.part(0..rows, columns.clone()), x, false);
+                multiply(dispatch, part, sums, rhs.transposed(), y, lhs.part(0..rows, columns.clone()), x, false);
                 for (i, row) in out[dst.start + column * n..].chunks_exact_mut(n).take(columns.len()).enumerate() {
                     for (j, slot) in row.iter_mut().enumerate() {
                         *slot = if accumulate { *slot } else { 0.0 } + sums[j * panel + i];
                     }
                 }
             }
-        } else if library::is_faster(k, n, features) {
+        } else if library::is_faster(k, n, dispatch.features()) {
             library::multiply(dst, out, lhs.transposed(), x, rhs, y, accumulate);
         } else {
-            multiply(dst, out, lhs.transposed(), x, rhs, y, accumulate);
+            multiply(dispatch, dst, out, lhs.transposed(), x, rhs, y, accumulate);
         }
     }
 }
@@ -215,7 +215,7 @@ pub fn part_rows(of: Extents, rows: usize) -> usize {
 
 multiversion! {
     /// `out[r, b, :] = a[r, b] · w[b, :]` for groups of `len` elements.
-    fn scale_groups(a: &[f32], w: &[f32], len: usize, out: &mut [f32]) as scale_groups_body
+    fn scale_groups(dispatch: Dispatch, a: &[f32], w: &[f32], len: usize, out: &mut [f32]) as scale_groups_body
 }
 
 #[inline(always)]
@@ -267,6 +267,21 @@ impl Matrix {
             || self.start + (self.rows - 1) * self.row_stride + (self.columns - 1) * self.column_stride < len
     }
 
+    /// The elements from its first on.
+    ///
+    /// # Panics
+    /// If the slice does not hold it.
+    fn of(self, slice: &[f32]) -> &[f32] {
+        assert!(self.fits(slice.len()), "operands of a product hold their matrices");
+        &slice[self.start..]
+    }
+
+    /// As [`Self::of`], to write them.
+    fn of_mut(self, slice: &mut [f32]) -> &mut [f32] {
+        assert!(self.fits(slice.len()), "operands of a product hold their matrices");
+        &mut slice[self.start..]
+    }
+
     fn part(self, rows: std::ops::Range<usize>, columns: std::ops::Range<usize>) -> Self {
         let start = self.start + rows.start * self.row_stride + columns.start * self.column_stride;
         Self { rows: rows.len(), columns: columns.len(), start, ..self }
@@ -295,17 +310,9 @@ impl Packed {
     }
 
     /// The transpose of a matrix, with contiguous rows.
-    fn transpose(&mut self, of: Matrix, from: &[f32]) -> (Matrix, &[f32]) {
-        assert!(of.fits(from.len()) && of.column_stride == 1, "what is packed has contiguous rows");
-        let Matrix { rows, columns, row_stride, .. } = of;
-        let (len, to) = (rows * columns, self.0.as_mut_ptr().cast::<f32>());
-        assert!(len <= PACKED, "there is room for what is packed");
-        // SAFETY: both operands hold their elements by the assertions, and all `len` elements are written.
-        let packed = unsafe {
-            let from = from.as_ptr().add(of.start);
-            tile::transpose(Transpose { rows, columns, from, from_row: row_stride, to, to_row: rows });
-            std::slice::from_raw_parts(to, len)
-        };
+    fn transpose(&mut self, dispatch: Dispatch, of: Matrix, from: &[f32]) -> (Matrix, &[f32]) {
+        let packed = tile::packed_transpose(dispatch, (of, from), &mut self.0);
+        let Matrix { rows, columns, .. } = of;
         (Matrix { rows: columns, columns: rows, row_stride: rows, column_stride: 1, start: 0 }, packed)
     }
 
@@ -314,12 +321,12 @@ impl Packed {
         let room = &mut self.0[..len];
         room.fill(MaybeUninit::new(0.0));
         // SAFETY: all elements have just been written.
-        unsafe { &mut *(std::ptr::from_mut(room) as *mut [f32]) }
+        unsafe { room.assume_init_mut() }
     }
 }
 
 /// A kernel for `dst (+)= lhs · rhs`, or `lhs · rhsᵀ`.
-type Kernel = fn(Matrix, &mut [f32], Matrix, &[f32], Matrix, &[f32], bool);
+type Kernel = fn(Dispatch, Matrix, &mut [f32], Matrix, &[f32], Matrix, &[f32], bool);
 
 /// Kernels of small products.
 struct Kernels {
@@ -330,65 +337,25 @@ struct Kernels {
 }
 
 impl Kernels {
-    fn of(features: KernelFeatures) -> Self {
-        if features.has(KernelFeature::RegisterTiles) {
-            Self { multiply, dots }
+    fn of(dispatch: Dispatch) -> Self {
+        if dispatch.has(KernelFeature::RegisterTiles) {
+            Self {
+                multiply: |dispatch, dst, out, lhs, a, rhs, b, accumulate| {
+                    tile::multiply(dispatch, Job::new((dst, out), (lhs, a), (rhs, b), accumulate));
+                },
+                dots: |dispatch, dst, out, lhs, a, rhs, b, accumulate| {
+                    tile::dots(dispatch, Dots::new((dst, out), (lhs, a), (rhs, b), accumulate));
+                },
+            }
         } else {
-            Self { multiply: library::multiply, dots: dots_by_library }
+            Self {
+                multiply: |_, dst, out, lhs, a, rhs, b, accumulate| {
+                    library::multiply(dst, out, lhs, a, rhs, b, accumulate);
+                },
+                dots: |_, dst, out, lhs, a, rhs, b, accumulate| {
+                    library::multiply(dst, out, lhs, a, rhs.transposed(), b, accumulate);
+                },
+            }
         }
-    }
-}
-
-fn dots_by_library(dst: Matrix, out: &mut [f32], lhs: Matrix, a: &[f32], rhs: Matrix, b: &[f32], accumulate: bool) {
-    library::multiply(dst, out, lhs, a, rhs.transposed(), b, accumulate);
-}
-
-/// `dst (+)= lhs · rhs`, in tiles.
-fn multiply(dst: Matrix, out: &mut [f32], lhs: Matrix, a: &[f32], rhs: Matrix, b: &[f32], accumulate: bool) {
-    assert!(dst.fits(out.len()) && lhs.fits(a.len()) && rhs.fits(b.len()), "operands of a product hold their matrices");
-    assert!(dst.rows == lhs.rows && dst.columns == rhs.columns && lhs.columns == rhs.rows);
-    assert!(
-        rhs.column_stride == 1 && dst.column_stride == 1,
-        "rows of the small operand and the result are contiguous"
-    );
-    // SAFETY: the assertions above keep every element that the strides reach within its slice, and `out` is borrowed
-    // mutably, so it overlaps neither operand.
-    unsafe {
-        tile::multiply(Job {
-            m: dst.rows,
-            n: dst.columns,
-            depth: lhs.columns,
-            a: a.as_ptr().add(lhs.start),
-            a_row: lhs.row_stride,
-            a_step: lhs.column_stride,
-            b: b.as_ptr().add(rhs.start),
-            b_row: rhs.row_stride,
-            c: out.as_mut_ptr().add(dst.start),
-            c_row: dst.row_stride,
-            accumulate,
-        });
-    }
-}
-
-/// `dst (+)= lhs · rhsᵀ`, as dot products of rows; `rhs` has at most [`FEW`] rows.
-fn dots(dst: Matrix, out: &mut [f32], lhs: Matrix, a: &[f32], rhs: Matrix, b: &[f32], accumulate: bool) {
-    assert!(dst.fits(out.len()) && lhs.fits(a.len()) && rhs.fits(b.len()), "operands of a product hold their matrices");
-    assert!(dst.rows == lhs.rows && dst.columns == rhs.rows && lhs.columns == rhs.columns);
-    assert!(lhs.column_stride == 1 && rhs.column_stride == 1 && (1..=FEW).contains(&rhs.rows));
-    // SAFETY: as in `multiply`.
-    unsafe {
-        tile::dots(Dots {
-            m: dst.rows,
-            n: dst.columns,
-            depth: lhs.columns,
-            a: a.as_ptr().add(lhs.start),
-            a_row: lhs.row_stride,
-            b: b.as_ptr().add(rhs.start),
-            b_row: rhs.row_stride,
-            c: out.as_mut_ptr().add(dst.start),
-            c_row: dst.row_stride,
-            c_step: dst.column_stride,
-            accumulate,
-        });
     }
 }

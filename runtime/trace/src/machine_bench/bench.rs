@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use hgnnc_graph::processors;
 use hgnnc_ir::UnaryOp;
 use hgnnc_kernels::math::fma;
-use hgnnc_kernels::simd::multiversion;
+use hgnnc_kernels::simd::{Dispatch, multiversion};
 use hgnnc_kernels::{flat, product};
-use hgnnc_machine::{KernelFeatures, Sorting};
+use hgnnc_machine::Sorting;
 use rayon::prelude::*;
 
 use super::topology::Caches;
@@ -28,6 +28,8 @@ pub(super) struct Bench {
     threads: usize,
     /// Larger than the caches, up to [`MEMORY`].
     memory: Vec<f32>,
+    /// All that the machine has: its limits do not depend on what a command disables.
+    dispatch: Dispatch,
 }
 
 impl Bench {
@@ -40,7 +42,7 @@ impl Bench {
         let len = largest.saturating_mul(2).clamp(32 << 20, MEMORY) / size_of::<f32>();
         let mut memory = vec![0.0f32; len];
         pool.install(|| memory.par_chunks_mut(1 << 18).for_each(|chunk| chunk.fill(1.0)));
-        Self { threads: pool.current_num_threads(), pool, memory }
+        Self { threads: pool.current_num_threads(), pool, memory, dispatch: Dispatch::default() }
     }
 
     /// Working set for memory bandwidth, in bytes.
@@ -81,7 +83,7 @@ impl Bench {
     pub fn fma(&self, threads: usize) -> f64 {
         const ROUNDS: usize = 20_000;
         let seconds = self.best(threads, |index| {
-            black_box(fma_chains(black_box(ROUNDS), black_box(1.0 + index as f32)));
+            black_box(fma_chains(self.dispatch, black_box(ROUNDS), black_box(1.0 + index as f32)));
         });
         let chains = (2 * ROUNDS * CHAINS * threads) as f64 / seconds;
         // The library's register blocking may suit the CPU better.
@@ -91,7 +93,7 @@ impl Bench {
         let seconds = self.best(threads, |_| {
             let mut out = vec![0.0f32; N * N];
             for _ in 0..2 {
-                product::mat_mul(of, KernelFeatures::ALL, N, &x, &w, &mut out);
+                product::mat_mul(self.dispatch, of, N, &x, &w, &mut out);
             }
             black_box(&out);
         });
@@ -120,7 +122,7 @@ impl Bench {
         let seconds = self.best(self.threads, |_| {
             let mut out = [0.0f32; LEN];
             for _ in 0..ROUNDS {
-                flat::unary(UnaryOp::Exp, black_box(&x), &mut out);
+                flat::unary(self.dispatch, UnaryOp::Exp, black_box(&x), &mut out);
             }
             black_box(&out);
         });
@@ -165,7 +167,7 @@ impl Bench {
         let rounds = ((1 << 22) / len).max(1);
         let seconds = self.best(self.threads, |_| {
             for _ in 0..rounds {
-                black_box(read(black_box(&self.memory[..len])));
+                black_box(read(self.dispatch, black_box(&self.memory[..len])));
             }
         });
         let stream = (4 * len * rounds * self.threads) as f64 / seconds;
@@ -178,7 +180,7 @@ impl Bench {
         let len = (bytes / size_of::<f32>()).min(self.memory.len()) / ROW * ROW;
         let part = (len / self.threads / ROW * ROW).max(ROW);
         let seconds = self.best(self.threads, |index| {
-            black_box(read(&self.memory[(index * part).min(len - part)..][..part]));
+            black_box(read(self.dispatch, &self.memory[(index * part).min(len - part)..][..part]));
         });
         ((4 * part * self.threads) as f64 / seconds, self.gather(len))
     }
@@ -197,7 +199,7 @@ impl Bench {
             })
             .collect();
         let seconds = self.best(self.threads, |index| {
-            black_box(read_rows(&self.memory[..len], &orders[index % self.threads]));
+            black_box(read_rows(self.dispatch, &self.memory[..len], &orders[index % self.threads]));
         });
         (4 * ROW * GATHERS * self.threads) as f64 / seconds
     }
@@ -221,7 +223,7 @@ impl Bench {
 const CHAINS: usize = 128;
 
 multiversion! {
-    fn fma_chains(rounds: usize, start: f32) -> f32 as fma_chains_body
+    fn fma_chains(dispatch: Dispatch, rounds: usize, start: f32) -> f32 as fma_chains_body
 }
 
 #[inline(always)]
@@ -237,7 +239,7 @@ fn fma_chains_body<const FMA: bool>(rounds: usize, start: f32) -> f32 {
 }
 
 multiversion! {
-    fn read(x: &[f32]) -> f32 as read_body
+    fn read(dispatch: Dispatch, x: &[f32]) -> f32 as read_body
 }
 
 #[inline(always)]
@@ -252,7 +254,7 @@ fn read_body<const FMA: bool>(x: &[f32]) -> f32 {
 }
 
 multiversion! {
-    fn read_rows(x: &[f32], order: &[u32]) -> f32 as read_rows_body
+    fn read_rows(dispatch: Dispatch, x: &[f32], order: &[u32]) -> f32 as read_rows_body
 }
 
 #[inline(always)]

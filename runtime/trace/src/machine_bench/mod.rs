@@ -10,7 +10,6 @@ mod topology;
 use std::path::{Path, PathBuf};
 
 use hgnnc_graph::{atomic, files, processors};
-use hgnnc_kernels::simd::with_widest;
 use hgnnc_machine::{Capabilities, FORMAT, Machine, MemoryLevel};
 
 use bench::Bench;
@@ -21,7 +20,7 @@ use topology::{Caches, run_and_wait};
 pub fn machine(folder: Option<&Path>, threads: usize, warn: &mut dyn FnMut(String)) -> Machine {
     let threads = processors::threads(threads);
     let name = topology::model_name();
-    kept(folder, &name, threads, warn, || with_widest(|| measure(&name, threads)))
+    kept(folder, &name, threads, warn, || measure(&name, threads))
 }
 
 /// Size of the last-level cache in bytes, as reported by the system.

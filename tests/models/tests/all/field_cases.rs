@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use hgnnc_cpu::EngineOptions;
 use hgnnc_cpu::plan::{Domain, Level, Place, Plan, StepKind};
 use hgnnc_data::ExecError;
 use hgnnc_executable::Executable;
@@ -322,7 +323,8 @@ fn field_case_12_nothing_the_size_of_the_edges() {
             // The widest thing per vertex in these models: 6 inputs, 2 heads of 3, or 2 heads of an edge type's 4.
             let widest = widest_edge_value(flow);
             assert!(widest <= 8, "{}, `{}`: {widest} elements per edge", case.name, flow.name);
-            let engine = engine(&[flow], &compiled.bind(&world), 1);
+            let engine =
+                engine(&[flow], &compiled.bind(&world), EngineOptions { threads: 1, ..EngineOptions::default() });
             let stored = stored_edge_values(engine.plan(0));
             assert!(stored.is_empty(), "{}, `{}`: {stored:#?}", case.name, flow.name);
         }
