@@ -1,9 +1,6 @@
 //! Aggregation over a factored metapath, without materializing its edges: builds tables for chunks of middle vertices,
 //! then sums the rows that look them up, chunk by chunk as table memory allows.
 
-// Tasks access ranges of shared slabs; see `buffer`.
-#![allow(unsafe_code)]
-
 use hgnnc_data::buffer::BufferRange;
 use hgnnc_ir::MetapathTerm;
 use hgnnc_ir::kernel::FactoredMetapath;
@@ -25,8 +22,8 @@ pub(crate) fn run(context: Context<'_>, step: &FactoredStep) {
 }
 
 fn read(context: Context<'_>, buffer: BufferRange) -> &[f32] {
-    // SAFETY: operands of a step do not alias its results.
-    unsafe { context.slabs[buffer.slab as usize].read(buffer.offset, buffer.len) }
+    // Operands of a step do not alias its results.
+    context.slabs.of(buffer)
 }
 
 /// Builds the tables of the (middle vertex, head) pairs of a task.
@@ -49,8 +46,8 @@ fn tables(context: Context<'_>, step: &FactoredStep, chunk: &Chunk, task: usize)
         let (vertex, head) = (pair / step.heads, pair % step.heads);
         let range = incidence.indptr[vertex] as usize..incidence.indptr[vertex + 1] as usize;
         let start = (range.start - first) * step.heads * len + head * range.len() * len;
-        // SAFETY: each pair has its own range of the tables, which is not read in this phase.
-        let table = unsafe { context.slabs[context.partials as usize].write(step.tables + start, range.len() * len) };
+        // Each pair has its own range of the tables, which is not read in this phase.
+        let table = context.slabs.write(context.partials, step.tables + start, range.len() * len);
         make_table(context.dispatch, ends, &incidence.indices[range], head, table);
     }
 }
@@ -63,12 +60,11 @@ fn rows(context: Context<'_>, step: &FactoredStep, (chunk, first, last): (&Chunk
     let (len, state) = (table_len(width), heads * state_len(width));
     let vertices = chunk.vertices(heads);
     let base = between.indptr[vertices.start] as usize;
-    let partials = &context.slabs[context.partials as usize];
     let own = read(context, step.own_score);
     for row in step.tasks[task] as usize..step.tasks[task + 1] as usize {
         let slot = if step.chunks.len() > 1 { row } else { task };
-        // SAFETY: each row, or each task if there is one chunk, has its own state.
-        let state = unsafe { partials.write(step.states + slot * state, state) };
+        // Each row, or each task if there is one chunk, has its own state.
+        let state = context.slabs.write(context.partials, step.states + slot * state, state);
         if first {
             begin_row(heads, width, state);
         }
@@ -79,8 +75,8 @@ fn rows(context: Context<'_>, step: &FactoredStep, (chunk, first, last): (&Chunk
                 continue;
             }
             let start = step.tables + (range.start - base) * heads * len;
-            // SAFETY: the tables of this chunk are complete.
-            let tables = unsafe { partials.read(start, range.len() * heads * len) };
+            // The tables of this chunk are complete.
+            let tables = context.slabs.read(context.partials, start, range.len() * heads * len);
             let scores = &own[row * heads..(row + 1) * heads];
             add_row(context.dispatch, scores, step.slopes, tables, (range.len(), width), state);
         }
@@ -95,8 +91,8 @@ fn finish(context: Context<'_>, step: &FactoredStep, row: usize, state: &[f32]) 
     let (heads, width) = (step.heads, step.width);
     for sum in &step.sums {
         let (start, len) = (row * heads * sum.width, heads * sum.width);
-        // SAFETY: each row has its own elements of the results.
-        let out = unsafe { context.slabs[sum.out.slab as usize].write(sum.out.offset + start, len) };
+        // Each row has its own elements of the results.
+        let out = context.slabs.write(sum.out.slab, sum.out.offset + start, len);
         let states = state.chunks_exact(state_len(width));
         for (head, (state, out)) in states.zip(out.chunks_exact_mut(sum.width.max(1))).enumerate() {
             let norm = match sum.norm {

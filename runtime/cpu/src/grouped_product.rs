@@ -1,8 +1,5 @@
 //! Runs grouped products.
 
-// Tasks access ranges of shared slabs; see `buffer`.
-#![allow(unsafe_code)]
-
 use hgnnc_kernels::product;
 
 use crate::block::Context;
@@ -12,11 +9,10 @@ use crate::plan::{GroupedProduct, ProductKind};
 pub(crate) fn run_task(context: Context<'_>, step: &GroupedProduct, task: usize) {
     let GroupedProduct { kind, of, members, x, y, out, .. } = *step;
     let (slabs, dispatch) = (context.slabs, context.dispatch);
-    // SAFETY: operands of a launch do not alias its outputs.
-    let (xs, ys) =
-        unsafe { (slabs[x.slab as usize].read(x.offset, x.len), slabs[y.slab as usize].read(y.offset, y.len)) };
-    // SAFETY (all uses): each piece writes its own range of the result.
-    let write = |start: usize, len: usize| unsafe { slabs[out.slab as usize].write(out.offset + start, len) };
+    // Operands of a launch do not alias its outputs.
+    let (xs, ys) = (slabs.of(x), slabs.of(y));
+    // Each piece writes its own range of the result.
+    let write = |start: usize, len: usize| slabs.write(out.slab, out.offset + start, len);
     let (left, right, all) = (of.batch * of.k, of.batch * of.n, of.batch * of.k * of.n);
     let indptr = &context.data.graphs[members].csc.indptr;
     for piece in &step.pieces[step.tasks[task] as usize..step.tasks[task + 1] as usize] {

@@ -109,14 +109,7 @@ impl Runner<'_> {
             (StepKind::Factored(_), _) => {}
             (StepKind::Copy { from, to }, _) => {
                 let slabs = self.context.slabs;
-                // SAFETY: no other task runs, and the plan gives source and target disjoint ranges.
-                let (source, target) = unsafe {
-                    (
-                        slabs[from.slab as usize].read(from.offset, from.len),
-                        slabs[to.slab as usize].write(to.offset, to.len),
-                    )
-                };
-                target.copy_from_slice(source);
+                slabs.write(to.slab, to.offset, to.len).copy_from_slice(slabs.of(*from));
             }
         }
     }
@@ -157,11 +150,10 @@ impl Runner<'_> {
     fn product(&self, product: &Product, task: usize) {
         let Product { kind, of, rows, x, y, out, split, partials } = *product;
         let (slabs, dispatch) = (self.context.slabs, self.context.dispatch);
-        // SAFETY: operands of a launch do not alias its outputs.
-        let (xs, ys) =
-            unsafe { (slabs[x.slab as usize].read(x.offset, x.len), slabs[y.slab as usize].read(y.offset, y.len)) };
-        // SAFETY (all uses): each task writes its own range of the result.
-        let write = |start: usize, len: usize| unsafe { slabs[out.slab as usize].write(out.offset + start, len) };
+        // Operands of a launch do not alias its outputs.
+        let (xs, ys) = (slabs.of(x), slabs.of(y));
+        // Each task writes its own range of the result.
+        let write = |start: usize, len: usize| slabs.write(out.slab, out.offset + start, len);
         let (bk, bn) = (of.batch * of.k, of.batch * of.n);
         let replay = self.context.replay;
         // A cache-resident replay always uses the first rows.
@@ -186,8 +178,8 @@ impl Runner<'_> {
                 let out = if rows <= chunk {
                     write(0, size)
                 } else {
-                    // SAFETY: partial results are disjoint, and are read only after all are written.
-                    unsafe { slabs[self.context.partials as usize].write(partials + task * size, size) }
+                    // Partial results are disjoint, and are read only after all are written.
+                    slabs.write(self.context.partials, partials + task * size, size)
                 };
                 outer(range.len(), 0..of.k, x, y, out);
             }
@@ -214,13 +206,13 @@ impl Runner<'_> {
         let Extents { batch, k, n } = product.of;
         let size = batch * k * n;
         let range = task * RANGE..((task + 1) * RANGE).min(size);
-        // SAFETY: each task writes its own range of the result.
-        let out = unsafe { slabs[product.out.slab as usize].write(product.out.offset + range.start, range.len()) };
+        // Each task writes its own range of the result.
+        let out = slabs.write(product.out.slab, product.out.offset + range.start, range.len());
         out.fill(0.0);
         for part in 0..num_parts(product) {
             let start = product.partials + part * size + range.start;
-            // SAFETY: all partial results are written, and only read from here on.
-            let part = unsafe { slabs[self.context.partials as usize].read(start, out.len()) };
+            // All partial results are written, and only read from here on.
+            let part = slabs.read(self.context.partials, start, out.len());
             rows::accumulate_rows(self.context.dispatch, Reduce::Sum, part, out.len(), out);
         }
     }

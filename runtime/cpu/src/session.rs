@@ -101,15 +101,14 @@ impl Session for Engine {
         self.gather_tables_before_run(program, tables)
     }
 
-    unsafe fn update_tables(
+    fn update_tables(
         &mut self,
         program: usize,
         key: StepKey,
         tables: &[TableRows<'_>],
         times: &mut Times,
     ) -> Result<()> {
-        // SAFETY: promised by the caller.
-        unsafe { self.update_tables_in_blocks(program, key, tables, times) }
+        self.update_tables_in_blocks(program, key, tables, times)
     }
 
     fn results(&self, program: usize) -> Vec<&str> {
@@ -216,11 +215,10 @@ impl ParamStore for Engine {
         Ok(())
     }
 
-    unsafe fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()> {
+    fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()> {
         // SAFETY: nothing runs while the engine is borrowed.
         let from = unsafe { self.array(array).read(0, rows.len() * to.width()) };
-        // SAFETY: promised by the caller.
-        self.pool.install(|| unsafe { to.scatter(rows, from) });
+        self.pool.install(|| to.scatter(rows, from));
         Ok(())
     }
 }

@@ -50,18 +50,17 @@ fn in_stores(case: &Case, threads: usize, width: usize) -> (Vec<Vec<f32>>, Vec<V
     let rows: Vec<u32> = (0..ROWS as u32).map(|row| row * 2477 % 4001).collect();
     let table = engine.param(0).to_vec();
     engine.param(0).fill(f32::NAN);
-    let store = || HostRows::new(HostBuffer::zeros(4001 * width), width);
+    // SAFETY: nothing else uses the stores, and the rows are distinct.
+    let store = || unsafe { HostRows::new(HostBuffer::zeros(4001 * width), width) };
     let stores: Vec<HostRows> = std::iter::repeat_with(store).take(1 + engine.states().len()).collect();
-    // SAFETY: nothing else uses the stores.
-    unsafe { hgnnc_session::RowStore::write(&stores[0], &rows, &table) };
+    hgnnc_session::RowStore::write(&stores[0], &rows, &table);
     let tables: Vec<TableRows<'_>> =
         stores.iter().enumerate().map(|(array, store)| TableRows { array, rows: &rows, store }).collect();
     for step in 1..4 {
         let key = StepKey { seed: SEED, step, epoch: 0 };
         engine.gather_tables(0, &tables).expect("memory");
         Session::run(&mut engine, 0, key, &mut Default::default()).expect("a processor");
-        // SAFETY: as above, and the rows are distinct.
-        unsafe { engine.update_tables(0, key, &tables, &mut Default::default()) }.expect("a processor");
+        engine.update_tables(0, key, &tables, &mut Default::default()).expect("a processor");
     }
     let trained = stores.iter().map(|store| {
         let mut found = vec![0.0; ROWS * width];

@@ -240,11 +240,10 @@ impl ParamStore for DeviceEngine {
         self.write_first(array, &numbers)
     }
 
-    unsafe fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()> {
+    fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()> {
         let mut numbers = vec![0.0; rows.len() * to.width()];
         self.read_first(array, &mut numbers)?;
-        // SAFETY: promised by the caller.
-        unsafe { to.scatter(rows, &numbers) };
+        to.scatter(rows, &numbers);
         Ok(())
     }
 

@@ -217,6 +217,50 @@ impl HostBuffer {
     }
 }
 
+/// The slabs of a plan, as the tasks of its steps share them: each reads and writes its own ranges.
+///
+/// Accesses are safe by the promise of who made the value, once for a run of a plan that was checked for conflicts.
+#[derive(Clone, Copy, Debug)]
+pub struct PlannedSlabs<'a> {
+    slabs: &'a [HostBuffer],
+}
+
+impl<'a> PlannedSlabs<'a> {
+    /// Slabs for the steps of a plan.
+    ///
+    /// # Safety
+    /// All accesses through this value and its copies are those of a plan in which ranges that are live at the same
+    /// time are disjoint, a step writes only its outputs, which are none of its operands, and each element of them is
+    /// written by one task. So while a slice of [`Self::write`] is used, no other accesses its elements, and while one
+    /// of [`Self::read`] is used, none writes them. Nothing else accesses the slabs meanwhile.
+    pub unsafe fn new(slabs: &'a [HostBuffer]) -> Self {
+        Self { slabs }
+    }
+
+    /// Elements `start..start + len` of a slab.
+    ///
+    /// # Panics
+    /// If the slab does not hold them; as below.
+    #[inline(always)]
+    pub fn read(self, slab: u32, start: usize, len: usize) -> &'a [f32] {
+        // SAFETY: promised where the value was made.
+        unsafe { self.slabs[slab as usize].read(start, len) }
+    }
+
+    /// The elements of a range.
+    #[inline(always)]
+    pub fn of(self, range: BufferRange) -> &'a [f32] {
+        self.read(range.slab, range.offset, range.len)
+    }
+
+    /// Elements `start..start + len` of a slab for writing.
+    #[inline(always)]
+    pub fn write(self, slab: u32, start: usize, len: usize) -> &'a mut [f32] {
+        // SAFETY: promised where the value was made.
+        unsafe { self.slabs[slab as usize].write(start, len) }
+    }
+}
+
 impl Memory {
     /// Allocates at least `len` zeros; the pointer to the first is cache-line-aligned.
     fn zeros(len: usize) -> (Self, NonNull<f32>) {

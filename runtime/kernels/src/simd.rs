@@ -95,6 +95,7 @@ macro_rules! versions {
             $(
                 $(#[$when])*
                 #[allow(unsafe_code, unused_unsafe, reason = "no feature has to be enabled for NEON")]
+                #[allow(clippy::macro_metavars_in_unsafe, reason = "a path and variables, which are no unsafe code")]
                 // SAFETY: the level of a `Dispatch` is one that the processor has.
                 $crate::simd::Level::$level => unsafe { $version $arguments },
             )*

@@ -132,14 +132,12 @@ pub trait Session: Debug + Send + Any {
         tables.iter().try_for_each(|table| self.params().gather_rows(table.array, table.rows, table.store))
     }
 
-    /// [`Session::update`]; the new rows of the tables are then in their stores, and unspecified in the session.
+    /// [`Session::update`]; the new rows of the tables are then in their stores, and unspecified in the session. The rows
+    /// of each table are distinct, and nothing else accesses them meanwhile.
     ///
     /// # Errors
     /// When a device fails.
-    ///
-    /// # Safety
-    /// The rows of each table are distinct, and nothing else accesses them.
-    unsafe fn update_tables(
+    fn update_tables(
         &mut self,
         program: usize,
         key: StepKey,
@@ -148,8 +146,7 @@ pub trait Session: Debug + Send + Any {
     ) -> Result<()> {
         self.update(program, key, times)?;
         for table in tables {
-            // SAFETY: promised by the caller.
-            unsafe { self.params().scatter_rows(table.array, table.rows, table.store) }?;
+            self.params().scatter_rows(table.array, table.rows, table.store)?;
         }
         Ok(())
     }
@@ -286,14 +283,12 @@ pub trait ParamStore {
     /// When a device fails.
     fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()>;
 
-    /// Copies the first rows of a parameter or optimizer state back to a store.
+    /// Copies the first rows of a parameter or optimizer state back to a store. The rows are distinct, and nothing else
+    /// accesses them meanwhile.
     ///
     /// # Errors
     /// When a device fails.
-    ///
-    /// # Safety
-    /// The rows are distinct, and nothing else accesses them.
-    unsafe fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()>;
+    fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()>;
 
     /// Keeps the current parameters as the best ones, where the machine has memory for a copy of its own. False: the
     /// caller keeps them.

@@ -1,6 +1,6 @@
 //! Rows of host memory, of which a mini-batch takes some.
 
-// Rows are scattered by several threads; see `hgnnc_data::buffer`.
+// Rows are scattered by several threads; see `HostRows::new`.
 #![allow(unsafe_code)]
 
 use hgnnc_data::buffer::HostBuffer;
@@ -14,11 +14,8 @@ pub trait RowStore: Sync {
     /// Copies rows, in this order, on this thread. `into` has their elements.
     fn read(&self, rows: &[u32], into: &mut [f32]);
 
-    /// Copies rows back, on this thread.
-    ///
-    /// # Safety
-    /// The rows are distinct, and nothing else accesses them.
-    unsafe fn write(&self, rows: &[u32], from: &[f32]);
+    /// Copies rows back, on this thread. The rows are distinct, and nothing else accesses them meanwhile.
+    fn write(&self, rows: &[u32], from: &[f32]);
 
     /// Copies rows on the threads of the current pool.
     fn gather(&self, rows: &[u32], into: &mut [f32]) {
@@ -26,14 +23,11 @@ pub trait RowStore: Sync {
         tasks.for_each(|(into, rows)| self.read(rows, into));
     }
 
-    /// Copies rows back on the threads of the current pool.
-    ///
-    /// # Safety
-    /// The rows are distinct, and nothing else accesses them.
-    unsafe fn scatter(&self, rows: &[u32], from: &[f32]) {
+    /// Copies rows back on the threads of the current pool. The rows are distinct, and nothing else accesses them
+    /// meanwhile.
+    fn scatter(&self, rows: &[u32], from: &[f32]) {
         let tasks = from.par_chunks((TASK * self.width()).max(1)).zip(rows.par_chunks(TASK));
-        // SAFETY: promised by the caller.
-        tasks.for_each(|(from, rows)| unsafe { self.write(rows, from) });
+        tasks.for_each(|(from, rows)| self.write(rows, from));
     }
 }
 
@@ -60,9 +54,8 @@ impl<S: RowStore + ?Sized> RowStore for &S {
         (**self).read(rows, into);
     }
 
-    unsafe fn write(&self, rows: &[u32], from: &[f32]) {
-        // SAFETY: promised by the caller.
-        unsafe { (**self).write(rows, from) }
+    fn write(&self, rows: &[u32], from: &[f32]) {
+        (**self).write(rows, from);
     }
 }
 
@@ -74,8 +67,13 @@ pub struct HostRows {
 }
 
 impl HostRows {
-    /// Rows of this many elements.
-    pub fn new(buffer: HostBuffer, width: usize) -> Self {
+    /// Rows of this many elements, which several threads may read and write.
+    ///
+    /// # Safety
+    /// A row is written by one thread at a time, while no other reads it, and nothing else accesses the buffer while
+    /// rows are read or written. This is so in training on mini-batches: only updates write rows, the vertices of a
+    /// batch are distinct, and caches are filled and written back between batches.
+    pub unsafe fn new(buffer: HostBuffer, width: usize) -> Self {
         Self { buffer, width }
     }
 
@@ -94,29 +92,31 @@ impl HostRows {
         self.buffer.elements()
     }
 
-    /// A row.
-    ///
-    /// # Safety
-    /// Nothing writes the row while the slice is in use.
+    /// Copies a row.
     ///
     /// # Panics
     /// Without such a row.
-    pub unsafe fn row(&self, row: usize) -> &[f32] {
-        // SAFETY: promised by the caller.
-        unsafe { self.buffer.read(row * self.width, self.width) }
+    pub fn read_row(&self, row: usize, into: &mut [f32]) {
+        // SAFETY: nothing writes the row meanwhile, as was promised to `new`.
+        into.copy_from_slice(unsafe { self.buffer.read(row * self.width, self.width) });
     }
 
-    /// A row, to be written.
-    ///
-    /// # Safety
-    /// Nothing else accesses the row while the slice is in use.
+    /// Overwrites a row.
     ///
     /// # Panics
     /// Without such a row.
-    #[expect(clippy::mut_from_ref, reason = "rows are disjoint")]
-    pub unsafe fn row_mut(&self, row: usize) -> &mut [f32] {
-        // SAFETY: promised by the caller.
-        unsafe { self.buffer.write(row * self.width, self.width) }
+    pub fn write_row(&self, row: usize, from: &[f32]) {
+        // SAFETY: nothing else accesses the row meanwhile, as was promised to `new`.
+        unsafe { self.buffer.write(row * self.width, self.width) }.copy_from_slice(from);
+    }
+
+    /// Copies a row of another matrix of the same width.
+    ///
+    /// # Panics
+    /// Without such rows.
+    pub fn copy_row(&self, row: usize, from: &HostRows, of: usize) {
+        // SAFETY: nothing writes the row meanwhile, as was promised to `new`.
+        self.write_row(row, unsafe { from.buffer.read(of * from.width, from.width) });
     }
 }
 
@@ -127,15 +127,13 @@ impl RowStore for HostRows {
 
     fn read(&self, rows: &[u32], into: &mut [f32]) {
         for (to, &row) in into.chunks_exact_mut(self.width.max(1)).zip(rows) {
-            // SAFETY: rows are written by `write` and `row_mut` only, whose callers exclude other accesses.
-            to.copy_from_slice(unsafe { self.row(row as usize) });
+            self.read_row(row as usize, to);
         }
     }
 
-    unsafe fn write(&self, rows: &[u32], from: &[f32]) {
+    fn write(&self, rows: &[u32], from: &[f32]) {
         for (from, &row) in from.chunks_exact(self.width.max(1)).zip(rows) {
-            // SAFETY: the rows are distinct and otherwise unused, as the caller promises.
-            unsafe { self.row_mut(row as usize) }.copy_from_slice(from);
+            self.write_row(row as usize, from);
         }
     }
 }
@@ -146,18 +144,19 @@ mod tests {
 
     #[test]
     fn rows_are_gathered_in_order_and_scattered_back() {
-        let mut rows = HostRows::new(HostBuffer::of(&[0.0, 0.5, 1.0, 1.5, 2.0, 2.5]), 2);
+        // SAFETY: this thread alone uses the rows, or threads of a pool distinct ones.
+        let mut rows = unsafe { HostRows::new(HostBuffer::of(&[0.0, 0.5, 1.0, 1.5, 2.0, 2.5]), 2) };
         let mut taken = [0.0; 4];
         rows.gather(&[2, 0], &mut taken);
         assert_eq!(taken, [2.0, 2.5, 0.0, 0.5]);
-        // SAFETY: the rows are distinct, and this is the only thread.
-        unsafe { rows.scatter(&[1, 2], &[-1.0, -2.0, -3.0, -4.0]) };
+        rows.scatter(&[1, 2], &[-1.0, -2.0, -3.0, -4.0]);
         assert_eq!(rows.elements(), [0.0, 0.5, -1.0, -2.0, -3.0, -4.0]);
     }
 
     #[test]
     fn rows_without_elements_are_no_work() {
-        let rows = HostRows::new(HostBuffer::zeros(0), 0);
+        // SAFETY: there are none.
+        let rows = unsafe { HostRows::new(HostBuffer::zeros(0), 0) };
         rows.gather(&[0, 1, 2], &mut []);
         assert!(rows.is_empty());
     }

@@ -200,11 +200,9 @@ impl Block<'_> {
         let ends = self.context.data.topology(topology.index()).endpoints(direction);
         let first = self.first_row + self.start;
         let here = ends.within(first, self.items);
-        // SAFETY: stored operands do not alias outputs of this step.
-        let from = unsafe {
-            let start = buffer.offset + here.start * width;
-            self.context.slabs[buffer.slab as usize].read(start, here.len() * width)
-        };
+        // Stored operands do not alias outputs of this step.
+        let start = buffer.offset + here.start * width;
+        let from = self.context.slabs.read(buffer.slab, start, here.len() * width);
         for (&vertex, from) in ends.vertices[here].iter().zip(from.chunks_exact(width)) {
             let row = vertex as usize - first;
             visit(&mut out[row * width..(row + 1) * width], from);

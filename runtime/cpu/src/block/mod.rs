@@ -3,9 +3,6 @@
 //! `run` iterates over blocks and tiles of edges, `Block` locates the operands of an operation in scratch or stored
 //! values, and `execute` calls a kernel for all rows or edges of the tile. All decisions are in the plan.
 
-// Operands and results are ranges of shared slabs; see `buffer`.
-#![allow(unsafe_code)]
-
 mod cache_resident_replay;
 mod execute;
 mod native;
@@ -18,7 +15,7 @@ pub use run::{SplitRowRunner, combine, run_task};
 pub(crate) use run::{begin, partial_of};
 
 use hgnnc_data::BoundData;
-use hgnnc_data::buffer::{BufferRange, HostBuffer};
+use hgnnc_data::buffer::{BufferRange, HostBuffer, PlannedSlabs};
 use hgnnc_executable::cpu::MachineCode;
 use hgnnc_kernels::Rows;
 use hgnnc_kernels::simd::Dispatch;
@@ -32,7 +29,7 @@ use native::Tables;
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Context<'a> {
     /// Memory of all values, by slab index.
-    pub slabs: &'a [HostBuffer],
+    pub slabs: PlannedSlabs<'a>,
     /// Graphs, patterns and labels.
     pub data: &'a BoundData,
     /// Slab index of partial results.
@@ -115,7 +112,8 @@ pub(crate) struct Block<'a> {
     pub context: Context<'a>,
     pub region: &'a Region,
     schedule: &'a RegionSchedule,
-    floats: &'a HostBuffer,
+    /// Locals, in slab 0.
+    floats: PlannedSlabs<'a>,
     pub first_row: usize,
     pub num_rows: usize,
     first_edge: usize,
@@ -172,10 +170,8 @@ impl<'a> Block<'a> {
         let all = || -> &'a [f32] {
             match base {
                 Base::Local(local) => self.local(local, 0, self.num_rows * width, width),
-                // SAFETY: stored operands do not alias outputs of this step.
-                Base::Stored(buffer) => unsafe {
-                    self.context.slabs[buffer.slab as usize].read(buffer.offset, buffer.len)
-                },
+                // Stored operands do not alias outputs of this step.
+                Base::Stored(buffer) => self.context.slabs.of(buffer),
                 Base::Labels(_) => unreachable!("labels are no rows of numbers"),
             }
         };
@@ -184,8 +180,7 @@ impl<'a> Block<'a> {
                 Base::Local(local) => self.local(local, self.start, self.items * width, width),
                 Base::Stored(buffer) => {
                     let start = self.place(buffer, level, self.start * width, width);
-                    // SAFETY: as above.
-                    unsafe { self.context.slabs[buffer.slab as usize].read(start, self.items * width) }
+                    self.context.slabs.read(buffer.slab, start, self.items * width)
                 }
                 Base::Labels(_) => unreachable!("labels are no rows of numbers"),
             }),
@@ -195,8 +190,7 @@ impl<'a> Block<'a> {
                     Base::Local(_) | Base::Labels(_) => all(),
                     Base::Stored(buffer) => {
                         let start = buffer.offset + self.first_row * width;
-                        // SAFETY: as above.
-                        unsafe { self.context.slabs[buffer.slab as usize].read(start, self.num_rows * width) }
+                        self.context.slabs.read(buffer.slab, start, self.num_rows * width)
                     }
                 };
                 let own = &self.own[tile];
@@ -222,26 +216,24 @@ impl<'a> Block<'a> {
     /// A local of this block from row (edge) `first` on.
     pub fn local(&self, index: u32, first: usize, len: usize, width: usize) -> &'a [f32] {
         match self.schedule.slots[index as usize] {
-            // SAFETY: the scratch belongs to this thread, and live locals are disjoint.
-            LocalSlot::Block(offset) => unsafe { self.floats.read(offset + first * width, len) },
-            // SAFETY: as above.
-            LocalSlot::Tile(offset) => unsafe { self.floats.read(offset, len) },
-            // SAFETY: the row belongs to this task, or is only read, by all tasks of its pieces.
-            LocalSlot::Row(at) => unsafe { self.partials().read(self.row_area + at + first * width, len) },
-            // SAFETY: the piece belongs to this task.
-            LocalSlot::Piece(at) => unsafe { self.partials().read(at + (self.piece + first) * width, len) },
+            // The scratch belongs to this thread, and live locals are disjoint.
+            LocalSlot::Block(offset) => self.floats.read(0, offset + first * width, len),
+            LocalSlot::Tile(offset) => self.floats.read(0, offset, len),
+            // The row belongs to this task, or is only read, by all tasks of its pieces.
+            LocalSlot::Row(at) => {
+                self.context.slabs.read(self.context.partials, self.row_area + at + first * width, len)
+            }
+            // The piece belongs to this task.
+            LocalSlot::Piece(at) => {
+                self.context.slabs.read(self.context.partials, at + (self.piece + first) * width, len)
+            }
             LocalSlot::Stored(buffer) => {
                 let local = &self.region.locals[index as usize];
                 let start = self.place(buffer, local.level, first * width, local.width);
-                // SAFETY: rows of this block, written by an earlier operation.
-                unsafe { self.context.slabs[buffer.slab as usize].read(start, len) }
+                // Rows of this block, written by an earlier operation.
+                self.context.slabs.read(buffer.slab, start, len)
             }
         }
-    }
-
-    /// Slab of partial results, which also holds the areas of split rows.
-    fn partials(&self) -> &'a HostBuffer {
-        &self.context.slabs[self.context.partials as usize]
     }
 
     /// Output slice of `count` rows (edges) of a local from `first` on.
@@ -249,18 +241,21 @@ impl<'a> Block<'a> {
         let local = &self.region.locals[index as usize];
         let len = count * local.width;
         match self.schedule.slots[index as usize] {
-            // SAFETY: the scratch belongs to this thread, and no operand aliases the result.
-            LocalSlot::Block(offset) => unsafe { self.floats.write(offset + first * local.width, len) },
-            // SAFETY: as above.
-            LocalSlot::Tile(offset) => unsafe { self.floats.write(offset, len) },
-            // SAFETY: split rows are written between the passes over their pieces, each by one task.
-            LocalSlot::Row(at) => unsafe { self.partials().write(self.row_area + at + first * local.width, len) },
-            // SAFETY: the piece belongs to this task.
-            LocalSlot::Piece(at) => unsafe { self.partials().write(at + (self.piece + first) * local.width, len) },
+            // The scratch belongs to this thread, and no operand aliases the result.
+            LocalSlot::Block(offset) => self.floats.write(0, offset + first * local.width, len),
+            LocalSlot::Tile(offset) => self.floats.write(0, offset, len),
+            // Split rows are written between the passes over their pieces, each by one task.
+            LocalSlot::Row(at) => {
+                self.context.slabs.write(self.context.partials, self.row_area + at + first * local.width, len)
+            }
+            // The piece belongs to this task.
+            LocalSlot::Piece(at) => {
+                self.context.slabs.write(self.context.partials, at + (self.piece + first) * local.width, len)
+            }
             LocalSlot::Stored(buffer) => {
                 let start = self.place(buffer, local.level, first * local.width, local.width);
-                // SAFETY: the rows of a block belong to one task, and outputs of a step are disjoint.
-                unsafe { self.context.slabs[buffer.slab as usize].write(start, len) }
+                // The rows of a block belong to one task, and outputs of a step are disjoint.
+                self.context.slabs.write(buffer.slab, start, len)
             }
         }
     }

@@ -195,8 +195,8 @@ impl<'a> Block<'a> {
             Base::Local(local) => self.local(local, 0, self.num_rows * width, width),
             Base::Stored(buffer) => {
                 let start = buffer.offset + self.first_row * width;
-                // SAFETY: stored operands do not alias outputs of this step.
-                unsafe { self.context.slabs[buffer.slab as usize].read(start, self.num_rows * width) }
+                // Stored operands do not alias outputs of this step.
+                self.context.slabs.read(buffer.slab, start, self.num_rows * width)
             }
             Base::Labels(_) => unreachable!("labels are no rows of numbers"),
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hgnnc_data::buffer::HostBuffer;
+use hgnnc_data::buffer::PlannedSlabs;
 use hgnnc_session::TableRows;
 
 use crate::plan::Region;
@@ -15,7 +15,7 @@ pub struct BlockTable<'a> {
     pub table: TableRows<'a>,
     /// Index of the slab that the region reads and writes.
     pub index: u32,
-    pub slab: &'a HostBuffer,
+    pub slabs: PlannedSlabs<'a>,
     /// Elements of a row of the region.
     pub width: usize,
     /// Elements of the largest block. Each thread has a part of the slab for its blocks, which stays in its cache.
@@ -44,16 +44,14 @@ impl BlockTable<'_> {
 
     /// Gathers the rows of a block.
     pub fn gather(&self, block: &Range<usize>) {
-        // SAFETY: this part of the slab belongs to the thread, and nothing but blocks of this region accesses the slab.
-        let into = unsafe { self.slab.write(self.start(), block.len() * self.width) };
+        // This part of the slab belongs to the thread, and nothing but blocks of this region accesses the slab.
+        let into = self.slabs.write(self.index, self.start(), block.len() * self.width);
         self.table.store.read(self.rows(block), into);
     }
 
     /// Scatters the new rows of a block.
     pub fn scatter(&self, block: &Range<usize>) {
-        // SAFETY: as above.
-        let from = unsafe { self.slab.read(self.start(), block.len() * self.width) };
-        // SAFETY: the rows of the store are distinct, as the caller of `update_tables` promises.
-        unsafe { self.table.store.write(self.rows(block), from) };
+        let from = self.slabs.read(self.index, self.start(), block.len() * self.width);
+        self.table.store.write(self.rows(block), from);
     }
 }

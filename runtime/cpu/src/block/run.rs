@@ -1,6 +1,9 @@
 //! Iterates over the blocks of a task, the pieces of split rows, and the tiles of a block.
 
+#![allow(unsafe_code)]
+
 use hgnnc_data::ActiveVertices;
+use hgnnc_data::buffer::PlannedSlabs;
 use hgnnc_ir::kernel::KernelOp;
 use hgnnc_ir::ops::{Direction, Reduce};
 use hgnnc_kernels::simd::Dispatch;
@@ -74,8 +77,8 @@ impl SplitRowRunner<'_> {
                     (Place::Stored(buffer), _) => (buffer.slab, buffer.offset + split.rows[at] as usize * width),
                     (Place::Scratch, in_row) => (context.partials, split.row_area(at) + in_row.unwrap_or(0)),
                 };
-                // SAFETY: the row belongs to this task, and all pieces are complete.
-                let out = unsafe { context.slabs[slab as usize].write(start, width) };
+                // The row belongs to this task, and all pieces are complete.
+                let out = context.slabs.write(slab, start, width);
                 begin(op, out);
                 if out.is_empty() {
                     continue;
@@ -83,8 +86,8 @@ impl SplitRowRunner<'_> {
                 let Some(parts) = split.parts(local) else { continue };
                 let pieces = split.pieces_of(at);
                 let (start, len) = (parts + pieces.start * width, pieces.len() * width);
-                // SAFETY: as above; areas are disjoint.
-                merge(context.dispatch, op, unsafe { context.slabs[context.partials as usize].read(start, len) }, out);
+                // Areas are disjoint.
+                merge(context.dispatch, op, context.slabs.read(context.partials, start, len), out);
             }
         }
     }
@@ -121,8 +124,8 @@ fn begin_parts(context: Context<'_>, region: &Region, schedule: &RegionSchedule,
 /// Combines the partial results of the tasks of a region, in order.
 pub fn combine(context: Context<'_>, region: &Region) {
     for partial in &region.partials {
-        // SAFETY: the tasks of the region are complete, and nothing else runs.
-        let out = unsafe { context.slabs[partial.out.slab as usize].write(partial.out.offset, partial.width) };
+        // The tasks of the region are complete, and nothing else runs.
+        let out = context.slabs.write(partial.out.slab, partial.out.offset, partial.width);
         out.fill(partial.reduce.identity() as f32);
         if partial.width == 0 {
             continue;
@@ -140,8 +143,8 @@ fn accumulate(dispatch: Dispatch, reduce: Reduce, part: &[f32], out: &mut [f32])
 }
 
 pub(crate) fn partial_of(context: Context<'_>, offset: usize, width: usize) -> &mut [f32] {
-    // SAFETY: the ranges of tasks and of the partial results of a step are disjoint, and a task runs once.
-    unsafe { context.slabs[context.partials as usize].write(offset, width) }
+    // The ranges of tasks and of the partial results of a step are disjoint, and a task runs once.
+    context.slabs.write(context.partials, offset, width)
 }
 
 /// Rows that are executed together, or a piece of one.
@@ -177,7 +180,9 @@ fn run_block(
         context,
         region,
         schedule,
-        floats,
+        // SAFETY: the scratch is borrowed mutably, and belongs to this thread; the schedule gives locals that are live
+        // at the same time, and the result of an operation and its operands, disjoint ranges.
+        floats: unsafe { PlannedSlabs::new(std::slice::from_ref(floats)) },
         first_row: range.start,
         num_rows,
         first_edge: 0,

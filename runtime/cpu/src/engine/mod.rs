@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use hgnnc_data::buffer::{HostBuffer, PerThread, SharedBuffer};
+use hgnnc_data::buffer::{HostBuffer, PerThread, PlannedSlabs, SharedBuffer};
 use hgnnc_data::stacks::ParamPlace;
 use hgnnc_data::tables::drop_unused_edges;
 use hgnnc_data::{Arena, BoundData, InputData, Result, StateId};
@@ -216,7 +216,10 @@ impl Engine {
         times: &mut Times,
     ) {
         let plan = &self.plans[program];
-        let tables = block_tables(tables, &plan.steps, &self.slabs);
+        // SAFETY: planning has checked the plan for conflicts (`plan::check`), its tasks access what the plan says, and
+        // `&mut self` excludes all other access.
+        let slabs = unsafe { PlannedSlabs::new(&self.slabs) };
+        let tables = block_tables(tables, &plan.steps, slabs);
         let [prelude, all] = &self.schedules[program];
         let (steps, schedules, first) = match &part {
             Part::Prelude => (&plan.prelude[..], &prelude[..], 0),
@@ -225,7 +228,7 @@ impl Engine {
         let (nanos, trace) = (&mut self.clocks[program].nanos, &mut self.trace);
         let runner = Runner {
             context: Context {
-                slabs: &self.slabs,
+                slabs,
                 data: &self.data,
                 partials: self.partials,
                 seed,
@@ -324,23 +327,21 @@ impl Engine {
     /// Makes the new parameters and states of the last run of a program current. Returns the nanoseconds that it took.
     pub fn commit(&mut self, program: usize) -> f64 {
         let start = Instant::now();
-        let slabs = &self.slabs;
+        // SAFETY: nothing else runs, the buffers of an update are different, the vertices of its rows are distinct, and
+        // every range of every target is written once.
+        let slabs = unsafe { PlannedSlabs::new(&self.slabs) };
         let copy = |(Update { target, from, rows }, range): &(Update, Range<usize>)| {
             if let Some((topology, direction, width)) = *rows {
                 // Rows of active vertices are scattered to the rows of their vertices.
                 let ends = &self.data.topology(topology).endpoints(direction).vertices;
                 for (row, &vertex) in ends.iter().enumerate().take(range.end / width).skip(range.start / width) {
-                    // SAFETY: as below; vertices are distinct.
-                    let source = unsafe { slabs[from.slab as usize].read(from.offset + row * width, width) };
-                    // SAFETY: as above.
-                    unsafe { slabs[*target as usize].write(vertex as usize * width, width) }.copy_from_slice(source);
+                    let source = slabs.read(from.slab, from.offset + row * width, width);
+                    slabs.write(*target, vertex as usize * width, width).copy_from_slice(source);
                 }
                 return;
             }
-            // SAFETY: nothing else runs, and the buffers are different.
-            let source = unsafe { slabs[from.slab as usize].read(from.offset + range.start, range.len()) };
-            // SAFETY: as above; every range of every target is written once.
-            unsafe { slabs[*target as usize].write(range.start, range.len()) }.copy_from_slice(source);
+            let source = slabs.read(from.slab, from.offset + range.start, range.len());
+            slabs.write(*target, range.start, range.len()).copy_from_slice(source);
         };
         let parts = &self.copies[program];
         if self.threads() == 1 || parts.len() == self.plans[program].updates.len() {

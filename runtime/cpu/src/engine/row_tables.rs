@@ -5,13 +5,10 @@
 //! each of its blocks gathers its rows from the stores, computes, and scatters the new ones, all in a core's cache. What
 //! is left is one read and one write of each row, at random places.
 
-// Rows are scattered by the tasks of a launch; see `hgnnc_session::RowStore`.
-#![allow(unsafe_code)]
-
 use std::ops::Range;
 
 use hgnnc_data::Result;
-use hgnnc_data::buffer::HostBuffer;
+use hgnnc_data::buffer::PlannedSlabs;
 use hgnnc_session::{ParamStore, StepKey, TableRows};
 use hgnnc_trace::Times;
 
@@ -42,14 +39,13 @@ fn window(region: &Region, width: usize) -> usize {
 pub(super) fn block_tables<'a>(
     tables: &[UpdatedTable<'a>],
     steps: &'a [Step],
-    slabs: &'a [HostBuffer],
+    slabs: PlannedSlabs<'a>,
 ) -> Vec<BlockTable<'a>> {
     let bound = tables.iter().filter_map(|updated| match &steps[updated.step].kind {
         StepKind::Region(region) => {
             let (index, width) = (updated.slab, updated.width);
             let window = window(region, width);
-            let slab = &slabs[index as usize];
-            Some(BlockTable { region, table: updated.table, index, slab, width, window })
+            Some(BlockTable { region, table: updated.table, index, slabs, width, window })
         }
         _ => None,
     });
@@ -109,11 +105,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs the updates of a program, and scatters the rows of tables.
-    ///
-    /// # Safety
-    /// The rows of each table are distinct, and nothing else accesses them.
-    pub(crate) unsafe fn update_tables_in_blocks<'a>(
+    /// Runs the updates of a program, and scatters the rows of tables, which are distinct in each.
+    pub(crate) fn update_tables_in_blocks<'a>(
         &mut self,
         program: usize,
         key: StepKey,
@@ -130,8 +123,7 @@ impl Engine {
         let nanos = self.commit(program);
         times.add_update(nanos);
         for (table, _) in tables.iter().zip(&steps).filter(|(_, step)| step.is_none()) {
-            // SAFETY: promised by the caller.
-            unsafe { self.scatter_rows(table.array, table.rows, table.store) }?;
+            self.scatter_rows(table.array, table.rows, table.store)?;
         }
         Ok(())
     }

@@ -42,10 +42,8 @@ pub fn time_moves(arrays: &[&HostRows], rows: usize, width: usize) -> f64 {
     time(rows, |row| {
         for array in arrays {
             let here = &mut scratch[at * width..][..width];
-            // SAFETY: nothing else uses the rows before training begins.
-            here.copy_from_slice(unsafe { array.row(row) });
-            // SAFETY: as above.
-            unsafe { array.row_mut(row) }.copy_from_slice(here);
+            array.read_row(row, here);
+            array.write_row(row, here);
         }
         at = (at + 1) % TIMED.0;
     })

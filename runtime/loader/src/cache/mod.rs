@@ -77,16 +77,15 @@ impl RowStore for CachedStore<'_> {
     fn read(&self, rows: &[u32], into: &mut [f32]) {
         for (to, &row) in into.chunks_exact_mut(self.width().max(1)).zip(rows) {
             let (home, at) = self.home(row);
-            // SAFETY: rows are written by `write` only, whose caller excludes other accesses.
-            to.copy_from_slice(unsafe { home.row(at) });
+            home.read_row(at, to);
         }
     }
 
-    unsafe fn write(&self, rows: &[u32], from: &[f32]) {
+    fn write(&self, rows: &[u32], from: &[f32]) {
         for (from, &row) in from.chunks_exact(self.width().max(1)).zip(rows) {
             let (home, at) = self.home(row);
-            // SAFETY: the rows are distinct and otherwise unused, as the caller promises; so are their slots.
-            unsafe { home.row_mut(at) }.copy_from_slice(from);
+            // Distinct rows have distinct slots.
+            home.write_row(at, from);
         }
     }
 }
@@ -222,8 +221,7 @@ impl Cache {
                         to.copy_from_slice(&input.numbers[vertex as usize * input.width..][..input.width]);
                     }
                     self.filled += (rows.len() * size_of::<f32>()) as u64;
-                    // SAFETY: the buffer is dropped here, so it is never written again.
-                    let rows = unsafe { rows.frozen() };
+                    let rows = rows.freeze();
                     let fast = CachedInput { slots: Arc::clone(slots), rows, width: input.width, vertex: input.vertex };
                     inputs.push((*index, fast));
                     self.written.push(vec![]);
@@ -231,7 +229,10 @@ impl Cache {
                 RowSource::Learned(arrays) => {
                     let width = learned.iter().find(|param| param.arrays == *arrays).map_or(0, |param| param.width);
                     for &array in arrays {
-                        let rows = HostRows::new(HostBuffer::zeros(slots.vertices().len() * width), width);
+                        let buffer = HostBuffer::zeros(slots.vertices().len() * width);
+                        // SAFETY: the rows of a batch are distinct, and so are their slots; the cache is filled and
+                        // written back between batches.
+                        let rows = unsafe { HostRows::new(buffer, width) };
                         self.fast[array] = Some(CachedArray { table, rows });
                     }
                     self.written.push(vec![false; slots.vertices().len()]);
@@ -271,9 +272,7 @@ impl Cache {
         for (array, fast) in self.fast.iter().enumerate() {
             let Some(CachedArray { table, rows }) = fast else { continue };
             for (slot, &vertex) in self.slots[*table].vertices().iter().enumerate() {
-                // SAFETY: nothing else uses either memory between batches, and slots are distinct.
-                let (from, to) = unsafe { (slow(array).row(vertex as usize), rows.row_mut(slot)) };
-                to.copy_from_slice(from);
+                rows.copy_row(slot, slow(array), vertex as usize);
             }
             self.filled += (self.slots[*table].vertices().len() * rows.width() * size_of::<f32>()) as u64;
         }
@@ -285,9 +284,7 @@ impl Cache {
             let Some(CachedArray { table, rows }) = fast else { continue };
             let vertices = self.slots[*table].vertices().iter().enumerate();
             for (slot, &vertex) in vertices.filter(|&(slot, _)| self.written[*table][slot]) {
-                // SAFETY: nothing else uses either memory between batches, and vertices are distinct.
-                let (from, to) = unsafe { (rows.row(slot), slow(array).row_mut(vertex as usize)) };
-                to.copy_from_slice(from);
+                slow(array).copy_row(vertex as usize, rows, slot);
                 self.filled += (rows.width() * size_of::<f32>()) as u64;
             }
         }
@@ -382,6 +379,8 @@ mod tests {
 
     #[test]
     fn learned_rows_are_written_back_where_batches_wrote_them() {
+        // SAFETY: one thread uses the rows.
+        let fast = unsafe { HostRows::new(HostBuffer::zeros(4), 2) };
         let mut cache = Cache {
             options: CacheOptions { bytes: 100, policy: Policy::Hotness },
             seed: 0,
@@ -389,7 +388,7 @@ mod tests {
             homes: vec![RowSource::Learned(vec![0])],
             vertices: vec![VertexType::new(0)],
             slots: vec![Arc::new(Slots::new(3, vec![0, 2]))],
-            fast: vec![Some(CachedArray { table: 0, rows: HostRows::new(HostBuffer::zeros(4), 2) })],
+            fast: vec![Some(CachedArray { table: 0, rows: fast })],
             written: vec![vec![false; 2]],
             forecast: vec![vec![0; 3]],
             accesses: vec![vec![0; 3]],
@@ -399,7 +398,8 @@ mod tests {
             presample_s: 0.0,
             setup_s: 0.0,
         };
-        let mut slow = HostRows::new(HostBuffer::of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), 2);
+        // SAFETY: one thread uses the rows.
+        let mut slow = unsafe { HostRows::new(HostBuffer::of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), 2) };
         cache.load(&|_| &slow);
         assert_eq!(cache.filled, 16);
         let Some(CachedArray { rows, .. }) = &mut cache.fast[0] else { panic!("it has rows") };

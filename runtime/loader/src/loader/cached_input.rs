@@ -45,8 +45,7 @@ mod tests {
     }
 
     fn frozen(numbers: &[f32]) -> SharedBuffer {
-        // SAFETY: the buffer is dropped here.
-        unsafe { HostBuffer::of(numbers).frozen() }
+        HostBuffer::of(numbers).freeze()
     }
 
     #[test]

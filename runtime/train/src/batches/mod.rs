@@ -185,11 +185,14 @@ impl Batches {
             // SAFETY: rows are gathered and scattered between runs of the sessions.
             let buffer = unsafe { whole.params().share(param) };
             shared.push(buffer.is_some());
-            arrays.push(Some(HostRows::new(buffer.unwrap_or_else(|| HostBuffer::zeros(len)), width)));
+            let buffer = buffer.unwrap_or_else(|| HostBuffer::zeros(len));
+            // SAFETY: the vertices of a batch are distinct, and nothing else uses the rows during its run.
+            arrays.push(Some(unsafe { HostRows::new(buffer, width) }));
         }
         for ((param, _), buffer) in batches.states.iter().zip(HostBuffer::zeros_each(lens)) {
             let width = width(param.index(), buffer.len());
-            arrays.push(Some(HostRows::new(buffer, width)));
+            // SAFETY: as above.
+            arrays.push(Some(unsafe { HostRows::new(buffer, width) }));
         }
         (batches.arrays, batches.shared) = (arrays, shared);
         Ok(batches)

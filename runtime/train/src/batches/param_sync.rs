@@ -1,9 +1,6 @@
 //! Copies parameters between the mini-batch session and the full-graph session: dense parameters when training starts
 //! and ends, embedding rows per batch.
 
-// Embedding rows are written by several threads; see `hgnnc_session::RowStore`.
-#![allow(unsafe_code)]
-
 use hgnnc_data::Result;
 use hgnnc_ir::types::VertexType;
 use hgnnc_loader::cache::Cache;
@@ -113,8 +110,7 @@ impl Batches {
         let of_batch = self.row_arrays();
         let Self { step, arrays, cache, loader, .. } = self;
         let stores = stores(&of_batch, (arrays, cache.as_ref()), loader, mini_batch)?;
-        // SAFETY: the vertices of a batch are distinct, and nothing else uses the tables between runs.
-        unsafe { step.update_tables(STEP, key, &tables(&stores), times) }
+        step.update_tables(STEP, key, &tables(&stores), times)
     }
 }
 
