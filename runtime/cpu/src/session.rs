@@ -152,11 +152,9 @@ impl Session for Engine {
 
 impl Engine {
     /// The memory of a parameter, or of an optimizer state after all parameters.
-    fn array(&self, array: usize) -> &HostBuffer {
-        match array.checked_sub(self.num_params) {
-            None => self.param_slab(array),
-            Some(state) => self.state_slab(state),
-        }
+    fn array(&mut self, array: usize) -> &mut HostBuffer {
+        let slab = self.slab_of(array);
+        &mut self.slabs[slab as usize]
     }
 }
 
@@ -204,21 +202,23 @@ impl ParamStore for Engine {
     }
 
     unsafe fn share(&mut self, index: usize) -> Option<HostBuffer> {
+        let ParamPlace { home, offset, len } = self.places[index];
+        let slab = &self.slabs[self.params as usize + home.index()];
         // SAFETY: promised by the caller.
-        (!self.data.orders.any()).then(|| unsafe { self.share_param(index) })
+        (!self.data.orders.any()).then(|| unsafe { slab.alias_part(offset..offset + len) })
     }
 
     fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()> {
-        // SAFETY: nothing runs while the engine is borrowed.
-        let into = unsafe { self.array(array).write(0, rows.len() * from.width()) };
-        self.pool.install(|| from.gather(rows, into));
+        let pool = Arc::clone(&self.pool);
+        let into = &mut self.array(array).elements()[..rows.len() * from.width()];
+        pool.install(|| from.gather(rows, into));
         Ok(())
     }
 
     fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()> {
-        // SAFETY: nothing runs while the engine is borrowed.
-        let from = unsafe { self.array(array).read(0, rows.len() * to.width()) };
-        self.pool.install(|| to.scatter(rows, from));
+        let pool = Arc::clone(&self.pool);
+        let from = &self.array(array).view()[..rows.len() * to.width()];
+        pool.install(|| to.scatter(rows, from));
         Ok(())
     }
 }

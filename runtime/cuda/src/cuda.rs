@@ -164,8 +164,12 @@ impl Cuda {
 
     /// Synchronizes the stream. An asynchronous kernel error cannot be attributed to a kernel.
     fn synchronize(&self, asked: &str) -> Result<()> {
+        self.await_stream().map_err(|error| self.failed_before(asked, error))
+    }
+
+    fn await_stream(&self) -> std::result::Result<(), DriverError> {
         // SAFETY: the stream is alive.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(|error| self.failed_before(asked, error))
+        unsafe { result::stream::synchronize(self.stream) }
     }
 
     /// An error that may come from an earlier asynchronous launch.
@@ -205,9 +209,7 @@ impl Cuda {
     /// Launches a kernel and synchronizes, so that its error is reported here.
     fn launch_and_wait(&self, function: sys::CUfunction, launch: &Launch) -> Result<()> {
         self.launch(function, launch).map_err(|error| self.failed(&launching(launch), error))?;
-        // SAFETY: the stream is alive.
-        unsafe { result::stream::synchronize(self.stream) }
-            .map_err(|error| self.failed(&format!("execute {}", launch.describe()), error))
+        self.await_stream().map_err(|error| self.failed(&format!("execute {}", launch.describe()), error))
     }
 
     fn launch_all(&self, launches: &[(sys::CUfunction, Launch)]) -> Result<()> {
@@ -520,9 +522,7 @@ impl Device for Cuda {
             self.record(first)?;
             self.launch(*function, launch).map_err(|error| self.failed(&launching(launch), error))?;
             self.record(last)?;
-            // SAFETY: the stream is alive.
-            unsafe { result::stream::synchronize(self.stream) }
-                .map_err(|error| self.failed(&format!("execute {}", launch.describe()), error))?;
+            self.await_stream().map_err(|error| self.failed(&format!("execute {}", launch.describe()), error))?;
             times.push(self.between(first, last)?);
         }
         self.has_executed(sequence);

@@ -29,11 +29,21 @@ impl BufferRange {
     }
 }
 
+/// The address of the first element of a buffer.
+#[derive(Clone, Copy, Debug)]
+struct Elements(NonNull<f32>);
+
+// SAFETY: a buffer that owns its elements, or shares them read-only, keeps their allocation alive.
+unsafe impl Send for Elements {}
+// SAFETY: shared access is read-only, as `HostBuffer::frozen` demands, or goes through `read` and `write`, whose
+// callers keep writes disjoint.
+unsafe impl Sync for Elements {}
+
 /// `f32` elements at a stable, cache-line-aligned address.
 #[derive(Debug)]
 pub struct HostBuffer {
     /// First of `len` elements, which no other buffer aliases unless the buffer is frozen.
-    data: NonNull<f32>,
+    data: Elements,
     len: usize,
     /// Whether the elements are read-only.
     frozen: bool,
@@ -53,7 +63,7 @@ enum Memory {
 /// Read-only elements that several owners share.
 #[derive(Clone, Debug)]
 pub struct SharedBuffer {
-    data: NonNull<f32>,
+    data: Elements,
     len: usize,
     /// Owner of the allocation.
     _memory: Arc<Memory>,
@@ -66,17 +76,12 @@ impl SharedBuffer {
     }
 }
 
-// SAFETY: the elements are read-only, as `HostBuffer::frozen` demands, and `_memory` keeps them allocated.
-unsafe impl Send for SharedBuffer {}
-// SAFETY: as above.
-unsafe impl Sync for SharedBuffer {}
-
 impl std::ops::Deref for SharedBuffer {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
         // SAFETY: `len` initialised, read-only elements; `_memory` keeps them allocated.
-        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.data.0.as_ptr(), self.len) }
     }
 }
 
@@ -86,11 +91,6 @@ pub const SLACK: usize = 8;
 const LINE: usize = 16;
 /// Allocations of at least this many bytes are mapped, so that they get huge pages.
 const MAPPED: usize = 8 << 20;
-
-// SAFETY: a buffer owns its elements and keeps their allocation alive.
-unsafe impl Send for HostBuffer {}
-// SAFETY: all shared access goes through `read` and `write`, whose callers keep writes disjoint.
-unsafe impl Sync for HostBuffer {}
 
 impl HostBuffer {
     /// A buffer of `len` zeros.
@@ -108,7 +108,7 @@ impl HostBuffer {
         let mut start = 0;
         let slab = |&len: &usize| {
             // SAFETY: the allocation has `total` elements from `first` on, and the starts of buffers are at most that.
-            let data = unsafe { first.add(start) };
+            let data = Elements(unsafe { first.add(start) });
             start += len.next_multiple_of(LINE);
             Self { data, len, frozen: false, _memory: Arc::clone(&memory) }
         };
@@ -138,14 +138,6 @@ impl HostBuffer {
         SharedBuffer { data: self.data, len: self.len, _memory: Arc::clone(&self._memory) }
     }
 
-    /// Another buffer of the same elements.
-    ///
-    /// # Safety
-    /// Through one of the two, no element is accessed while it is written through the other.
-    pub unsafe fn alias(&self) -> Self {
-        Self { data: self.data, len: self.len, frozen: self.frozen, _memory: Arc::clone(&self._memory) }
-    }
-
     /// Another buffer of some of the same elements.
     ///
     /// # Safety
@@ -155,9 +147,9 @@ impl HostBuffer {
     /// If there are no such elements.
     pub unsafe fn alias_part(&self, part: Range<usize>) -> Self {
         assert!(part.start <= part.end && part.end <= self.len, "a part stays in its slab");
-        // SAFETY: the start is in bounds, and what follows is promised by the caller.
-        let (data, whole) = unsafe { (self.data.add(part.start), self.alias()) };
-        Self { data, len: part.len(), ..whole }
+        // SAFETY: the start is in bounds.
+        let data = Elements(unsafe { self.data.0.add(part.start) });
+        Self { data, len: part.len(), frozen: self.frozen, _memory: Arc::clone(&self._memory) }
     }
 
     /// Makes the buffer read-only.
@@ -176,7 +168,7 @@ impl HostBuffer {
     }
 
     fn pointer(&self) -> *mut f32 {
-        self.data.as_ptr()
+        self.data.0.as_ptr()
     }
 
     /// All elements for writing.

@@ -327,9 +327,9 @@ impl Engine {
     /// Makes the new parameters and states of the last run of a program current. Returns the nanoseconds that it took.
     pub fn commit(&mut self, program: usize) -> f64 {
         let start = Instant::now();
-        // SAFETY: nothing else runs, the buffers of an update are different, the vertices of its rows are distinct, and
-        // every range of every target is written once.
-        let slabs = unsafe { PlannedSlabs::new(&self.slabs) };
+        // The buffers of an update are different, the vertices of its rows are distinct, and every range of every target
+        // is written once.
+        let slabs = self.idle();
         let copy = |(Update { target, from, rows }, range): &(Update, Range<usize>)| {
             if let Some((topology, direction, width)) = *rows {
                 // Rows of active vertices are scattered to the rows of their vertices.
@@ -354,6 +354,12 @@ impl Engine {
         nanos
     }
 
+    /// The slabs between runs: to be read, and to be written only with the engine borrowed mutably.
+    pub(crate) fn idle(&self) -> PlannedSlabs<'_> {
+        // SAFETY: nothing runs while the engine is borrowed, and only `commit` writes, each element once.
+        unsafe { PlannedSlabs::new(&self.slabs) }
+    }
+
     /// Results of a program by name.
     pub fn results(&self, program: usize) -> &[ResultBuffer] {
         &self.plans[program].results
@@ -362,8 +368,7 @@ impl Engine {
     /// A result of the last run of a program; invalid after another run.
     pub fn result(&self, program: usize, name: &str) -> Option<(&ResultBuffer, &[f32])> {
         let named = self.plans[program].results.iter().find(|r| r.name == name)?;
-        // SAFETY: nothing runs while the engine is borrowed.
-        Some((named, unsafe { self.slabs[named.buffer.slab as usize].read(named.buffer.offset, named.buffer.len) }))
+        Some((named, self.idle().of(named.buffer)))
     }
 
     /// Execution plan of a program.
@@ -406,26 +411,6 @@ impl Engine {
     /// Number of elements of a parameter.
     pub fn param_len(&self, index: usize) -> usize {
         self.places[index].len
-    }
-
-    /// Elements of a parameter, while nothing runs.
-    ///
-    /// # Safety
-    /// Nothing writes the parameter while the slice is in use.
-    pub unsafe fn param_elements(&self, index: usize) -> &[f32] {
-        let ParamPlace { home, offset, len } = self.places[index];
-        // SAFETY: promised by the caller.
-        unsafe { self.slabs[self.params as usize + home.index()].read(offset, len) }
-    }
-
-    /// Another buffer of a parameter's elements, which may lie in those of a stack.
-    ///
-    /// # Safety
-    /// While this buffer accesses an element, no run and no other buffer writes it, and the other way round.
-    pub unsafe fn share_param(&self, index: usize) -> HostBuffer {
-        let ParamPlace { home, offset, len } = self.places[index];
-        // SAFETY: promised by the caller.
-        unsafe { self.slabs[self.params as usize + home.index()].alias_part(offset..offset + len) }
     }
 
     /// Buffer of a parameter that is no entry of a stack.

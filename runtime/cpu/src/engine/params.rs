@@ -21,18 +21,17 @@ impl Engine {
     /// Copies a parameter, with vertex rows in the order of the dataset.
     pub fn read_param(&self, index: usize, into: &mut [f32]) {
         let ParamPlace { home, offset, len } = self.places[index];
-        self.read_rows(index, self.param_slab(home.index()), offset..offset + len, into);
+        self.read_rows(index, self.params + home.0, offset..offset + len, into);
     }
 
     /// Copies an optimizer state, with vertex rows in the order of the dataset.
     pub fn read_state(&self, index: usize, into: &mut [f32]) {
-        let slab = self.state_slab(index);
-        self.read_rows(self.states[index].0.index(), slab, 0..slab.len(), into);
+        let slab = self.first_state + index as u32;
+        self.read_rows(self.states[index].0.index(), slab, 0..self.slabs[slab as usize].len(), into);
     }
 
-    fn read_rows(&self, param: usize, slab: &HostBuffer, range: Range<usize>, into: &mut [f32]) {
-        // SAFETY: nothing runs while the engine is borrowed.
-        let from = unsafe { slab.read(range.start, range.len()) };
+    fn read_rows(&self, param: usize, slab: u32, range: Range<usize>, into: &mut [f32]) {
+        let from = self.idle().read(slab, range.start, range.len());
         match self.row_order(param) {
             Some(order) => self.pool.install(|| copy_rows(from, &order.rank, into)),
             None => into.copy_from_slice(from),

@@ -35,7 +35,6 @@ impl CachedInput {
 
 // Buffers of tests are frozen; see `buffer`.
 #[cfg(test)]
-#[allow(unsafe_code)]
 mod tests {
     use super::*;
 
