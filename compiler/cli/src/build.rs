@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::{BindOptions, BoundData, order_vertices};
@@ -16,6 +17,7 @@ use hgnnc_ir::kernel::print as kernel_text;
 use hgnnc_ir::print::print as ir_text;
 use hgnnc_machine::Machine;
 use hgnnc_train::{Arenas, TrainOptions, Trainer};
+use rayon::ThreadPool;
 
 use crate::args::{BuildArgs, Code, Level, Target};
 use crate::bounds as bounds_text;
@@ -51,9 +53,10 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         check_folder(folder)?;
     }
     let switches = args.disable.check()?;
+    let pool = thread_pool(0)?;
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, true)?;
-    let Sized { model, sizes, graphs, mut data } = sized(args, &switches.disabled, &mut analysis)?;
+    let Sized { model, sizes, graphs, mut data } = sized(args, &switches.disabled, &mut analysis, &pool)?;
     check_sizes(args, &model, sizes.as_ref())?;
     let machine = match sizes {
         // The products of rows depend on the kind of machine.
@@ -69,19 +72,20 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         let lines = if lowered.explanations.is_empty() { &nothing } else { &lowered.explanations };
         print(&lines.join("\n"))?;
         if let Some(data) = data.as_mut().filter(|_| target(args).is_none()) {
-            print(&order_text(args, &lowered.executable, data)?)?;
+            print(&order_text(args, &lowered.executable, data, &pool)?)?;
         }
         // The sizes available to the passes.
         memory_text(&lowered, None).map_or(Ok(()), |line| print(&line))?;
     }
     let train_options = train_options(args)?;
     if data.is_some() || wants(args, Level::Loops) || wants(args, Level::Clif) {
-        compile_cpu(&mut lowered, options.sizes.as_ref(), &cpu_options(&train_options));
+        let cpu_options = cpu_options(&train_options);
+        pool.install(|| compile_cpu(&mut lowered, options.sizes.as_ref(), &cpu_options));
     }
     let arenas = match &mut data {
         Some(data) => {
-            let mut backend = cpu_backend(&lowered.executable, &thread_pool(train_options.threads)?, &train_options);
-            Some(Trainer::memory_needed(&lowered.executable, &mut backend, data)?.arenas)
+            let mut backend = cpu_backend(&lowered.executable, &pool, &train_options);
+            Some(pool.install(|| Trainer::memory_needed(&lowered.executable, &mut backend, data))?.arenas)
         }
         None => None,
     };
@@ -95,7 +99,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
             show_bytes(budget)
         )));
     }
-    let texts = levels(args, &analysis, &model, &lowered, &options, arenas.as_ref())?;
+    let texts = levels(args, &analysis, &model, &lowered, &options, arenas.as_ref(), &pool)?;
     match &args.out {
         Some(folder) => {
             make_folder(folder)?;
@@ -118,12 +122,17 @@ fn train_options(args: &BuildArgs) -> Result<TrainOptions, Failure> {
 }
 
 /// The vertex order for training on this processor, and the reason.
-fn order_text(args: &BuildArgs, executable: &Executable, data: &mut BoundData) -> Result<String, Failure> {
+fn order_text(
+    args: &BuildArgs,
+    executable: &Executable,
+    data: &mut BoundData,
+    pool: &ThreadPool,
+) -> Result<String, Failure> {
     if args.disable.disable_pass.iter().any(|name| name == REORDER_VERTICES) {
         return Ok(format!("{REORDER_VERTICES}: disabled"));
     }
     let options = order_options(executable, &TrainOptions::default());
-    let ordered = order_vertices(executable, data, &options)?;
+    let ordered = pool.install(|| order_vertices(executable, data, &options))?;
     Ok(ordered.explain.iter().map(|line| format!("{REORDER_VERTICES}: {line}")).collect::<Vec<_>>().join("\n"))
 }
 
@@ -137,14 +146,14 @@ struct Sized {
     data: Option<BoundData>,
 }
 
-fn sized(args: &BuildArgs, disabled: &Disabled, analysis: &mut Analysis) -> Result<Sized, Failure> {
+fn sized(args: &BuildArgs, disabled: &Disabled, analysis: &mut Analysis, pool: &ThreadPool) -> Result<Sized, Failure> {
     if let Some(folder) = &args.data {
-        let dataset = data::load(folder)?;
+        let dataset = data::load(folder, pool)?;
         let mut model = source::meet(analysis, &dataset, None, Purpose::Train, true)?;
         source::prepare(&mut model, disabled)?;
         let lower =
             LowerOptions { disabled: disabled.clone(), machine: target(args).map(machine), ..LowerOptions::default() };
-        let Bound { data, sizes, graphs } = bind_sizes(&model, &dataset, &BindOptions::default(), &lower)?;
+        let Bound { data, sizes, graphs } = bind_sizes(&model, &dataset, &BindOptions::default(), &lower, pool)?;
         return Ok(Sized { model, sizes: Some(sizes), graphs, data: Some(data) });
     }
     // Errors were reported already.
@@ -163,6 +172,7 @@ fn levels(
     lowered: &Lowered,
     options: &LowerOptions,
     arenas: Option<&Arenas>,
+    pool: &Arc<ThreadPool>,
 ) -> Result<Vec<(Level, String)>, Failure> {
     if args.emit.is_empty() && args.out.is_none() {
         return Ok(vec![]);
@@ -174,7 +184,7 @@ fn levels(
             Level::Loops => {
                 texts.extend(cpu_program(lowered).map(|(_, it)| (level, hgnnc_ir::loops::print(&it.loops))))
             }
-            Level::Clif => texts.push((level, clif(args, model, lowered, options)?)),
+            Level::Clif => texts.push((level, clif(args, model, lowered, options, pool)?)),
             Level::Ptx => texts.push((level, ptx(args, analysis, lowered, options)?)),
             _ => {}
         }
@@ -310,7 +320,13 @@ fn cpu_program(lowered: &Lowered) -> Option<(&'static str, &CpuProgram)> {
 }
 
 /// The machine code of the same program as [`Level::Kernels`].
-fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered, options: &LowerOptions) -> Result<String, Failure> {
+fn clif(
+    args: &BuildArgs,
+    model: &Analyzed,
+    lowered: &Lowered,
+    options: &LowerOptions,
+    pool: &Arc<ThreadPool>,
+) -> Result<String, Failure> {
     let train_options = train_options(args)?;
     let programs: Vec<_> = cpu_program(lowered).into_iter().map(|(name, program)| (name, &**program.loops)).collect();
     let mut text = hgnnc_codegen_cpu::listing(&programs, cpu_options(&train_options).simd)
@@ -319,9 +335,11 @@ fn clif(args: &BuildArgs, model: &Analyzed, lowered: &Lowered, options: &LowerOp
         // The options of lowering, since the listing depends on the machine.
         let disabled = options.disabled.clone();
         let lower = LowerOptions { disabled, machine: target(args).map(machine), ..LowerOptions::default() };
-        let Bound { data, .. } = bind_sizes(model, &data::load(folder)?, &BindOptions::default(), &lower)?;
-        let backend = cpu_backend(&lowered.executable, &thread_pool(train_options.threads)?, &train_options);
-        let trainer = Trainer::new(lowered.executable.clone(), Box::new(backend), data, train_options)?;
+        let dataset = data::load(folder, pool)?;
+        let Bound { data, .. } = bind_sizes(model, &dataset, &BindOptions::default(), &lower, pool)?;
+        let backend = cpu_backend(&lowered.executable, pool, &train_options);
+        let executable = lowered.executable.clone();
+        let trainer = pool.install(|| Trainer::new(executable, Box::new(backend), data, train_options))?;
         text = trainer.sampler_text().unwrap_or_default() + &text;
     }
     Ok(match (text.is_empty(), args.code) {

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use hgnnc_cpu::thread_pool;
 use hgnnc_data::check_held_out;
 use hgnnc_diag::Code;
 
@@ -17,10 +18,12 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let mut analysis = source::read(&args.model)?;
     source::report(&analysis, &analysis.diagnostics, true)?;
     if let Some(folder) = &args.data {
-        let dataset = data::load(folder)?;
+        let pool = thread_pool(0)?;
+        let dataset = data::load(folder, &pool)?;
         let model = source::meet(&mut analysis, &dataset, args.split.as_deref(), Purpose::Train, true)?;
         if let Some(train) = &model.train {
-            check_held_out(&model.flow, &train.training, &dataset, args.split.as_deref())?;
+            let (flow, training) = (&model.flow, &train.training);
+            pool.install(|| check_held_out(flow, training, &dataset, args.split.as_deref()))?;
         }
     }
     Ok(ExitCode::SUCCESS)

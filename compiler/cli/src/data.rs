@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use hgnnc_cpu::thread_pool;
 use hgnnc_driver::{Analysis, DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary};
 use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::info::DatasetInfo;
-use hgnnc_graph::{DataErrors, Dataset, Entry, GraphCache, files, processors, show_bytes};
+use hgnnc_graph::{DataErrors, Dataset, Entry, GraphCache, files, show_bytes};
 use hgnnc_machine::Machine;
 use hgnnc_synth::{Outcome, Size, SynthError, generate_size};
 use hgnnc_trace::machine_bench;
+use rayon::ThreadPool;
 
 use crate::args::{DataArgs, DataCommand};
 use crate::failure::Failure;
@@ -26,8 +28,9 @@ const FORMAT: &str = include_str!("../../../docs/dataset.md");
 pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         DataCommand::Info { dir, json } => {
-            let dataset = load(dir)?;
-            let info = DatasetInfo::new(&dataset)?;
+            let pool = thread_pool(0)?;
+            let dataset = load(dir, &pool)?;
+            let info = pool.install(|| DatasetInfo::new(&dataset))?;
             if *json {
                 print_data(&format!("{:#}\n", info.json()))?;
             } else {
@@ -35,15 +38,17 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
             }
         }
         DataCommand::Format => print(FORMAT)?,
-        DataCommand::Schema { dir } => print_data(&starter::text(&load(dir)?))?,
+        DataCommand::Schema { dir } => {
+            let pool = thread_pool(0)?;
+            print_data(&starter::text(&load(dir, &pool)?))?;
+        }
         DataCommand::Cache { dir, clear } => print(&cache(dir, *clear)?)?,
         DataCommand::Synth { shape, dir, out, seed, scale } => {
             let size = shape.parse().and_then(|shape| Size::scaled(shape, *scale)).map_err(synth_failure)?;
             // The parser ensures that one of the two is given.
             let dir = dir.as_deref().or(out.as_deref()).unwrap_or(Path::new("."));
             check_folder(dir)?;
-            processors::start(0).map_err(Failure::threads)?;
-            match generate_size(size, *seed, dir).map_err(synth_failure)? {
+            match thread_pool(0)?.install(|| generate_size(size, *seed, dir)).map_err(synth_failure)? {
                 Outcome::Written => print(&format!("wrote {}\n", dir.display()))?,
                 Outcome::Kept => print(&format!("{} holds this dataset already\n", dir.display()))?,
             }
@@ -97,10 +102,10 @@ fn synth_failure(error: SynthError) -> Failure {
     }
 }
 
-/// Loads and validates a dataset.
-pub fn load(folder: &Path) -> Result<Dataset, Failure> {
-    processors::start(0).map_err(Failure::threads)?;
-    Ok(Dataset::load(folder)?)
+/// Loads and validates a dataset on the threads of a pool, which is the only one of a command: the global pool of the
+/// process is never started.
+pub fn load(folder: &Path, pool: &ThreadPool) -> Result<Dataset, Failure> {
+    Ok(pool.install(|| Dataset::load(folder))?)
 }
 
 /// The dataset folder of a model: the given one, or the model's own, which is generated on first use if it is

@@ -35,13 +35,6 @@ impl Failure {
         Failure::Machine(format!("cannot write `{}`: {error}", path.display()))
     }
 
-    /// The failure to spawn threads.
-    pub fn threads(error: std::io::Error) -> Self {
-        Failure::Machine(format!(
-            "cannot start threads: {error}; `ulimit -u` and `--threads N` say how many there may be"
-        ))
-    }
-
     /// Prints the message to standard error.
     pub fn print(&self) {
         if let Failure::Input(Some(message)) | Failure::Machine(message) = self {

@@ -15,7 +15,7 @@ use hgnnc_driver::{
     plan_graphs, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
-use hgnnc_graph::{Dataset, npy, processors, show_bytes};
+use hgnnc_graph::{Dataset, npy, show_bytes};
 use hgnnc_ir::OutputKind;
 use hgnnc_ir::kernel::{Body, Program};
 use hgnnc_ir::training::Target;
@@ -48,14 +48,17 @@ pub fn bind_sizes(
     dataset: &Dataset,
     options: &BindOptions,
     lower: &LowerOptions,
+    pool: &ThreadPool,
 ) -> Result<Bound, Failure> {
     let deferring = BindOptions { defer_metapaths: true, ..options.clone() };
-    let mut data = bind(&tables(model), dataset, &deferring)?;
+    let tables = tables(model);
+    let mut data = pool.install(|| bind(&tables, dataset, &deferring))?;
     let mut graphs = None;
     if !model.flow.metapaths.is_empty() {
         let lower = LowerOptions { sizes: Some(data.sizes()), ..lower.clone() };
         let plan = plan_graphs(model, &lower).map_err(|error| source::not_lowered(LowerError::from(error)))?;
-        materialize(&mut data, &model.flow, dataset, options, &plan.materialized)?;
+        let flow = &model.flow;
+        pool.install(|| materialize(&mut data, flow, dataset, options, &plan.materialized))?;
         graphs = Some(plan);
     }
     let sizes = data.sizes();
@@ -163,7 +166,8 @@ pub fn prepare(
 
     let start = Instant::now();
     let folder = data::folder(&analysis, &args.model, args.data.as_deref(), &mut *say)?;
-    let dataset = data::load(&folder)?;
+    let pool = thread_pool(options.threads)?;
+    let dataset = data::load(&folder, &pool)?;
     let mut load_s = start.elapsed().as_secs_f64();
     let mut model = source::meet(&mut analysis, &dataset, args.split.as_deref(), purpose, warnings)?;
     let output = model.train.as_ref().map(|t| t.training.output.clone());
@@ -181,7 +185,10 @@ pub fn prepare(
         ..BindOptions::default()
     };
     if options.checkpoint.is_some() {
-        options.identity = Some(Identity::new(&tables(&model), settings(&model), &dataset, &bind_options)?);
+        options.identity = {
+            let (tables, settings) = (tables(&model), settings(&model));
+            Some(pool.install(|| Identity::new(&tables, settings, &dataset, &bind_options))?)
+        };
     }
     load_s += start.elapsed().as_secs_f64();
     let start = Instant::now();
@@ -190,7 +197,7 @@ pub fn prepare(
     let start = Instant::now();
     let machine = device.as_ref().and_then(|opened| Machine::sheet(opened.device.target().name()));
     let bind_lower = LowerOptions { disabled: disabled.clone(), machine, ..LowerOptions::default() };
-    let Bound { mut data, mut sizes, graphs } = bind_sizes(&model, &dataset, &bind_options, &bind_lower)?;
+    let Bound { mut data, mut sizes, graphs } = bind_sizes(&model, &dataset, &bind_options, &bind_lower, &pool)?;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
     // The front end has already warned of empty relations.
     let is_hop =
@@ -216,7 +223,6 @@ pub fn prepare(
         }
         device => device,
     };
-    let pool = thread_pool(options.threads)?;
     let attempt = match device {
         None => None,
         Some(Opened { device, optional }) => {
@@ -237,7 +243,7 @@ pub fn prepare(
         None => {
             // The failed device attempt consumed the bound data.
             if let (true, Some(dataset)) = (data.num_vertices.is_empty(), &dataset) {
-                let bound = bind_sizes(&model, dataset, &bind_options, &lower_options)?;
+                let bound = bind_sizes(&model, dataset, &bind_options, &lower_options, &pool)?;
                 lower_options.sizes = Some(bound.sizes.clone());
                 (data, sizes, lower_options.graphs) = (bound.data, bound.sizes, bound.graphs);
             }
@@ -277,11 +283,11 @@ fn on_processor(
 ) -> Result<Trainer, Failure> {
     let budget = options.memory_budget;
     let (sizes, cpu_options) = (lower_options.sizes.clone(), cpu_options(&options));
-    let generate = |lowered: &mut Lowered| compile_cpu(lowered, sizes.as_ref(), &cpu_options);
+    let generate = |lowered: &mut Lowered| pool.install(|| compile_cpu(lowered, sizes.as_ref(), &cpu_options));
     let needed = |lowered: &mut Lowered, data: &mut BoundData| {
         generate(lowered);
         let mut backend = cpu_backend(&lowered.executable, pool, &options);
-        Ok(Trainer::memory_needed(&lowered.executable, &mut backend, data)?.bytes)
+        Ok(pool.install(|| Trainer::memory_needed(&lowered.executable, &mut backend, data))?.bytes)
     };
     // Reordering does not pay for a single evaluation, and its permuted copies could exceed a memory budget.
     let disabled = lower_options.disabled.has_pass(REORDER_VERTICES);
@@ -291,13 +297,14 @@ fn on_processor(
     generate(&mut lowered);
     let executable = lowered.executable;
     if orders {
-        let ordered = order_vertices(&executable, &mut data, &order_options(&executable, &options))?;
+        let order_options = order_options(&executable, &options);
+        let ordered = pool.install(|| order_vertices(&executable, &mut data, &order_options))?;
         if let (true, Some(line)) = (ordered.applied, ordered.explain.last()) {
             say(format!("{REORDER_VERTICES}: {line}"));
         }
     }
     let backend = cpu_backend(&executable, pool, &options);
-    Ok(Trainer::new(executable, Box::new(backend), data, options)?)
+    Ok(pool.install(|| Trainer::new(executable, Box::new(backend), data, options))?)
 }
 
 /// The processor as a back end for an executable with code for it.
@@ -351,7 +358,7 @@ fn on_device(
     };
     let needed = |lowered: &mut Lowered, data: &mut BoundData| {
         let mut backend = open(&lowered.executable);
-        Ok(Trainer::memory_needed(&lowered.executable, &mut backend, data)?.bytes)
+        Ok(pool.install(|| Trainer::memory_needed(&lowered.executable, &mut backend, data))?.bytes)
     };
     let mut lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
     lowered.executable = for_purpose(lowered.executable, purpose);
@@ -360,7 +367,7 @@ fn on_device(
         lowered.executable.sampler = sampler(options.code);
     }
     let backend = open(&lowered.executable);
-    match Trainer::new(lowered.executable, Box::new(backend), data, options) {
+    match pool.install(|| Trainer::new(lowered.executable, Box::new(backend), data, options)) {
         Err(error @ (ExecError::Memory { .. } | ExecError::Device { .. } | ExecError::Unsupported(_))) => {
             Ok(Err(error))
         }
@@ -432,19 +439,14 @@ fn forget_training(model: &mut Analyzed) {
 }
 
 /// The options of the engine. The number of threads also applies to loading the dataset and building semantic graphs.
-///
-/// # Errors
-/// When the threads cannot be spawned.
-pub fn options(device: &DeviceArgs) -> Result<TrainOptions, Failure> {
-    let threads = device.threads.unwrap_or(0) as usize;
-    processors::start(threads).map_err(Failure::threads)?;
-    Ok(TrainOptions {
-        threads,
+pub fn options(device: &DeviceArgs) -> TrainOptions {
+    TrainOptions {
+        threads: device.threads.unwrap_or(0) as usize,
         memory_budget: device.memory_budget,
         precision: device.precision.of_products(),
         code: device.code.mode(),
         ..TrainOptions::default()
-    })
+    }
 }
 
 /// Computes the metrics of a trained model.
@@ -455,7 +457,7 @@ pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let read = [("the model", Some(&*args.model.model)), ("the weights", Some(&*args.weights))];
     check_apart(&[("the report", args.report.as_deref())], &read, args.model.data.as_deref())?;
     check_readable(&args.weights)?;
-    let options = options(&args.device)?;
+    let options = options(&args.device);
     let device = args.device.device;
     let mut prepared =
         prepare(Purpose::Measure, &args.model, device, &args.disable, options, true, &mut |line| note(&line))?;
@@ -478,7 +480,7 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     ];
     check_apart(&[("the output", Some(&args.out))], &read, args.model.data.as_deref())?;
     check_readable(&args.weights)?;
-    let options = options(&args.device)?;
+    let options = options(&args.device);
     let device = args.device.device;
     if let Some(pairs) = &args.links {
         return score_links(args, pairs, options);

@@ -21,7 +21,7 @@ pub fn simulate_cache(args: &SimulateCacheArgs) -> Result<ExitCode, Failure> {
     check_apart(&[("the report", args.report.as_deref())], &read, args.model.data.as_deref())?;
     // With a cache, even an empty one, batches are set up to gather their rows.
     let none = CacheOptions { bytes: 0, policy: CachePolicy::Penalty };
-    let train_options = TrainOptions { seed: args.seed, cache: Some(none), ..options(&args.device)? };
+    let train_options = TrainOptions { seed: args.seed, cache: Some(none), ..options(&args.device) };
     let device = args.device.device;
     let mut say = |line: String| note(&line);
     let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, train_options, true, &mut say)?;

@@ -109,7 +109,7 @@ fn train_options(args: &TrainArgs) -> Result<TrainOptions, Failure> {
         resume: args.resume,
         allow_changed: args.allow_changed,
         cache: args.cache.map(|bytes| CacheOptions { bytes, policy: args.cache_policy.of_cache() }),
-        ..options(&args.device)?
+        ..options(&args.device)
     })
 }
 

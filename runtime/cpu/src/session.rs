@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
+use hgnnc_data::stacks::ParamPlace;
 use hgnnc_data::{Arena, BoundData, ExecError, InputData, Result, StateId};
 use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
 use hgnnc_executable::{Executable, Role};

@@ -116,7 +116,7 @@ pub enum ExecError {
         reason: String,
     },
     /// The thread pool could not be created.
-    #[error("cannot start {threads} threads: {reason}")]
+    #[error("cannot start {threads} threads: {reason}; `ulimit -u` and `--threads N` say how many there may be")]
     Threads { threads: usize, reason: String },
 }
 

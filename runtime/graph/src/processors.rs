@@ -59,20 +59,6 @@ pub fn pool(threads: usize, start: impl Fn() + Send + Sync + 'static) -> rayon::
     })
 }
 
-/// Starts the global pool with `asked` threads (0: one per processor), unless it is running. Without this call the
-/// first use of the pool starts it, and panics if threads cannot be spawned.
-///
-/// # Errors
-/// When the threads cannot be spawned.
-pub fn start(asked: usize) -> std::io::Result<()> {
-    let Err(error) = pool(threads(asked), || {}).build_global() else { return Ok(()) };
-    // An error without a source means that the pool is running.
-    match std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>()) {
-        Some(source) => Err(std::io::Error::new(source.kind(), format!("{} threads: {source}", threads(asked)))),
-        None => Ok(()),
-    }
-}
-
 #[cfg(target_os = "linux")]
 mod system {
     use rustix::process::getpid;

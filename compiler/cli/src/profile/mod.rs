@@ -33,7 +33,7 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.out {
         check_folder(folder)?;
     }
-    let options = options(&args.device)?;
+    let options = options(&args.device);
     let mut say = |line: String| note(&line);
     let device = args.device.device;
     let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, options, true, &mut say)?;

@@ -419,7 +419,7 @@ impl Engine {
     }
 
     /// Slab index of a parameter, or of the optimizer state with this number after all parameters.
-    fn slab_of(&self, array: usize) -> u32 {
+    pub(crate) fn slab_of(&self, array: usize) -> u32 {
         match array.checked_sub(self.num_params) {
             None => self.params + array as u32,
             Some(state) => self.first_state + state as u32,

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use hgnnc_data::buffer::HostBuffer;
 use hgnnc_data::stacks::ParamPlace;
 use hgnnc_data::tables::extent;
 use hgnnc_data::{Initializer, copy_rows};
