@@ -149,7 +149,7 @@ struct Sized {
 fn sized(args: &BuildArgs, disabled: &Disabled, analysis: &mut Analysis, pool: &ThreadPool) -> Result<Sized, Failure> {
     if let Some(folder) = &args.data {
         let dataset = data::load(folder, pool)?;
-        let mut model = source::meet(analysis, &dataset, None, Purpose::Train, true)?;
+        let mut model = source::meet(analysis, &dataset, None, Purpose::Train, true, pool)?;
         source::prepare(&mut model, disabled)?;
         let lower =
             LowerOptions { disabled: disabled.clone(), machine: target(args).map(machine), ..LowerOptions::default() };

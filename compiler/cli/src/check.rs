@@ -20,7 +20,7 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.data {
         let pool = thread_pool(0)?;
         let dataset = data::load(folder, &pool)?;
-        let model = source::meet(&mut analysis, &dataset, args.split.as_deref(), Purpose::Train, true)?;
+        let model = source::meet(&mut analysis, &dataset, args.split.as_deref(), Purpose::Train, true, &pool)?;
         if let Some(train) = &model.train {
             let (flow, training) = (&model.flow, &train.training);
             pool.install(|| check_held_out(flow, training, &dataset, args.split.as_deref()))?;

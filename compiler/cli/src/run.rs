@@ -169,7 +169,7 @@ pub fn prepare(
     let pool = thread_pool(options.threads)?;
     let dataset = data::load(&folder, &pool)?;
     let mut load_s = start.elapsed().as_secs_f64();
-    let mut model = source::meet(&mut analysis, &dataset, args.split.as_deref(), purpose, warnings)?;
+    let mut model = source::meet(&mut analysis, &dataset, args.split.as_deref(), purpose, warnings, &pool)?;
     let output = model.train.as_ref().map(|t| t.training.output.clone());
     let scores_pairs = model.train.as_ref().is_some_and(|t| matches!(t.training.target, Target::Links(_)));
     if purpose == Purpose::Infer {

@@ -11,6 +11,8 @@ use hgnnc_driver::{
 };
 use hgnnc_graph::{Dataset, files};
 
+use rayon::ThreadPool;
+
 use crate::data;
 use crate::failure::Failure;
 use crate::output::log;
@@ -79,6 +81,7 @@ pub fn meet(
     split: Option<&str>,
     purpose: Purpose,
     warnings: bool,
+    pool: &ThreadPool,
 ) -> Result<Analyzed, Failure> {
     // Errors were reported already.
     let Some(mut model) = analysis.model.take() else { return Err(Failure::Input(None)) };
@@ -92,7 +95,7 @@ pub fn meet(
     report(analysis, &found, warnings)?;
     bind_names(&mut model, &summary);
     let tables = model.flow.with_tables_of(&model.name);
-    declare_metapaths(&mut model, |decl| middle_of_metapath(&tables, dataset, decl))?;
+    declare_metapaths(&mut model, |decl| pool.install(|| middle_of_metapath(&tables, dataset, decl)))?;
     Ok(model)
 }
 
