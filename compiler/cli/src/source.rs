@@ -10,7 +10,6 @@ use hgnnc_driver::{
     check_dataset, codes, declare_metapaths, silence, unknown_name,
 };
 use hgnnc_graph::{Dataset, files};
-
 use rayon::ThreadPool;
 
 use crate::data;
