@@ -73,8 +73,8 @@ fn params_slab(programs: usize) -> u32 {
     3 + 2 * programs as u32
 }
 
-/// Plans programs with shared tables for the sizes of their data.
-pub(crate) fn plans_of(
+/// Plans programs with shared tables, bound to their data.
+fn plans_of(
     programs: &[&VerifiedLoops],
     data: &BoundData,
     states: &[StateId],
@@ -100,14 +100,36 @@ pub(crate) fn plans_of(
 }
 
 /// Schedules of the regions of all plans.
-pub(crate) fn schedules_of(plans: &[Plan], data: &BoundData) -> Vec<Schedules> {
+fn schedules_of(plans: &[Plan], data: &BoundData) -> Vec<Schedules> {
     let facts = Facts::new(data);
-    let of = |step: &Step| match &step.kind {
-        StepKind::Region(region) => RegionSchedule::of(region, data, &facts),
+    let of = |plan: &Plan, step: &Step| match &step.kind {
+        StepKind::Region(region) => RegionSchedule::of(region, &plan.ranges, &facts, &[]),
         StepKind::Product(_) | StepKind::Grouped(_) | StepKind::Factored(_) | StepKind::Copy { .. } => vec![],
     };
-    let of_plan = |plan: &Plan| [&plan.prelude, &plan.steps].map(|steps| steps.par_iter().map(of).collect::<Vec<_>>());
+    let of_plan = |plan: &Plan| {
+        [&plan.prelude, &plan.steps].map(|steps| steps.par_iter().map(|step| of(plan, step)).collect::<Vec<_>>())
+    };
     plans.iter().map(of_plan).collect()
+}
+
+/// Makes the schedules again that do not serve the data to which the plans are bound now. Returns whether there are any.
+pub(crate) fn renew_schedules(schedules: &mut [Schedules], plans: &[Plan], data: &BoundData) -> bool {
+    let facts = Facts::new(data);
+    let renew = |plan: &Plan, step: &Step, schedules: &mut Vec<RegionSchedule>| match &step.kind {
+        StepKind::Region(region) if !RegionSchedule::serve(schedules, region, &plan.ranges, &facts) => {
+            *schedules = RegionSchedule::of(region, &plan.ranges, &facts, schedules);
+            true
+        }
+        _ => false,
+    };
+    let mut renewed = false;
+    for (plan, schedules) in plans.iter().zip(schedules) {
+        for (steps, schedules) in [&plan.prelude, &plan.steps].into_iter().zip(schedules) {
+            let pairs = steps.par_iter().zip(schedules.par_iter_mut());
+            renewed |= pairs.map(|(step, schedules)| renew(plan, step, schedules)).reduce(|| false, |a, b| a || b);
+        }
+    }
+    renewed
 }
 
 /// Plans, schedules and memory layout of programs, before memory is allocated.

@@ -121,7 +121,8 @@ pub(super) fn arena(needs: &[Needs], program: Option<usize>) -> Arena {
 
 /// Memory that a program needs for its values on this data.
 pub(super) fn needs(program: &Program, module: &Module, data: &BoundData) -> Needs {
-    let memory = place::memory(program, |ty| rows(data, ty) * width(data, ty));
+    let len = |ty: &Type| rows(data, ty) * width(data, ty);
+    let memory = place::memory(program, |buffer| len(&program.buffer(buffer).ty));
     let entries = module.prelude.iter().chain(&module.launches);
     let partials = entries.map(|entry| partials(entry, data).1).max().unwrap_or(0);
     Needs { run: memory.run.len, fixed: memory.fixed.len, partials }

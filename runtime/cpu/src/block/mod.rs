@@ -23,7 +23,7 @@ use hgnnc_executable::cpu::MachineCode;
 use hgnnc_kernels::Rows;
 use hgnnc_machine::KernelFeatures;
 
-use crate::plan::{Access, Base, Level, Operand, Plan, Region};
+use crate::plan::{Access, Base, Level, Operand, Plan, Region, Stored};
 use crate::schedule::{LocalSlot, RegionSchedule, Schedules};
 use native::Tables;
 
@@ -33,6 +33,8 @@ use native::Tables;
 pub struct Context<'a> {
     /// Memory of all values, by slab index.
     pub slabs: &'a [HostBuffer],
+    /// Location of each stored value.
+    pub ranges: &'a [BufferRange],
     /// Graphs, patterns and labels.
     pub data: &'a BoundData,
     /// Slab index of partial results.
@@ -163,6 +165,11 @@ impl<'a> Block<'a> {
         of_tables.next().unwrap_or(buffer.offset + self.first(level) * width) + element
     }
 
+    /// The location of a stored value.
+    fn range(&self, stored: Stored) -> BufferRange {
+        stored.range(self.context.ranges)
+    }
+
     /// Reads an operand at a level, for the current tile.
     pub fn operand(&self, operand: &Operand, level: Level) -> Rows<'a> {
         let Operand { base, access, width } = *operand;
@@ -172,7 +179,8 @@ impl<'a> Block<'a> {
             match base {
                 Base::Local(local) => self.local(local, 0, self.num_rows * width, width),
                 // SAFETY: stored operands do not alias outputs of this step.
-                Base::Stored(buffer) => unsafe {
+                Base::Stored(stored) => unsafe {
+                    let buffer = self.range(stored);
                     self.context.slabs[buffer.slab as usize].read(buffer.offset, buffer.len)
                 },
                 Base::Labels(_) => unreachable!("labels are no rows of numbers"),
@@ -181,7 +189,8 @@ impl<'a> Block<'a> {
         match access {
             Access::Each => Rows::Each(match base {
                 Base::Local(local) => self.local(local, self.start, self.items * width, width),
-                Base::Stored(buffer) => {
+                Base::Stored(stored) => {
+                    let buffer = self.range(stored);
                     let start = self.place(buffer, level, self.start * width, width);
                     // SAFETY: as above.
                     unsafe { self.context.slabs[buffer.slab as usize].read(start, self.items * width) }
@@ -192,7 +201,8 @@ impl<'a> Block<'a> {
             Access::Owner => {
                 let rows = match base {
                     Base::Local(_) | Base::Labels(_) => all(),
-                    Base::Stored(buffer) => {
+                    Base::Stored(stored) => {
+                        let buffer = self.range(stored);
                         let start = buffer.offset + self.first_row * width;
                         // SAFETY: as above.
                         unsafe { self.context.slabs[buffer.slab as usize].read(start, self.num_rows * width) }
@@ -228,14 +238,21 @@ impl<'a> Block<'a> {
             // SAFETY: the row belongs to this task, or is only read, by all tasks of its pieces.
             LocalSlot::Row(at) => unsafe { self.partials().read(self.row_area + at + first * width, len) },
             // SAFETY: the piece belongs to this task.
-            LocalSlot::Piece(at) => unsafe { self.partials().read(at + (self.piece + first) * width, len) },
-            LocalSlot::Stored(buffer) => {
+            LocalSlot::Piece => unsafe { self.partials().read(self.parts(index) + (self.piece + first) * width, len) },
+            LocalSlot::Stored(stored) => {
+                let buffer = self.range(stored);
                 let local = &self.region.locals[index as usize];
                 let start = self.place(buffer, local.level, first * width, local.width);
                 // SAFETY: rows of this block, written by an earlier operation.
                 unsafe { self.context.slabs[buffer.slab as usize].read(start, len) }
             }
         }
+    }
+
+    /// Start of the partial results of pieces, for a local that pieces reduce.
+    fn parts(&self, index: u32) -> usize {
+        let split = self.region.split.as_ref().and_then(|split| split.parts(index as usize));
+        split.expect("a region with passes over pieces has split rows")
     }
 
     /// Slab of partial results, which also holds the areas of split rows.
@@ -255,8 +272,11 @@ impl<'a> Block<'a> {
             // SAFETY: split rows are written between the passes over their pieces, each by one task.
             LocalSlot::Row(at) => unsafe { self.partials().write(self.row_area + at + first * local.width, len) },
             // SAFETY: the piece belongs to this task.
-            LocalSlot::Piece(at) => unsafe { self.partials().write(at + (self.piece + first) * local.width, len) },
-            LocalSlot::Stored(buffer) => {
+            LocalSlot::Piece => unsafe {
+                self.partials().write(self.parts(index) + (self.piece + first) * local.width, len)
+            },
+            LocalSlot::Stored(stored) => {
+                let buffer = self.range(stored);
                 let start = self.place(buffer, local.level, first * local.width, local.width);
                 // SAFETY: the rows of a block belong to one task, and outputs of a step are disjoint.
                 unsafe { self.context.slabs[buffer.slab as usize].write(start, len) }

@@ -193,7 +193,8 @@ impl<'a> Block<'a> {
         let Operand { base, width, .. } = *operand;
         match base {
             Base::Local(local) => self.local(local, 0, self.num_rows * width, width),
-            Base::Stored(buffer) => {
+            Base::Stored(stored) => {
+                let buffer = self.range(stored);
                 let start = buffer.offset + self.first_row * width;
                 // SAFETY: stored operands do not alias outputs of this step.
                 unsafe { self.context.slabs[buffer.slab as usize].read(start, self.num_rows * width) }

@@ -70,7 +70,10 @@ impl SplitRowRunner<'_> {
                 let local = op.out as usize;
                 let width = region.locals[local].width;
                 let (slab, start) = match (region.locals[local].place, split.areas.in_row[local]) {
-                    (Place::Stored(buffer), _) => (buffer.slab, buffer.offset + split.rows[at] as usize * width),
+                    (Place::Stored(stored), _) => {
+                        let buffer = stored.range(context.ranges);
+                        (buffer.slab, buffer.offset + split.rows[at] as usize * width)
+                    }
                     (Place::Scratch, in_row) => (context.partials, split.row_area(at) + in_row.unwrap_or(0)),
                 };
                 // SAFETY: the row belongs to this task, and all pieces are complete.
@@ -121,7 +124,8 @@ fn begin_parts(context: Context<'_>, region: &Region, schedule: &RegionSchedule,
 pub fn combine(context: Context<'_>, region: &Region) {
     for partial in &region.partials {
         // SAFETY: the tasks of the region are complete, and nothing else runs.
-        let out = unsafe { context.slabs[partial.out.slab as usize].write(partial.out.offset, partial.width) };
+        let out = partial.out.range(context.ranges);
+        let out = unsafe { context.slabs[out.slab as usize].write(out.offset, partial.width) };
         out.fill(partial.reduce.identity() as f32);
         if partial.width == 0 {
             continue;

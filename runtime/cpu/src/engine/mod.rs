@@ -226,6 +226,7 @@ impl Engine {
         let runner = Runner {
             context: Context {
                 slabs: &self.slabs,
+                ranges: &plan.ranges,
                 data: &self.data,
                 partials: self.partials,
                 seed,
