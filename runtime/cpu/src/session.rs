@@ -212,16 +212,14 @@ impl ParamStore for Engine {
     fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()> {
         // SAFETY: nothing runs while the engine is borrowed.
         let into = unsafe { self.array(array).write(0, rows.len() * from.width()) };
-        self.pool.install(|| from.gather(rows, into));
-        Ok(())
+        self.pool.install(|| from.gather(rows, into))
     }
 
     unsafe fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()> {
         // SAFETY: nothing runs while the engine is borrowed.
         let from = unsafe { self.array(array).read(0, rows.len() * to.width()) };
         // SAFETY: promised by the caller.
-        self.pool.install(|| unsafe { to.scatter(rows, from) });
-        Ok(())
+        self.pool.install(|| unsafe { to.scatter(rows, from) })
     }
 }
 

@@ -236,7 +236,7 @@ impl ParamStore for DeviceEngine {
 
     fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()> {
         let mut numbers = vec![0.0; rows.len() * from.width()];
-        from.gather(rows, &mut numbers);
+        from.gather(rows, &mut numbers)?;
         self.write_first(array, &numbers)
     }
 
@@ -244,8 +244,7 @@ impl ParamStore for DeviceEngine {
         let mut numbers = vec![0.0; rows.len() * to.width()];
         self.read_first(array, &mut numbers)?;
         // SAFETY: promised by the caller.
-        unsafe { to.scatter(rows, &numbers) };
-        Ok(())
+        unsafe { to.scatter(rows, &numbers) }
     }
 
     fn keep_best(&mut self) -> Result<bool> {

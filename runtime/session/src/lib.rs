@@ -2,8 +2,8 @@
 //!
 //! A [`Backend`] is a machine with the programs of an executable. It opens [`Session`]s: programs with shared tables,
 //! bound to data, with their parameters. The trainer, the link scorer and mini-batches run on sessions alone, so a new
-//! machine is one crate that implements these traits. [`RowStore`] is host memory with a row for each vertex, of which a
-//! mini-batch takes some.
+//! machine is one crate that implements these traits. A [`RowStore`] is a matrix, wherever it lies, of which a mini-batch
+//! takes some rows.
 
 mod rows;
 

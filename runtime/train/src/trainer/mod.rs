@@ -118,7 +118,7 @@ impl Trainer {
         let mut warnings = vec![];
         let (mut session, batches);
         if executable.batch.is_some() {
-            let copied = (!backend.reads_host_memory()).then(|| graph_inputs(&data));
+            let copied = (!backend.reads_host_memory()).then(|| graph_inputs(&executable.infer, &data));
             session = backend.session(roles(&executable), data)?;
             let made = Batches::new(&executable, &mut *backend, &mut *session, copied, options.cache)?;
             warnings.extend(made.not_cached().iter().map(|vertex| {
