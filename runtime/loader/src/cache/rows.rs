@@ -27,19 +27,25 @@ impl<F: RowStore, S: RowStore> CachedRows<F, S> {
         rows: &[u32],
         mut copy: impl FnMut(&dyn RowStore, &[u32], std::ops::Range<usize>) -> Result<()>,
     ) -> Result<()> {
-        let (mut slots, mut at) = (vec![], 0);
-        let is_cached = |row: u32| self.slots.slot(row).is_some();
-        for run in rows.chunk_by(|&row, &next| is_cached(row) == is_cached(next)) {
-            let elements = at..at + run.len() * self.width();
-            at = elements.end;
-            slots.clear();
-            slots.extend(run.iter().map_while(|&row| self.slots.slot(row)).map(|slot| slot as u32));
+        let (mut slots, mut start) = (vec![], 0);
+        let mut copy_run = |slots: &mut Vec<u32>, run: std::ops::Range<usize>| {
+            let elements = run.start * self.width()..run.end * self.width();
             match slots.is_empty() {
-                true => copy(&self.slow, run, elements)?,
-                false => copy(&self.fast, &slots, elements)?,
+                true => copy(&self.slow, &rows[run], elements)?,
+                false => copy(&self.fast, slots, elements)?,
             }
+            slots.clear();
+            Ok(())
+        };
+        for (at, &row) in rows.iter().enumerate() {
+            let slot = self.slots.slot(row);
+            if at > start && slot.is_some() == slots.is_empty() {
+                copy_run(&mut slots, start..at)?;
+                start = at;
+            }
+            slots.extend(slot.map(|slot| slot as u32));
         }
-        Ok(())
+        copy_run(&mut slots, start..rows.len())
     }
 
     /// Copies the cached rows from the slow memory. Returns the number of elements.
