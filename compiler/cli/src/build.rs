@@ -81,7 +81,8 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     let arenas = match &mut data {
         Some(data) => {
             let mut backend = cpu_backend(&lowered.executable, &thread_pool(train_options.threads)?, &train_options);
-            Some(Trainer::memory_needed(&lowered.executable, &mut backend, data)?.arenas)
+            let budget = train_options.memory_budget;
+            Some(Trainer::memory_needed(&lowered.executable, &mut backend, data, budget)?.arenas)
         }
         None => None,
     };

@@ -8,7 +8,6 @@ use hgnnc_data::tables::{
 };
 use hgnnc_data::{Arena, BoundData, ExecError, InputData, Result, StateId};
 use hgnnc_executable::gpu::{Blocks, Entry, GpuCompiler, Module, Sizes, Slot, Target};
-use hgnnc_graph::show_bytes;
 use hgnnc_ir::kernel::place::{self, ALIGN};
 use hgnnc_ir::kernel::{Body, KernelOp, Program, Width};
 use hgnnc_ir::{Layout, Type};
@@ -25,33 +24,17 @@ pub struct DeviceMemory {
     /// Run-independent values, computed once.
     pub fixed: u64,
     pub partials: u64,
-    /// Parameters and optimiser states.
+    /// Parameters, and those of the best epoch.
     pub params: u64,
+    /// Optimizer states.
+    pub states: u64,
     pub data: u64,
 }
 
 impl DeviceMemory {
     /// Total bytes over all purposes.
     pub fn bytes(&self) -> u64 {
-        self.run + self.fixed + self.partials + self.params + self.data
-    }
-
-    /// Errors if the total exceeds the free memory or the budget, before anything is allocated.
-    pub(super) fn check(&self, free: Option<u64>, budget: Option<u64>) -> Result<()> {
-        let limits = [("the free memory of the device", free), ("the budget", budget)];
-        for (limit, bytes) in limits {
-            let Some(bytes) = bytes.filter(|&bytes| self.bytes() > bytes) else { continue };
-            let parts = [
-                ("intermediate values", self.run + self.fixed),
-                ("partial results", self.partials),
-                ("parameters and optimiser state", self.params),
-                ("graphs and features", self.data),
-            ];
-            let detail: Vec<String> =
-                parts.iter().map(|(what, bytes)| format!("{what} {}", show_bytes(*bytes))).collect();
-            return Err(ExecError::Memory { needed: self.bytes(), detail: detail.join(", "), limit, budget: bytes });
-        }
-        Ok(())
+        self.run + self.fixed + self.partials + self.params + self.states + self.data
     }
 }
 
@@ -165,7 +148,8 @@ pub(super) fn memory(
         run,
         fixed,
         partials,
-        params: bytes(own * copies + states),
+        params: bytes(own * copies),
+        states: bytes(states),
         data: bytes(indices + inputs) + counts::bytes(data),
     }
 }

@@ -165,6 +165,11 @@ impl HostBuffer {
         SharedBuffer { data: self.data, len: self.len, _memory: self._memory }
     }
 
+    /// The elements, if the buffer is read-only.
+    pub fn shared(&self) -> Option<SharedBuffer> {
+        self.frozen.then(|| SharedBuffer { data: self.data, len: self.len, _memory: Arc::clone(&self._memory) })
+    }
+
     /// Number of `f32` elements.
     pub fn len(&self) -> usize {
         self.len

@@ -160,8 +160,8 @@ fn adam(flow: &mut Dataflow, param: Param, w: Value, g: Value, step: Value, rate
 fn bound(mut executable: Executable, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
     let compile = Options::new(options.code, options.features, hgnnc_kernels::simd::level());
     compile_executable(&mut executable, &compile, &compile);
-    let TrainOptions { threads, memory_budget, features, .. } = options;
-    let machine = EngineOptions { threads, memory_budget, features };
+    let TrainOptions { threads, features, .. } = options;
+    let machine = EngineOptions { threads, features, room: None };
     let backend = CpuBackend::new(&executable, thread_pool(threads)?, machine);
     Trainer::new(executable, Box::new(backend), data, options)
 }

@@ -109,8 +109,7 @@ pub fn device_trainer(
     if executable.batch.is_some() {
         executable.sampler = hgnnc_codegen_cpu::sampler(options.code);
     }
-    let (pool, budget) = (thread_pool(options.threads)?, options.memory_budget);
-    let backend = DeviceBackend::new(&executable, device, (&PtxCompiler, target), pool, budget);
+    let backend = DeviceBackend::new(&executable, device, (&PtxCompiler, target), thread_pool(options.threads)?);
     Trainer::new(executable, Box::new(backend), data, options)
 }
 
@@ -119,8 +118,8 @@ pub fn device_trainer(
 /// # Errors
 /// When threads cannot be started.
 pub fn cpu_backend(executable: &Executable, options: &TrainOptions) -> Result<CpuBackend, ExecError> {
-    let &TrainOptions { threads, memory_budget, features, .. } = options;
-    Ok(CpuBackend::new(executable, thread_pool(threads)?, EngineOptions { threads, memory_budget, features }))
+    let &TrainOptions { threads, features, .. } = options;
+    Ok(CpuBackend::new(executable, thread_pool(threads)?, EngineOptions { threads, features, room: None }))
 }
 
 /// An engine with the parameters of the bindings and zero optimizer states.

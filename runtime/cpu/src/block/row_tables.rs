@@ -7,6 +7,9 @@ use hgnnc_session::TableRows;
 
 use crate::plan::Region;
 
+/// Why copies do not fail.
+const HOST: &str = "tables that blocks update are host memory";
+
 /// A table that the blocks of a region update.
 #[derive(Clone, Copy)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
@@ -42,11 +45,11 @@ impl BlockTable<'_> {
         &self.table.rows[block.start * self.width / width..block.end * self.width / width]
     }
 
-    /// Gathers the rows of a block.
+    /// Gathers the rows of a block, which are host memory.
     pub fn gather(&self, block: &Range<usize>) {
         // SAFETY: this part of the slab belongs to the thread, and nothing but blocks of this region accesses the slab.
         let into = unsafe { self.slab.write(self.start(), block.len() * self.width) };
-        self.table.store.read(self.rows(block), into);
+        self.table.store.read(self.rows(block), into).expect(HOST);
     }
 
     /// Scatters the new rows of a block.
@@ -54,6 +57,6 @@ impl BlockTable<'_> {
         // SAFETY: as above.
         let from = unsafe { self.slab.read(self.start(), block.len() * self.width) };
         // SAFETY: the rows of the store are distinct, as the caller of `update_tables` promises.
-        unsafe { self.table.store.write(self.rows(block), from) };
+        unsafe { self.table.store.write(self.rows(block), from) }.expect(HOST);
     }
 }

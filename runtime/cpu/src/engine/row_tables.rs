@@ -77,7 +77,7 @@ impl Engine {
         let elsewhere = plan.prelude.iter().any(touches) || plan.updates.iter().any(copied);
         let StepKind::Region(region) = &plan.steps[step].kind else { return None };
         let Domain::Rows(count) = region.domain else { return None };
-        if elsewhere || step < plan.first_update || region.split.is_some() {
+        if elsewhere || step < plan.first_update || region.split.is_some() || !table.store.is_host_memory() {
             return None;
         }
         let operands = region.ops.iter().flat_map(|op| op.op.operands()).filter_map(|operand| match operand.base {
