@@ -364,10 +364,10 @@ impl Binder<'_> {
             }
             Body::Traversal(traversal) => {
                 let nest = nest.expect("verified loops have a nest for each traversal");
-                if let Some(Step { kind: StepKind::Region(region), label, .. }) = known
+                if let Some(Step { kind: StepKind::Region(mut region), label, .. }) = known
                     && region.holds_for(self.data)
                 {
-                    let (region, shares) = region.bind(self, traversal)?;
+                    let shares = region.bind(self, traversal)?;
                     return Ok(Step {
                         kind: StepKind::Region(region),
                         phase: kernel.phase,
@@ -376,7 +376,8 @@ impl Binder<'_> {
                         together: false,
                     });
                 }
-                let (region, shares) = plan_region(self, traversal, nest)?.bind(self, traversal)?;
+                let mut region = Box::new(plan_region(self, traversal, nest)?);
+                let shares = region.bind(self, traversal)?;
                 let rows = kernel::print::print_rows(self.program, &traversal.rows);
                 let mut names: Vec<&str> = vec![];
                 for name in traversal.instrs.iter().map(|instr| word(&instr.op)) {

@@ -137,7 +137,7 @@ pub struct Step {
 #[allow(missing_docs, reason = "variants and fields are named for what they hold")]
 pub enum StepKind {
     /// A fused traversal, executed block by block.
-    Region(Region),
+    Region(Box<Region>),
     /// Dense product over all rows.
     Product(Product),
     /// Products of the members of a stack, each with its weight.

@@ -360,10 +360,9 @@ impl Region {
         !self.needs.same_elements && self.needs.widths_for.as_ref().is_none_or(|counts| *counts == data.num_vertices)
     }
 
-    /// Divides the region into blocks and tasks for the sizes of the data. Also returns the share of each stage in its
-    /// cost.
-    pub(super) fn bind(mut self, binder: &mut Binder<'_>, traversal: &Traversal) -> Result<(Self, [f32; 5])> {
-        check_indices(&self, binder, traversal)?;
+    /// Divides the region into blocks and tasks for the sizes of the data. Returns the share of each stage in its cost.
+    pub(super) fn bind(&mut self, binder: &mut Binder<'_>, traversal: &Traversal) -> Result<[f32; 5]> {
+        check_indices(self, binder, traversal)?;
         self.domain = domain(binder, traversal);
         let moved = |&graph: &usize| binder.data.orders.moved(graph).is_some();
         self.uses_own = self.needs.uses_own || self.needs.masks.iter().any(moved);
@@ -391,8 +390,7 @@ impl Region {
             let (rows, pieces) = (split.rows.len(), split.num_pieces());
             split.areas.starts = (binder.partial(rows, of_row), binder.partial(pieces, of_piece));
         }
-        let shares = self.shares(binder.data);
-        Ok((self, shares))
+        Ok(self.shares(binder.data))
     }
 
     /// Divides the rows into blocks and at most `most` tasks.
@@ -402,8 +400,9 @@ impl Region {
         let data = binder.data;
         self.blocks = match self.domain {
             Domain::Edges { topology, direction, ends } => {
-                // Without edge values nothing has to stay in a cache.
-                let most = if keeps_edges { 1024 } else { 8192 };
+                // Without edge values nothing has to stay in a cache, and the operations of a longer block read the
+                // rows that each of them gathers more often before the next one's displace them.
+                let most = if keeps_edges { 1024 } else { 1 << 15 };
                 let indptr = data.topology(topology).indptr(direction, ends);
                 let rows = (scratch / 2 / row_peak).clamp(16, 1024);
                 let cut: &[u32] = self.split.as_ref().map_or(&[], |split| &split.rows);
