@@ -8,7 +8,7 @@ use hgnnc_ir::{Dataflow, Layout, Type};
 
 /// The offsets at which the runtime places the values of a program.
 pub fn planned(program: &Program, sizes: &SizeInfo) -> Memory {
-    memory(program, |ty| elements(&program.tables, ty, sizes))
+    memory(program, |buffer| elements(&program.tables, &program.buffer(buffer).ty, sizes))
 }
 
 /// Bytes of the values of a run as the runtime places them, saturating. Values of the prelude are not counted, since

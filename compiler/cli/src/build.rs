@@ -85,7 +85,9 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     let arenas = match &mut data {
         Some(data) => {
             let mut backend = cpu_backend(&lowered.executable, &pool, &train_options);
-            Some(pool.install(|| Trainer::memory_needed(&lowered.executable, &mut backend, data))?.arenas)
+            let budget = train_options.memory_budget;
+            let needed = pool.install(|| Trainer::memory_needed(&lowered.executable, &mut backend, data, budget))?;
+            Some(needed.arenas)
         }
         None => None,
     };

@@ -22,7 +22,7 @@ use hgnnc_ir::training::Target;
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_machine::Machine;
 use hgnnc_ptx::PtxCompiler;
-use hgnnc_train::{Report, TrainOptions, Trainer, checkpoint, weights};
+use hgnnc_train::{MemoryNeeded, Report, TrainOptions, Trainer, checkpoint, weights};
 use rayon::ThreadPool;
 
 use crate::args::{Device, DeviceArgs, EvalArgs, InferArgs, ModelArgs};
@@ -287,7 +287,7 @@ fn on_processor(
     let needed = |lowered: &mut Lowered, data: &mut BoundData| {
         generate(lowered);
         let mut backend = cpu_backend(&lowered.executable, pool, &options);
-        Ok(pool.install(|| Trainer::memory_needed(&lowered.executable, &mut backend, data))?.bytes)
+        Ok(pool.install(|| Trainer::memory_needed(&lowered.executable, &mut backend, data, budget))?)
     };
     // Reordering does not pay for a single evaluation, and its permuted copies could exceed a memory budget.
     let disabled = lower_options.disabled.has_pass(REORDER_VERTICES);
@@ -309,12 +309,9 @@ fn on_processor(
 
 /// The processor as a back end for an executable with code for it.
 pub fn cpu_backend(executable: &Executable, pool: &Arc<ThreadPool>, options: &TrainOptions) -> CpuBackend {
-    let &TrainOptions { threads, memory_budget, features, .. } = options;
-    CpuBackend::new(
-        executable,
-        Arc::clone(pool),
-        EngineOptions { threads, memory_budget, dispatch: Dispatch::new(features) },
-    )
+    let &TrainOptions { threads, features, .. } = options;
+    let options = EngineOptions { threads, dispatch: Dispatch::new(features), room: None };
+    CpuBackend::new(executable, Arc::clone(pool), options)
 }
 
 /// Code mode, kernel features and SIMD level that the CPU back end compiles for.
@@ -354,11 +351,11 @@ fn on_device(
     let budget = options.memory_budget;
     let device = SharedDevice::from(device);
     let open = |executable: &Executable| {
-        DeviceBackend::new(executable, device.clone(), (&PtxCompiler, target), Arc::clone(pool), budget)
+        DeviceBackend::new(executable, device.clone(), (&PtxCompiler, target), Arc::clone(pool))
     };
     let needed = |lowered: &mut Lowered, data: &mut BoundData| {
         let mut backend = open(&lowered.executable);
-        Ok(pool.install(|| Trainer::memory_needed(&lowered.executable, &mut backend, data))?.bytes)
+        Ok(pool.install(|| Trainer::memory_needed(&lowered.executable, &mut backend, data, budget))?)
     };
     let mut lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
     lowered.executable = for_purpose(lowered.executable, purpose);
@@ -376,13 +373,13 @@ fn on_device(
 }
 
 /// Lowers a model such that training fits into the memory budget, if there is one and rematerialization helps. `needed`
-/// returns the bytes that a lowered model takes.
+/// returns what a lowered model takes.
 fn lower_within(
     model: &Analyzed,
     mut options: LowerOptions,
     data: &mut BoundData,
     budget: Option<u64>,
-    needed: impl Fn(&mut Lowered, &mut BoundData) -> Result<u64, Failure>,
+    needed: impl Fn(&mut Lowered, &mut BoundData) -> Result<MemoryNeeded, Failure>,
     say: &mut dyn FnMut(String),
 ) -> Result<Lowered, Failure> {
     /// Scratch memory and partial results are outside the compiler's model, and rematerialization may change them a
@@ -392,28 +389,29 @@ fn lower_within(
     let mut lowered = lower(&options)?;
     let recomputes = !options.disabled.has_pass("rematerialize");
     if budget.is_some() && lowered.executable.batch.is_some() {
-        say("warning: a memory budget counts evaluations; batches take what they need".into());
+        say("warning: a memory budget does not count the values of batches: they take what they need".into());
         return Ok(lowered);
     }
     let Some(budget) = budget.filter(|_| recomputes) else { return Ok(lowered) };
-    let mut bytes = needed(&mut lowered, data)?;
+    let mut takes = needed(&mut lowered, data)?;
     for _ in 0..ATTEMPTS {
         let Some(values) = lowered.arena.and_then(|arena| arena.train) else { return Ok(lowered) };
-        if bytes <= budget {
+        if takes.bytes() <= budget {
             break;
         }
-        options.arena_budget = Some(values.saturating_sub(bytes - budget));
+        options.arena_budget = Some(values.saturating_sub(takes.bytes() - budget));
         let mut smaller = lower(&options)?;
         let less = needed(&mut smaller, data)?;
-        if less >= bytes {
+        if less.bytes() >= takes.bytes() {
             break;
         }
-        (lowered, bytes) = (smaller, less);
+        (lowered, takes) = (smaller, less);
     }
-    if bytes > budget && options.arena_budget.is_some() {
+    if takes.bytes() > budget && options.arena_budget.is_some() {
         return Err(Failure::Machine(format!(
-            "training needs at least {} even where values are recomputed instead of kept; the budget is {}{}",
-            show_bytes(bytes),
+            "training needs at least {} ({}) even where values are recomputed instead of kept; the budget is {}{}",
+            show_bytes(takes.bytes()),
+            takes.detail(),
             show_bytes(budget),
             if sums_over_factored_metapaths(&lowered.executable.kernels) {
                 "; the factored metapaths need tables (`--disable-pass factor_metapaths` materializes them instead)"

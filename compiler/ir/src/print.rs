@@ -33,6 +33,7 @@
 //! `_` and `.`) are quoted. Redundant attributes are omitted: `broadcast`, `reshape` and `random_mask` take the
 //! type of their line.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use crate::dataflow::{Binding, Cursor, Dataflow, Init, OutputKind, ValueData};
@@ -80,11 +81,11 @@ impl fmt::Display for Dataflow {
 }
 
 /// A name as it appears in the text, quoted if necessary.
-pub(crate) fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> Cow<'_, str> {
     let mut chars = name.chars();
     let plain = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
-    if plain { name.to_owned() } else { format!("\"{}\"", escaped(name)) }
+    if plain { name.into() } else { format!("\"{}\"", escaped(name)).into() }
 }
 
 fn escaped(text: &str) -> String {
@@ -96,7 +97,7 @@ const OP_COLUMN: usize = 40;
 /// Width that types are padded to.
 const TYPE_COLUMN: usize = 34;
 
-fn listed<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
+fn listed<'a, T>(items: &[T], show: impl Fn(&T) -> Cow<'a, str>) -> String {
     items.iter().map(show).collect::<Vec<_>>().join(", ")
 }
 
@@ -155,9 +156,9 @@ impl Printer<'_> {
         }
         self.stacks()?;
         for decl in &flow.metapaths {
-            let hops: Vec<String> = decl.hops.iter().map(|&hop| names.graph(hop)).collect();
+            let hops = listed(&decl.hops, |&hop| names.graph(hop));
             let once = if decl.once { " once" } else { "" };
-            writeln!(self.out, "  metapath {} = {}{once}", names.graph(decl.of), hops.join(", "))?;
+            writeln!(self.out, "  metapath {} = {hops}{once}", names.graph(decl.of))?;
         }
         for (i, decl) in flow.patterns.iter().enumerate() {
             writeln!(self.out, "  pattern p{i}: {} x {}", names.vertex(decl.vertex), decl.columns)?;
@@ -244,28 +245,31 @@ pub struct Names<'a>(pub &'a Dataflow);
 
 impl Names<'_> {
     /// A vertex type.
-    pub fn vertex(&self, vertex: VertexType) -> String {
-        self.0.vertex_types.get(vertex.index()).map_or_else(|| format!("?{vertex}"), |decl| quoted(&decl.name))
+    pub fn vertex(&self, vertex: VertexType) -> Cow<'_, str> {
+        self.0.vertex_types.get(vertex.index()).map_or_else(|| format!("?{vertex}").into(), |decl| quoted(&decl.name))
     }
 
-    fn relation(&self, relation: u32) -> String {
-        self.0.relations.get(relation as usize).map_or_else(|| format!("?r{relation}"), |decl| quoted(&decl.name))
+    fn relation(&self, relation: u32) -> Cow<'_, str> {
+        self.0
+            .relations
+            .get(relation as usize)
+            .map_or_else(|| format!("?r{relation}").into(), |decl| quoted(&decl.name))
     }
 
-    fn stack(&self, stack: Stack) -> String {
-        self.0.stacks.get(stack.index()).map_or_else(|| format!("?{stack}"), |decl| quoted(&decl.name))
+    fn stack(&self, stack: Stack) -> Cow<'_, str> {
+        self.0.stacks.get(stack.index()).map_or_else(|| format!("?{stack}").into(), |decl| quoted(&decl.name))
     }
 
-    pub(crate) fn graph(&self, graph: Graph) -> String {
-        self.0.graphs.get(graph.index()).map_or_else(|| format!("?{graph}"), |decl| quoted(&decl.name))
+    pub(crate) fn graph(&self, graph: Graph) -> Cow<'_, str> {
+        self.0.graphs.get(graph.index()).map_or_else(|| format!("?{graph}").into(), |decl| quoted(&decl.name))
     }
 
-    pub(crate) fn input(&self, input: Input) -> String {
-        self.0.inputs.get(input.index()).map_or_else(|| format!("?{input}"), |decl| quoted(&decl.name))
+    pub(crate) fn input(&self, input: Input) -> Cow<'_, str> {
+        self.0.inputs.get(input.index()).map_or_else(|| format!("?{input}").into(), |decl| quoted(&decl.name))
     }
 
-    pub(crate) fn param(&self, param: Param) -> String {
-        self.0.params.get(param.index()).map_or_else(|| format!("?{param}"), |decl| quoted(&decl.name))
+    pub(crate) fn param(&self, param: Param) -> Cow<'_, str> {
+        self.0.params.get(param.index()).map_or_else(|| format!("?{param}").into(), |decl| quoted(&decl.name))
     }
 
     pub(crate) fn dim(&self, dim: Dim) -> String {
@@ -278,7 +282,7 @@ impl Names<'_> {
     pub(crate) fn space(&self, space: Space) -> Option<String> {
         match space {
             Space::Unit => None,
-            Space::Vertices(vertex) => Some(self.vertex(vertex)),
+            Space::Vertices(vertex) => Some(self.vertex(vertex).into_owned()),
             Space::Edges(graph) => Some(format!("edges({})", self.graph(graph))),
             Space::Index(extent) => Some(format!("index({extent})")),
             Space::Endpoints(graph, Direction::Out) => Some(format!("sources({})", self.graph(graph))),
@@ -340,7 +344,7 @@ impl Names<'_> {
         let (mnemonic, table_row) = match &data.op {
             Op::Input(input) => ("input".to_owned(), Some(self.input(*input))),
             Op::Param(param) => ("param".to_owned(), Some(self.param(*param))),
-            Op::State(param, slot) => ("state".to_owned(), Some(format!("{}[{slot}]", self.param(*param)))),
+            Op::State(param, slot) => ("state".to_owned(), Some(format!("{}[{slot}]", self.param(*param)).into())),
             Op::Const(number) => (format!("const {number:?}"), None),
             Op::Count(space) => (format!("count {}", self.space(*space).unwrap_or_else(|| "[]".into())), None),
             Op::RandomMask { stream, rate, .. } => (format!("random_mask(stream {stream}, rate {rate:?})"), None),
@@ -374,7 +378,7 @@ impl Names<'_> {
             }
             Op::MetapathReduce(sum) => {
                 let name = format!("metapath.{}.{}({})", sum.term.name(), sum.direction.name(), slopes(sum.score));
-                (name, Some(format!("{}, {}", self.graph(sum.first), self.graph(sum.second))))
+                (name, Some(format!("{}, {}", self.graph(sum.first), self.graph(sum.second)).into()))
             }
             Op::GatherRows(graph, direction) => {
                 (format!("gather_rows.{}", direction.end_name()), Some(self.graph(*graph)))
@@ -391,7 +395,8 @@ impl Names<'_> {
             Op::ReduceTrailing { reduce, axes } => (format!("reduce.{}(axes {axes})", reduce.name()), None),
             Op::ReduceSpace(reduce) => (format!("reduce_space.{}", reduce.name()), None),
         };
-        let operands: Vec<String> = table_row.into_iter().chain(data.args.iter().map(ToString::to_string)).collect();
+        let args = data.args.iter().map(|arg| arg.to_string().into());
+        let operands: Vec<Cow<'_, str>> = table_row.into_iter().chain(args).collect();
         if operands.is_empty() { mnemonic } else { format!("{mnemonic} {}", operands.join(", ")) }
     }
 }

@@ -6,36 +6,34 @@ use hgnnc_ir::{BinaryOp, Dim, Direction, Graph, Op, Reduce, Space, Type, UnaryOp
 
 use crate::Instance;
 use crate::params::Path;
-use crate::value::{Kind, Val};
+use crate::value::Val;
 
 impl Instance<'_> {
     /// The space that a value has one row for.
     pub fn space(&self, val: &Val) -> Option<Space> {
-        match val.kind {
-            Kind::Stored(value) => Some(self.flow.ty(value).space),
-            Kind::OneHot | Kind::AtEnd(..) | Kind::BlockDiagonal(_) => None,
+        match val {
+            Val::Stored(value) => Some(self.flow.ty(*value).space),
+            Val::OneHot(_) | Val::AtEnd(..) | Val::BlockDiagonal { .. } => None,
         }
     }
 
     pub fn constant(&mut self, number: f64, span: Span) -> Val {
-        Val { kind: Kind::Stored(self.emit(Op::Const(number), &[], span)), dims: vec![] }
+        Val::Stored(self.emit(Op::Const(number), &[], span))
     }
 
     /// The number of rows of a space.
     pub fn count(&mut self, space: Space, span: Span) -> Val {
-        Val { kind: Kind::Stored(self.emit(Op::Count(space), &[], span)), dims: vec![] }
+        Val::Stored(self.emit(Op::Count(space), &[], span))
     }
 
     /// `f(x)` element by element.
     pub fn unary(&mut self, op: UnaryOp, x: &Val, span: Span) -> Val {
-        Val { kind: Kind::Stored(self.emit(Op::Unary(op), &[x.stored()], span)), dims: x.dims.clone() }
+        Val::Stored(self.emit(Op::Unary(op), &[x.stored()], span))
     }
 
     /// `a ∘ b` element by element.
     pub fn binary(&mut self, op: BinaryOp, a: &Val, b: &Val, span: Span) -> Val {
-        let value = self.emit(Op::Binary(op), &[a.stored(), b.stored()], span);
-        let dims = if a.dims.len() >= b.dims.len() { &a.dims } else { &b.dims };
-        Val { kind: Kind::Stored(value), dims: dims.clone() }
+        Val::Stored(self.emit(Op::Binary(op), &[a.stored(), b.stored()], span))
     }
 
     pub fn dropout(&mut self, x: &Val, rate: f64, span: Span) -> Val {
@@ -44,11 +42,11 @@ impl Instance<'_> {
         let stream = self.streams;
         self.streams += 1;
         let mask = self.emit(Op::RandomMask { stream, rate, ty }, &[], span);
-        Val { kind: Kind::Stored(self.emit(Op::Binary(BinaryOp::Mul), &[value, mask], span)), dims: x.dims.clone() }
+        Val::Stored(self.emit(Op::Binary(BinaryOp::Mul), &[value, mask], span))
     }
 
     pub fn reshape(&mut self, x: &Val, dims: Vec<Dim>, span: Span) -> Val {
-        Val { kind: Kind::Stored(self.emit(Op::Reshape(dims.clone()), &[x.stored()], span)), dims }
+        Val::Stored(self.emit(Op::Reshape(dims), &[x.stored()], span))
     }
 
     /// A single row for every row of a space, and for every element of further dimensions. Values of the space stay.
@@ -57,47 +55,43 @@ impl Instance<'_> {
         if *self.flow.ty(value) == ty {
             return x.clone();
         }
-        let dims = ty.dims.clone();
-        Val { kind: Kind::Stored(self.emit(Op::Broadcast(ty), &[value], span)), dims }
+        Val::Stored(self.emit(Op::Broadcast(ty), &[value], span))
     }
 
     /// Joins two values along their last dimension; a single row is joined to every row of the other.
     pub fn concat2(&mut self, a: &Val, b: &Val, span: Span) -> Val {
         let rows = |this: &Self, val: &Val| this.flow.ty(val.stored()).space;
         let (left, right) = (rows(self, a), rows(self, b));
-        let a = if left == Space::Unit { self.repeated(a, Type::new(right, a.dims.clone()), span) } else { a.clone() };
-        let b = if right == Space::Unit { self.repeated(b, Type::new(left, b.dims.clone()), span) } else { b.clone() };
+        let a = if left == Space::Unit { self.repeated(a, Type::new(right, self.dims(a)), span) } else { a.clone() };
+        let b = if right == Space::Unit { self.repeated(b, Type::new(left, self.dims(b)), span) } else { b.clone() };
         self.concat(&[a, b], span)
     }
 
     /// Joins values along their last dimension.
     pub fn concat(&mut self, parts: &[Val], span: Span) -> Val {
         let values: Vec<Value> = parts.iter().map(Val::stored).collect();
-        let value = self.emit(Op::Concat, &values, span);
-        Val { kind: Kind::Stored(value), dims: self.flow.ty(value).dims.clone() }
+        Val::Stored(self.emit(Op::Concat, &values, span))
     }
 
     /// `a @ b`, the product over the last dimension of `a`.
     pub fn product(&mut self, a: &Val, b: &Val, span: Span) -> Val {
-        let batch = a.dims.len() - 1;
-        if let Kind::BlockDiagonal(blocks) = b.kind {
-            return self.block_product(a, blocks, b.dims[1], span);
+        if let Val::BlockDiagonal { blocks, dims } = b {
+            return self.block_product(a, *blocks, dims[1], span);
         }
-        let weight = b.stored();
-        let dims = [&a.dims[..batch], &b.dims[batch + 1..]].concat();
-        Val { kind: self.project(&a.kind, weight, batch, span), dims }
+        let batch = self.dims(a).len() - 1;
+        self.project(a, b.stored(), batch, span)
     }
 
     /// One-hot features times a weight are the weight's rows; the product happens before the gather.
-    fn project(&mut self, a: &Kind, weight: Value, batch: usize, span: Span) -> Kind {
+    fn project(&mut self, a: &Val, weight: Value, batch: usize, span: Span) -> Val {
         match a {
-            Kind::Stored(value) => Kind::Stored(self.emit(Op::MatMul { batch }, &[*value, weight], span)),
-            Kind::OneHot => Kind::Stored(self.emit(Op::Rows, &[weight], span)),
-            Kind::AtEnd(inner, graph, direction) => {
-                let kind = self.project(inner, weight, batch, span);
-                self.gather(&Val { kind, dims: vec![] }, *graph, *direction, span).kind
+            Val::Stored(value) => Val::Stored(self.emit(Op::MatMul { batch }, &[*value, weight], span)),
+            Val::OneHot(_) => Val::Stored(self.emit(Op::Rows, &[weight], span)),
+            Val::AtEnd(inner, graph, direction) => {
+                let projected = self.project(inner, weight, batch, span);
+                self.gather(&projected, *graph, *direction, span)
             }
-            Kind::BlockDiagonal(_) => unreachable!("weights are not projected: they have no rows"),
+            Val::BlockDiagonal { .. } => unreachable!("weights are not projected: they have no rows"),
         }
     }
 
@@ -105,8 +99,7 @@ impl Instance<'_> {
         let dims = self.flow.ty(blocks).dims.clone();
         let split = self.emit(Op::Reshape(dims[..2].to_vec()), &[a.stored()], span);
         let product = self.emit(Op::MatMul { batch: 1 }, &[split, blocks], span);
-        let value = self.emit(Op::Reshape(vec![out]), &[product], span);
-        Val { kind: Kind::Stored(value), dims: vec![out] }
+        Val::Stored(self.emit(Op::Reshape(vec![out]), &[product], span))
     }
 
     /// A vertex value at an end of the edges. Sparse and one-hot values wait for their projection.
@@ -115,28 +108,27 @@ impl Instance<'_> {
         if self.space(val) == Some(Space::Unit) {
             return val.clone();
         }
-        let kind = match &val.kind {
-            Kind::Stored(value) if !self.flow.is_sparse(*value) => {
+        match val {
+            Val::Stored(value) if !self.flow.is_sparse(*value) => {
                 let op = if direction == Direction::In { Op::GatherDst(graph) } else { Op::GatherSrc(graph) };
-                Kind::Stored(self.emit(op, &[*value], span))
+                Val::Stored(self.emit(op, &[*value], span))
             }
-            other => Kind::AtEnd(Box::new(other.clone()), graph, direction),
-        };
-        Val { kind, dims: val.dims.clone() }
+            other => Val::AtEnd(Box::new(other.clone()), graph, direction),
+        }
     }
 
     /// The number of in-edges (or out-edges) of each vertex at that end.
     pub fn degree(&mut self, graph: Graph, direction: Direction, span: Span) -> Val {
         let one = self.emit(Op::Const(1.0), &[], span);
         let ones = self.emit(Op::Broadcast(Type::fixed(Space::Edges(graph), &[])), &[one], span);
-        let value = self.emit(Op::Segment { graph, direction, reduce: Reduce::Sum }, &[ones], span);
-        Val { kind: Kind::Stored(value), dims: vec![] }
+        Val::Stored(self.emit(Op::Segment { graph, direction, reduce: Reduce::Sum }, &[ones], span))
     }
 
     /// `x W + b`, with `W [in, width]` and `b [width]`.
     pub fn linear(&mut self, x: &Val, width: Dim, bias: bool, path: &Path, span: Span) -> Val {
-        let init = Init::Glorot { fan_in: x.dims[0], fan_out: width.fixed().unwrap_or(1) };
-        let weight = self.parameter(path.leaf("weight"), vec![x.dims[0], width], init, true, span);
+        let fan_in = self.dims(x)[0];
+        let init = Init::Glorot { fan_in, fan_out: width.fixed().unwrap_or(1) };
+        let weight = self.parameter(path.leaf("weight"), vec![fan_in, width], init, true, span);
         let product = self.product(x, &weight, span);
         if !bias {
             return product;
@@ -161,8 +153,9 @@ impl Instance<'_> {
         let shifted = self.binary(BinaryOp::Add, &variance, &eps, span);
         let deviation = self.unary(UnaryOp::Sqrt, &shifted, span);
         let normal = self.binary(BinaryOp::Div, &centred, &deviation, span);
-        let scale = self.parameter(path.leaf("scale"), x.dims.clone(), Init::Constant(1.0), false, span);
-        let shift = self.parameter(path.leaf("shift"), x.dims.clone(), Init::Constant(0.0), false, span);
+        let dims = self.dims(x).to_vec();
+        let scale = self.parameter(path.leaf("scale"), dims.clone(), Init::Constant(1.0), false, span);
+        let shift = self.parameter(path.leaf("shift"), dims, Init::Constant(0.0), false, span);
         let scaled = self.binary(BinaryOp::Mul, &normal, &scale, span);
         self.binary(BinaryOp::Add, &scaled, &shift, span)
     }

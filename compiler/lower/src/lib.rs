@@ -26,7 +26,7 @@ use hgnnc_ir::{
 
 use params::Params;
 use reductions::OverInEdges;
-use value::{Kind, Val, Values};
+use value::{Val, Values};
 
 /// The program of a model.
 pub struct Program {
@@ -237,10 +237,7 @@ impl<'m> Instance<'m> {
             }
             ExprKind::StopGradient(x) => {
                 let x = self.eval(*x);
-                self.map(&x, |this, x| {
-                    let value = this.emit(Op::StopGradient, &[x.stored()], span);
-                    Val { kind: Kind::Stored(value), dims: x.dims.clone() }
-                })
+                self.map(&x, |this, x| Val::Stored(this.emit(Op::StopGradient, &[x.stored()], span)))
             }
             ExprKind::Broadcast(x) => {
                 let x = self.eval(*x);
@@ -254,7 +251,7 @@ impl<'m> Instance<'m> {
             }
             ExprKind::Flatten(x) => {
                 let x = self.eval(*x);
-                self.map_rows(&x, &expr.ty, |this, x, row| match x.dims.len() {
+                self.map_rows(&x, &expr.ty, |this, x, row| match this.dims(x).len() {
                     1 => x.clone(),
                     _ => this.reshape(x, dims(row), span),
                 })
@@ -341,7 +338,7 @@ impl<'m> Instance<'m> {
             ExprKind::EdgeData(field, data) => self.edge_data(field, data, &expr.ty, span),
             ExprKind::Scores(x) => {
                 let x = self.eval(*x);
-                self.map(&x, |this, x| if x.dims.is_empty() { x.clone() } else { this.reshape(x, vec![], span) })
+                self.map(&x, |this, x| if this.dims(x).is_empty() { x.clone() } else { this.reshape(x, vec![], span) })
             }
         }
     }
@@ -392,7 +389,7 @@ impl<'m> Instance<'m> {
             };
             let name = format!("{}.{field}", self.flow.graphs[graph.index()].name);
             let ty = Type::new(Space::Edges(*graph), dims(row));
-            values.push(Val { kind: Kind::Stored(self.input(name, ty, binding, span)), dims: dims(row) });
+            values.push(Val::Stored(self.input(name, ty, binding, span)));
         }
         Values::PerGraph(values)
     }
@@ -433,9 +430,9 @@ impl<'m> Instance<'m> {
     fn features(&mut self, features: &Features, ty: &hir::Type, span: Span) -> Val {
         let row = ty.rows().next().expect("a single value");
         let (vertex, dims) = (features.vertex, dims(row));
-        let kind = match features.kind {
-            FeatureKind::OneHot => Kind::OneHot,
-            FeatureKind::Embedding => Kind::Stored(match self.embeddings.get(&vertex) {
+        match features.kind {
+            FeatureKind::OneHot => Val::OneHot(dims[0]),
+            FeatureKind::Embedding => Val::Stored(match self.embeddings.get(&vertex) {
                 Some(value) => *value,
                 None => {
                     let table = self.embedding(features, vertex, dims[0]);
@@ -445,14 +442,13 @@ impl<'m> Instance<'m> {
                 }
             }),
             FeatureKind::Dense | FeatureKind::Sparse => {
-                let mut ty = Type::new(Space::Vertices(vertex), dims.clone());
-                if let (FeatureKind::Sparse, Some(width)) = (features.kind, dims[0].fixed()) {
+                let mut ty = Type::new(Space::Vertices(vertex), dims);
+                if let (FeatureKind::Sparse, Some(width)) = (features.kind, ty.dims[0].fixed()) {
                     ty.layout = Layout::Sparse(self.flow.declare_pattern(vertex, width));
                 }
-                Kind::Stored(self.input(features.name.clone(), ty, Binding::Features(vertex), span))
+                Val::Stored(self.input(features.name.clone(), ty, Binding::Features(vertex), span))
             }
-        };
-        Val { kind, dims }
+        }
     }
 
     /// The vertex type at an end of a semantic graph.

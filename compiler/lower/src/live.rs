@@ -1,7 +1,7 @@
 //! Leaves out what reaches no result: a layer computes all of its vertex types, and a model seldom needs them all.
 
 use hgnnc_diag::Span;
-use hgnnc_ir::dataflow::{InputDecl, OutputKind, ParamDecl};
+use hgnnc_ir::dataflow::OutputKind;
 use hgnnc_ir::{Dataflow, Input, Op, Param, Value};
 
 use crate::DeclaredParam;
@@ -41,49 +41,32 @@ pub fn prune(flow: &mut Dataflow, live: &[bool], spans: Vec<Span>) -> Vec<Declar
             _ => {}
         }
     }
-    let mut params: Vec<ParamDecl> = vec![];
-    let new_params: Vec<Option<Param>> = (flow.params.iter().zip(&declared))
-        .map(|(decl, declared)| {
-            declared.live.then(|| {
-                params.push(decl.clone());
-                Param::new(params.len() - 1)
-            })
-        })
-        .collect();
-    let mut inputs: Vec<InputDecl> = vec![];
-    let new_inputs: Vec<Option<Input>> = (flow.inputs.iter().zip(live_inputs))
-        .map(|(decl, live)| {
-            live.then(|| {
-                inputs.push(decl.clone());
-                Input::new(inputs.len() - 1)
-            })
-        })
-        .collect();
-    let mut moved: Vec<Option<Value>> = vec![None; live.len()];
-    let mut kept = 0;
-    let mut index = 0..live.len();
-    flow.values.retain_mut(|value| {
-        let index = index.next().expect("one mark per value");
-        if !live[index] {
-            return false;
-        }
-        // Operands of live values are live and stand before them; what they name is used.
-        value.args.iter_mut().for_each(|arg| *arg = moved[arg.index()].expect("operands come first"));
-        if let Some(param) = value.op.param_mut() {
-            *param = new_params[param.index()].expect("a live value uses it");
-        }
-        if let Some(input) = value.op.input_mut() {
-            *input = new_inputs[input.index()].expect("a live value uses it");
-        }
-        moved[index] = Some(Value::new(kept));
-        kept += 1;
-        true
-    });
-    flow.params = params.into();
-    flow.inputs = inputs.into();
+    // What stays moves up. What live values name is live, too.
+    let params = moved(declared.iter().map(|param| param.live));
+    let inputs = moved(live_inputs.iter().copied());
+    let values = moved(live.iter().copied());
+    let (mut of_params, mut of_inputs, mut of_values) = (declared.iter(), live_inputs.iter(), live.iter());
+    flow.params.retain(|_| of_params.next().is_some_and(|param| param.live));
+    flow.inputs.retain(|_| of_inputs.next().is_some_and(|&live| live));
+    flow.values.retain(|_| of_values.next().is_some_and(|&live| live));
+    for value in &mut flow.values {
+        value.args.iter_mut().for_each(|arg| *arg = Value::new(values[arg.index()]));
+        value.op.param_mut().into_iter().for_each(|param| *param = Param::new(params[param.index()]));
+        value.op.input_mut().into_iter().for_each(|input| *input = Input::new(inputs[input.index()]));
+    }
     for output in &mut flow.outputs {
-        output.value = moved[output.value.index()].expect("outputs are live");
+        output.value = Value::new(values[output.value.index()]);
         debug_assert!(matches!(output.kind, OutputKind::Result(_)), "a forward program updates nothing");
     }
     declared
+}
+
+/// The place of each kept row among those that are kept.
+fn moved(kept: impl Iterator<Item = bool>) -> Vec<usize> {
+    let mut before = 0;
+    let place = |kept| {
+        before += usize::from(kept);
+        before - usize::from(kept)
+    };
+    kept.map(place).collect()
 }

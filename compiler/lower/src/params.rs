@@ -1,14 +1,12 @@
 //! Parameters: names, decompositions, initial values.
 
-use std::collections::BTreeMap;
-
 use hgnnc_diag::Span;
 use hgnnc_hir::{self as hir, Decomposition, Entry, Features, Initialiser, ParamId, ParamNames, UniqueNames};
 use hgnnc_ir::dataflow::{Init, ParamDecl};
 use hgnnc_ir::{Dim, Op, Param, Value, VertexType};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use crate::value::{Kind, Val, Values};
+use crate::value::{Val, Values};
 use crate::{Instance, dims};
 
 /// The names of the parameters of a program.
@@ -16,44 +14,66 @@ use crate::{Instance, dims};
 pub struct Params {
     /// The declaration of each parameter in the source.
     pub spans: Vec<Span>,
-    /// The parameters by name.
-    named: FxHashMap<String, Param>,
-    /// The first declaration of a parameter whose name is this or starts with this and a
-    /// dot, and whether others follow.
-    prefixes: FxHashMap<String, (Span, bool)>,
-    /// For parameters such as `conv.weight.Paper`: of each part before a dot, the last parts behind it.
-    members: FxHashMap<String, FxHashSet<String>>,
+    /// What is known of the names of parameters, and of their starts before a dot.
+    starts: FxHashMap<String, Start>,
+    /// Numbers of the parts behind the last dot of names. A family has the same ones in each layer.
+    ends: FxHashMap<String, u32>,
     /// The number of the first base that was free for a path and members.
     free_bases: FxHashMap<(String, Vec<String>), usize>,
     names: UniqueNames,
 }
 
+/// The parameters whose names are a text, or start with it and a dot.
+struct Start {
+    /// The declaration of the first of them.
+    first: Span,
+    /// Are others declared elsewhere?
+    others: bool,
+    /// The one whose name is the text.
+    param: Option<Param>,
+    /// The parts behind the last dot, of those whose names go on.
+    ends: FxHashSet<u32>,
+}
+
 impl Params {
-    /// Takes a unique name for a declaration.
+    /// Takes a unique name for the next parameter, declared at `span`.
     fn take(&mut self, name: &str, span: Span) -> String {
         let name = self.names.take(name);
-        let last = name.rfind('.').map_or("", |dot| &name[dot + 1..]);
-        for end in name.match_indices('.').map(|(dot, _)| dot) {
-            match self.members.get_mut(&name[..end]) {
-                Some(lasts) => _ = lasts.insert(last.to_owned()),
-                None => _ = self.members.insert(name[..end].to_owned(), FxHashSet::from_iter([last.to_owned()])),
-            }
+        let param = Param::new(self.spans.len());
+        let end = name.rfind('.').map_or("", |dot| &name[dot + 1..]);
+        let next = self.ends.len() as u32;
+        let end = match self.ends.get(end) {
+            Some(&known) => known,
+            None => *self.ends.entry(end.to_owned()).or_insert(next),
+        };
+        for dot in name.match_indices('.').map(|(dot, _)| dot) {
+            self.start(&name[..dot], span).ends.insert(end);
         }
-        for end in name.match_indices('.').map(|(dot, _)| dot).chain([name.len()]) {
-            match self.prefixes.get_mut(&name[..end]) {
-                Some((first, others)) => *others |= *first != span,
-                None => {
-                    self.prefixes.insert(name[..end].to_owned(), (span, false));
-                }
-            }
-        }
+        self.start(&name, span).param = Some(param);
         self.spans.push(span);
         name
     }
 
+    /// What is known of the names that start with a text, and now with one declared at `span`.
+    fn start(&mut self, text: &str, span: Span) -> &mut Start {
+        // Twice, since most texts are known and need no copy.
+        if !self.starts.contains_key(text) {
+            let new = Start { first: span, others: false, param: None, ends: FxHashSet::default() };
+            return self.starts.entry(text.to_owned()).or_insert(new);
+        }
+        let known = self.starts.get_mut(text).expect("it was just found");
+        known.others |= known.first != span;
+        known
+    }
+
+    /// The parameter of this name.
+    fn named(&self, name: &str) -> Option<Param> {
+        self.starts.get(name)?.param
+    }
+
     /// `base`, or `base_2`, …: the first that no parameter of another declaration has as its name or as its start.
     fn unique(&self, base: String, span: Span) -> String {
-        let taken = |name: &str| self.prefixes.get(name).is_some_and(|&(first, others)| others || first != span);
+        let taken = |name: &str| self.starts.get(name).is_some_and(|start| start.others || start.first != span);
         let mut unique = base.clone();
         let mut count = 1;
         while taken(&unique) {
@@ -69,14 +89,15 @@ impl Params {
         // Names never become free again: those below were taken the last time.
         let mut number = self.free_bases.get(&key).copied().unwrap_or(1);
         // Without a suffix, any member takes the base.
-        let takes = |lasts: &FxHashSet<String>, suffix: &String| {
-            let last = suffix.rsplit('.').next().unwrap_or_default();
-            last.is_empty() || lasts.contains(last)
+        let takes = |start: &Start, suffix: &String| {
+            let end = suffix.rsplit('.').next().unwrap_or_default();
+            let known = || self.ends.get(end).is_some_and(|end| start.ends.contains(end));
+            !start.ends.is_empty() && (end.is_empty() || known())
         };
         let base = loop {
             let base = if number == 1 { path.to_string() } else { format!("{path}_{number}") };
-            let members = self.members.get(&base);
-            if !members.is_some_and(|lasts| suffixes.iter().any(|suffix| takes(lasts, suffix))) {
+            let start = self.starts.get(&base);
+            if !start.is_some_and(|start| suffixes.iter().any(|suffix| takes(start, suffix))) {
                 break base;
             }
             number += 1;
@@ -114,21 +135,21 @@ impl Instance<'_> {
 
     /// The end of the name of an entry: `.Paper`.
     fn suffix(&self, entry: Entry) -> String {
-        match entry {
-            Entry::Shared => String::new(),
+        let name = match entry {
+            Entry::Shared => return String::new(),
             Entry::Type(vertex) | Entry::Src(vertex) | Entry::Dst(vertex) => {
-                format!(".{}", self.flow.vertex_types[vertex.index()].name)
+                &self.flow.vertex_types[vertex.index()].name
             }
-            Entry::Graph(graph) => format!(".{}", self.flow.graphs[graph.index()].name),
-        }
+            Entry::Graph(graph) => &self.flow.graphs[graph.index()].name,
+        };
+        [".", name].concat()
     }
 
     /// Declares a parameter and returns its value.
     pub fn parameter(&mut self, name: String, dims: Vec<Dim>, init: Init, decay: bool, span: Span) -> Val {
         let name = self.params.take(&name, span);
-        let param = self.flow.declare_param(ParamDecl::new(name.clone(), dims.clone(), init, decay));
-        self.params.named.insert(name, param);
-        Val { kind: Kind::Stored(self.emit(Op::Param(param), &[], span)), dims }
+        let param = self.flow.declare_param(ParamDecl::new(name, dims, init, decay));
+        Val::Stored(self.emit(Op::Param(param), &[], span))
     }
 
     /// The table of learned rows of a vertex type.
@@ -147,15 +168,12 @@ impl Instance<'_> {
             (prefix, None) => format!("{prefix}.{}", decl.name),
         };
         let base = self.params.unique(path, decl.span);
-        let mut known: BTreeMap<Entry, Val> = BTreeMap::new();
-        let mut values = vec![];
+        let mut first = FxHashMap::with_capacity_and_hasher(entries.len(), FxBuildHasher);
+        let mut values: Vec<Val> = Vec::with_capacity(entries.len());
         for (entry, row) in entries.iter().zip(ty.rows()) {
-            let value = match known.get(entry) {
-                Some(value) => value.clone(),
-                None => self.entry(decl, &base, *entry, dims(row)),
-            };
-            known.insert(*entry, value.clone());
-            values.push(value);
+            let first = *first.entry(*entry).or_insert(values.len());
+            let known = values.get(first).cloned();
+            values.push(known.unwrap_or_else(|| self.entry(decl, &base, *entry, dims(row))));
         }
         match ty {
             hir::Type::One(_) => Values::One(values.swap_remove(0)),
@@ -164,13 +182,13 @@ impl Instance<'_> {
     }
 
     fn entry(&mut self, decl: &hir::Param, base: &str, entry: Entry, dims: Vec<Dim>) -> Val {
-        let name = format!("{base}{}", self.suffix(entry));
+        let name = [base, &self.suffix(entry)].concat();
         // Blocks that run for several vertex types share a parameter.
         if decl.decomposition == Decomposition::None
-            && let Some(&param) = self.params.named.get(&name)
+            && let Some(param) = self.params.named(&name)
             && self.params.spans[param.index()] == decl.span
         {
-            return Val { kind: Kind::Stored(self.emit(Op::Param(param), &[], decl.span)), dims };
+            return Val::Stored(self.emit(Op::Param(param), &[], decl.span));
         }
         let before = self.flow.params.len();
         let value = match decl.decomposition {
@@ -201,15 +219,15 @@ impl Instance<'_> {
             other => other,
         };
         let init = initial(init, &blocked);
-        let value = self.parameter(name, blocked, init, decl.decay, decl.span).stored();
-        Val { kind: Kind::BlockDiagonal(value), dims }
+        let blocks = self.parameter(name, blocked, init, decl.decay, decl.span).stored();
+        Val::BlockDiagonal { blocks, dims: [dims[0], dims[1]] }
     }
 
     /// `w = Σ_b a_b V_b` with the bases `V` shared by the family (Schlichtkrull et al. 2018, eq. 3).
     fn basis(&mut self, decl: &hir::Param, (name, base): (&str, &str), dims: Vec<Dim>, number: Dim) -> Val {
         let bases_name = format!("{base}.bases");
-        let bases = match self.params.named.get(&bases_name) {
-            Some(&param) => self.emit(Op::Param(param), &[], decl.span),
+        let bases = match self.params.named(&bases_name) {
+            Some(param) => self.emit(Op::Param(param), &[], decl.span),
             None => {
                 let shape = [&[number], &dims[..]].concat();
                 self.parameter(bases_name, shape, initial(decl.init, &dims), decl.decay, decl.span).stored()
@@ -219,8 +237,7 @@ impl Instance<'_> {
         let init = Init::Glorot { fan_in: Dim::Fixed(1), fan_out: number.fixed().unwrap_or(1) };
         let name = format!("{base}.coefficients{leaf}");
         let coefficients = self.parameter(name, vec![number], init, decl.decay, decl.span).stored();
-        let value = self.emit(Op::MatMul { batch: 0 }, &[coefficients, bases], decl.span);
-        Val { kind: Kind::Stored(value), dims }
+        Val::Stored(self.emit(Op::MatMul { batch: 0 }, &[coefficients, bases], decl.span))
     }
 }
 

@@ -6,7 +6,7 @@ use hgnnc_diag::Span;
 use hgnnc_hir::{self as hir, Reduction};
 use hgnnc_ir::{BinaryOp, Dim, Direction, Graph, Op, Reduce, Space, Type, UnaryOp, VertexType};
 
-use crate::value::{Kind, Val, Values};
+use crate::value::{Val, Values};
 use crate::{Instance, dims};
 
 /// Smaller than every score that means something, and still finite when it is multiplied by 0.
@@ -50,8 +50,7 @@ fn combine(reduction: Reduction) -> BinaryOp {
 impl Instance<'_> {
     /// Over the last dimension.
     pub fn reduce_last(&mut self, x: &Val, reduce: Reduce, span: Span) -> Val {
-        let value = self.emit(Op::ReduceTrailing { reduce, axes: 1 }, &[x.stored()], span);
-        Val { kind: Kind::Stored(value), dims: x.dims[..x.dims.len() - 1].to_vec() }
+        Val::Stored(self.emit(Op::ReduceTrailing { reduce, axes: 1 }, &[x.stored()], span))
     }
 
     /// The softmax `exp(x - lse)`, for a given log-sum-exp.
@@ -61,7 +60,7 @@ impl Instance<'_> {
     }
 
     pub fn mean_over_last(&mut self, x: &Val, span: Span) -> Val {
-        let count = match x.dims[x.dims.len() - 1] {
+        let count = match *self.dims(x).last().expect("the verifier refuses values without dimensions") {
             Dim::Fixed(extent) => self.constant(extent as f64, span),
             Dim::Count(vertex) => self.count(Space::Vertices(vertex), span),
         };
@@ -82,15 +81,14 @@ impl Instance<'_> {
 
     /// Over the first trailing dimension (heads): slices, combined element by element in order.
     pub fn over_first(&mut self, reduction: Reduction, x: &Val, span: Span) -> Val {
-        let (rest, fixed) =
-            (x.dims[1..].to_vec(), |dim: &Dim| dim.fixed().expect("the verifier refuses other extents"));
-        let (first, len) = (fixed(&x.dims[0]), rest.iter().map(fixed).product::<usize>());
+        let dims = self.dims(x);
+        let (rest, fixed) = (dims[1..].to_vec(), |dim: &Dim| dim.fixed().expect("the verifier refuses other extents"));
+        let (first, len) = (fixed(&dims[0]), rest.iter().map(fixed).product::<usize>());
         let flat = self.emit(Op::Reshape(vec![Dim::Fixed(first * len)]), &[x.stored()], span);
         let mut total: Option<Val> = None;
         for index in 0..first {
             let slice = self.emit(Op::Slice { start: index * len, len }, &[flat], span);
-            let slice = self.emit(Op::Reshape(rest.clone()), &[slice], span);
-            let slice = Val { kind: Kind::Stored(slice), dims: rest.clone() };
+            let slice = Val::Stored(self.emit(Op::Reshape(rest.clone()), &[slice], span));
             total = Some(match total {
                 None => slice,
                 Some(sum) => self.binary(combine(reduction), &sum, &slice, span),
@@ -110,15 +108,14 @@ impl Instance<'_> {
         let space = self.flow.ty(value).space;
         let sum = self.emit(Op::ReduceSpace(Reduce::Sum), &[value], span);
         let count = self.count(space, span);
-        self.binary(BinaryOp::Div, &Val { kind: Kind::Stored(sum), dims: x.dims.clone() }, &count, span)
+        self.binary(BinaryOp::Div, &Val::Stored(sum), &count, span)
     }
 
     pub fn over_rows(&mut self, reduction: Reduction, x: &Val, span: Span) -> Val {
         if reduction == Reduction::Mean {
             return self.mean_over_rows(x, span);
         }
-        let value = self.emit(Op::ReduceSpace(base(reduction)), &[x.stored()], span);
-        let reduced = Val { kind: Kind::Stored(value), dims: x.dims.clone() };
+        let reduced = Val::Stored(self.emit(Op::ReduceSpace(base(reduction)), &[x.stored()], span));
         if reduction == Reduction::Softmax { self.share(x, &reduced, span) } else { reduced }
     }
 
@@ -133,7 +130,7 @@ impl Instance<'_> {
         let mut reduced = vec![];
         for (edge, &graph) in edges.into_iter().zip(graphs) {
             let op = Op::Segment { graph, direction: Direction::In, reduce: base(reduction) };
-            let value = Val { kind: Kind::Stored(self.emit(op, &[edge.stored()], span)), dims: edge.dims };
+            let value = Val::Stored(self.emit(op, &[edge.stored()], span));
             let degree = match reduction {
                 Reduction::Mean | Reduction::Max | Reduction::Min => Some(self.degree(graph, Direction::In, span)),
                 Reduction::Sum | Reduction::Softmax | Reduction::LogSumExp | Reduction::Concat => None,
@@ -187,7 +184,7 @@ impl Instance<'_> {
             };
             // The verifier refuses other values.
             edges.push(match self.space(value) {
-                Some(Space::Unit) => self.repeated(value, Type::new(Space::Edges(*graph), value.dims.clone()), span),
+                Some(Space::Unit) => self.repeated(value, Type::new(Space::Edges(*graph), self.dims(value)), span),
                 _ => value.clone(),
             });
         }
@@ -217,7 +214,7 @@ impl Instance<'_> {
         let mut per_type: BTreeMap<VertexType, Val> = BTreeMap::new();
         for (edge, &graph) in edges.iter().zip(graphs) {
             let op = Op::Segment { graph, direction: Direction::In, reduce: Reduce::Lse };
-            let lse = Val { kind: Kind::Stored(self.emit(op, &[edge.stored()], span)), dims: edge.dims.clone() };
+            let lse = Val::Stored(self.emit(op, &[edge.stored()], span));
             if across {
                 let vertex = self.end(graph, Direction::In);
                 let joined = match per_type.remove(&vertex) {

@@ -7,27 +7,24 @@ use hgnnc_ir::{Dim, Direction, Graph, Value, VertexType};
 
 use crate::Instance;
 
-/// A value with its extents.
+/// A value, as it exists in the program.
 #[derive(Clone, Debug)]
-pub struct Val {
-    /// Its representation in the program.
-    pub kind: Kind,
-    /// Extents of its trailing dimensions.
-    pub dims: Vec<Dim>,
-}
-
-/// How a value exists in the program.
-#[derive(Clone, Debug)]
-pub enum Kind {
+pub enum Val {
     /// A value of the program.
     Stored(Value),
-    /// The identity matrix of a vertex type. Exists only until it is projected: then it *is* the weight.
-    OneHot,
+    /// The identity matrix of a vertex type, with so many columns. Exists only until it is projected: then it *is* the
+    /// weight.
+    OneHot(Dim),
     /// One-hot or sparse vertex values seen from an end of the edges. They are projected before they
     /// are gathered, since neither can be gathered.
-    AtEnd(Box<Kind>, Graph, Direction),
-    /// A block-diagonal weight `[blocks, in / blocks, out / blocks]`.
-    BlockDiagonal(Value),
+    AtEnd(Box<Val>, Graph, Direction),
+    /// A matrix `[in, out]` whose blocks on the diagonal are `[blocks, in / blocks, out / blocks]`.
+    BlockDiagonal {
+        /// All that is stored of it.
+        blocks: Value,
+        /// The extents of the matrix.
+        dims: [Dim; 2],
+    },
 }
 
 impl Val {
@@ -36,9 +33,9 @@ impl Val {
     /// # Panics
     /// Where it cannot, which the verifier of the model refuses.
     pub fn stored(&self) -> Value {
-        match &self.kind {
-            Kind::Stored(value) => *value,
-            Kind::OneHot | Kind::AtEnd(..) | Kind::BlockDiagonal(_) => panic!("{self:?} does not stand by itself"),
+        match self {
+            Val::Stored(value) => *value,
+            Val::OneHot(_) | Val::AtEnd(..) | Val::BlockDiagonal { .. } => panic!("{self:?} does not stand by itself"),
         }
     }
 }
@@ -77,7 +74,7 @@ impl Values {
 
     /// Does a condition hold for a value of the program?
     pub fn any(&self, mut found: impl FnMut(Value) -> bool) -> bool {
-        let mut holds = |value: &Val| matches!(value.kind, Kind::Stored(value) if found(value));
+        let mut holds = |value: &Val| matches!(*value, Val::Stored(value) if found(value));
         match self {
             Values::One(value) => holds(value),
             Values::PerGraph(values) => values.iter().any(holds),
@@ -88,6 +85,16 @@ impl Values {
 }
 
 impl Instance<'_> {
+    /// The extents of a value's trailing dimensions.
+    pub fn dims<'a>(&'a self, val: &'a Val) -> &'a [Dim] {
+        match val {
+            Val::Stored(value) => &self.flow.ty(*value).dims,
+            Val::OneHot(columns) => std::slice::from_ref(columns),
+            Val::AtEnd(of, ..) => self.dims(of),
+            Val::BlockDiagonal { dims, .. } => dims,
+        }
+    }
+
     /// Applies `f` to every value.
     pub fn map(&mut self, x: &Values, mut f: impl FnMut(&mut Self, &Val) -> Val) -> Values {
         match x {

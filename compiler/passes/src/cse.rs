@@ -16,7 +16,7 @@ use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Type, UnaryOp, Value};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHasher};
 
 use crate::pass::{Changed, PassCx};
 
@@ -25,7 +25,7 @@ pub fn cse(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     // The value that replaces each value, by old numbers. Most of a program stays, so it is changed in place.
     let mut becomes: Vec<Value> = Vec::with_capacity(flow.values.len());
     // Values by a hash of operation and operands: the latest, and the one before it with that hash.
-    let mut latest: FxHashMap<u64, Value> = FxHashMap::default();
+    let mut latest: FxHashMap<u64, Value> = FxHashMap::with_capacity_and_hasher(flow.values.len(), FxBuildHasher);
     let mut before: Vec<Option<Value>> = vec![None; flow.values.len()];
     for value in flow.handles() {
         let data = &mut flow.values[value.index()];

@@ -15,6 +15,7 @@ use hgnnc_hir::{
 use hgnnc_ir::dataflow::{RelationDecl, VertexTypeDecl};
 use hgnnc_ir::{Graph, Space, VertexType};
 use hgnnc_syntax::ast::{self, Ident};
+use rustc_hash::FxHashMap;
 
 use crate::consts::Consts;
 use crate::doubts::Doubts;
@@ -74,7 +75,7 @@ pub struct Checker<'a> {
     pub without_use: bool,
     file: FileId,
     reported: HashSet<(Code, Span, Span)>,
-    graphs: HashMap<EdgesKey, Graph>,
+    graphs: FxHashMap<EdgesKey, Graph>,
     graph_names: UniqueNames,
     /// Values that expressions stood for so far.
     values: usize,
@@ -190,7 +191,7 @@ impl<'a> Checker<'a> {
             without_use: false,
             file: name.span.file,
             reported: HashSet::new(),
-            graphs: HashMap::new(),
+            graphs: FxHashMap::default(),
             graph_names: UniqueNames::default(),
             values: 0,
             operations: 0,

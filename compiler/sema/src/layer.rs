@@ -8,12 +8,13 @@ use hgnnc_hir::text::{show_dim, show_widths};
 use hgnnc_hir::{Dim, ExprId, ExprKind as Kind, Item, LayerUse, Row, Type, UseId, Width};
 use hgnnc_ir::{Graph, Space, VertexType};
 use hgnnc_syntax::ast::{self, Arg, Call, Ident, ParamKind, RowsOf};
+use rustc_hash::FxHashMap;
 
 use crate::checker::{Checker, Frame, LayerDef, Place, Scope};
 use crate::eval::{Known, known_number};
 use crate::functions::{is_function, is_unary_function, match_arguments};
 use crate::names::duplicate;
-use crate::schema::{EdgesKey, GraphRef, duplicate_graph};
+use crate::schema::{GraphRef, duplicate_graph};
 use crate::value::{Single, Term, Typed};
 
 /// A layer in use.
@@ -29,7 +30,7 @@ pub struct LayerCx<'s> {
     /// Source and destination type of each semantic graph.
     pub ends: Vec<(VertexType, VertexType)>,
     /// Positions of the semantic graphs that end in each vertex type.
-    pub into: HashMap<VertexType, Vec<usize>>,
+    pub into: FxHashMap<VertexType, Vec<usize>>,
     /// The vertex types that type variables stand for.
     pub types: HashMap<String, VertexType>,
     /// Widths bound by the inputs, by vertex type.
@@ -67,7 +68,7 @@ impl<'s> LayerCx<'s> {
             arguments: HashMap::new(),
             graphs: vec![],
             ends: vec![],
-            into: HashMap::new(),
+            into: FxHashMap::default(),
             types: HashMap::new(),
             dims: HashMap::new(),
             params: HashMap::new(),
@@ -337,9 +338,10 @@ impl<'a> Checker<'a> {
             return false;
         }
         let mut fine = true;
-        let mut seen: HashMap<EdgesKey, &GraphRef> = HashMap::new();
+        let mut seen: FxHashMap<Graph, &GraphRef> = FxHashMap::default();
         for graph in &graphs {
-            match seen.entry(graph.edges_key()) {
+            let handle = self.declare_graph(graph);
+            match seen.entry(handle) {
                 Entry::Occupied(first) => {
                     self.report(duplicate_graph(first.get(), graph));
                     fine = false;
@@ -351,7 +353,6 @@ impl<'a> Checker<'a> {
             if let Some((src, dst)) = &family.ends {
                 fine &= self.unify(layer, graph, src, dst, cx);
             }
-            let handle = self.declare_graph(graph);
             cx.into.entry(VertexType::new(graph.dst)).or_default().push(cx.graphs.len());
             cx.graphs.push(handle);
             cx.ends.push((VertexType::new(graph.src), VertexType::new(graph.dst)));

@@ -1,13 +1,12 @@
 //! `param` declarations: one parameter for each of what, decompositions, initialisers.
 
-use std::collections::BTreeMap;
-
 use hgnnc_diag::synonyms::Place;
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::show_widths;
 use hgnnc_hir::{Decomposition, Entry, ExprKind as Kind, Form, Initialiser, Param, ParamId, Row, Type, Width};
 use hgnnc_ir::Space;
 use hgnnc_syntax::ast::{self, Expr, ExprKind, Layer, LayerStmt, ParamDecl, Per, Stmt};
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::checker::{Checker, Mistake, Place as Block, Scope, SharedPart};
 use crate::eval::Widths;
@@ -41,20 +40,16 @@ impl Checker<'_> {
             },
         };
         // Shapes: one, or one for each graph in scope where a width depends on the source type.
-        let mut shapes: Vec<Vec<Width>> = vec![vec![]; scope.graphs.len().max(1)];
-        let mut fine = true;
-        for dim in &decl.dims {
-            match self.width(dim, scope) {
-                None => fine = false,
-                Some(Widths::One(width)) => shapes.iter_mut().for_each(|shape| shape.push(width)),
-                Some(Widths::PerGraph(widths)) => {
-                    shapes.iter_mut().zip(widths).for_each(|(shape, width)| shape.push(width));
-                }
-            }
-        }
-        if !fine {
-            return Ok(None);
-        }
+        let widths: Vec<Option<Widths>> = decl.dims.iter().map(|dim| self.width(dim, scope)).collect();
+        let Some(widths) = widths.into_iter().collect::<Option<Vec<Widths>>>() else { return Ok(None) };
+        let shape = |graph: usize| {
+            let width = |widths: &Widths| match widths {
+                Widths::One(width) => Some(*width),
+                Widths::PerGraph(widths) => widths.get(graph).copied(),
+            };
+            widths.iter().filter_map(width).collect()
+        };
+        let mut shapes: Vec<Vec<Width>> = (0..scope.graphs.len().max(1)).map(shape).collect();
         for shape in &shapes {
             self.check_size(shape, decl.span)?;
         }
@@ -85,11 +80,12 @@ impl Checker<'_> {
             let param = self.param(decl, init, decomposition, scope);
             return Ok(Some(self.single(Kind::Param(param, vec![entry]), row, decl.span)));
         }
-        let mut known: BTreeMap<Entry, Row> = BTreeMap::new();
-        let mut rows = vec![];
+        let mut first = FxHashMap::with_capacity_and_hasher(entries.len(), FxBuildHasher);
+        let mut rows: Vec<Row> = Vec::with_capacity(entries.len());
         let mut decomposition = Decomposition::None;
         for (entry, shape) in entries.iter().zip(shapes) {
-            if let Some(row) = known.get(entry) {
+            let first = *first.entry(*entry).or_insert(rows.len());
+            if let Some(row) = rows.get(first) {
                 if !self.fit(&row.widths, &shape) {
                     return Err(Box::new(self.two_shapes(scope.place, decl, &row.widths, &[shape])));
                 }
@@ -98,7 +94,6 @@ impl Checker<'_> {
             }
             let Some((made_of, row)) = self.entry(decl, *entry, shape, scope)? else { return Ok(None) };
             decomposition = made_of;
-            known.insert(*entry, row.clone());
             rows.push(row);
         }
         let param = self.param(decl, init, decomposition, scope);
@@ -230,7 +225,10 @@ impl Checker<'_> {
     ) -> Result<Option<(Decomposition, Row)>, Mistake> {
         match &decl.decomposition {
             None => {
-                self.share(decl, SharedPart::Entry(entry), &shape, scope)?;
+                // Each semantic graph has one entry, and there may be thousands of them.
+                if !matches!(entry, Entry::Graph(_)) {
+                    self.share(decl, SharedPart::Entry(entry), &shape, scope)?;
+                }
                 Ok(Some((Decomposition::None, Row::dense(Space::Unit, shape))))
             }
             Some(ast::Decomposition::Basis(number)) => {

@@ -7,12 +7,12 @@ use hgnnc_data::tables::{
     add_derived, check_materialized, check_tables, collect_states, extent, list_endpoints, ranks,
 };
 use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId};
-use hgnnc_graph::{processors, show_bytes};
+use hgnnc_graph::processors;
 use hgnnc_ir::kernel;
 use hgnnc_ir::loops::VerifiedLoops;
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_machine::KernelFeatures;
-use hgnnc_trace::os;
+use hgnnc_session::MemoryNeeded;
 use rayon::prelude::*;
 
 use crate::block::Scratch;
@@ -27,8 +27,8 @@ use crate::subnormal::flush_to_zero;
 pub struct EngineOptions {
     /// Number of threads; 0: one per CPU.
     pub threads: usize,
-    /// Memory limit in bytes; `None`: the memory of the machine.
-    pub memory_budget: Option<u64>,
+    /// Bytes above which row blocks get smaller, where that takes less memory; `None`: they never do.
+    pub room: Option<u64>,
     /// Instruction set and features of kernels.
     pub dispatch: Dispatch,
 }
@@ -75,8 +75,8 @@ fn params_slab(programs: usize) -> u32 {
     3 + 2 * programs as u32
 }
 
-/// Plans programs with shared tables for the sizes of their data.
-pub(crate) fn plans_of(
+/// Plans programs with shared tables, bound to their data.
+fn plans_of(
     programs: &[&VerifiedLoops],
     data: &BoundData,
     states: &[StateId],
@@ -102,14 +102,36 @@ pub(crate) fn plans_of(
 }
 
 /// Schedules of the regions of all plans.
-pub(crate) fn schedules_of(plans: &[Plan], data: &BoundData) -> Vec<Schedules> {
+fn schedules_of(plans: &[Plan], data: &BoundData) -> Vec<Schedules> {
     let facts = Facts::new(data);
-    let of = |step: &Step| match &step.kind {
-        StepKind::Region(region) => RegionSchedule::of(region, data, &facts),
+    let of = |plan: &Plan, step: &Step| match &step.kind {
+        StepKind::Region(region) => RegionSchedule::of(region, &plan.ranges, &facts, &[]),
         StepKind::Product(_) | StepKind::Grouped(_) | StepKind::Factored(_) | StepKind::Copy { .. } => vec![],
     };
-    let of_plan = |plan: &Plan| [&plan.prelude, &plan.steps].map(|steps| steps.par_iter().map(of).collect::<Vec<_>>());
+    let of_plan = |plan: &Plan| {
+        [&plan.prelude, &plan.steps].map(|steps| steps.par_iter().map(|step| of(plan, step)).collect::<Vec<_>>())
+    };
     plans.iter().map(of_plan).collect()
+}
+
+/// Makes the schedules again that do not serve the data to which the plans are bound now. Returns whether there are any.
+pub(crate) fn renew_schedules(schedules: &mut [Schedules], plans: &[Plan], data: &BoundData) -> bool {
+    let facts = Facts::new(data);
+    let renew = |plan: &Plan, step: &Step, schedules: &mut Vec<RegionSchedule>| match &step.kind {
+        StepKind::Region(region) if !RegionSchedule::serve(schedules, region, &plan.ranges, &facts) => {
+            *schedules = RegionSchedule::of(region, &plan.ranges, &facts, schedules);
+            true
+        }
+        _ => false,
+    };
+    let mut renewed = false;
+    for (plan, schedules) in plans.iter().zip(schedules) {
+        for (steps, schedules) in [&plan.prelude, &plan.steps].into_iter().zip(schedules) {
+            let pairs = steps.par_iter().zip(schedules.par_iter_mut());
+            renewed |= pairs.map(|(step, schedules)| renew(plan, step, schedules)).reduce(|| false, |a, b| a || b);
+        }
+    }
+    renewed
 }
 
 /// Plans, schedules and memory layout of programs, before memory is allocated.
@@ -128,7 +150,7 @@ pub struct ExecPlan {
 }
 
 impl ExecPlan {
-    /// Plans programs with shared tables; allocates no values. If the memory budget is exceeded, retries
+    /// Plans programs with shared tables; allocates no values. If they take more than there is room, retries
     /// with smaller row blocks.
     pub fn new(
         programs: &[&VerifiedLoops],
@@ -138,7 +160,7 @@ impl ExecPlan {
     ) -> Result<Self> {
         let mut exec_plan = Self::with_blocks(programs, data, (pool, options), BLOCK)?;
         for part in [2, 4, 8] {
-            if options.memory_budget.is_none_or(|budget| exec_plan.check_memory(data, Some(budget)).is_ok()) {
+            if options.room.is_none_or(|room| exec_plan.memory(data).bytes() <= room) {
                 break;
             }
             let smaller = Self::with_blocks(programs, data, (pool, options), BLOCK / part)?;
@@ -185,37 +207,15 @@ impl ExecPlan {
         arena_of(&self.plans[range.clone()], &self.schedules[range], self.threads)
     }
 
-    /// Bytes by purpose, for messages.
-    pub fn parts(&self, data: &BoundData) -> [(&'static str, u64); 4] {
-        let arena = self.arena(None);
-        let param_total: usize = self.places[..self.num_params].iter().map(|place| place.len).sum();
-        let state_total: usize = self.states.iter().map(|s| self.places[s.0.index()].len).sum();
-        [
-            ("intermediate values", arena.run + arena.fixed + arena.partials),
-            ("scratch", arena.scratch),
-            // Current and best parameters.
-            ("parameters and optimiser state", 4 * (2 * param_total + state_total) as u64),
-            ("graphs and features", data.bytes()),
-        ]
-    }
-
-    /// Errors if the plan exceeds the budget or the free memory, before anything is allocated.
-    pub fn check_memory(&self, data: &BoundData, budget: Option<u64>) -> Result<()> {
-        // Graphs and features are already resident.
-        let free = || Some(("the free memory of this machine", os::free_bytes()? + data.bytes()));
-        match budget.map(|bytes| ("the budget", bytes)).or_else(free) {
-            Some((limit, bytes)) => within(&self.parts(data), limit, bytes),
-            None => Ok(()),
+    /// Memory of a session with these programs and data.
+    pub fn memory(&self, data: &BoundData) -> MemoryNeeded {
+        let bytes = |elements: usize| 4 * elements as u64;
+        MemoryNeeded {
+            arenas: (0..self.plans.len()).map(|program| self.arena(Some(program))).collect(),
+            all: self.arena(None),
+            params: bytes(self.places[..self.num_params].iter().map(|place| place.len).sum()),
+            states: bytes(self.states.iter().map(|state| self.places[state.0.index()].len).sum()),
+            data: data.bytes(),
         }
     }
-}
-
-/// Errors if the parts together exceed a limit.
-fn within(parts: &[(&str, u64)], limit: &'static str, bytes: u64) -> Result<()> {
-    let needed: u64 = parts.iter().map(|part| part.1).sum();
-    if needed <= bytes {
-        return Ok(());
-    }
-    let detail: Vec<String> = parts.iter().map(|&(what, bytes)| format!("{what} {}", show_bytes(bytes))).collect();
-    Err(ExecError::Memory { needed, detail: detail.join(", "), limit, budget: bytes })
 }

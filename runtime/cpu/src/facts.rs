@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use hgnnc_data::buffer::BufferRange;
 use hgnnc_data::{ActiveVertices, BoundData, Topology};
 use hgnnc_ir::loops::Access;
 use hgnnc_ir::ops::Direction;
@@ -36,6 +37,11 @@ impl<'a> Facts<'a> {
         Self { data, edges: Mutex::default() }
     }
 
+    /// The data.
+    pub fn data(&self) -> &'a BoundData {
+        self.data
+    }
+
     /// Number of edges of a domain.
     pub fn num_edges(&self, domain: Domain) -> usize {
         match domain {
@@ -65,10 +71,16 @@ impl<'a> Facts<'a> {
     }
 
     /// Whether all rows that an operand gathers exist. Contiguous operands are bounds-checked per tile.
-    pub fn rows_exist(&self, domain: Domain, columns: Option<usize>, operand: &Operand) -> bool {
+    pub fn rows_exist(
+        &self,
+        domain: Domain,
+        columns: Option<usize>,
+        operand: &Operand,
+        ranges: &[BufferRange],
+    ) -> bool {
         let Operand { base, access, width } = *operand;
         let long = |rows: usize| match base {
-            Base::Stored(buffer) => rows.checked_mul(width).is_some_and(|len| len <= buffer.len),
+            Base::Stored(stored) => rows.checked_mul(width).is_some_and(|len| len <= stored.range(ranges).len),
             // Locals have the rows of the block only.
             Base::Local(_) | Base::Labels(_) => false,
         };
@@ -79,7 +91,7 @@ impl<'a> Facts<'a> {
             Access::End(..) => false,
             Access::Owner => edges().is_some(),
             Access::Same => match base {
-                Base::Stored(buffer) => width <= buffer.len,
+                Base::Stored(stored) => width <= stored.range(ranges).len,
                 Base::Local(_) => domain == Domain::Rows(1),
                 Base::Labels(_) => false,
             },
@@ -141,24 +153,29 @@ fn lists(ends: &ActiveVertices, indptr: &[u64]) -> bool {
 }
 
 /// Whether all rows exist that a call reads without bounds checks.
-pub fn is_sound(call: &NativeLoop, region: &Region, facts: &Facts<'_>) -> bool {
+pub fn is_sound(call: &NativeLoop, region: &Region, ranges: &[BufferRange], facts: &Facts<'_>) -> bool {
     let labels = call.indices.iter().all(|index| match *index {
         IndexArray::Labels(input) => facts.has_labels(input),
         IndexArray::Picked(_) => true,
     });
     labels
         && (!call.segments || facts.framed(region.domain))
-        && call.arrays.iter().all(|operand| facts.rows_exist(region.domain, region.full_columns, operand))
+        && call.arrays.iter().all(|operand| facts.rows_exist(region.domain, region.full_columns, operand, ranges))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Stored;
     use hgnnc_data::Topology;
-    use hgnnc_data::buffer::BufferRange;
 
-    fn stored(access: Access, width: usize, len: usize) -> Operand {
-        Operand { base: Base::Stored(BufferRange { slab: 0, offset: 0, len }), access, width }
+    /// An operand of stored rows, and the length of the value.
+    fn stored(access: Access, width: usize, len: usize) -> (Operand, usize) {
+        (Operand { base: Base::Stored(Stored(0)), access, width }, len)
+    }
+
+    fn exist(facts: &Facts<'_>, domain: Domain, (operand, len): (Operand, usize)) -> bool {
+        facts.rows_exist(domain, None, &operand, &[BufferRange { slab: 0, offset: 0, len }])
     }
 
     #[test]
@@ -168,12 +185,12 @@ mod tests {
         let facts = Facts::new(&data);
         let domain = Domain::Edges { topology: 0, direction: Direction::In, ends: false };
         assert!(facts.framed(domain));
-        assert!(facts.rows_exist(domain, None, &stored(Access::Neighbor, 2, 10)));
-        assert!(!facts.rows_exist(domain, None, &stored(Access::Neighbor, 2, 9)), "source 4 has elements 8 and 9");
-        assert!(!facts.rows_exist(domain, None, &stored(Access::Eid, 2, 10)), "in-edges have no positions");
+        assert!(exist(&facts, domain, stored(Access::Neighbor, 2, 10)));
+        assert!(!exist(&facts, domain, stored(Access::Neighbor, 2, 9)), "source 4 has elements 8 and 9");
+        assert!(!exist(&facts, domain, stored(Access::Eid, 2, 10)), "in-edges have no positions");
         let out = Domain::Edges { topology: 0, direction: Direction::Out, ends: false };
-        assert!(facts.rows_exist(out, None, &stored(Access::Eid, 3, 6)));
-        assert!(!facts.rows_exist(out, None, &stored(Access::Eid, 3, 5)));
+        assert!(exist(&facts, out, stored(Access::Eid, 3, 6)));
+        assert!(!exist(&facts, out, stored(Access::Eid, 3, 5)));
     }
 
     #[test]
@@ -194,8 +211,8 @@ mod tests {
             (ends, Access::Vertex, 3),
             (ends, Access::OwnerVertex, 3),
         ] {
-            assert!(facts.rows_exist(domain, None, &stored(access, 2, 2 * rows)), "{access:?}");
-            assert!(!facts.rows_exist(domain, None, &stored(access, 2, 2 * rows - 1)), "{access:?}");
+            assert!(exist(&facts, domain, stored(access, 2, 2 * rows)), "{access:?}");
+            assert!(!exist(&facts, domain, stored(access, 2, 2 * rows - 1)), "{access:?}");
         }
     }
 
@@ -205,7 +222,7 @@ mod tests {
         let domain = Domain::Edges { topology: 0, direction: Direction::In, ends: false };
         let own_end = |graph: &Topology| {
             let data = BoundData { graphs: vec![graph.clone()], ..BoundData::default() };
-            Facts::new(&data).rows_exist(domain, None, &stored(Access::OwnerEnd, 1, 9))
+            exist(&Facts::new(&data), domain, stored(Access::OwnerEnd, 1, 9))
         };
         assert!(!own_end(&graph));
         graph.list_endpoints(Direction::In);
@@ -222,6 +239,6 @@ mod tests {
         let data = BoundData { graphs: vec![graph], ..BoundData::default() };
         let domain = Domain::Edges { topology: 0, direction: Direction::In, ends: false };
         assert!(!Facts::new(&data).framed(domain));
-        assert!(!Facts::new(&data).rows_exist(domain, None, &stored(Access::Owner, 1, 9)));
+        assert!(!exist(&Facts::new(&data), domain, stored(Access::Owner, 1, 9)));
     }
 }

@@ -3,12 +3,11 @@
 //! The compiler fixes the loops and their tiles. Where a value lives depends on them and on the sizes of blocks: values
 //! used within one loop exist for one tile and stay in the L1 cache, others for a block.
 
-use hgnnc_data::BoundData;
 use hgnnc_data::buffer::BufferRange;
 use hgnnc_ir::kernel::place::{Lifetime, place};
 
 use crate::facts::{Facts, is_sound};
-use crate::plan::{BlockOp, FusedLoop, Level, Liveness, LoopStep, Place, Region, SplitRows, block_extents};
+use crate::plan::{BlockOp, FusedLoop, Level, Liveness, LoopStep, Place, Region, SplitRows, Stored, block_extents};
 
 /// Location of a local value while a loop runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,11 +17,11 @@ pub enum LocalSlot {
     /// In scratch, with a row for each row or edge of a tile.
     Tile(usize),
     /// In the corresponding rows of a stored value.
-    Stored(BufferRange),
+    Stored(Stored),
     /// In the area of a split row, from this element.
     Row(usize),
-    /// One partial result per piece of split rows, from this element of the partials slab.
-    Piece(usize),
+    /// One partial result per piece of split rows, in the partials slab.
+    Piece,
 }
 
 /// Pass that a schedule implements.
@@ -50,22 +49,37 @@ pub struct RegionSchedule {
     pub partials: Vec<usize>,
     /// Location of each local.
     pub slots: Vec<LocalSlot>,
+    /// Most rows and edges of a block that the slots are for.
+    extents: (usize, usize),
+    /// Whether micro-kernels execute some call.
+    without_calls: bool,
     /// Scratch size in elements.
     pub scratch_len: usize,
 }
 
 impl RegionSchedule {
     /// Schedules of a region, which may be executed in any order: one for each group of loops, and for split rows two
-    /// for each edge pass. Calls whose requirements the data does not meet are executed by micro-kernels instead.
-    pub fn of(region: &Region, data: &BoundData, facts: &Facts<'_>) -> Vec<Self> {
-        let extents = block_extents(region, data);
-        let checked = |loops: &[FusedLoop]| loops.iter().map(|fused| checked(fused, region, facts)).collect();
+    /// for each edge pass. Calls whose requirements the data does not meet are executed by micro-kernels instead. Blocks
+    /// as large as those of `earlier` schedules have room, too.
+    pub fn of(region: &Region, ranges: &[BufferRange], facts: &Facts<'_>, earlier: &[Self]) -> Vec<Self> {
+        let extents_of = |pass: fn(Pass) -> bool, (rows, edges): (usize, usize)| {
+            let earlier = earlier.iter().filter(|schedule| pass(schedule.pass)).map(|schedule| schedule.extents);
+            earlier.fold((rows, edges), |most, other| (most.0.max(other.0), most.1.max(other.1)))
+        };
+        let checked = |loops: &[FusedLoop]| {
+            let calls = |loops: &[FusedLoop]| loops.iter().flat_map(FusedLoop::calls).count();
+            let found: Vec<_> = loops.iter().map(|fused| checked(fused, region, ranges, facts)).collect();
+            let without_calls = calls(&found) < calls(loops);
+            (found, without_calls)
+        };
+        let extents = extents_of(|pass| pass == Pass::Blocks, block_extents(region, facts.data()));
         let groups = region.groups.iter();
         let mut schedules: Vec<Self> = groups.map(|group| Self::new(region, extents, checked(group))).collect();
         if let Some(split) = &region.split {
+            let extents = extents_of(|pass| pass != Pass::Blocks, (1, split.piece));
             for (round, [rows, edges]) in region.passes.iter().enumerate() {
                 for (pass, loops) in [(Pass::SplitRows(round), rows), (Pass::Pieces(round), edges)] {
-                    let mut schedule = Self::new(region, (1, split.piece), checked(loops));
+                    let mut schedule = Self::new(region, extents, checked(loops));
                     schedule.pass = pass;
                     schedule.place_split_rows(region, split);
                     schedules.push(schedule);
@@ -73,6 +87,23 @@ impl RegionSchedule {
             }
         }
         schedules
+    }
+
+    /// Whether schedules that were made for other data serve this data: they have room for its blocks, and it meets the
+    /// requirements of all calls.
+    pub fn serve(schedules: &[Self], region: &Region, ranges: &[BufferRange], facts: &Facts<'_>) -> bool {
+        let blocks = block_extents(region, facts.data());
+        let split = region.split.as_ref().map(|split| (1, split.piece));
+        let fits = |schedule: &Self| {
+            let needed = if schedule.pass == Pass::Blocks { Some(blocks) } else { split };
+            needed.is_some_and(|(rows, edges)| rows <= schedule.extents.0 && edges <= schedule.extents.1)
+        };
+        let sound = |schedule: &Self| {
+            let mut calls = schedule.loops.iter().flat_map(FusedLoop::calls);
+            !schedule.without_calls && calls.all(|call| is_sound(call, region, ranges, facts))
+        };
+        let passes = if split.is_some() { 2 * region.passes.len() } else { 0 };
+        schedules.len() == region.groups.len() + passes && schedules.iter().all(|s| fits(s) && sound(s))
     }
 
     /// Number of edge passes over split rows.
@@ -93,19 +124,23 @@ impl RegionSchedule {
         }
         // A piece never reads its own reductions.
         let reduced: Vec<usize> = self.reductions(region).map(|op| op.out as usize).collect();
-        for local in reduced {
-            self.slots[local] = split.parts(local).map_or(self.slots[local], LocalSlot::Piece);
+        for local in reduced.into_iter().filter(|&local| split.areas.in_piece[local].is_some()) {
+            self.slots[local] = LocalSlot::Piece;
         }
     }
 
     /// Places the locals of loops.
-    fn new(region: &Region, (most_rows, most_edges): (usize, usize), loops: Vec<FusedLoop>) -> Self {
+    fn new(
+        region: &Region,
+        extents @ (most_rows, most_edges): (usize, usize),
+        (loops, without_calls): (Vec<FusedLoop>, bool),
+    ) -> Self {
         let Liveness { lives, last } = Liveness::of(region, &loops);
         let mut slots: Vec<LocalSlot> = region
             .locals
             .iter()
             .map(|local| match local.place {
-                Place::Stored(buffer) => LocalSlot::Stored(buffer),
+                Place::Stored(stored) => LocalSlot::Stored(stored),
                 Place::Scratch => LocalSlot::Block(0),
             })
             .collect();
@@ -128,14 +163,14 @@ impl RegionSchedule {
         }
         let partials = loops.iter().flat_map(FusedLoop::ops).map(|op| &region.ops[op]).filter(|op| op.op.is_total());
         let partials = partials.map(|op| op.out as usize).collect();
-        Self { pass: Pass::Blocks, loops, partials, slots, scratch_len }
+        Self { pass: Pass::Blocks, loops, partials, slots, extents, without_calls, scratch_len }
     }
 }
 
 /// The loop with calls replaced by their operations, where the data does not meet their requirements.
-fn checked(fused: &FusedLoop, region: &Region, facts: &Facts<'_>) -> FusedLoop {
+fn checked(fused: &FusedLoop, region: &Region, ranges: &[BufferRange], facts: &Facts<'_>) -> FusedLoop {
     let steps = fused.steps.iter().flat_map(|step| match step {
-        LoopStep::Native(part) if !is_sound(part, region, facts) => {
+        LoopStep::Native(part) if !is_sound(part, region, ranges, facts) => {
             part.ops.iter().copied().map(LoopStep::Op).collect()
         }
         step => vec![step.clone()],

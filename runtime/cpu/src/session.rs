@@ -13,8 +13,9 @@ use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::Space;
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::loops::VerifiedLoops;
-use hgnnc_session::{Backend, MemoryNeeded, ParamStore, RowStore, Rows, Session, StepKey, TableRows};
-use hgnnc_trace::Times;
+use hgnnc_kernels::simd::Dispatch;
+use hgnnc_session::{Backend, MemoryNeeded, ParamStore, PlannedSession, RowStore, Rows, Session, StepKey, TableRows};
+use hgnnc_trace::{Times, os};
 
 use crate::engine::Engine;
 use crate::exec_plan::{EngineOptions, ExecPlan};
@@ -55,19 +56,45 @@ impl Backend for CpuBackend {
         true
     }
 
-    fn session(&mut self, roles: &[Role], data: BoundData) -> Result<Box<dyn Session>> {
-        let programs = self.programs(roles)?;
-        Ok(Box::new(Engine::on_pool(&programs, data, Arc::clone(&self.pool), self.options)?))
+    fn free_memory(&self) -> Option<(&'static str, u64)> {
+        Some(("the free memory of this machine", os::free_bytes()?))
     }
 
-    fn memory_needed(&mut self, roles: &[Role], data: &mut BoundData) -> Result<MemoryNeeded> {
-        let loops: Vec<&VerifiedLoops> = self.programs(roles)?.iter().map(|program| &*program.loops).collect();
-        let exec_plan = ExecPlan::new(&loops, data, &self.pool, self.options)?;
-        Ok(MemoryNeeded {
-            arenas: (0..roles.len()).map(|program| exec_plan.arena(Some(program))).collect(),
-            all: exec_plan.arena(None),
-            bytes: exec_plan.parts(data).iter().map(|part| part.1).sum(),
-        })
+    fn plan(&mut self, roles: &[Role], mut data: BoundData, room: Option<u64>) -> Result<Box<dyn PlannedSession>> {
+        let programs: Vec<CpuProgram> = self.programs(roles)?.into_iter().cloned().collect();
+        let loops: Vec<&VerifiedLoops> = programs.iter().map(|program| &*program.loops).collect();
+        let exec_plan = ExecPlan::new(&loops, &mut data, &self.pool, EngineOptions { room, ..self.options })?;
+        let (pool, dispatch) = (Arc::clone(&self.pool), self.options.dispatch);
+        Ok(Box::new(PlannedEngine { programs, exec_plan, data, pool, dispatch }))
+    }
+}
+
+/// An engine before its memory is allocated.
+struct PlannedEngine {
+    programs: Vec<CpuProgram>,
+    exec_plan: ExecPlan,
+    data: BoundData,
+    pool: Arc<rayon::ThreadPool>,
+    dispatch: Dispatch,
+}
+
+impl PlannedSession for PlannedEngine {
+    fn memory(&self) -> MemoryNeeded {
+        self.exec_plan.memory(&self.data)
+    }
+
+    fn data(&self) -> &BoundData {
+        &self.data
+    }
+
+    fn into_data(self: Box<Self>) -> BoundData {
+        self.data
+    }
+
+    fn open(self: Box<Self>) -> Result<Box<dyn Session>> {
+        let Self { programs, exec_plan, data, pool, dispatch } = *self;
+        let programs: Vec<&CpuProgram> = programs.iter().collect();
+        Ok(Box::new(Engine::planned(&programs, exec_plan, data, pool, dispatch)))
     }
 }
 
@@ -212,15 +239,13 @@ impl ParamStore for Engine {
     fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()> {
         let pool = Arc::clone(&self.pool);
         let into = &mut self.array(array).elements()[..rows.len() * from.width()];
-        pool.install(|| from.gather(rows, into));
-        Ok(())
+        pool.install(|| from.gather(rows, into))
     }
 
     fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()> {
         let pool = Arc::clone(&self.pool);
         let from = &self.array(array).view()[..rows.len() * to.width()];
-        pool.install(|| to.scatter(rows, from));
-        Ok(())
+        pool.install(|| to.scatter(rows, from))
     }
 }
 

@@ -53,7 +53,7 @@ fn in_stores(case: &Case, threads: usize, width: usize) -> (Vec<Vec<f32>>, Vec<V
     // SAFETY: nothing else uses the stores, and the rows are distinct.
     let store = || unsafe { HostRows::new(HostBuffer::zeros(4001 * width), width) };
     let stores: Vec<HostRows> = std::iter::repeat_with(store).take(1 + engine.states().len()).collect();
-    hgnnc_session::RowStore::write(&stores[0], &rows, &table);
+    hgnnc_session::RowStore::write(&stores[0], &rows, &table).expect("host memory");
     let tables: Vec<TableRows<'_>> =
         stores.iter().enumerate().map(|(array, store)| TableRows { array, rows: &rows, store }).collect();
     for step in 1..4 {
@@ -64,7 +64,7 @@ fn in_stores(case: &Case, threads: usize, width: usize) -> (Vec<Vec<f32>>, Vec<V
     }
     let trained = stores.iter().map(|store| {
         let mut found = vec![0.0; ROWS * width];
-        hgnnc_session::RowStore::read(store, &rows, &mut found);
+        hgnnc_session::RowStore::read(store, &rows, &mut found).expect("host memory");
         found
     });
     let trained = trained.collect();

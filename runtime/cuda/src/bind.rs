@@ -224,7 +224,8 @@ impl Binder<'_> {
 
     /// Address of each buffer of a program.
     fn addresses(&mut self, program: &Program, places: &Places<'_>) -> Result<Vec<u64>> {
-        let memory = place::memory(program, |ty| rows(self.data, ty) * width(self.data, ty));
+        let len = |ty: &hgnnc_ir::Type| rows(self.data, ty) * width(self.data, ty);
+        let memory = place::memory(program, |buffer| len(&program.buffer(buffer).ty));
         let mut addresses = vec![];
         for index in 0..program.buffers.len() {
             let decl = program.buffer(program.home(Buffer::new(index)));

@@ -68,8 +68,7 @@ pub struct DeviceEngine {
 }
 
 impl DeviceEngine {
-    /// Compiles the programs, checks that everything fits on the device, uploads data, and runs the prelude. Parameters
-    /// and states are zero.
+    /// Compiles the programs, allocates their memory, uploads data, and runs the prelude. Parameters and states are zero.
     ///
     /// # Errors
     /// Data that does not fit the programs, a kernel without PTX, too little memory, or a device failure.
@@ -78,14 +77,27 @@ impl DeviceEngine {
         mut data: BoundData,
         device: impl Into<SharedDevice>,
         (compiler, target): (&'static dyn GpuCompiler, Target),
-        budget: Option<u64>,
     ) -> Result<Self> {
-        let mut device = device.into();
-        let Compiled { modules, needs, states, param_places, memory } =
-            Compiled::new(programs, &mut data, (compiler, target))?;
-        drop_unused_edges(programs, &mut data);
-        memory.check(device.free_bytes(), budget)?;
-        let tables = &programs[0].tables;
+        let compiled = Compiled::new(programs, &mut data, (compiler, target))?;
+        let programs = programs.iter().map(|&program| program.clone()).collect();
+        Self::planned(programs, compiled, data, device.into(), compiler)
+    }
+
+    /// [`DeviceEngine::new`] with compiled programs.
+    ///
+    /// # Errors
+    /// Too little memory, or a device failure.
+    pub(crate) fn planned(
+        kernels: Vec<Program>,
+        compiled: Compiled,
+        mut data: BoundData,
+        mut device: SharedDevice,
+        compiler: &'static dyn GpuCompiler,
+    ) -> Result<Self> {
+        let Compiled { modules, needs, states, param_places, memory } = compiled;
+        let programs: Vec<&Program> = kernels.iter().collect();
+        drop_unused_edges(&programs, &mut data);
+        let num_params = num_own_params(&programs[0].tables);
         let loaded = modules.iter().map(|module| device.load(module)).collect::<Result<_>>()?;
         let dropout_streams = programs.iter().map(|program| streams(program)).max().unwrap_or(0);
         let counters = device.alloc("counters", ALIGN_BYTES + 8 * dropout_streams as usize)?;
@@ -93,19 +105,19 @@ impl DeviceEngine {
             device,
             compiler,
             data,
-            kernels: programs.iter().map(|&program| program.clone()).collect(),
-            modules,
-            loaded,
             programs: vec![],
             arena: Room::default(),
             partials: Room::default(),
-            fixed: vec![Room::default(); programs.len()],
+            fixed: vec![Room::default(); kernels.len()],
+            kernels,
+            modules,
+            loaded,
             uploaded: Uploaded::default(),
             homes: vec![Room::default(); param_places.len()],
             state_homes: vec![Room::default(); states.len()],
             params: vec![],
             is_home: vec![],
-            num_params: num_own_params(tables),
+            num_params,
             states,
             state_places: vec![],
             best: vec![],
@@ -127,7 +139,7 @@ impl DeviceEngine {
         for &(at, len) in &engine.state_places {
             engine.device.clear(at, F32 * len)?;
         }
-        if keeps_best(programs.len()) {
+        if keeps_best(engine.kernels.len()) {
             engine.place_best(&param_places)?;
         }
         engine.bind(&mut [])?;

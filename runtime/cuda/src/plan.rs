@@ -8,7 +8,6 @@ use hgnnc_data::tables::{
 };
 use hgnnc_data::{Arena, BoundData, ExecError, InputData, Result, StateId};
 use hgnnc_executable::gpu::{Blocks, Entry, GpuCompiler, Module, Sizes, Slot, Target};
-use hgnnc_graph::show_bytes;
 use hgnnc_ir::kernel::place::{self, ALIGN};
 use hgnnc_ir::kernel::{Body, KernelOp, Program, Width};
 use hgnnc_ir::{Layout, Type};
@@ -25,33 +24,17 @@ pub struct DeviceMemory {
     /// Run-independent values, computed once.
     pub fixed: u64,
     pub partials: u64,
-    /// Parameters and optimiser states.
+    /// Parameters, and those of the best epoch.
     pub params: u64,
+    /// Optimizer states.
+    pub states: u64,
     pub data: u64,
 }
 
 impl DeviceMemory {
     /// Total bytes over all purposes.
     pub fn bytes(&self) -> u64 {
-        self.run + self.fixed + self.partials + self.params + self.data
-    }
-
-    /// Errors if the total exceeds the free memory or the budget, before anything is allocated.
-    pub(super) fn check(&self, free: Option<u64>, budget: Option<u64>) -> Result<()> {
-        let limits = [("the free memory of the device", free), ("the budget", budget)];
-        for (limit, bytes) in limits {
-            let Some(bytes) = bytes.filter(|&bytes| self.bytes() > bytes) else { continue };
-            let parts = [
-                ("intermediate values", self.run + self.fixed),
-                ("partial results", self.partials),
-                ("parameters and optimiser state", self.params),
-                ("graphs and features", self.data),
-            ];
-            let detail: Vec<String> =
-                parts.iter().map(|(what, bytes)| format!("{what} {}", show_bytes(*bytes))).collect();
-            return Err(ExecError::Memory { needed: self.bytes(), detail: detail.join(", "), limit, budget: bytes });
-        }
-        Ok(())
+        self.run + self.fixed + self.partials + self.params + self.states + self.data
     }
 }
 
@@ -121,7 +104,8 @@ pub(super) fn arena(needs: &[Needs], program: Option<usize>) -> Arena {
 
 /// Memory that a program needs for its values on this data.
 pub(super) fn needs(program: &Program, module: &Module, data: &BoundData) -> Needs {
-    let memory = place::memory(program, |ty| rows(data, ty) * width(data, ty));
+    let len = |ty: &Type| rows(data, ty) * width(data, ty);
+    let memory = place::memory(program, |buffer| len(&program.buffer(buffer).ty));
     let entries = module.prelude.iter().chain(&module.launches);
     let partials = entries.map(|entry| partials(entry, data).1).max().unwrap_or(0);
     Needs { run: memory.run.len, fixed: memory.fixed.len, partials }
@@ -164,7 +148,8 @@ pub(super) fn memory(
         run,
         fixed,
         partials,
-        params: bytes(own * copies + states),
+        params: bytes(own * copies),
+        states: bytes(states),
         data: bytes(indices + inputs) + counts::bytes(data),
     }
 }

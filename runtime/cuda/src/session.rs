@@ -11,10 +11,10 @@ use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::training::Task;
-use hgnnc_session::{Backend, Clock, MemoryNeeded, ParamStore, RowStore, Rows, Session, StepKey};
+use hgnnc_session::{Backend, Clock, MemoryNeeded, ParamStore, PlannedSession, RowStore, Rows, Session, StepKey};
 use hgnnc_trace::Times;
 
-use crate::plan::Compiled;
+use crate::plan::{Compiled, DeviceMemory};
 use crate::{Device, DeviceEngine, SharedDevice};
 
 /// A device, and the programs of an executable for it.
@@ -25,21 +25,19 @@ pub struct DeviceBackend {
     target: Target,
     programs: HashMap<Role, Program>,
     pool: Arc<rayon::ThreadPool>,
-    budget: Option<u64>,
 }
 
 impl DeviceBackend {
-    /// A back end on a device. `pool` are the threads of this process, and `budget` the most bytes of a session's memory.
+    /// A back end on a device. `pool` are the threads of this process.
     pub fn new(
         executable: &Executable,
         device: impl Into<SharedDevice>,
         (compiler, target): (&'static dyn GpuCompiler, Target),
         pool: Arc<rayon::ThreadPool>,
-        budget: Option<u64>,
     ) -> Self {
         let roles = [Role::Infer, Role::Train, Role::Score, Role::Head];
         let programs = roles.into_iter().filter_map(|role| Some((role, executable.kernels(role)?.clone())));
-        Self { device: device.into(), compiler, target, programs: programs.collect(), pool, budget }
+        Self { device: device.into(), compiler, target, programs: programs.collect(), pool }
     }
 
     fn programs(&self, roles: &[Role]) -> Result<Vec<&Program>> {
@@ -65,19 +63,45 @@ impl Backend for DeviceBackend {
         false
     }
 
-    fn session(&mut self, roles: &[Role], data: BoundData) -> Result<Box<dyn Session>> {
-        let programs = self.programs(roles)?;
-        let (device, code) = (self.device.clone(), (self.compiler, self.target));
-        Ok(Box::new(DeviceEngine::new(&programs, data, device, code, self.budget)?))
+    fn free_memory(&self) -> Option<(&'static str, u64)> {
+        Some(("the free memory of the device", self.device.free_bytes()?))
     }
 
-    fn memory_needed(&mut self, roles: &[Role], data: &mut BoundData) -> Result<MemoryNeeded> {
-        let compiled = Compiled::new(&self.programs(roles)?, data, (self.compiler, self.target))?;
-        Ok(MemoryNeeded {
-            arenas: (0..roles.len()).map(|program| compiled.arena(Some(program))).collect(),
-            all: compiled.arena(None),
-            bytes: compiled.memory.bytes(),
-        })
+    fn plan(&mut self, roles: &[Role], mut data: BoundData, _room: Option<u64>) -> Result<Box<dyn PlannedSession>> {
+        let programs = self.programs(roles)?;
+        let compiled = Compiled::new(&programs, &mut data, (self.compiler, self.target))?;
+        let programs = programs.into_iter().cloned().collect();
+        Ok(Box::new(PlannedEngine { programs, compiled, data, device: self.device.clone(), compiler: self.compiler }))
+    }
+}
+
+/// An engine before its memory is allocated.
+struct PlannedEngine {
+    programs: Vec<Program>,
+    compiled: Compiled,
+    data: BoundData,
+    device: SharedDevice,
+    compiler: &'static dyn GpuCompiler,
+}
+
+impl PlannedSession for PlannedEngine {
+    fn memory(&self) -> MemoryNeeded {
+        let DeviceMemory { params, states, data, .. } = self.compiled.memory;
+        let arenas = (0..self.programs.len()).map(|program| self.compiled.arena(Some(program))).collect();
+        MemoryNeeded { arenas, all: self.compiled.arena(None), params, states, data }
+    }
+
+    fn data(&self) -> &BoundData {
+        &self.data
+    }
+
+    fn into_data(self: Box<Self>) -> BoundData {
+        self.data
+    }
+
+    fn open(self: Box<Self>) -> Result<Box<dyn Session>> {
+        let Self { programs, compiled, data, device, compiler } = *self;
+        Ok(Box::new(DeviceEngine::planned(programs, compiled, data, device, compiler)?))
     }
 }
 
@@ -236,15 +260,14 @@ impl ParamStore for DeviceEngine {
 
     fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()> {
         let mut numbers = vec![0.0; rows.len() * from.width()];
-        from.gather(rows, &mut numbers);
+        from.gather(rows, &mut numbers)?;
         self.write_first(array, &numbers)
     }
 
     fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()> {
         let mut numbers = vec![0.0; rows.len() * to.width()];
         self.read_first(array, &mut numbers)?;
-        to.scatter(rows, &numbers);
-        Ok(())
+        to.scatter(rows, &numbers)
     }
 
     fn keep_best(&mut self) -> Result<bool> {

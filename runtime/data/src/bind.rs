@@ -321,15 +321,17 @@ impl Binder<'_> {
     /// Number of edges of a graph that is not materialized yet; `None` for others.
     fn deferred(&self, builder: &SemanticGraphs<'_>, index: usize) -> Result<Option<u64>> {
         let graph = Graph::new(index);
+        let path = self.flow.metapaths.iter().find(|path| path.of == graph);
+        let is_hop = self.flow.metapaths.iter().any(|path| path.hops.contains(&graph));
+        if !self.options.defer_metapaths || path.is_none() && !is_hop {
+            return Ok(None);
+        }
         // Path counts are weights of linear sums, which are factored without them.
         let is_data =
             |decl: &InputDecl| decl.ty.space == Space::Edges(graph) && !matches!(decl.binding, Binding::EdgeCount(_));
-        let path = self.flow.metapaths.iter().find(|path| path.of == graph);
-        let is_hop = self.flow.metapaths.iter().any(|path| path.hops.contains(&graph));
         // Graphs of stacks are made of their members' edges.
         let is_member = self.flow.stacks.iter().any(|stack| stack.members.contains(&graph));
-        let may_wait = self.options.defer_metapaths && (path.is_some() || is_hop) && !is_member;
-        if !may_wait || self.flow.inputs.iter().any(is_data) {
+        if is_member || self.flow.inputs.iter().any(is_data) {
             return Ok(None);
         }
         let steps = steps_of(self, &self.flow.graphs[index]);

@@ -157,6 +157,16 @@ impl HostBuffer {
         SharedBuffer { data: self.data, len: self.len, _memory: self._memory }
     }
 
+    /// Whether the buffer is read-only.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// The elements, if the buffer is read-only.
+    pub fn shared(&self) -> Option<SharedBuffer> {
+        self.frozen.then(|| SharedBuffer { data: self.data, len: self.len, _memory: Arc::clone(&self._memory) })
+    }
+
     /// Number of `f32` elements.
     pub fn len(&self) -> usize {
         self.len

@@ -2,8 +2,8 @@
 //!
 //! A [`Backend`] is a machine with the programs of an executable. It opens [`Session`]s: programs with shared tables,
 //! bound to data, with their parameters. The trainer, the link scorer and mini-batches run on sessions alone, so a new
-//! machine is one crate that implements these traits. [`RowStore`] is host memory with a row for each vertex, of which a
-//! mini-batch takes some.
+//! machine is one crate that implements these traits. A [`RowStore`] is a matrix, wherever it lies, of which a mini-batch
+//! takes some rows.
 
 mod rows;
 
@@ -44,15 +44,26 @@ pub struct Rows<'a> {
     pub numbers: &'a [f32],
 }
 
-/// Memory that programs need.
+/// Memory that a session needs, in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemoryNeeded {
     /// Planned memory for values of each program alone.
     pub arenas: Vec<Arena>,
     /// Planned memory for values of all of them.
     pub all: Arena,
-    /// Total bytes: values, parameters, states, graphs and features.
-    pub bytes: u64,
+    /// Parameters, with the copies that the session keeps.
+    pub params: u64,
+    /// Optimizer states.
+    pub states: u64,
+    /// Graphs and inputs.
+    pub data: u64,
+}
+
+impl MemoryNeeded {
+    /// Total bytes.
+    pub fn bytes(&self) -> u64 {
+        self.all.bytes() + self.params + self.states + self.data
+    }
 }
 
 /// How a session measures its phases and stages.
@@ -80,18 +91,42 @@ pub trait Backend: Debug + Send {
         true
     }
 
-    /// Binds programs with shared tables to data, allocates their memory, and computes what does not depend on the run.
-    /// Parameters and states are zero.
-    ///
-    /// # Errors
-    /// Data that does not fit the programs, an operation that the machine cannot execute, or too little memory.
-    fn session(&mut self, roles: &[Role], data: BoundData) -> Result<Box<dyn Session>>;
+    /// Bytes that sessions may allocate now, and their name in messages; `None` if unknown.
+    fn free_memory(&self) -> Option<(&'static str, u64)>;
 
-    /// Memory of [`Backend::session`] for these programs; allocates nothing.
+    /// Plans programs with shared tables for data; allocates no values. A back end that can do with less memory, and then
+    /// is slower, does so for a session that takes more than `room` bytes.
     ///
     /// # Errors
     /// Data that does not fit the programs, or an operation that the machine cannot execute.
-    fn memory_needed(&mut self, roles: &[Role], data: &mut BoundData) -> Result<MemoryNeeded>;
+    fn plan(&mut self, roles: &[Role], data: BoundData, room: Option<u64>) -> Result<Box<dyn PlannedSession>>;
+
+    /// Plans programs, and opens their session.
+    ///
+    /// # Errors
+    /// Those of [`Backend::plan`] and [`PlannedSession::open`].
+    fn session(&mut self, roles: &[Role], data: BoundData) -> Result<Box<dyn Session>> {
+        self.plan(roles, data, None)?.open()
+    }
+}
+
+/// A session before its memory is allocated.
+pub trait PlannedSession {
+    /// The memory that it takes.
+    fn memory(&self) -> MemoryNeeded;
+
+    /// Data that the programs are planned for.
+    fn data(&self) -> &BoundData;
+
+    /// The data, without a session.
+    fn into_data(self: Box<Self>) -> BoundData;
+
+    /// Binds the programs to the data, allocates their memory, and computes what does not depend on the run. Parameters
+    /// and states are zero.
+    ///
+    /// # Errors
+    /// An allocation that is refused, or a device failure.
+    fn open(self: Box<Self>) -> Result<Box<dyn Session>>;
 }
 
 /// Programs with shared tables, bound to data, with their parameters and optimizer states. Programs are numbered in the

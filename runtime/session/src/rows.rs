@@ -1,33 +1,61 @@
-//! Rows of host memory, of which a mini-batch takes some.
+//! Matrices of which a mini-batch takes some rows, wherever they lie.
 
 // Rows are scattered by several threads; see `HostRows::new`.
 #![allow(unsafe_code)]
 
-use hgnnc_data::buffer::HostBuffer;
+use std::sync::Arc;
+
+use hgnnc_data::Result;
+use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use rayon::prelude::*;
 
-/// A matrix in host memory with a row for each vertex of a type: features, embeddings, or their optimizer states.
-pub trait RowStore: Sync {
+/// A matrix with a row for each vertex of a type or edge of a graph: features, embeddings, their optimizer states, or
+/// historical embeddings.
+pub trait RowStore: Send + Sync {
+    /// Number of rows.
+    fn num_rows(&self) -> usize;
+
     /// Elements of a row.
     fn width(&self) -> usize;
 
     /// Copies rows, in this order, on this thread. `into` has their elements.
-    fn read(&self, rows: &[u32], into: &mut [f32]);
+    ///
+    /// # Errors
+    /// When the memory of the rows cannot be read: never if it is host memory.
+    fn read(&self, rows: &[u32], into: &mut [f32]) -> Result<()>;
 
     /// Copies rows back, on this thread. The rows are distinct, and nothing else accesses them meanwhile.
-    fn write(&self, rows: &[u32], from: &[f32]);
+    ///
+    /// # Errors
+    /// When the memory of the rows cannot be written: never if it is host memory.
+    fn write(&self, rows: &[u32], from: &[f32]) -> Result<()>;
+
+    /// Whether all rows are host memory, so that a few of them cost no more than their bytes: programs may then copy
+    /// them block by block.
+    fn is_host_memory(&self) -> bool;
+
+    /// All elements by row, if they are host memory that nobody writes: programs may then read them in place.
+    fn shared(&self) -> Option<SharedBuffer> {
+        None
+    }
 
     /// Copies rows on the threads of the current pool.
-    fn gather(&self, rows: &[u32], into: &mut [f32]) {
+    ///
+    /// # Errors
+    /// Those of [`RowStore::read`].
+    fn gather(&self, rows: &[u32], into: &mut [f32]) -> Result<()> {
         let tasks = into.par_chunks_mut((TASK * self.width()).max(1)).zip(rows.par_chunks(TASK));
-        tasks.for_each(|(into, rows)| self.read(rows, into));
+        tasks.try_for_each(|(into, rows)| self.read(rows, into))
     }
 
     /// Copies rows back on the threads of the current pool. The rows are distinct, and nothing else accesses them
     /// meanwhile.
-    fn scatter(&self, rows: &[u32], from: &[f32]) {
+    ///
+    /// # Errors
+    /// Those of [`RowStore::write`].
+    fn scatter(&self, rows: &[u32], from: &[f32]) -> Result<()> {
         let tasks = from.par_chunks((TASK * self.width()).max(1)).zip(rows.par_chunks(TASK));
-        tasks.for_each(|(from, rows)| self.write(rows, from));
+        tasks.try_for_each(|(from, rows)| self.write(rows, from))
     }
 }
 
@@ -46,16 +74,54 @@ pub struct TableRows<'a> {
 }
 
 impl<S: RowStore + ?Sized> RowStore for &S {
+    fn num_rows(&self) -> usize {
+        (**self).num_rows()
+    }
+
     fn width(&self) -> usize {
         (**self).width()
     }
 
-    fn read(&self, rows: &[u32], into: &mut [f32]) {
-        (**self).read(rows, into);
+    fn read(&self, rows: &[u32], into: &mut [f32]) -> Result<()> {
+        (**self).read(rows, into)
     }
 
-    fn write(&self, rows: &[u32], from: &[f32]) {
-        (**self).write(rows, from);
+    fn write(&self, rows: &[u32], from: &[f32]) -> Result<()> {
+        (**self).write(rows, from)
+    }
+
+    fn is_host_memory(&self) -> bool {
+        (**self).is_host_memory()
+    }
+
+    fn shared(&self) -> Option<SharedBuffer> {
+        (**self).shared()
+    }
+}
+
+impl<S: RowStore + ?Sized> RowStore for Arc<S> {
+    fn num_rows(&self) -> usize {
+        (**self).num_rows()
+    }
+
+    fn width(&self) -> usize {
+        (**self).width()
+    }
+
+    fn read(&self, rows: &[u32], into: &mut [f32]) -> Result<()> {
+        (**self).read(rows, into)
+    }
+
+    fn write(&self, rows: &[u32], from: &[f32]) -> Result<()> {
+        (**self).write(rows, from)
+    }
+
+    fn is_host_memory(&self) -> bool {
+        (**self).is_host_memory()
+    }
+
+    fn shared(&self) -> Option<SharedBuffer> {
+        (**self).shared()
     }
 }
 
@@ -77,14 +143,10 @@ impl HostRows {
         Self { buffer, width }
     }
 
-    /// Number of rows.
-    pub fn len(&self) -> usize {
-        self.buffer.len() / self.width.max(1)
-    }
-
-    /// Whether there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Rows of this many elements that nobody writes.
+    pub fn of_shared(numbers: &SharedBuffer, width: usize) -> Self {
+        // SAFETY: rows of a read-only buffer are never written, see `write_row`.
+        unsafe { Self::new(numbers.slab(), width) }
     }
 
     /// All elements.
@@ -104,8 +166,9 @@ impl HostRows {
     /// Overwrites a row.
     ///
     /// # Panics
-    /// Without such a row.
+    /// Without such a row, or if the rows are shared.
     pub fn write_row(&self, row: usize, from: &[f32]) {
+        assert!(!self.buffer.is_frozen(), "shared rows are not written");
         // SAFETY: nothing else accesses the row meanwhile, as was promised to `new`.
         unsafe { self.buffer.write(row * self.width, self.width) }.copy_from_slice(from);
     }
@@ -121,20 +184,34 @@ impl HostRows {
 }
 
 impl RowStore for HostRows {
+    fn num_rows(&self) -> usize {
+        self.buffer.len() / self.width.max(1)
+    }
+
     fn width(&self) -> usize {
         self.width
     }
 
-    fn read(&self, rows: &[u32], into: &mut [f32]) {
+    fn read(&self, rows: &[u32], into: &mut [f32]) -> Result<()> {
         for (to, &row) in into.chunks_exact_mut(self.width.max(1)).zip(rows) {
             self.read_row(row as usize, to);
         }
+        Ok(())
     }
 
-    fn write(&self, rows: &[u32], from: &[f32]) {
+    fn write(&self, rows: &[u32], from: &[f32]) -> Result<()> {
         for (from, &row) in from.chunks_exact(self.width.max(1)).zip(rows) {
             self.write_row(row as usize, from);
         }
+        Ok(())
+    }
+
+    fn is_host_memory(&self) -> bool {
+        true
+    }
+
+    fn shared(&self) -> Option<SharedBuffer> {
+        self.buffer.shared()
     }
 }
 
@@ -147,9 +224,9 @@ mod tests {
         // SAFETY: this thread alone uses the rows, or threads of a pool distinct ones.
         let mut rows = unsafe { HostRows::new(HostBuffer::of(&[0.0, 0.5, 1.0, 1.5, 2.0, 2.5]), 2) };
         let mut taken = [0.0; 4];
-        rows.gather(&[2, 0], &mut taken);
+        rows.gather(&[2, 0], &mut taken).expect("host memory");
         assert_eq!(taken, [2.0, 2.5, 0.0, 0.5]);
-        rows.scatter(&[1, 2], &[-1.0, -2.0, -3.0, -4.0]);
+        rows.scatter(&[1, 2], &[-1.0, -2.0, -3.0, -4.0]).expect("host memory");
         assert_eq!(rows.elements(), [0.0, 0.5, -1.0, -2.0, -3.0, -4.0]);
     }
 
@@ -157,7 +234,17 @@ mod tests {
     fn rows_without_elements_are_no_work() {
         // SAFETY: there are none.
         let rows = unsafe { HostRows::new(HostBuffer::zeros(0), 0) };
-        rows.gather(&[0, 1, 2], &mut []);
-        assert!(rows.is_empty());
+        rows.gather(&[0, 1, 2], &mut []).expect("host memory");
+        assert_eq!(rows.num_rows(), 0);
+    }
+
+    #[test]
+    fn only_rows_that_nobody_writes_are_read_in_place() {
+        let numbers = HostBuffer::of(&[0.0, 0.5, 1.0, 1.5]);
+        // SAFETY: nothing uses the rows.
+        assert!(unsafe { HostRows::new(HostBuffer::zeros(4), 2) }.shared().is_none());
+        let rows = HostRows::of_shared(&numbers.freeze(), 2);
+        assert_eq!(rows.shared().as_deref(), Some(&[0.0, 0.5, 1.0, 1.5][..]));
+        assert_eq!(rows.num_rows(), 2);
     }
 }

@@ -8,6 +8,7 @@
 pub mod batches;
 pub mod checkpoint;
 mod links;
+mod memory;
 mod not_finite;
 pub mod report;
 pub mod trainer;
@@ -16,8 +17,9 @@ pub mod weights;
 use hgnnc_data::Result;
 use hgnnc_session::Session;
 
+pub use memory::MemoryNeeded;
 pub use report::Report;
-pub use trainer::{Arenas, Epoch, MemoryNeeded, Outcome, OutputRows, TrainOptions, Trainer};
+pub use trainer::{Arenas, Epoch, Outcome, OutputRows, TrainOptions, Trainer};
 
 /// Copies the parameters to a session of another program with the same parameters. Those that it does not use have one
 /// element there.

@@ -585,8 +585,8 @@ fn sign(bytes: &mut [u8]) -> bool {
 fn trainer(mut executable: Executable, data: BoundData, options: TrainOptions) -> Result<Trainer, ExecError> {
     let compile = Options::new(options.code, options.features, Dispatch::new(options.features).level());
     compile_executable(&mut executable, &compile, &compile);
-    let TrainOptions { threads, memory_budget, features, .. } = options;
-    let machine = EngineOptions { threads, memory_budget, dispatch: Dispatch::new(features) };
+    let TrainOptions { threads, features, .. } = options;
+    let machine = EngineOptions { threads, dispatch: Dispatch::new(features), room: None };
     let backend = CpuBackend::new(&executable, thread_pool(threads)?, machine);
     Trainer::new(executable, Box::new(backend), data, options)
 }

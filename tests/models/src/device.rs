@@ -150,7 +150,7 @@ pub fn executed(
     data: &BoundData,
     interpreter: Interpreter,
 ) -> Result<DeviceEngine, ExecError> {
-    DeviceEngine::new(&[train, infer], data.clone(), Box::new(interpreter), (&PtxCompiler, Target::SM_80), None)
+    DeviceEngine::new(&[train, infer], data.clone(), Box::new(interpreter), (&PtxCompiler, Target::SM_80))
 }
 
 /// Bit patterns of all results.

@@ -110,8 +110,7 @@ pub fn device_trainer(
     if executable.batch.is_some() {
         executable.sampler = hgnnc_codegen_cpu::sampler(options.code);
     }
-    let (pool, budget) = (thread_pool(options.threads)?, options.memory_budget);
-    let backend = DeviceBackend::new(&executable, device, (&PtxCompiler, target), pool, budget);
+    let backend = DeviceBackend::new(&executable, device, (&PtxCompiler, target), thread_pool(options.threads)?);
     Trainer::new(executable, Box::new(backend), data, options)
 }
 
@@ -120,12 +119,9 @@ pub fn device_trainer(
 /// # Errors
 /// When threads cannot be started.
 pub fn cpu_backend(executable: &Executable, options: &TrainOptions) -> Result<CpuBackend, ExecError> {
-    let &TrainOptions { threads, memory_budget, features, .. } = options;
-    Ok(CpuBackend::new(
-        executable,
-        thread_pool(threads)?,
-        EngineOptions { threads, memory_budget, dispatch: Dispatch::new(features) },
-    ))
+    let &TrainOptions { threads, features, .. } = options;
+    let options = EngineOptions { threads, dispatch: Dispatch::new(features), room: None };
+    Ok(CpuBackend::new(executable, thread_pool(threads)?, options))
 }
 
 /// An engine with the parameters of the bindings and zero optimizer states.

@@ -1,6 +1,7 @@
 //! `--device cuda` from the command to the driver, on a driver that executes PTX on this processor.
 
 use crate::common::{Place, Run, names, usual, with_metapath};
+use crate::links;
 
 /// A place where the loader of commands finds the driver for tests.
 struct Driver {
@@ -10,7 +11,10 @@ struct Driver {
 impl Driver {
     /// `None` where no program can be told to load it.
     fn new(model: &str) -> Option<Driver> {
-        let place = Place::new();
+        Self::at(Place::new(), model)
+    }
+
+    fn at(place: Place, model: &str) -> Option<Driver> {
         place.model(model);
         let folder = place.path("driver");
         std::fs::create_dir(&folder).expect("a folder");
@@ -163,6 +167,20 @@ fn too_little_memory_is_refused_before_anything_runs() {
     run.fails(3, &["the model needs", "graphs and features", "the free memory of the device is"]);
     // The reported bytes suffice, except that allocations are rounded up.
     driver.run(&format!("memory={}", needed + (64 << 10)), "train", &TRAIN).is_silent();
+}
+
+/// The evaluation fits on the device alone; with the scores of links and the parameters of batches it does not.
+#[test]
+fn sessions_that_do_not_fit_together_are_refused_before_anything_runs() {
+    let model = links::MODEL.replace("epochs    25", "epochs    1");
+    let Some(driver) = Driver::at(links::place(&links::links(90)), &model) else { return };
+    let train = ["--quiet", "--device", "cuda", "--report", "r"];
+    driver.run("", "train", &train).is_silent();
+    let alone = driver.place.json("r")["device_bytes"].as_u64().expect("a number");
+    let run = driver.run(&format!("memory={alone},launches=0"), "train", &train);
+    run.fails(3, &["the model needs", "scores of links", "of batches", "the free memory of the device is"]);
+    let (needed, parts) = links::memory_named(&run);
+    assert!(parts.iter().all(|&part| part < alone as f64 / 1024.0) && needed > alone as f64 / 1024.0, "{}", run.err);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::common::*;
 const USERS: u32 = 30;
 const ARTISTS: u32 = 24;
 
-const MODEL: &str = "\
+pub const MODEL: &str = "\
 use std::link::DistMult
 use std::rgcn::RgcnConv
 schema S {
@@ -35,7 +35,7 @@ train M {
 }
 ";
 
-type Pairs = Vec<(u32, u32)>;
+pub type Pairs = Vec<(u32, u32)>;
 
 fn random(state: &mut u64) -> u32 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -43,7 +43,7 @@ fn random(state: &mut u64) -> u32 {
 }
 
 /// Users like artists of their own half, or any, by `affinity` in percent: training, validation and test links.
-fn links(affinity: u32) -> [Pairs; 3] {
+pub fn links(affinity: u32) -> [Pairs; 3] {
     let (mut state, mut known, mut all) = (7, HashSet::new(), vec![]);
     while all.len() < 260 {
         let (user, artist) = (random(&mut state) % USERS, random(&mut state) % ARTISTS);
@@ -69,7 +69,7 @@ fn rows(folder: &Path, name: &str, links: &[(u32, u32)]) {
 }
 
 /// Users, artists and the links between them; `again` holds those of training a second time, from artist to user.
-fn place(parts: &[Pairs; 3]) -> Place {
+pub fn place(parts: &[Pairs; 3]) -> Place {
     let place = Place { folder: tempfile::tempdir().expect("a folder") };
     let data = place.path("data");
     std::fs::create_dir_all(&data).expect("a folder");
@@ -107,6 +107,32 @@ fn scores(place: &Place, pairs: &[(u32, u32)]) -> Vec<f32> {
     assert!(run.out.contains(&format!("({} scores)", pairs.len())), "{}", run.out);
     let file = npy::Npy::open(&place.path("s.npy")).expect("an array");
     file.to_f32().expect("f32").to_vec()
+}
+
+/// The memory that a refusal names: in all and by part, in KiB.
+pub fn memory_named(refused: &Run) -> (f64, Vec<f64>) {
+    let (before, rest) = refused.err.split_once(" (").expect("parts");
+    let size = |text: &str| -> f64 {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let number: f64 = words[words.len() - 2].parse().expect("a size");
+        number * if words[words.len() - 1] == "KiB" { 1.0 } else { 1.0 / 1024.0 }
+    };
+    (size(before), rest.split(')').next().expect("parts").split(',').map(size).collect())
+}
+
+/// Evaluation, scores of links and what batches train each fit in the budget, and not together: refused before anything
+/// runs, with the smallest budget that would do.
+#[test]
+fn a_budget_is_for_all_of_a_run() {
+    let place = place(&links(90));
+    place.model(&MODEL.replace("epochs    25", "epochs    1"));
+    let train = |budget: f64| place.with_data("train", &["--memory-budget", &format!("{budget:.1}K")]);
+    let (needed, parts) = memory_named(&train(1.0));
+    assert!((parts.iter().sum::<f64>() - needed).abs() < 0.1 * parts.len() as f64, "{parts:?} of {needed}");
+    let budget = needed - 0.2;
+    assert!(parts.len() > 4 && parts.iter().all(|&part| part < budget), "{parts:?} of {needed}");
+    train(budget).fails(3, &["the model needs", "scores of links", "of batches", "the budget is"]);
+    train(needed + 0.2).works();
 }
 
 /// Batches of links, embeddings, negatives, scores and ranks.

@@ -11,7 +11,6 @@
 use std::collections::BTreeMap;
 
 use super::{Buffer, Contents, Program, Source};
-use crate::types::Type;
 
 /// Elements of a cache line; offsets are multiples of it.
 pub const ALIGN: usize = 16;
@@ -92,8 +91,8 @@ pub struct Memory {
     pub run: Area,
 }
 
-/// Plans the computed buffers of a program. `len` gives the number of stored elements of a type.
-pub fn memory(program: &Program, len: impl Fn(&Type) -> usize) -> Memory {
+/// Plans the computed buffers of a program. `len` gives the number of stored elements of a buffer.
+pub fn memory(program: &Program, len: impl Fn(Buffer) -> usize) -> Memory {
     let num_fixed = program.prelude.len();
     // First and last launch that use each computed buffer.
     let mut lives: Vec<Option<(usize, usize)>> = vec![None; program.buffers.len()];
@@ -124,7 +123,7 @@ pub fn memory(program: &Program, len: impl Fn(&Type) -> usize) -> Memory {
         // A buffer that updates a parameter or state in place needs no memory.
         let own = decl.contents == Contents::Computed && program.buffer(home).contents == Contents::Computed;
         if let (true, Some((start, end))) = (own, life) {
-            let life = Lifetime { start, end, len: len(&decl.ty) };
+            let life = Lifetime { start, end, len: len(Buffer::new(index)) };
             if start < num_fixed { &mut fixed } else { &mut run }.push((Buffer::new(index), life, home));
         }
     }

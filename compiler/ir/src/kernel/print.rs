@@ -438,7 +438,7 @@ fn source((program, names): (&Program, &Names<'_>), source: Source) -> String {
 }
 
 fn buffer(program: &Program, buffer: Buffer) -> String {
-    program.buffers.get(buffer.index()).map_or_else(|| format!("?{buffer}"), |decl| quoted(&decl.name))
+    program.buffers.get(buffer.index()).map_or_else(|| format!("?{buffer}"), |decl| quoted(&decl.name).into_owned())
 }
 
 /// The granularity of each local of a traversal.

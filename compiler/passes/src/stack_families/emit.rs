@@ -8,7 +8,7 @@ use hgnnc_ir::{
     BinaryOp, Dataflow, Dim, Direction, Graph, Incidence, Op, Param, ProductForm, Reduce, Space, Stack, StackDecl,
     Type, Value, VertexRows, VertexType,
 };
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::tuples::{Operand, Tuple, Tuples, base};
 use crate::rewrite::count_uses;
@@ -40,9 +40,9 @@ pub struct Emitter<'a> {
     made: FxHashMap<(Tuple, Rows), Value>,
     lifted: FxHashMap<(Value, Direction), Value>,
     possible: FxHashMap<(Tuple, Rows), bool>,
-    params: FxHashMap<(String, bool), Param>,
+    params: FxHashMap<(&'a str, bool), Param>,
     /// The parameter of each member of a family of parameters.
-    entries: FxHashMap<(String, Graph), Param>,
+    entries: FxHashMap<(&'a str, Graph), Param>,
     stack: Option<Stack>,
 }
 
@@ -166,23 +166,25 @@ impl<'a> Emitter<'a> {
 
     /// Divides the leaves of a tree into operations that can be reduced over pairs and others; `None` if none can.
     fn reduction_of(&mut self, tree: &Tree) -> Option<Reduction> {
-        let mut counts: FxHashMap<Tuple, usize> = FxHashMap::default();
+        // The leaves of each tuple, and how many of them are different.
+        let mut counts: FxHashMap<Tuple, [usize; 2]> = FxHashMap::default();
+        let mut distinct: FxHashSet<Value> = FxHashSet::with_capacity_and_hasher(tree.leaves.len(), FxBuildHasher);
         for &leaf in &tree.leaves {
             if let Some((tuple, _)) = self.tuples.slot(leaf) {
-                *counts.entry(tuple).or_default() += 1;
+                let [all, different] = counts.entry(tuple).or_default();
+                *all += 1;
+                *different += usize::from(distinct.insert(leaf));
             }
         }
-        let distinct: FxHashSet<Value> = tree.leaves.iter().copied().collect();
-        let (tuples, number) = (self.tuples, self.members.len());
-        let whole = |tuple: Tuple| {
-            counts.get(&tuple) == Some(&number) && tuples.members(tuple).all(|value| distinct.contains(&value))
-        };
+        let every_member_once = [self.members.len(); 2];
         let mut reduced: Vec<Tuple> = vec![];
         let mut others: Vec<Value> = vec![];
         for &leaf in &tree.leaves {
             match self.tuples.slot(leaf) {
                 Some((tuple, _)) if reduced.contains(&tuple) => {}
-                Some((tuple, _)) if whole(tuple) && self.reduces(tuple, tree.op) => reduced.push(tuple),
+                Some((tuple, _)) if counts[&tuple] == every_member_once && self.reduces(tuple, tree.op) => {
+                    reduced.push(tuple)
+                }
                 _ => others.push(leaf),
             }
         }
@@ -297,7 +299,7 @@ impl<'a> Emitter<'a> {
     /// The stack of the parameters of the members. `table`: each has a row for each vertex.
     fn param(&mut self, of: Param, table: Option<Direction>) -> Param {
         let name = base(self.old, of);
-        if let Some(&known) = self.params.get(&(name.clone(), table.is_some())) {
+        if let Some(&known) = self.params.get(&(name, table.is_some())) {
             return known;
         }
         let stack = self.stack();
@@ -306,12 +308,12 @@ impl<'a> Emitter<'a> {
         let decl = &self.old.params[of.index()];
         let tail = if table.is_some() { &decl.dims[1..] } else { &decl.dims[..] };
         let dims = [&[rows], tail].concat();
-        let entry = |&graph: &Graph| self.entries[&(name.clone(), graph)];
+        let entry = |&graph: &Graph| self.entries[&(name, graph)];
         let entries = self.members.iter().map(entry).collect();
         // Its entries have initial values.
         let (init, decay) = (Init::Constant(0.0), decl.decay);
         let taken = self.new.params.iter().any(|decl| decl.name == name);
-        let unique = if taken { format!("{name}.stack") } else { name.clone() };
+        let unique = if taken { format!("{name}.stack") } else { name.to_owned() };
         let param = self.new.declare_param(ParamDecl { name: unique, dims, init, decay, of: None, entries });
         self.params.insert((name, table.is_some()), param);
         param

@@ -32,7 +32,7 @@ mod emit;
 mod tuples;
 
 use hgnnc_ir::{Dataflow, Graph, Op, Param};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cse::cse;
 use crate::dce::dce;
@@ -112,9 +112,9 @@ fn stack(flow: &Dataflow, members: Vec<Graph>, on_batches: bool) -> Result<Dataf
         return Err(format!("{value} is needed of one alone"));
     }
     dce(&mut new, &mut PassCx::default());
-    let read: Vec<Param> = new.values.iter().filter_map(|data| param_of(&data.op)).collect();
-    let entries = read.iter().flat_map(|param| &new.params[param.index()].entries);
-    match entries.into_iter().find(|entry| read.contains(entry)) {
+    let read: FxHashSet<Param> = new.values.iter().filter_map(|data| param_of(&data.op)).collect();
+    let stacks = new.params.iter().enumerate().filter(|(index, _)| read.contains(&Param::new(*index)));
+    match stacks.flat_map(|(_, decl)| &decl.entries).find(|entry| read.contains(entry)) {
         Some(entry) => Err(format!("the parameter `{}` is read of one alone", new.params[entry.index()].name)),
         None => Ok(new),
     }

@@ -1,9 +1,10 @@
 //! Finds the copies of an operation for the members of a family.
 
+use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 
-use hgnnc_ir::dataflow::{Binding, InputDecl, ValueData};
+use hgnnc_ir::dataflow::{Binding, ValueData};
 use hgnnc_ir::{Dataflow, Graph, Op, Param, Space, Type, Value};
 use rustc_hash::{FxHashMap, FxHasher};
 
@@ -34,13 +35,15 @@ impl Tuples {
         let position: FxHashMap<Graph, usize> = members.iter().enumerate().map(|(i, &graph)| (graph, i)).collect();
         let bases = Bases::of(flow);
         let mut tuples = Self { values: vec![], slots: vec![None; flow.values.len()] };
-        // Tuples by a hash of what their values have in common.
-        let mut known: FxHashMap<u64, Vec<Tuple>> = FxHashMap::default();
+        // Tuples by a hash of what their values have in common: the latest, and the one before it with that hash.
+        let mut latest: FxHashMap<u64, Tuple> = FxHashMap::default();
+        let mut before: Vec<Option<Tuple>> = vec![];
         for value in flow.handles() {
             let data = flow.value(value);
             let Some(member) = tuples.member(flow, value, &position) else { continue };
-            let alike = known.entry(tuples.hash(data, &bases)).or_default();
-            let free = alike.iter().copied().find(|&tuple| {
+            let hash = tuples.hash(data, &bases);
+            let mut alike = std::iter::successors(latest.get(&hash).copied(), |known| before[known.0]);
+            let free = alike.find(|&tuple| {
                 let values = &tuples.values[tuple.0];
                 // Copies usually stand in the order of the members.
                 let is_new = values.last().is_none_or(|last| last.0 < member)
@@ -55,9 +58,9 @@ impl Tuples {
                     && (other.stage, other.phase) == (data.stage, data.phase)
             });
             let tuple = free.unwrap_or_else(|| {
+                let tuple = Tuple(tuples.values.len());
                 tuples.values.push(vec![]);
-                let tuple = Tuple(tuples.values.len() - 1);
-                alike.push(tuple);
+                before.push(latest.insert(hash, tuple));
                 tuple
             });
             tuples.values[tuple.0].push((member, value));
@@ -146,21 +149,21 @@ struct Bases {
 
 impl Bases {
     fn of(flow: &Dataflow) -> Self {
-        let mut numbers: FxHashMap<String, usize> = FxHashMap::default();
-        let mut number = |name: String| {
+        let mut numbers: FxHashMap<Cow<'_, str>, usize> = FxHashMap::default();
+        let mut number = |name| {
             let next = numbers.len();
             *numbers.entry(name).or_insert(next)
         };
-        let params = (0..flow.params.len()).map(|param| number(base(flow, Param::new(param)))).collect();
-        let name = |decl: &InputDecl| match decl.binding {
+        let params = (0..flow.params.len()).map(|param| number(base(flow, Param::new(param)).into())).collect();
+        let inputs = flow.inputs.iter().map(|decl| match decl.binding {
             Binding::EdgeWeight(_) => "weight".into(),
             Binding::EdgeCount(_) => "count".into(),
             Binding::EdgeFeatures(_) => "features".into(),
             Binding::IsLink(_) => "link".into(),
-            Binding::EdgeRank(_, direction) => format!("rank.{}", direction.name()),
-            _ => decl.name.clone(),
-        };
-        Self { params, inputs: flow.inputs.iter().map(|decl| number(name(decl))).collect() }
+            Binding::EdgeRank(_, direction) => format!("rank.{}", direction.name()).into(),
+            _ => decl.name.as_str().into(),
+        });
+        Self { params, inputs: inputs.map(number).collect() }
     }
 
     fn of_op(&self, op: &Op) -> Option<usize> {
@@ -173,10 +176,10 @@ impl Bases {
 }
 
 /// The name of an entry of a family of parameters without that of its semantic graph.
-pub fn base(flow: &Dataflow, param: Param) -> String {
+pub fn base(flow: &Dataflow, param: Param) -> &str {
     let decl = &flow.params[param.index()];
-    let member = decl.of.map(|graph| format!(".{}", flow.graphs[graph.index()].name));
-    member.and_then(|end| decl.name.strip_suffix(&end)).unwrap_or(&decl.name).to_owned()
+    let of_member = |graph: Graph| decl.name.strip_suffix(&flow.graphs[graph.index()].name)?.strip_suffix('.');
+    decl.of.and_then(of_member).unwrap_or(&decl.name)
 }
 
 /// Compares an operation on one graph with one on another, as if both were on the same graph. Differences in parameters,

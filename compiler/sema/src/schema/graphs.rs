@@ -67,7 +67,7 @@ impl Schema {
             GraphExpr::List(items, _) => {
                 // Every item is looked at, so that all mistakes are reported.
                 let found: Vec<_> = items.iter().map(|item| self.members(item, diagnostics)).collect();
-                Some(found.into_iter().collect::<Option<Vec<_>>>()?.concat())
+                Some(found.into_iter().collect::<Option<Vec<_>>>()?.into_iter().flatten().collect())
             }
             GraphExpr::Filter { graphs, into, vertex } => {
                 let all = self.members(graphs, diagnostics)?;

@@ -7,6 +7,7 @@
 //! Blocks of all tasks write the same rows, so only one thread may run them.
 
 use hgnnc_data::Topology;
+use hgnnc_data::buffer::BufferRange;
 use hgnnc_ir::ops::Direction;
 
 use super::Block;
@@ -40,7 +41,7 @@ impl CacheResidentReplay {
         block.first_edge = 0;
         let Domain::Edges { topology, direction, ends } = block.region.domain else { return };
         let topology = block.context.data.topology(topology);
-        let region = block.region;
+        let region = (block.region, block.context.ranges);
         block.other = self.picked(region, Access::Neighbor, others(topology, direction), block.other);
         block.other_end = self.picked(region, Access::NeighborEnd, usize::MAX, block.other_end);
         block.position = self.picked(region, Access::Eid, topology.num_edges(), block.position);
@@ -50,10 +51,16 @@ impl CacheResidentReplay {
     }
 
     /// Replacement for the index array `real`, below `count` and within all arrays that it indexes.
-    fn picked(&self, region: &Region, access: Access, count: usize, real: &[u32]) -> &[u32] {
+    fn picked(
+        &self,
+        (region, ranges): (&Region, &[BufferRange]),
+        access: Access,
+        count: usize,
+        real: &[u32],
+    ) -> &[u32] {
         let read = || region.ops.iter().flat_map(|op| op.op.operands()).filter(|operand| operand.access == access);
         let rows = |operand: Operand| match operand.base {
-            Base::Stored(buffer) => buffer.len.checked_div(operand.width).unwrap_or(usize::MAX),
+            Base::Stored(stored) => stored.range(ranges).len.checked_div(operand.width).unwrap_or(usize::MAX),
             Base::Local(_) => 1,
             Base::Labels(_) => usize::MAX,
         };

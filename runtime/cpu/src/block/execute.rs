@@ -194,9 +194,10 @@ impl Block<'_> {
 
     /// Visits the rows of the tile that are active vertices, with the corresponding row of `with`.
     fn at_endpoints(&self, with: &Operand, width: usize, out: &mut [f32], visit: impl Fn(&mut [f32], &[f32])) {
-        let (Base::Stored(buffer), Access::End(topology, direction)) = (with.base, with.access) else {
+        let (Base::Stored(stored), Access::End(topology, direction)) = (with.base, with.access) else {
             unreachable!("rows of active vertices are stored")
         };
+        let buffer = stored.range(self.context.ranges);
         let ends = self.context.data.topology(topology.index()).endpoints(direction);
         let first = self.first_row + self.start;
         let here = ends.within(first, self.items);

@@ -20,7 +20,7 @@ use hgnnc_executable::cpu::MachineCode;
 use hgnnc_kernels::Rows;
 use hgnnc_kernels::simd::Dispatch;
 
-use crate::plan::{Access, Base, Level, Operand, Plan, Region};
+use crate::plan::{Access, Base, Level, Operand, Plan, Region, Stored};
 use crate::schedule::{LocalSlot, RegionSchedule, Schedules};
 use native::Tables;
 
@@ -30,6 +30,8 @@ use native::Tables;
 pub struct Context<'a> {
     /// Memory of all values, by slab index.
     pub slabs: PlannedSlabs<'a>,
+    /// Location of each stored value.
+    pub ranges: &'a [BufferRange],
     /// Graphs, patterns and labels.
     pub data: &'a BoundData,
     /// Slab index of partial results.
@@ -162,6 +164,11 @@ impl<'a> Block<'a> {
         of_tables.next().unwrap_or(buffer.offset + self.first(level) * width) + element
     }
 
+    /// The location of a stored value.
+    fn range(&self, stored: Stored) -> BufferRange {
+        stored.range(self.context.ranges)
+    }
+
     /// Reads an operand at a level, for the current tile.
     pub fn operand(&self, operand: &Operand, level: Level) -> Rows<'a> {
         let Operand { base, access, width } = *operand;
@@ -171,14 +178,15 @@ impl<'a> Block<'a> {
             match base {
                 Base::Local(local) => self.local(local, 0, self.num_rows * width, width),
                 // Stored operands do not alias outputs of this step.
-                Base::Stored(buffer) => self.context.slabs.of(buffer),
+                Base::Stored(stored) => self.context.slabs.of(self.range(stored)),
                 Base::Labels(_) => unreachable!("labels are no rows of numbers"),
             }
         };
         match access {
             Access::Each => Rows::Each(match base {
                 Base::Local(local) => self.local(local, self.start, self.items * width, width),
-                Base::Stored(buffer) => {
+                Base::Stored(stored) => {
+                    let buffer = self.range(stored);
                     let start = self.place(buffer, level, self.start * width, width);
                     self.context.slabs.read(buffer.slab, start, self.items * width)
                 }
@@ -188,7 +196,8 @@ impl<'a> Block<'a> {
             Access::Owner => {
                 let rows = match base {
                     Base::Local(_) | Base::Labels(_) => all(),
-                    Base::Stored(buffer) => {
+                    Base::Stored(stored) => {
+                        let buffer = self.range(stored);
                         let start = buffer.offset + self.first_row * width;
                         self.context.slabs.read(buffer.slab, start, self.num_rows * width)
                     }
@@ -224,16 +233,24 @@ impl<'a> Block<'a> {
                 self.context.slabs.read(self.context.partials, self.row_area + at + first * width, len)
             }
             // The piece belongs to this task.
-            LocalSlot::Piece(at) => {
-                self.context.slabs.read(self.context.partials, at + (self.piece + first) * width, len)
+            LocalSlot::Piece => {
+                let start = self.parts(index) + (self.piece + first) * width;
+                self.context.slabs.read(self.context.partials, start, len)
             }
-            LocalSlot::Stored(buffer) => {
+            LocalSlot::Stored(stored) => {
+                let buffer = self.range(stored);
                 let local = &self.region.locals[index as usize];
                 let start = self.place(buffer, local.level, first * width, local.width);
                 // Rows of this block, written by an earlier operation.
                 self.context.slabs.read(buffer.slab, start, len)
             }
         }
+    }
+
+    /// Start of the partial results of pieces, for a local that pieces reduce.
+    fn parts(&self, index: u32) -> usize {
+        let split = self.region.split.as_ref().and_then(|split| split.parts(index as usize));
+        split.expect("a region with passes over pieces has split rows")
     }
 
     /// Output slice of `count` rows (edges) of a local from `first` on.
@@ -249,10 +266,12 @@ impl<'a> Block<'a> {
                 self.context.slabs.write(self.context.partials, self.row_area + at + first * local.width, len)
             }
             // The piece belongs to this task.
-            LocalSlot::Piece(at) => {
-                self.context.slabs.write(self.context.partials, at + (self.piece + first) * local.width, len)
+            LocalSlot::Piece => {
+                let start = self.parts(index) + (self.piece + first) * local.width;
+                self.context.slabs.write(self.context.partials, start, len)
             }
-            LocalSlot::Stored(buffer) => {
+            LocalSlot::Stored(stored) => {
+                let buffer = self.range(stored);
                 let start = self.place(buffer, local.level, first * local.width, local.width);
                 // The rows of a block belong to one task, and outputs of a step are disjoint.
                 self.context.slabs.write(buffer.slab, start, len)

@@ -193,7 +193,8 @@ impl<'a> Block<'a> {
         let Operand { base, width, .. } = *operand;
         match base {
             Base::Local(local) => self.local(local, 0, self.num_rows * width, width),
-            Base::Stored(buffer) => {
+            Base::Stored(stored) => {
+                let buffer = self.range(stored);
                 let start = buffer.offset + self.first_row * width;
                 // Stored operands do not alias outputs of this step.
                 self.context.slabs.read(buffer.slab, start, self.num_rows * width)

@@ -7,6 +7,9 @@ use hgnnc_session::TableRows;
 
 use crate::plan::Region;
 
+/// Why copies do not fail.
+const HOST: &str = "tables that blocks update are host memory";
+
 /// A table that the blocks of a region update.
 #[derive(Clone, Copy)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
@@ -42,16 +45,16 @@ impl BlockTable<'_> {
         &self.table.rows[block.start * self.width / width..block.end * self.width / width]
     }
 
-    /// Gathers the rows of a block.
+    /// Gathers the rows of a block, which are host memory.
     pub fn gather(&self, block: &Range<usize>) {
         // This part of the slab belongs to the thread, and nothing but blocks of this region accesses the slab.
         let into = self.slabs.write(self.index, self.start(), block.len() * self.width);
-        self.table.store.read(self.rows(block), into);
+        self.table.store.read(self.rows(block), into).expect(HOST);
     }
 
     /// Scatters the new rows of a block.
     pub fn scatter(&self, block: &Range<usize>) {
         let from = self.slabs.read(self.index, self.start(), block.len() * self.width);
-        self.table.store.write(self.rows(block), from);
+        self.table.store.write(self.rows(block), from).expect(HOST);
     }
 }

@@ -74,7 +74,10 @@ impl SplitRowRunner<'_> {
                 let local = op.out as usize;
                 let width = region.locals[local].width;
                 let (slab, start) = match (region.locals[local].place, split.areas.in_row[local]) {
-                    (Place::Stored(buffer), _) => (buffer.slab, buffer.offset + split.rows[at] as usize * width),
+                    (Place::Stored(stored), _) => {
+                        let buffer = stored.range(context.ranges);
+                        (buffer.slab, buffer.offset + split.rows[at] as usize * width)
+                    }
                     (Place::Scratch, in_row) => (context.partials, split.row_area(at) + in_row.unwrap_or(0)),
                 };
                 // The row belongs to this task, and all pieces are complete.
@@ -125,7 +128,8 @@ fn begin_parts(context: Context<'_>, region: &Region, schedule: &RegionSchedule,
 pub fn combine(context: Context<'_>, region: &Region) {
     for partial in &region.partials {
         // The tasks of the region are complete, and nothing else runs.
-        let out = context.slabs.write(partial.out.slab, partial.out.offset, partial.width);
+        let out = partial.out.range(context.ranges);
+        let out = context.slabs.write(out.slab, out.offset, partial.width);
         out.fill(partial.reduce.identity() as f32);
         if partial.width == 0 {
             continue;

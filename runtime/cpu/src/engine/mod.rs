@@ -83,29 +83,28 @@ enum Part {
 }
 
 impl Engine {
-    /// Plans the programs, checks that everything fits in memory, and runs the prelude. Parameters and states are zero.
+    /// Plans the programs, allocates their memory, and runs the prelude. Parameters and states are zero.
     ///
     /// # Errors
-    /// Data that does not fit the programs, an operation that cannot be executed, or too little memory.
-    pub fn new(programs: &[&CpuProgram], data: BoundData, options: EngineOptions) -> Result<Self> {
-        Self::on_pool(programs, data, thread_pool(options.threads)?, options)
-    }
-
-    /// [`Engine::new`] on the threads of a pool ([`thread_pool`]).
-    ///
-    /// # Errors
-    /// Those of [`Engine::new`].
-    pub fn on_pool(
-        programs: &[&CpuProgram],
-        mut data: BoundData,
-        pool: Arc<rayon::ThreadPool>,
-        options: EngineOptions,
-    ) -> Result<Self> {
+    /// Data that does not fit the programs, or an operation that cannot be executed.
+    pub fn new(programs: &[&CpuProgram], mut data: BoundData, options: EngineOptions) -> Result<Self> {
+        let pool = thread_pool(options.threads)?;
         let loops: Vec<&loops::VerifiedLoops> = programs.iter().map(|program| &*program.loops).collect();
         let exec_plan = ExecPlan::new(&loops, &mut data, &pool, options)?;
+        Ok(Self::planned(programs, exec_plan, data, pool, options.dispatch))
+    }
+
+    /// Allocates the memory of planned programs, and runs the prelude, on the threads of a pool ([`thread_pool`]).
+    pub(crate) fn planned(
+        programs: &[&CpuProgram],
+        exec_plan: ExecPlan,
+        mut data: BoundData,
+        pool: Arc<rayon::ThreadPool>,
+        dispatch: Dispatch,
+    ) -> Self {
+        let loops: Vec<&loops::VerifiedLoops> = programs.iter().map(|program| &*program.loops).collect();
         let kernels: Vec<&Program> = loops.iter().map(|program| &program.kernels).collect();
         drop_unused_edges(&kernels, &mut data);
-        exec_plan.check_memory(&data, options.memory_budget)?;
         let ExecPlan { plans, schedules, states, places, num_params, params, first_state, scratch_len, .. } = exec_plan;
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
         let (arena, partials) = (most(|p| p.arena_len), most(|p| p.partials_len));
@@ -142,7 +141,7 @@ impl Engine {
             schedules,
             codes: programs.iter().map(|program| Arc::clone(&program.code)).collect(),
             programs: programs.iter().map(|program| Arc::clone(&program.loops)).collect(),
-            dispatch: options.dispatch,
+            dispatch,
             slabs,
             data,
             states,
@@ -166,7 +165,7 @@ impl Engine {
         for program in 0..engine.plans.len() {
             engine.run_prelude(program, &mut Times::default());
         }
-        Ok(engine)
+        engine
     }
 
     /// Runs the prelude: values that are independent of the run.
@@ -229,6 +228,7 @@ impl Engine {
         let runner = Runner {
             context: Context {
                 slabs,
+                ranges: &plan.ranges,
                 data: &self.data,
                 partials: self.partials,
                 seed,

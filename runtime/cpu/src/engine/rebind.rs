@@ -1,8 +1,8 @@
 //! Rebinding of an engine's programs to other data, once per mini-batch.
 //!
-//! Kernels and machine code are independent of sizes. The division into blocks and tasks and the placement of values
-//! depend on sizes and are planned again for each batch, at about the cost of one scan of its `indptr`. Memory is kept
-//! and grows only if a batch needs more than all before it.
+//! Operations, loops, machine code and the order of launches are independent of sizes: nothing is planned. Rows are
+//! divided into blocks and tasks, at about the cost of one scan of `indptr`. Memory and the places of values are kept,
+//! and are made anew only if a batch needs more than all before it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use hgnnc_ir::types::Param;
 
 use super::{Engine, copies};
 use crate::block::Scratch;
-use crate::exec_plan::{BLOCK, plans_of, schedules_of, scratch_len};
+use crate::exec_plan::{renew_schedules, scratch_len};
+use crate::plan::rebind;
 
 impl Engine {
     /// Binds the programs of the engine to other data with the same tables. [`Engine::run_prelude`] must then compute
@@ -25,7 +26,7 @@ impl Engine {
     /// the old data afterwards.
     ///
     /// # Errors
-    /// Data that does not fit the programs.
+    /// Data that does not fit the programs. The engine cannot run then.
     ///
     /// # Panics
     /// When a buffer is smaller than its input.
@@ -57,9 +58,10 @@ impl Engine {
             Ok(InputData::Held(len))
         })?;
         self.pool.install(|| list_endpoints(&kernels, &mut data));
-        self.plans = plans_of(&programs, &data, &self.states, BLOCK, self.dispatch.features())?;
-        let (plans, pool) = (&self.plans, &self.pool);
-        self.schedules = pool.install(|| schedules_of(plans, &data));
+        let bound = std::mem::take(&mut self.plans).into_iter().zip(&programs);
+        self.plans = bound.map(|(plan, loops)| rebind(plan, loops, &data, &self.states)).collect::<Result<_>>()?;
+        let (plans, schedules, pool) = (&self.plans, &mut self.schedules, &self.pool);
+        let renewed = pool.install(|| renew_schedules(schedules, plans, &data));
 
         let most = |f: fn(&crate::plan::Plan) -> usize| self.plans.iter().map(f).max().unwrap_or(0);
         self.slabs[0].grow(most(|plan| plan.arena_len));
@@ -90,7 +92,7 @@ impl Engine {
             self.scratch = PerThread::new(self.pool.current_num_threads(), || {
                 Scratch::with_room(scratch.1, scratch.2, scratch.0, SLACK)
             });
-        } else {
+        } else if renewed {
             self.scratch.all().for_each(|one| one.prepare(scratch.2));
         }
         let steps = self.plans.iter().flat_map(|plan| [&plan.prelude, &plan.steps]).map(Vec::len).max().unwrap_or(0);

@@ -64,8 +64,8 @@ impl Engine {
         // The run before the updates reads rows of parameters that were gathered for it; states must not be read there.
         let first = if self.is_state(table) { 0 } else { plan.first_update };
         let touches = |step: &Step| {
-            let written = check::writes(step, self.partials);
-            check::reads(step).into_iter().chain(written).any(|range| range.slab == slab)
+            let written = check::writes(step, &plan.ranges, self.partials);
+            check::reads(step, &plan.ranges).into_iter().chain(written).any(|range| range.slab == slab)
         };
         let mut touching = (first..plan.steps.len()).filter(|&step| touches(&plan.steps[step]));
         let (step, None) = (touching.next()?, touching.next()) else { return None };
@@ -73,18 +73,20 @@ impl Engine {
         let elsewhere = plan.prelude.iter().any(touches) || plan.updates.iter().any(copied);
         let StepKind::Region(region) = &plan.steps[step].kind else { return None };
         let Domain::Rows(count) = region.domain else { return None };
-        if elsewhere || step < plan.first_update || region.split.is_some() {
+        if elsewhere || step < plan.first_update || region.split.is_some() || !table.store.is_host_memory() {
             return None;
         }
         let operands = region.ops.iter().flat_map(|op| op.op.operands()).filter_map(|operand| match operand.base {
-            Base::Stored(range) if range.slab == slab => Some((range.offset, operand.access, operand.width)),
-            _ => None,
+            Base::Stored(stored) => Some((stored.range(&plan.ranges), operand.access, operand.width)),
+            Base::Local(_) | Base::Labels(_) => None,
         });
         let results = region.locals.iter().filter_map(|local| match local.place {
-            Place::Stored(range) if range.slab == slab => Some((range.offset, Access::Each, local.width)),
-            _ => None,
+            Place::Stored(stored) => Some((stored.range(&plan.ranges), Access::Each, local.width)),
+            Place::Scratch => None,
         });
-        let mut accesses = operands.chain(results);
+        let mut accesses = operands
+            .chain(results)
+            .filter_map(|(range, access, width)| (range.slab == slab).then_some((range.offset, access, width)));
         let first @ (0, Access::Each, width) = accesses.next()? else { return None };
         let of_table = table.store.width();
         let whole_rows = |rows: Range<usize>| (rows.end * width).is_multiple_of(of_table);

@@ -1,4 +1,7 @@
-//! Plans the kernels of a program for the sizes of its data: memory, row blocks and tasks.
+//! Plans the kernels of a program, and binds them to the sizes of data: memory, row blocks and tasks.
+//!
+//! Binding to other data ([`rebind`]) plans nothing: operations, loops, the order of launches and, as long as no value is
+//! larger than before, the places of values stay.
 
 use hgnnc_data::buffer::BufferRange;
 use hgnnc_data::stacks::{ParamPlace, param_places};
@@ -14,8 +17,8 @@ use hgnnc_machine::KernelFeatures;
 use super::check;
 use super::factored_metapath::bind_factored_metapath;
 use super::grouped::bind_grouped;
-use super::region::bind_region;
-use super::{Plan, Product, ProductKind, ResultBuffer, Slabs, Split, Step, StepKind, Update};
+use super::region::plan_region;
+use super::{Plan, Product, ProductKind, ResultBuffer, Slabs, Split, Step, StepKind, Stored, Update};
 
 /// Plans a verified program for the sizes of its data. `states` are the optimizer states in the order of their slabs;
 /// the local values of a row block should have at most `block_len` elements.
@@ -33,31 +36,35 @@ pub fn plan(
     block_len: usize,
     features: KernelFeatures,
 ) -> Result<Plan> {
+    let names = Plan { slabs, block_len, features, ..Plan::default() };
+    rebind(names, loops, data, states)
+}
+
+/// Binds a plan to other data of the same program.
+///
+/// # Errors
+/// Those of [`plan`]. The plan is lost then.
+///
+/// # Panics
+/// Those of [`plan`].
+pub fn rebind(bound: Plan, loops: &loops::VerifiedLoops, data: &BoundData, states: &[StateId]) -> Result<Plan> {
     let (program, functions) = (&loops.kernels, &loops.functions[..]);
-    let (buffers, plan) = (vec![], Plan::default());
+    let Plan { slabs, block_len, features, .. } = bound;
     let extent = |&dim: &Dim| hgnnc_data::tables::extent(data, dim);
     let tables = &program.tables;
     let places = param_places(tables, |param| tables.params[param.index()].dims.iter().map(extent).product());
-    let mut binder = Binder {
-        program,
-        functions,
-        data,
-        slabs,
-        states,
-        places,
-        block_len,
-        features,
-        buffers,
-        plan,
-        partials_used: 0,
-    };
+    let mut binder =
+        Binder { program, functions, data, slabs, states, places, block_len, features, plan: bound, partials_used: 0 };
+    let mut known = std::mem::take(&mut binder.plan.prelude).into_iter();
+    let mut known_steps = std::mem::take(&mut binder.plan.steps).into_iter();
+    binder.begin();
     binder.place()?;
     let mut nests = loops.nests.iter().map(Option::as_ref);
-    binder.plan.prelude = binder.steps(&program.prelude, &mut nests)?;
+    binder.plan.prelude = binder.steps(&program.prelude, &mut nests, &mut known)?;
     let (before, updates) = program.launches.split_at(program.first_update().unwrap_or(program.launches.len()));
-    binder.plan.steps = binder.steps(before, &mut nests)?;
+    binder.plan.steps = binder.steps(before, &mut nests, &mut known_steps)?;
     binder.plan.first_update = binder.plan.steps.len();
-    let updates = binder.steps(updates, &mut nests)?;
+    let updates = binder.steps(updates, &mut nests, &mut known_steps)?;
     binder.plan.steps.extend(updates);
     for output in &program.outputs {
         binder.output(output)?;
@@ -88,7 +95,16 @@ fn all_of(stage: Stage) -> [f32; 5] {
     shares
 }
 
-/// State of planning one program.
+/// Memory of the computed buffers of a program: enough for all data that the plan was bound to so far.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Placed {
+    /// Slab, offset and elements of each buffer; `None` for those with memory of their own.
+    buffers: Vec<Option<BufferRange>>,
+    /// Elements of the persistent slab, and of the arena.
+    lens: (usize, usize),
+}
+
+/// State of binding one program.
 pub(super) struct Binder<'a> {
     pub program: &'a Program,
     /// Functions that loops call.
@@ -101,8 +117,6 @@ pub(super) struct Binder<'a> {
     /// Maximum elements of the local values of a row block.
     pub block_len: usize,
     pub features: KernelFeatures,
-    /// Location of each buffer of the program.
-    buffers: Vec<BufferRange>,
     /// The plan under construction.
     pub plan: Plan,
     /// Elements of partial results allocated in the current launch.
@@ -116,17 +130,27 @@ impl Binder<'_> {
 
     /// Location of a buffer of the program.
     pub fn buffer(&self, buffer: kernel::Buffer) -> BufferRange {
-        self.buffers[buffer.index()]
+        self.plan.ranges[buffer.index()]
     }
 
-    /// Location of a stored value or constant.
-    pub fn source(&mut self, source: Source) -> BufferRange {
+    /// Name of a stored value or constant.
+    pub fn source(&mut self, source: Source) -> Stored {
         match source {
-            Source::Buffer(buffer) => self.buffer(buffer),
-            Source::Const(number) => self.constant(number as f32),
-            Source::Count(space) => self.constant(self.rows(&Type::new(space, vec![])) as f32),
+            Source::Buffer(buffer) => Stored(buffer.0),
+            Source::Const(number) => self.constant(Source::Const((number as f32).into())),
+            Source::Count(_) => self.constant(source),
             Source::Local(local) => unreachable!("{local} is not stored"),
         }
+    }
+
+    /// Starts binding: nothing of earlier data is left but operations, memory and names.
+    fn begin(&mut self) {
+        let constants: Vec<f32> = self.plan.constant_sources.iter().map(|&source| self.number(source)).collect();
+        let plan = &mut self.plan;
+        plan.constants = constants;
+        (plan.partials_len, plan.tile_len, plan.block_edges, plan.block_rows) = (0, 0, 0, 0);
+        plan.results.clear();
+        plan.updates.clear();
     }
 
     /// Allocates partial results of `tasks` tasks, disjoint from others in the same launch.
@@ -155,14 +179,28 @@ impl Binder<'_> {
         if ty.is_sparse() { 1 } else { self.eval(&Width::of(&ty.dims)) }
     }
 
-    fn constant(&mut self, number: f32) -> BufferRange {
-        let constants = &mut self.plan.constants;
-        let known = constants.iter().position(|c| c.to_bits() == number.to_bits());
-        let offset = known.unwrap_or_else(|| {
-            constants.push(number);
-            constants.len() - 1
+    /// Value of a constant.
+    fn number(&self, source: Source) -> f32 {
+        match source {
+            Source::Const(number) => number as f32,
+            Source::Count(space) => self.rows(&Type::new(space, vec![])) as f32,
+            Source::Buffer(_) | Source::Local(_) => unreachable!("no constant"),
+        }
+    }
+
+    fn constant(&mut self, source: Source) -> Stored {
+        let same = |known: &Source| match (*known, source) {
+            (Source::Const(known), Source::Const(number)) => known.to_bits() == number.to_bits(),
+            (known, source) => known == source,
+        };
+        let position = self.plan.constant_sources.iter().position(same).unwrap_or_else(|| {
+            let (number, offset) = (self.number(source), self.plan.constants.len());
+            self.plan.constants.push(number);
+            self.plan.constant_sources.push(source);
+            self.plan.ranges.push(BufferRange { slab: self.slabs.constants, offset, len: 1 });
+            offset
         });
-        BufferRange { slab: self.slabs.constants, offset, len: 1 }
+        Stored((self.program.buffers.len() + position) as u32)
     }
 
     /// Slab index of an optimizer state.
@@ -178,12 +216,14 @@ impl Binder<'_> {
     /// Assigns each buffer a range of a slab.
     fn place(&mut self) -> Result<()> {
         let program = self.program;
+        let len = |decl: &kernel::BufferDecl| self.rows(&decl.ty) * self.width(&decl.ty);
+        let mut ranges = Vec::with_capacity(self.plan.ranges.len().max(program.buffers.len()));
         for index in 0..program.buffers.len() {
             // An aliasing buffer has the location of its home.
             let decl = program.buffer(program.home(kernel::Buffer::new(index)));
-            let len = self.rows(&decl.ty) * self.width(&decl.ty);
+            let len = len(decl);
             let at = |slab| BufferRange { slab, offset: 0, len };
-            self.buffers.push(match decl.contents {
+            ranges.push(match decl.contents {
                 Contents::Param(param) => {
                     let ParamPlace { home, offset, .. } = self.places[param.index()];
                     BufferRange { offset, ..at(self.slabs.params + home.0) }
@@ -193,14 +233,41 @@ impl Binder<'_> {
                 Contents::Computed => at(self.slabs.arena),
             });
         }
-        let memory = place::memory(program, |ty| self.rows(ty) * self.width(ty));
-        for (area, slab) in [(&memory.fixed, self.slabs.persistent), (&memory.run, self.slabs.arena)] {
-            for &Slot { buffer, life, offset } in &area.slots {
-                self.buffers[buffer.index()] = BufferRange { slab, offset, len: life.len };
+        let lens: Vec<usize> = program.buffers.iter().map(len).collect();
+        let known = &self.plan.placed.buffers;
+        let fits = |(known, len): (&Option<BufferRange>, &usize)| known.is_none_or(|known| *len <= known.len);
+        if known.is_empty() || !known.iter().zip(&lens).all(fits) {
+            let placed = self.placed(&lens);
+            self.plan.placed = placed;
+        }
+        for ((range, &len), placed) in ranges.iter_mut().zip(&lens).zip(&self.plan.placed.buffers) {
+            if let Some(placed) = placed {
+                *range = BufferRange { len, ..*placed };
             }
         }
-        (self.plan.persistent_len, self.plan.arena_len) = (memory.fixed.len, memory.run.len);
+        (self.plan.persistent_len, self.plan.arena_len) = self.plan.placed.lens;
+        // Constants follow the buffers.
+        ranges.extend(self.plan.ranges.iter().skip(program.buffers.len()));
+        self.plan.ranges = ranges;
         Ok(())
+    }
+
+    /// Memory for computed buffers of these lengths, or of the earlier ones where those are longer: after a few batches
+    /// it suffices for the others.
+    fn placed(&self, lens: &[usize]) -> Placed {
+        let earlier = &self.plan.placed.buffers;
+        let most = |index: usize| {
+            let earlier = earlier.get(index).copied().flatten();
+            lens[index].max(earlier.map_or(0, |range| range.len))
+        };
+        let memory = place::memory(self.program, |buffer| most(buffer.index()));
+        let mut buffers = vec![None; lens.len()];
+        for (area, slab) in [(&memory.fixed, self.slabs.persistent), (&memory.run, self.slabs.arena)] {
+            for &Slot { buffer, life, offset } in &area.slots {
+                buffers[buffer.index()] = Some(BufferRange { slab, offset, len: life.len });
+            }
+        }
+        Placed { buffers, lens: (memory.fixed.len, memory.run.len) }
     }
 
     fn input(&self, index: usize, len: usize) -> Result<BufferRange> {
@@ -225,7 +292,7 @@ impl Binder<'_> {
     }
 
     fn output(&mut self, output: &kernel::Output) -> Result<()> {
-        let mut buffer = self.source(output.source);
+        let mut buffer = self.source(output.source).range(&self.plan.ranges);
         let target = match &output.kind {
             OutputKind::Result(name) => {
                 let (rows, width) = (self.rows(&output.ty), self.width(&output.ty));
@@ -255,24 +322,25 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Steps of launches, with the nests of their kernels.
+    /// Steps of launches, with the nests of their kernels. `known` are the steps that were bound to earlier data.
     fn steps<'n>(
         &mut self,
         launches: &[Launch],
         nests: &mut impl Iterator<Item = Option<&'n Nest>>,
+        known: &mut impl Iterator<Item = Step>,
     ) -> Result<Vec<Step>> {
         let mut steps = vec![];
         for launch in launches {
             self.partials_used = 0;
             for (index, kernel) in launch.kernels.iter().enumerate() {
                 let nest = nests.next().flatten();
-                steps.push(Step { together: index > 0, ..self.step(kernel, nest)? });
+                steps.push(Step { together: index > 0, ..self.step(kernel, nest, known.next())? });
             }
         }
         Ok(steps)
     }
 
-    fn step(&mut self, kernel: &Kernel, nest: Option<&Nest>) -> Result<Step> {
+    fn step(&mut self, kernel: &Kernel, nest: Option<&Nest>, known: Option<Step>) -> Result<Step> {
         let (kind, shares, label) = match &kernel.body {
             Body::Gemm(gemm) if let Some(members) = gemm.members => {
                 let product = bind_grouped(self, gemm, members.index());
@@ -296,7 +364,20 @@ impl Binder<'_> {
             }
             Body::Traversal(traversal) => {
                 let nest = nest.expect("verified loops have a nest for each traversal");
-                let (region, shares) = bind_region(self, traversal, nest)?;
+                if let Some(Step { kind: StepKind::Region(mut region), label, .. }) = known
+                    && region.holds_for(self.data)
+                {
+                    let shares = region.bind(self, traversal)?;
+                    return Ok(Step {
+                        kind: StepKind::Region(region),
+                        phase: kernel.phase,
+                        shares,
+                        label,
+                        together: false,
+                    });
+                }
+                let mut region = Box::new(plan_region(self, traversal, nest)?);
+                let shares = region.bind(self, traversal)?;
                 let rows = kernel::print::print_rows(self.program, &traversal.rows);
                 let mut names: Vec<&str> = vec![];
                 for name in traversal.instrs.iter().map(|instr| word(&instr.op)) {

@@ -16,7 +16,8 @@ use super::{Base, Place, Plan, Split, Step, StepKind};
 
 /// The first rule that a plan breaks. `partials` is the slab of partial results.
 pub(super) fn conflict(plan: &Plan, partials: u32) -> Option<String> {
-    let launches = |steps| chunks(steps).find_map(|(first, launch)| of_launch(launch, first, partials));
+    let ranges = &plan.ranges[..];
+    let launches = |steps| chunks(steps).find_map(|(first, launch)| of_launch(launch, first, ranges, partials));
     launches(&plan.prelude).or_else(|| launches(&plan.steps))
 }
 
@@ -37,14 +38,14 @@ struct Accesses {
     writers: Vec<usize>,
 }
 
-fn of_launch(launch: &[Step], first: usize, partials: u32) -> Option<String> {
+fn of_launch(launch: &[Step], first: usize, ranges: &[BufferRange], partials: u32) -> Option<String> {
     let mut accesses: BTreeMap<(u32, usize, usize), Accesses> = BTreeMap::new();
     let key = |range: BufferRange| (range.slab, range.offset, range.offset + range.len);
     for (index, step) in launch.iter().enumerate() {
-        for range in reads(step).into_iter().filter(|range| range.len > 0) {
+        for range in reads(step, ranges).into_iter().filter(|range| range.len > 0) {
             accesses.entry(key(range)).or_default().readers.push(first + index);
         }
-        for range in writes(step, partials).into_iter().filter(|range| range.len > 0) {
+        for range in writes(step, ranges, partials).into_iter().filter(|range| range.len > 0) {
             accesses.entry(key(range)).or_default().writers.push(first + index);
         }
     }
@@ -74,12 +75,12 @@ fn of_launch(launch: &[Step], first: usize, partials: u32) -> Option<String> {
 }
 
 /// Stored ranges that a step reads, other than its partial results.
-pub fn reads(step: &Step) -> Vec<BufferRange> {
+pub fn reads(step: &Step, ranges: &[BufferRange]) -> Vec<BufferRange> {
     match &step.kind {
         StepKind::Region(region) => {
             let operands = region.ops.iter().flat_map(|op| op.op.operands());
             let stored = operands.filter_map(|operand| match operand.base {
-                Base::Stored(range) => Some(range),
+                Base::Stored(stored) => Some(stored.range(ranges)),
                 Base::Local(_) | Base::Labels(_) => None,
             });
             stored.collect()
@@ -99,17 +100,17 @@ pub fn reads(step: &Step) -> Vec<BufferRange> {
 }
 
 /// Ranges that a step writes.
-pub fn writes(step: &Step, partials: u32) -> Vec<BufferRange> {
+pub fn writes(step: &Step, ranges: &[BufferRange], partials: u32) -> Vec<BufferRange> {
     match &step.kind {
         StepKind::Region(region) => {
             let stored = region.locals.iter().filter_map(|local| match local.place {
-                Place::Stored(range) => Some(range),
+                Place::Stored(stored) => Some(stored.range(ranges)),
                 Place::Scratch => None,
             });
             let parts = region.partials.iter().flat_map(|partial| {
                 let (tasks, cut) = region.parts(partial);
                 let len = (tasks + cut) * partial.width;
-                [partial.out, BufferRange { slab: partials, offset: partial.offset, len }]
+                [partial.out.range(ranges), BufferRange { slab: partials, offset: partial.offset, len }]
             });
             stored.chain(parts).collect()
         }

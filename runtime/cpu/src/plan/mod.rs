@@ -1,9 +1,13 @@
-//! Execution plan of a program for the sizes of its data: steps, memory, and blocks of rows.
+//! Execution plan of a program: steps, memory, and blocks of rows.
 //!
 //! Operations, their order, fusion and stored values are fixed by the [`hgnnc_ir::kernel::Program`]. A plan is a list
 //! of steps, one per kernel; independent steps share a launch. A *region* is a traversal, executed operation by
 //! operation in blocks of rows, so edge values exist for the edges of one block only. A *product* is a dense product
 //! over all rows. [`crate::block`] executes blocks; generated code can replace its loops.
+//!
+//! The operations of a region name stored values ([`Stored`]), and do not depend on sizes. A plan is *bound* to data:
+//! that gives stored values their addresses ([`Plan::ranges`]), and divides rows into blocks and tasks. [`rebind`] binds
+//! a plan to other data of the same program, such as the next mini-batch.
 
 mod bind;
 pub mod check;
@@ -14,24 +18,27 @@ mod liveness;
 pub(crate) mod region;
 mod split_rows;
 
-pub use bind::plan;
+pub use bind::{plan, rebind};
 pub use factored_metapath::{Chunk, FactoredStep, Norm};
 pub use fused_loops::{FusedLoop, IndexArray, LoopResult, LoopStep, NativeLoop};
 pub use grouped::{GroupedProduct, Piece};
 pub use liveness::{Liveness, block_extents, block_widths};
 pub use split_rows::{Areas, SplitRows};
 
-use hgnnc_ir::kernel::KernelOp;
 pub use hgnnc_ir::kernel::Level;
+use hgnnc_ir::kernel::{KernelOp, Source};
 pub use hgnnc_ir::loops::Access;
 use hgnnc_ir::ops::{Direction, Reduce};
 use hgnnc_ir::types::{Stage, Type, VertexType};
 
+use bind::Placed;
 use hgnnc_data::buffer::BufferRange;
 use hgnnc_kernels::product::Extents;
+use hgnnc_machine::KernelFeatures;
+use region::Needs;
 
 /// Slab indices that the plans of several programs share.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Slabs {
     /// Values of a run, shared by programs.
@@ -51,10 +58,28 @@ pub struct Slabs {
     pub inputs: u32,
 }
 
+/// A stored value of a program, or a constant: an index in [`Plan::ranges`]. Operands name it, so that they do not
+/// depend on the sizes of the data.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Stored(pub u32);
+
+impl Stored {
+    /// Its location in bound data.
+    pub fn range(self, ranges: &[BufferRange]) -> BufferRange {
+        ranges[self.0 as usize]
+    }
+}
+
 /// Plan of a program.
 #[derive(Clone, PartialEq, Debug, Default)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Plan {
+    slabs: Slabs,
+    /// Most elements of the local values of a row block, if a row has no more.
+    block_len: usize,
+    features: KernelFeatures,
+    /// Location of each stored value: of the buffers of the program, then of its constants.
+    pub ranges: Vec<BufferRange>,
     /// Steps that run once, when the program is bound.
     pub prelude: Vec<Step>,
     /// Steps of each run.
@@ -72,6 +97,10 @@ pub struct Plan {
     pub block_edges: usize,
     pub block_rows: usize,
     pub constants: Vec<f32>,
+    /// Which constants they are: numbers, and numbers of rows of the bound data.
+    constant_sources: Vec<Source>,
+    /// Memory of computed buffers.
+    placed: Placed,
     pub results: Vec<ResultBuffer>,
     /// Updates of parameters and states that are not in place.
     pub updates: Vec<Update>,
@@ -108,7 +137,7 @@ pub struct Step {
 #[allow(missing_docs, reason = "variants and fields are named for what they hold")]
 pub enum StepKind {
     /// A fused traversal, executed block by block.
-    Region(Region),
+    Region(Box<Region>),
     /// Dense product over all rows.
     Product(Product),
     /// Products of the members of a stack, each with its weight.
@@ -137,11 +166,14 @@ pub enum Domain {
     },
 }
 
-/// A fused traversal, executed in blocks of rows.
+/// A fused traversal, executed in blocks of rows. Operations, loops and locals do not depend on the sizes of the data;
+/// the domain, blocks, tasks and partial results are bound to them.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Region {
     pub domain: Domain,
+    /// What dividing it into blocks and tasks takes.
+    needs: Needs,
     /// Operations of a block, in order.
     pub ops: Vec<BlockOp>,
     /// Loops over blocks, in independent groups. Tile sizes are not set yet: 0 or 1.
@@ -174,13 +206,13 @@ pub struct Region {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Partial {
-    pub out: BufferRange,
+    pub out: Stored,
     pub reduce: Reduce,
     /// Iteration space that is reduced.
     pub level: Level,
     pub width: usize,
     /// Offset of the partial results in the partials slab; that of task `t` is at `offset + t · width`. Those of the
-    /// tasks of split rows (or of their pieces) follow all others.
+    /// tasks of split rows (or of their pieces) follow all others. Bound with the tasks.
     pub offset: usize,
 }
 
@@ -221,7 +253,7 @@ pub enum Place {
     /// Scratch of the thread.
     Scratch,
     /// The corresponding rows of a stored value.
-    Stored(BufferRange),
+    Stored(Stored),
 }
 
 /// Source of an operand.
@@ -230,7 +262,7 @@ pub enum Place {
 pub enum Base {
     /// Local value of this block.
     Local(u32),
-    Stored(BufferRange),
+    Stored(Stored),
     /// Class labels, by index in the table of inputs.
     Labels(u32),
 }

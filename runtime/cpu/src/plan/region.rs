@@ -1,14 +1,14 @@
-//! Binds a nest of loops to the data of a region.
+//! Plans a traversal as a region, and binds the region to the sizes of data.
 //!
-//! Instructions and loops are fixed by the nest. Binding resolves operand addresses, and divides rows into blocks by
-//! cache size and edges, and blocks into tasks.
+//! Instructions and loops are fixed by the nest. Planning resolves operands and what their producers are; binding divides
+//! rows into blocks by cache size and edges, and blocks into tasks.
 
+use std::cell::Cell;
 use std::ops::Range;
 
-use hgnnc_data::buffer::BufferRange;
-use hgnnc_data::{ExecError, InputData, Result};
+use hgnnc_data::{BoundData, ExecError, InputData, Result};
 use hgnnc_ir::kernel::place::{Lifetime, sum_alive};
-use hgnnc_ir::kernel::{self, Dest, Extent, Index, Instr, KernelOp, Rows, Source, Traversal, Width};
+use hgnnc_ir::kernel::{self, Dest, Extent, Index, KernelOp, Rows, Source, Traversal, Width};
 use hgnnc_ir::loops::function::Shape;
 use hgnnc_ir::loops::{self, CallResult, Nest, access, producers};
 use hgnnc_ir::{DType, Direction, Reduce};
@@ -28,15 +28,32 @@ const PARTIAL_TASKS: usize = 32;
 /// Maximum total elements of the partial results of one value, except for few tasks.
 const PARTS: usize = 64 * 1024;
 
-/// Binds a nest; also returns the share of each stage in its cost.
-pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal, nest: &Nest) -> Result<(Region, [f32; 5])> {
-    if let Rows::Each(volume) = &traversal.rows {
-        // Vertex and edge counts are checked with the data.
-        let elements = binder.eval(volume);
-        if u32::try_from(elements).is_err() {
-            return Err(ExecError::Unsupported(format!("a parameter of {elements} elements; 2^32 - 1 are the most")));
-        }
-    }
+/// What dividing a region into blocks and tasks takes to know about its operations.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Needs {
+    /// Live elements per row and per edge of a block.
+    row_peak: usize,
+    edge_peak: usize,
+    /// Whether values of edges exist for a block.
+    keeps_edges: bool,
+    /// Elements of the widest rows of a tile.
+    widest: usize,
+    /// Estimated cost of a row without its edges, and of an edge.
+    cost: [f64; 2],
+    /// For each stage: number of operations, and their cost per row and per edge.
+    stage_costs: [[f64; 3]; 5],
+    /// Whether some operation needs the row of each edge, and the graphs for whose dropout masks it does if
+    /// their edges are in another order than those of the dataset.
+    uses_own: bool,
+    masks: Vec<usize>,
+    /// Vertex counts, if the width of a value depends on them.
+    widths_for: Option<Vec<usize>>,
+    /// Whether all elements of a sparse input were seen to be the same number.
+    same_elements: bool,
+}
+
+/// Plans a traversal; its region is not yet bound to sizes.
+pub(super) fn plan_region(binder: &mut Binder<'_>, traversal: &Traversal, nest: &Nest) -> Result<Region> {
     let mut region = RegionBinder {
         binder,
         nest,
@@ -46,9 +63,10 @@ pub(super) fn bind_region(binder: &mut Binder<'_>, traversal: &Traversal, nest: 
         ops: vec![],
         locals: vec![],
         partials: vec![],
-        uses_own: false,
         uses_own_end: false,
         full_columns: None,
+        needs: Needs::default(),
+        widths_vary: Cell::new(false),
     };
     for index in 0..traversal.instrs.len() {
         region.instr(index)?;
@@ -67,13 +85,21 @@ struct RegionBinder<'b, 'a> {
     /// One operation for each instruction.
     ops: Vec<BlockOp>,
     locals: Vec<Local>,
-    partials: Vec<(BufferRange, Reduce, Level, usize)>,
-    uses_own: bool,
+    partials: Vec<Partial>,
     uses_own_end: bool,
     full_columns: Option<usize>,
+    needs: Needs,
+    /// Whether a width depends on vertex counts.
+    widths_vary: Cell<bool>,
 }
 
 impl RegionBinder<'_, '_> {
+    /// Evaluates the width of a value.
+    fn eval(&self, width: &Width) -> usize {
+        self.widths_vary.set(self.widths_vary.get() || width.as_fixed().is_none());
+        self.binder.eval(width)
+    }
+
     /// Rows for which a dropout mask at a level is drawn.
     fn drawn(&self, at: Level) -> MaskRows {
         let tables = &self.binder.program.tables;
@@ -102,29 +128,28 @@ impl RegionBinder<'_, '_> {
     fn instr(&mut self, index: usize) -> Result<()> {
         let instr = &self.traversal.instrs[index];
         if let KernelOp::Mask { .. } = instr.op {
-            let moved = match self.drawn(instr.level) {
-                MaskRows::Edges(graph) => self.binder.data.orders.moved(graph).is_some(),
-                MaskRows::Rows | MaskRows::Vertices(_) => false,
-            };
-            let sparse = instr.level == Level::Edge && self.columns().is_some();
-            self.uses_own |= sparse || moved;
+            if let MaskRows::Edges(graph) = self.drawn(instr.level) {
+                self.needs.masks.push(graph);
+            }
+            self.needs.uses_own |= instr.level == Level::Edge && self.columns().is_some();
         }
-        let num_vertices = &self.binder.data.num_vertices;
-        let op = instr.op.try_map(
+        let named = instr.op.try_map(
             |position, &operand| -> Result<Operand> {
                 let bound = self.operand(index, operand, self.made_by[index][position])?;
                 let uniform = self.same_elements(operand).filter(|_| !instr.op.takes_contiguous_rows(position));
                 Ok(match uniform {
                     Some(number) => {
+                        self.needs.same_elements = true;
                         let base = Base::Stored(self.binder.source(Source::Const(number.into())));
                         Operand { base, access: Access::Same, ..bound }
                     }
                     None => bound,
                 })
             },
-            |width| width.eval(num_vertices),
+            Width::clone,
         )?;
-        let width = self.binder.eval(&instr.width);
+        let op = named.map(|&operand| operand, |width| self.eval(width));
+        let width = self.eval(&instr.width);
         let level = match instr.extent() {
             Extent::Row => Level::Row,
             Extent::Edge => Level::Edge,
@@ -132,14 +157,15 @@ impl RegionBinder<'_, '_> {
                 let reduce = if let KernelOp::ReduceAll(reduce, _) = instr.op { reduce } else { Reduce::Sum };
                 let Dest::Buffer(buffer) = instr.dest else { unreachable!("totals are stored") };
                 let out = self.partials.len() as u32;
-                self.partials.push((self.binder.buffer(buffer), reduce, instr.level, width));
+                let out_buffer = self.binder.source(Source::Buffer(buffer));
+                self.partials.push(Partial { out: out_buffer, reduce, level: instr.level, width, offset: 0 });
                 self.ops.push(BlockOp { op, level: instr.level, out, stage: instr.stage });
                 return Ok(());
             }
         };
         let place = match instr.dest {
             Dest::Local(_) => Place::Scratch,
-            Dest::Buffer(buffer) => Place::Stored(self.binder.buffer(buffer)),
+            Dest::Buffer(buffer) => Place::Stored(self.binder.source(Source::Buffer(buffer))),
         };
         let out = self.locals.len() as u32;
         self.locals.push(Local { level, width, place });
@@ -151,12 +177,12 @@ impl RegionBinder<'_, '_> {
     fn operand(&mut self, index: usize, operand: kernel::Operand, made_by: Option<usize>) -> Result<Operand> {
         let instr = &self.traversal.instrs[index];
         let width = self.binder.program.operand_width(&self.traversal.rows, &self.widths, operand);
-        let width = self.binder.eval(&width.expect("in a verified program every operand has a width"));
+        let width = self.eval(&width.expect("in a verified program every operand has a width"));
         let access = access(self.binder.program, &self.traversal.rows, instr.level, operand, made_by.is_some());
         if access == Access::DenseCell {
-            self.cells(instr)?;
+            self.full_columns = self.columns();
         }
-        self.uses_own |= matches!(access, Access::Owner | Access::DenseCell);
+        self.needs.uses_own |= matches!(access, Access::Owner | Access::DenseCell);
         self.uses_own_end |= matches!(access, Access::OwnerVertex | Access::OwnerEnd);
         let base = match made_by {
             Some(made_by) => Base::Local(self.ops[made_by].out),
@@ -187,25 +213,6 @@ impl RegionBinder<'_, '_> {
         let Some(InputData::Numbers(numbers)) = self.binder.data.inputs.get(input.index()) else { return None };
         let (&first, rest) = numbers.split_first()?;
         rest.iter().all(|x| x.to_bits() == first.to_bits()).then_some(first)
-    }
-
-    /// Checks that the cells of a dense matrix have 32-bit indices.
-    fn cells(&mut self, instr: &Instr) -> Result<()> {
-        let columns = self.columns().unwrap_or(0);
-        let (tables, rows) = (&self.binder.program.tables, &self.traversal.rows);
-        let other = rows.other_count(tables).unwrap_or_else(Width::one);
-        let cells = self.binder.eval(&rows.count(tables).times(&other));
-        if u32::try_from(cells).is_err() {
-            return Err(ExecError::Operation {
-                program: tables.name.clone(),
-                stage: instr.stage.name(),
-                op: instr.op.name().into(),
-                shapes: format!("{} x {columns} elements", cells / columns.max(1)),
-                reason: "a dense operand of a sparse one may have at most 2^32 elements".into(),
-            });
-        }
-        self.full_columns = Some(columns);
-        Ok(())
     }
 
     /// Binds a loop.
@@ -264,8 +271,8 @@ impl RegionBinder<'_, '_> {
         })
     }
 
-    /// Divides the region into blocks and tasks.
-    fn finish(mut self) -> Result<(Region, [f32; 5])> {
+    /// Binds the loops, and collects what dividing the region takes.
+    fn finish(mut self) -> Result<Region> {
         let peaks = [Level::Row, Level::Edge].map(|level| self.peak(level));
         let nest = self.nest;
         let mut groups = vec![];
@@ -277,9 +284,9 @@ impl RegionBinder<'_, '_> {
             passes.push([self.fused_loops(&pass.rows)?, self.fused_loops(&pass.edges)?]);
         }
         let (pattern_columns, mask_rows) = (self.columns(), [Level::Row, Level::Edge].map(|level| self.drawn(level)));
-        let Self { binder, traversal, ops, locals, partials, uses_own, uses_own_end, full_columns, .. } = self;
+        let Self { binder, ops, locals, partials, uses_own_end, full_columns, needs, widths_vary, .. } = self;
         let mut region = Region {
-            domain: domain(binder, traversal),
+            domain: Domain::Rows(0),
             pattern_columns,
             mask_rows,
             ops,
@@ -289,37 +296,30 @@ impl RegionBinder<'_, '_> {
             blocks: vec![],
             tasks: vec![],
             split: None,
-            partials: vec![],
-            uses_own,
+            partials,
+            uses_own: false,
             uses_own_end,
             full_columns,
+            needs,
         };
-        // Partial results of wide values take memory and time to combine.
-        let widest = partials.iter().map(|partial| partial.3).max();
-        let most_tasks = widest.map_or(TASKS, |widest| (PARTS / widest.max(1)).clamp(8, PARTIAL_TASKS));
-        if let (Domain::Edges { topology, direction, ends }, false) = (region.domain, region.passes.is_empty()) {
-            let topology = binder.data.topology(topology);
-            let (indptr, edges) = (topology.indptr(direction, ends), topology.num_edges());
-            let piece = traversal.pieces.map(|pieces| pieces.len(edges));
-            // No row has more edges than the graph.
-            region.split = piece.filter(|&piece| piece < edges).and_then(|piece| {
-                SplitRows::of(piece, indptr, most_tasks, (&region.ops, &region.locals)).map(Box::new)
-            });
-        }
-        divide(&mut region, binder, &traversal.rows, peaks, most_tasks);
-        let num_tasks = region.tasks.len() - 1;
-        let cut_tasks = region.split.as_ref().map_or(0, |split| split.row_tasks.len().max(split.piece_tasks.len()));
-        for (out, reduce, level, width) in partials {
-            let offset = binder.partial(num_tasks + cut_tasks, width);
-            region.partials.push(Partial { out, reduce, level, width, offset });
-        }
-        if let Some(split) = &mut region.split {
-            let (of_row, of_piece) = split.areas.lens;
-            let (rows, pieces) = (split.rows.len(), split.num_pieces());
-            split.areas.starts = (binder.partial(rows, of_row), binder.partial(pieces, of_piece));
-        }
-        let shares = shares(&region, binder);
-        Ok((region, shares))
+        let [row_width, edge_width] = block_widths(&region);
+        // Reduced rows may be fetched first.
+        let reduced = region.ops.iter().filter_map(|op| match op.op {
+            KernelOp::ReduceTrailing(_, a) => Some(a.width),
+            _ => None,
+        });
+        let widest = region.locals.iter().map(|local| local.width).chain(reduced).max().unwrap_or(1);
+        region.needs = Needs {
+            row_peak: peaks[0].max(row_width).max(1),
+            edge_peak: peaks[1].max(1),
+            keeps_edges: peaks[1].max(edge_width) > 0,
+            widest,
+            cost: [Level::Row, Level::Edge].map(|level| cost(&region, level)),
+            stage_costs: stage_costs(&region),
+            widths_for: widths_vary.get().then(|| binder.data.num_vertices.clone()),
+            ..std::mem::take(&mut region.needs)
+        };
+        Ok(region)
     }
 
     /// Peak live elements of locals in scratch, per row or edge.
@@ -354,60 +354,130 @@ fn domain(binder: &Binder<'_>, traversal: &Traversal) -> Domain {
     }
 }
 
-/// Divides the rows of a region into blocks and at most `most` tasks. `peaks` are the live elements per row and per
-/// edge when operations run one by one.
-fn divide(region: &mut Region, binder: &mut Binder<'_>, rows: &Rows, peaks: [usize; 2], most_tasks: usize) {
-    let scratch = binder.block_len;
-    let [row_width, edge_width] = block_widths(region);
-    let (row_peak, edge_peak) = (peaks[0].max(row_width).max(1), peaks[1].max(1));
-    let data = binder.data;
-    region.blocks = match region.domain {
-        Domain::Edges { topology, direction, ends } => {
-            // Without edge values nothing has to stay in a cache.
-            let most = if peaks[1].max(edge_width) > 0 { 1024 } else { 8192 };
-            let indptr = data.topology(topology).indptr(direction, ends);
-            let rows = (scratch / 2 / row_peak).clamp(16, 1024);
-            let cut: &[u32] = region.split.as_ref().map_or(&[], |split| &split.rows);
-            edge_blocks(indptr, rows, (scratch / edge_peak).clamp(64, most), cut)
-        }
-        Domain::Rows(count) => {
-            let most = match rows {
-                Rows::Each(_) => 8192,
-                // Small graphs, too, are divided among threads.
-                _ => (count / 8).clamp(128, 1024),
-            };
-            row_blocks(count, (scratch / row_peak).clamp(16, most))
-        }
-    };
-    let (mut most_rows, mut most_edges) = block_extents(region, data);
-    if let Some(split) = &region.split {
-        (most_rows, most_edges) = (most_rows.max(1), most_edges.max(split.piece));
+impl Region {
+    /// Whether the operations, which were planned for other data, are those for this data too.
+    pub(super) fn holds_for(&self, data: &BoundData) -> bool {
+        !self.needs.same_elements && self.needs.widths_for.as_ref().is_none_or(|counts| *counts == data.num_vertices)
     }
-    let plan = &mut binder.plan;
-    plan.block_edges = plan.block_edges.max(most_edges);
-    plan.block_rows = plan.block_rows.max(most_rows);
-    // Reduced rows may be fetched first.
-    let reduced = region.ops.iter().filter_map(|op| match op.op {
-        KernelOp::ReduceTrailing(_, a) => Some(a.width),
-        _ => None,
-    });
-    let widest = region.locals.iter().map(|local| local.width).chain(reduced).max().unwrap_or(1);
-    plan.tile_len = plan.tile_len.max(TILE).max(widest.next_multiple_of(16));
 
-    let [of_row, of_edge] = [Level::Row, Level::Edge].map(|level| cost(region, level));
-    let edges_of = |rows: &Range<usize>| match region.domain {
-        Domain::Rows(_) => 0,
-        Domain::Edges { topology, direction, ends } => {
-            let indptr = data.topology(topology).indptr(direction, ends);
-            indptr[rows.end] - indptr[rows.start]
+    /// Divides the region into blocks and tasks for the sizes of the data. Returns the share of each stage in its cost.
+    pub(super) fn bind(&mut self, binder: &mut Binder<'_>, traversal: &Traversal) -> Result<[f32; 5]> {
+        check_indices(self, binder, traversal)?;
+        self.domain = domain(binder, traversal);
+        let moved = |&graph: &usize| binder.data.orders.moved(graph).is_some();
+        self.uses_own = self.needs.uses_own || self.needs.masks.iter().any(moved);
+        // Partial results of wide values take memory and time to combine.
+        let widest = self.partials.iter().map(|partial| partial.width).max();
+        let most_tasks = widest.map_or(TASKS, |widest| (PARTS / widest.max(1)).clamp(8, PARTIAL_TASKS));
+        self.split = None;
+        if let (Domain::Edges { topology, direction, ends }, false) = (self.domain, self.passes.is_empty()) {
+            let topology = binder.data.topology(topology);
+            let (indptr, edges) = (topology.indptr(direction, ends), topology.num_edges());
+            let piece = traversal.pieces.map(|pieces| pieces.len(edges));
+            // No row has more edges than the graph.
+            self.split = piece
+                .filter(|&piece| piece < edges)
+                .and_then(|piece| SplitRows::of(piece, indptr, most_tasks, (&self.ops, &self.locals)).map(Box::new));
         }
-    };
-    let costs = (0..region.blocks.len() - 1).map(|block| match region.block(block) {
-        Some(rows) => rows.len() as f64 * of_row + edges_of(&rows) as f64 * of_edge,
-        // The tasks of its pieces do the work.
-        None => 0.0,
-    });
-    region.tasks = divide_by_cost(&costs.collect::<Vec<_>>(), most_tasks);
+        self.divide(binder, &traversal.rows, most_tasks);
+        let num_tasks = self.tasks.len() - 1;
+        let cut_tasks = self.split.as_ref().map_or(0, |split| split.row_tasks.len().max(split.piece_tasks.len()));
+        for partial in &mut self.partials {
+            partial.offset = binder.partial(num_tasks + cut_tasks, partial.width);
+        }
+        if let Some(split) = &mut self.split {
+            let (of_row, of_piece) = split.areas.lens;
+            let (rows, pieces) = (split.rows.len(), split.num_pieces());
+            split.areas.starts = (binder.partial(rows, of_row), binder.partial(pieces, of_piece));
+        }
+        Ok(self.shares(binder.data))
+    }
+
+    /// Divides the rows into blocks and at most `most` tasks.
+    fn divide(&mut self, binder: &mut Binder<'_>, rows: &Rows, most_tasks: usize) {
+        let scratch = binder.block_len;
+        let Needs { row_peak, edge_peak, keeps_edges, widest, cost: [of_row, of_edge], .. } = self.needs;
+        let data = binder.data;
+        self.blocks = match self.domain {
+            Domain::Edges { topology, direction, ends } => {
+                // Without edge values nothing has to stay in a cache, and the operations of a longer block read the
+                // rows that each of them gathers more often before the next one's displace them.
+                let most = if keeps_edges { 1024 } else { 1 << 15 };
+                let indptr = data.topology(topology).indptr(direction, ends);
+                let rows = (scratch / 2 / row_peak).clamp(16, 1024);
+                let cut: &[u32] = self.split.as_ref().map_or(&[], |split| &split.rows);
+                edge_blocks(indptr, rows, (scratch / edge_peak).clamp(64, most), cut)
+            }
+            Domain::Rows(count) => {
+                let most = match rows {
+                    Rows::Each(_) => 8192,
+                    // Small graphs, too, are divided among threads.
+                    _ => (count / 8).clamp(128, 1024),
+                };
+                row_blocks(count, (scratch / row_peak).clamp(16, most))
+            }
+        };
+        let (mut most_rows, mut most_edges) = block_extents(self, data);
+        if let Some(split) = &self.split {
+            (most_rows, most_edges) = (most_rows.max(1), most_edges.max(split.piece));
+        }
+        let plan = &mut binder.plan;
+        plan.block_edges = plan.block_edges.max(most_edges);
+        plan.block_rows = plan.block_rows.max(most_rows);
+        plan.tile_len = plan.tile_len.max(TILE).max(widest.next_multiple_of(16));
+
+        let edges_of = |rows: &Range<usize>| match self.domain {
+            Domain::Rows(_) => 0,
+            Domain::Edges { topology, direction, ends } => {
+                let indptr = data.topology(topology).indptr(direction, ends);
+                indptr[rows.end] - indptr[rows.start]
+            }
+        };
+        let costs = (0..self.blocks.len() - 1).map(|block| match self.block(block) {
+            Some(rows) => rows.len() as f64 * of_row + edges_of(&rows) as f64 * of_edge,
+            // The tasks of its pieces do the work.
+            None => 0.0,
+        });
+        self.tasks = divide_by_cost(&costs.collect::<Vec<_>>(), most_tasks);
+    }
+
+    /// Share of each stage in the time of the region, by estimated cost.
+    fn shares(&self, data: &BoundData) -> [f32; 5] {
+        let edges = match self.domain {
+            Domain::Rows(_) => 0,
+            Domain::Edges { topology, .. } => data.topology(topology).num_edges(),
+        };
+        let rows = self.blocks.last().copied().unwrap_or(0);
+        let costs = self.needs.stage_costs.map(|[ops, row, edge]| ops + f64::from(rows) * row + edges as f64 * edge);
+        let sum: f64 = costs.iter().sum();
+        costs.map(|cost| (cost / sum.max(1.0)) as f32)
+    }
+}
+
+/// Checks that the elements of a region, and the cells of a dense operand of a sparse one, have 32-bit indices.
+fn check_indices(region: &Region, binder: &Binder<'_>, traversal: &Traversal) -> Result<()> {
+    let (tables, rows) = (&binder.program.tables, &traversal.rows);
+    if let Rows::Each(volume) = rows {
+        // Vertex and edge counts are checked with the data.
+        let elements = binder.eval(volume);
+        if u32::try_from(elements).is_err() {
+            return Err(ExecError::Unsupported(format!("a parameter of {elements} elements; 2^32 - 1 are the most")));
+        }
+    }
+    let Some(columns) = region.full_columns else { return Ok(()) };
+    let other = rows.other_count(tables).unwrap_or_else(Width::one);
+    let cells = binder.eval(&rows.count(tables).times(&other));
+    let picks_cells = |op: &&BlockOp| op.op.operands().iter().any(|operand| operand.access == Access::DenseCell);
+    match (u32::try_from(cells), region.ops.iter().find(picks_cells)) {
+        (Err(_), Some(op)) => Err(ExecError::Operation {
+            program: tables.name.clone(),
+            stage: op.stage.name(),
+            op: op.op.name().into(),
+            shapes: format!("{} x {columns} elements", cells / columns.max(1)),
+            reason: "a dense operand of a sparse one may have at most 2^32 elements".into(),
+        }),
+        (Ok(_), _) | (Err(_), None) => Ok(()),
+    }
 }
 
 /// Estimated cost of a row without its edges, or of an edge.
@@ -423,28 +493,19 @@ fn cost(region: &Region, level: Level) -> f64 {
     1.0 + costs.sum::<f64>()
 }
 
-/// Share of each stage in the time of a region, by estimated cost.
-fn shares(region: &Region, binder: &Binder<'_>) -> [f32; 5] {
-    let total_edges = match region.domain {
-        Domain::Rows(_) => 0,
-        Domain::Edges { topology, .. } => binder.data.topology(topology).num_edges(),
-    };
-    let total_rows = region.blocks.last().copied().unwrap_or(0) as usize;
-    let mut costs = [0.0f64; 5];
+/// For each stage, the number of operations and their estimated cost per row and per edge.
+fn stage_costs(region: &Region) -> [[f64; 3]; 5] {
+    let mut costs = [[0.0; 3]; 5];
     for op in &region.ops {
-        let count = match op.level {
-            Level::Row => total_rows,
-            Level::Edge => total_edges,
+        let width = match op.op.is_total() {
+            true => region.partials[op.out as usize].width,
+            false => region.locals[op.out as usize].width,
         };
-        let width = if op.op.is_total() {
-            region.partials[op.out as usize].width
-        } else {
-            region.locals[op.out as usize].width
-        };
-        costs[stage_index(op.stage)] += 1.0 + count as f64 * op_cost(&op.op, width.max(1));
+        let of_stage = &mut costs[stage_index(op.stage)];
+        of_stage[0] += 1.0;
+        of_stage[if op.level == Level::Row { 1 } else { 2 }] += op_cost(&op.op, width.max(1));
     }
-    let sum: f64 = costs.iter().sum();
-    costs.map(|c| (c / sum.max(1.0)) as f32)
+    costs
 }
 
 /// Estimated cost of an operation per row or edge, to divide the time of a region among stages.

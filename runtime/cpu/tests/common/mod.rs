@@ -264,8 +264,7 @@ impl Case {
         target: Target,
     ) -> (BTreeMap<String, Vec<f32>>, Vec<String>) {
         let failed = |error: ExecError| -> ! { panic!("{what}: {error}\n{program}") };
-        let engine =
-            DeviceEngine::new(&[program], self.data.clone(), Box::new(interpreter), (&PtxCompiler, target), None);
+        let engine = DeviceEngine::new(&[program], self.data.clone(), Box::new(interpreter), (&PtxCompiler, target));
         let mut engine = engine.unwrap_or_else(|error| failed(error));
         let mut go = || -> Result<BTreeMap<String, Vec<f32>>> {
             for (index, values) in self.params.iter().enumerate() {

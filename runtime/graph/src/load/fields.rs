@@ -166,13 +166,13 @@ impl Loader {
             return Some(NamedFile { npy: npy.clone(), file, at, field });
         }
         let path = self.folder.join(path);
-        if !path.exists() {
-            return self.fail(DataError::MissingFile { file, at: at.name.to_string(), field: field.to_string() });
-        }
         match Npy::open(&path) {
             Ok(npy) => {
                 self.open.insert(file.clone(), npy.clone());
                 Some(NamedFile { npy, file, at, field })
+            }
+            Err(_) if !path.exists() => {
+                self.fail(DataError::MissingFile { file, at: at.name.to_string(), field: field.to_string() })
             }
             Err(problem) => {
                 self.fail(DataError::Npy { file, at: at.name.to_string(), field: field.to_string(), problem })

@@ -13,23 +13,24 @@
 
 mod cost_of_misses;
 pub mod report;
+mod rows;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use hgnnc_cache::{Forecast, Outcome, Placement, Policy, Slots, Table, best, place};
 use hgnnc_data::Result;
-use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
-use hgnnc_ir::batch::BatchInput;
+use hgnnc_data::buffer::HostBuffer;
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::types::{Layout, Space, VertexType};
 use hgnnc_sample::Batch;
 use hgnnc_session::{HostRows, RowStore};
 
-use crate::loader::{CachedInput, GraphInput, MiniBatchLoader};
+use crate::loader::{GraphInput, MiniBatchLoader};
 use crate::presample::{MOST_PRESAMPLED, presample};
-use cost_of_misses::{time_moves, time_reads};
-use report::{CacheReport, CachedRows, Saved};
+use cost_of_misses::time_misses;
+use report::{CacheReport, CachedTable, Saved};
+pub use rows::CachedRows;
 
 /// Options of the feature cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,42 +53,6 @@ enum RowSource {
 struct CachedArray {
     table: usize,
     rows: HostRows,
-}
-
-/// The rows of a trained array: those in fast memory are read and written there only.
-#[derive(Debug)]
-pub struct CachedStore<'c> {
-    slots: &'c Slots,
-    fast: &'c HostRows,
-    slow: &'c HostRows,
-}
-
-impl CachedStore<'_> {
-    /// The memory of a row, and its number there.
-    fn home(&self, row: u32) -> (&HostRows, usize) {
-        self.slots.slot(row).map_or((self.slow, row as usize), |slot| (self.fast, slot))
-    }
-}
-
-impl RowStore for CachedStore<'_> {
-    fn width(&self) -> usize {
-        self.slow.width()
-    }
-
-    fn read(&self, rows: &[u32], into: &mut [f32]) {
-        for (to, &row) in into.chunks_exact_mut(self.width().max(1)).zip(rows) {
-            let (home, at) = self.home(row);
-            home.read_row(at, to);
-        }
-    }
-
-    fn write(&self, rows: &[u32], from: &[f32]) {
-        for (from, &row) in from.chunks_exact(self.width().max(1)).zip(rows) {
-            let (home, at) = self.home(row);
-            // Distinct rows have distinct slots.
-            home.write_row(at, from);
-        }
-    }
 }
 
 /// Cached rows and statistics.
@@ -145,22 +110,22 @@ impl Cache {
         for input in features(loader) {
             let table = Table {
                 name: input.name.clone(),
-                row_bytes: (input.width * size_of::<f32>()) as u64,
+                row_bytes: (input.store.width() * size_of::<f32>()) as u64,
                 written: false,
-                miss_ns: time_reads(input.numbers, input.width),
+                miss_ns: time_misses(&[&**input.store], false)?,
             };
-            rows.push(input.numbers.len() / input.width.max(1));
+            rows.push(input.store.num_rows());
             tables.push(table);
             homes.push(RowSource::Input(input.index));
             vertices.push(input.vertex);
         }
         for param in learned {
-            let arrays: Vec<&HostRows> = param.arrays.iter().map(|&array| slow(array)).collect();
+            let arrays: Vec<&dyn RowStore> = param.arrays.iter().map(|&array| slow(array) as &dyn RowStore).collect();
             tables.push(Table {
                 name: param.name.clone(),
                 row_bytes: (param.arrays.len() * param.width * size_of::<f32>()) as u64,
                 written: true,
-                miss_ns: time_moves(&arrays, param.rows, param.width),
+                miss_ns: time_misses(&arrays, true)?,
             });
             rows.push(param.rows);
             homes.push(RowSource::Learned(param.arrays.clone()));
@@ -191,7 +156,7 @@ impl Cache {
         };
         let placement = cache.placed(options.policy, loader);
         cache.slots = placement.tables.into_iter().map(Arc::new).collect();
-        cache.fill(loader, learned);
+        cache.fill(loader, learned)?;
         cache.setup_s = start.elapsed().as_secs_f64();
         Ok(cache)
     }
@@ -207,45 +172,39 @@ impl Cache {
     }
 
     /// Allocates the fast memory and copies features into it.
-    fn fill(&mut self, loader: &mut MiniBatchLoader, learned: &[EmbeddingTable]) {
-        let mut inputs = vec![];
+    fn fill(&mut self, loader: &mut MiniBatchLoader, learned: &[EmbeddingTable]) -> Result<()> {
         for (table, home) in self.homes.iter().enumerate() {
             let slots = &self.slots[table];
+            // SAFETY: the rows of a batch are distinct, and so are their slots; the cache is filled and written back
+            // between batches.
+            let fast = |width| unsafe { HostRows::new(HostBuffer::zeros(slots.vertices().len() * width), width) };
             match home {
                 RowSource::Input(index) => {
                     let Some(input) = features(loader).into_iter().find(|input| input.index == *index) else {
                         continue;
                     };
-                    let mut rows = HostBuffer::zeros(slots.vertices().len() * input.width);
-                    for (to, &vertex) in rows.elements().chunks_exact_mut(input.width.max(1)).zip(slots.vertices()) {
-                        to.copy_from_slice(&input.numbers[vertex as usize * input.width..][..input.width]);
-                    }
-                    self.filled += (rows.len() * size_of::<f32>()) as u64;
-                    let rows = rows.freeze();
-                    let fast = CachedInput { slots: Arc::clone(slots), rows, width: input.width, vertex: input.vertex };
-                    inputs.push((*index, fast));
+                    let (slots, slow) = (Arc::clone(slots), Arc::clone(input.store));
+                    let rows = CachedRows { slots, fast: fast(slow.width()), slow };
+                    self.filled += (rows.fill()? * size_of::<f32>()) as u64;
+                    loader.replace_input(*index, Arc::new(rows));
                     self.written.push(vec![]);
                 }
                 RowSource::Learned(arrays) => {
                     let width = learned.iter().find(|param| param.arrays == *arrays).map_or(0, |param| param.width);
                     for &array in arrays {
-                        let buffer = HostBuffer::zeros(slots.vertices().len() * width);
-                        // SAFETY: the rows of a batch are distinct, and so are their slots; the cache is filled and
-                        // written back between batches.
-                        let rows = unsafe { HostRows::new(buffer, width) };
-                        self.fast[array] = Some(CachedArray { table, rows });
+                        self.fast[array] = Some(CachedArray { table, rows: fast(width) });
                     }
                     self.written.push(vec![false; slots.vertices().len()]);
                 }
             }
         }
-        loader.keep(inputs);
+        Ok(())
     }
 
     /// The rows of a trained array, of which some are in the fast memory; `None` if none are.
-    pub fn rows<'c>(&'c self, array: usize, slow: &'c HostRows) -> Option<CachedStore<'c>> {
+    pub fn rows<'c>(&'c self, array: usize, slow: &'c HostRows) -> Option<CachedRows<&'c HostRows, &'c HostRows>> {
         let fast = self.fast.get(array)?.as_ref()?;
-        Some(CachedStore { slots: &self.slots[fast.table], fast: &fast.rows, slow })
+        Some(CachedRows { slots: Arc::clone(&self.slots[fast.table]), fast: &fast.rows, slow })
     }
 
     /// Counts the accesses of a batch and marks its embedding rows dirty.
@@ -268,27 +227,31 @@ impl Cache {
     }
 
     /// Copies cached embedding rows from slow memory.
-    pub fn load<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostRows) {
-        for (array, fast) in self.fast.iter().enumerate() {
-            let Some(CachedArray { table, rows }) = fast else { continue };
-            for (slot, &vertex) in self.slots[*table].vertices().iter().enumerate() {
-                rows.copy_row(slot, slow(array), vertex as usize);
+    pub fn load<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostRows) -> Result<()> {
+        let mut elements = 0;
+        for array in 0..self.fast.len() {
+            if let Some(rows) = self.fast[array].as_ref().and_then(|_| self.rows(array, slow(array))) {
+                elements += rows.fill()?;
             }
-            self.filled += (self.slots[*table].vertices().len() * rows.width() * size_of::<f32>()) as u64;
         }
+        self.filled += (elements * size_of::<f32>()) as u64;
+        Ok(())
     }
 
     /// Writes dirty embedding rows back to slow memory.
-    pub fn write_back<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostRows) {
+    pub fn write_back<'s>(&mut self, slow: &dyn Fn(usize) -> &'s HostRows) -> Result<()> {
+        let mut elements = 0;
         for (array, fast) in self.fast.iter().enumerate() {
-            let Some(CachedArray { table, rows }) = fast else { continue };
-            let vertices = self.slots[*table].vertices().iter().enumerate();
-            for (slot, &vertex) in vertices.filter(|&(slot, _)| self.written[*table][slot]) {
-                slow(array).copy_row(vertex as usize, rows, slot);
-                self.filled += (rows.width() * size_of::<f32>()) as u64;
+            let Some(CachedArray { table, .. }) = fast else { continue };
+            let dirty = |&slot: &u32| self.written[*table][slot as usize];
+            let slots: Vec<u32> = (0..self.written[*table].len() as u32).filter(dirty).collect();
+            if let Some(rows) = self.rows(array, slow(array)) {
+                elements += rows.write_back(&slots)?;
             }
         }
+        self.filled += (elements * size_of::<f32>()) as u64;
         self.written.iter_mut().for_each(|written| written.fill(false));
+        Ok(())
     }
 
     /// Statistics, with the outcomes of the other policies and of the best placement for the same accesses.
@@ -304,7 +267,7 @@ impl Cache {
             let placement = self.placed(policy, loader);
             (policy.name(), saved(&Outcome::of(&placement, &self.tables, &self.accesses)))
         };
-        let tables = self.tables.iter().enumerate().map(|(index, table)| CachedRows {
+        let tables = self.tables.iter().enumerate().map(|(index, table)| CachedTable {
             name: table.name.clone(),
             rows: self.slots[index].rows(),
             kept: self.slots[index].vertices().len(),
@@ -315,7 +278,7 @@ impl Cache {
             hit_rate: self.outcomes[index].hit_rate(),
             bytes_missed: self.outcomes[index].bytes_missed,
         });
-        let tables: Vec<CachedRows> = tables.collect();
+        let tables: Vec<CachedTable> = tables.collect();
         let most = best(self.options.bytes, &self.tables, &self.accesses);
         CacheReport {
             policy: self.options.policy.name(),
@@ -342,32 +305,32 @@ struct Features<'a> {
     index: usize,
     name: String,
     vertex: VertexType,
-    width: usize,
-    numbers: &'a SharedBuffer,
+    store: &'a Arc<dyn RowStore>,
 }
 
 fn features(loader: &MiniBatchLoader) -> Vec<Features<'_>> {
-    let (layout, tables, inputs) = loader.inputs();
-    let of = |(index, from): (usize, &BatchInput)| {
-        let &BatchInput::Whole(from) = from else { return None };
-        let decl = &tables.inputs[index];
-        let (Layout::Dense, Space::Vertices(vertex)) = (decl.ty.layout, decl.ty.space) else { return None };
-        let (Binding::Features(_), GraphInput::Numbers(numbers)) = (&decl.binding, &inputs[from.index()]) else {
-            return None;
-        };
-        let width = decl.ty.dims.iter().map(|dim| dim.fixed().unwrap_or(0)).product();
-        let known = &tables.vertex_types[vertex.index()];
-        let name = format!("{}.x", known.dataset_name);
-        Some(Features { index, name, vertex, width, numbers })
-    };
-    layout.inputs.iter().enumerate().filter_map(of).collect()
+    let (tables, inputs) = loader.inputs();
+    let mut features = vec![];
+    for (index, (decl, input)) in tables.inputs.iter().zip(inputs).enumerate() {
+        if let (Layout::Dense, Space::Vertices(vertex)) = (decl.ty.layout, decl.ty.space)
+            && let (Binding::Features(_), GraphInput::Rows(store)) = (&decl.binding, input)
+        {
+            let name = format!("{}.x", tables.vertex_types[vertex.index()].dataset_name);
+            features.push(Features { index, name, vertex, store });
+        }
+    }
+    features
 }
 
 /// Vertex types with features that cannot be cached: sparse rows have varying lengths.
 pub fn not_kept(loader: &MiniBatchLoader) -> Vec<String> {
-    let (layout, tables, _) = loader.inputs();
-    let mut names: Vec<String> =
-        layout.patterns.iter().map(|pattern| tables.vertex_types[pattern.rows.index()].dataset_name.clone()).collect();
+    let (tables, _) = loader.inputs();
+    let mut names: Vec<String> = loader
+        .layout()
+        .patterns
+        .iter()
+        .map(|pattern| tables.vertex_types[pattern.rows.index()].dataset_name.clone())
+        .collect();
     names.sort();
     names.dedup();
     names
@@ -400,7 +363,7 @@ mod tests {
         };
         // SAFETY: one thread uses the rows.
         let mut slow = unsafe { HostRows::new(HostBuffer::of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), 2) };
-        cache.load(&|_| &slow);
+        cache.load(&|_| &slow).expect("host memory");
         assert_eq!(cache.filled, 16);
         let Some(CachedArray { rows, .. }) = &mut cache.fast[0] else { panic!("it has rows") };
         assert_eq!(rows.elements(), [1.0, 2.0, 5.0, 6.0]);
@@ -408,7 +371,7 @@ mod tests {
         rows.elements().copy_from_slice(&[-1.0, -2.0, -5.0, -6.0]);
         cache.written[0][1] = true;
         assert_eq!(slow.elements(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        cache.write_back(&|_| &slow);
+        cache.write_back(&|_| &slow).expect("host memory");
         assert_eq!(slow.elements(), [1.0, 2.0, 3.0, 4.0, -5.0, -6.0]);
         assert_eq!((cache.filled, &cache.written), (24, &vec![vec![false; 2]]));
     }

@@ -30,7 +30,7 @@ pub struct CacheReport {
     /// Bytes of accesses, which would all miss without the cache.
     pub bytes_without: u64,
     /// Statistics by array of rows.
-    pub tables: Vec<CachedRows>,
+    pub tables: Vec<CachedTable>,
     /// Outcome of each policy at the same capacity.
     pub policies: BTreeMap<&'static str, Saved>,
     /// Optimum over static placements, separately for each figure.
@@ -40,7 +40,7 @@ pub struct CacheReport {
 /// Cache statistics of one array.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
-pub struct CachedRows {
+pub struct CachedTable {
     /// Features, or an embedding table with its optimizer states.
     pub name: String,
     /// Total number of its rows.

@@ -71,7 +71,8 @@ impl CachedVertices {
                 } else if hot.has(vertex_type, vertex) {
                     let to = &mut self.counts[number];
                     self.rows[number][vertex as usize] = *to;
-                    own.kept.push((row as u32, *to));
+                    own.kept.push(row as u32);
+                    own.to.push(*to);
                     *to += 1;
                 }
             }
@@ -79,7 +80,7 @@ impl CachedVertices {
         }
         for (own, reused) in into.iter().zip(&layout.historical) {
             let known = layout.vertices[reused.of.index()];
-            for &(row, _) in &own.kept {
+            for &row in &own.kept {
                 self.vertices.add(known.vertex.index(), batch.vertices[known.vertex.index()][row as usize]);
             }
         }

@@ -1,6 +1,5 @@
 //! Mini-batch loader: sampling, feature gathering and graph construction.
 
-mod cached_input;
 mod graphs;
 mod reused_rows;
 mod rows;
@@ -15,17 +14,17 @@ use hgnnc_ir::dataflow::{Binding, Dataflow, PatternDecl};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::training::{self, Target, Training};
-use hgnnc_ir::types::{Graph, VertexType};
+use hgnnc_ir::types::{Graph, Layout, Space, Type, VertexType};
 use hgnnc_sample::{Batch, BatchKey, Compiled, Edges, Fanout, GraphError, Plan, SampleGraph, Sampler};
 
 use crate::historical_embeddings::{CachedVertices, HotVertices};
 use crate::pairs::{PairRoom, PairSource, Pairs};
-pub use cached_input::CachedInput;
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use hgnnc_data::stacks;
 use hgnnc_data::{Adjacency, BoundData, InputData, Topology};
 use hgnnc_data::{ExecError, Result};
 use hgnnc_executable::sampler::SamplerCompiler;
+use hgnnc_session::{HostRows, RowStore};
 pub use reused_rows::ReusedRows;
 use uses::Uses;
 
@@ -33,13 +32,32 @@ use uses::Uses;
 const STREAM: u32 = 0x0bad_5eed;
 
 /// An input of the full graph.
+#[derive(Clone)]
 pub enum GraphInput {
-    /// Rows of numbers.
-    Numbers(SharedBuffer),
+    /// A row of numbers for each vertex or edge.
+    Rows(Arc<dyn RowStore>),
+    /// The stored elements of a sparse matrix. Its rows have varying lengths, and their places are those of its pattern,
+    /// which is host memory.
+    Sparse(SharedBuffer),
     /// A class for each vertex, -1 without one.
-    Classes(Vec<i32>),
+    Classes(Arc<[i32]>),
     /// Counters, which the engine provides.
     Nothing,
+}
+
+impl GraphInput {
+    /// The numbers of an input of this type.
+    pub fn of(ty: &Type, numbers: SharedBuffer) -> Self {
+        match ty.layout {
+            Layout::Sparse(_) => GraphInput::Sparse(numbers),
+            Layout::Dense => GraphInput::Rows(Arc::new(HostRows::of_shared(&numbers, width(ty)))),
+        }
+    }
+}
+
+/// Elements of a row of an input.
+fn width(ty: &Type) -> usize {
+    ty.dims.iter().map(|dim| dim.fixed().unwrap_or(0)).product()
 }
 
 /// Prepares mini-batches. Shared by threads.
@@ -57,14 +75,13 @@ pub struct MiniBatchLoader {
     tables: Dataflow,
     /// Data requirements of its kernels.
     uses: Uses,
-    inputs: Arc<Vec<GraphInput>>,
+    /// By input of the mini-batch program.
+    inputs: Vec<GraphInput>,
     /// Adjacency of the full graph's sparse matrices.
     patterns: Arc<Vec<Adjacency>>,
     seeds: Seeds,
     train: Vec<u32>,
     size: usize,
-    /// Inputs with cached rows, by input index.
-    fast: Vec<(usize, CachedInput)>,
 }
 
 /// Targets of the batch loss.
@@ -116,7 +133,7 @@ impl MiniBatchLoader {
         layout: &BatchLayout,
         batch: &training::MiniBatch,
         data: &BoundData,
-        inputs: Vec<GraphInput>,
+        inputs: &[GraphInput],
         (tables, training): (&Dataflow, &Training),
         compiler: Option<&Arc<dyn SamplerCompiler>>,
     ) -> Result<Self> {
@@ -159,7 +176,11 @@ impl MiniBatchLoader {
         // Without machine code the sampler runs in Rust.
         let code = compiler.and_then(|compiler| Compiled::new(&graph, plan.clone(), compiler).ok());
         let patterns = data.patterns.iter().map(|pattern| pattern.csc.clone()).collect();
-        Ok(Self {
+        let of_batch = |input: &BatchInput| match *input {
+            BatchInput::Whole(from) => inputs[from.index()].clone(),
+            BatchInput::Historical { .. } => GraphInput::Nothing,
+        };
+        let mut loader = Self {
             graph: Arc::new(graph),
             plan,
             hot: None,
@@ -168,7 +189,7 @@ impl MiniBatchLoader {
             types: tables.vertex_types.iter().map(|vertex| vertex.name.clone()).collect(),
             tables: program.tables.clone(),
             uses: Uses::of(program, layout),
-            inputs: Arc::new(inputs),
+            inputs: layout.inputs.iter().map(of_batch).collect(),
             patterns: Arc::new(patterns),
             seeds: match &training.target {
                 Target::Vertices { vertex, .. } => Seeds::Vertices(*vertex),
@@ -176,8 +197,21 @@ impl MiniBatchLoader {
             },
             train: data.parts[0].clone(),
             size: batch.size,
-            fast: vec![],
-        })
+        };
+        loader.gather_what_is_not_shared();
+        Ok(loader)
+    }
+
+    /// Gathers the rows of vertices with an input that programs cannot read in place.
+    fn gather_what_is_not_shared(&mut self) {
+        for (decl, input) in self.tables.inputs.iter().zip(&self.inputs) {
+            if let (Layout::Dense, Space::Vertices(vertex), GraphInput::Rows(store)) =
+                (decl.ty.layout, decl.ty.space, input)
+                && store.shared().is_none()
+            {
+                self.uses.direct[vertex.index()] = false;
+            }
+        }
     }
 
     /// Sets the vertices that may have historical embeddings.
@@ -210,14 +244,15 @@ impl MiniBatchLoader {
         self.uses.direct.fill(false);
     }
 
-    /// Reads rows of these inputs from the feature cache if they are cached.
-    pub fn keep(&mut self, inputs: Vec<(usize, CachedInput)>) {
-        self.fast = inputs;
+    /// Reads the rows of an input of the mini-batch program from another store.
+    pub fn replace_input(&mut self, index: usize, store: Arc<dyn RowStore>) {
+        self.inputs[index] = GraphInput::Rows(store);
+        self.gather_what_is_not_shared();
     }
 
-    /// Layout and tables of the mini-batch program, and inputs of the full graph.
-    pub fn inputs(&self) -> (&BatchLayout, &Dataflow, &[GraphInput]) {
-        (&self.layout, &self.tables, &self.inputs)
+    /// Tables of the mini-batch program, and its inputs in the full graph.
+    pub fn inputs(&self) -> (&Dataflow, &[GraphInput]) {
+        (&self.tables, &self.inputs)
     }
 
     /// Full-graph out-degrees of the vertices of a mini-batch vertex type.
@@ -354,14 +389,10 @@ impl MiniBatchLoader {
     pub fn empty(&self) -> Result<BoundData> {
         let graph = |name: &str| Topology::from_csc(name, 0, 0, vec![0], vec![]);
         let pattern = |decl: &PatternDecl| Topology::from_csc("", decl.columns, 0, vec![0], vec![]);
-        let whole = |input: &BatchInput| match *input {
-            BatchInput::Whole(input) => Some(&self.inputs[input.index()]),
-            BatchInput::Historical { .. } => None,
-        };
-        let input = |(index, input): (usize, &BatchInput)| match whole(input) {
-            None | Some(GraphInput::Numbers(_)) => InputData::Held(0),
-            Some(GraphInput::Classes(_)) => InputData::Classes(vec![]),
-            Some(GraphInput::Nothing) => match self.tables.inputs[index].binding {
+        let input = |(index, input): (usize, &BatchInput)| match (input, &self.inputs[index]) {
+            (BatchInput::Historical { .. }, _) | (_, GraphInput::Rows(_) | GraphInput::Sparse(_)) => InputData::Held(0),
+            (_, GraphInput::Classes(_)) => InputData::Classes(vec![]),
+            (_, GraphInput::Nothing) => match self.tables.inputs[index].binding {
                 Binding::IsLink(_) => InputData::Held(0),
                 _ => InputData::Missing,
             },

@@ -9,8 +9,10 @@ pub struct ReusedRows {
     pub from: Vec<u32>,
     /// Edges that they would have sampled.
     pub edges_not_drawn: u64,
-    /// Other rows of the batch that the table keeps, with their rows in the table.
-    pub kept: Vec<(u32, u32)>,
+    /// Other rows of the batch that the table keeps.
+    pub kept: Vec<u32>,
+    /// Their rows in the table, which follow those that it has.
+    pub to: Vec<u32>,
 }
 
 impl ReusedRows {

@@ -1,11 +1,12 @@
 //! Gathers the rows of a batch: features, labels and sparse rows.
 
-use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
+use hgnnc_data::buffer::HostBuffer;
 use hgnnc_data::{Adjacency, BoundData, ExecError, InputData, Result, Topology, stacks};
 use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchPattern};
 use hgnnc_ir::dataflow::Binding;
-use hgnnc_ir::types::{Dim, Layout, Space, Type};
+use hgnnc_ir::types::{Layout, Space, Type};
 use hgnnc_sample::Batch;
+use hgnnc_session::RowStore;
 
 use super::{GraphInput, MiniBatch, MiniBatchLoader};
 
@@ -35,25 +36,20 @@ impl MiniBatchLoader {
         inputs.resize_with(self.num_inputs(), || HostBuffer::zeros(0));
         for (index, from) in self.layout.inputs.iter().enumerate() {
             let ty = &self.tables.inputs[index].ty;
-            let from = match *from {
-                BatchInput::Whole(from) => from,
-                BatchInput::Historical { rows, value } => {
-                    // Filled when the historical embeddings are gathered.
-                    let len = reused_rows[rows].len() * self.layout.historical[rows].values[value];
-                    inputs[index].grow(len);
+            if let BatchInput::Historical { rows, value } = *from {
+                // Filled when the historical embeddings are gathered.
+                let len = reused_rows[rows].len() * self.layout.historical[rows].values[value];
+                inputs[index].grow(len);
+                data.inputs[index] = InputData::Held(len);
+                continue;
+            }
+            match &self.inputs[index] {
+                GraphInput::Rows(store) => {
+                    let len = self.rows_of(ty, &**store, sampled, &mut inputs[index])?;
                     data.inputs[index] = InputData::Held(len);
-                    continue;
                 }
-            };
-            match &self.inputs[from.index()] {
-                GraphInput::Numbers(numbers) => {
-                    let fast = self.fast.iter().find(|fast| fast.0 == index);
-                    let len = match fast {
-                        Some((_, fast)) => {
-                            fast.gather(numbers, self.vertices(sampled, fast.vertex), &mut inputs[index])
-                        }
-                        None => self.rows_of(ty, numbers, sampled, &mut inputs[index])?,
-                    };
+                GraphInput::Sparse(numbers) => {
+                    let len = self.stored_of(ty, numbers, sampled, &mut inputs[index])?;
                     data.inputs[index] = InputData::Held(len);
                 }
                 GraphInput::Classes(classes) => {
@@ -102,32 +98,32 @@ impl MiniBatchLoader {
         Ok(total)
     }
 
+    /// Gathers the stored elements of a sparse input's rows. Returns their number.
+    fn stored_of(&self, ty: &Type, numbers: &[f32], sampled: &Batch, into: &mut HostBuffer) -> Result<usize> {
+        let Layout::Sparse(pattern) = ty.layout else { return Err(unknown(ty)) };
+        let BatchPattern { pattern, rows } = self.layout.patterns[pattern.index()];
+        let whole = &self.patterns[pattern.index()];
+        let vertices = self.vertices(sampled, rows);
+        let len = vertices.iter().map(|&vertex| stored(whole, vertex).len()).sum();
+        let mut rest = room(into, len);
+        for &vertex in vertices {
+            let row = &numbers[stored(whole, vertex)];
+            let (own, others) = rest.split_at_mut(row.len());
+            own.copy_from_slice(row);
+            rest = others;
+        }
+        Ok(len)
+    }
+
     /// Gathers the rows of an input, or shares all of them if kernels index them by full-graph ids. Returns
     /// the number of elements.
-    fn rows_of(&self, ty: &Type, numbers: &SharedBuffer, sampled: &Batch, into: &mut HostBuffer) -> Result<usize> {
-        if let (Layout::Dense, Space::Vertices(vertex)) = (ty.layout, ty.space)
-            && self.uses.direct[vertex.index()]
-        {
-            *into = numbers.slab();
-            return Ok(numbers.len());
-        }
-        if let Layout::Sparse(pattern) = ty.layout {
-            let BatchPattern { pattern, rows } = self.layout.patterns[pattern.index()];
-            let whole = &self.patterns[pattern.index()];
-            let vertices = self.vertices(sampled, rows);
-            let len = vertices.iter().map(|&vertex| stored(whole, vertex).len()).sum();
-            let mut rest = room(into, len);
-            for &vertex in vertices {
-                let row = &numbers[stored(whole, vertex)];
-                let (own, others) = rest.split_at_mut(row.len());
-                own.copy_from_slice(row);
-                rest = others;
-            }
-            return Ok(len);
-        }
-        let fixed = |dim: &Dim| dim.fixed().unwrap_or(0);
-        let width: usize = ty.dims.iter().map(fixed).product();
+    fn rows_of(&self, ty: &Type, store: &dyn RowStore, sampled: &Batch, into: &mut HostBuffer) -> Result<usize> {
         let rows = match ty.space {
+            Space::Vertices(vertex) if self.uses.direct[vertex.index()] => {
+                let numbers = store.shared().ok_or_else(|| unknown(ty))?;
+                *into = numbers.slab();
+                return Ok(numbers.len());
+            }
             Space::Vertices(vertex) => self.vertices(sampled, vertex),
             Space::Edges(graph) => match self.layout.graphs[graph.index()] {
                 BatchGraph::Sampled { graph, hops } => {
@@ -139,11 +135,9 @@ impl MiniBatchLoader {
             },
             Space::Unit | Space::Index(_) | Space::Endpoints(..) => return Err(unknown(ty)),
         };
-        let into = room(into, rows.len() * width);
-        for (to, &row) in into.chunks_exact_mut(width.max(1)).zip(rows) {
-            to.copy_from_slice(&numbers[row as usize * width..][..width]);
-        }
-        Ok(rows.len() * width)
+        let len = rows.len() * store.width();
+        store.read(rows, room(into, len))?;
+        Ok(len)
     }
 }
 

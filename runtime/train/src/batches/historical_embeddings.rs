@@ -1,10 +1,14 @@
 //! Keeps historical embeddings, and gives them to later batches: see [`hgnnc_loader::historical_embeddings`].
 
+// Stores are made whose rows are written; see `hgnnc_session::HostRows`.
+#![allow(unsafe_code)]
+
 use hgnnc_data::Result;
+use hgnnc_data::buffer::HostBuffer;
 use hgnnc_ir::batch::{BatchInput, BatchLayout, HistoricalRows};
 use hgnnc_ir::training;
 use hgnnc_loader::{MiniBatch, internal};
-use hgnnc_session::{Rows, Session};
+use hgnnc_session::{HostRows, RowStore, Rows, Session};
 
 use crate::report::ReuseReport;
 
@@ -13,10 +17,12 @@ pub(super) struct HistoricalEmbeddings {
     pub options: training::Reuse,
     /// Elements of a row, by [`BatchLayout::historical`] and value.
     widths: Vec<Vec<usize>>,
-    /// By [`BatchLayout::historical`] and value. `[rows, width]`
-    tables: Vec<Vec<Vec<f32>>>,
+    /// By [`BatchLayout::historical`] and value, once the hot vertices are known: a row for each of them.
+    tables: Vec<Vec<Box<dyn RowStore>>>,
     /// By [`BatchLayout::historical`] and row: the step that computed it.
     steps: Vec<Vec<u64>>,
+    /// Rows that a batch keeps.
+    kept: Vec<f32>,
     /// Whether the hot vertices have been chosen.
     pub chosen: bool,
     report: ReuseReport,
@@ -28,9 +34,10 @@ impl HistoricalEmbeddings {
         let widths: Vec<Vec<usize>> = layout.historical.iter().map(|reused| reused.values.clone()).collect();
         Self {
             options,
-            tables: widths.iter().map(|values| vec![vec![]; values.len()]).collect(),
+            tables: vec![],
             steps: vec![vec![]; widths.len()],
             widths,
+            kept: vec![],
             chosen: false,
             report: ReuseReport { share: options.share, batches: options.batches, ..ReuseReport::default() },
         }
@@ -42,15 +49,12 @@ impl HistoricalEmbeddings {
     }
 
     /// Copies the embeddings that a batch reads into its inputs, before a step.
-    pub fn give(&mut self, mini_batch: &mut MiniBatch, layout: &BatchLayout, step: u64) {
+    pub fn give(&mut self, mini_batch: &mut MiniBatch, layout: &BatchLayout, step: u64) -> Result<()> {
         for (index, input) in layout.inputs.iter().enumerate() {
             let &BatchInput::Historical { rows, value } = input else { continue };
-            let width = self.widths[rows][value];
-            let (reused_rows, table) = (&mini_batch.reused_rows[rows], &self.tables[rows][value]);
+            let (from, table) = (&mini_batch.reused_rows[rows].from, &self.tables[rows][value]);
             let into = mini_batch.inputs[index].elements();
-            for (to, &row) in into.chunks_exact_mut(width.max(1)).zip(&reused_rows.from) {
-                to.copy_from_slice(&table[row as usize * width..][..width]);
-            }
+            table.read(from, &mut into[..from.len() * table.width()])?;
         }
         for (reused_rows, steps) in mini_batch.reused_rows.iter().zip(&self.steps) {
             let oldest = reused_rows.from.iter().map(|&row| step - steps[row as usize]).max();
@@ -59,6 +63,7 @@ impl HistoricalEmbeddings {
             self.report.edges_saved += reused_rows.edges_not_drawn;
         }
         self.report.edges_sampled += mini_batch.edges as u64;
+        Ok(())
     }
 
     /// Copies the embeddings that a batch has computed for later ones, after its step.
@@ -70,20 +75,21 @@ impl HistoricalEmbeddings {
     ) -> Result<()> {
         for (number, reused_rows) in mini_batch.reused_rows.iter().enumerate() {
             // The first row of a table starts a window.
-            let Some(&(_, first)) = reused_rows.kept.first() else { continue };
+            let Some(&first) = reused_rows.to.first() else { continue };
             let len = first as usize + reused_rows.kept.len();
             self.steps[number].resize(first as usize, 0);
             self.steps[number].resize(len, step);
-            for (value, table) in self.tables[number].iter_mut().enumerate() {
+            for (value, table) in self.tables[number].iter().enumerate() {
                 let name = HistoricalRows::name(number, value);
                 let Some(Rows { numbers, .. }) = session.read(program, &name)? else {
                     return Err(internal(&format!("nothing computes `{name}`")));
                 };
-                let width = self.widths[number][value];
-                table.resize(len * width, 0.0);
-                for &(row, to) in &reused_rows.kept {
-                    table[to as usize * width..][..width].copy_from_slice(&numbers[row as usize * width..][..width]);
+                self.kept.clear();
+                for &row in &reused_rows.kept {
+                    self.kept.extend_from_slice(&numbers[row as usize * table.width()..][..table.width()]);
                 }
+                // Each row of the table is kept once in a window.
+                table.write(&reused_rows.to, &self.kept)?;
             }
             self.report.rows_kept += reused_rows.kept.len() as u64;
         }
@@ -95,14 +101,19 @@ impl HistoricalEmbeddings {
         self.report.clone()
     }
 
-    /// Empties the tables at the start of a run.
+    /// Forgets the kept embeddings at the start of a run.
     pub fn begin(&mut self) {
-        self.tables.iter_mut().flatten().for_each(Vec::clear);
         self.steps.iter_mut().for_each(Vec::clear);
     }
 
-    /// Records the number of hot vertices and the seconds of choosing them.
-    pub fn note_choice(&mut self, hot: u64, seconds: f64) {
-        (self.chosen, self.report.hot, self.report.choose_s) = (true, hot, seconds);
+    /// Makes room for the embeddings of the hot vertices; records their number and the seconds of choosing them.
+    pub fn note_choice(&mut self, hot: &[usize], seconds: f64) {
+        let table = |rows: usize, width: usize| -> Box<dyn RowStore> {
+            // SAFETY: rows are kept by one thread, after the batch that computed them, and given before the next one runs.
+            Box::new(unsafe { HostRows::new(HostBuffer::zeros(rows * width), width) })
+        };
+        let tables = hot.iter().zip(&self.widths);
+        self.tables = tables.map(|(&rows, widths)| widths.iter().map(|&width| table(rows, width)).collect()).collect();
+        (self.chosen, self.report.hot, self.report.choose_s) = (true, hot.iter().sum::<usize>() as u64, seconds);
     }
 }

@@ -21,6 +21,7 @@ use hgnnc_data::buffer::HostBuffer;
 use hgnnc_data::{Arena, BoundData, ExecError, InputData, Result, StateId};
 use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::batch::BatchLayout;
+use hgnnc_ir::dataflow::{Dataflow, InputDecl};
 use hgnnc_loader::cache::report::CacheReport;
 use hgnnc_loader::cache::{Cache, EmbeddingTable, not_kept};
 use hgnnc_loader::historical_embeddings::{HotVertices, choose};
@@ -91,14 +92,14 @@ pub(crate) struct Computed {
     pub seeds: usize,
 }
 
-/// Inputs of the full graph that the loader gathers rows of.
-pub(crate) fn graph_inputs(data: &BoundData) -> Vec<GraphInput> {
-    let copy = |input: &InputData| match input {
-        InputData::Numbers(numbers) => GraphInput::Numbers(HostBuffer::of(numbers).freeze()),
-        InputData::Classes(classes) => GraphInput::Classes(classes.clone()),
+/// Inputs of the full graph that the loader gathers rows of: copies of those of `data`.
+pub(crate) fn graph_inputs(tables: &Dataflow, data: &BoundData) -> Vec<GraphInput> {
+    let copy = |(input, decl): (&InputData, &InputDecl)| match input {
+        InputData::Numbers(numbers) => GraphInput::of(&decl.ty, HostBuffer::of(numbers).freeze()),
+        InputData::Classes(classes) => GraphInput::Classes(classes[..].into()),
         InputData::Held(_) | InputData::StepNumber | InputData::EpochNumber | InputData::Missing => GraphInput::Nothing,
     };
-    data.inputs.iter().map(copy).collect()
+    data.inputs.iter().zip(&tables.inputs).map(copy).collect()
 }
 
 impl Batches {
@@ -122,16 +123,18 @@ impl Batches {
         if whole.data().orders.any() {
             return Err(ExecError::Unsupported("batches take vertices in the order of the dataset only".into()));
         }
-        let input = |(index, input): (usize, &InputData)| match (input, whole.shared_input(index)) {
-            (InputData::Classes(classes), _) => GraphInput::Classes(classes.clone()),
-            (_, Some(numbers)) => GraphInput::Numbers(numbers),
+        let input = |(index, (input, decl)): (usize, (&InputData, &InputDecl))| match (input, whole.shared_input(index))
+        {
+            (InputData::Classes(classes), _) => GraphInput::Classes(classes[..].into()),
+            (_, Some(numbers)) => GraphInput::of(&decl.ty, numbers),
             (_, None) => GraphInput::Nothing,
         };
-        let inputs = copied.unwrap_or_else(|| whole.data().inputs.iter().enumerate().map(input).collect());
+        let in_session = || whole.data().inputs.iter().zip(&executable.infer.inputs).enumerate().map(input).collect();
+        let inputs = copied.unwrap_or_else(in_session);
         let of_whole = (&executable.infer, training);
         let sampler = executable.sampler.as_ref();
-        let mut loader = MiniBatchLoader::new(kernels, layout, batch, whole.data(), inputs, of_whole, sampler)?;
-        if cache_options.is_some() || !backend.reads_host_memory() {
+        let mut loader = MiniBatchLoader::new(kernels, layout, batch, whole.data(), &inputs, of_whole, sampler)?;
+        if !backend.reads_host_memory() {
             loader.gather_all();
         }
         let reuse = batch.reuse.map(|reuse| HistoricalEmbeddings::new(reuse, layout));
@@ -240,7 +243,7 @@ impl Batches {
         let (vertices, hot) = choose(&self.loader, reuse.options.share, seed, self.pool.current_num_threads())?;
         let loader = Arc::get_mut(&mut self.loader).ok_or_else(|| internal("batches are made already"))?;
         loader.reuse(HotVertices { vertices, window: reuse.options.batches });
-        reuse.note_choice(hot, start.elapsed().as_secs_f64());
+        reuse.note_choice(&hot, start.elapsed().as_secs_f64());
         Ok(())
     }
 
@@ -330,7 +333,7 @@ impl Batches {
         self.load_params(whole)?;
         if let Some(reuse) = &mut self.reuse {
             let start = Instant::now();
-            reuse.give(&mut mini_batch, &self.layout, key.step);
+            reuse.give(&mut mini_batch, &self.layout, key.step)?;
             self.record(BatchPart::Values, batch, start, Instant::now());
         }
         let start = Instant::now();

@@ -51,7 +51,7 @@ impl Batches {
         }
         let (arrays, cache) = (&self.arrays, &mut self.cache);
         if let Some(cache) = cache {
-            cache.load(&|array| arrays[array].as_ref().expect("cached arrays are tables and their states"));
+            cache.load(&|array| arrays[array].as_ref().expect("cached arrays are tables and their states"))?;
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Batches {
         }
         let (arrays, cache) = (&self.arrays, &mut self.cache);
         if let Some(cache) = cache {
-            cache.write_back(&|array| arrays[array].as_ref().expect("cached arrays are tables and their states"));
+            cache.write_back(&|array| arrays[array].as_ref().expect("cached arrays are tables and their states"))?;
         }
         let num_params = self.names.len();
         let mut numbers = vec![];

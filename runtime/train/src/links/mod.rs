@@ -14,6 +14,7 @@ use rayon::prelude::*;
 
 use curve::ScoreMetrics;
 use rank::{Ranks, rank};
+pub(crate) use scorer::memory;
 use scorer::{Pairs, Scorer};
 
 /// RNG stream of evaluation negatives, the same for every model, run and epoch.
@@ -204,10 +205,11 @@ impl std::fmt::Debug for LinkMeasures {
     }
 }
 
+/// Pairs scored per graph and batch.
+const PAIRS: usize = 1 << 20;
+
 /// Scores any number of pairs, in order.
 fn score_pairs(scorer: &mut Scorer, pairs: &[Vec<(u32, u32)>], ends: &[(usize, usize)]) -> Result<Vec<Vec<f32>>> {
-    /// Pairs scored per graph and batch.
-    const PAIRS: usize = 1 << 20;
     let mut scores: Vec<Vec<f32>> = pairs.iter().map(|pairs| Vec::with_capacity(pairs.len())).collect();
     let mut first = 0;
     while pairs.iter().any(|pairs| pairs.len() > first) {

@@ -9,9 +9,9 @@ use hgnnc_data::buffer::HostBuffer;
 use hgnnc_data::metrics::{MetricSums, Predictions};
 use hgnnc_data::{BoundData, ExecError, InputData, Result, Target, part_index};
 use hgnnc_executable::{Executable, Role};
-use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::dataflow::{Binding, Dataflow, InputDecl};
 use hgnnc_ir::training::{self, Metric, Part, Task};
-use hgnnc_ir::types::VertexType;
+use hgnnc_ir::types::{Type, VertexType};
 use hgnnc_session::{Backend, Rows, Session, StepKey};
 use hgnnc_trace::Times;
 use rayon::prelude::*;
@@ -91,9 +91,7 @@ impl Head {
             inputs: inputs.iter().map(empty).collect(),
             ..BoundData::default()
         };
-        let width = |value| flow.ty(value).dims.iter().filter_map(|dim| dim.fixed()).product::<usize>();
-        let bytes: usize = flow.outputs.iter().map(|output| 4 * width(output.value)).sum();
-        let chunk = (OUTPUT_BYTES / bytes.max(1)).next_multiple_of(LEAST_VERTICES);
+        let chunk = chunk(flow);
         Ok(Some(Self {
             buffers: inputs.iter().map(|_| HostBuffer::zeros(0)).collect(),
             spare: bound.clone(),
@@ -226,6 +224,35 @@ impl Head {
         self.session.run(HEAD, key, times)?;
         self.session.update(HEAD, key, times)
     }
+}
+
+/// Vertices of a run.
+fn chunk(flow: &Dataflow) -> usize {
+    let bytes: usize = flow.outputs.iter().map(|output| 4 * width(flow.ty(output.value))).sum();
+    (OUTPUT_BYTES / bytes.max(1)).next_multiple_of(LEAST_VERTICES)
+}
+
+/// Elements of a row.
+fn width(ty: &Type) -> usize {
+    ty.dims.iter().filter_map(|dim| dim.fixed()).product()
+}
+
+/// Bytes of the session of a head when it runs.
+pub(crate) fn memory(executable: &Executable, backend: &mut dyn Backend, data: &BoundData) -> Result<u64> {
+    let (Some(flow), Some(training::Target::Vertices { vertex, .. })) =
+        (&executable.head, executable.training.as_ref().map(|training| &training.target))
+    else {
+        return Ok(0);
+    };
+    let rows = data.num_vertices[vertex.index()].min(chunk(flow));
+    let mut bound = BoundData { num_vertices: vec![0; flow.vertex_types.len()], ..BoundData::default() };
+    bound.num_vertices[vertex.index()] = rows;
+    let input = |decl: &InputDecl| match (&decl.binding, &data.target) {
+        (Binding::Label(..), Some(Target::Classes(_))) => InputData::Classes(vec![0; rows]),
+        _ => InputData::Held(rows * width(&decl.ty)),
+    };
+    bound.inputs = flow.inputs.iter().map(input).collect();
+    Ok(backend.plan(&[Role::Head], bound, None)?.memory().bytes())
 }
 
 impl std::fmt::Debug for Head {

@@ -4,12 +4,12 @@ mod batches;
 mod check;
 mod checkpointing;
 mod epochs;
-mod head;
+pub(crate) mod head;
 mod inference;
 mod options;
 mod timing;
 
-pub use options::{Arenas, Epoch, MemoryNeeded, Outcome, OutputRows, TrainOptions};
+pub use options::{Arenas, Epoch, Outcome, OutputRows, TrainOptions};
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,6 +23,7 @@ use hgnnc_session::{Backend, Session};
 use crate::batches::{Batches, graph_inputs};
 use crate::checkpoint::Progress;
 use crate::links::LinkMeasures;
+use crate::memory::{MemoryNeeded, plan, plan_within};
 use head::Head;
 use timing::Timing;
 
@@ -72,12 +73,12 @@ pub struct Trainer {
 }
 
 /// Program indices in the full-graph session.
-const INFER: usize = 0;
+pub(crate) const INFER: usize = 0;
 /// The training program, unless it is trained on mini-batches.
 pub const TRAIN: usize = 1;
 
 /// The programs of the full-graph session, in index order.
-fn roles(executable: &Executable) -> &'static [Role] {
+pub(crate) fn roles(executable: &Executable) -> &'static [Role] {
     match executable.kernels.train.is_some() && executable.batch.is_none() {
         true => &[Role::Infer, Role::Train],
         false => &[Role::Infer],
@@ -116,20 +117,21 @@ impl Trainer {
         // The back end has it.
         executable.cpu = None;
         let mut warnings = vec![];
+        if executable.batch.is_none() && options.cache.is_some() {
+            return Err(no_cache(&executable));
+        }
+        let planned = plan_within(&executable, &mut *backend, data, options.memory_budget)?;
         let (mut session, batches);
         if executable.batch.is_some() {
-            let copied = (!backend.reads_host_memory()).then(|| graph_inputs(&data));
-            session = backend.session(roles(&executable), data)?;
+            let copied = (!backend.reads_host_memory()).then(|| graph_inputs(&executable.infer, planned.data()));
+            session = planned.open()?;
             let made = Batches::new(&executable, &mut *backend, &mut *session, copied, options.cache)?;
             warnings.extend(made.not_cached().iter().map(|vertex| {
                 format!("the sparse features of `{vertex}` are not cached: only rows of one length are")
             }));
             batches = Some(Box::new(made));
         } else {
-            if options.cache.is_some() {
-                return Err(no_cache(&executable));
-            }
-            session = backend.session(roles(&executable), data)?;
+            session = planned.open()?;
             batches = None;
         }
         let training = executable.training.as_ref();
@@ -178,8 +180,8 @@ impl Trainer {
         Ok(trainer)
     }
 
-    /// Memory that a trainer of this model needs on a machine, without allocating it. For mini-batch models that of
-    /// evaluation: batch sizes are not known in advance.
+    /// Memory that a trainer of this model needs on a machine, without allocating it, and less if that helps to stay
+    /// within a budget. For mini-batch models without the values of batches: their sizes are not known in advance.
     ///
     /// # Errors
     /// Data that does not fit the programs, or a program that the machine does not execute.
@@ -187,9 +189,11 @@ impl Trainer {
         executable: &Executable,
         backend: &mut dyn Backend,
         data: &mut BoundData,
+        budget: Option<u64>,
     ) -> Result<MemoryNeeded> {
-        let hgnnc_session::MemoryNeeded { arenas, all, bytes } = backend.memory_needed(roles(executable), data)?;
-        Ok(MemoryNeeded { arenas: Arenas { all, infer: arenas[INFER] }, bytes })
+        let (planned, needed) = plan(executable, backend, std::mem::take(data), budget)?;
+        *data = planned.into_data();
+        Ok(needed)
     }
 
     /// Planned memory of training and of evaluation.

@@ -119,12 +119,3 @@ pub struct Arenas {
     pub all: Arena,
     pub infer: Arena,
 }
-
-/// Memory that a trainer needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MemoryNeeded {
-    /// Planned memory for values.
-    pub arenas: Arenas,
-    /// Total bytes: values, parameters, states, graphs and features.
-    pub bytes: u64,
-}
