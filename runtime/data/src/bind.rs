@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
 use hgnnc_executable::Executable;
+use hgnnc_graph::Adjacency;
 use hgnnc_graph::{
     Dataset, EdgeList, Features, GraphCache, LabelValues, LinkSplitData, MetapathOptions, NO_ORIGINAL, Origin,
     RelationOptions, SemanticGraph, SemanticGraphs, SgbError, Step,
@@ -13,7 +14,7 @@ use hgnnc_ir::training::{self, Fanout, MiniBatch, Training};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 use hgnnc_ir::{Op, VertexRows};
 
-use crate::bound::{Adjacency, BoundData, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep};
+use crate::bound::{BoundData, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep};
 use crate::error::{ExecError, Result};
 use crate::stacks;
 
@@ -114,8 +115,6 @@ const NAMED: usize = 12;
 /// The arrays of a semantic graph, shared and not copied.
 pub(crate) fn topology_of(graph: SemanticGraph) -> Topology {
     let SemanticGraph { name, num_src, num_dst, csc, csr, .. } = graph;
-    let csc = Adjacency { indptr: csc.indptr, indices: csc.indices, eids: vec![] };
-    let csr = Adjacency { indptr: csr.indptr, indices: csr.indices, eids: csr.eids };
     Topology { name, num_src, num_dst, csc, csr, ..Topology::default() }
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 
-use hgnnc_graph::{DegreeClasses, FloatArray, Origin, Shared};
+use hgnnc_graph::{Adjacency, DegreeClasses, FloatArray, Origin, transpose_into};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::sizes::{self, SizeInfo};
 use hgnnc_ir::training::Part;
@@ -12,17 +12,6 @@ use hgnnc_ir::types::VertexType;
 
 use crate::error::{ExecError, Result};
 use crate::orders::Orders;
-
-/// Compressed sparse adjacency: the edges of each row.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Adjacency {
-    /// `rows + 1` positions: row `r` owns edges `indptr[r]..indptr[r + 1]`.
-    pub indptr: Shared<u64>,
-    /// Vertex at the other end of each edge.
-    pub indices: Shared<u32>,
-    /// Edge id (position in CSC order) of each edge. Empty if the edges are in CSC order.
-    pub eids: Vec<u32>,
-}
 
 /// Edges between sources and destinations, in both CSC and CSR. Also a sparse matrix: its rows are destinations, its
 /// columns sources, and its stored elements edges.
@@ -117,7 +106,8 @@ impl Topology {
         if let Some(bad) = src.iter().find(|&&s| s as usize >= num_src) {
             return Err(wrong(format!("an edge from source {bad}"), format!("{num_src} sources")));
         }
-        let csr = transpose(&indptr, &src, num_src);
+        let mut csr = Adjacency::default();
+        transpose_into(&indptr, &src, num_src, &mut csr);
         let csc = Adjacency { indptr: indptr.into(), indices: src.into(), eids: vec![] };
         Ok(Self {
             name: name.to_owned(),
@@ -266,37 +256,6 @@ fn direction_slot(direction: Direction) -> usize {
         Direction::In => 0,
         Direction::Out => 1,
     }
-}
-
-/// CSR of a CSC, stable: the edges of a source keep their order.
-fn transpose(indptr: &[u64], src: &[u32], num_src: usize) -> Adjacency {
-    let mut csr = Adjacency::default();
-    transpose_into(indptr, src, num_src, &mut csr);
-    csr
-}
-
-/// Writes the CSR of a CSC into existing memory.
-pub fn transpose_into(indptr: &[u64], src: &[u32], num_src: usize, csr: &mut Adjacency) {
-    let Adjacency { indptr: out, indices: other, eids: position } = csr;
-    let (out, other) = (out.make_mut(), other.make_mut());
-    // Each start is shifted by one entry until all edges are placed.
-    out.clear();
-    out.resize(num_src + 2, 0);
-    src.iter().for_each(|&s| out[s as usize + 2] += 1);
-    for i in 2..out.len() {
-        out[i] += out[i - 1];
-    }
-    other.resize(src.len(), 0);
-    position.resize(src.len(), 0);
-    for (dst, row) in indptr.windows(2).enumerate() {
-        for e in row[0]..row[1] {
-            let slot = &mut out[src[e as usize] as usize + 1];
-            other[*slot as usize] = dst as u32;
-            position[*slot as usize] = e as u32;
-            *slot += 1;
-        }
-    }
-    out.truncate(num_src + 1);
 }
 
 /// Contents of an input of a program.

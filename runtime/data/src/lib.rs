@@ -23,10 +23,10 @@ pub mod tables;
 
 pub use bind::{BindOptions, bind, check_held_out};
 pub use bound::{
-    ActiveVertices, Adjacency, BoundData, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep,
-    part_index, transpose_into,
+    ActiveVertices, BoundData, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep, part_index,
 };
 pub use error::{ADVICE, Cause, ExecError, Result};
+pub use hgnnc_graph::{Adjacency, transpose_into};
 pub use identity::{Difference, Identity, SEED};
 pub use init::Initializer;
 pub use metapath_graphs::{materialize, middle_of_metapath};

@@ -1,11 +1,12 @@
 //! The graphs of stacks, made of those of their members: see [`hgnnc_ir::stacks`].
 
+use hgnnc_graph::Adjacency;
 use hgnnc_ir::dataflow::{Binding, Dataflow, InputDecl};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::types::{Graph, Param, Space, Stack};
 use hgnnc_ir::{Incidence, VertexRows};
 
-use crate::bound::{Adjacency, Topology};
+use crate::bound::Topology;
 use crate::error::{ExecError, Result};
 
 /// Appends the vertex types and graphs that are derived from stacks. Those of the dataset come first.

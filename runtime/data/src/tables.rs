@@ -1,12 +1,13 @@
 //! Requirements of programs on the data that they are bound to, and the memory that their values take.
 
+use hgnnc_graph::Adjacency;
 use hgnnc_ir::dataflow::{Binding, Dataflow, OutputKind};
 use hgnnc_ir::kernel::{Body, Contents, Program, Rows};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::types::{Dim, Graph, Param};
 use rayon::prelude::*;
 
-use crate::bound::{Adjacency, BoundData, InputData, Topology};
+use crate::bound::{BoundData, InputData, Topology};
 use crate::error::{ExecError, Result};
 
 /// An optimizer state: its parameter and slot, in the order of the state slabs.

@@ -17,23 +17,15 @@ pub const NO_ORIGINAL: u32 = u32::MAX;
 /// Below this many edges one thread is faster than several.
 pub(crate) const PARALLEL_EDGES: usize = 1 << 16;
 
-/// In-edges of each destination, in CSC form. Edge `e` is position `e`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Csc {
-    /// Row offsets of the destinations. `[num_dst + 1]`
+/// The edges of each row: in-edges of each destination (CSC), or out-edges of each source (CSR).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Adjacency {
+    /// Row `r` owns edges `indptr[r]..indptr[r + 1]`. `[rows + 1]`
     pub indptr: Shared<u64>,
-    /// Source of each edge, ascending within a destination. `[E]`
+    /// Vertex at the other end of each edge, ascending within a row. In a symmetric graph the CSR shares this memory and
+    /// that of `indptr` with the CSC. `[E]`
     pub indices: Shared<u32>,
-}
-
-/// Out-edges of each source, in CSR form. In a symmetric graph `indptr` and `indices` share the memory of the CSC's.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Csr {
-    /// Row offsets of the sources. `[num_src + 1]`
-    pub indptr: Shared<u64>,
-    /// Destination of each out-edge, ascending within a source. `[E]`
-    pub indices: Shared<u32>,
-    /// Edge id (position in the CSC) of each out-edge. `[E]`
+    /// Edge id of each edge: its position in the CSC. Empty if the edges are in CSC order, else `[E]`.
     pub eids: Vec<u32>,
 }
 
@@ -47,9 +39,9 @@ pub struct SemanticGraph {
     /// Number of vertices on the destination side.
     pub num_dst: usize,
     /// In-edges by destination, for the forward pass.
-    pub csc: Csc,
+    pub csc: Adjacency,
     /// Out-edges by source, for the backward pass.
-    pub csr: Csr,
+    pub csr: Adjacency,
     /// Number of path instances behind each edge, for a counted metapath. `[E]`
     pub counts: Option<Vec<f32>>,
     /// Weight of each edge, for a relation that has weights. `[E]`
@@ -117,7 +109,7 @@ impl SemanticGraph {
 
     /// A graph with `num_src` and `num_dst` vertices and no edges.
     pub fn without_edges(name: impl Into<String>, num_src: usize, num_dst: usize) -> SemanticGraph {
-        let csc = Csc { indptr: vec![0; num_dst + 1].into(), indices: vec![].into() };
+        let csc = Adjacency { indptr: vec![0; num_dst + 1].into(), indices: vec![].into(), eids: vec![] };
         let csr = transpose(&csc, num_src);
         SemanticGraph { name: name.into(), num_src, num_dst, csc, csr, ..SemanticGraph::default() }
     }
@@ -255,7 +247,7 @@ pub(crate) fn rows_of(indptr: &[u64]) -> Vec<u32> {
 }
 
 /// CSC of an edge list with ids in range, and the list position of each edge.
-pub(crate) fn csc_of(num_dst: usize, src: &[u32], dst: &[u32]) -> (Csc, Vec<u32>) {
+pub(crate) fn csc_of(num_dst: usize, src: &[u32], dst: &[u32]) -> (Adjacency, Vec<u32>) {
     let indptr = offsets(num_dst, dst);
     let [mut original, mut sources] = sorted_by_key(&indptr, &Listed { src, dst });
     let blocks = row_blocks(&indptr, scatter_blocks(dst.len()));
@@ -277,7 +269,7 @@ pub(crate) fn csc_of(num_dst: usize, src: &[u32], dst: &[u32]) -> (Csc, Vec<u32>
             }
         }
     });
-    (Csc { indptr: indptr.into(), indices: sources.into() }, original)
+    (Adjacency { indptr: indptr.into(), indices: sources.into(), eids: vec![] }, original)
 }
 
 /// An edge list keyed by destination; the payload is (list position, source).

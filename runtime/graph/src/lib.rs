@@ -29,7 +29,7 @@ pub mod sgb;
 pub mod shared;
 mod transpose;
 
-pub use csr::{Csc, Csr, EdgeError, NO_ORIGINAL, SemanticGraph};
+pub use csr::{Adjacency, EdgeError, NO_ORIGINAL, SemanticGraph};
 pub use dataset::{
     Dataset, DenseFeatures, Features, Kinds, LabelData, LabelValues, LinkSplitData, Links, MetapathData, RelationData,
     SparseFeatures, SplitData, Step, VertexTypeData,
@@ -45,3 +45,4 @@ pub use sgb::{
     SemanticGraphs, SgbError, show_bytes,
 };
 pub use shared::Shared;
+pub use transpose::transpose_into;

@@ -1,24 +1,50 @@
-//! Out-edges from in-edges (CSC to CSR): for any graph, for symmetric graphs, and for unions of cliques.
+//! Out-edges from in-edges (CSC to CSR): for any graph, into memory that is there, for symmetric graphs, and for unions of
+//! cliques.
 
 use std::ops::Range;
 
 use pulp::Arch;
 use rayon::prelude::*;
 
-use crate::csr::{Csc, Csr, cut, offsets, row_blocks, scatter_blocks};
+use crate::csr::{Adjacency, cut, offsets, row_blocks, scatter_blocks};
 use crate::memory::zeros;
 use crate::radix_sort::{Edges, sorted_by_key};
 use crate::shared::Shared;
 
 /// The CSR of the edges of `csc`; sources are below `num_src`.
-pub(crate) fn transpose(csc: &Csc, num_src: usize) -> Csr {
+pub(crate) fn transpose(csc: &Adjacency, num_src: usize) -> Adjacency {
     let indptr = offsets(num_src, &csc.indices);
     let [indices, eids] = sorted_by_key(&indptr, csc);
-    Csr { indptr: indptr.into(), indices: indices.into(), eids }
+    Adjacency { indptr: indptr.into(), indices: indices.into(), eids }
+}
+
+/// Writes the CSR of a CSC into existing memory, on this thread, stably: for graphs of mini-batches. `src` are below
+/// `num_src`.
+pub fn transpose_into(indptr: &[u64], src: &[u32], num_src: usize, csr: &mut Adjacency) {
+    let Adjacency { indptr: out, indices: other, eids: position } = csr;
+    let (out, other) = (out.make_mut(), other.make_mut());
+    // Each start is shifted by one entry until all edges are placed.
+    out.clear();
+    out.resize(num_src + 2, 0);
+    src.iter().for_each(|&s| out[s as usize + 2] += 1);
+    for i in 2..out.len() {
+        out[i] += out[i - 1];
+    }
+    other.resize(src.len(), 0);
+    position.resize(src.len(), 0);
+    for (dst, row) in indptr.windows(2).enumerate() {
+        for e in row[0]..row[1] {
+            let slot = &mut out[src[e as usize] as usize + 1];
+            other[*slot as usize] = dst as u32;
+            position[*slot as usize] = e as u32;
+            *slot += 1;
+        }
+    }
+    out.truncate(num_src + 1);
 }
 
 /// Keyed by source; the payload is (destination, edge id), and edge ids ascend with destinations.
-impl Edges for Csc {
+impl Edges for Adjacency {
     fn chunks(&self, num: usize) -> Vec<Range<usize>> {
         row_blocks(&self.indptr, num)
     }
@@ -36,7 +62,7 @@ impl Edges for Csc {
 
 /// The CSR of a symmetric graph, which shares `indptr` and `indices` with the CSC. The id of a reverse edge is found by
 /// counting the edges of its row met so far: there are few row counters, and the output is written in order.
-pub(crate) fn transpose_symmetric(csc: &Csc) -> Csr {
+pub(crate) fn transpose_symmetric(csc: &Adjacency) -> Adjacency {
     let mut eids: Vec<u32> = zeros(csc.indices.len());
     let blocks = row_blocks(&csc.indptr, scatter_blocks(csc.indices.len()));
     let parts = cut(&mut eids, &csc.indptr, &blocks);
@@ -64,7 +90,7 @@ pub(crate) fn transpose_symmetric(csc: &Csc) -> Csr {
             *back = back.wrapping_add(1);
         }
     });
-    Csr { indptr: Shared::clone(&csc.indptr), indices: Shared::clone(&csc.indices), eids }
+    Adjacency { indptr: Shared::clone(&csc.indptr), indices: Shared::clone(&csc.indices), eids }
 }
 
 /// The CSR of a disjoint union of cliques with self loops, plus isolated vertices: the graph of a symmetric metapath
@@ -72,7 +98,7 @@ pub(crate) fn transpose_symmetric(csc: &Csc) -> Csr {
 /// same rank in each of them, so each id is one addition, written in order.
 ///
 /// `None` if a row does not contain its own vertex at its rank: then these are no cliques.
-pub(crate) fn transpose_cliques(csc: &Csc) -> Option<Csr> {
+pub(crate) fn transpose_cliques(csc: &Adjacency) -> Option<Adjacency> {
     let num = csc.indptr.len() - 1;
     let row = |v: usize| &csc.indices[csc.indptr[v] as usize..csc.indptr[v + 1] as usize];
     // For each vertex, the offset of its clique in `starts`, and its rank within the clique.
@@ -107,7 +133,7 @@ pub(crate) fn transpose_cliques(csc: &Csc) -> Option<Csr> {
         }
         Some(())
     })?;
-    Some(Csr { indptr: Shared::clone(&csc.indptr), indices: Shared::clone(&csc.indices), eids })
+    Some(Adjacency { indptr: Shared::clone(&csc.indptr), indices: Shared::clone(&csc.indices), eids })
 }
 
 /// `out[i] = numbers[i] + more`.
@@ -127,7 +153,7 @@ mod tests {
     use super::*;
 
     /// The CSC of a union of cliques, given the clique of each vertex; 0 is isolated, without a self loop.
-    fn disjoint_cliques(clique: &[u32]) -> Csc {
+    fn disjoint_cliques(clique: &[u32]) -> Adjacency {
         let mut indptr = vec![0];
         let mut src: Vec<u32> = vec![];
         for own in clique {
@@ -135,7 +161,7 @@ mod tests {
             src.extend((0..clique.len() as u32).filter(member));
             indptr.push(src.len() as u64);
         }
-        Csc { indptr: indptr.into(), indices: src.into() }
+        Adjacency { indptr: indptr.into(), indices: src.into(), eids: vec![] }
     }
 
     #[test]
@@ -157,7 +183,10 @@ mod tests {
     fn rows_that_are_no_cliques_are_refused() {
         // Rows without their own vertex, and rows of one clique of different lengths.
         for (indptr, src) in [(vec![0, 1, 2], vec![1, 0]), (vec![0, 1, 3], vec![0, 0, 1]), (vec![0, 1, 1], vec![1])] {
-            assert_eq!(transpose_cliques(&Csc { indptr: indptr.into(), indices: src.into() }), None);
+            assert_eq!(
+                transpose_cliques(&Adjacency { indptr: indptr.into(), indices: src.into(), eids: vec![] }),
+                None
+            );
         }
     }
 }

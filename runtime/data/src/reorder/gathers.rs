@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use hgnnc_executable::Executable;
+use hgnnc_graph::Adjacency;
 use hgnnc_graph::order::Gather;
 use hgnnc_ir::kernel::{Body, Index, KernelOp, Level, Program, Rows, Source};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::training::Target;
 use hgnnc_ir::types::{Dim, Space, VertexType};
 
-use crate::bound::{Adjacency, BoundData};
+use crate::bound::BoundData;
 
 /// Bytes per gathered `f32` element.
 const ELEMENT: usize = 4;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use hgnnc_graph::Adjacency;
 use hgnnc_graph::order::Order;
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::types::{Layout, Space, VertexType};
 use rayon::prelude::*;
 
-use crate::bound::{Adjacency, BoundData, InputData, Target, Topology};
+use crate::bound::{BoundData, InputData, Target, Topology};
 use crate::error::{ExecError, Result};
 use crate::orders::{CHUNK, Orders, copy_rows};
 

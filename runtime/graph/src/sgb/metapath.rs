@@ -8,8 +8,8 @@ use rayon::prelude::*;
 use super::cache::{Incoming, Key, Stored};
 use super::plan::Plan;
 use super::walk::{Mode, Rows};
-use super::{Adjacency, MetapathOptions, SemanticGraphs, SgbError, Step, graph_bytes};
-use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph};
+use super::{MetapathOptions, PathMatrix, SemanticGraphs, SgbError, Step, graph_bytes};
+use crate::csr::{Adjacency, NO_ORIGINAL, SemanticGraph};
 use crate::transpose::{transpose, transpose_cliques, transpose_symmetric};
 
 /// Above this many touched edges a graph is refused by its upper bound, without an exact count.
@@ -49,7 +49,7 @@ impl SemanticGraphs<'_> {
         let (num_src, num_dst) = (self.count(src_type), self.count(dst_type));
         let asked = Asked { name, steps, options, num_src, num_dst, symmetric: self.is_symmetric_path(steps) };
         let disjoint_cliques = asked.symmetric && self.joins_cliques(steps);
-        let transposed = |csc: &Csc| match asked.symmetric {
+        let transposed = |csc: &Adjacency| match asked.symmetric {
             true => {
                 disjoint_cliques.then(|| transpose_cliques(csc)).flatten().unwrap_or_else(|| transpose_symmetric(csc))
             }
@@ -98,7 +98,7 @@ impl SemanticGraphs<'_> {
         let options = asked.options;
         // Rows are destinations, so that the fill writes the CSC: walk the path backwards.
         let steps: Vec<Step> = asked.steps.iter().rev().map(|step| step.flipped()).collect();
-        let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&step| self.step(step)).collect();
+        let chain: Vec<Arc<PathMatrix>> = steps.iter().map(|&step| self.step(step)).collect();
         let plan = Plan::new(chain, options.memory_budget / 4, options.counted);
         let loops = if options.self_loops { asked.num_dst as u64 } else { 0 };
         let max_pairs = plan.max_pairs.saturating_add(loops);
@@ -131,7 +131,7 @@ impl SemanticGraphs<'_> {
         if filled.overflow {
             return Err(SgbError::CountOverflow { graph: asked.name.into() });
         }
-        Ok((Csc { indptr: indptr.into(), indices: filled.cols.into() }, filled.counts))
+        Ok((Adjacency { indptr: indptr.into(), indices: filled.cols.into(), eids: vec![] }, filled.counts))
     }
 
     /// Whether the graph is symmetric, with equal path counts in both directions: each step is undone by its mirror

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Adjacency, MetapathOptions, SemanticGraphs, SgbError, Step};
+use super::{MetapathOptions, PathMatrix, SemanticGraphs, SgbError, Step};
 
 /// The position of such a middle vertex on a metapath.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +30,7 @@ impl SemanticGraphs<'_> {
     /// When the steps do not join.
     pub fn middle(&self, steps: &[Step]) -> Result<Option<Middle>, SgbError> {
         self.endpoints("", steps, false)?;
-        let single = |adjacency: &Adjacency| adjacency.indptr.windows(2).all(|row| row[1] - row[0] <= 1);
+        let single = |adjacency: &PathMatrix| adjacency.indptr.windows(2).all(|row| row[1] - row[0] <= 1);
         let forward: Vec<bool> = steps.iter().map(|&step| single(&self.step(step))).collect();
         let backward: Vec<bool> = steps.iter().map(|&step| single(&self.step(step.flipped()))).collect();
         // Closest to the centre first: the two parts then have similar sizes.
@@ -68,7 +68,7 @@ impl SemanticGraphs<'_> {
     /// When the steps do not join.
     pub fn estimate_pairs(&self, steps: &[Step]) -> Result<u64, SgbError> {
         self.endpoints("", steps, false)?;
-        let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&step| self.step(step)).collect();
+        let chain: Vec<Arc<PathMatrix>> = steps.iter().map(|&step| self.step(step)).collect();
         let (_, work) = super::plan::bound(&chain);
         let rows = super::walk::Rows::new(&chain, false, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4);
         let few = chain.first().map_or(0, |first| first.num_rows()) / LEAST_ROWS;
@@ -77,7 +77,7 @@ impl SemanticGraphs<'_> {
 
     /// Number of distinct end vertices of each start vertex.
     fn reached(&self, steps: &[Step]) -> Vec<u64> {
-        let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&step| self.step(step)).collect();
+        let chain: Vec<Arc<PathMatrix>> = steps.iter().map(|&step| self.step(step)).collect();
         let indptr = super::walk::Rows::new(&chain, false, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4).count();
         indptr.windows(2).map(|row| row[1] - row[0]).collect()
     }

@@ -22,7 +22,7 @@ mod walk;
 
 use std::sync::{Arc, OnceLock};
 
-use crate::csr::{Csc, NO_ORIGINAL, SemanticGraph, csc_of, rows_of};
+use crate::csr::{Adjacency, NO_ORIGINAL, SemanticGraph, csc_of, rows_of};
 use crate::dataset::{Dataset, Step};
 use crate::degrees::ClassInfo;
 use crate::shared::Shared;
@@ -110,7 +110,7 @@ pub struct MetapathStats {
 
 /// A sparse matrix in CSR form, the operand of a walk. Columns ascend within a row; duplicates may occur.
 #[derive(Debug)]
-pub(crate) struct Adjacency {
+pub(crate) struct PathMatrix {
     indptr: Shared<u64>,
     cols: Shared<u32>,
     /// Path instances of each entry of a product; `None`: 1 each.
@@ -120,7 +120,7 @@ pub(crate) struct Adjacency {
     distinct: bool,
 }
 
-impl Adjacency {
+impl PathMatrix {
     fn num_rows(&self) -> usize {
         self.indptr.len() - 1
     }
@@ -138,7 +138,7 @@ impl Adjacency {
 pub struct SemanticGraphs<'a> {
     dataset: &'a Dataset,
     /// Per relation: adjacency by source, and by destination.
-    adjacency: Vec<[OnceLock<Arc<Adjacency>>; 2]>,
+    adjacency: Vec<[OnceLock<Arc<PathMatrix>>; 2]>,
     cache: Option<GraphCache>,
     /// Per relation: hashes of its sources and destinations.
     contents: Vec<OnceLock<[u128; 2]>>,
@@ -212,7 +212,7 @@ impl<'a> SemanticGraphs<'a> {
     pub fn estimate(&self, steps: &[Step]) -> Result<Estimate, SgbError> {
         let (src_type, dst_type) = self.endpoints("", steps, false)?;
         let (rows, cols) = (self.count(src_type), self.count(dst_type));
-        let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
+        let chain: Vec<Arc<PathMatrix>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
         let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false);
         let max_bytes = graph_bytes(rows, cols, plan.max_pairs, false, self.is_symmetric_path(steps));
@@ -224,7 +224,7 @@ impl<'a> SemanticGraphs<'a> {
     /// Errors when the steps do not join.
     pub fn stats(&self, steps: &[Step]) -> Result<MetapathStats, SgbError> {
         let (src_type, dst_type) = self.endpoints("", steps, false)?;
-        let chain: Vec<Arc<Adjacency>> = steps.iter().map(|&s| self.step(s)).collect();
+        let chain: Vec<Arc<PathMatrix>> = steps.iter().map(|&s| self.step(s)).collect();
         let instances = plan::count_paths(&chain);
         let plan = Plan::new(chain, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4, false).store();
         let size = walk::Rows::new(&plan.segments, false, MetapathOptions::DEFAULT_MEMORY_BUDGET / 4).measure();
@@ -273,8 +273,8 @@ impl<'a> SemanticGraphs<'a> {
         self.dataset.vertex_types[vertex_type].count
     }
 
-    /// Adjacency from the start of `step` to its end.
-    fn step(&self, step: Step) -> Arc<Adjacency> {
+    /// PathMatrix from the start of `step` to its end.
+    fn step(&self, step: Step) -> Arc<PathMatrix> {
         let made = self.adjacency[step.relation][usize::from(step.reverse)].get_or_init(|| {
             let relation = &self.dataset.relations[step.relation];
             let (from, to) = self.dataset.step_ends(step);
@@ -287,7 +287,7 @@ impl<'a> SemanticGraphs<'a> {
             let (indptr, cols, num_cols) = (csc.indptr, csc.indices, self.count(to));
             let row = |ends: &[u64]| cols[ends[0] as usize..ends[1] as usize].windows(2).all(|pair| pair[0] < pair[1]);
             let distinct = indptr.windows(2).all(row);
-            Arc::new(Adjacency { indptr, cols, counts: None, num_cols, distinct })
+            Arc::new(PathMatrix { indptr, cols, counts: None, num_cols, distinct })
         });
         Arc::clone(made)
     }
@@ -301,7 +301,7 @@ fn graph_bytes(num_src: usize, num_dst: usize, pairs: u64, counted: bool, symmet
 }
 
 /// Merges equal edges, which are adjacent in the CSC order.
-fn dedup(csc: &mut Csc, original: &mut Vec<u32>, mut weight: Option<&mut Vec<f32>>) {
+fn dedup(csc: &mut Adjacency, original: &mut Vec<u32>, mut weight: Option<&mut Vec<f32>>) {
     let dst = rows_of(&csc.indptr);
     let mut kept = 0;
     let mut degree = vec![0u64; csc.indptr.len()];

@@ -14,7 +14,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Adjacency;
+use super::PathMatrix;
 use super::sets::bit_cost;
 use super::walk::{Mode, Rows};
 
@@ -27,7 +27,7 @@ const STORE_COST: f64 = 4.0;
 /// How to compute the rows of a product.
 pub(super) struct Plan {
     /// The matrices to walk along, in order.
-    pub segments: Vec<Arc<Adjacency>>,
+    pub segments: Vec<Arc<PathMatrix>>,
     /// Upper bound on the distinct pairs.
     pub max_pairs: u64,
     /// Approximate number of entries that one pass over all rows touches.
@@ -41,7 +41,7 @@ pub(super) struct Plan {
 impl Plan {
     /// Plans the product of `chain` (not empty), with path counts if `counted`, storing intermediates of at most
     /// `store_budget` bytes each. Only estimates: until [`store`](Self::store) no product is computed.
-    pub fn new(chain: Vec<Arc<Adjacency>>, store_budget: u64, counted: bool) -> Plan {
+    pub fn new(chain: Vec<Arc<PathMatrix>>, store_budget: u64, counted: bool) -> Plan {
         let k = chain.len();
         if k == 1 || k > MAX_PLANNED_STEPS {
             let (max_pairs, work) = bound(&chain);
@@ -67,7 +67,7 @@ impl Plan {
 }
 
 /// Total number of paths through `chain`, saturated at `u128::MAX`.
-pub(super) fn count_paths(chain: &[Arc<Adjacency>]) -> u128 {
+pub(super) fn count_paths(chain: &[Arc<PathMatrix>]) -> u128 {
     let Some(last) = chain.last() else { return 0 };
     let mut from = vec![1u128; last.num_cols];
     for step in chain.iter().rev() {
@@ -79,7 +79,7 @@ pub(super) fn count_paths(chain: &[Arc<Adjacency>]) -> u128 {
 }
 
 /// Upper bounds on the pairs and the work of a chain walked step by step.
-pub(super) fn bound(chain: &[Arc<Adjacency>]) -> (u64, f64) {
+pub(super) fn bound(chain: &[Arc<PathMatrix>]) -> (u64, f64) {
     let rows = chain[0].num_rows();
     let mut arriving = vec![1f64; rows];
     let mut work = 0.0;
@@ -106,7 +106,7 @@ struct PathCounts {
 }
 
 impl PathCounts {
-    fn new(chain: &[Arc<Adjacency>]) -> PathCounts {
+    fn new(chain: &[Arc<PathMatrix>]) -> PathCounts {
         let k = chain.len();
         let mut leaving: Vec<Vec<Vec<f64>>> = vec![Vec::new(); k];
         let mut arriving: Vec<Vec<Vec<f64>>> = vec![Vec::new(); k];
@@ -187,7 +187,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub fn new(chain: &[Arc<Adjacency>], store_budget: u64, counted: bool) -> Tables {
+    pub fn new(chain: &[Arc<PathMatrix>], store_budget: u64, counted: bool) -> Tables {
         let (k, paths) = (chain.len(), PathCounts::new(chain));
         let part = |i: usize, j: usize| if i < j { paths.entries(i, j) } else { 0.0 };
         let entries = (0..k).map(|i| (0..=k).map(|j| part(i, j)).collect()).collect();
@@ -262,7 +262,7 @@ impl Costs {
     }
 
     /// The segments of a range of `chain`; computes the products that the plan stores.
-    fn store(&self, chain: &[Arc<Adjacency>], part: Range<usize>, how: (bool, u64)) -> Vec<Arc<Adjacency>> {
+    fn store(&self, chain: &[Arc<PathMatrix>], part: Range<usize>, how: (bool, u64)) -> Vec<Arc<PathMatrix>> {
         let mut segments = Vec::new();
         let mut end = part.end;
         while end > part.start {
@@ -279,11 +279,11 @@ impl Costs {
 }
 
 /// The product of segments. Counts saturate, and products of saturated counts stay saturated.
-fn product(segments: &[Arc<Adjacency>], (counted, budget): (bool, u64)) -> Adjacency {
+fn product(segments: &[Arc<PathMatrix>], (counted, budget): (bool, u64)) -> PathMatrix {
     let rows = Rows::new(segments, false, budget);
     let indptr = rows.count();
     let mode = if counted { Mode::Counted } else { Mode::Reachable };
     let filled = rows.fill(&indptr, mode, |count| count);
     let num_cols = segments.last().map_or(0, |s| s.num_cols);
-    Adjacency { indptr: indptr.into(), cols: filled.cols.into(), counts: filled.counts, num_cols, distinct: true }
+    PathMatrix { indptr: indptr.into(), cols: filled.cols.into(), counts: filled.counts, num_cols, distinct: true }
 }

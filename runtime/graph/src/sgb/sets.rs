@@ -6,7 +6,7 @@
 use pulp::Arch;
 use rayon::prelude::*;
 
-use super::Adjacency;
+use super::PathMatrix;
 
 /// Scanning a word costs about an eighth of listing and sorting an entry.
 pub(super) const WORDS_PER_ENTRY: usize = 8;
@@ -21,7 +21,7 @@ pub(super) fn bit_cost(num_cols: usize) -> f64 {
 
 /// A matrix to walk along, with some rows stored as bitmaps.
 pub(super) struct Segment<'a> {
-    pub matrix: &'a Adjacency,
+    pub matrix: &'a PathMatrix,
     /// Number of columns that occur at all: a set of that size is complete.
     reached: usize,
     bitmaps: Bitmaps,
@@ -41,14 +41,14 @@ const NONE: u32 = u32::MAX;
 impl<'a> Segment<'a> {
     /// A segment that follows `before`. Rows that are visited more than once and have many entries are stored as
     /// bitmaps, within `budget` bytes in total.
-    pub fn new(matrix: &'a Adjacency, before: Option<&Adjacency>, budget: u64) -> Segment<'a> {
+    pub fn new(matrix: &'a PathMatrix, before: Option<&PathMatrix>, budget: u64) -> Segment<'a> {
         let bitmaps = before.map_or_else(Bitmaps::default, |before| Bitmaps::new(matrix, before, budget));
         Segment { matrix, reached: columns(matrix), bitmaps }
     }
 }
 
 /// Number of columns that occur.
-fn columns(matrix: &Adjacency) -> usize {
+fn columns(matrix: &PathMatrix) -> usize {
     let words = matrix.num_cols.div_ceil(64);
     let union = |mut a: Vec<u64>, b: Vec<u64>| {
         a.iter_mut().zip(b).for_each(|(a, b)| *a |= b);
@@ -67,7 +67,7 @@ fn columns(matrix: &Adjacency) -> usize {
 }
 
 impl Bitmaps {
-    fn new(matrix: &Adjacency, before: &Adjacency, budget: u64) -> Bitmaps {
+    fn new(matrix: &PathMatrix, before: &PathMatrix, budget: u64) -> Bitmaps {
         let words = matrix.num_cols.div_ceil(64);
         let is_long = |row: usize| matrix.range(row).len() * WORDS_PER_BIT >= words.max(1);
         if !(0..matrix.num_rows()).any(is_long) {

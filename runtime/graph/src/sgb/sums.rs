@@ -2,7 +2,7 @@
 
 use pulp::Arch;
 
-use super::Adjacency;
+use super::PathMatrix;
 use super::sets::{Segment, Set, WORDS_PER_ENTRY};
 
 /// One count per vertex and segment: the state of a row while its paths are counted. Counts saturate.
@@ -86,7 +86,7 @@ impl Sums {
     /// As `emit`, for paths that all go through one row of the last segment.
     pub fn emit_only<C: Copy>(
         &mut self,
-        (only, segment): (Only, &Adjacency),
+        (only, segment): (Only, &PathMatrix),
         cols: &mut [u32],
         counts: &mut [C],
         convert: &impl Fn(u64) -> C,
@@ -113,7 +113,7 @@ impl Sums {
 
 impl Sum {
     /// Adds the rows `from` of a matrix, weighted by the number of paths to each, to an empty sum.
-    fn unite(&mut self, matrix: &Adjacency, from: &[u32], paths: Option<&[u64]>) {
+    fn unite(&mut self, matrix: &PathMatrix, from: &[u32], paths: Option<&[u64]>) {
         let entries: usize = from.iter().map(|&v| matrix.range(v as usize).len()).sum();
         self.set.dense = entries * WORDS_PER_ENTRY >= self.set.bits.len();
         for &v in from {

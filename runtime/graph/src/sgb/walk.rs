@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 
-use super::Adjacency;
+use super::PathMatrix;
 use super::pool::Pool;
 use super::sets::{Segment, Sets};
 use super::sums::{Only, Sums};
@@ -55,8 +55,8 @@ pub(super) struct Size {
 impl<'a> Rows<'a> {
     /// Rows of the product of `matrices`; with `self_loops`, (v, v) is added with count 1 if it is missing. The bitmaps
     /// of each segment take at most `budget` bytes.
-    pub fn new(matrices: &'a [Arc<Adjacency>], self_loops: bool, budget: u64) -> Rows<'a> {
-        let segment = |(i, matrix): (usize, &'a Arc<Adjacency>)| {
+    pub fn new(matrices: &'a [Arc<PathMatrix>], self_loops: bool, budget: u64) -> Rows<'a> {
+        let segment = |(i, matrix): (usize, &'a Arc<PathMatrix>)| {
             let before = i.checked_sub(1).map(|before| &*matrices[before]);
             Segment::new(matrix, before, budget)
         };
@@ -343,7 +343,7 @@ mod tests {
         let rows = 10;
         let cols: Vec<u32> = (0..rows).flat_map(|v| [(v + 1) % rows, (v + 2) % rows]).collect();
         let indptr: Vec<u64> = (0..=u64::from(rows)).map(|v| 2 * v).collect();
-        let ring = Arc::new(Adjacency {
+        let ring = Arc::new(PathMatrix {
             indptr: indptr.into(),
             cols: cols.into(),
             counts: None,

@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::key::{Key, VERSION};
 use super::{EntryGraph, Incoming};
-use crate::csr::{Csc, row_blocks};
+use crate::csr::{Adjacency, row_blocks};
 use crate::files;
 use crate::memory::zeros;
 
@@ -200,7 +200,7 @@ pub fn read_arrays(file: &mut File, header: &Header) -> io::Result<Incoming> {
     if header.checksum_with(&checksums) != header.checksum || !are_edges(&indptr, &src, header.num_src) {
         return Err(foreign());
     }
-    Ok((Csc { indptr: indptr.into(), indices: src.into() }, header.counted.then_some(counts)))
+    Ok((Adjacency { indptr: indptr.into(), indices: src.into(), eids: vec![] }, header.counted.then_some(counts)))
 }
 
 /// Whether the sources of each row ascend strictly and are in range. A checksum does not authenticate a file, and

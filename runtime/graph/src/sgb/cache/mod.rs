@@ -21,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::csr::Csc;
+use crate::csr::Adjacency;
 use crate::dataset::Dataset;
 
 pub(super) use self::file::Stored;
@@ -52,7 +52,7 @@ pub fn pays(build: Duration, bytes: u64) -> bool {
 }
 
 /// In-edges, with the number of paths of each pair for a counted metapath.
-pub(super) type Incoming = (Csc, Option<Vec<f32>>);
+pub(super) type Incoming = (Adjacency, Option<Vec<f32>>);
 
 /// On-disk cache of the metapath graphs of one dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
