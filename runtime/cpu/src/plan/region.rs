@@ -400,9 +400,8 @@ impl Region {
         let data = binder.data;
         self.blocks = match self.domain {
             Domain::Edges { topology, direction, ends } => {
-                // Without edge values nothing has to stay in a cache, and the operations of a longer block read the
-                // rows that each of them gathers more often before the next one's displace them.
-                let most = if keeps_edges { 1024 } else { 1 << 15 };
+                // Without edge values nothing has to stay in a cache.
+                let most = if keeps_edges { 1024 } else { 8192 };
                 let indptr = data.topology(topology).indptr(direction, ends);
                 let rows = (scratch / 2 / row_peak).clamp(16, 1024);
                 let cut: &[u32] = self.split.as_ref().map_or(&[], |split| &split.rows);
