@@ -73,12 +73,12 @@ impl<'a> Gathered<'a> {
         Self { x, index, width }
     }
 
-    /// Elements from `column` on of the row of an edge.
+    /// `N` vectors of elements from `column` on of the row of an edge.
     ///
     /// # Safety
-    /// The edge is a position in the index, and a row has `column + LEN` elements.
+    /// The edge is a position in the index, and a row has `column + N · LEN` elements.
     #[inline(always)]
-    unsafe fn at<const LEN: usize>(&self, edge: usize, column: usize) -> &'a [f32; LEN] {
+    unsafe fn at<const N: usize, const LEN: usize>(&self, edge: usize, column: usize) -> &'a [[f32; LEN]; N] {
         // SAFETY: the row exists, and by the caller's promise it holds the elements.
         unsafe {
             let row = *self.index.get_unchecked(edge) as usize;
@@ -127,9 +127,9 @@ fn band<const N: usize, const U: usize>(
     let mut sums = [[_mm512_setzero_ps(); N]; U];
     let add = |e: usize, sums: &mut [__m512; N]| {
         let weight = _mm512_set1_ps(a(e));
-        for (v, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: `e` is one of the edges, and a row has the column, by the assertion.
-            let x = unsafe { x.at::<16>(e, start + 16 * v) };
+        // SAFETY: `e` is one of the edges, and a row has the columns, by the assertion.
+        let x = unsafe { x.at::<N, 16>(e, start) };
+        for (x, sum) in x.iter().zip(sums) {
             *sum = _mm512_fmadd_ps(weight, must_cast(*x), *sum);
         }
     };
@@ -155,7 +155,7 @@ fn heads8(a: impl Fn(usize) -> f32, x: Gathered<'_>, offsets: &[u32], out: &mut 
     assert!(x.width == 8);
     let add = |e: usize, sum: __m256| {
         // SAFETY: `e` is one of the edges, by the assertion below, and rows have eight elements.
-        let x = unsafe { x.at::<8>(e, 0) };
+        let [x] = unsafe { x.at::<1, 8>(e, 0) };
         _mm256_fmadd_ps(_mm256_set1_ps(a(e)), must_cast(*x), sum)
     };
     for (row, edges) in out.as_chunks_mut::<8>().0.iter_mut().zip(offsets.windows(2)) {
