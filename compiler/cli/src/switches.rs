@@ -34,7 +34,7 @@ pub struct Switches {
 }
 
 impl DisableArgs {
-    /// Checks the names.
+    /// Resolves the names given to `--disable-pass`, `--disable-fusion` and `--disable-kernel`.
     ///
     /// # Errors
     /// [`Failure::Usage`], after all unknown names were shown. Whether a kernel stores the value of `value:NAME` is

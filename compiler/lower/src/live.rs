@@ -41,7 +41,7 @@ pub fn prune(flow: &mut Dataflow, live: &[bool], spans: Vec<Span>) -> Vec<Declar
             _ => {}
         }
     }
-    // What stays moves up. What live values name is live, too.
+    // Live parameters, inputs and values get consecutive numbers. All operands of a live value are live.
     let params = moved(declared.iter().map(|param| param.live));
     let inputs = moved(live_inputs.iter().copied());
     let values = moved(live.iter().copied());

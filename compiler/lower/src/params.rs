@@ -14,7 +14,7 @@ use crate::{Instance, dims};
 pub struct Params {
     /// The declaration of each parameter in the source.
     pub spans: Vec<Span>,
-    /// What is known of the names of parameters, and of their starts before a dot.
+    /// Each name of a parameter, and each of its prefixes that ends before a dot, with the parameters that begin so.
     starts: FxHashMap<String, Start>,
     /// Numbers of the parts behind the last dot of names. A family has the same ones in each layer.
     ends: FxHashMap<String, u32>,
@@ -54,7 +54,7 @@ impl Params {
         name
     }
 
-    /// What is known of the names that start with a text, and now with one declared at `span`.
+    /// The entry of `text` in `starts`, after a parameter declared at `span` was added to it.
     fn start(&mut self, text: &str, span: Span) -> &mut Start {
         // Twice, since most texts are known and need no copy.
         if !self.starts.contains_key(text) {

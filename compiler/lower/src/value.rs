@@ -12,8 +12,8 @@ use crate::Instance;
 pub enum Val {
     /// A value of the program.
     Stored(Value),
-    /// The identity matrix of a vertex type, with so many columns. Exists only until it is projected: then it *is* the
-    /// weight.
+    /// The identity matrix of a vertex type, with so many columns. Projecting it gives the weight itself, so it is
+    /// never a value of the program.
     OneHot(Dim),
     /// One-hot or sparse vertex values seen from an end of the edges. They are projected before they
     /// are gathered, since neither can be gathered.

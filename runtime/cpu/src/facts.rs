@@ -37,7 +37,7 @@ impl<'a> Facts<'a> {
         Self { data, edges: Mutex::default() }
     }
 
-    /// The data.
+    /// The bound data that the facts are about.
     pub fn data(&self) -> &'a BoundData {
         self.data
     }

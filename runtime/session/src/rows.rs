@@ -73,57 +73,38 @@ pub struct TableRows<'a> {
     pub store: &'a dyn RowStore,
 }
 
-impl<S: RowStore + ?Sized> RowStore for &S {
-    fn num_rows(&self) -> usize {
-        (**self).num_rows()
-    }
+/// A pointer to a store is a store.
+macro_rules! forward {
+    ($($pointer:ty),*) => { $(
+        impl<S: RowStore + ?Sized> RowStore for $pointer {
+            fn num_rows(&self) -> usize {
+                (**self).num_rows()
+            }
 
-    fn width(&self) -> usize {
-        (**self).width()
-    }
+            fn width(&self) -> usize {
+                (**self).width()
+            }
 
-    fn read(&self, rows: &[u32], into: &mut [f32]) -> Result<()> {
-        (**self).read(rows, into)
-    }
+            fn read(&self, rows: &[u32], into: &mut [f32]) -> Result<()> {
+                (**self).read(rows, into)
+            }
 
-    fn write(&self, rows: &[u32], from: &[f32]) -> Result<()> {
-        (**self).write(rows, from)
-    }
+            fn write(&self, rows: &[u32], from: &[f32]) -> Result<()> {
+                (**self).write(rows, from)
+            }
 
-    fn is_host_memory(&self) -> bool {
-        (**self).is_host_memory()
-    }
+            fn is_host_memory(&self) -> bool {
+                (**self).is_host_memory()
+            }
 
-    fn shared(&self) -> Option<SharedBuffer> {
-        (**self).shared()
-    }
+            fn shared(&self) -> Option<SharedBuffer> {
+                (**self).shared()
+            }
+        }
+    )* };
 }
 
-impl<S: RowStore + ?Sized> RowStore for Arc<S> {
-    fn num_rows(&self) -> usize {
-        (**self).num_rows()
-    }
-
-    fn width(&self) -> usize {
-        (**self).width()
-    }
-
-    fn read(&self, rows: &[u32], into: &mut [f32]) -> Result<()> {
-        (**self).read(rows, into)
-    }
-
-    fn write(&self, rows: &[u32], from: &[f32]) -> Result<()> {
-        (**self).write(rows, from)
-    }
-
-    fn is_host_memory(&self) -> bool {
-        (**self).is_host_memory()
-    }
-
-    fn shared(&self) -> Option<SharedBuffer> {
-        (**self).shared()
-    }
-}
+forward!(&S, Arc<S>);
 
 /// Rows of a buffer.
 #[derive(Debug)]

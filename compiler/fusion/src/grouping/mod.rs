@@ -75,8 +75,8 @@ pub(crate) fn group(aliases: &AliasAnalysis<'_>, options: LoweringOptions, unfus
     Groups { prelude, launches, ..Groups::default() }
 }
 
-/// Marks degrees: sums and other reductions of one constant over the edges of a vertex, and element-wise functions of
-/// degrees and constants.
+/// Marks degrees: reductions of one constant over the edges of a vertex, and element-wise functions of degrees and
+/// constants, such as their reciprocals.
 fn degrees(flow: &Dataflow) -> Vec<bool> {
     let mut found = vec![false; flow.values.len()];
     for v in flow.handles() {

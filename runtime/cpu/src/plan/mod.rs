@@ -97,7 +97,7 @@ pub struct Plan {
     pub block_edges: usize,
     pub block_rows: usize,
     pub constants: Vec<f32>,
-    /// Which constants they are: numbers, and numbers of rows of the bound data.
+    /// Source of each constant: a number in the program, or the number of rows of a space.
     constant_sources: Vec<Source>,
     /// Memory of computed buffers.
     placed: Placed,
@@ -172,7 +172,7 @@ pub enum Domain {
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Region {
     pub domain: Domain,
-    /// What dividing it into blocks and tasks takes.
+    /// Facts about its operations that its division into blocks and tasks depends on.
     needs: Needs,
     /// Operations of a block, in order.
     pub ops: Vec<BlockOp>,

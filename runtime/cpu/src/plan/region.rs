@@ -28,7 +28,7 @@ const PARTIAL_TASKS: usize = 32;
 /// Maximum total elements of the partial results of one value, except for few tasks.
 const PARTS: usize = 64 * 1024;
 
-/// What dividing a region into blocks and tasks takes to know about its operations.
+/// Facts about the operations of a region that its division into blocks and tasks depends on. They hold for all sizes.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Needs {
     /// Live elements per row and per edge of a block.
