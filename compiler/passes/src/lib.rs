@@ -20,6 +20,7 @@ pub mod pipeline;
 pub mod reassociate;
 pub mod rematerialize;
 mod rewrite;
+pub mod scale_on_edges;
 pub mod score_links;
 pub mod simplify;
 pub mod split_head;

@@ -21,6 +21,7 @@ use crate::move_to_vertices::move_to_vertices;
 use crate::pass::{Changed, Pass, PassCx};
 use crate::reassociate::reassociate;
 use crate::rematerialize::rematerialize;
+use crate::scale_on_edges::scale_on_edges;
 use crate::simplify::simplify;
 use crate::split_outer_products::split_outer_products;
 use crate::stack_families::stack_families;
@@ -59,6 +60,11 @@ const SPLIT_OUTER_PRODUCTS: Pass = Pass {
     name: "split_outer_products",
     summary: "per-edge weight gradients too large for registers are split",
     run: split_outer_products,
+};
+const SCALE_ON_EDGES: Pass = Pass {
+    name: "scale_on_edges",
+    summary: "gathered rows are scaled on the edges, not stored scaled",
+    run: scale_on_edges,
 };
 const REMATERIALIZE: Pass =
     Pass { name: "rematerialize", summary: "the backward pass recomputes cheap forward values", run: rematerialize };
@@ -118,7 +124,7 @@ pub const JOINT: &[Pass] = &[
 
 /// After [`JOINT`], when the reads of the backward pass are final: CSE must not merge the copies again. These passes
 /// compare the memory of a training step with that of an evaluation.
-pub const MEMORY: &[Pass] = &[REMATERIALIZE];
+pub const MEMORY: &[Pass] = &[SCALE_ON_EDGES, REMATERIALIZE];
 
 /// Renumbers vertices for locality when a program is bound to its data. It changes no program, so it is in no list.
 pub const REORDER_VERTICES: &str = "reorder_vertices";

@@ -19,6 +19,10 @@
 //! | reshape, slice, rows, broadcast of their likes | one of them, or none | |
 //! | slice of a concatenation | (slice of) the part | it lies in one part |
 //! | mask that drops nothing | ones | dense |
+//! | `(g * m) * step(x)` | `(g * m) * step(x * m)` | `m` is a dropout mask, and the program has `x * m` |
+//!
+//! The last one is the gradient of `dropout(relu(z))`: with it, the backward pass reads what the dropout left over, which
+//! other gradients read as well, and the activation before the dropout is not kept.
 
 use hgnnc_ir::elementwise;
 use hgnnc_ir::{BinaryOp, Dataflow, Op, Reduce, Space, Type, UnaryOp, Value};
@@ -158,6 +162,14 @@ fn binary(r: &mut Rewriter<'_>, f: BinaryOp, a: Value, b: Value) -> Option<Value
             return Some(make(r, Op::Binary(Mul), &[y, product]));
         }
     }
+    if f == Mul
+        && let Some(step) = step_after_dropout(r, a, b).map(|step| [a, step]).or_else(|| {
+            let step = step_after_dropout(r, b, a)?;
+            Some([step, b])
+        })
+    {
+        return Some(r.add(Op::Binary(Mul), &step));
+    }
     let negated = |r: &Rewriter<'_>, v: Value| inside(r, v, |op| *op == Op::Unary(UnaryOp::Neg));
     match (f, negated(r, a), negated(r, b)) {
         (Add, _, Some(y)) => return Some(make(r, Op::Binary(Sub), &[a, y])),
@@ -178,6 +190,23 @@ fn binary(r: &mut Rewriter<'_>, f: BinaryOp, a: Value, b: Value) -> Option<Value
         }
     }
     None
+}
+
+/// `step(x * m)` for a gradient `g * m` and `step(x)`, if the program has `x * m`. Elements of a dropout mask are 0 or at
+/// least 1: where one is 0, the product with the gradient is 0 anyway, and elsewhere it changes no sign.
+fn step_after_dropout(r: &mut Rewriter<'_>, gradient: Value, step: Value) -> Option<Value> {
+    let x = inside(r, step, |op| *op == Op::Unary(UnaryOp::Step))?;
+    let gradient = r.new.value(gradient);
+    let is_mask = |v: &&Value| matches!(r.new.value(**v).op, Op::RandomMask { .. });
+    let mask = *gradient.args.iter().find(is_mask).filter(|_| gradient.op == Op::Binary(BinaryOp::Mul))?;
+    let is_dropout = |v: &Value| {
+        let data = r.new.value(*v);
+        let operands = [x, mask];
+        let product = data.op == Op::Binary(BinaryOp::Mul) && data.ty == *r.new.ty(x);
+        product && (data.args == operands || data.args.iter().eq(operands.iter().rev()))
+    };
+    let dropped = (x.max(mask).index() + 1..step.index()).map(Value::new).find(is_dropout)?;
+    Some(r.add(Op::Unary(UnaryOp::Step), &[dropped]))
 }
 
 fn slice(r: &mut Rewriter<'_>, start: usize, len: usize, x: Value) -> Option<Value> {

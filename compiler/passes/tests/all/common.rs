@@ -1,7 +1,7 @@
 //! A small heterogeneous graph to build programs on, and finite differences.
 
 use hgnnc_interp::{Bindings, Tensor, run};
-use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, VertexTypeDecl};
+use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl};
 use hgnnc_ir::random;
 use hgnnc_ir::{
     BinaryOp, Dataflow, Dim, Direction, Graph, Layout, MetapathTerm, Op, Param, Phase, Reduce, Space, Stage, Type,
@@ -36,8 +36,10 @@ impl World {
             flow.vertex_types.push(VertexTypeDecl::new(name.into(), name.to_lowercase()));
         }
         for (name, src, dst) in [("AB", A, B), ("AA", A, A), ("none", A, B), ("BB", B, B)] {
-            let name = name.into();
-            flow.graphs.push(GraphDecl::new(name, src, dst, vec![]));
+            let (name, dataset_name) = (name.to_string(), name.to_lowercase());
+            let steps = vec![Step { relation: flow.relations.len() as u32, reverse: false }];
+            flow.relations.push(RelationDecl { name: name.clone(), dataset_name, src, dst });
+            flow.graphs.push(GraphDecl::new(name, src, dst, steps));
         }
         let bindings = Bindings {
             num_vertices: vec![4, 3],

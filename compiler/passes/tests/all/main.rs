@@ -6,6 +6,7 @@ mod gradients;
 mod historical_embeddings;
 mod kernels;
 mod links;
+mod means;
 mod minibatch;
 mod optimizers;
 mod random;
