@@ -6,10 +6,9 @@
 
 #![allow(unsafe_code)]
 
-use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use memmap2::MmapMut;
 
@@ -284,32 +283,38 @@ impl Memory {
     }
 }
 
-/// One value per worker thread of a pool.
+/// One value per worker thread of a pool. Locks are uncontended: each thread has its own.
 #[derive(Debug)]
 pub struct PerThread<T> {
-    slots: Box<[UnsafeCell<T>]>,
+    slots: Box<[Slot<T>]>,
 }
 
-// SAFETY: each slot is used by one thread at a time, as `with` demands.
-unsafe impl<T: Send> Sync for PerThread<T> {}
+/// Cache lines of its own, since each use writes the lock.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Slot<T>(Mutex<T>);
 
 impl<T> PerThread<T> {
     /// One value for each of `threads` threads.
     pub fn new(threads: usize, make: impl Fn() -> T) -> Self {
-        Self { slots: (0..threads).map(|_| UnsafeCell::new(make())).collect() }
+        Self { slots: (0..threads).map(|_| Slot(Mutex::new(make()))).collect() }
     }
 
     /// The values of all threads.
     pub fn all(&mut self) -> impl Iterator<Item = &mut T> {
-        self.slots.iter_mut().map(UnsafeCell::get_mut)
+        self.slots.iter_mut().map(|slot| slot.0.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The value of the calling thread.
+    /// The value of the calling thread, number `thread` of the pool.
     ///
-    /// # Safety
-    /// `thread` is a number that no other thread uses at the same time, and `f` does not call `with` again.
-    pub unsafe fn with<R>(&self, thread: usize, f: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: exclusive by the caller's promise.
-        f(unsafe { &mut *self.slots[thread].get() })
+    /// # Panics
+    /// If there is no such thread, or its value is in use.
+    pub fn with<R>(&self, thread: usize, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut *match self.slots[thread].0.try_lock() {
+            Ok(slot) => slot,
+            // A task panicked, and its value is overwritten by the next one.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => panic!("internal error: two tasks use the memory of thread {thread}"),
+        })
     }
 }
