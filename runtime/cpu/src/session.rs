@@ -19,6 +19,7 @@ use hgnnc_trace::{Times, os};
 
 use crate::engine::Engine;
 use crate::exec_plan::{EngineOptions, ExecPlan};
+use crate::slabs::Slab;
 
 /// Programs with machine code for this CPU, and the threads that run them.
 #[derive(Debug)]
@@ -182,7 +183,7 @@ impl Engine {
     /// The memory of a parameter, or of an optimizer state after all parameters.
     fn array(&mut self, array: usize) -> &mut HostBuffer {
         let slab = self.slab_of(array);
-        &mut self.slabs[slab as usize]
+        &mut self.slabs[slab]
     }
 }
 
@@ -231,7 +232,7 @@ impl ParamStore for Engine {
 
     unsafe fn share(&mut self, index: usize) -> Option<HostBuffer> {
         let ParamPlace { home, offset, len } = self.places[index];
-        let slab = &self.slabs[self.params as usize + home.index()];
+        let slab = &self.slabs[Slab::Param(home.index())];
         // SAFETY: promised by the caller.
         (!self.data.orders.any()).then(|| unsafe { slab.alias_part(offset..offset + len) })
     }
