@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 done, 1 the input is wrong, 2 wrong usage, 3 the machine could not, 130 interrupted.
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod bounds;
 mod build;

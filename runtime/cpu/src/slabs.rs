@@ -124,7 +124,7 @@ impl EngineSlabs {
 
     /// Elements of a slab for reading.
     pub fn read(&self, slab: Slab, range: Range<usize>) -> &[f32] {
-        // SAFETY: writes need these slabs mutably, and callers of `alias` access theirs only while nothing is borrowed.
+        // SAFETY: writes need these slabs mutably, and an `Alias` is accessed only while nothing is borrowed.
         unsafe { self[slab].read(range.start, range.len()) }
     }
 

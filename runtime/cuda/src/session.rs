@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
+use hgnnc_data::buffer::{Alias, HostBuffer, SharedBuffer};
 use hgnnc_data::metrics::Tally;
 use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId};
 use hgnnc_executable::gpu::{GpuCompiler, Target};
@@ -219,8 +219,6 @@ impl Session for DeviceEngine {
     }
 }
 
-// Rows of stores are written by several threads; see `RowStore::scatter`.
-#[allow(unsafe_code)]
 impl ParamStore for DeviceEngine {
     fn num_params(&self) -> usize {
         DeviceEngine::num_params(self)
@@ -258,7 +256,7 @@ impl ParamStore for DeviceEngine {
         None
     }
 
-    unsafe fn share(&mut self, _index: usize) -> Option<HostBuffer> {
+    fn share(&mut self, _index: usize) -> Option<Alias> {
         None
     }
 

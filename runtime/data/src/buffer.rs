@@ -137,18 +137,15 @@ impl HostBuffer {
         SharedBuffer { data: self.data, len: self.len, _memory: Arc::clone(&self._memory) }
     }
 
-    /// Another buffer of some of the same elements.
-    ///
-    /// # Safety
-    /// Through one of the two, no element is accessed while it is written through the other.
+    /// Another buffer of some of the same elements, not to be accessed yet.
     ///
     /// # Panics
     /// If there are no such elements.
-    pub unsafe fn alias_part(&self, part: Range<usize>) -> Self {
+    pub fn alias_part(&self, part: Range<usize>) -> Alias {
         assert!(part.start <= part.end && part.end <= self.len, "a part stays in its slab");
         // SAFETY: the start is in bounds.
         let data = Elements(unsafe { self.data.0.add(part.start) });
-        Self { data, len: part.len(), frozen: self.frozen, _memory: Arc::clone(&self._memory) }
+        Alias(Self { data, len: part.len(), frozen: self.frozen, _memory: Arc::clone(&self._memory) })
     }
 
     /// Makes the buffer read-only.
@@ -215,6 +212,20 @@ impl HostBuffer {
         assert!(start <= self.len && len <= self.len - start && !self.frozen, "a write stays in its slab");
         // SAFETY: in bounds by the assertion; exclusive by the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.pointer().add(start), len) }
+    }
+}
+
+/// A buffer of elements that another buffer has as well.
+#[derive(Debug)]
+pub struct Alias(HostBuffer);
+
+impl Alias {
+    /// The buffer.
+    ///
+    /// # Safety
+    /// Through one of the two buffers, no element is accessed while it is written through the other.
+    pub unsafe fn buffer(self) -> HostBuffer {
+        self.0
     }
 }
 
