@@ -86,7 +86,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         Some(data) => {
             let mut backend = cpu_backend(&lowered.executable, &pool, &train_options);
             let budget = train_options.memory_budget;
-            let needed = pool.install(|| Trainer::memory_needed(&lowered.executable, &mut backend, data, budget))?;
+            let needed = Trainer::memory_needed(&lowered.executable, &mut backend, data, budget)?;
             Some(needed.arenas)
         }
         None => None,
@@ -341,7 +341,7 @@ fn clif(
         let Bound { data, .. } = bind_sizes(model, &dataset, &BindOptions::default(), &lower, pool)?;
         let backend = cpu_backend(&lowered.executable, pool, &train_options);
         let executable = lowered.executable.clone();
-        let trainer = pool.install(|| Trainer::new(executable, Box::new(backend), data, train_options))?;
+        let trainer = Trainer::new(executable, Box::new(backend), data, train_options)?;
         text = trainer.sampler_text().unwrap_or_default() + &text;
     }
     Ok(match (text.is_empty(), args.code) {

@@ -103,7 +103,7 @@ fn synth_failure(error: SynthError) -> Failure {
 }
 
 /// Loads and validates a dataset on the threads of a pool, which is the only one of a command: the global pool of the
-/// process is never started.
+/// process is never started (`main` checks it in debug builds).
 pub fn load(folder: &Path, pool: &ThreadPool) -> Result<Dataset, Failure> {
     Ok(pool.install(|| Dataset::load(folder))?)
 }
@@ -114,6 +114,7 @@ pub fn folder(
     analysis: &Analysis,
     model_path: &Path,
     asked: Option<&Path>,
+    pool: &ThreadPool,
     mut say: impl FnMut(String),
 ) -> Result<PathBuf, Failure> {
     if let Some(asked) = asked {
@@ -134,7 +135,8 @@ pub fn folder(
     if let Some(parent) = folder.parent() {
         std::fs::create_dir_all(parent).map_err(|error| Failure::write(parent, &error))?;
     }
-    if generate_size(size, SYNTH_SEED, &folder).map_err(synth_failure)? == Outcome::Written {
+    let outcome = pool.install(|| generate_size(size, SYNTH_SEED, &folder)).map_err(synth_failure)?;
+    if outcome == Outcome::Written {
         say(format!("generated a synthetic graph of the shape of {size} in {}", folder.display()));
     }
     Ok(folder)

@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 done, 1 the input is wrong, 2 wrong usage, 3 the machine could not, 130 interrupted.
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod bounds;
 mod build;
@@ -37,6 +39,19 @@ use args::{Args, Command};
 static MEMORY: hgnnc_graph::LargePages = hgnnc_graph::LargePages;
 
 fn main() -> ExitCode {
+    let code = run();
+    debug_assert!(global_pool_is_idle(), "a parallel loop ran outside the thread pool of the command");
+    code
+}
+
+/// Whether nothing has started rayon's global thread pool, which any parallel loop outside `ThreadPool::install` does.
+/// It would have a thread per processor, whatever `--threads` says, and neither pins them nor flushes subnormal numbers.
+fn global_pool_is_idle() -> bool {
+    // Fails if there is a global pool. This one needs no new thread.
+    rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build_global().is_ok()
+}
+
+fn run() -> ExitCode {
     hgnnc_trace::os::fail_writes_beyond_the_limit();
     let matches = args::command().try_get_matches();
     let args = match matches.and_then(|matches| Args::from_arg_matches(&matches)) {

@@ -165,8 +165,8 @@ pub fn prepare(
     let mut front_s = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
-    let folder = data::folder(&analysis, &args.model, args.data.as_deref(), &mut *say)?;
     let pool = thread_pool(options.threads)?;
+    let folder = data::folder(&analysis, &args.model, args.data.as_deref(), &pool, &mut *say)?;
     let dataset = data::load(&folder, &pool)?;
     let mut load_s = start.elapsed().as_secs_f64();
     let mut model = source::meet(&mut analysis, &dataset, args.split.as_deref(), purpose, warnings, &pool)?;
@@ -287,7 +287,7 @@ fn on_processor(
     let needed = |lowered: &mut Lowered, data: &mut BoundData| {
         generate(lowered);
         let mut backend = cpu_backend(&lowered.executable, pool, &options);
-        Ok(pool.install(|| Trainer::memory_needed(&lowered.executable, &mut backend, data, budget))?)
+        Ok(Trainer::memory_needed(&lowered.executable, &mut backend, data, budget)?)
     };
     // Reordering does not pay for a single evaluation, and its permuted copies could exceed a memory budget.
     let disabled = lower_options.disabled.has_pass(REORDER_VERTICES);
@@ -304,7 +304,7 @@ fn on_processor(
         }
     }
     let backend = cpu_backend(&executable, pool, &options);
-    Ok(pool.install(|| Trainer::new(executable, Box::new(backend), data, options))?)
+    Ok(Trainer::new(executable, Box::new(backend), data, options)?)
 }
 
 /// The processor as a back end for an executable with code for it.
@@ -355,7 +355,7 @@ fn on_device(
     };
     let needed = |lowered: &mut Lowered, data: &mut BoundData| {
         let mut backend = open(&lowered.executable);
-        Ok(pool.install(|| Trainer::memory_needed(&lowered.executable, &mut backend, data, budget))?)
+        Ok(Trainer::memory_needed(&lowered.executable, &mut backend, data, budget)?)
     };
     let mut lowered = lower_within(model, lower_options, &mut data, budget, needed, say)?;
     lowered.executable = for_purpose(lowered.executable, purpose);
@@ -364,7 +364,7 @@ fn on_device(
         lowered.executable.sampler = sampler(options.code);
     }
     let backend = open(&lowered.executable);
-    match pool.install(|| Trainer::new(lowered.executable, Box::new(backend), data, options)) {
+    match Trainer::new(lowered.executable, Box::new(backend), data, options) {
         Err(error @ (ExecError::Memory { .. } | ExecError::Device { .. } | ExecError::Unsupported(_))) => {
             Ok(Err(error))
         }

@@ -4,6 +4,8 @@
 //! crate contains no checks. [`render`] prints diagnostics; `explain/` has the long explanation of each code,
 //! one file per code.
 
+#![forbid(unsafe_code)]
+
 pub mod codes;
 pub mod render;
 pub mod synonyms;

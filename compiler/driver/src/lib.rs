@@ -3,6 +3,8 @@
 //! There are two steps, since a dataset is bound between them: [`analyze`] needs the text alone and reports every error
 //! in it; [`lower`] also takes the sizes of the bound graphs, since the order of linear operations depends on them.
 
+#![forbid(unsafe_code)]
+
 mod cpu;
 mod gpu;
 mod graph_plan;

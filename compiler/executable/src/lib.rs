@@ -10,6 +10,8 @@
 //! other. Where code depends on data, such as on the degrees of rows, the runtime asks a compiler that it is given
 //! ([`sampler::SamplerCompiler`], [`gpu::GpuCompiler`]).
 
+#![forbid(unsafe_code)]
+
 pub mod cpu;
 mod executable;
 mod fingerprint;

@@ -16,6 +16,8 @@
 //!
 //! Only `interleave` reads sizes of a dataset. [`LoweringOptions`] has the preferences of a back end.
 
+#![forbid(unsafe_code)]
+
 mod emit;
 mod explain;
 mod grouping;

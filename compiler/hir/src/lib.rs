@@ -5,6 +5,8 @@
 //! parameter with an entry per relation. Instantiation evaluates every expression once, at the statement that holds it,
 //! and gives parameters their names.
 
+#![forbid(unsafe_code)]
+
 mod dims;
 mod print;
 pub mod text;

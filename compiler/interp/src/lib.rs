@@ -5,6 +5,8 @@
 //! product uses the first to explain numbers that are not finite ([`not_finite`]), and has neither the other two nor
 //! random programs (feature `testing`).
 
+#![forbid(unsafe_code)]
+
 mod bindings;
 mod dataflow;
 #[cfg(any(test, feature = "testing"))]

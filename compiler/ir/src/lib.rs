@@ -8,6 +8,8 @@
 //!
 //! This crate knows no syntax, devices or datasets. How a model is trained is data that passes through it ([`training`], [`optimizer`]).
 
+#![forbid(unsafe_code)]
+
 pub mod batch;
 pub mod dataflow;
 pub mod elementwise;

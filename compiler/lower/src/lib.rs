@@ -4,6 +4,8 @@
 //! its members, softmax, norms and losses become compositions of operations, parameters get their names and dropout
 //! masks their streams of random numbers. It reports nothing: a typed model has a program.
 
+#![forbid(unsafe_code)]
+
 mod functions;
 mod live;
 mod loss;

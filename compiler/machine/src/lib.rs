@@ -8,6 +8,8 @@
 //!
 //! This crate knows no programs, datasets or device drivers.
 
+#![forbid(unsafe_code)]
+
 pub mod counters;
 mod cpu;
 mod kernel_features;

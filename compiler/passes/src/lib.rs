@@ -3,6 +3,8 @@
 //! A training program goes through [`PassManager::run_forward`], [`differentiate()`], [`update`],
 //! [`PassManager::run_joint`].
 
+#![forbid(unsafe_code)]
+
 pub mod batch_sizes;
 pub mod compact_endpoints;
 pub mod contract_scores;

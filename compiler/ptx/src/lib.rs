@@ -8,6 +8,8 @@
 //! Every row belongs to one team of threads and every sum has a fixed order, so results are the same in each run on
 //! each device. Sums over all rows are completed by an entry of their own.
 
+#![forbid(unsafe_code)]
+
 mod code;
 mod copy;
 mod counts;

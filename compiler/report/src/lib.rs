@@ -4,6 +4,8 @@
 //! can be compared ([`diff`]) and shown again later. [`mod@text`] is for terminals, [`page`] is one HTML file with the
 //! [`pictures`] in it, [`trace`] is for Perfetto. This crate opens no files and measures nothing.
 
+#![forbid(unsafe_code)]
+
 mod columns;
 pub mod diff;
 pub mod headline;

@@ -11,6 +11,8 @@
 //! Nothing here depends on the numbers of vertices and edges but the predicted gain of machine code, so the loops of a
 //! program hold for every mini-batch.
 
+#![forbid(unsafe_code)]
+
 mod cost;
 mod dependencies;
 mod edge_passes;

@@ -4,6 +4,8 @@
 //! loss where it is trained. It makes no program, runs no pass, and knows no files and no datasets: [`dataset`]
 //! compares a schema with a summary that the caller makes.
 
+#![forbid(unsafe_code)]
+
 pub mod batch;
 mod blocks;
 mod checker;

@@ -2,6 +2,8 @@
 //!
 //! Names are not resolved here: [`parse`] reports syntax errors and leaves semantic checks to the checker.
 
+#![forbid(unsafe_code)]
+
 mod allow;
 pub mod ast;
 mod build;

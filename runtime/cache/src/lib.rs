@@ -22,6 +22,8 @@
 //! No memory, threads or clocks: the caller counts accesses, measures misses and copies rows. No eviction during
 //! training.
 
+#![forbid(unsafe_code)]
+
 mod outcome;
 mod place;
 mod placement;

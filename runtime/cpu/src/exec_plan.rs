@@ -17,9 +17,10 @@ use rayon::prelude::*;
 
 use crate::block::Scratch;
 use crate::facts::Facts;
-use crate::plan::{Plan, Slabs, Step, StepKind, plan};
+use crate::plan::{Plan, Step, StepKind, plan};
 use crate::schedule::{RegionSchedule, Schedules};
-use crate::subnormal::flush_to_zero;
+use crate::slabs::SlabLayout;
+use hgnnc_kernels::subnormal::flush_to_zero;
 
 /// Options of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -65,39 +66,16 @@ pub(crate) fn scratch_len(schedules: &[Schedules]) -> usize {
     schedules.iter().flatten().flatten().flatten().map(|schedule| schedule.scratch_len).max().unwrap_or(0)
 }
 
-/// Slab index of the constants of a program.
-fn constants_slab(program: usize) -> u32 {
-    4 + 2 * program as u32
-}
-
-/// Slab index of the first parameter.
-fn params_slab(programs: usize) -> u32 {
-    3 + 2 * programs as u32
-}
-
 /// Plans programs with shared tables, bound to their data.
 fn plans_of(
     programs: &[&VerifiedLoops],
     data: &BoundData,
-    states: &[StateId],
+    (slabs, states): (SlabLayout, &[StateId]),
     block_len: usize,
     features: KernelFeatures,
 ) -> Result<Vec<Plan>> {
-    let params = params_slab(programs.len());
-    let first_state = params + programs.first().map_or(0, |program| program.kernels.tables.params.len()) as u32;
-    let plan = |(index, program): (usize, &&VerifiedLoops)| {
-        let slabs = Slabs {
-            arena: 0,
-            partials: 1,
-            counters: 2,
-            persistent: 3 + 2 * index as u32,
-            constants: constants_slab(index),
-            params,
-            states: first_state,
-            inputs: first_state + states.len() as u32,
-        };
-        plan(program, data, slabs, states, block_len, features)
-    };
+    let plan =
+        |(index, program): (usize, &&VerifiedLoops)| plan(program, data, (slabs, index), states, block_len, features);
     programs.iter().enumerate().map(plan).collect()
 }
 
@@ -144,8 +122,7 @@ pub struct ExecPlan {
     pub(crate) places: Vec<ParamPlace>,
     /// Number of parameters of the model, without stacks of them.
     pub(crate) num_params: usize,
-    pub(crate) params: u32,
-    pub(crate) first_state: u32,
+    pub(crate) slabs: SlabLayout,
     pub(crate) scratch_len: usize,
 }
 
@@ -187,10 +164,8 @@ impl ExecPlan {
         add_derived(&kernels, data, ranks)?;
         list_endpoints(&kernels, data);
         let states = collect_states(&kernels);
-        let num_params = tables.params.len();
-        let params = params_slab(programs.len());
-        let first_state = params + num_params as u32;
-        let plans = plans_of(programs, data, &states, block_len, options.dispatch.features())?;
+        let slabs = SlabLayout { programs: programs.len(), params: tables.params.len(), states: states.len() };
+        let plans = plans_of(programs, data, (slabs, &states), block_len, options.dispatch.features())?;
         let bound: &BoundData = data;
         let schedules = pool.install(|| schedules_of(&plans, bound));
         let scratch_len = scratch_len(&schedules);
@@ -198,7 +173,7 @@ impl ExecPlan {
         let places = param_places(tables, |param| param_len(param.index()));
         let num_params = num_own_params(tables);
         let threads = pool.current_num_threads();
-        Ok(Self { plans, schedules, threads, states, places, num_params, params, first_state, scratch_len })
+        Ok(Self { plans, schedules, threads, states, places, num_params, slabs, scratch_len })
     }
 
     /// Planned memory of one program, or of all.

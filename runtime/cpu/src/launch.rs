@@ -1,8 +1,5 @@
 //! Runs the steps of one launch concurrently: their tasks share the thread pool.
 
-// Products access ranges of shared slabs; see `buffer`.
-#![allow(unsafe_code)]
-
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -98,8 +95,7 @@ impl Runner<'_> {
             (StepKind::Region(region), Round::Compute | Round::Pieces(_) | Round::Rows(_)) => {
                 let thread = rayon::current_thread_index().unwrap_or(0);
                 let run = |scratch: &mut Scratch| self.region(region, schedules, round, task, scratch);
-                // SAFETY: the index of a pool's thread is its own, and a task starts no other.
-                unsafe { self.scratch.with(thread, run) };
+                self.scratch.with(thread, run);
             }
             (StepKind::Region(region), Round::Combine) => combine(self.context, region),
             (StepKind::Product(product), Round::Compute) => self.product(product, task),

@@ -27,8 +27,8 @@ mod parallel;
 pub mod plan;
 pub mod schedule;
 mod session;
+mod slabs;
 mod step_times;
-mod subnormal;
 
 pub use engine::Engine;
 pub use exec_plan::{EngineOptions, thread_pool};

@@ -1,11 +1,8 @@
 //! The CPU as a back end of training: see [`hgnnc_session`].
 
-// Rows are copied to and from slabs while nothing runs; see `hgnnc_data::buffer`.
-#![allow(unsafe_code)]
-
 use std::sync::Arc;
 
-use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
+use hgnnc_data::buffer::{Alias, HostBuffer, SharedBuffer};
 use hgnnc_data::stacks::ParamPlace;
 use hgnnc_data::{Arena, BoundData, ExecError, InputData, Result, StateId};
 use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
@@ -19,6 +16,7 @@ use hgnnc_trace::{Times, os};
 
 use crate::engine::Engine;
 use crate::exec_plan::{EngineOptions, ExecPlan};
+use crate::slabs::Slab;
 
 /// Programs with machine code for this CPU, and the threads that run them.
 #[derive(Debug)]
@@ -182,7 +180,7 @@ impl Engine {
     /// The memory of a parameter, or of an optimizer state after all parameters.
     fn array(&mut self, array: usize) -> &mut HostBuffer {
         let slab = self.slab_of(array);
-        &mut self.slabs[slab as usize]
+        &mut self.slabs[slab]
     }
 }
 
@@ -229,11 +227,10 @@ impl ParamStore for Engine {
         Some((0..self.num_params).all(|index| are_finite(self.param(index))))
     }
 
-    unsafe fn share(&mut self, index: usize) -> Option<HostBuffer> {
+    fn share(&mut self, index: usize) -> Option<Alias> {
         let ParamPlace { home, offset, len } = self.places[index];
-        let slab = &self.slabs[self.params as usize + home.index()];
-        // SAFETY: promised by the caller.
-        (!self.data.orders.any()).then(|| unsafe { slab.alias_part(offset..offset + len) })
+        let slab = &self.slabs[Slab::Param(home.index())];
+        (!self.data.orders.any()).then(|| slab.alias_part(offset..offset + len))
     }
 
     fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Programs bound to data in device memory.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hgnnc_data::buffer::HostBuffer;
 use hgnnc_data::metrics::Tally;
@@ -27,6 +28,8 @@ use crate::{ALIGN_BYTES, Device, F32, KernelCounters, SharedDevice, time_attribu
 #[derive(Debug)]
 pub struct DeviceEngine {
     device: SharedDevice,
+    /// Threads of this process, which prepare data and copy rows.
+    pub(super) pool: Arc<rayon::ThreadPool>,
     compiler: &'static dyn GpuCompiler,
     data: BoundData,
     kernels: Vec<Program>,
@@ -77,10 +80,12 @@ impl DeviceEngine {
         mut data: BoundData,
         device: impl Into<SharedDevice>,
         (compiler, target): (&'static dyn GpuCompiler, Target),
+        pool: Arc<rayon::ThreadPool>,
     ) -> Result<Self> {
-        let compiled = Compiled::new(programs, &mut data, (compiler, target))?;
+        let compiled = pool.install(|| Compiled::new(programs, &mut data, (compiler, target)))?;
         let programs = programs.iter().map(|&program| program.clone()).collect();
-        Self::planned(programs, compiled, data, device.into(), compiler)
+        let (device, of_engine) = (device.into(), Arc::clone(&pool));
+        pool.install(|| Self::planned(programs, compiled, data, (device, compiler), of_engine))
     }
 
     /// [`DeviceEngine::new`] with compiled programs.
@@ -91,8 +96,8 @@ impl DeviceEngine {
         kernels: Vec<Program>,
         compiled: Compiled,
         mut data: BoundData,
-        mut device: SharedDevice,
-        compiler: &'static dyn GpuCompiler,
+        (mut device, compiler): (SharedDevice, &'static dyn GpuCompiler),
+        pool: Arc<rayon::ThreadPool>,
     ) -> Result<Self> {
         let Compiled { modules, needs, states, param_places, memory } = compiled;
         let programs: Vec<&Program> = kernels.iter().collect();
@@ -103,6 +108,7 @@ impl DeviceEngine {
         let counters = device.alloc("counters", ALIGN_BYTES + 8 * dropout_streams as usize)?;
         let mut engine = Self {
             device,
+            pool,
             compiler,
             data,
             programs: vec![],
@@ -530,7 +536,8 @@ impl DeviceEngine {
         for (index, decl) in tables.params.iter().enumerate().take(self.num_params) {
             let draw = Initializer::of(decl, |dim| extent(&self.data, dim));
             let mut numbers = vec![0.0; self.params[index].1];
-            numbers.par_chunks_mut(PART).enumerate().for_each(|(part, numbers)| draw.fill(seed, part * PART, numbers));
+            let parts = numbers.par_chunks_mut(PART).enumerate();
+            self.pool.install(|| parts.for_each(|(part, numbers)| draw.fill(seed, part * PART, numbers)));
             self.set_param(index, &numbers)?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
+use hgnnc_data::buffer::{Alias, HostBuffer, SharedBuffer};
 use hgnnc_data::metrics::Tally;
 use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId};
 use hgnnc_executable::gpu::{GpuCompiler, Target};
@@ -69,9 +69,11 @@ impl Backend for DeviceBackend {
 
     fn plan(&mut self, roles: &[Role], mut data: BoundData, _room: Option<u64>) -> Result<Box<dyn PlannedSession>> {
         let programs = self.programs(roles)?;
-        let compiled = Compiled::new(&programs, &mut data, (self.compiler, self.target))?;
+        let compile = || Compiled::new(&programs, &mut data, (self.compiler, self.target));
+        let compiled = self.pool.install(compile)?;
         let programs = programs.into_iter().cloned().collect();
-        Ok(Box::new(PlannedEngine { programs, compiled, data, device: self.device.clone(), compiler: self.compiler }))
+        let (device, pool) = (self.device.clone(), Arc::clone(&self.pool));
+        Ok(Box::new(PlannedEngine { programs, compiled, data, device, compiler: self.compiler, pool }))
     }
 }
 
@@ -82,6 +84,7 @@ struct PlannedEngine {
     data: BoundData,
     device: SharedDevice,
     compiler: &'static dyn GpuCompiler,
+    pool: Arc<rayon::ThreadPool>,
 }
 
 impl PlannedSession for PlannedEngine {
@@ -100,8 +103,8 @@ impl PlannedSession for PlannedEngine {
     }
 
     fn open(self: Box<Self>) -> Result<Box<dyn Session>> {
-        let Self { programs, compiled, data, device, compiler } = *self;
-        Ok(Box::new(DeviceEngine::planned(programs, compiled, data, device, compiler)?))
+        let Self { programs, compiled, data, device, compiler, pool } = *self;
+        Ok(Box::new(DeviceEngine::planned(programs, compiled, data, (device, compiler), pool)?))
     }
 }
 
@@ -122,7 +125,8 @@ impl Session for DeviceEngine {
     }
 
     fn load(&mut self, data: BoundData, inputs: &mut [HostBuffer]) -> Result<BoundData> {
-        self.rebind(data, inputs)
+        let pool = Arc::clone(&self.pool);
+        pool.install(|| self.rebind(data, inputs))
     }
 
     fn run(&mut self, program: usize, StepKey { seed, step, epoch }: StepKey, times: &mut Times) -> Result<()> {
@@ -215,8 +219,6 @@ impl Session for DeviceEngine {
     }
 }
 
-// Rows of stores are written by several threads; see `RowStore::scatter`.
-#[allow(unsafe_code)]
 impl ParamStore for DeviceEngine {
     fn num_params(&self) -> usize {
         DeviceEngine::num_params(self)
@@ -254,20 +256,20 @@ impl ParamStore for DeviceEngine {
         None
     }
 
-    unsafe fn share(&mut self, _index: usize) -> Option<HostBuffer> {
+    fn share(&mut self, _index: usize) -> Option<Alias> {
         None
     }
 
     fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()> {
         let mut numbers = vec![0.0; rows.len() * from.width()];
-        from.gather(rows, &mut numbers)?;
+        self.pool.install(|| from.gather(rows, &mut numbers))?;
         self.write_first(array, &numbers)
     }
 
     fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()> {
         let mut numbers = vec![0.0; rows.len() * to.width()];
         self.read_first(array, &mut numbers)?;
-        to.scatter(rows, &numbers)
+        self.pool.install(|| to.scatter(rows, &numbers))
     }
 
     fn keep_best(&mut self) -> Result<bool> {

@@ -6,6 +6,7 @@
 mod common;
 
 use common::Case;
+use hgnnc_cpu::thread_pool;
 use hgnnc_cuda::{DeviceEngine, Interpreter};
 use hgnnc_interp::Tensor;
 use hgnnc_interp::random_program::{random_program, seeds};
@@ -240,6 +241,7 @@ fn wide_rows_are_computed_in_loops() {
             case.data.clone(),
             Box::new(Interpreter::new()),
             (&PtxCompiler, Target::SM_80),
+            thread_pool(1).expect("a thread"),
         );
         let engine = engine.expect("it fits");
         let in_loops = engine.entries(0).iter().flat_map(|entry| &entry.kernels).any(|kernel| kernel.row_memory > 0);
@@ -254,8 +256,8 @@ fn parts_of_pieces_are_planned() {
     let whole = case.gpu_program();
     let cut = whole.clone().with_pieces(Some(Pieces { least: 16, most: usize::MAX }));
     let planned = |program: &Program| {
-        let device = Box::new(Interpreter::new());
-        let engine = DeviceEngine::new(&[program], case.data.clone(), device, (&PtxCompiler, Target::SM_80));
+        let (device, pool) = (Box::new(Interpreter::new()), thread_pool(1).expect("a thread"));
+        let engine = DeviceEngine::new(&[program], case.data.clone(), device, (&PtxCompiler, Target::SM_80), pool);
         engine.expect("it fits").memory()
     };
     let [whole, planned] = [&whole, &cut].map(planned);

@@ -6,10 +6,9 @@
 
 #![allow(unsafe_code)]
 
-use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use memmap2::MmapMut;
 
@@ -138,18 +137,15 @@ impl HostBuffer {
         SharedBuffer { data: self.data, len: self.len, _memory: Arc::clone(&self._memory) }
     }
 
-    /// Another buffer of some of the same elements.
-    ///
-    /// # Safety
-    /// Through one of the two, no element is accessed while it is written through the other.
+    /// Another buffer of some of the same elements, not to be accessed yet.
     ///
     /// # Panics
     /// If there are no such elements.
-    pub unsafe fn alias_part(&self, part: Range<usize>) -> Self {
+    pub fn alias_part(&self, part: Range<usize>) -> Alias {
         assert!(part.start <= part.end && part.end <= self.len, "a part stays in its slab");
         // SAFETY: the start is in bounds.
         let data = Elements(unsafe { self.data.0.add(part.start) });
-        Self { data, len: part.len(), frozen: self.frozen, _memory: Arc::clone(&self._memory) }
+        Alias(Self { data, len: part.len(), frozen: self.frozen, _memory: Arc::clone(&self._memory) })
     }
 
     /// Makes the buffer read-only.
@@ -219,6 +215,20 @@ impl HostBuffer {
     }
 }
 
+/// A buffer of elements that another buffer has as well.
+#[derive(Debug)]
+pub struct Alias(HostBuffer);
+
+impl Alias {
+    /// The buffer.
+    ///
+    /// # Safety
+    /// Through one of the two buffers, no element is accessed while it is written through the other.
+    pub unsafe fn buffer(self) -> HostBuffer {
+        self.0
+    }
+}
+
 /// The slabs of a plan, as the tasks of its steps share them: each reads and writes its own ranges.
 ///
 /// Accesses are safe by the promise of who made the value, once for a run of a plan that was checked for conflicts.
@@ -284,32 +294,38 @@ impl Memory {
     }
 }
 
-/// One value per worker thread of a pool.
+/// One value per worker thread of a pool. Locks are uncontended: each thread has its own.
 #[derive(Debug)]
 pub struct PerThread<T> {
-    slots: Box<[UnsafeCell<T>]>,
+    slots: Box<[Slot<T>]>,
 }
 
-// SAFETY: each slot is used by one thread at a time, as `with` demands.
-unsafe impl<T: Send> Sync for PerThread<T> {}
+/// Cache lines of its own, since each use writes the lock.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Slot<T>(Mutex<T>);
 
 impl<T> PerThread<T> {
     /// One value for each of `threads` threads.
     pub fn new(threads: usize, make: impl Fn() -> T) -> Self {
-        Self { slots: (0..threads).map(|_| UnsafeCell::new(make())).collect() }
+        Self { slots: (0..threads).map(|_| Slot(Mutex::new(make()))).collect() }
     }
 
     /// The values of all threads.
     pub fn all(&mut self) -> impl Iterator<Item = &mut T> {
-        self.slots.iter_mut().map(UnsafeCell::get_mut)
+        self.slots.iter_mut().map(|slot| slot.0.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The value of the calling thread.
+    /// The value of the calling thread, number `thread` of the pool.
     ///
-    /// # Safety
-    /// `thread` is a number that no other thread uses at the same time, and `f` does not call `with` again.
-    pub unsafe fn with<R>(&self, thread: usize, f: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: exclusive by the caller's promise.
-        f(unsafe { &mut *self.slots[thread].get() })
+    /// # Panics
+    /// If there is no such thread, or its value is in use.
+    pub fn with<R>(&self, thread: usize, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut *match self.slots[thread].0.try_lock() {
+            Ok(slot) => slot,
+            // A task panicked, and its value is overwritten by the next one.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => panic!("internal error: two tasks use the memory of thread {thread}"),
+        })
     }
 }

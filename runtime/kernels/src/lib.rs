@@ -7,7 +7,7 @@ pub mod flat;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod heads8;
 pub mod math;
-mod prefetch;
+pub mod prefetch;
 pub mod product;
 pub mod rows;
 pub mod segment;
@@ -15,6 +15,7 @@ pub mod simd;
 pub mod softmax;
 #[cfg(target_arch = "x86_64")]
 mod sparse;
+pub mod subnormal;
 
 use hgnnc_machine::KernelFeature;
 

@@ -4,6 +4,8 @@
 //! training takes between launches anyway. Costlier measurements follow in a few extra runs: task spans ([`Timeline`])
 //! and hardware counters ([`Counted`]).
 
+#![forbid(unsafe_code)]
+
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

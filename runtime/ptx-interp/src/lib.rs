@@ -50,6 +50,8 @@
 //! Matrix products are accumulated one by one in f32, in the order of k; a GPU adds several at once with other
 //! roundings.
 
+#![forbid(unsafe_code)]
+
 #[macro_use]
 mod alu;
 mod cache;

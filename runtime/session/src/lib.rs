@@ -11,7 +11,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use hgnnc_data::buffer::HostBuffer;
+use hgnnc_data::buffer::{Alias, HostBuffer};
 use hgnnc_data::metrics::Tally;
 use hgnnc_data::{Arena, BoundData, Result, StateId};
 use hgnnc_executable::Role;
@@ -131,8 +131,6 @@ pub trait PlannedSession {
 
 /// Programs with shared tables, bound to data, with their parameters and optimizer states. Programs are numbered in the
 /// order in which the session was opened.
-// Rows of stores are written by several threads; see `RowStore::scatter`.
-#[allow(unsafe_code)]
 pub trait Session: Debug + Send + Any {
     /// Data bound to the programs: graphs, labels and splits. Input elements have moved to the session.
     fn data(&self) -> &BoundData;
@@ -260,8 +258,6 @@ pub trait Session: Debug + Send + Any {
 }
 
 /// Parameters and optimizer states of a session. Rows of vertices are in the order of the dataset.
-// Rows of stores are written by several threads; see `RowStore::scatter`.
-#[allow(unsafe_code)]
 pub trait ParamStore {
     /// Number of parameters of the model.
     fn num_params(&self) -> usize;
@@ -305,11 +301,9 @@ pub trait ParamStore {
     /// Whether all elements of all parameters are finite; `None` if they would have to be copied to know.
     fn are_finite(&mut self) -> Option<bool>;
 
-    /// The memory of a parameter, shared with the caller, if it is host memory in the order of the dataset.
-    ///
-    /// # Safety
-    /// The caller accesses it only while the session is idle and nothing of it is borrowed.
-    unsafe fn share(&mut self, index: usize) -> Option<HostBuffer>;
+    /// The memory of a parameter, shared with the caller, if it is host memory in the order of the dataset. It may be
+    /// accessed only while the session is idle and nothing of it is borrowed.
+    fn share(&mut self, index: usize) -> Option<Alias>;
 
     /// Copies rows of a store to the first rows of a parameter, or of the optimizer state with this number after all
     /// parameters.

@@ -8,6 +8,8 @@
 //! A shape and a seed give the same files every time and for any number of threads; across platforms up to the rounding
 //! of `powf`.
 
+#![forbid(unsafe_code)]
+
 mod draw;
 mod lastfm;
 mod mag;

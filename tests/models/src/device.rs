@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_cpu::{Engine, EngineOptions};
+use hgnnc_cpu::{Engine, EngineOptions, thread_pool};
 use hgnnc_cuda::{DeviceEngine, Interpreter};
 use hgnnc_data::{BoundData, ExecError};
 use hgnnc_interp::Bindings;
@@ -150,7 +150,8 @@ pub fn executed(
     data: &BoundData,
     interpreter: Interpreter,
 ) -> Result<DeviceEngine, ExecError> {
-    DeviceEngine::new(&[train, infer], data.clone(), Box::new(interpreter), (&PtxCompiler, Target::SM_80))
+    let target = (&PtxCompiler as _, Target::SM_80);
+    DeviceEngine::new(&[train, infer], data.clone(), Box::new(interpreter), target, thread_pool(1)?)
 }
 
 /// Bit patterns of all results.

@@ -1,9 +1,6 @@
 //! Iterates over the blocks of a task, the pieces of split rows, and the tiles of a block.
 
-#![allow(unsafe_code)]
-
 use hgnnc_data::ActiveVertices;
-use hgnnc_data::buffer::PlannedSlabs;
 use hgnnc_ir::kernel::KernelOp;
 use hgnnc_ir::ops::{Direction, Reduce};
 use hgnnc_kernels::simd::Dispatch;
@@ -12,6 +9,7 @@ use hgnnc_kernels::{extremes, rows, segment, softmax};
 use super::{Block, Context, Scratch};
 use crate::plan::{BlockOp, Domain, FusedLoop, Level, Place, Region, SplitRows};
 use crate::schedule::RegionSchedule;
+use crate::slabs;
 
 /// Runs the blocks of one task of a region.
 pub fn run_task(context: Context<'_>, region: &Region, schedule: &RegionSchedule, task: usize, scratch: &mut Scratch) {
@@ -184,9 +182,7 @@ fn run_block(
         context,
         region,
         schedule,
-        // SAFETY: the scratch is borrowed mutably, and belongs to this thread; the schedule gives locals that are live
-        // at the same time, and the result of an operation and its operands, disjoint ranges.
-        floats: unsafe { PlannedSlabs::new(std::slice::from_ref(floats)) },
+        floats: slabs::scratch(floats),
         first_row: range.start,
         num_rows,
         first_edge: 0,

@@ -1,8 +1,5 @@
 //! CPU engine: programs bound to data and memory, ready to run.
 
-// Products access ranges of shared slabs; see `buffer`.
-#![allow(unsafe_code)]
-
 mod params;
 mod rebind;
 mod row_tables;
@@ -12,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use hgnnc_data::buffer::{HostBuffer, PerThread, PlannedSlabs, SharedBuffer};
+use hgnnc_data::buffer::{HostBuffer, PerThread, SharedBuffer};
 use hgnnc_data::stacks::ParamPlace;
 use hgnnc_data::tables::drop_unused_edges;
 use hgnnc_data::{Arena, BoundData, InputData, Result, StateId};
@@ -31,6 +28,7 @@ use crate::exec_plan::{EngineOptions, ExecPlan, arena_of, thread_pool};
 use crate::launch::Runner;
 use crate::plan::{Plan, ResultBuffer, Update};
 use crate::schedule::Schedules;
+use crate::slabs::{EngineSlabs, Slab};
 use crate::step_times::{Clock, StepTime};
 use row_tables::{UpdatedTable, block_tables};
 
@@ -45,19 +43,15 @@ pub struct Engine {
     /// Machine code of each program.
     codes: Vec<Arc<MachineCode>>,
     pub(crate) dispatch: Dispatch,
-    pub(crate) slabs: Vec<HostBuffer>,
+    pub(crate) slabs: EngineSlabs,
     pub(crate) data: BoundData,
     pub(crate) states: Vec<StateId>,
-    pub(crate) params: u32,
     /// Number of parameters of the model; stacks of them follow.
     pub(crate) num_params: usize,
     /// The memory of each parameter.
     pub(crate) places: Vec<ParamPlace>,
-    pub(crate) first_state: u32,
     /// Per parameter, the vertex type of its rows if it is an embedding table.
     row_types: Vec<Option<VertexType>>,
-    counters: u32,
-    pub(crate) partials: u32,
     pub(crate) scratch: PerThread<Scratch>,
     pub(crate) pool: Arc<rayon::ThreadPool>,
     /// Whether the run-independent values are those of earlier data.
@@ -105,7 +99,7 @@ impl Engine {
         let loops: Vec<&loops::VerifiedLoops> = programs.iter().map(|program| &*program.loops).collect();
         let kernels: Vec<&Program> = loops.iter().map(|program| &program.kernels).collect();
         drop_unused_edges(&kernels, &mut data);
-        let ExecPlan { plans, schedules, states, places, num_params, params, first_state, scratch_len, .. } = exec_plan;
+        let ExecPlan { plans, schedules, states, places, num_params, slabs: layout, scratch_len, .. } = exec_plan;
         let most = |f: fn(&Plan) -> usize| plans.iter().map(f).max().unwrap_or(0);
         let (arena, partials) = (most(|p| p.arena_len), most(|p| p.partials_len));
         let own_len = |(i, place): (usize, &ParamPlace)| if place.home.index() == i { place.len } else { 0 };
@@ -117,8 +111,9 @@ impl Engine {
         }
         let state_lens = states.iter().map(|s| places[s.0.index()].len);
         slabs.extend(HostBuffer::zeros_each(places.iter().enumerate().map(own_len).chain(state_lens)));
+        let mut slabs = EngineSlabs::new(layout, slabs);
         for input in &mut data.inputs {
-            slabs.push(match input {
+            slabs.push_input(match input {
                 // The buffer replaces the vector, so the elements are not stored twice.
                 InputData::Numbers(numbers) => {
                     let slab = HostBuffer::of(numbers);
@@ -145,13 +140,9 @@ impl Engine {
             slabs,
             data,
             states,
-            params,
             num_params,
             places,
-            first_state,
             row_types: row_types(&loops),
-            counters: 2,
-            partials: 1,
             scratch,
             pool,
             copies,
@@ -183,7 +174,7 @@ impl Engine {
     /// Runs a program up to the first step that may overwrite a parameter or a state. All results are available then,
     /// and no parameter has changed.
     pub fn run_until_update(&mut self, program: usize, seed: u64, step: u64, epoch: u64, times: &mut Times) {
-        let counters = self.slabs[self.counters as usize].elements();
+        let counters = self.slabs[Slab::Counters].elements();
         counters[0] = step as f32;
         counters[1] = epoch as f32;
         self.clocks[program].runs += 1;
@@ -215,10 +206,9 @@ impl Engine {
         times: &mut Times,
     ) {
         let plan = &self.plans[program];
-        // SAFETY: planning has checked the plan for conflicts (`plan::check`), its tasks access what the plan says, and
-        // `&mut self` excludes all other access.
-        let slabs = unsafe { PlannedSlabs::new(&self.slabs) };
-        let tables = block_tables(tables, &plan.steps, slabs);
+        let layout = self.slabs.layout();
+        let slabs = self.slabs.planned();
+        let tables = block_tables(tables, &plan.steps, (slabs, layout));
         let [prelude, all] = &self.schedules[program];
         let (steps, schedules, first) = match &part {
             Part::Prelude => (&plan.prelude[..], &prelude[..], 0),
@@ -230,7 +220,7 @@ impl Engine {
                 slabs,
                 ranges: &plan.ranges,
                 data: &self.data,
-                partials: self.partials,
+                partials: layout.index(Slab::Partials),
                 seed,
                 step,
                 dispatch: self.dispatch,
@@ -329,7 +319,7 @@ impl Engine {
         let start = Instant::now();
         // The buffers of an update are different, the vertices of its rows are distinct, and every range of every target
         // is written once.
-        let slabs = self.idle();
+        let (slabs, threads) = (self.slabs.planned(), self.pool.current_num_threads());
         let copy = |(Update { target, from, rows }, range): &(Update, Range<usize>)| {
             if let Some((topology, direction, width)) = *rows {
                 // Rows of active vertices are scattered to the rows of their vertices.
@@ -344,7 +334,7 @@ impl Engine {
             slabs.write(*target, range.start, range.len()).copy_from_slice(source);
         };
         let parts = &self.copies[program];
-        if self.threads() == 1 || parts.len() == self.plans[program].updates.len() {
+        if threads == 1 || parts.len() == self.plans[program].updates.len() {
             parts.iter().for_each(copy);
         } else {
             self.pool.install(|| parts.par_iter().for_each(copy));
@@ -352,12 +342,6 @@ impl Engine {
         let nanos = start.elapsed().as_nanos() as f64;
         self.clocks[program].commit += nanos;
         nanos
-    }
-
-    /// The slabs between runs: to be read, and to be written only with the engine borrowed mutably.
-    pub(crate) fn idle(&self) -> PlannedSlabs<'_> {
-        // SAFETY: nothing runs while the engine is borrowed, and only `commit` writes, each element once.
-        unsafe { PlannedSlabs::new(&self.slabs) }
     }
 
     /// Results of a program by name.
@@ -368,7 +352,7 @@ impl Engine {
     /// A result of the last run of a program; invalid after another run.
     pub fn result(&self, program: usize, name: &str) -> Option<(&ResultBuffer, &[f32])> {
         let named = self.plans[program].results.iter().find(|r| r.name == name)?;
-        Some((named, self.idle().of(named.buffer)))
+        Some((named, self.slabs.of(named.buffer)))
     }
 
     /// Execution plan of a program.
@@ -405,7 +389,7 @@ impl Engine {
     /// Elements of a parameter.
     pub fn param(&mut self, index: usize) -> &mut [f32] {
         let ParamPlace { home, offset, len } = self.places[index];
-        &mut self.slabs[self.params as usize + home.index()].elements()[offset..offset + len]
+        &mut self.slabs[Slab::Param(home.index())].elements()[offset..offset + len]
     }
 
     /// Number of elements of a parameter.
@@ -415,29 +399,27 @@ impl Engine {
 
     /// Buffer of a parameter that is no entry of a stack.
     pub fn param_slab(&self, index: usize) -> &HostBuffer {
-        &self.slabs[self.params as usize + index]
+        &self.slabs[Slab::Param(index)]
     }
 
-    /// Slab index of a parameter, or of the optimizer state with this number after all parameters.
-    pub(crate) fn slab_of(&self, array: usize) -> u32 {
+    /// The slab of a parameter, or of the optimizer state with this number after all parameters.
+    pub(crate) fn slab_of(&self, array: usize) -> Slab {
         match array.checked_sub(self.num_params) {
-            None => self.params + array as u32,
-            Some(state) => self.first_state + state as u32,
+            None => Slab::Param(array),
+            Some(state) => Slab::State(state),
         }
     }
 
     /// Buffer of an optimizer state.
     pub fn state_slab(&self, index: usize) -> &HostBuffer {
-        &self.slabs[self.first_state as usize + index]
+        &self.slabs[Slab::State(index)]
     }
 
     /// Elements of an input, shared with other threads; `None` if it has none. Not for engines that are rebound, which
     /// overwrite their input buffers.
     pub fn frozen_input(&self, index: usize) -> Option<SharedBuffer> {
         let InputData::Held(_) = self.data.inputs.get(index)? else { return None };
-        let slab = &self.slabs[self.first_state as usize + self.states.len() + index];
-        // SAFETY: runs never write inputs, and only `rebind` gives input buffers away.
-        Some(unsafe { slab.frozen() })
+        Some(self.slabs.frozen_input(index))
     }
 
     /// Parameter and slot of each optimizer state.
@@ -447,7 +429,7 @@ impl Engine {
 
     /// Elements of an optimizer state.
     pub fn state(&mut self, index: usize) -> &mut [f32] {
-        self.slabs[self.first_state as usize + index].elements()
+        self.slabs[Slab::State(index)].elements()
     }
 
     /// Planned memory of one program as if it ran alone, or of all.

@@ -10,6 +10,7 @@ use hgnnc_ir::dataflow::Dataflow;
 use rayon::prelude::*;
 
 use super::Engine;
+use crate::slabs::Slab;
 
 impl Engine {
     /// Vertex order of an embedding table's rows, if it differs from the dataset's.
@@ -20,17 +21,17 @@ impl Engine {
     /// Copies a parameter, with vertex rows in the order of the dataset.
     pub fn read_param(&self, index: usize, into: &mut [f32]) {
         let ParamPlace { home, offset, len } = self.places[index];
-        self.read_rows(index, self.params + home.0, offset..offset + len, into);
+        self.read_rows(index, Slab::Param(home.index()), offset..offset + len, into);
     }
 
     /// Copies an optimizer state, with vertex rows in the order of the dataset.
     pub fn read_state(&self, index: usize, into: &mut [f32]) {
-        let slab = self.first_state + index as u32;
-        self.read_rows(self.states[index].0.index(), slab, 0..self.slabs[slab as usize].len(), into);
+        let slab = Slab::State(index);
+        self.read_rows(self.states[index].0.index(), slab, 0..self.slabs[slab].len(), into);
     }
 
-    fn read_rows(&self, param: usize, slab: u32, range: Range<usize>, into: &mut [f32]) {
-        let from = self.idle().read(slab, range.start, range.len());
+    fn read_rows(&self, param: usize, slab: Slab, range: Range<usize>, into: &mut [f32]) {
+        let from = self.slabs.read(slab, range);
         match self.row_order(param) {
             Some(order) => self.pool.install(|| copy_rows(from, &order.rank, into)),
             None => into.copy_from_slice(from),
@@ -40,16 +41,16 @@ impl Engine {
     /// Overwrites a parameter; vertex rows are in the order of the dataset.
     pub fn set_param(&mut self, index: usize, numbers: &[f32]) {
         let ParamPlace { home, offset, len } = self.places[index];
-        self.set_rows(index, self.params as usize + home.index(), offset..offset + len, numbers);
+        self.set_rows(index, Slab::Param(home.index()), offset..offset + len, numbers);
     }
 
     /// Overwrites an optimizer state; vertex rows are in the order of the dataset.
     pub fn set_state(&mut self, index: usize, numbers: &[f32]) {
-        let slab = self.first_state as usize + index;
+        let slab = Slab::State(index);
         self.set_rows(self.states[index].0.index(), slab, 0..self.slabs[slab].len(), numbers);
     }
 
-    fn set_rows(&mut self, param: usize, slab: usize, range: Range<usize>, numbers: &[f32]) {
+    fn set_rows(&mut self, param: usize, slab: Slab, range: Range<usize>, numbers: &[f32]) {
         let order = self.row_types.get(param).copied().flatten().and_then(|vertex| self.data.orders.of(vertex));
         let to = &mut self.slabs[slab].elements()[range];
         match order {
@@ -64,7 +65,7 @@ impl Engine {
             let draw = Initializer::of(decl, |dim| extent(&self.data, dim));
             if let Some(order) = self.row_order(index) {
                 let order = order.clone();
-                let slab = &mut self.slabs[self.params as usize + index];
+                let slab = &mut self.slabs[Slab::Param(index)];
                 let width = (slab.len() / order.original.len().max(1)).max(1);
                 let rows = slab.elements().par_chunks_exact_mut(width).zip(&order.original);
                 let fill = |(numbers, &row): (&mut [f32], &u32)| draw.fill(seed, row as usize * width, numbers);
@@ -72,7 +73,7 @@ impl Engine {
                 continue;
             }
             let ParamPlace { home, offset, len } = self.places[index];
-            let slab = &mut self.slabs[self.params as usize + home.index()].elements()[offset..offset + len];
+            let slab = &mut self.slabs[Slab::Param(home.index())].elements()[offset..offset + len];
             // Each element depends on its position only, so threads share large parameters.
             const PART: usize = 1 << 14;
             let fill = |(part, numbers): (usize, &mut [f32])| draw.fill(seed, part * PART, numbers);

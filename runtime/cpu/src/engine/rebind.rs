@@ -17,6 +17,7 @@ use super::{Engine, copies};
 use crate::block::Scratch;
 use crate::exec_plan::{renew_schedules, scratch_len};
 use crate::plan::rebind;
+use crate::slabs::Slab;
 
 impl Engine {
     /// Binds the programs of the engine to other data with the same tables. [`Engine::run_prelude`] must then compute
@@ -50,9 +51,8 @@ impl Engine {
         for (input, slab) in data.inputs.iter().zip(&*inputs) {
             assert!(!matches!(input, InputData::Held(len) if *len > slab.len()), "the numbers of an input are there");
         }
-        let first_input = self.first_state as usize + self.states.len();
         add_derived(&kernels, &mut data, |input, graph, direction| {
-            let (slab, len) = (&mut self.slabs[first_input + input], graph.num_edges());
+            let (slab, len) = (&mut self.slabs[Slab::Input(input)], graph.num_edges());
             slab.grow(len);
             graph.write_ranks(direction, &mut slab.elements()[..len])?;
             Ok(InputData::Held(len))
@@ -64,11 +64,11 @@ impl Engine {
         let renewed = pool.install(|| renew_schedules(schedules, plans, &data));
 
         let most = |f: fn(&crate::plan::Plan) -> usize| self.plans.iter().map(f).max().unwrap_or(0);
-        self.slabs[0].grow(most(|plan| plan.arena_len));
-        self.slabs[self.partials as usize].grow(most(|plan| plan.partials_len));
+        self.slabs[Slab::Run].grow(most(|plan| plan.arena_len));
+        self.slabs[Slab::Partials].grow(most(|plan| plan.partials_len));
         for (index, plan) in self.plans.iter().enumerate() {
-            self.slabs[3 + 2 * index].grow(plan.persistent_len);
-            let constants = &mut self.slabs[4 + 2 * index];
+            self.slabs[Slab::Fixed(index)].grow(plan.persistent_len);
+            let constants = &mut self.slabs[Slab::Constants(index)];
             constants.grow(plan.constants.len());
             constants.elements()[..plan.constants.len()].copy_from_slice(&plan.constants);
         }
@@ -78,13 +78,13 @@ impl Engine {
         };
         let homes = (0..self.places.len()).filter(|&param| self.places[param].home.index() == param);
         for param in homes {
-            self.slabs[self.params as usize + param].grow(len(Param::new(param)));
+            self.slabs[Slab::Param(param)].grow(len(Param::new(param)));
         }
         for (index, state) in self.states.iter().enumerate() {
-            self.slabs[self.first_state as usize + index].grow(len(state.0));
+            self.slabs[Slab::State(index)].grow(len(state.0));
         }
         for (index, slab) in inputs.iter_mut().enumerate() {
-            std::mem::swap(&mut self.slabs[first_input + index], slab);
+            std::mem::swap(&mut self.slabs[Slab::Input(index)], slab);
         }
         self.copies = self.plans.iter().map(copies).collect();
         let scratch = (scratch_len(&self.schedules), &self.plans, &self.schedules);

@@ -15,6 +15,7 @@ use hgnnc_trace::Times;
 use super::Engine;
 use crate::block::BlockTable;
 use crate::plan::{Access, Base, Domain, Place, Region, Step, StepKind, Update, check};
+use crate::slabs::{Slab, SlabLayout};
 
 /// Elements of a cache line.
 const LINE: usize = 16;
@@ -23,7 +24,7 @@ const LINE: usize = 16;
 #[derive(Clone, Copy)]
 pub(super) struct UpdatedTable<'a> {
     table: TableRows<'a>,
-    slab: u32,
+    slab: Slab,
     step: usize,
     /// Elements of a row of the step's region.
     width: usize,
@@ -39,11 +40,11 @@ fn window(region: &Region, width: usize) -> usize {
 pub(super) fn block_tables<'a>(
     tables: &[UpdatedTable<'a>],
     steps: &'a [Step],
-    slabs: PlannedSlabs<'a>,
+    (slabs, layout): (PlannedSlabs<'a>, SlabLayout),
 ) -> Vec<BlockTable<'a>> {
     let bound = tables.iter().filter_map(|updated| match &steps[updated.step].kind {
         StepKind::Region(region) => {
-            let (index, width) = (updated.slab, updated.width);
+            let (index, width) = (layout.index(updated.slab), updated.width);
             let window = window(region, width);
             Some(BlockTable { region, table: updated.table, index, slabs, width, window })
         }
@@ -59,12 +60,14 @@ impl Engine {
 
     /// The index of the step whose blocks can update a table, and the elements of a row of its region.
     fn updating_step(&self, program: usize, table: &TableRows<'_>) -> Option<(usize, usize)> {
-        let slab = self.slab_of(table.array);
+        let layout = self.slabs.layout();
+        let home = self.slab_of(table.array);
+        let slab = layout.index(home);
         let plan = &self.plans[program];
         // The run before the updates reads rows of parameters that were gathered for it; states must not be read there.
         let first = if self.is_state(table) { 0 } else { plan.first_update };
         let touches = |step: &Step| {
-            let written = check::writes(step, &plan.ranges, self.partials);
+            let written = check::writes(step, &plan.ranges, layout);
             check::reads(step, &plan.ranges).into_iter().chain(written).any(|range| range.slab == slab)
         };
         let mut touching = (first..plan.steps.len()).filter(|&step| touches(&plan.steps[step]));
@@ -93,7 +96,7 @@ impl Engine {
         let fits = accesses.all(|access| access == first)
             && count * width == table.rows.len() * of_table
             && region.unsplit_blocks().all(whole_rows)
-            && self.threads() * window(region, width) <= self.slabs[slab as usize].len();
+            && self.threads() * window(region, width) <= self.slabs[home].len();
         fits.then_some((step, width))
     }
 

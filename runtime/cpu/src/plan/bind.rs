@@ -18,9 +18,10 @@ use super::check;
 use super::factored_metapath::bind_factored_metapath;
 use super::grouped::bind_grouped;
 use super::region::plan_region;
-use super::{Plan, Product, ProductKind, ResultBuffer, Slabs, Split, Step, StepKind, Stored, Update};
+use super::{Plan, Product, ProductKind, ResultBuffer, Split, Step, StepKind, Stored, Update};
+use crate::slabs::{Slab, SlabLayout};
 
-/// Plans a verified program for the sizes of its data. `states` are the optimizer states in the order of their slabs;
+/// Plans a verified program, number `number` of its engine, for the sizes of its data. `states` are the optimizer states in the order of their slabs;
 /// the local values of a row block should have at most `block_len` elements.
 ///
 /// # Errors
@@ -31,12 +32,12 @@ use super::{Plan, Product, ProductKind, ResultBuffer, Slabs, Split, Step, StepKi
 pub fn plan(
     loops: &loops::VerifiedLoops,
     data: &BoundData,
-    slabs: Slabs,
+    (slabs, number): (SlabLayout, usize),
     states: &[StateId],
     block_len: usize,
     features: KernelFeatures,
 ) -> Result<Plan> {
-    let names = Plan { slabs, block_len, features, ..Plan::default() };
+    let names = Plan { slabs, number, block_len, features, ..Plan::default() };
     rebind(names, loops, data, states)
 }
 
@@ -70,7 +71,7 @@ pub fn rebind(bound: Plan, loops: &loops::VerifiedLoops, data: &BoundData, state
         binder.output(output)?;
     }
     if cfg!(debug_assertions)
-        && let Some(conflict) = check::conflict(&binder.plan, slabs.partials)
+        && let Some(conflict) = check::conflict(&binder.plan)
     {
         panic!("internal error: a plan of `{}` is unsound: {conflict}\n{program}", program.tables.name);
     }
@@ -100,7 +101,7 @@ fn all_of(stage: Stage) -> [f32; 5] {
 pub(super) struct Placed {
     /// Slab, offset and elements of each buffer; `None` for those with memory of their own.
     buffers: Vec<Option<BufferRange>>,
-    /// Elements of the persistent slab, and of the arena.
+    /// Elements of [`Slab::Fixed`] and of [`Slab::Run`].
     lens: (usize, usize),
 }
 
@@ -110,7 +111,7 @@ pub(super) struct Binder<'a> {
     /// Functions that loops call.
     pub functions: &'a [loops::Function],
     pub data: &'a BoundData,
-    slabs: Slabs,
+    slabs: SlabLayout,
     states: &'a [StateId],
     /// The memory of each parameter.
     places: Vec<ParamPlace>,
@@ -197,20 +198,21 @@ impl Binder<'_> {
             let (number, offset) = (self.number(source), self.plan.constants.len());
             self.plan.constants.push(number);
             self.plan.constant_sources.push(source);
-            self.plan.ranges.push(BufferRange { slab: self.slabs.constants, offset, len: 1 });
+            let range = self.slabs.range(Slab::Constants(self.plan.number), offset, 1);
+            self.plan.ranges.push(range);
             offset
         });
         Stored((self.program.buffers.len() + position) as u32)
     }
 
-    /// Slab index of an optimizer state.
-    fn state(&self, state: StateId) -> Result<u32> {
+    /// The slab of an optimizer state.
+    fn state(&self, state: StateId) -> Result<Slab> {
         let position = self.states.iter().position(|&known| known == state);
         let position = position.ok_or_else(|| {
             let name = &self.program.tables.params[state.0.index()].name;
             ExecError::Unsupported(format!("internal error: state {} of `{name}` has no slab", state.1))
         })?;
-        Ok(self.slabs.states + position as u32)
+        Ok(Slab::State(position))
     }
 
     /// Assigns each buffer a range of a slab.
@@ -222,15 +224,15 @@ impl Binder<'_> {
             // An aliasing buffer has the location of its home.
             let decl = program.buffer(program.home(kernel::Buffer::new(index)));
             let len = len(decl);
-            let at = |slab| BufferRange { slab, offset: 0, len };
+            let at = |slab| self.slabs.range(slab, 0, len);
             ranges.push(match decl.contents {
                 Contents::Param(param) => {
                     let ParamPlace { home, offset, .. } = self.places[param.index()];
-                    BufferRange { offset, ..at(self.slabs.params + home.0) }
+                    BufferRange { offset, ..at(Slab::Param(home.index())) }
                 }
                 Contents::State(param, slot) => at(self.state((param, slot))?),
                 Contents::Input(input) => self.input(input.index(), len)?,
-                Contents::Computed => at(self.slabs.arena),
+                Contents::Computed => at(Slab::Run),
             });
         }
         let lens: Vec<usize> = program.buffers.iter().map(len).collect();
@@ -262,9 +264,9 @@ impl Binder<'_> {
         };
         let memory = place::memory(self.program, |buffer| most(buffer.index()));
         let mut buffers = vec![None; lens.len()];
-        for (area, slab) in [(&memory.fixed, self.slabs.persistent), (&memory.run, self.slabs.arena)] {
+        for (area, slab) in [(&memory.fixed, Slab::Fixed(self.plan.number)), (&memory.run, Slab::Run)] {
             for &Slot { buffer, life, offset } in &area.slots {
-                buffers[buffer.index()] = Some(BufferRange { slab, offset, len: life.len });
+                buffers[buffer.index()] = Some(self.slabs.range(slab, offset, life.len));
             }
         }
         Placed { buffers, lens: (memory.fixed.len, memory.run.len) }
@@ -277,15 +279,15 @@ impl Binder<'_> {
             found,
             expected: format!("{len} elements"),
         };
-        let slab = self.slabs.inputs + index as u32;
+        let held = self.slabs.range(Slab::Input(index), 0, len);
         match self.data.inputs.get(index) {
             None | Some(InputData::Missing) => Err(wrong("no data".into())),
-            Some(InputData::StepNumber) => Ok(BufferRange { slab: self.slabs.counters, offset: 0, len: 1 }),
-            Some(InputData::EpochNumber) => Ok(BufferRange { slab: self.slabs.counters, offset: 1, len: 1 }),
-            Some(InputData::Numbers(numbers)) if numbers.len() == len => Ok(BufferRange { slab, offset: 0, len }),
-            Some(InputData::Classes(classes)) if classes.len() == len => Ok(BufferRange { slab, offset: 0, len }),
-            Some(InputData::Held(held)) if *held == len => Ok(BufferRange { slab, offset: 0, len }),
-            Some(InputData::Held(held)) => Err(wrong(format!("{held} elements"))),
+            Some(InputData::StepNumber) => Ok(self.slabs.range(Slab::Counters, 0, 1)),
+            Some(InputData::EpochNumber) => Ok(self.slabs.range(Slab::Counters, 1, 1)),
+            Some(InputData::Numbers(numbers)) if numbers.len() == len => Ok(held),
+            Some(InputData::Classes(classes)) if classes.len() == len => Ok(held),
+            Some(InputData::Held(found)) if *found == len => Ok(held),
+            Some(InputData::Held(found)) => Err(wrong(format!("{found} elements"))),
             Some(InputData::Numbers(numbers)) => Err(wrong(format!("{} elements", numbers.len()))),
             Some(InputData::Classes(classes)) => Err(wrong(format!("{} labels", classes.len()))),
         }
@@ -299,15 +301,16 @@ impl Binder<'_> {
                 self.plan.results.push(ResultBuffer { name: name.clone(), ty: output.ty.clone(), rows, width, buffer });
                 return Ok(());
             }
-            OutputKind::UpdateParam(param) if self.places[param.index()].home == *param => self.slabs.params + param.0,
+            OutputKind::UpdateParam(param) if self.places[param.index()].home == *param => Slab::Param(param.index()),
             OutputKind::UpdateParam(_) => {
                 return Err(ExecError::Unsupported("internal error: an entry of a stack is updated alone".into()));
             }
             OutputKind::UpdateState(param, slot) => self.state((*param, *slot))?,
         };
-        if buffer.slab >= self.slabs.params && buffer.slab < self.slabs.inputs && buffer.slab != target {
+        let from = self.slabs.slab(buffer.slab);
+        if matches!(from, Slab::Param(_) | Slab::State(_)) && from != target {
             // Updates are copied in sequence, so a value that another update overwrites is saved first.
-            let to = BufferRange { slab: self.slabs.arena, offset: self.plan.arena_len, len: buffer.len };
+            let to = self.slabs.range(Slab::Run, self.plan.arena_len, buffer.len);
             self.plan.arena_len += buffer.len.next_multiple_of(ALIGN);
             let kind = StepKind::Copy { from: buffer, to };
             let (shares, label) = (all_of(Stage::PU), "copy".into());
@@ -318,7 +321,7 @@ impl Binder<'_> {
             Space::Endpoints(graph, direction) => Some((graph.index(), direction, self.width(&output.ty))),
             Space::Unit | Space::Vertices(_) | Space::Edges(_) | Space::Index(_) => None,
         };
-        self.plan.updates.push(Update { target, from: buffer, rows });
+        self.plan.updates.push(Update { target: self.slabs.index(target), from: buffer, rows });
         Ok(())
     }
 

@@ -13,11 +13,12 @@ use std::collections::BTreeMap;
 use hgnnc_data::buffer::BufferRange;
 
 use super::{Base, Place, Plan, Split, Step, StepKind};
+use crate::slabs::{Slab, SlabLayout};
 
-/// The first rule that a plan breaks. `partials` is the slab of partial results.
-pub(super) fn conflict(plan: &Plan, partials: u32) -> Option<String> {
+/// The first rule that a plan breaks.
+pub(super) fn conflict(plan: &Plan) -> Option<String> {
     let ranges = &plan.ranges[..];
-    let launches = |steps| chunks(steps).find_map(|(first, launch)| of_launch(launch, first, ranges, partials));
+    let launches = |steps| chunks(steps).find_map(|(first, launch)| of_launch(launch, first, ranges, plan.slabs));
     launches(&plan.prelude).or_else(|| launches(&plan.steps))
 }
 
@@ -31,6 +32,9 @@ fn chunks(steps: &[Step]) -> impl Iterator<Item = (usize, &[Step])> {
     })
 }
 
+/// A slab, and the start and the end of a range of it.
+type Range = (u32, usize, usize);
+
 /// The steps that access a range.
 #[derive(Default)]
 struct Accesses {
@@ -38,34 +42,43 @@ struct Accesses {
     writers: Vec<usize>,
 }
 
-fn of_launch(launch: &[Step], first: usize, ranges: &[BufferRange], partials: u32) -> Option<String> {
-    let mut accesses: BTreeMap<(u32, usize, usize), Accesses> = BTreeMap::new();
+fn of_launch(launch: &[Step], first: usize, ranges: &[BufferRange], slabs: SlabLayout) -> Option<String> {
+    let shown = |&(slab, start, end): &Range| format!("elements {start}..{end} of slab `{}`", slabs.slab(slab));
+    let mut accesses: BTreeMap<Range, Accesses> = BTreeMap::new();
     let key = |range: BufferRange| (range.slab, range.offset, range.offset + range.len);
     for (index, step) in launch.iter().enumerate() {
         for range in reads(step, ranges).into_iter().filter(|range| range.len > 0) {
             accesses.entry(key(range)).or_default().readers.push(first + index);
         }
-        for range in writes(step, ranges, partials).into_iter().filter(|range| range.len > 0) {
+        for range in writes(step, ranges, slabs).into_iter().filter(|range| range.len > 0) {
             accesses.entry(key(range)).or_default().writers.push(first + index);
         }
     }
     // Ranges of a slab by their start: those that have begun and not ended.
-    let mut open: Vec<(&(u32, usize, usize), &Accesses)> = vec![];
+    let mut open: Vec<(&Range, &Accesses)> = vec![];
     for (range, own) in &accesses {
         if let [writer, other, ..] = own.writers[..] {
-            return Some(format!("steps {writer} and {other} write the same {range:?}"));
+            return Some(format!("steps {writer} and {other} write the same {}", shown(range)));
         }
         if let (Some(writer), Some(reader)) =
             (own.writers.first(), own.readers.iter().find(|r| !own.writers.contains(r)))
         {
-            return Some(format!("step {writer} writes {range:?}, which step {reader} reads in the same launch"));
+            return Some(format!(
+                "step {writer} writes {}, which step {reader} reads in the same launch",
+                shown(range)
+            ));
         }
         open.retain(|(other, _)| other.0 == range.0 && other.2 > range.1);
         for (other, accesses) in &open {
             if !(own.writers.is_empty() && accesses.writers.is_empty()) {
                 return Some(format!(
-                    "{range:?}, of steps {:?} and {:?}, and {other:?}, of {:?} and {:?}, overlap (read and written)",
-                    own.readers, own.writers, accesses.readers, accesses.writers
+                    "{}, of steps {:?} and {:?}, and {}, of {:?} and {:?}, overlap (read and written)",
+                    shown(range),
+                    own.readers,
+                    own.writers,
+                    shown(other),
+                    accesses.readers,
+                    accesses.writers
                 ));
             }
         }
@@ -100,7 +113,7 @@ pub fn reads(step: &Step, ranges: &[BufferRange]) -> Vec<BufferRange> {
 }
 
 /// Ranges that a step writes.
-pub fn writes(step: &Step, ranges: &[BufferRange], partials: u32) -> Vec<BufferRange> {
+pub fn writes(step: &Step, ranges: &[BufferRange], slabs: SlabLayout) -> Vec<BufferRange> {
     match &step.kind {
         StepKind::Region(region) => {
             let stored = region.locals.iter().filter_map(|local| match local.place {
@@ -110,7 +123,7 @@ pub fn writes(step: &Step, ranges: &[BufferRange], partials: u32) -> Vec<BufferR
             let parts = region.partials.iter().flat_map(|partial| {
                 let (tasks, cut) = region.parts(partial);
                 let len = (tasks + cut) * partial.width;
-                [partial.out.range(ranges), BufferRange { slab: partials, offset: partial.offset, len }]
+                [partial.out.range(ranges), slabs.range(Slab::Partials, partial.offset, len)]
             });
             stored.chain(parts).collect()
         }
@@ -121,7 +134,7 @@ pub fn writes(step: &Step, ranges: &[BufferRange], partials: u32) -> Vec<BufferR
                 }
                 Split::Rows(_) | Split::Bands(_) => 0,
             };
-            vec![product.out, BufferRange { slab: partials, offset: product.partials, len: parts }]
+            vec![product.out, slabs.range(Slab::Partials, product.partials, parts)]
         }
         StepKind::Grouped(product) => vec![product.out],
         StepKind::Factored(step) => step.sums.iter().map(|sum| sum.out).collect(),
@@ -135,13 +148,13 @@ mod tests {
     use hgnnc_ir::Phase;
 
     fn copy(from: (usize, usize), to: (usize, usize), together: bool) -> Step {
-        let range = |(offset, len)| BufferRange { slab: 0, offset, len };
+        let range = |(offset, len)| SlabLayout::default().range(Slab::Run, offset, len);
         let kind = StepKind::Copy { from: range(from), to: range(to) };
         Step { kind, phase: Phase::Forward, shares: [0.0; 5], label: String::new(), together }
     }
 
     fn conflict_of(steps: Vec<Step>) -> Option<String> {
-        conflict(&Plan { steps, ..Plan::default() }, 1)
+        conflict(&Plan { steps, ..Plan::default() })
     }
 
     #[test]
@@ -149,7 +162,7 @@ mod tests {
         // Both read the same, and write to either side of it.
         assert_eq!(conflict_of(vec![copy((10, 5), (0, 10), false), copy((10, 5), (15, 5), true)]), None);
         let written_twice = conflict_of(vec![copy((10, 5), (0, 10), false), copy((10, 5), (0, 10), true)]);
-        assert!(written_twice.is_some_and(|text| text.contains("steps 0 and 1 write the same")));
+        assert!(written_twice.is_some_and(|text| text == "steps 0 and 1 write the same elements 0..10 of slab `run`"));
         let read = conflict_of(vec![copy((10, 5), (20, 5), false), copy((20, 5), (30, 5), true)]);
         assert!(read.is_some_and(|text| text.contains("step 0 writes") && text.contains("which step 1 reads")));
         let partly = conflict_of(vec![copy((10, 5), (20, 5), false), copy((50, 5), (22, 1), true)]);

@@ -31,32 +31,12 @@ pub use hgnnc_ir::loops::Access;
 use hgnnc_ir::ops::{Direction, Reduce};
 use hgnnc_ir::types::{Stage, Type, VertexType};
 
+use crate::slabs::SlabLayout;
 use bind::Placed;
 use hgnnc_data::buffer::BufferRange;
 use hgnnc_kernels::product::Extents;
 use hgnnc_machine::KernelFeatures;
 use region::Needs;
-
-/// Slab indices that the plans of several programs share.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[allow(missing_docs, reason = "fields are named for what they hold")]
-pub struct Slabs {
-    /// Values of a run, shared by programs.
-    pub arena: u32,
-    /// Partial results of tasks, shared by programs.
-    pub partials: u32,
-    /// Step and epoch counters.
-    pub counters: u32,
-    /// Values that depend on no parameter, state, dropout mask or counter.
-    pub persistent: u32,
-    pub constants: u32,
-    /// First parameter; the others follow.
-    pub params: u32,
-    /// First optimizer state; the others follow.
-    pub states: u32,
-    /// First input; the others follow.
-    pub inputs: u32,
-}
 
 /// A stored value of a program, or a constant: an index in [`Plan::ranges`]. Operands name it, so that they do not
 /// depend on the sizes of the data.
@@ -74,7 +54,9 @@ impl Stored {
 #[derive(Clone, PartialEq, Debug, Default)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Plan {
-    slabs: Slabs,
+    /// The slabs of the engine, and the number of the program in it.
+    slabs: SlabLayout,
+    number: usize,
     /// Most elements of the local values of a row block, if a row has no more.
     block_len: usize,
     features: KernelFeatures,

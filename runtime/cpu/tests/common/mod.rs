@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use hgnnc_codegen_cpu::Options;
-use hgnnc_cpu::{Engine, EngineOptions};
+use hgnnc_cpu::{Engine, EngineOptions, thread_pool};
 use hgnnc_cuda::{DeviceEngine, Interpreter};
 use hgnnc_data::{BoundData, ExecError, InputData, Result, Topology};
 use hgnnc_executable::cpu::CpuProgram;
@@ -264,7 +264,8 @@ impl Case {
         target: Target,
     ) -> (BTreeMap<String, Vec<f32>>, Vec<String>) {
         let failed = |error: ExecError| -> ! { panic!("{what}: {error}\n{program}") };
-        let engine = DeviceEngine::new(&[program], self.data.clone(), Box::new(interpreter), (&PtxCompiler, target));
+        let (device, pool) = (Box::new(interpreter), thread_pool(1).unwrap_or_else(|error| failed(error)));
+        let engine = DeviceEngine::new(&[program], self.data.clone(), device, (&PtxCompiler, target), pool);
         let mut engine = engine.unwrap_or_else(|error| failed(error));
         let mut go = || -> Result<BTreeMap<String, Vec<f32>>> {
             for (index, values) in self.params.iter().enumerate() {

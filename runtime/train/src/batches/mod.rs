@@ -186,7 +186,7 @@ impl Batches {
             let len = whole.params().len(param);
             let width = width(param, len);
             // SAFETY: rows are gathered and scattered between runs of the sessions.
-            let buffer = unsafe { whole.params().share(param) };
+            let buffer = whole.params().share(param).map(|alias| unsafe { alias.buffer() });
             shared.push(buffer.is_some());
             let buffer = buffer.unwrap_or_else(|| HostBuffer::zeros(len));
             // SAFETY: the vertices of a batch are distinct, and nothing else uses the rows during its run.

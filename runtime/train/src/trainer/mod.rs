@@ -106,8 +106,18 @@ impl Trainer {
     /// Data that does not fit, a program that the machine does not execute, too little memory, a device failure, or a
     /// checkpoint that cannot be resumed.
     pub fn new(
-        mut executable: Executable,
+        executable: Executable,
         mut backend: Box<dyn Backend>,
+        data: BoundData,
+        options: TrainOptions,
+    ) -> Result<Self> {
+        let pool = Arc::clone(backend.pool());
+        pool.install(|| Self::bound(executable, &mut *backend, data, options))
+    }
+
+    fn bound(
+        mut executable: Executable,
+        backend: &mut dyn Backend,
         data: BoundData,
         options: TrainOptions,
     ) -> Result<Self> {
@@ -120,12 +130,12 @@ impl Trainer {
         if executable.batch.is_none() && options.cache.is_some() {
             return Err(no_cache(&executable));
         }
-        let planned = plan_within(&executable, &mut *backend, data, options.memory_budget)?;
+        let planned = plan_within(&executable, backend, data, options.memory_budget)?;
         let (mut session, batches);
         if executable.batch.is_some() {
             let copied = (!backend.reads_host_memory()).then(|| graph_inputs(&executable.infer, planned.data()));
             session = planned.open()?;
-            let made = Batches::new(&executable, &mut *backend, &mut *session, copied, options.cache)?;
+            let made = Batches::new(&executable, backend, &mut *session, copied, options.cache)?;
             warnings.extend(made.not_cached().iter().map(|vertex| {
                 format!("the sparse features of `{vertex}` are not cached: only rows of one length are")
             }));
@@ -140,8 +150,8 @@ impl Trainer {
         let started = Instant::now();
         session.params().init(&executable.infer, seed)?;
         let init_s = started.elapsed().as_secs_f64();
-        let links = LinkMeasures::new(&executable, &mut *backend, session.data())?;
-        let head = Head::new(&executable, &mut *backend, session.data())?;
+        let links = LinkMeasures::new(&executable, backend, session.data())?;
+        let head = Head::new(&executable, backend, session.data())?;
         let mut progress = Progress::new(&executable.model, seed, session.data().orders.kind());
         progress.identity.clone_from(&options.identity);
         let mut trainer = Self {
@@ -191,9 +201,12 @@ impl Trainer {
         data: &mut BoundData,
         budget: Option<u64>,
     ) -> Result<MemoryNeeded> {
-        let (planned, needed) = plan(executable, backend, std::mem::take(data), budget)?;
-        *data = planned.into_data();
-        Ok(needed)
+        let pool = Arc::clone(backend.pool());
+        pool.install(|| {
+            let (planned, needed) = plan(executable, backend, std::mem::take(data), budget)?;
+            *data = planned.into_data();
+            Ok(needed)
+        })
     }
 
     /// Planned memory of training and of evaluation.
