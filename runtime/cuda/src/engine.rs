@@ -15,7 +15,6 @@ use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random;
 use hgnnc_ir::training::Task;
 use hgnnc_trace::Times;
-use rayon::prelude::*;
 
 use crate::bind::{Binder, Bound, Found, From, Places, Uploaded};
 use crate::counts::Counter;
@@ -531,13 +530,10 @@ impl DeviceEngine {
     /// # Errors
     /// When the device fails.
     pub fn init_params(&mut self, tables: &Dataflow, seed: u64) -> Result<()> {
-        // Each element depends on its position only, so threads share large parameters.
-        const PART: usize = 1 << 14;
         for (index, decl) in tables.params.iter().enumerate().take(self.num_params) {
             let draw = Initializer::of(decl, |dim| extent(&self.data, dim));
             let mut numbers = vec![0.0; self.params[index].1];
-            let parts = numbers.par_chunks_mut(PART).enumerate();
-            self.pool.install(|| parts.for_each(|(part, numbers)| draw.fill(seed, part * PART, numbers)));
+            self.pool.install(|| draw.fill_all(seed, &mut numbers));
             self.set_param(index, &numbers)?;
         }
         Ok(())

@@ -4,6 +4,7 @@ use hgnnc_ir::dataflow::{Init, ParamDecl};
 use hgnnc_ir::random;
 use hgnnc_ir::types::Dim;
 use hgnnc_kernels::simd::{Dispatch, multiversion};
+use rayon::prelude::*;
 
 /// Distribution and key of the initial values of one parameter.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -37,6 +38,16 @@ impl Initializer {
             Init::Normal { std } => Distribution::Normal(std),
         };
         Self { distribution, name_hash: name_hash(&decl.name) }
+    }
+
+    /// Writes all elements, on the threads of the current pool if there are many.
+    pub fn fill_all(self, seed: u64, numbers: &mut [f32]) {
+        // Each element depends on its position only, so that the parts are independent.
+        const PART: usize = 1 << 14;
+        if numbers.len() <= PART {
+            return self.fill(seed, 0, numbers);
+        }
+        numbers.par_chunks_mut(PART).enumerate().for_each(|(part, numbers)| self.fill(seed, part * PART, numbers));
     }
 
     /// Writes elements from position `start` on. Each depends only on the seed, the parameter's name and its position.

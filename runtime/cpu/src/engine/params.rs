@@ -74,14 +74,7 @@ impl Engine {
             }
             let ParamPlace { home, offset, len } = self.places[index];
             let slab = &mut self.slabs[Slab::Param(home.index())].elements()[offset..offset + len];
-            // Each element depends on its position only, so threads share large parameters.
-            const PART: usize = 1 << 14;
-            let fill = |(part, numbers): (usize, &mut [f32])| draw.fill(seed, part * PART, numbers);
-            if len <= PART {
-                fill((0, slab));
-            } else {
-                self.pool.install(|| slab.par_chunks_mut(PART).enumerate().for_each(fill));
-            }
+            self.pool.install(|| draw.fill_all(seed, slab));
         }
     }
 }
