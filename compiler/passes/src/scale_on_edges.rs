@@ -34,12 +34,14 @@ use crate::pass::{Changed, PassCx};
 use crate::rewrite::rewrite;
 use crate::unread_rows::is_total;
 
-/// Most groups that are tried, the largest first. Each trial schedules the whole program.
+/// Most groups that are tried, the largest first. Each trial schedules the whole program, so for large programs
+/// [`MOST_SCHEDULED`] limits the values that all trials schedule.
 const MOST_TRIALS: usize = 6;
+const MOST_SCHEDULED: usize = 8_000;
 /// Programs of more values are not changed: planning them a few times takes longer than epochs.
 const LARGE: usize = 6_000;
 
-/// Scales gathered rows on the edges where that lowers the planned peak of memory.
+/// Scales gathered rows on the edges where that raises neither the planned peak of memory nor the predicted time.
 pub fn scale_on_edges(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     if flow.values.len() > LARGE || flow.values.iter().all(|data| data.phase == Phase::Forward) {
         return Changed(false);
@@ -60,14 +62,16 @@ pub fn scale_on_edges(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     };
     let Some((mut peak, mut seconds)) = measure(flow) else { return Changed(false) };
     let mut chosen = BTreeSet::new();
-    for (_, scaled) in groups.into_iter().take(MOST_TRIALS) {
+    let trials = (MOST_SCHEDULED / flow.values.len()).clamp(1, MOST_TRIALS);
+    for (_, scaled) in groups.into_iter().take(trials) {
         let more: BTreeSet<Value> = chosen.iter().chain(&scaled).copied().collect();
         let Some(trial) = measure(&rebuilt(flow, &more)) else { continue };
         let pays = trial.0 <= peak && trial.1 <= seconds;
+        let names: Vec<String> = scaled.iter().map(Value::to_string).collect();
         cx.explain.push(format!(
-            "scale_on_edges: {} {} scaled on the edges: a planned peak of {} instead of {} bytes, {:+.1} % predicted time",
-            scaled.iter().map(Value::to_string).collect::<Vec<_>>().join(", "),
-            if pays { "is" } else { "is not" },
+            "scale_on_edges: {}: {}; a planned peak of {} instead of {} bytes, {:+.1} % predicted time",
+            names.join(", "),
+            if pays { "scaled on the edges" } else { "stays on the vertices" },
             trial.0,
             peak,
             100.0 * (trial.1 / seconds - 1.0)
