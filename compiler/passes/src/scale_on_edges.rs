@@ -49,7 +49,7 @@ pub fn scale_on_edges(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let Some(sizes) = cx.sizes_for("scale_on_edges") else { return Changed(false) };
     let mut groups: Vec<(u64, Vec<Value>)> = scaled_rows(flow)
         .into_values()
-        .map(|scaled| (scaled.iter().map(|&v| sizes.elements(flow, v)).sum(), scaled))
+        .map(|scaled| (scaled.iter().map(|&v| sizes.elements(flow, v)).fold(0, u64::saturating_add), scaled))
         .collect();
     groups.sort_by_key(|(elements, scaled)| (Reverse(*elements), scaled[0]));
     if groups.is_empty() {
