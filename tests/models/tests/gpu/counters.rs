@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use hgnnc_cuda::{DeviceEngine, Interpreter};
 use hgnnc_driver::LowerOptions;
-use hgnnc_ir::Stage;
 use hgnnc_ir::kernel::{Body, Kernel, Program};
 use hgnnc_ir::random::uniform;
 use hgnnc_machine::Machine;
@@ -71,7 +70,7 @@ fn world() -> World {
 /// Kinds of launches, each with its bounds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
-    /// Traversals of neighbour aggregation, forward and backward.
+    /// Traversals with edges, forward and backward.
     Aggregation,
     Rows,
     /// Matrix products, alone or interleaved with other kernels.
@@ -96,7 +95,7 @@ fn kind(kernels: &[&Kernel]) -> Kind {
     let dense = |kernel: &&Kernel| matches!(kernel.body, Body::Gemm(_));
     let aggregates = |kernel: &&Kernel| {
         let Body::Traversal(traversal) = &kernel.body else { return false };
-        kernel.stage == Stage::NA && traversal.rows.has_edges()
+        traversal.rows.has_edges()
     };
     match kernels {
         [] => Kind::Completion,
