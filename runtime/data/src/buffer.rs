@@ -220,7 +220,7 @@ impl HostBuffer {
 pub struct Alias(HostBuffer);
 
 impl Alias {
-    /// The buffer.
+    /// Access to the shared elements.
     ///
     /// # Safety
     /// Through one of the two buffers, no element is accessed while it is written through the other.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use hgnnc_cuda::{DeviceEngine, Interpreter};
 use hgnnc_driver::LowerOptions;
+use hgnnc_ir::Stage;
 use hgnnc_ir::kernel::{Body, Kernel, Program};
 use hgnnc_ir::random::uniform;
 use hgnnc_machine::Machine;
@@ -70,8 +71,10 @@ fn world() -> World {
 /// Kinds of launches, each with its bounds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
-    /// Traversals with edges, forward and backward.
+    /// Traversals of neighbour aggregation, forward and backward.
     Aggregation,
+    /// Reductions over edges that share a kernel with more operations of another stage.
+    AggregationWithin,
     Rows,
     /// Matrix products, alone or interleaved with other kernels.
     Products,
@@ -81,10 +84,12 @@ enum Kind {
 
 /// Upper bounds of a kind of launch relative to the ideal: sectors of global loads and stores, wavefronts of shared
 /// loads and stores.
-const BOUNDS: [(Kind, [f64; 4]); 4] = [
+const BOUNDS: [(Kind, [f64; 4]); 5] = [
     // Rows that share a warp read their edge indices from different places. Two teams of four lanes store vectors at
     // the same time, with bank conflicts that scalar stores of eight teams do not have.
     (Kind::Aggregation, [1.3, 1.0, 1.0, 1.25]),
+    // The teams' stores are the same. Loads are mostly those of rows.
+    (Kind::AggregationWithin, [1.25, 1.0, 1.0, 1.25]),
     // Tiles are zero-padded once.
     (Kind::Rows, [1.25, 1.0, 1.0, 1.01]),
     (Kind::Products, [1.25, 1.0, 1.0, 1.0]),
@@ -93,14 +98,19 @@ const BOUNDS: [(Kind, [f64; 4]); 4] = [
 
 fn kind(kernels: &[&Kernel]) -> Kind {
     let dense = |kernel: &&Kernel| matches!(kernel.body, Body::Gemm(_));
-    let aggregates = |kernel: &&Kernel| {
-        let Body::Traversal(traversal) = &kernel.body else { return false };
-        traversal.rows.has_edges()
+    let reduces = |kernel: &&Kernel| match &kernel.body {
+        Body::Traversal(traversal) => traversal.instrs.iter().any(|instr| instr.op.reduces_edges()),
+        Body::Gemm(_) | Body::FactoredMetapath(_) => false,
+    };
+    let aggregates = |kernel: &&Kernel| match &kernel.body {
+        Body::Traversal(traversal) => kernel.stage == Stage::NA && traversal.rows.has_edges(),
+        Body::Gemm(_) | Body::FactoredMetapath(_) => false,
     };
     match kernels {
         [] => Kind::Completion,
         kernels if kernels.iter().any(dense) => Kind::Products,
         kernels if kernels.iter().all(aggregates) => Kind::Aggregation,
+        kernels if kernels.iter().all(reduces) => Kind::AggregationWithin,
         _ => Kind::Rows,
     }
 }
