@@ -365,7 +365,14 @@ impl MaskDraw {
 
     #[inline(always)]
     fn element(self, index: u64) -> f32 {
-        if self.keep_all || random::bits(self.key, index) < self.threshold { self.scale } else { 0.0 }
+        self.of_halves(index as u32, (index >> 32) as u32)
+    }
+
+    /// The element whose index has these halves: vectors of 32-bit numbers have twice the elements of indices.
+    #[inline(always)]
+    fn of_halves(self, low: u32, high: u32) -> f32 {
+        let bits = random::bits_from(random::low_round(self.key, low), self.key, high);
+        if self.keep_all || bits < self.threshold { self.scale } else { 0.0 }
     }
 }
 
@@ -376,10 +383,29 @@ multiversion! {
 
 #[inline(always)]
 fn mask_body<const FMA: bool>(draw: MaskDraw, start: u64, out: &mut [f32]) {
-    for (i, o) in out.iter_mut().enumerate() {
-        *o = draw.element(start + i as u64);
+    let (mut start, mut rest) = (start, out);
+    while !rest.is_empty() {
+        // The high half is the same up to the next multiple of 2^32.
+        let same = (u64::from(u32::MAX - start as u32) + 1).min(rest.len() as u64);
+        let (part, next) = rest.split_at_mut(same as usize);
+        let (low, high) = (start as u32, (start >> 32) as u32);
+        let (chunks, few) = part.as_chunks_mut::<MASK_LANES>();
+        let in_chunks = MASK_LANES * chunks.len();
+        for (i, chunk) in chunks.iter_mut().enumerate() {
+            let low = low + (MASK_LANES * i) as u32;
+            for k in 0..MASK_LANES {
+                chunk[k] = draw.of_halves(low + k as u32, high);
+            }
+        }
+        for (k, o) in few.iter_mut().enumerate() {
+            *o = draw.of_halves(low + (in_chunks + k) as u32, high);
+        }
+        (start, rest) = (start + same, next);
     }
 }
+
+/// Mask elements that are drawn together.
+const MASK_LANES: usize = 16;
 
 multiversion! {
     /// Dropout mask rows at `position[i] · width`.
@@ -388,8 +414,42 @@ multiversion! {
 
 #[inline(always)]
 fn mask_rows_body<const FMA: bool>(draw: MaskDraw, position: &[u32], width: usize, out: &mut [f32]) {
+    match width {
+        1 => return mask_narrow::<1, 16>(draw, position, out),
+        2 => return mask_narrow::<2, 8>(draw, position, out),
+        4 => return mask_narrow::<4, 4>(draw, position, out),
+        8 => return mask_narrow::<8, 2>(draw, position, out),
+        _ => {}
+    }
     for (row, &at) in out.chunks_exact_mut(width).zip(position) {
-        let start = u64::from(at) * width as u64;
+        mask_body::<FMA>(draw, u64::from(at) * width as u64, row);
+    }
+}
+
+/// Rows of `W` elements, `G` at a time, which are [`MASK_LANES`]. `W` is a power of two, so that the elements of a row
+/// have the same high half.
+#[inline(always)]
+fn mask_narrow<const W: usize, const G: usize>(draw: MaskDraw, position: &[u32], out: &mut [f32]) {
+    let (rows, _) = out.as_chunks_mut::<W>();
+    let (groups, rest) = rows.as_chunks_mut::<G>();
+    let (positions, last) = position.as_chunks::<G>();
+    for (rows, positions) in groups.iter_mut().zip(positions) {
+        let [mut low, mut high] = [[[0u32; W]; G]; 2];
+        for g in 0..G {
+            let start = u64::from(positions[g]) * W as u64;
+            for k in 0..W {
+                low[g][k] = start as u32 + k as u32;
+                high[g][k] = (start >> 32) as u32;
+            }
+        }
+        let (low, high) = (low.as_flattened(), high.as_flattened());
+        let rows = rows.as_flattened_mut();
+        for k in 0..MASK_LANES {
+            rows[k] = draw.of_halves(low[k], high[k]);
+        }
+    }
+    for (row, &at) in rest.iter_mut().zip(last) {
+        let start = u64::from(at) * W as u64;
         for (k, o) in row.iter_mut().enumerate() {
             *o = draw.element(start + k as u64);
         }
@@ -424,6 +484,27 @@ fn mask_sparse_body<const FMA: bool>(
 mod tests {
     use super::*;
     use crate::rows::fetch;
+
+    #[test]
+    fn masks_are_drawn_element_by_element() {
+        let dispatch = Dispatch::default();
+        let draw = MaskDraw::new(3, 5, 7, 0.4);
+        // Across a multiple of 2^32, and in rows of all sizes behind it.
+        for (start, len) in [(0, 100), ((1 << 32) - 21, 90), (u64::MAX - 40, 40), (12, 0), (5, 3)] {
+            let mut found = vec![f32::NAN; len];
+            mask(dispatch, draw, start, &mut found);
+            let expected: Vec<f32> = (start..start + len as u64).map(|i| draw.element(i)).collect();
+            assert_eq!(found, expected, "from {start}");
+        }
+        let positions: Vec<u32> = (0..23).map(|i| if i % 3 == 0 { u32::MAX - i } else { 1000 * i }).collect();
+        for width in [1, 2, 3, 4, 8, 12, 16, 40] {
+            let mut found = vec![f32::NAN; width * positions.len()];
+            mask_rows(dispatch, draw, &positions, width, &mut found);
+            let indices =
+                positions.iter().flat_map(|&at| (0..width as u64).map(move |k| u64::from(at) * width as u64 + k));
+            assert_eq!(found, indices.map(|i| draw.element(i)).collect::<Vec<_>>(), "{width} elements");
+        }
+    }
 
     #[test]
     fn gathered_rows_give_what_their_copies_give() {

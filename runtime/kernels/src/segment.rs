@@ -41,11 +41,11 @@ fn segment_body<const FMA: bool>(
     }
     if let Rows::Each(data) = x {
         match width {
-            1 => return segment_flat::<FMA, 1>(reduce, data, offsets, out),
-            2 => return segment_flat::<FMA, 2>(reduce, data, offsets, out),
-            4 => return segment_flat::<FMA, 4>(reduce, data, offsets, out),
-            8 => return segment_flat::<FMA, 8>(reduce, data, offsets, out),
-            16 => return segment_flat::<FMA, 16>(reduce, data, offsets, out),
+            1 => return segment_flat::<FMA, 1, 16>(reduce, data, offsets, out),
+            2 => return segment_flat::<FMA, 2, 8>(reduce, data, offsets, out),
+            4 => return segment_flat::<FMA, 4, 4>(reduce, data, offsets, out),
+            8 => return segment_flat::<FMA, 8, 2>(reduce, data, offsets, out),
+            16 => return segment_flat::<FMA, 16, 1>(reduce, data, offsets, out),
             _ => {}
         }
     }
@@ -59,9 +59,14 @@ fn segment_body<const FMA: bool>(
     }
 }
 
-/// Narrow rows one after another: vectors run along the edges, `16 / W` edges at a time.
+/// Narrow rows one after another: vectors run along the edges, `G = 16 / W` edges at a time.
 #[inline(always)]
-fn segment_flat<const FMA: bool, const W: usize>(reduce: Reduce, data: &[f32], offsets: &[u32], out: &mut [f32]) {
+fn segment_flat<const FMA: bool, const W: usize, const G: usize>(
+    reduce: Reduce,
+    data: &[f32],
+    offsets: &[u32],
+    out: &mut [f32],
+) {
     let (rows, _) = out.as_chunks_mut::<W>();
     for (o, edges) in rows.iter_mut().zip(offsets.windows(2)) {
         let x = &data[edges[0] as usize * W..edges[1] as usize * W];
@@ -69,26 +74,26 @@ fn segment_flat<const FMA: bool, const W: usize>(reduce: Reduce, data: &[f32], o
             Reduce::Sum => {
                 // Runs keep the rounding errors of long rows small.
                 for run in x.chunks(RUN * 16) {
-                    let part = flat_fold::<W>(run, 0.0, |a, b| a + b);
+                    let part = flat_fold::<W, G>(run, 0.0, |a, b| a + b);
                     for k in 0..W {
                         o[k] += part[k];
                     }
                 }
             }
             Reduce::Max => {
-                let part = flat_fold::<W>(x, f32::NEG_INFINITY, larger);
+                let part = flat_fold::<W, G>(x, f32::NEG_INFINITY, larger);
                 for k in 0..W {
                     o[k] = larger(o[k], part[k]);
                 }
             }
             Reduce::Min => {
-                let part = flat_fold::<W>(x, f32::INFINITY, smaller);
+                let part = flat_fold::<W, G>(x, f32::INFINITY, smaller);
                 for k in 0..W {
                     o[k] = smaller(o[k], part[k]);
                 }
             }
             Reduce::Lse => {
-                let largest = flat_fold::<W>(x, f32::NEG_INFINITY, larger);
+                let largest = flat_fold::<W, G>(x, f32::NEG_INFINITY, larger);
                 let base: [f32; W] = std::array::from_fn(|k| finite_base(largest[k]));
                 let bases: [f32; 16] = std::array::from_fn(|k| base[k % W]);
                 let [mut total, mut second] = [[0.0f32; 16]; 2];
@@ -121,9 +126,11 @@ fn segment_flat<const FMA: bool, const W: usize>(reduce: Reduce, data: &[f32], o
     }
 }
 
-/// Reduces rows of `W` elements: four vectors of 16 elements, then across their lanes.
+/// Reduces rows of `W` elements: four times `G` rows next to each other, then these.
+///
+/// Rows stay arrays of their own, so that no lane of a vector is moved within the loop.
 #[inline(always)]
-fn flat_fold<const W: usize>(x: &[f32], identity: f32, f: impl Fn(f32, f32) -> f32) -> [f32; W] {
+fn flat_fold<const W: usize, const G: usize>(x: &[f32], identity: f32, f: impl Fn(f32, f32) -> f32) -> [f32; W] {
     if x.len() < 64 {
         // Few edges: row by row.
         let (rows, _) = x.as_chunks::<W>();
@@ -135,35 +142,44 @@ fn flat_fold<const W: usize>(x: &[f32], identity: f32, f: impl Fn(f32, f32) -> f
         }
         return all;
     }
-    let [mut a, mut b, mut c, mut d] = [[identity; 16]; 4];
+    let mut quarters = [[[identity; W]; G]; 4];
     let (chunks, rest) = x.as_chunks::<64>();
     for x in chunks {
-        for k in 0..16 {
-            a[k] = f(a[k], x[k]);
-        }
-        for k in 0..16 {
-            b[k] = f(b[k], x[16 + k]);
-        }
-        for k in 0..16 {
-            c[k] = f(c[k], x[32 + k]);
-        }
-        for k in 0..16 {
-            d[k] = f(d[k], x[48 + k]);
+        for (quarter, x) in quarters.iter_mut().zip(x.as_chunks::<16>().0) {
+            fold_rows(quarter, x, &f);
         }
     }
-    for k in 0..16 {
-        a[k] = f(f(a[k], b[k]), f(c[k], d[k]));
+    let [mut rows, b, c, d] = quarters;
+    for g in 0..G {
+        for k in 0..W {
+            rows[g][k] = f(f(rows[g][k], b[g][k]), f(c[g][k], d[g][k]));
+        }
     }
     let (chunks, rest) = rest.as_chunks::<16>();
     for x in chunks {
-        for k in 0..16 {
-            a[k] = f(a[k], x[k]);
+        fold_rows(&mut rows, x, &f);
+    }
+    fold_rows(&mut rows, rest, &f);
+    let mut half = G / 2;
+    while half > 0 {
+        for g in 0..half {
+            for k in 0..W {
+                rows[g][k] = f(rows[g][k], rows[g + half][k]);
+            }
+        }
+        half /= 2;
+    }
+    rows[0]
+}
+
+/// Folds rows of `W` elements into one result each.
+#[inline(always)]
+fn fold_rows<const W: usize, const G: usize>(rows: &mut [[f32; W]; G], x: &[f32], f: &impl Fn(f32, f32) -> f32) {
+    for (row, x) in rows.iter_mut().zip(x.as_chunks::<W>().0) {
+        for k in 0..W {
+            row[k] = f(row[k], x[k]);
         }
     }
-    for (a, &x) in a.iter_mut().zip(rest) {
-        *a = f(*a, x);
-    }
-    fold_to(a, f)
 }
 
 /// Reduces the lanes of a vector that belong to the same of `W` columns.
