@@ -25,7 +25,19 @@ pub fn low_round(key: u64, low: u32) -> u32 {
 /// `bits(key, high << 32 | low)`, given `first = low_round(key, low)`.
 #[inline(always)]
 pub fn bits_from(first: u32, key: u64, high: u32) -> u32 {
-    mix(first.wrapping_add((key >> 32) as u32).wrapping_add(high.wrapping_mul(0x9e37_79b9)))
+    second_round(first, high_offset(key, high))
+}
+
+/// What the second round of [`bits`] adds to the first: the same for all indices with one high half.
+#[inline(always)]
+pub fn high_offset(key: u64, high: u32) -> u32 {
+    ((key >> 32) as u32).wrapping_add(high.wrapping_mul(0x9e37_79b9))
+}
+
+/// The second round of [`bits`], given the first and the [`high_offset`] of the index.
+#[inline(always)]
+pub fn second_round(first: u32, offset: u32) -> u32 {
+    mix(first.wrapping_add(offset))
 }
 
 /// The threshold below which [`bits`] keep an element.

@@ -231,7 +231,7 @@ fn choose_body<const FMA: bool>(x: &[f32], positive: f32, otherwise: f32, out: &
 
 /// `out = f(a, b)` for rows of 8 or 16 elements, some of them gathered, without copying them. Returns false if
 /// unsupported. Bound by the latency of the gathered rows, most of which are in the L2 cache.
-pub fn gathered(dispatch: Dispatch, f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32]) -> bool {
+pub fn gathered(dispatch: Dispatch, f: Two, a: &Rows<'_>, b: &Rows<'_>, width: usize, out: &mut [f32]) -> bool {
     let some = matches!((a, b), (Rows::Picked(..), _) | (_, Rows::Picked(..)));
     let known = match f {
         Two::Plain(f) => matches!(f, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul),
@@ -250,12 +250,12 @@ pub fn gathered(dispatch: Dispatch, f: Two, a: Rows<'_>, b: Rows<'_>, width: usi
 
 multiversion! {
     /// [`gathered`] without the final `exp`: for `SubExp` only the difference.
-    fn gathered_rows(dispatch: Dispatch, f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32]) as gathered_body
+    fn gathered_rows(dispatch: Dispatch, f: Two, a: &Rows<'_>, b: &Rows<'_>, width: usize, out: &mut [f32]) as gathered_body
 }
 
 #[inline(always)]
-fn gathered_body<const FMA: bool>(f: Two, a: Rows<'_>, b: Rows<'_>, width: usize, out: &mut [f32]) {
-    if width == 8 { gathered_fixed::<8>(f, a, b, out) } else { gathered_fixed::<16>(f, a, b, out) }
+fn gathered_body<const FMA: bool>(f: Two, a: &Rows<'_>, b: &Rows<'_>, width: usize, out: &mut [f32]) {
+    if width == 8 { gathered_fixed::<8>(f, *a, *b, out) } else { gathered_fixed::<16>(f, *a, *b, out) }
 }
 
 #[inline(always)]
@@ -365,13 +365,14 @@ impl MaskDraw {
 
     #[inline(always)]
     fn element(self, index: u64) -> f32 {
-        self.of_halves(index as u32, (index >> 32) as u32)
+        self.of_low(index as u32, random::high_offset(self.key, (index >> 32) as u32))
     }
 
-    /// The element whose index has these halves: vectors of 32-bit numbers have twice the elements of indices.
+    /// The element with this low half of its index, and the [`random::high_offset`] of the other half: vectors of 32-bit
+    /// numbers have twice the elements of indices.
     #[inline(always)]
-    fn of_halves(self, low: u32, high: u32) -> f32 {
-        let bits = random::bits_from(random::low_round(self.key, low), self.key, high);
+    fn of_low(self, low: u32, offset: u32) -> f32 {
+        let bits = random::second_round(random::low_round(self.key, low), offset);
         if self.keep_all || bits < self.threshold { self.scale } else { 0.0 }
     }
 }
@@ -388,17 +389,17 @@ fn mask_body<const FMA: bool>(draw: MaskDraw, start: u64, out: &mut [f32]) {
         // The high half is the same up to the next multiple of 2^32.
         let same = (u64::from(u32::MAX - start as u32) + 1).min(rest.len() as u64);
         let (part, next) = rest.split_at_mut(same as usize);
-        let (low, high) = (start as u32, (start >> 32) as u32);
+        let (low, offset) = (start as u32, random::high_offset(draw.key, (start >> 32) as u32));
         let (chunks, few) = part.as_chunks_mut::<MASK_LANES>();
         let in_chunks = MASK_LANES * chunks.len();
         for (i, chunk) in chunks.iter_mut().enumerate() {
             let low = low + (MASK_LANES * i) as u32;
             for k in 0..MASK_LANES {
-                chunk[k] = draw.of_halves(low + k as u32, high);
+                chunk[k] = draw.of_low(low + k as u32, offset);
             }
         }
         for (k, o) in few.iter_mut().enumerate() {
-            *o = draw.of_halves(low + (in_chunks + k) as u32, high);
+            *o = draw.of_low(low + (in_chunks + k) as u32, offset);
         }
         (start, rest) = (start + same, next);
     }
@@ -434,18 +435,19 @@ fn mask_narrow<const W: usize, const G: usize>(draw: MaskDraw, position: &[u32],
     let (groups, rest) = rows.as_chunks_mut::<G>();
     let (positions, last) = position.as_chunks::<G>();
     for (rows, positions) in groups.iter_mut().zip(positions) {
-        let [mut low, mut high] = [[[0u32; W]; G]; 2];
+        let [mut low, mut offset] = [[[0u32; W]; G]; 2];
         for g in 0..G {
             let start = u64::from(positions[g]) * W as u64;
+            let of_row = random::high_offset(draw.key, (start >> 32) as u32);
             for k in 0..W {
                 low[g][k] = start as u32 + k as u32;
-                high[g][k] = (start >> 32) as u32;
+                offset[g][k] = of_row;
             }
         }
-        let (low, high) = (low.as_flattened(), high.as_flattened());
+        let (low, offset) = (low.as_flattened(), offset.as_flattened());
         let rows = rows.as_flattened_mut();
         for k in 0..MASK_LANES {
-            rows[k] = draw.of_halves(low[k], high[k]);
+            rows[k] = draw.of_low(low[k], offset[k]);
         }
     }
     for (row, &at) in rest.iter_mut().zip(last) {
@@ -535,13 +537,13 @@ mod tests {
                 fetch(dispatch, b, width, 1, 0, &mut of_b);
                 for f in functions {
                     two(dispatch, f, Side::Elements(&of_a), Side::Elements(&of_b), &mut expected);
-                    assert!(gathered(dispatch, f, a, b, width, &mut found));
+                    assert!(gathered(dispatch, f, &a, &b, width, &mut found));
                     assert_eq!(found, expected, "{f:?}, {width} elements");
                 }
-                assert!(!gathered(dispatch, Two::Plain(BinaryOp::Pow), a, b, width, &mut found));
+                assert!(!gathered(dispatch, Two::Plain(BinaryOp::Pow), &a, &b, width, &mut found));
             }
             assert!(
-                !gathered(dispatch, functions[0], each, same, width, &mut vec![0.0; EDGES * width]),
+                !gathered(dispatch, functions[0], &each, &same, width, &mut vec![0.0; EDGES * width]),
                 "nothing is gathered"
             );
         }

@@ -246,17 +246,17 @@ impl Block<'_> {
         if fused_gather
             && a.width == width
             && b.width == width
-            && flat::gathered(self.context.dispatch, f, from_a, from_b, width, out)
+            && flat::gathered(self.context.dispatch, f, &from_a, &from_b, width, out)
         {
             return;
         }
-        let (read_a, read_b) = (Reading::of(from_a, a.width, width), Reading::of(from_b, b.width, width));
+        let (read_a, read_b) = (Reading::of(&from_a, a.width, width), Reading::of(&from_b, b.width, width));
         let fetches = read_a == Reading::Fetch || read_b == Reading::Fetch;
         let per_tile = if fetches { (tile_a.len() / width).max(1) } else { out.len() / width };
         for (t, out) in out.chunks_mut(per_tile * width).enumerate() {
             let start = t * per_tile;
-            let a = side(self.context.dispatch, from_a, read_a, a.width, start, width, out.len(), tile_a);
-            let b = side(self.context.dispatch, from_b, read_b, b.width, start, width, out.len(), tile_b);
+            let a = side(self.context.dispatch, &from_a, read_a, a.width, start, width, out.len(), tile_a);
+            let b = side(self.context.dispatch, &from_b, read_b, b.width, start, width, out.len(), tile_b);
             flat::two(self.context.dispatch, f, a, b, out);
         }
     }
@@ -343,7 +343,7 @@ enum Reading {
 }
 
 impl Reading {
-    fn of(from: Rows<'_>, width: usize, result: usize) -> Self {
+    fn of(from: &Rows<'_>, width: usize, result: usize) -> Self {
         match from {
             Rows::Each(_) if width == result => Reading::Elements,
             Rows::Same(_) if width == 1 => Reading::Scalar,
@@ -358,7 +358,7 @@ impl Reading {
 #[allow(clippy::too_many_arguments, reason = "an operand, its extents and the instruction set")]
 fn side<'t>(
     dispatch: Dispatch,
-    from: Rows<'t>,
+    from: &Rows<'t>,
     reading: Reading,
     own: usize,
     start: usize,
@@ -383,7 +383,7 @@ fn side<'t>(
         }
         _ => {
             let tile = &mut tile[..len];
-            rows::fetch(dispatch, from, own, width / own.max(1), start, tile);
+            rows::fetch(dispatch, *from, own, width / own.max(1), start, tile);
             Side::Elements(tile)
         }
     }
