@@ -241,7 +241,9 @@ impl Block<'_> {
         out: &mut [f32],
         [tile_a, tile_b]: &mut [Vec<f32>; 2],
     ) {
-        let (from_a, from_b) = (self.operand(a, level), self.operand(b, level));
+        // Not as a pair, into which both would be copied just after they are written.
+        let from_a = self.operand(a, level);
+        let from_b = self.operand(b, level);
         let fused_gather = self.context.dispatch.has(KernelFeature::FusedGather);
         if fused_gather
             && a.width == width
