@@ -394,8 +394,8 @@ fn mask_body<const FMA: bool>(draw: MaskDraw, start: u64, out: &mut [f32]) {
         let in_chunks = MASK_LANES * chunks.len();
         for (i, chunk) in chunks.iter_mut().enumerate() {
             let low = low + (MASK_LANES * i) as u32;
-            for k in 0..MASK_LANES {
-                chunk[k] = draw.of_low(low + k as u32, offset);
+            for (k, o) in chunk.iter_mut().enumerate() {
+                *o = draw.of_low(low + k as u32, offset);
             }
         }
         for (k, o) in few.iter_mut().enumerate() {

@@ -162,9 +162,10 @@ fn flat_fold<const W: usize, const G: usize>(x: &[f32], identity: f32, f: impl F
     fold_rows(&mut rows, rest, &f);
     let mut half = G / 2;
     while half > 0 {
-        for g in 0..half {
+        let (left, right) = rows.split_at_mut(half);
+        for (row, x) in left.iter_mut().zip(right) {
             for k in 0..W {
-                rows[g][k] = f(rows[g][k], rows[g + half][k]);
+                row[k] = f(row[k], x[k]);
             }
         }
         half /= 2;
