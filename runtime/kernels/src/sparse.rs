@@ -58,19 +58,18 @@ fn weighted_512(a: Rows<'_>, x: &[f32], index: &[u32], width: usize, offsets: &[
     }
 }
 
-/// Rows of `width` elements, gathered: all rows that the index names exist.
+/// Rows of `width` elements, gathered.
 #[derive(Clone, Copy)]
 struct Gathered<'a> {
     x: &'a [f32],
     index: &'a [u32],
     width: usize,
+    rows: usize,
 }
 
 impl<'a> Gathered<'a> {
     fn new(x: &'a [f32], index: &'a [u32], width: usize) -> Self {
-        let last = index.iter().fold(0, |m, &i| m.max(i)) as usize;
-        assert!(index.is_empty() || (last + 1) * width <= x.len(), "gathered rows exist");
-        Self { x, index, width }
+        Self { x, index, width, rows: x.len() / width }
     }
 
     /// `N` vectors of elements from `column` on of the row of an edge.
@@ -79,11 +78,12 @@ impl<'a> Gathered<'a> {
     /// The edge is a position in the index, and a row has `column + N · LEN` elements.
     #[inline(always)]
     unsafe fn at<const N: usize, const LEN: usize>(&self, edge: usize, column: usize) -> &'a [[f32; LEN]; N] {
+        // SAFETY: the edge is a position in the index.
+        let row = unsafe { *self.index.get_unchecked(edge) } as usize;
+        // For each edge, which costs nothing while the loop waits for rows.
+        assert!(row < self.rows, "gathered rows exist");
         // SAFETY: the row exists, and by the caller's promise it holds the elements.
-        unsafe {
-            let row = *self.index.get_unchecked(edge) as usize;
-            &*self.x.as_ptr().add(row * self.width + column).cast()
-        }
+        unsafe { &*self.x.as_ptr().add(row * self.width + column).cast() }
     }
 }
 

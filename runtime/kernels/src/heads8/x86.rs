@@ -139,7 +139,6 @@ pub(super) fn dot_512(a: Rows<'_>, b: Rows<'_>, heads: usize, out: &mut [f32]) {
 fn dot_rows_512<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f32], heads: usize, out: &mut [f32]) {
     let order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
     let bands = heads / 8;
-    let rows = out.len() / heads;
     // Per quarter of a band's result: sums over a quarter of the product vectors 0 to 3.
     let quarters = |row: usize, band: usize| {
         let (a, b) = (&a(row).as_chunks::<64>().0[band], &b(row).as_chunks::<64>().0[band]);
@@ -156,22 +155,25 @@ fn dot_rows_512<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f3
             _mm512_add_ps(_mm512_shuffle_f32x4::<0b10_00_10_00>(x, y), _mm512_shuffle_f32x4::<0b11_01_11_01>(x, y));
         _mm512_permutexvar_ps(order, sums)
     };
-    if bands == 1 {
-        let (pairs, rest) = out.as_chunks_mut::<16>();
-        for (i, out) in pairs.iter_mut().enumerate() {
-            let sums = join(quarters(2 * i, 0), quarters(2 * i + 1, 0));
-            *out = must_cast(sums);
+    // One place that calls `quarters`, which is not inlined into several.
+    let (mut row, mut band) = (0, 0);
+    for out in out.chunks_mut(16) {
+        let mut two = [_mm512_setzero_ps(); 2];
+        for sums in two.iter_mut().take(out.len() / 8) {
+            *sums = quarters(row, band);
+            band += 1;
+            if band == bands {
+                (row, band) = (row + 1, 0);
+            }
         }
-        if let Some(out) = rest.first_chunk_mut::<8>() {
-            let last = quarters(rows - 1, 0);
-            *out = must_cast(_mm512_castps512_ps256(join(last, last)));
-        }
-        return;
-    }
-    for (row, out) in out.chunks_exact_mut(heads).enumerate() {
-        for (band, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let sums = quarters(row, band);
-            *out = must_cast(_mm512_castps512_ps256(join(sums, sums)));
+        let sums = join(two[0], two[1]);
+        match out.first_chunk_mut::<16>() {
+            Some(out) => *out = must_cast(sums),
+            None => {
+                if let Some(out) = out.first_chunk_mut::<8>() {
+                    *out = must_cast(_mm512_castps512_ps256(sums));
+                }
+            }
         }
     }
 }
