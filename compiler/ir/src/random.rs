@@ -28,13 +28,14 @@ pub fn bits_from(first: u32, key: u64, high: u32) -> u32 {
     second_round(first, high_offset(key, high))
 }
 
-/// What the second round of [`bits`] adds to the first: the same for all indices with one high half.
+/// The number that [`second_round`] adds for the high half of the index. Depends on the high half only, so loops over
+/// the low half hoist it.
 #[inline(always)]
 pub fn high_offset(key: u64, high: u32) -> u32 {
     ((key >> 32) as u32).wrapping_add(high.wrapping_mul(0x9e37_79b9))
 }
 
-/// The second round of [`bits`], given the first and the [`high_offset`] of the index.
+/// The second round of [`bits`], given the result of [`low_round`] and the [`high_offset`] of the index.
 #[inline(always)]
 pub fn second_round(first: u32, offset: u32) -> u32 {
     mix(first.wrapping_add(offset))

@@ -149,7 +149,7 @@ mod tests {
         let edges = 63;
         let widest = Dispatch::default();
         let index: Vec<u32> = (0..edges).map(|e| ((e * 7) % ROWS) as u32).collect();
-        for (heads, inner) in [(8, 8), (16, 8), (1, 64), (1, 80), (3, 16), (2, 128)] {
+        for (heads, inner) in [(8, 8), (16, 8), (24, 8), (1, 64), (1, 80), (3, 16), (2, 128)] {
             let width = heads * inner;
             let (a, wide, x) = (numbers(1, edges * heads), numbers(2, edges * width), numbers(3, ROWS * width));
             let position: Vec<u32> = (0..edges as u32).rev().collect();

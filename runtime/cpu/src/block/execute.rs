@@ -241,7 +241,7 @@ impl Block<'_> {
         out: &mut [f32],
         [tile_a, tile_b]: &mut [Vec<f32>; 2],
     ) {
-        // Not as a pair, into which both would be copied just after they are written.
+        // Two statements: a tuple of both is built by copying them, which stalls on the stores just before it.
         let from_a = self.operand(a, level);
         let from_b = self.operand(b, level);
         let fused_gather = self.context.dispatch.has(KernelFeature::FusedGather);

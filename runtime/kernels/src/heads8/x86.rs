@@ -155,7 +155,7 @@ fn dot_rows_512<'a>(a: impl Fn(usize) -> &'a [f32], b: impl Fn(usize) -> &'a [f3
             _mm512_add_ps(_mm512_shuffle_f32x4::<0b10_00_10_00>(x, y), _mm512_shuffle_f32x4::<0b11_01_11_01>(x, y));
         _mm512_permutexvar_ps(order, sums)
     };
-    // One place that calls `quarters`, which is not inlined into several.
+    // `quarters` has a single call, since it is not inlined into several.
     let (mut row, mut band) = (0, 0);
     for out in out.chunks_mut(16) {
         let mut two = [_mm512_setzero_ps(); 2];
