@@ -407,7 +407,13 @@ fn lower_within(
         }
         (lowered, takes) = (smaller, less);
     }
-    if takes.bytes() > budget && options.arena_budget.is_some() {
+    if takes.bytes() > budget {
+        // What is refused below must be the least memory: who gives that much next time has to succeed.
+        options.arena_budget = Some(0);
+        lowered = lower(&options)?;
+        takes = needed(&mut lowered, data)?;
+    }
+    if takes.bytes() > budget {
         return Err(Failure::Machine(format!(
             "training needs at least {} ({}) even where values are recomputed instead of kept; the budget is {}{}",
             show_bytes(takes.bytes()),

@@ -1,9 +1,11 @@
 //! The memory of a run: what all of its sessions take together, compared with what there is before any is opened.
 
-use hgnnc_data::tables::collect_states;
+use hgnnc_data::stacks::num_own_params;
+use hgnnc_data::tables::{collect_states, extent};
 use hgnnc_data::{BoundData, ExecError, Result};
 use hgnnc_executable::{Executable, Role};
 use hgnnc_graph::show_bytes;
+use hgnnc_ir::dataflow::{Dataflow, ParamDecl};
 use hgnnc_ir::training::Target;
 use hgnnc_ir::types::Param;
 use hgnnc_session::{Backend, PlannedSession};
@@ -65,16 +67,16 @@ pub(crate) fn plan(
     if executable.batch.is_some() {
         others.push(("parameters and optimiser state of batches", of_batches(executable, backend, &data)));
     }
-    let of_others: u64 = others.iter().map(|part| part.1).sum();
-    let planned = backend.plan(roles(executable), data, budget.map(|budget| budget.saturating_sub(of_others)))?;
-    let whole = planned.memory();
     // A session that trains on a device has the best parameters in its own memory.
     let keeps_best = executable.kernels.train.is_some() && backend.reads_host_memory();
-    let params = whole.params * if keeps_best { 2 } else { 1 };
+    let best = if keeps_best { own_params(&executable.infer, &data) } else { 0 };
+    let of_others = best + others.iter().map(|part| part.1).sum::<u64>();
+    let planned = backend.plan(roles(executable), data, budget.map(|budget| budget.saturating_sub(of_others)))?;
+    let whole = planned.memory();
     let mut parts = vec![
         ("intermediate values", whole.all.run + whole.all.fixed + whole.all.partials),
         ("scratch", whole.all.scratch),
-        ("parameters and optimiser state", params + whole.states),
+        ("parameters and optimiser state", whole.params + best + whole.states),
         ("graphs and features", whole.data),
     ];
     parts.extend(others);
@@ -104,6 +106,12 @@ pub(crate) fn plan_within(
         needed.check((limit, free + resident))?;
     }
     Ok(planned)
+}
+
+/// Bytes of a model's parameters.
+fn own_params(tables: &Dataflow, data: &BoundData) -> u64 {
+    let len = |decl: &ParamDecl| decl.dims.iter().map(|&dim| extent(data, dim)).product::<usize>() as u64;
+    4 * tables.params[..num_own_params(tables)].iter().map(len).sum::<u64>()
 }
 
 /// Bytes of parameters and states of mini-batches. Their values depend on what is sampled.

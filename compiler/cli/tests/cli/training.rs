@@ -435,6 +435,27 @@ fn a_refused_memory_budget_names_one_that_is_enough() {
     place.with_data("train", &args).fails(3, &["needs", "the budget is"]);
 }
 
+/// So it is for models whose parameters take more than their values: those of the best epoch are kept beside them.
+#[test]
+fn a_least_memory_budget_counts_the_best_parameters() {
+    for hidden in [16, 64, 128, 256] {
+        let place = Place::new();
+        place.model(&usual().replace("hidden: 8", &format!("hidden: {hidden}")));
+        let refused = place.with_data("train", &["--memory-budget", "1K", "--epochs", "1"]);
+        let mut words = refused.err.split("at least ").nth(1).expect("a refusal").split(' ');
+        let least: f64 = words.next().and_then(|number| number.parse().ok()).expect("a number");
+        let unit = match words.next().expect("a unit") {
+            "KiB" => "K",
+            "MiB" => "M",
+            other => panic!("{other}"),
+        };
+        for more in [0.1, 1.0, 3.0] {
+            let budget = format!("{:.1}{unit}", least + more);
+            place.with_data("train", &["--memory-budget", &budget, "--epochs", "1"]).works();
+        }
+    }
+}
+
 #[test]
 fn build_and_train_tell_the_planned_memory() {
     let place = Place::new();
