@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Links to predict on real graphs: trains models of lastfm and fb15k237 and prints the metrics of their test parts.
 
-    cargo build --release -p hgnnc
+    cargo build --release
     python3 tests/accuracy/links.py DATA [--hgnnc target/release/hgnnc] [--seeds 3] [--only lastfm] [--epochs N]
 
 DATA holds the folders `lastfm` and `fb15k237`. A model of fb15k237 names 237 relations: it is written from the dataset, with as

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What historical embeddings of hot vertices cost in accuracy: trains RGCN on batches of acm and imdb with and without it.
 
-    cargo build --release -p hgnnc
+    cargo build --release
     python3 tests/accuracy/reuse.py DATA [--hgnnc target/release/hgnnc] [--seeds 5] [--only acm] [--epochs N] [--rate 0.002]
 
 DATA holds the folders `acm` and `imdb`. Models are those of examples/rgcn with batches of 128 and fan-outs [20, 20]. Prints test

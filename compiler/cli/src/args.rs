@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 use hgnnc_machine::CodeMode;
 
+use hgnnc::Device;
+
 use crate::profile_args::ProfileCommand;
 use crate::switches::DisableArgs;
 
@@ -173,19 +175,6 @@ impl Code {
             Code::Native => CodeMode::Native,
         }
     }
-}
-
-/// The value of `--device`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Device {
-    /// A GPU if there is one and the model fits, else the processor.
-    Auto,
-    /// The processor of this machine.
-    Cpu,
-    /// The NVIDIA GPU with this number.
-    Cuda(u32),
-    /// The PTX interpreter: runs the GPU code on the processor, slowly, with performance counters.
-    PtxInterp,
 }
 
 /// Arguments of the command `check`.

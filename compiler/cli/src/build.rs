@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use hgnnc::{Bound, Purpose, bind_sizes, cpu_backend, cpu_options, order_options};
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::{BindOptions, BoundData, order_vertices};
 use hgnnc_driver::{
@@ -21,14 +22,12 @@ use rayon::ThreadPool;
 
 use crate::args::{BuildArgs, Code, Level, Target};
 use crate::bounds as bounds_text;
-use crate::data;
 use crate::failure::Failure;
 use crate::fused;
 use crate::model;
 use crate::output::{check_folder, make_folder, note, print, print_data, write};
 use crate::plan;
-use crate::run::{Bound, Purpose, bind_sizes, cpu_backend, cpu_options, order_options};
-use crate::source;
+use crate::source::Terminal;
 use crate::switches::Switches;
 
 /// All levels, in the order of compilation.
@@ -54,8 +53,8 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     }
     let switches = args.disable.check()?;
     let pool = thread_pool(0)?;
-    let mut analysis = source::read(&args.model)?;
-    source::report(&analysis, &analysis.diagnostics, true)?;
+    let mut analysis = hgnnc::read(&args.model)?;
+    hgnnc::accept(&analysis, &analysis.diagnostics, &mut Terminal::default())?;
     let Sized { model, sizes, graphs, mut data } = sized(args, &switches.disabled, &mut analysis, &pool)?;
     check_sizes(args, &model, sizes.as_ref())?;
     let machine = match sizes {
@@ -66,7 +65,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     };
     let options =
         LowerOptions { disabled: switches.disabled.clone(), sizes, machine, graphs, arena_budget: args.memory_budget };
-    let mut lowered = lower(&model, &options).map_err(source::not_lowered)?;
+    let mut lowered = lower(&model, &options).map_err(hgnnc::Error::from)?;
     if args.explain {
         let nothing = vec!["the passes changed nothing".to_string()];
         let lines = if lowered.explanations.is_empty() { &nothing } else { &lowered.explanations };
@@ -150,9 +149,9 @@ struct Sized {
 
 fn sized(args: &BuildArgs, disabled: &Disabled, analysis: &mut Analysis, pool: &ThreadPool) -> Result<Sized, Failure> {
     if let Some(folder) = &args.data {
-        let dataset = data::load(folder, pool)?;
-        let mut model = source::meet(analysis, &dataset, None, Purpose::Train, true, pool)?;
-        source::prepare(&mut model, disabled)?;
+        let dataset = hgnnc::load(folder, pool)?;
+        let mut model = hgnnc::meet(analysis, &dataset, None, Purpose::Train, &mut Terminal::default(), pool)?;
+        hgnnc::prepare_model(&mut model, disabled)?;
         let lower =
             LowerOptions { disabled: disabled.clone(), machine: target(args).map(machine), ..LowerOptions::default() };
         let Bound { data, sizes, graphs } = bind_sizes(&model, &dataset, &BindOptions::default(), &lower, pool)?;
@@ -161,7 +160,7 @@ fn sized(args: &BuildArgs, disabled: &Disabled, analysis: &mut Analysis, pool: &
     // Errors were reported already.
     let Some(mut model) = analysis.model.take() else { return Err(Failure::Input(None)) };
     let mut sizes = args.stats.as_ref().map(|file| read_stats(file, &model)).transpose()?;
-    source::prepare(&mut model, disabled)?;
+    hgnnc::prepare_model(&mut model, disabled)?;
     sizes.iter_mut().for_each(|sizes| sizes.derive(&model.flow));
     Ok(Sized { model, sizes, graphs: None, data: None })
 }
@@ -263,7 +262,7 @@ fn machine(target: Target) -> Machine {
         Target::Sm80 => Machine::sheet("sm_80"),
         Target::Sm90 => Machine::sheet("sm_90"),
     };
-    sheet.unwrap_or_else(|| data::processor(0))
+    sheet.unwrap_or_else(|| hgnnc::processor(0, &mut Terminal::default()))
 }
 
 /// `None` for a level that a model without a train block lacks, or that needs sizes.
@@ -337,7 +336,7 @@ fn clif(
         // The options of lowering, since the listing depends on the machine.
         let disabled = options.disabled.clone();
         let lower = LowerOptions { disabled, machine: target(args).map(machine), ..LowerOptions::default() };
-        let dataset = data::load(folder, pool)?;
+        let dataset = hgnnc::load(folder, pool)?;
         let Bound { data, .. } = bind_sizes(model, &dataset, &BindOptions::default(), &lower, pool)?;
         let backend = cpu_backend(&lowered.executable, pool, &train_options);
         let executable = lowered.executable.clone();

@@ -2,25 +2,25 @@
 
 use std::process::ExitCode;
 
+use hgnnc::Purpose;
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::check_held_out;
 use hgnnc_diag::Code;
 
 use crate::args::CheckArgs;
-use crate::data;
 use crate::failure::Failure;
 use crate::output::print;
-use crate::run::Purpose;
-use crate::source;
+use crate::source::Terminal;
 
 /// Reports all diagnostics of a model.
 pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
-    let mut analysis = source::read(&args.model)?;
-    source::report(&analysis, &analysis.diagnostics, true)?;
+    let mut terminal = Terminal::default();
+    let mut analysis = hgnnc::read(&args.model)?;
+    hgnnc::accept(&analysis, &analysis.diagnostics, &mut terminal)?;
     if let Some(folder) = &args.data {
         let pool = thread_pool(0)?;
-        let dataset = data::load(folder, &pool)?;
-        let model = source::meet(&mut analysis, &dataset, args.split.as_deref(), Purpose::Train, true, &pool)?;
+        let dataset = hgnnc::load(folder, &pool)?;
+        let model = hgnnc::meet(&mut analysis, &dataset, args.split.as_deref(), Purpose::Train, &mut terminal, &pool)?;
         if let Some(train) = &model.train {
             let (flow, training) = (&model.flow, &train.training);
             pool.install(|| check_held_out(flow, training, &dataset, args.split.as_deref()))?;

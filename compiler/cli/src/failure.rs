@@ -4,9 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hgnnc_data::ExecError;
-use hgnnc_graph::{DataError, DataErrors, SgbError};
+use hgnnc_graph::{DataErrors, SgbError};
 
 use crate::output::note;
+use crate::source::Terminal;
 
 /// A failure with its exit code.
 #[derive(Debug)]
@@ -52,29 +53,25 @@ impl Failure {
     }
 }
 
-impl From<DataErrors> for Failure {
-    fn from(errors: DataErrors) -> Self {
-        let pointer = match &errors.errors[..] {
-            [DataError::NotADataset { .. }] => {
-                "; a dataset is a folder with a `dataset.toml`: docs/dataset.md and `hgnnc data format` describe it"
-            }
-            _ => "",
-        };
-        Failure::input(format!("{errors}{pointer}"))
+impl From<hgnnc::Error> for Failure {
+    /// Shows diagnostics.
+    fn from(error: hgnnc::Error) -> Self {
+        Terminal::default().failed(error)
     }
 }
 
-impl From<SgbError> for Failure {
-    fn from(error: SgbError) -> Self {
-        match error {
-            SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } => Failure::Machine(error.to_string()),
-            _ => Failure::input(error.to_string()),
-        }
+impl<E> From<E> for Failure
+where
+    E: OfRun,
+    hgnnc::Error: From<E>,
+{
+    fn from(error: E) -> Self {
+        hgnnc::Error::from(error).into()
     }
 }
 
-impl From<ExecError> for Failure {
-    fn from(error: ExecError) -> Self {
-        if error.is_machine() { Failure::Machine(error.to_string()) } else { Failure::input(error.to_string()) }
-    }
-}
+/// Errors of the crates that the library uses.
+pub trait OfRun {}
+impl OfRun for DataErrors {}
+impl OfRun for SgbError {}
+impl OfRun for ExecError {}

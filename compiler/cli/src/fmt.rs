@@ -43,13 +43,13 @@ fn format_file(path: &Path, check: bool) -> Result<bool, Failure> {
         let mut bytes = vec![];
         let read = std::io::stdin().lock().read_to_end(&mut bytes);
         read.map_err(|error| Failure::input(format!("cannot read standard input: {error}")))?;
-        ("<standard input>".to_owned(), source::decode("<standard input>", bytes)?)
+        ("<standard input>".to_owned(), hgnnc::decode("<standard input>", bytes)?)
     } else {
         // Standard input and pipes cannot be rewritten in place.
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Err(Failure::input(format!("`{}` is not a file (`-` formats standard input)", path.display())));
         }
-        (path.display().to_string(), source::text(path)?)
+        (path.display().to_string(), hgnnc::text(path)?)
     };
     let Formatted { sources, diagnostics, text: formatted } = reformat(&name, &text);
     let Some(formatted) = formatted else {

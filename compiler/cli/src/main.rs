@@ -1,4 +1,4 @@
-//! The `hgnnc` command: the only crate that touches files, the terminal and the environment.
+//! The `hgnnc` command: parses arguments, calls the library `hgnnc`, and is the only crate that prints.
 //!
 //! Exit codes: 0 done, 1 the input is wrong, 2 wrong usage, 3 the machine could not, 130 interrupted.
 
@@ -9,7 +9,6 @@ mod bounds;
 mod build;
 mod check;
 mod data;
-mod device;
 mod failure;
 mod fmt;
 mod fused;

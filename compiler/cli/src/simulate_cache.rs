@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
+use hgnnc::Purpose;
 use hgnnc_loader::cache::report::{CacheReport, Saved};
 use hgnnc_loader::{CacheOptions, CachePolicy};
 use hgnnc_train::TrainOptions;
@@ -10,7 +11,8 @@ use hgnnc_train::TrainOptions;
 use crate::args::{CacheSize, SimulateCacheArgs};
 use crate::failure::Failure;
 use crate::output::{check_apart, check_writable, note, print, write};
-use crate::run::{Purpose, options, prepare};
+use crate::run::{options, prepare};
+use crate::source::Terminal;
 
 /// Samples an epoch of batches for each size, and prints what each policy saves.
 pub fn simulate_cache(args: &SimulateCacheArgs) -> Result<ExitCode, Failure> {
@@ -23,8 +25,7 @@ pub fn simulate_cache(args: &SimulateCacheArgs) -> Result<ExitCode, Failure> {
     let none = CacheOptions { bytes: 0, policy: CachePolicy::Penalty };
     let train_options = TrainOptions { seed: args.seed, cache: Some(none), ..options(&args.device) };
     let device = args.device.device;
-    let mut say = |line: String| note(&line);
-    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, train_options, true, &mut say)?;
+    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, train_options, Terminal::default())?;
     let mut simulate = |bytes| prepared.trainer.simulate_cache(CacheOptions { bytes, ..none });
     let without = simulate(0)?;
     let mut sizes = vec![];

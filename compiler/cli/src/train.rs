@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hgnnc::{Observer, Prepared, Purpose};
 use hgnnc_data::ExecError;
 use hgnnc_loader::CacheOptions;
 use hgnnc_train::{Epoch, Outcome, Report, TrainOptions, checkpoint};
@@ -17,7 +18,8 @@ use crate::failure::Failure;
 use crate::keep::{RunFolder, WEIGHTS};
 use crate::output::{check_apart, check_folder, check_readable, check_writable, keep_log, log, note, print};
 use crate::plan::arenas_text;
-use crate::run::{Prepared, Purpose, finish, metrics_text, options, prepare, write_report};
+use crate::run::{finish, metrics_text, options, prepare, write_report};
+use crate::source::Terminal;
 
 /// Exit code after Ctrl-C, by shell convention (128 + SIGINT).
 const INTERRUPTED: u8 = 130;
@@ -29,12 +31,13 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     // Held until the command ends.
     let lock = check_outputs(args)?;
     let quiet = args.quiet;
-    let mut say = |line: String| if quiet { log(&line) } else { note(&line) };
+    let terminal = Terminal { quiet };
+    let say = |line: String| { terminal }.note(line);
     if let Some(warning) = lock.as_ref().and_then(checkpoint::Lock::warning) {
         say(format!("warning: {warning}"));
     }
     let (device, options) = (args.device.device, train_options(args)?);
-    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, options, !quiet, &mut say)?;
+    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, options, terminal)?;
     if let Some(path) = &args.init {
         prepared.trainer.load_weights(path)?;
     }

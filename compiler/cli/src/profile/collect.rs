@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use hgnnc::Prepared;
 use hgnnc_driver::cost::{Bounded, KernelBound, kernels};
 use hgnnc_driver::{SizeInfo, planned};
 use hgnnc_ir::Stage;
@@ -15,7 +16,6 @@ use hgnnc_report::{Batch, Counters, Kernel, Memory, Missing, Once, Profile, Run}
 
 use crate::bounds::{label, stores};
 use crate::failure::Failure;
-use crate::run::Prepared;
 
 /// Size of an f32 element in bytes.
 const ELEMENT: u64 = 4;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
+use hgnnc::Prepared;
 use hgnnc_driver::cost::{Bounded, kernels};
 use hgnnc_ir::kernel::{Kernel, Program};
 use hgnnc_machine::counters::{Class, Counters, GlobalTraffic, SharedTraffic};
@@ -19,7 +20,6 @@ use crate::bounds::{label, stores};
 use crate::failure::Failure;
 use crate::output::{make_folder, print, write};
 use crate::profile_args::ProfileArgs;
-use crate::run::Prepared;
 use crate::train::stop_on_interrupt;
 
 /// A launch as executed and as predicted.

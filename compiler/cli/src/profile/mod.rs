@@ -7,17 +7,18 @@ mod spans;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use hgnnc::Purpose;
 use hgnnc_graph::files;
 use hgnnc_machine::Machine;
 use hgnnc_profile::{ProfileOptions, profile as measure_kernels};
 use hgnnc_report::trace::{self, Trace};
 use hgnnc_report::{Profile, diff, json, page, text};
 
-use crate::data;
 use crate::failure::Failure;
-use crate::output::{check_folder, make_folder, note, print, write};
+use crate::output::{check_folder, make_folder, print, write};
 use crate::profile_args::{DiffArgs, ProfileArgs, ProfileCommand};
-use crate::run::{Purpose, options, prepare};
+use crate::run::{options, prepare};
+use crate::source::Terminal;
 use crate::train::stop_on_interrupt;
 
 /// Profiles a model, or compares two profiles.
@@ -34,9 +35,8 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
         check_folder(folder)?;
     }
     let options = options(&args.device);
-    let mut say = |line: String| note(&line);
     let device = args.device.device;
-    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, options, true, &mut say)?;
+    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, options, Terminal::default())?;
     if hgnnc_profile::device(&mut prepared.trainer).is_some() {
         if args.in_cache {
             return Err(Failure::input("`--in-cache` measures this processor: add `--device cpu`"));
@@ -44,7 +44,7 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
         return launches::profile(args, &mut prepared);
     }
     // Before training, since its threads would disturb the measurement.
-    let machine = data::processor(prepared.trainer.threads());
+    let machine = hgnnc::processor(prepared.trainer.threads(), &mut Terminal::default());
     let stop = stop_on_interrupt()?;
     let in_cache = args.in_cache.then(|| room(&machine));
     let options = ProfileOptions { epochs: args.epochs, batches: args.batches, in_cache };

@@ -1,10 +1,22 @@
-//! Selects the device of a command.
+//! Where programs run.
 
 use hgnnc_cuda::{Cuda, open_interpreter};
 use hgnnc_data::ExecError;
 
-use crate::args::Device;
-use crate::failure::Failure;
+use crate::{Error, Observer};
+
+/// A choice of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Device {
+    /// A GPU if there is one and the model fits, else the processor.
+    Auto,
+    /// The processor of this machine.
+    Cpu,
+    /// The NVIDIA GPU with this number.
+    Cuda(u32),
+    /// The PTX interpreter: runs the GPU code on the processor, slowly, with performance counters.
+    PtxInterp,
+}
 
 /// An opened device other than the processor.
 pub struct Opened {
@@ -13,12 +25,12 @@ pub struct Opened {
     pub optional: bool,
 }
 
-/// Opens the requested device; `None` stands for the processor. `say` receives a note if a device was expected but
+/// Opens the requested device; `None` stands for the processor. `observer` receives a note if a device was expected but
 /// cannot be used.
 ///
 /// # Errors
 /// When the device does not exist or cannot be used.
-pub fn open(asked: Device, say: &mut dyn FnMut(String)) -> Result<Option<Opened>, Failure> {
+pub fn open(asked: Device, observer: &mut dyn Observer) -> Result<Option<Opened>, Error> {
     match asked {
         Device::Cpu => Ok(None),
         Device::PtxInterp => Ok(Some(Opened { device: open_interpreter()?, optional: false })),
@@ -27,7 +39,7 @@ pub fn open(asked: Device, say: &mut dyn FnMut(String)) -> Result<Option<Opened>
         Device::Auto => match Cuda::open(0) {
             Ok(device) => Ok(Some(Opened { device: Box::new(device), optional: true })),
             Err(error) => {
-                say(on_the_processor(&error));
+                observer.note(on_the_processor(&error));
                 Ok(None)
             }
         },

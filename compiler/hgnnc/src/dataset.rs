@@ -1,0 +1,128 @@
+//! Datasets of models: where they are, and what a schema is compared with.
+
+use std::path::{Path, PathBuf};
+
+use hgnnc_driver::{Analysis, DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary};
+use hgnnc_graph::dataset::LabelValues;
+use hgnnc_graph::{Dataset, files};
+use hgnnc_machine::Machine;
+use hgnnc_synth::{Outcome, Size, SynthError, generate_size};
+use hgnnc_trace::machine_bench;
+use rayon::ThreadPool;
+
+use crate::{Error, Observer};
+
+/// Seed of synthetic datasets named by models.
+const SYNTH_SEED: u64 = 0;
+
+impl From<SynthError> for Error {
+    fn from(error: SynthError) -> Self {
+        match error {
+            SynthError::Io { .. } => Error::Machine(error.to_string()),
+            _ => Error::Input(error.to_string()),
+        }
+    }
+}
+
+/// Loads and validates a dataset on the threads of a pool, which is the only one of a command: the global pool of the
+/// process is never started (`main` checks it in debug builds).
+pub fn load(folder: &Path, pool: &ThreadPool) -> Result<Dataset, Error> {
+    Ok(pool.install(|| Dataset::load(folder))?)
+}
+
+/// The dataset folder of a model: the given one, or the model's own, which is generated on first use if it is
+/// synthetic. `observer` receives a note about that.
+pub fn folder(
+    analysis: &Analysis,
+    model_path: &Path,
+    asked: Option<&Path>,
+    pool: &ThreadPool,
+    observer: &mut dyn Observer,
+) -> Result<PathBuf, Error> {
+    if let Some(asked) = asked {
+        return Ok(asked.to_path_buf());
+    }
+    let own = analysis.model.as_ref().and_then(|m| m.train.as_ref()).and_then(|t| t.training.dataset.as_deref());
+    let Some(own) = own else {
+        return Err(Error::input(
+            "the model names no dataset: give one with `--data DIR`, or write `dataset \"synth acm\"` into its train block",
+        ));
+    };
+    let Some(shape) = own.strip_prefix("synth ") else {
+        // Paths are relative to the model.
+        return Ok(model_path.parent().unwrap_or(Path::new(".")).join(own));
+    };
+    let size: Size = shape.parse()?;
+    let folder = cache_folder()?.join(format!("synth-{}-{SYNTH_SEED}", size.to_string().replace(' ', "-")));
+    if let Some(parent) = folder.parent() {
+        std::fs::create_dir_all(parent).map_err(|error| Error::write(parent, &error))?;
+    }
+    let outcome = pool.install(|| generate_size(size, SYNTH_SEED, &folder))?;
+    if outcome == Outcome::Written {
+        observer.note(format!("generated a synthetic graph of the shape of {size} in {}", folder.display()));
+    }
+    Ok(folder)
+}
+
+/// The description of the processor for `threads` threads (0: one per processor).
+pub fn processor(threads: usize, observer: &mut dyn Observer) -> Machine {
+    // Without a cache folder the processor is measured each time.
+    let folder = cache_folder().ok();
+    machine_bench::machine(folder.as_deref(), threads, &mut |warning| observer.note(format!("warning: {warning}")))
+}
+
+/// The folder of generated datasets and of the processor's description: `HGNNC_CACHE`, or the user's cache folder,
+/// or a private temporary folder.
+fn cache_folder() -> Result<PathBuf, Error> {
+    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let found = named("HGNNC_CACHE")
+        .or_else(|| named("XDG_CACHE_HOME").map(|p| p.join("hgnnc")))
+        .or_else(|| named("HOME").map(|p| p.join(".cache").join("hgnnc")));
+    match found {
+        Some(folder) => Ok(folder),
+        None => files::private_folder("hgnnc").map_err(|error| Error::write(&std::env::temp_dir(), &error)),
+    }
+}
+
+/// The part of a dataset that the schema check compares.
+pub fn summary(dataset: &Dataset) -> DatasetSummary {
+    DatasetSummary {
+        path: dataset.folder.join("dataset.toml").display().to_string(),
+        vertices: dataset
+            .vertex_types
+            .iter()
+            .map(|v| VertexSummary {
+                name: v.name.clone(),
+                count: v.count,
+                features: v.features.as_ref().map(|f| (f.dim(), f.is_sparse())),
+            })
+            .collect(),
+        relations: dataset
+            .relations
+            .iter()
+            .map(|r| RelationSummary {
+                name: r.name.clone(),
+                src: r.src,
+                dst: r.dst,
+                edges: r.num_edges(),
+                weighted: r.weight.is_some(),
+                features: r.features.as_ref().map(|f| f.dim),
+            })
+            .collect(),
+        labels: dataset
+            .labels
+            .iter()
+            .map(|l| LabelSummary {
+                name: l.name.clone(),
+                vertex: l.vertex_type,
+                kind: match l.values {
+                    LabelValues::Single { classes, .. } => LabelSummaryKind::Class(classes),
+                    LabelValues::Multi { classes, .. } => LabelSummaryKind::Multi(classes),
+                    LabelValues::Real { dim, .. } => LabelSummaryKind::Real(dim),
+                },
+            })
+            .collect(),
+        splits: dataset.splits.iter().map(|s| (s.name.clone(), s.vertex_type)).collect(),
+        link_splits: dataset.link_splits.iter().map(|s| s.name.clone()).collect(),
+    }
+}

@@ -1,0 +1,51 @@
+//! The compiler as a library: from a model and a dataset to training, metrics and results.
+//!
+//! [`prepare`] reads a model, checks it against a dataset, builds its semantic graphs, compiles it, and binds it to a
+//! machine. The [`Trainer`](hgnnc_train::Trainer) of what it returns trains (with a callback for each epoch, and a flag
+//! that stops it), measures, infers and reports. Errors are values ([`Error`]), and nothing is printed: an
+//! [`Observer`] hears of warnings and choices. The command `hgnnc` only parses arguments and prints.
+//!
+//! ```no_run
+//! use std::sync::atomic::AtomicBool;
+//!
+//! let job = hgnnc::Job { data: Some("acm".into()), ..hgnnc::Job::new("han.hgnn") };
+//! let mut prepared = hgnnc::prepare(hgnnc::Purpose::Train, &job, &mut hgnnc::Silent)?;
+//! prepared.trainer.run(&AtomicBool::new(false), &mut |epoch| println!("{} {}", epoch.epoch, epoch.loss))?;
+//! println!("{:?}", prepared.report()?.metrics["test"]);
+//! # Ok::<(), hgnnc::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod dataset;
+mod device;
+mod error;
+mod prepare;
+mod source;
+
+use hgnnc_diag::{Diagnostics, SourceMap};
+
+pub use dataset::{load, processor, summary};
+pub use device::Device;
+pub use error::Error;
+pub use prepare::{Bound, Job, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options, prepare};
+pub use source::{accept, decode, meet, prepare as prepare_model, read, text};
+
+/// Hears what happens on the way.
+pub trait Observer {
+    /// A line for the user: a warning, or a choice that was made.
+    fn note(&mut self, line: String);
+
+    /// Diagnostics of a model without errors.
+    fn warnings(&mut self, sources: &SourceMap, found: &Diagnostics);
+}
+
+/// An observer that drops everything.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn note(&mut self, _line: String) {}
+
+    fn warnings(&mut self, _sources: &SourceMap, _found: &Diagnostics) {}
+}
