@@ -31,10 +31,9 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     // Held until the command ends.
     let lock = check_outputs(args)?;
     let quiet = args.quiet;
-    let terminal = Terminal { quiet };
-    let say = |line: String| { terminal }.note(line);
+    let mut terminal = Terminal { quiet };
     if let Some(warning) = lock.as_ref().and_then(checkpoint::Lock::warning) {
-        say(format!("warning: {warning}"));
+        terminal.note(format!("warning: {warning}"));
     }
     let (device, options) = (args.device.device, train_options(args)?);
     let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, options, terminal)?;
@@ -42,14 +41,14 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         prepared.trainer.load_weights(path)?;
     }
     for warning in prepared.trainer.warnings() {
-        say(format!("warning: {warning}"));
+        terminal.note(format!("warning: {warning}"));
     }
     // Mini-batch memory is allocated on demand: the report has its peak.
-    say(arenas_text(&prepared.trainer.arenas(), prepared.trainer.executable().batch.is_none()));
+    terminal.note(arenas_text(&prepared.trainer.arenas(), prepared.trainer.executable().batch.is_none()));
     match (prepared.trainer.epochs_done(), prepared.trainer.batches_done()) {
         (0, 0) => {}
-        (epochs, 0) => say(format!("continuing after epoch {epochs}")),
-        (epochs, batches) => say(format!("continuing in epoch {}, after batch {batches}", epochs + 1)),
+        (epochs, 0) => terminal.note(format!("continuing after epoch {epochs}")),
+        (epochs, batches) => terminal.note(format!("continuing in epoch {}, after batch {batches}", epochs + 1)),
     }
 
     let stop = stop_on_interrupt()?;
@@ -75,7 +74,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let unsaved =
         prepared.trainer.unsaved().zip(args.checkpoint.as_ref()).map(|(error, folder)| unsaved(error, folder));
     if outcome == Outcome::Interrupted && unsaved.is_none() {
-        say(interrupted(args, &report));
+        terminal.note(interrupted(args, &report));
     }
     // Written last, since its log contains the preceding messages.
     let kept = folder.map_or(Ok(()), |folder| folder.keep(|path| save_weights(path, &mut prepared), Some(&report)));
@@ -84,7 +83,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::Machine(unsaved));
     }
     if [&args.weights_out, &args.checkpoint, &args.out].into_iter().all(Option::is_none) && report.epochs > 0 {
-        say("the parameters were not kept: `-o DIR` keeps them, the report and the log".into());
+        terminal.note("the parameters were not kept: `-o DIR` keeps them, the report and the log".into());
     }
     Ok(if outcome == Outcome::Interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
