@@ -4,6 +4,7 @@
 //!
 //! This module only holds the data; [`crate::load`] reads the files.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use crate::npy::FloatArray;
@@ -45,6 +46,94 @@ pub struct VertexTypeData {
     pub features: Option<Features>,
     /// Kind (`rdf:type`) of each vertex, for RDF data.
     pub kinds: Option<Kinds>,
+    /// The names of the vertices where they came from.
+    pub ids: Option<VertexIds>,
+    /// A time of each vertex, in a unit of the dataset's own. `[count]`
+    pub time: Option<Vec<i64>>,
+    /// How the columns of the features were made, in their order.
+    pub transforms: Vec<Transform>,
+}
+
+/// The ids that the vertices of a type have outside of the dataset, one for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VertexIds {
+    /// Integers. `[count]`
+    Integer(Vec<i64>),
+    /// Texts: that of vertex `v` is `bytes[offsets[v]..offsets[v + 1]]`.
+    #[allow(missing_docs, reason = "fields are named for what they hold")]
+    Text { offsets: Vec<u64>, bytes: String },
+}
+
+impl VertexIds {
+    /// Number of ids.
+    pub fn len(&self) -> usize {
+        match self {
+            VertexIds::Integer(ids) => ids.len(),
+            VertexIds::Text { offsets, .. } => offsets.len().saturating_sub(1),
+        }
+    }
+
+    /// Whether there are no ids.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The id of a vertex, as text. Panics if there is no such vertex.
+    pub fn text(&self, vertex: usize) -> Cow<'_, str> {
+        match self {
+            VertexIds::Integer(ids) => ids[vertex].to_string().into(),
+            VertexIds::Text { offsets, bytes } => bytes[offsets[vertex] as usize..offsets[vertex + 1] as usize].into(),
+        }
+    }
+}
+
+impl<'a> FromIterator<&'a str> for VertexIds {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(ids: I) -> VertexIds {
+        let (mut offsets, mut bytes) = (vec![0], String::new());
+        for id in ids {
+            bytes.push_str(id);
+            offsets.push(bytes.len() as u64);
+        }
+        VertexIds::Text { offsets, bytes }
+    }
+}
+
+/// How some columns of a table became columns of features, with the numbers that were fitted to the table: what a
+/// vertex that comes later must go through as well.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transform {
+    /// Columns of the table.
+    pub columns: Vec<String>,
+    /// What is done with their values.
+    pub kind: TransformKind,
+}
+
+/// What a [`Transform`] does.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub enum TransformKind {
+    /// A feature `(x - shift) * scale` for each column; a missing value counts as `missing` (of one per column).
+    Numbers { shift: Vec<f64>, scale: Vec<f64>, missing: Vec<f64> },
+    /// A feature for each category, 1 for the value's own; with a separator, for each of the values between them. A
+    /// missing or unknown value has none.
+    OneHot { categories: Vec<String>, separator: Option<String> },
+    /// A feature for each bucket, 1 for the one that holds the value: bucket `i` begins at `bounds[i - 1]` (inclusive)
+    /// and ends at `bounds[i]`. A missing value is in none.
+    Buckets { bounds: Vec<f64> },
+    /// The `width` numbers between separators.
+    Vector { separator: String, width: usize },
+}
+
+impl Transform {
+    /// Number of features.
+    pub fn width(&self) -> usize {
+        match &self.kind {
+            TransformKind::Numbers { shift, .. } => shift.len(),
+            TransformKind::OneHot { categories, .. } => categories.len(),
+            TransformKind::Buckets { bounds } => bounds.len() + 1,
+            TransformKind::Vector { width, .. } => *width,
+        }
+    }
 }
 
 /// A finer classification of the vertices of one type.
@@ -142,6 +231,8 @@ pub struct RelationData {
     pub weight: Option<FloatArray>,
     /// Feature row of each edge. `f32[E, dim]`
     pub features: Option<DenseFeatures>,
+    /// A time of each edge, in a unit of the dataset's own. `[E]`
+    pub time: Option<Vec<i64>>,
 }
 
 impl RelationData {

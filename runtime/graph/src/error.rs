@@ -176,6 +176,14 @@ pub enum DataError {
         expected: u64,
         found: i64,
     },
+    /// The offsets or bytes of text ids do not fit each other.
+    #[error("`{file}`: {at}: it {problem}")]
+    Ids {
+        /// File name as written.
+        file: String,
+        at: String,
+        problem: String,
+    },
     /// The columns of a sparse row are not strictly ascending.
     #[error(
         "`{file}`: {at}, row {row}: column {column} follows column {previous}; columns must ascend without duplicates"

@@ -1,6 +1,7 @@
 //! Datasets, heterogeneous graphs and the semantic graph build (SGB).
 //!
-//! - [`Dataset::load`] reads and validates a dataset folder (`docs/dataset.md` describes the format).
+//! - [`Dataset::load`] reads and validates a dataset folder (`docs/dataset.md` describes the format), and
+//!   [`Dataset::write`] writes one.
 //! - [`SemanticGraphs`] turns its relations and metapaths into [`SemanticGraph`]s, under a memory budget.
 //! - [`DegreeClasses`] groups the rows of one direction of a graph by degree.
 //! - [`order`] finds vertex orders that improve the cache locality of gathers, and estimates the cache misses of an
@@ -28,11 +29,12 @@ pub mod schema;
 pub mod sgb;
 pub mod shared;
 mod transpose;
+pub mod write;
 
 pub use csr::{Adjacency, EdgeError, NO_ORIGINAL, SemanticGraph};
 pub use dataset::{
     Dataset, DenseFeatures, Features, Kinds, LabelData, LabelValues, LinkSplitData, Links, MetapathData, RelationData,
-    SparseFeatures, SplitData, Step, VertexTypeData,
+    SparseFeatures, SplitData, Step, Transform, TransformKind, VertexIds, VertexTypeData,
 };
 pub use degrees::{ClassInfo, DegreeClasses, DegreeCounts, class_degrees, degree_class};
 pub use error::{DataError, DataErrors};

@@ -12,6 +12,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
+use half::f16;
 use memmap2::Mmap;
 use rayon::prelude::*;
 
@@ -33,6 +34,8 @@ pub enum Dtype {
     U32,
     /// Signed 64-bit integer, `<i8` in the header.
     I64,
+    /// Half-precision float, `<f2` in the header.
+    F16,
     /// Single-precision float, `<f4` in the header.
     F32,
     /// Double-precision float, `<f8` in the header.
@@ -44,6 +47,7 @@ impl Dtype {
     pub fn bytes(self) -> usize {
         match self {
             Dtype::Bool | Dtype::U8 => 1,
+            Dtype::F16 => 2,
             Dtype::I32 | Dtype::U32 | Dtype::F32 => 4,
             Dtype::I64 | Dtype::F64 => 8,
         }
@@ -51,7 +55,7 @@ impl Dtype {
 
     /// Whether elements are integers or booleans.
     pub fn is_integer(self) -> bool {
-        !matches!(self, Dtype::F32 | Dtype::F64)
+        !matches!(self, Dtype::F16 | Dtype::F32 | Dtype::F64)
     }
 
     fn descr(self) -> &'static str {
@@ -61,6 +65,7 @@ impl Dtype {
             Dtype::I32 => "<i4",
             Dtype::U32 => "<u4",
             Dtype::I64 => "<i8",
+            Dtype::F16 => "<f2",
             Dtype::F32 => "<f4",
             Dtype::F64 => "<f8",
         }
@@ -77,6 +82,7 @@ impl Dtype {
             ("<" | "=", "i4") => Some(Dtype::I32),
             ("<" | "=", "u4") => Some(Dtype::U32),
             ("<" | "=", "i8") => Some(Dtype::I64),
+            ("<" | "=", "f2") => Some(Dtype::F16),
             ("<" | "=", "f4") => Some(Dtype::F32),
             ("<" | "=", "f8") => Some(Dtype::F64),
             _ => None,
@@ -92,6 +98,7 @@ impl fmt::Display for Dtype {
             Dtype::I32 => "int32",
             Dtype::U32 => "uint32",
             Dtype::I64 => "int64",
+            Dtype::F16 => "float16",
             Dtype::F32 => "float32",
             Dtype::F64 => "float64",
         })
@@ -200,18 +207,19 @@ impl Npy {
         &self.shape
     }
 
-    fn data(&self) -> &[u8] {
+    /// The elements as they are stored, in the order of the file.
+    pub fn bytes(&self) -> &[u8] {
         &self.map[self.offset..]
     }
 
     /// All elements in row-major order as integers, or `None` for a floating-point file.
     pub fn to_i64(&self) -> Option<Vec<i64>> {
         let all = match self.dtype {
-            Dtype::Bool | Dtype::U8 => self.data().iter().map(|&b| i64::from(b)).collect(),
+            Dtype::Bool | Dtype::U8 => self.bytes().iter().map(|&b| i64::from(b)).collect(),
             Dtype::I32 => self.words::<4>().map(|b| i64::from(i32::from_le_bytes(b))).collect(),
             Dtype::U32 => self.words::<4>().map(|b| i64::from(u32::from_le_bytes(b))).collect(),
             Dtype::I64 => self.words::<8>().map(i64::from_le_bytes).collect(),
-            Dtype::F32 | Dtype::F64 => return None,
+            Dtype::F16 | Dtype::F32 | Dtype::F64 => return None,
         };
         Some(self.row_major(all))
     }
@@ -223,13 +231,13 @@ impl Npy {
             return self.to_i64()?.get(begin..end).map(<[i64]>::to_vec);
         }
         let width = self.dtype.bytes();
-        let data = self.data().get(begin.checked_mul(width)?..end.checked_mul(width)?)?;
+        let data = self.bytes().get(begin.checked_mul(width)?..end.checked_mul(width)?)?;
         Some(match self.dtype {
             Dtype::Bool | Dtype::U8 => data.iter().map(|&b| i64::from(b)).collect(),
             Dtype::I32 => words::<4>(data).map(|b| i64::from(i32::from_le_bytes(b))).collect(),
             Dtype::U32 => words::<4>(data).map(|b| i64::from(u32::from_le_bytes(b))).collect(),
             Dtype::I64 => words::<8>(data).map(i64::from_le_bytes).collect(),
-            Dtype::F32 | Dtype::F64 => return None,
+            Dtype::F16 | Dtype::F32 | Dtype::F64 => return None,
         })
     }
 
@@ -241,15 +249,15 @@ impl Npy {
             return None;
         }
         let width = self.dtype.bytes();
-        let data = self.data().get(begin.checked_mul(width)?..end.checked_mul(width)?)?;
+        let data = self.bytes().get(begin.checked_mul(width)?..end.checked_mul(width)?)?;
         // Each element is read once, so the checked value is the returned one. `u32::MAX` marks a value that is no id.
         let id = |value: i64| u32::try_from(value).unwrap_or(u32::MAX);
         let ids: Vec<u32> = match self.dtype {
-            Dtype::I32 => in_parallel::<4>(data, |word| id(i64::from(i32::from_le_bytes(word)))),
-            Dtype::U32 => in_parallel::<4>(data, u32::from_le_bytes),
-            Dtype::I64 => in_parallel::<8>(data, |word| id(i64::from_le_bytes(word))),
-            Dtype::Bool | Dtype::U8 => in_parallel::<1>(data, |[byte]| u32::from(byte)),
-            Dtype::F32 | Dtype::F64 => return None,
+            Dtype::I32 => in_parallel::<4, _>(data, |word| id(i64::from(i32::from_le_bytes(word)))),
+            Dtype::U32 => in_parallel::<4, _>(data, u32::from_le_bytes),
+            Dtype::I64 => in_parallel::<8, _>(data, |word| id(i64::from_le_bytes(word))),
+            Dtype::Bool | Dtype::U8 => in_parallel::<1, _>(data, |[byte]| u32::from(byte)),
+            Dtype::F16 | Dtype::F32 | Dtype::F64 => return None,
         };
         let bound = u32::try_from(bound).unwrap_or(u32::MAX);
         // Whole blocks without early exit, so that the loop vectorizes.
@@ -257,15 +265,21 @@ impl Npy {
         ids.par_chunks(PARALLEL_ELEMENTS).all(below).then_some(ids)
     }
 
-    /// All elements in row-major order as `f32`, left in the mapping if the layout allows; `None` unless the file is
-    /// float32.
+    /// All elements in row-major order as `f32`; `None` unless they are floats. Those of a float32 file are left in the
+    /// mapping if the layout allows; float16 and float64 are converted.
     pub fn to_f32(&self) -> Option<FloatArray> {
-        if self.dtype != Dtype::F32 {
-            return None;
+        let converted = match self.dtype {
+            Dtype::F16 => Some(in_parallel::<2, _>(self.bytes(), |word| f16::from_le_bytes(word).to_f32())),
+            Dtype::F64 => Some(in_parallel::<8, _>(self.bytes(), |word| f64::from_le_bytes(word) as f32)),
+            Dtype::F32 => None,
+            _ => return None,
+        };
+        if let Some(all) = converted {
+            return Some(FloatArray(Storage::Owned(self.row_major(all))));
         }
         let in_place = cfg!(target_endian = "little")
             && !(self.fortran && self.shape.len() > 1)
-            && bytemuck::try_cast_slice::<u8, f32>(self.data()).is_ok();
+            && bytemuck::try_cast_slice::<u8, f32>(self.bytes()).is_ok();
         if in_place {
             return Some(FloatArray(Storage::Mapped { map: Arc::clone(&self.map), offset: self.offset }));
         }
@@ -274,7 +288,7 @@ impl Npy {
     }
 
     fn words<const N: usize>(&self) -> impl Iterator<Item = [u8; N]> + '_ {
-        words(self.data())
+        words(self.bytes())
     }
 
     /// Reorders the elements of a Fortran-ordered file; leaves others as they are.
@@ -303,8 +317,8 @@ impl Npy {
     }
 }
 
-fn in_parallel<const N: usize>(data: &[u8], id: impl Fn([u8; N]) -> u32 + Sync) -> Vec<u32> {
-    data.as_chunks::<N>().0.par_iter().with_min_len(PARALLEL_ELEMENTS).map(|&word| id(word)).collect()
+fn in_parallel<const N: usize, T: Send>(data: &[u8], convert: impl Fn([u8; N]) -> T + Sync) -> Vec<T> {
+    data.as_chunks::<N>().0.par_iter().with_min_len(PARALLEL_ELEMENTS).map(|&word| convert(word)).collect()
 }
 
 fn words<const N: usize>(data: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
@@ -468,13 +482,32 @@ macro_rules! element {
         }
     )*};
 }
-element!(u8 => U8, i32 => I32, u32 => U32, i64 => I64, f32 => F32, f64 => F64);
+element!(u8 => U8, i32 => I32, u32 => U32, i64 => I64, f16 => F16, f32 => F32, f64 => F64);
 
 /// Writes `values` (row-major, of the given shape) as a version 1 `.npy` file.
 ///
 /// Errors when the product of `shape` is not `values.len()` or the file cannot be written.
 pub fn write<T: Element>(path: &Path, shape: &[usize], values: &[T]) -> io::Result<()> {
-    File::create(path)?.write_all(&to_bytes(shape, values)?)
+    write_rows::<T, T>(path, shape, &[values])
+}
+
+/// Writes an array of the given shape whose values, row-major, stand in several slices, and are converted to the type of
+/// the file.
+///
+/// Errors when the product of `shape` is not the number of values, a value does not fit, or the file cannot be written.
+pub fn write_rows<T: Element + TryFrom<U>, U: Copy>(path: &Path, shape: &[usize], rows: &[&[U]]) -> io::Result<()> {
+    const BUFFER: usize = 1 << 16;
+    let mut out = Stream::<T>::create(path, shape)?;
+    let mut bytes = Vec::with_capacity(BUFFER * T::DTYPE.bytes());
+    for chunk in rows.iter().flat_map(|row| row.chunks(BUFFER)) {
+        bytes.clear();
+        for &value in chunk {
+            let value = T::try_from(value).map_err(|_| io::Error::other(format!("a value is no {}", T::DTYPE)))?;
+            value.put(&mut bytes);
+        }
+        out.append(&bytes)?;
+    }
+    out.finish()
 }
 
 /// `values` (row-major, of the given shape) as the contents of a version 1 `.npy` file.

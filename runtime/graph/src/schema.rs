@@ -199,12 +199,12 @@ mod tests {
 
     fn relation(name: &str, src: usize, dst: usize, weight: bool) -> RelationData {
         let weight = weight.then(|| vec![].into());
-        RelationData { name: name.into(), src, dst, src_ids: vec![], dst_ids: vec![], weight, features: None }
+        RelationData { name: name.into(), src, dst, src_ids: vec![], dst_ids: vec![], weight, ..Default::default() }
     }
 
     #[test]
     fn names_become_unique_identifiers() {
-        let vertex = |name: &str| VertexTypeData { name: name.into(), count: 0, features: None, kinds: None };
+        let vertex = |name: &str| VertexTypeData { name: name.into(), ..Default::default() };
         let steps = vec![Step::forward(0), Step::reverse(0)];
         let label = |name: &str, values| LabelData { name: name.into(), vertex_type: 0, values, class_names: vec![] };
         let dataset = Dataset {

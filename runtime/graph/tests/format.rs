@@ -39,6 +39,8 @@ fn write_arrays(folder: &Path, list: &str) {
             "int32" => npy::write::<i32>(&path, &shape, &parsed(values)),
             "int64" => npy::write::<i64>(&path, &shape, &parsed(values)),
             "uint8" => npy::write::<u8>(&path, &shape, &parsed(values)),
+            "float16" => npy::write::<half::f16>(&path, &shape, &parsed(values)),
+            "float64" => npy::write::<f64>(&path, &shape, &parsed(values)),
             "float32" => npy::write::<f32>(&path, &shape, &parsed(values)),
             other => panic!("no type `{other}`"),
         }
@@ -117,7 +119,13 @@ fn tables_of<'a>(root: &'a mut Table, kind: &str) -> Vec<&'a mut Table> {
     let tables = list.into_iter().flatten().filter_map(Value::as_table_mut);
     match names.next() {
         None => tables.collect(),
-        Some(inner) => tables.filter_map(|table| table.get_mut(inner)?.as_table_mut()).collect(),
+        Some(inner) => tables
+            .filter_map(|table| table.get_mut(inner))
+            .flat_map(|found| match found {
+                Value::Array(tables) => tables.iter_mut().filter_map(Value::as_table_mut).collect(),
+                one => one.as_table_mut().into_iter().collect::<Vec<_>>(),
+            })
+            .collect(),
     }
 }
 

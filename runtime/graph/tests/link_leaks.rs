@@ -15,7 +15,7 @@ const COUNT: usize = 5;
 fn relation(name: &str, (src, dst): (usize, usize), edges: Edges<'_>) -> RelationData {
     let ids = |end: fn(&(u32, u32)) -> u32| edges.iter().map(end).collect();
     let (name, src_ids, dst_ids) = (name.to_string(), ids(|e| e.0), ids(|e| e.1));
-    RelationData { name, src, dst, src_ids, dst_ids, weight: None, features: None }
+    RelationData { name, src, dst, src_ids, dst_ids, ..Default::default() }
 }
 
 /// Users and artists; `likes` and `knows` are predicted, `liked_by` and `met` duplicate links.

@@ -20,7 +20,7 @@ fn dataset(counts: &[usize], relations: &[(usize, usize, Edges)]) -> Dataset {
         vertex_types: counts
             .iter()
             .enumerate()
-            .map(|(i, &count)| VertexTypeData { name: format!("t{i}"), count, features: None, kinds: None })
+            .map(|(i, &count)| VertexTypeData { name: format!("t{i}"), count, ..Default::default() })
             .collect(),
         relations: relations
             .iter()
@@ -31,8 +31,7 @@ fn dataset(counts: &[usize], relations: &[(usize, usize, Edges)]) -> Dataset {
                 dst: *dst,
                 src_ids: edges.iter().map(|e| e.0).collect(),
                 dst_ids: edges.iter().map(|e| e.1).collect(),
-                weight: None,
-                features: None,
+                ..Default::default()
             })
             .collect(),
         labels: vec![],

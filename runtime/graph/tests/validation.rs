@@ -241,8 +241,10 @@ fn files() {
         &["`writes.npy` (`file` of relation `writes`) should be int32 (or int64), but is float32"],
     );
     says(
-        file("dense.npy", &[3, 2], &[0f64; 6]),
-        &["`dense.npy` (`file` of features of vertex type `author`) should be float32, but is float64"],
+        file("dense.npy", &[3, 2], &[0i32; 6]),
+        &[
+            "`dense.npy` (`file` of features of vertex type `author`) should be float32 (or float16, float64), but is int32",
+        ],
     );
     says(
         file("writes.npy", &[4, 2], &[0i32; 8]),

@@ -140,6 +140,20 @@ impl Loader {
         }
     }
 
+    /// A required list of finite numbers, `len` of them if that is known.
+    pub fn numbers(&mut self, at: At<'_>, field: &str, len: Option<usize>) -> Option<Vec<f64>> {
+        let value = self.required(at, field, "an array of numbers")?;
+        let number = |v: &Value| v.as_float().or_else(|| v.as_integer().map(|n| n as f64)).filter(|x| x.is_finite());
+        let numbers = value.as_array().and_then(|a| a.iter().map(number).collect::<Option<Vec<_>>>());
+        match (numbers, len) {
+            (Some(numbers), Some(len)) if numbers.len() != len => {
+                self.bad(at, field, &format!("{len} numbers, one per column"), value)
+            }
+            (Some(numbers), _) => Some(numbers),
+            (None, _) => self.bad(at, field, "an array of numbers", value),
+        }
+    }
+
     /// Compares a declared count with what a file holds.
     pub fn check_count(&mut self, at: At<'_>, field: &str, file: &str, found: u64) {
         if let Some(declared) = self.optional_count(at, field)
@@ -212,7 +226,7 @@ impl Loader {
     pub fn floats(&mut self, file: &NamedFile<'_>) -> Option<FloatArray> {
         match file.npy.to_f32() {
             Some(all) => Some(all),
-            None => self.wrong_dtype(file, "float32"),
+            None => self.wrong_dtype(file, "float32 (or float16, float64)"),
         }
     }
 

@@ -19,9 +19,11 @@ pub const FIELDS: &[(&str, &[&str])] = &[
             "metapath",
         ],
     ),
-    (VERTEX_TYPE, &["name", "count", "features", "kind_file", "kind_names"]),
+    (VERTEX_TYPE, &["name", "count", "features", "ids", "time", "transform", "kind_file", "kind_names"]),
+    (VERTEX_IDS, &["kind", "file", "offsets", "bytes"]),
+    (TRANSFORM, &["kind", "columns", "missing", "shift", "scale", "categories", "separator", "bounds", "width"]),
     (VERTEX_FEATURES, &["kind", "dim", "file", "indptr", "indices", "data", "nnz"]),
-    (RELATION, &["name", "src", "dst", "file", "columns", "edges", "weight", "features"]),
+    (RELATION, &["name", "src", "dst", "file", "columns", "edges", "weight", "time", "features"]),
     (EDGE_FEATURES, &["file", "dim"]),
     (LABEL, &["vertex_type", "name", "kind", "classes", "file", "mask_file", "dim", "class_names", "labelled"]),
     (SPLIT, &["name", "vertex_type", "train", "val", "test", "train_size", "val_size", "test_size"]),
@@ -32,6 +34,8 @@ pub const FIELDS: &[(&str, &[&str])] = &[
 pub(super) const ROOT: &str = "dataset.toml";
 pub(super) const VERTEX_TYPE: &str = "[[vertex_type]]";
 pub(super) const VERTEX_FEATURES: &str = "[vertex_type.features]";
+pub(super) const VERTEX_IDS: &str = "[vertex_type.ids]";
+pub(super) const TRANSFORM: &str = "[[vertex_type.transform]]";
 pub(super) const RELATION: &str = "[[relation]]";
 pub(super) const EDGE_FEATURES: &str = "[relation.features]";
 pub(super) const LABEL: &str = "[[label]]";

@@ -16,10 +16,11 @@ use toml::{Table, Value};
 pub use self::format::FIELDS;
 
 use self::fields::{At, Loader, NO_MASK};
-use self::format::{EDGE_FEATURES, METAPATH, RELATION, ROOT, VERTEX_FEATURES, VERTEX_TYPE};
+use self::format::{EDGE_FEATURES, METAPATH, RELATION, ROOT, TRANSFORM, VERTEX_FEATURES, VERTEX_IDS, VERTEX_TYPE};
 use crate::dataset::Step;
 use crate::dataset::{
-    Dataset, DenseFeatures, Features, Kinds, MetapathData, RelationData, SparseFeatures, VertexTypeData,
+    Dataset, DenseFeatures, Features, Kinds, MetapathData, RelationData, SparseFeatures, Transform, TransformKind,
+    VertexIds, VertexTypeData,
 };
 use crate::error::{DataError, DataErrors};
 use crate::files;
@@ -197,7 +198,129 @@ fn vertex_type(loader: &mut Loader, table: &Table, position: usize) -> (TypeSket
         Some(other) => loader.bad(at, "features", "a table", other),
     };
     let kinds = if at.get("kind_file").is_some() { kinds(loader, at, count) } else { None };
-    (sketch, name.map(|name| VertexTypeData { name, count, features, kinds }))
+    let ids = match at.get("ids") {
+        None => None,
+        Some(Value::Table(inner)) => {
+            let called = format!("ids of {called}");
+            vertex_ids(loader, At::new(inner, VERTEX_IDS, &called), count)
+        }
+        Some(other) => loader.bad(at, "ids", "a table", other),
+    };
+    let time = time(loader, at, count, "vertex");
+    let transforms = transforms(loader, at, &called, features.as_ref().map_or(0, Features::dim));
+    (sketch, name.map(|name| VertexTypeData { name, count, features, kinds, ids, time, transforms }))
+}
+
+/// The times in the file that an optional field names.
+fn time(loader: &mut Loader, at: At<'_>, count: usize, per: &str) -> Option<Vec<i64>> {
+    let file = loader.optional_file(at, "time").ok()??;
+    loader.shape(&file, &[Some(count)], &format!("[{count}] (one time per {per})"))?;
+    loader.integers(&file)
+}
+
+fn vertex_ids(loader: &mut Loader, at: At<'_>, count: usize) -> Option<VertexIds> {
+    let kind = loader.string(at, "kind")?;
+    match &kind[..] {
+        "integer" => {
+            let file = loader.file(at, "file")?;
+            loader.shape(&file, &[Some(count)], &format!("[{count}] (one id per vertex)"))?;
+            loader.integers(&file).map(VertexIds::Integer)
+        }
+        "text" => text_ids(loader, at, count),
+        _ => loader.bad(at, "kind", "`integer` or `text`", &Value::String(kind)),
+    }
+}
+
+fn text_ids(loader: &mut Loader, at: At<'_>, count: usize) -> Option<VertexIds> {
+    let (offsets_file, bytes_file) = (loader.file(at, "offsets"), loader.file(at, "bytes"));
+    let (offsets_file, bytes_file) = (offsets_file?, bytes_file?);
+    loader.shape(&offsets_file, &[Some(count + 1)], &format!("[{}] (vertices + 1)", count + 1))?;
+    loader.shape(&bytes_file, &[None], "[bytes] (one axis)")?;
+    if bytes_file.npy.dtype() != Dtype::U8 {
+        return loader.wrong_dtype(&bytes_file, "uint8");
+    }
+    let ends = loader.integers(&offsets_file)?;
+    let bad = |loader: &mut Loader, file: &fields::NamedFile<'_>, problem: String| {
+        loader.fail(DataError::Ids { file: file.file.clone(), at: at.name.to_string(), problem })
+    };
+    let bytes = bytes_file.npy.bytes().to_vec();
+    if ends[0] != 0 || ends[count] != bytes.len() as i64 {
+        let problem =
+            format!("goes from {} to {}, but should from 0 to {} (`bytes`)", ends[0], ends[count], bytes.len());
+        return bad(loader, &offsets_file, problem);
+    }
+    if let Some(row) = ends.windows(2).position(|w| w[1] < w[0]) {
+        return bad(
+            loader,
+            &offsets_file,
+            format!("goes down after vertex {row}, from {} to {}", ends[row], ends[row + 1]),
+        );
+    }
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let place = error.utf8_error().valid_up_to();
+            return bad(loader, &bytes_file, format!("is not UTF-8 at byte {place}"));
+        }
+    };
+    if let Some(row) = ends.iter().position(|&end| !text.is_char_boundary(end as usize)) {
+        return bad(loader, &offsets_file, format!("splits a character before vertex {row}"));
+    }
+    Some(VertexIds::Text { offsets: ends.iter().map(|&end| end as u64).collect(), bytes: text })
+}
+
+/// How the features of a vertex type were made; their widths add up to that of the features.
+fn transforms(loader: &mut Loader, at: At<'_>, of: &str, dim: usize) -> Vec<Transform> {
+    let mut all = Vec::new();
+    for (i, table) in loader.tables(at, "transform").into_iter().enumerate() {
+        let called = format!("transform number {} of {of}", i + 1);
+        match transform(loader, At::new(table, TRANSFORM, &called)) {
+            Some(found) => all.push(found),
+            None => return Vec::new(),
+        }
+    }
+    // A width is at most 2^32, and there are as many of them as lines of text.
+    let width: u64 = all.iter().map(|t| t.width() as u64).sum();
+    if !all.is_empty() && width != dim as u64 {
+        loader.fail::<()>(DataError::BadField {
+            at: at.name.to_string(),
+            field: "transform".into(),
+            expected: format!("as wide as the features, {dim}"),
+            found: format!("{width} wide"),
+        });
+    }
+    all
+}
+
+fn transform(loader: &mut Loader, at: At<'_>) -> Option<Transform> {
+    let kind = loader.string(at, "kind");
+    let columns = loader.strings(at, "columns");
+    let (kind, columns) = (kind?, columns?);
+    if columns.is_empty() {
+        return loader.fail(DataError::MissingField {
+            at: at.name.into(),
+            field: "columns".into(),
+            expected: "at least one column".into(),
+        });
+    }
+    let kind = match &kind[..] {
+        "numbers" => TransformKind::Numbers {
+            shift: loader.numbers(at, "shift", Some(columns.len()))?,
+            scale: loader.numbers(at, "scale", Some(columns.len()))?,
+            missing: loader.numbers(at, "missing", Some(columns.len()))?,
+        },
+        "one_hot" => TransformKind::OneHot {
+            categories: loader.strings(at, "categories")?,
+            separator: if at.get("separator").is_some() { Some(loader.string(at, "separator")?) } else { None },
+        },
+        "buckets" => TransformKind::Buckets { bounds: loader.numbers(at, "bounds", None)? },
+        "vector" => TransformKind::Vector {
+            separator: loader.string(at, "separator")?,
+            width: loader.count_within(at, "width", 0, u64::from(u32::MAX), "below 2^32")?,
+        },
+        _ => return loader.bad(at, "kind", "`numbers`, `one_hot`, `buckets` or `vector`", &Value::String(kind)),
+    };
+    Some(Transform { columns, kind })
 }
 
 fn kinds(loader: &mut Loader, at: At<'_>, count: usize) -> Option<Kinds> {
@@ -310,6 +433,7 @@ fn edges(
         Ok(Some(file)) => weight(loader, &file, num).map(Some),
         Err(()) => None,
     };
+    let time = time(loader, at, num, "edge");
     let features = match at.get("features") {
         None => Some(None),
         Some(Value::Table(inner)) => {
@@ -337,7 +461,16 @@ fn edges(
     };
     let src_ids = ids(src, "source", begin..end);
     let dst_ids = ids(dst, "destination", all + begin..all + end);
-    Some(RelationData { name, src, dst, src_ids: src_ids?, dst_ids: dst_ids?, weight: weight?, features: features? })
+    Some(RelationData {
+        name,
+        src,
+        dst,
+        src_ids: src_ids?,
+        dst_ids: dst_ids?,
+        weight: weight?,
+        features: features?,
+        time,
+    })
 }
 
 /// The columns of a shared edge file that belong to this relation.

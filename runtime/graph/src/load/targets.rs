@@ -95,7 +95,7 @@ fn multi(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
     let expected = format!("[{count}, {classes}] (one row per vertex, one column per class)");
     loader.shape(&file, &[Some(count), Some(classes)], &expected)?;
     let mut rows: Vec<f32> = match file.npy.dtype() {
-        Dtype::F32 => loader.floats(&file)?.to_vec(),
+        Dtype::F16 | Dtype::F32 | Dtype::F64 => loader.floats(&file)?.to_vec(),
         // Only 0, 1 and -1 pass the check below, so rounding of larger integers does not matter.
         _ => match file.npy.to_i64() {
             Some(all) => all.into_iter().map(|v| v as f32).collect(),

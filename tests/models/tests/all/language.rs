@@ -385,7 +385,7 @@ fn edge_data_stay_with_their_edges() {
         name: name.into(),
         count,
         features: Some(Features::Dense(features(dim, vec![0.0; count * dim]))),
-        kinds: None,
+        ..Default::default()
     };
     let relation = |name: &str, src: usize, edges: &Edges| RelationData {
         name: name.into(),
@@ -395,6 +395,7 @@ fn edge_data_stay_with_their_edges() {
         dst_ids: edges.iter().map(|e| e.1).collect(),
         weight: Some(weight[..edges.len()].to_vec().into()),
         features: Some(features(3, weight[..edges.len()].iter().flat_map(|w| [*w, 10.0 * w, 0.0]).collect())),
+        time: None,
     };
     let dataset = Dataset {
         name: "edges".into(),
