@@ -474,6 +474,15 @@ pub struct DataArgs {
     pub command: DataCommand,
 }
 
+/// What `hgnnc data import` reads.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ImportKind {
+    /// CSV and TSV files with keys, described by a TOML file
+    Tables,
+    /// Lines of head, relation and tail: a file, or a folder with train, valid and test
+    Triples,
+}
+
 /// The subcommands of `hgnnc data`.
 #[derive(Subcommand, Debug)]
 pub enum DataCommand {
@@ -491,6 +500,22 @@ pub enum DataCommand {
     Schema {
         /// Folder of the dataset
         dir: PathBuf,
+    },
+    /// Make a dataset of tables with ids of any kind, or of triples (see docs/import.md)
+    Import {
+        /// What there is
+        kind: ImportKind,
+        /// Folder of the tables or triples, or one file of triples
+        src: PathBuf,
+        /// Folder to write
+        #[arg(required_unless_present = "dry_run")]
+        dir: Option<PathBuf>,
+        /// What the tables hold; SRC/import.toml unless given
+        #[arg(long, value_name = "FILE.toml")]
+        config: Option<PathBuf>,
+        /// Read and check everything and say what would be made, but write nothing
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Show the graphs of metapaths that are kept beside a dataset (`.hgnnc-cache`), or remove them
     Cache {

@@ -5,10 +5,12 @@ use std::process::ExitCode;
 
 use hgnnc_cpu::thread_pool;
 use hgnnc_graph::info::DatasetInfo;
+use hgnnc_graph::write::{WriteError, vacant};
 use hgnnc_graph::{DataErrors, Entry, GraphCache, show_bytes};
+use hgnnc_import::ImportError;
 use hgnnc_synth::{Outcome, Size, generate_size};
 
-use crate::args::{DataArgs, DataCommand};
+use crate::args::{DataArgs, DataCommand, ImportKind};
 use crate::failure::Failure;
 use crate::output::{check_folder, print, print_data};
 use crate::starter;
@@ -34,6 +36,11 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
             let pool = thread_pool(0)?;
             print_data(&starter::text(&hgnnc::load(dir, &pool)?))?;
         }
+        DataCommand::Import { kind, src, dir, config, dry_run } => {
+            // A dry run may go without a folder.
+            let target = dir.as_deref().filter(|_| !dry_run);
+            import(*kind, src, config.as_deref(), target)?;
+        }
         DataCommand::Cache { dir, clear } => print(&cache(dir, *clear)?)?,
         DataCommand::Synth { shape, dir, out, seed, scale } => {
             let size = shape.parse().and_then(|shape| Size::scaled(shape, *scale)).map_err(hgnnc::Error::from)?;
@@ -47,6 +54,43 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Imports a dataset, and writes it if there is a folder for it.
+fn import(kind: ImportKind, source: &Path, config: Option<&Path>, target: Option<&Path>) -> Result<(), Failure> {
+    let kind = match kind {
+        ImportKind::Tables => hgnnc_import::Kind::Tables,
+        ImportKind::Triples => hgnnc_import::Kind::Triples,
+    };
+    if config.is_some() && kind != hgnnc_import::Kind::Tables {
+        return Err(Failure::input("`--config` describes tables, and nothing else needs it"));
+    }
+    // Before the work.
+    if let Some(target) = target {
+        check_folder(target)?;
+        vacant(target).map_err(failed)?;
+    }
+    let pool = thread_pool(0)?;
+    let dataset = hgnnc_import::read(kind, source, config).map_err(|error| match error {
+        ImportError::Write(error) => failed(error),
+        faults => Failure::input(faults.to_string()),
+    })?;
+    let info = pool.install(|| DatasetInfo::new(&dataset))?;
+    print(&info.text())?;
+    let Some(target) = target else { return print("nothing is written: this is a dry run\n") };
+    dataset.write(target).map_err(failed)?;
+    print(&format!(
+        "wrote {}; `hgnnc data schema {}` prints a model of it to begin with\n",
+        target.display(),
+        target.display()
+    ))
+}
+
+fn failed(error: WriteError) -> Failure {
+    match error {
+        WriteError::Occupied(_) => Failure::input(error.to_string()),
+        _ => Failure::Machine(error.to_string()),
+    }
 }
 
 /// Lists the cached metapath graphs of a dataset, or removes them.

@@ -1,0 +1,145 @@
+//! Tables row by row, also compressed ones.
+
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use csv::ByteRecord;
+use flate2::read::MultiGzDecoder;
+use hgnnc_graph::files;
+
+use crate::error::{Faults, shown};
+
+/// Opens a file; what is compressed with gzip, by its first bytes, is unpacked on the way.
+pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
+    const BUFFER: usize = 1 << 18;
+    let mut file = files::open(path)?;
+    let mut magic = [0; 2];
+    let mut read = 0;
+    while read < magic.len() {
+        match file.read(&mut magic[read..])? {
+            0 => break,
+            n => read += n,
+        }
+    }
+    let whole = io::Cursor::new(magic[..read].to_vec()).chain(file);
+    let whole = BufReader::with_capacity(BUFFER, whole);
+    Ok(if magic == [0x1f, 0x8b] { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
+}
+
+/// The rows of a table.
+pub(crate) struct Rows {
+    pub path: PathBuf,
+    reader: csv::Reader<Box<dyn Read>>,
+    columns: Vec<String>,
+    row: ByteRecord,
+}
+
+/// How a table is written.
+#[derive(Clone)]
+pub(crate) struct Style<'a> {
+    pub separator: u8,
+    /// Whether `"…"` holds separators and ends of lines.
+    pub quotes: bool,
+    /// Names of the columns of a file without a header; None: they are in the first line.
+    pub columns: Option<&'a [String]>,
+    /// Whether rows may differ in their number of fields.
+    pub ragged: bool,
+}
+
+impl Rows {
+    /// Opens a table. None if that fails, which is reported.
+    pub fn open(path: &Path, style: &Style<'_>, faults: &mut Faults) -> Option<Rows> {
+        let input = match open(path) {
+            Ok(input) => input,
+            Err(error) => {
+                faults.add(path, None, format!("cannot be read: {error}"));
+                return None;
+            }
+        };
+        let mut reader = csv::ReaderBuilder::new()
+            .delimiter(style.separator)
+            .quoting(style.quotes)
+            .has_headers(style.columns.is_none())
+            .flexible(true)
+            .from_reader(input);
+        let columns = match style.columns {
+            Some(columns) => columns.to_vec(),
+            None => match reader.byte_headers() {
+                Ok(header) => header.iter().map(|c| String::from_utf8_lossy(c).trim().to_owned()).collect(),
+                Err(error) => {
+                    faults.add(path, None, unreadable(&error));
+                    return None;
+                }
+            },
+        };
+        // The number of fields is not known of ragged tables.
+        let columns = if style.ragged { Vec::new() } else { columns };
+        Some(Rows { path: path.to_path_buf(), reader, columns, row: ByteRecord::new() })
+    }
+
+    /// The positions of columns; those that are not there are reported.
+    pub fn positions(&self, names: &[String], faults: &mut Faults) -> Option<Vec<usize>> {
+        let mut missing = Vec::new();
+        let mut found = Vec::new();
+        for name in names {
+            match self.columns.iter().position(|column| column == name) {
+                Some(at) => found.push(at),
+                None => missing.push(format!("`{name}`")),
+            }
+        }
+        if missing.is_empty() {
+            return Some(found);
+        }
+        let known = self.columns.iter().map(|c| format!("`{}`", shown(c))).collect::<Vec<_>>().join(", ");
+        let plural = if missing.len() == 1 { "" } else { "s" };
+        faults.add(
+            &self.path,
+            Some(1),
+            format!("there is no column{plural} {} (there is {known})", missing.join(", ")),
+        );
+        None
+    }
+
+    /// The next row with the right number of fields, and its line; others are reported.
+    pub fn next(&mut self, faults: &mut Faults) -> Option<u64> {
+        loop {
+            match self.reader.read_byte_record(&mut self.row) {
+                Ok(false) => return None,
+                Ok(true) => {
+                    let line = self.row.position().map_or(0, csv::Position::line);
+                    if self.columns.is_empty() || self.row.len() == self.columns.len() {
+                        return Some(line);
+                    }
+                    let (found, expected) = (self.row.len(), self.columns.len());
+                    let hint =
+                        if found < expected { "" } else { "; a field that holds the separator stands in quotes" };
+                    faults.add(
+                        &self.path,
+                        Some(line),
+                        format!("there are {found} fields, but {expected} columns{hint}"),
+                    );
+                }
+                Err(error) => {
+                    let line = error.position().map(csv::Position::line);
+                    faults.add(&self.path, line, unreadable(&error));
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// A field of the row without blanks around it. None if it is not UTF-8, which is reported.
+    pub fn field(&self, at: usize, line: u64, faults: &mut Faults) -> Option<&str> {
+        match std::str::from_utf8(self.row.get(at).unwrap_or_default()) {
+            Ok(text) => Some(text.trim()),
+            Err(_) => {
+                faults.add(&self.path, Some(line), format!("field {} is not UTF-8: save the file as UTF-8", at + 1));
+                None
+            }
+        }
+    }
+}
+
+fn unreadable(error: &csv::Error) -> String {
+    format!("cannot be read: {error}")
+}

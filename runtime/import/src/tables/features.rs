@@ -1,0 +1,327 @@
+//! Features of vertices from columns.
+
+use hgnnc_graph::{DenseFeatures, Features, SparseFeatures, Transform, TransformKind};
+
+use super::config::{self, Missing, MissingWord, Scale};
+use crate::error::shown;
+use crate::keys::Keys;
+
+/// What a category is where there is none.
+const NONE: u32 = u32::MAX;
+
+/// The values of some columns, row by row, until all are known and what is to be fitted can be.
+pub(super) struct Block {
+    columns: Vec<String>,
+    values: Values,
+}
+
+enum Values {
+    /// By column. A missing value is NaN.
+    Numbers {
+        values: Vec<Vec<f64>>,
+        scale: Scale,
+        missing: Missing,
+    },
+    /// The categories of row `r` are `codes[ends[r - 1]..ends[r]]`.
+    OneHot {
+        known: Keys,
+        ends: Vec<u64>,
+        codes: Vec<u32>,
+        separator: Option<String>,
+    },
+    Buckets {
+        bounds: Vec<f64>,
+        codes: Vec<u32>,
+    },
+    Vector {
+        separator: String,
+        width: Option<usize>,
+        values: Vec<f32>,
+    },
+}
+
+impl Block {
+    /// The block that a table of the configuration asks for, or what is wrong with it.
+    pub fn new(of: &config::Features) -> Result<Block, String> {
+        let columns = of.columns.list().to_vec();
+        let asked = [of.one_hot, of.buckets.is_some(), of.vector].iter().filter(|&&asked| asked).count();
+        let numbers_only = of.scale.is_some() || of.missing.is_some();
+        if asked > 1 || (asked == 1 && numbers_only) {
+            return Err(
+                "one of `scale` (with `missing`), `one_hot`, `buckets` and `vector` is meant for a column".into()
+            );
+        }
+        if asked == 1 && columns.len() != 1 {
+            return Err(
+                "`one_hot`, `buckets` and `vector` are of one column each: write a table for each of them".into()
+            );
+        }
+        let values = if of.one_hot {
+            Values::OneHot {
+                known: Keys::default(),
+                ends: Vec::new(),
+                codes: Vec::new(),
+                separator: of.separator.clone(),
+            }
+        } else if let Some(bounds) = &of.buckets {
+            if bounds.is_empty() || !bounds.windows(2).all(|w| w[0] < w[1]) || bounds.iter().any(|b| !b.is_finite()) {
+                return Err("`buckets` are numbers that ascend".into());
+            }
+            Values::Buckets { bounds: bounds.clone(), codes: Vec::new() }
+        } else if of.vector {
+            let separator = of.separator.clone().filter(|s| !s.is_empty()).unwrap_or_else(|| " ".into());
+            Values::Vector { separator, width: None, values: Vec::new() }
+        } else {
+            let missing = of.missing.clone().unwrap_or(Missing::Word(MissingWord::Error));
+            let scale = of.scale.unwrap_or(Scale::None);
+            Values::Numbers { values: vec![Vec::new(); columns.len()], scale, missing }
+        };
+        Ok(Block { columns, values })
+    }
+
+    /// Names of the columns.
+    pub fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// Takes the fields of a row; None is a missing value. What is wrong with one is said, and it counts as missing.
+    pub fn push(&mut self, fields: &[Option<&str>]) -> Result<(), String> {
+        match &mut self.values {
+            Values::Numbers { values, missing, .. } => {
+                let mut wrong = None;
+                for ((field, values), column) in fields.iter().zip(values).zip(&self.columns) {
+                    values.push(match field {
+                        Some(text) => number(text, column).unwrap_or_else(|error| {
+                            wrong.get_or_insert(error);
+                            f64::NAN
+                        }),
+                        None => {
+                            if matches!(missing, Missing::Word(MissingWord::Error)) {
+                                wrong.get_or_insert(format!(
+                                    "column `{column}` has no value: write `missing = \"mean\"` or a number to its features"
+                                ));
+                            }
+                            f64::NAN
+                        }
+                    });
+                }
+                wrong.map_or(Ok(()), Err)
+            }
+            Values::OneHot { known, ends, codes, separator } => {
+                let start = codes.len();
+                if let Some(text) = fields[0] {
+                    let mut add = |category: &str| codes.push(known.add(category).map_or(NONE, |(number, _)| number));
+                    match separator {
+                        Some(separator) => {
+                            text.split(&separator[..]).map(str::trim).filter(|c| !c.is_empty()).for_each(add)
+                        }
+                        None => add(text),
+                    }
+                }
+                // A category that is there twice counts once.
+                codes[start..].sort_unstable();
+                let mut kept = start;
+                for i in start..codes.len() {
+                    if i == start || codes[i] != codes[i - 1] {
+                        codes[kept] = codes[i];
+                        kept += 1;
+                    }
+                }
+                codes.truncate(kept);
+                ends.push(codes.len() as u64);
+                Ok(())
+            }
+            Values::Buckets { bounds, codes } => {
+                let found = fields[0].map(|text| number(text, &self.columns[0])).transpose();
+                codes.push(match &found {
+                    Ok(Some(x)) => bounds.partition_point(|bound| bound <= x) as u32,
+                    _ => NONE,
+                });
+                found.map(drop)
+            }
+            Values::Vector { separator, width, values } => {
+                let column = &self.columns[0];
+                let Some(text) = fields[0] else { return Err(format!("column `{column}` has no vector")) };
+                let before = values.len();
+                let parts =
+                    text.trim_matches(['[', ']']).split(&separator[..]).map(str::trim).filter(|p| !p.is_empty());
+                for part in parts {
+                    values.push(number(part, column)? as f32);
+                }
+                let found = values.len() - before;
+                match *width.get_or_insert(found) {
+                    width if width == found => Ok(()),
+                    width => {
+                        Err(format!("the vector of column `{column}` has {found} numbers, the first one has {width}"))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fits what is to be fitted, and tells it.
+    fn fit(self) -> Fitted {
+        let columns = self.columns;
+        match self.values {
+            Values::Numbers { values, scale, missing } => {
+                let (mut shift, mut factor, mut fill) = (Vec::new(), Vec::new(), Vec::new());
+                for values in &values {
+                    let fitted = Moments::of(values);
+                    let (s, f) = match scale {
+                        Scale::None => (0.0, 1.0),
+                        Scale::Standard => (fitted.mean, inverse(fitted.deviation)),
+                        Scale::MinMax => (fitted.min, inverse(fitted.max - fitted.min)),
+                    };
+                    shift.push(s);
+                    factor.push(f);
+                    fill.push(match missing {
+                        Missing::Value(x) => x,
+                        Missing::Word(_) => fitted.mean,
+                    });
+                }
+                let kind = TransformKind::Numbers { shift, scale: factor, missing: fill };
+                Fitted { transform: Transform { columns, kind }, rows: FittedRows::Numbers(values) }
+            }
+            Values::OneHot { known, ends, mut codes, separator } => {
+                let order = known.sorted();
+                let rank = crate::triples::ranks(&order);
+                codes.iter_mut().filter(|c| **c != NONE).for_each(|code| *code = rank[*code as usize]);
+                let mut start = 0;
+                for &end in &ends {
+                    codes[start..end as usize].sort_unstable();
+                    start = end as usize;
+                }
+                let categories = order.iter().map(|&n| known.text(n).to_owned()).collect();
+                let kind = TransformKind::OneHot { categories, separator };
+                Fitted { transform: Transform { columns, kind }, rows: FittedRows::Codes { ends: Some(ends), codes } }
+            }
+            Values::Buckets { bounds, codes } => Fitted {
+                transform: Transform { columns, kind: TransformKind::Buckets { bounds } },
+                rows: FittedRows::Codes { ends: None, codes },
+            },
+            Values::Vector { separator, width, values } => {
+                let width = width.unwrap_or(0);
+                let kind = TransformKind::Vector { separator, width };
+                Fitted { transform: Transform { columns, kind }, rows: FittedRows::Vector(values) }
+            }
+        }
+    }
+}
+
+struct Fitted {
+    transform: Transform,
+    rows: FittedRows,
+}
+
+enum FittedRows {
+    Numbers(Vec<Vec<f64>>),
+    /// Without ends there is one code in each row.
+    Codes {
+        ends: Option<Vec<u64>>,
+        codes: Vec<u32>,
+    },
+    Vector(Vec<f32>),
+}
+
+impl Fitted {
+    /// Calls `put` with each column and value of a row that is not zero by its kind.
+    fn row(&self, row: usize, mut put: impl FnMut(usize, f32)) {
+        match (&self.rows, &self.transform.kind) {
+            (FittedRows::Numbers(values), TransformKind::Numbers { shift, scale, missing }) => {
+                for (c, values) in values.iter().enumerate() {
+                    let x = if values[row].is_nan() { missing[c] } else { values[row] };
+                    put(c, ((x - shift[c]) * scale[c]) as f32);
+                }
+            }
+            (FittedRows::Codes { ends, codes }, _) => {
+                let range = match ends {
+                    Some(ends) => (if row == 0 { 0 } else { ends[row - 1] as usize })..ends[row] as usize,
+                    None => row..row + 1,
+                };
+                codes[range].iter().filter(|&&code| code != NONE).for_each(|&code| put(code as usize, 1.0));
+            }
+            (FittedRows::Vector(values), _) => {
+                let width = self.transform.width();
+                (0..width).for_each(|c| put(c, values[row * width + c]));
+            }
+            (FittedRows::Numbers(_), _) => {}
+        }
+    }
+}
+
+/// Less than this share of values that are not zero is stored as CSR: a column number beside each value costs as much as
+/// the value, and sparse products read rows out of order.
+const SPARSE_BELOW: f64 = 0.25;
+
+/// The features of `count` rows, and how they were made.
+pub(super) fn features(blocks: Vec<Block>, count: usize) -> (Option<Features>, Vec<Transform>) {
+    if blocks.is_empty() {
+        return (None, Vec::new());
+    }
+    let fitted: Vec<Fitted> = blocks.into_iter().map(Block::fit).collect();
+    let dim = fitted.iter().map(|f| f.transform.width()).sum();
+    let each = |row: usize, put: &mut dyn FnMut(usize, f32)| {
+        let mut at = 0;
+        for block in &fitted {
+            block.row(row, |column, value| put(at + column, value));
+            at += block.transform.width();
+        }
+    };
+    let mut stored = 0u64;
+    (0..count).for_each(|row| each(row, &mut |_, value| stored += u64::from(value != 0.0)));
+    let sparse = (stored as f64) < SPARSE_BELOW * count as f64 * dim as f64;
+    let features = if sparse {
+        let (mut indptr, mut indices, mut data) = (vec![0], Vec::new(), Vec::new());
+        for row in 0..count {
+            each(row, &mut |column, value| {
+                if value != 0.0 {
+                    indices.push(column as u32);
+                    data.push(value);
+                }
+            });
+            indptr.push(data.len() as u64);
+        }
+        Features::Sparse(SparseFeatures { dim, indptr, indices, data: data.into() })
+    } else {
+        let mut rows = vec![0.0; count * dim];
+        for (row, values) in rows.chunks_exact_mut(dim.max(1)).enumerate() {
+            each(row, &mut |column, value| values[column] = value);
+        }
+        Features::Dense(DenseFeatures { dim, rows: rows.into() })
+    };
+    (Some(features), fitted.into_iter().map(|f| f.transform).collect())
+}
+
+/// A finite number, or what is wrong with it.
+pub(super) fn number(text: &str, column: &str) -> Result<f64, String> {
+    let found = text.parse::<f64>().ok().filter(|x| x.is_finite() && (*x as f32).is_finite());
+    found.ok_or_else(|| format!("`{}` in column `{column}` is not a number", shown(text)))
+}
+
+struct Moments {
+    mean: f64,
+    /// Of the population.
+    deviation: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Moments {
+    /// Of the values that are not missing; those of no value are 0.
+    fn of(values: &[f64]) -> Moments {
+        let known = || values.iter().copied().filter(|x| !x.is_nan());
+        let n = known().count();
+        if n == 0 {
+            return Moments { mean: 0.0, deviation: 0.0, min: 0.0, max: 0.0 };
+        }
+        let mean = known().sum::<f64>() / n as f64;
+        let variance = known().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n as f64;
+        let (min, max) = known().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
+        Moments { mean, deviation: variance.sqrt(), min, max }
+    }
+}
+
+/// 1 for a column of one value, which is then 0 everywhere.
+fn inverse(width: f64) -> f64 {
+    if width > 0.0 && width.is_finite() { 1.0 / width } else { 1.0 }
+}
