@@ -90,14 +90,26 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
         )));
     }
     prepared.trainer.load_weights(&args.weights)?;
-    let output = prepared.trainer.infer(args.output.as_deref().or(prepared.output.as_deref()))?;
-    let bytes =
-        npy::to_bytes(&[output.rows, output.width], &output.data).map_err(|error| Failure::write(&args.out, &error))?;
-    write(&args.out, &bytes)?;
-    let name = args.output.as_deref().or(prepared.output.as_deref()).unwrap_or("the output");
+    let asked = args.output.as_deref().or(prepared.output.as_deref());
+    let mut output = prepared.trainer.infer(asked)?;
+    let name = asked.or(prepared.naming.only_output()).unwrap_or("the output");
     warn_of_not_finite(name, &[output.rows, output.width], &output.data);
+    if args.probabilities {
+        prepared.naming.probabilities(name, &mut output)?;
+    }
+    let bytes = if is_csv(&args.out) {
+        prepared.naming.csv(name, &output, args.probabilities)?
+    } else {
+        npy::to_bytes(&[output.rows, output.width], &output.data).map_err(|error| Failure::write(&args.out, &error))?
+    };
+    write(&args.out, &bytes)?;
     print(&format!("wrote {} ({} rows of {})", args.out.display(), output.rows, output.width))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether results are written as a table.
+fn is_csv(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"))
 }
 
 /// Warns of values that are not finite; they are written nonetheless, since the rest may be of use.

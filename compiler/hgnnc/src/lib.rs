@@ -21,6 +21,7 @@ mod dataset;
 mod device;
 mod error;
 mod prepare;
+mod results;
 mod source;
 
 use hgnnc_diag::{Diagnostics, SourceMap};
@@ -29,6 +30,7 @@ pub use dataset::{load, processor, summary};
 pub use device::Device;
 pub use error::Error;
 pub use prepare::{Bound, Job, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options, prepare};
+pub use results::Naming;
 pub use source::{accept, decode, meet, prepare as prepare_model, read, text};
 
 /// Hears what happens on the way.

@@ -25,7 +25,7 @@ use hgnnc_train::{MemoryNeeded, Report, TrainOptions, Trainer, checkpoint};
 use rayon::ThreadPool;
 
 use crate::device::{self, Device, Opened};
-use crate::{Error, Observer, dataset, source};
+use crate::{Error, Naming, Observer, dataset, source};
 
 /// A model's tables bound to a dataset.
 pub struct Bound {
@@ -87,6 +87,8 @@ pub struct Prepared {
     pub output: Option<String>,
     /// Whether that output is per pair of vertices (link prediction).
     pub scores_pairs: bool,
+    /// What rows and columns of outputs are called; empty unless outputs are what it is for.
+    pub naming: Naming,
     /// The relations of the dataset, in their order.
     pub relations: Vec<String>,
     /// Sizes of the data.
@@ -221,6 +223,7 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     let mut model = source::meet(&mut analysis, &dataset, job.split.as_deref(), purpose, observer, &pool)?;
     let output = model.train.as_ref().map(|t| t.training.output.clone());
     let scores_pairs = model.train.as_ref().is_some_and(|t| matches!(t.training.target, Target::Links(_)));
+    let naming = if purpose == Purpose::Infer { Naming::new(&model, &dataset) } else { Naming::default() };
     if purpose == Purpose::Infer {
         forget_training(&mut model);
     }
@@ -301,7 +304,7 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     };
     let compile_s = front_s + start.elapsed().as_secs_f64() - trainer.init_s();
     let sources = analysis.sources;
-    Ok(Prepared { trainer, sources, output, scores_pairs, relations, sizes, load_s, compile_s })
+    Ok(Prepared { trainer, sources, output, scores_pairs, naming, relations, sizes, load_s, compile_s })
 }
 
 /// The number of processors, if it is below the number of threads.

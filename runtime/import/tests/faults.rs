@@ -170,6 +170,11 @@ fn faults_in_the_configuration_are_told() {
         ),
         ("src_key = \"user\"\n", "", &["relation `buys` is either a table of edges"]),
         (
+            "column = \"group\"",
+            "column = \"joined\", buckets = [5, 6], class_names = [\"a\", \"b\"]",
+            &["2 `buckets` of a label make 3 classes"],
+        ),
+        (
             "scale = \"standard\"",
             "scale = \"standard\", one_hot = true",
             &["one of `scale` (with `missing`), `one_hot`, `buckets` and `vector`"],
@@ -190,6 +195,12 @@ fn faults_in_the_configuration_are_told() {
         let said = said("import.toml", from, to);
         assert!(parts.iter().all(|part| said.contains(part)), "{from} -> {to}\nsaid: {said}\nexpected: {parts:?}");
     }
+}
+
+#[test]
+fn a_table_that_cannot_be_read_hides_nothing_behind_its_followers() {
+    let said = said("users.csv", "age,city", "years,city");
+    assert!(said.starts_with("users.csv:1: there is no column `age`") && said.lines().count() == 1, "{said}");
 }
 
 #[test]

@@ -98,6 +98,10 @@ pub(super) struct Label {
     pub kind: LabelKind,
     /// Between the classes of a cell, of `multi`.
     pub separator: Option<String>,
+    /// Bounds of numbers: a class for each bucket.
+    pub buckets: Option<Vec<f64>>,
+    /// Names of the classes of buckets.
+    pub class_names: Option<Vec<String>>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]

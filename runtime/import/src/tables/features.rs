@@ -64,9 +64,7 @@ impl Block {
                 separator: of.separator.clone(),
             }
         } else if let Some(bounds) = &of.buckets {
-            if bounds.is_empty() || !bounds.windows(2).all(|w| w[0] < w[1]) || bounds.iter().any(|b| !b.is_finite()) {
-                return Err("`buckets` are numbers that ascend".into());
-            }
+            ascending(bounds)?;
             Values::Buckets { bounds: bounds.clone(), codes: Vec::new() }
         } else if of.vector {
             let separator = of.separator.clone().filter(|s| !s.is_empty()).unwrap_or_else(|| " ".into());
@@ -290,6 +288,14 @@ pub(super) fn features(blocks: Vec<Block>, count: usize) -> (Option<Features>, V
         Features::Dense(DenseFeatures { dim, rows: rows.into() })
     };
     (Some(features), fitted.into_iter().map(|f| f.transform).collect())
+}
+
+/// Checks the bounds of buckets.
+pub(super) fn ascending(bounds: &[f64]) -> Result<(), String> {
+    if bounds.is_empty() || !bounds.windows(2).all(|w| w[0] < w[1]) || bounds.iter().any(|b| !b.is_finite()) {
+        return Err("`buckets` are numbers that ascend".into());
+    }
+    Ok(())
 }
 
 /// A finite number, or what is wrong with it.

@@ -34,7 +34,14 @@ pub fn read(source: &Path, config: &Path) -> Result<Dataset, ImportError> {
         Faults::one(config, format!("cannot be read: {error}; {hint}"))
     })?;
     let parsed: Config = toml::from_str(&text).map_err(|error| Faults::one(config, error.to_string().trim_end()))?;
-    let mut import = Import { source, file: config, config: &parsed, vertices: Vec::new(), faults: Faults::default() };
+    let mut import = Import {
+        source,
+        file: config,
+        config: &parsed,
+        vertices: Vec::new(),
+        unread: Vec::new(),
+        faults: Faults::default(),
+    };
     import.check();
     if import.faults.count > 0 {
         return import.faults.or(Dataset::default());
@@ -83,6 +90,8 @@ struct Import<'a> {
     config: &'a Config,
     /// By position of the vertex type, as far as they are read.
     vertices: Vec<Vertices>,
+    /// The vertex types whose ids are not known, because a table could not be read: nothing is said of those who name them.
+    unread: Vec<usize>,
     faults: Faults,
 }
 
@@ -192,24 +201,32 @@ impl<'a> Import<'a> {
         found
     }
 
-    /// Opens each file of a table with the positions of its columns, and calls `row` with each row.
+    /// Opens each file of a table with the positions of its columns, and calls `row` with each row. Whether all could be
+    /// opened and have the columns; otherwise it is reported.
     fn rows(
         &mut self,
         table: (&OneOrMore, Option<char>, Option<&'a [String]>),
         wanted: &[String],
         mut row: impl FnMut(&mut Import<'a>, &Row<'_>),
-    ) {
+    ) -> bool {
         let (patterns, separator, columns) = table;
-        for path in self.files(patterns) {
+        let files = self.files(patterns);
+        let mut all = !files.is_empty();
+        for path in files {
             let ends = path.to_string_lossy().trim_end_matches(".gz").to_ascii_lowercase();
             let tabs = [".tsv", ".tab"].iter().any(|end| ends.ends_with(end));
             let separator = separator.unwrap_or(if tabs { '\t' } else { ',' });
             let Ok(separator) = u8::try_from(separator) else {
-                return self.wrong(format!("the separator `{separator}` is not one byte"));
+                self.wrong(format!("the separator `{separator}` is not one byte"));
+                return false;
             };
             let style = Style { separator, quotes: true, columns, ragged: false };
-            let Some(mut rows) = Rows::open(&path, &style, &mut self.faults) else { continue };
-            let Some(positions) = rows.positions(wanted, &mut self.faults) else { continue };
+            let opened = Rows::open(&path, &style, &mut self.faults);
+            let found = opened.and_then(|rows| rows.positions(wanted, &mut self.faults).map(|at| (rows, at)));
+            let Some((mut rows, positions)) = found else {
+                all = false;
+                continue;
+            };
             while let Some(line) = rows.next(&mut self.faults) {
                 let mut fields = Vec::with_capacity(positions.len());
                 for &at in &positions {
@@ -220,6 +237,7 @@ impl<'a> Import<'a> {
                 row(self, &Row { path: &path, line, fields });
             }
         }
+        all
     }
 
     fn vertex_type(&mut self, of: &'a config::VertexType, dataset: &mut Dataset) {
@@ -263,7 +281,7 @@ impl<'a> Import<'a> {
         let mut keys = Keys::default();
         let mut count = 0;
         let mut time = Vec::new();
-        self.rows((patterns, of.separator, of.columns.as_deref()), &wanted, |import, row| {
+        let read = self.rows((patterns, of.separator, of.columns.as_deref()), &wanted, |import, row| {
             if !id.is_empty() {
                 let Some(key) = import.key(row, 0, id) else { return };
                 match keys.add(&key) {
@@ -300,6 +318,9 @@ impl<'a> Import<'a> {
                 take(found.map(drop));
             }
         });
+        if !read {
+            self.unread.push(index);
+        }
         // What follows is of all rows, which a faulty one may not have reached.
         if self.faults.count == 0 {
             (data.features, data.transforms) = features::features(blocks, count);
@@ -407,6 +428,9 @@ impl<'a> Import<'a> {
         let config = self.config;
         // The names were checked.
         let (src, dst) = (self.type_named(&of.src).unwrap_or(0), self.type_named(&of.dst).unwrap_or(0));
+        if self.unread.contains(&src) || self.unread.contains(&dst) {
+            return RelationData::default();
+        }
         let of_src = &config.vertex_type[src];
         let (table, src_key, dst_key) = match (&of.key, &of.files, &of.src_key, &of.dst_key) {
             (None, Some(files), Some(src_key), Some(dst_key)) => {

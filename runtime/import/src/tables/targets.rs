@@ -6,7 +6,7 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 use super::config::{self, LabelKind, Part};
-use super::features::number;
+use super::features::{ascending, number};
 use crate::error::shown;
 use crate::keys::Keys;
 
@@ -31,9 +31,30 @@ impl<'a> LabelRows<'a> {
                 "a label of classes is one column; a cell holds several with `kind = \"multi\"` and `separator`".into(),
             );
         }
+        let mut classes = Keys::default();
+        if let Some(bounds) = &config.buckets {
+            ascending(bounds)?;
+            let names = match &config.class_names {
+                Some(names) => names.clone(),
+                None => bucket_names(bounds),
+            };
+            for name in &names {
+                classes.add(name);
+            }
+            if config.kind != LabelKind::Single || classes.len() != bounds.len() + 1 || names.len() != classes.len() {
+                let (bounds, buckets) = (bounds.len(), bounds.len() + 1);
+                return Err(format!(
+                    "{bounds} `buckets` of a label make {buckets} classes, whose `class_names` differ"
+                ));
+            }
+        } else if config.class_names.is_some() {
+            return Err(
+                "`class_names` name the classes of `buckets`; others are called as they are in the table".into()
+            );
+        }
         Ok(LabelRows {
             config,
-            classes: Keys::default(),
+            classes,
             ends: Vec::new(),
             codes: Vec::new(),
             numbers: Vec::new(),
@@ -51,6 +72,15 @@ impl<'a> LabelRows<'a> {
         self.labelled.push(all.is_some());
         let code = |classes: &mut Keys, class: &str| classes.add(class).map_or(NONE, |(number, _)| number);
         match (self.config.kind, all) {
+            (LabelKind::Single, all) if self.config.buckets.is_some() => {
+                let bounds = self.config.buckets.as_deref().unwrap_or_default();
+                let found = all.map(|fields| number(fields[0], &self.columns()[0])).transpose();
+                self.codes.push(match &found {
+                    Ok(Some(x)) => bounds.partition_point(|bound| bound <= x) as u32,
+                    _ => NONE,
+                });
+                found.map(drop)
+            }
             (LabelKind::Single, all) => {
                 self.codes.push(all.map_or(NONE, |fields| code(&mut self.classes, fields[0])));
                 Ok(())
@@ -86,7 +116,12 @@ impl<'a> LabelRows<'a> {
     }
 
     pub fn finish(self, vertex_type: usize) -> Result<LabelData, String> {
-        let order = self.classes.sorted();
+        // Buckets have an order of their own.
+        let order = if self.config.buckets.is_some() {
+            (0..self.classes.len() as u32).collect()
+        } else {
+            self.classes.sorted()
+        };
         let rank = crate::triples::ranks(&order);
         let classes = order.len();
         if self.config.kind != LabelKind::Real && classes == 0 {
@@ -119,6 +154,14 @@ impl<'a> LabelRows<'a> {
         let name = self.config.name.clone().unwrap_or_else(|| "y".into());
         Ok(LabelData { name, vertex_type, values, class_names })
     }
+}
+
+/// `below 15`, `15 to 60`, `from 60`.
+fn bucket_names(bounds: &[f64]) -> Vec<String> {
+    let first = bounds.iter().take(1).map(|b| format!("below {b}"));
+    let inner = bounds.windows(2).map(|w| format!("{} to {}", w[0], w[1]));
+    let last = bounds.iter().next_back().map(|b| format!("from {b}"));
+    first.chain(inner).chain(last).collect()
 }
 
 /// The parts of a split that files name, by id.

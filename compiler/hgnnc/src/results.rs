@@ -1,0 +1,208 @@
+//! Results in the user's words: rows with the ids of the dataset, and names of classes.
+
+use std::collections::BTreeMap;
+
+use hgnnc_driver::Analyzed;
+use hgnnc_graph::dataset::LabelValues;
+use hgnnc_graph::{Dataset, VertexIds};
+use hgnnc_ir::OutputKind;
+use hgnnc_ir::Space;
+use hgnnc_ir::training::Target;
+use hgnnc_train::OutputRows;
+
+use crate::Error;
+
+/// What the rows and columns of a model's outputs are called.
+#[derive(Clone, Default, Debug)]
+pub struct Naming {
+    /// By output: the ids of its vertices, if the dataset has them.
+    ids: BTreeMap<String, Option<VertexIds>>,
+    /// The trained output, and what it predicts.
+    trained: Option<(String, Predicted)>,
+}
+
+/// What an output predicts.
+#[derive(Clone, Debug)]
+enum Predicted {
+    /// One of these classes.
+    Class(Vec<String>),
+    /// Any of these classes.
+    Classes(Vec<String>),
+    /// Numbers of these names.
+    Numbers(Vec<String>),
+}
+
+impl Naming {
+    /// The names that a dataset gives to the outputs of a model.
+    pub(crate) fn new(model: &Analyzed, dataset: &Dataset) -> Naming {
+        let vertex = |name: &str| dataset.vertex_type(name).map(|ty| &dataset.vertex_types[ty]);
+        let mut ids = BTreeMap::new();
+        for output in &model.flow.outputs {
+            let (OutputKind::Result(name), Space::Vertices(ty)) = (&output.kind, model.flow.ty(output.value).space)
+            else {
+                continue;
+            };
+            let of = vertex(&model.flow.vertex_types[ty.index()].dataset_name);
+            ids.insert(name.clone(), of.and_then(|of| of.ids.clone()));
+        }
+        let trained = model.train.as_ref().and_then(|spec| {
+            let Target::Vertices { vertex, label } = &spec.training.target else { return None };
+            let ty = dataset.vertex_type(&model.flow.vertex_types[vertex.index()].dataset_name)?;
+            let label = dataset.label(ty, label)?;
+            let names = |count: usize| match &label.class_names[..] {
+                [] => (0..count).map(|class| class.to_string()).collect(),
+                names => names.to_vec(),
+            };
+            let predicted = match &label.values {
+                LabelValues::Single { classes, .. } => Predicted::Class(names(*classes)),
+                LabelValues::Multi { classes, .. } => Predicted::Classes(names(*classes)),
+                LabelValues::Real { dim, .. } => Predicted::Numbers(names(*dim)),
+            };
+            Some((spec.training.output.clone(), predicted))
+        });
+        Naming { ids, trained }
+    }
+
+    /// The name of the output of vertices, if there is one only.
+    pub fn only_output(&self) -> Option<&str> {
+        let mut all = self.ids.keys().filter(|name| *name != "row_loss");
+        all.next().filter(|_| all.next().is_none()).map(String::as_str)
+    }
+
+    fn predicted(&self, output: &str, width: usize) -> Option<&Predicted> {
+        let (trained, predicted) = self.trained.as_ref()?;
+        let (Predicted::Class(names) | Predicted::Classes(names) | Predicted::Numbers(names)) = predicted;
+        (trained == output && names.len() == width).then_some(predicted)
+    }
+
+    /// Turns the logits of classes into probabilities: by softmax where a vertex has one class, each by itself where it
+    /// has any of them.
+    ///
+    /// # Errors
+    /// When the output predicts no classes.
+    pub fn probabilities(&self, output: &str, rows: &mut OutputRows) -> Result<(), Error> {
+        match self.predicted(output, rows.width) {
+            Some(Predicted::Class(_)) => rows.data.chunks_exact_mut(rows.width.max(1)).for_each(softmax),
+            Some(Predicted::Classes(_)) => {
+                rows.data.iter_mut().for_each(|x| *x = (1.0 / (1.0 + (-f64::from(*x)).exp())) as f32);
+            }
+            _ => {
+                return Err(Error::input(format!(
+                    "`{output}` has no probabilities: they are of the output that is trained on classes"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// A table of an output: the id of each vertex (the number of its row where the dataset has no ids); its class, or
+    /// its classes with `;` between them, where it predicts some; and a column for each of its numbers, unless it
+    /// predicts classes and their probabilities were not asked for. `probabilities` says that [`Naming::probabilities`]
+    /// were taken of the rows.
+    ///
+    /// # Errors
+    /// When there is no memory for the text.
+    pub fn csv(&self, output: &str, rows: &OutputRows, probabilities: bool) -> Result<Vec<u8>, Error> {
+        let failed = |error: csv::Error| Error::Machine(format!("cannot write the results: {error}"));
+        let predicted = self.predicted(output, rows.width);
+        let ids = self.ids.get(output).and_then(Option::as_ref).filter(|ids| ids.len() == rows.rows);
+        let mut out = csv::Writer::from_writer(Vec::new());
+        let (classes, columns) = match predicted {
+            Some(Predicted::Class(names) | Predicted::Classes(names)) => {
+                (true, if probabilities { names.clone() } else { Vec::new() })
+            }
+            Some(Predicted::Numbers(names)) => (false, names.clone()),
+            None => (false, (0..rows.width).map(|column| format!("{output}.{column}")).collect()),
+        };
+        let mut head = vec!["id".to_owned()];
+        if classes {
+            head.push("class".into());
+        }
+        head.extend(columns.iter().cloned());
+        out.write_record(&head).map_err(failed)?;
+        for row in 0..rows.rows {
+            let numbers = &rows.data[row * rows.width..(row + 1) * rows.width];
+            let mut record = vec![ids.map_or_else(|| row.to_string(), |ids| ids.text(row).into_owned())];
+            match predicted {
+                Some(Predicted::Class(names)) => record.push(names[first_largest(numbers)].clone()),
+                Some(Predicted::Classes(names)) => {
+                    let least = if probabilities { 0.5 } else { 0.0 };
+                    let chosen = names.iter().zip(numbers).filter(|(_, x)| **x > least).map(|(name, _)| &name[..]);
+                    record.push(chosen.collect::<Vec<_>>().join(";"));
+                }
+                _ => {}
+            }
+            if !columns.is_empty() {
+                record.extend(numbers.iter().map(f32::to_string));
+            }
+            out.write_record(&record).map_err(failed)?;
+        }
+        out.into_inner().map_err(|error| Error::Machine(format!("cannot write the results: {error}")))
+    }
+}
+
+/// The position of the largest number, the first of equal ones, as metrics count it.
+fn first_largest(numbers: &[f32]) -> usize {
+    let larger = |best: usize, at: usize| if numbers[at] > numbers[best] { at } else { best };
+    (1..numbers.len()).fold(0, larger)
+}
+
+fn softmax(row: &mut [f32]) {
+    let largest = row.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
+    let exp = |x: f32| f64::from(x - largest).exp();
+    let sum: f64 = row.iter().map(|&x| exp(x)).sum();
+    row.iter_mut().for_each(|x| *x = (exp(*x) / sum) as f32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn naming(predicted: Predicted) -> Naming {
+        let ids = Some(["a,b", "ü"].into_iter().collect());
+        Naming { ids: [("logits".into(), ids)].into(), trained: Some(("logits".into(), predicted)) }
+    }
+
+    fn rows(data: &[f32]) -> OutputRows {
+        OutputRows { rows: 2, width: data.len() / 2, data: data.to_vec() }
+    }
+
+    fn names(all: &[&str]) -> Vec<String> {
+        all.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_class_is_named_with_the_id_of_its_vertex() {
+        let naming = naming(Predicted::Class(names(&["cat", "dog"])));
+        let mut rows = rows(&[1.0, 3.0, 2.0, 2.0]);
+        let text = naming.csv("logits", &rows, false).unwrap();
+        assert_eq!(String::from_utf8(text).unwrap(), "id,class\n\"a,b\",dog\nü,cat\n");
+        naming.probabilities("logits", &mut rows).unwrap();
+        let text = String::from_utf8(naming.csv("logits", &rows, true).unwrap()).unwrap();
+        assert!(text.starts_with("id,class,cat,dog\n\"a,b\",dog,0.1192"), "{text}");
+        assert!(text.ends_with("ü,cat,0.5,0.5\n"), "{text}");
+    }
+
+    #[test]
+    fn several_classes_are_those_above_one_half() {
+        let naming = naming(Predicted::Classes(names(&["x", "y", "z"])));
+        let mut rows = rows(&[1.0, -3.0, 2.0, -2.0, -1.0, -1.0]);
+        let text = String::from_utf8(naming.csv("logits", &rows, false).unwrap()).unwrap();
+        assert_eq!(text, "id,class\n\"a,b\",x;z\nü,\n");
+        naming.probabilities("logits", &mut rows).unwrap();
+        assert!((rows.data[0] - 0.731_058_6).abs() < 1e-6);
+        let text = String::from_utf8(naming.csv("logits", &rows, true).unwrap()).unwrap();
+        assert!(text.starts_with("id,class,x,y,z\n\"a,b\",x;z,0.7310"), "{text}");
+    }
+
+    #[test]
+    fn numbers_have_columns_and_no_probabilities() {
+        let naming = naming(Predicted::Numbers(names(&["age"])));
+        let text = String::from_utf8(naming.csv("logits", &rows(&[1.5, 2.0]), false).unwrap()).unwrap();
+        assert_eq!(text, "id,age\n\"a,b\",1.5\nü,2\n");
+        assert!(naming.probabilities("logits", &mut rows(&[1.5, 2.0])).is_err());
+        // An output that nothing is known of.
+        let text = String::from_utf8(naming.csv("h", &rows(&[1.5, 2.0]), false).unwrap()).unwrap();
+        assert_eq!(text, "id,h.0\n0,1.5\n1,2\n");
+    }
+}
