@@ -517,6 +517,9 @@ pub enum DataCommand {
         /// What the tables hold; SRC/import.toml unless given
         #[arg(long, value_name = "FILE.toml")]
         config: Option<PathBuf>,
+        /// Write a model of it to begin with, as `hgnnc data schema` prints it
+        #[arg(long, value_name = "FILE.hgnn", conflicts_with = "dry_run")]
+        model: Option<PathBuf>,
         /// Read and check everything and say what would be made, but write nothing
         #[arg(long)]
         dry_run: bool,

@@ -12,7 +12,7 @@ use hgnnc_synth::{Outcome, Size, generate_size};
 
 use crate::args::{DataArgs, DataCommand, ImportKind};
 use crate::failure::Failure;
-use crate::output::{check_folder, print, print_data};
+use crate::output::{check_folder, check_writable, print, print_data, write};
 use crate::starter;
 
 /// Documentation of the dataset format.
@@ -36,10 +36,10 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
             let pool = thread_pool(0)?;
             print_data(&starter::text(&hgnnc::load(dir, &pool)?))?;
         }
-        DataCommand::Import { kind, src, dir, config, dry_run } => {
+        DataCommand::Import { kind, src, dir, config, model, dry_run } => {
             // A dry run may go without a folder.
             let target = dir.as_deref().filter(|_| !dry_run);
-            import(*kind, src, config.as_deref(), target)?;
+            import(*kind, src, config.as_deref(), target, model.as_deref())?;
         }
         DataCommand::Cache { dir, clear } => print(&cache(dir, *clear)?)?,
         DataCommand::Synth { shape, dir, out, seed, scale } => {
@@ -57,7 +57,13 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Imports a dataset, and writes it if there is a folder for it.
-fn import(kind: ImportKind, source: &Path, config: Option<&Path>, target: Option<&Path>) -> Result<(), Failure> {
+fn import(
+    kind: ImportKind,
+    source: &Path,
+    config: Option<&Path>,
+    target: Option<&Path>,
+    model: Option<&Path>,
+) -> Result<(), Failure> {
     let kind = match kind {
         ImportKind::Tables => hgnnc_import::Kind::Tables,
         ImportKind::Triples => hgnnc_import::Kind::Triples,
@@ -70,6 +76,12 @@ fn import(kind: ImportKind, source: &Path, config: Option<&Path>, target: Option
         check_folder(target)?;
         vacant(target).map_err(failed)?;
     }
+    if let Some(model) = model {
+        if model.exists() {
+            return Err(Failure::input(format!("`{}` exists; it is left alone", model.display())));
+        }
+        check_writable(model)?;
+    }
     let pool = thread_pool(0)?;
     let dataset = hgnnc_import::read(kind, source, config).map_err(|error| match error {
         ImportError::Write(error) => failed(error),
@@ -79,11 +91,15 @@ fn import(kind: ImportKind, source: &Path, config: Option<&Path>, target: Option
     print(&info.text())?;
     let Some(target) = target else { return print("nothing is written: this is a dry run\n") };
     dataset.write(target).map_err(failed)?;
-    print(&format!(
-        "wrote {}; `hgnnc data schema {}` prints a model of it to begin with\n",
-        target.display(),
-        target.display()
-    ))
+    let target = target.display();
+    match model {
+        Some(model) => {
+            write(model, starter::text(&dataset).as_bytes())?;
+            let model = model.display();
+            print(&format!("wrote {target} and {model}: `hgnnc train {model} --data {target}` trains it\n"))
+        }
+        None => print(&format!("wrote {target}; `hgnnc data schema {target}` prints a model of it to begin with\n")),
+    }
 }
 
 fn failed(error: WriteError) -> Failure {

@@ -8,6 +8,7 @@ mod config;
 mod features;
 mod targets;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -400,8 +401,8 @@ impl<'a> Import<'a> {
     }
 
     /// The key in some columns of a row. None if one of them is missing, which is reported.
-    fn key(&mut self, row: &Row<'_>, at: usize, columns: &[String]) -> Option<String> {
-        let mut key = String::new();
+    fn key<'r>(&mut self, row: &Row<'r>, at: usize, columns: &[String]) -> Option<Cow<'r, str>> {
+        let mut key = Cow::Borrowed("");
         for (i, column) in columns.iter().enumerate() {
             let Some(part) = row.fields[at + i] else {
                 self.faults.add(
@@ -411,15 +412,19 @@ impl<'a> Import<'a> {
                 );
                 return None;
             };
-            if i > 0 {
-                key.push(JOINER);
+            if i == 0 {
+                key = Cow::Borrowed(part);
             }
             if columns.len() > 1 && part.contains(JOINER) {
                 let message = format!("`{}` holds `{JOINER}`, which joins the columns of an id", shown(part));
                 self.faults.add(row.path, Some(row.line), message);
                 return None;
             }
-            key.push_str(part);
+            if i > 0 {
+                let key = key.to_mut();
+                key.push(JOINER);
+                key.push_str(part);
+            }
         }
         Some(key)
     }
