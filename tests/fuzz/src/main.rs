@@ -8,6 +8,7 @@ mod files;
 mod kills;
 mod programs;
 mod sample;
+mod tables;
 mod text;
 
 use std::any::Any;
@@ -34,7 +35,7 @@ const USAGE: &str = "\
 usage: hgnnc-fuzz KIND COUNT [--seed N] [--from N] [--out DIR]
        hgnnc-fuzz kills COUNT [--seed N] [--hgnnc FILE]
 
-KIND      programs, data, weights, checkpoints or caches
+KIND      programs, data, weights, checkpoints, caches or tables
 COUNT     cases, or kills that strike
 --seed N  another campaign (0)
 --from N  number of the first case (0): one case again with `--from CASE` and COUNT 1
@@ -69,6 +70,7 @@ fn subject(kind: &str, folder: &Path) -> Option<Box<dyn Subject>> {
         "data" => Box::new(files::Files::new(files::Kind::Data, folder)),
         "weights" => Box::new(files::Files::new(files::Kind::Weights, folder)),
         "checkpoints" => Box::new(files::Files::new(files::Kind::Checkpoints, folder)),
+        "tables" => Box::new(tables::Tables::new(folder)),
         "caches" => Box::new(files::Files::new(files::Kind::Caches, folder)),
         _ => return None,
     })
@@ -115,7 +117,7 @@ fn main() -> ExitCode {
     };
     let failures = match (&args.kind[..], &args.work) {
         ("kills", _) => kills::campaign(args.count, args.seed, &args.hgnnc),
-        ("programs" | "data" | "weights" | "checkpoints" | "caches", None) => campaign(&args),
+        ("programs" | "data" | "weights" | "checkpoints" | "caches" | "tables", None) => campaign(&args),
         (_, Some(folder)) => {
             work(&args, folder);
             0

@@ -10,6 +10,7 @@ mod device;
 mod environment;
 mod escapes;
 mod fmt;
+mod import;
 mod interrupt;
 mod keep;
 mod levels;
