@@ -1,0 +1,150 @@
+//! Datasets without some of their vertices.
+
+use hgnnc_graph::{
+    Dataset, DenseFeatures, Features, Kinds, LabelData, LabelValues, LinkSplitData, Links, RelationData,
+    SparseFeatures, SplitData, VertexIds, VertexTypeData,
+};
+
+/// The dataset without `removed` vertices of a type (positions, ascending) and without the edges and held-out links
+/// that touch them. The remaining vertices are numbered anew in their order; their ids, or their positions in
+/// `dataset` where it has no ids, are kept as ids. Counts of declared metapaths are dropped, since they are others.
+pub fn without_vertices(dataset: &Dataset, vertex_type: usize, removed: &[u32]) -> Dataset {
+    let count = dataset.vertex_types[vertex_type].count;
+    let mut keep = vec![true; count];
+    removed.iter().for_each(|&v| keep[v as usize] = false);
+    let kept: Vec<u32> = (0..count as u32).filter(|&v| keep[v as usize]).collect();
+    let mut number = vec![GONE; count];
+    kept.iter().enumerate().for_each(|(new, &old)| number[old as usize] = new as u32);
+    let renumber = Renumber { vertex_type, kept: &kept, number: &number };
+
+    let mut made = Dataset { folder: Default::default(), ..dataset.clone() };
+    made.vertex_types[vertex_type] = renumber.vertices(&dataset.vertex_types[vertex_type]);
+    made.relations.iter_mut().for_each(|relation| renumber.edges(relation));
+    made.labels.iter_mut().filter(|label| label.vertex_type == vertex_type).for_each(|label| renumber.label(label));
+    made.splits.iter_mut().filter(|split| split.vertex_type == vertex_type).for_each(|split| renumber.split(split));
+    for split in &mut made.link_splits {
+        let LinkSplitData { val, test, .. } = split;
+        [val, test].into_iter().for_each(|links| renumber.links(links, &dataset.relations));
+    }
+    for metapath in &mut made.metapaths {
+        (metapath.pairs, metapath.self_pairs, metapath.instances, metapath.max_degree) = (None, None, None, None);
+    }
+    made
+}
+
+/// The number of a vertex that is removed.
+const GONE: u32 = u32::MAX;
+
+/// New numbers of the vertices of a type.
+struct Renumber<'a> {
+    vertex_type: usize,
+    /// Old positions of the vertices that remain. `[remaining]`
+    kept: &'a [u32],
+    /// New number of each vertex, or [`GONE`]. `[count]`
+    number: &'a [u32],
+}
+
+impl Renumber<'_> {
+    /// The elements of the remaining vertices, of rows of `width` elements.
+    fn rows<T: Copy>(&self, all: &[T], width: usize) -> Vec<T> {
+        self.kept.iter().flat_map(|&v| all[v as usize * width..(v as usize + 1) * width].iter().copied()).collect()
+    }
+
+    fn vertices(&self, of: &VertexTypeData) -> VertexTypeData {
+        let features = of.features.as_ref().map(|features| match features {
+            Features::Dense(x) => Features::Dense(DenseFeatures { dim: x.dim, rows: self.rows(&x.rows, x.dim).into() }),
+            Features::Sparse(x) => {
+                let (mut indptr, mut indices, mut data) = (vec![0], Vec::new(), Vec::new());
+                for &v in self.kept {
+                    let (columns, values) = x.row(v as usize);
+                    indices.extend_from_slice(columns);
+                    data.extend_from_slice(values);
+                    indptr.push(indices.len() as u64);
+                }
+                Features::Sparse(SparseFeatures { dim: x.dim, indptr, indices, data: data.into() })
+            }
+        });
+        let ids = match &of.ids {
+            None => VertexIds::Integer(self.kept.iter().map(|&v| i64::from(v)).collect()),
+            Some(VertexIds::Integer(ids)) => VertexIds::Integer(self.rows(ids, 1)),
+            Some(ids @ VertexIds::Text { .. }) => {
+                let texts: Vec<_> = self.kept.iter().map(|&v| ids.text(v as usize)).collect();
+                texts.iter().map(|text| &**text).collect()
+            }
+        };
+        VertexTypeData {
+            name: of.name.clone(),
+            count: self.kept.len(),
+            features,
+            kinds: of.kinds.as_ref().map(|kinds| Kinds { names: kinds.names.clone(), of: self.rows(&kinds.of, 1) }),
+            ids: Some(ids),
+            time: of.time.as_ref().map(|time| self.rows(time, 1)),
+            transforms: of.transforms.clone(),
+        }
+    }
+
+    fn edges(&self, relation: &mut RelationData) {
+        let ends = [relation.src == self.vertex_type, relation.dst == self.vertex_type];
+        if ends == [false, false] {
+            return;
+        }
+        let is_kept = |(edge, of): (usize, bool), ids: &[u32]| !of || self.number[ids[edge] as usize] != GONE;
+        let edges: Vec<usize> = (0..relation.num_edges())
+            .filter(|&e| is_kept((e, ends[0]), &relation.src_ids) && is_kept((e, ends[1]), &relation.dst_ids))
+            .collect();
+        keep_edges(relation, &edges);
+        let RelationData { src_ids, dst_ids, .. } = relation;
+        for (ids, of) in [src_ids, dst_ids].into_iter().zip(ends) {
+            ids.iter_mut().filter(|_| of).for_each(|v| *v = self.number[*v as usize]);
+        }
+    }
+
+    fn label(&self, label: &mut LabelData) {
+        match &mut label.values {
+            LabelValues::Single { of, .. } => *of = self.rows(of, 1),
+            LabelValues::Multi { classes: width, rows, labelled }
+            | LabelValues::Real { dim: width, rows, labelled } => {
+                *rows = self.rows(rows, *width);
+                *labelled = self.rows(labelled, 1);
+            }
+        }
+    }
+
+    fn split(&self, split: &mut SplitData) {
+        for part in [&mut split.train, &mut split.val, &mut split.test] {
+            part.retain(|&v| self.number[v as usize] != GONE);
+            part.iter_mut().for_each(|v| *v = self.number[*v as usize]);
+        }
+    }
+
+    fn links(&self, links: &mut Links, relations: &[RelationData]) {
+        let new = |vertex: u32, of: usize| if of == self.vertex_type { self.number[vertex as usize] } else { vertex };
+        let all = links.src.iter().zip(&links.relation).zip(&links.dst);
+        let renumbered = all.map(|((&src, &relation), &dst)| {
+            let of = &relations[relation as usize];
+            (new(src, of.src), relation, new(dst, of.dst))
+        });
+        let kept: Vec<_> = renumbered.filter(|&(src, _, dst)| src != GONE && dst != GONE).collect();
+        *links = Links {
+            src: kept.iter().map(|link| link.0).collect(),
+            relation: kept.iter().map(|link| link.1).collect(),
+            dst: kept.iter().map(|link| link.2).collect(),
+        };
+    }
+}
+
+/// Leaves only these edges (positions, ascending) in a relation.
+pub(crate) fn keep_edges(relation: &mut RelationData, edges: &[usize]) {
+    let pick = |ids: &[u32]| edges.iter().map(|&e| ids[e]).collect::<Vec<u32>>();
+    relation.src_ids = pick(&relation.src_ids);
+    relation.dst_ids = pick(&relation.dst_ids);
+    if let Some(weight) = &mut relation.weight {
+        *weight = edges.iter().map(|&e| weight[e]).collect::<Vec<f32>>().into();
+    }
+    if let Some(x) = &mut relation.features {
+        x.rows = edges.iter().flat_map(|&e| x.row(e).iter().copied()).collect::<Vec<f32>>().into();
+    }
+    if let Some(time) = &mut relation.time {
+        *time = edges.iter().map(|&e| time[e]).collect();
+    }
+}

@@ -1,0 +1,58 @@
+//! Training, validation and test parts of vertices and links, without leakage between them.
+//!
+//! - [`split_vertices`] divides the labelled vertices of a type, at random, evenly over the classes, or by time.
+//! - [`without_vertices`] removes vertices with their edges: the training graph of an inductive split, whose test
+//!   vertices are unseen.
+//! - [`split_links`] holds out links of relations. Equal edges, the other directions of symmetric relations, and the
+//!   edges of reverse relations leave the training graph with them.
+//!
+//! What is drawn depends on the seed and on the dataset only. Splits are made once and stored in the dataset: training
+//! draws nothing.
+
+#![forbid(unsafe_code)]
+
+mod inductive;
+mod links;
+mod shares;
+mod vertices;
+
+pub use inductive::without_vertices;
+pub use links::{LinkOutcome, LinkSplit, SUSPICIOUS, split_links};
+pub use shares::{Order, Shares};
+pub use vertices::{VertexSplit, split_vertices};
+
+/// Why a dataset was not split.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SplitError {
+    /// The shares are no shares.
+    #[error("the shares of a split are from 0 to 1 and at most 1 together; these are {0}")]
+    Shares(String),
+    /// A split of this name is there already.
+    #[error("there is a split `{0}` already: give this one another name")]
+    Name(String),
+    /// A split by time of what has no times.
+    #[error("{0} has no times, so it cannot be split by time")]
+    NoTime(String),
+    /// An even split over classes of a label without classes.
+    #[error("`{0}` is not a label of one class for each vertex, so its parts cannot have equal shares of each class")]
+    NoClasses(String),
+    /// A part that has a share, and that rounding leaves without an element.
+    #[error("the {part} part of {count} {of} would be empty: give it a larger share, or 0")]
+    Empty {
+        /// `training`, `validation` or `test`.
+        part: &'static str,
+        /// Number of elements that are divided.
+        count: usize,
+        /// What is divided, in words.
+        of: String,
+    },
+    /// A relation that is named as the reverse of another, between other vertex types.
+    #[error("`{reverse}` is not the reverse of `{relation}`: it does not lead from its destinations to its sources")]
+    NotReverse {
+        /// The relation.
+        relation: String,
+        /// The relation that was named as its reverse.
+        reverse: String,
+    },
+}

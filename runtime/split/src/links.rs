@@ -1,0 +1,214 @@
+//! Splits of links.
+
+use hgnnc_graph::{Dataset, LinkSplitData, Links, RelationData};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::inductive::keep_edges;
+use crate::shares::shuffle;
+use crate::{Order, Shares, SplitError};
+
+/// Which links are held out.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LinkSplit {
+    /// Positions of the relations whose links are divided, each by itself.
+    pub relations: Vec<usize>,
+    /// Pairs of a relation and one that holds reverses of its edges; a relation with itself is symmetric. Those that
+    /// hold the reverse of every edge are found without being named.
+    pub reverses: Vec<(usize, usize)>,
+    /// Name of the split.
+    pub name: String,
+    /// Shares of the distinct links of each relation.
+    pub shares: Shares,
+    /// Which links come first. By time, a link has the time of its first edge.
+    pub order: Order,
+}
+
+/// What a split of links did, for a message.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct LinkOutcome {
+    /// Distinct links of the training, validation and test part.
+    pub links: [usize; 3],
+    /// Number of edges that left each relation, by its position; relations that lost none are left out.
+    pub removed: Vec<(usize, usize)>,
+    /// Pairs of a relation and one that was found to hold the reverse of every edge; of a relation with itself, if it is
+    /// symmetric: a link and its other direction are one link.
+    pub reverses: Vec<(usize, usize)>,
+    /// Pairs of a relation and one that holds the reverses of this share of its edges, and was not named as its reverse:
+    /// links may leak through it. From [`SUSPICIOUS`] on.
+    pub suspects: Vec<(usize, usize, f64)>,
+}
+
+/// The share of reverses from which on a relation is among [`LinkOutcome::suspects`].
+pub const SUSPICIOUS: f64 = 0.5;
+
+/// Holds out links of the dataset's relations and adds them as a link split.
+///
+/// A link is held out with everything that would give it away: all equal edges, its other direction in a symmetric
+/// relation, and its reverses in reverse relations leave the graph. A symmetric link is in its part once, in the
+/// direction of its first edge. Links that neither train nor are held out (shares below 1 together) leave the graph too.
+/// By time, edges later than the first held-out link leave the relation and its reverses, so that training sees no
+/// future.
+///
+/// # Errors
+/// Shares that are none, a name that is taken, a split by time of edges without times, relations that are no reverses
+/// of each other, and a part that would be empty. The dataset is unchanged then.
+pub fn split_links(dataset: &mut Dataset, asked: &LinkSplit) -> Result<LinkOutcome, SplitError> {
+    asked.shares.check()?;
+    if dataset.link_splits.iter().any(|split| split.name == asked.name) {
+        return Err(SplitError::Name(asked.name.clone()));
+    }
+    let relations = &dataset.relations;
+    for &(relation, reverse) in &asked.reverses {
+        let (a, b) = (&relations[relation], &relations[reverse]);
+        if (a.src, a.dst) != (b.dst, b.src) {
+            return Err(SplitError::NotReverse { relation: a.name.clone(), reverse: b.name.clone() });
+        }
+    }
+    let mut outcome = LinkOutcome::default();
+    let mut parts = [Links::default(), Links::default()];
+    // For each relation that loses edges: whether each edge stays.
+    let mut stays: FxHashMap<usize, Vec<bool>> = FxHashMap::default();
+    let mut divided: Vec<usize> = Vec::new();
+    for &relation in &asked.relations {
+        // The links of a reverse are those of the relation that comes before it.
+        let is_reverse =
+            |&of: &usize| asked.reverses.contains(&(of, relation)) || outcome.reverses.contains(&(of, relation));
+        if divided.iter().any(is_reverse) || divided.contains(&relation) {
+            continue;
+        }
+        divided.push(relation);
+        let data = &relations[relation];
+        let mut reverses: Vec<usize> = asked.reverses.iter().filter(|r| r.0 == relation).map(|r| r.1).collect();
+        for other in 0..relations.len() {
+            match reverse_share(data, &relations[other]) {
+                _ if reverses.contains(&other) => {}
+                Some(1.0) => {
+                    reverses.push(other);
+                    outcome.reverses.push((relation, other));
+                }
+                Some(share) if share >= SUSPICIOUS => outcome.suspects.push((relation, other, share)),
+                _ => {}
+            }
+        }
+        let symmetric = reverses.contains(&relation);
+        let cut = Cut::new(data, symmetric, asked)?;
+        for (total, size) in outcome.links.iter_mut().zip(cut.sizes) {
+            *total += size;
+        }
+        for (links, ends) in parts.iter_mut().zip(&cut.held_out) {
+            for &(src, dst) in ends {
+                links.src.push(src);
+                links.relation.push(relation as u32);
+                links.dst.push(dst);
+            }
+        }
+        let mut apply = |of: usize, flipped: bool| {
+            let data = &relations[of];
+            let stays = stays.entry(of).or_insert_with(|| vec![true; data.num_edges()]);
+            for (edge, stays) in stays.iter_mut().enumerate() {
+                let (src, dst) = (data.src_ids[edge], data.dst_ids[edge]);
+                let time = data.time.as_ref().map(|time| time[edge]);
+                *stays &= cut.trains(if flipped { (dst, src) } else { (src, dst) }, time);
+            }
+        };
+        apply(relation, false);
+        reverses.into_iter().filter(|&reverse| reverse != relation).for_each(|reverse| apply(reverse, true));
+    }
+    for (relation, stays) in stays {
+        let edges: Vec<usize> = (0..stays.len()).filter(|&edge| stays[edge]).collect();
+        if edges.len() < stays.len() {
+            outcome.removed.push((relation, stays.len() - edges.len()));
+            keep_edges(&mut dataset.relations[relation], &edges);
+        }
+    }
+    outcome.removed.sort_unstable();
+    let [val, test] = parts;
+    dataset.link_splits.push(LinkSplitData { name: asked.name.clone(), val, test });
+    for metapath in &mut dataset.metapaths {
+        // Claims about the graph before.
+        (metapath.pairs, metapath.self_pairs, metapath.instances, metapath.max_degree) = (None, None, None, None);
+    }
+    Ok(outcome)
+}
+
+/// The share of the distinct edges of `relation` whose reverse is an edge of `other`; `None` if `other` does not lead the
+/// other way, or `relation` has no edges. Self loops, which are their own reverses, do not count.
+fn reverse_share(relation: &RelationData, other: &RelationData) -> Option<f64> {
+    if (relation.src, relation.dst) != (other.dst, other.src) {
+        return None;
+    }
+    let is_loop = |&(src, dst): &(u32, u32)| relation.src == relation.dst && src == dst;
+    let edges = |data: &RelationData| -> FxHashSet<(u32, u32)> {
+        data.src_ids.iter().copied().zip(data.dst_ids.iter().copied()).filter(|edge| !is_loop(edge)).collect()
+    };
+    let (forward, other) = (edges(relation), edges(other));
+    let reversed = forward.iter().filter(|&&(src, dst)| other.contains(&(dst, src))).count();
+    (!forward.is_empty()).then(|| reversed as f64 / forward.len() as f64)
+}
+
+/// The parts of the links of one relation.
+struct Cut {
+    symmetric: bool,
+    /// Number of links of each part.
+    sizes: [usize; 3],
+    /// Links of the validation and the test part.
+    held_out: [Vec<(u32, u32)>; 2],
+    /// All links but those to train on.
+    left_out: FxHashSet<(u32, u32)>,
+    /// By time: that of the first link that is held out.
+    until: Option<i64>,
+}
+
+impl Cut {
+    fn new(data: &RelationData, symmetric: bool, asked: &LinkSplit) -> Result<Cut, SplitError> {
+        // Distinct links in the order of their first edges.
+        let mut number: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+        let mut links: Vec<(u32, u32)> = Vec::new();
+        let mut times: Vec<i64> = Vec::new();
+        let time = match (asked.order, &data.time) {
+            (Order::Random(_), _) => None,
+            (Order::Time, Some(time)) => Some(time),
+            (Order::Time, None) => return Err(SplitError::NoTime(format!("relation `{}`", data.name))),
+        };
+        for (edge, (&src, &dst)) in data.src_ids.iter().zip(&data.dst_ids).enumerate() {
+            let at = *number.entry(undirected((src, dst), symmetric)).or_insert_with(|| {
+                links.push((src, dst));
+                links.len() as u32 - 1
+            });
+            if let Some(time) = time {
+                match times.get_mut(at as usize) {
+                    Some(first) => *first = time[edge].min(*first),
+                    None => times.push(time[edge]),
+                }
+            }
+        }
+        let mut order: Vec<u32> = (0..links.len() as u32).collect();
+        match asked.order {
+            Order::Random(seed) => shuffle(&mut order, seed),
+            Order::Time => order.sort_by_key(|&link| times[link as usize]),
+        }
+        let sizes = asked.shares.sizes(order.len());
+        asked.shares.check_parts(sizes, order.len(), &format!("links of `{}`", data.name))?;
+        let [train, val, test] = asked.shares.cut(&order);
+        let until = time.and_then(|_| order.get(sizes[0])).map(|&link| times[link as usize]);
+        let ends = |part: &[u32]| part.iter().map(|&link| links[link as usize]).collect::<Vec<_>>();
+        Ok(Cut {
+            symmetric,
+            sizes,
+            held_out: [ends(&val), ends(&test)],
+            left_out: order[train.len()..].iter().map(|&link| undirected(links[link as usize], symmetric)).collect(),
+            until,
+        })
+    }
+
+    /// Whether an edge of the relation stays in the training graph.
+    fn trains(&self, link: (u32, u32), time: Option<i64>) -> bool {
+        let is_later = self.until.zip(time).is_some_and(|(until, time)| time > until);
+        !is_later && !self.left_out.contains(&undirected(link, self.symmetric))
+    }
+}
+
+/// One form for both directions of a symmetric link.
+fn undirected((src, dst): (u32, u32), symmetric: bool) -> (u32, u32) {
+    if symmetric && src > dst { (dst, src) } else { (src, dst) }
+}

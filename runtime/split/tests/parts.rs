@@ -1,0 +1,254 @@
+//! Splits of vertices and links: what is in each part, and that nothing of the held-out parts is trained on.
+
+use std::collections::BTreeSet;
+
+use hgnnc_graph::{
+    Dataset, DenseFeatures, Features, LabelData, LabelValues, RelationData, SplitData, VertexIds, VertexTypeData,
+};
+use hgnnc_split::{LinkSplit, Order, Shares, SplitError, VertexSplit, split_links, split_vertices, without_vertices};
+use proptest::prelude::*;
+
+const SHARES: Shares = Shares { train: 0.5, val: 0.25, test: None };
+
+/// Eight papers of two classes, the last one without a label, written at descending times; two authors.
+fn papers() -> Dataset {
+    Dataset {
+        name: "papers".into(),
+        vertex_types: vec![
+            VertexTypeData {
+                name: "paper".into(),
+                count: 9,
+                features: Some(Features::Dense(DenseFeatures {
+                    dim: 2,
+                    rows: (0..18).map(|x| x as f32).collect::<Vec<_>>().into(),
+                })),
+                time: Some((0..9).map(|v| 100 - v).collect()),
+                ..Default::default()
+            },
+            VertexTypeData { name: "author".into(), count: 2, ..Default::default() },
+        ],
+        relations: vec![relation("written_by", (0, 1), &[(0, 0), (3, 1), (7, 1), (8, 0)])],
+        labels: vec![LabelData {
+            name: "topic".into(),
+            vertex_type: 0,
+            values: LabelValues::Single { classes: 2, of: vec![0, 0, 0, 0, 1, 1, 1, 1, -1] },
+            class_names: vec!["a".into(), "b".into()],
+        }],
+        ..Default::default()
+    }
+}
+
+fn relation(name: &str, (src, dst): (usize, usize), edges: &[(u32, u32)]) -> RelationData {
+    RelationData {
+        name: name.into(),
+        src,
+        dst,
+        src_ids: edges.iter().map(|e| e.0).collect(),
+        dst_ids: edges.iter().map(|e| e.1).collect(),
+        weight: Some((0..edges.len()).map(|e| e as f32).collect::<Vec<_>>().into()),
+        ..Default::default()
+    }
+}
+
+fn vertex_split(order: Order, by_class: bool) -> VertexSplit {
+    VertexSplit { label: 0, name: "drawn".into(), shares: SHARES, order, by_class }
+}
+
+#[test]
+fn labelled_vertices_are_divided_once_each() {
+    let mut dataset = papers();
+    let sizes = split_vertices(&mut dataset, &vertex_split(Order::Random(1), false)).unwrap();
+    assert_eq!(sizes, [4, 2, 2]);
+    let SplitData { train, val, test, .. } = &dataset.splits[0];
+    let all: BTreeSet<u32> = [train, val, test].into_iter().flatten().copied().collect();
+    assert_eq!(all, (0..8).collect());
+    // The same seed draws the same parts, another one others.
+    let again = |seed| {
+        let mut dataset = papers();
+        split_vertices(&mut dataset, &vertex_split(Order::Random(seed), false)).unwrap();
+        dataset.splits[0].train.clone()
+    };
+    assert_eq!(again(1), *train);
+    assert!((2..10).any(|seed| again(seed) != *train));
+}
+
+#[test]
+fn each_class_is_divided_alike() {
+    let mut dataset = papers();
+    split_vertices(&mut dataset, &vertex_split(Order::Random(3), true)).unwrap();
+    let SplitData { train, val, test, .. } = &dataset.splits[0];
+    let first = |part: &[u32]| part.iter().filter(|v| **v < 4).count();
+    assert_eq!((first(train), first(val), first(test)), (2, 1, 1));
+    assert_eq!((train.len(), val.len(), test.len()), (4, 2, 2));
+}
+
+#[test]
+fn the_earliest_vertices_are_to_train_on() {
+    let mut dataset = papers();
+    split_vertices(&mut dataset, &vertex_split(Order::Time, false)).unwrap();
+    let split = &dataset.splits[0];
+    assert_eq!((&split.train[..], &split.val[..], &split.test[..]), (&[4, 5, 6, 7][..], &[2, 3][..], &[0, 1][..]));
+}
+
+#[test]
+fn an_unseen_vertex_leaves_with_its_edges() {
+    let mut dataset = papers();
+    split_vertices(&mut dataset, &vertex_split(Order::Time, false)).unwrap();
+    let seen = without_vertices(&dataset, 0, &[0, 1]);
+    assert_eq!(seen.vertex_types[0].count, 7);
+    assert_eq!(seen.vertex_types[0].ids, Some(VertexIds::Integer(vec![2, 3, 4, 5, 6, 7, 8])));
+    let Some(Features::Dense(x)) = &seen.vertex_types[0].features else { panic!("dense features") };
+    assert_eq!((x.row(0), x.rows.len()), (&[4.0, 5.0][..], 14));
+    let edges = &seen.relations[0];
+    assert_eq!((&edges.src_ids[..], &edges.dst_ids[..]), (&[1, 5, 6][..], &[1, 1, 0][..]));
+    assert_eq!(edges.weight.as_ref().map(|w| w.to_vec()), Some(vec![1.0, 2.0, 3.0]));
+    assert_eq!(seen.labels[0].values, LabelValues::Single { classes: 2, of: vec![0, 0, 1, 1, 1, 1, -1] });
+    assert_eq!(seen.splits[0].train, [2, 3, 4, 5]);
+    assert!(seen.splits[0].test.is_empty());
+}
+
+#[test]
+fn faults_leave_the_dataset_as_it_is() {
+    let mut dataset = papers();
+    let fails = |dataset: &mut Dataset, split: VertexSplit, word: &str| {
+        let error = split_vertices(dataset, &split).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+        assert!(dataset.splits.is_empty());
+    };
+    let asked = vertex_split(Order::Random(0), false);
+    let none = Shares { train: 0.9, val: 0.05, test: None };
+    fails(&mut dataset, VertexSplit { shares: none, ..asked.clone() }, "the validation part of 8 labelled vertices");
+    let none = Shares { train: 0.9, val: 0.5, test: None };
+    fails(&mut dataset, VertexSplit { shares: none, ..asked.clone() }, "from 0 to 1");
+    dataset.vertex_types[0].time = None;
+    fails(&mut dataset, vertex_split(Order::Time, false), "vertex type `paper` has no times");
+    split_vertices(&mut dataset, &asked).unwrap();
+    let error = split_vertices(&mut dataset, &asked).unwrap_err();
+    assert_eq!(error, SplitError::Name("drawn".into()));
+    let links = LinkSplit { reverses: vec![(0, 0)], ..link_split(&[0], Order::Random(0)) };
+    let error = split_links(&mut dataset, &links).unwrap_err();
+    assert!(matches!(error, SplitError::NotReverse { .. }), "{error}");
+    let error = split_links(&mut dataset, &link_split(&[0], Order::Time)).unwrap_err();
+    assert_eq!(error.to_string(), "relation `written_by` has no times, so it cannot be split by time");
+}
+
+fn link_split(relations: &[usize], order: Order) -> LinkSplit {
+    LinkSplit { relations: relations.to_vec(), reverses: vec![], name: "links".into(), shares: SHARES, order }
+}
+
+/// Vertices of one type with these edges, and the relation `back` beside them.
+fn graph(edges: &[(u32, u32)], back: &[(u32, u32)]) -> Dataset {
+    Dataset {
+        vertex_types: ["user", "item"]
+            .map(|name| VertexTypeData { name: name.into(), count: 20, ..Default::default() })
+            .to_vec(),
+        relations: vec![relation("buys", (0, 1), edges), relation("bought_by", (1, 0), back)],
+        ..Default::default()
+    }
+}
+
+fn edges(of: &RelationData) -> Vec<(u32, u32)> {
+    of.src_ids.iter().copied().zip(of.dst_ids.iter().copied()).collect()
+}
+
+#[test]
+fn reverses_are_found_and_held_out_as_well() {
+    let forward: Vec<(u32, u32)> = (0..8).map(|v| (v, v + 3)).collect();
+    let back: Vec<(u32, u32)> = forward.iter().rev().map(|&(src, dst)| (dst, src)).collect();
+    let mut dataset = graph(&forward, &back);
+    let outcome = split_links(&mut dataset, &link_split(&[0, 1], Order::Random(5))).unwrap();
+    // `bought_by` is not divided again.
+    assert_eq!((outcome.links, &outcome.reverses[..]), ([4, 2, 2], &[(0, 1)][..]));
+    assert_eq!(outcome.removed, [(0, 4), (1, 4)]);
+    let (forward, back) = (edges(&dataset.relations[0]), edges(&dataset.relations[1]));
+    let flipped: BTreeSet<_> = back.iter().map(|&(src, dst)| (dst, src)).collect();
+    assert_eq!(forward.iter().copied().collect::<BTreeSet<_>>(), flipped);
+    let split = &dataset.link_splits[0];
+    assert!(split.val.relation.iter().chain(&split.test.relation).all(|&relation| relation == 0));
+}
+
+#[test]
+fn some_reverses_are_told_of_and_held_out_when_named() {
+    let forward: Vec<(u32, u32)> = (0..8).map(|v| (v, v + 3)).collect();
+    let back: Vec<(u32, u32)> = forward[..6].iter().map(|&(src, dst)| (dst, src)).chain([(19, 19)]).collect();
+    let mut dataset = graph(&forward, &back);
+    let outcome = split_links(&mut dataset, &link_split(&[0], Order::Random(5))).unwrap();
+    assert_eq!((&outcome.reverses[..], &outcome.suspects[..]), (&[][..], &[(0, 1, 0.75)][..]));
+    assert_eq!(dataset.relations[1].num_edges(), 7);
+    let mut dataset = graph(&forward, &back);
+    let asked = LinkSplit { reverses: vec![(0, 1)], ..link_split(&[0], Order::Random(5)) };
+    let outcome = split_links(&mut dataset, &asked).unwrap();
+    assert!(outcome.suspects.is_empty());
+    let (forward, back) = (edges(&dataset.relations[0]), edges(&dataset.relations[1]));
+    // An edge that is no reverse stays.
+    assert!(back.contains(&(19, 19)));
+    assert!(back.iter().all(|&(src, dst)| (src, dst) == (19, 19) || forward.contains(&(dst, src))));
+}
+
+#[test]
+fn both_directions_of_a_symmetric_relation_are_one_link() {
+    let pairs = [(0, 1), (2, 3), (4, 5), (6, 7)];
+    let both: Vec<(u32, u32)> = pairs.iter().flat_map(|&(a, b)| [(a, b), (b, a)]).chain([(9, 9)]).collect();
+    let mut dataset = graph(&[], &[]);
+    dataset.relations = vec![relation("knows", (0, 0), &both)];
+    let asked = LinkSplit { shares: Shares { train: 0.6, val: 0.2, test: None }, ..link_split(&[0], Order::Random(2)) };
+    let outcome = split_links(&mut dataset, &asked).unwrap();
+    assert_eq!((outcome.links, &outcome.reverses[..]), ([3, 1, 1], &[(0, 0)][..]));
+    let trained = edges(&dataset.relations[0]);
+    let split = &dataset.link_splits[0];
+    for links in [&split.val, &split.test] {
+        for (&src, &dst) in links.src.iter().zip(&links.dst) {
+            assert!(!trained.contains(&(src, dst)) && !trained.contains(&(dst, src)));
+        }
+    }
+}
+
+#[test]
+fn by_time_nothing_later_than_the_first_held_out_link_is_trained_on() {
+    // The link (0, 0) comes again at time 90.
+    let all = [(0, 0), (1, 1), (2, 2), (3, 3), (0, 0)];
+    let mut dataset = graph(&all, &[]);
+    dataset.relations[0].time = Some(vec![10, 20, 30, 40, 90]);
+    let outcome = split_links(&mut dataset, &link_split(&[0], Order::Time)).unwrap();
+    assert_eq!(outcome.links, [2, 1, 1]);
+    assert_eq!(edges(&dataset.relations[0]), [(0, 0), (1, 1)]);
+    assert_eq!(dataset.relations[0].time, Some(vec![10, 20]));
+    let split = &dataset.link_splits[0];
+    assert_eq!((&split.val.src[..], &split.test.src[..]), (&[2][..], &[3][..]));
+}
+
+proptest! {
+    /// No held-out link, no equal edge, no reverse of it is among the training edges; all other edges are.
+    #[test]
+    fn held_out_links_leave_no_trace(
+        forward in proptest::collection::vec((0u32..12, 0u32..12), 8..60),
+        back in proptest::collection::vec((0u32..12, 0u32..12), 0..60),
+        same_type: bool,
+        named: bool,
+        seed: u64,
+    ) {
+        let mut dataset = graph(&forward, &back);
+        if same_type {
+            dataset.relations.iter_mut().for_each(|relation| (relation.src, relation.dst) = (0, 0));
+        }
+        let reverses = if named { vec![(0, 1)] } else { vec![] };
+        let asked = LinkSplit { reverses, ..link_split(&[0], Order::Random(seed)) };
+        let before = dataset.clone();
+        let Ok(outcome) = split_links(&mut dataset, &asked) else { return Ok(()) };
+        let split = &dataset.link_splits[0];
+        let held_out: BTreeSet<(u32, u32)> = [&split.val, &split.test]
+            .into_iter()
+            .flat_map(|links| links.src.iter().copied().zip(links.dst.iter().copied()))
+            .collect();
+        prop_assert_eq!(held_out.len(), outcome.links[1] + outcome.links[2]);
+        let symmetric = outcome.reverses.contains(&(0, 0));
+        let is_of = |(src, dst)| held_out.contains(&(src, dst)) || (symmetric && held_out.contains(&(dst, src)));
+        let expected: Vec<_> = edges(&before.relations[0]).into_iter().filter(|&edge| !is_of(edge)).collect();
+        prop_assert_eq!(edges(&dataset.relations[0]), expected);
+        let reversed = named || outcome.reverses.contains(&(0, 1));
+        let stays = |&(src, dst): &(u32, u32)| !reversed || !is_of((dst, src));
+        let expected: Vec<_> = edges(&before.relations[1]).into_iter().filter(stays).collect();
+        prop_assert_eq!(edges(&dataset.relations[1]), expected);
+        prop_assert_eq!(dataset.relations[0].weight.as_ref().map(|w| w.len()), Some(dataset.relations[0].num_edges()));
+    }
+}
