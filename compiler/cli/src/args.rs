@@ -500,10 +500,14 @@ pub enum DataCommand {
     },
     /// Print what a dataset is made of: the folder, `dataset.toml` and its fields
     Format,
-    /// Print a model of this dataset to begin with: its schema, two layers, and how to train them
+    /// Print a model of this dataset to begin with: its schema, metapaths that return to the labelled vertices with
+    /// about the number of their pairs, layers, and how to train them
     Schema {
         /// Folder of the dataset
         dir: PathBuf,
+        /// The layer of the model
+        #[arg(long, value_enum, default_value_t = Layer::Rgcn)]
+        layer: Layer,
     },
     /// Make a dataset of tables with ids of any kind, or of triples (see docs/import.md)
     Import {
@@ -524,6 +528,8 @@ pub enum DataCommand {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Divide vertices or links into parts to train, validate and test on, without leakage (see docs/splits.md)
+    Split(SplitArgs),
     /// Show the graphs of metapaths that are kept beside a dataset (`.hgnnc-cache`), or remove them
     Cache {
         /// Folder of the dataset
@@ -549,6 +555,90 @@ pub enum DataCommand {
         #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = parse_number, allow_negative_numbers = true)]
         scale: f64,
     },
+}
+
+/// The layer of a model to begin with.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layer {
+    /// Two layers of R-GCN over all relations
+    Rgcn,
+    /// HAN over metapaths
+    Han,
+}
+
+impl Layer {
+    /// The library's word for it.
+    pub fn of_starter(self) -> hgnnc::StarterLayer {
+        match self {
+            Layer::Rgcn => hgnnc::StarterLayer::Rgcn,
+            Layer::Han => hgnnc::StarterLayer::Han,
+        }
+    }
+}
+
+/// How a dataset is split.
+#[derive(ClapArgs, Debug)]
+pub struct SplitArgs {
+    /// Folder of the dataset, which stays as it is
+    pub dir: PathBuf,
+    /// Folder to write: the dataset with the split
+    pub out: PathBuf,
+    /// Split the labelled vertices of this type
+    #[arg(long, value_name = "TYPE", conflicts_with = "links", required_unless_present = "links")]
+    pub vertices: Option<String>,
+    /// The label of that type, if there are several
+    #[arg(long, value_name = "NAME", requires = "vertices")]
+    pub label: Option<String>,
+    /// Hold out links of this relation; may be repeated
+    #[arg(long, value_name = "RELATION")]
+    pub links: Vec<String>,
+    /// Edges of REVERSE are reverses of those of RELATION and are held out with them. A relation with all reverses is
+    /// found without this; RELATION=RELATION: it is symmetric
+    #[arg(long, value_name = "RELATION=REVERSE", value_parser = parse_reverse, requires = "links")]
+    pub reverse: Vec<(String, String)>,
+    /// Share to train on; what the others leave unless given
+    #[arg(long, value_name = "SHARE", value_parser = parse_number, allow_negative_numbers = true)]
+    pub train: Option<f64>,
+    /// Share to validate on
+    #[arg(long, value_name = "SHARE", value_parser = parse_number, default_value_t = 0.1, allow_negative_numbers = true)]
+    pub val: f64,
+    /// Share to test on; 0.1, or what `--train` leaves, unless given
+    #[arg(long, value_name = "SHARE", value_parser = parse_number, allow_negative_numbers = true)]
+    pub test: Option<f64>,
+    /// What decides the part: chance, or the time of the vertices or edges, the earliest ones to train on
+    #[arg(long, value_enum, default_value_t = SplitBy::Random)]
+    pub by: SplitBy,
+    /// Divide each class by itself, so that all parts have equal shares of it
+    #[arg(long, requires = "vertices")]
+    pub by_class: bool,
+    /// Write two datasets: OUT/seen without the test vertices, to train on, and OUT/whole
+    #[arg(long, requires = "vertices")]
+    pub inductive: bool,
+    /// Seed of what is drawn
+    #[arg(long, default_value_t = 0, value_parser = parse_whole, allow_negative_numbers = true)]
+    pub seed: u64,
+    /// Name of the split
+    #[arg(long, default_value = "standard")]
+    pub name: String,
+}
+
+/// What decides the part of a vertex or link.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SplitBy {
+    /// Chance
+    Random,
+    /// Time
+    Time,
+}
+
+/// Parses `RELATION=REVERSE`.
+fn parse_reverse(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((relation, reverse)) if !relation.is_empty() && !reverse.is_empty() => {
+            Ok((relation.into(), reverse.into()))
+        }
+        _ => Err("write RELATION=REVERSE".into()),
+    }
 }
 
 /// Parses a device: `auto`, `cpu`, `cuda`, `cuda:1` or `ptx-interp`.

@@ -13,7 +13,6 @@ use hgnnc_synth::{Outcome, Size, generate_size};
 use crate::args::{DataArgs, DataCommand, ImportKind};
 use crate::failure::Failure;
 use crate::output::{check_folder, check_writable, print, print_data, write};
-use crate::starter;
 
 /// Documentation of the dataset format.
 const FORMAT: &str = include_str!("../../../docs/dataset.md");
@@ -32,15 +31,17 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
             }
         }
         DataCommand::Format => print(FORMAT)?,
-        DataCommand::Schema { dir } => {
+        DataCommand::Schema { dir, layer } => {
             let pool = thread_pool(0)?;
-            print_data(&starter::text(&hgnnc::load(dir, &pool)?))?;
+            let dataset = hgnnc::load(dir, &pool)?;
+            print_data(&pool.install(|| hgnnc::starter(&dataset, layer.of_starter()))?)?;
         }
         DataCommand::Import { kind, src, dir, config, model, dry_run } => {
             // A dry run may go without a folder.
             let target = dir.as_deref().filter(|_| !dry_run);
             import(*kind, src, config.as_deref(), target, model.as_deref())?;
         }
+        DataCommand::Split(args) => crate::split::split(args)?,
         DataCommand::Cache { dir, clear } => print(&cache(dir, *clear)?)?,
         DataCommand::Synth { shape, dir, out, seed, scale } => {
             let size = shape.parse().and_then(|shape| Size::scaled(shape, *scale)).map_err(hgnnc::Error::from)?;
@@ -94,7 +95,8 @@ fn import(
     let target = target.display();
     match model {
         Some(model) => {
-            write(model, starter::text(&dataset).as_bytes())?;
+            let text = pool.install(|| hgnnc::starter(&dataset, hgnnc::StarterLayer::default()))?;
+            write(model, text.as_bytes())?;
             let model = model.display();
             print(&format!("wrote {target} and {model}: `hgnnc train {model} --data {target}` trains it\n"))
         }
@@ -102,7 +104,8 @@ fn import(
     }
 }
 
-fn failed(error: WriteError) -> Failure {
+/// A dataset that could not be written: the folder is taken, or the machine failed.
+pub fn failed(error: WriteError) -> Failure {
     match error {
         WriteError::Occupied(_) => Failure::input(error.to_string()),
         _ => Failure::Machine(error.to_string()),

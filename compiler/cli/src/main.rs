@@ -21,7 +21,7 @@ mod profile_args;
 mod run;
 mod simulate_cache;
 mod source;
-mod starter;
+mod split;
 mod switches;
 mod train;
 

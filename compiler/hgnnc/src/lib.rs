@@ -23,6 +23,7 @@ mod error;
 mod prepare;
 mod results;
 mod source;
+mod starter;
 
 use hgnnc_diag::{Diagnostics, SourceMap};
 
@@ -32,6 +33,7 @@ pub use error::Error;
 pub use prepare::{Bound, Job, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options, prepare};
 pub use results::Naming;
 pub use source::{accept, decode, meet, prepare as prepare_model, read, text};
+pub use starter::{StarterLayer, starter};
 
 /// Hears what happens on the way.
 pub trait Observer {

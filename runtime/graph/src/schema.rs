@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::dataset::{Dataset, Features, LabelValues};
+use crate::dataset::{Dataset, Features, LabelValues, MetapathData};
 
 /// A `schema` block with the identifiers chosen for the names of the dataset.
 #[derive(Clone, Debug, Default)]
@@ -17,18 +17,20 @@ pub struct Schema {
     pub labels: Vec<String>,
     /// Identifier of each relation of the dataset.
     pub relations: Vec<String>,
+    /// Identifier of each metapath.
+    pub metapaths: Vec<String>,
 }
 
-/// The text of [`schema`], without reserved identifiers.
+/// The text of [`schema`] with the metapaths of the dataset, without reserved identifiers.
 pub fn schema_text(dataset: &Dataset) -> String {
-    schema(dataset, &[]).text
+    schema(dataset, &dataset.metapaths, &[]).text
 }
 
-/// The schema that describes `dataset`.
+/// The schema that describes `dataset`, with these metapaths over its relations.
 ///
 /// Identifiers are derived from the dataset's names (letters, digits and underscores, unique within the block, disjoint
 /// from `used`); each item names its original by `from "…"`. Types without features get `x: embedding[32]`.
-pub fn schema(dataset: &Dataset, used: &[&str]) -> Schema {
+pub fn schema(dataset: &Dataset, metapaths: &[MetapathData], used: &[&str]) -> Schema {
     let mut names = Names(used.iter().map(ToString::to_string).collect());
     let schema_name = names.fresh(&camel(&dataset.name), "Graph");
     let mut text = format!("schema {schema_name} {{\n");
@@ -69,7 +71,8 @@ pub fn schema(dataset: &Dataset, used: &[&str]) -> Schema {
         }
         text.push('\n');
     }
-    for path in &dataset.metapaths {
+    let mut idents = Vec::with_capacity(metapaths.len());
+    for path in metapaths {
         let ident = names.fresh(&identifier(&path.name), "metapath");
         text += &format!("    metapath {ident} = {}", types[path.start]);
         for &step in &path.steps {
@@ -78,8 +81,9 @@ pub fn schema(dataset: &Dataset, used: &[&str]) -> Schema {
             text += &format!(" {left}{relation}{right} {}", types[to]);
         }
         text.push('\n');
+        idents.push(ident);
     }
-    Schema { text: text + "}\n", name: schema_name, types, labels, relations }
+    Schema { text: text + "}\n", name: schema_name, types, labels, relations, metapaths: idents }
 }
 
 /// Width of learned features.
@@ -195,7 +199,7 @@ pub fn quote(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::dataset::Step;
-    use crate::dataset::{LabelData, MetapathData, RelationData, VertexTypeData};
+    use crate::dataset::{LabelData, RelationData, VertexTypeData};
 
     fn relation(name: &str, src: usize, dst: usize, weight: bool) -> RelationData {
         let weight = weight.then(|| vec![].into());

@@ -155,6 +155,11 @@ impl<'a> SemanticGraphs<'a> {
         SemanticGraphs { dataset, adjacency, cache: None, contents, symmetric }
     }
 
+    /// The dataset.
+    pub fn dataset(&self) -> &'a Dataset {
+        self.dataset
+    }
+
     /// Looks metapaths up in `cache` before building them, and stores new ones there if that pays.
     pub fn with_cache(mut self, cache: Option<GraphCache>) -> SemanticGraphs<'a> {
         self.cache = cache;
