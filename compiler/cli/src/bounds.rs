@@ -1,12 +1,12 @@
 //! The level `bounds` as text.
 
+use hgnnc::profile::{label, stores};
 use hgnnc_driver::SizeInfo;
 use hgnnc_driver::cost::{Bounded, kernels, operations};
 use hgnnc_ir::infer::show;
-use hgnnc_ir::kernel::print::print_rows;
-use hgnnc_ir::kernel::{Body, Kernel, Program};
+use hgnnc_ir::kernel::Program;
 use hgnnc_ir::print::print_op;
-use hgnnc_ir::{Dataflow, Direction, Graph, Stage};
+use hgnnc_ir::{Dataflow, Stage};
 use hgnnc_machine::Machine;
 
 use hgnnc_report::table::{Table, amount, bytes, digits, time};
@@ -90,33 +90,6 @@ fn row(name: String, result: String, bound: &Bounded, machine: &Machine) -> Vec<
         machine.bound_name(prediction.bound).into(),
         time(prediction.seconds()),
     ]
-}
-
-/// The rows that a kernel iterates over, or its matrix product.
-pub fn label(program: &Program, kernel: &Kernel) -> String {
-    match &kernel.body {
-        Body::Gemm(gemm) => {
-            let space = hgnnc_ir::Type::new(gemm.rows, vec![]);
-            format!("{} {}", gemm.form.name(), show(&program.tables, &space))
-        }
-        Body::FactoredMetapath(reduction) => {
-            let name = |graph: Graph| &program.tables.graphs[graph.index()].name;
-            let edges = if reduction.direction == Direction::In { "in" } else { "out" };
-            format!("factored {edges} over {}, {}", name(reduction.first), name(reduction.second))
-        }
-        Body::Traversal(traversal) => print_rows(program, &traversal.rows),
-    }
-}
-
-/// Names of the buffers that a kernel writes.
-pub fn stores(program: &Program, kernel: &Kernel) -> String {
-    let names: Vec<&str> = kernel.writes().iter().map(|&buffer| &program.buffer(buffer).name[..]).collect();
-    match &names[..] {
-        [first, second, third, rest @ ..] if !rest.is_empty() => {
-            format!("{first}, {second}, {third} and {} more", rest.len())
-        }
-        _ => names.join(", "),
-    }
 }
 
 fn shorten(text: &str) -> String {

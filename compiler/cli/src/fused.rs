@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::{Body, Dest, Extent, Instr, Kernel, Program};
 
-use crate::bounds::label;
+use hgnnc::profile::label;
 
 /// Each kernel with its fused operations, stored values, and intermediate values that stay local.
 pub fn text(program: &Program) -> String {

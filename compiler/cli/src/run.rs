@@ -24,8 +24,8 @@ pub fn prepare(
 ) -> Result<Prepared, Failure> {
     let Switches { disabled, features } = disable.check()?;
     let job = Job {
-        model: args.model.clone(),
-        data: args.data.clone(),
+        model: args.model.clone().into(),
+        data: args.data.clone().into(),
         split: args.split.clone(),
         graph_cache: args.graph_cache(),
         device,

@@ -87,7 +87,10 @@ fn cache_folder() -> Result<PathBuf, Error> {
 /// The part of a dataset that the schema check compares.
 pub fn summary(dataset: &Dataset) -> DatasetSummary {
     DatasetSummary {
-        path: dataset.folder.join("dataset.toml").display().to_string(),
+        path: match dataset.folder.as_os_str().is_empty() {
+            true => format!("the dataset `{}`", dataset.name),
+            false => dataset.folder.join("dataset.toml").display().to_string(),
+        },
         vertices: dataset
             .vertex_types
             .iter()

@@ -2,13 +2,14 @@
 //!
 //! [`prepare`] reads a model, checks it against a dataset, builds its semantic graphs, compiles it, and binds it to a
 //! machine. The [`Trainer`](hgnnc_train::Trainer) of what it returns trains (with a callback for each epoch, and a flag
-//! that stops it), measures, infers and reports. Errors are values ([`Error`]), and nothing is printed: an
+//! that stops it), measures, infers and reports. Models may be texts, and datasets in memory.
+//! [`profile`] measures where the time of training goes. Errors are values ([`Error`]), and nothing is printed: an
 //! [`Observer`] hears of warnings and choices. The command `hgnnc` only parses arguments and prints.
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
 //!
-//! let job = hgnnc::Job { data: Some("acm".into()), ..hgnnc::Job::new("han.hgnn") };
+//! let job = hgnnc::Job { data: Some("acm").into(), ..hgnnc::Job::new("han.hgnn") };
 //! let mut prepared = hgnnc::prepare(hgnnc::Purpose::Train, &job, &mut hgnnc::Silent)?;
 //! prepared.trainer.run(&AtomicBool::new(false), &mut |epoch| println!("{} {}", epoch.epoch, epoch.loss))?;
 //! println!("{:?}", prepared.report()?.metrics["test"]);
@@ -21,6 +22,7 @@ mod dataset;
 mod device;
 mod error;
 mod prepare;
+pub mod profile;
 mod results;
 mod source;
 mod starter;
@@ -30,7 +32,7 @@ use hgnnc_diag::{Diagnostics, SourceMap};
 pub use dataset::{load, processor, summary};
 pub use device::Device;
 pub use error::Error;
-pub use prepare::{Bound, Job, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options, prepare};
+pub use prepare::{Bound, DataSource, Job, ModelSource, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options, prepare};
 pub use results::Naming;
 pub use source::{accept, decode, meet, prepare as prepare_model, read, text};
 pub use starter::{StarterLayer, starter};

@@ -1,6 +1,6 @@
 //! From a model and a dataset to a trainer that is bound to a machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -165,13 +165,57 @@ impl Purpose {
     }
 }
 
+/// A model to read.
+#[derive(Clone, Debug)]
+pub enum ModelSource {
+    /// A `.hgnn` file.
+    File(PathBuf),
+    /// A text. The dataset that it names is relative to the folder of `path`, which messages name; there need be no such
+    /// file.
+    #[allow(missing_docs, reason = "fields are named for what they hold")]
+    Text { path: PathBuf, text: String },
+}
+
+impl ModelSource {
+    /// The file, which a text need not have.
+    pub fn path(&self) -> &Path {
+        match self {
+            ModelSource::File(path) | ModelSource::Text { path, .. } => path,
+        }
+    }
+}
+
+impl<P: Into<PathBuf>> From<P> for ModelSource {
+    fn from(path: P) -> Self {
+        ModelSource::File(path.into())
+    }
+}
+
+/// The dataset of a model.
+#[derive(Clone, Default, Debug)]
+pub enum DataSource {
+    /// The one that the model names.
+    #[default]
+    Named,
+    /// A folder.
+    Folder(PathBuf),
+    /// One that is in memory.
+    Loaded(Arc<Dataset>),
+}
+
+impl<P: Into<PathBuf>> From<Option<P>> for DataSource {
+    fn from(folder: Option<P>) -> Self {
+        folder.map_or(DataSource::Named, |folder| DataSource::Folder(folder.into()))
+    }
+}
+
 /// What to prepare.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The model, a `.hgnn` file.
-    pub model: PathBuf,
-    /// The folder of the dataset; `None` for the one that the model names.
-    pub data: Option<PathBuf>,
+    /// The model.
+    pub model: ModelSource,
+    /// The dataset.
+    pub data: DataSource,
     /// The split; `None` for the one that the model names.
     pub split: Option<String>,
     /// Most bytes of the cache of metapath graphs beside the dataset; `None` for no cache.
@@ -186,10 +230,10 @@ pub struct Job {
 
 impl Job {
     /// A job with the default of everything else: the dataset and the split that the model names, any device.
-    pub fn new(model: impl Into<PathBuf>) -> Self {
+    pub fn new(model: impl Into<ModelSource>) -> Self {
         Self {
             model: model.into(),
-            data: None,
+            data: DataSource::Named,
             split: None,
             graph_cache: Some(GraphCache::DEFAULT_LIMIT),
             device: Device::Auto,
@@ -210,15 +254,21 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
         observer.note(format!("warning: {} threads share {processors} processors: fewer are faster", options.threads));
     }
     let device = device::open(job.device, observer)?;
-    let mut analysis = source::read(&job.model)?;
+    let mut analysis = source::analysis(&job.model)?;
     source::accept(&analysis, &analysis.diagnostics, observer)?;
     purpose.check(analysis.model.as_ref())?;
     let mut front_s = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
     let pool = thread_pool(options.threads)?;
-    let folder = dataset::folder(&analysis, &job.model, job.data.as_deref(), &pool, observer)?;
-    let dataset = dataset::load(&folder, &pool)?;
+    let dataset = match &job.data {
+        DataSource::Loaded(dataset) => Arc::clone(dataset),
+        other => {
+            let asked = if let DataSource::Folder(folder) = other { Some(&**folder) } else { None };
+            let folder = dataset::folder(&analysis, job.model.path(), asked, &pool, observer)?;
+            Arc::new(dataset::load(&folder, &pool)?)
+        }
+    };
     let mut load_s = start.elapsed().as_secs_f64();
     let mut model = source::meet(&mut analysis, &dataset, job.split.as_deref(), purpose, observer, &pool)?;
     let output = model.train.as_ref().map(|t| t.training.output.clone());

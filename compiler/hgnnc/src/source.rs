@@ -10,11 +10,19 @@ use hgnnc_driver::{
 use hgnnc_graph::{Dataset, files};
 use rayon::ThreadPool;
 
-use crate::{Error, Observer, Purpose, dataset};
+use crate::{Error, ModelSource, Observer, Purpose, dataset};
 
 /// Reads and analyzes a model.
 pub fn read(path: &Path) -> Result<Analysis, Error> {
     Ok(analyze(&path.display().to_string(), &text(path)?))
+}
+
+/// Reads a model, if it is a file, and analyzes it.
+pub(crate) fn analysis(model: &ModelSource) -> Result<Analysis, Error> {
+    match model {
+        ModelSource::File(path) => read(path),
+        ModelSource::Text { path, text } => Ok(analyze(&path.display().to_string(), text)),
+    }
 }
 
 /// Reads the text of a model.

@@ -36,7 +36,7 @@ fn cora(folder: &Path) -> PathBuf {
 }
 
 fn job(model: &Path, data: &Path) -> Job {
-    let mut job = Job { data: Some(data.into()), device: Device::Cpu, ..Job::new(model) };
+    let mut job = Job { data: Some(data).into(), device: Device::Cpu, ..Job::new(model) };
     (job.options.threads, job.options.epochs) = (2, Some(5));
     job
 }

@@ -292,6 +292,13 @@ pub enum DataError {
         /// Destination of that edge.
         dst: u32,
     },
+    /// An array, a name or a number that was given to a builder cannot be used.
+    #[error("`{key}`: {problem}")]
+    Given {
+        /// What it was given by.
+        key: String,
+        problem: String,
+    },
     /// The steps of a metapath do not join.
     #[error(
         "dataset.toml: step {position} (`{step}`) of {at} starts at vertex type `{starts}`, but the step before it ends at `{ends}`"
@@ -340,7 +347,7 @@ fn and_more(more: usize) -> String {
 /// All faults of a dataset; never empty. Displays the first 20, one per line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataErrors {
-    /// The folder that was to be loaded.
+    /// The folder that was to be loaded; empty for a dataset built in memory.
     pub folder: PathBuf,
     /// All faults, in the order of `dataset.toml`.
     pub errors: Vec<DataError>,
@@ -372,7 +379,11 @@ impl fmt::Display for DataErrors {
         if let [DataError::NotADataset { .. }] = &self.errors[..] {
             return self.errors[0].fmt(f);
         }
-        write!(f, "dataset `{}` has {n} error{}:", self.folder.display(), if n == 1 { "" } else { "s" })?;
+        match self.folder.as_os_str().is_empty() {
+            true => f.write_str("the dataset")?,
+            false => write!(f, "dataset `{}`", self.folder.display())?,
+        }
+        write!(f, " has {n} error{}:", if n == 1 { "" } else { "s" })?;
         for error in self.errors.iter().take(Self::LISTED) {
             write!(f, "\n  {error}")?;
         }

@@ -2,6 +2,7 @@
 //!
 //! - [`Dataset::load`] reads and validates a dataset folder (`docs/dataset.md` describes the format), and
 //!   [`Dataset::write`] writes one.
+//! - [`Builder`] makes a dataset of arrays in memory, with the checks of a loaded one.
 //! - [`SemanticGraphs`] turns its relations and metapaths into [`SemanticGraph`]s, under a memory budget.
 //! - [`DegreeClasses`] groups the rows of one direction of a graph by degree.
 //! - [`order`] finds vertex orders that improve the cache locality of gathers, and estimates the cache misses of an
@@ -12,6 +13,8 @@
 //! This crate handles graph structure only: no feature transforms, no sampling, no device code.
 
 pub mod atomic;
+pub mod build;
+mod checks;
 pub mod csr;
 pub mod dataset;
 pub mod degrees;
@@ -31,6 +34,7 @@ pub mod shared;
 mod transpose;
 pub mod write;
 
+pub use build::{Builder, GivenLabels, GivenLinks, Named};
 pub use csr::{Adjacency, EdgeError, NO_ORIGINAL, SemanticGraph};
 pub use dataset::{
     Dataset, DenseFeatures, Features, Kinds, LabelData, LabelValues, LinkSplitData, Links, MetapathData, RelationData,

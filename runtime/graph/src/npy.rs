@@ -338,17 +338,36 @@ fn map_file(path: &Path) -> io::Result<Mmap> {
 /// Pages of smaller files are not worth a call.
 const RELEASED: usize = 4 << 20;
 
-/// Row-major `f32` values, owned or in a mapped file. Dereferences to `[f32]`.
+/// Row-major `f32` values: owned, in a mapped file, or in memory that something else owns. Dereferences to `[f32]`.
 #[derive(Clone, Debug)]
 pub struct FloatArray(Storage);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Storage {
     Owned(Vec<f32>),
     Mapped { map: Arc<Mmap>, offset: usize },
+    Shared(SharedFloats),
+}
+
+/// An owner of `f32` values, such as an array of another language. It returns the same values on each call.
+pub type SharedFloats = Arc<dyn AsRef<[f32]> + Send + Sync>;
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Storage::Owned(values) => f.debug_tuple("Owned").field(values).finish(),
+            Storage::Mapped { offset, .. } => f.debug_struct("Mapped").field("offset", offset).finish_non_exhaustive(),
+            Storage::Shared(owner) => f.debug_tuple("Shared").field(&(**owner).as_ref()).finish(),
+        }
+    }
 }
 
 impl FloatArray {
+    /// Values that stay where they are, and that `owner` keeps.
+    pub fn shared(owner: SharedFloats) -> FloatArray {
+        FloatArray(Storage::Shared(owner))
+    }
+
     /// Whether the values lie in a mapped file instead of on the heap.
     pub fn is_mapped(&self) -> bool {
         matches!(self.0, Storage::Mapped { .. })
@@ -377,6 +396,7 @@ impl Deref for FloatArray {
             Storage::Owned(values) => values,
             // Alignment and length were checked on construction, and a mapping does not move.
             Storage::Mapped { map, offset } => bytemuck::cast_slice(&map[*offset..]),
+            Storage::Shared(owner) => (**owner).as_ref(),
         }
     }
 }
@@ -621,6 +641,16 @@ mod tests {
         let mut short = Stream::<i32>::create(&pieces, &[2, 3]).unwrap();
         short.append(&[0; 8]).unwrap();
         assert!(short.finish().unwrap_err().to_string().contains("does not hold 2 values"));
+    }
+
+    #[test]
+    fn shared_values_are_not_copied() {
+        let owner: SharedFloats = Arc::new(vec![1.0f32, 2.0]);
+        let at = (*owner).as_ref().as_ptr();
+        let array = FloatArray::shared(Arc::clone(&owner));
+        assert_eq!((array.as_ptr(), &array[..]), (at, &[1.0, 2.0][..]));
+        assert_eq!((array.clone().as_ptr(), array.is_mapped()), (at, false));
+        assert_eq!(Arc::strong_count(&owner), 2);
     }
 
     #[test]

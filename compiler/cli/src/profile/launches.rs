@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hgnnc::Prepared;
+use hgnnc::profile::{self as collect, label, stores};
 use hgnnc_driver::cost::{Bounded, kernels};
 use hgnnc_ir::kernel::{Kernel, Program};
 use hgnnc_machine::counters::{Class, Counters, GlobalTraffic, SharedTraffic};
@@ -15,8 +16,7 @@ use hgnnc_report::{self as report, Profile};
 use hgnnc_trace::Event;
 use serde_json::{Map, Value, json};
 
-use super::{collect, spans, write_all};
-use crate::bounds::{label, stores};
+use super::{spans, write_all};
 use crate::failure::Failure;
 use crate::output::{make_folder, print, write};
 use crate::profile_args::ProfileArgs;

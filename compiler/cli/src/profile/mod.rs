@@ -1,6 +1,5 @@
 //! `hgnnc profile`.
 
-mod collect;
 mod launches;
 mod spans;
 
@@ -10,7 +9,7 @@ use std::process::ExitCode;
 use hgnnc::Purpose;
 use hgnnc_graph::files;
 use hgnnc_machine::Machine;
-use hgnnc_profile::{ProfileOptions, profile as measure_kernels};
+use hgnnc_profile::ProfileOptions;
 use hgnnc_report::trace::{self, Trace};
 use hgnnc_report::{Profile, diff, json, page, text};
 
@@ -48,11 +47,7 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     let stop = stop_on_interrupt()?;
     let in_cache = args.in_cache.then(|| room(&machine));
     let options = ProfileOptions { epochs: args.epochs, batches: args.batches, in_cache };
-    let found = measure_kernels(&mut prepared.trainer, options, &stop)?;
-    if found.runs == 0 {
-        return Err(Failure::Machine("interrupted before an epoch was measured".into()));
-    }
-    let profile = collect::profile(&args.model.model, &prepared, machine, &found)?;
+    let (profile, found) = hgnnc::profile::measure(&args.model.model, &mut prepared, machine, options, &stop)?;
     let trace = spans::trace(&profile, &found.timeline);
     let text = text::text(&profile);
     if let Some(folder) = &args.out {

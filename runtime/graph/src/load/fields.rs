@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use toml::{Table, Value};
 
 use super::format::is_known;
+use crate::checks::{self, Bound, Place};
 use crate::error::DataError;
 use crate::npy::{Dtype, FloatArray, Npy};
 
@@ -47,6 +48,13 @@ pub(super) struct NamedFile<'a> {
     pub field: &'static str,
 }
 
+impl NamedFile<'_> {
+    /// The file in messages of checks.
+    pub fn place(&self) -> Place<'_> {
+        Place { file: &self.file, at: self.at.name }
+    }
+}
+
 impl Loader {
     pub fn new(folder: &Path) -> Loader {
         Loader { folder: folder.to_path_buf(), errors: Vec::new(), open: HashMap::new() }
@@ -55,6 +63,14 @@ impl Loader {
     pub fn fail<T>(&mut self, error: DataError) -> Option<T> {
         self.errors.push(error);
         None
+    }
+
+    /// What was found; an error is reported.
+    pub fn keep<T>(&mut self, found: Result<T, DataError>) -> Option<T> {
+        match found {
+            Ok(found) => Some(found),
+            Err(error) => self.fail(error),
+        }
     }
 
     /// The tables of `[[key]]`; empty if the key is missing.
@@ -253,47 +269,19 @@ impl Loader {
         if file.npy.dtype() == Dtype::Bool {
             return self.wrong_dtype(file, NO_MASK);
         }
-        let wrong = |v: i64| v < 0 || v as u64 >= bound as u64;
-        if let Some(first) = values.iter().position(|&v| wrong(v)) {
-            let more = values[first + 1..].iter().filter(|&&v| wrong(v)).count();
-            return self.fail(DataError::IdOutOfRange {
-                file: file.file.clone(),
-                at: file.at.name.to_string(),
-                what: what.to_string(),
-                place: place(first),
-                value: values[first],
-                bound_of: bound_of.to_string(),
-                bound: bound as u64,
-                more,
-            });
-        }
-        // Each value is below `bound`, which fits 32 bits.
-        Some(values.iter().map(|&v| v as u32).collect())
+        let found = checks::ids(file.place(), values, place, Bound { what, count: bound, of: bound_of });
+        self.keep(found)
     }
 
-    /// Checks that values are finite; `dim` is the row length, `place` maps a flat position to (row, column).
+    /// Checks that values are finite; `place` maps a flat position to (row, column).
     pub fn finite(
         &mut self,
         file: &NamedFile<'_>,
         values: &[f32],
         place: impl Fn(usize) -> (usize, usize),
     ) -> Option<()> {
-        use rayon::prelude::*;
-        const CHUNK: usize = 1 << 16;
-        let wrong: usize = values.par_chunks(CHUNK).map(|c| c.iter().filter(|v| !v.is_finite()).count()).sum();
-        if wrong == 0 {
-            return Some(());
-        }
-        let first = values.iter().position(|v| !v.is_finite()).unwrap_or(0);
-        let (row, column) = place(first);
-        self.fail(DataError::NotFinite {
-            file: file.file.clone(),
-            at: file.at.name.to_string(),
-            row,
-            column,
-            value: values[first],
-            more: wrong.saturating_sub(1),
-        })
+        let found = checks::finite(file.place(), values, place);
+        self.keep(found)
     }
 }
 

@@ -17,6 +17,7 @@ pub use self::format::FIELDS;
 
 use self::fields::{At, Loader, NO_MASK};
 use self::format::{EDGE_FEATURES, METAPATH, RELATION, ROOT, TRANSFORM, VERTEX_FEATURES, VERTEX_IDS, VERTEX_TYPE};
+use crate::checks;
 use crate::dataset::Step;
 use crate::dataset::{
     Dataset, DenseFeatures, Features, Kinds, MetapathData, RelationData, SparseFeatures, Transform, TransformKind,
@@ -43,7 +44,7 @@ impl Dataset {
 
 /// Upper bound on the vertices of one type. Ids would allow four times as many. The bound stops a mistyped count before
 /// arrays of that size are allocated.
-const MAX_VERTICES: u64 = 1 << 30;
+pub(crate) const MAX_VERTICES: u64 = 1 << 30;
 
 /// The version of `dataset.toml` that is read.
 const FORMAT: i64 = 1;
@@ -240,33 +241,8 @@ fn text_ids(loader: &mut Loader, at: At<'_>, count: usize) -> Option<VertexIds> 
         return loader.wrong_dtype(&bytes_file, "uint8");
     }
     let ends = loader.integers(&offsets_file)?;
-    let bad = |loader: &mut Loader, file: &fields::NamedFile<'_>, problem: String| {
-        loader.fail(DataError::Ids { file: file.file.clone(), at: at.name.to_string(), problem })
-    };
-    let bytes = bytes_file.npy.bytes().to_vec();
-    if ends[0] != 0 || ends[count] != bytes.len() as i64 {
-        let problem =
-            format!("goes from {} to {}, but should from 0 to {} (`bytes`)", ends[0], ends[count], bytes.len());
-        return bad(loader, &offsets_file, problem);
-    }
-    if let Some(row) = ends.windows(2).position(|w| w[1] < w[0]) {
-        return bad(
-            loader,
-            &offsets_file,
-            format!("goes down after vertex {row}, from {} to {}", ends[row], ends[row + 1]),
-        );
-    }
-    let text = match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => {
-            let place = error.utf8_error().valid_up_to();
-            return bad(loader, &bytes_file, format!("is not UTF-8 at byte {place}"));
-        }
-    };
-    if let Some(row) = ends.iter().position(|&end| !text.is_char_boundary(end as usize)) {
-        return bad(loader, &offsets_file, format!("splits a character before vertex {row}"));
-    }
-    Some(VertexIds::Text { offsets: ends.iter().map(|&end| end as u64).collect(), bytes: text })
+    let found = checks::text_ids(offsets_file.place(), &bytes_file.file, &ends, bytes_file.npy.bytes().to_vec());
+    loader.keep(found)
 }
 
 /// How the features of a vertex type were made; their widths add up to that of the features.
@@ -362,33 +338,13 @@ fn sparse(loader: &mut Loader, at: At<'_>, count: usize, dim: usize) -> Option<S
     loader.shape(&data_file, &[Some(nnz)], &format!("[{nnz}] (as many as `{}`)", indices_file.file))?;
 
     let ends = loader.integers(&indptr_file)?;
-    let name = |f: &fields::NamedFile<'_>| (f.file.clone(), at.name.to_string());
-    if ends[0] != 0 {
-        let (file, at) = name(&indptr_file);
-        return loader.fail(DataError::IndptrStart { file, at, found: ends[0] });
-    }
-    if let Some(row) = ends.windows(2).position(|w| w[1] < w[0]) {
-        let (file, at) = name(&indptr_file);
-        return loader.fail(DataError::IndptrDecreases { file, at, row, from: ends[row], to: ends[row + 1] });
-    }
-    if ends[count] != nnz as i64 {
-        let (file, at) = name(&indptr_file);
-        return loader.fail(DataError::IndptrEnd { file, at, expected: nnz as u64, found: ends[count] });
-    }
-    // From here on `ends` ascends from 0 to `nnz`.
-    let indptr: Vec<u64> = ends.iter().map(|&e| e as u64).collect();
-    let row_of = |i: usize| indptr.partition_point(|&e| e <= i as u64) - 1;
+    let indptr = loader.keep(checks::indptr(indptr_file.place(), &ends, nnz))?;
+    let row_of = |i: usize| checks::row_of(&indptr, i);
 
     let columns = loader.integers(&indices_file)?;
     let place = |i: usize| format!("row {} (position {i})", row_of(i));
     let indices = loader.ids(&indices_file, &columns, "column", place, dim, "`dim`")?;
-    for (row, w) in indptr.windows(2).enumerate() {
-        let columns = &indices[w[0] as usize..w[1] as usize];
-        if let Some(i) = columns.windows(2).position(|c| c[1] <= c[0]) {
-            let (file, at) = name(&indices_file);
-            return loader.fail(DataError::ColumnOrder { file, at, row, previous: columns[i], column: columns[i + 1] });
-        }
-    }
+    loader.keep(checks::column_order(indices_file.place(), &indptr, &indices))?;
     let data = loader.floats(&data_file)?;
     loader.finite(&data_file, &data, |i| (row_of(i), indices[i] as usize))?;
     Some(SparseFeatures { dim, indptr, indices, data })

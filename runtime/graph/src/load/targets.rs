@@ -5,6 +5,7 @@ use toml::Value;
 use super::fields::{At, Loader, NamedFile};
 use super::format::{LABEL, LINK_SPLIT, SPLIT};
 use super::{RelationSketch, TypeSketch, called, type_named, unique};
+use crate::checks;
 use crate::dataset::{LabelData, LabelValues, LinkSplitData, Links, SplitData};
 use crate::error::DataError;
 use crate::npy::Dtype;
@@ -70,18 +71,8 @@ fn single(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> 
     let file = loader.file(at, "file")?;
     loader.shape(&file, &[Some(count)], &format!("[{count}] (one class per vertex)"))?;
     let all = loader.integers(&file)?;
-    let wrong = |y: i64| y < -1 || y >= classes as i64 || y > i64::from(i32::MAX);
-    if let Some(row) = all.iter().position(|&y| wrong(y)) {
-        return loader.fail(DataError::LabelOutOfRange {
-            file: file.file.clone(),
-            at: at.name.into(),
-            row,
-            value: all[row],
-            classes,
-            more: all[row + 1..].iter().filter(|&&y| wrong(y)).count(),
-        });
-    }
-    Some(LabelValues::Single { classes, of: all.iter().map(|&y| y as i32).collect() })
+    let found = checks::classes(file.place(), &all, classes);
+    loader.keep(found).map(|of| LabelValues::Single { classes, of })
 }
 
 /// Number of classes. Bounded, because arrays with an entry per class are allocated from this number alone.
@@ -103,23 +94,7 @@ fn multi(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
         },
     };
     let mut labelled = mask(loader, at, count)?;
-    for (row, (values, labelled)) in rows.chunks_exact_mut(classes).zip(&mut labelled).enumerate() {
-        if values.iter().all(|&v| v == -1.0) {
-            *labelled = false;
-        }
-        if !*labelled {
-            values.fill(0.0);
-        } else if let Some(column) = values.iter().position(|&v| v != 0.0 && v != 1.0) {
-            return loader.fail(DataError::NotZeroOne {
-                file: file.file.clone(),
-                at: at.name.into(),
-                row,
-                column,
-                value: f64::from(values[column]),
-                expected: "0 or 1 (or -1 in the whole row for no label)".into(),
-            });
-        }
-    }
+    loader.keep(checks::zero_one(file.place(), &mut rows, &mut labelled, classes))?;
     Some(LabelValues::Multi { classes, rows, labelled })
 }
 
@@ -168,12 +143,6 @@ fn mask(loader: &mut Loader, at: At<'_>, count: usize) -> Option<Vec<bool>> {
     Some(all.iter().map(|&m| m == 1).collect())
 }
 
-/// One part of a split: ids ascending, with the file they came from.
-struct Part {
-    name: &'static str,
-    ids: Vec<u32>,
-}
-
 pub(super) fn splits(
     loader: &mut Loader,
     root: At<'_>,
@@ -202,27 +171,23 @@ pub(super) fn splits(
                 known: super::list(labels.iter().filter_map(|(of, _)| of.map(|t| &types[t].name[..]))),
             });
         }
-        let parts: Vec<Option<Part>> = [("train", "train_size"), ("val", "val_size"), ("test", "test_size")]
+        let parts: Vec<Option<Vec<u32>>> = [("train", "train_size"), ("val", "val_size"), ("test", "test_size")]
             .into_iter()
             .map(|(part, size)| split_part(loader, at, part, size, count, &types[ty].name, known.as_deref()))
             .collect();
         let Some(parts) = parts.into_iter().collect::<Option<Vec<_>>>() else { continue };
-        let before = loader.errors.len();
-        for (i, first) in parts.iter().enumerate() {
-            for second in &parts[i..] {
-                overlap(loader, at, first, second);
-            }
+        let Ok([train, val, test]) = <[Vec<u32>; 3]>::try_from(parts) else { continue };
+        let found = checks::disjoint(at.name, [("train", &train), ("val", &val), ("test", &test)]);
+        if let (Some(name), true) = (name, found.is_empty()) {
+            splits.push(SplitData { name, vertex_type: ty, train, val, test });
         }
-        if let (Some(name), Ok([train, val, test])) = (name, <[Part; 3]>::try_from(parts))
-            && loader.errors.len() == before
-        {
-            splits.push(SplitData { name, vertex_type: ty, train: train.ids, val: val.ids, test: test.ids });
-        }
+        loader.errors.extend(found);
     }
     unique(loader, "splits", names.iter().map(|n| &n[..]));
     splits
 }
 
+/// The ids of a part of a split, ascending.
 fn split_part(
     loader: &mut Loader,
     at: At<'_>,
@@ -231,46 +196,16 @@ fn split_part(
     count: usize,
     type_name: &str,
     labels: Option<&[&LabelData]>,
-) -> Option<Part> {
-    let Some(file) = loader.optional_file(at, part).ok()? else { return Some(Part { name: part, ids: Vec::new() }) };
+) -> Option<Vec<u32>> {
+    let Some(file) = loader.optional_file(at, part).ok()? else { return Some(Vec::new()) };
     loader.shape(&file, &[None], "[n] (one axis)")?;
     let all = loader.integers(&file)?;
     loader.check_count(at, size, &file.file, all.len() as u64);
     let place = |i: usize| format!("position {i} of `{part}`");
     let mut ids = loader.ids(&file, &all, "vertex", place, count, &format!("vertex type `{type_name}`"))?;
-    if let Some(labels) = labels.filter(|l| !l.is_empty()) {
-        let unlabelled = |v: u32| !labels.iter().any(|l| l.is_labelled(v as usize));
-        if let Some(position) = ids.iter().position(|&v| unlabelled(v)) {
-            return loader.fail(DataError::SplitUnlabelled {
-                file: file.file.clone(),
-                at: at.name.into(),
-                part: part.into(),
-                position,
-                vertex: ids[position],
-                more: ids[position + 1..].iter().filter(|&&v| unlabelled(v)).count(),
-            });
-        }
-    }
+    loader.keep(checks::labelled(file.place(), part, &ids, labels.unwrap_or_default()))?;
     ids.sort_unstable();
-    Some(Part { name: part, ids })
-}
-
-/// Reports vertices shared by two parts, or repeated within one part (given as both arguments).
-fn overlap(loader: &mut Loader, at: At<'_>, first: &Part, second: &Part) {
-    let shared: Vec<u32> = if first.name == second.name {
-        first.ids.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect()
-    } else {
-        first.ids.iter().copied().filter(|v| second.ids.binary_search(v).is_ok()).collect()
-    };
-    if let Some(&vertex) = shared.first() {
-        loader.errors.push(DataError::SplitOverlap {
-            at: at.name.into(),
-            first: first.name.into(),
-            second: second.name.into(),
-            vertex,
-            more: shared.len() - 1,
-        });
-    }
+    Some(ids)
 }
 
 pub(super) fn link_splits(

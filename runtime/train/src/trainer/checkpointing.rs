@@ -131,14 +131,32 @@ impl Trainer {
     /// When the file cannot be read or does not have exactly the parameters of the model.
     pub fn load_weights(&mut self, path: &Path) -> Result<()> {
         let file = weights::read(path)?;
-        let shapes = self.shapes();
         if checkpoint::is_one(&file) {
             let reason = "is a checkpoint, which holds more than weights: `hgnnc train` with `--checkpoint FOLDER --resume` and \
                           `--weights-out FILE` writes those of its best epoch";
             return Err(ExecError::Weights { path: path.into(), reason: reason.into() });
         }
-        weights::check(path, &file, &shapes)?;
-        weights::check_finite(path, &file)?;
+        self.set_weights(path, &file)
+    }
+
+    /// The current parameters by name; after [`Trainer::run`] those of the best epoch.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn weights(&mut self) -> Result<weights::File> {
+        let values = self.params()?;
+        let tensors = self.shapes().into_iter().zip(values);
+        Ok(weights::File { tensors: tensors.map(|((name, shape), data)| (name, (shape, data))).collect(), text: None })
+    }
+
+    /// Sets the parameters by name. `path` is what they are called in messages.
+    ///
+    /// # Errors
+    /// When they are not exactly those of the model, or not finite.
+    pub fn set_weights(&mut self, path: &Path, file: &weights::File) -> Result<()> {
+        let shapes = self.shapes();
+        weights::check(path, file, &shapes)?;
+        weights::check_finite(path, file)?;
         let params = self.current()?.params();
         shapes.iter().enumerate().try_for_each(|(i, (name, _))| params.write(i, &file.tensors[name].1))
     }

@@ -140,11 +140,8 @@ impl Trainer {
         Ok(all)
     }
 
-    /// An output with the current parameters; without a name, the trained one or the only one.
-    ///
-    /// # Errors
-    /// When there is no such output, or a device fails.
-    pub fn infer(&mut self, output: Option<&str>) -> Result<OutputRows> {
+    /// Names of the outputs of vertices.
+    pub fn outputs(&self) -> Vec<String> {
         // Inputs of the link scorer are internal, not outputs.
         let score = self.executable.score.iter().flat_map(|score| &score.inputs);
         let given: Vec<&str> = score
@@ -157,7 +154,15 @@ impl Trainer {
         let is_output = |name: &&str| *name != "row_loss" && !given.contains(name);
         let of_head = self.head.iter().flat_map(Head::results);
         let names = self.session.results(INFER).into_iter().chain(of_head).filter(is_output);
-        let names: Vec<String> = names.map(str::to_owned).collect();
+        names.map(str::to_owned).collect()
+    }
+
+    /// An output with the current parameters; without a name, the trained one or the only one.
+    ///
+    /// # Errors
+    /// When there is no such output, or a device fails.
+    pub fn infer(&mut self, output: Option<&str>) -> Result<OutputRows> {
+        let names = self.outputs();
         if names.is_empty() {
             return Err(ExecError::Unsupported(
                 "the model has no output of vertices; scores of pairs need a `train` block with a loss of links".into(),

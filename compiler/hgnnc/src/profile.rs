@@ -1,27 +1,48 @@
-//! Builds a profile from measurements of the runtime and predictions of the compiler.
+//! Profiles of training: measurements of the runtime beside predictions of the compiler.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
-use hgnnc::Prepared;
 use hgnnc_driver::cost::{Bounded, KernelBound, kernels};
 use hgnnc_driver::{SizeInfo, planned};
 use hgnnc_ir::Stage;
 use hgnnc_ir::kernel::place::{Area, Slot};
-use hgnnc_ir::kernel::{self, Program};
+use hgnnc_ir::infer::show;
+use hgnnc_ir::kernel::print::print_rows;
+use hgnnc_ir::kernel::{self, Body, Kernel as Decl, Program};
+use hgnnc_ir::{Direction, Graph};
 use hgnnc_machine::Machine;
-use hgnnc_profile::{KernelTime, Profile as Found};
+use hgnnc_profile::{KernelTime, Profile as Found, ProfileOptions};
 use hgnnc_report::profile::{Alive, FORMAT, VERSION};
 use hgnnc_report::{Batch, Counters, Kernel, Memory, Missing, Once, Profile, Run};
 
-use crate::bounds::{label, stores};
-use crate::failure::Failure;
+use crate::{Error, Prepared};
 
 /// Size of an f32 element in bytes.
 const ELEMENT: u64 = 4;
 
+/// Measures training on this processor, after a warm-up. `machine` describes it ([`crate::processor`], before the
+/// preparation starts threads).
+///
+/// # Errors
+/// A model that is not trained, a device that is not this processor, and when `stop` was set before a run was measured.
+pub fn measure(
+    model: &Path,
+    prepared: &mut Prepared,
+    machine: Machine,
+    options: ProfileOptions,
+    stop: &AtomicBool,
+) -> Result<(Profile, Found), Error> {
+    let found = hgnnc_profile::profile(&mut prepared.trainer, options, stop)?;
+    if found.runs == 0 {
+        return Err(Error::Machine("interrupted before an epoch was measured".into()));
+    }
+    Ok((profile(model, prepared, machine, &found)?, found))
+}
+
 /// The profile of training on this processor.
-pub fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Found) -> Result<Profile, Failure> {
+fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Found) -> Result<Profile, Error> {
     let program = program(prepared)?;
     // Mini-batches differ in size: predictions are means over some of them.
     let sizes = if found.batches.is_some() { &found.sizes[..] } else { std::slice::from_ref(&prepared.sizes) };
@@ -77,9 +98,9 @@ pub fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Foun
 }
 
 /// The training program; an error without one.
-pub fn program(prepared: &Prepared) -> Result<&Program, Failure> {
+pub fn program(prepared: &Prepared) -> Result<&Program, Error> {
     let program = prepared.trainer.executable().kernels.train.as_ref();
-    program.ok_or_else(|| Failure::input("the model has no `train` block, so it cannot be trained"))
+    program.ok_or_else(|| Error::input("the model has no `train` block, so it cannot be trained"))
 }
 
 /// A profile without runs: program, machine and predictions.
@@ -203,4 +224,31 @@ fn alive(
         *bytes.entry(stage.into()).or_default() += ELEMENT * slot.life.len as u64;
     }
     bytes
+}
+
+/// The rows that a kernel iterates over, or its matrix product.
+pub fn label(program: &Program, kernel: &Decl) -> String {
+    match &kernel.body {
+        Body::Gemm(gemm) => {
+            let space = hgnnc_ir::Type::new(gemm.rows, vec![]);
+            format!("{} {}", gemm.form.name(), show(&program.tables, &space))
+        }
+        Body::FactoredMetapath(reduction) => {
+            let name = |graph: Graph| &program.tables.graphs[graph.index()].name;
+            let edges = if reduction.direction == Direction::In { "in" } else { "out" };
+            format!("factored {edges} over {}, {}", name(reduction.first), name(reduction.second))
+        }
+        Body::Traversal(traversal) => print_rows(program, &traversal.rows),
+    }
+}
+
+/// Names of the buffers that a kernel writes.
+pub fn stores(program: &Program, kernel: &Decl) -> String {
+    let names: Vec<&str> = kernel.writes().iter().map(|&buffer| &program.buffer(buffer).name[..]).collect();
+    match &names[..] {
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            format!("{first}, {second}, {third} and {} more", rest.len())
+        }
+        _ => names.join(", "),
+    }
 }

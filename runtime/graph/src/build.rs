@@ -1,0 +1,494 @@
+//! Makes a dataset of arrays in memory, with the checks that loading makes. Messages name the key that an array was
+//! given by.
+
+use crate::checks::{self, Bound, Place};
+use crate::dataset::{
+    Dataset, DenseFeatures, Features, LabelData, LabelValues, LinkSplitData, Links, RelationData, SparseFeatures,
+    SplitData, VertexIds, VertexTypeData,
+};
+use crate::error::{DataError, DataErrors};
+use crate::load::MAX_VERTICES;
+use crate::npy::FloatArray;
+
+/// A value with the key that it was given by.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Named<'a, T> {
+    pub key: &'a str,
+    pub value: T,
+}
+
+/// Labels that were given to a builder. Rows are of vertices.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub enum GivenLabels {
+    /// The class of each vertex, -1 for none.
+    Single { classes: usize, of: Vec<i64> },
+    /// 0 or 1 for each class, row-major; a row of -1 has no label.
+    Multi { classes: usize, rows: Vec<f32> },
+    /// Numbers, row-major; a row with a value that is not a number has no label.
+    Real { dim: usize, rows: Vec<f32> },
+}
+
+/// The links of one relation that a part of a split holds out.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct GivenLinks<'a> {
+    pub key: &'a str,
+    pub relation: usize,
+    pub src: &'a [i64],
+    pub dst: &'a [i64],
+}
+
+/// A dataset in the making. Vertex types and relations are named by the positions that their methods return.
+#[derive(Debug)]
+pub struct Builder {
+    dataset: Dataset,
+    errors: Vec<DataError>,
+}
+
+impl Builder {
+    /// An empty dataset.
+    pub fn new(name: &str) -> Builder {
+        Builder { dataset: Dataset { name: name.to_owned(), ..Dataset::default() }, errors: Vec::new() }
+    }
+
+    /// Adds a fault.
+    pub fn fail(&mut self, key: &str, problem: impl Into<String>) {
+        self.errors.push(DataError::Given { key: key.to_owned(), problem: problem.into() });
+    }
+
+    fn keep<T>(&mut self, found: Result<T, DataError>) -> Option<T> {
+        found.map_err(|error| self.errors.push(error)).ok()
+    }
+
+    /// Checks the length of an array of one axis.
+    fn len(&mut self, key: &str, at: &str, found: usize, expected: usize, per: &str) -> Option<()> {
+        if found == expected {
+            return Some(());
+        }
+        self.fail(key, format!("{at} has {expected} {per}, so it should have as many entries, but it has {found}"));
+        None
+    }
+
+    /// Checks the number of values of rows `dim` wide.
+    fn rows(&mut self, key: &str, at: &str, found: usize, (rows, dim): (usize, usize), per: &str) -> Option<()> {
+        if rows.checked_mul(dim) == Some(found) {
+            return Some(());
+        }
+        let have = if dim == 0 { 0 } else { found / dim };
+        self.fail(key, format!("{at} has {rows} {per}, so it should have as many rows, but it has {have}"));
+        None
+    }
+
+    fn type_at(&self, ty: usize) -> String {
+        format!("vertex type `{}`", self.dataset.vertex_types[ty].name)
+    }
+
+    fn relation_at(&self, relation: usize) -> String {
+        format!("relation `{}`", self.dataset.relations[relation].name)
+    }
+
+    /// Adds `count` vertices of a new type, and returns its position.
+    pub fn vertex_type(&mut self, key: &str, name: &str, count: usize) -> usize {
+        if name.is_empty() {
+            self.fail(key, "a vertex type has a name");
+        } else if self.dataset.vertex_type(name).is_some() {
+            self.fail(key, format!("there are two vertex types `{name}`"));
+        }
+        let mut count = count;
+        if count as u64 > MAX_VERTICES {
+            self.fail(key, format!("there are {count} vertices of type `{name}`; a type has at most 2^30"));
+            count = 0;
+        }
+        self.dataset.vertex_types.push(VertexTypeData { name: name.to_owned(), count, ..VertexTypeData::default() });
+        self.dataset.vertex_types.len() - 1
+    }
+
+    /// Dense features of a vertex type. `rows: f32[count, dim]`
+    pub fn dense(&mut self, ty: usize, key: &str, dim: usize, rows: FloatArray) {
+        let (at, count) = (self.type_at(ty), self.dataset.vertex_types[ty].count);
+        if let Some(x) = self.dense_rows(key, &at, (count, dim), rows, "vertices") {
+            self.dataset.vertex_types[ty].features = Some(Features::Dense(x));
+        }
+    }
+
+    fn dense_rows(
+        &mut self,
+        key: &str,
+        at: &str,
+        (count, dim): (usize, usize),
+        rows: FloatArray,
+        per: &str,
+    ) -> Option<DenseFeatures> {
+        if dim as u64 > u64::from(u32::MAX) {
+            self.fail(key, format!("rows of {dim} features; they have fewer than 2^32"));
+            return None;
+        }
+        self.rows(key, at, rows.len(), (count, dim), per)?;
+        self.keep(checks::finite(Place { file: key, at }, &rows, |i| (i / dim, i % dim)))?;
+        Some(DenseFeatures { dim, rows })
+    }
+
+    /// Sparse features of a vertex type, in CSR form; `dim` columns. The columns of a row may be in any order.
+    pub fn sparse(&mut self, ty: usize, key: &str, dim: usize, (indptr, indices, data): (&[i64], &[i64], FloatArray)) {
+        let (at, count) = (self.type_at(ty), self.dataset.vertex_types[ty].count);
+        if let Some(x) = self.sparse_rows(key, &at, (count, dim), (indptr, indices, data)) {
+            self.dataset.vertex_types[ty].features = Some(Features::Sparse(x));
+        }
+    }
+
+    fn sparse_rows(
+        &mut self,
+        key: &str,
+        at: &str,
+        (count, dim): (usize, usize),
+        (ends, columns, data): (&[i64], &[i64], FloatArray),
+    ) -> Option<SparseFeatures> {
+        let place = Place { file: key, at };
+        if ends.len() != count + 1 {
+            let found = ends.len().saturating_sub(1);
+            self.fail(key, format!("{at} has {count} vertices, so it should have as many rows, but it has {found}"));
+            return None;
+        }
+        if columns.len() != data.len() {
+            self.fail(key, format!("has {} columns for {} stored values", columns.len(), data.len()));
+            return None;
+        }
+        if dim as u64 > u64::from(u32::MAX) {
+            self.fail(key, format!("rows of {dim} features; they have fewer than 2^32"));
+            return None;
+        }
+        let indptr = self.keep(checks::indptr(place, ends, data.len()))?;
+        let position = |i: usize| format!("row {} (position {i})", checks::row_of(&indptr, i));
+        let bound = Bound { what: "column", count: dim, of: "a row" };
+        let indices = self.keep(checks::ids(place, columns, position, bound))?;
+        let (indices, data) = ordered(&indptr, indices, data);
+        self.keep(checks::column_order(place, &indptr, &indices))?;
+        let element = |i: usize| (checks::row_of(&indptr, i), indices[i] as usize);
+        self.keep(checks::finite(place, &data, element))?;
+        Some(SparseFeatures { dim, indptr, indices, data })
+    }
+
+    /// The ids of the vertices of a type where they came from.
+    pub fn ids(&mut self, ty: usize, key: &str, ids: VertexIds) {
+        let (at, count) = (self.type_at(ty), self.dataset.vertex_types[ty].count);
+        if self.len(key, &at, ids.len(), count, "vertices").is_some() {
+            self.dataset.vertex_types[ty].ids = Some(ids);
+        }
+    }
+
+    /// A time of each vertex of a type.
+    pub fn time(&mut self, ty: usize, key: &str, time: Vec<i64>) {
+        let (at, count) = (self.type_at(ty), self.dataset.vertex_types[ty].count);
+        if self.len(key, &at, time.len(), count, "vertices").is_some() {
+            self.dataset.vertex_types[ty].time = Some(time);
+        }
+    }
+
+    /// Adds a relation between two vertex types, and returns its position. The two arrays have an entry per edge.
+    pub fn relation(
+        &mut self,
+        name: &str,
+        (src, dst): (usize, usize),
+        key: &str,
+        (src_ids, dst_ids): (&[i64], &[i64]),
+    ) -> usize {
+        if name.is_empty() {
+            self.fail(key, "a relation has a name");
+        } else if self.dataset.relation(name).is_some() {
+            self.fail(key, format!("there are two relations `{name}`"));
+        }
+        let at = format!("relation `{name}`");
+        if src_ids.len() != dst_ids.len() {
+            self.fail(key, format!("has {} sources and {} destinations", src_ids.len(), dst_ids.len()));
+        }
+        let mut ends = |ty: usize, what: &str, ids: &[i64]| {
+            let of = self.type_at(ty);
+            let bound = Bound { what, count: self.dataset.vertex_types[ty].count, of: &of };
+            let found = checks::ids(Place { file: key, at: &at }, ids, |i| format!("edge {i}"), bound);
+            self.keep(found).unwrap_or_default()
+        };
+        let (src_ids, dst_ids) = (ends(src, "source", src_ids), ends(dst, "destination", dst_ids));
+        let relation = RelationData { name: name.to_owned(), src, dst, src_ids, dst_ids, ..RelationData::default() };
+        self.dataset.relations.push(relation);
+        self.dataset.relations.len() - 1
+    }
+
+    /// A weight of each edge.
+    pub fn weight(&mut self, relation: usize, key: &str, weight: FloatArray) {
+        let (at, edges) = (self.relation_at(relation), self.dataset.relations[relation].num_edges());
+        if self.len(key, &at, weight.len(), edges, "edges").is_none() {
+            return;
+        }
+        let found = checks::finite(Place { file: key, at: &at }, &weight, |i| (i, 0));
+        if self.keep(found).is_some() {
+            self.dataset.relations[relation].weight = Some(weight);
+        }
+    }
+
+    /// Features of edges. `rows: f32[edges, dim]`
+    pub fn edge_features(&mut self, relation: usize, key: &str, dim: usize, rows: FloatArray) {
+        let (at, edges) = (self.relation_at(relation), self.dataset.relations[relation].num_edges());
+        let found = self.dense_rows(key, &at, (edges, dim), rows, "edges");
+        self.dataset.relations[relation].features = found;
+    }
+
+    /// A time of each edge.
+    pub fn edge_time(&mut self, relation: usize, key: &str, time: Vec<i64>) {
+        let (at, edges) = (self.relation_at(relation), self.dataset.relations[relation].num_edges());
+        if self.len(key, &at, time.len(), edges, "edges").is_some() {
+            self.dataset.relations[relation].time = Some(time);
+        }
+    }
+
+    /// A label of a vertex type. There are as many names of classes as classes, or none.
+    pub fn label(&mut self, ty: usize, key: &str, name: &str, given: GivenLabels, class_names: Vec<String>) {
+        if let Some(label) = self.checked_label(ty, key, name, given, class_names) {
+            self.dataset.labels.push(label);
+        }
+    }
+
+    fn checked_label(
+        &mut self,
+        vertex_type: usize,
+        key: &str,
+        name: &str,
+        given: GivenLabels,
+        class_names: Vec<String>,
+    ) -> Option<LabelData> {
+        /// Most classes, as in files.
+        const MAX_CLASSES: usize = 1 << 24;
+        let at = format!("label `{name}` of {}", self.type_at(vertex_type));
+        let place = Place { file: key, at: &at };
+        let count = self.dataset.vertex_types[vertex_type].count;
+        let of_type = self.type_at(vertex_type);
+        let width = match &given {
+            GivenLabels::Single { classes, .. } | GivenLabels::Multi { classes, .. } => *classes,
+            GivenLabels::Real { dim, .. } => *dim,
+        };
+        if !(1..=MAX_CLASSES).contains(&width) {
+            self.fail(key, format!("{at} has {width} classes or numbers; there are 1 to 2^24"));
+            return None;
+        }
+        if !class_names.is_empty() && class_names.len() != width {
+            self.fail(key, format!("{at} has {width} classes, but {} names of classes", class_names.len()));
+            return None;
+        }
+        if self.dataset.label(vertex_type, name).is_some() {
+            self.fail(key, format!("there are two labels `{name}` of {of_type}"));
+            return None;
+        }
+        let values = match given {
+            GivenLabels::Single { classes, of } => {
+                self.len(key, &of_type, of.len(), count, "vertices")?;
+                LabelValues::Single { classes, of: self.keep(checks::classes(place, &of, classes))? }
+            }
+            GivenLabels::Multi { classes, mut rows } => {
+                self.rows(key, &of_type, rows.len(), (count, classes), "vertices")?;
+                let mut labelled = vec![true; count];
+                self.keep(checks::zero_one(place, &mut rows, &mut labelled, classes))?;
+                LabelValues::Multi { classes, rows, labelled }
+            }
+            GivenLabels::Real { dim, mut rows } => {
+                self.rows(key, &of_type, rows.len(), (count, dim), "vertices")?;
+                let mut labelled = vec![true; count];
+                for (values, labelled) in rows.chunks_exact_mut(dim).zip(&mut labelled) {
+                    if values.iter().any(|v| v.is_nan()) {
+                        values.fill(0.0);
+                        *labelled = false;
+                    }
+                }
+                self.keep(checks::finite(place, &rows, |i| (i / dim, i % dim)))?;
+                LabelValues::Real { dim, rows, labelled }
+            }
+        };
+        Some(LabelData { name: name.to_owned(), vertex_type, values, class_names })
+    }
+
+    /// A split of the labelled vertices of a type, after its labels: training, validation and test.
+    pub fn split(&mut self, ty: usize, name: &str, parts: [Named<'_, &[i64]>; 3]) {
+        let at = format!("split `{name}`");
+        let (of_type, count) = (self.type_at(ty), self.dataset.vertex_types[ty].count);
+        if self.dataset.splits.iter().any(|split| split.vertex_type == ty && split.name == name) {
+            return self.fail(parts[0].key, format!("there are two splits `{name}` of {of_type}"));
+        }
+        let labels: Vec<&LabelData> = self.dataset.labels.iter().filter(|label| label.vertex_type == ty).collect();
+        let mut errors = Vec::new();
+        let mut found: Vec<Vec<u32>> = Vec::new();
+        for (part, Named { key, value }) in ["train", "val", "test"].into_iter().zip(parts) {
+            let place = Place { file: key, at: &at };
+            let bound = Bound { what: "vertex", count, of: &of_type };
+            let ids = checks::ids(place, value, |i| format!("position {i} of `{part}`"), bound);
+            let ids = ids.and_then(|ids| checks::labelled(place, part, &ids, &labels).map(|()| ids));
+            match ids {
+                Ok(mut ids) => {
+                    ids.sort_unstable();
+                    found.push(ids);
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        if let Ok([train, val, test]) = <[Vec<u32>; 3]>::try_from(found) {
+            errors.extend(checks::disjoint(&at, [("train", &train), ("val", &val), ("test", &test)]));
+            if errors.is_empty() {
+                self.dataset.splits.push(SplitData { name: name.to_owned(), vertex_type: ty, train, val, test });
+            }
+        }
+        self.errors.extend(errors);
+    }
+
+    /// Held-out links: validation and test, each with any number of relations.
+    pub fn link_split(&mut self, name: &str, val: &[GivenLinks<'_>], test: &[GivenLinks<'_>]) {
+        if self.dataset.link_splits.iter().any(|split| split.name == name) {
+            return self.fail(name, "there are two link splits of that name");
+        }
+        let (val, test) = (self.links(name, val), self.links(name, test));
+        self.dataset.link_splits.push(LinkSplitData { name: name.to_owned(), val, test });
+    }
+
+    fn links(&mut self, split: &str, given: &[GivenLinks<'_>]) -> Links {
+        let at = format!("link split `{split}`");
+        let mut links = Links::default();
+        for &GivenLinks { key, relation, src, dst } in given {
+            if src.len() != dst.len() {
+                self.fail(key, format!("has {} sources and {} destinations", src.len(), dst.len()));
+                continue;
+            }
+            let RelationData { src: from, dst: to, .. } = self.dataset.relations[relation];
+            let mut ends = |ty: usize, what: &str, ids: &[i64]| {
+                let of = self.type_at(ty);
+                let bound = Bound { what, count: self.dataset.vertex_types[ty].count, of: &of };
+                let found = checks::ids(Place { file: key, at: &at }, ids, |i| format!("link {i}"), bound);
+                self.keep(found)
+            };
+            let (src, dst) = (ends(from, "source", src), ends(to, "destination", dst));
+            if let (Some(src), Some(dst)) = (src, dst) {
+                links.relation.extend(std::iter::repeat_n(relation as u32, src.len()));
+                links.src.extend(src);
+                links.dst.extend(dst);
+            }
+        }
+        links
+    }
+
+    /// The dataset.
+    ///
+    /// # Errors
+    /// All faults, in the order in which they were given.
+    pub fn finish(mut self) -> Result<Dataset, DataErrors> {
+        if self.dataset.vertex_types.is_empty() && self.errors.is_empty() {
+            self.fail("the data", "there are no vertex types");
+        }
+        match self.errors.is_empty() {
+            true => Ok(self.dataset),
+            false => Err(DataErrors { folder: Default::default(), errors: self.errors }),
+        }
+    }
+}
+
+/// Sorts the columns of each row; leaves rows alone that are in order.
+fn ordered(indptr: &[u64], mut indices: Vec<u32>, data: FloatArray) -> (Vec<u32>, FloatArray) {
+    let rows = || indptr.windows(2).map(|w| w[0] as usize..w[1] as usize);
+    if rows().all(|row| indices[row].is_sorted()) {
+        return (indices, data);
+    }
+    let mut data = data.to_vec();
+    for row in rows() {
+        let mut entries: Vec<(u32, f32)> =
+            indices[row.clone()].iter().copied().zip(data[row.clone()].to_vec()).collect();
+        entries.sort_by_key(|entry| entry.0);
+        for (at, (column, value)) in row.zip(entries) {
+            (indices[at], data[at]) = (column, value);
+        }
+    }
+    (indices, data.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two papers, three authors, one relation.
+    fn small() -> (Builder, usize, usize, usize) {
+        let mut builder = Builder::new("small");
+        let paper = builder.vertex_type("paper", "paper", 2);
+        let author = builder.vertex_type("author", "author", 3);
+        let writes = builder.relation("writes", (author, paper), "edges", (&[0, 2], &[1, 0]));
+        (builder, paper, author, writes)
+    }
+
+    fn said(builder: Builder) -> String {
+        builder.finish().expect_err("faults").to_string()
+    }
+
+    #[test]
+    fn a_dataset_that_is_built_equals_the_one_that_is_written_and_loaded() {
+        let (mut builder, paper, author, writes) = small();
+        builder.dense(paper, "x", 2, vec![1.0, 2.0, 3.0, 4.0].into());
+        // Columns in any order.
+        builder.sparse(author, "s", 4, (&[0, 2, 2, 3], &[3, 1, 0], vec![1.0, 2.0, 3.0].into()));
+        builder.ids(author, "ids", ["a", "b", "ü"].into_iter().collect());
+        builder.weight(writes, "w", vec![0.5, 1.5].into());
+        builder.label(paper, "y", "y", GivenLabels::Single { classes: 2, of: vec![1, 0] }, vec![]);
+        let part = |key, value| Named { key, value };
+        builder.split(paper, "masks", [part("train", &[1][..]), part("val", &[0]), part("test", &[])]);
+        let built = builder.finish().expect("no faults");
+        let folder = tempfile::tempdir().expect("a folder");
+        built.write(&folder.path().join("d")).expect("written");
+        let loaded = Dataset::load(folder.path().join("d")).expect("loaded");
+        assert_eq!(loaded.relations[0].src_ids, [0, 2]);
+        assert_eq!(loaded.relations[0].weight, built.relations[0].weight);
+        let Some(Features::Sparse(s)) = &loaded.vertex_types[1].features else { panic!("sparse") };
+        assert_eq!(
+            (&s.indptr[..], &s.indices[..], &s.data[..]),
+            (&[0, 2, 2, 3][..], &[1, 3, 0][..], &[2.0, 1.0, 3.0][..])
+        );
+        assert_eq!(loaded.vertex_types[1].ids, built.vertex_types[1].ids);
+        assert_eq!((&loaded.splits[0].train[..], &loaded.splits[0].val[..]), (&[1][..], &[0][..]));
+        assert_eq!(loaded.labels[0].values, built.labels[0].values);
+    }
+
+    #[test]
+    fn all_faults_are_found_and_name_their_key() {
+        let (mut builder, paper, author, writes) = small();
+        builder.relation("cites", (paper, paper), "data['cites']", (&[0, 2, -1], &[0, 0, 0]));
+        builder.relation("writes", (author, paper), "again", (&[], &[]));
+        builder.dense(paper, "x", 2, vec![1.0, f32::NAN, 3.0, 4.0].into());
+        builder.dense(author, "ax", 2, vec![1.0; 4].into());
+        builder.weight(writes, "w", vec![0.5].into());
+        builder.label(paper, "y", "y", GivenLabels::Single { classes: 2, of: vec![2, 0] }, vec![]);
+        let text = said(builder);
+        for part in [
+            "the dataset has 6 errors:",
+            "`data['cites']`: relation `cites`, source of edge 1 is 2, but vertex type `paper` has 2, so ids go from 0 to \
+             1 (and 1 more)",
+            "`again`: there are two relations `writes`",
+            "`x`: vertex type `paper`, row 0, column 1 is NaN",
+            "`ax`: vertex type `author` has 3 vertices, so it should have as many rows, but it has 2",
+            "`w`: relation `writes` has 2 edges, so it should have as many entries, but it has 1",
+            "`y`: label `y` of vertex type `paper`, row 0 is class 2, but there are 2 classes",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+
+    #[test]
+    fn splits_are_disjoint_and_labelled_and_links_in_range() {
+        let (mut builder, paper, _, writes) = small();
+        builder.label(paper, "y", "y", GivenLabels::Real { dim: 1, rows: vec![f32::NAN, 2.0] }, vec![]);
+        let part = |key, value| Named { key, value };
+        builder.split(paper, "a", [part("a.train", &[0][..]), part("a.val", &[]), part("a.test", &[])]);
+        builder.split(paper, "b", [part("b.train", &[1][..]), part("b.val", &[1]), part("b.test", &[])]);
+        builder.link_split("l", &[], &[GivenLinks { key: "l.test", relation: writes, src: &[3], dst: &[0] }]);
+        let text = said(builder);
+        for part in [
+            "`a.train`: split `a`, position 0 of `train` is vertex 0, which has no label",
+            "split `b`: vertex 1 is in both `train` and `val`",
+            "`l.test`: link split `l`, source of link 0 is 3, but vertex type `author` has 3",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        assert!(said(Builder::new("empty")).contains("there are no vertex types"));
+    }
+}
