@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod artifact;
 mod dataset;
 mod device;
 mod error;
@@ -31,7 +32,7 @@ pub use device::Device;
 pub use error::Error;
 pub use prepare::{Bound, Job, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options, prepare};
 pub use results::Naming;
-pub use source::{accept, decode, meet, prepare as prepare_model, read, text};
+pub use source::{Opened, Source, accept, decode, meet, prepare as prepare_model, read, text};
 
 /// Hears what happens on the way.
 pub trait Observer {

@@ -63,8 +63,8 @@ impl Trainer {
         Ok(params)
     }
 
-    /// Name and shape of each parameter.
-    pub(super) fn shapes(&self) -> Vec<(String, Vec<usize>)> {
+    /// Name and shape of each parameter, in the order of the model.
+    pub fn shapes(&self) -> Vec<(String, Vec<usize>)> {
         let data = self.session.data();
         let extent = |dim: &Dim| match *dim {
             Dim::Fixed(extent) => extent,
@@ -131,14 +131,23 @@ impl Trainer {
     /// When the file cannot be read or does not have exactly the parameters of the model.
     pub fn load_weights(&mut self, path: &Path) -> Result<()> {
         let file = weights::read(path)?;
-        let shapes = self.shapes();
         if checkpoint::is_one(&file) {
             let reason = "is a checkpoint, which holds more than weights: `hgnnc train` with `--checkpoint FOLDER --resume` and \
                           `--weights-out FILE` writes those of its best epoch";
             return Err(ExecError::Weights { path: path.into(), reason: reason.into() });
         }
-        weights::check(path, &file, &shapes)?;
+        weights::check(path, &file, &self.shapes())?;
         weights::check_finite(path, &file)?;
+        self.set_weights(path, &file)
+    }
+
+    /// Sets parameters by name; `path` is for messages.
+    ///
+    /// # Errors
+    /// When these are not exactly the parameters of the model, or a device fails.
+    pub fn set_weights(&mut self, path: &Path, file: &weights::File) -> Result<()> {
+        let shapes = self.shapes();
+        weights::check(path, file, &shapes)?;
         let params = self.current()?.params();
         shapes.iter().enumerate().try_for_each(|(i, (name, _))| params.write(i, &file.tensors[name].1))
     }
