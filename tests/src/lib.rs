@@ -1,15 +1,16 @@
 //! Tests across crates: the harness that their files share.
 //!
 //! A case is a `.hgnn` file. Its first comment says what it shows; further comments of its head may say what
-//! stands around it: `// dataset: …` ([`Setting::dataset`]), `// split: NAME` (as on the command line) and
-//! `// disable: PASS`.
+//! stands around it: `// dataset: …` ([`Setting::dataset`]), `// new: …` ([`Setting::new`]), `// split: NAME` (as on the
+//! command line) and `// disable: PASS`.
 
 use std::path::{Path, PathBuf};
 
 use hgnnc_driver::{
     Analysis, DatasetSummary, Diagnostics, Disabled, LabelSummary, LabelSummaryKind, LowerError, LowerOptions,
-    RelationSummary, VertexSummary, analyze, check_dataset, codes, diag, lower, silence, unknown_name,
+    RelationSummary, VertexSummary, analyze, check_dataset, check_unseen, codes, diag, lower, silence, unknown_name,
 };
+use hgnnc_ir::VertexType;
 
 /// The text of a file of `cases/FOLDER`.
 ///
@@ -26,6 +27,8 @@ pub struct Setting {
     /// `vertex NAME COUNT [dense N | sparse N]; relation NAME SRC DST EDGES [weighted] [features N];
     /// label VERTEX NAME class|multi|real N; split NAME VERTEX`
     pub dataset: Option<DatasetSummary>,
+    /// `VERTEX COUNT; …`: vertices that were not there in training, by names of the model.
+    pub new: Vec<(String, usize)>,
     /// The split that the command line asks for.
     pub split: Option<String>,
     /// Passes that the command line switches off.
@@ -42,6 +45,12 @@ impl Setting {
         for line in text.lines().map_while(|line| line.strip_prefix("// ")) {
             if let Some(text) = line.strip_prefix("dataset: ") {
                 setting.dataset = Some(dataset(text));
+            } else if let Some(text) = line.strip_prefix("new: ") {
+                let entry = |entry: &str| {
+                    let (name, count) = entry.trim().split_once(' ').unwrap_or_else(|| panic!("`{entry}` is no count"));
+                    (name.to_owned(), count.parse().unwrap_or_else(|_| panic!("`{count}` is not a number")))
+                };
+                setting.new = text.split(';').map(entry).collect();
             } else if let Some(text) = line.strip_prefix("split: ") {
                 setting.split = Some(text.to_string());
             } else if let Some(text) = line.strip_prefix("disable: ") {
@@ -130,7 +139,12 @@ pub fn check(name: &str, text: &str) -> Outcome {
             silence(&analysis.module.allows, &mut diagnostics, |code| code == codes::EMPTY_RELATION);
             diagnostics.sort();
         }
-        let options = LowerOptions { disabled: setting.disabled, ..LowerOptions::default() };
+        let added = |vertex: VertexType| {
+            let name = &model.flow.vertex_types[vertex.index()].name;
+            setting.new.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
+        };
+        check_unseen(model, added, &mut diagnostics);
+        let options = LowerOptions { disabled: setting.disabled.clone(), ..LowerOptions::default() };
         match lower(model, &options) {
             Ok(_) => {}
             Err(LowerError::Name(error)) => diagnostics.push(unknown_name(&error)),

@@ -5,3 +5,4 @@
 pub mod aliases;
 pub mod cost;
 pub mod memory;
+pub mod request;

@@ -84,7 +84,7 @@ pub enum Command {
 #[derive(ClapArgs, Debug)]
 #[command(next_help_heading = heading::DATA)]
 pub struct ModelArgs {
-    /// The model, a `.hgnn` file
+    /// The model, a `.hgnn` file; for `eval` and `infer` also an artifact (a `.hgnnx` file), which has its parameters
     #[arg(help_heading = "Arguments")]
     pub model: PathBuf,
     /// Folder of the dataset; without it, the model's own `dataset`
@@ -180,8 +180,12 @@ impl Code {
 /// Arguments of the command `check`.
 #[derive(ClapArgs, Debug)]
 pub struct CheckArgs {
-    /// The model, a `.hgnn` file
+    /// The model, a `.hgnn` file; with `--serve` also an artifact
     pub model: PathBuf,
+    /// Also say of each output what a request to the trained model must bring, which vertices cannot be new, and what
+    /// depends on the whole graph
+    #[arg(long)]
+    pub serve: bool,
     /// Also compare its schema with this dataset
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
@@ -276,9 +280,14 @@ pub enum Target {
 pub struct BuildArgs {
     /// The model, a `.hgnn` file
     pub model: PathBuf,
-    /// Write the levels into this folder instead of showing them
+    /// Write the levels into this folder instead of showing them; or, with a name that ends in `.hgnnx`, the model with
+    /// the parameters of `--weights` as one file, which `eval` and `infer` take instead of both
     #[arg(help_heading = heading::OUTPUT, short, long, value_name = "OUT")]
     pub out: Option<PathBuf>,
+    /// Parameters of the artifact
+    #[arg(help_heading = heading::DATA, long, value_name = "FILE.safetensors", requires = "out",
+        conflicts_with_all = ["emit", "explain", "stats", "memory_budget"])]
+    pub weights: Option<PathBuf>,
     /// Target to compile for
     #[arg(help_heading = heading::COMPILER, long, value_enum, default_value_t = Target::Cpu)]
     pub target: Target,
@@ -323,9 +332,10 @@ pub struct TrainArgs {
     /// Number of epochs; without it, the model's own
     #[arg(help_heading = heading::TRAINING, long, value_name = "N", value_parser = parse_whole, allow_negative_numbers = true)]
     pub epochs: Option<u64>,
-    /// Keep the parameters of the best epoch (weights.safetensors), the report (report.json) and the log (log.txt) in
-    /// this folder, which must be empty or not there. All of it appears at once when the run ends
-    #[arg(help_heading = heading::OUTPUT, short, long, value_name = "DIR")]
+    /// Keep the parameters of the best epoch (weights.safetensors), the model with them (model.hgnnx), the report
+    /// (report.json) and the log (log.txt) in this folder, which must be empty or not there. All of it appears at once
+    /// when the run ends. With a name that ends in `.hgnnx`, only the model with its parameters, in this file
+    #[arg(help_heading = heading::OUTPUT, short, long, value_name = "OUT")]
     pub out: Option<PathBuf>,
     /// Write a report as JSON
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.json")]
@@ -430,9 +440,9 @@ pub struct EvalArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Parameters, as `train --weights-out` writes them
+    /// Parameters, as `train --weights-out` writes them; an artifact (a `.hgnnx` file as the model) has its own
     #[arg(help_heading = heading::DATA, long, value_name = "FILE.safetensors")]
-    pub weights: PathBuf,
+    pub weights: Option<PathBuf>,
     /// Write a report as JSON
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
@@ -448,9 +458,13 @@ pub struct InferArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Parameters, as `train --weights-out` writes them
+    /// Parameters, as `train --weights-out` writes them; an artifact (a `.hgnnx` file as the model) has its own
     #[arg(help_heading = heading::DATA, long, value_name = "FILE.safetensors")]
-    pub weights: PathBuf,
+    pub weights: Option<PathBuf>,
+    /// New vertices and edges beside the graph, a dataset of the same schema: the outputs are those of its vertices. Its
+    /// ids say which vertices the graph has already; without ids in the graph, they are positions in it
+    #[arg(help_heading = heading::DATA, long, value_name = "DIR", conflicts_with = "links")]
+    pub new: Option<PathBuf>,
     /// Name of the output, for a model with several
     #[arg(help_heading = heading::OUTPUT, long, value_name = "NAME")]
     pub output: Option<String>,

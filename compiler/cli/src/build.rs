@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use hgnnc::{Bound, Purpose, bind_sizes, cpu_backend, cpu_options, order_options};
+use hgnnc::{Bound, Device, Job, Purpose, artifact, bind_sizes, cpu_backend, cpu_options, order_options};
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::{BindOptions, BoundData, order_vertices};
 use hgnnc_driver::{
@@ -25,7 +25,9 @@ use crate::bounds as bounds_text;
 use crate::failure::Failure;
 use crate::fused;
 use crate::model;
-use crate::output::{check_folder, make_folder, note, print, print_data, write};
+use crate::output::{
+    check_apart, check_folder, check_readable, check_writable, make_folder, note, print, print_data, write,
+};
 use crate::plan;
 use crate::source::Terminal;
 use crate::switches::Switches;
@@ -48,6 +50,12 @@ const LEVELS: [Level; 12] = [
 
 /// Compiles a model and shows the requested levels.
 pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
+    if let Some(out) = args.out.as_deref().filter(|out| artifact::is_named(out)) {
+        return build_artifact(args, out);
+    }
+    if args.weights.is_some() {
+        return Err(Failure::input("parameters are for an artifact: name its file, as in `-o model.hgnnx`"));
+    }
     if let Some(folder) = &args.out {
         check_folder(folder)?;
     }
@@ -63,8 +71,14 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         Some(_) if args.explain || wants(args, Level::Bounds) => Some(machine(args.target)),
         _ => None,
     };
-    let options =
-        LowerOptions { disabled: switches.disabled.clone(), sizes, machine, graphs, arena_budget: args.memory_budget };
+    let options = LowerOptions {
+        disabled: switches.disabled.clone(),
+        sizes,
+        machine,
+        graphs,
+        arena_budget: args.memory_budget,
+        ..LowerOptions::default()
+    };
     let mut lowered = lower(&model, &options).map_err(hgnnc::Error::from)?;
     if args.explain {
         let nothing = vec!["the passes changed nothing".to_string()];
@@ -113,6 +127,35 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         }
         None => texts.iter().try_for_each(|(_, text)| print_data(text))?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a model with given parameters as one file.
+fn build_artifact(args: &BuildArgs, out: &Path) -> Result<ExitCode, Failure> {
+    let Some(weights) = &args.weights else {
+        return Err(Failure::input(format!(
+            "`{}` would be an artifact, a model with its parameters: give them with `--weights FILE.safetensors`",
+            out.display()
+        )));
+    };
+    if !args.emit.is_empty() || args.explain {
+        return Err(Failure::input("levels are shown, or written into a folder: an artifact has none of them"));
+    }
+    if artifact::is_one(&args.model) {
+        return Err(Failure::input(format!("`{}` is an artifact already", args.model.display())));
+    }
+    check_writable(out)?;
+    let read = [("the model", Some(&*args.model)), ("the weights", Some(&**weights))];
+    check_apart(&[("the artifact", Some(out))], &read, args.data.as_deref())?;
+    check_readable(weights)?;
+    let Switches { disabled, .. } = args.disable.check()?;
+    let job = Job { data: args.data.clone(), device: Device::Cpu, disabled, ..Job::new(&args.model) };
+    let mut terminal = Terminal::default();
+    let prepared = hgnnc::prepare(Purpose::Infer, &job, &mut terminal);
+    let mut prepared = prepared.map_err(|error| terminal.failed(error))?;
+    prepared.trainer.load_weights(weights)?;
+    artifact::save(out, &mut prepared, None)?;
+    print(&format!("wrote {}", out.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 

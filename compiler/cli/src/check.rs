@@ -3,20 +3,33 @@
 use std::process::ExitCode;
 
 use hgnnc::Purpose;
+use hgnnc::artifact::{self, Artifact};
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::check_held_out;
-use hgnnc_diag::Code;
+use hgnnc_diag::{Code, SourceMap};
 
 use crate::args::CheckArgs;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::serve;
 use crate::source::Terminal;
 
 /// Reports all diagnostics of a model.
 pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let mut terminal = Terminal::default();
+    if args.serve && artifact::is_one(&args.model) {
+        let trained = Artifact::load(&args.model)?;
+        if args.data.is_some() {
+            return Err(Failure::input("an artifact meets data in `eval` and `infer`: leave `--data` out"));
+        }
+        print(&serve::text(trained.program(), &SourceMap::default()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut analysis = hgnnc::read(&args.model)?;
     hgnnc::accept(&analysis, &analysis.diagnostics, &mut terminal)?;
+    if let Some(model) = analysis.model.as_ref().filter(|_| args.serve) {
+        print(&serve::text(&model.flow, &analysis.sources))?;
+    }
     if let Some(folder) = &args.data {
         let pool = thread_pool(0)?;
         let dataset = hgnnc::load(folder, &pool)?;

@@ -13,6 +13,8 @@ use crate::run::write_report;
 
 /// Parameters of the best epoch.
 pub const WEIGHTS: &str = "weights.safetensors";
+/// The model with these parameters (`docs/artifact.md`).
+pub const ARTIFACT: &str = "model.hgnnx";
 /// The JSON report (`docs/report.md`).
 const REPORT: &str = "report.json";
 /// The lines shown on the terminal.
@@ -51,7 +53,7 @@ impl RunFolder {
         for (option, path) in outputs {
             if let Some(path) = path.filter(|path| resolved(path).starts_with(&target)) {
                 return Err(Failure::input(format!(
-                    "`{}` ({option}) lies in the folder of `-o`, which holds {WEIGHTS}, {REPORT} and {LOG} only: name another place",
+                    "`{}` ({option}) lies in the folder of `-o`, which holds {WEIGHTS}, {ARTIFACT}, {REPORT} and {LOG} only: name another place",
                     path.display()
                 )));
             }
@@ -59,10 +61,12 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Writes the parameters (by `save_weights`), the report, and the log so far.
-    pub fn keep(
+    /// Writes the parameters (by `save_weights`), the report with the artifact (by `save_artifact`), and the log so far.
+    pub fn keep<T>(
         &self,
-        save_weights: impl FnOnce(&Path) -> Result<(), Failure>,
+        run: &mut T,
+        save_weights: impl FnOnce(&mut T, &Path) -> Result<(), Failure>,
+        save_artifact: impl FnOnce(&mut T, &Path, &Report) -> Result<(), Failure>,
         report: Option<&Report>,
     ) -> Result<(), Failure> {
         let parent = parent_of(&self.target);
@@ -71,12 +75,15 @@ impl RunFolder {
             Ok(folder) => folder,
             Err(error) => {
                 // `save_weights` has a fallback location for parameters.
-                save_weights(&self.target.join(WEIGHTS))?;
+                save_weights(run, &self.target.join(WEIGHTS))?;
                 return Err(Failure::write(parent, &error));
             }
         };
-        save_weights(&folder.path().join(WEIGHTS))?;
-        report.map_or(Ok(()), |report| write_report(&folder.path().join(REPORT), report))?;
+        save_weights(run, &folder.path().join(WEIGHTS))?;
+        if let Some(report) = report {
+            save_artifact(run, &folder.path().join(ARTIFACT), report)?;
+            write_report(&folder.path().join(REPORT), report)?;
+        }
         write(&folder.path().join(LOG), logged().as_bytes())?;
         self.name(folder)
     }

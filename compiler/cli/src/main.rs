@@ -19,6 +19,7 @@ mod plan;
 mod profile;
 mod profile_args;
 mod run;
+mod serve;
 mod simulate_cache;
 mod source;
 mod split;

@@ -85,7 +85,8 @@ pub fn text(model: &Analyzed) -> String {
     text
 }
 
-fn graph_text(flow: &Dataflow, graph: &GraphDecl) -> String {
+/// A semantic graph with its steps, in one line.
+pub(crate) fn graph_text(flow: &Dataflow, graph: &GraphDecl) -> String {
     let vertex = |v: hgnnc_ir::VertexType| &flow.vertex_types[v.index()].name;
     let mut text = format!("{}: {}", graph.name, vertex(graph.src));
     for step in &graph.steps {

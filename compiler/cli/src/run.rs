@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use hgnnc::{Device, Job, Prepared, Purpose};
+use hgnnc::{Device, Job, Prepared, Purpose, artifact};
 use hgnnc_graph::npy;
 use hgnnc_train::{Report, TrainOptions, weights};
 
@@ -22,17 +22,31 @@ pub fn prepare(
     options: TrainOptions,
     mut terminal: Terminal,
 ) -> Result<Prepared, Failure> {
+    prepare_with(purpose, args, None, device, disable, options, &mut terminal)
+}
+
+/// [`prepare`] with new vertices and edges beside the dataset.
+fn prepare_with(
+    purpose: Purpose,
+    args: &ModelArgs,
+    new: Option<&Path>,
+    device: Device,
+    disable: &DisableArgs,
+    options: TrainOptions,
+    terminal: &mut Terminal,
+) -> Result<Prepared, Failure> {
     let Switches { disabled, features } = disable.check()?;
     let job = Job {
-        model: args.model.clone().into(),
+        model: (&args.model).into(),
         data: args.data.clone().into(),
+        new: new.map(Path::to_path_buf),
         split: args.split.clone(),
         graph_cache: args.graph_cache(),
         device,
         disabled,
         options: TrainOptions { features, ..options },
     };
-    hgnnc::prepare(purpose, &job, &mut terminal).map_err(|error| terminal.failed(error))
+    hgnnc::prepare(purpose, &job, terminal).map_err(|error| terminal.failed(error))
 }
 
 /// The options of the engine. The number of threads also applies to loading the dataset and building semantic graphs.
@@ -46,18 +60,46 @@ pub fn options(device: &DeviceArgs) -> TrainOptions {
     }
 }
 
+/// The file of the parameters; `None` for an artifact, which has its own.
+fn weights_of<'a>(command: &str, args: &ModelArgs, weights: Option<&'a Path>) -> Result<Option<&'a Path>, Failure> {
+    match (artifact::is_one(&args.model), weights) {
+        (true, None) => Ok(None),
+        (true, Some(_)) => Err(Failure::input(format!(
+            "`{}` is an artifact, which has its parameters: leave `--weights` out, or give the model's source",
+            args.model.display()
+        ))),
+        (false, None) => {
+            note(&format!(
+                "error: `hgnnc {command}` needs the parameters of `{}`: give them with `--weights FILE.safetensors`, or an \
+                 artifact (a `.hgnnx` file) as the model",
+                args.model.display()
+            ));
+            Err(Failure::Usage)
+        }
+        (false, Some(weights)) => {
+            check_readable(weights)?;
+            Ok(Some(weights))
+        }
+    }
+}
+
+/// Loads parameters; those of an artifact are loaded already.
+fn load_weights(prepared: &mut Prepared, weights: Option<&Path>) -> Result<(), Failure> {
+    Ok(weights.map_or(Ok(()), |path| prepared.trainer.load_weights(path))?)
+}
+
 /// Computes the metrics of a trained model.
 pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.report {
         check_writable(path)?;
     }
-    let read = [("the model", Some(&*args.model.model)), ("the weights", Some(&*args.weights))];
+    let read = [("the model", Some(&*args.model.model)), ("the weights", args.weights.as_deref())];
     check_apart(&[("the report", args.report.as_deref())], &read, args.model.data.as_deref())?;
-    check_readable(&args.weights)?;
+    let weights = weights_of("eval", &args.model, args.weights.as_deref())?;
     let options = options(&args.device);
     let device = args.device.device;
     let mut prepared = prepare(Purpose::Measure, &args.model, device, &args.disable, options, Terminal::default())?;
-    prepared.trainer.load_weights(&args.weights)?;
+    load_weights(&mut prepared, weights)?;
     let report = finish(&mut prepared)?;
     print(&metrics_text(&report))?;
     if let Some(path) = &args.report {
@@ -71,17 +113,18 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     check_writable(&args.out)?;
     let read = [
         ("the model", Some(&*args.model.model)),
-        ("the weights", Some(&*args.weights)),
+        ("the weights", args.weights.as_deref()),
         ("the pairs", args.links.as_deref()),
     ];
     check_apart(&[("the output", Some(&args.out))], &read, args.model.data.as_deref())?;
-    check_readable(&args.weights)?;
+    let weights = weights_of("infer", &args.model, args.weights.as_deref())?;
     let options = options(&args.device);
     let device = args.device.device;
     if let Some(pairs) = &args.links {
-        return score_links(args, pairs, options);
+        return score_links(args, pairs, weights, options);
     }
-    let mut prepared = prepare(Purpose::Infer, &args.model, device, &args.disable, options, Terminal::default())?;
+    let (new, mut terminal) = (args.new.as_deref(), Terminal::default());
+    let mut prepared = prepare_with(Purpose::Infer, &args.model, new, device, &args.disable, options, &mut terminal)?;
     if let (true, Some(trained)) = (prepared.scores_pairs, &prepared.output)
         && args.output.as_ref().is_none_or(|asked| asked == trained)
     {
@@ -89,9 +132,9 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
             "the output `{trained}` belongs to pairs of vertices: give them with `--links FILE.npy`"
         )));
     }
-    prepared.trainer.load_weights(&args.weights)?;
+    load_weights(&mut prepared, weights)?;
+    let mut output = prepared.infer(args.output.as_deref())?;
     let asked = args.output.as_deref().or(prepared.output.as_deref());
-    let mut output = prepared.trainer.infer(asked)?;
     let name = asked.or(prepared.naming.only_output()).unwrap_or("the output");
     warn_of_not_finite(name, &[output.rows, output.width], &output.data);
     if args.probabilities {
@@ -121,7 +164,12 @@ fn warn_of_not_finite(name: &str, shape: &[usize], numbers: &[f32]) {
 
 /// Writes the scores of pairs. They are given as an array of three rows: the source, the position of the relation in
 /// the dataset, and the destination of each pair.
-fn score_links(args: &InferArgs, pairs: &Path, options: TrainOptions) -> Result<ExitCode, Failure> {
+fn score_links(
+    args: &InferArgs,
+    pairs: &Path,
+    weights: Option<&Path>,
+    options: TrainOptions,
+) -> Result<ExitCode, Failure> {
     let wrong = |what: String| Failure::input(format!("{}: {what}", pairs.display()));
     let file = npy::Npy::open(pairs).map_err(|problem| wrong(problem.to_string()))?;
     let &[3, count] = file.shape() else {
@@ -138,7 +186,7 @@ fn score_links(args: &InferArgs, pairs: &Path, options: TrainOptions) -> Result<
     {
         return Err(Failure::input(format!("pairs are scored by the output that is trained, `{trained}`")));
     }
-    prepared.trainer.load_weights(&args.weights)?;
+    load_weights(&mut prepared, weights)?;
     let graphs = prepared.trainer.link_graphs();
     let mut by_graph: Vec<Vec<(u32, u32)>> = vec![vec![]; graphs.len()];
     let mut places = Vec::with_capacity(count);

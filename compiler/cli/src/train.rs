@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hgnnc::{Observer, Prepared, Purpose};
+use hgnnc::{Observer, Prepared, Purpose, artifact};
 use hgnnc_data::ExecError;
 use hgnnc_loader::CacheOptions;
 use hgnnc_train::{Epoch, Outcome, Report, TrainOptions, checkpoint};
@@ -77,7 +77,16 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         terminal.note(interrupted(args, &report));
     }
     // Written last, since its log contains the preceding messages.
-    let kept = folder.map_or(Ok(()), |folder| folder.keep(|path| save_weights(path, &mut prepared), Some(&report)));
+    let kept = match (&folder, artifact_path(args)) {
+        (Some(folder), _) => folder.keep(
+            &mut prepared,
+            |prepared, path| save_weights(path, prepared),
+            |prepared, path, report| Ok(artifact::save(path, prepared, Some(report))?),
+            Some(&report),
+        ),
+        (None, Some(path)) => save_artifact(path, &mut prepared, &report),
+        (None, None) => Ok(()),
+    };
     saved.and(reported).and(kept).and(printed)?;
     if let Some(unsaved) = unsaved {
         return Err(Failure::Machine(unsaved));
@@ -88,9 +97,14 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     Ok(if outcome == Outcome::Interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// The folder of `-o`; starts the log that is stored in it.
+/// The file of `-o`, if it names an artifact.
+fn artifact_path(args: &TrainArgs) -> Option<&Path> {
+    args.out.as_deref().filter(|out| artifact::is_named(out))
+}
+
+/// The folder of `-o`, if it names one; starts the log that is stored in it.
 fn run_folder(args: &TrainArgs) -> Result<Option<RunFolder>, Failure> {
-    let Some(out) = &args.out else { return Ok(None) };
+    let Some(out) = args.out.as_ref().filter(|out| !artifact::is_named(out)) else { return Ok(None) };
     let folder = RunFolder::new(out)?;
     folder.check_outside(&[
         ("--checkpoint", args.checkpoint.as_deref()),
@@ -117,7 +131,8 @@ fn train_options(args: &TrainArgs) -> Result<TrainOptions, Failure> {
 
 /// Checks before training that inputs can be read and outputs written. Returns the lock of the checkpoint folder.
 fn check_outputs(args: &TrainArgs) -> Result<Option<checkpoint::Lock>, Failure> {
-    for path in [&args.report, &args.weights_out].into_iter().flatten() {
+    let artifact = artifact_path(args);
+    for path in [args.report.as_deref(), args.weights_out.as_deref(), artifact].into_iter().flatten() {
         check_writable(path)?;
     }
     let checkpoint = args.checkpoint.as_deref().map(checkpoint::file_of);
@@ -125,6 +140,7 @@ fn check_outputs(args: &TrainArgs) -> Result<Option<checkpoint::Lock>, Failure> 
         ("the checkpoint", checkpoint.as_deref()),
         ("the report", args.report.as_deref()),
         ("the weights", args.weights_out.as_deref()),
+        ("the artifact", artifact),
     ];
     check_apart(&written, &[("the model", Some(&args.model.model))], args.model.data.as_deref())?;
     args.init.as_deref().map_or(Ok(()), check_readable)?;
@@ -160,6 +176,20 @@ pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
 /// temporary folder, which the message names.
 fn save_weights(path: &Path, prepared: &mut Prepared) -> Result<(), Failure> {
     let Err(error) = prepared.trainer.save_weights(path) else { return Ok(()) };
+    save_elsewhere(prepared);
+    Err(error.into())
+}
+
+/// Writes the trained model with its parameters. If the path cannot be written, the parameters go to a new temporary
+/// folder, which the message names.
+fn save_artifact(path: &Path, prepared: &mut Prepared, report: &Report) -> Result<(), Failure> {
+    let Err(error) = artifact::save(path, prepared, Some(report)) else { return Ok(()) };
+    save_elsewhere(prepared);
+    Err(error.into())
+}
+
+/// Writes the trained parameters to a new temporary folder, and says where they are.
+fn save_elsewhere(prepared: &mut Prepared) {
     let model = prepared.trainer.executable().model.clone();
     // A fresh folder, not writable by other users.
     if let Ok(folder) = tempfile::Builder::new().prefix(&format!("hgnnc-{model}-")).tempdir() {
@@ -169,7 +199,6 @@ fn save_weights(path: &Path, prepared: &mut Prepared) -> Result<(), Failure> {
             note(&format!("the parameters were written to {} instead", elsewhere.display()));
         }
     }
-    Err(error.into())
 }
 
 /// Training failed after it had started: saves the best parameters so far.
@@ -181,11 +210,16 @@ fn rescue(args: &TrainArgs, folder: Option<&RunFolder>, mut prepared: Prepared, 
     }
     if let Some((folder, out)) = folder.zip(args.out.as_ref()) {
         log(&format!("error: {error}"));
-        let save = |path: &Path| {
-            rescue_weights(path, &out.join(WEIGHTS), best, &mut prepared);
+        let save = |prepared: &mut Prepared, path: &Path| {
+            rescue_weights(path, &out.join(WEIGHTS), best, prepared);
             Ok(())
         };
-        folder.keep(save, None).err().iter().for_each(Failure::print);
+        folder.keep(&mut prepared, save, |_, _, _| Ok(()), None).err().iter().for_each(Failure::print);
+    }
+    if let Some(path) = artifact_path(args) {
+        // The parameters may be older ones, of which no artifact is made.
+        let weights = path.with_extension("safetensors");
+        rescue_weights(&weights, &weights, best, &mut prepared);
     }
     error.into()
 }

@@ -147,6 +147,7 @@ codes! {
     DATA_LABEL "E0427" "label missing or of another kind in the dataset"
     DATA_LAYOUT "E0428" "features are stored otherwise in the dataset"
     DATA_EDGE "E0429" "edge data missing in the dataset"
+    UNSEEN_VERTEX "E0430" "vertex that a trained model has no row for"
     TRAIN_ENTRY "E0501" "train block lacks an entry or has it twice"
     METRIC_TASK "E0502" "metric does not fit the loss"
     LABEL_VERTEX "E0503" "output and label belong to different vertex types"

@@ -15,12 +15,14 @@ mod model;
 mod pipeline;
 mod settings;
 mod stdlib;
+mod unseen;
 
 pub use cpu::{CpuOptions, compile_cpu};
 pub use gpu::ptx;
 pub use graph_plan::{declare_metapaths, plan_graphs};
 pub use hgnnc_analysis::cost;
 pub use hgnnc_analysis::memory::planned;
+pub use hgnnc_analysis::request;
 pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
 pub use hgnnc_fusion::{FusionRule, VALUE_PREFIX};
 pub use hgnnc_hir as hir;
@@ -38,6 +40,7 @@ pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, lower, prepare};
 pub use model::{Analyzed, bind_names};
 pub use settings::settings;
 pub use stdlib::STDLIB;
+pub use unseen::check_unseen;
 
 use hgnnc_diag::Severity;
 use hgnnc_lower::instantiate;

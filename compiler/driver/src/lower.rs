@@ -31,6 +31,9 @@ pub struct LowerOptions {
     pub graphs: Option<GraphPlan>,
     /// Memory budget of a training step's values, in bytes. Beyond it, values are rematerialized. Requires sizes.
     pub arena_budget: Option<u64>,
+    /// Leaves the training program out: only outputs and metrics are computed. Evaluations are the same with and
+    /// without it.
+    pub evaluation_only: bool,
 }
 
 /// Memory of the values of a run in bytes, planned from sizes alone. Excludes partial results and scratch memory, which
@@ -152,8 +155,9 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     let lean_weight = if of_infer.lean { of_infer.row_weight } else { 0 };
     let infer_cx = PassCx { factored: factored(|plan| &plan.infer), lean_weight, ..context.clone() };
     let mut infer = Compilation::new(without_dropout(&model.flow), infer_cx, of_infer);
-    // With a train block, disabled fusions of single values refer to the training program.
-    infer.named = model.train.is_none();
+    let spec = model.train.as_ref().filter(|_| !options.evaluation_only);
+    // With a training program, disabled fusions of single values refer to the training program.
+    infer.named = spec.is_none();
     // Links are scored by a separate program. The runtime chooses the number of pairs per run, so it has no sizes.
     let mut score = None;
     if let Some((first, second)) = score_links(&infer.flow) {
@@ -181,7 +185,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
             infer.run(EVALUATE, &passes, || None)?;
             Ok::<_, LowerError>(options.sizes.as_ref().map(|sizes| arena_bytes(&infer.kernels, sizes)))
         };
-        let Some(spec) = &model.train else {
+        let Some(spec) = spec else {
             lowered_infer = Some(lower_infer());
             return Ok(None);
         };

@@ -1,8 +1,10 @@
 //! A checked model with its program, and its names in a dataset.
 
+use hgnnc_diag::{FileId, Span};
 use hgnnc_hir as hir;
 use hgnnc_ir::Dataflow;
-use hgnnc_ir::training::Target;
+use hgnnc_ir::optimizer::{Optimizer, OptimizerOptions};
+use hgnnc_ir::training::{Target, Training};
 use hgnnc_sema::TrainSpec;
 use hgnnc_sema::dataset::{DatasetSummary, find_label};
 use hgnnc_sema::dataset_names::DatasetNames;
@@ -28,6 +30,32 @@ pub struct Analyzed {
     pub of_batches: Option<Dataflow>,
     /// Decisions about the program before it is bound to data, for `--explain`.
     pub explanations: Vec<String>,
+}
+
+impl Analyzed {
+    /// A model that is evaluated and not trained, of its forward program with the names of a dataset. It has no source:
+    /// its typed model and schema are empty, and lowering must be told so
+    /// ([`LowerOptions::evaluation_only`](crate::LowerOptions)), since it has no optimizer either.
+    pub fn for_evaluation(flow: Dataflow, outputs: Vec<String>, training: Option<Training>) -> Self {
+        let sgd = Optimizer::Sgd { lr: 0.0, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
+        let train = training.map(|training| TrainSpec {
+            training,
+            optimizer: OptimizerOptions::new(sgd),
+            split_span: None,
+            label_field: 0,
+            span: Span { file: FileId(0), start: 0, end: 0 },
+        });
+        Self {
+            name: flow.name.clone(),
+            flow,
+            typed: hir::Model::default(),
+            outputs,
+            schema: Schema::default(),
+            train,
+            of_batches: None,
+            explanations: vec![],
+        }
+    }
 }
 
 /// Writes the dataset's own names into a checked model's tables, so that the runtime need not guess.

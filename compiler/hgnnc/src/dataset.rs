@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_driver::{Analysis, DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary};
+use hgnnc_driver::{DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary};
 use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::{Dataset, files};
 use hgnnc_machine::Machine;
@@ -31,10 +31,10 @@ pub fn load(folder: &Path, pool: &ThreadPool) -> Result<Dataset, Error> {
 }
 
 /// The dataset folder of a model: the given one, or the model's own, which is generated on first use if it is
-/// synthetic. `observer` receives a note about that.
+/// synthetic. `beside` is the folder that its paths are relative to. `observer` receives a note about a generated one.
 pub fn folder(
-    analysis: &Analysis,
-    model_path: &Path,
+    own: Option<&str>,
+    beside: &Path,
     asked: Option<&Path>,
     pool: &ThreadPool,
     observer: &mut dyn Observer,
@@ -42,15 +42,13 @@ pub fn folder(
     if let Some(asked) = asked {
         return Ok(asked.to_path_buf());
     }
-    let own = analysis.model.as_ref().and_then(|m| m.train.as_ref()).and_then(|t| t.training.dataset.as_deref());
     let Some(own) = own else {
         return Err(Error::input(
             "the model names no dataset: give one with `--data DIR`, or write `dataset \"synth acm\"` into its train block",
         ));
     };
     let Some(shape) = own.strip_prefix("synth ") else {
-        // Paths are relative to the model.
-        return Ok(model_path.parent().unwrap_or(Path::new(".")).join(own));
+        return Ok(beside.join(own));
     };
     let size: Size = shape.parse()?;
     let folder = cache_folder()?.join(format!("synth-{}-{SYNTH_SEED}", size.to_string().replace(' ', "-")));

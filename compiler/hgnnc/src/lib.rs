@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod artifact;
 mod dataset;
 mod device;
 mod error;
@@ -34,7 +35,7 @@ pub use device::Device;
 pub use error::Error;
 pub use prepare::{Bound, DataSource, Job, ModelSource, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options, prepare};
 pub use results::Naming;
-pub use source::{accept, decode, meet, prepare as prepare_model, read, text};
+pub use source::{Opened, accept, decode, meet, prepare as prepare_model, read, text};
 pub use starter::{StarterLayer, starter};
 
 /// Hears what happens on the way.

@@ -1,5 +1,6 @@
 //! From a model and a dataset to a trainer that is bound to a machine.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,21 +11,23 @@ use hgnnc_cuda::{DeviceBackend, SharedDevice};
 use hgnnc_data::{BindOptions, BoundData, ExecError, Identity, OrderOptions, bind, materialize, order_vertices};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
-    Analyzed, CpuOptions, Disabled, LowerError, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, lower,
-    plan_graphs, settings,
+    Analyzed, CpuOptions, Diagnostics, Disabled, LowerError, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo,
+    check_unseen, compile_cpu, lower, plan_graphs, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
-use hgnnc_graph::{Dataset, GraphCache, show_bytes};
-use hgnnc_ir::OutputKind;
+use hgnnc_graph::{Dataset, Extended, GraphCache, show_bytes};
 use hgnnc_ir::kernel::{Body, Program};
 use hgnnc_ir::training::Target;
+use hgnnc_ir::{Dataflow, OutputKind, Space, VertexType};
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_machine::Machine;
 use hgnnc_ptx::PtxCompiler;
-use hgnnc_train::{MemoryNeeded, Report, TrainOptions, Trainer, checkpoint};
+use hgnnc_train::{MemoryNeeded, OutputRows, Report, TrainOptions, Trainer, checkpoint};
 use rayon::ThreadPool;
 
-use crate::device::{self, Device, Opened};
+use crate::artifact::{Artifact, Description};
+use crate::device::{self, Device};
+use crate::source::Opened;
 use crate::{Error, Naming, Observer, dataset, source};
 
 /// A model's tables bound to a dataset.
@@ -93,6 +96,10 @@ pub struct Prepared {
     pub relations: Vec<String>,
     /// Sizes of the data.
     pub sizes: SizeInfo,
+    /// The metadata of an artifact of the model ([`artifact::save`](crate::artifact::save)).
+    pub(crate) description: Description,
+    /// By output of vertices: the rows of those that [`Job::new`] asks about; `None`: all.
+    rows_asked: Option<BTreeMap<String, Vec<u32>>>,
     /// Seconds to load the dataset.
     pub load_s: f64,
     /// Seconds from the source to a bound plan, without the semantic graph build and the initial values.
@@ -111,6 +118,22 @@ impl Prepared {
         let found = self.not_finite(&report);
         report.warnings.extend(found);
         Ok(report)
+    }
+
+    /// An output with the current parameters; without a name, the trained one or the only one. Its rows are those of all
+    /// vertices of its type, or of those that [`Job::new`] asks about, in their order.
+    ///
+    /// # Errors
+    /// When there is no such output, nothing of it was asked about, or a device fails.
+    pub fn infer(&mut self, output: Option<&str>) -> Result<OutputRows, Error> {
+        let all = self.trainer.infer(output.or(self.output.as_deref()))?;
+        let Some(asked) = &self.rows_asked else { return Ok(all) };
+        let name = output.or(self.output.as_deref()).or(self.naming.only_output()).unwrap_or_default();
+        let rows = asked.get(name).filter(|rows| !rows.is_empty()).ok_or_else(|| {
+            Error::input(format!("the new data have no vertices of the type that `{name}` is an output of"))
+        })?;
+        let row = |&row: &u32| &all.data[row as usize * all.width..][..all.width];
+        Ok(OutputRows { rows: rows.len(), width: all.width, data: rows.iter().flat_map(row).copied().collect() })
     }
 
     /// A warning for each metric that is not finite.
@@ -165,29 +188,28 @@ impl Purpose {
     }
 }
 
-/// A model to read.
+/// A model, wherever it is.
 #[derive(Clone, Debug)]
 pub enum ModelSource {
-    /// A `.hgnn` file.
+    /// A `.hgnn` file, or an artifact ([`artifact::is_one`](crate::artifact::is_one) tells them apart).
     File(PathBuf),
     /// A text. The dataset that it names is relative to the folder of `path`, which messages name; there need be no such
     /// file.
     #[allow(missing_docs, reason = "fields are named for what they hold")]
     Text { path: PathBuf, text: String },
+    /// A trained model with its parameters.
+    Artifact(Arc<Artifact>),
 }
 
-impl ModelSource {
-    /// The file, which a text need not have.
-    pub fn path(&self) -> &Path {
-        match self {
-            ModelSource::File(path) | ModelSource::Text { path, .. } => path,
-        }
+impl<P: AsRef<Path>> From<P> for ModelSource {
+    fn from(path: P) -> Self {
+        ModelSource::File(path.as_ref().to_path_buf())
     }
 }
 
-impl<P: Into<PathBuf>> From<P> for ModelSource {
-    fn from(path: P) -> Self {
-        ModelSource::File(path.into())
+impl From<Artifact> for ModelSource {
+    fn from(artifact: Artifact) -> Self {
+        ModelSource::Artifact(Arc::new(artifact))
     }
 }
 
@@ -216,6 +238,9 @@ pub struct Job {
     pub model: ModelSource,
     /// The dataset.
     pub data: DataSource,
+    /// The folder of a dataset with new vertices and edges beside that one, of the same schema; for outputs only, which
+    /// are then those of its vertices ([`Dataset::extended`]).
+    pub new: Option<PathBuf>,
     /// The split; `None` for the one that the model names.
     pub split: Option<String>,
     /// Most bytes of the cache of metapath graphs beside the dataset; `None` for no cache.
@@ -234,6 +259,7 @@ impl Job {
         Self {
             model: model.into(),
             data: DataSource::Named,
+            new: None,
             split: None,
             graph_cache: Some(GraphCache::DEFAULT_LIMIT),
             device: Device::Auto,
@@ -243,7 +269,8 @@ impl Job {
     }
 }
 
-/// Reads, checks, loads, builds graphs, compiles and binds.
+/// Reads, checks, loads, builds graphs, compiles and binds. The trainer of an artifact has its parameters; that of a
+/// source has initial ones.
 ///
 /// # Errors
 /// A model or dataset that is wrong or that do not fit together, and a machine without the device or the memory.
@@ -254,26 +281,73 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
         observer.note(format!("warning: {} threads share {processors} processors: fewer are faster", options.threads));
     }
     let device = device::open(job.device, observer)?;
-    let mut analysis = source::analysis(&job.model)?;
-    source::accept(&analysis, &analysis.diagnostics, observer)?;
-    purpose.check(analysis.model.as_ref())?;
+    let mut opened = job.model.open()?;
+    let own = match &opened {
+        Opened::Text(analysis) => {
+            source::accept(analysis, &analysis.diagnostics, observer)?;
+            purpose.check(analysis.model.as_ref())?;
+            let training = analysis.model.as_ref().and_then(|model| model.train.as_ref());
+            training.and_then(|train| train.training.dataset.clone())
+        }
+        Opened::Artifact(artifact) => {
+            if purpose == Purpose::Train {
+                return Err(Error::input(format!(
+                    "`{}` is a trained model, which `eval` and `infer` take: train its source, perhaps from these \
+                     parameters (`--init`)",
+                    artifact.path().display()
+                )));
+            }
+            let model = artifact.analyzed();
+            purpose.check(Some(&model))?;
+            model.train.and_then(|train| train.training.dataset)
+        }
+    };
     let mut front_s = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
     let pool = thread_pool(options.threads)?;
-    let dataset = match &job.data {
+    let mut dataset = match &job.data {
         DataSource::Loaded(dataset) => Arc::clone(dataset),
         other => {
             let asked = if let DataSource::Folder(folder) = other { Some(&**folder) } else { None };
-            let folder = dataset::folder(&analysis, job.model.path(), asked, &pool, observer)?;
+            let folder = dataset::folder(own.as_deref(), job.model.folder(), asked, &pool, observer)?;
             Arc::new(dataset::load(&folder, &pool)?)
         }
     };
+    let asked = match &job.new {
+        Some(new) => {
+            let (asked, extended) = asked_about(purpose, new, &dataset, &pool)?;
+            dataset = Arc::new(extended);
+            Some(asked)
+        }
+        None => None,
+    };
     let mut load_s = start.elapsed().as_secs_f64();
-    let mut model = source::meet(&mut analysis, &dataset, job.split.as_deref(), purpose, observer, &pool)?;
+    let split = job.split.as_deref();
+    let mut model = match &mut opened {
+        Opened::Text(analysis) => source::meet(analysis, &dataset, split, purpose, observer, &pool)?,
+        Opened::Artifact(artifact) => source::meet_artifact(artifact, &dataset, split, purpose, observer, &pool)?,
+    };
+    let description = match &opened {
+        Opened::Text(_) => {
+            let training = model.train.as_ref().map(|train| &train.training);
+            Description::new(&source::undeclared(&model), &model.outputs, training, &dataset)
+        }
+        Opened::Artifact(artifact) => artifact.description().clone(),
+    };
+    if let (Opened::Text(analysis), Some(asked)) = (&opened, &asked) {
+        let added = |vertex: VertexType| asked.added_of(&model.flow, vertex, &dataset);
+        let mut found = Diagnostics::default();
+        check_unseen(&model, added, &mut found);
+        source::accept(analysis, &found, observer)?;
+    }
     let output = model.train.as_ref().map(|t| t.training.output.clone());
     let scores_pairs = model.train.as_ref().is_some_and(|t| matches!(t.training.target, Target::Links(_)));
-    let naming = if purpose == Purpose::Infer { Naming::new(&model, &dataset) } else { Naming::default() };
+    let naming = match purpose {
+        Purpose::Infer => Naming::new(&model, asked.as_ref().map_or(&dataset, |asked| &asked.new), &description),
+        _ => Naming::default(),
+    };
+    let rows_asked = asked.map(|asked| asked.rows(&model.flow, &dataset));
     if purpose == Purpose::Infer {
         forget_training(&mut model);
     }
@@ -298,7 +372,8 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     front_s += start.elapsed().as_secs_f64();
     let start = Instant::now();
     let machine = device.as_ref().and_then(|opened| Machine::sheet(opened.device.target().name()));
-    let bind_lower = LowerOptions { disabled: disabled.clone(), machine, ..LowerOptions::default() };
+    let evaluation_only = matches!(opened, Opened::Artifact(_));
+    let bind_lower = LowerOptions { disabled: disabled.clone(), machine, evaluation_only, ..LowerOptions::default() };
     let Bound { mut data, mut sizes, graphs } = bind_sizes(&model, &dataset, &bind_options, &bind_lower, &pool)?;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
     // The front end has already warned of empty relations.
@@ -315,7 +390,8 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     // The dataset stays loaded only if a device may fail and the processor takes over.
     let dataset = device.is_some().then_some(dataset);
     let start = Instant::now();
-    let mut lower_options = LowerOptions { disabled, sizes: Some(sizes.clone()), graphs, ..LowerOptions::default() };
+    let mut lower_options =
+        LowerOptions { disabled, sizes: Some(sizes.clone()), graphs, evaluation_only, ..LowerOptions::default() };
     // Mini-batches on a device have not been measured: it has to be asked for.
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
     let device = match device {
@@ -327,7 +403,7 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     };
     let attempt = match device {
         None => None,
-        Some(Opened { device, optional }) => {
+        Some(device::Opened { device, optional }) => {
             let data = std::mem::take(&mut data);
             let machine = (device, &pool);
             match on_device((&model, purpose), lower_options.clone(), data, machine, options.clone(), observer)? {
@@ -340,7 +416,7 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
             }
         }
     };
-    let trainer = match attempt {
+    let mut trainer = match attempt {
         Some(trainer) => trainer,
         None => {
             // The failed device attempt consumed the bound data.
@@ -353,8 +429,74 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
         }
     };
     let compile_s = front_s + start.elapsed().as_secs_f64() - trainer.init_s();
-    let sources = analysis.sources;
-    Ok(Prepared { trainer, sources, output, scores_pairs, naming, relations, sizes, load_s, compile_s })
+    let sources = match opened {
+        Opened::Text(analysis) => analysis.sources,
+        Opened::Artifact(artifact) => {
+            trainer.set_weights(artifact.path(), artifact.params())?;
+            SourceMap::default()
+        }
+    };
+    Ok(Prepared {
+        trainer,
+        sources,
+        output,
+        scores_pairs,
+        naming,
+        relations,
+        sizes,
+        description,
+        rows_asked,
+        load_s,
+        compile_s,
+    })
+}
+
+/// What a model is asked about: vertices of a dataset beside the graph.
+struct Asked {
+    new: Dataset,
+    /// By vertex type of the graph: its vertices in the extended graph.
+    vertices: Vec<Vec<u32>>,
+    /// By vertex type of the graph: how many of them are new.
+    added: Vec<usize>,
+}
+
+/// Extends a graph by the dataset in a folder.
+fn asked_about(
+    purpose: Purpose,
+    folder: &Path,
+    dataset: &Dataset,
+    pool: &ThreadPool,
+) -> Result<(Asked, Dataset), Error> {
+    if purpose != Purpose::Infer {
+        return Err(Error::input("new vertices have neither labels nor a split: only outputs are computed of them"));
+    }
+    let new = dataset::load(folder, pool)?;
+    let extended = dataset.extended(&new).map_err(|errors| {
+        let lines: Vec<String> = errors.0.iter().map(|line| format!("\n  {line}")).collect();
+        let (folder, graph) = (folder.display(), dataset.folder.display());
+        Error::input(format!("the data in `{folder}` cannot be added to the graph in `{graph}`:{}", lines.concat()))
+    })?;
+    let Extended { dataset: graph, vertices, added } = extended;
+    Ok((Asked { new, vertices, added }, graph))
+}
+
+impl Asked {
+    /// The number of new vertices of a type of the model.
+    fn added_of(&self, flow: &Dataflow, vertex: VertexType, dataset: &Dataset) -> usize {
+        dataset.vertex_type(&flow.vertex_types[vertex.index()].dataset_name).map_or(0, |of| self.added[of])
+    }
+
+    /// By output of vertices: the rows that are asked about.
+    fn rows(self, flow: &Dataflow, dataset: &Dataset) -> BTreeMap<String, Vec<u32>> {
+        let rows = |output: &hgnnc_ir::Output| {
+            let (OutputKind::Result(name), Space::Vertices(ty)) = (&output.kind, flow.ty(output.value).space) else {
+                return None;
+            };
+            let of = dataset.vertex_type(&flow.vertex_types[ty.index()].dataset_name)?;
+            Some((name.clone(), self.vertices[of].clone()))
+        };
+        flow.outputs.iter().filter_map(rows).collect()
+    }
 }
 
 /// The number of processors, if it is below the number of threads.

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use hgnnc_driver::Analyzed;
-use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::{Dataset, VertexIds};
 use hgnnc_ir::OutputKind;
 use hgnnc_ir::Space;
-use hgnnc_ir::training::Target;
 use hgnnc_train::OutputRows;
 
 use crate::Error;
+use crate::artifact::{Description, TargetForm, TaskForm};
 
 /// What the rows and columns of a model's outputs are called.
 #[derive(Clone, Default, Debug)]
@@ -33,8 +32,9 @@ enum Predicted {
 }
 
 impl Naming {
-    /// The names that a dataset gives to the outputs of a model.
-    pub(crate) fn new(model: &Analyzed, dataset: &Dataset) -> Naming {
+    /// The names that a dataset gives to the outputs of a model. Names of classes are those of training, where they are
+    /// known: the dataset may have no labels.
+    pub(crate) fn new(model: &Analyzed, dataset: &Dataset, description: &Description) -> Naming {
         let vertex = |name: &str| dataset.vertex_type(name).map(|ty| &dataset.vertex_types[ty]);
         let mut ids = BTreeMap::new();
         for output in &model.flow.outputs {
@@ -45,20 +45,19 @@ impl Naming {
             let of = vertex(&model.flow.vertex_types[ty.index()].dataset_name);
             ids.insert(name.clone(), of.and_then(|of| of.ids.clone()));
         }
-        let trained = model.train.as_ref().and_then(|spec| {
-            let Target::Vertices { vertex, label } = &spec.training.target else { return None };
-            let ty = dataset.vertex_type(&model.flow.vertex_types[vertex.index()].dataset_name)?;
-            let label = dataset.label(ty, label)?;
-            let names = |count: usize| match &label.class_names[..] {
+        let trained = description.evaluation.as_ref().and_then(|of| {
+            let TargetForm::Label { classes, .. } = &of.target else { return None };
+            let names = |count: usize| match &classes[..] {
                 [] => (0..count).map(|class| class.to_string()).collect(),
                 names => names.to_vec(),
             };
-            let predicted = match &label.values {
-                LabelValues::Single { classes, .. } => Predicted::Class(names(*classes)),
-                LabelValues::Multi { classes, .. } => Predicted::Classes(names(*classes)),
-                LabelValues::Real { dim, .. } => Predicted::Numbers(names(*dim)),
+            let predicted = match of.task {
+                TaskForm::Class { width } => Predicted::Class(names(width)),
+                TaskForm::Multilabel { width } => Predicted::Classes(names(width)),
+                TaskForm::Numbers { width } => Predicted::Numbers(names(width)),
+                TaskForm::Links => return None,
             };
-            Some((spec.training.output.clone(), predicted))
+            Some((of.output.clone(), predicted))
         });
         Naming { ids, trained }
     }

@@ -1,6 +1,7 @@
 //! Reads models, and checks them against datasets.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use hgnnc_data::middle_of_metapath;
 use hgnnc_driver::{
@@ -8,21 +9,46 @@ use hgnnc_driver::{
     declare_metapaths, silence,
 };
 use hgnnc_graph::{Dataset, files};
+use hgnnc_ir::Dataflow;
 use rayon::ThreadPool;
 
+use crate::artifact::{self, Artifact};
 use crate::{Error, ModelSource, Observer, Purpose, dataset};
+
+impl ModelSource {
+    /// Reads, and checks what can be checked without a dataset.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is a damaged artifact. Mistakes of a text are among the diagnostics.
+    pub fn open(&self) -> Result<Opened, Error> {
+        match self {
+            ModelSource::File(path) if artifact::is_one(path) => Ok(Opened::Artifact(Arc::new(Artifact::load(path)?))),
+            ModelSource::File(path) => Ok(Opened::Text(read(path)?)),
+            ModelSource::Text { path, text } => Ok(Opened::Text(analyze(&path.display().to_string(), text))),
+            ModelSource::Artifact(artifact) => Ok(Opened::Artifact(Arc::clone(artifact))),
+        }
+    }
+
+    /// The folder that paths in the model are relative to.
+    pub(crate) fn folder(&self) -> &Path {
+        match self {
+            ModelSource::File(path) | ModelSource::Text { path, .. } => path.parent().unwrap_or(Path::new(".")),
+            ModelSource::Artifact(_) => Path::new("."),
+        }
+    }
+}
+
+/// A model that was read.
+pub enum Opened {
+    /// Its text, analyzed.
+    Text(Analysis),
+    /// A trained model.
+    Artifact(Arc<Artifact>),
+}
 
 /// Reads and analyzes a model.
 pub fn read(path: &Path) -> Result<Analysis, Error> {
     Ok(analyze(&path.display().to_string(), &text(path)?))
-}
-
-/// Reads a model, if it is a file, and analyzes it.
-pub(crate) fn analysis(model: &ModelSource) -> Result<Analysis, Error> {
-    match model {
-        ModelSource::File(path) => read(path),
-        ModelSource::Text { path, text } => Ok(analyze(&path.display().to_string(), text)),
-    }
 }
 
 /// Reads the text of a model.
@@ -77,9 +103,41 @@ pub fn meet(
     silence(&analysis.module.allows, &mut found, |code| code == codes::EMPTY_RELATION);
     accept(analysis, &found, observer)?;
     bind_names(&mut model, &summary);
-    let tables = model.flow.with_tables_of(&model.name);
-    declare_metapaths(&mut model, |decl| pool.install(|| middle_of_metapath(&tables, dataset, decl)))?;
+    declare(&mut model, dataset, pool)?;
     Ok(model)
+}
+
+/// Checks a trained model against a dataset.
+pub(crate) fn meet_artifact(
+    artifact: &Artifact,
+    dataset: &Dataset,
+    split: Option<&str>,
+    purpose: Purpose,
+    observer: &mut dyn Observer,
+    pool: &ThreadPool,
+) -> Result<Analyzed, Error> {
+    artifact.check(dataset, split, purpose, observer)?;
+    let mut model = artifact.analyzed();
+    declare(&mut model, dataset, pool)?;
+    Ok(model)
+}
+
+/// Declares the hops of the metapaths that could be factored on a dataset, after all graphs of the model.
+fn declare(model: &mut Analyzed, dataset: &Dataset, pool: &ThreadPool) -> Result<(), Error> {
+    let tables = model.flow.with_tables_of(&model.name);
+    declare_metapaths(model, |decl| pool.install(|| middle_of_metapath(&tables, dataset, decl)))?;
+    Ok(())
+}
+
+/// The program of a model before metapaths were declared.
+pub(crate) fn undeclared(model: &Analyzed) -> Dataflow {
+    let mut flow = model.flow.clone();
+    let hops = flow.metapaths.iter().flat_map(|path| &path.hops).map(|hop| hop.index());
+    if let Some(first) = hops.min() {
+        flow.graphs.truncate(first);
+    }
+    flow.metapaths = Default::default();
+    flow
 }
 
 /// Runs the passes that come before the model's tables are bound to data.

@@ -19,6 +19,7 @@ pub mod csr;
 pub mod dataset;
 pub mod degrees;
 pub mod error;
+pub mod extend;
 pub mod files;
 pub mod info;
 mod leaks;
@@ -42,6 +43,7 @@ pub use dataset::{
 };
 pub use degrees::{ClassInfo, DegreeClasses, DegreeCounts, class_degrees, degree_class};
 pub use error::{DataError, DataErrors};
+pub use extend::{ExtendErrors, Extended};
 pub use info::DatasetInfo;
 pub use memory::LargePages;
 pub use npy::FloatArray;

@@ -40,10 +40,18 @@ impl View for Tensor<'_> {
 /// # Errors
 /// When the folder cannot be written or the disk is full.
 pub fn write(path: &Path, tensors: Vec<(String, Tensor<'_>)>, text: Option<String>) -> Result<()> {
-    let metadata = text.map(|text| HashMap::from([("hgnnc".to_owned(), text)]));
-    let bytes = serialize(tensors, metadata)
-        .map_err(|e| ExecError::Weights { path: path.into(), reason: format!("cannot be written: {e}") })?;
+    let bytes = to_bytes(path, tensors, text)?;
     atomic::write(path, &bytes).map_err(ExecError::io("write", path))
+}
+
+/// The bytes of a file that [`write`] writes; `path` is for messages.
+///
+/// # Errors
+/// When the tensors and the text have no such form.
+pub fn to_bytes(path: &Path, tensors: Vec<(String, Tensor<'_>)>, text: Option<String>) -> Result<Vec<u8>> {
+    let metadata = text.map(|text| HashMap::from([("hgnnc".to_owned(), text)]));
+    serialize(tensors, metadata)
+        .map_err(|e| ExecError::Weights { path: path.into(), reason: format!("cannot be written: {e}") })
 }
 
 /// Contents of a safetensors file.
@@ -61,10 +69,18 @@ pub struct File {
 /// When the file cannot be read, is damaged, or holds anything but 32-bit floats.
 pub fn read(path: &Path) -> Result<File> {
     let bytes = files::read(path).map_err(|source| ExecError::Io { action: "read", path: path.into(), source })?;
+    of_bytes(path, &bytes)
+}
+
+/// Reads all tensors of the bytes of a file; `path` is for messages.
+///
+/// # Errors
+/// When they are damaged, or hold anything but 32-bit floats.
+pub fn of_bytes(path: &Path, bytes: &[u8]) -> Result<File> {
     let wrong = |reason: String| ExecError::Weights { path: path.into(), reason };
     let damaged = |e: safetensors::SafeTensorError| wrong(format!("is not a safetensors file: {e}"));
-    let tensors = SafeTensors::deserialize(&bytes).map_err(damaged)?;
-    let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(damaged)?;
+    let tensors = SafeTensors::deserialize(bytes).map_err(damaged)?;
+    let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
     let text = metadata.metadata().as_ref().and_then(|m| m.get("hgnnc")).cloned();
     let mut file = File { text, ..File::default() };
     for (name, tensor) in tensors.iter() {

@@ -63,8 +63,8 @@ impl Trainer {
         Ok(params)
     }
 
-    /// Name and shape of each parameter.
-    pub(super) fn shapes(&self) -> Vec<(String, Vec<usize>)> {
+    /// Name and shape of each parameter, in the order of the model.
+    pub fn shapes(&self) -> Vec<(String, Vec<usize>)> {
         let data = self.session.data();
         let extent = |dim: &Dim| match *dim {
             Dim::Fixed(extent) => extent,

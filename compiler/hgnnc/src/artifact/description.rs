@@ -1,0 +1,444 @@
+//! The metadata of an artifact: its JSON form, and the forms of the runtime that it is made of.
+//! `docs/artifact.md` describes every field, and a test compares it with this file.
+
+use std::collections::BTreeMap;
+
+use hgnnc_graph::Dataset;
+use hgnnc_graph::dataset::{LabelData, LabelValues, Transform, TransformKind, VertexIds};
+use hgnnc_ir::dataflow::{Binding, GraphDecl};
+use hgnnc_ir::training::{
+    Criterion, LinkTarget, Metric, MiniBatch, NegativeEnds, Negatives, Part, Stop, Target, Task, Training,
+};
+use hgnnc_ir::types::{Graph, Layout, VertexType};
+use hgnnc_ir::{Dataflow, Dim};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
+
+/// The version of the format that this program writes, and the newest that it reads.
+pub const VERSION: u32 = 1;
+
+/// The metadata of an artifact.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// Version of the format.
+    pub artifact: u32,
+    /// Version of the program that wrote it.
+    pub hgnnc: String,
+    /// Name of the model.
+    pub model: String,
+    /// Names of the outputs.
+    pub outputs: Vec<String>,
+    /// What the model predicts and how that is measured; `None` for a model without a `train` block.
+    pub evaluation: Option<Evaluation>,
+    /// Vertex types of the model, in the order of the program.
+    pub vertices: Vec<VertexSchema>,
+    /// Relations of the model, in the order of the program.
+    pub relations: Vec<RelationSchema>,
+    /// How the parameters were trained, where that is known.
+    pub training: Option<Summary>,
+    /// The forward program in the text form of the dataflow IR, with the dataset's names.
+    pub program: String,
+}
+
+/// What a model predicts and how that is measured.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evaluation {
+    /// Name of the trained output.
+    pub output: String,
+    /// The kind of prediction.
+    pub task: TaskForm,
+    /// What the output is compared with.
+    pub target: TargetForm,
+    /// Names of the metrics, as in reports.
+    pub metrics: Vec<String>,
+    /// The metric that selected the parameters, `PART.METRIC`.
+    pub select: String,
+    /// The metric of early stopping.
+    pub stop: Option<StopForm>,
+    /// The split of the dataset, if the model names one.
+    pub split: Option<String>,
+    /// The synthetic dataset that the model names (`synth acm`).
+    pub dataset: Option<String>,
+    /// The seed of the model.
+    pub seed: u64,
+    /// The number of epochs of the model.
+    pub epochs: u64,
+    /// Seeds of a mini-batch, if it was trained on mini-batches.
+    pub batch: Option<usize>,
+}
+
+/// The kind of prediction.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub enum TaskForm {
+    /// One class of several; the output has their logits.
+    Class { width: usize },
+    /// Any of several classes; the output has their logits.
+    Multilabel { width: usize },
+    /// Real numbers.
+    Numbers { width: usize },
+    /// Whether pairs of vertices are linked.
+    Links,
+}
+
+/// What an output is compared with.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum TargetForm {
+    /// A label of vertices.
+    Label {
+        /// The vertex type, by its name in the model.
+        vertex: String,
+        /// The label, by its name in the dataset.
+        label: String,
+        /// Names of the classes or numbers; empty where the dataset has none.
+        classes: Vec<String>,
+    },
+    /// Links of relations.
+    Links {
+        /// The graphs of links that are scored, by name.
+        graphs: Vec<String>,
+        /// Negative samples of a link.
+        negatives: u32,
+        /// How their ends are drawn: `uniform` or `in_batch`.
+        by: String,
+        /// Relations that repeat the links, by name.
+        exclude: Vec<String>,
+    },
+}
+
+/// Early stopping.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopForm {
+    /// `PART.METRIC`.
+    pub criterion: String,
+    /// Epochs without improvement.
+    pub patience: u64,
+}
+
+/// A vertex type, and the dataset that the model was trained on.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VertexSchema {
+    /// Name in the model.
+    pub name: String,
+    /// Name in the dataset.
+    pub dataset: String,
+    /// Vertices of this type in training.
+    pub count: usize,
+    /// The features that the program reads.
+    pub features: Option<FeatureSchema>,
+    /// Whether parameters have a row for each vertex (`embedding[n]`, `onehot`).
+    pub rows: bool,
+    /// Hash of the ids of the vertices in their order (XXH3, 128 bits, hexadecimal), if the dataset has ids.
+    pub ids: Option<String>,
+    /// How the columns of the features were made of tables.
+    pub transforms: Vec<TransformForm>,
+}
+
+/// Features of a vertex type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FeatureSchema {
+    /// Number of columns.
+    pub width: usize,
+    /// Whether they are stored as CSR.
+    pub sparse: bool,
+}
+
+/// A relation.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelationSchema {
+    /// Name in the model.
+    pub name: String,
+    /// Name in the dataset.
+    pub dataset: String,
+    /// Vertex type of the sources, by its name in the model.
+    pub source: String,
+    /// Vertex type of the destinations.
+    pub destination: String,
+    /// Whether the program reads weights of its edges.
+    pub weight: bool,
+    /// Width of the edge features that the program reads.
+    pub features: Option<usize>,
+}
+
+/// A transform of columns of a table to features, with its fitted numbers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[allow(missing_docs, reason = "see `TransformKind`")]
+pub enum TransformForm {
+    Numbers { columns: Vec<String>, shift: Vec<f64>, scale: Vec<f64>, missing: Vec<f64> },
+    OneHot { columns: Vec<String>, categories: Vec<String>, separator: Option<String> },
+    Buckets { columns: Vec<String>, bounds: Vec<f64> },
+    Vector { columns: Vec<String>, separator: String, width: usize },
+}
+
+/// How parameters were trained.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Summary {
+    /// Name of the dataset.
+    pub dataset: String,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Epochs of the run.
+    pub epochs: u64,
+    /// Epoch of the parameters, from 1.
+    pub best_epoch: Option<u64>,
+    /// Metrics by part of the split. Those that are not finite are left out.
+    pub metrics: BTreeMap<String, BTreeMap<String, f64>>,
+}
+
+impl Description {
+    /// Describes a model with the names of a dataset, before any pass.
+    pub(crate) fn new(flow: &Dataflow, outputs: &[String], training: Option<&Training>, dataset: &Dataset) -> Self {
+        Self {
+            artifact: VERSION,
+            hgnnc: env!("CARGO_PKG_VERSION").into(),
+            model: flow.name.clone(),
+            outputs: outputs.to_vec(),
+            evaluation: training.map(|training| Evaluation::new(flow, training, dataset)),
+            vertices: (0..flow.vertex_types.len()).map(|row| vertex(flow, VertexType::new(row), dataset)).collect(),
+            relations: relations(flow),
+            training: None,
+            program: hgnnc_ir::print(flow),
+        }
+    }
+}
+
+/// The features of a vertex type that a program reads.
+pub(super) fn features(flow: &Dataflow, vertex: VertexType) -> Option<FeatureSchema> {
+    let mut inputs = flow.inputs.iter().filter(|input| input.binding == Binding::Features(vertex));
+    inputs.find_map(|input| {
+        let width = input.ty.dims.first()?.fixed()?;
+        Some(FeatureSchema { width, sparse: matches!(input.ty.layout, Layout::Sparse(_)) })
+    })
+}
+
+/// Whether a program has parameters with a row for each vertex of a type.
+pub(super) fn has_rows(flow: &Dataflow, vertex: VertexType) -> bool {
+    flow.params.iter().flat_map(|param| &param.dims).any(|dim| *dim == Dim::Count(vertex))
+}
+
+fn vertex(flow: &Dataflow, vertex: VertexType, dataset: &Dataset) -> VertexSchema {
+    let decl = &flow.vertex_types[vertex.index()];
+    let data = dataset.vertex_type(&decl.dataset_name).map(|of| &dataset.vertex_types[of]);
+    let features = features(flow, vertex);
+    let read = data.filter(|_| features.is_some());
+    VertexSchema {
+        name: decl.name.clone(),
+        dataset: decl.dataset_name.clone(),
+        count: data.map_or(0, |data| data.count),
+        features,
+        rows: has_rows(flow, vertex),
+        ids: data.and_then(|data| data.ids.as_ref()).map(hash_of_ids),
+        transforms: read.iter().flat_map(|data| &data.transforms).map(TransformForm::from).collect(),
+    }
+}
+
+/// The relations of a program.
+pub(super) fn relations(flow: &Dataflow) -> Vec<RelationSchema> {
+    let name = |vertex: VertexType| flow.vertex_types[vertex.index()].name.clone();
+    let of = |graph: Graph, relation: usize| {
+        flow.graphs.get(graph.index()).is_some_and(|decl| decl.steps.iter().any(|s| s.relation as usize == relation))
+    };
+    let schema = |(row, decl): (usize, &hgnnc_ir::dataflow::RelationDecl)| {
+        let weight = flow.inputs.iter().any(|input| match input.binding {
+            Binding::EdgeWeight(graph) => of(graph, row),
+            _ => false,
+        });
+        let features = flow.inputs.iter().find_map(|input| match input.binding {
+            Binding::EdgeFeatures(graph) if of(graph, row) => input.ty.dims.first()?.fixed(),
+            _ => None,
+        });
+        RelationSchema {
+            name: decl.name.clone(),
+            dataset: decl.dataset_name.clone(),
+            source: name(decl.src),
+            destination: name(decl.dst),
+            weight,
+            features,
+        }
+    };
+    flow.relations.iter().enumerate().map(schema).collect()
+}
+
+/// Hash of the ids of the vertices of a type, in their order.
+pub(super) fn hash_of_ids(ids: &VertexIds) -> String {
+    let mut hash = Xxh3::new();
+    for vertex in 0..ids.len() {
+        let text = ids.text(vertex);
+        hash.update(&(text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    }
+    format!("{:032x}", hash.digest128())
+}
+
+/// The kind of a label, and its number of classes or columns.
+pub(super) fn kind_of(label: &LabelData) -> TaskForm {
+    match label.values {
+        LabelValues::Single { classes, .. } => TaskForm::Class { width: classes },
+        LabelValues::Multi { classes, .. } => TaskForm::Multilabel { width: classes },
+        LabelValues::Real { dim, .. } => TaskForm::Numbers { width: dim },
+    }
+}
+
+impl Evaluation {
+    fn new(flow: &Dataflow, training: &Training, dataset: &Dataset) -> Self {
+        let target = match &training.target {
+            Target::Vertices { vertex, label } => {
+                let decl = &flow.vertex_types[vertex.index()];
+                let data = dataset.vertex_type(&decl.dataset_name).and_then(|of| dataset.label(of, label));
+                TargetForm::Label {
+                    vertex: decl.name.clone(),
+                    label: label.clone(),
+                    classes: data.map(|data| data.class_names.clone()).unwrap_or_default(),
+                }
+            }
+            Target::Links(links) => TargetForm::Links {
+                graphs: links.graphs.iter().map(|graph| flow.graphs[graph.index()].name.clone()).collect(),
+                negatives: links.negatives.count,
+                by: ends_name(links.negatives.by).into(),
+                exclude: links.exclude.iter().map(|&of| flow.relations[of as usize].name.clone()).collect(),
+            },
+        };
+        let stop = training.stop.map(|stop| StopForm { criterion: criterion(stop.criterion), patience: stop.patience });
+        Self {
+            output: training.output.clone(),
+            task: match training.task {
+                Task::Classify { classes } => TaskForm::Class { width: classes },
+                Task::MultiLabel { labels } => TaskForm::Multilabel { width: labels },
+                Task::Regress { width } => TaskForm::Numbers { width },
+                Task::Link => TaskForm::Links,
+            },
+            target,
+            metrics: training.metrics.iter().map(|metric| metric.name().into()).collect(),
+            select: criterion(training.select),
+            stop,
+            split: training.split.clone(),
+            dataset: training.dataset.clone().filter(|name| name.starts_with("synth ")),
+            seed: training.seed,
+            epochs: training.epochs,
+            batch: training.batch.as_ref().map(|batch| batch.size),
+        }
+    }
+
+    /// The training configuration, as evaluations read it: without fan-outs.
+    ///
+    /// # Errors
+    /// The name that means nothing.
+    pub(super) fn training(&self, flow: &Dataflow) -> Result<Training, String> {
+        let target = match &self.target {
+            TargetForm::Label { vertex, label, .. } => {
+                let found = flow.vertex_types.iter().position(|decl| decl.name == *vertex);
+                let vertex = VertexType::new(found.ok_or_else(|| format!("there is no vertex type `{vertex}`"))?);
+                Target::Vertices { vertex, label: label.clone() }
+            }
+            TargetForm::Links { graphs, negatives, by, exclude } => {
+                let graph = |name: &String| {
+                    let is_it = |decl: &GraphDecl| decl.name == *name && decl.links && decl.steps.len() == 1;
+                    let found = flow.graphs.iter().position(is_it);
+                    found.map(Graph::new).ok_or_else(|| format!("there is no graph of links `{name}`"))
+                };
+                let relation = |name: &String| {
+                    let found = flow.relations.iter().position(|decl| decl.name == *name);
+                    found.map(|row| row as u32).ok_or_else(|| format!("there is no relation `{name}`"))
+                };
+                let by =
+                    [NegativeEnds::Uniform, NegativeEnds::InBatch].into_iter().find(|known| ends_name(*known) == by);
+                Target::Links(LinkTarget {
+                    graphs: graphs.iter().map(graph).collect::<Result<_, _>>()?,
+                    negatives: Negatives {
+                        count: (*negatives).clamp(1, MOST_NEGATIVES),
+                        by: by.ok_or("there is no such way to draw negative samples")?,
+                    },
+                    exclude: exclude.iter().map(relation).collect::<Result<_, _>>()?,
+                })
+            }
+        };
+        let metric = |name: &String| {
+            let found = Metric::ALL.into_iter().find(|metric| metric.name() == name);
+            found.ok_or_else(|| format!("there is no metric `{name}`"))
+        };
+        let stop = match &self.stop {
+            Some(stop) => Some(Stop { criterion: criterion_of(&stop.criterion)?, patience: stop.patience }),
+            None => None,
+        };
+        Ok(Training {
+            output: self.output.clone(),
+            target,
+            task: match self.task {
+                TaskForm::Class { width } => Task::Classify { classes: width },
+                TaskForm::Multilabel { width } => Task::MultiLabel { labels: width },
+                TaskForm::Numbers { width } => Task::Regress { width },
+                TaskForm::Links => Task::Link,
+            },
+            epochs: self.epochs,
+            stop,
+            select: criterion_of(&self.select)?,
+            metrics: self.metrics.iter().map(metric).collect::<Result<_, _>>()?,
+            split: self.split.clone(),
+            dataset: self.dataset.clone(),
+            seed: self.seed,
+            batch: self.batch.map(|size| MiniBatch { size, fanouts: vec![], reuse: None }),
+        })
+    }
+}
+
+/// More negative samples of a link are not drawn in evaluations.
+const MOST_NEGATIVES: u32 = 1 << 16;
+
+fn ends_name(by: NegativeEnds) -> &'static str {
+    match by {
+        NegativeEnds::Uniform => "uniform",
+        NegativeEnds::InBatch => "in_batch",
+    }
+}
+
+fn criterion(of: Criterion) -> String {
+    format!("{}.{}", of.part.name(), of.metric.name())
+}
+
+fn criterion_of(text: &str) -> Result<Criterion, String> {
+    let wrong = || format!("`{text}` is no metric of a part, such as `val.loss`");
+    let (part, metric) = text.split_once('.').ok_or_else(wrong)?;
+    let part = [Part::Train, Part::Val, Part::Test].into_iter().find(|known| known.name() == part);
+    let metric = Metric::ALL.into_iter().find(|known| known.name() == metric);
+    Ok(Criterion { part: part.ok_or_else(wrong)?, metric: metric.ok_or_else(wrong)? })
+}
+
+impl From<&Transform> for TransformForm {
+    fn from(transform: &Transform) -> Self {
+        let columns = transform.columns.clone();
+        match transform.kind.clone() {
+            TransformKind::Numbers { shift, scale, missing } => Self::Numbers { columns, shift, scale, missing },
+            TransformKind::OneHot { categories, separator } => Self::OneHot { columns, categories, separator },
+            TransformKind::Buckets { bounds } => Self::Buckets { columns, bounds },
+            TransformKind::Vector { separator, width } => Self::Vector { columns, separator, width },
+        }
+    }
+}
+
+impl From<TransformForm> for Transform {
+    fn from(form: TransformForm) -> Self {
+        let (columns, kind) = match form {
+            TransformForm::Numbers { columns, shift, scale, missing } => {
+                (columns, TransformKind::Numbers { shift, scale, missing })
+            }
+            TransformForm::OneHot { columns, categories, separator } => {
+                (columns, TransformKind::OneHot { categories, separator })
+            }
+            TransformForm::Buckets { columns, bounds } => (columns, TransformKind::Buckets { bounds }),
+            TransformForm::Vector { columns, separator, width } => {
+                (columns, TransformKind::Vector { separator, width })
+            }
+        };
+        Self { columns, kind }
+    }
+}

@@ -1,0 +1,211 @@
+//! An artifact against a dataset: what the model reads must be there, as in training.
+
+use hgnnc_graph::dataset::VertexTypeData;
+use hgnnc_graph::{Dataset, Features};
+use hgnnc_ir::types::VertexType;
+
+use super::description::{
+    FeatureSchema, RelationSchema, TargetForm, TaskForm, VertexSchema, features, hash_of_ids, kind_of,
+};
+use super::{Artifact, Evaluation};
+use crate::{Error, Observer, Purpose};
+
+impl Artifact {
+    /// Checks that a dataset has what the model reads.
+    ///
+    /// # Errors
+    /// All reasons why it does not fit.
+    pub(crate) fn check(
+        &self,
+        dataset: &Dataset,
+        split: Option<&str>,
+        purpose: Purpose,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        let mut wrong = vec![];
+        for (row, schema) in self.description.vertices.iter().enumerate() {
+            match dataset.vertex_type(&schema.dataset) {
+                Some(of) => {
+                    let read = features(&self.program, VertexType::new(row));
+                    self.vertex(schema, read, &dataset.vertex_types[of], &mut wrong, observer);
+                }
+                None => wrong.push(format!(
+                    "there is no vertex type `{}`; it has {}",
+                    schema.dataset,
+                    list(dataset.vertex_types.iter().map(|of| &of.name[..]))
+                )),
+            }
+        }
+        for schema in &self.description.relations {
+            self.relation(schema, dataset, &mut wrong);
+        }
+        if let Some(evaluation) = self.description.evaluation.as_ref().filter(|_| !purpose.is_of_outputs()) {
+            self.labels(evaluation, dataset, split, &mut wrong);
+        }
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let place = match dataset.folder.as_os_str().is_empty() {
+            true => format!("the dataset `{}`", dataset.name),
+            false => format!("the dataset in `{}`", dataset.folder.display()),
+        };
+        let lines: Vec<String> = wrong.iter().map(|line| format!("\n  {line}")).collect();
+        Err(Error::input(format!("{place} does not fit `{}`:{}", self.path.display(), lines.concat())))
+    }
+
+    fn vertex(
+        &self,
+        schema: &VertexSchema,
+        read: Option<FeatureSchema>,
+        data: &VertexTypeData,
+        wrong: &mut Vec<String>,
+        observer: &mut dyn Observer,
+    ) {
+        let name = &data.name;
+        match (read, &data.features) {
+            (None, _) => {}
+            (Some(read), None) => {
+                wrong.push(format!("`{name}` has no features; the model reads {} columns", read.width));
+            }
+            (Some(read), Some(found)) if found.dim() != read.width => wrong.push(format!(
+                "the features of `{name}` have {} columns; the model was trained on {}",
+                found.dim(),
+                read.width
+            )),
+            (Some(FeatureSchema { sparse: true, .. }), Some(Features::Dense(_))) => {
+                wrong.push(format!("the features of `{name}` are dense; the model reads sparse ones (CSR)"));
+            }
+            (Some(FeatureSchema { sparse: false, .. }), Some(Features::Sparse(_))) => {
+                wrong.push(format!("the features of `{name}` are sparse (CSR); the model reads dense ones"));
+            }
+            (Some(_), Some(_)) => {}
+        }
+        if schema.rows && data.count != schema.count {
+            wrong.push(format!(
+                "`{name}` has {} vertices; the model has learned a row for each of {} (`embedding` or `onehot`), and none \
+                 for a vertex that was not there: train it again with these, or give `{}` features",
+                data.count, schema.count, schema.name
+            ));
+            return;
+        }
+        let (Some(known), Some(ids)) = (&schema.ids, &data.ids) else { return };
+        // Equal rows have equal ids, and hashing is the cost of reading them.
+        if *known == hash_of_ids(ids) {
+            return;
+        }
+        match schema.rows {
+            true => wrong.push(format!(
+                "`{name}` has other ids than in training, or in another order; the model has learned a row for each vertex \
+                 (`embedding` or `onehot`), by its position"
+            )),
+            false => observer.note(format!("the vertices of `{name}` are others than in training")),
+        }
+    }
+
+    fn relation(&self, schema: &RelationSchema, dataset: &Dataset, wrong: &mut Vec<String>) {
+        let name = &schema.dataset;
+        let Some(data) = dataset.relation(name).map(|of| &dataset.relations[of]) else {
+            let names = list(dataset.relations.iter().map(|of| &of.name[..]));
+            wrong.push(format!("there is no relation `{name}`; it has {names}"));
+            return;
+        };
+        let in_dataset = |model: &String| {
+            let known = self.description.vertices.iter().find(|of| of.name == *model);
+            known.map_or(model.clone(), |of| of.dataset.clone())
+        };
+        let ends = [&schema.source, &schema.destination].map(in_dataset);
+        let found = [data.src, data.dst].map(|of| &dataset.vertex_types[of].name);
+        if ends.iter().zip(found).any(|(expected, found)| expected != found) {
+            wrong.push(format!(
+                "`{name}` goes from `{}` to `{}`; in training it went from `{}` to `{}`",
+                found[0], found[1], ends[0], ends[1]
+            ));
+        }
+        if schema.weight && data.weight.is_none() {
+            wrong.push(format!("the edges of `{name}` have no weight, which the model reads"));
+        }
+        let width = data.features.as_ref().map(|of| of.dim);
+        match (schema.features, width) {
+            (Some(read), None) => {
+                wrong.push(format!("the edges of `{name}` have no features; the model reads {read} columns"));
+            }
+            (Some(read), Some(found)) if read != found => wrong.push(format!(
+                "the features of the edges of `{name}` have {found} columns; the model was trained on {read}"
+            )),
+            _ => {}
+        }
+    }
+
+    /// Labels and split, for metrics.
+    fn labels(&self, evaluation: &Evaluation, dataset: &Dataset, split: Option<&str>, wrong: &mut Vec<String>) {
+        let asked = split.or(evaluation.split.as_deref());
+        let known = |name: &str, names: Vec<&str>, of: &str, wrong: &mut Vec<String>| {
+            if !names.contains(&name) {
+                wrong.push(format!("there is no split `{name}` of {of}; it has {}", list(names.into_iter())));
+            }
+        };
+        let TargetForm::Label { vertex, label, classes } = &evaluation.target else {
+            if let Some(asked) = asked {
+                known(asked, dataset.link_splits.iter().map(|of| &of.name[..]).collect(), "links", wrong);
+            }
+            return;
+        };
+        let of = self.description.vertices.iter().find(|of| of.name == *vertex);
+        let Some(of) = of.and_then(|of| dataset.vertex_type(&of.dataset)) else { return };
+        let name = &dataset.vertex_types[of].name;
+        match dataset.label(of, label) {
+            None => {
+                let labels = dataset.labels.iter().filter(|known| known.vertex_type == of);
+                let labels = list(labels.map(|known| &known.name[..]));
+                wrong.push(format!("`{name}` has no label `{label}`; it has {labels}"));
+            }
+            Some(data) => match (&evaluation.task, kind_of(data)) {
+                (task, found) if *task == found => {
+                    let named = &data.class_names;
+                    if !classes.is_empty() && !named.is_empty() && classes != named {
+                        wrong.push(format!(
+                            "the classes of `{label}` of `{name}` are {}; the model was trained on {}, in this order",
+                            list(named.iter().map(|name| &name[..])),
+                            list(classes.iter().map(|name| &name[..]))
+                        ));
+                    }
+                }
+                (task, found) => wrong.push(format!(
+                    "`{label}` of `{name}` has {}; the model was trained on {}",
+                    in_words(&found),
+                    in_words(task)
+                )),
+            },
+        }
+        let splits: Vec<&str> =
+            dataset.splits.iter().filter(|split| split.vertex_type == of).map(|split| &split.name[..]).collect();
+        match asked {
+            Some(asked) => known(asked, splits, &format!("`{name}`"), wrong),
+            None if splits.is_empty() => wrong.push(format!("there is no split of `{name}` to measure the model on")),
+            None if splits.len() > 1 => wrong.push(format!(
+                "there are several splits of `{name}` ({}): name one with `--split`",
+                list(splits.into_iter())
+            )),
+            None => {}
+        }
+    }
+}
+
+fn in_words(task: &TaskForm) -> String {
+    match task {
+        TaskForm::Class { width } => format!("one of {width} classes"),
+        TaskForm::Multilabel { width } => format!("any of {width} classes"),
+        TaskForm::Numbers { width } => format!("{width} numbers"),
+        TaskForm::Links => "links".into(),
+    }
+}
+
+fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    const SHOWN: usize = 12;
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    match names.len() {
+        0 => "none".into(),
+        n if n > SHOWN => format!("{}, and {} more", names[..SHOWN].join(", "), n - SHOWN),
+        _ => names.join(", "),
+    }
+}

@@ -1,0 +1,174 @@
+//! A trained model in one file: the same bits as from source and weights, and reasons where it cannot be used.
+
+use std::path::{Path, PathBuf};
+
+use hgnnc::artifact::{self, Artifact};
+use hgnnc::{Device, Error, Job, Prepared, Purpose, Silent, Source, prepare};
+use hgnnc_graph::Dataset;
+use hgnnc_synth::{Shape, Size, generate_size};
+
+/// Examples of the default run: one of each kind of model, one on mini-batches, one of links, one with a row for each
+/// vertex. `HGNN_EXAMPLES=all` runs all of them.
+const SOME: [&str; 9] = [
+    "gat/cora",
+    "gcn/cora",
+    "gin/cora",
+    "han/acm",
+    "hgt/acm",
+    "rgcn/aifb",
+    "rgcn/lastfm",
+    "rgcn/mag_batch",
+    "simple_hgn/acm",
+];
+
+fn examples() -> Vec<(String, PathBuf)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let list = |folder: &Path| -> Vec<PathBuf> {
+        let mut all: Vec<PathBuf> =
+            std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+        all.sort();
+        all
+    };
+    let models = list(&folder).into_iter().filter(|path| path.is_dir()).flat_map(|path| list(&path));
+    let named = models.map(|path| {
+        let name = path.strip_prefix(&folder).expect("found there").with_extension("");
+        (name.display().to_string(), path)
+    });
+    let all = std::env::var_os("HGNN_EXAMPLES").is_some_and(|which| which == "all");
+    named.filter(|(name, _)| all || SOME.contains(&&name[..])).collect()
+}
+
+/// The synthetic dataset that a model names, generated once; of a large one a hundredth.
+fn dataset(model: &Path) -> PathBuf {
+    let text = std::fs::read_to_string(model).expect("a text");
+    let name = text.split("\"synth ").nth(1).and_then(|rest| rest.split('"').next()).expect("it names a dataset");
+    let size: Size = name.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
+    let size = if size.shape == Shape::Mag { Size { scale: size.scale.min(0.01), ..size } } else { size };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("synth-{}", size.to_string().replace(' ', "-")));
+    let pool = hgnnc_cpu::thread_pool(2).expect("threads");
+    pool.install(|| generate_size(size, 0, &folder)).expect("written");
+    folder
+}
+
+fn job(model: impl Into<Source>, data: &Path) -> Job {
+    let mut job = Job { data: Some(data.into()), device: Device::Cpu, ..Job::new(model) };
+    job.options.threads = 2;
+    job
+}
+
+fn open(purpose: Purpose, model: impl Into<Source>, data: &Path) -> Prepared {
+    prepare(purpose, &job(model, data), &mut Silent).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn bits(numbers: &[f32]) -> Vec<u32> {
+    numbers.iter().map(|x| x.to_bits()).collect()
+}
+
+#[test]
+fn metrics_and_outputs_are_those_of_source_and_weights_to_the_bit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, model) in examples() {
+        let data = dataset(&model);
+        let (file, weights) = (folder.path().join("m.hgnnx"), folder.path().join("w.safetensors"));
+        // Initial parameters are as good as trained ones.
+        let mut source = open(Purpose::Measure, &model, &data);
+        source.trainer.save_weights(&weights).expect("saved");
+        artifact::save(&file, &mut source, None).expect("saved");
+        let expected = source.report().expect("a report").metrics;
+        let metrics = open(Purpose::Measure, &file, &data).report().expect("a report").metrics;
+        assert_eq!(metrics, expected, "{name}");
+        assert!(!metrics["test"].is_empty(), "{name}");
+
+        if source.scores_pairs {
+            let mut scores = [open(Purpose::Score, &model, &data), open(Purpose::Score, &file, &data)].map(|mut of| {
+                if of.sources.files().first().is_some() {
+                    of.trainer.load_weights(&weights).expect("loaded");
+                }
+                let pairs: Vec<Vec<(u32, u32)>> =
+                    of.trainer.link_graphs().iter().map(|_| (0..50).map(|i| (i, i * 3 % 50)).collect()).collect();
+                of.trainer.score_pairs(&pairs).expect("scores").concat()
+            });
+            assert!(!scores[0].is_empty(), "{name}");
+            assert_eq!(bits(&std::mem::take(&mut scores[1])), bits(&scores[0]), "{name}");
+            continue;
+        }
+        let mut source = open(Purpose::Infer, &model, &data);
+        source.trainer.load_weights(&weights).expect("loaded");
+        let expected = source.infer(None).expect("outputs");
+        let mut trained = open(Purpose::Infer, &file, &data);
+        let found = trained.infer(None).expect("outputs");
+        assert_eq!((found.rows, found.width), (expected.rows, expected.width), "{name}");
+        assert_eq!(bits(&found.data), bits(&expected.data), "{name}");
+        let csv =
+            |of: &Prepared, rows| of.naming.csv(of.output.as_deref().expect("trained"), rows, false).expect("a table");
+        assert_eq!(csv(&trained, &found), csv(&source, &expected), "{name}");
+    }
+}
+
+#[test]
+fn the_program_is_that_of_the_model() {
+    for (name, model) in examples() {
+        let data = dataset(&model);
+        let mut prepared = open(Purpose::Infer, &model, &data);
+        let bytes = artifact::to_bytes(Path::new("m.hgnnx"), &mut prepared, None).expect("bytes");
+        let again = artifact::to_bytes(Path::new("m.hgnnx"), &mut prepared, None).expect("bytes");
+        assert!(bytes == again, "{name}: the same bytes each time");
+        let trained =
+            Artifact::from_bytes(Path::new("m.hgnnx"), &bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(hgnnc_ir::print(trained.program()), trained.description().program, "{name}");
+        assert!(trained.description().evaluation.is_some(), "{name}");
+    }
+}
+
+/// An artifact of GCN on cora, and the dataset.
+fn gcn(folder: &Path) -> (PathBuf, PathBuf) {
+    let (name, model) = examples().into_iter().find(|(name, _)| name == "gcn/cora").expect("an example");
+    let data = dataset(&model);
+    let file = folder.join("gcn.hgnnx");
+    artifact::save(&file, &mut open(Purpose::Infer, &model, &data), None)
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    (file, data)
+}
+
+#[test]
+fn other_data_are_refused_in_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, cora) = gcn(folder.path());
+    let trained = std::sync::Arc::new(Artifact::load(&file).expect("an artifact"));
+    let refused = |name: &str, change: &dyn Fn(&mut Dataset)| -> String {
+        let mut dataset = Dataset::load(&cora).expect("a dataset");
+        change(&mut dataset);
+        let data = folder.path().join(name);
+        dataset.write(&data).expect("written");
+        let job = job(ModelSource::Artifact(trained.clone()), &data);
+        let error = prepare(Purpose::Measure, &job, &mut Silent).err().unwrap_or_else(|| panic!("{name} is refused"));
+        assert!(matches!(error, Error::Input(_)), "{error}");
+        error.to_string()
+    };
+    let said = refused("relation", &|data| data.relations[0].name = "other".into());
+    assert!(said.contains("there is no relation `cites`; it has `other`"), "{said}");
+    let said = refused("vertices", &|data| data.vertex_types[0].name = "article".into());
+    assert!(said.contains("there is no vertex type `paper`; it has `article`"), "{said}");
+    let said = refused("classes", &|data| {
+        if let hgnnc_graph::LabelValues::Single { classes, .. } = &mut data.labels[0].values {
+            *classes += 1;
+        }
+        data.labels[0].class_names.clear();
+    });
+    assert!(said.contains("`y` of `paper` has one of 8 classes; the model was trained on one of 7 classes"), "{said}");
+    let said = refused("features", &|data| data.vertex_types[0].features = None);
+    assert!(said.contains("`paper` has no features; the model reads 1433 columns"), "{said}");
+    let said = refused("splits", &|data| data.splits.clear());
+    assert!(said.contains("there is no split"), "{said}");
+}
+
+#[test]
+fn training_is_refused_and_text_is_a_source() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, data) = gcn(folder.path());
+    let error = prepare(Purpose::Train, &job(&file, &data), &mut Silent).err().expect("refused").to_string();
+    assert!(error.contains("is a trained model") && error.contains("--init"), "{error}");
+    let model = examples().into_iter().find(|(name, _)| name == "gcn/cora").expect("an example").1;
+    let text = ModelSource::Text { path: "cora".into(), text: std::fs::read_to_string(model).expect("a text") };
+    assert_eq!(open(Purpose::Infer, text, &data).infer(None).expect("outputs").rows, 2708);
+}

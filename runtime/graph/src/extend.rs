@@ -1,0 +1,408 @@
+//! A dataset with new vertices and edges, which another dataset of the same schema holds: what a trained model is asked
+//! about, beside the graph that it was trained on.
+//!
+//! Vertices are the same where their ids are. A type without ids has positions instead: the integer ids of the new
+//! dataset are positions in the graph, and new vertices have those that follow. Nothing of the graph is changed: what
+//! the new dataset says of vertices that are there already is ignored.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+
+use crate::dataset::{
+    Dataset, DenseFeatures, Features, LabelData, LabelValues, MetapathData, RelationData, SparseFeatures, VertexIds,
+    VertexTypeData,
+};
+
+/// Reasons why a dataset does not extend another one.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub struct ExtendErrors(pub Vec<String>);
+
+/// A graph with new vertices and edges.
+#[derive(Debug)]
+pub struct Extended {
+    /// The graph: its own vertices and edges first, then the new ones, in their order. New vertices have no labels and
+    /// belong to no split.
+    pub dataset: Dataset,
+    /// By vertex type of the graph: the vertices of the new dataset in it, in their order.
+    pub vertices: Vec<Vec<u32>>,
+    /// By vertex type: how many of them are new.
+    pub added: Vec<usize>,
+}
+
+impl Dataset {
+    /// Adds the vertices and edges of `new`.
+    ///
+    /// # Errors
+    /// Vertex types and relations that this dataset does not have, vertices without ids, and new vertices or edges that
+    /// lack features or weights.
+    pub fn extended(&self, new: &Dataset) -> Result<Extended, ExtendErrors> {
+        let mut wrong = vec![];
+        let mut places: Vec<Places> = self.vertex_types.iter().map(|_| Places::default()).collect();
+        let mut sources: Vec<Option<&VertexTypeData>> = vec![None; self.vertex_types.len()];
+        for data in &new.vertex_types {
+            let Some(ty) = self.vertex_type(&data.name) else {
+                let names: Vec<String> = self.vertex_types.iter().map(|of| format!("`{}`", of.name)).collect();
+                wrong.push(format!("the graph has no vertex type `{}`; it has {}", data.name, names.join(", ")));
+                continue;
+            };
+            match Places::of(&self.vertex_types[ty], data) {
+                Ok(found) => (places[ty], sources[ty]) = (found, Some(data)),
+                Err(why) => wrong.push(format!("vertex type `{}`: {why}", data.name)),
+            }
+        }
+        let mut dataset = Dataset {
+            folder: PathBuf::new(),
+            // Counts of metapaths are of the graph as it was.
+            metapaths: self
+                .metapaths
+                .iter()
+                .map(|path| MetapathData {
+                    pairs: None,
+                    self_pairs: None,
+                    instances: None,
+                    max_degree: None,
+                    ..path.clone()
+                })
+                .collect(),
+            ..self.clone()
+        };
+        for ((data, places), source) in dataset.vertex_types.iter_mut().zip(&places).zip(&sources) {
+            let Some(source) = source.filter(|_| !places.new.is_empty()) else { continue };
+            if let Err(why) = add_vertices(data, places, source) {
+                wrong.push(format!("vertex type `{}`: {why}", data.name));
+            }
+        }
+        for label in &mut dataset.labels {
+            add_unlabelled(label, places[label.vertex_type].new.len());
+        }
+        for data in &new.relations {
+            let Some(of) = self.relation(&data.name) else {
+                let names: Vec<String> = self.relations.iter().map(|of| format!("`{}`", of.name)).collect();
+                wrong.push(format!("the graph has no relation `{}`; it has {}", data.name, names.join(", ")));
+                continue;
+            };
+            let relation = &mut dataset.relations[of];
+            let ends = [(relation.src, data.src), (relation.dst, data.dst)];
+            let name = |of: usize| &new.vertex_types[of].name;
+            if ends.iter().any(|&(of, end)| self.vertex_types[of].name != *name(end)) {
+                wrong.push(format!(
+                    "relation `{}`: it goes from `{}` to `{}`, in the graph from `{}` to `{}`",
+                    data.name,
+                    name(data.src),
+                    name(data.dst),
+                    self.vertex_types[relation.src].name,
+                    self.vertex_types[relation.dst].name
+                ));
+                continue;
+            }
+            // Places are missing only of types that were refused.
+            if ends.iter().any(|&(of, end)| places[of].all.len() != new.vertex_types[end].count) {
+                continue;
+            }
+            let ends = [&places[relation.src].all[..], &places[relation.dst].all[..]];
+            if let Err(why) = add_edges(relation, data, ends) {
+                wrong.push(format!("relation `{}`: {why}", data.name));
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(ExtendErrors(wrong));
+        }
+        let added = places.iter().map(|places| places.new.len()).collect();
+        Ok(Extended { dataset, vertices: places.into_iter().map(|places| places.all).collect(), added })
+    }
+}
+
+/// Where the vertices of a new dataset are in the graph.
+#[derive(Default)]
+struct Places {
+    /// By vertex of the new dataset.
+    all: Vec<u32>,
+    /// The new ones among them, in the order of their places.
+    new: Vec<usize>,
+}
+
+impl Places {
+    fn of(graph: &VertexTypeData, new: &VertexTypeData) -> Result<Self, String> {
+        if new.count == 0 {
+            return Ok(Self::default());
+        }
+        if graph.count + new.count >= u32::MAX as usize {
+            return Err("there would be 2^32 vertices or more".into());
+        }
+        match (&graph.ids, &new.ids) {
+            (Some(known), Some(ids)) => Self::by_id(known, ids),
+            (None, Some(VertexIds::Integer(ids))) => Self::by_position(graph.count, ids),
+            (None, Some(VertexIds::Text { .. })) => Err(
+                "the vertices of the graph have no ids, so those of new data are their positions in it, and integers"
+                    .into(),
+            ),
+            (Some(_), None) => Err("give its vertices ids, which tell those that the graph has from new ones".into()),
+            (None, None) => Err(format!(
+                "give its vertices ids: their positions in the graph, from {} on for new ones",
+                graph.count
+            )),
+        }
+    }
+
+    fn by_id(known: &VertexIds, ids: &VertexIds) -> Result<Self, String> {
+        const NEW: u32 = u32::MAX;
+        let mut of_id = HashMap::with_capacity(ids.len());
+        for vertex in 0..ids.len() {
+            let id = ids.text(vertex);
+            if of_id.insert(id.clone(), vertex).is_some() {
+                return Err(format!("the id `{id}` is given twice"));
+            }
+        }
+        let mut all = vec![NEW; ids.len()];
+        for place in 0..known.len() {
+            if let Some(&vertex) = of_id.get(&known.text(place)) {
+                all[vertex] = place as u32;
+            }
+        }
+        let new: Vec<usize> = (0..all.len()).filter(|&vertex| all[vertex] == NEW).collect();
+        new.iter().zip(known.len() as u32..).for_each(|(&vertex, place)| all[vertex] = place);
+        Ok(Self { all, new })
+    }
+
+    fn by_position(count: usize, ids: &[i64]) -> Result<Self, String> {
+        let mut new: Vec<usize> = (0..ids.len()).filter(|&vertex| ids[vertex] >= count as i64).collect();
+        new.sort_by_key(|&vertex| ids[vertex]);
+        let mut seen = BTreeSet::new();
+        for &id in ids {
+            if id < 0 || id >= (count + new.len()) as i64 {
+                return Err(format!(
+                    "the id {id} is no position: the graph has 0 to {}, and {} new vertices follow",
+                    count.saturating_sub(1),
+                    new.len()
+                ));
+            }
+            if !seen.insert(id) {
+                return Err(format!("the id {id} is given twice"));
+            }
+        }
+        Ok(Self { all: ids.iter().map(|&id| id as u32).collect(), new })
+    }
+}
+
+fn add_vertices(data: &mut VertexTypeData, places: &Places, source: &VertexTypeData) -> Result<(), String> {
+    data.features = match (data.features.take(), &source.features) {
+        (None, _) => None,
+        (Some(_), None) => return Err("its new vertices have no features, and those of the graph have".into()),
+        (Some(known), Some(new)) if known.dim() != new.dim() => {
+            return Err(format!("its features have {} columns, those of the graph {}", new.dim(), known.dim()));
+        }
+        (Some(Features::Dense(known)), Some(Features::Dense(new))) => {
+            Some(Features::Dense(with_rows(&known, new, places.new.iter().copied())))
+        }
+        (Some(Features::Sparse(known)), Some(Features::Sparse(new))) => {
+            let SparseFeatures { dim, mut indptr, mut indices, data } = known;
+            let mut values = data.to_vec();
+            for &vertex in &places.new {
+                let (columns, row) = new.row(vertex);
+                indices.extend_from_slice(columns);
+                values.extend_from_slice(row);
+                indptr.push(indices.len() as u64);
+            }
+            Some(Features::Sparse(SparseFeatures { dim, indptr, indices, data: values.into() }))
+        }
+        (Some(known), Some(_)) => {
+            let [graph, other] = if known.is_sparse() { ["sparse (CSR)", "dense"] } else { ["dense", "sparse (CSR)"] };
+            return Err(format!("its features are {other}, those of the graph {graph}"));
+        }
+    };
+    data.ids = match (data.ids.take(), &source.ids) {
+        (Some(VertexIds::Integer(mut known)), Some(VertexIds::Integer(new))) => {
+            known.extend(places.new.iter().map(|&vertex| new[vertex]));
+            Some(VertexIds::Integer(known))
+        }
+        (Some(known), Some(new)) => {
+            let known = (0..known.len()).map(|vertex| known.text(vertex).into_owned());
+            let all: Vec<String> =
+                known.chain(places.new.iter().map(|&vertex| new.text(vertex).into_owned())).collect();
+            Some(all.iter().map(String::as_str).collect())
+        }
+        _ => None,
+    };
+    data.time = match (data.time.take(), &source.time) {
+        (Some(mut known), Some(new)) => {
+            known.extend(places.new.iter().map(|&vertex| new[vertex]));
+            Some(known)
+        }
+        _ => None,
+    };
+    data.kinds = None;
+    data.count += places.new.len();
+    Ok(())
+}
+
+/// Feature rows with some of others behind them.
+fn with_rows(known: &DenseFeatures, new: &DenseFeatures, rows: impl Iterator<Item = usize>) -> DenseFeatures {
+    let mut all = known.rows.to_vec();
+    rows.for_each(|row| all.extend_from_slice(new.row(row)));
+    DenseFeatures { dim: known.dim, rows: all.into() }
+}
+
+fn add_unlabelled(label: &mut LabelData, count: usize) {
+    let none = |rows: &mut Vec<f32>, labelled: &mut Vec<bool>, width: usize| {
+        rows.extend(std::iter::repeat_n(0.0, count * width));
+        labelled.extend(std::iter::repeat_n(false, count));
+    };
+    match &mut label.values {
+        LabelValues::Single { of, .. } => of.extend(std::iter::repeat_n(-1, count)),
+        LabelValues::Multi { classes, rows, labelled } => none(rows, labelled, *classes),
+        LabelValues::Real { dim, rows, labelled } => none(rows, labelled, *dim),
+    }
+}
+
+fn add_edges(relation: &mut RelationData, new: &RelationData, [src, dst]: [&[u32]; 2]) -> Result<(), String> {
+    let count = new.num_edges();
+    if count == 0 {
+        return Ok(());
+    }
+    relation.weight = match (relation.weight.take(), &new.weight) {
+        (Some(known), Some(new)) => Some([&known[..], &new[..]].concat().into()),
+        (Some(_), None) => return Err("its edges have no weight, and those of the graph have".into()),
+        (None, _) => None,
+    };
+    relation.features = match (relation.features.take(), &new.features) {
+        (Some(known), Some(new)) if known.dim == new.dim => Some(with_rows(&known, new, 0..count)),
+        (Some(known), Some(new)) => {
+            return Err(format!(
+                "the features of its edges have {} columns, those of the graph {}",
+                new.dim, known.dim
+            ));
+        }
+        (Some(_), None) => return Err("its edges have no features, and those of the graph have".into()),
+        (None, _) => None,
+    };
+    relation.time = match (relation.time.take(), &new.time) {
+        (Some(known), Some(new)) => Some([&known[..], &new[..]].concat()),
+        _ => None,
+    };
+    relation.src_ids.extend(new.src_ids.iter().map(|&vertex| src[vertex as usize]));
+    relation.dst_ids.extend(new.dst_ids.iter().map(|&vertex| dst[vertex as usize]));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(ids: &[&str]) -> Option<VertexIds> {
+        Some(ids.iter().copied().collect())
+    }
+
+    /// Authors with ids and dense features, papers by position with sparse features, and who writes what.
+    fn dataset(authors: Option<VertexIds>, papers: Option<VertexIds>, writes: &[(u32, u32)]) -> Dataset {
+        let count = |ids: &Option<VertexIds>| ids.as_ref().map_or(2, VertexIds::len);
+        let (num_authors, num_papers) = (count(&authors), count(&papers));
+        let dense = DenseFeatures { dim: 1, rows: (0..num_authors).map(|v| v as f32).collect::<Vec<_>>().into() };
+        let sparse = SparseFeatures {
+            dim: 3,
+            indptr: (0..=num_papers as u64).collect(),
+            indices: (0..num_papers as u32).map(|v| v % 3).collect(),
+            data: vec![1.0; num_papers].into(),
+        };
+        let author = VertexTypeData {
+            name: "author".into(),
+            count: num_authors,
+            features: Some(Features::Dense(dense)),
+            ids: authors,
+            ..VertexTypeData::default()
+        };
+        let paper = VertexTypeData {
+            name: "paper".into(),
+            count: num_papers,
+            features: Some(Features::Sparse(sparse)),
+            ids: papers,
+            ..VertexTypeData::default()
+        };
+        let relation = RelationData {
+            name: "writes".into(),
+            src: 0,
+            dst: 1,
+            src_ids: writes.iter().map(|edge| edge.0).collect(),
+            dst_ids: writes.iter().map(|edge| edge.1).collect(),
+            weight: Some(writes.iter().map(|edge| edge.0 as f32).collect::<Vec<_>>().into()),
+            ..RelationData::default()
+        };
+        let label = LabelData {
+            name: "y".into(),
+            vertex_type: 1,
+            values: LabelValues::Single { classes: 2, of: vec![0; num_papers] },
+            class_names: vec![],
+        };
+        Dataset {
+            vertex_types: vec![author, paper],
+            relations: vec![relation],
+            labels: vec![label],
+            ..Dataset::default()
+        }
+    }
+
+    fn graph() -> Dataset {
+        dataset(text(&["ada", "bob"]), None, &[(0, 0), (1, 1)])
+    }
+
+    #[test]
+    fn known_vertices_are_found_and_new_ones_follow() {
+        let new = dataset(text(&["cyd", "ada"]), Some(VertexIds::Integer(vec![3, 1, 2])), &[(0, 0), (1, 2), (0, 1)]);
+        let Extended { dataset, vertices, added } = graph().extended(&new).unwrap();
+        assert_eq!(vertices, [vec![2, 0], vec![3, 1, 2]]);
+        assert_eq!(added, [1, 2]);
+        let [author, paper] = &dataset.vertex_types[..] else { panic!() };
+        assert_eq!((author.count, paper.count), (3, 4));
+        assert_eq!(author.ids.as_ref().unwrap().text(2), "cyd");
+        let (Some(Features::Dense(x)), Some(Features::Sparse(y))) = (&author.features, &paper.features) else {
+            panic!()
+        };
+        // The new author is the first row of its dataset, papers 2 and 3 are its rows 2 and 0.
+        assert_eq!(x.rows[..], [0.0, 1.0, 0.0]);
+        assert_eq!((&y.indptr[..], &y.indices[..]), (&[0, 1, 2, 3, 4][..], &[0, 1, 2, 0][..]));
+        let writes = &dataset.relations[0];
+        assert_eq!((&writes.src_ids[..], &writes.dst_ids[..]), (&[0, 1, 2, 0, 2][..], &[0, 1, 3, 2, 1][..]));
+        assert_eq!(writes.weight.as_ref().unwrap().len(), 5);
+        assert_eq!(dataset.labels[0].values, LabelValues::Single { classes: 2, of: vec![0, 0, -1, -1] });
+    }
+
+    #[test]
+    fn nothing_new_changes_nothing() {
+        let none = dataset(text(&[]), Some(VertexIds::Integer(vec![])), &[]);
+        let same = graph().extended(&none).unwrap();
+        assert_eq!(same.added, [0, 0]);
+        assert_eq!(same.dataset.relations[0].src_ids, graph().relations[0].src_ids);
+    }
+
+    #[test]
+    fn all_mistakes_are_told() {
+        let papers = |ids: &[i64]| Some(VertexIds::Integer(ids.to_vec()));
+        let said = |new: &Dataset| graph().extended(new).unwrap_err().to_string();
+        let wrong = said(&dataset(None, papers(&[7]), &[]));
+        assert!(wrong.contains("vertex type `author`: give its vertices ids"), "{wrong}");
+        assert!(
+            wrong.contains("vertex type `paper`: the id 7 is no position: the graph has 0 to 1, and 1 new"),
+            "{wrong}"
+        );
+        let wrong = said(&dataset(text(&["x", "x"]), papers(&[1, 1]), &[]));
+        assert!(wrong.contains("the id `x` is given twice") && wrong.contains("the id 1 is given twice"), "{wrong}");
+        let wrong = said(&dataset(text(&[]), None, &[]));
+        assert!(wrong.contains("their positions in the graph, from 2 on for new ones"), "{wrong}");
+        let wrong = said(&dataset(text(&[]), text(&["p"]), &[]));
+        assert!(wrong.contains("and integers"), "{wrong}");
+
+        let mut other = dataset(text(&["cyd"]), papers(&[2]), &[(0, 0)]);
+        other.vertex_types[0].features = None;
+        other.relations[0].weight = None;
+        let wrong = said(&other);
+        assert!(wrong.contains("its new vertices have no features") && wrong.contains("no weight"), "{wrong}");
+        let mut other = dataset(text(&["cyd"]), papers(&[2]), &[(0, 0)]);
+        (other.vertex_types[0].name, other.relations[0].name) = ("writer".into(), "wrote".into());
+        let wrong = said(&other);
+        assert!(wrong.contains("no vertex type `writer`; it has `author`, `paper`"), "{wrong}");
+        assert!(wrong.contains("no relation `wrote`; it has `writes`"), "{wrong}");
+        let mut other = dataset(text(&["cyd"]), papers(&[2]), &[]);
+        (other.relations[0].src, other.relations[0].dst) = (1, 0);
+        assert!(said(&other).contains("it goes from `paper` to `author`, in the graph from `author` to `paper`"));
+    }
+}
