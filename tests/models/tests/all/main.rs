@@ -12,3 +12,4 @@ mod layers;
 mod orders;
 mod reuse;
 mod training_cases;
+mod vjp;
