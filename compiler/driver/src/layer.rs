@@ -21,12 +21,7 @@ use crate::pipeline::{Compilation, EVALUATE, LAYER};
 ///
 /// # Errors
 /// A message about a name that is no dense feature that the model reads.
-pub fn give_features(
-    model: &mut Analyzed,
-    names: &[String],
-    summary: &mut DatasetSummary,
-) -> Result<Vec<Input>, String> {
-    let mut given = vec![];
+pub fn give_features(model: &mut Analyzed, names: &[String], summary: &mut DatasetSummary) -> Result<(), String> {
     for name in names {
         let found = model.flow.inputs.iter().position(|decl| decl.name == *name);
         let found = found.filter(|&index| matches!(model.flow.inputs[index].binding, Binding::Features(_)));
@@ -37,7 +32,6 @@ pub fn give_features(
         }
         let Binding::Features(vertex) = decl.binding else { continue };
         decl.binding = Binding::Given(name.clone());
-        given.push(Input::new(index));
         let info = &model.schema.vertices[vertex.index()];
         let width = info.fields.iter().find_map(|field| match field.kind {
             FieldKind::Real { width, .. } => Some(width),
@@ -49,7 +43,16 @@ pub fn give_features(
             summary.vertices[place].features = Some((width, false));
         }
     }
-    Ok(given)
+    Ok(())
+}
+
+/// The given inputs of a program, in the order of these names.
+pub fn given_inputs(flow: &Dataflow, names: &[String]) -> Vec<Input> {
+    let input = |name: &String| {
+        let binding = Binding::Given(name.clone());
+        flow.inputs.iter().position(|decl| decl.binding == binding).map(Input::new)
+    };
+    names.iter().filter_map(input).collect()
 }
 
 fn unknown_feature(model: &Analyzed, name: &str) -> String {

@@ -36,7 +36,7 @@ pub use hgnnc_sema::names::closest;
 pub use hgnnc_sema::schema::Schema;
 pub use hgnnc_sema::train::TrainSpec;
 pub use hgnnc_syntax::format;
-pub use layer::{LoweredLayer, give_features, lower_layer};
+pub use layer::{LoweredLayer, give_features, given_inputs, lower_layer};
 pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, lower, prepare};
 pub use model::{Analyzed, bind_names};
 pub use settings::settings;

@@ -51,8 +51,8 @@ use hgnnc_data::stacks::{num_own_params, param_places};
 use hgnnc_data::tables::{add_given, extent};
 use hgnnc_data::{BindOptions, BoundData};
 use hgnnc_driver::{
-    CpuOptions, Disabled, Leaf, LeafGradient, LowerOptions, analyze, compile_cpu_layer, give_features, lower_layer,
-    output_gradient, plan_layer_graphs,
+    CpuOptions, Disabled, Leaf, LeafGradient, LowerOptions, analyze, compile_cpu_layer, give_features, given_inputs,
+    lower_layer, output_gradient, plan_layer_graphs,
 };
 use hgnnc_executable::gpu::Precision;
 use hgnnc_executable::{Executable, Role};
@@ -231,13 +231,15 @@ impl Layer {
         let pool = thread_pool(job.threads)?;
         let mut summary = dataset::summary(dataset);
         let mut model = source::take(&mut analysis)?;
-        let given = give_features(&mut model, &job.given, &mut summary).map_err(Error::Input)?;
+        give_features(&mut model, &job.given, &mut summary).map_err(Error::Input)?;
         let met = (&summary, None);
         let mut model = source::meet_summary((&analysis, model), dataset, met, Purpose::Infer, observer, &pool)?;
         forget_training(&mut model);
         check_outputs(&model.flow)?;
 
         source::prepare(&mut model, &job.disabled)?;
+        // Passes before binding may change the table of inputs.
+        let given = given_inputs(&model.flow, &job.given);
         let machine = device.as_ref().and_then(|opened| Machine::sheet(opened.device.target().name()));
         let mut options = LowerOptions { disabled: job.disabled.clone(), machine, ..LowerOptions::default() };
         let bind_options =
@@ -291,7 +293,7 @@ impl Layer {
         self.inputs.iter().map(|input| &input.info)
     }
 
-    /// The outputs of the model, in its order.
+    /// The outputs of the model, in the order of their names.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = &TensorInfo> {
         self.outputs.iter().map(|output| &output.info)
     }

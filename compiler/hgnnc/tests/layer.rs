@@ -27,7 +27,7 @@ layer Sum(hidden: dim) over graphs: [*] of x: *[in] -> *[hidden] {
 model Net(schema: Library) {
     let h = Sum(hidden: 2) over [cites, writes] of features
     output z: Paper = h.Paper
-    output wide: Paper = concat(h.Paper, Paper.x)
+    output z_wide: Paper = concat(h.Paper, Paper.x)
 }
 ";
 
@@ -82,7 +82,7 @@ fn names_and_shapes_are_listed() {
     let layer = open(MODEL, &["Paper.x"]).expect("a layer");
     let shown = |info: &TensorInfo| format!("{} {:?}", info.name, info.shape);
     assert_eq!(layer.inputs().map(shown).collect::<Vec<_>>(), ["Paper.x [3, 2]"]);
-    assert_eq!(layer.outputs().map(shown).collect::<Vec<_>>(), ["z [3, 2]", "wide [3, 4]"]);
+    assert_eq!(layer.outputs().map(shown).collect::<Vec<_>>(), ["z [3, 2]", "z_wide [3, 4]"]);
     assert_eq!(layer.params().map(shown).collect::<Vec<_>>(), ["h.w.cites [2, 2]", "h.w.writes [3, 2]"]);
     assert!(!layer.has_dropout());
 }
@@ -97,7 +97,7 @@ fn gradients_are_those_of_the_formula() {
     assert_eq!(layer.output(1)[..4], [1.5, 3.0, 1.0, -1.0]);
     let wide: Vec<f32> = (0..12).map(|at| if at % 4 < 2 { 0.0 } else { 10.0 }).collect();
     layer.backward(pass, &[Some(&ONES), Some(&wide)]).expect("gradients");
-    // Paper 0 has one out-edge, paper 1 two, paper 2 none; and each is copied to `wide`.
+    // Paper 0 has one out-edge, paper 1 two, paper 2 none; and each is copied to `z_wide`.
     assert_eq!(layer.input_gradient(0), Some(&[11.0, 11.0, 12.0, 12.0, 10.0, 10.0][..]));
     // Σ over edges of the row of the source.
     assert_eq!(layer.param_gradient(0), Some(&[1.0 + 0.5 + 0.5, 2.0, -1.0 + 2.0 + 2.0, 3.0][..]));
@@ -203,7 +203,7 @@ fn a_train_block_is_ignored() {
     let text = MODEL.replace("x: f32[2]", "x: f32[2], topic: class[2]").replace("f32[2] }", "f32[2] }")
         + "train Net { loss cross_entropy(z, Paper.topic) optimizer adam(lr: 0.1) epochs 3 }";
     let layer = open(&text, &["Paper.x"]).expect("a layer");
-    assert_eq!(layer.outputs().map(|info| info.name.as_str()).collect::<Vec<_>>(), ["z", "wide"]);
+    assert_eq!(layer.outputs().map(|info| info.name.as_str()).collect::<Vec<_>>(), ["z", "z_wide"]);
 }
 
 #[test]
@@ -236,12 +236,13 @@ fn wrong_calls_are_errors() {
 fn what_cannot_be_a_layer_is_refused() {
     let wrong = refusal(MODEL, &["Paper.y"]);
     assert!(wrong.contains("no features `Paper.y`; it reads `Paper.x`, `Author.x`"), "{wrong}");
-    let wrong = refusal(&MODEL.replace("f32[2] }", "f32[2] sparse }"), &["Paper.x"]);
+    let narrow = MODEL.replace("    output z_wide: Paper = concat(h.Paper, Paper.x)\n", "");
+    let wrong = refusal(&narrow.replace("f32[2] }", "f32[2] sparse }"), &["Paper.x"]);
     assert!(wrong.contains("`Paper.x` is declared sparse"), "{wrong}");
     // The dataset has no features of papers: they are given or an error.
     let wrong = refusal(MODEL, &[]);
     assert!(wrong.contains("`Paper` has no features in the dataset"), "{wrong}");
-    let wrong = refusal(&MODEL.replace("Sum(hidden", "Summ(hidden"), &["Paper.x"]);
+    let wrong = refusal(&MODEL.replace("= Sum(hidden", "= Summ(hidden"), &["Paper.x"]);
     assert!(wrong.contains("Summ"), "{wrong}");
     let mut unknown = job(MODEL, &["Paper.x"]);
     unknown.disabled.passes.push("nothing".into());

@@ -12,4 +12,3 @@ mod layers;
 mod orders;
 mod reuse;
 mod training_cases;
-mod vjp;
