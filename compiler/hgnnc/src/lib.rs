@@ -15,6 +15,8 @@
 //! println!("{:?}", prepared.report()?.metrics["test"]);
 //! # Ok::<(), hgnnc::Error>(())
 //! ```
+//!
+//! [`layer`] makes a model a layer of a larger network, which the caller trains.
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +24,7 @@ pub mod artifact;
 mod dataset;
 mod device;
 mod error;
+pub mod layer;
 mod prepare;
 pub mod profile;
 mod results;

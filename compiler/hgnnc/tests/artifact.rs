@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hgnnc::artifact::{self, Artifact};
-use hgnnc::{Device, Error, Job, Prepared, Purpose, Silent, Source, prepare};
+use hgnnc::{Device, Error, Job, Prepared, Purpose, ModelSource, Silent, prepare};
 use hgnnc_graph::Dataset;
 use hgnnc_synth::{Shape, Size, generate_size};
 
@@ -50,13 +50,13 @@ fn dataset(model: &Path) -> PathBuf {
     folder
 }
 
-fn job(model: impl Into<Source>, data: &Path) -> Job {
+fn job(model: impl Into<ModelSource>, data: &Path) -> Job {
     let mut job = Job { data: Some(data.into()), device: Device::Cpu, ..Job::new(model) };
     job.options.threads = 2;
     job
 }
 
-fn open(purpose: Purpose, model: impl Into<Source>, data: &Path) -> Prepared {
+fn open(purpose: Purpose, model: impl Into<ModelSource>, data: &Path) -> Prepared {
     prepare(purpose, &job(model, data), &mut Silent).unwrap_or_else(|error| panic!("{error}"))
 }
 
