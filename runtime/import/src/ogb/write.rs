@@ -16,6 +16,8 @@ pub(crate) fn write(dataset: &Dataset, folder: &Path, notes: &mut Notes) -> Resu
     names(dataset)?;
     notes.unheld("OGB", &Holds { vertex_times: true, edge_attributes: true, link_splits: 0 }, dataset);
     let writer = Writer { dataset, folder };
+    // `ogb` asks to download a newer version where it is not there.
+    writer.column(&folder.join("RELEASE_v1.txt"), [&dataset.name])?;
     writer.vertex_types(notes)?;
     writer.relations(notes)?;
     writer.targets(notes)
