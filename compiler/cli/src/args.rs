@@ -499,6 +499,23 @@ pub enum ImportKind {
     Tables,
     /// Lines of head, relation and tail: a file, or a folder with train, valid and test
     Triples,
+    /// The text files of the Heterogeneous Graph Benchmark (node.dat, link.dat, ...)
+    Hgb,
+    /// The files of the Open Graph Benchmark with labels of vertices (a folder with `raw`)
+    Ogb,
+}
+
+/// What `hgnnc data export` writes.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExportKind {
+    /// CSV files, and an import.toml with which `data import tables` reads them back
+    Tables,
+    /// The text files of the Heterogeneous Graph Benchmark (node.dat, link.dat, ...)
+    Hgb,
+    /// The files of the Open Graph Benchmark, as those of ogbn-mag
+    Ogb,
+    /// Arrays, and a load.py that makes a HeteroData of PyG of them
+    Pyg,
 }
 
 /// The subcommands of `hgnnc data`.
@@ -523,11 +540,11 @@ pub enum DataCommand {
         #[arg(long, value_enum, default_value_t = Layer::Rgcn)]
         layer: Layer,
     },
-    /// Make a dataset of tables with ids of any kind, or of triples (see docs/import.md)
+    /// Make a dataset of tables with ids of any kind, of triples, or of the files of a benchmark (see docs/import.md)
     Import {
         /// What there is
         kind: ImportKind,
-        /// Folder of the tables or triples, or one file of triples
+        /// Folder of the files, or one file of triples
         src: PathBuf,
         /// Folder to write
         #[arg(required_unless_present = "dry_run")]
@@ -544,6 +561,15 @@ pub enum DataCommand {
     },
     /// Divide vertices or links into parts to train, validate and test on, without leakage (see docs/splits.md)
     Split(SplitArgs),
+    /// Write a dataset in the layout of another library; notes say what that does not hold (see docs/import.md)
+    Export {
+        /// The layout
+        kind: ExportKind,
+        /// Folder of the dataset
+        dir: PathBuf,
+        /// Folder to write
+        out: PathBuf,
+    },
     /// Show the graphs of metapaths that are kept beside a dataset (`.hgnnc-cache`), or remove them
     Cache {
         /// Folder of the dataset

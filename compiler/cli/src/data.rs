@@ -1,18 +1,21 @@
 //! `hgnnc data …`.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 
 use hgnnc_cpu::thread_pool;
 use hgnnc_graph::info::DatasetInfo;
 use hgnnc_graph::write::{WriteError, vacant};
 use hgnnc_graph::{DataErrors, Entry, GraphCache, show_bytes};
-use hgnnc_import::ImportError;
+use hgnnc_import::{ExportError, ImportError, Layout};
 use hgnnc_synth::{Outcome, Size, generate_size};
+use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{DataArgs, DataCommand, ImportKind};
+use crate::args::{DataArgs, DataCommand, ExportKind, ImportKind};
 use crate::failure::Failure;
-use crate::output::{check_folder, check_writable, print, print_data, write};
+use crate::output::{check_folder, check_writable, note, print, print_data, write};
 
 /// Documentation of the dataset format.
 const FORMAT: &str = include_str!("../../../docs/dataset.md");
@@ -42,6 +45,7 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
             import(*kind, src, config.as_deref(), target, model.as_deref())?;
         }
         DataCommand::Split(args) => crate::split::split(args)?,
+        DataCommand::Export { kind, dir, out } => export(*kind, dir, out)?,
         DataCommand::Cache { dir, clear } => print(&cache(dir, *clear)?)?,
         DataCommand::Synth { shape, dir, out, seed, scale } => {
             let size = shape.parse().and_then(|shape| Size::scaled(shape, *scale)).map_err(hgnnc::Error::from)?;
@@ -68,6 +72,8 @@ fn import(
     let kind = match kind {
         ImportKind::Tables => hgnnc_import::Kind::Tables,
         ImportKind::Triples => hgnnc_import::Kind::Triples,
+        ImportKind::Hgb => hgnnc_import::Kind::Hgb,
+        ImportKind::Ogb => hgnnc_import::Kind::Ogb,
     };
     if config.is_some() && kind != hgnnc_import::Kind::Tables {
         return Err(Failure::input("`--config` describes tables, and nothing else needs it"));
@@ -84,7 +90,10 @@ fn import(
         check_writable(model)?;
     }
     let pool = thread_pool(0)?;
-    let dataset = hgnnc_import::read(kind, source, config).map_err(|error| match error {
+    let watch = Arc::new(ImportBar::default());
+    let dataset = hgnnc_import::read_observed(kind, source, config, Arc::clone(&watch) as _);
+    watch.finish();
+    let dataset = dataset.map_err(|error| match error {
         ImportError::Write(error) => failed(error),
         faults => Failure::input(faults.to_string()),
     })?;
@@ -101,6 +110,66 @@ fn import(
             print(&format!("wrote {target} and {model}: `hgnnc train {model} --data {target}` trains it\n"))
         }
         None => print(&format!("wrote {target}; `hgnnc data schema {target}` prints a model of it to begin with\n")),
+    }
+}
+
+/// Writes a dataset in another layout, and prints what that does not hold.
+fn export(kind: ExportKind, dir: &Path, out: &Path) -> Result<(), Failure> {
+    let (layout, hint) = match kind {
+        ExportKind::Tables => (Layout::Tables, "`hgnnc data import tables` reads it"),
+        ExportKind::Hgb => (Layout::Hgb, "`hgnnc data import hgb` reads it"),
+        ExportKind::Ogb => (Layout::Ogb, "`hgnnc data import ogb` reads it"),
+        ExportKind::Pyg => (Layout::Pyg, "`load()` in its load.py makes a HeteroData of it; it is a dataset as well"),
+    };
+    // Before the work.
+    check_folder(out)?;
+    vacant(out).map_err(failed)?;
+    let pool = thread_pool(0)?;
+    let dataset = hgnnc::load(dir, &pool)?;
+    let notes = pool.install(|| hgnnc_import::export(layout, &dataset, out)).map_err(|error| match error {
+        ExportError::Write(error) => failed(error),
+        refused => Failure::input(refused.to_string()),
+    })?;
+    notes.iter().for_each(|text| note(&format!("note: {text}")));
+    print(&format!("wrote {}; {hint}\n", out.display()))
+}
+
+/// The progress bar of a large import on a terminal.
+#[derive(Default)]
+struct ImportBar(OnceLock<ProgressBar>);
+
+impl ImportBar {
+    /// Smaller imports end before a bar could be read.
+    const LEAST_BYTES: u64 = 16 << 20;
+
+    fn finish(&self) {
+        if let Some(bar) = self.0.get() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl hgnnc_import::Observer for ImportBar {
+    fn progress(&self, read: u64, total: u64) {
+        if total < ImportBar::LEAST_BYTES || !std::io::stderr().is_terminal() {
+            return;
+        }
+        let bar = self.0.get_or_init(|| {
+            let bar = ProgressBar::new(total);
+            let template = "reading {bytes} of {total_bytes} {bar:30} {eta}";
+            ProgressStyle::with_template(template).into_iter().for_each(|style| bar.set_style(style));
+            bar
+        });
+        bar.set_length(total);
+        bar.set_position(read);
+    }
+
+    fn note(&self, text: &str) {
+        let line = format!("note: {text}");
+        match self.0.get() {
+            Some(bar) => bar.suspend(|| note(&line)),
+            None => note(&line),
+        }
     }
 }
 

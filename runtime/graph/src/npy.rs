@@ -148,10 +148,28 @@ pub enum NpyProblem {
     },
 }
 
-/// An open, mapped `.npy` file whose length agrees with its header.
+/// The bytes of a file.
+#[derive(Clone, Debug)]
+enum Contents {
+    Mapped(Arc<Mmap>),
+    Owned(Arc<Vec<u8>>),
+}
+
+impl Deref for Contents {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Contents::Mapped(map) => map,
+            Contents::Owned(bytes) => bytes,
+        }
+    }
+}
+
+/// An open `.npy` file, mapped or in memory, whose length agrees with its header.
 #[derive(Clone, Debug)]
 pub struct Npy {
-    map: Arc<Mmap>,
+    contents: Contents,
     offset: usize,
     dtype: Dtype,
     shape: Vec<usize>,
@@ -162,7 +180,16 @@ impl Npy {
     /// Opens and maps `path` and checks header and length; does not read the elements.
     pub fn open(path: &Path) -> Result<Npy, NpyProblem> {
         let map = map_file(path).map_err(|e| NpyProblem::Io(e.to_string()))?;
-        let bytes: &[u8] = &map;
+        Npy::parse(Contents::Mapped(Arc::new(map)))
+    }
+
+    /// Takes the contents of a file, such as one in an archive.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Npy, NpyProblem> {
+        Npy::parse(Contents::Owned(Arc::new(bytes)))
+    }
+
+    fn parse(contents: Contents) -> Result<Npy, NpyProblem> {
+        let bytes: &[u8] = &contents;
         let found = bytes.len() as u64;
         if bytes.len() < 10 || &bytes[..6] != b"\x93NUMPY" {
             return Err(NpyProblem::Magic);
@@ -194,7 +221,7 @@ impl Npy {
         if need != data {
             return Err(NpyProblem::Length { shape: header.shape, dtype, expected: need, found: data });
         }
-        Ok(Npy { map: Arc::new(map), offset, dtype, shape: header.shape, fortran: header.fortran })
+        Ok(Npy { contents, offset, dtype, shape: header.shape, fortran: header.fortran })
     }
 
     /// The element type stored in the file.
@@ -209,7 +236,7 @@ impl Npy {
 
     /// The elements as they are stored, in the order of the file.
     pub fn bytes(&self) -> &[u8] {
-        &self.map[self.offset..]
+        &self.contents[self.offset..]
     }
 
     /// All elements in row-major order as integers, or `None` for a floating-point file.
@@ -280,8 +307,8 @@ impl Npy {
         let in_place = cfg!(target_endian = "little")
             && !(self.fortran && self.shape.len() > 1)
             && bytemuck::try_cast_slice::<u8, f32>(self.bytes()).is_ok();
-        if in_place {
-            return Some(FloatArray(Storage::Mapped { map: Arc::clone(&self.map), offset: self.offset }));
+        if let (true, Contents::Mapped(map)) = (in_place, &self.contents) {
+            return Some(FloatArray(Storage::Mapped { map: Arc::clone(map), offset: self.offset }));
         }
         let all = self.words::<4>().map(f32::from_le_bytes).collect();
         Some(FloatArray(Storage::Owned(self.row_major(all))))
@@ -620,6 +647,9 @@ mod tests {
         write(&path, &[3], &[0.5f32, 1.5, -2.0]).unwrap();
         let floats = Npy::open(&path).unwrap().to_f32().unwrap();
         assert!(floats.is_mapped());
+        assert_eq!(&floats[..], [0.5, 1.5, -2.0]);
+        let floats = Npy::from_bytes(std::fs::read(&path).unwrap()).unwrap().to_f32().unwrap();
+        assert!(!floats.is_mapped());
         assert_eq!(&floats[..], [0.5, 1.5, -2.0]);
     }
 

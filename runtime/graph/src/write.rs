@@ -442,7 +442,7 @@ fn each<'d, T, U>(all: &'d [T], table: impl Fn(usize, &'d T) -> Result<U, WriteE
 }
 
 /// The start of names of files: readable, and unique also where two names differ only in what a file name cannot hold.
-fn stem(index: usize, name: &str) -> String {
+pub fn stem(index: usize, name: &str) -> String {
     let safe: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' }).collect();
     let short: String = safe.chars().take(60).collect();

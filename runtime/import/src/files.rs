@@ -1,6 +1,6 @@
 //! Tables row by row, also compressed ones.
 
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use csv::ByteRecord;
@@ -8,11 +8,12 @@ use flate2::read::MultiGzDecoder;
 use hgnnc_graph::files;
 
 use crate::error::{Faults, shown};
+use crate::progress::{Counted, Progress};
 
 /// Opens a file; what is compressed with gzip, by its first bytes, is unpacked on the way.
-pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
+pub(crate) fn open(path: &Path, progress: &Progress) -> io::Result<Box<dyn Read>> {
     const BUFFER: usize = 1 << 18;
-    let mut file = files::open(path)?;
+    let mut file = Counted { inner: files::open(path)?, progress: progress.clone() };
     let mut magic = [0; 2];
     let mut read = 0;
     while read < magic.len() {
@@ -48,8 +49,8 @@ pub(crate) struct Style<'a> {
 
 impl Rows {
     /// Opens a table. None if that fails, which is reported.
-    pub fn open(path: &Path, style: &Style<'_>, faults: &mut Faults) -> Option<Rows> {
-        let input = match open(path) {
+    pub fn open(path: &Path, style: &Style<'_>, progress: &Progress, faults: &mut Faults) -> Option<Rows> {
+        let input = match open(path, progress) {
             Ok(input) => input,
             Err(error) => {
                 faults.add(path, None, format!("cannot be read: {error}"));
@@ -142,4 +143,49 @@ impl Rows {
 
 fn unreadable(error: &csv::Error) -> String {
     format!("cannot be read: {error}")
+}
+
+/// Lines of a text file, also a compressed one.
+pub(crate) struct Lines {
+    pub path: PathBuf,
+    input: BufReader<Box<dyn Read>>,
+    bytes: Vec<u8>,
+    line: u64,
+}
+
+impl Lines {
+    /// Opens a file. None if that fails, which is reported.
+    pub fn open(path: &Path, progress: &Progress, faults: &mut Faults) -> Option<Lines> {
+        match open(path, progress) {
+            Ok(input) => {
+                Some(Lines { path: path.to_path_buf(), input: BufReader::new(input), bytes: Vec::new(), line: 0 })
+            }
+            Err(error) => {
+                faults.add(path, None, format!("cannot be read: {error}"));
+                None
+            }
+        }
+    }
+
+    /// The next line, without its end, and its number; one that is not UTF-8 is reported and left out.
+    pub fn next(&mut self, faults: &mut Faults) -> Option<(u64, &str)> {
+        loop {
+            self.bytes.clear();
+            self.line += 1;
+            match self.input.read_until(b'\n', &mut self.bytes) {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(error) => {
+                    faults.add(&self.path, Some(self.line), format!("cannot be read: {error}"));
+                    return None;
+                }
+            }
+            while self.bytes.pop_if(|byte| matches!(byte, b'\n' | b'\r')).is_some() {}
+            if std::str::from_utf8(&self.bytes).is_ok() {
+                break;
+            }
+            faults.add(&self.path, Some(self.line), "is not UTF-8: save the file as UTF-8");
+        }
+        Some((self.line, std::str::from_utf8(&self.bytes).unwrap_or_default()))
+    }
 }

@@ -5,21 +5,34 @@
 //!
 //! - [`tables`]: CSV and TSV files with keys, described by a TOML file.
 //! - [`triples`]: `head relation tail` in each line, of knowledge graphs.
+//! - [`hgb`] and [`ogb`]: the layouts of benchmarks.
+//!
+//! [`export()`] writes a dataset in the layout of another library. The reader and the writer of a layout stand in one module.
 
 #![forbid(unsafe_code)]
 
 mod error;
+mod export;
 mod files;
-
+pub mod hgb;
 mod keys;
+pub mod ogb;
+mod progress;
+pub mod pyg;
 pub mod tables;
 pub mod triples;
+mod values;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use hgnnc_graph::Dataset;
 
 pub use error::{Fault, Faults, ImportError};
+pub use export::{ExportError, Layout, export};
+pub use progress::Observer;
+
+use progress::Progress;
 
 /// What is imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +41,10 @@ pub enum Kind {
     Tables,
     /// Lines of head, relation and tail: see [`triples`].
     Triples,
+    /// The text files of the Heterogeneous Graph Benchmark: see [`hgb`].
+    Hgb,
+    /// The files of the Open Graph Benchmark: see [`ogb`].
+    Ogb,
 }
 
 /// Reads what is in the folder or file `source`. `config` describes tables; without one it is `import.toml` beside them.
@@ -35,8 +52,27 @@ pub enum Kind {
 /// # Errors
 /// With all faults of the files.
 pub fn read(kind: Kind, source: &Path, config: Option<&Path>) -> Result<Dataset, ImportError> {
+    read_from(kind, source, config, &Progress::default())
+}
+
+/// Like [`read()`]; the observer is told how far it is, and the notes.
+///
+/// # Errors
+/// With all faults of the files.
+pub fn read_observed(
+    kind: Kind,
+    source: &Path,
+    config: Option<&Path>,
+    observer: Arc<dyn Observer>,
+) -> Result<Dataset, ImportError> {
+    read_from(kind, source, config, &Progress::new(observer))
+}
+
+fn read_from(kind: Kind, source: &Path, config: Option<&Path>, progress: &Progress) -> Result<Dataset, ImportError> {
     match kind {
-        Kind::Tables => tables::read(source, config.unwrap_or(&source.join("import.toml"))),
-        Kind::Triples => triples::read(source),
+        Kind::Tables => tables::read(source, config.unwrap_or(&source.join("import.toml")), progress),
+        Kind::Triples => triples::read(source, progress),
+        Kind::Hgb => hgb::read(source, progress),
+        Kind::Ogb => ogb::read(source, progress),
     }
 }

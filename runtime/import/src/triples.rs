@@ -11,29 +11,31 @@ use hgnnc_graph::{Dataset, LinkSplitData, Links, RelationData, VertexTypeData};
 use crate::error::{Faults, ImportError};
 use crate::files::{Rows, Style};
 use crate::keys::Keys;
+use crate::progress::Progress;
 
 /// Reads the triples in a folder or file.
 ///
 /// # Errors
 /// With all faults of the files.
-pub fn read(source: &Path) -> Result<Dataset, ImportError> {
+pub(crate) fn read(source: &Path, progress: &Progress) -> Result<Dataset, ImportError> {
     let mut faults = Faults::default();
     let (mut entities, mut relations) = (Keys::default(), Keys::default());
-    let mut part = |path: Option<PathBuf>| match path {
-        Some(path) => links(&path, &mut entities, &mut relations, &mut faults),
-        None => Links::default(),
-    };
-    let (train, val, test) = if source.is_dir() {
+    let files = if source.is_dir() {
         let Some(train) = part_file(source, &["train"]) else {
             return Err(Faults::one(
                 source,
                 "there is no `train.txt`, `train.tsv` or `train.csv` (also with `.gz`): name the folder of the triples, or one file of them",
             ));
         };
-        (part(Some(train)), part(part_file(source, &["valid", "val", "dev"])), part(part_file(source, &["test"])))
+        [Some(train), part_file(source, &["valid", "val", "dev"]), part_file(source, &["test"])]
     } else {
-        (part(Some(source.to_path_buf())), Links::default(), Links::default())
+        [Some(source.to_path_buf()), None, None]
     };
+    files.iter().flatten().for_each(|file| progress.expect(file));
+    let [train, val, test] = files.map(|file| match file {
+        Some(file) => links(&file, &mut entities, &mut relations, progress, &mut faults),
+        None => Links::default(),
+    });
 
     let (entity_order, relation_order) = (entities.sorted(), relations.sorted());
     let (entity_rank, relation_rank) = (ranks(&entity_order), ranks(&relation_order));
@@ -82,13 +84,13 @@ fn part_file(folder: &Path, names: &[&str]) -> Option<PathBuf> {
     files.find(|file| file.is_file())
 }
 
-fn links(path: &Path, entities: &mut Keys, relations: &mut Keys, faults: &mut Faults) -> Links {
+fn links(path: &Path, entities: &mut Keys, relations: &mut Keys, progress: &Progress, faults: &mut Faults) -> Links {
     let mut found = Links::default();
     let comma = path.to_string_lossy().trim_end_matches(".gz").ends_with(".csv");
     let columns = ["head", "relation", "tail"].map(String::from);
     let style =
         Style { separator: if comma { b',' } else { b'\t' }, quotes: comma, columns: Some(&columns), ragged: false };
-    let Some(mut rows) = Rows::open(path, &style, faults) else { return found };
+    let Some(mut rows) = Rows::open(path, &style, progress, faults) else { return found };
     while let Some(line) = rows.next(faults) {
         let mut add = |at: usize, keys: &mut Keys| -> Option<u32> {
             let name = rows.field(at, line, faults)?;

@@ -190,6 +190,27 @@ fn faults_in_the_configuration_are_told() {
         ("label = { column = \"group\" }\n", "", &["vertex type `user` has a split but no `label`"]),
         ("time = \"at\"", "time = \"at\"\nunknown = \"add\"", &["adds vertices without a row"]),
         ("[[vertex_type]]", "[[vertex_type", &["import.toml", "TOML parse error at line 2"]),
+        (
+            "column = \"group\"",
+            "column = \"group\", class_names = [\"a\", \"c\"]",
+            &["users.csv:3: `b` is not among the `class_names`"],
+        ),
+        (
+            "column = \"group\"",
+            "column = \"group\", class_names = [\"a\", \"a\"]",
+            &["label of vertex type `user`: `class_names` are those of classes, one at least, and differ"],
+        ),
+        (
+            "label = { column = \"group\" }",
+            "label = [{ column = \"group\" }, { column = \"city\" }]",
+            &["labels of vertex type `user` have names that differ, and two are called `y`"],
+        ),
+        (
+            "split = { column = \"part\" }",
+            "split = [{ column = \"part\" }, { colum = \"part\" }]",
+            &["import.toml", "unknown field `colum`"],
+        ),
+        ("label = { column = \"group\" }", "label = 3", &["import.toml", "a table, or an array of tables"]),
     ];
     for (from, to, parts) in cases {
         let said = said("import.toml", from, to);

@@ -1,7 +1,9 @@
 //! Triples become a dataset of one vertex type.
 
+use std::sync::{Arc, Mutex};
+
 use hgnnc_graph::Dataset;
-use hgnnc_import::{Kind, read};
+use hgnnc_import::{Kind, Observer, read, read_observed};
 
 #[test]
 fn parts_become_edges_and_held_out_links_in_the_order_of_names() {
@@ -31,4 +33,27 @@ fn a_line_without_three_fields_is_told() {
     let error = read(Kind::Triples, &file, None).unwrap_err().to_string();
     assert!(error.contains("all.txt:2: there are 1 fields, but 3 columns"), "{error}");
     assert!(error.contains("all.txt:3: there is no head"), "{error}");
+}
+
+/// Adds up what it is told.
+#[derive(Default)]
+struct Told(Mutex<Vec<(u64, u64)>>);
+
+impl Observer for Told {
+    fn progress(&self, read: u64, total: u64) {
+        self.0.lock().unwrap().push((read, total));
+    }
+}
+
+#[test]
+fn an_observer_is_told_of_all_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [("train.tsv", "a\tr\tb\nb\tr\tc\n"), ("test.tsv", "a\tr\tc\n")];
+    files.iter().for_each(|(name, text)| std::fs::write(folder.path().join(name), text).unwrap());
+    let bytes = files.iter().map(|(_, text)| text.len() as u64).sum();
+    let told = Arc::new(Told::default());
+    read_observed(Kind::Triples, folder.path(), None, Arc::clone(&told) as _).unwrap();
+    let told = told.0.lock().unwrap();
+    assert!(told.iter().all(|&(_, total)| total == bytes), "{told:?}");
+    assert!(told.is_sorted() && told.last() == Some(&(bytes, bytes)), "{told:?}");
 }

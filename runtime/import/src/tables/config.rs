@@ -1,6 +1,11 @@
 //! `import.toml`: what the tables hold. `docs/import.md` describes it.
 
-use serde::Deserialize;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,8 +40,10 @@ pub(super) struct VertexType {
     #[serde(default)]
     pub features: Vec<Features>,
     pub time: Option<String>,
-    pub label: Option<Label>,
-    pub split: Option<Split>,
+    #[serde(default)]
+    pub label: Several<Label>,
+    #[serde(default)]
+    pub split: Several<Split>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
@@ -100,7 +107,7 @@ pub(super) struct Label {
     pub separator: Option<String>,
     /// Bounds of numbers: a class for each bucket.
     pub buckets: Option<Vec<f64>>,
-    /// Names of the classes of buckets.
+    /// Names of the classes in their order.
     pub class_names: Option<Vec<String>>,
 }
 
@@ -126,6 +133,55 @@ pub(super) struct Split {
     pub test: Option<Part>,
     #[serde(default)]
     pub seed: u64,
+}
+
+impl Label {
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or("y")
+    }
+}
+
+impl Split {
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(if self.column.is_some() { "given" } else { "standard" })
+    }
+}
+
+/// A table, or an array of them.
+pub(super) struct Several<T>(Vec<T>);
+
+impl<T> Several<T> {
+    pub fn list(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> Default for Several<T> {
+    fn default() -> Self {
+        Several(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Tables<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Tables<T> {
+            type Value = Several<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table, or an array of tables")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Several<T>, A::Error> {
+                Ok(Several(vec![T::deserialize(MapAccessDeserializer::new(map))?]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Several<T>, A::Error> {
+                Ok(Several(Vec::deserialize(SeqAccessDeserializer::new(seq))?))
+            }
+        }
+        deserializer.deserialize_any(Tables(PhantomData))
+    }
 }
 
 #[derive(Deserialize)]

@@ -5,6 +5,7 @@ use hgnnc_graph::{DenseFeatures, Features, SparseFeatures, Transform, TransformK
 use super::config::{self, Missing, MissingWord, Scale};
 use crate::error::shown;
 use crate::keys::Keys;
+use crate::values::SPARSE_BELOW;
 
 /// What a category is where there is none.
 const NONE: u32 = u32::MAX;
@@ -246,10 +247,6 @@ impl Fitted {
         }
     }
 }
-
-/// Less than this share of values that are not zero is stored as CSR: a column number beside each value costs as much as
-/// the value, and sparse products read rows out of order.
-const SPARSE_BELOW: f64 = 0.25;
 
 /// The features of `count` rows, and how they were made.
 pub(super) fn features(blocks: Vec<Block>, count: usize) -> (Option<Features>, Vec<Transform>) {

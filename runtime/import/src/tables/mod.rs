@@ -7,12 +7,15 @@
 mod config;
 mod features;
 mod targets;
+mod write;
+
+pub(crate) use write::write;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::{Dataset, DenseFeatures, LabelData, RelationData, SplitData, VertexTypeData, files};
+use hgnnc_graph::{Dataset, DenseFeatures, RelationData, VertexTypeData, files};
 
 use self::config::{Config, DuplicateEdges, DuplicateIds, OneOrMore, Part};
 use self::features::{Block, number};
@@ -20,6 +23,7 @@ use self::targets::{LabelRows, Named, SplitRows};
 use crate::error::{Faults, ImportError, Unknown, shown};
 use crate::files::{Rows, Style};
 use crate::keys::Keys;
+use crate::progress::Progress;
 use crate::triples::name_of;
 
 /// What joins the parts of a key of several columns.
@@ -29,7 +33,7 @@ const JOINER: char = '|';
 ///
 /// # Errors
 /// With all faults of the configuration or of the tables.
-pub fn read(source: &Path, config: &Path) -> Result<Dataset, ImportError> {
+pub(crate) fn read(source: &Path, config: &Path, progress: &Progress) -> Result<Dataset, ImportError> {
     let text = files::read_to_string(config).map_err(|error| {
         let hint = "it says what the tables hold, and is named by `--config` or lies beside them (see docs/import.md)";
         Faults::one(config, format!("cannot be read: {error}; {hint}"))
@@ -41,12 +45,14 @@ pub fn read(source: &Path, config: &Path) -> Result<Dataset, ImportError> {
         config: &parsed,
         vertices: Vec::new(),
         unread: Vec::new(),
+        progress,
         faults: Faults::default(),
     };
     import.check();
     if import.faults.count > 0 {
         return import.faults.or(Dataset::default());
     }
+    import.expect();
     let mut dataset = Dataset {
         name: parsed.name.clone().unwrap_or_else(|| name_of(source)),
         title: parsed.title.clone(),
@@ -93,6 +99,7 @@ struct Import<'a> {
     vertices: Vec<Vertices>,
     /// The vertex types whose ids are not known, because a table could not be read: nothing is said of those who name them.
     unread: Vec<usize>,
+    progress: &'a Progress,
     faults: Faults,
 }
 
@@ -112,14 +119,24 @@ impl<'a> Import<'a> {
             }
             let needs_rows = of.id.is_some()
                 || !of.features.is_empty()
-                || of.label.is_some()
-                || of.split.is_some()
+                || !of.label.list().is_empty()
+                || !of.split.list().is_empty()
                 || of.time.is_some();
             if of.files.is_none() && needs_rows {
                 self.wrong(format!("vertex type `{}` has columns but no `files`", shown(&of.name)));
             }
-            if of.split.is_some() && of.label.is_none() {
+            if !of.split.list().is_empty() && of.label.list().is_empty() {
                 self.wrong(format!("vertex type `{}` has a split but no `label` to learn", shown(&of.name)));
+            }
+            let labels: Vec<&str> = of.label.list().iter().map(config::Label::name).collect();
+            let splits: Vec<&str> = of.split.list().iter().map(config::Split::name).collect();
+            for (what, names) in [("labels", labels), ("splits", splits)] {
+                if let Some(at) = (1..names.len()).find(|&at| names[..at].contains(&names[at])) {
+                    let (of, name) = (shown(&of.name), shown(names[at]));
+                    self.wrong(format!(
+                        "{what} of vertex type `{of}` have names that differ, and two are called `{name}`"
+                    ));
+                }
             }
         }
         if config.vertex_type.is_empty() {
@@ -158,7 +175,7 @@ impl<'a> Import<'a> {
                 self.type_named(end).is_none_or(|ty| {
                     let of = &config.vertex_type[ty];
                     of.features.is_empty()
-                        && of.label.is_none()
+                        && of.label.list().is_empty()
                         && of.time.is_none()
                         && (of.files.is_none() || of.id.is_some())
                 })
@@ -175,29 +192,31 @@ impl<'a> Import<'a> {
         self.config.vertex_type.iter().position(|v| v.name == name)
     }
 
+    /// Adds the files to what will be read, as often as they are.
+    fn expect(&self) {
+        let config = self.config;
+        let foreign = |of: &'a config::Relation| {
+            let src = self.type_named(&of.src)?;
+            config.vertex_type[src].files.as_ref().filter(|_| of.key.is_some())
+        };
+        let of_relations = config.relation.iter().flat_map(|of| of.files.as_ref().or_else(|| foreign(of)));
+        let all = config.vertex_type.iter().flat_map(|of| &of.files).chain(of_relations).flat_map(OneOrMore::list);
+        // What is wrong with a pattern is reported when its files are read.
+        let files = all.flat_map(|pattern| matched(self.source, pattern).unwrap_or_default());
+        files.for_each(|file| self.progress.expect(&file));
+    }
+
     /// The files that patterns name, in the order of their names.
     fn files(&mut self, patterns: &OneOrMore) -> Vec<PathBuf> {
         let mut found = Vec::new();
         for pattern in patterns.list() {
-            let path = self.source.join(pattern);
-            if path.is_file() {
-                found.push(path);
-                continue;
-            }
-            let folder = glob::Pattern::escape(&self.source.to_string_lossy());
-            let matched = glob::glob(&format!("{folder}/{pattern}"));
-            let mut files: Vec<PathBuf> = match matched {
-                Ok(paths) => paths.flatten().filter(|path| path.is_file()).collect(),
-                Err(error) => {
-                    self.wrong(format!("`{}` is not a pattern of files: {error}", shown(pattern)));
-                    continue;
+            match matched(self.source, pattern) {
+                Ok(files) if files.is_empty() => {
+                    self.wrong(format!("there is no file `{}`", self.source.join(pattern).display()));
                 }
-            };
-            if files.is_empty() {
-                self.wrong(format!("there is no file `{}`", path.display()));
+                Ok(files) => found.extend(files),
+                Err(error) => self.wrong(format!("`{}` is not a pattern of files: {error}", shown(pattern))),
             }
-            files.sort();
-            found.extend(files);
         }
         found
     }
@@ -222,7 +241,7 @@ impl<'a> Import<'a> {
                 return false;
             };
             let style = Style { separator, quotes: true, columns, ragged: false };
-            let opened = Rows::open(&path, &style, &mut self.faults);
+            let opened = Rows::open(&path, &style, self.progress, &mut self.faults);
             let found = opened.and_then(|rows| rows.positions(wanted, &mut self.faults).map(|at| (rows, at)));
             let Some((mut rows, positions)) = found else {
                 all = false;
@@ -257,14 +276,20 @@ impl<'a> Import<'a> {
                 Err(error) => self.wrong(format!("features of vertex type `{name}`: {error}")),
             }
         }
-        let mut label = of.label.as_ref().map(LabelRows::new).transpose().unwrap_or_else(|error| {
-            self.wrong(format!("label of vertex type `{name}`: {error}"));
-            None
-        });
-        let mut split = of.split.as_ref().map(SplitRows::new).transpose().unwrap_or_else(|error| {
-            self.wrong(format!("split of vertex type `{name}`: {error}"));
-            None
-        });
+        let mut labels = Vec::new();
+        for label in of.label.list() {
+            match LabelRows::new(label) {
+                Ok(label) => labels.push(label),
+                Err(error) => self.wrong(format!("label of vertex type `{name}`: {error}")),
+            }
+        }
+        let mut splits = Vec::new();
+        for split in of.split.list() {
+            match SplitRows::new(split) {
+                Ok(split) => splits.push(split),
+                Err(error) => self.wrong(format!("split of vertex type `{name}`: {error}")),
+            }
+        }
         // All columns that are read, each range of them for one of the takers.
         let id: &[String] = of.id.as_ref().map_or(&[], OneOrMore::list);
         let mut wanted = id.to_vec();
@@ -274,9 +299,9 @@ impl<'a> Import<'a> {
             start..wanted.len()
         };
         let block_ranges: Vec<_> = blocks.iter().map(|block| place(block.columns())).collect();
-        let label_range = label.as_ref().map(|label| place(label.columns()));
-        let split_at =
-            split.as_ref().and_then(SplitRows::column).map(|column| place(std::slice::from_ref(column)).start);
+        let label_ranges: Vec<_> = labels.iter().map(|label| place(label.columns())).collect();
+        let mut one = |column: &String| place(std::slice::from_ref(column)).start;
+        let split_at: Vec<_> = splits.iter().map(|split| split.column().map(&mut one)).collect();
         let time_at = of.time.as_ref().map(|column| place(std::slice::from_ref(column)).start);
 
         let mut keys = Keys::default();
@@ -307,11 +332,11 @@ impl<'a> Import<'a> {
             for (block, range) in blocks.iter_mut().zip(&block_ranges) {
                 take(block.push(&row.fields[range.clone()]));
             }
-            if let (Some(label), Some(range)) = (&mut label, &label_range) {
+            for (label, range) in labels.iter_mut().zip(&label_ranges) {
                 take(label.push(&row.fields[range.clone()]));
             }
-            if let (Some(split), Some(at)) = (&mut split, split_at) {
-                take(split.push(row.fields[at]));
+            for (split, at) in splits.iter_mut().zip(&split_at) {
+                at.iter().for_each(|&at| take(split.push(row.fields[at])));
             }
             if let (Some(at), Some(column)) = (time_at, &of.time) {
                 let found = row.fields[at].map_or(Err(format!("column `{column}` has no time")), |t| seconds(t, column));
@@ -330,30 +355,26 @@ impl<'a> Import<'a> {
         self.vertices.push(if id.is_empty() { Vertices::Rows(count) } else { Vertices::Keys(keys) });
         dataset.vertex_types.push(data);
         if self.faults.count == 0 {
-            let targets = label.map(|label| self.targets(index, label, split));
-            if let Some((label, split)) = targets {
-                dataset.labels.extend(label);
-                dataset.splits.extend(split);
-            }
+            self.targets(index, labels, splits, dataset);
         }
     }
 
-    fn targets(
-        &mut self,
-        index: usize,
-        label: LabelRows<'a>,
-        split: Option<SplitRows<'a>>,
-    ) -> (Option<LabelData>, Option<SplitData>) {
-        let labelled = label.labelled().to_vec();
-        let split = split.map(|split| {
+    /// Adds the labels and splits of a type to the dataset. A split is of vertices with any of the labels.
+    fn targets(&mut self, index: usize, labels: Vec<LabelRows<'a>>, splits: Vec<SplitRows<'a>>, dataset: &mut Dataset) {
+        let mut labelled = labels.first().map(|label| label.labelled().to_vec()).unwrap_or_default();
+        for label in labels.iter().skip(1) {
+            labelled.iter_mut().zip(label.labelled()).for_each(|(any, &own)| *any |= own);
+        }
+        for split in splits {
             let named = self.named(index, split.config, &labelled);
-            split.finish(index, &labelled, named)
-        });
-        match label.finish(index) {
-            Ok(label) => (Some(label), split),
-            Err(error) => {
-                self.wrong(format!("vertex type `{}`: {error}", shown(&self.config.vertex_type[index].name)));
-                (None, None)
+            dataset.splits.push(split.finish(index, &labelled, named));
+        }
+        for label in labels {
+            match label.finish(index) {
+                Ok(label) => dataset.labels.push(label),
+                Err(error) => {
+                    self.wrong(format!("vertex type `{}`: {error}", shown(&self.config.vertex_type[index].name)));
+                }
             }
         }
     }
@@ -377,7 +398,7 @@ impl<'a> Import<'a> {
         let column = ["id".to_owned()];
         // A key of several columns stands in one line as it is written in the results.
         let style = Style { separator: 0, quotes: false, columns: Some(&column), ragged: false };
-        let Some(mut rows) = Rows::open(path, &style, &mut self.faults) else { return Vec::new() };
+        let Some(mut rows) = Rows::open(path, &style, self.progress, &mut self.faults) else { return Vec::new() };
         let mut found = Vec::new();
         let mut unknown = Unknown::default();
         while let Some(line) = rows.next(&mut self.faults) {
@@ -541,6 +562,19 @@ impl<'a> Import<'a> {
         data.features = of.features.as_ref().map(|_| DenseFeatures { dim: columns.len(), rows: features.into() });
         data
     }
+}
+
+/// The files in a folder that a pattern, or a name, matches.
+fn matched(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, glob::PatternError> {
+    let path = folder.join(pattern);
+    if path.is_file() {
+        return Ok(vec![path]);
+    }
+    let folder = glob::Pattern::escape(&folder.to_string_lossy());
+    let paths = glob::glob(&format!("{folder}/{pattern}"))?;
+    let mut files: Vec<PathBuf> = paths.flatten().filter(|path| path.is_file()).collect();
+    files.sort();
+    Ok(files)
 }
 
 /// For more vertices than the format holds.

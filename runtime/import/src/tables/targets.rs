@@ -47,10 +47,13 @@ impl<'a> LabelRows<'a> {
                     "{bounds} `buckets` of a label make {buckets} classes, whose `class_names` differ"
                 ));
             }
-        } else if config.class_names.is_some() {
-            return Err(
-                "`class_names` name the classes of `buckets`; others are called as they are in the table".into()
-            );
+        } else if let Some(names) = &config.class_names {
+            for name in names {
+                classes.add(name);
+            }
+            if config.kind == LabelKind::Real || names.is_empty() || names.len() != classes.len() {
+                return Err("`class_names` are those of classes, one at least, and differ".into());
+            }
         }
         Ok(LabelRows {
             config,
@@ -70,7 +73,11 @@ impl<'a> LabelRows<'a> {
     pub fn push(&mut self, fields: &[Option<&str>]) -> Result<(), String> {
         let all = fields.iter().copied().collect::<Option<Vec<&str>>>();
         self.labelled.push(all.is_some());
-        let code = |classes: &mut Keys, class: &str| classes.add(class).map_or(NONE, |(number, _)| number);
+        let is_listed = self.config.class_names.is_some();
+        let code = |classes: &mut Keys, class: &str| match is_listed {
+            true => classes.get(class).ok_or_else(|| format!("`{}` is not among the `class_names`", shown(class))),
+            false => Ok(classes.add(class).map_or(NONE, |(number, _)| number)),
+        };
         match (self.config.kind, all) {
             (LabelKind::Single, all) if self.config.buckets.is_some() => {
                 let bounds = self.config.buckets.as_deref().unwrap_or_default();
@@ -82,17 +89,22 @@ impl<'a> LabelRows<'a> {
                 found.map(drop)
             }
             (LabelKind::Single, all) => {
-                self.codes.push(all.map_or(NONE, |fields| code(&mut self.classes, fields[0])));
-                Ok(())
+                let found = all.map_or(Ok(NONE), |fields| code(&mut self.classes, fields[0]));
+                self.codes.push(*found.as_ref().unwrap_or(&NONE));
+                found.map(drop)
             }
             (LabelKind::Multi, all) => {
                 let separator = self.config.separator.as_deref().filter(|s| !s.is_empty()).unwrap_or(";");
                 let cell = all.map_or("", |fields| fields[0]);
+                let mut result = Ok(());
                 for class in cell.split(separator).map(str::trim).filter(|class| !class.is_empty()) {
-                    self.codes.push(code(&mut self.classes, class));
+                    match code(&mut self.classes, class) {
+                        Ok(code) => self.codes.push(code),
+                        Err(error) => result = Err(error),
+                    }
                 }
                 self.ends.push(self.codes.len() as u64);
-                Ok(())
+                result
             }
             (LabelKind::Real, None) => {
                 self.numbers.extend(fields.iter().map(|_| 0.0));
@@ -116,8 +128,8 @@ impl<'a> LabelRows<'a> {
     }
 
     pub fn finish(self, vertex_type: usize) -> Result<LabelData, String> {
-        // Buckets have an order of their own.
-        let order = if self.config.buckets.is_some() {
+        // Buckets and names that are listed have an order of their own.
+        let order = if self.config.buckets.is_some() || self.config.class_names.is_some() {
             (0..self.classes.len() as u32).collect()
         } else {
             self.classes.sorted()
@@ -151,8 +163,7 @@ impl<'a> LabelRows<'a> {
             LabelKind::Real => self.config.columns.list().to_vec(),
             _ => order.iter().map(|&n| self.classes.text(n).to_owned()).collect(),
         };
-        let name = self.config.name.clone().unwrap_or_else(|| "y".into());
-        Ok(LabelData { name, vertex_type, values, class_names })
+        Ok(LabelData { name: self.config.name().to_owned(), vertex_type, values, class_names })
     }
 }
 
@@ -238,8 +249,7 @@ impl<'a> SplitRows<'a> {
 
     pub fn finish(self, vertex_type: usize, labelled: &[bool], named: Option<Named>) -> SplitData {
         let config = self.config;
-        let default = if config.column.is_some() { "given" } else { "standard" };
-        let name = config.name.clone().unwrap_or_else(|| default.into());
+        let name = config.name().to_owned();
         if let Some(Named { train, val, test }) = named {
             return SplitData { name, vertex_type, train, val, test };
         }

@@ -1,0 +1,84 @@
+"""HGB, read with HGBDataset of PyG. Link prediction it refuses (NotImplementedError)."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from common import Layout
+
+
+def pyg_relation(src, name, dst):
+    """The edge type that PyG makes of `src-name-dst`."""
+    part = f"{src}-{name}-{dst}".split("-")[1]
+    return (src, "to" if part == dst or part[1:] == dst else part, dst)
+
+
+class Hgb(Layout):
+    kind, peer, title = "hgb", "torch_geometric", "HGB"
+
+    def held_part(self, held):
+        """The first label and the first split, without what HGB has no place for."""
+        part = held.copy().drop(".time", ".attr")
+        for ty, name, _ in held.labels:
+            label = part.pop(f"{ty}.{name}")
+            splits = [split for of, split in held.splits if of == ty]
+            for split in splits:
+                parts = [part.pop(f"{ty}/{split}.{p}") for p in ("train", "val", "test")]
+                if split == splits[0]:
+                    known = np.zeros(len(label), bool)
+                    known[np.concatenate(parts).astype(np.int64)] = True
+                    label = np.where(known.reshape(-1, *[1] * (label.ndim - 1)), label, np.nan)
+                    for name, vertices in zip(("train", "val", "test"), parts):
+                        part[f"{ty}/hgb.{name}"] = vertices
+            part[f"{ty}.y"] = label
+        for name in [name for name in part if name.endswith(".weight")]:
+            if (part[name] == 1).all():
+                del part[name]
+        return part
+
+    def expected(self, held):
+        part = self.held_part(held).drop(".ids", ".links.val", ".links.test")
+        for ty, _ in held.types:
+            if f"{ty}/hgb.train" in part:
+                train = np.concatenate([part.pop(f"{ty}/hgb.train"), part.pop(f"{ty}/hgb.val")])
+                part[f"{ty}.train"], part[f"{ty}.test"] = np.sort(train), part.pop(f"{ty}/hgb.test")
+        return part
+
+    def back(self, held):
+        part = self.held_part(held)
+        for name in [name for name in part if ".links." in name]:
+            part["hgb.links." + name.rsplit(".", 1)[1]] = part.pop(name)
+        return part
+
+    def read(self, folder, held):
+        from torch_geometric.datasets import HGBDataset
+
+        if not held.labels:
+            return None
+        name = "imdb" if any(kind == "multi" for _, _, kind in held.labels) else "acm"
+        with tempfile.TemporaryDirectory() as root:
+            shutil.copytree(folder, Path(root) / name / "raw" / HGBDataset.names[name])
+            data = HGBDataset(root, name)[0]
+        found = {}
+        for ty, _ in held.types:
+            store = data[ty]
+            found[f"{ty}.count"] = store.num_nodes
+            if "x" in store:
+                found[f"{ty}.x"] = store.x.numpy()
+            if "y" in store:
+                y = store.y.numpy().astype(np.float64)
+                train, test = store.train_mask.numpy(), store.test_mask.numpy()
+                y[~(train | test)] = np.nan
+                found[f"{ty}.y"] = y
+                found[f"{ty}.train"], found[f"{ty}.test"] = np.flatnonzero(train), np.flatnonzero(test)
+        for src, name, dst in held.relations:
+            store = data[pyg_relation(src, name, dst)]
+            found[f"{name}.edges"] = store.edge_index.numpy()
+            if "edge_weight" in store:
+                found[f"{name}.weight"] = store.edge_weight.numpy()
+        return found
+
+
+LAYOUT = Hgb()
