@@ -149,7 +149,7 @@ fn build_artifact(args: &BuildArgs, out: &Path) -> Result<ExitCode, Failure> {
     check_apart(&[("the artifact", Some(out))], &read, args.data.as_deref())?;
     check_readable(weights)?;
     let Switches { disabled, .. } = args.disable.check()?;
-    let job = Job { data: args.data.clone(), device: Device::Cpu, disabled, ..Job::new(&args.model) };
+    let job = Job { data: args.data.clone().into(), device: Device::Cpu, disabled, ..Job::new(&args.model) };
     let mut terminal = Terminal::default();
     let prepared = hgnnc::prepare(Purpose::Infer, &job, &mut terminal);
     let mut prepared = prepared.map_err(|error| terminal.failed(error))?;

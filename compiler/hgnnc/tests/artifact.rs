@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hgnnc::artifact::{self, Artifact};
-use hgnnc::{Device, Error, Job, Prepared, Purpose, ModelSource, Silent, prepare};
+use hgnnc::{Device, Error, Job, ModelSource, Prepared, Purpose, Silent, prepare};
 use hgnnc_graph::Dataset;
 use hgnnc_synth::{Shape, Size, generate_size};
 
@@ -51,7 +51,7 @@ fn dataset(model: &Path) -> PathBuf {
 }
 
 fn job(model: impl Into<ModelSource>, data: &Path) -> Job {
-    let mut job = Job { data: Some(data.into()), device: Device::Cpu, ..Job::new(model) };
+    let mut job = Job { data: Some(data).into(), device: Device::Cpu, ..Job::new(model) };
     job.options.threads = 2;
     job
 }

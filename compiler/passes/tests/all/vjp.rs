@@ -79,7 +79,8 @@ fn scalar(forward: &Dataflow, joint: &Dataflow, bindings: &mut Bindings) -> (Dat
     let mut total = flow.constant(0.0);
     for output in &forward.outputs {
         let OutputKind::Result(name) = &output.kind else { continue };
-        let seed = flow.inputs.iter().position(|decl| decl.name == format!("grad.output.{name}")).expect("its gradient");
+        let seed =
+            flow.inputs.iter().position(|decl| decl.name == format!("grad.output.{name}")).expect("its gradient");
         let seed = flow.add(Op::Input(Input::new(seed)), &[]);
         let mut sum = flow.binary(BinaryOp::Mul, made[output.value.index()], seed);
         let ty = flow.ty(sum).clone();
@@ -169,7 +170,8 @@ fn kernels_pause_between_the_passes() {
             }
         }
         let exact = run(&joint, &bindings).expect("bound");
-        let found = hgnnc_interp::kernels::run(&kernels, &bindings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let found =
+            hgnnc_interp::kernels::run(&kernels, &bindings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         for output in &joint.outputs {
             let found = found.output(&output.kind).expect("an output");
             for (f, e) in found.data.iter().zip(&exact[output.value].data) {
