@@ -356,6 +356,29 @@ fn compiles_and_trains(place: &Place, folder: &str) {
 }
 
 #[test]
+fn a_first_han_over_proposed_metapaths() {
+    let place = Place::new();
+    let text = place.run(&["data", "schema", "data"]).works().out;
+    // R-GCN needs no metapath: they are comments.
+    assert!(text.contains("// metapath PAP = Paper <-author_paper- Author -author_paper-> Paper // about "), "{text}");
+    let han = place.run(&["data", "schema", "data", "--layer", "han"]).works().out;
+    for word in ["\n    metapath PAP = ", "over [paper_paper, PAP] of Paper.x", "use std::han::HanConv"] {
+        assert!(han.contains(word), "no `{word}` in {han}");
+    }
+    place.model(&han);
+    place.run(&["fmt", "--check", "m.hgnn"]).is_silent();
+    place.run(&["check", "m.hgnn", "--data", "data"]).is_silent();
+    place.with_data("train", &["--no-graph-cache", "--quiet", "--epochs", "2"]).is_silent();
+    // Without a path that returns there is nothing for HAN to work on.
+    let toml = std::fs::read_to_string(place.path("data/dataset.toml")).expect("a text");
+    let start = toml.find("[[split]]").expect("a split");
+    std::fs::write(place.path("data/dataset.toml"), &toml[..start]).expect("written");
+    place
+        .run(&["data", "schema", "data", "--layer", "han"])
+        .fails(1, &["HAN classifies vertices", "`hgnnc data split`"]);
+}
+
+#[test]
 fn a_model_for_every_synthetic_shape() {
     let place = Place::new();
     for shape in Shape::ALL {

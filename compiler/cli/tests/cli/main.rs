@@ -21,5 +21,7 @@ mod ptx;
 mod relations;
 mod resume;
 mod sampling;
+mod split;
 mod switches;
 mod training;
+mod tutorial;
