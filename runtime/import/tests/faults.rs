@@ -31,6 +31,13 @@ weight = "count"
 features = "rating"
 time = "at"
 
+[[link_split]]
+name = "later"
+relation = "buys"
+test = "later.csv"
+src_key = "user"
+dst_key = ["shop", "number"]
+
 [[relation]]
 name = "friend"
 src = "user"
@@ -52,8 +59,18 @@ u1,x,1,2,0.5,7
 u2,y,1,1,1.5,8
 ";
 
+const LATER: &str = "user,shop,number
+u3,x,1
+";
+
 fn write(folder: &Path) {
-    let files = [("import.toml", CONFIG), ("users.csv", USERS), ("items1.tsv", ITEMS), ("buys.csv", BUYS)];
+    let files = [
+        ("import.toml", CONFIG),
+        ("users.csv", USERS),
+        ("items1.tsv", ITEMS),
+        ("buys.csv", BUYS),
+        ("later.csv", LATER),
+    ];
     files.into_iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
 }
 
@@ -75,6 +92,8 @@ fn without_a_fault_it_is_read() {
     write(folder.path());
     let dataset = read(Kind::Tables, folder.path(), None).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(dataset.vertex_types[0].time.as_deref().unwrap(), [981_158_400, 1_012_709_106, 5]);
+    let links = &dataset.link_splits[0].test;
+    assert_eq!((&links.src[..], &links.relation[..], &links.dst[..]), (&[2][..], &[0][..], &[0][..]));
     let ids = dataset.vertex_types[1].ids.as_ref().unwrap();
     assert_eq!([ids.text(0), ids.text(1)], ["x|1", "y|1"]);
     dataset.write(&folder.path().join("made")).unwrap();
@@ -145,6 +164,9 @@ fn faults_in_tables_are_told_with_file_line_value_and_way_out() {
         ("buys.csv", "0.5,7", "0.5,noon", &["buys.csv:2: `noon` in column `at` is neither an integer nor a date"]),
         ("buys.csv", "0.5,7", "0.5,", &["buys.csv:2: column `at` has no time"]),
         ("buys.csv", "user,shop", "buyer,shop", &["buys.csv:1: there is no column `user`"]),
+        ("later.csv", "u3,x", "u9,x", &["later.csv:2: there is no vertex of type `user` with the id `u9`"]),
+        ("later.csv", "u3,x", "u3,", &["later.csv:2: column `shop` has no value, but is an id"]),
+        ("later.csv", "user,shop", "buyer,shop", &["later.csv:1: there is no column `user`"]),
     ];
     for (file, from, to, parts) in cases {
         let said = said(file, from, to);
@@ -210,6 +232,10 @@ fn faults_in_the_configuration_are_told() {
             "split = [{ column = \"part\" }, { colum = \"part\" }]",
             &["import.toml", "unknown field `colum`"],
         ),
+        ("relation = \"buys\"", "relation = \"sells\"", &["link split `later`: there is no relation `sells`"]),
+        ("relation = \"buys\"\n", "", &["link split `later` has a `relation`, or a `column`"]),
+        ("relation = \"buys\"\n", "column = \"user\"\n", &["later.csv:2: there is no relation `u3`"]),
+        ("test = \"later.csv\"\n", "", &["link split `later` has files of links: `val`, `test` or both"]),
         ("label = { column = \"group\" }", "label = 3", &["import.toml", "a table, or an array of tables"]),
     ];
     for (from, to, parts) in cases {

@@ -18,6 +18,8 @@ pub(super) struct Config {
     pub vertex_type: Vec<VertexType>,
     #[serde(default)]
     pub relation: Vec<Relation>,
+    #[serde(default)]
+    pub link_split: Vec<LinkSplit>,
 }
 
 fn missing_values() -> Vec<String> {
@@ -213,6 +215,23 @@ pub(super) struct Relation {
     pub unknown: Unknown,
     #[serde(default)]
     pub duplicates: DuplicateEdges,
+}
+
+/// Links that are held out.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LinkSplit {
+    pub name: String,
+    /// The relation of all links.
+    pub relation: Option<String>,
+    /// The column that names the relation of each link.
+    pub column: Option<String>,
+    pub val: Option<OneOrMore>,
+    pub test: Option<OneOrMore>,
+    pub separator: Option<char>,
+    pub columns: Option<Vec<String>>,
+    pub src_key: OneOrMore,
+    pub dst_key: OneOrMore,
 }
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]

@@ -6,6 +6,7 @@
 
 mod config;
 mod features;
+mod links;
 mod targets;
 mod write;
 
@@ -64,6 +65,11 @@ pub(crate) fn read(source: &Path, config: &Path, progress: &Progress) -> Result<
     for of in &parsed.relation {
         let relation = import.relation(of);
         dataset.relations.push(relation);
+    }
+    // After the relations, which may add vertices.
+    for of in &parsed.link_split {
+        let split = import.link_split(of);
+        dataset.link_splits.push(split);
     }
     for (data, vertices) in dataset.vertex_types.iter_mut().zip(import.vertices) {
         (data.count, data.ids) = match vertices {
@@ -139,6 +145,7 @@ impl<'a> Import<'a> {
                 }
             }
         }
+        self.check_link_splits();
         if config.vertex_type.is_empty() {
             self.wrong("there is no `[[vertex_type]]`");
         }
@@ -200,7 +207,9 @@ impl<'a> Import<'a> {
             config.vertex_type[src].files.as_ref().filter(|_| of.key.is_some())
         };
         let of_relations = config.relation.iter().flat_map(|of| of.files.as_ref().or_else(|| foreign(of)));
-        let all = config.vertex_type.iter().flat_map(|of| &of.files).chain(of_relations).flat_map(OneOrMore::list);
+        let held_out = config.link_split.iter().flat_map(|of| of.val.iter().chain(&of.test));
+        let of_types = config.vertex_type.iter().flat_map(|of| &of.files);
+        let all = of_types.chain(of_relations).chain(held_out).flat_map(OneOrMore::list);
         // What is wrong with a pattern is reported when its files are read.
         let files = all.flat_map(|pattern| matched(self.source, pattern).unwrap_or_default());
         files.for_each(|file| self.progress.expect(&file));

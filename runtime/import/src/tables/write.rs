@@ -4,7 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use hgnnc_graph::write::{WriteError, stem};
-use hgnnc_graph::{Dataset, DenseFeatures, Features, LabelData, LabelValues, RelationData, SplitData, VertexTypeData};
+use hgnnc_graph::{
+    Dataset, DenseFeatures, Features, LabelData, LabelValues, LinkSplitData, RelationData, SplitData, VertexTypeData,
+};
 use toml::{Table, Value};
 
 use crate::error::shown;
@@ -15,7 +17,8 @@ const MOST_COLUMNS: usize = 32;
 
 /// Writes the files to an empty folder.
 pub(crate) fn write(dataset: &Dataset, folder: &Path, notes: &mut Notes) -> Result<(), ExportError> {
-    notes.unheld("tables", &Holds { vertex_times: true, edge_attributes: true, link_splits: 0 }, dataset);
+    let holds = Holds { vertex_times: true, edge_attributes: true, link_splits: usize::MAX };
+    notes.unheld("tables", &holds, dataset);
     let mut writer = Writer { dataset, folder, notes };
     let mut config = Table::new();
     config.insert("name".into(), dataset.name.clone().into());
@@ -34,6 +37,13 @@ pub(crate) fn write(dataset: &Dataset, folder: &Path, notes: &mut Notes) -> Resu
     }
     if !relations.is_empty() {
         config.insert("relation".into(), Value::Array(relations));
+    }
+    let mut link_splits = Vec::new();
+    for (index, of) in dataset.link_splits.iter().enumerate() {
+        link_splits.extend(writer.link_split(index, of, &has_ids)?);
+    }
+    if !link_splits.is_empty() {
+        config.insert("link_split".into(), Value::Array(link_splits));
     }
     let path = folder.join("import.toml");
     let text = toml::to_string(&config).map_err(|error| WriteError::io(&path)(std::io::Error::other(error)))?;
@@ -249,6 +259,37 @@ impl<'a> Writer<'a, '_> {
         }
         columns.write(&self.folder.join(file), of.num_edges())?;
         Ok(config.into())
+    }
+}
+
+impl<'a> Writer<'a, '_> {
+    /// None for a split without links.
+    fn link_split(&self, index: usize, of: &'a LinkSplitData, has_ids: &[bool]) -> Result<Option<Value>, ExportError> {
+        let (types, relations) = (&self.dataset.vertex_types, &self.dataset.relations);
+        let mut config = table([
+            ("name", of.name.clone().into()),
+            ("column", "relation".into()),
+            ("src_key", "src".into()),
+            ("dst_key", "dst".into()),
+        ]);
+        for (part, links) in [("val", &of.val), ("test", &of.test)] {
+            if links.is_empty() {
+                continue;
+            }
+            let relation = |link: usize| &relations[links.relation[link] as usize];
+            let id = |ty: usize, vertex: u32| match types[ty].ids.as_ref().filter(|_| has_ids[ty]) {
+                Some(ids) => ids.text(vertex as usize).into_owned(),
+                None => vertex.to_string(),
+            };
+            let file = format!("links{index}.{part}.csv");
+            let mut columns = Columns::default();
+            columns.add("relation", |link| relation(link).name.clone());
+            columns.add("src", |link| id(relation(link).src, links.src[link]));
+            columns.add("dst", |link| id(relation(link).dst, links.dst[link]));
+            columns.write(&self.folder.join(&file), links.len())?;
+            config.insert(part.into(), file.into());
+        }
+        Ok((!of.val.is_empty() || !of.test.is_empty()).then(|| config.into()))
     }
 }
 
