@@ -19,14 +19,18 @@ another device are copied. ``import hgnnc`` does not import this module, and so 
 
 from __future__ import annotations
 
+import copy
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from hgnnc import _native
+from . import _native
+from ._errors import HgnncWarning, InputError
+from .dataset import Dataset
 
 __all__ = ["Layer"]
 
@@ -36,7 +40,7 @@ class Layer(torch.nn.Module):
 
     Arguments:
         model: path of a ``.hgnn`` file, or the text of a model. It needs no ``train`` block, which is ignored.
-        data: folder of the dataset.
+        data: a dataset, or its folder.
         inputs: the features that each call passes, such as ``"Paper.x"``, declared dense: ``x: f32[64]``. Rows are the
             vertices in the order of the dataset.
         seed: seed of the initial parameters.
@@ -50,7 +54,7 @@ class Layer(torch.nn.Module):
     def __init__(
         self,
         model: str | os.PathLike[str],
-        data: str | os.PathLike[str],
+        data: Dataset | str | os.PathLike[str],
         *,
         inputs: Sequence[str] = (),
         seed: int = 0,
@@ -60,7 +64,8 @@ class Layer(torch.nn.Module):
         if isinstance(inputs, str):
             inputs = (inputs,)
         name, text = _text(model)
-        self._job = (name, text, os.fspath(data), list(inputs), threads)
+        self._job = (name, text, list(inputs), threads)
+        self._data = data
         self._open()
         self._places: list[tuple[str, ...]] = []
         for (key, _), numbers in zip(self._native.params(), self._native.initial_params(seed), strict=True):
@@ -73,8 +78,11 @@ class Layer(torch.nn.Module):
             self._places.append(path)
 
     def _open(self) -> None:
-        name, text, data, inputs, threads = self._job
-        self._native = _native.Layer(name, text, data, inputs, threads=threads)
+        name, text, inputs, threads = self._job
+        data = self._data if isinstance(self._data, Dataset) else Dataset(self._data)
+        self._native, found = _native.Layer.open(name, text, data._native, inputs, threads)
+        for warning in found:
+            warnings.warn(warning, HgnncWarning, stacklevel=3)
         self._inputs: list[tuple[str, tuple[int, ...]]] = [(n, tuple(s)) for n, s in self._native.inputs()]
         self._outputs = [n for n, _ in self._native.outputs()]
 
@@ -99,7 +107,7 @@ class Layer(torch.nn.Module):
         if len(inputs) == 1 and isinstance(inputs[0], Mapping):
             given = inputs[0]
             if set(given) != set(names):
-                raise ValueError(f"the layer takes {_list(names)}, not {_list(given)}")
+                raise InputError(f"the layer takes {_list(names)}, not {_list(given)}")
             inputs = tuple(given[name] for name in names)
         if len(inputs) != len(names):
             raise TypeError(f"the layer takes {len(names)} inputs ({_list(names)}), not {len(inputs)}")
@@ -111,7 +119,8 @@ class Layer(torch.nn.Module):
             if tensor.dtype != torch.float32:
                 raise TypeError(f"{name} has dtype {tensor.dtype}: pass {name}.float(), a layer computes in float32")
             if tuple(tensor.shape) != shape:
-                raise ValueError(f"{name} has shape {tuple(tensor.shape)}, not {shape}: a row for each vertex of the dataset")
+                rows = f"{name} has shape {tuple(tensor.shape)}, not {shape}: a row for each vertex of the dataset"
+                raise InputError(rows)
         return list(inputs)
 
     def _param(self, path: tuple[str, ...]) -> torch.Tensor:
@@ -132,6 +141,14 @@ class Layer(torch.nn.Module):
         del state["_native"]
         return state
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Layer:
+        # Copies share the dataset, which does not change.
+        memo[id(self._data)] = self._data
+        new = self.__class__.__new__(self.__class__)
+        memo[id(self)] = new
+        new.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return new
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._open()
@@ -145,7 +162,9 @@ class _Pass(torch.autograd.Function):
     """Forward pass, and vector-Jacobian product."""
 
     @staticmethod
-    def forward(ctx: Any, native: Any, num_inputs: int, seed: int | None, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        ctx: Any, native: _native.Layer, num_inputs: int, seed: int | None, *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         arrays = [tensor.detach().numpy() for tensor in tensors]
         number, outputs = native.forward(arrays[:num_inputs], arrays[num_inputs:], seed)
         ctx.save_for_backward(*tensors)
@@ -159,11 +178,9 @@ class _Pass(torch.autograd.Function):
         arrays = [tensor.detach().numpy() for tensor in ctx.saved_tensors]
         given = [None if g is None else g.detach().to(torch.float32).contiguous().numpy() for g in gradients]
         wanted = list(ctx.needs_input_grad[3:])
-        of_inputs, of_params = ctx.native.backward(
-            ctx.number, arrays[: ctx.num_inputs], arrays[ctx.num_inputs :], ctx.seed, given, wanted
-        )
-        found = [None if g is None else torch.from_numpy(g) for g in [*of_inputs, *of_params]]
-        return (None, None, None, *found)
+        inputs, params = arrays[: ctx.num_inputs], arrays[ctx.num_inputs :]
+        found = ctx.native.backward(ctx.number, inputs, params, ctx.seed, given, wanted)
+        return (None, None, None, *[None if g is None else torch.from_numpy(g) for g in found])
 
 
 def _text(model: str | os.PathLike[str]) -> tuple[str, str]:
