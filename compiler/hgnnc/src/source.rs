@@ -53,6 +53,12 @@ pub fn read(path: &Path) -> Result<Analysis, Error> {
 
 /// Reads the text of a model.
 pub fn text(path: &Path) -> Result<String, Error> {
+    if artifact::is_one(path) {
+        return Err(Error::input(format!(
+            "`{}` is a trained model, without its source: `eval`, `infer` and `check --serve` take it",
+            path.display()
+        )));
+    }
     // The front end's size limit is checked first, so that a huge file is not read into memory.
     if let Some(len) = std::fs::metadata(path).ok().map(|found| found.len()).filter(|&len| len > MAX_SOURCE as u64) {
         return Err(Error::input(format!("`{}` has {len} bytes; a model has at most {MAX_SOURCE}", path.display())));

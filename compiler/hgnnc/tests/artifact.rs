@@ -1,8 +1,9 @@
 //! A trained model in one file: the same bits as from source and weights, and reasons where it cannot be used.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use hgnnc::artifact::{self, Artifact};
+use hgnnc::artifact::{self, Artifact, TransformForm};
 use hgnnc::{Device, Error, Job, ModelSource, Prepared, Purpose, Silent, prepare};
 use hgnnc_graph::Dataset;
 use hgnnc_synth::{Shape, Size, generate_size};
@@ -118,6 +119,50 @@ fn the_program_is_that_of_the_model() {
         assert_eq!(hgnnc_ir::print(trained.program()), trained.description().program, "{name}");
         assert!(trained.description().evaluation.is_some(), "{name}");
     }
+}
+
+/// The fields of a JSON object, as paths: `a.b`, `list[]`, `list[].c`. Metrics have keys of their own.
+fn fields(prefix: &str, json: &serde_json::Value, found: &mut BTreeSet<String>) {
+    let serde_json::Value::Object(object) = json else { return };
+    for (name, value) in object {
+        let path = format!("{prefix}{name}");
+        match value {
+            serde_json::Value::Array(items) => {
+                found.insert(format!("{path}[]"));
+                items.iter().for_each(|item| fields(&format!("{path}[]."), item, found));
+            }
+            value => {
+                found.insert(path.clone());
+                if path != "training.metrics" {
+                    fields(&format!("{path}."), value, found);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_documentation_has_every_field() {
+    let mut found = BTreeSet::new();
+    for name in ["gcn/cora", "rgcn/lastfm"] {
+        let model = examples().into_iter().find(|(known, _)| known == name).expect("an example").1;
+        let mut prepared = open(Purpose::Infer, &model, &dataset(&model));
+        let report = prepared.report().expect("a report");
+        let bytes = artifact::to_bytes(Path::new("m.hgnnx"), &mut prepared, Some(&report)).expect("bytes");
+        let mut about = Artifact::from_bytes(Path::new("m.hgnnx"), &bytes).expect("an artifact").description().clone();
+        let columns = || vec!["a".to_owned()];
+        about.vertices[0].transforms = vec![
+            TransformForm::Numbers { columns: columns(), shift: vec![0.0], scale: vec![1.0], missing: vec![0.0] },
+            TransformForm::OneHot { columns: columns(), categories: vec![], separator: None },
+            TransformForm::Buckets { columns: columns(), bounds: vec![] },
+            TransformForm::Vector { columns: columns(), separator: ";".into(), width: 2 },
+        ];
+        fields("", &serde_json::to_value(&about).expect("JSON"), &mut found);
+    }
+    let docs =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/artifact.md")).expect("a text");
+    let rows = docs.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    assert_eq!(rows.map(str::to_owned).collect::<BTreeSet<_>>(), found);
 }
 
 /// An artifact of GCN on cora, and the dataset.

@@ -486,7 +486,7 @@ fn of_npy(mut bytes: Vec<u8>, rng: &mut ChaCha8Rng) -> (Vec<u8>, String) {
 }
 
 /// Mutates the header of a safetensors file, or the text in it, as text; or sets elements to extreme values.
-fn of_safetensors(mut bytes: Vec<u8>, rng: &mut ChaCha8Rng) -> (Vec<u8>, String) {
+pub fn of_safetensors(mut bytes: Vec<u8>, rng: &mut ChaCha8Rng) -> (Vec<u8>, String) {
     let Some(Ok(length)) = bytes.get(..8).map(|it| it.try_into().map(u64::from_le_bytes)) else {
         return of_bytes(bytes, rng);
     };

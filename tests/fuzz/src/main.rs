@@ -4,6 +4,7 @@
 //! A case depends only on the seed and its number. Cases run in a worker process, which is restarted after a case that
 //! kills it; each failure is stored in its own file.
 
+mod artifacts;
 mod files;
 mod kills;
 mod programs;
@@ -35,7 +36,7 @@ const USAGE: &str = "\
 usage: hgnnc-fuzz KIND COUNT [--seed N] [--from N] [--out DIR]
        hgnnc-fuzz kills COUNT [--seed N] [--hgnnc FILE]
 
-KIND      programs, data, weights, checkpoints, caches or tables
+KIND      programs, data, weights, checkpoints, caches, tables or artifacts
 COUNT     cases, or kills that strike
 --seed N  another campaign (0)
 --from N  number of the first case (0): one case again with `--from CASE` and COUNT 1
@@ -71,6 +72,7 @@ fn subject(kind: &str, folder: &Path) -> Option<Box<dyn Subject>> {
         "weights" => Box::new(files::Files::new(files::Kind::Weights, folder)),
         "checkpoints" => Box::new(files::Files::new(files::Kind::Checkpoints, folder)),
         "tables" => Box::new(tables::Tables::new(folder)),
+        "artifacts" => Box::new(artifacts::Artifacts::new(folder)),
         "caches" => Box::new(files::Files::new(files::Kind::Caches, folder)),
         _ => return None,
     })
@@ -117,7 +119,7 @@ fn main() -> ExitCode {
     };
     let failures = match (&args.kind[..], &args.work) {
         ("kills", _) => kills::campaign(args.count, args.seed, &args.hgnnc),
-        ("programs" | "data" | "weights" | "checkpoints" | "caches" | "tables", None) => campaign(&args),
+        ("programs" | "data" | "weights" | "checkpoints" | "caches" | "tables" | "artifacts", None) => campaign(&args),
         (_, Some(folder)) => {
             work(&args, folder);
             0

@@ -8,7 +8,7 @@ fn a_run_is_kept_in_a_folder() {
     place.model(&usual());
     let run = place.with_data("train", &["-o", "runs/first"]).works();
     let folder = place.path("runs/first");
-    assert_eq!(names(&folder), ["log.txt", "report.json", "weights.safetensors"]);
+    assert_eq!(names(&folder), ["log.txt", "model.hgnnx", "report.json", "weights.safetensors"]);
     assert_eq!(names(&place.path("runs")), ["first"]);
     // The log is what was told, in its order: notes and epochs, then how training ended.
     let log = String::from_utf8(place.bytes("runs/first/log.txt")).expect("a text");
@@ -68,7 +68,7 @@ fn a_folder_that_was_filled_meanwhile_is_not_touched() {
     assert!(text.contains("it was filled while this run went on; all of this run is in `"), "{text}");
     assert_eq!(place.bytes("run/report.json"), b"of another run");
     assert_eq!(place.names(), ["data", "m.hgnn", "run", "run-2"]);
-    assert_eq!(names(&place.path("run-2")), ["log.txt", "report.json", "weights.safetensors"]);
+    assert_eq!(names(&place.path("run-2")), ["log.txt", "model.hgnnx", "report.json", "weights.safetensors"]);
 }
 
 #[test]
