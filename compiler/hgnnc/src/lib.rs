@@ -31,7 +31,10 @@ use hgnnc_diag::{Diagnostics, SourceMap};
 pub use dataset::{load, processor, summary};
 pub use device::Device;
 pub use error::Error;
-pub use prepare::{Bound, DataSource, Job, ModelSource, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options, prepare};
+pub use prepare::{
+    Bound, DataSource, Job, ModelSource, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options,
+    prepare,
+};
 pub use results::Naming;
 pub use source::{accept, decode, meet, prepare as prepare_model, read, text};
 
