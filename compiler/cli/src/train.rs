@@ -203,7 +203,7 @@ fn save_elsewhere(prepared: &mut Prepared) {
 
 /// Training failed after it had started: saves the best parameters so far.
 fn rescue(args: &TrainArgs, folder: Option<&RunFolder>, mut prepared: Prepared, error: ExecError) -> Failure {
-    let error = located(&prepared, error);
+    let error = prepared.located(error);
     let Some(best) = prepared.trainer.best_epoch() else { return error.into() };
     if let Some(path) = &args.weights_out {
         rescue_weights(path, path, best, &mut prepared);
@@ -222,16 +222,6 @@ fn rescue(args: &TrainArgs, folder: Option<&RunFolder>, mut prepared: Prepared, 
         rescue_weights(&weights, &weights, best, &mut prepared);
     }
     error.into()
-}
-
-/// Adds the source location of the cause to an error, if it is known.
-fn located(prepared: &Prepared, mut error: ExecError) -> ExecError {
-    if let ExecError::Diverged { cause: Some(cause), .. } = &mut error
-        && let Some(place) = cause.origin.and_then(|origin| prepared.sources.place(origin.file, origin.start))
-    {
-        cause.text = format!("{} ({place})", cause.text);
-    }
-    error
 }
 
 /// After a failure, writes the parameters of the best epoch and reports the epoch and the file. `shown` is the final

@@ -150,6 +150,16 @@ impl Prepared {
         Ok(OutputRows { rows: rows.len(), width: all.width, data: rows.iter().flat_map(row).copied().collect() })
     }
 
+    /// Adds the source location of the cause to an error of training, if it is known.
+    pub fn located(&self, mut error: ExecError) -> ExecError {
+        if let ExecError::Diverged { cause: Some(cause), .. } = &mut error
+            && let Some(place) = cause.origin.and_then(|origin| self.sources.place(origin.file, origin.start))
+        {
+            cause.text = format!("{} ({place})", cause.text);
+        }
+        error
+    }
+
     /// A warning for each metric that is not finite.
     pub fn not_finite(&self, report: &Report) -> Vec<String> {
         let all = report.metrics.iter().flat_map(|(part, metrics)| metrics.iter().map(move |metric| (part, metric)));

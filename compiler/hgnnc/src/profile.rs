@@ -22,8 +22,7 @@ use crate::{Error, Prepared};
 /// Size of an f32 element in bytes.
 const ELEMENT: u64 = 4;
 
-/// Measures training on this processor, after a warm-up. `machine` describes it ([`crate::processor`], before the
-/// preparation starts threads).
+/// Measures training on this processor, which `machine` describes ([`crate::processor`]), after a warm-up.
 ///
 /// # Errors
 /// A model that is not trained, a device that is not this processor, and when `stop` was set before a run was measured.

@@ -1,0 +1,165 @@
+"""Datasets of data frames, with ids of any kind.
+
+A frame is a table of pandas or polars, or a dictionary of columns.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Union
+
+import numpy as np
+
+from ._arrays import Array, Ints
+from ._errors import DataError, HgnncWarning
+from .dataset import Dataset, EdgeType
+
+
+def from_frames(
+    vertices: Mapping[str, Any],
+    relations: Mapping[EdgeType, Any],
+    *,
+    ids: Mapping[str, str] | None = None,
+    features: Mapping[str, Sequence[str]] | None = None,
+    labels: Mapping[str, str | Sequence[str]] | None = None,
+    splits: Mapping[str, str] | None = None,
+    ends: Mapping[EdgeType, tuple[str, str]] | None = None,
+    name: str = "data",
+) -> Dataset:
+    """A dataset of data frames.
+
+    Each vertex type has a frame with a row per vertex, and each relation one with a row per edge. By vertex type,
+    `ids` names the column of ids (without it the column `id`, or the number of the row), `features` the columns of
+    features (without it all other columns of numbers), `labels` the columns of labels (texts and whole numbers are
+    classes, other numbers themselves), and `splits` a column of `train`, `val` and `test`. `ends` names the columns of
+    the sources and the destinations of a relation; without it they are its first two. A column `weight` of a relation
+    is the weight of its edges. A column that is not used gets a warning.
+    """
+    ids, features, labels, splits, ends = ids or {}, features or {}, labels or {}, splits or {}, ends or {}
+    for given, of in ((ids, "ids"), (features, "features"), (labels, "labels"), (splits, "splits")):
+        for ty in given:
+            if ty not in vertices:
+                raise DataError(f"`{of}[{ty!r}]`: there is no vertex type `{ty}` (there is {_list(vertices)})")
+    data: dict[Union[str, EdgeType], Any] = {}
+    places: dict[str, dict[Any, int] | int] = {}
+    for ty, frame in vertices.items():
+        data[ty], places[ty] = _vertices(ty, frame, ids.get(ty), features.get(ty), labels.get(ty), splits.get(ty))
+    for triple, frame in relations.items():
+        data[triple] = _edges(triple, frame, ends.get(triple), places)
+    return Dataset.from_dict(data, name=name)
+
+
+def _list(names: Any) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def _column(frame: Any, name: str, key: str) -> Array:
+    if name not in list(_columns(frame)):
+        raise DataError(f"`{key}` has no column `{name}` (it has {_list(_columns(frame))})")
+    column = frame[name]
+    return np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
+
+
+def _columns(frame: Any) -> list[str]:
+    return list(frame.columns if hasattr(frame, "columns") else frame)
+
+
+def _vertices(
+    ty: str, frame: Any, id_column: str | None, wanted: Sequence[str] | None, labels: Any, split: str | None
+) -> tuple[dict[str, Any], dict[Any, int] | int]:
+    key = f"vertices[{ty!r}]"
+    columns = _columns(frame)
+    if not columns:
+        raise DataError(f"`{key}` has no columns")
+    if id_column is None and "id" in columns:
+        id_column = "id"
+    label_names = [labels] if isinstance(labels, str) else list(labels or ())
+    entry: dict[str, Any] = {"num_nodes": len(_column(frame, columns[0], key))}
+    places: dict[Any, int] | int = int(entry["num_nodes"])
+    if id_column is not None:
+        own = _column(frame, id_column, key).tolist()
+        places = {}
+        for row, name in enumerate(own):
+            if name is None or name != name:
+                raise DataError(f"`{key}`, column `{id_column}`, row {row}: there is no id")
+            if name in places:
+                raise DataError(f"`{key}`, column `{id_column}`: rows {places[name]} and {row} have the same id {name!r}")
+            places[name] = row
+        entry["ids"] = np.asarray(own) if all(isinstance(name, int) for name in own) else [str(name) for name in own]
+    taken = {id_column, split, *label_names}
+    chosen = list(wanted) if wanted is not None else []
+    unused: list[str] = []
+    if wanted is None:
+        for name in columns:
+            if name not in taken:
+                (chosen if _column(frame, name, key).dtype.kind in "biuf" else unused).append(name)
+    else:
+        unused = [name for name in columns if name not in taken and name not in chosen]
+    if chosen:
+        entry["x"] = np.stack([_numbers(frame, name, key) for name in chosen], axis=1)
+    if label_names:
+        entry["labels"] = {name: _label(_column(frame, name, key)) for name in label_names}
+    if split is not None:
+        parts = _column(frame, split, key)
+        entry["splits"] = {split: {part: np.flatnonzero(parts == part) for part in ("train", "val", "test")}}
+    if unused:
+        warnings.warn(f"`{key}`: columns that are not used: {_list(unused)}", HgnncWarning, stacklevel=4)
+    return entry, places
+
+
+def _numbers(frame: Any, name: str, key: str) -> Array:
+    column = _column(frame, name, key)
+    if column.dtype.kind not in "biuf":
+        raise DataError(f"`{key}`, column `{name}` is not of numbers: make numbers of it, or leave it out of `features`")
+    missing = np.flatnonzero(np.isnan(column)) if column.dtype.kind == "f" else np.zeros(0, int)
+    if len(missing):
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        raise DataError(f"`{key}`, column `{name}`, row {missing[0]} has no value{more}: fill it, or drop the column")
+    return column.astype(np.float32)
+
+
+def _label(column: Array) -> dict[str, Any]:
+    if column.dtype.kind in "iuf":
+        return {"values": column}
+    names = sorted({str(value) for value in column.tolist() if value is not None and value == value})
+    number = {name: at for at, name in enumerate(names)}
+    of = [-1 if value is None or value != value else number[str(value)] for value in column.tolist()]
+    return {"values": np.asarray(of, np.int64), "classes": len(names), "class_names": names}
+
+
+def _edges(
+    triple: EdgeType, frame: Any, ends: tuple[str, str] | None, places: Mapping[str, dict[Any, int] | int]
+) -> dict[str, Any]:
+    key = f"relations[{triple!r}]"
+    columns = _columns(frame)
+    if ends is None:
+        if len(columns) < 2:
+            raise DataError(f"`{key}` has {len(columns)} columns; the first two are sources and destinations")
+        ends = (columns[0], columns[1])
+    found: list[Ints] = []
+    for ty, column in zip((triple[0], triple[2]), ends):
+        if ty not in places:
+            raise DataError(f"`{key}`: there is no vertex type `{ty}` (there is {_list(places)})")
+        found.append(_rows(_column(frame, column, key), places[ty], ty, f"`{key}`, column `{column}`"))
+    entry: dict[str, Any] = {"edge_index": (found[0], found[1])}
+    if "weight" in columns and "weight" not in ends:
+        entry["edge_weight"] = _numbers(frame, "weight", key)
+    unused = [name for name in columns if name not in (*ends, "weight")]
+    if unused:
+        warnings.warn(f"`{key}`: columns that are not used: {_list(unused)}", HgnncWarning, stacklevel=4)
+    return entry
+
+
+def _rows(column: Array, places: dict[Any, int] | int, ty: str, key: str) -> Ints:
+    """The vertices that ids name."""
+    if isinstance(places, int):
+        if column.dtype.kind not in "iu":
+            raise DataError(f"{key}: `{ty}` has no column of ids, so its vertices are row numbers")
+        return column.astype(np.int64)
+    unknown = [(row, name) for row, name in enumerate(column.tolist()) if name not in places]
+    if unknown:
+        row, name = unknown[0]
+        more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
+        raise DataError(f"{key}, row {row}: `{ty}` has no vertex {name!r}{more}")
+    return np.asarray([places[name] for name in column.tolist()], np.int64)

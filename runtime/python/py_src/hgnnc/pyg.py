@@ -1,0 +1,131 @@
+"""Datasets from and to `torch_geometric.data.HeteroData`. Only `to_pyg` imports torch."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Sequence, Union
+
+import numpy as np
+
+from ._arrays import Sparse
+from ._errors import DataError, HgnncWarning
+from .dataset import MASKS, Dataset, EdgeType
+
+_VERTEX = ("x", "y", "num_nodes", "train_mask", "val_mask", "test_mask", "time")
+_EDGE = ("edge_index", "adj_t", "edge_weight", "edge_attr", "time")
+
+
+def from_pyg(data: Any, *, labels: Sequence[str] = (), name: str = "data") -> Dataset:
+    """A dataset of a `HeteroData`. Features and weights are not copied; `edge_index` is converted to 32 bits.
+
+    `labels` names further attributes of vertices that are labels, beside `y`. Masks become the split `masks`. Arrays of
+    NumPy instead of tensors are fine. Attributes that are not used get a warning.
+    """
+    made: dict[Union[str, EdgeType], dict[str, Any]] = {}
+    unused = []
+    for ty in data.node_types:
+        store = data[ty]
+        entry: dict[str, Any] = {}
+        for key in store.keys():
+            if key in _VERTEX:
+                entry[key] = store[key]
+            elif key in labels:
+                entry.setdefault("labels", {})[key] = store[key]
+            else:
+                unused.append(f"data[{ty!r}].{key}")
+        made[ty] = entry
+    for triple in data.edge_types:
+        store = data[triple]
+        edges: dict[str, Any] = {}
+        for key in store.keys():
+            if key == "adj_t":
+                col, row = _coo(store[key], triple)
+                edges.setdefault("edge_index", (row, col))
+            elif key in _EDGE:
+                edges[key] = store[key]
+            else:
+                unused.append(f"data[{triple!r}].{key}")
+        made[tuple(triple)] = edges
+    if unused:
+        warnings.warn(f"attributes that are not used: {', '.join(unused)}", HgnncWarning, stacklevel=2)
+    return Dataset.from_dict(made, name=name)
+
+
+def _coo(adj: Any, triple: EdgeType) -> tuple[Any, Any]:
+    if hasattr(adj, "coo"):
+        row, col, _ = adj.coo()
+        return row, col
+    if hasattr(adj, "to_sparse_coo"):
+        indices = adj.to_sparse_coo().coalesce().indices()
+        return indices[0], indices[1]
+    raise DataError(f"`data[{triple!r}].adj_t` is a {type(adj).__name__}; give an `edge_index`")
+
+
+def tensor(array: Any) -> Any:
+    """An array as a tensor in the same memory. Do not write to it."""
+    import torch
+
+    with warnings.catch_warnings():
+        # Views of a dataset cannot be written; torch has no such tensors.
+        warnings.filterwarnings("ignore", message=".*not writable.*")
+        return torch.from_numpy(np.asarray(array))
+
+
+def sparse_tensor(rows: Sparse) -> Any:
+    """Sparse rows as a tensor of layout `sparse_csr`."""
+    import torch
+
+    parts = (tensor(rows.indptr.astype(np.int64)), tensor(rows.indices.astype(np.int64)), tensor(rows.data))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*Sparse CSR.*")
+        return torch.sparse_csr_tensor(*parts, size=rows.shape)
+
+
+def vertex_attributes(dataset: Dataset, ty: str, split: str | None) -> dict[str, Any]:
+    """The attributes of a vertex type as tensors: `x`, labels (`y`, or their own names), masks and times."""
+    import torch
+
+    vertex = dataset.vertex_types[ty]
+    found: dict[str, Any] = {}
+    x = vertex.x
+    if x is not None:
+        found["x"] = sparse_tensor(x) if isinstance(x, Sparse) else tensor(x)
+    for name, label in vertex.labels.items():
+        values = tensor(label.values.astype(np.int64) if label.kind == "class" else label.values.copy())
+        if label.labelled is not None and not label.labelled.all():
+            values[~tensor(label.labelled)] = float("nan") if label.kind == "real" else -1.0
+        found[name] = values[:, 0] if label.kind == "real" and label.width == 1 else values
+    splits = vertex.splits
+    if split is not None and splits and split not in splits:
+        raise DataError(f"`{ty}` has no split `{split}` (it has {', '.join(f'`{name}`' for name in splits)})")
+    chosen = split if split is not None else next(iter(splits), None)
+    for part, ids in splits.get(chosen or MASKS, {}).items():
+        if len(ids):
+            mask = torch.zeros(vertex.count, dtype=torch.bool)
+            mask[tensor(ids.astype(np.int64))] = True
+            found[f"{part}_mask"] = mask
+    time = vertex.time
+    if time is not None:
+        found["time"] = tensor(time)
+    return found
+
+
+def to_pyg(dataset: Dataset, split: str | None = None) -> Any:
+    """A dataset as a `HeteroData`, with the masks of one split (the first, unless it is named). Dense features share
+    memory with the dataset: do not write to them. Held-out links are not in it."""
+    from torch_geometric.data import HeteroData
+
+    data = HeteroData()
+    for ty, vertex in dataset.vertex_types.items():
+        found = vertex_attributes(dataset, ty, split)
+        if "x" not in found:
+            data[ty].num_nodes = vertex.count
+        for key, value in found.items():
+            data[ty][key] = value
+    for relation in dataset.relations.values():
+        store = data[relation.edge_type]
+        store.edge_index = tensor(relation.edge_index)
+        for key, value in (("edge_weight", relation.weight), ("edge_attr", relation.x), ("time", relation.time)):
+            if value is not None:
+                store[key] = tensor(value)
+    return data

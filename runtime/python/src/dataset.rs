@@ -1,0 +1,318 @@
+//! Datasets: loaded, built of arrays, and seen as arrays.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hgnnc_cpu::thread_pool;
+use hgnnc_graph::build::{GivenLabels, GivenLinks};
+use hgnnc_graph::dataset::LabelValues;
+use hgnnc_graph::{Builder, DataErrors, Features, FloatArray, Links, Named, VertexIds, schema_text};
+use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+
+use crate::arrays::{View, shared, slice};
+use crate::errors::{data_error, exception, machine_error};
+
+type Ints<'py> = PyReadonlyArray1<'py, i64>;
+type Floats<'py> = Bound<'py, PyArray1<f32>>;
+type Rows<'py> = Bound<'py, PyArray2<f32>>;
+
+#[derive(FromPyObject)]
+enum Ids<'py> {
+    Integers(Ints<'py>),
+    Texts(Vec<String>),
+}
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct VertexSpec<'py> {
+    key: String,
+    name: String,
+    count: usize,
+    dense: Option<(String, Rows<'py>)>,
+    sparse: Option<(String, usize, Ints<'py>, Ints<'py>, Floats<'py>)>,
+    ids: Option<(String, Ids<'py>)>,
+    time: Option<(String, Ints<'py>)>,
+}
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct RelationSpec<'py> {
+    key: String,
+    name: String,
+    src: usize,
+    dst: usize,
+    src_ids: Ints<'py>,
+    dst_ids: Ints<'py>,
+    weight: Option<(String, Floats<'py>)>,
+    features: Option<(String, Rows<'py>)>,
+    time: Option<(String, Ints<'py>)>,
+}
+
+#[derive(FromPyObject)]
+enum LabelArray<'py> {
+    Classes(Ints<'py>),
+    Rows(Rows<'py>),
+}
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct LabelSpec<'py> {
+    vertex: usize,
+    key: String,
+    name: String,
+    kind: String,
+    width: usize,
+    values: LabelArray<'py>,
+    class_names: Vec<String>,
+}
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct SplitSpec<'py> {
+    vertex: usize,
+    name: String,
+    parts: [(String, Ints<'py>); 3],
+}
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct LinkSplitSpec<'py> {
+    name: String,
+    val: Vec<(String, usize, Ints<'py>, Ints<'py>)>,
+    test: Vec<(String, usize, Ints<'py>, Ints<'py>)>,
+}
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Spec<'py> {
+    name: String,
+    vertices: Vec<VertexSpec<'py>>,
+    relations: Vec<RelationSpec<'py>>,
+    labels: Vec<LabelSpec<'py>>,
+    splits: Vec<SplitSpec<'py>>,
+    link_splits: Vec<LinkSplitSpec<'py>>,
+}
+
+/// Hands everything to a builder.
+fn build(spec: &Spec<'_>) -> PyResult<Result<hgnnc_graph::Dataset, DataErrors>> {
+    let mut builder = Builder::new(&spec.name);
+    for vertex in &spec.vertices {
+        let ty = builder.vertex_type(&vertex.key, &vertex.name, vertex.count);
+        if let Some((key, rows)) = &vertex.dense {
+            builder.dense(ty, key, rows.shape()[1], shared(rows)?);
+        }
+        if let Some((key, dim, indptr, indices, data)) = &vertex.sparse {
+            builder.sparse(ty, key, *dim, (slice(indptr)?, slice(indices)?, shared(data)?));
+        }
+        match &vertex.ids {
+            Some((key, Ids::Integers(ids))) => builder.ids(ty, key, VertexIds::Integer(slice(ids)?.to_vec())),
+            Some((key, Ids::Texts(ids))) => builder.ids(ty, key, ids.iter().map(|id| &id[..]).collect()),
+            None => {}
+        }
+        if let Some((key, time)) = &vertex.time {
+            builder.time(ty, key, slice(time)?.to_vec());
+        }
+    }
+    for given in &spec.relations {
+        let ids = (slice(&given.src_ids)?, slice(&given.dst_ids)?);
+        let relation = builder.relation(&given.name, (given.src, given.dst), &given.key, ids);
+        if let Some((key, weight)) = &given.weight {
+            builder.weight(relation, key, shared(weight)?);
+        }
+        if let Some((key, rows)) = &given.features {
+            builder.edge_features(relation, key, rows.shape()[1], shared(rows)?);
+        }
+        if let Some((key, time)) = &given.time {
+            builder.edge_time(relation, key, slice(time)?.to_vec());
+        }
+    }
+    for label in &spec.labels {
+        let given = match (&label.values, &label.kind[..]) {
+            (LabelArray::Classes(of), _) => GivenLabels::Single { classes: label.width, of: slice(of)?.to_vec() },
+            (LabelArray::Rows(rows), "multi") => GivenLabels::Multi { classes: label.width, rows: floats(rows)? },
+            (LabelArray::Rows(rows), _) => GivenLabels::Real { dim: label.width, rows: floats(rows)? },
+        };
+        builder.label(label.vertex, &label.key, &label.name, given, label.class_names.clone());
+    }
+    for split in &spec.splits {
+        let [train, val, test] = &split.parts;
+        let part = |(key, ids): &'_ (String, Ints<'_>)| -> PyResult<(String, Vec<i64>)> {
+            Ok((key.clone(), slice(ids)?.to_vec()))
+        };
+        let parts = [part(train)?, part(val)?, part(test)?];
+        let named = parts.each_ref().map(|(key, ids)| Named { key, value: &ids[..] });
+        builder.split(split.vertex, &split.name, named);
+    }
+    for split in &spec.link_splits {
+        let (val, test) = (links(&split.val)?, links(&split.test)?);
+        builder.link_split(&split.name, &val, &test);
+    }
+    Ok(builder.finish())
+}
+
+fn floats(rows: &Rows<'_>) -> PyResult<Vec<f32>> {
+    Ok(shared(rows)?.to_vec())
+}
+
+fn links<'a>(given: &'a [(String, usize, Ints<'_>, Ints<'_>)]) -> PyResult<Vec<GivenLinks<'a>>> {
+    let one = |(key, relation, src, dst): &'a (String, usize, Ints<'_>, Ints<'_>)| {
+        Ok(GivenLinks { key, relation: *relation, src: slice(src)?, dst: slice(dst)? })
+    };
+    given.iter().map(one).collect()
+}
+
+/// A validated dataset.
+#[pyclass(frozen, module = "hgnnc._native")]
+pub struct Dataset(pub Arc<hgnnc_graph::Dataset>);
+
+/// Source, relation and destination of held-out links.
+type LinkViews = (View, View, View);
+
+impl Dataset {
+    fn view<T: crate::arrays::Viewed>(&self, values: &[T]) -> View {
+        View::new(&self.0, values, &[values.len()])
+    }
+
+    fn rows(&self, values: &FloatArray, dim: usize) -> View {
+        View::new(&self.0, &values[..], &[values.len().checked_div(dim).unwrap_or(0), dim])
+    }
+
+    fn links(&self, links: &Links) -> LinkViews {
+        (self.view(&links.src), self.view(&links.relation), self.view(&links.dst))
+    }
+}
+
+#[pymethods]
+impl Dataset {
+    /// Loads a folder.
+    #[staticmethod]
+    fn load(py: Python<'_>, folder: PathBuf) -> PyResult<Dataset> {
+        let pool = thread_pool(0).map_err(|error| exception(py, &error.into()))?;
+        let loaded = py.detach(|| pool.install(|| hgnnc_graph::Dataset::load(&folder)));
+        loaded.map(|dataset| Dataset(Arc::new(dataset))).map_err(|errors| data_error(py, errors))
+    }
+
+    /// Builds a dataset of arrays.
+    #[staticmethod]
+    fn build(py: Python<'_>, spec: &Bound<'_, PyAny>) -> PyResult<Dataset> {
+        let spec: Spec<'_> = spec.extract()?;
+        build(&spec)?.map(|dataset| Dataset(Arc::new(dataset))).map_err(|errors| data_error(py, errors))
+    }
+
+    /// Writes it to a new folder.
+    fn write(&self, py: Python<'_>, folder: PathBuf) -> PyResult<()> {
+        let written = py.detach(|| self.0.write(&folder));
+        written.map_err(|error| machine_error(py, error.to_string()))
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    #[getter]
+    fn folder(&self) -> String {
+        self.0.folder.display().to_string()
+    }
+
+    /// The schema of a model for it.
+    fn schema(&self) -> String {
+        schema_text(&self.0)
+    }
+
+    /// Name, count, kind and width of features, and number of stored values.
+    fn vertices(&self) -> Vec<(String, usize, Option<&'static str>, usize, usize)> {
+        let kind = |x: &Features| if x.is_sparse() { "sparse" } else { "dense" };
+        let all = self.0.vertex_types.iter().map(|vertex| {
+            let x = vertex.features.as_ref();
+            let (dim, stored) = x.map_or((0, 0), |x| (x.dim(), x.num_stored()));
+            (vertex.name.clone(), vertex.count, x.map(kind), dim, stored)
+        });
+        all.collect()
+    }
+
+    /// Name, source and destination type, number of edges.
+    fn relations(&self) -> Vec<(String, usize, usize, usize)> {
+        self.0.relations.iter().map(|r| (r.name.clone(), r.src, r.dst, r.num_edges())).collect()
+    }
+
+    /// Dense features.
+    fn dense(&self, ty: usize) -> Option<View> {
+        match self.0.vertex_types[ty].features.as_ref()? {
+            Features::Dense(x) => Some(View::new(&self.0, &x.rows[..], &[self.0.vertex_types[ty].count, x.dim])),
+            Features::Sparse(_) => None,
+        }
+    }
+
+    /// Sparse features: width, offsets, columns and values.
+    fn sparse(&self, ty: usize) -> Option<(usize, View, View, View)> {
+        match self.0.vertex_types[ty].features.as_ref()? {
+            Features::Dense(_) => None,
+            Features::Sparse(x) => Some((x.dim, self.view(&x.indptr), self.view(&x.indices), self.view(&x.data[..]))),
+        }
+    }
+
+    fn ids<'py>(&self, py: Python<'py>, ty: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(match &self.0.vertex_types[ty].ids {
+            None => None,
+            Some(VertexIds::Integer(ids)) => Some(Bound::new(py, self.view(ids))?.into_any()),
+            Some(ids) => {
+                let texts: Vec<_> = (0..ids.len()).map(|vertex| ids.text(vertex)).collect();
+                Some(texts.into_pyobject(py)?.into_any())
+            }
+        })
+    }
+
+    fn time(&self, ty: usize) -> Option<View> {
+        self.0.vertex_types[ty].time.as_ref().map(|time| self.view(time))
+    }
+
+    /// Sources and destinations.
+    fn edges(&self, relation: usize) -> (View, View) {
+        let relation = &self.0.relations[relation];
+        (self.view(&relation.src_ids), self.view(&relation.dst_ids))
+    }
+
+    fn weight(&self, relation: usize) -> Option<View> {
+        self.0.relations[relation].weight.as_ref().map(|weight| self.view(&weight[..]))
+    }
+
+    fn edge_features(&self, relation: usize) -> Option<View> {
+        self.0.relations[relation].features.as_ref().map(|x| self.rows(&x.rows, x.dim))
+    }
+
+    fn edge_time(&self, relation: usize) -> Option<View> {
+        self.0.relations[relation].time.as_ref().map(|time| self.view(time))
+    }
+
+    /// Vertex type, name, kind, values, whether there is a label, and names of classes.
+    #[expect(clippy::type_complexity, reason = "a row of a table that Python unpacks")]
+    fn labels(&self) -> Vec<(usize, String, &'static str, usize, View, Option<View>, Vec<String>)> {
+        let one = |label: &hgnnc_graph::LabelData| {
+            let (kind, width, values, mask) = match &label.values {
+                LabelValues::Single { classes, of } => ("class", *classes, self.view(of), None),
+                LabelValues::Multi { classes: width, rows, labelled } => {
+                    ("multi", *width, View::new(&self.0, rows, &[labelled.len(), *width]), Some(self.view(labelled)))
+                }
+                LabelValues::Real { dim: width, rows, labelled } => {
+                    ("real", *width, View::new(&self.0, rows, &[labelled.len(), *width]), Some(self.view(labelled)))
+                }
+            };
+            (label.vertex_type, label.name.clone(), kind, width, values, mask, label.class_names.clone())
+        };
+        self.0.labels.iter().map(one).collect()
+    }
+
+    /// Vertex type, name, training, validation and test vertices.
+    fn splits(&self) -> Vec<(usize, String, View, View, View)> {
+        let all = self.0.splits.iter();
+        all.map(|s| (s.vertex_type, s.name.clone(), self.view(&s.train), self.view(&s.val), self.view(&s.test)))
+            .collect()
+    }
+
+    /// Name, validation and test links.
+    fn link_splits(&self) -> Vec<(String, LinkViews, LinkViews)> {
+        self.0.link_splits.iter().map(|s| (s.name.clone(), self.links(&s.val), self.links(&s.test))).collect()
+    }
+}

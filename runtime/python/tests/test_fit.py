@@ -1,0 +1,194 @@
+"""Training: equal to the command to the bit, callbacks, Ctrl-C, outputs."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hgnnc
+
+from .conftest import ROOT, hgnnc_command
+
+Data = dict[Any, Any]
+
+
+def same_bits(a: dict[str, Any], b: dict[str, Any]) -> None:
+    assert sorted(a) == sorted(b)
+    for name in a:
+        assert a[name].shape == b[name].shape and a[name].tobytes() == b[name].tobytes(), name
+
+
+def test_fit_of_a_dictionary_equals_the_command_to_the_bit(model: str, data: Data, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "m.hgnn"
+    file.write_text(model)
+    hgnnc.Dataset.from_dict(data).save(tmp_path / "d")
+    run = hgnnc.load(file).fit(data, seed=3, epochs=5, device="cpu", progress=False)
+    hgnnc_command(
+        "train", file, "--data", tmp_path / "d", "--split", "masks", "--seed", 3, "--epochs", 5, "--device", "cpu",
+        "--weights-out", tmp_path / "w.safetensors", "--quiet",
+    )  # fmt: skip
+    same_bits(run.weights, hgnnc.load(file, weights=tmp_path / "w.safetensors").weights or {})
+    # The file that Python writes is the same, too.
+    trained = hgnnc.load(file)
+    trained.weights = run.weights
+    trained.save(tmp_path / "p.safetensors")
+    assert (tmp_path / "p.safetensors").read_bytes() == (tmp_path / "w.safetensors").read_bytes()
+    # And so are the outputs.
+    hgnnc_command(
+        "infer", file, "--data", tmp_path / "d", "--weights", tmp_path / "w.safetensors", "--device", "cpu",
+        "--out", tmp_path / "o.npy",
+    )  # fmt: skip
+    logits = trained.predict(data, device="cpu")["logits"]
+    assert np.load(tmp_path / "o.npy").tobytes() == logits.tobytes()
+
+
+def test_fit_on_acm_equals_the_command_to_the_bit(tmp_path: pathlib.Path) -> None:
+    folder = pathlib.Path(os.environ.get("HGNN_DATA", ROOT.parent / "shared" / "data")) / "acm"
+    if not folder.is_dir():
+        pytest.skip("HGNN_DATA is not set and ../shared/data does not exist")
+    model, weights = ROOT / "examples" / "han" / "acm.hgnn", tmp_path / "w.safetensors"
+    hgnnc_command(
+        "train", model, "--data", folder, "--no-graph-cache", "--epochs", 2, "--device", "cpu", "--weights-out",
+        weights, "--quiet",
+    )  # fmt: skip
+    run = hgnnc.load(model).fit(hgnnc.Dataset(folder).to_dict(), epochs=2, device="cpu", progress=False)
+    same_bits(run.weights, hgnnc.load(model, weights=weights).weights or {})
+
+
+def test_a_run_has_metrics_history_and_weights(model: str, data: Data) -> None:
+    seen: list[dict[str, float]] = []
+    compiled = hgnnc.load(model)
+    run = compiled.fit(data, on_epoch=lambda epoch: seen.append(epoch.metrics), progress=False)
+    assert [epoch.epoch for epoch in run.history] == [1, 2, 3, 4, 5, 6]
+    assert [epoch.loss for epoch in run.history] == run.report["losses"] == [metrics["loss"] for metrics in seen]
+    assert "val.loss" in seen[0] and not run.interrupted and run.best_epoch in range(1, 7)
+    assert set(run.metrics) == {"train", "val", "test"}
+    assert compiled.evaluate(data) == run.metrics
+    again = hgnnc.load(model).fit(data, epochs=0, init=run.weights, progress=False)
+    same_bits(again.weights, run.weights)
+
+
+def test_predictions_are_arrays_with_probabilities_and_dlpack(model: str, data: Data) -> None:
+    compiled = hgnnc.load(model)
+    with pytest.raises(hgnnc.InputError, match="no weights"):
+        compiled.predict(data)
+    compiled.fit(data, progress=False)
+    found = compiled.predict(data)
+    assert {name: array.shape for name, array in found.items()} == {"logits": (60, 3), "authors": (25, 8)}
+    shared = np.from_dlpack(found["logits"])
+    assert shared.ctypes.data == found["logits"].ctypes.data
+    likely = compiled.predict(data, outputs=["logits"], probabilities=True)["logits"]
+    np.testing.assert_allclose(likely.sum(axis=1), 1, rtol=1e-6)
+    assert (likely.argmax(axis=1) == found["logits"].argmax(axis=1)).all()
+    # Neither labels nor masks are needed.
+    bare = {key: {"x": value["x"]} if key == "paper" else value for key, value in data.items()}
+    assert compiled.predict(bare)["logits"].tobytes() == found["logits"].tobytes()
+    with pytest.raises(hgnnc.InputError, match="no output `nothing`"):
+        compiled.predict(data, outputs=["nothing"])
+
+
+def test_weights_that_do_not_fit_are_refused(model: str, data: Data, tmp_path: pathlib.Path) -> None:
+    compiled = hgnnc.load(model)
+    run = compiled.fit(data, epochs=1, progress=False)
+    first = sorted(run.weights)[0]
+    with pytest.raises(hgnnc.InputError, match=f"`{first}` is missing"):
+        compiled.predict(data, weights={name: run.weights[name] for name in run.weights if name != first})
+    with pytest.raises(hgnnc.InputError, match="saved as `.safetensors`"):
+        compiled.save(tmp_path / "w.pt")
+    with pytest.raises(hgnnc.InputError, match="No such file"):
+        compiled.load_weights(tmp_path / "nothing.safetensors")
+
+
+def test_a_callback_ends_training_by_false_and_its_exceptions_come_out(model: str, data: Data) -> None:
+    compiled = hgnnc.load(model)
+    run = compiled.fit(data, epochs=1000, on_epoch=lambda epoch: epoch.epoch < 3, progress=False)
+    assert run.interrupted and len(run.history) == run.report["epochs"] == 3
+
+    def fail(epoch: hgnnc.Epoch) -> None:
+        raise RuntimeError("of the callback")
+
+    with pytest.raises(RuntimeError, match="of the callback"):
+        compiled.fit(data, epochs=1000, on_epoch=fail, progress=False)
+
+
+def test_ctrl_c_keeps_the_best_epoch(model: str, data: Data) -> None:
+    compiled = hgnnc.load(model)
+
+    def interrupt(epoch: hgnnc.Epoch) -> None:
+        if epoch.epoch == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    run = compiled.fit(data, epochs=100_000, on_epoch=interrupt, progress=False)
+    assert run.interrupted and 4 <= len(run.history) < 100_000
+    assert run.report["outcome"] == "interrupted"
+    # Not the last epoch's, but those of the best one.
+    same = hgnnc.load(model).fit(data, epochs=run.best_epoch, progress=False)
+    if same.best_epoch == run.best_epoch:
+        same_bits(run.weights, same.weights)
+
+
+def test_a_program_that_gets_a_sigint_ends_with_a_run(tmp_path: pathlib.Path) -> None:
+    program = """
+import hgnnc
+from tests.conftest import MODEL, small
+print("ready", flush=True)
+run = hgnnc.load(MODEL).fit(small(), epochs=10**9)
+print("interrupted", run.interrupted, len(run.history) == run.report["epochs"], flush=True)
+"""
+    child = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=pathlib.Path(__file__).parents[1]
+    )
+    assert child.stdout is not None and child.stdout.readline() == "ready\n"
+    time.sleep(1)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=120)
+    assert (out, child.returncode) == ("interrupted True True\n", 0)
+
+
+def test_other_threads_of_python_run_while_a_model_is_trained(model: str, data: Data) -> None:
+    beats, done = [0], threading.Event()
+
+    def beat() -> None:
+        while not done.wait(0.001):
+            beats[0] += 1
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    hgnnc.load(model).fit(data, epochs=200, progress=False)
+    done.set()
+    thread.join()
+    assert beats[0] > 0
+
+
+def test_machines_and_devices_that_cannot_are_named(model: str, data: Data) -> None:
+    compiled = hgnnc.load(model)
+    with pytest.raises(hgnnc.MachineError, match="the budget is 1000 bytes"):
+        compiled.fit(data, memory_budget=1000, device="cpu", progress=False)
+    with pytest.raises(ValueError, match="there is no device \"tpu\""):
+        compiled.fit(data, device="tpu", progress=False)
+    with pytest.raises(TypeError, match="data is a int"):
+        compiled.fit(3, progress=False)
+
+
+def test_notebooks_see_tables_and_a_profile(model: str, data: Data) -> None:
+    compiled = hgnnc.load(model)
+    run = compiled.fit(data, epochs=3, progress=False)
+    assert "<svg" in run._repr_html_() and "finished after 3 epochs" in run._repr_html_()
+    assert "<details>" in compiled._repr_html_()
+    assert "paper" in hgnnc.Dataset.from_dict(data)._repr_html_()
+    profile = run.profile(2)
+    assert profile.data["kernels"] and "iframe" in profile._repr_html_() and str(profile)
+
+
+def test_torch_is_not_imported() -> None:
+    program = "import sys, hgnnc; print([m for m in ('torch', 'dgl', 'pandas', 'IPython') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"

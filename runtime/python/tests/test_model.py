@@ -1,0 +1,78 @@
+"""Models: diagnostics as exceptions, and where they render."""
+
+from __future__ import annotations
+
+import pathlib
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hgnnc
+
+Data = dict[Any, Any]
+
+
+def test_a_model_has_a_name_and_outputs(model: str, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "m.hgnn"
+    file.write_text(model)
+    for loaded in (hgnnc.load(model), hgnnc.load(file), hgnnc.load(str(file))):
+        assert (loaded.name, loaded.outputs, loaded.text) == ("Net", ["authors", "logits"], model)
+        assert loaded.warnings == [] and "without weights" in repr(loaded)
+
+
+def test_mistakes_are_an_exception_with_places(model: str) -> None:
+    with pytest.raises(hgnnc.ModelError) as found:
+        hgnnc.load(model.replace("relu(", "rellu("))
+    error = found.value
+    assert "error[E" in str(error) and "rellu" in str(error)
+    first = error.diagnostics[0]
+    line = next(i for i, text in enumerate(model.splitlines(), 1) if "relu(" in text)
+    column = model.splitlines()[line - 1].index("relu(") + 1
+    assert first.severity == "error" and first.code.startswith("E02")
+    assert (first.line, first.column) == (line, column) and first.span == (line, column, line, column + 5)
+    # A notebook shows the colours instead of a traceback.
+    assert any("\x1b[" in text for text in error._render_traceback_())
+    assert "<pre>" in error._repr_html_()
+
+
+def test_a_model_that_does_not_fit_the_data_says_why(model: str, data: Data) -> None:
+    data["paper"]["x"] = np.zeros((60, 7), np.float32)
+    for refuse in (hgnnc.load(model).check, lambda d: hgnnc.load(model).fit(d, progress=False)):
+        with pytest.raises(hgnnc.ModelError) as found:
+            refuse(data)
+        assert "7" in str(found.value) and "the dataset `data`" in str(found.value), str(found.value)
+
+
+def test_masks_serve_the_split_that_the_model_names(model: str, data: Data) -> None:
+    assert hgnnc.load(model).check(data) == []
+    with pytest.raises(hgnnc.ModelError):
+        hgnnc.load(model).check(data, split="other")
+
+
+def test_warnings_are_warnings_of_python(model: str, data: Data) -> None:
+    data["author", "writes", "paper"] = np.zeros((2, 0), int)
+    found = hgnnc.load(model).check(data)
+    assert [diagnostic.severity for diagnostic in found] == ["warning"]
+    with pytest.warns(hgnnc.HgnncWarning, match=found[0].code):
+        hgnnc.load(model).fit(data, epochs=1, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(hgnnc.HgnncWarning):
+            hgnnc.load(model).fit(data, epochs=1, progress=False)
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(hgnnc.InputError, match="cannot read"):
+        hgnnc.load(tmp_path / "nothing.hgnn")
+
+
+def test_the_code_of_the_tutorial_runs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (pathlib.Path(__file__).resolve().parents[3] / "docs" / "python.md").read_text()
+    blocks = [part.split("```", 1)[0] for part in text.split("```python\n")[1:]]
+    assert len(blocks) >= 5
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), scope)
