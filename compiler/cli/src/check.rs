@@ -15,7 +15,7 @@ use crate::source::Terminal;
 /// Reports all diagnostics of a model.
 pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let mut terminal = Terminal::default();
-    let mut analysis = hgnnc::read(&args.model)?;
+    let mut analysis = hgnnc::read(&args.model, &args.set.constants)?;
     hgnnc::accept(&analysis, &analysis.diagnostics, &mut terminal)?;
     if let Some(folder) = &args.data {
         let pool = thread_pool(0)?;

@@ -18,10 +18,13 @@ mod output;
 mod plan;
 mod profile;
 mod profile_args;
+mod progress;
 mod run;
 mod simulate_cache;
 mod source;
 mod starter;
+mod sweep;
+mod sweep_args;
 mod switches;
 mod train;
 
@@ -61,6 +64,7 @@ fn run() -> ExitCode {
         Command::Check(args) => check::check(args),
         Command::Build(args) => build::build(args),
         Command::Train(args) => train::train(args),
+        Command::Sweep(args) => sweep::sweep(args),
         Command::Profile(args) => profile::profile(args),
         Command::Eval(args) => run::eval(args),
         Command::Infer(args) => run::infer(args),

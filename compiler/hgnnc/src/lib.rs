@@ -17,21 +17,29 @@
 
 #![forbid(unsafe_code)]
 
+mod baseline;
 mod dataset;
 mod device;
 mod error;
+mod events;
+mod log;
 mod prepare;
 mod results;
+mod seeds;
 mod source;
+mod sweep;
 
 use hgnnc_diag::{Diagnostics, SourceMap};
 
 pub use dataset::{load, processor, summary};
 pub use device::Device;
 pub use error::Error;
+pub use log::{EpochLog, LogPlaces};
 pub use prepare::{Bound, Job, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options, prepare};
 pub use results::Naming;
+pub use seeds::SeedRuns;
 pub use source::{accept, decode, meet, prepare as prepare_model, read, text};
+pub use sweep::{Point, Sweep, SweepObserver, SweepReport};
 
 /// Hears what happens on the way.
 pub trait Observer {

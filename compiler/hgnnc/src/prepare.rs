@@ -1,5 +1,6 @@
 //! From a model and a dataset to a trainer that is bound to a machine.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,8 +11,8 @@ use hgnnc_cuda::{DeviceBackend, SharedDevice};
 use hgnnc_data::{BindOptions, BoundData, ExecError, Identity, OrderOptions, bind, materialize, order_vertices};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
-    Analyzed, CpuOptions, Disabled, LowerError, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, lower,
-    plan_graphs, settings,
+    Analyzed, CpuOptions, Disabled, LowerError, LowerOptions, Lowered, REORDER_VERTICES, Setting, SizeInfo,
+    compile_cpu, lower, plan_graphs, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
 use hgnnc_graph::{Dataset, GraphCache, show_bytes};
@@ -21,11 +22,12 @@ use hgnnc_ir::training::Target;
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_machine::Machine;
 use hgnnc_ptx::PtxCompiler;
+use hgnnc_train::report::BaselineReport;
 use hgnnc_train::{MemoryNeeded, Report, TrainOptions, Trainer, checkpoint};
 use rayon::ThreadPool;
 
 use crate::device::{self, Device, Opened};
-use crate::{Error, Naming, Observer, dataset, source};
+use crate::{Error, Naming, Observer, baseline, dataset, source};
 
 /// A model's tables bound to a dataset.
 pub struct Bound {
@@ -91,6 +93,12 @@ pub struct Prepared {
     pub naming: Naming,
     /// The relations of the dataset, in their order.
     pub relations: Vec<String>,
+    /// Names of the classes of the trained label; empty without classes.
+    pub classes: Vec<String>,
+    /// What the features predict without the graph, if the job asks for it and the label is of vertices.
+    pub baseline: Option<BaselineReport>,
+    /// The constants of the model that the job sets.
+    pub constants: BTreeMap<String, f64>,
     /// Sizes of the data.
     pub sizes: SizeInfo,
     /// Seconds to load the dataset.
@@ -108,9 +116,26 @@ impl Prepared {
         let mut report = self.trainer.report()?;
         report.load_s += self.load_s;
         report.compile_s = self.compile_s;
+        report.baseline.clone_from(&self.baseline);
+        report.constants.clone_from(&self.constants);
+        for classes in report.classes.values_mut() {
+            for (score, name) in classes.scores.iter_mut().zip(&self.classes) {
+                score.name.clone_from(name);
+            }
+        }
         let found = self.not_finite(&report);
         report.warnings.extend(found);
         Ok(report)
+    }
+
+    /// Adds the place in the source of the cause to an error, if it is known.
+    pub fn located(&self, mut error: ExecError) -> ExecError {
+        if let ExecError::Diverged { cause: Some(cause), .. } = &mut error
+            && let Some(place) = cause.origin.and_then(|origin| self.sources.place(origin.file, origin.start))
+        {
+            cause.text = format!("{} ({place})", cause.text);
+        }
+        error
     }
 
     /// A warning for each metric that is not finite.
@@ -174,6 +199,10 @@ pub struct Job {
     pub data: Option<PathBuf>,
     /// The split; `None` for the one that the model names.
     pub split: Option<String>,
+    /// Other values for constants of the model.
+    pub constants: Vec<Setting>,
+    /// Whether reports say what the features alone predict ([`Prepared::baseline`]).
+    pub baseline: bool,
     /// Most bytes of the cache of metapath graphs beside the dataset; `None` for no cache.
     pub graph_cache: Option<u64>,
     /// Where to run.
@@ -191,6 +220,8 @@ impl Job {
             model: model.into(),
             data: None,
             split: None,
+            constants: vec![],
+            baseline: false,
             graph_cache: Some(GraphCache::DEFAULT_LIMIT),
             device: Device::Auto,
             disabled: Disabled::default(),
@@ -210,7 +241,7 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
         observer.note(format!("warning: {} threads share {processors} processors: fewer are faster", options.threads));
     }
     let device = device::open(job.device, observer)?;
-    let mut analysis = source::read(&job.model)?;
+    let mut analysis = source::read(&job.model, &job.constants)?;
     source::accept(&analysis, &analysis.diagnostics, observer)?;
     purpose.check(analysis.model.as_ref())?;
     let mut front_s = start.elapsed().as_secs_f64();
@@ -223,6 +254,7 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     let mut model = source::meet(&mut analysis, &dataset, job.split.as_deref(), purpose, observer, &pool)?;
     let output = model.train.as_ref().map(|t| t.training.output.clone());
     let scores_pairs = model.train.as_ref().is_some_and(|t| matches!(t.training.target, Target::Links(_)));
+    let (label_features, classes) = label_of(&model, &dataset);
     let naming = if purpose == Purpose::Infer { Naming::new(&model, &dataset) } else { Naming::default() };
     if purpose == Purpose::Infer {
         forget_training(&mut model);
@@ -239,7 +271,8 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     if options.checkpoint.is_some() {
         options.identity = {
             let (tables, settings) = (tables(&model), settings(&model));
-            Some(pool.install(|| Identity::new(&tables, settings, &dataset, &bind_options))?)
+            let identity = pool.install(|| Identity::new(&tables, settings, &dataset, &bind_options))?;
+            Some(identity.with_constants(&analysis.constants, job.constants.iter().map(|(name, _)| &name[..])))
         };
     }
     load_s += start.elapsed().as_secs_f64();
@@ -251,6 +284,12 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     let bind_lower = LowerOptions { disabled: disabled.clone(), machine, ..LowerOptions::default() };
     let Bound { mut data, mut sizes, graphs } = bind_sizes(&model, &dataset, &bind_options, &bind_lower, &pool)?;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
+    let baseline = model.train.as_ref().filter(|_| job.baseline && !purpose.is_of_outputs()).and_then(|spec| {
+        let features = label_features.and_then(|ty| dataset.vertex_types[ty].features.as_ref());
+        baseline::baseline(features, &data, spec.training.task)
+    });
+    let set = job.constants.iter().filter_map(|(name, _)| Some((name.clone(), *analysis.constants.get(name)?)));
+    let constants = set.collect();
     // The front end has already warned of empty relations.
     let is_hop =
         |graph: usize| model.flow.metapaths.iter().any(|path| path.hops.iter().any(|hop| hop.index() == graph));
@@ -304,7 +343,30 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     };
     let compile_s = front_s + start.elapsed().as_secs_f64() - trainer.init_s();
     let sources = analysis.sources;
-    Ok(Prepared { trainer, sources, output, scores_pairs, naming, relations, sizes, load_s, compile_s })
+    Ok(Prepared {
+        trainer,
+        sources,
+        output,
+        scores_pairs,
+        naming,
+        relations,
+        classes,
+        baseline,
+        constants,
+        sizes,
+        load_s,
+        compile_s,
+    })
+}
+
+/// The vertex type of the trained label in the dataset, and the names of its classes.
+fn label_of(model: &Analyzed, dataset: &Dataset) -> (Option<usize>, Vec<String>) {
+    let found = model.train.as_ref().and_then(|spec| {
+        let Target::Vertices { vertex, label } = &spec.training.target else { return None };
+        let ty = dataset.vertex_type(&model.flow.vertex_types[vertex.index()].dataset_name)?;
+        Some((ty, dataset.label(ty, label).map_or(vec![], |label| label.class_names.clone())))
+    });
+    found.map_or((None, vec![]), |(ty, names)| (Some(ty), names))
 }
 
 /// The number of processors, if it is below the number of threads.

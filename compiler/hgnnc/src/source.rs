@@ -4,17 +4,17 @@ use std::path::Path;
 
 use hgnnc_data::middle_of_metapath;
 use hgnnc_driver::{
-    Analysis, Analyzed, Diagnostics, Disabled, LowerError, MAX_SOURCE, analyze, bind_names, check_dataset, codes,
-    declare_metapaths, silence,
+    Analysis, Analyzed, Diagnostics, Disabled, LowerError, MAX_SOURCE, Setting, analyze_with, bind_names,
+    check_dataset, codes, declare_metapaths, silence,
 };
 use hgnnc_graph::{Dataset, files};
 use rayon::ThreadPool;
 
 use crate::{Error, Observer, Purpose, dataset};
 
-/// Reads and analyzes a model.
-pub fn read(path: &Path) -> Result<Analysis, Error> {
-    Ok(analyze(&path.display().to_string(), &text(path)?))
+/// Reads and analyzes a model, with other values for some of its constants.
+pub fn read(path: &Path, constants: &[Setting]) -> Result<Analysis, Error> {
+    Ok(analyze_with(&path.display().to_string(), &text(path)?, constants))
 }
 
 /// Reads the text of a model.

@@ -3,6 +3,7 @@
 mod bad_data;
 mod bad_files;
 mod bounds;
+mod comfort;
 mod commands;
 mod common;
 mod cuda;
