@@ -219,5 +219,5 @@ fn baseline_text(report: &Report) -> String {
     let Some((part, metrics)) = found else { return String::new() };
     let values: Vec<String> = metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
     let of = if baseline.features > 0 { " of the features" } else { "" };
-    format!("without the graph, {part}: {} ({}{of})\n", values.join("  "), baseline.kind)
+    format!("without the graph: {part} {} ({}{of})\n", values.join("  "), baseline.kind)
 }

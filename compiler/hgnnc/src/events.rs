@@ -22,9 +22,11 @@ impl EventFile {
     pub fn create(folder: &Path, after: Option<u64>) -> io::Result<EventFile> {
         std::fs::create_dir_all(folder)?;
         let seconds = now() as u64;
-        let file = (0u32..1000).find_map(|number| {
+        // Files of one second are in the order in which they were made.
+        let before = std::fs::read_dir(folder)?.count();
+        let file = (before..before + 1000).find_map(|number| {
             // TensorBoard takes files with `tfevents` in their names, in the order of the names.
-            let name = format!("events.out.tfevents.{seconds:010}.{number:03}.{}.hgnnc", std::process::id());
+            let name = format!("events.out.tfevents.{seconds:010}.{number:04}.{}.hgnnc", std::process::id());
             match File::options().write(true).create_new(true).open(folder.join(name)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
                 other => Some(other),
