@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 use hgnnc_machine::CodeMode;
@@ -8,6 +9,7 @@ use hgnnc_machine::CodeMode;
 use hgnnc::Device;
 
 use crate::profile_args::ProfileCommand;
+use crate::sweep_args::{ConstArgs, SweepArgs, parse_time};
 use crate::switches::DisableArgs;
 
 /// Exit codes and environment variables, below the options of every command.
@@ -60,7 +62,9 @@ pub enum Command {
     /// Compile a model and show the levels of the compiler
     Build(BuildArgs),
     /// Train a model
-    Train(TrainArgs),
+    Train(Box<TrainArgs>),
+    /// Train a model with all combinations of values of its constants, and compare them by a validation metric
+    Sweep(Box<SweepArgs>),
     /// Measure a trained model
     Eval(EvalArgs),
     /// Write a trained model's outputs
@@ -93,6 +97,8 @@ pub struct ModelArgs {
     /// Split of the dataset; without it, the model's own `split`
     #[arg(long, value_name = "NAME")]
     pub split: Option<String>,
+    #[command(flatten)]
+    pub set: ConstArgs,
     /// Build graphs of metapaths again, and keep none of them in `.hgnnc-cache` beside the dataset
     #[arg(long)]
     pub no_graph_cache: bool,
@@ -192,6 +198,8 @@ pub struct CheckArgs {
     /// Split that training would use
     #[arg(long, value_name = "NAME", requires = "data")]
     pub split: Option<String>,
+    #[command(flatten)]
+    pub set: ConstArgs,
 }
 
 /// Arguments of the command `fmt`.
@@ -299,6 +307,8 @@ pub struct BuildArgs {
     /// degrees of semantic graphs
     #[arg(help_heading = heading::DATA, long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
+    #[command(flatten)]
+    pub set: ConstArgs,
     /// How kernels execute element-wise work, for `--emit clif`
     #[arg(help_heading = heading::COMPILER, long, value_enum, default_value_t = Code::Auto)]
     pub code: Code,
@@ -332,6 +342,23 @@ pub struct TrainArgs {
     /// Number of epochs; without it, the model's own
     #[arg(help_heading = heading::TRAINING, long, value_name = "N", value_parser = parse_whole, allow_negative_numbers = true)]
     pub epochs: Option<u64>,
+    /// Train this many times, with the seed and those that follow it: metrics are means with standard deviations, and the
+    /// parameters of the run that is best on the validation part are kept
+    #[arg(help_heading = heading::TRAINING, long, value_name = "N", value_parser = parse_within::<1, 10_000>,
+        allow_negative_numbers = true, conflicts_with_all = ["checkpoint", "init"])]
+    pub seeds: Option<u64>,
+    /// Stop after the epoch in which training has taken this long (such as 90s, 10m or 1.5h), as Ctrl-C does
+    #[arg(help_heading = heading::TRAINING, long, value_name = "TIME", value_parser = parse_time)]
+    pub max_time: Option<Duration>,
+    /// Train two epochs to see that everything works: preparation, training, evaluation, and what is to be written
+    #[arg(help_heading = heading::TRAINING, long, conflicts_with = "epochs")]
+    pub fast_dev_run: bool,
+    /// Write a JSON object per epoch to this file as training goes on; a resumed run appends to it
+    #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.jsonl")]
+    pub log: Option<PathBuf>,
+    /// Write event files for TensorBoard into this folder
+    #[arg(help_heading = heading::OUTPUT, long, value_name = "DIR")]
+    pub tensorboard: Option<PathBuf>,
     /// Keep the parameters of the best epoch (weights.safetensors), the model with them (model.hgnnx), the report
     /// (report.json) and the log (log.txt) in this folder, which must be empty or not there. All of it appears at once
     /// when the run ends. With a name that ends in `.hgnnx`, only the model with its parameters, in this file

@@ -61,7 +61,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     }
     let switches = args.disable.check()?;
     let pool = thread_pool(0)?;
-    let mut analysis = hgnnc::read(&args.model)?;
+    let mut analysis = hgnnc::read(&args.model, &args.set.constants)?;
     hgnnc::accept(&analysis, &analysis.diagnostics, &mut Terminal::default())?;
     let Sized { model, sizes, graphs, mut data } = sized(args, &switches.disabled, &mut analysis, &pool)?;
     check_sizes(args, &model, sizes.as_ref())?;

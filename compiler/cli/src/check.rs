@@ -25,7 +25,7 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
         print(&serve::text(trained.program(), &SourceMap::default()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut analysis = hgnnc::read(&args.model)?;
+    let mut analysis = hgnnc::read(&args.model, &args.set.constants)?;
     hgnnc::accept(&analysis, &analysis.diagnostics, &mut terminal)?;
     if let Some(model) = analysis.model.as_ref().filter(|_| args.serve) {
         print(&serve::text(&model.flow, &analysis.sources))?;

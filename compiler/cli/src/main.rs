@@ -18,11 +18,14 @@ mod output;
 mod plan;
 mod profile;
 mod profile_args;
+mod progress;
 mod run;
 mod serve;
 mod simulate_cache;
 mod source;
 mod split;
+mod sweep;
+mod sweep_args;
 mod switches;
 mod train;
 
@@ -62,6 +65,7 @@ fn run() -> ExitCode {
         Command::Check(args) => check::check(args),
         Command::Build(args) => build::build(args),
         Command::Train(args) => train::train(args),
+        Command::Sweep(args) => sweep::sweep(args),
         Command::Profile(args) => profile::profile(args),
         Command::Eval(args) => run::eval(args),
         Command::Infer(args) => run::infer(args),

@@ -35,18 +35,27 @@ fn prepare_with(
     options: TrainOptions,
     terminal: &mut Terminal,
 ) -> Result<Prepared, Failure> {
-    let Switches { disabled, features } = disable.check()?;
     let job = Job {
-        model: (&args.model).into(),
-        data: args.data.clone().into(),
         new: new.map(Path::to_path_buf),
+        baseline: purpose == Purpose::Measure,
+        ..job(args, device, disable, options)?
+    };
+    hgnnc::prepare(purpose, &job, terminal).map_err(|error| terminal.failed(error))
+}
+
+/// The job of arguments.
+pub fn job(args: &ModelArgs, device: Device, disable: &DisableArgs, options: TrainOptions) -> Result<Job, Failure> {
+    let Switches { disabled, features } = disable.check()?;
+    Ok(Job {
+        data: args.data.clone().into(),
         split: args.split.clone(),
+        constants: args.set.constants.clone(),
         graph_cache: args.graph_cache(),
         device,
         disabled,
         options: TrainOptions { features, ..options },
-    };
-    hgnnc::prepare(purpose, &job, terminal).map_err(|error| terminal.failed(error))
+        ..Job::new(&args.model)
+    })
 }
 
 /// The options of the engine. The number of threads also applies to loading the dataset and building semantic graphs.
@@ -241,8 +250,25 @@ pub fn metrics_text(report: &Report) -> String {
     let mut text = String::new();
     for part in ["train", "val", "test"] {
         let Some(metrics) = report.metrics.get(part) else { continue };
-        let values: Vec<String> = metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
+        let std = |name: &str| report.std.as_ref()?.get(part)?.get(name).copied();
+        let value = |(name, value): (&&str, &f64)| match report.mean.as_ref().and_then(|mean| mean.get(part)?.get(name))
+        {
+            Some(mean) => format!("{name} {mean:.4} ± {:.4}", std(name).unwrap_or(0.0)),
+            None => format!("{name} {value:.4}"),
+        };
+        let values: Vec<String> = metrics.iter().map(value).collect();
         text.push_str(&format!("{part:>5}: {}\n", values.join("  ")));
     }
+    text.push_str(&baseline_text(report));
     text
+}
+
+/// What the features predict without the graph, in a line: of the test part, or else of the last one that there is.
+fn baseline_text(report: &Report) -> String {
+    let Some(baseline) = &report.baseline else { return String::new() };
+    let found = ["test", "val", "train"].into_iter().find_map(|part| Some((part, baseline.metrics.get(part)?)));
+    let Some((part, metrics)) = found else { return String::new() };
+    let values: Vec<String> = metrics.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
+    let of = if baseline.features > 0 { " of the features" } else { "" };
+    format!("without the graph: {part} {} ({}{of})\n", values.join("  "), baseline.kind)
 }

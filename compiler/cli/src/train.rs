@@ -1,28 +1,29 @@
 //! `hgnnc train`.
 
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hgnnc::{Observer, Prepared, Purpose, artifact};
+use hgnnc::{EpochLog, Job, LogPlaces, Observer, Prepared, Purpose, SeedRuns, artifact};
 use hgnnc_data::ExecError;
 use hgnnc_loader::CacheOptions;
-use hgnnc_train::{Epoch, Outcome, Report, TrainOptions, checkpoint};
-use indicatif::{ProgressBar, ProgressStyle};
+use hgnnc_train::{Outcome, Report, TrainOptions, checkpoint};
 
 use crate::args::TrainArgs;
 use crate::failure::Failure;
 use crate::keep::{RunFolder, WEIGHTS};
 use crate::output::{check_apart, check_folder, check_readable, check_writable, keep_log, log, note, print};
 use crate::plan::arenas_text;
-use crate::run::{finish, metrics_text, options, prepare, write_report};
+use crate::progress::Progress;
+use crate::run::{finish, job, metrics_text, options, write_report};
 use crate::source::Terminal;
 
 /// Exit code after Ctrl-C, by shell convention (128 + SIGINT).
-const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
+/// Epochs of `--fast-dev-run`.
+const FAST_EPOCHS: u64 = 2;
 
 /// Trains a model, and writes its weights, report and run folder.
 pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
@@ -36,7 +37,8 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         terminal.note(format!("warning: {warning}"));
     }
     let (device, options) = (args.device.device, train_options(args)?);
-    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, options, terminal)?;
+    let job = Job { baseline: true, ..job(&args.model, device, &args.disable, options)? };
+    let mut prepared = hgnnc::prepare(Purpose::Train, &job, &mut terminal).map_err(|error| terminal.failed(error))?;
     if let Some(path) = &args.init {
         prepared.trainer.load_weights(path)?;
     }
@@ -51,18 +53,39 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         (epochs, batches) => terminal.note(format!("continuing in epoch {}, after batch {batches}", epochs + 1)),
     }
 
+    let done = args.resume.then(|| prepared.trainer.epochs_done());
+    let mut epochs = EpochLog::open(&log_places(args), done, args.seeds.is_some())?;
     let stop = stop_on_interrupt()?;
     let mut progress = Progress::new(quiet);
-    let outcome = prepared.trainer.run(&stop, &mut |epoch| progress.epoch(epoch));
-    progress.finish();
-    let outcome = match outcome {
-        Ok(outcome) => outcome,
-        Err(error) => return Err(rescue(args, folder.as_ref(), prepared, error)),
+    let ended = match args.seeds {
+        None => {
+            let seed = prepared.trainer.seed();
+            let ended = prepared.trainer.run(&stop, &mut |epoch| {
+                progress.epoch(epoch);
+                epochs.epoch(seed, epoch);
+            });
+            ended.map(|outcome| (outcome, None)).map_err(|error| rescue(args, folder.as_ref(), &mut prepared, error))
+        }
+        Some(num) => {
+            let runs = prepared.train_seeds(num, args.max_time, &stop, &mut |seed, epoch| {
+                progress.epoch_of(seed, epoch);
+                epochs.epoch(seed, epoch);
+            });
+            runs.map(|runs| (runs.outcome, Some(runs))).map_err(Failure::from)
+        }
     };
+    progress.finish();
+    let (outcome, runs) = ended?;
 
     // Weights are written first: a later write failure does not affect them.
     let saved = args.weights_out.as_deref().map_or(Ok(()), |path| save_weights(path, &mut prepared));
-    let report = finish(&mut prepared)?;
+    let report = match runs {
+        None => finish(&mut prepared)?,
+        Some(SeedRuns { report, failures, .. }) => {
+            failures.iter().for_each(|line| note(&format!("warning: {line}")));
+            report
+        }
+    };
     let reported = args.report.as_deref().map_or(Ok(()), |path| write_report(path, &report));
     let summary = summary(&report);
     let printed = if quiet {
@@ -74,7 +97,10 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let unsaved =
         prepared.trainer.unsaved().zip(args.checkpoint.as_ref()).map(|(error, folder)| unsaved(error, folder));
     if outcome == Outcome::Interrupted && unsaved.is_none() {
-        terminal.note(interrupted(args, &report));
+        terminal.note(unfinished(args, &report, "interrupted"));
+    }
+    if outcome == Outcome::TimeLimit {
+        terminal.note(unfinished(args, &report, "stopped by --max-time"));
     }
     // Written last, since its log contains the preceding messages.
     let kept = match (&folder, artifact_path(args)) {
@@ -87,11 +113,13 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         (None, Some(path)) => save_artifact(path, &mut prepared, &report),
         (None, None) => Ok(()),
     };
-    saved.and(reported).and(kept).and(printed)?;
+    let logged = epochs.finish().map_err(Failure::from);
+    saved.and(reported).and(kept).and(printed).and(logged)?;
     if let Some(unsaved) = unsaved {
         return Err(Failure::Machine(unsaved));
     }
-    if [&args.weights_out, &args.checkpoint, &args.out].into_iter().all(Option::is_none) && report.epochs > 0 {
+    let kept = [&args.weights_out, &args.checkpoint, &args.out].into_iter().any(Option::is_some);
+    if !kept && !args.fast_dev_run && report.epochs > 0 {
         terminal.note("the parameters were not kept: `-o DIR` keeps them, the report and the log".into());
     }
     Ok(if outcome == Outcome::Interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
@@ -110,6 +138,8 @@ fn run_folder(args: &TrainArgs) -> Result<Option<RunFolder>, Failure> {
         ("--checkpoint", args.checkpoint.as_deref()),
         ("--report", args.report.as_deref()),
         ("--weights-out", args.weights_out.as_deref()),
+        ("--log", args.log.as_deref()),
+        ("--tensorboard", args.tensorboard.as_deref()),
     ])?;
     keep_log();
     Ok(Some(folder))
@@ -119,7 +149,9 @@ fn run_folder(args: &TrainArgs) -> Result<Option<RunFolder>, Failure> {
 fn train_options(args: &TrainArgs) -> Result<TrainOptions, Failure> {
     Ok(TrainOptions {
         seed: args.seed,
-        epochs: args.epochs,
+        epochs: if args.fast_dev_run { Some(FAST_EPOCHS) } else { args.epochs },
+        max_time: args.max_time,
+        measure_all: log_places(args) != LogPlaces::default(),
         checkpoint: args.checkpoint.clone(),
         checkpoint_every: Duration::from_secs(args.checkpoint_every),
         resume: args.resume,
@@ -129,18 +161,26 @@ fn train_options(args: &TrainArgs) -> Result<TrainOptions, Failure> {
     })
 }
 
+/// Where epochs are written.
+fn log_places(args: &TrainArgs) -> LogPlaces {
+    LogPlaces { json_lines: args.log.clone(), tensorboard: args.tensorboard.clone() }
+}
+
 /// Checks before training that inputs can be read and outputs written. Returns the lock of the checkpoint folder.
 fn check_outputs(args: &TrainArgs) -> Result<Option<checkpoint::Lock>, Failure> {
     let artifact = artifact_path(args);
-    for path in [args.report.as_deref(), args.weights_out.as_deref(), artifact].into_iter().flatten() {
+    let written = [args.report.as_deref(), args.weights_out.as_deref(), args.log.as_deref(), artifact];
+    for path in written.into_iter().flatten() {
         check_writable(path)?;
     }
+    args.tensorboard.as_deref().map_or(Ok(()), check_folder)?;
     let checkpoint = args.checkpoint.as_deref().map(checkpoint::file_of);
     let written = [
         ("the checkpoint", checkpoint.as_deref()),
         ("the report", args.report.as_deref()),
         ("the weights", args.weights_out.as_deref()),
         ("the artifact", artifact),
+        ("the log", args.log.as_deref()),
     ];
     check_apart(&written, &[("the model", Some(&args.model.model))], args.model.data.as_deref())?;
     args.init.as_deref().map_or(Ok(()), check_readable)?;
@@ -202,11 +242,11 @@ fn save_elsewhere(prepared: &mut Prepared) {
 }
 
 /// Training failed after it had started: saves the best parameters so far.
-fn rescue(args: &TrainArgs, folder: Option<&RunFolder>, mut prepared: Prepared, error: ExecError) -> Failure {
+fn rescue(args: &TrainArgs, folder: Option<&RunFolder>, prepared: &mut Prepared, error: ExecError) -> Failure {
     let error = prepared.located(error);
     let Some(best) = prepared.trainer.best_epoch() else { return error.into() };
     if let Some(path) = &args.weights_out {
-        rescue_weights(path, path, best, &mut prepared);
+        rescue_weights(path, path, best, prepared);
     }
     if let Some((folder, out)) = folder.zip(args.out.as_ref()) {
         log(&format!("error: {error}"));
@@ -219,7 +259,7 @@ fn rescue(args: &TrainArgs, folder: Option<&RunFolder>, mut prepared: Prepared, 
     if let Some(path) = artifact_path(args) {
         // The parameters may be older ones, of which no artifact is made.
         let weights = path.with_extension("safetensors");
-        rescue_weights(&weights, &weights, best, &mut prepared);
+        rescue_weights(&weights, &weights, best, prepared);
     }
     error.into()
 }
@@ -243,6 +283,9 @@ fn rescue_weights(path: &Path, shown: &Path, best: u64, prepared: &mut Prepared)
 
 /// The outcome of training in two lines, and the metrics.
 fn summary(report: &Report) -> String {
+    if report.mean.is_some() {
+        return seeds_summary(report);
+    }
     let best = report.best_epoch.map(|epoch| format!(", best epoch {epoch}")).unwrap_or_default();
     format!(
         "{}: {} epochs{best}, {:.2} ms per epoch (median), {:.2} s in all\n{}",
@@ -250,6 +293,20 @@ fn summary(report: &Report) -> String {
         report.epochs,
         report.epoch_ms.median,
         report.train_s,
+        metrics_text(report)
+    )
+}
+
+/// The outcome of several runs, and their metrics.
+fn seeds_summary(report: &Report) -> String {
+    let done: Vec<u64> = report.seeds.iter().filter(|run| run.error.is_none()).map(|run| run.seed).collect();
+    let seeds = done.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let seconds: f64 = report.seeds.iter().map(|run| run.train_s).sum();
+    format!(
+        "{} of {} runs with seeds {seeds}, {seconds:.2} s in all; mean ± standard deviation, parameters of seed {}\n{}",
+        done.len(),
+        report.seeds.len(),
+        report.seed,
         metrics_text(report)
     )
 }
@@ -265,81 +322,10 @@ fn unsaved(error: &ExecError, folder: &Path) -> String {
     format!("the last checkpoint could not be written: {error}; {before}")
 }
 
-fn interrupted(args: &TrainArgs, report: &Report) -> String {
+fn unfinished(args: &TrainArgs, report: &Report, how: &str) -> String {
     let saved = match &args.checkpoint {
         Some(folder) => format!("; continue with --checkpoint {} --resume", folder.display()),
         None => String::new(),
     };
-    format!("interrupted after epoch {}{saved}", report.epochs)
-}
-
-/// A progress bar on a terminal, lines elsewhere.
-enum Progress {
-    Quiet,
-    Lines,
-    Bar(Option<ProgressBar>),
-}
-
-impl Progress {
-    fn new(quiet: bool) -> Self {
-        match (quiet, std::io::stderr().is_terminal()) {
-            (true, _) => Progress::Quiet,
-            (false, true) => Progress::Bar(None),
-            (false, false) => Progress::Lines,
-        }
-    }
-
-    fn epoch(&mut self, epoch: &Epoch<'_>) {
-        let state = state(epoch);
-        if let Some(warning) = epoch.warning {
-            self.warn(&format!("warning: {warning}"));
-        }
-        // Every tenth epoch and the last, to keep logs short.
-        let listed = epoch.within.is_none() && (epoch.epoch.is_multiple_of(10) || epoch.epoch + 1 == epoch.epochs);
-        let line = listed.then(|| format!("epoch {:>4}/{}  {state}", epoch.epoch + 1, epoch.epochs));
-        match self {
-            Progress::Lines => line.iter().for_each(|line| note(line)),
-            Progress::Quiet => line.iter().for_each(|line| log(line)),
-            Progress::Bar(bar) => {
-                line.iter().for_each(|line| log(line));
-                let bar = bar.get_or_insert_with(|| {
-                    let bar = ProgressBar::new(epoch.epochs);
-                    if let Ok(style) = ProgressStyle::with_template("epoch {pos:>4}/{len} {bar:30} {msg}") {
-                        bar.set_style(style);
-                    }
-                    bar
-                });
-                // Number of completed epochs.
-                bar.set_position(epoch.epoch + u64::from(epoch.within.is_none()));
-                bar.set_message(state);
-            }
-        }
-    }
-
-    fn warn(&self, warning: &str) {
-        match self {
-            Progress::Quiet => log(warning),
-            Progress::Bar(Some(bar)) => bar.suspend(|| note(warning)),
-            Progress::Bar(None) | Progress::Lines => note(warning),
-        }
-    }
-
-    fn finish(&self) {
-        if let Progress::Bar(Some(bar)) = self {
-            bar.abandon();
-        }
-    }
-}
-
-/// Loss, selection criterion and time of an epoch.
-fn state(epoch: &Epoch<'_>) -> String {
-    let criterion = match epoch.criterion {
-        Some((c, value)) => format!("  {}.{} {value:.4}", c.part.name(), c.metric.name()),
-        None => String::new(),
-    };
-    let best = if epoch.best { " *" } else { "" };
-    if let Some((done, all)) = epoch.within {
-        return format!("batch {done}/{all}  loss {:.4}  {:.1} s", epoch.loss, epoch.ms * 1e-3);
-    }
-    format!("loss {:.4}{criterion}  {:.1} ms{best}", epoch.loss, epoch.ms)
+    format!("{how} after epoch {}{saved}", report.epochs)
 }

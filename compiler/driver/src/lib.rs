@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod constants;
 mod cpu;
 mod gpu;
 mod graph_plan;
@@ -18,6 +19,7 @@ mod settings;
 mod stdlib;
 mod unseen;
 
+pub use constants::Setting;
 pub use cpu::{CpuOptions, compile_cpu, compile_cpu_layer};
 pub use gpu::ptx;
 pub use graph_plan::{declare_metapaths, plan_graphs, plan_layer_graphs};
@@ -45,6 +47,8 @@ pub use settings::settings;
 pub use stdlib::STDLIB;
 pub use unseen::check_unseen;
 
+use std::collections::BTreeMap;
+
 use hgnnc_diag::Severity;
 use hgnnc_lower::instantiate;
 use hgnnc_sema::{Checked, Library};
@@ -60,6 +64,8 @@ pub struct Analysis {
     pub module: Module,
     /// The checked model; `None` if there are errors.
     pub model: Option<Analyzed>,
+    /// The values of the constants of the file.
+    pub constants: BTreeMap<String, f64>,
 }
 
 /// Maximum size of a source file, in bytes.
@@ -67,12 +73,17 @@ pub const MAX_SOURCE: usize = 16 << 20;
 
 /// Parses and checks the text of a file.
 pub fn analyze(name: &str, text: &str) -> Analysis {
+    analyze_with(name, text, &[])
+}
+
+/// [`analyze`], with other values for some of the file's constants. The syntax tree of the result is that of the file.
+pub fn analyze_with(name: &str, text: &str, settings: &[Setting]) -> Analysis {
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
     if text.len() > MAX_SOURCE {
         let report = Diagnostic::new(codes::TOO_LARGE, format!("`{name}` has {} bytes", text.len()));
         diagnostics.push(report.note(format!("a source file has at most {MAX_SOURCE} bytes")));
-        return Analysis { sources, diagnostics, module: Module::default(), model: None };
+        return Analysis { sources, diagnostics, module: Module::default(), model: None, constants: BTreeMap::new() };
     }
     let file = sources.add(name, text);
     let module = hgnnc_syntax::parse(file, text, &mut diagnostics);
@@ -84,7 +95,15 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
         .map(|((name, module), (_, text))| Library { name, module, layers: layer_names(text) })
         .collect();
     let mut found = Diagnostics::default();
-    let checked = hgnnc_sema::check(&module, &libraries, &mut found);
+    let with_settings;
+    let checked = if settings.is_empty() {
+        &module
+    } else {
+        with_settings = constants::set(&module, settings, &mut sources, &mut diagnostics);
+        &with_settings
+    };
+    let constants = constants::values(checked);
+    let checked = hgnnc_sema::check(checked, &libraries, &mut found);
     let model = checked.and_then(|checked| with_program(checked, &mut found));
     for diagnostic in found {
         if complete || stands_alone(diagnostic.code) {
@@ -100,8 +119,9 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
         useless(&module.allows, &silenced, &mut diagnostics);
     }
     diagnostics.sort();
+    constants::mention(settings, &sources, &mut diagnostics);
     let model = if diagnostics.has_errors() { None } else { model };
-    Analysis { sources, diagnostics, module, model }
+    Analysis { sources, diagnostics, module, model, constants }
 }
 
 /// The program of a checked model, with its mini-batches; `None` if there are errors.

@@ -21,28 +21,36 @@
 #![forbid(unsafe_code)]
 
 pub mod artifact;
+mod baseline;
 mod dataset;
 mod device;
 mod error;
+mod events;
 pub mod layer;
+mod log;
 mod prepare;
 pub mod profile;
 mod results;
+mod seeds;
 mod source;
 mod starter;
+mod sweep;
 
 use hgnnc_diag::{Diagnostics, SourceMap};
 
 pub use dataset::{load, processor, summary};
 pub use device::Device;
 pub use error::Error;
+pub use log::{EpochLog, LogPlaces};
 pub use prepare::{
     Bound, DataSource, Job, ModelSource, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options,
     prepare,
 };
 pub use results::Naming;
+pub use seeds::SeedRuns;
 pub use source::{Opened, accept, decode, meet, prepare as prepare_model, read, text};
 pub use starter::{StarterLayer, starter};
+pub use sweep::{Point, Sweep, SweepObserver, SweepReport};
 
 /// Hears what happens on the way.
 pub trait Observer {

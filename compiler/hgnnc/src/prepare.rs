@@ -11,7 +11,7 @@ use hgnnc_cuda::{DeviceBackend, SharedDevice};
 use hgnnc_data::{BindOptions, BoundData, ExecError, Identity, OrderOptions, bind, materialize, order_vertices};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
-    Analyzed, CpuOptions, Diagnostics, Disabled, LowerError, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo,
+    Analyzed, CpuOptions, Diagnostics, Disabled, LowerError, LowerOptions, Lowered, REORDER_VERTICES, Setting, SizeInfo,
     UnknownName, check_unseen, compile_cpu, lower, plan_graphs, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
@@ -22,13 +22,14 @@ use hgnnc_ir::{Dataflow, OutputKind, Space, VertexType};
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_machine::Machine;
 use hgnnc_ptx::PtxCompiler;
+use hgnnc_train::report::BaselineReport;
 use hgnnc_train::{MemoryNeeded, OutputRows, Report, TrainOptions, Trainer, checkpoint};
 use rayon::ThreadPool;
 
 use crate::artifact::{Artifact, Description};
 use crate::device::{self, Device};
 use crate::source::Opened;
-use crate::{Error, Naming, Observer, dataset, source};
+use crate::{Error, Naming, Observer, baseline, dataset, source};
 
 /// A model's tables bound to a dataset.
 pub struct Bound {
@@ -108,6 +109,12 @@ pub struct Prepared {
     pub naming: Naming,
     /// The relations of the dataset, in their order.
     pub relations: Vec<String>,
+    /// Names of the classes of the trained label; empty without classes.
+    pub classes: Vec<String>,
+    /// What the features predict without the graph, if the job asks for it and the label is of vertices.
+    pub baseline: Option<BaselineReport>,
+    /// The constants of the model that the job sets.
+    pub constants: BTreeMap<String, f64>,
     /// Sizes of the data.
     pub sizes: SizeInfo,
     /// The metadata of an artifact of the model ([`artifact::save`](crate::artifact::save)).
@@ -129,6 +136,13 @@ impl Prepared {
         let mut report = self.trainer.report()?;
         report.load_s += self.load_s;
         report.compile_s = self.compile_s;
+        report.baseline.clone_from(&self.baseline);
+        report.constants.clone_from(&self.constants);
+        for classes in report.classes.values_mut() {
+            for (score, name) in classes.scores.iter_mut().zip(&self.classes) {
+                score.name.clone_from(name);
+            }
+        }
         let found = self.not_finite(&report);
         report.warnings.extend(found);
         Ok(report)
@@ -267,6 +281,10 @@ pub struct Job {
     pub new: Option<PathBuf>,
     /// The split; `None` for the one that the model names.
     pub split: Option<String>,
+    /// Other values for constants of the model.
+    pub constants: Vec<Setting>,
+    /// Whether reports say what the features alone predict ([`Prepared::baseline`]).
+    pub baseline: bool,
     /// Most bytes of the cache of metapath graphs beside the dataset; `None` for no cache.
     pub graph_cache: Option<u64>,
     /// Where to run.
@@ -285,6 +303,8 @@ impl Job {
             data: DataSource::Named,
             new: None,
             split: None,
+            constants: vec![],
+            baseline: false,
             graph_cache: Some(GraphCache::DEFAULT_LIMIT),
             device: Device::Auto,
             disabled: Disabled::default(),
@@ -305,11 +325,13 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
         observer.note(format!("warning: {} threads share {processors} processors: fewer are faster", options.threads));
     }
     let device = device::open(job.device, observer)?;
-    let mut opened = job.model.open()?;
+    let mut opened = job.model.open(&job.constants)?;
+    let mut known = BTreeMap::new();
     let own = match &opened {
         Opened::Text(analysis) => {
             source::accept(analysis, &analysis.diagnostics, observer)?;
             purpose.check(analysis.model.as_ref())?;
+            known.clone_from(&analysis.constants);
             let training = analysis.model.as_ref().and_then(|model| model.train.as_ref());
             training.and_then(|train| train.training.dataset.clone())
         }
@@ -367,6 +389,7 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     }
     let output = model.train.as_ref().map(|t| t.training.output.clone());
     let scores_pairs = model.train.as_ref().is_some_and(|t| matches!(t.training.target, Target::Links(_)));
+    let (label_features, classes) = label_of(&model, &dataset);
     let naming = match purpose {
         Purpose::Infer => Naming::new(&model, asked.as_ref().map_or(&dataset, |asked| &asked.new), &description),
         _ => Naming::default(),
@@ -387,7 +410,8 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     if options.checkpoint.is_some() {
         options.identity = {
             let (tables, settings) = (tables(&model), settings(&model));
-            Some(pool.install(|| Identity::new(&tables, settings, &dataset, &bind_options))?)
+            let identity = pool.install(|| Identity::new(&tables, settings, &dataset, &bind_options))?;
+            Some(identity.with_constants(&known, job.constants.iter().map(|(name, _)| &name[..])))
         };
     }
     load_s += start.elapsed().as_secs_f64();
@@ -400,6 +424,12 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     let bind_lower = LowerOptions { disabled: disabled.clone(), machine, evaluation_only, ..LowerOptions::default() };
     let Bound { mut data, mut sizes, graphs } = bind_sizes(&model, &dataset, &bind_options, &bind_lower, &pool)?;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
+    let baseline = model.train.as_ref().filter(|_| job.baseline && !purpose.is_of_outputs()).and_then(|spec| {
+        let features = label_features.and_then(|ty| dataset.vertex_types[ty].features.as_ref());
+        baseline::baseline(features, &data, spec.training.task)
+    });
+    let set = job.constants.iter().filter_map(|(name, _)| Some((name.clone(), *known.get(name)?)));
+    let constants = set.collect();
     // The front end has already warned of empty relations.
     let is_hop =
         |graph: usize| model.flow.metapaths.iter().any(|path| path.hops.iter().any(|hop| hop.index() == graph));
@@ -467,12 +497,25 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
         scores_pairs,
         naming,
         relations,
+        classes,
+        baseline,
+        constants,
         sizes,
         description,
         rows_asked,
         load_s,
         compile_s,
     })
+}
+
+/// The vertex type of the trained label in the dataset, and the names of its classes.
+fn label_of(model: &Analyzed, dataset: &Dataset) -> (Option<usize>, Vec<String>) {
+    let found = model.train.as_ref().and_then(|spec| {
+        let Target::Vertices { vertex, label } = &spec.training.target else { return None };
+        let ty = dataset.vertex_type(&model.flow.vertex_types[vertex.index()].dataset_name)?;
+        Some((ty, dataset.label(ty, label).map_or(vec![], |label| label.class_names.clone())))
+    });
+    found.map_or((None, vec![]), |(ty, names)| (Some(ty), names))
 }
 
 /// What a model is asked about: vertices of a dataset beside the graph.

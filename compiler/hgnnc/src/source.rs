@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hgnnc_data::middle_of_metapath;
 use hgnnc_driver::{
-    Analysis, Analyzed, DatasetSummary, Diagnostics, Disabled, LowerError, MAX_SOURCE, analyze, bind_names,
+    Analysis, Analyzed, DatasetSummary, Diagnostics, Disabled, LowerError, MAX_SOURCE, Setting, analyze_with, bind_names,
     check_dataset, codes, declare_metapaths, silence,
 };
 use hgnnc_graph::{Dataset, files};
@@ -16,16 +16,26 @@ use crate::artifact::{self, Artifact};
 use crate::{Error, ModelSource, Observer, Purpose, dataset};
 
 impl ModelSource {
-    /// Reads, and checks what can be checked without a dataset.
+    /// Reads, with other values for some constants of the text, and checks what can be checked without a dataset.
     ///
     /// # Errors
-    /// A file that cannot be read, or is a damaged artifact. Mistakes of a text are among the diagnostics.
-    pub fn open(&self) -> Result<Opened, Error> {
-        match self {
-            ModelSource::File(path) if artifact::is_one(path) => Ok(Opened::Artifact(Arc::new(Artifact::load(path)?))),
-            ModelSource::File(path) => Ok(Opened::Text(read(path)?)),
-            ModelSource::Text { path, text } => Ok(Opened::Text(analyze(&path.display().to_string(), text))),
-            ModelSource::Artifact(artifact) => Ok(Opened::Artifact(Arc::clone(artifact))),
+    /// A file that cannot be read, or is a damaged artifact; constants for an artifact. Mistakes of a text are among the
+    /// diagnostics.
+    pub fn open(&self, constants: &[Setting]) -> Result<Opened, Error> {
+        let artifact = match self {
+            ModelSource::File(path) if artifact::is_one(path) => Arc::new(Artifact::load(path)?),
+            ModelSource::File(path) => return Ok(Opened::Text(read(path, constants)?)),
+            ModelSource::Text { path, text } => {
+                return Ok(Opened::Text(analyze_with(&path.display().to_string(), text, constants)));
+            }
+            ModelSource::Artifact(artifact) => Arc::clone(artifact),
+        };
+        match constants.first() {
+            None => Ok(Opened::Artifact(artifact)),
+            Some((name, _)) => Err(Error::input(format!(
+                "`{}` is a trained model, whose constants are what it was trained with: `{name}` cannot be set",
+                artifact.path().display()
+            ))),
         }
     }
 
@@ -46,9 +56,9 @@ pub enum Opened {
     Artifact(Arc<Artifact>),
 }
 
-/// Reads and analyzes a model.
-pub fn read(path: &Path) -> Result<Analysis, Error> {
-    Ok(analyze(&path.display().to_string(), &text(path)?))
+/// Reads and analyzes a model, with other values for some of its constants.
+pub fn read(path: &Path, constants: &[Setting]) -> Result<Analysis, Error> {
+    Ok(analyze_with(&path.display().to_string(), &text(path)?, constants))
 }
 
 /// Reads the text of a model.

@@ -31,6 +31,12 @@ pub struct Identity {
     training: BTreeMap<String, String>,
     /// Hashes of the arrays that the program reads, by a readable description.
     data: BTreeMap<String, Content>,
+    /// Values of the constants of the model's file. Absent in checkpoints of older versions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    constants: BTreeMap<String, String>,
+    /// The constants whose values the caller gave.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    set: BTreeSet<String>,
 }
 
 /// A [`Fingerprint`], with hashes as hexadecimal digits.
@@ -52,6 +58,8 @@ struct Content {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Difference {
+    /// Differing constants, of those that the caller of one of the runs gave.
+    pub constants: Vec<String>,
     pub program: Vec<String>,
     /// Differing settings of the train blocks.
     pub training: Vec<String>,
@@ -61,15 +69,19 @@ pub struct Difference {
 impl Difference {
     /// Whether the runs are the same.
     pub fn is_empty(&self) -> bool {
-        self.program.is_empty() && self.training.is_empty() && self.data.is_empty()
+        self.constants.is_empty() && self.program.is_empty() && self.training.is_empty() && self.data.is_empty()
     }
 }
 
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Settings are short, and an optimizer has at most six.
-        let parts =
-            [("the program", &self.program, 4), ("the train block", &self.training, 12), ("the data", &self.data, 4)];
+        let parts = [
+            ("a constant", &self.constants, 12),
+            ("the program", &self.program, 4),
+            ("the train block", &self.training, 12),
+            ("the data", &self.data, 4),
+        ];
         let mut separator = "";
         for (what, lines, most) in parts.into_iter().filter(|(_, lines, _)| !lines.is_empty()) {
             let more = lines.len().saturating_sub(most);
@@ -97,7 +109,21 @@ impl Identity {
         let Fingerprint { results, operations, params } = Fingerprint::new(&model.infer);
         let results = results.into_iter().map(|(name, hash)| (name, format!("{hash:032x}"))).collect();
         let data = contents(model, dataset, options)?;
-        Ok(Self { program: Program { results, operations, params }, training, data })
+        let program = Program { results, operations, params };
+        Ok(Self { program, training, data, constants: BTreeMap::new(), set: BTreeSet::new() })
+    }
+
+    /// The same with the values of the file's constants, and the names of those that the caller gave. These are compared,
+    /// whether the program depends on them or not.
+    #[must_use]
+    pub fn with_constants<'a>(
+        mut self,
+        values: &BTreeMap<String, f64>,
+        set: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        self.constants = values.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
+        self.set = set.into_iter().map(str::to_owned).collect();
+        self
     }
 
     /// Value of a train block setting.
@@ -122,7 +148,11 @@ impl Identity {
             (Some(_), None) => Some(format!("{name}: gone")),
             (None, _) => Some(format!("{name}: new")),
         });
-        Difference { data: data.collect(), program, training }
+        let constants = self.set.union(&now.set).filter_map(|name| {
+            let (before, now) = (self.constants.get(name), now.constants.get(name));
+            (before != now).then(|| format!("`{name}` {} -> {}", shown(before), shown(now)))
+        });
+        Difference { constants: constants.collect(), data: data.collect(), program, training }
     }
 }
 

@@ -11,6 +11,7 @@
 pub mod bind;
 mod bound;
 pub mod buffer;
+pub mod classes;
 mod error;
 mod identity;
 mod init;

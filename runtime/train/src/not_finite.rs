@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 
 use hgnnc_data::stacks::num_own_params;
-use hgnnc_data::{ADVICE, BoundData, Cause, InputData};
+use hgnnc_data::{ADVICE, BoundData, Cause, InputData, copy_rows};
 use hgnnc_executable::Executable;
 use hgnnc_interp::not_finite::{NotFinite, bytes, trace};
 use hgnnc_interp::{Bindings, Tensor};
 use hgnnc_ir::dataflow::{Binding, InputDecl};
-use hgnnc_ir::{Dataflow, Graph, Input, Layout, Op, OutputKind, Param, Phase, Space, Value, ValueData};
+use hgnnc_ir::types::Dim;
+use hgnnc_ir::{Dataflow, Graph, Input, Layout, Op, OutputKind, Param, Phase, Space, Value, ValueData, VertexType};
 use hgnnc_session::Session;
 
 /// Memory limit for the values of the interpreter, in bytes.
@@ -53,7 +54,18 @@ pub(crate) fn of_loss(executable: &Executable, session: &mut dyn Session, step: 
     if from.is_empty() {
         return None;
     }
-    find(flow, session, step, &from, None)
+    find(flow, session, step, &from, None, None)
+}
+
+/// Explains the non-finite loss of a mini-batch whose data a session of its program holds. `vertices` gives the vertices
+/// of the batch by type, as numbered in the dataset.
+pub(crate) fn of_batch_loss(
+    flow: &Dataflow,
+    session: &mut dyn Session,
+    step: (u64, u64, u64),
+    vertices: &dyn Fn(VertexType) -> Option<Vec<u32>>,
+) -> Option<Found> {
+    find(flow, session, step, &[flow.result("loss")?], None, Some(vertices))
 }
 
 /// Explains the non-finite update of a parameter, using `kept`, the parameters of an earlier step.
@@ -68,7 +80,7 @@ pub(crate) fn of_update(
     let (Some(flow), None) = (&executable.train, &executable.batch) else { return as_it_is };
     let updates = flow.outputs.iter().filter(|output| matches!(output.kind, OutputKind::UpdateParam(_)));
     let updates: Vec<Value> = updates.map(|output| output.value).collect();
-    find(flow, session, step, &updates, Some(kept)).or(as_it_is)
+    find(flow, session, step, &updates, Some(kept), None).or(as_it_is)
 }
 
 fn is_deferred(data: &BoundData, graph: Graph) -> bool {
@@ -81,15 +93,16 @@ fn find(
     step: (u64, u64, u64),
     from: &[Value],
     params: Option<&[Vec<f32>]>,
+    vertices: Option<&dyn Fn(VertexType) -> Option<Vec<u32>>>,
 ) -> Option<Found> {
     let data = session.data();
-    // Messages would contain renumbered vertex ids; edges that are not materialized cannot be evaluated.
+    // Edges that are not materialized cannot be evaluated.
     let deferred = |value: &ValueData| match (&value.op, value.ty.space) {
         (Op::MetapathReduce(sum), _) => is_deferred(data, sum.first) || is_deferred(data, sum.second),
         (_, Space::Edges(graph) | Space::Endpoints(graph, _)) => is_deferred(data, graph),
         (_, Space::Unit | Space::Vertices(_) | Space::Index(_)) => false,
     };
-    if data.orders.any() || flow.values.iter().any(deferred) {
+    if flow.values.iter().any(deferred) {
         return None;
     }
     let mut bindings =
@@ -112,6 +125,15 @@ fn find(
             Some(kept) => numbers.clone_from(kept.get(index)?),
             None => session.params().read(index, &mut numbers).ok()?,
         }
+        // The memory of a batch may hold more rows than it has.
+        numbers.truncate(bindings.width(&decl.dims));
+        // Parameters are read in the order of the dataset, and programs see them in that of the session.
+        if let Some(&Dim::Count(vertex)) = decl.dims.first()
+            && let Some(order) = session.data().orders.of(vertex)
+        {
+            let of_dataset = numbers.clone();
+            copy_rows(&of_dataset, &order.original, &mut numbers);
+        }
         if numbers.iter().any(|x| !x.is_finite()) {
             return Some(Found::Param(decl.name.clone()));
         }
@@ -122,7 +144,12 @@ fn find(
     }
     bindings.params = bound;
     let found = trace(flow, &bindings, from).ok()??;
-    Some(Found::Operation(described(flow, &bindings, &found)))
+    let orders = &session.data().orders;
+    let id = |vertex: VertexType, row: usize| match vertices {
+        Some(vertices) => vertices(vertex).and_then(|ids| ids.get(row).map(|&id| id as usize)).unwrap_or(row),
+        None => orders.of(vertex).and_then(|order| order.original.get(row)).map_or(row, |&id| id as usize),
+    };
+    Some(Found::Operation(described(flow, &bindings, &found, &id)))
 }
 
 /// Edges (source, destination) in CSC order.
@@ -162,20 +189,40 @@ fn input(
         }
         return Some(Tensor::new(rows, width, dense));
     }
-    (numbers.len() == rows * width).then(|| Tensor::new(rows, width, numbers))
+    // The memory of a batch may hold more rows than it has.
+    let mut numbers = numbers;
+    (numbers.len() >= rows * width).then(|| {
+        numbers.truncate(rows * width);
+        Tensor::new(rows, width, numbers)
+    })
 }
 
-fn described(flow: &Dataflow, bindings: &Bindings, found: &NotFinite) -> Cause {
+/// The cause in the user's words; `id` gives the number of a vertex in the dataset.
+fn described(
+    flow: &Dataflow,
+    bindings: &Bindings,
+    found: &NotFinite,
+    id: &dyn Fn(VertexType, usize) -> usize,
+) -> Cause {
     let data = flow.value(found.value);
+    let vertex_of = |space: Space, row: usize| match space {
+        Space::Vertices(vertex) => id(vertex, row),
+        _ => row,
+    };
     let place = match data.ty.space {
-        Space::Vertices(vertex) => format!(" at vertex {} of `{}`", found.row, flow.vertex_types[vertex.index()].name),
+        Space::Vertices(vertex) => {
+            format!(" at vertex {} of `{}`", id(vertex, found.row), flow.vertex_types[vertex.index()].name)
+        }
         Space::Edges(graph) => {
             let (src, dst) = bindings.edges[graph.index()][found.row];
-            format!(" at the edge from vertex {src} to vertex {dst} of `{}`", flow.graphs[graph.index()].name)
+            let decl = &flow.graphs[graph.index()];
+            let (src, dst) = (id(decl.src, src as usize), id(decl.dst, dst as usize));
+            format!(" at the edge from vertex {src} to vertex {dst} of `{}`", decl.name)
         }
         Space::Endpoints(graph, direction) => {
             let vertex = bindings.endpoints(graph, direction).get(found.row).copied().unwrap_or_default();
             let of = flow.graph_end(graph, direction);
+            let vertex = vertex_of(of, vertex as usize);
             let of = match of {
                 Space::Vertices(vertex) => flow.vertex_types[vertex.index()].name.as_str(),
                 _ => "its graph",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_data::classes::ClassCounts;
 use hgnnc_loader::cache::report::CacheReport;
 use serde::Serialize;
 
@@ -99,6 +100,90 @@ pub struct ReuseReport {
     pub choose_s: f64,
 }
 
+/// Scores of one class.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ClassScore {
+    /// Name of the class in the dataset, or its number.
+    pub name: String,
+    /// Vertices of the class.
+    pub support: u64,
+    /// Part of the predictions of the class that are right; 0 without any.
+    pub precision: f64,
+    /// Part of the vertices of the class that are predicted as such; 0 without any.
+    pub recall: f64,
+    /// Harmonic mean of both.
+    pub f1: f64,
+}
+
+/// How the classes of a part are told apart.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ClassReport {
+    /// By class.
+    pub scores: Vec<ClassScore>,
+    /// Number of vertices by true class (row) and predicted class (column). Absent where a vertex has several classes, and
+    /// for more than [`ClassReport::MOST_CONFUSED`] classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confusion: Option<Vec<Vec<u64>>>,
+}
+
+impl ClassReport {
+    /// Most classes of a confusion matrix.
+    pub const MOST_CONFUSED: usize = ClassCounts::MOST_CONFUSED;
+
+    /// The scores of counts; classes are named by their numbers.
+    pub fn new(counts: &ClassCounts) -> Self {
+        let score = |(class, [hits, missed, false_alarms]): (usize, [u64; 3])| {
+            let ratio = |of: u64, all: u64| if all == 0 { 0.0 } else { of as f64 / all as f64 };
+            ClassScore {
+                name: class.to_string(),
+                support: hits + missed,
+                precision: ratio(hits, hits + false_alarms),
+                recall: ratio(hits, hits + missed),
+                f1: ratio(2 * hits, 2 * hits + missed + false_alarms),
+            }
+        };
+        Self { scores: counts.each().iter().copied().enumerate().map(score).collect(), confusion: counts.confusion() }
+    }
+}
+
+/// Metrics by part of the split and name.
+pub type Metrics = BTreeMap<&'static str, BTreeMap<&'static str, f64>>;
+
+/// What the features of the labelled vertices predict without the graph.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct BaselineReport {
+    /// `softmax regression`, `logistic regression`, `linear regression`, or, without features, `majority class`, `majority
+    /// of each class` or `mean`.
+    pub kind: &'static str,
+    /// Number of features; 0 without any.
+    pub features: usize,
+    /// Steps of training, each on all vertices of `vertices.train`; 0 where nothing was learned.
+    pub steps: u64,
+    /// Number of vertices that were used by part: of parts that would take too long, evenly spaced ones.
+    pub vertices: BTreeMap<&'static str, usize>,
+    /// Metrics of these vertices, without the loss.
+    pub metrics: Metrics,
+    /// Seconds that it took.
+    pub seconds: f64,
+}
+
+/// One of several runs that differ in their seeds.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct SeedReport {
+    pub seed: u64,
+    pub epochs: u64,
+    pub best_epoch: Option<u64>,
+    /// As in [`Report::outcome`], or `failed`.
+    pub outcome: String,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    pub train_s: f64,
+    pub metrics: Metrics,
+    pub losses: Vec<f64>,
+}
+
 /// The report of a training or evaluation run. Times are in milliseconds per epoch, after warm-up, unless named `_s`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
@@ -116,7 +201,7 @@ pub struct Report {
     /// Epoch of the kept parameters, counted from 1 like all epochs shown to users: `losses[best_epoch -
     /// 1]` is its loss.
     pub best_epoch: Option<u64>,
-    /// How the run ended: `finished`, `stopped early` or `interrupted`.
+    /// How the run ended: `finished`, `stopped early`, `time limit` or `interrupted`.
     pub outcome: String,
     /// Seconds of loading the dataset.
     pub load_s: f64,
@@ -156,7 +241,26 @@ pub struct Report {
     /// Bytes in device memory.
     pub device_bytes: u64,
     /// By split part and metric.
-    pub metrics: BTreeMap<&'static str, BTreeMap<&'static str, f64>>,
+    pub metrics: Metrics,
+    /// By split part, for tasks with classes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub classes: BTreeMap<&'static str, ClassReport>,
+    /// What the features predict without the graph, set by the caller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<BaselineReport>,
+    /// Values of the constants that the caller has set.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub constants: BTreeMap<String, f64>,
+    /// The runs, where there are several that differ in their seeds; all other fields are then those of the run whose
+    /// parameters are kept.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub seeds: Vec<SeedReport>,
+    /// Means of `metrics` over `seeds`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean: Option<Metrics>,
+    /// Their standard deviations, of samples (n - 1); 0 of one run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub std: Option<Metrics>,
     pub semantic_graphs: Vec<GraphReport>,
     /// Total elements of all parameters.
     pub params: u64,

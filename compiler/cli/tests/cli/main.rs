@@ -4,6 +4,7 @@ mod artifact;
 mod bad_data;
 mod bad_files;
 mod bounds;
+mod comfort;
 mod commands;
 mod common;
 mod cuda;

@@ -219,6 +219,11 @@ impl MiniBatchLoader {
         self.hot = Some(hot);
     }
 
+    /// Batches to come reuse nothing, until they are told again.
+    pub fn forget_hot(&mut self) {
+        self.hot = None;
+    }
+
     /// Correspondence between the mini-batch program and the full graph.
     pub fn layout(&self) -> &BatchLayout {
         &self.layout

@@ -22,6 +22,7 @@ use hgnnc_data::{Arena, BoundData, ExecError, InputData, Result, StateId};
 use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::{Dataflow, InputDecl};
+use hgnnc_ir::types::VertexType;
 use hgnnc_loader::cache::report::CacheReport;
 use hgnnc_loader::cache::{Cache, EmbeddingTable, not_kept};
 use hgnnc_loader::historical_embeddings::{HotVertices, choose};
@@ -32,6 +33,7 @@ use hgnnc_sample::BatchKey;
 use hgnnc_session::{Backend, HostRows, RowStore, Rows, Session, StepKey};
 use hgnnc_trace::Times;
 
+use crate::not_finite::{self, Found};
 use crate::report::BatchReport;
 use historical_embeddings::HistoricalEmbeddings;
 
@@ -307,6 +309,21 @@ impl Batches {
         self.store_params(whole)
     }
 
+    /// Forgets all that earlier runs have left: optimizer states, the feature cache, historical embeddings and times.
+    pub fn restart(&mut self, whole: &mut dyn Session) -> Result<()> {
+        self.end(whole)?;
+        self.cache = None;
+        let states = self.arrays[self.names.len()..].iter_mut().flatten();
+        states.for_each(|state| state.elements().fill(0.0));
+        if let Some(reuse) = &mut self.reuse {
+            *reuse = HistoricalEmbeddings::new(reuse.options, &self.layout);
+            let loader = Arc::get_mut(&mut self.loader).ok_or_else(|| internal("batches are being made"))?;
+            loader.forget_hot();
+        }
+        (self.largest, self.totals, self.batches) = (Arena::default(), BatchReport::default(), 0);
+        Ok(())
+    }
+
     /// Computes the next batch up to its loss.
     pub(crate) fn compute(
         &mut self,
@@ -364,6 +381,16 @@ impl Batches {
         }
         let seeds = mini_batch.seeds;
         Ok(Computed { mini_batch, loss, seeds })
+    }
+
+    /// Explains the non-finite loss of a computed batch, which is still bound to its session.
+    pub(crate) fn explain(&mut self, flow: &Dataflow, computed: &Computed, key: StepKey) -> Option<Found> {
+        let Self { step, loader, layout, .. } = self;
+        let vertices = |vertex: VertexType| {
+            let known = vertex.index() < layout.vertices.len();
+            known.then(|| loader.vertices(&computed.mini_batch.sampled, vertex).to_vec())
+        };
+        not_finite::of_batch_loss(flow, &mut **step, (key.seed, key.step, key.epoch), &vertices)
     }
 
     /// Applies the parameter update of a computed batch.

@@ -59,7 +59,17 @@ impl Trainer {
                 let (ms, within) = (start.elapsed().as_secs_f64() * 1e3, Some((done, num)));
                 let warning = self.pending_warning.take();
                 let warning = warning.as_deref();
-                on_batch(&Epoch { epoch, epochs, loss, criterion: None, best: false, ms, within, warning });
+                on_batch(&Epoch {
+                    epoch,
+                    epochs,
+                    loss,
+                    criterion: None,
+                    metrics: &[],
+                    best: false,
+                    ms,
+                    within,
+                    warning,
+                });
             }
         }
         let loss = std::mem::take(&mut self.progress.within).loss();
@@ -76,10 +86,13 @@ impl Trainer {
         let step = StepKey { seed: key.seed, step: self.progress.steps_done + 1, epoch: key.epoch };
         let computed = batches.compute(&mut *self.session, step, key.batch, times)?;
         let (loss, seeds) = (computed.loss, computed.seeds);
+        let mut found = None;
         if loss.is_finite() {
             batches.update(computed, step, times)?;
+        } else if let Some(flow) = &self.executable.train {
+            found = batches.explain(flow, &computed, step);
         }
-        self.check_finite(loss, key.epoch, "the batch before")?;
+        self.check_finite(loss, key.epoch, "the batch before", found)?;
         self.progress.steps_done += 1;
         Ok((loss, seeds))
     }

@@ -66,6 +66,7 @@ impl Trainer {
             self.progress.push_loss(loss);
             let watched = early.map(|e| e.criterion);
             let (selected, stopping) = self.measure(select, watched)?;
+            self.measure_all()?;
             let better = |criterion: Criterion, new: f64, old: Option<f64>| {
                 new.is_finite()
                     && old.is_none_or(|old| if criterion.metric.smaller_is_better() { new < old } else { new > old })
@@ -92,8 +93,13 @@ impl Trainer {
             let criterion = selected.map(|value| (select, value));
             self.save_now_and_then()?;
             let warning = self.pending_warning.take();
-            let warning = warning.as_deref();
-            on_epoch(&Epoch { epoch, epochs: self.epochs, loss, criterion, best, ms, within: None, warning });
+            let (epochs, warning, metrics) = (self.epochs, warning.as_deref(), &self.measured[..]);
+            on_epoch(&Epoch { epoch, epochs, loss, criterion, metrics, best, ms, within: None, warning });
+            let remain = self.progress.epochs_done < self.epochs && !self.progress.stopped;
+            if remain && self.options.max_time.is_some_and(|limit| started.elapsed() >= limit) {
+                outcome = Outcome::TimeLimit;
+                break;
+            }
         }
         // Even if the checkpoint fails, the best parameters may be saved elsewhere.
         let saved = self.save_checkpoint();
@@ -208,7 +214,7 @@ impl Trainer {
         let key = StepKey { seed: self.seed, step: self.progress.steps_done + 1, epoch };
         self.session.run(TRAIN, key, &mut times)?;
         let loss = self.read_loss()?;
-        self.check_finite(loss, epoch, "the epoch before")?;
+        self.check_finite(loss, epoch, "the epoch before", None)?;
         self.session.update(TRAIN, key, &mut times)?;
         self.session.time_launches(false);
         // The machine is idle now; its own clock is more accurate.
@@ -238,7 +244,7 @@ impl Trainer {
         let outcome = run(&mut *self.session, key)?;
         self.progress.steps_done += 1;
         let loss = self.read_loss()?;
-        self.check_finite(loss, epoch, "the epoch before")?;
+        self.check_finite(loss, epoch, "the epoch before", None)?;
         Ok(outcome)
     }
 
@@ -250,7 +256,14 @@ impl Trainer {
         }
     }
 
-    pub(super) fn check_finite(&mut self, loss: f64, epoch: u64, before: &str) -> Result<()> {
+    /// Refuses a loss that is not finite. `found` is its cause, where that is known already.
+    pub(super) fn check_finite(
+        &mut self,
+        loss: f64,
+        epoch: u64,
+        before: &str,
+        found: Option<not_finite::Found>,
+    ) -> Result<()> {
         if loss.is_finite() {
             return Ok(());
         }
@@ -264,7 +277,7 @@ impl Trainer {
         if let Some(batches) = &mut self.batches {
             batches.store_params(&mut *self.session)?;
         }
-        let mut cause = not_finite::of_loss(&self.executable, &mut *self.session, step);
+        let mut cause = found.or_else(|| not_finite::of_loss(&self.executable, &mut *self.session, step));
         self.restore_best()?;
         if let Some(not_finite::Found::Param(name)) = cause {
             cause = not_finite::of_update(&self.executable, &mut *self.session, step, &name, &self.best);

@@ -133,22 +133,28 @@ impl Head {
     pub fn metric(&mut self, whole: &mut dyn Session, part: Part, metric: Metric) -> Result<Option<f64>> {
         let index = part_index(part);
         if self.parts[index].is_none() {
-            self.refresh(whole)?;
             let mut sums = MetricSums::default();
-            for vertices in whole.data().part(part).chunks(self.chunk) {
-                self.run(whole, vertices)?;
-                let (task, output) = (self.task, self.output.clone());
-                self.session.fetch(HEAD, "row_loss")?;
-                self.session.fetch(HEAD, &output)?;
-                let row_loss = self.session.result(HEAD, "row_loss").map(|rows| rows.numbers);
-                let missing = || internal(&format!("no result `{output}`"));
-                let Rows { width, numbers: outputs, .. } = self.session.result(HEAD, &output).ok_or_else(missing)?;
-                let (target, rows) = (&self.target, &self.positions[..vertices.len()]);
-                sums.add(&Predictions { outputs, width, row_loss, target, rows, task });
-            }
+            self.each(whole, part, |predictions| sums.add(predictions))?;
             self.parts[index] = Some(sums);
         }
         Ok(self.parts[index].as_ref().and_then(|sums| sums.metric(metric, self.task)))
+    }
+
+    /// The outputs of a part, some vertices at a time, with the parameters of the last evaluation of `whole`.
+    pub fn each(&mut self, whole: &mut dyn Session, part: Part, mut visit: impl FnMut(&Predictions<'_>)) -> Result<()> {
+        self.refresh(whole)?;
+        for vertices in whole.data().part(part).chunks(self.chunk) {
+            self.run(whole, vertices)?;
+            let (task, output) = (self.task, self.output.clone());
+            self.session.fetch(HEAD, "row_loss")?;
+            self.session.fetch(HEAD, &output)?;
+            let row_loss = self.session.result(HEAD, "row_loss").map(|rows| rows.numbers);
+            let missing = || internal(&format!("no result `{output}`"));
+            let Rows { width, numbers: outputs, .. } = self.session.result(HEAD, &output).ok_or_else(missing)?;
+            let (target, rows) = (&self.target, &self.positions[..vertices.len()]);
+            visit(&Predictions { outputs, width, row_loss, target, rows, task });
+        }
+        Ok(())
     }
 
     /// Elements of an output for all vertices, the width of a row, and the vertex type.

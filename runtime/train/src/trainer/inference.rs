@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use hgnnc_data::classes::ClassCounts;
 use hgnnc_data::metrics::{Predictions, Tally};
 use hgnnc_data::{ExecError, Result, copy_rows, part_index};
 use hgnnc_ir::dataflow::Binding;
-use hgnnc_ir::training::{Criterion, Metric, Part, Target};
+use hgnnc_ir::training::{Criterion, Metric, Part, Target, Task};
 use hgnnc_ir::types::{Graph, Stage};
 use hgnnc_session::{Clock, Rows, StepKey};
 use hgnnc_trace::{Times, os};
@@ -15,7 +16,7 @@ use super::head::Head;
 use super::timing::WARM_UP;
 use super::{INFER, OutputRows, Trainer};
 use crate::links::LinkMeasures;
-use crate::report::{GraphReport, Report, Spread};
+use crate::report::{ClassReport, GraphReport, Report, Spread};
 
 impl Trainer {
     /// Values of the selection and stopping criteria after an epoch; evaluates only if one of them can be measured.
@@ -25,7 +26,7 @@ impl Trainer {
         watched: Option<Criterion>,
     ) -> Result<(Option<f64>, Option<f64>)> {
         let possible = |c: Criterion| !self.rows(c.part).is_empty();
-        if !possible(select) && !watched.is_some_and(possible) {
+        if !self.options.measure_all && !possible(select) && !watched.is_some_and(possible) {
             return Ok((None, None));
         }
         self.infer_all()?;
@@ -36,6 +37,25 @@ impl Trainer {
             None => None,
         };
         Ok((selected, watched))
+    }
+
+    /// Measures the metrics that each epoch reports, with the values of the last evaluation.
+    pub(super) fn measure_all(&mut self) -> Result<()> {
+        self.measured.clear();
+        let asked = self.executable.training.as_ref().filter(|_| self.options.measure_all);
+        let mut metrics: Vec<Metric> = asked.map_or(vec![], |training| training.metrics.clone());
+        metrics.retain(|metric| *metric != Metric::Loss && !metric.is_ranking());
+        if asked.is_some() {
+            metrics.insert(0, Metric::Loss);
+        }
+        for part in [Part::Train, Part::Val] {
+            for &metric in &metrics {
+                if let Some(value) = self.metric(part, metric)? {
+                    self.measured.push((part, metric, value));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Runs the evaluation program.
@@ -140,6 +160,33 @@ impl Trainer {
         Ok(all)
     }
 
+    /// Scores of each class by part, with the values of the last evaluation. Classes are named by their numbers. Empty for
+    /// a task without classes.
+    fn class_scores(&mut self) -> Result<BTreeMap<&'static str, ClassReport>> {
+        let mut all = BTreeMap::new();
+        let Some(training) = &self.executable.training else { return Ok(all) };
+        let (task, output) = (training.task, training.output.clone());
+        if !matches!(task, Task::Classify { .. } | Task::MultiLabel { .. }) {
+            return Ok(all);
+        }
+        for part in [Part::Train, Part::Val, Part::Test] {
+            let mut counts = ClassCounts::default();
+            if self.rows(part).is_empty() {
+                continue;
+            }
+            if let Some(head) = &mut self.head {
+                head.each(&mut *self.session, part, |predictions| counts.add(predictions))?;
+            } else {
+                self.session.fetch(INFER, &output)?;
+                let (data, rows) = (self.session.data(), self.session.result(INFER, &output));
+                let (Some(target), Some(Rows { width, numbers: outputs, .. })) = (&data.target, rows) else { continue };
+                counts.add(&Predictions { outputs, width, row_loss: None, target, rows: data.part(part), task });
+            }
+            all.insert(part.name(), ClassReport::new(&counts));
+        }
+        Ok(all)
+    }
+
     /// Names of the outputs of vertices.
     pub fn outputs(&self) -> Vec<String> {
         // Inputs of the link scorer are internal, not outputs.
@@ -232,6 +279,7 @@ impl Trainer {
     /// When a device fails.
     pub fn report(&mut self) -> Result<Report> {
         let metrics = self.evaluate()?;
+        let classes = self.class_scores()?;
         let arenas = self.arenas();
         let data = self.session.data();
         // The hops of a factored metapath are not reported as semantic graphs.
@@ -284,6 +332,12 @@ impl Trainer {
             infer_arena_bytes: arenas.infer.bytes(),
             device_bytes: self.session.device_bytes(),
             metrics,
+            classes,
+            baseline: None,
+            constants: BTreeMap::new(),
+            seeds: vec![],
+            mean: None,
+            std: None,
             semantic_graphs,
             params: self.shapes().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum(),
             losses: self.progress.losses().collect(),

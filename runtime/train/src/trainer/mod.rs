@@ -7,6 +7,7 @@ mod epochs;
 pub(crate) mod head;
 mod inference;
 mod options;
+mod restart;
 mod timing;
 
 pub use options::{Arenas, Epoch, Outcome, OutputRows, TrainOptions};
@@ -17,7 +18,7 @@ use std::time::Instant;
 use hgnnc_data::metrics::Tally;
 use hgnnc_data::{BoundData, ExecError, Result};
 use hgnnc_executable::{Executable, Role};
-use hgnnc_ir::training::Part;
+use hgnnc_ir::training::{Metric, Part};
 use hgnnc_session::{Backend, Session};
 
 use crate::batches::{Batches, graph_inputs};
@@ -63,6 +64,10 @@ pub struct Trainer {
     /// Whether the link metrics are older than the last evaluation.
     link_metrics_stale: bool,
     warnings: Vec<String>,
+    /// Number of those that are of the model and its data, and not of the run.
+    lasting_warnings: usize,
+    /// Metrics of the last epoch, if each epoch measures them.
+    measured: Vec<(Part, Metric, f64)>,
     /// A warning that has not been reported yet.
     pending_warning: Option<String>,
     /// Error of the last checkpoint.
@@ -175,6 +180,8 @@ impl Trainer {
             head,
             link_metrics_stale: true,
             warnings,
+            lasting_warnings: 0,
+            measured: vec![],
             pending_warning: None,
             unsaved: None,
             not_finite: None,
@@ -184,6 +191,7 @@ impl Trainer {
         if let (Some(training), None) = (&trainer.executable.training, &trainer.head) {
             trainer.session.count_result(INFER, &training.output, training.task)?;
         }
+        trainer.lasting_warnings = trainer.warnings.len();
         if trainer.options.resume {
             trainer.resume()?;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hgnnc_data::{Arena, Identity};
 use hgnnc_executable::gpu::Precision;
-use hgnnc_ir::training::Criterion;
+use hgnnc_ir::training::{Criterion, Metric, Part};
 use hgnnc_loader::CacheOptions;
 use hgnnc_machine::{CodeMode, KernelFeatures};
 
@@ -22,6 +22,11 @@ pub struct TrainOptions {
     /// Seed of parameter initialization and dropout masks.
     pub seed: Option<u64>,
     pub epochs: Option<u64>,
+    /// Ends training after the epoch in which it has taken this long; for each call of
+    /// [`Trainer::run`](super::Trainer::run).
+    pub max_time: Option<Duration>,
+    /// Whether each epoch measures the metrics of the train block ([`Epoch::metrics`]).
+    pub measure_all: bool,
     /// Folder that checkpoints are written to.
     pub checkpoint: Option<PathBuf>,
     /// Whether to resume from the checkpoint in that folder.
@@ -47,6 +52,8 @@ impl Default for TrainOptions {
             precision: Precision::default(),
             seed: None,
             epochs: None,
+            max_time: None,
+            measure_all: false,
             checkpoint: None,
             resume: false,
             identity: None,
@@ -70,6 +77,9 @@ pub struct Epoch<'a> {
     pub loss: f64,
     /// Selection criterion and its value.
     pub criterion: Option<(Criterion, f64)>,
+    /// With [`TrainOptions::measure_all`], at the end of an epoch: the loss and the metrics of the train block for the
+    /// training and the validation part, without those that rank links.
+    pub metrics: &'a [(Part, Metric, f64)],
     /// Whether it is the best epoch so far.
     pub best: bool,
     /// Milliseconds of forward, backward and update.
@@ -87,6 +97,8 @@ pub enum Outcome {
     Finished,
     /// Early stopping ended the run.
     StoppedEarly,
+    /// [`TrainOptions::max_time`] ended the run: the epoch was finished, and a checkpoint written if a folder is set.
+    TimeLimit,
     /// The stop flag was set: the epoch was finished, and a checkpoint written if a folder is set.
     Interrupted,
 }
@@ -97,6 +109,7 @@ impl Outcome {
         match self {
             Outcome::Finished => "finished",
             Outcome::StoppedEarly => "stopped early",
+            Outcome::TimeLimit => "time limit",
             Outcome::Interrupted => "interrupted",
         }
     }
