@@ -81,11 +81,7 @@ pub fn plan_layer_graphs(model: &Analyzed, options: &LowerOptions) -> Result<Gra
 }
 
 /// The plan of an evaluation program and a training program, if there is one.
-fn plan_programs(
-    infer: Dataflow,
-    train: Option<Dataflow>,
-    options: &LowerOptions,
-) -> Result<GraphPlan, UnknownName> {
+fn plan_programs(infer: Dataflow, train: Option<Dataflow>, options: &LowerOptions) -> Result<GraphPlan, UnknownName> {
     let passes = PassManager::new(&options.disabled)?;
     let mut plan = GraphPlan::default();
     let mut factored = |flow: Option<Dataflow>| {

@@ -28,7 +28,9 @@ pub fn give_features(model: &mut Analyzed, names: &[String], summary: &mut Datas
         let Some(index) = found else { return Err(unknown_feature(model, name)) };
         let decl = &mut model.flow.inputs[index];
         if decl.ty.is_sparse() {
-            return Err(format!("`{name}` is declared sparse, and given inputs are dense: declare it without `sparse`"));
+            return Err(format!(
+                "`{name}` is declared sparse, and given inputs are dense: declare it without `sparse`"
+            ));
         }
         let Binding::Features(vertex) = decl.binding else { continue };
         decl.binding = Binding::Given(name.clone());

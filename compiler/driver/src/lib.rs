@@ -26,8 +26,8 @@ pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, cod
 pub use hgnnc_fusion::{FusionRule, VALUE_PREFIX};
 pub use hgnnc_hir as hir;
 pub use hgnnc_passes::pipeline::REORDER_VERTICES;
-pub use hgnnc_passes::{Disabled, PassManager, UnknownName};
 pub use hgnnc_passes::vjp::output_gradient;
+pub use hgnnc_passes::{Disabled, PassManager, UnknownName};
 pub use hgnnc_passes::{Endpoints, Leaf, LeafGradient, SizeInfo};
 pub use hgnnc_sema::dataset::{
     DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, check_dataset,

@@ -242,8 +242,7 @@ impl Layer {
         let given = given_inputs(&model.flow, &job.given);
         let machine = device.as_ref().and_then(|opened| Machine::sheet(opened.device.target().name()));
         let mut options = LowerOptions { disabled: job.disabled.clone(), machine, ..LowerOptions::default() };
-        let bind_options =
-            BindOptions { graph_cache: job.graph_cache, outputs_only: true, ..BindOptions::default() };
+        let bind_options = BindOptions { graph_cache: job.graph_cache, outputs_only: true, ..BindOptions::default() };
         let bound = bind_planned(&model, dataset, &bind_options, &options, (plan_layer_graphs, &pool))?;
         let Bound { mut data, sizes, graphs } = bound;
         (options.sizes, options.graphs) = (Some(sizes.clone()), graphs);

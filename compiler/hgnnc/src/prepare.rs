@@ -10,8 +10,8 @@ use hgnnc_cuda::{DeviceBackend, SharedDevice};
 use hgnnc_data::{BindOptions, BoundData, ExecError, Identity, OrderOptions, bind, materialize, order_vertices};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
-    Analyzed, CpuOptions, Disabled, LowerError, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, UnknownName, compile_cpu,
-    lower, plan_graphs, settings,
+    Analyzed, CpuOptions, Disabled, LowerError, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, UnknownName,
+    compile_cpu, lower, plan_graphs, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
 use hgnnc_graph::{Dataset, GraphCache, show_bytes};

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use hgnnc_data::middle_of_metapath;
 use hgnnc_driver::{
-    Analysis, Analyzed, DatasetSummary, Diagnostics, Disabled, LowerError, MAX_SOURCE, analyze, bind_names, check_dataset, codes,
-    declare_metapaths, silence,
+    Analysis, Analyzed, DatasetSummary, Diagnostics, Disabled, LowerError, MAX_SOURCE, analyze, bind_names,
+    check_dataset, codes, declare_metapaths, silence,
 };
 use hgnnc_graph::{Dataset, files};
 use rayon::ThreadPool;

@@ -217,17 +217,11 @@ fn wrong_calls_are_errors() {
     assert_eq!(fails(&[], &params), "the layer has 1 inputs, not 0");
     assert_eq!(fails(&[&X[..5]], &params), "the input `Paper.x` has 5 elements; its shape is [3, 2]");
     assert_eq!(fails(&[&X], &params[1..]), "the layer has 2 parameters, not 1");
-    assert_eq!(
-        fails(&[&X], &[params[1], params[0]]),
-        "the parameter `h.w.cites` has 6 elements; its shape is [2, 2]"
-    );
+    assert_eq!(fails(&[&X], &[params[1], params[0]]), "the parameter `h.w.cites` has 6 elements; its shape is [2, 2]");
     let pass = layer.forward(&[&X], &params, EVALUATION).expect("a pass");
     let mut fails = |gradients: &[Option<&[f32]>]| layer.backward(pass, gradients).expect_err("an error").to_string();
     assert_eq!(fails(&[None]), "the layer has 2 gradients of outputs, not 1");
-    assert_eq!(
-        fails(&[Some(&X[..2]), None]),
-        "the gradient of the output `z` has 2 elements; its shape is [3, 2]"
-    );
+    assert_eq!(fails(&[Some(&X[..2]), None]), "the gradient of the output `z` has 2 elements; its shape is [3, 2]");
     // A call that was refused leaves the pass as it was.
     layer.backward(pass, &[Some(&ONES), None]).expect("gradients");
 }
