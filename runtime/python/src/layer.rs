@@ -247,8 +247,8 @@ impl Layer {
                 let of_inputs = of_inputs.map(|(at, info)| wants(at).then(|| copy(layer.input_gradient(at), info)));
                 let of_inputs: Vec<Option<Vec<f32>>> = of_inputs.collect();
                 let of_params = layer.params().enumerate();
-                let of_params = of_params
-                    .map(|(at, info)| wants(num_inputs + at).then(|| copy(layer.param_gradient(at), info)));
+                let of_params =
+                    of_params.map(|(at, info)| wants(num_inputs + at).then(|| copy(layer.param_gradient(at), info)));
                 Ok((of_inputs, of_params.collect::<Vec<Option<Vec<f32>>>>()))
             })
             .map_err(|error| exception(py, &error))?;
