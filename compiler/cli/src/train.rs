@@ -254,7 +254,7 @@ fn rescue(args: &TrainArgs, folder: Option<&RunFolder>, prepared: &mut Prepared,
             rescue_weights(path, &out.join(WEIGHTS), best, prepared);
             Ok(())
         };
-        folder.keep(&mut prepared, save, |_, _, _| Ok(()), None).err().iter().for_each(Failure::print);
+        folder.keep(prepared, save, |_, _, _| Ok(()), None).err().iter().for_each(Failure::print);
     }
     if let Some(path) = artifact_path(args) {
         // The parameters may be older ones, of which no artifact is made.

@@ -24,11 +24,8 @@ impl ModelSource {
     pub fn open(&self, constants: &[Setting]) -> Result<Opened, Error> {
         let artifact = match self {
             ModelSource::File(path) if artifact::is_one(path) => Arc::new(Artifact::load(path)?),
-            ModelSource::File(path) => return Ok(Opened::Text(read(path, constants)?)),
-            ModelSource::Text { path, text } => {
-                return Ok(Opened::Text(analyze_with(&path.display().to_string(), text, constants)));
-            }
             ModelSource::Artifact(artifact) => Arc::clone(artifact),
+            source => return Ok(Opened::Text(source.read(constants)?)),
         };
         match constants.first() {
             None => Ok(Opened::Artifact(artifact)),
@@ -36,6 +33,32 @@ impl ModelSource {
                 "`{}` is a trained model, whose constants are what it was trained with: `{name}` cannot be set",
                 artifact.path().display()
             ))),
+        }
+    }
+
+    /// Reads and analyzes the text of a model, with other values for some of its constants.
+    ///
+    /// # Errors
+    /// A file that cannot be read, and an artifact, which has no text.
+    pub(crate) fn read(&self, constants: &[Setting]) -> Result<Analysis, Error> {
+        let name = match self {
+            ModelSource::File(path) | ModelSource::Text { path, .. } => path.display().to_string(),
+            ModelSource::Artifact(_) => String::new(),
+        };
+        Ok(analyze_with(&name, &self.text()?, constants))
+    }
+
+    /// The text of a model.
+    ///
+    /// # Errors
+    /// As for [`ModelSource::read`].
+    pub(crate) fn text(&self) -> Result<String, Error> {
+        match self {
+            ModelSource::File(path) => text(path),
+            ModelSource::Text { text, .. } => Ok(text.clone()),
+            ModelSource::Artifact(artifact) => {
+                Err(Error::input(format!("`{}` is a trained model: its source is needed", artifact.path().display())))
+            }
         }
     }
 

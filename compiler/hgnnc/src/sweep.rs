@@ -16,7 +16,7 @@ use hgnnc_train::{Epoch, Outcome};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::{Error, Job, Observer, Purpose, prepare, source};
+use crate::{DataSource, Error, Job, Observer, Purpose, prepare, source};
 
 /// The parameters of a point.
 const WEIGHTS: &str = "weights.safetensors";
@@ -155,7 +155,7 @@ impl Sweep {
     fn check(&self, points: &[(Vec<Setting>, String)]) -> Result<Criterion, Error> {
         let mut select = None;
         for (settings, _) in points {
-            let analysis = source::read(&self.job.model, &self.settings(settings))?;
+            let analysis = self.job.model.read(&self.settings(settings))?;
             source::accept(&analysis, &analysis.diagnostics, &mut crate::Silent)?;
             let spec = analysis.model.as_ref().and_then(|model| model.train.as_ref());
             let Some(spec) = spec else {
@@ -171,17 +171,19 @@ impl Sweep {
     fn begin(&self) -> Result<(), Error> {
         let job = &self.job;
         let mut own = Map::new();
-        own.insert(
-            "data".into(),
-            json!(job.data.as_ref().map(|data| std::path::absolute(data).unwrap_or(data.clone()))),
-        );
+        let data = match &job.data {
+            DataSource::Named => json!(null),
+            DataSource::Folder(folder) => json!(std::path::absolute(folder).unwrap_or(folder.clone())),
+            DataSource::Loaded(dataset) => json!(dataset.name),
+        };
+        own.insert("data".into(), data);
         own.insert("split".into(), json!(job.split));
         let set: BTreeMap<&String, &String> = job.constants.iter().map(|(name, value)| (name, value)).collect();
         own.insert("constants".into(), json!(set));
         own.insert("seeds".into(), json!(self.seeds));
         own.insert("seed".into(), json!(job.options.seed));
         own.insert("epochs".into(), json!(job.options.epochs));
-        own.insert("model".into(), json!(source::text(&job.model)?));
+        own.insert("model".into(), json!(job.model.text()?));
         let own = Value::from(own);
         let path = self.out.join(RUN);
         match fs::read(&path) {
@@ -258,7 +260,7 @@ impl Sweep {
     }
 
     fn failed(&self, settings: &[Setting], folder: &str, why: String) -> Result<Point, Error> {
-        let analysis = source::read(&self.job.model, &self.settings(settings))?;
+        let analysis = self.job.model.read(&self.settings(settings))?;
         let value = |(name, _): &Setting| Some((name.clone(), *analysis.constants.get(name)?));
         let constants = settings.iter().filter_map(value).collect();
         let (criterion, std, metrics) = (None, None, BTreeMap::new());
