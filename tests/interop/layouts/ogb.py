@@ -58,6 +58,8 @@ class Ogb(Layout):
             "additional edge files": ",".join(of_edges) or "None",
             "split": "",
         }
+        # Where it keeps what it has read.
+        (Path(folder) / "processed").mkdir()
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             graph, labels = ogb.nodeproppred.NodePropPredDataset("interop", meta_dict=meta)[0]
         shutil.rmtree(Path(folder) / "processed")
