@@ -48,6 +48,17 @@ class Held(dict):
         copy.labels, copy.splits = list(self.labels), list(self.splits)
         return copy
 
+    def first_labels(self):
+        """The first label of each type, whose name becomes `y`, and what has no other."""
+        part, seen = self.copy(), {}
+        part.labels = []
+        for ty, name, kind in self.labels:
+            values = part.pop(f"{ty}.{name}")
+            if seen.setdefault(ty, values) is values:
+                part.labels.append((ty, "y", kind))
+        part.update({f"{ty}.y": values for ty, values in seen.items()})
+        return part
+
     def drop(self, *ends):
         """Without the arrays whose names end so."""
         for name in [name for name in self if name.endswith(ends)]:
@@ -102,6 +113,8 @@ def held(folder):
             values[(values == -1).reshape(len(values), -1).all(axis=1)] = np.nan
             if "mask_file" in of:
                 values[array(of["mask_file"]) == 0] = np.nan
+        if of.get("kind") == "real" and values.ndim == 2 and values.shape[1] == 1:
+            values = values[:, 0]
         all.labels.append((of["vertex_type"], of.get("name", "y"), of.get("kind", "single")))
         all[f"{of['vertex_type']}.{of.get('name', 'y')}"] = values
     for of in tables.get("split", []):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Exports datasets in the layouts of other libraries, reads them with those and with hgnnc, and writes docs/interop.md.
 
-    tests/interop/run.py [--hgnnc FILE] [--data NAME]... [LAYOUT]...
+    tests/interop/run.py [--hgnnc FILE] [--data NAME]... [--page] [LAYOUT]...
 
 README.md beside this file says what it needs.
 """
@@ -37,6 +37,7 @@ def main():
     parser.add_argument("layouts", nargs="*", metavar="LAYOUT", help=", ".join(LAYOUTS))
     parser.add_argument("--data", action="append", help=", ".join(DATASETS))
     parser.add_argument("--hgnnc", type=Path, default=ROOT / "target/release/hgnnc")
+    parser.add_argument("--page", action="store_true", help="write the page of these alone")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     modules = {name: importlib.import_module(f"layouts.{name}").LAYOUT for name in args.layouts or LAYOUTS}
@@ -59,7 +60,7 @@ def main():
                     rows.append(row)
                     print(" | ".join(row), flush=True)
     versions = sorted({layout.version() for layout in modules.values()})
-    if not args.layouts and not args.data:
+    if args.page or not (args.layouts or args.data):
         text = HEAD.format(scale=SCALE, versions=", ".join(versions))
         rows.sort(key=lambda row: [layout.title for layout in modules.values()].index(row[0].split(" by ")[0]))
         text += "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -20,9 +20,9 @@ class Hgb(Layout):
 
     def held_part(self, held):
         """The first label and the first split, without what HGB has no place for."""
-        part = held.copy().drop(".time", ".attr")
-        for ty, name, _ in held.labels:
-            label = part.pop(f"{ty}.{name}")
+        part = held.first_labels().drop(".time", ".attr")
+        for ty, _, _ in part.labels:
+            label = part.pop(f"{ty}.y")
             splits = [split for of, split in held.splits if of == ty]
             for split in splits:
                 parts = [part.pop(f"{ty}/{split}.{p}") for p in ("train", "val", "test")]
@@ -30,8 +30,8 @@ class Hgb(Layout):
                     known = np.zeros(len(label), bool)
                     known[np.concatenate(parts).astype(np.int64)] = True
                     label = np.where(known.reshape(-1, *[1] * (label.ndim - 1)), label, np.nan)
-                    for name, vertices in zip(("train", "val", "test"), parts):
-                        part[f"{ty}/hgb.{name}"] = vertices
+                    for p, vertices in zip(("train", "val", "test"), parts):
+                        part[f"{ty}/hgb.{p}"] = vertices
             part[f"{ty}.y"] = label
         for name in [name for name in part if name.endswith(".weight")]:
             if (part[name] == 1).all():

@@ -23,13 +23,10 @@ class Ogb(Layout):
         return f"relations are called like `{wrong[0]}`, which no folder can be" if wrong else None
 
     def back(self, held):
-        part = held.copy()
-        part.drop(".links.val", ".links.test")
+        part = held.first_labels().drop(".links.val", ".links.test")
         for _, name, _ in held.relations:
             if part[f"{name}.edges"].shape[1] == 0:
                 del part[f"{name}.edges"]
-        for ty, name, _ in held.labels:
-            part[f"{ty}.y"] = part.pop(f"{ty}.{name}")
         return part
 
     def expected(self, held):
@@ -61,6 +58,8 @@ class Ogb(Layout):
             "additional edge files": ",".join(of_edges) or "None",
             "split": "",
         }
+        # Where it keeps what it has read.
+        (Path(folder) / "processed").mkdir()
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             graph, labels = ogb.nodeproppred.NodePropPredDataset("interop", meta_dict=meta)[0]
         shutil.rmtree(Path(folder) / "processed")
@@ -103,8 +102,9 @@ class Ogb(Layout):
         graph |= {"node_feat_dict": x} if x else {}
         graph |= {"node_year": years} if years else {}
         labels = {}
-        for ty, name, _ in held.labels:
-            y = held[f"{ty}.{name}"]
+        first = held.first_labels()
+        for ty, _, _ in first.labels:
+            y = first[f"{ty}.y"]
             labels[ty] = y.reshape(len(y), -1).astype(np.float32)
         cwd = os.getcwd()
         with tempfile.TemporaryDirectory() as work:

@@ -35,7 +35,7 @@ class Pyg(Layout):
         for ty, name, kind in held.labels:
             y = data[ty][name].numpy().astype(np.float64)
             y[y < 0 if kind == "single" else ~data[ty][name + "_mask"].numpy()] = np.nan
-            found[f"{ty}.{name}"] = y
+            found[f"{ty}.{name}"] = y[:, 0] if kind == "real" and y.ndim == 2 and y.shape[1] == 1 else y
         seen = set()
         for ty, split in held.splits:
             suffix = f"_{split}" if ty in seen else ""

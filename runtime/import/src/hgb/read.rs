@@ -353,7 +353,7 @@ impl Reader<'_> {
         self.lines(VAL_IDS, [1], "an id", |fields| {
             let id = field(fields[0], "an id")?;
             let (ty, vertex) = nodes.find(id).ok_or_else(|| unknown(id, nodes))?;
-            if !found[ty].get(&vertex).is_some_and(|labelled| !labelled.is_test) {
+            if found[ty].get(&vertex).is_none_or(|labelled| labelled.is_test) {
                 return Err(format!("vertex {id} is not in `{LABELS}`, of whose vertices some are for validation"));
             }
             validation[ty].push(vertex);

@@ -156,7 +156,7 @@ fn beside(mut parts: Vec<Matrix<FloatArray>>, rows: usize) -> Option<DenseFeatur
 /// Vertices of a type; others are reported.
 fn ids(item: &Item, values: &[i64], what: &str, of: &scan::Type, cx: &mut Cx<'_>) -> Vec<u32> {
     let is_wrong = |&value: &i64| value < 0 || value as u64 >= of.count as u64;
-    if let Some(row) = values.iter().position(|value| is_wrong(value)) {
+    if let Some(row) = values.iter().position(is_wrong) {
         let more = values[row + 1..].iter().filter(|value| is_wrong(value)).count();
         let more = if more == 0 { String::new() } else { format!(", and {more} more") };
         let (value, name, count) = (values[row], shown(&of.name), of.count);
