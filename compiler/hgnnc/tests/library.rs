@@ -1,9 +1,10 @@
 //! The compiler as a library: from a file to training and results, errors as values, progress by callback, cancellation.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hgnnc::{Device, Error, Job, Observer, Prepared, Purpose, Silent, prepare};
+use hgnnc::{DataSource, Device, Error, Job, ModelSource, Observer, Prepared, Purpose, Silent, prepare};
 use hgnnc_diag::{Diagnostics, SourceMap};
 use hgnnc_train::Outcome;
 
@@ -81,6 +82,36 @@ fn a_model_is_trained_measured_and_inferred() {
     assert_eq!(measured.metrics["test"], report.metrics["test"]);
     let rows = open(Purpose::Infer).trainer.infer(None).expect("logits");
     assert_eq!((rows.rows, rows.width), (2708, 7));
+}
+
+#[test]
+fn a_text_and_a_dataset_in_memory_train_like_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = cora(folder.path());
+    let files = job(&example(), &data);
+    let text = std::fs::read_to_string(example()).expect("read");
+    let memory = Job {
+        model: ModelSource::Text { path: "a model".into(), text: text.clone() },
+        data: DataSource::Loaded(Arc::new(hgnnc_graph::Dataset::load(&data).expect("loaded"))),
+        ..files.clone()
+    };
+    let mut trained = [files, memory].map(|job| {
+        let mut prepared = prepare(Purpose::Train, &job, &mut Silent).expect("prepared");
+        prepared.trainer.run(&AtomicBool::new(false), &mut |_| {}).expect("trained");
+        prepared.trainer.weights().expect("weights")
+    });
+    assert_eq!(trained[0], trained[1]);
+    // Weights that do not fit are refused, and named.
+    let mut prepared = prepare(Purpose::Infer, &job(&example(), &data), &mut Silent).expect("prepared");
+    prepared.trainer.set_weights(Path::new("those"), &trained[0]).expect("set");
+    let first = trained[1].tensors.keys().next().expect("a tensor").clone();
+    trained[1].tensors.remove(&first);
+    let wrong = prepared.trainer.set_weights(Path::new("those"), &trained[1]).expect_err("refused").to_string();
+    assert!(wrong.starts_with("those: ") && wrong.contains(&format!("`{first}` is missing")), "{wrong}");
+    // Messages of a text name it.
+    let model = ModelSource::Text { path: "a model".into(), text: text.replace("GcnConv", "GnConv") };
+    let wrong = prepare(Purpose::Train, &Job::new(model), &mut Silent).err().expect("an error").to_string();
+    assert!(wrong.contains("a model:"), "{wrong}");
 }
 
 #[test]

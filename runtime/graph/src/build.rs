@@ -76,7 +76,7 @@ impl Builder {
         if rows.checked_mul(dim) == Some(found) {
             return Some(());
         }
-        let have = if dim == 0 { 0 } else { found / dim };
+        let have = found.checked_div(dim).unwrap_or(0);
         self.fail(key, format!("{at} has {rows} {per}, so it should have as many rows, but it has {have}"));
         None
     }
@@ -320,7 +320,10 @@ impl Builder {
             let place = Place { file: key, at: &at };
             let bound = Bound { what: "vertex", count, of: &of_type };
             let ids = checks::ids(place, value, |i| format!("position {i} of `{part}`"), bound);
-            let ids = ids.and_then(|ids| checks::labelled(place, part, &ids, &labels).map(|()| ids));
+            let ids = match ids {
+                Ok(ids) => checks::labelled(place, part, &ids, &labels).map(|()| ids),
+                wrong => wrong,
+            };
             match ids {
                 Ok(mut ids) => {
                     ids.sort_unstable();

@@ -1,5 +1,7 @@
 //! Checks of arrays, for datasets that are loaded ([`crate::load`]) and for those that are built ([`crate::build`]).
 
+#![allow(clippy::result_large_err, reason = "an error ends a check, and is built once")]
+
 use rayon::prelude::*;
 
 use crate::dataset::{LabelData, VertexIds};
