@@ -23,7 +23,7 @@ pub struct AliasAnalysis<'a> {
     storage: Vec<Value>,
     /// Is the value needed for an output?
     live: Vec<bool>,
-    /// Does the value depend on no parameter, state, mask or counter?
+    /// Does the value depend on no parameter, state, mask, counter or given input?
     invariant: Vec<bool>,
     /// Is it (the storage of) an output?
     output: Vec<bool>,
@@ -42,9 +42,10 @@ impl<'a> AliasAnalysis<'a> {
             let root = if aliases.is_alias(value) { aliases.storage[node.args[0].index()] } else { value };
             aliases.storage.push(root);
             let invariant = match &node.op {
-                Op::Input(input) => {
-                    !matches!(flow.inputs[input.index()].binding, Binding::StepNumber | Binding::EpochNumber)
-                }
+                Op::Input(input) => !matches!(
+                    flow.inputs[input.index()].binding,
+                    Binding::StepNumber | Binding::EpochNumber | Binding::Given(_)
+                ),
                 op => !op.varies() && node.args.iter().all(|a| aliases.invariant[a.index()]),
             };
             aliases.invariant.push(invariant);
@@ -113,7 +114,7 @@ impl<'a> AliasAnalysis<'a> {
         self.output[root.index()]
     }
 
-    /// Does it depend on no parameter, state, mask or counter?
+    /// Does it depend on no parameter, state, mask, counter or given input?
     pub fn is_invariant(&self, root: Value) -> bool {
         self.invariant[root.index()]
     }

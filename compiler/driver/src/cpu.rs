@@ -1,6 +1,7 @@
 //! Generates loops and machine code for this processor.
 
 use hgnnc_codegen_cpu::compile_executable;
+use hgnnc_executable::Executable;
 use hgnnc_passes::SizeInfo;
 
 pub use hgnnc_codegen_cpu::Options as CpuOptions;
@@ -13,4 +14,10 @@ use crate::Lowered;
 pub fn compile_cpu(lowered: &mut Lowered, sizes: Option<&SizeInfo>, options: &CpuOptions) {
     let of = |sizes: Option<&SizeInfo>| CpuOptions { sizes: sizes.cloned(), ..options.clone() };
     compile_executable(&mut lowered.executable, &of(sizes), &of(lowered.train_sizes.as_ref()));
+}
+
+/// Generates the programs of a layer for this processor, which both run on the whole graph.
+pub fn compile_cpu_layer(executable: &mut Executable, sizes: Option<&SizeInfo>, options: &CpuOptions) {
+    let options = CpuOptions { sizes: sizes.cloned(), ..options.clone() };
+    compile_executable(executable, &options, &options);
 }

@@ -9,6 +9,7 @@ use hgnnc_ir::{Dataflow, Graph, Op, Space};
 use hgnnc_passes::score_links;
 use hgnnc_passes::{PassCx, PassManager, UnknownName};
 
+use crate::layer::draws_masks;
 use crate::lower::{LowerOptions, forward_of_training, without_dropout};
 use crate::model::Analyzed;
 
@@ -63,12 +64,25 @@ pub fn declare_metapaths<E>(
 /// # Errors
 /// When a disabled pass or fusion does not exist.
 pub fn plan_graphs(model: &Analyzed, options: &LowerOptions) -> Result<GraphPlan, UnknownName> {
-    let passes = PassManager::new(&options.disabled)?;
     // The programs that `lower` compiles: a pass may decide by the whole program. The scores of links read graphs of
     // links only, and have tables of their own.
     let infer = without_dropout(&model.flow);
     let infer = score_links(&infer).map_or(infer, |(first, _)| first);
-    let train = model.train.as_ref().map(|_| forward_of_training(model));
+    plan_programs(infer, model.train.as_ref().map(|_| forward_of_training(model)), options)
+}
+
+/// [`plan_graphs`] for the programs of [`lower_layer`](crate::lower_layer).
+///
+/// # Errors
+/// When a disabled pass or fusion does not exist.
+pub fn plan_layer_graphs(model: &Analyzed, options: &LowerOptions) -> Result<GraphPlan, UnknownName> {
+    let train = draws_masks(&model.flow).then(|| model.flow.clone());
+    plan_programs(without_dropout(&model.flow), train, options)
+}
+
+/// The plan of an evaluation program and a training program, if there is one.
+fn plan_programs(infer: Dataflow, train: Option<Dataflow>, options: &LowerOptions) -> Result<GraphPlan, UnknownName> {
+    let passes = PassManager::new(&options.disabled)?;
     let mut plan = GraphPlan::default();
     let mut factored = |flow: Option<Dataflow>| {
         let Some(mut flow) = flow else { return BTreeSet::new() };

@@ -8,6 +8,7 @@
 mod cpu;
 mod gpu;
 mod graph_plan;
+mod layer;
 mod lints;
 mod lower;
 mod minibatch;
@@ -16,17 +17,18 @@ mod pipeline;
 mod settings;
 mod stdlib;
 
-pub use cpu::{CpuOptions, compile_cpu};
+pub use cpu::{CpuOptions, compile_cpu, compile_cpu_layer};
 pub use gpu::ptx;
-pub use graph_plan::{declare_metapaths, plan_graphs};
+pub use graph_plan::{declare_metapaths, plan_graphs, plan_layer_graphs};
 pub use hgnnc_analysis::cost;
 pub use hgnnc_analysis::memory::planned;
 pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
 pub use hgnnc_fusion::{FusionRule, VALUE_PREFIX};
 pub use hgnnc_hir as hir;
 pub use hgnnc_passes::pipeline::REORDER_VERTICES;
+pub use hgnnc_passes::vjp::output_gradient;
 pub use hgnnc_passes::{Disabled, PassManager, UnknownName};
-pub use hgnnc_passes::{Endpoints, SizeInfo};
+pub use hgnnc_passes::{Endpoints, Leaf, LeafGradient, SizeInfo};
 pub use hgnnc_sema::dataset::{
     DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, check_dataset,
 };
@@ -34,6 +36,7 @@ pub use hgnnc_sema::names::closest;
 pub use hgnnc_sema::schema::Schema;
 pub use hgnnc_sema::train::TrainSpec;
 pub use hgnnc_syntax::format;
+pub use layer::{LoweredLayer, give_features, given_inputs, lower_layer};
 pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, lower, prepare};
 pub use model::{Analyzed, bind_names};
 pub use settings::settings;

@@ -5,8 +5,8 @@ use hgnnc_fusion::{Groups, KERNEL_PASSES, KernelCx, LoweringOptions, kernel_pass
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, Param, Value};
-use hgnnc_passes::{PassCx, PassManager};
-use hgnnc_passes::{batch_sizes, to_minibatch, to_minibatch_with_cache, try_differentiate, update};
+use hgnnc_passes::{Leaf, LeafGradient, PassCx, PassManager};
+use hgnnc_passes::{batch_sizes, to_minibatch, to_minibatch_with_cache, try_differentiate, update, vjp};
 use hgnnc_sema::TrainSpec;
 
 use crate::lower::LowerError;
@@ -22,6 +22,8 @@ pub(crate) enum Stage {
     Forward,
     /// Appends the gradients of the loss.
     Differentiate,
+    /// Appends the gradients of a layer's parameters and inputs, given those of its outputs.
+    Vjp,
     /// Appends the optimizer's updates.
     Update,
     /// [`hgnnc_passes::pipeline::JOINT`] and [`hgnnc_passes::pipeline::MEMORY`].
@@ -54,6 +56,10 @@ pub(crate) const TRAIN: &[Stage] = &[
 pub(crate) const EVALUATE: &[Stage] =
     &[Stage::Forward, Stage::Joint, Stage::Group, Stage::Store, Stage::Emit, Stage::Kernels];
 
+/// A layer: its forward pass, and its vector-Jacobian product.
+pub(crate) const LAYER: &[Stage] =
+    &[Stage::Forward, Stage::Vjp, Stage::Joint, Stage::Group, Stage::Store, Stage::Emit, Stage::Kernels];
+
 /// A program on its way through the stages, with what they leave behind.
 pub(crate) struct Compilation<'a> {
     /// The program, at the level of dataflow.
@@ -63,6 +69,8 @@ pub(crate) struct Compilation<'a> {
     pub options: LoweringOptions,
     /// For a training step: how the model is trained.
     pub spec: Option<&'a TrainSpec>,
+    /// For a layer: the parameters and inputs by which it is differentiated.
+    pub leaves: Vec<Leaf>,
     /// Whether disabled fusions of single values refer to this program.
     pub named: bool,
     /// The program before [`Stage::Joint`], if it was differentiated.
@@ -71,6 +79,8 @@ pub(crate) struct Compilation<'a> {
     pub batch: Option<BatchLayout>,
     /// After [`Stage::Differentiate`]: the gradient of each parameter that the loss depends on.
     gradients: Vec<(Param, Value)>,
+    /// After [`Stage::Vjp`]: the results that are gradients.
+    pub leaf_gradients: Vec<LeafGradient>,
     /// After [`Stage::Group`]; complete after [`Stage::Store`].
     pub groups: Groups,
     /// After [`Stage::Emit`].
@@ -84,10 +94,12 @@ impl<'a> Compilation<'a> {
             cx,
             options,
             spec: None,
+            leaves: vec![],
             named: false,
             joint: None,
             batch: None,
             gradients: vec![],
+            leaf_gradients: vec![],
             groups: Groups::default(),
             kernels: Program::default(),
         }
@@ -96,6 +108,11 @@ impl<'a> Compilation<'a> {
     /// For a training step.
     pub fn training(self, spec: &'a TrainSpec) -> Self {
         Self { spec: Some(spec), named: true, ..self }
+    }
+
+    /// For a layer.
+    pub fn layer(self, leaves: Vec<Leaf>) -> Self {
+        Self { leaves, named: true, ..self }
     }
 
     /// Runs stages in order. `evaluation_bytes` is asked for the memory of an evaluation before the passes that compare
@@ -122,6 +139,7 @@ impl<'a> Compilation<'a> {
                 Stage::Model => {}
                 Stage::Forward => _ = passes.run_forward(&mut self.flow, &mut self.cx),
                 Stage::Differentiate => self.differentiate()?,
+                Stage::Vjp => self.leaf_gradients = vjp(&mut self.flow, &self.leaves)?,
                 Stage::Update => self.update(),
                 Stage::Joint => {
                     let evaluation_bytes = || evaluation_bytes.take().and_then(|bytes| bytes());

@@ -14,12 +14,15 @@
 //! println!("{:?}", prepared.report()?.metrics["test"]);
 //! # Ok::<(), hgnnc::Error>(())
 //! ```
+//!
+//! [`layer`] makes a model a layer of a larger network, which the caller trains.
 
 #![forbid(unsafe_code)]
 
 mod dataset;
 mod device;
 mod error;
+pub mod layer;
 mod prepare;
 mod results;
 mod source;

@@ -10,8 +10,8 @@ use hgnnc_cuda::{DeviceBackend, SharedDevice};
 use hgnnc_data::{BindOptions, BoundData, ExecError, Identity, OrderOptions, bind, materialize, order_vertices};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
-    Analyzed, CpuOptions, Disabled, LowerError, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, lower,
-    plan_graphs, settings,
+    Analyzed, CpuOptions, Disabled, LowerError, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, UnknownName,
+    compile_cpu, lower, plan_graphs, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
 use hgnnc_graph::{Dataset, GraphCache, show_bytes};
@@ -44,6 +44,20 @@ pub fn bind_sizes(
     options: &BindOptions,
     lower: &LowerOptions,
     pool: &ThreadPool,
+) -> Result<Bound, Error> {
+    bind_planned(model, dataset, options, lower, (plan_graphs, pool))
+}
+
+/// Decides which metapaths of a model are materialized.
+type GraphPlanner = fn(&Analyzed, &LowerOptions) -> Result<GraphPlan, UnknownName>;
+
+/// [`bind_sizes`], with the plan of a kind of programs.
+pub(crate) fn bind_planned(
+    model: &Analyzed,
+    dataset: &Dataset,
+    options: &BindOptions,
+    lower: &LowerOptions,
+    (plan_graphs, pool): (GraphPlanner, &ThreadPool),
 ) -> Result<Bound, Error> {
     let deferring = BindOptions { defer_metapaths: true, ..options.clone() };
     let tables = tables(model);
@@ -488,7 +502,7 @@ fn sums_over_factored_metapaths(kernels: &Kernels) -> bool {
 }
 
 /// Removes the train block: outputs need no labels and no split.
-fn forget_training(model: &mut Analyzed) {
+pub(crate) fn forget_training(model: &mut Analyzed) {
     model.train = None;
     let outputs = &model.outputs;
     model.flow.outputs.retain(|o| matches!(&o.kind, OutputKind::Result(name) if outputs.contains(name)));

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use hgnnc_data::middle_of_metapath;
 use hgnnc_driver::{
-    Analysis, Analyzed, Diagnostics, Disabled, LowerError, MAX_SOURCE, analyze, bind_names, check_dataset, codes,
-    declare_metapaths, silence,
+    Analysis, Analyzed, DatasetSummary, Diagnostics, Disabled, LowerError, MAX_SOURCE, analyze, bind_names,
+    check_dataset, codes, declare_metapaths, silence,
 };
 use hgnnc_graph::{Dataset, files};
 use rayon::ThreadPool;
@@ -56,19 +56,32 @@ pub fn meet(
     observer: &mut dyn Observer,
     pool: &ThreadPool,
 ) -> Result<Analyzed, Error> {
-    // Errors were reported already.
-    let Some(mut model) = analysis.model.take() else {
-        return Err(Error::input("internal error: a model that was not checked"));
-    };
-    let summary = dataset::summary(dataset);
+    let model = take(analysis)?;
+    meet_summary((analysis, model), dataset, (&dataset::summary(dataset), split), purpose, observer, pool)
+}
+
+/// The model of an analysis whose errors were reported already.
+pub(crate) fn take(analysis: &mut Analysis) -> Result<Analyzed, Error> {
+    analysis.model.take().ok_or_else(|| Error::input("internal error: a model that was not checked"))
+}
+
+/// [`meet`], with a summary of the dataset in which given features take the place of the dataset's.
+pub(crate) fn meet_summary(
+    (analysis, mut model): (&Analysis, Analyzed),
+    dataset: &Dataset,
+    (summary, split): (&DatasetSummary, Option<&str>),
+    purpose: Purpose,
+    observer: &mut dyn Observer,
+    pool: &ThreadPool,
+) -> Result<Analyzed, Error> {
     let mut found = Diagnostics::default();
-    check_dataset(&model.schema, model.train.as_ref(), &summary, split, &mut found);
+    check_dataset(&model.schema, model.train.as_ref(), summary, split, &mut found);
     if purpose.is_of_outputs() {
         found = without_targets(found);
     }
     silence(&analysis.module.allows, &mut found, |code| code == codes::EMPTY_RELATION);
     accept(analysis, &found, observer)?;
-    bind_names(&mut model, &summary);
+    bind_names(&mut model, summary);
     let tables = model.flow.with_tables_of(&model.name);
     declare_metapaths(&mut model, |decl| pool.install(|| middle_of_metapath(&tables, dataset, decl)))?;
     Ok(model)

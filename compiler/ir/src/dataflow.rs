@@ -115,7 +115,8 @@ pub enum Binding {
     EdgeRank(Graph, Direction),
     /// 1 for vertex pairs that are links of the relation, else 0. f32 `edges(g)[]` of a graph of links.
     IsLink(Graph),
-    /// A result of another program, by name. Any dense f32 type.
+    /// Given by the caller of a program, by name: a result of another program, the features of a layer's call, or the
+    /// gradient of a layer's output. Any dense f32 type.
     Given(String),
     /// The number of the training step, from 1. f32 `[]`.
     StepNumber,

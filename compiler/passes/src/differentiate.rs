@@ -6,7 +6,8 @@
 //! `x`, `w` its operands, and `dx` what is added to the gradient of `x`. A gradient has the space and the
 //! dimensions of its value.
 //!
-//! - Only values between a parameter of `wrt` and the loss are visited: no input ever gets a gradient.
+//! - Only values between a leaf of `wrt` and the loss are visited. Inputs get a gradient only where it is asked for
+//!   ([`gradients`]).
 //! - A sum copies nothing: the gradient of `a + b` is handed on as it is, by name.
 //! - A gradient belongs to the stage and the source position of its forward value, and to
 //!   [`Phase::Backward`]. The search for the edge that an extreme comes from is forward.
@@ -69,26 +70,74 @@ pub fn try_differentiate(
     wrt: &[Param],
 ) -> Result<Vec<(Param, Value)>, NotDifferentiable> {
     assert!(*flow.ty(loss) == Type::scalar(), "only a scalar has a gradient, not {}", flow.ty(loss).dims.len());
+    let leaves: Vec<Leaf> = wrt.iter().map(|&param| Leaf::Param(param)).collect();
+    let found = gradients(flow, &[(loss, Seed::One)], &leaves)?;
+    let param = |(leaf, gradient): (Leaf, Value)| match leaf {
+        Leaf::Param(param) => Some((param, gradient)),
+        Leaf::Input(_) => None,
+    };
+    Ok(found.into_iter().filter_map(param).collect())
+}
+
+/// A value that no operation computes, by which gradients are taken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Leaf {
+    /// A parameter.
+    Param(Param),
+    /// An input; it is dense.
+    Input(Input),
+}
+
+impl Leaf {
+    /// The leaf that an operation reads.
+    fn of(op: &Op) -> Option<Self> {
+        match op {
+            Op::Param(param) => Some(Leaf::Param(*param)),
+            Op::Input(input) => Some(Leaf::Input(*input)),
+            _ => None,
+        }
+    }
+}
+
+/// The gradient of a value from which differentiation starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seed {
+    /// 1, for a scalar.
+    One,
+    /// An input of the type of the value.
+    Given(Input),
+}
+
+/// Appends the vector-Jacobian product of the values of `seeds`: for each leaf of `wrt`, in that order, the sum over the
+/// seeds of their gradients times the derivative of their values. A leaf that no value depends on is left out.
+///
+/// # Errors
+/// [`NotDifferentiable`]; the program then has unused values at its end.
+pub fn gradients(
+    flow: &mut Dataflow,
+    seeds: &[(Value, Seed)],
+    wrt: &[Leaf],
+) -> Result<Vec<(Leaf, Value)>, NotDifferentiable> {
     let before = flow.cursor;
-    let num_forward = loss.index() + 1;
+    let num_forward = seeds.iter().map(|(value, _)| value.index() + 1).max().unwrap_or(0);
     let needed = depends_on(flow, num_forward, wrt);
     let mut tape = Tape { flow, needed, gradients: vec![None; num_forward] };
-    let outcome = tape.sweep(loss);
+    let outcome = tape.sweep(seeds);
     let gradients = tape.gradients;
     flow.cursor = before;
     outcome?;
 
-    // A parameter may be read by several values.
-    let mut readers: FxHashMap<Param, Vec<(Value, Value)>> = FxHashMap::default();
+    // A leaf may be read by several values.
+    let mut readers: FxHashMap<Leaf, Vec<(Value, Value)>> = FxHashMap::default();
     for value in (0..num_forward).map(Value::new) {
-        if let (Some(gradient), Op::Param(param)) = (gradients[value.index()], &flow.value(value).op) {
-            readers.entry(*param).or_default().push((value, gradient));
+        if let (Some(gradient), Some(leaf)) = (gradients[value.index()], Leaf::of(&flow.value(value).op)) {
+            readers.entry(leaf).or_default().push((value, gradient));
         }
     }
     let mut result = vec![];
-    for &param in wrt {
+    for &leaf in wrt {
         let mut total = None;
-        for &(value, gradient) in readers.get(&param).into_iter().flatten() {
+        for &(value, gradient) in readers.get(&leaf).into_iter().flatten() {
             total = Some(match total {
                 None => gradient,
                 Some(sum) => {
@@ -99,18 +148,18 @@ pub fn try_differentiate(
             });
         }
         flow.cursor = before;
-        result.extend(total.map(|gradient| (param, gradient)));
+        result.extend(total.map(|gradient| (leaf, gradient)));
     }
     Ok(result)
 }
 
-/// Marks the values whose gradients are needed: those that depend differentiably on a parameter of `wrt`.
-fn depends_on(flow: &Dataflow, num_forward: usize, wrt: &[Param]) -> Vec<bool> {
-    let wrt: FxHashSet<Param> = wrt.iter().copied().collect();
+/// Marks the values whose gradients are needed: those that depend differentiably on a leaf of `wrt`.
+fn depends_on(flow: &Dataflow, num_forward: usize, wrt: &[Leaf]) -> Vec<bool> {
+    let wrt: FxHashSet<Leaf> = wrt.iter().copied().collect();
     let mut needed: Vec<bool> = Vec::with_capacity(num_forward);
     for data in &flow.values[..num_forward] {
         let through = match &data.op {
-            Op::Param(param) => wrt.contains(param),
+            Op::Param(_) | Op::Input(_) => Leaf::of(&data.op).is_some_and(|leaf| wrt.contains(&leaf)),
             Op::Unary(f) => {
                 !matches!(f, UnaryOp::Sign | UnaryOp::Step | UnaryOp::Floor) && needed[data.args[0].index()]
             }
@@ -139,15 +188,19 @@ struct Tape<'a> {
 type Built = Result<Value, TypeError>;
 
 impl Tape<'_> {
-    fn sweep(&mut self, loss: Value) -> Result<(), NotDifferentiable> {
-        for value in (0..=loss.index()).rev().map(Value::new) {
+    fn sweep(&mut self, seeds: &[(Value, Seed)]) -> Result<(), NotDifferentiable> {
+        for value in (0..self.needed.len()).rev().map(Value::new) {
             if !self.needed[value.index()] {
                 continue;
             }
             let data = self.flow.value(value);
             self.flow.cursor = Cursor { stage: data.stage, phase: Phase::Backward, origin: data.origin };
-            if value == loss {
-                self.gradients[value.index()] = Some(self.flow.constant(1.0));
+            for (_, seed) in seeds.iter().filter(|(of, _)| *of == value) {
+                let seed = match seed {
+                    Seed::One => self.flow.constant(1.0),
+                    Seed::Given(input) => self.flow.add(Op::Input(*input), &[]),
+                };
+                self.give(value, seed).map_err(|reason| NotDifferentiable { value, reason })?;
             }
             if let Some(gradient) = self.gradients[value.index()] {
                 self.visit(value, gradient).map_err(|reason| NotDifferentiable { value, reason })?;

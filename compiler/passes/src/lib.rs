@@ -30,9 +30,10 @@ pub mod split_outer_products;
 pub mod stack_families;
 mod two_parts;
 mod unread_rows;
+pub mod vjp;
 
 pub use batch_sizes::batch_sizes;
-pub use differentiate::{NotDifferentiable, differentiate, try_differentiate};
+pub use differentiate::{Leaf, NotDifferentiable, Seed, differentiate, gradients, try_differentiate};
 pub use hgnnc_ir::optimizer::{Clip, Optimizer, OptimizerOptions, Schedule};
 pub use hgnnc_ir::sizes::{Endpoints, SizeInfo};
 pub use historical_embeddings::to_minibatch_with_cache;
@@ -42,3 +43,4 @@ pub use pass::{Changed, Pass, PassCx};
 pub use pipeline::{Disabled, PassManager, UnknownName};
 pub use score_links::score_links;
 pub use split_head::split_head;
+pub use vjp::{LeafGradient, vjp};

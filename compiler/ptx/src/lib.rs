@@ -81,7 +81,7 @@ impl GpuCompiler for PtxCompiler {
 /// # Errors
 /// A kernel for which there is no PTX.
 pub fn compile(program: &Program, target: Target, hints: Hints<'_>) -> Result<Module, Unsupported> {
-    let first_update = program.first_update().unwrap_or(program.launches.len());
+    let first_update = program.second_part().unwrap_or(program.launches.len());
     let loops = hgnnc_schedule::schedule_rows(program.clone());
     let mut writer = Writer {
         program,

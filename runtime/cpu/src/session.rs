@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hgnnc_data::buffer::{Alias, HostBuffer, SharedBuffer};
 use hgnnc_data::stacks::ParamPlace;
+use hgnnc_data::tables::check_given;
 use hgnnc_data::{Arena, BoundData, ExecError, InputData, Result, StateId};
 use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
 use hgnnc_executable::{Executable, Role};
@@ -13,6 +14,7 @@ use hgnnc_ir::loops::VerifiedLoops;
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_session::{Backend, MemoryNeeded, ParamStore, PlannedSession, RowStore, Rows, Session, StepKey, TableRows};
 use hgnnc_trace::{Times, os};
+use rayon::prelude::*;
 
 use crate::engine::Engine;
 use crate::exec_plan::{EngineOptions, ExecPlan};
@@ -154,6 +156,14 @@ impl Session for Engine {
         Some(Rows { width: named.width, vertex, numbers })
     }
 
+    fn write_input(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        check_given(&self.data, index, numbers.len())?;
+        let pool = Arc::clone(&self.pool);
+        let into = self.slabs[Slab::Input(index)].elements();
+        copy(numbers, into, &pool);
+        Ok(())
+    }
+
     fn input(&self, index: usize) -> Option<Vec<f32>> {
         match (self.frozen_input(index), self.data.inputs.get(index)?) {
             (Some(numbers), _) => Some(numbers.to_vec()),
@@ -244,6 +254,17 @@ impl ParamStore for Engine {
         let from = &self.array(array).view()[..rows.len() * to.width()];
         pool.install(|| to.scatter(rows, from))
     }
+}
+
+/// Copies elements, on the threads of a pool if there are many.
+fn copy(from: &[f32], into: &mut [f32], pool: &rayon::ThreadPool) {
+    const PART: usize = 1 << 18;
+    if from.len() <= PART || pool.current_num_threads() == 1 {
+        into.copy_from_slice(from);
+        return;
+    }
+    let parts = into.par_chunks_mut(PART).zip(from.par_chunks(PART));
+    pool.install(|| parts.for_each(|(into, from)| into.copy_from_slice(from)));
 }
 
 /// Whether all elements are finite. Reads all of them without branches, so that the loop vectorizes.

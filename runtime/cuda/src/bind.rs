@@ -68,6 +68,13 @@ pub(super) struct Uploaded {
     arrays: HashMap<Slot, Room>,
 }
 
+impl Uploaded {
+    /// Address of an input, if a program reads it.
+    pub fn input(&self, index: usize) -> Option<u64> {
+        self.inputs.get(&index).map(|room| room.at)
+    }
+}
+
 /// State of binding programs.
 pub(super) struct Binder<'a> {
     device: &'a mut dyn Device,

@@ -7,7 +7,7 @@ use hgnnc_data::buffer::HostBuffer;
 use hgnnc_data::metrics::Tally;
 use hgnnc_data::stacks::{ParamPlace, num_own_params, param_places};
 use hgnnc_data::tables::{add_derived, check_tables, drop_unused_edges, extent, list_endpoints, ranks};
-use hgnnc_data::{Arena, BoundData, Initializer, InputData, Result, StateId};
+use hgnnc_data::{Arena, BoundData, ExecError, Initializer, InputData, Result, StateId};
 use hgnnc_executable::gpu::{Entry, GpuCompiler, Module, Target};
 use hgnnc_graph::FloatArray;
 use hgnnc_ir::dataflow::Dataflow;
@@ -18,7 +18,7 @@ use hgnnc_trace::Times;
 
 use crate::bind::{Binder, Bound, Found, From, Places, Uploaded};
 use crate::counts::Counter;
-use crate::plan::{Compiled, DeviceMemory, Needs, arena, keeps_best, memory, needs, streams};
+use crate::plan::{Compiled, DeviceMemory, Needs, arena, keeps_best, memory, needs, rows, streams, width};
 use crate::room::Room;
 use crate::session::Fetched;
 use crate::{ALIGN_BYTES, Device, F32, KernelCounters, SharedDevice, time_attribution};
@@ -386,6 +386,26 @@ impl DeviceEngine {
     /// Names of the results of a program.
     pub fn results(&self, program: usize) -> Vec<&str> {
         self.programs[program].results.iter().map(|found| found.name.as_str()).collect()
+    }
+
+    /// Overwrites an input that the caller gives; nothing happens if no program reads it.
+    ///
+    /// # Errors
+    /// Another number of elements than the input has, or a device failure.
+    pub fn write_input(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        let decl = self.kernels[0].tables.inputs.get(index);
+        let expected = decl.map_or(0, |decl| rows(&self.data, &decl.ty) * width(&self.data, &decl.ty));
+        if numbers.len() != expected {
+            return Err(ExecError::Shape {
+                what: format!("given input {index}"),
+                found: format!("{} elements", numbers.len()),
+                expected: format!("{expected} elements"),
+            });
+        }
+        match self.uploaded.input(index) {
+            Some(at) => self.device.upload(at, bytemuck::cast_slice(numbers)),
+            None => Ok(()),
+        }
     }
 
     /// Number of parameters of the programs.

@@ -178,6 +178,10 @@ impl Session for DeviceEngine {
         Some(Rows { width: found.width, vertex: None, numbers: &found.numbers })
     }
 
+    fn write_input(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        DeviceEngine::write_input(self, index, numbers)
+    }
+
     fn input(&self, _index: usize) -> Option<Vec<f32>> {
         None
     }

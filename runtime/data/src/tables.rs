@@ -4,7 +4,7 @@ use hgnnc_graph::Adjacency;
 use hgnnc_ir::dataflow::{Binding, Dataflow, OutputKind};
 use hgnnc_ir::kernel::{Body, Contents, Program, Rows};
 use hgnnc_ir::ops::Direction;
-use hgnnc_ir::types::{Dim, Graph, Param};
+use hgnnc_ir::types::{Dim, Graph, Param, Space};
 use rayon::prelude::*;
 
 use crate::bound::{BoundData, InputData, Topology};
@@ -157,6 +157,43 @@ pub fn add_derived(
         }
     }
     Ok(())
+}
+
+/// Makes room for the inputs that the caller gives: zeros, until the first call. Other inputs that the data does not
+/// have are missing.
+pub fn add_given(tables: &Dataflow, data: &mut BoundData) {
+    data.inputs.resize(tables.inputs.len().max(data.inputs.len()), InputData::Missing);
+    for (index, decl) in tables.inputs.iter().enumerate() {
+        if let Binding::Given(_) = decl.binding {
+            let rows = match decl.ty.space {
+                Space::Unit => 1,
+                Space::Vertices(vertex) => data.num_vertices[vertex.index()],
+                Space::Edges(graph) => data.graphs[graph.index()].num_edges(),
+                Space::Index(extent) => extent,
+                Space::Endpoints(graph, direction) => data.graphs[graph.index()].endpoints(direction).vertices.len(),
+            };
+            let width: usize = decl.ty.dims.iter().map(|&dim| extent(data, dim)).product();
+            data.inputs[index] = InputData::Numbers(vec![0.0; rows * width].into());
+        }
+    }
+}
+
+/// Checks that the caller gives as many elements of an input as the session has room for.
+///
+/// # Errors
+/// Another number of elements, or an input that is not held.
+pub fn check_given(data: &BoundData, index: usize, len: usize) -> Result<()> {
+    match data.inputs.get(index) {
+        Some(InputData::Held(held)) if *held == len => Ok(()),
+        found => Err(ExecError::Shape {
+            what: format!("given input {index}"),
+            found: format!("{len} elements"),
+            expected: match found {
+                Some(InputData::Held(held)) => format!("{held} elements"),
+                _ => "an input that the session holds".into(),
+            },
+        }),
+    }
 }
 
 /// Edge ranks of a graph as an input of their own.

@@ -144,14 +144,15 @@ pub trait Session: Debug + Send + Any {
     /// Data that does not fit the programs, too little memory, or a device failure.
     fn load(&mut self, data: BoundData, inputs: &mut [HostBuffer]) -> Result<BoundData>;
 
-    /// Runs a program up to the first step that may overwrite a parameter or a state: its results are then available, and
-    /// no parameter has changed.
+    /// Runs the first part of a program ([`hgnnc_ir::kernel::Program::second_part`]): up to the first step that may
+    /// overwrite a parameter or a state, or up to the backward pass of a layer. The results of this part are then
+    /// available, and no parameter has changed.
     ///
     /// # Errors
     /// When a device fails.
     fn run(&mut self, program: usize, key: StepKey, times: &mut Times) -> Result<()>;
 
-    /// Runs the rest of a program, for the same key, and makes its new parameters and states current.
+    /// Runs the second part of a program, for the same key, and makes its new parameters and states current.
     ///
     /// # Errors
     /// When a device fails.
@@ -205,6 +206,13 @@ pub trait Session: Debug + Send + Any {
         self.fetch(program, name)?;
         Ok(self.result(program, name))
     }
+
+    /// Overwrites an input that the caller gives ([`hgnnc_ir::dataflow::Binding::Given`]). Values that do not depend on
+    /// the run depend on no such input.
+    ///
+    /// # Errors
+    /// Another number of elements than the session was opened with, or a device failure.
+    fn write_input(&mut self, index: usize, numbers: &[f32]) -> Result<()>;
 
     /// Elements of an input; `None` if it has none, or they cannot be read.
     fn input(&self, index: usize) -> Option<Vec<f32>>;

@@ -124,7 +124,8 @@ pub struct Module {
     pub table: Vec<Slot>,
     /// Entries that run once, in order.
     pub prelude: Vec<Entry>,
-    /// Entries of each run, in order. Those from the `first_update`-th on may change parameters and states.
+    /// Entries of each run, in order. Those from the `first_update`-th on are the second part of a run, which may change
+    /// parameters and states.
     pub launches: Vec<Entry>,
     /// Position of the first entry that may change parameters or states.
     pub first_update: usize,

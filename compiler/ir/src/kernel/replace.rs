@@ -9,9 +9,11 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Body, Buffer, Contents, Dest, Extent, Index, Kernel, Operand, Program, Rows, Source, Traversal, Width};
-use crate::dataflow::OutputKind;
-use crate::types::{Layout, Space};
+use super::{
+    Body, Buffer, Contents, Dest, Extent, Index, Kernel, Launch, Operand, Program, Rows, Source, Traversal, Width,
+};
+use crate::dataflow::{Binding, InputDecl, OutputKind};
+use crate::types::{Layout, Phase, Space};
 
 /// The launches that write and read each buffer of a program.
 #[derive(Clone, Debug)]
@@ -70,6 +72,18 @@ impl Program {
     pub fn first_update(&self) -> Option<usize> {
         let updates = |buffer: &Buffer| self.updated(*buffer).is_some();
         self.launches.iter().position(|launch| launch.kernels.iter().any(|k| k.writes().iter().any(updates)))
+    }
+
+    /// The position in [`Program::launches`] of the second part of a run, which the caller starts once it has read
+    /// results of the first: the first update ([`Program::first_update`]) or, in a program that updates nothing and whose
+    /// backward pass takes gradients of the caller ([`Binding::Given`]), the first launch of the backward pass.
+    pub fn second_part(&self) -> Option<usize> {
+        if self.outputs.iter().any(|output| !matches!(output.kind, OutputKind::Result(_))) {
+            return self.first_update();
+        }
+        let is_given = |input: &InputDecl| matches!(input.binding, Binding::Given(_));
+        let backward = |launch: &Launch| launch.kernels.iter().any(|kernel| kernel.phase == Phase::Backward);
+        self.tables.inputs.iter().any(is_given).then(|| self.launches.iter().position(backward)).flatten()
     }
 
     /// The parameter or state that a buffer updates in place.

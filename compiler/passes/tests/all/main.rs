@@ -11,3 +11,4 @@ mod minibatch;
 mod optimizers;
 mod random;
 mod split_head;
+mod vjp;

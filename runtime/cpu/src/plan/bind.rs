@@ -62,7 +62,7 @@ pub fn rebind(bound: Plan, loops: &loops::VerifiedLoops, data: &BoundData, state
     binder.place()?;
     let mut nests = loops.nests.iter().map(Option::as_ref);
     binder.plan.prelude = binder.steps(&program.prelude, &mut nests, &mut known)?;
-    let (before, updates) = program.launches.split_at(program.first_update().unwrap_or(program.launches.len()));
+    let (before, updates) = program.launches.split_at(program.second_part().unwrap_or(program.launches.len()));
     binder.plan.steps = binder.steps(before, &mut nests, &mut known_steps)?;
     binder.plan.first_update = binder.plan.steps.len();
     let updates = binder.steps(updates, &mut nests, &mut known_steps)?;

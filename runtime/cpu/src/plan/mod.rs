@@ -66,7 +66,8 @@ pub struct Plan {
     pub prelude: Vec<Step>,
     /// Steps of each run.
     pub steps: Vec<Step>,
-    /// Index of the first step that may overwrite parameters or states.
+    /// Index of the first step of the second part of a run, which may overwrite parameters or states
+    /// ([`hgnnc_ir::kernel::Program::second_part`]).
     pub first_update: usize,
     /// Elements of the arena.
     pub arena_len: usize,

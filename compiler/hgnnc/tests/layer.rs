@@ -1,0 +1,245 @@
+//! A model as a layer: what is given, what is kept, and what is refused. `tests/models` compares the numbers with the oracle.
+
+use hgnnc::layer::{Layer, LayerJob, Mode, Pass, TensorInfo};
+use hgnnc::{Device, Error, Silent};
+use hgnnc_graph::{Dataset, DenseFeatures, Features, RelationData, VertexTypeData};
+
+const MODEL: &str = "
+use std::gcn::GcnConv
+
+schema Library {
+    vertex Paper from \"paper\" { x: f32[2] }
+    vertex Author from \"author\" { x: f32[3] }
+    relation cites: Paper -> Paper
+    relation writes: Author -> Paper
+}
+
+layer Sum(hidden: dim) over graphs: [*] of x: *[in] -> *[hidden] {
+    aggregate e: g in graphs {
+        param w: [in, hidden] = glorot
+        z = sum(e.src.x @ w) over in_edges
+    }
+    fuse v: * across graphs {
+        out = sum(v.z) across graphs
+    }
+}
+
+model Net(schema: Library) {
+    let h = Sum(hidden: 2) over [cites, writes] of features
+    output z: Paper = h.Paper
+    output z_wide: Paper = concat(h.Paper, Paper.x)
+}
+";
+
+/// Three papers, of which the last is isolated, and two authors with features.
+fn library() -> Dataset {
+    let vertex = |name: &str, count: usize| VertexTypeData { name: name.into(), count, ..VertexTypeData::default() };
+    let mut author = vertex("author", 2);
+    author.features = Some(Features::Dense(DenseFeatures { dim: 3, rows: vec![1.0, 0.0, 2.0, 0.0, 1.0, 1.0].into() }));
+    let relation = |name: &str, src: usize, edges: &[(u32, u32)]| RelationData {
+        name: name.into(),
+        src,
+        dst: 0,
+        src_ids: edges.iter().map(|edge| edge.0).collect(),
+        dst_ids: edges.iter().map(|edge| edge.1).collect(),
+        ..RelationData::default()
+    };
+    Dataset {
+        name: "library".into(),
+        vertex_types: vec![vertex("paper", 3), author],
+        relations: vec![relation("cites", 0, &[(0, 1), (1, 0), (1, 1)]), relation("writes", 1, &[(0, 0), (1, 0)])],
+        ..Dataset::default()
+    }
+}
+
+fn job(text: &str, given: &[&str]) -> LayerJob {
+    let given = given.iter().map(|name| (*name).to_owned()).collect();
+    LayerJob { given, device: Device::Cpu, threads: 1, graph_cache: None, ..LayerJob::new("net.hgnn", text) }
+}
+
+fn open(text: &str, given: &[&str]) -> Result<Layer, Error> {
+    Layer::new(&job(text, given), &library(), &mut Silent)
+}
+
+fn refusal(text: &str, given: &[&str]) -> String {
+    open(text, given).err().expect("an error").to_string()
+}
+
+fn views(all: &[Vec<f32>]) -> Vec<&[f32]> {
+    all.iter().map(Vec::as_slice).collect()
+}
+
+const X: [f32; 6] = [1.0, -1.0, 0.5, 2.0, 3.0, 4.0];
+const ONES: [f32; 6] = [1.0; 6];
+const EVALUATION: Mode = Mode::Evaluation;
+
+fn forward(layer: &mut Layer, x: &[f32], params: &[Vec<f32>]) -> Pass {
+    layer.forward(&[x], &views(params), EVALUATION).expect("a pass")
+}
+
+#[test]
+fn names_and_shapes_are_listed() {
+    let layer = open(MODEL, &["Paper.x"]).expect("a layer");
+    let shown = |info: &TensorInfo| format!("{} {:?}", info.name, info.shape);
+    assert_eq!(layer.inputs().map(shown).collect::<Vec<_>>(), ["Paper.x [3, 2]"]);
+    assert_eq!(layer.outputs().map(shown).collect::<Vec<_>>(), ["z [3, 2]", "z_wide [3, 4]"]);
+    assert_eq!(layer.params().map(shown).collect::<Vec<_>>(), ["h.w.cites [2, 2]", "h.w.writes [3, 2]"]);
+    assert!(!layer.has_dropout());
+}
+
+#[test]
+fn gradients_are_those_of_the_formula() {
+    let mut layer = open(MODEL, &["Paper.x"]).expect("a layer");
+    // z = A x w + B y v, with identities as weights; the isolated paper has zeros.
+    let params = [vec![1.0, 0.0, 0.0, 1.0], vec![1.0, 0.0, 0.0, 1.0, 0.0, 0.0]];
+    let pass = forward(&mut layer, &X, &params);
+    assert_eq!(layer.output(0), [0.5 + 1.0, 2.0 + 1.0, 1.5, 1.0, 0.0, 0.0]);
+    assert_eq!(layer.output(1)[..4], [1.5, 3.0, 1.0, -1.0]);
+    let wide: Vec<f32> = (0..12).map(|at| if at % 4 < 2 { 0.0 } else { 10.0 }).collect();
+    layer.backward(pass, &[Some(&ONES), Some(&wide)]).expect("gradients");
+    // Paper 0 has one out-edge, paper 1 two, paper 2 none; and each is copied to `z_wide`.
+    assert_eq!(layer.input_gradient(0), Some(&[11.0, 11.0, 12.0, 12.0, 10.0, 10.0][..]));
+    // Σ over edges of the row of the source.
+    assert_eq!(layer.param_gradient(0), Some(&[1.0 + 0.5 + 0.5, 2.0, -1.0 + 2.0 + 2.0, 3.0][..]));
+    assert_eq!(layer.param_gradient(1), Some(&[1.0, 1.0, 1.0, 1.0, 3.0, 3.0][..]));
+}
+
+#[test]
+fn an_output_without_a_gradient_has_no_influence() {
+    let mut layer = open(MODEL, &["Paper.x"]).expect("a layer");
+    let params = layer.initial_params(1).expect("values");
+    let pass = forward(&mut layer, &X, &params);
+    layer.backward(pass, &[Some(&ONES), Some(&[0.0; 12])]).expect("gradients");
+    let expected: Vec<Vec<f32>> = (0..2).map(|at| layer.param_gradient(at).expect("a gradient").to_vec()).collect();
+    let pass = forward(&mut layer, &X, &params);
+    layer.backward(pass, &[Some(&ONES), None]).expect("gradients");
+    for (at, expected) in expected.iter().enumerate() {
+        assert_eq!(layer.param_gradient(at), Some(&expected[..]));
+    }
+}
+
+#[test]
+fn one_pass_is_kept_and_computed_again_where_it_is_not() {
+    let mut layer = open(MODEL, &["Paper.x"]).expect("a layer");
+    let params = layer.initial_params(7).expect("values");
+    let gradient = |layer: &mut Layer, pass: Pass| -> Vec<f32> {
+        layer.backward(pass, &[Some(&ONES), None]).expect("gradients");
+        layer.param_gradient(0).expect("a gradient").to_vec()
+    };
+    let first = forward(&mut layer, &X, &params);
+    assert!(layer.keeps(first));
+    let expected = gradient(&mut layer, first);
+    // It went backward.
+    assert!(!layer.keeps(first));
+    let again = layer.backward(first, &[None, None]).expect_err("an error");
+    assert!(again.to_string().contains("no longer kept"), "{again}");
+    // Another one followed it.
+    let first = forward(&mut layer, &X, &params);
+    let second = forward(&mut layer, &[0.0; 6], &params);
+    assert!(!layer.keeps(first) && layer.keeps(second));
+    assert_eq!(gradient(&mut layer, second), [0.0; 4]);
+    let first = forward(&mut layer, &X, &params);
+    assert_eq!(gradient(&mut layer, first), expected);
+}
+
+#[test]
+fn gradients_are_there_after_a_backward_pass_only() {
+    let mut layer = open(MODEL, &["Paper.x"]).expect("a layer");
+    assert!(layer.output(0).is_empty());
+    let params = layer.initial_params(0).expect("values");
+    let pass = forward(&mut layer, &X, &params);
+    assert_eq!((layer.output(0).len(), layer.param_gradient(0)), (6, Some(&[][..])));
+    layer.backward(pass, &[None, None]).expect("gradients");
+    assert_eq!(layer.param_gradient(0), Some(&[0.0; 4][..]));
+}
+
+#[test]
+fn all_features_may_be_given_or_none() {
+    let mut all = open(MODEL, &["Author.x", "Paper.x"]).expect("a layer");
+    assert_eq!(all.inputs().map(|info| info.name.as_str()).collect::<Vec<_>>(), ["Author.x", "Paper.x"]);
+    let params = all.initial_params(3).expect("values");
+    let authors = [1.0, 0.0, 2.0, 0.0, 1.0, 1.0];
+    let pass = all.forward(&[&authors, &X], &views(&params), EVALUATION).expect("a pass");
+    let mut one = open(MODEL, &["Paper.x"]).expect("a layer");
+    forward(&mut one, &X, &params);
+    assert_eq!(all.output(0), one.output(0));
+    all.backward(pass, &[Some(&ONES), None]).expect("gradients");
+    // Both authors wrote paper 0.
+    let gradient = all.input_gradient(0).expect("a gradient");
+    assert_eq!(gradient[..3], gradient[3..]);
+
+    let none = MODEL.replace("{ x: f32[2] }", "{ x: embedding[2] }");
+    let mut none = open(&none, &[]).expect("a layer");
+    let params = none.initial_params(0).expect("values");
+    let pass = none.forward(&[], &views(&params), Mode::Training { seed: 0, step: 1 }).expect("a pass");
+    none.backward(pass, &[Some(&ONES), None]).expect("gradients");
+    let names: Vec<String> = none.params().map(|info| format!("{} {:?}", info.name, info.shape)).collect();
+    assert!(names.iter().any(|name| name.ends_with("[3, 2]") && name.contains("Paper")), "{names:?}");
+}
+
+#[test]
+fn dropout_is_drawn_by_seed_and_step_and_only_in_training() {
+    let text = MODEL.replace("h.Paper\n", "dropout(h.Paper, 0.5)\n");
+    let mut layer = open(&text, &["Paper.x"]).expect("a layer");
+    assert!(layer.has_dropout());
+    let params = [vec![1.0; 4], vec![1.0; 6]];
+    let mut outputs = |mode: Mode| {
+        layer.forward(&[&[1.0; 6]], &views(&params), mode).expect("a pass");
+        layer.output(0).to_vec()
+    };
+    let training = |seed, step| Mode::Training { seed, step };
+    let evaluated = outputs(EVALUATION);
+    assert!(evaluated[..4].iter().all(|&x| x > 0.0));
+    let drawn: Vec<Vec<f32>> = (1..20).map(|step| outputs(training(1, step))).collect();
+    assert_eq!(drawn[4], outputs(training(1, 5)));
+    assert!(drawn.iter().any(|other| *other != drawn[0]));
+    for (x, at) in drawn.iter().flat_map(|all| all.iter().zip(&evaluated)) {
+        assert!(*x == 0.0 || *x == 2.0 * at, "{x} of {at}");
+    }
+}
+
+#[test]
+fn a_train_block_is_ignored() {
+    let text = MODEL.replace("x: f32[2]", "x: f32[2], topic: class[2]").replace("f32[2] }", "f32[2] }")
+        + "train Net { loss cross_entropy(z, Paper.topic) optimizer adam(lr: 0.1) epochs 3 }";
+    let layer = open(&text, &["Paper.x"]).expect("a layer");
+    assert_eq!(layer.outputs().map(|info| info.name.as_str()).collect::<Vec<_>>(), ["z", "z_wide"]);
+}
+
+#[test]
+fn wrong_calls_are_errors() {
+    let mut layer = open(MODEL, &["Paper.x"]).expect("a layer");
+    let params = layer.initial_params(0).expect("values");
+    let params = views(&params);
+    let mut fails = |inputs: &[&[f32]], params: &[&[f32]]| {
+        layer.forward(inputs, params, EVALUATION).expect_err("an error").to_string()
+    };
+    assert_eq!(fails(&[], &params), "the layer has 1 inputs, not 0");
+    assert_eq!(fails(&[&X[..5]], &params), "the input `Paper.x` has 5 elements; its shape is [3, 2]");
+    assert_eq!(fails(&[&X], &params[1..]), "the layer has 2 parameters, not 1");
+    assert_eq!(fails(&[&X], &[params[1], params[0]]), "the parameter `h.w.cites` has 6 elements; its shape is [2, 2]");
+    let pass = layer.forward(&[&X], &params, EVALUATION).expect("a pass");
+    let mut fails = |gradients: &[Option<&[f32]>]| layer.backward(pass, gradients).expect_err("an error").to_string();
+    assert_eq!(fails(&[None]), "the layer has 2 gradients of outputs, not 1");
+    assert_eq!(fails(&[Some(&X[..2]), None]), "the gradient of the output `z` has 2 elements; its shape is [3, 2]");
+    // A call that was refused leaves the pass as it was.
+    layer.backward(pass, &[Some(&ONES), None]).expect("gradients");
+}
+
+#[test]
+fn what_cannot_be_a_layer_is_refused() {
+    let wrong = refusal(MODEL, &["Paper.y"]);
+    assert!(wrong.contains("no features `Paper.y`; it reads `Paper.x`, `Author.x`"), "{wrong}");
+    let narrow = MODEL.replace("    output z_wide: Paper = concat(h.Paper, Paper.x)\n", "");
+    let wrong = refusal(&narrow.replace("f32[2] }", "f32[2] sparse }"), &["Paper.x"]);
+    assert!(wrong.contains("`Paper.x` is declared sparse"), "{wrong}");
+    // The dataset has no features of papers: they are given or an error.
+    let wrong = refusal(MODEL, &[]);
+    assert!(wrong.contains("`Paper` has no features in the dataset"), "{wrong}");
+    let wrong = refusal(&MODEL.replace("= Sum(hidden", "= Summ(hidden"), &["Paper.x"]);
+    assert!(wrong.contains("Summ"), "{wrong}");
+    let mut unknown = job(MODEL, &["Paper.x"]);
+    unknown.disabled.passes.push("nothing".into());
+    let wrong = Layer::new(&unknown, &library(), &mut Silent).err().expect("an error");
+    assert!(matches!(&wrong, Error::Switch(_)), "{wrong}");
+}
