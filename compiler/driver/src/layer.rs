@@ -15,8 +15,8 @@ use crate::lower::{LowerError, LowerOptions, without_dropout};
 use crate::model::Analyzed;
 use crate::pipeline::{Compilation, EVALUATE, LAYER};
 
-/// Makes the named features (`Paper.x`) inputs that the caller gives at each call. In `summary` they take the place of the
-/// dataset's own features, which may be missing or have another width, so that
+/// Makes the named features (`Paper.x`) inputs that the caller gives at each call. In `summary` they take the place of
+/// the dataset's own features, which may be missing or have another width, so that
 /// [`check_dataset`](crate::check_dataset) compares the others only.
 ///
 /// # Errors

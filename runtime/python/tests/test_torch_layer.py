@@ -50,7 +50,8 @@ class Library:
         self.folder = folder
         random = np.random.default_rng(3)
         self.cites = np.array([[0, 1, 2, 2, 4, 5, 6, 7, 3, 0], [1, 2, 0, 3, 4, 0, 0, 1, 3, 7]], dtype=np.int32)
-        pairs = {(int(p), int(a)) for p, a in zip(random.integers(8, size=14), random.integers(3, size=14), strict=True)}
+        papers, authors = random.integers(8, size=14), random.integers(3, size=14)
+        pairs = {(int(p), int(a)) for p, a in zip(papers, authors, strict=True)}
         self.written_by = np.array(sorted(pairs), dtype=np.int32).T
         self.authors = random.normal(size=(AUTHORS, 3)).astype(np.float32)
         arrays = {
@@ -273,7 +274,8 @@ def test_rgcn_is_that_of_pyg(library: Library) -> None:
     torch.manual_seed(0)
     conv = nn.RGCNConv(5, 4, num_relations=2)
     torch.nn.init.normal_(conv.bias)
-    layer = library.layer(RGCN.replace("    let same = linear(Paper.x, 5)\n", "").replace("    output other: Paper = same", ""))
+    text = RGCN.replace("    let same = linear(Paper.x, 5)\n", "").replace("    output other: Paper = same", "")
+    layer = library.layer(text)
     copy_weights(
         layer,
         {

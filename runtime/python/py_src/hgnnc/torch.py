@@ -1,7 +1,7 @@
 """A model as a layer of a PyTorch network, with autograd through it.
 
-``Layer`` is a ``torch.nn.Module``: its parameters are ``torch.nn.Parameter``s, any optimizer of PyTorch trains them, and
-gradients reach the tensors that are passed to it, so that a text encoder in front of it trains as well::
+``Layer`` is a ``torch.nn.Module``: its parameters are ``torch.nn.Parameter``s, any optimizer of PyTorch trains them,
+and gradients reach the tensors that are passed to it, so that a text encoder in front of it trains as well::
 
     import torch
     from hgnnc.torch import Layer
