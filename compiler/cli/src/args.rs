@@ -485,6 +485,14 @@ pub enum ImportKind {
     Tables,
     /// Lines of head, relation and tail: a file, or a folder with train, valid and test
     Triples,
+    /// RDF in N-Triples, with tables of labels
+    Ntriples,
+    /// A folder of DGL's CSVDataset (`meta.yaml`)
+    Dgl,
+    /// A folder of GraphBolt's OnDiskDataset (`metadata.yaml`)
+    Graphbolt,
+    /// A configuration of GraphStorm's graph construction (JSON), or the folder that has it
+    Graphstorm,
 }
 
 /// The subcommands of `hgnnc data`.
@@ -505,16 +513,16 @@ pub enum DataCommand {
         /// Folder of the dataset
         dir: PathBuf,
     },
-    /// Make a dataset of tables with ids of any kind, or of triples (see docs/import.md)
+    /// Make a dataset of tables with ids of any kind, of triples, or of what other libraries read (see docs/import.md)
     Import {
         /// What there is
         kind: ImportKind,
-        /// Folder of the tables or triples, or one file of triples
+        /// Folder of the files, or one file of triples or a configuration
         src: PathBuf,
         /// Folder to write
         #[arg(required_unless_present = "dry_run")]
         dir: Option<PathBuf>,
-        /// What the tables hold; SRC/import.toml unless given
+        /// What tables hold, SRC/import.toml unless given; settings of other kinds
         #[arg(long, value_name = "FILE.toml")]
         config: Option<PathBuf>,
         /// Write a model of it to begin with, as `hgnnc data schema` prints it

@@ -67,9 +67,13 @@ fn import(
     let kind = match kind {
         ImportKind::Tables => hgnnc_import::Kind::Tables,
         ImportKind::Triples => hgnnc_import::Kind::Triples,
+        ImportKind::Ntriples => hgnnc_import::Kind::Ntriples,
+        ImportKind::Dgl => hgnnc_import::Kind::Dgl,
+        ImportKind::Graphbolt => hgnnc_import::Kind::Graphbolt,
+        ImportKind::Graphstorm => hgnnc_import::Kind::Graphstorm,
     };
-    if config.is_some() && kind != hgnnc_import::Kind::Tables {
-        return Err(Failure::input("`--config` describes tables, and nothing else needs it"));
+    if config.is_some() && kind == hgnnc_import::Kind::Triples {
+        return Err(Failure::input("`--config` describes tables or has settings, and triples need none"));
     }
     // Before the work.
     if let Some(target) = target {

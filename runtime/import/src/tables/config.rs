@@ -1,10 +1,16 @@
 //! `import.toml`: what the tables hold. `docs/import.md` describes it.
 
-use serde::Deserialize;
+use std::fmt;
 
-#[derive(Deserialize)]
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::files::Format;
+
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Config {
+pub(crate) struct Config {
     pub name: Option<String>,
     pub title: Option<String>,
     /// Texts that stand for a missing value.
@@ -15,17 +21,18 @@ pub(super) struct Config {
     pub relation: Vec<Relation>,
 }
 
-fn missing_values() -> Vec<String> {
+pub(crate) fn missing_values() -> Vec<String> {
     ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"].map(String::from).to_vec()
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct VertexType {
+pub(crate) struct VertexType {
     pub name: String,
     /// Without files its vertices come from the edges.
     pub files: Option<OneOrMore>,
     pub separator: Option<char>,
+    pub format: Option<Format>,
     /// Names of the columns of files without a header.
     pub columns: Option<Vec<String>>,
     /// Columns of the key; without them a vertex is known by the number of its row.
@@ -33,30 +40,66 @@ pub(super) struct VertexType {
     #[serde(default)]
     pub duplicates: DuplicateIds,
     #[serde(default)]
+    pub order: Order,
+    #[serde(default)]
     pub features: Vec<Features>,
     pub time: Option<String>,
     pub label: Option<Label>,
     pub split: Option<Split>,
+    /// Tables of further columns of the same rows.
+    #[serde(default)]
+    pub more: Vec<More>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum DuplicateIds {
+pub(crate) enum Order {
+    /// That of the rows.
+    #[default]
+    Rows,
+    /// That of the ids.
+    Ids,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct More {
+    pub files: OneOrMore,
+    pub separator: Option<char>,
+    pub format: Option<Format>,
+    pub columns: Option<Vec<String>>,
+    #[serde(default)]
+    pub features: Vec<Features>,
+    pub label: Option<Label>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DuplicateIds {
     #[default]
     Error,
     /// The first row counts.
     First,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Features {
+pub(crate) struct Features {
     #[serde(alias = "column")]
     pub columns: OneOrMore,
     pub scale: Option<Scale>,
     pub missing: Option<Missing>,
+    /// The value that becomes 0 with `min_max`; the smallest one unless given.
+    pub min: Option<f64>,
+    /// The value that becomes 1 with `min_max`.
+    pub max: Option<f64>,
+    /// What no value may be below and above of. Only layouts that cut values off there have them.
+    #[serde(skip)]
+    pub(crate) limits: [Option<f64>; 2],
     #[serde(default)]
     pub one_hot: bool,
+    /// The categories of `one_hot`, in this order; others have no feature.
+    pub categories: Option<Vec<String>>,
     pub buckets: Option<Vec<f64>>,
     /// Whether a cell holds a vector of numbers, between separators.
     #[serde(default)]
@@ -66,31 +109,33 @@ pub(super) struct Features {
 
 #[derive(Clone, Copy, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Scale {
+pub(crate) enum Scale {
     /// Mean 0, deviation 1.
     Standard,
     /// From 0 to 1.
     MinMax,
+    /// Divided by the sum of the column.
+    Sum,
     None,
 }
 
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Missing {
+pub(crate) enum Missing {
     Value(f64),
     Word(MissingWord),
 }
 
 #[derive(Clone, Copy, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum MissingWord {
+pub(crate) enum MissingWord {
     Error,
     Mean,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Label {
+pub(crate) struct Label {
     #[serde(alias = "column")]
     pub columns: OneOrMore,
     pub name: Option<String>,
@@ -106,16 +151,19 @@ pub(super) struct Label {
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum LabelKind {
+pub(crate) enum LabelKind {
     #[default]
     Single,
     Multi,
     Real,
+    /// One of these, by what the column holds. Only layouts that do not say it have this one.
+    #[serde(skip)]
+    AsFound,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Split {
+pub(crate) struct Split {
     pub name: Option<String>,
     /// A column that says `train`, `val` or `test`.
     pub column: Option<String>,
@@ -128,17 +176,25 @@ pub(super) struct Split {
     pub seed: u64,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Part {
+pub(crate) enum Part {
     Share(f64),
     /// Ids, one in each line.
     File(String),
+    Mask(Mask),
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Relation {
+pub(crate) struct Mask {
+    /// A column that is 1 for the rows of the part.
+    pub mask: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Relation {
     pub name: String,
     pub src: String,
     pub dst: String,
@@ -146,13 +202,17 @@ pub(super) struct Relation {
     pub key: Option<OneOrMore>,
     pub files: Option<OneOrMore>,
     pub separator: Option<char>,
+    pub format: Option<Format>,
     pub columns: Option<Vec<String>>,
     pub src_key: Option<OneOrMore>,
     pub dst_key: Option<OneOrMore>,
     pub weight: Option<String>,
     pub time: Option<String>,
-    /// Columns of numbers, taken as they are.
-    pub features: Option<OneOrMore>,
+    /// Columns of numbers, taken as they are, or tables as of vertices.
+    #[serde(default)]
+    pub features: EdgeFeatures,
+    /// Links that are held out.
+    pub split: Option<Split>,
     #[serde(default)]
     pub unknown: Unknown,
     #[serde(default)]
@@ -161,7 +221,7 @@ pub(super) struct Relation {
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Unknown {
+pub(crate) enum Unknown {
     #[default]
     Error,
     Skip,
@@ -170,7 +230,7 @@ pub(super) enum Unknown {
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum DuplicateEdges {
+pub(crate) enum DuplicateEdges {
     #[default]
     Keep,
     Drop,
@@ -178,7 +238,7 @@ pub(super) enum DuplicateEdges {
 
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
-pub(super) enum OneOrMore {
+pub(crate) enum OneOrMore {
     One(String),
     More(Vec<String>),
 }
@@ -189,5 +249,72 @@ impl OneOrMore {
             OneOrMore::One(one) => std::slice::from_ref(one),
             OneOrMore::More(all) => all,
         }
+    }
+}
+
+/// Features of edges: `"a"`, `["a", "b"]`, or tables as of vertices, also among names of columns.
+#[derive(Default)]
+pub(crate) struct EdgeFeatures(pub Vec<Features>);
+
+impl EdgeFeatures {
+    fn column(name: &str) -> Features {
+        Features { columns: OneOrMore::One(name.to_owned()), ..Features::default() }
+    }
+}
+
+impl<'de> Deserialize<'de> for EdgeFeatures {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<EdgeFeatures, D::Error> {
+        struct List;
+        impl<'de> Visitor<'de> for List {
+            type Value = EdgeFeatures;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a column, or a list of columns or tables")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<EdgeFeatures, E> {
+                Ok(EdgeFeatures(vec![EdgeFeatures::column(name)]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<EdgeFeatures, A::Error> {
+                let mut all = Vec::new();
+                while let Some(Item(features)) = list.next_element()? {
+                    all.push(features);
+                }
+                Ok(EdgeFeatures(all))
+            }
+        }
+        deserializer.deserialize_any(List)
+    }
+}
+
+/// A column, or a table of features.
+struct Item(Features);
+
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Item, D::Error> {
+        struct One;
+        impl<'de> Visitor<'de> for One {
+            type Value = Item;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a column or a table of features")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Item, E> {
+                Ok(Item(EdgeFeatures::column(name)))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Item, A::Error> {
+                Features::deserialize(MapAccessDeserializer::new(map)).map(Item)
+            }
+        }
+        deserializer.deserialize_any(One)
+    }
+}
+
+impl Default for OneOrMore {
+    fn default() -> OneOrMore {
+        OneOrMore::More(Vec::new())
     }
 }
