@@ -459,10 +459,10 @@ pub struct InferArgs {
     #[arg(help_heading = heading::DATA, long, value_name = "FILE.npy")]
     pub links: Option<PathBuf>,
     /// Output file. `.npy`: one row per vertex, or one score per pair, f32. `.csv`: the id and the predicted class of each
-    /// vertex, or its numbers where the output predicts no classes
+    /// vertex, or its numbers where the output predicts no classes. `.parquet`: the same, of a build with it
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Write probabilities of classes: in `.npy` instead of logits, in `.csv` a column for each class
+    /// Write probabilities of classes: in `.npy` instead of logits, in tables a column for each class
     #[arg(help_heading = heading::OUTPUT, long, conflicts_with = "links")]
     pub probabilities: bool,
     /// Passes, fusions and kernel features that are disabled.

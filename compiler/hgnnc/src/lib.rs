@@ -30,7 +30,7 @@ pub use dataset::{load, processor, summary};
 pub use device::Device;
 pub use error::Error;
 pub use prepare::{Bound, Job, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options, prepare};
-pub use results::Naming;
+pub use results::{Naming, ResultTable, check_parquet};
 pub use source::{accept, decode, meet, prepare as prepare_model, read, text};
 
 /// Hears what happens on the way.

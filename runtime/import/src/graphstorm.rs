@@ -225,14 +225,14 @@ impl Translation<'_> {
             }
             made.split = made.split.take().or(split);
             if i == main {
-                made.files = Some(entry.files.clone());
+                made.files = Some(sorted(&entry.files));
                 made.separator = entry.format.separator;
                 made.format = format;
                 made.id = entry.node_id_col.clone().map(OneOrMore::One);
                 made.features = features;
                 made.label = label;
             } else {
-                let (files, separator) = (entry.files.clone(), entry.format.separator);
+                let (files, separator) = (sorted(&entry.files), entry.format.separator);
                 made.more.push(More { files, separator, format, columns: None, features, label });
             }
         }
@@ -329,7 +329,7 @@ impl Translation<'_> {
             src: edge.relation[0].clone(),
             dst: edge.relation[2].clone(),
             name,
-            files: Some(edge.files.clone()),
+            files: Some(sorted(&edge.files)),
             separator: edge.format.separator,
             format,
             src_key: Some(OneOrMore::One(src_key.clone())),
@@ -427,6 +427,13 @@ impl Translation<'_> {
             )),
         }
     }
+}
+
+/// Files in the order of their names, as GraphStorm reads them.
+fn sorted(files: &OneOrMore) -> OneOrMore {
+    let mut all = files.list().to_vec();
+    all.sort();
+    OneOrMore::More(all)
 }
 
 /// The categories of a mapping, by their numbers.

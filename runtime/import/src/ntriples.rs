@@ -19,7 +19,6 @@ use crate::files::json::Lines;
 use crate::files::{Format, Rows, Style, Table};
 use crate::keys::Keys;
 use crate::settings;
-use crate::tables::config::Unknown as OnUnknown;
 use crate::triples::{name_of, ranks};
 
 /// What `--config` says of RDF. `docs/import.md` describes it.
@@ -43,6 +42,15 @@ struct Rdf {
     pub class: Option<String>,
     /// What an entity of a label is that no triple names.
     pub unknown: OnUnknown,
+}
+
+/// What is done with labels of entities that no triple names.
+#[derive(Clone, Copy, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum OnUnknown {
+    #[default]
+    Error,
+    Skip,
 }
 
 /// What is done with triples whose object is a literal.

@@ -127,6 +127,16 @@ fn a_graph_without_types_is_of_nodes_and_edges() {
 }
 
 #[test]
+fn a_label_that_is_too_large_for_a_class_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    shop(folder.path(), ("metadata.yaml", "num_classes: 2", "note: two"));
+    npy::write(&folder.path().join("set/train_labels.npy"), &[2], &[i64::MAX, 0]).unwrap();
+    npy::write(&folder.path().join("set/val_labels.npy"), &[1], &[1i64]).unwrap();
+    let said = common::said(Kind::Graphbolt, folder.path(), None, "a large label");
+    assert!(said.contains("classes, and from 1 to 2^24 may be"), "{said}");
+}
+
+#[test]
 fn faults_are_told_with_file_value_and_way_out() {
     let cases: &[common::Case<'_>] = &[
         (

@@ -6,7 +6,7 @@ use std::process::Command;
 fn a_few_cases_of_each_kind() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     for (kind, count) in
-        [("programs", 200), ("data", 40), ("weights", 20), ("checkpoints", 10), ("caches", 20), ("tables", 20_000)]
+        [("programs", 200), ("data", 40), ("weights", 20), ("checkpoints", 10), ("caches", 20), ("imports", 20_000)]
     {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hgnnc-fuzz"));
         command.args([kind, &count.to_string(), "--seed", "18", "--out"]).arg(folder.path());

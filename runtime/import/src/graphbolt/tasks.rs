@@ -51,6 +51,14 @@ impl Set {
     }
 }
 
+/// A value for each vertex, unless there is no memory for them: `num` of metadata.yaml costs a user nothing.
+fn filled<T: Clone>(value: T, count: usize) -> Option<Vec<T>> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(count).ok()?;
+    all.resize(count, value);
+    Some(all)
+}
+
 /// Names of the parts of a task, as messages have them.
 const PARTS: [&str; 3] = ["train_set", "validation_set", "test_set"];
 
@@ -135,7 +143,10 @@ impl Import<'_> {
         let Some(values) = self.values(task, count, &labels) else { return };
         let label = if self.dataset.label(ty, "y").is_some() { name } else { "y" };
         let label = LabelData { name: label.into(), vertex_type: ty, values, class_names: Vec::new() };
-        let mut part_of: Vec<Option<usize>> = vec![None; count];
+        let Some(mut part_of) = filled(None::<usize>, count) else {
+            self.wrong(format!("there is no memory for the parts of {count} vertices"));
+            return;
+        };
         for (part, vertices) in parts.iter().enumerate() {
             for &vertex in vertices {
                 if !label.is_labelled(vertex as usize) {
@@ -186,8 +197,11 @@ impl Import<'_> {
         let known = || all.iter().flat_map(|rows| rows.iter().copied()).filter(|x| !x.is_nan());
         let whole = known().all(|x| x.fract() == 0.0);
         let floats = labels.iter().any(|l| is_float(&l.array));
-        let mut labelled = vec![false; count];
-        let mut rows = vec![0f32; count.checked_mul(dim)?];
+        let (Some(mut labelled), Some(mut rows)) = (filled(false, count), filled(0f32, count.saturating_mul(dim)))
+        else {
+            self.wrong(format!("there is no memory for {dim} labels of each of {count} vertices"));
+            return None;
+        };
         for (of, numbers) in labels.iter().zip(&all) {
             for (i, &vertex) in of.vertices.iter().enumerate() {
                 let row = &numbers[i * dim..(i + 1) * dim];
@@ -226,7 +240,7 @@ impl Import<'_> {
     ) -> Option<LabelValues> {
         const MOST: usize = 1 << 24;
         let largest = rows.iter().copied().fold(0.0, f32::max) as usize;
-        let classes = task.num_classes.unwrap_or(largest + 1);
+        let classes = task.num_classes.unwrap_or(largest.saturating_add(1));
         if classes > MOST || classes == 0 {
             self.wrong(format!("there are {classes} classes, and from 1 to 2^24 may be"));
             return None;
