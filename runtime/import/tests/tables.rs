@@ -89,7 +89,7 @@ fn links_are_held_out_by_time_and_none_of_their_edges_stays() {
     assert_eq!(edges(&dataset, "buys"), [(0, 0), (0, 0), (2, 2)]);
     let buys = &dataset.relations[0];
     assert_eq!(
-        (&buys.weight.as_deref().unwrap()[..], &buys.time.as_deref().unwrap()[..]),
+        (buys.weight.as_deref().unwrap(), buys.time.as_deref().unwrap()),
         (&[1.0, 3.0, 5.0][..], &[1, 9, 2][..])
     );
     let features = buys.features.as_ref().unwrap();
