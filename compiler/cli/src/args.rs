@@ -500,10 +500,10 @@ pub struct InferArgs {
     #[arg(help_heading = heading::DATA, long, value_name = "FILE.npy")]
     pub links: Option<PathBuf>,
     /// Output file. `.npy`: one row per vertex, or one score per pair, f32. `.csv`: the id and the predicted class of each
-    /// vertex, or its numbers where the output predicts no classes
+    /// vertex, or its numbers where the output predicts no classes. `.parquet`: the same, of a build with it
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Write probabilities of classes: in `.npy` instead of logits, in `.csv` a column for each class
+    /// Write probabilities of classes: in `.npy` instead of logits, in tables a column for each class
     #[arg(help_heading = heading::OUTPUT, long, conflicts_with = "links")]
     pub probabilities: bool,
     /// Passes, fusions and kernel features that are disabled.
@@ -530,6 +530,14 @@ pub enum ImportKind {
     Hgb,
     /// The files of the Open Graph Benchmark with labels of vertices (a folder with `raw`)
     Ogb,
+    /// RDF in N-Triples, with tables of labels
+    Ntriples,
+    /// A folder of DGL's CSVDataset (`meta.yaml`)
+    Dgl,
+    /// A folder of GraphBolt's OnDiskDataset (`metadata.yaml`)
+    Graphbolt,
+    /// A configuration of GraphStorm's graph construction (JSON), or the folder that has it
+    Graphstorm,
 }
 
 /// What `hgnnc data export` writes.
@@ -567,16 +575,16 @@ pub enum DataCommand {
         #[arg(long, value_enum, default_value_t = Layer::Rgcn)]
         layer: Layer,
     },
-    /// Make a dataset of tables with ids of any kind, of triples, or of the files of a benchmark (see docs/import.md)
+    /// Make a dataset of tables with ids of any kind, of triples, or of what benchmarks and other libraries have (see docs/import.md)
     Import {
         /// What there is
         kind: ImportKind,
-        /// Folder of the files, or one file of triples
+        /// Folder of the files, or one file of triples or a configuration
         src: PathBuf,
         /// Folder to write
         #[arg(required_unless_present = "dry_run")]
         dir: Option<PathBuf>,
-        /// What the tables hold; SRC/import.toml unless given
+        /// What tables hold, SRC/import.toml unless given; settings of other kinds
         #[arg(long, value_name = "FILE.toml")]
         config: Option<PathBuf>,
         /// Write a model of it to begin with, as `hgnnc data schema` prints it

@@ -74,9 +74,13 @@ fn import(
         ImportKind::Triples => hgnnc_import::Kind::Triples,
         ImportKind::Hgb => hgnnc_import::Kind::Hgb,
         ImportKind::Ogb => hgnnc_import::Kind::Ogb,
+        ImportKind::Ntriples => hgnnc_import::Kind::Ntriples,
+        ImportKind::Dgl => hgnnc_import::Kind::Dgl,
+        ImportKind::Graphbolt => hgnnc_import::Kind::Graphbolt,
+        ImportKind::Graphstorm => hgnnc_import::Kind::Graphstorm,
     };
-    if config.is_some() && kind != hgnnc_import::Kind::Tables {
-        return Err(Failure::input("`--config` describes tables, and nothing else needs it"));
+    if config.is_some() && kind == hgnnc_import::Kind::Triples {
+        return Err(Failure::input("`--config` describes tables or has settings, and triples need none"));
     }
     // Before the work.
     if let Some(target) = target {

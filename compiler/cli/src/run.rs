@@ -127,6 +127,9 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     ];
     check_apart(&[("the output", Some(&args.out))], &read, args.model.data.as_deref())?;
     let weights = weights_of("infer", &args.model, args.weights.as_deref())?;
+    if ends_with(&args.out, "parquet") {
+        hgnnc::check_parquet()?;
+    }
     let options = options(&args.device);
     let device = args.device.device;
     if let Some(pairs) = &args.links {
@@ -149,8 +152,10 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     if args.probabilities {
         prepared.naming.probabilities(name, &mut output)?;
     }
-    let bytes = if is_csv(&args.out) {
+    let bytes = if ends_with(&args.out, "csv") {
         prepared.naming.csv(name, &output, args.probabilities)?
+    } else if ends_with(&args.out, "parquet") {
+        prepared.naming.table(name, &output, args.probabilities).parquet()?
     } else {
         npy::to_bytes(&[output.rows, output.width], &output.data).map_err(|error| Failure::write(&args.out, &error))?
     };
@@ -159,9 +164,9 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether results are written as a table.
-fn is_csv(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"))
+/// Whether the ending of a file is this one.
+fn ends_with(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case(ending))
 }
 
 /// Warns of values that are not finite; they are written nonetheless, since the rest may be of use.

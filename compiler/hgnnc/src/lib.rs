@@ -46,7 +46,7 @@ pub use prepare::{
     Bound, DataSource, Job, ModelSource, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options,
     prepare,
 };
-pub use results::Naming;
+pub use results::{Naming, ResultTable, check_parquet};
 pub use seeds::SeedRuns;
 pub use source::{Opened, accept, decode, meet, prepare as prepare_model, read, text};
 pub use starter::{StarterLayer, starter};

@@ -1,5 +1,8 @@
 //! Results in the user's words: rows with the ids of the dataset, and names of classes.
 
+#[cfg(feature = "parquet")]
+mod parquet;
+
 use std::collections::BTreeMap;
 
 use hgnnc_driver::Analyzed;
@@ -94,50 +97,140 @@ impl Naming {
         Ok(())
     }
 
-    /// A table of an output: the id of each vertex (the number of its row where the dataset has no ids); its class, or
+    /// The table of an output: the id of each vertex (the number of its row where the dataset has no ids); its class, or
     /// its classes with `;` between them, where it predicts some; and a column for each of its numbers, unless it
     /// predicts classes and their probabilities were not asked for. `probabilities` says that [`Naming::probabilities`]
     /// were taken of the rows.
+    pub fn table<'t>(&'t self, output: &'t str, rows: &'t OutputRows, probabilities: bool) -> ResultTable<'t> {
+        let predicted = self.predicted(output, rows.width);
+        let ids = self.ids.get(output).and_then(Option::as_ref).filter(|ids| ids.len() == rows.rows);
+        let numbers = match predicted {
+            Some(Predicted::Class(names) | Predicted::Classes(names)) => {
+                if probabilities {
+                    names.clone()
+                } else {
+                    Vec::new()
+                }
+            }
+            Some(Predicted::Numbers(names)) => names.clone(),
+            None => (0..rows.width).map(|column| format!("{output}.{column}")).collect(),
+        };
+        ResultTable { ids, predicted, numbers, rows, least: if probabilities { 0.5 } else { 0.0 } }
+    }
+
+    /// [`Naming::table`] as CSV.
     ///
     /// # Errors
     /// When there is no memory for the text.
     pub fn csv(&self, output: &str, rows: &OutputRows, probabilities: bool) -> Result<Vec<u8>, Error> {
-        let failed = |error: csv::Error| Error::Machine(format!("cannot write the results: {error}"));
-        let predicted = self.predicted(output, rows.width);
-        let ids = self.ids.get(output).and_then(Option::as_ref).filter(|ids| ids.len() == rows.rows);
-        let mut out = csv::Writer::from_writer(Vec::new());
-        let (classes, columns) = match predicted {
-            Some(Predicted::Class(names) | Predicted::Classes(names)) => {
-                (true, if probabilities { names.clone() } else { Vec::new() })
+        self.table(output, rows, probabilities).csv()
+    }
+}
+
+/// Results by row: what each format of a table prints.
+#[derive(Clone, Debug)]
+pub struct ResultTable<'t> {
+    ids: Option<&'t VertexIds>,
+    predicted: Option<&'t Predicted>,
+    /// Names of the columns of numbers; none if there are none.
+    numbers: Vec<String>,
+    rows: &'t OutputRows,
+    /// What a number of one of several classes is above of where the vertex has it.
+    least: f32,
+}
+
+impl ResultTable<'_> {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.rows
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Names of the columns.
+    fn columns(&self) -> Vec<String> {
+        let class = self.has_classes().then(|| "class".to_owned());
+        [Some("id".to_owned()), class].into_iter().flatten().chain(self.numbers.iter().cloned()).collect()
+    }
+
+    fn has_classes(&self) -> bool {
+        matches!(self.predicted, Some(Predicted::Class(_) | Predicted::Classes(_)))
+    }
+
+    fn id(&self, row: usize) -> String {
+        self.ids.map_or_else(|| row.to_string(), |ids| ids.text(row).into_owned())
+    }
+
+    fn row(&self, row: usize) -> &[f32] {
+        &self.rows.data[row * self.rows.width..(row + 1) * self.rows.width]
+    }
+
+    /// The class of a row, or its classes with `;` between them; none where the output predicts none.
+    fn class(&self, row: usize) -> Option<String> {
+        let numbers = self.row(row);
+        match self.predicted {
+            Some(Predicted::Class(names)) => Some(names[first_largest(numbers)].clone()),
+            Some(Predicted::Classes(names)) => {
+                let chosen = names.iter().zip(numbers).filter(|(_, x)| **x > self.least).map(|(name, _)| &name[..]);
+                Some(chosen.collect::<Vec<_>>().join(";"))
             }
-            Some(Predicted::Numbers(names)) => (false, names.clone()),
-            None => (false, (0..rows.width).map(|column| format!("{output}.{column}")).collect()),
-        };
-        let mut head = vec!["id".to_owned()];
-        if classes {
-            head.push("class".into());
+            _ => None,
         }
-        head.extend(columns.iter().cloned());
-        out.write_record(&head).map_err(failed)?;
-        for row in 0..rows.rows {
-            let numbers = &rows.data[row * rows.width..(row + 1) * rows.width];
-            let mut record = vec![ids.map_or_else(|| row.to_string(), |ids| ids.text(row).into_owned())];
-            match predicted {
-                Some(Predicted::Class(names)) => record.push(names[first_largest(numbers)].clone()),
-                Some(Predicted::Classes(names)) => {
-                    let least = if probabilities { 0.5 } else { 0.0 };
-                    let chosen = names.iter().zip(numbers).filter(|(_, x)| **x > least).map(|(name, _)| &name[..]);
-                    record.push(chosen.collect::<Vec<_>>().join(";"));
-                }
-                _ => {}
-            }
-            if !columns.is_empty() {
-                record.extend(numbers.iter().map(f32::to_string));
+    }
+
+    /// The table as CSV.
+    ///
+    /// # Errors
+    /// When there is no memory for the text.
+    pub fn csv(&self) -> Result<Vec<u8>, Error> {
+        let failed = |error: csv::Error| Error::Machine(format!("cannot write the results: {error}"));
+        let mut out = csv::Writer::from_writer(Vec::new());
+        out.write_record(self.columns()).map_err(failed)?;
+        for row in 0..self.len() {
+            let mut record = vec![self.id(row)];
+            record.extend(self.class(row));
+            if !self.numbers.is_empty() {
+                record.extend(self.row(row).iter().map(f32::to_string));
             }
             out.write_record(&record).map_err(failed)?;
         }
         out.into_inner().map_err(|error| Error::Machine(format!("cannot write the results: {error}")))
     }
+
+    /// The table as Parquet: ids as 64-bit integers or texts, classes as texts, numbers as 32-bit floats.
+    ///
+    /// # Errors
+    /// When it cannot be encoded, or there is no memory for it.
+    #[cfg(feature = "parquet")]
+    pub fn parquet(&self) -> Result<Vec<u8>, Error> {
+        parquet::bytes(self).map_err(|error| Error::Machine(format!("cannot write the results: {error}")))
+    }
+
+    /// A build without the feature `parquet` writes no Parquet.
+    ///
+    /// # Errors
+    /// That of [`check_parquet`].
+    #[cfg(not(feature = "parquet"))]
+    pub fn parquet(&self) -> Result<Vec<u8>, Error> {
+        check_parquet().map(|()| Vec::new())
+    }
+}
+
+/// Checks that this build writes Parquet, before there is something to write.
+///
+/// # Errors
+/// When it does not.
+pub fn check_parquet() -> Result<(), Error> {
+    if cfg!(feature = "parquet") {
+        return Ok(());
+    }
+    Err(Error::Machine(
+        "this build writes no Parquet files; build with `cargo build --release --features parquet`, or write `.csv`"
+            .into(),
+    ))
 }
 
 /// The position of the largest number, the first of equal ones, as metrics count it.

@@ -233,12 +233,28 @@ pub struct RelationData {
     pub features: Option<DenseFeatures>,
     /// A time of each edge, in a unit of the dataset's own. `[E]`
     pub time: Option<Vec<i64>>,
+    /// How the columns of the features were made, in their order.
+    pub transforms: Vec<Transform>,
 }
 
 impl RelationData {
     /// Number of edges, duplicates included.
     pub fn num_edges(&self) -> usize {
         self.src_ids.len()
+    }
+
+    /// Keeps some edges with all that is known of them, in the order of `edges`. Panics if there is no such edge.
+    pub fn keep(&mut self, edges: &[usize]) {
+        let taken = |all: &[f32], dim: usize| -> FloatArray {
+            edges.iter().flat_map(|&e| all[e * dim..(e + 1) * dim].iter().copied()).collect::<Vec<f32>>().into()
+        };
+        self.weight = self.weight.take().map(|all| taken(&all, 1));
+        if let Some(features) = &mut self.features {
+            features.rows = taken(&features.rows, features.dim);
+        }
+        self.time = self.time.take().map(|all| edges.iter().map(|&e| all[e]).collect());
+        self.src_ids = edges.iter().map(|&e| self.src_ids[e]).collect();
+        self.dst_ids = edges.iter().map(|&e| self.dst_ids[e]).collect();
     }
 }
 

@@ -191,6 +191,8 @@ struct RelationTable<'a> {
     time: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     features: Option<EdgeFeaturesTable>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    transform: Vec<TransformTable<'a>>,
 }
 
 #[derive(Serialize)]
@@ -373,6 +375,7 @@ impl Writer<'_> {
             weight,
             time: self.times(format!("{stem}.time.npy"), of.time.as_ref())?,
             features: of.features.as_ref().map(features).transpose()?,
+            transform: of.transforms.iter().map(TransformTable::from).collect(),
         })
     }
 

@@ -33,7 +33,7 @@ fn assert_equal(before: &Dataset, after: &Dataset) {
     }
     assert_eq!(before.relations.len(), after.relations.len());
     for (b, a) in before.relations.iter().zip(&after.relations) {
-        assert_eq!((&b.name, b.src, b.dst), (&a.name, a.src, a.dst));
+        assert_eq!((&b.name, b.src, b.dst, &b.transforms), (&a.name, a.src, a.dst, &a.transforms));
         assert!(b.src_ids == a.src_ids && b.dst_ids == a.dst_ids && b.weight == a.weight && b.time == a.time);
         assert_eq!(b.features.as_ref().map(|x| x.dim), a.features.as_ref().map(|x| x.dim));
         assert!(b.features.as_ref().map(|x| &x.rows) == a.features.as_ref().map(|x| &x.rows));

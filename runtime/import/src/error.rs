@@ -126,7 +126,13 @@ impl Unknown {
 /// A value in a message: short, and without control characters.
 pub(crate) fn shown(value: &str) -> String {
     const LONGEST: usize = 60;
-    let mut text: String = value.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    let mut text = String::new();
+    for c in value.chars().take(LONGEST) {
+        match c.is_control() {
+            true => text.extend(c.escape_debug()),
+            false => text.push(c),
+        }
+    }
     if value.chars().nth(LONGEST).is_some() {
         text.push('…');
     }

@@ -51,9 +51,25 @@ impl Keys {
         let mut order: Vec<u32> = (0..self.len() as u32).collect();
         match self.integers() {
             Some(integers) => order.sort_by_key(|&n| integers[n as usize]),
-            None => order.sort_by(|&a, &b| self.text(a).cmp(self.text(b))),
+            None => return self.by_text(),
         }
         order
+    }
+
+    /// The numbers in the order of their texts, byte by byte.
+    pub fn by_text(&self) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.len() as u32).collect();
+        order.sort_by(|&a, &b| self.text(a).cmp(self.text(b)));
+        order
+    }
+
+    /// The ids of an order, with new numbers.
+    pub fn taken(&self, order: &[u32]) -> Keys {
+        let mut all = Keys::default();
+        order.iter().for_each(|&n| {
+            all.add(self.text(n));
+        });
+        all
     }
 
     /// The ids as integers, if every one is written as an integer is.

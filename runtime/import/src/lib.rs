@@ -6,19 +6,26 @@
 //! - [`tables`]: CSV and TSV files with keys, described by a TOML file.
 //! - [`triples`]: `head relation tail` in each line, of knowledge graphs.
 //! - [`hgb`] and [`ogb`]: the layouts of benchmarks.
+//! - [`ntriples`]: RDF, with tables of labels.
+//! - [`dgl`], [`graphbolt`], [`graphstorm`]: folders of these libraries.
 //!
 //! [`export()`] writes a dataset in the layout of another library. The reader and the writer of a layout stand in one module.
 
 #![forbid(unsafe_code)]
 
+pub mod dgl;
 mod error;
 mod export;
 mod files;
+pub mod graphbolt;
+pub mod graphstorm;
 pub mod hgb;
 mod keys;
+pub mod ntriples;
 pub mod ogb;
 mod progress;
 pub mod pyg;
+mod settings;
 pub mod tables;
 pub mod triples;
 mod values;
@@ -45,9 +52,18 @@ pub enum Kind {
     Hgb,
     /// The files of the Open Graph Benchmark: see [`ogb`].
     Ogb,
+    /// RDF in N-Triples: see [`ntriples`].
+    Ntriples,
+    /// A folder of DGL's `CSVDataset`: see [`dgl`].
+    Dgl,
+    /// A folder of GraphBolt's `OnDiskDataset`: see [`graphbolt`].
+    Graphbolt,
+    /// A configuration of GraphStorm's graph construction: see [`graphstorm`].
+    Graphstorm,
 }
 
 /// Reads what is in the folder or file `source`. `config` describes tables; without one it is `import.toml` beside them.
+/// Of other kinds it has settings that may be left out, and of triples there are none.
 ///
 /// # Errors
 /// With all faults of the files.
@@ -74,5 +90,9 @@ fn read_from(kind: Kind, source: &Path, config: Option<&Path>, progress: &Progre
         Kind::Triples => triples::read(source, progress),
         Kind::Hgb => hgb::read(source, progress),
         Kind::Ogb => ogb::read(source, progress),
+        Kind::Ntriples => ntriples::read(source, config, progress),
+        Kind::Dgl => dgl::read(source, config, progress),
+        Kind::Graphbolt => graphbolt::read(source, config, progress),
+        Kind::Graphstorm => graphstorm::read(source, config, progress),
     }
 }

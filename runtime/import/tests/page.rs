@@ -6,7 +6,12 @@ use hgnnc_graph::{Dataset, Features, LabelValues, TransformKind};
 use hgnnc_import::{Kind, read};
 
 const PAGE: &str = include_str!("../../../docs/import.md");
-const CONFIG: &str = include_str!("../src/tables/config.rs");
+/// Sections of the page, and the sources whose public fields they name.
+const CONFIGS: [(&str, &str); 3] = [
+    ("Tables", include_str!("../src/tables/config.rs")),
+    ("N-Triples", include_str!("../src/ntriples.rs")),
+    ("Settings of DGL, GraphBolt and GraphStorm", include_str!("../src/settings.rs")),
+];
 
 /// Writes the files of the page: fenced blocks with a language and a name.
 fn write_page(folder: &Path) {
@@ -69,14 +74,18 @@ fn the_tables_of_the_page_become_what_it_says() {
 
 #[test]
 fn every_field_is_on_the_page() {
-    let (_, section) = PAGE.split_once("\n## Tables\n").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
-    let mut told: Vec<&str> = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
-    told.sort_unstable();
-    let mut known: Vec<&str> = CONFIG
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(": ").map(|(name, _)| name))
-        .collect();
-    known.sort_unstable();
-    assert_eq!(told, known);
+    for (title, source) in CONFIGS {
+        let (_, section) = PAGE.split_once(&format!("\n## {title}\n")).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let mut told: Vec<&str> =
+            section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+        told.sort_unstable();
+        let mut known: Vec<&str> = source
+            .lines()
+            .filter(|line| !line.contains("fn "))
+            .filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(": ").map(|(name, _)| name))
+            .collect();
+        known.sort_unstable();
+        assert_eq!(told, known, "{title}");
+    }
 }

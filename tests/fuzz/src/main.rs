@@ -36,7 +36,8 @@ const USAGE: &str = "\
 usage: hgnnc-fuzz KIND COUNT [--seed N] [--from N] [--out DIR]
        hgnnc-fuzz kills COUNT [--seed N] [--hgnnc FILE]
 
-KIND      programs, data, weights, checkpoints, caches, tables or artifacts
+KIND      programs, data, weights, checkpoints, caches, artifacts or imports: all of tables, more-tables, triples, hgb, ogb,
+          ntriples, dgl, graphbolt and graphstorm, which may be named as well
 COUNT     cases, or kills that strike
 --seed N  another campaign (0)
 --from N  number of the first case (0): one case again with `--from CASE` and COUNT 1
@@ -71,8 +72,9 @@ fn subject(kind: &str, folder: &Path) -> Option<Box<dyn Subject>> {
         "data" => Box::new(files::Files::new(files::Kind::Data, folder)),
         "weights" => Box::new(files::Files::new(files::Kind::Weights, folder)),
         "checkpoints" => Box::new(files::Files::new(files::Kind::Checkpoints, folder)),
-        "tables" => Box::new(tables::Tables::new(folder)),
         "artifacts" => Box::new(artifacts::Artifacts::new(folder)),
+        "imports" => Box::new(tables::Tables::new(folder, None)),
+        kind if tables::Tables::FOLDERS.contains(&kind) => Box::new(tables::Tables::new(folder, Some(kind))),
         "caches" => Box::new(files::Files::new(files::Kind::Caches, folder)),
         _ => return None,
     })
@@ -119,7 +121,8 @@ fn main() -> ExitCode {
     };
     let failures = match (&args.kind[..], &args.work) {
         ("kills", _) => kills::campaign(args.count, args.seed, &args.hgnnc),
-        ("programs" | "data" | "weights" | "checkpoints" | "caches" | "tables" | "artifacts", None) => campaign(&args),
+        ("programs" | "data" | "weights" | "checkpoints" | "caches" | "imports" | "artifacts", None) => campaign(&args),
+        (kind, None) if tables::Tables::FOLDERS.contains(&kind) => campaign(&args),
         (_, Some(folder)) => {
             work(&args, folder);
             0

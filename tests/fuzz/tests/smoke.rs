@@ -11,7 +11,7 @@ fn a_few_cases_of_each_kind() {
         ("weights", 20),
         ("checkpoints", 10),
         ("caches", 20),
-        ("tables", 20_000),
+        ("imports", 20_000),
         ("artifacts", 300),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hgnnc-fuzz"));

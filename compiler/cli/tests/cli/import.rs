@@ -105,3 +105,31 @@ fn triples_become_links_to_predict() {
     let dataset = Dataset::load(place.path("made")).unwrap();
     assert_eq!((dataset.num_vertices(), dataset.num_edges(), dataset.link_splits[0].test.len()), (3, 2, 1));
 }
+
+#[test]
+fn a_folder_of_another_library_becomes_a_dataset() {
+    let place = Place::new();
+    let folder = place.path("dgl");
+    std::fs::create_dir(&folder).unwrap();
+    let meta = "dataset_name: d\nnode_data:\n- file_name: v.csv\nedge_data:\n- file_name: e.csv\n";
+    for (name, text) in [
+        ("meta.yaml", meta),
+        ("v.csv", "node_id,label,train_mask,val_mask,x\n3,1,1,0,0.5\n1,0,1,0,1.5\n2,1,0,1,2.5\n"),
+        ("e.csv", "src_id,dst_id\n1,2\n3,1\n"),
+    ] {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    let made = place.run(&["data", "import", "dgl", "dgl", "made", "--model", "m.hgnn"]).works();
+    assert!(made.out.contains("`hgnnc train m.hgnn --data made` trains it"), "{}", made.out);
+    let ids = Dataset::load(place.path("made")).unwrap().vertex_types[0].ids.clone().unwrap();
+    assert_eq!((ids.text(0), ids.text(2)), ("1".into(), "3".into()));
+    place.run(&["train", "m.hgnn", "--data", "made", "--weights-out", "w.safetensors"]).works();
+    // Tests have no feature that the usual build does not have, and it is refused before the work.
+    let infer = ["infer", "m.hgnn", "--data", "made", "--weights", "w.safetensors", "--out", "y.parquet"];
+    place.run(&infer).fails(3, &["this build writes no Parquet files", "cargo build --release --features parquet"]);
+    std::fs::write(place.path("s.toml"), "unknown = \"skip\"\n").unwrap();
+    std::fs::write(folder.join("e.csv"), "src_id,dst_id\n1,2\n3,9\n").unwrap();
+    let import = ["data", "import", "dgl", "dgl", "--dry-run"];
+    place.run(&import).fails(1, &["e.csv:3: this line names a vertex of type `_V` that is not there: `9`"]);
+    place.run(&[&import[..], &["--config", "s.toml"]].concat()).works();
+}

@@ -23,7 +23,7 @@ pub const FIELDS: &[(&str, &[&str])] = &[
     (VERTEX_IDS, &["kind", "file", "offsets", "bytes"]),
     (TRANSFORM, &["kind", "columns", "missing", "shift", "scale", "categories", "separator", "bounds", "width"]),
     (VERTEX_FEATURES, &["kind", "dim", "file", "indptr", "indices", "data", "nnz"]),
-    (RELATION, &["name", "src", "dst", "file", "columns", "edges", "weight", "time", "features"]),
+    (RELATION, &["name", "src", "dst", "file", "columns", "edges", "weight", "time", "features", "transform"]),
     (EDGE_FEATURES, &["file", "dim"]),
     (LABEL, &["vertex_type", "name", "kind", "classes", "file", "mask_file", "dim", "class_names", "labelled"]),
     (SPLIT, &["name", "vertex_type", "train", "val", "test", "train_size", "val_size", "test_size"]),

@@ -245,7 +245,7 @@ fn text_ids(loader: &mut Loader, at: At<'_>, count: usize) -> Option<VertexIds> 
     loader.keep(found)
 }
 
-/// How the features of a vertex type were made; their widths add up to that of the features.
+/// How the features of a vertex type or relation were made; their widths add up to that of the features.
 fn transforms(loader: &mut Loader, at: At<'_>, of: &str, dim: usize) -> Vec<Transform> {
     let mut all = Vec::new();
     for (i, table) in loader.tables(at, "transform").into_iter().enumerate() {
@@ -405,6 +405,8 @@ fn edges(
         Some(other) => loader.bad(at, "features", "a table", other),
     };
 
+    let width = features.as_ref().and_then(Option::as_ref).map_or(0, |x| x.dim);
+    let transforms = transforms(loader, at, at.name, width);
     let (src, dst) = ends?;
     // Check both endpoints before giving up, so that each fault is reported.
     let mut ids = |ty: usize, what: &str, range: std::ops::Range<usize>| {
@@ -426,6 +428,7 @@ fn edges(
         weight: weight?,
         features: features?,
         time,
+        transforms,
     })
 }
 

@@ -4,12 +4,14 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-#[derive(Deserialize)]
+use crate::files::Format;
+
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Config {
+pub(crate) struct Config {
     pub name: Option<String>,
     pub title: Option<String>,
     /// Texts that stand for a missing value.
@@ -22,17 +24,18 @@ pub(super) struct Config {
     pub link_split: Vec<LinkSplit>,
 }
 
-fn missing_values() -> Vec<String> {
+pub(crate) fn missing_values() -> Vec<String> {
     ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"].map(String::from).to_vec()
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct VertexType {
+pub(crate) struct VertexType {
     pub name: String,
     /// Without files its vertices come from the edges.
     pub files: Option<OneOrMore>,
     pub separator: Option<char>,
+    pub format: Option<Format>,
     /// Names of the columns of files without a header.
     pub columns: Option<Vec<String>>,
     /// Columns of the key; without them a vertex is known by the number of its row.
@@ -40,32 +43,69 @@ pub(super) struct VertexType {
     #[serde(default)]
     pub duplicates: DuplicateIds,
     #[serde(default)]
+    pub order: Order,
+    #[serde(default)]
     pub features: Vec<Features>,
     pub time: Option<String>,
     #[serde(default)]
     pub label: Several<Label>,
     #[serde(default)]
     pub split: Several<Split>,
+    /// Tables of further columns of the same rows.
+    #[serde(default)]
+    pub more: Vec<More>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum DuplicateIds {
+pub(crate) enum Order {
+    /// That of the rows.
+    #[default]
+    Rows,
+    /// That of the ids.
+    Ids,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct More {
+    pub files: OneOrMore,
+    pub separator: Option<char>,
+    pub format: Option<Format>,
+    pub columns: Option<Vec<String>>,
+    #[serde(default)]
+    pub features: Vec<Features>,
+    #[serde(default)]
+    pub label: Several<Label>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DuplicateIds {
     #[default]
     Error,
     /// The first row counts.
     First,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Features {
+pub(crate) struct Features {
     #[serde(alias = "column")]
     pub columns: OneOrMore,
     pub scale: Option<Scale>,
     pub missing: Option<Missing>,
+    /// The value that becomes 0 with `min_max`; the smallest one unless given.
+    pub min: Option<f64>,
+    /// The value that becomes 1 with `min_max`.
+    pub max: Option<f64>,
+    /// What no value may be below and above of. Only layouts that cut values off there have them.
+    #[serde(skip)]
+    pub(crate) limits: [Option<f64>; 2],
     #[serde(default)]
     pub one_hot: bool,
+    /// The categories of `one_hot`, in this order; others have no feature.
+    pub categories: Option<Vec<String>>,
     pub buckets: Option<Vec<f64>>,
     /// Whether a cell holds a vector of numbers, between separators.
     #[serde(default)]
@@ -75,31 +115,33 @@ pub(super) struct Features {
 
 #[derive(Clone, Copy, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Scale {
+pub(crate) enum Scale {
     /// Mean 0, deviation 1.
     Standard,
     /// From 0 to 1.
     MinMax,
+    /// Divided by the sum of the column.
+    Sum,
     None,
 }
 
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Missing {
+pub(crate) enum Missing {
     Value(f64),
     Word(MissingWord),
 }
 
 #[derive(Clone, Copy, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum MissingWord {
+pub(crate) enum MissingWord {
     Error,
     Mean,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Label {
+pub(crate) struct Label {
     #[serde(alias = "column")]
     pub columns: OneOrMore,
     pub name: Option<String>,
@@ -115,16 +157,19 @@ pub(super) struct Label {
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum LabelKind {
+pub(crate) enum LabelKind {
     #[default]
     Single,
     Multi,
     Real,
+    /// One of these, by what the column holds. Only layouts that do not say it have this one.
+    #[serde(skip)]
+    AsFound,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Split {
+pub(crate) struct Split {
     pub name: Option<String>,
     /// A column that says `train`, `val` or `test`.
     pub column: Option<String>,
@@ -145,12 +190,22 @@ impl Label {
 
 impl Split {
     pub fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or(if self.column.is_some() { "given" } else { "standard" })
+        let parts = [&self.train, &self.val, &self.test];
+        let is_given = self.column.is_some() || parts.iter().any(|part| matches!(part, Some(Part::Mask(_))));
+        self.name.as_deref().unwrap_or(if is_given { "given" } else { "standard" })
+    }
+
+    /// The files that name its parts.
+    pub fn files(&self) -> impl Iterator<Item = &String> {
+        [&self.train, &self.val, &self.test].into_iter().filter_map(|part| match part {
+            Some(Part::File(file)) => Some(file),
+            _ => None,
+        })
     }
 }
 
 /// A table, or an array of them.
-pub(super) struct Several<T>(Vec<T>);
+pub(crate) struct Several<T>(Vec<T>);
 
 impl<T> Several<T> {
     pub fn list(&self) -> &[T] {
@@ -161,6 +216,12 @@ impl<T> Several<T> {
 impl<T> Default for Several<T> {
     fn default() -> Self {
         Several(Vec::new())
+    }
+}
+
+impl<T> From<Option<T>> for Several<T> {
+    fn from(one: Option<T>) -> Self {
+        Several(one.into_iter().collect())
     }
 }
 
@@ -186,17 +247,25 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Part {
+pub(crate) enum Part {
     Share(f64),
     /// Ids, one in each line.
     File(String),
+    Mask(Mask),
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Relation {
+pub(crate) struct Mask {
+    /// A column that is 1 for the rows of the part.
+    pub mask: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Relation {
     pub name: String,
     pub src: String,
     pub dst: String,
@@ -204,13 +273,17 @@ pub(super) struct Relation {
     pub key: Option<OneOrMore>,
     pub files: Option<OneOrMore>,
     pub separator: Option<char>,
+    pub format: Option<Format>,
     pub columns: Option<Vec<String>>,
     pub src_key: Option<OneOrMore>,
     pub dst_key: Option<OneOrMore>,
     pub weight: Option<String>,
     pub time: Option<String>,
-    /// Columns of numbers, taken as they are.
-    pub features: Option<OneOrMore>,
+    /// Columns of numbers, taken as they are, or tables as of vertices.
+    #[serde(default)]
+    pub features: EdgeFeatures,
+    /// Links that are held out.
+    pub split: Option<Split>,
     #[serde(default)]
     pub unknown: Unknown,
     #[serde(default)]
@@ -220,7 +293,7 @@ pub(super) struct Relation {
 /// Links that are held out.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LinkSplit {
+pub(crate) struct LinkSplit {
     pub name: String,
     /// The relation of all links.
     pub relation: Option<String>,
@@ -229,6 +302,7 @@ pub(super) struct LinkSplit {
     pub val: Option<OneOrMore>,
     pub test: Option<OneOrMore>,
     pub separator: Option<char>,
+    pub format: Option<Format>,
     pub columns: Option<Vec<String>>,
     pub src_key: OneOrMore,
     pub dst_key: OneOrMore,
@@ -236,7 +310,7 @@ pub(super) struct LinkSplit {
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Unknown {
+pub(crate) enum Unknown {
     #[default]
     Error,
     Skip,
@@ -245,7 +319,7 @@ pub(super) enum Unknown {
 
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum DuplicateEdges {
+pub(crate) enum DuplicateEdges {
     #[default]
     Keep,
     Drop,
@@ -253,7 +327,7 @@ pub(super) enum DuplicateEdges {
 
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
-pub(super) enum OneOrMore {
+pub(crate) enum OneOrMore {
     One(String),
     More(Vec<String>),
 }
@@ -264,5 +338,72 @@ impl OneOrMore {
             OneOrMore::One(one) => std::slice::from_ref(one),
             OneOrMore::More(all) => all,
         }
+    }
+}
+
+/// Features of edges: `"a"`, `["a", "b"]`, or tables as of vertices, also among names of columns.
+#[derive(Default)]
+pub(crate) struct EdgeFeatures(pub Vec<Features>);
+
+impl EdgeFeatures {
+    fn column(name: &str) -> Features {
+        Features { columns: OneOrMore::One(name.to_owned()), ..Features::default() }
+    }
+}
+
+impl<'de> Deserialize<'de> for EdgeFeatures {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<EdgeFeatures, D::Error> {
+        struct List;
+        impl<'de> Visitor<'de> for List {
+            type Value = EdgeFeatures;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a column, or a list of columns or tables")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<EdgeFeatures, E> {
+                Ok(EdgeFeatures(vec![EdgeFeatures::column(name)]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<EdgeFeatures, A::Error> {
+                let mut all = Vec::new();
+                while let Some(Item(features)) = list.next_element()? {
+                    all.push(features);
+                }
+                Ok(EdgeFeatures(all))
+            }
+        }
+        deserializer.deserialize_any(List)
+    }
+}
+
+/// A column, or a table of features.
+struct Item(Features);
+
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Item, D::Error> {
+        struct One;
+        impl<'de> Visitor<'de> for One {
+            type Value = Item;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a column or a table of features")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<Item, E> {
+                Ok(Item(EdgeFeatures::column(name)))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Item, A::Error> {
+                Features::deserialize(MapAccessDeserializer::new(map)).map(Item)
+            }
+        }
+        deserializer.deserialize_any(One)
+    }
+}
+
+impl Default for OneOrMore {
+    fn default() -> OneOrMore {
+        OneOrMore::More(Vec::new())
     }
 }

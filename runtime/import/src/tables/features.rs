@@ -2,6 +2,7 @@
 
 use hgnnc_graph::{DenseFeatures, Features, SparseFeatures, Transform, TransformKind};
 
+use super::Words;
 use super::config::{self, Missing, MissingWord, Scale};
 use crate::error::shown;
 use crate::keys::Keys;
@@ -11,9 +12,11 @@ use crate::values::SPARSE_BELOW;
 const NONE: u32 = u32::MAX;
 
 /// The values of some columns, row by row, until all are known and what is to be fitted can be.
-pub(super) struct Block {
+pub(crate) struct Block {
     columns: Vec<String>,
     values: Values,
+    /// What to do about a missing number.
+    way_out: &'static str,
 }
 
 enum Values {
@@ -22,6 +25,10 @@ enum Values {
         values: Vec<Vec<f64>>,
         scale: Scale,
         missing: Missing,
+        /// The ends of `min_max` that are given.
+        ends: [Option<f64>; 2],
+        /// No value is outside of them.
+        limits: [Option<f64>; 2],
     },
     /// The categories of row `r` are `codes[ends[r - 1]..ends[r]]`.
     OneHot {
@@ -29,6 +36,8 @@ enum Values {
         ends: Vec<u64>,
         codes: Vec<u32>,
         separator: Option<String>,
+        /// Whether `known` is the list of all categories.
+        given: bool,
     },
     Buckets {
         bounds: Vec<f64>,
@@ -43,8 +52,11 @@ enum Values {
 
 impl Block {
     /// The block that a table of the configuration asks for, or what is wrong with it.
-    pub fn new(of: &config::Features) -> Result<Block, String> {
+    pub fn new(of: &config::Features, words: &Words) -> Result<Block, String> {
         let columns = of.columns.list().to_vec();
+        if columns.is_empty() {
+            return Err("`columns` names at least one column".into());
+        }
         let asked = [of.one_hot, of.buckets.is_some(), of.vector].iter().filter(|&&asked| asked).count();
         let numbers_only = of.scale.is_some() || of.missing.is_some();
         if asked > 1 || (asked == 1 && numbers_only) {
@@ -57,12 +69,32 @@ impl Block {
                 "`one_hot`, `buckets` and `vector` are of one column each: write a table for each of them".into()
             );
         }
+        if of.categories.is_some() && !of.one_hot {
+            return Err("`categories` are those of `one_hot`".into());
+        }
+        let ends = [of.min, of.max];
+        let given = ends.iter().any(Option::is_some);
+        if given && of.scale != Some(Scale::MinMax) {
+            return Err("`min` and `max` are the ends of `scale = \"min_max\"`".into());
+        }
+        let ascend = !matches!(ends, [Some(min), Some(max)] if min >= max);
+        if given && (!ascend || ends.iter().flatten().any(|end| !end.is_finite())) {
+            return Err("`min` and `max` are numbers, and the first one is the smaller one".into());
+        }
+        let limits = [of.min.or(of.limits[0]), of.max.or(of.limits[1])];
         let values = if of.one_hot {
+            let mut known = Keys::default();
+            for category in of.categories.iter().flatten() {
+                if !matches!(known.add(category.trim()), Some((_, true))) {
+                    return Err(format!("the category `{}` is there twice", shown(category)));
+                }
+            }
             Values::OneHot {
-                known: Keys::default(),
+                known,
                 ends: Vec::new(),
                 codes: Vec::new(),
                 separator: of.separator.clone(),
+                given: of.categories.is_some(),
             }
         } else if let Some(bounds) = &of.buckets {
             ascending(bounds)?;
@@ -73,9 +105,9 @@ impl Block {
         } else {
             let missing = of.missing.clone().unwrap_or(Missing::Word(MissingWord::Error));
             let scale = of.scale.unwrap_or(Scale::None);
-            Values::Numbers { values: vec![Vec::new(); columns.len()], scale, missing }
+            Values::Numbers { values: vec![Vec::new(); columns.len()], scale, missing, ends, limits }
         };
-        Ok(Block { columns, values })
+        Ok(Block { columns, values, way_out: words.missing })
     }
 
     /// Names of the columns.
@@ -86,19 +118,19 @@ impl Block {
     /// Takes the fields of a row; None is a missing value. What is wrong with one is said, and it counts as missing.
     pub fn push(&mut self, fields: &[Option<&str>]) -> Result<(), String> {
         match &mut self.values {
-            Values::Numbers { values, missing, .. } => {
+            Values::Numbers { values, missing, limits, .. } => {
                 let mut wrong = None;
                 for ((field, values), column) in fields.iter().zip(values).zip(&self.columns) {
                     values.push(match field {
-                        Some(text) => number(text, column).unwrap_or_else(|error| {
-                            wrong.get_or_insert(error);
-                            f64::NAN
-                        }),
+                        Some(text) => {
+                            number(text, column).and_then(|x| within(x, *limits, column)).unwrap_or_else(|error| {
+                                wrong.get_or_insert(error);
+                                f64::NAN
+                            })
+                        }
                         None => {
                             if matches!(missing, Missing::Word(MissingWord::Error)) {
-                                wrong.get_or_insert(format!(
-                                    "column `{column}` has no value: write `missing = \"mean\"` or a number to its features"
-                                ));
+                                wrong.get_or_insert(format!("column `{column}` has no value: {}", self.way_out));
                             }
                             f64::NAN
                         }
@@ -106,10 +138,13 @@ impl Block {
                 }
                 wrong.map_or(Ok(()), Err)
             }
-            Values::OneHot { known, ends, codes, separator } => {
+            Values::OneHot { known, ends, codes, separator, given } => {
                 let start = codes.len();
                 if let Some(text) = fields[0] {
-                    let mut add = |category: &str| codes.push(known.add(category).map_or(NONE, |(number, _)| number));
+                    let mut add = |category: &str| match given {
+                        true => codes.extend(known.get(category)),
+                        false => codes.push(known.add(category).map_or(NONE, |(number, _)| number)),
+                    };
                     match separator {
                         Some(separator) => {
                             text.split(&separator[..]).map(str::trim).filter(|c| !c.is_empty()).for_each(add)
@@ -142,9 +177,7 @@ impl Block {
                 let column = &self.columns[0];
                 let Some(text) = fields[0] else { return Err(format!("column `{column}` has no vector")) };
                 let before = values.len();
-                let parts =
-                    text.trim_matches(['[', ']']).split(&separator[..]).map(str::trim).filter(|p| !p.is_empty());
-                for part in parts {
+                for part in elements(text, separator) {
                     values.push(number(part, column)? as f32);
                 }
                 let found = values.len() - before;
@@ -162,14 +195,18 @@ impl Block {
     fn fit(self) -> Fitted {
         let columns = self.columns;
         match self.values {
-            Values::Numbers { values, scale, missing } => {
+            Values::Numbers { values, scale, missing, ends, .. } => {
                 let (mut shift, mut factor, mut fill) = (Vec::new(), Vec::new(), Vec::new());
                 for values in &values {
                     let fitted = Moments::of(values);
                     let (s, f) = match scale {
                         Scale::None => (0.0, 1.0),
                         Scale::Standard => (fitted.mean, inverse(fitted.deviation)),
-                        Scale::MinMax => (fitted.min, inverse(fitted.max - fitted.min)),
+                        Scale::MinMax => {
+                            let (min, max) = (ends[0].unwrap_or(fitted.min), ends[1].unwrap_or(fitted.max));
+                            (min, inverse(max - min))
+                        }
+                        Scale::Sum => (0.0, if fitted.sum == 0.0 { 1.0 } else { 1.0 / fitted.sum }),
                     };
                     shift.push(s);
                     factor.push(f);
@@ -181,8 +218,8 @@ impl Block {
                 let kind = TransformKind::Numbers { shift, scale: factor, missing: fill };
                 Fitted { transform: Transform { columns, kind }, rows: FittedRows::Numbers(values) }
             }
-            Values::OneHot { known, ends, mut codes, separator } => {
-                let order = known.sorted();
+            Values::OneHot { known, ends, mut codes, separator, given } => {
+                let order = if given { (0..known.len() as u32).collect() } else { known.sorted() };
                 let rank = crate::triples::ranks(&order);
                 codes.iter_mut().filter(|c| **c != NONE).for_each(|code| *code = rank[*code as usize]);
                 let mut start = 0;
@@ -248,14 +285,15 @@ impl Fitted {
     }
 }
 
-/// The features of `count` rows, and how they were made.
-pub(super) fn features(blocks: Vec<Block>, count: usize) -> (Option<Features>, Vec<Transform>) {
+/// The features of `count` rows, which are those of `order` if it is given, and how they were made.
+pub(crate) fn features(blocks: Vec<Block>, count: usize, order: Option<&[u32]>) -> (Option<Features>, Vec<Transform>) {
     if blocks.is_empty() {
         return (None, Vec::new());
     }
     let fitted: Vec<Fitted> = blocks.into_iter().map(Block::fit).collect();
     let dim = fitted.iter().map(|f| f.transform.width()).sum();
     let each = |row: usize, put: &mut dyn FnMut(usize, f32)| {
+        let row = order.map_or(row, |order| order[row] as usize);
         let mut at = 0;
         for block in &fitted {
             block.row(row, |column, value| put(at + column, value));
@@ -287,21 +325,67 @@ pub(super) fn features(blocks: Vec<Block>, count: usize) -> (Option<Features>, V
     (Some(features), fitted.into_iter().map(|f| f.transform).collect())
 }
 
+/// The features of edges, which are dense.
+pub(crate) fn edge_features(blocks: Vec<Block>, count: usize) -> (Option<DenseFeatures>, Vec<Transform>) {
+    if blocks.is_empty() {
+        return (None, Vec::new());
+    }
+    let fitted: Vec<Fitted> = blocks.into_iter().map(Block::fit).collect();
+    let dim: usize = fitted.iter().map(|f| f.transform.width()).sum();
+    let mut rows = vec![0.0; count * dim];
+    for (row, values) in rows.chunks_exact_mut(dim.max(1)).enumerate() {
+        let mut at = 0;
+        for block in &fitted {
+            block.row(row, |column, value| values[at + column] = value);
+            at += block.transform.width();
+        }
+    }
+    (Some(DenseFeatures { dim, rows: rows.into() }), fitted.into_iter().map(|f| f.transform).collect())
+}
+
 /// Checks the bounds of buckets.
-pub(super) fn ascending(bounds: &[f64]) -> Result<(), String> {
+pub(crate) fn ascending(bounds: &[f64]) -> Result<(), String> {
     if bounds.is_empty() || !bounds.windows(2).all(|w| w[0] < w[1]) || bounds.iter().any(|b| !b.is_finite()) {
         return Err("`buckets` are numbers that ascend".into());
     }
     Ok(())
 }
 
+/// The parts of a vector in a cell: between separators, and in brackets also between blanks and commas.
+pub(crate) fn elements<'t>(text: &'t str, separator: &str) -> Vec<&'t str> {
+    let parts = |part: &'t str| part.split([',', ' ', '\t', '\n']).filter(|p| !p.is_empty());
+    match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(inner) => inner.split(separator).flat_map(parts).collect(),
+        None => text.trim_matches(['[', ']']).split(separator).map(str::trim).filter(|p| !p.is_empty()).collect(),
+    }
+}
+
+/// The number, unless it is outside of the ends that are given.
+fn within(x: f64, ends: [Option<f64>; 2], column: &str) -> Result<f64, String> {
+    let [min, max] = ends;
+    if min.is_some_and(|min| x < min) {
+        return Err(format!(
+            "`{x}` in column `{column}` is below the minimum {}, and is not cut off: make the minimum smaller, or leave it out",
+            min.unwrap_or(x)
+        ));
+    }
+    if max.is_some_and(|max| x > max) {
+        return Err(format!(
+            "`{x}` in column `{column}` is above the maximum {}, and is not cut off: make the maximum larger, or leave it out",
+            max.unwrap_or(x)
+        ));
+    }
+    Ok(x)
+}
+
 /// A finite number, or what is wrong with it.
-pub(super) fn number(text: &str, column: &str) -> Result<f64, String> {
+pub(crate) fn number(text: &str, column: &str) -> Result<f64, String> {
     let found = text.parse::<f64>().ok().filter(|x| x.is_finite() && (*x as f32).is_finite());
     found.ok_or_else(|| format!("`{}` in column `{column}` is not a number", shown(text)))
 }
 
 struct Moments {
+    sum: f64,
     mean: f64,
     /// Of the population.
     deviation: f64,
@@ -315,12 +399,13 @@ impl Moments {
         let known = || values.iter().copied().filter(|x| !x.is_nan());
         let n = known().count();
         if n == 0 {
-            return Moments { mean: 0.0, deviation: 0.0, min: 0.0, max: 0.0 };
+            return Moments { sum: 0.0, mean: 0.0, deviation: 0.0, min: 0.0, max: 0.0 };
         }
-        let mean = known().sum::<f64>() / n as f64;
+        let sum = known().sum::<f64>();
+        let mean = sum / n as f64;
         let variance = known().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n as f64;
         let (min, max) = known().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
-        Moments { mean, deviation: variance.sqrt(), min, max }
+        Moments { sum, mean, deviation: variance.sqrt(), min, max }
     }
 }
 

@@ -3,7 +3,7 @@
 use hgnnc_graph::{LinkSplitData, Links};
 
 use super::config::{self, OneOrMore};
-use super::{Import, Row};
+use super::{Import, Row, TableOf};
 use crate::error::shown;
 
 impl<'a> Import<'a> {
@@ -11,7 +11,9 @@ impl<'a> Import<'a> {
     pub(super) fn check_link_splits(&mut self) {
         for (at, of) in self.config.link_split.iter().enumerate() {
             let name = shown(&of.name);
-            if of.name.is_empty() || self.config.link_split[..at].iter().any(|other| other.name == of.name) {
+            let before = self.config.link_split[..at].iter().map(|other| &other.name[..]);
+            let of_relations = self.config.relation.iter().filter_map(|of| of.split.as_ref()).map(config::Split::name);
+            if of.name.is_empty() || before.chain(of_relations).any(|other| other == of.name) {
                 self.wrong(format!("link splits have names that differ, and two are called `{name}`"));
             }
             if of.relation.is_some() == of.column.is_some() {
@@ -31,19 +33,20 @@ impl<'a> Import<'a> {
     }
 
     pub(super) fn link_split(&mut self, of: &'a config::LinkSplit) -> LinkSplitData {
-        let mut part = |files: Option<&OneOrMore>| match files {
-            Some(files) => self.links(of, files),
+        let mut part = |files: Option<&'a OneOrMore>| match files {
+            Some(files) => self.links_of(of, files),
             None => Links::default(),
         };
         LinkSplitData { name: of.name.clone(), val: part(of.val.as_ref()), test: part(of.test.as_ref()) }
     }
 
-    fn links(&mut self, of: &'a config::LinkSplit, files: &OneOrMore) -> Links {
+    fn links_of(&mut self, of: &'a config::LinkSplit, files: &'a OneOrMore) -> Links {
         let (src_key, dst_key) = (of.src_key.list(), of.dst_key.list());
         let keys = src_key.len() + dst_key.len();
         let wanted = [src_key, dst_key, of.column.as_slice()].concat();
         let mut links = Links::default();
-        self.rows((files, of.separator, of.columns.as_deref()), &wanted, |import, row| {
+        let table = TableOf { files, separator: of.separator, format: of.format, columns: of.columns.as_deref() };
+        self.rows(&table, &wanted, |import, row| {
             let name = match &of.relation {
                 Some(name) => Some(&name[..]),
                 None => row.fields[keys],

@@ -5,8 +5,8 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::config::{self, LabelKind, Part};
-use super::features::{ascending, number};
+use super::config::{self, LabelKind, Mask, Part};
+use super::features::{ascending, elements, number};
 use crate::error::shown;
 use crate::keys::Keys;
 
@@ -16,11 +16,14 @@ const NONE: u32 = u32::MAX;
 /// The label of a vertex type, row by row.
 pub(super) struct LabelRows<'a> {
     config: &'a config::Label,
+    kind: LabelKind,
     classes: Keys,
     /// The classes of row `r` are `codes[ends[r - 1]..ends[r]]`.
     ends: Vec<u64>,
     codes: Vec<u32>,
     numbers: Vec<f32>,
+    /// Numbers of a row.
+    dim: usize,
     labelled: Vec<bool>,
 }
 
@@ -57,10 +60,12 @@ impl<'a> LabelRows<'a> {
         }
         Ok(LabelRows {
             config,
+            kind: config.kind,
             classes,
             ends: Vec::new(),
             codes: Vec::new(),
             numbers: Vec::new(),
+            dim: config.columns.list().len(),
             labelled: Vec::new(),
         })
     }
@@ -78,7 +83,7 @@ impl<'a> LabelRows<'a> {
             true => classes.get(class).ok_or_else(|| format!("`{}` is not among the `class_names`", shown(class))),
             false => Ok(classes.add(class).map_or(NONE, |(number, _)| number)),
         };
-        match (self.config.kind, all) {
+        match (self.kind, all) {
             (LabelKind::Single, all) if self.config.buckets.is_some() => {
                 let bounds = self.config.buckets.as_deref().unwrap_or_default();
                 let found = all.map(|fields| number(fields[0], &self.columns()[0])).transpose();
@@ -88,7 +93,7 @@ impl<'a> LabelRows<'a> {
                 });
                 found.map(drop)
             }
-            (LabelKind::Single, all) => {
+            (LabelKind::Single | LabelKind::AsFound, all) => {
                 let found = all.map_or(Ok(NONE), |fields| code(&mut self.classes, fields[0]));
                 self.codes.push(*found.as_ref().unwrap_or(&NONE));
                 found.map(drop)
@@ -122,6 +127,90 @@ impl<'a> LabelRows<'a> {
         }
     }
 
+    /// Decides what a label is whose layout does not say it: a class where all are integers, of which negative ones are
+    /// none; any of several classes where all are vectors of 0 and 1; otherwise numbers, or classes by name.
+    pub fn decide(&mut self) -> Result<(), String> {
+        if self.kind != LabelKind::AsFound {
+            return Ok(());
+        }
+        let classes = std::mem::take(&mut self.classes);
+        let codes = std::mem::take(&mut self.codes);
+        let column = &self.columns()[0];
+        let integers: Option<Vec<i64>> = classes.iter().map(|text| text.parse().ok()).collect();
+        if let Some(integers) = integers {
+            self.kind = LabelKind::Single;
+            let renamed: Vec<u32> = (0..classes.len() as u32)
+                .map(|n| match integers[n as usize] {
+                    ..0 => NONE,
+                    _ => self.classes.add(classes.text(n)).map_or(NONE, |(number, _)| number),
+                })
+                .collect();
+            self.codes = codes.iter().map(|&code| if code == NONE { NONE } else { renamed[code as usize] }).collect();
+            self.labelled = self.codes.iter().map(|&code| code != NONE).collect();
+            return Ok(());
+        }
+        let rows: Result<Vec<Vec<f64>>, String> =
+            classes.iter().map(|text| elements(text, ",").iter().map(|part| number(part, column)).collect()).collect();
+        let Ok(rows) = rows else {
+            self.kind = LabelKind::Single;
+            (self.classes, self.codes) = (classes, codes);
+            return Ok(());
+        };
+        let width = rows.first().map_or(0, Vec::len);
+        if let Some(row) = rows.iter().position(|row| row.len() != width || row.is_empty()) {
+            let text = classes.text(row as u32);
+            return Err(format!(
+                "the label `{}` has {} numbers, but another one {width}: labels are of one width",
+                shown(text),
+                rows[row].len()
+            ));
+        }
+        let row = |code: u32| rows.get(code as usize);
+        if width > 1 && rows.iter().flatten().all(|&x| x == 0.0 || x == 1.0) {
+            self.kind = LabelKind::Multi;
+            for class in 0..width {
+                self.classes.add(&class.to_string());
+            }
+            for &code in &codes {
+                let row = row(code).into_iter().flatten().enumerate();
+                self.codes.extend(row.filter(|(_, x)| **x == 1.0).map(|(class, _)| class as u32));
+                self.ends.push(self.codes.len() as u64);
+            }
+        } else {
+            self.kind = LabelKind::Real;
+            self.dim = width;
+            for &code in &codes {
+                match row(code) {
+                    Some(row) => self.numbers.extend(row.iter().map(|&x| x as f32)),
+                    None => self.numbers.extend(std::iter::repeat_n(0.0, width)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the rows in another order.
+    pub fn reorder(&mut self, order: &[u32]) {
+        let dim = self.dim;
+        let rows = |row: u32| row as usize * dim..(row as usize + 1) * dim;
+        match self.kind {
+            LabelKind::Real => {
+                self.numbers = order.iter().flat_map(|&v| self.numbers[rows(v)].iter().copied()).collect()
+            }
+            LabelKind::Multi => {
+                let (mut ends, mut codes) = (Vec::new(), Vec::new());
+                for &v in order {
+                    let start = if v == 0 { 0 } else { self.ends[v as usize - 1] as usize };
+                    codes.extend_from_slice(&self.codes[start..self.ends[v as usize] as usize]);
+                    ends.push(codes.len() as u64);
+                }
+                (self.ends, self.codes) = (ends, codes);
+            }
+            LabelKind::Single | LabelKind::AsFound => self.codes = taken(&self.codes, order),
+        }
+        self.labelled = taken(&self.labelled, order);
+    }
+
     /// Whether each row has a label.
     pub fn labelled(&self) -> &[bool] {
         &self.labelled
@@ -136,12 +225,17 @@ impl<'a> LabelRows<'a> {
         };
         let rank = crate::triples::ranks(&order);
         let classes = order.len();
-        if self.config.kind != LabelKind::Real && classes == 0 {
+        if self.kind != LabelKind::Real && classes == 0 {
             return Err(format!("no row has a value in column `{}`, which is the label", self.columns()[0]));
         }
         let class_of = |code: u32| if code == NONE { -1 } else { rank[code as usize] as i32 };
-        let values = match self.config.kind {
-            LabelKind::Single => {
+        let class_names = match self.kind {
+            LabelKind::Real if self.columns().len() == self.dim => self.columns().to_vec(),
+            LabelKind::Real => Vec::new(),
+            _ => order.iter().map(|&n| self.classes.text(n).to_owned()).collect(),
+        };
+        let values = match self.kind {
+            LabelKind::Single | LabelKind::AsFound => {
                 LabelValues::Single { classes, of: self.codes.iter().map(|&code| class_of(code)).collect() }
             }
             LabelKind::Multi => {
@@ -155,13 +249,7 @@ impl<'a> LabelRows<'a> {
                 }
                 LabelValues::Multi { classes, rows, labelled: self.labelled }
             }
-            LabelKind::Real => {
-                LabelValues::Real { dim: self.columns().len(), rows: self.numbers, labelled: self.labelled }
-            }
-        };
-        let class_names = match self.config.kind {
-            LabelKind::Real => self.config.columns.list().to_vec(),
-            _ => order.iter().map(|&n| self.classes.text(n).to_owned()).collect(),
+            LabelKind::Real => LabelValues::Real { dim: self.dim, rows: self.numbers, labelled: self.labelled },
         };
         Ok(LabelData { name: self.config.name().to_owned(), vertex_type, values, class_names })
     }
@@ -182,121 +270,194 @@ pub(super) struct Named {
     pub test: Vec<u32>,
 }
 
-/// A split that a column says, or whose order it gives.
+/// A split that columns say, or whose order one gives: of vertices, or of the edges of a relation.
 pub(super) struct SplitRows<'a> {
     pub config: &'a config::Split,
-    column: Option<&'a String>,
+    columns: Vec<String>,
+    /// The parts whose masks the columns are; none if they are no masks.
+    masks: Vec<usize>,
     words: Vec<Option<usize>>,
     order: Vec<Option<String>>,
 }
 
+/// What a split is of.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum SplitOf {
+    Vertices,
+    /// All links that are not held out are those to train on.
+    Links,
+}
+
 impl<'a> SplitRows<'a> {
-    pub fn new(config: &'a config::Split) -> Result<SplitRows<'a>, String> {
-        let shares = [&config.train, &config.val, &config.test];
-        let files = shares.iter().any(|p| matches!(p, Some(Part::File(_))));
-        let numbers = shares.iter().any(|p| matches!(p, Some(Part::Share(_))));
-        if (config.column.is_some() && (files || numbers || config.by.is_some()))
-            || (files && (numbers || config.by.is_some()))
-        {
-            return Err("a split is a `column`, or shares (`train = 0.8`, with `by` or drawn), or files (`train = \"ids.txt\"`)".into());
+    pub fn new(config: &'a config::Split, of: SplitOf) -> Result<SplitRows<'a>, String> {
+        let parts = [&config.train, &config.val, &config.test];
+        let files = parts.iter().any(|p| matches!(p, Some(Part::File(_))));
+        let numbers = parts.iter().any(|p| matches!(p, Some(Part::Share(_))));
+        let masks: Vec<(usize, &Mask)> = parts
+            .iter()
+            .enumerate()
+            .filter_map(|(i, part)| match part {
+                Some(Part::Mask(mask)) => Some((i, mask)),
+                _ => None,
+            })
+            .collect();
+        let ways = [config.column.is_some(), numbers || config.by.is_some(), files, !masks.is_empty()];
+        if ways.iter().filter(|&&way| way).count() > 1 {
+            return Err("a split is a `column`, or shares (`train = 0.8`, with `by` or drawn), or files (`train = \"ids.txt\"`), or masks (`train = { mask = \"train_mask\" }`)".into());
         }
-        if config.column.is_none() && !files {
+        if config.column.is_none() && !files && masks.is_empty() {
             let share = |part: &Option<Part>| match part {
                 Some(Part::Share(share)) => Some(*share),
                 _ => None,
             };
-            let known: Vec<f64> = shares.iter().filter_map(|part| share(part)).collect();
-            if share(&config.train).is_none()
-                || known.iter().any(|s| !(0.0..=1.0).contains(s))
-                || known.iter().sum::<f64>() > 1.0 + 1e-9
-            {
-                return Err(
-                    "the shares of a split are from 0 to 1 and at most 1 together, with `train` among them".into()
-                );
+            let known: Vec<f64> = parts.iter().filter_map(|part| share(part)).collect();
+            let enough = match of {
+                SplitOf::Vertices => share(&config.train).is_some(),
+                SplitOf::Links => !known.is_empty(),
+            };
+            if !enough || known.iter().any(|s| !(0.0..=1.0).contains(s)) || known.iter().sum::<f64>() > 1.0 + 1e-9 {
+                let least = if of == SplitOf::Vertices { ", with `train` among them" } else { "" };
+                return Err(format!("the shares of a split are from 0 to 1 and at most 1 together{least}"));
             }
         }
-        Ok(SplitRows {
-            config,
-            column: config.column.as_ref().or(config.by.as_ref()),
-            words: Vec::new(),
-            order: Vec::new(),
-        })
+        let columns = match &config.column.as_ref().or(config.by.as_ref()) {
+            Some(column) => vec![column.to_string()],
+            None => masks.iter().map(|(_, mask)| mask.mask.clone()).collect(),
+        };
+        let masks = masks.into_iter().map(|(part, _)| part).collect();
+        Ok(SplitRows { config, columns, masks, words: Vec::new(), order: Vec::new() })
     }
 
-    pub fn column(&self) -> Option<&'a String> {
-        self.column
+    pub fn columns(&self) -> &[String] {
+        &self.columns
     }
 
-    /// Takes the field of a row, if there is a column.
-    pub fn push(&mut self, field: Option<&str>) -> Result<(), String> {
+    /// Takes the fields of a row.
+    pub fn push(&mut self, fields: &[Option<&str>]) -> Result<(), String> {
+        let Some(&first) = fields.first() else { return Ok(()) };
         if self.config.by.is_some() {
-            self.order.push(field.map(str::to_owned));
+            self.order.push(first.map(str::to_owned));
             return Ok(());
         }
-        let part = match field {
-            None => None,
-            Some("train" | "training") => Some(0),
-            Some("val" | "valid" | "validation" | "dev") => Some(1),
-            Some("test" | "testing") => Some(2),
-            Some(other) => {
-                self.words.push(None);
-                return Err(format!("`{}` is not a part of a split: `train`, `val` or `test`", shown(other)));
-            }
-        };
-        self.words.push(part);
-        Ok(())
+        let found = if self.masks.is_empty() { part_named(first) } else { self.part_masked(fields) };
+        self.words.push(*found.as_ref().unwrap_or(&None));
+        found.map(drop)
     }
 
-    pub fn finish(self, vertex_type: usize, labelled: &[bool], named: Option<Named>) -> SplitData {
-        let config = self.config;
-        let name = config.name().to_owned();
-        if let Some(Named { train, val, test }) = named {
-            return SplitData { name, vertex_type, train, val, test };
-        }
-        let all = || (0..labelled.len() as u32).filter(|&v| labelled[v as usize]);
-        if config.column.is_some() {
-            let part = |part: usize| all().filter(|&v| self.words[v as usize] == Some(part)).collect();
-            return SplitData { name, vertex_type, train: part(0), val: part(1), test: part(2) };
-        }
-        let mut order: Vec<u32> = all().collect();
-        if config.by.is_some() {
-            // What has no value in the column is in no part.
-            order.retain(|&v| self.order[v as usize].is_some());
-            let text = |v: u32| self.order[v as usize].as_deref().unwrap_or_default();
-            let numbers = order
-                .iter()
-                .map(|&v| text(v).parse::<f64>().ok().filter(|x| !x.is_nan()))
-                .collect::<Option<Vec<f64>>>();
-            match numbers {
-                Some(numbers) => {
-                    let mut both: Vec<(f64, u32)> = numbers.into_iter().zip(order).collect();
-                    both.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-                    order = both.into_iter().map(|(_, v)| v).collect();
-                }
-                None => order.sort_by(|&a, &b| text(a).cmp(text(b)).then(a.cmp(&b))),
+    /// The part whose mask is set.
+    fn part_masked(&self, fields: &[Option<&str>]) -> Result<Option<usize>, String> {
+        let mut found = None;
+        for ((field, &part), column) in fields.iter().zip(&self.masks).zip(&self.columns) {
+            let set = match field {
+                None => false,
+                Some(text) => match text.parse::<f64>() {
+                    Ok(1.0) => true,
+                    Ok(0.0) => false,
+                    _ if text.eq_ignore_ascii_case("true") => true,
+                    _ if text.eq_ignore_ascii_case("false") => false,
+                    _ => {
+                        return Err(format!("`{}` in column `{}` is no mask: 0 or 1", shown(text), shown(column)));
+                    }
+                },
+            };
+            if set && found.replace(part).is_some() {
+                return Err(format!("the masks {} are set in one row: a part has it, or none", quoted(&self.columns)));
             }
-        } else {
-            order.shuffle(&mut ChaCha8Rng::seed_from_u64(config.seed));
         }
+        Ok(found)
+    }
+
+    /// Takes the rows in another order.
+    pub fn reorder(&mut self, order: &[u32]) {
+        if !self.words.is_empty() {
+            self.words = taken(&self.words, order);
+        }
+        if !self.order.is_empty() {
+            self.order = order.iter().map(|&v| self.order[v as usize].take()).collect();
+        }
+    }
+
+    /// The rows of each part, of those in `rows`, which ascend: as the columns say, or by shares. A share of `train` that
+    /// is not given is what the others leave; one of `test` is 0 where there is none of `train`.
+    pub fn parts(&self, rows: Vec<u32>) -> [Vec<u32>; 3] {
+        let config = self.config;
+        if config.column.is_some() || !self.masks.is_empty() {
+            let part = |part: usize| rows.iter().copied().filter(|&v| self.words[v as usize] == Some(part)).collect();
+            return [part(0), part(1), part(2)];
+        }
+        let order = self.ordered(rows);
         let share = |part: &Option<Part>| match part {
             Some(Part::Share(share)) => Some((share * order.len() as f64).round() as usize),
             _ => None,
         };
-        let train = share(&config.train).unwrap_or(0).min(order.len());
-        let val = share(&config.val).unwrap_or(0).min(order.len() - train);
+        let (val, test) = (share(&config.val).unwrap_or(0), share(&config.test));
+        let train = share(&config.train).unwrap_or_else(|| order.len().saturating_sub(val + test.unwrap_or(0)));
+        let train = train.min(order.len());
+        let val = val.min(order.len() - train);
         let rest = order.len() - train - val;
-        let test = share(&config.test).map_or(rest, |test| test.min(rest));
+        let test = test.map_or(rest, |test| test.min(rest));
         let sorted = |part: &[u32]| {
             let mut ids = part.to_vec();
             ids.sort_unstable();
             ids
         };
-        SplitData {
-            name,
-            vertex_type,
-            train: sorted(&order[..train]),
-            val: sorted(&order[train..train + val]),
-            test: sorted(&order[train + val..train + val + test]),
+        [sorted(&order[..train]), sorted(&order[train..train + val]), sorted(&order[train + val..train + val + test])]
+    }
+
+    /// Rows in the order in which shares are taken.
+    fn ordered(&self, mut rows: Vec<u32>) -> Vec<u32> {
+        if self.config.by.is_none() {
+            rows.shuffle(&mut ChaCha8Rng::seed_from_u64(self.config.seed));
+            return rows;
+        }
+        // What has no value in the column is in no part.
+        rows.retain(|&v| self.order[v as usize].is_some());
+        let text = |v: u32| self.order[v as usize].as_deref().unwrap_or_default();
+        let numbers =
+            rows.iter().map(|&v| text(v).parse::<f64>().ok().filter(|x| !x.is_nan())).collect::<Option<Vec<f64>>>();
+        match numbers {
+            Some(numbers) => {
+                let mut both: Vec<(f64, u32)> = numbers.into_iter().zip(rows).collect();
+                both.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+                both.into_iter().map(|(_, v)| v).collect()
+            }
+            None => {
+                rows.sort_by(|&a, &b| text(a).cmp(text(b)).then(a.cmp(&b)));
+                rows
+            }
         }
     }
+
+    /// The split of the labelled vertices of a type.
+    pub fn finish(self, vertex_type: usize, labelled: &[bool], named: Option<Named>) -> SplitData {
+        let name = self.config.name().to_owned();
+        if let Some(Named { train, val, test }) = named {
+            return SplitData { name, vertex_type, train, val, test };
+        }
+        let all = (0..labelled.len() as u32).filter(|&v| labelled[v as usize]).collect();
+        let [train, val, test] = self.parts(all);
+        SplitData { name, vertex_type, train, val, test }
+    }
+}
+
+/// The part of a split that a word names.
+fn part_named(word: Option<&str>) -> Result<Option<usize>, String> {
+    Ok(Some(match word {
+        None => return Ok(None),
+        Some("train" | "training") => 0,
+        Some("val" | "valid" | "validation" | "dev") => 1,
+        Some("test" | "testing") => 2,
+        Some(other) => {
+            return Err(format!("`{}` is not a part of a split: `train`, `val` or `test`", shown(other)));
+        }
+    }))
+}
+
+/// Elements in another order.
+fn taken<T: Copy>(all: &[T], order: &[u32]) -> Vec<T> {
+    order.iter().map(|&v| all[v as usize]).collect()
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{}`", shown(name))).collect::<Vec<_>>().join(", ")
 }

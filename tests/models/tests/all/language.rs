@@ -395,7 +395,7 @@ fn edge_data_stay_with_their_edges() {
         dst_ids: edges.iter().map(|e| e.1).collect(),
         weight: Some(weight[..edges.len()].to_vec().into()),
         features: Some(features(3, weight[..edges.len()].iter().flat_map(|w| [*w, 10.0 * w, 0.0]).collect())),
-        time: None,
+        ..Default::default()
     };
     let dataset = Dataset {
         name: "edges".into(),

@@ -1,4 +1,8 @@
-//! Tables row by row, also compressed ones.
+//! Tables row by row, also compressed ones: text with separators, JSON objects, and Parquet.
+
+pub(crate) mod json;
+#[cfg(feature = "parquet")]
+mod parquet;
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -6,7 +10,11 @@ use std::path::{Path, PathBuf};
 use csv::ByteRecord;
 use flate2::read::MultiGzDecoder;
 use hgnnc_graph::files;
+use serde::Deserialize;
 
+use self::json::Records;
+#[cfg(feature = "parquet")]
+use self::parquet::ParquetRows;
 use crate::error::{Faults, shown};
 use crate::progress::{Counted, Progress};
 
@@ -26,6 +34,96 @@ pub(crate) fn open(path: &Path, progress: &Progress) -> io::Result<Box<dyn Read>
     let whole = BufReader::with_capacity(BUFFER, whole);
     Ok(if magic == [0x1f, 0x8b] { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
 }
+
+/// How a table is stored.
+#[derive(Clone, Copy, Deserialize, PartialEq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Format {
+    /// Text with separators.
+    Csv,
+    /// A JSON object in each line.
+    Json,
+    Parquet,
+}
+
+impl Format {
+    /// The format that the name of a file says.
+    pub fn of(path: &Path) -> Format {
+        let name = path.to_string_lossy().to_ascii_lowercase();
+        let ends = |all: &[&str]| all.iter().any(|end| name.trim_end_matches(".gz").ends_with(end));
+        if ends(&[".json", ".jsonl", ".ndjson"]) {
+            Format::Json
+        } else if ends(&[".parquet"]) {
+            Format::Parquet
+        } else {
+            Format::Csv
+        }
+    }
+}
+
+/// Some columns of a table, row by row.
+pub(crate) enum Table {
+    Csv {
+        rows: Box<Rows>,
+        at: Vec<usize>,
+    },
+    Json(Box<Records>),
+    #[cfg(feature = "parquet")]
+    Parquet(Box<ParquetRows>),
+}
+
+impl Table {
+    /// Opens a table with the columns `wanted`. None if that fails, which is reported.
+    pub fn open(
+        path: &Path,
+        format: Option<Format>,
+        style: &Style<'_>,
+        wanted: &[String],
+        progress: &Progress,
+        faults: &mut Faults,
+    ) -> Option<Table> {
+        match format.unwrap_or_else(|| Format::of(path)) {
+            Format::Csv => {
+                let rows = Rows::open(path, style, progress, faults)?;
+                let at = rows.positions(wanted, faults)?;
+                Some(Table::Csv { rows: Box::new(rows), at })
+            }
+            Format::Json => Some(Table::Json(Box::new(Records::open(path, wanted, progress, faults)?))),
+            #[cfg(feature = "parquet")]
+            Format::Parquet => Some(Table::Parquet(Box::new(ParquetRows::open(path, wanted, progress, faults)?))),
+            #[cfg(not(feature = "parquet"))]
+            Format::Parquet => {
+                faults.add(path, None, NO_PARQUET);
+                None
+            }
+        }
+    }
+
+    /// Reads the next row, and returns its line (of Parquet its number, from 1); what cannot be read is reported.
+    pub fn next(&mut self, faults: &mut Faults) -> Option<u64> {
+        match self {
+            Table::Csv { rows, .. } => rows.next(faults),
+            Table::Json(records) => records.next(faults),
+            #[cfg(feature = "parquet")]
+            Table::Parquet(rows) => rows.next(faults),
+        }
+    }
+
+    /// The field of the wanted column `at`. None if there is none, or it is not UTF-8, which is reported.
+    pub fn field(&self, at: usize, line: u64, faults: &mut Faults) -> Option<&str> {
+        match self {
+            Table::Csv { rows, at: positions } => rows.field(positions[at], line, faults),
+            Table::Json(records) => records.field(at),
+            #[cfg(feature = "parquet")]
+            Table::Parquet(rows) => rows.field(at),
+        }
+    }
+}
+
+/// What a build without the feature says of a Parquet file.
+#[cfg(not(feature = "parquet"))]
+const NO_PARQUET: &str =
+    "this build reads no Parquet files; build with `cargo build --release --features parquet`, or save it as CSV";
 
 /// The rows of a table.
 pub(crate) struct Rows {
@@ -76,6 +174,11 @@ impl Rows {
         // The number of fields is not known of ragged tables.
         let columns = if style.ragged { Vec::new() } else { columns };
         Some(Rows { path: path.to_path_buf(), reader, columns, row: ByteRecord::new() })
+    }
+
+    /// Names of the columns, none of ragged tables.
+    pub fn columns(&self) -> &[String] {
+        &self.columns
     }
 
     /// The positions of columns; those that are not there are reported.

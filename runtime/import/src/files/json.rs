@@ -1,0 +1,135 @@
+//! Tables of one JSON object a line.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::error::{Faults, shown};
+use crate::progress::Progress;
+
+/// The lines of a file that are not blank, each with its number.
+pub(crate) struct Lines {
+    path: PathBuf,
+    reader: BufReader<Box<dyn Read>>,
+    buffer: Vec<u8>,
+    line: u64,
+}
+
+impl Lines {
+    pub fn open(path: &Path, progress: &Progress, faults: &mut Faults) -> Option<Lines> {
+        match super::open(path, progress) {
+            Ok(input) => {
+                Some(Lines { path: path.to_path_buf(), reader: BufReader::new(input), buffer: Vec::new(), line: 0 })
+            }
+            Err(error) => {
+                faults.add(path, None, format!("cannot be read: {error}"));
+                None
+            }
+        }
+    }
+
+    /// The next line without blanks around it, with its number.
+    pub fn next(&mut self, faults: &mut Faults) -> Option<(u64, &[u8])> {
+        loop {
+            self.buffer.clear();
+            match self.reader.read_until(b'\n', &mut self.buffer) {
+                Ok(0) => return None,
+                Ok(_) => self.line += 1,
+                Err(error) => {
+                    faults.add(&self.path, Some(self.line + 1), format!("cannot be read: {error}"));
+                    return None;
+                }
+            }
+            // A mark of the byte order stands before the first line of files from Windows.
+            if self.line == 1 && self.buffer.starts_with("\u{feff}".as_bytes()) {
+                self.buffer.drain(..3);
+            }
+            if !self.buffer.trim_ascii().is_empty() {
+                break;
+            }
+        }
+        Some((self.line, self.buffer.trim_ascii()))
+    }
+}
+
+/// The records of a file.
+pub(crate) struct Records {
+    lines: Lines,
+    wanted: Vec<String>,
+    values: Vec<Option<String>>,
+    /// Whether a record had each column.
+    seen: Vec<bool>,
+    /// The columns of the first record.
+    first: Option<Vec<String>>,
+}
+
+impl Records {
+    pub fn open(path: &Path, wanted: &[String], progress: &Progress, faults: &mut Faults) -> Option<Records> {
+        Some(Records {
+            lines: Lines::open(path, progress, faults)?,
+            wanted: wanted.to_vec(),
+            values: Vec::new(),
+            seen: vec![false; wanted.len()],
+            first: None,
+        })
+    }
+
+    /// Reads the next record; what is none is reported. At the end, columns that no record has are.
+    pub fn next(&mut self, faults: &mut Faults) -> Option<u64> {
+        loop {
+            let Some((line, text)) = self.lines.next(faults) else {
+                self.report_unseen(faults);
+                return None;
+            };
+            let parsed: Result<Map<String, Value>, String> = match text.first() {
+                Some(b'[') => {
+                    Err("is not a record: write an object `{…}` in each line, without a list around them".into())
+                }
+                _ => serde_json::from_slice(text).map_err(|error| {
+                    format!("`{}` is not a JSON object in one line: {error}", shown(&String::from_utf8_lossy(text)))
+                }),
+            };
+            let record = match parsed {
+                Ok(record) => record,
+                Err(error) => {
+                    faults.add(&self.lines.path, Some(line), error);
+                    continue;
+                }
+            };
+            self.values.clear();
+            for (name, seen) in self.wanted.iter().zip(&mut self.seen) {
+                let value = record.get(name);
+                *seen |= value.is_some();
+                self.values.push(value.and_then(text_of));
+            }
+            if self.first.is_none() {
+                self.first = Some(record.iter().map(|(name, _)| format!("`{}`", shown(name))).collect());
+            }
+            return Some(line);
+        }
+    }
+
+    fn report_unseen(&mut self, faults: &mut Faults) {
+        let Some(first) = self.first.take() else { return };
+        let unseen = self.wanted.iter().zip(&self.seen).filter(|(_, seen)| !**seen);
+        let unseen: Vec<String> = unseen.map(|(name, _)| format!("`{}`", shown(name))).collect();
+        if !unseen.is_empty() {
+            let (unseen, first) = (unseen.join(", "), first.join(", "));
+            faults.add(&self.lines.path, None, format!("no record has {unseen} (the first one has {first})"));
+        }
+    }
+
+    pub fn field(&self, at: usize) -> Option<&str> {
+        self.values.get(at)?.as_deref()
+    }
+}
+
+/// A value as a field of a table: lists and objects in JSON.
+pub(crate) fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.trim().to_owned()),
+        other => Some(other.to_string()),
+    }
+}

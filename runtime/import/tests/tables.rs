@@ -1,0 +1,236 @@
+//! What tables may be beside those of `docs/import.md`: JSON, keys of several columns in files of splits, further tables,
+//! masks, transforms of edge features, links that are held out.
+
+mod layouts;
+
+use hgnnc_graph::{LabelValues, TransformKind};
+use hgnnc_import::Kind;
+use layouts::{Change, Files, edges, ids, imported, rows, said_of, write};
+
+const CONFIG: &str = r#"
+[[vertex_type]]
+name = "item"
+files = "items.csv"
+id = ["shop", "number"]
+order = "ids"
+label = { column = "good" }
+split = { train = "train.csv", val = "val.json", test = "test.txt" }
+features = [{ column = "price", scale = "min_max", min = 0, max = 10 }]
+more = [{ files = "kinds.tsv", features = [{ column = "kind", one_hot = true, categories = ["new", "old"] }] }]
+
+[[vertex_type]]
+name = "user"
+files = "users.jsonl"
+id = "id"
+label = { columns = ["age"], kind = "real" }
+split = { train = { mask = "train" }, test = { mask = "test" } }
+features = [{ column = "place", vector = true }]
+
+[[relation]]
+name = "buys"
+src = "user"
+dst = "item"
+files = "buys.csv"
+src_key = "user"
+dst_key = ["shop", "number"]
+weight = "count"
+time = "at"
+features = ["count", { column = "how", one_hot = true }, { column = "at", scale = "standard", missing = "mean" }]
+split = { name = "later", by = "at", train = 0.5, val = 0.25 }
+
+[[relation]]
+name = "knows"
+src = "user"
+dst = "user"
+key = "friend"
+split = { name = "later", column = "part" }
+"#;
+
+const FILES: &Files<'static> = &[
+    ("import.toml", CONFIG),
+    ("items.csv", "shop,number,price,good\n\"b, c\",1,5,yes\na,10,0,no\na,2,10,yes\na,3,2.5,\n"),
+    ("kinds.tsv", "kind\nold\nnew\nused\nold\n"),
+    ("train.csv", "number,shop\n1,\"b, c\"\n"),
+    ("val.json", "[\"a\", 10]\n"),
+    ("test.txt", "a|2\n"),
+    (
+        "users.jsonl",
+        "{\"id\": 1, \"age\": 30, \"place\": [0.5, 1], \"train\": 1, \"test\": 0, \"friend\": 2, \"part\": \"test\"}\n{\"id\": 2, \"age\": 40, \"place\": [2, 3], \"train\": false, \"test\": true, \"friend\": 1, \"part\": \"train\"}\n{\"id\": 3, \"place\": [4, 5], \"train\": 0, \"test\": 0}\n",
+    ),
+    (
+        "buys.csv",
+        "user,shop,number,count,how,at\n1,a,10,1,web,1\n2,a,2,2,shop,4\n1,a,10,3,web,9\n3,\"b, c\",1,4,,3\n3,a,3,5,web,2\n",
+    ),
+];
+
+#[test]
+fn json_further_tables_and_keys_of_several_columns_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), FILES);
+    let dataset = imported(Kind::Tables, folder.path(), None);
+    assert_eq!(ids(&dataset, 0), ["a|10", "a|2", "a|3", "b, c|1"]);
+    assert_eq!(rows(&dataset, 0), [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.25, 0.0, 1.0], [0.5, 0.0, 1.0]]);
+    assert_eq!(dataset.labels[0].values, LabelValues::Single { classes: 2, of: vec![0, 1, -1, 1] });
+    let split = &dataset.splits[0];
+    assert_eq!((&split.train[..], &split.val[..], &split.test[..]), (&[3][..], &[0][..], &[1][..]));
+    assert_eq!(rows(&dataset, 1), [[0.5, 1.0], [2.0, 3.0], [4.0, 5.0]]);
+    let LabelValues::Real { labelled, .. } = &dataset.labels[1].values else { panic!("numbers") };
+    assert_eq!(labelled[..], [true, true, false]);
+    let split = &dataset.splits[1];
+    assert_eq!((&split.train[..], &split.test[..]), (&[0][..], &[1][..]));
+}
+
+#[test]
+fn links_are_held_out_by_time_and_none_of_their_edges_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), FILES);
+    let dataset = imported(Kind::Tables, folder.path(), None);
+    // Times of the pairs: 1 (and 9 of the same pair), 2, 3 and 4. The latter two are held out.
+    assert_eq!(edges(&dataset, "buys"), [(0, 0), (0, 0), (2, 2)]);
+    let buys = &dataset.relations[0];
+    assert_eq!(
+        (buys.weight.as_deref().unwrap(), buys.time.as_deref().unwrap()),
+        (&[1.0, 3.0, 5.0][..], &[1, 9, 2][..])
+    );
+    let features = buys.features.as_ref().unwrap();
+    assert_eq!(features.dim, 4);
+    assert_eq!(
+        (&features.row(0)[..3], &features.row(1)[..3], &features.row(2)[..3]),
+        (&[1.0, 0.0, 1.0][..], &[3.0, 0.0, 1.0][..], &[5.0, 0.0, 1.0][..])
+    );
+    let TransformKind::OneHot { categories, .. } = &buys.transforms[1].kind else { panic!("one hot") };
+    assert_eq!((&categories[..], buys.transforms.len()), (&["shop".to_owned(), "web".to_owned()][..], 3));
+    // Both relations have a part in the split of one name.
+    assert_eq!(edges(&dataset, "knows"), [(1, 0)]);
+    let [split] = &dataset.link_splits[..] else { panic!("one split") };
+    let links = |links: &hgnnc_graph::Links| -> Vec<(u32, u32, u32)> {
+        links.src.iter().zip(&links.relation).zip(&links.dst).map(|((&s, &r), &d)| (s, r, d)).collect()
+    };
+    assert_eq!(
+        (&split.name[..], links(&split.val), links(&split.test)),
+        ("later", vec![(2, 0, 3)], vec![(1, 0, 1), (0, 1, 1)])
+    );
+}
+
+#[test]
+fn drawn_links_depend_on_the_seed_only() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), FILES);
+    let held = |seed: u64| {
+        let split = format!("split = {{ test = 0.5, seed = {seed} }}");
+        let config = CONFIG.replace("split = { name = \"later\", by = \"at\", train = 0.5, val = 0.25 }", &split);
+        write(folder.path(), &[("import.toml", &config)]);
+        let dataset = imported(Kind::Tables, folder.path(), None);
+        let test = &dataset.link_splits[0].test;
+        assert_eq!(test.len(), 2);
+        assert_eq!(edges(&dataset, "buys").len(), if test.dst.contains(&0) { 2 } else { 3 });
+        (test.src.clone(), test.dst.clone())
+    };
+    assert_eq!(held(1), held(1));
+    assert!((0..20).any(|seed| held(seed) != held(1)));
+}
+
+#[test]
+fn faults_are_told_with_file_line_value_and_way_out() {
+    let cases: &[(Change<'_>, &[&str])] = &[
+        (("import.toml", "order = \"ids\"", "order = \"size\""), &["import.toml", "unknown variant `size`"]),
+        (
+            ("import.toml", "min = 0, max = 10", "min = 10, max = 0"),
+            &["`min` and `max` are numbers, and the first one is the smaller one"],
+        ),
+        (
+            ("import.toml", "scale = \"min_max\", min", "min"),
+            &["`min` and `max` are the ends of `scale = \"min_max\"`"],
+        ),
+        (("import.toml", "\"new\", \"old\"", "\"new\", \"new\""), &["the category `new` is there twice"]),
+        (("import.toml", "one_hot = true, categories", "categories"), &["`categories` are those of `one_hot`"]),
+        (
+            ("import.toml", "{ column = \"how\", one_hot = true }", "{ colum = \"how\" }"),
+            &["import.toml", "unknown field `colum`"],
+        ),
+        (
+            ("import.toml", "by = \"at\"", "column = \"at\""),
+            &["split of relation `buys`: a split is a `column`, or shares"],
+        ),
+        (
+            ("import.toml", "column = \"part\"", "val = \"links.csv\""),
+            &["relation `knows` is a foreign key, whose split is a column, masks or shares"],
+        ),
+        (
+            ("import.toml", "files = \"kinds.tsv\"", "label = { column = \"kind\" }, files = \"kinds.tsv\""),
+            &["labels of vertex type `item` have names that differ, and two are called `y`"],
+        ),
+        (("items.csv", "a,10,0,no", "a,10,-1,no"), &["items.csv:3: `-1` in column `price` is below the minimum 0"]),
+        (
+            ("items.csv", "a,10,0,no", "a,10,11,no"),
+            &["items.csv:3: `11` in column `price` is above the maximum 10", "make the maximum larger"],
+        ),
+        (
+            ("kinds.tsv", "used\n", ""),
+            &["kinds.tsv: there are 3 rows up to the end of this table, but 4 of vertex type `item`"],
+        ),
+        (
+            ("train.csv", "1,\"b, c\"", "1,b"),
+            &["train.csv:2: this line names a vertex of type `item` that is not there: `b|1`"],
+        ),
+        (("train.csv", "1,\"b, c\"", "3,a"), &["train.csv:2: `a|3` has no label"]),
+        (
+            ("val.json", "[\"a\", 10]", "[\"a\", 10, 1]"),
+            &["val.json:1: `[\"a\", 10, 1]` is not a list of the columns of an id"],
+        ),
+        (("val.json", "[\"a\", 10]", "[\"a\", 2]"), &["test.txt:1: `a|2` is in the split already"]),
+        (("test.txt", "a|2", "a"), &["test.txt:1: this line names a vertex of type `item` that is not there: `a`"]),
+        (("users.jsonl", "\"age\": 40", "\"age\": {}"), &["users.jsonl:2: `{}` in column `age` is not a number"]),
+        (("users.jsonl", "[2, 3]", "[2, \"x\"]"), &["users.jsonl:2:", "in column `place` is not a number"]),
+        (
+            ("users.jsonl", "[2, 3]", "[2]"),
+            &["users.jsonl:2: the vector of column `place` has 1 numbers, the first one has 2"],
+        ),
+        (("users.jsonl", "{\"id\": 2", "[{\"id\": 2"), &["users.jsonl:2: is not a record: write an object"]),
+        (
+            ("users.jsonl", "\"train\": 1", "\"train\": \"maybe\""),
+            &["users.jsonl:1: `maybe` in column `train` is no mask: 0 or 1"],
+        ),
+        (
+            ("users.jsonl", "\"train\": 1, \"test\": 0", "\"train\": 1, \"test\": 1"),
+            &["users.jsonl:1: the masks `train`, `test` are set in one row"],
+        ),
+        (
+            ("users.jsonl", "\"part\": \"test\"", "\"part\": \"later\""),
+            &["users.jsonl:1: `later` is not a part of a split"],
+        ),
+        (("buys.csv", "2,a,2,2,shop,4", "2,a,2,2,shop,"), &["buys.csv:3: column `at` has no time"]),
+        (("buys.csv", "how,at", "way,at"), &["buys.csv:1: there is no column `how`"]),
+    ];
+    for (change, parts) in cases {
+        let said = said_of(Kind::Tables, FILES, *change);
+        assert!(parts.iter().all(|part| said.contains(part)), "{change:?}\nsaid: {said}\nexpected: {parts:?}");
+    }
+}
+
+#[test]
+fn a_column_that_no_record_has_is_told_once() {
+    let mut files = FILES.to_vec();
+    files[6].1 = "{\"key\": 1}\n{\"key\": 2}\n";
+    let said = said_of(Kind::Tables, &files, ("users.jsonl", "1", "1"));
+    assert!(
+        said.contains("users.jsonl: no record has `id`, `place`, `age`, `train`, `test` (the first one has `key`)"),
+        "{said}"
+    );
+}
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn parquet_needs_a_build_that_has_it() {
+    let said = said_of(Kind::Tables, FILES, ("import.toml", "users.jsonl", "users.parquet"));
+    assert!(said.contains("there is no file"), "{said}");
+    let mut files = FILES.to_vec();
+    files.push(("users.parquet", "PAR1"));
+    let said = said_of(Kind::Tables, &files, ("import.toml", "users.jsonl", "users.parquet"));
+    assert!(
+        said.contains(
+            "users.parquet: this build reads no Parquet files; build with `cargo build --release --features parquet`"
+        ),
+        "{said}"
+    );
+}
