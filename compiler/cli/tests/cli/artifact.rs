@@ -153,6 +153,7 @@ fn divided(place: &Place, papers: usize, authors: usize) -> Dataset {
             weight: relation.weight.as_ref().map(|w| all.iter().map(|&edge| w[edge]).collect::<Vec<_>>().into()),
             features,
             time: None,
+            transforms: vec![],
         }
     };
     // The new vertices first, from the last one on, and then those that they are joined to.
