@@ -79,6 +79,10 @@ impl Notes {
             "how features were made (they are written as the model sees them)",
             of_types(|v| !v.transforms.is_empty()),
         );
+        note(
+            "how features of edges were made (they are written as the model sees them)",
+            dataset.relations.iter().filter(|r| !r.transforms.is_empty()).map(|r| &r.name[..]).collect(),
+        );
         if !holds.vertex_times {
             note("times of vertices", of_types(|v| v.time.is_some()));
         }
