@@ -1,8 +1,10 @@
 //! A checked model with its program, and its names in a dataset.
 
 use hgnnc_hir as hir;
-use hgnnc_ir::Dataflow;
+use hgnnc_ir::outputs::FamilyOutput;
 use hgnnc_ir::training::Target;
+use hgnnc_ir::{Dataflow, OutputKind};
+use hgnnc_lower::instantiate_with;
 use hgnnc_sema::TrainSpec;
 use hgnnc_sema::dataset::{DatasetSummary, find_label};
 use hgnnc_sema::dataset_names::DatasetNames;
@@ -13,8 +15,10 @@ pub struct Analyzed {
     /// Name of the model.
     pub name: String,
     /// The forward program in training mode (with dropout). Results: the outputs, and `loss` and `row_loss`
-    /// where there is a train block.
+    /// where there is a train block. Outputs of edges are there once they are asked for.
     pub flow: Dataflow,
+    /// The outputs of semantic graphs and of edges that the program has.
+    pub families: Vec<FamilyOutput>,
     /// The typed model that the program was made of.
     pub typed: hir::Model,
     /// Names of the outputs.
@@ -28,6 +32,32 @@ pub struct Analyzed {
     pub of_batches: Option<Dataflow>,
     /// Decisions about the program before it is bound to data, for `--explain`.
     pub explanations: Vec<String>,
+}
+
+impl Analyzed {
+    /// Names of the outputs that inference writes: all but scores of pairs.
+    pub fn inferred(&self) -> impl Iterator<Item = &str> {
+        let of_pairs = |output: &hir::Output| matches!(output.of, hir::OutputOf::Links(_));
+        self.typed.outputs.iter().filter(move |(_, output)| !of_pairs(output)).map(|(name, _)| name.as_str())
+    }
+
+    /// Adds an output of edges to the program. To be called before the model meets a dataset. No effect on other outputs,
+    /// which the program has anyway.
+    pub fn ask_for(&mut self, output: &str) {
+        if matches!(self.typed.outputs.get(output), Some(hir::Output { of: hir::OutputOf::Edges(_), .. })) {
+            let program = instantiate_with(&self.typed, |name| name == output);
+            (self.flow, self.families) = (program.flow, program.families);
+        }
+    }
+
+    /// Removes the train block and the results that it adds: outputs need no labels and no split.
+    pub fn forget_training(&mut self) {
+        self.train = None;
+        let (outputs, families) = (&self.outputs, &self.families);
+        let is_member = |name: &String| families.iter().flat_map(|of| &of.members).any(|(_, result)| result == name);
+        let is_output = |name: &String| outputs.contains(name) || is_member(name);
+        self.flow.outputs.retain(|output| matches!(&output.kind, OutputKind::Result(name) if is_output(name)));
+    }
 }
 
 /// Writes the dataset's own names into a checked model's tables, so that the runtime need not guess.

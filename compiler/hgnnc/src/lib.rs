@@ -20,6 +20,7 @@
 mod dataset;
 mod device;
 mod error;
+mod families;
 mod prepare;
 mod results;
 mod source;
@@ -29,7 +30,9 @@ use hgnnc_diag::{Diagnostics, SourceMap};
 pub use dataset::{load, processor, summary};
 pub use device::Device;
 pub use error::Error;
-pub use prepare::{Bound, Job, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options, prepare};
+pub use prepare::{
+    Bound, Job, Prepared, Purpose, ask_for, bind_sizes, cpu_backend, cpu_options, order_options, prepare,
+};
 pub use results::Naming;
 pub use source::{accept, decode, meet, prepare as prepare_model, read, text};
 

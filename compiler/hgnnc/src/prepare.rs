@@ -15,7 +15,6 @@ use hgnnc_driver::{
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
 use hgnnc_graph::{Dataset, GraphCache, show_bytes};
-use hgnnc_ir::OutputKind;
 use hgnnc_ir::kernel::{Body, Program};
 use hgnnc_ir::training::Target;
 use hgnnc_kernels::simd::Dispatch;
@@ -71,6 +70,7 @@ fn tables(model: &Analyzed) -> Executable {
         kernels: Kernels::default(),
         training: model.train.as_ref().map(|t| t.training.clone()),
         batch: None,
+        families: model.families.clone(),
         graphs: None,
         cpu: None,
         sampler: None,
@@ -180,6 +180,8 @@ pub struct Job {
     pub device: Device,
     /// Disabled passes and fusions.
     pub disabled: Disabled,
+    /// The output that is asked for, by a job whose purpose is outputs. Outputs of edges are computed only then.
+    pub output: Option<String>,
     /// The options of the engine.
     pub options: TrainOptions,
 }
@@ -194,6 +196,7 @@ impl Job {
             graph_cache: Some(GraphCache::DEFAULT_LIMIT),
             device: Device::Auto,
             disabled: Disabled::default(),
+            output: None,
             options: TrainOptions::default(),
         }
     }
@@ -213,6 +216,9 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     let mut analysis = source::read(&job.model)?;
     source::accept(&analysis, &analysis.diagnostics, observer)?;
     purpose.check(analysis.model.as_ref())?;
+    if let (Purpose::Infer, Some(model), Some(output)) = (purpose, &mut analysis.model, &job.output) {
+        ask_for(model, output)?;
+    }
     let mut front_s = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
@@ -225,7 +231,7 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     let scores_pairs = model.train.as_ref().is_some_and(|t| matches!(t.training.target, Target::Links(_)));
     let naming = if purpose == Purpose::Infer { Naming::new(&model, &dataset) } else { Naming::default() };
     if purpose == Purpose::Infer {
-        forget_training(&mut model);
+        model.forget_training();
     }
 
     let start = Instant::now();
@@ -305,6 +311,19 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     let compile_s = front_s + start.elapsed().as_secs_f64() - trainer.init_s();
     let sources = analysis.sources;
     Ok(Prepared { trainer, sources, output, scores_pairs, naming, relations, sizes, load_s, compile_s })
+}
+
+/// Adds an output of edges to a model's program. Other outputs are there.
+///
+/// # Errors
+/// When the model has no output of this name.
+pub fn ask_for(model: &mut Analyzed, output: &str) -> Result<(), Error> {
+    if model.outputs.iter().any(|name| name == output) {
+        model.ask_for(output);
+        return Ok(());
+    }
+    let names: Vec<String> = model.inferred().map(|name| format!("`{name}`")).collect();
+    Err(Error::input(format!("the model has no output `{output}`; it has {}", names.join(", "))))
 }
 
 /// The number of processors, if it is below the number of threads.
@@ -485,11 +504,4 @@ fn lower_within(
 fn sums_over_factored_metapaths(kernels: &Kernels) -> bool {
     let programs = kernels.train.iter().chain([&kernels.infer]);
     programs.flat_map(Program::kernels).any(|kernel| matches!(kernel.body, Body::FactoredMetapath(_)))
-}
-
-/// Removes the train block: outputs need no labels and no split.
-fn forget_training(model: &mut Analyzed) {
-    model.train = None;
-    let outputs = &model.outputs;
-    model.flow.outputs.retain(|o| matches!(&o.kind, OutputKind::Result(name) if outputs.contains(name)));
 }

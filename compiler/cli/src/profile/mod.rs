@@ -52,7 +52,8 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     if found.runs == 0 {
         return Err(Failure::Machine("interrupted before an epoch was measured".into()));
     }
-    let profile = collect::profile(&args.model.model, &prepared, machine, &found)?;
+    let mut profile = collect::profile(&args.model.model, &prepared, machine, &found)?;
+    profile.graph_weights = collect::graph_weights(&mut prepared)?;
     let trace = spans::trace(&profile, &found.timeline);
     let text = text::text(&profile);
     if let Some(folder) = &args.out {

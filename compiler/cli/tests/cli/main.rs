@@ -1,5 +1,6 @@
 //! The `hgnnc` command as a user meets it: exit codes, messages, and what lies on the disk afterwards.
 
+mod attention;
 mod bad_data;
 mod bad_files;
 mod bounds;

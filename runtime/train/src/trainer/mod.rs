@@ -9,7 +9,7 @@ mod inference;
 mod options;
 mod timing;
 
-pub use options::{Arenas, Epoch, Outcome, OutputRows, TrainOptions};
+pub use options::{Arenas, Epoch, FamilyOutputRows, GraphOutputRows, Outcome, OutputRows, TrainOptions};
 
 use std::sync::Arc;
 use std::time::Instant;
