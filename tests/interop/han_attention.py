@@ -44,7 +44,7 @@ model Han(schema: Acm) {{
 train Han {{
     loss      cross_entropy(logits, Paper.topic)
     optimizer adam(lr: 0.02)
-    epochs    40
+    epochs    5
 }}
 """
 
