@@ -78,8 +78,8 @@ mod tests {
     fn edges_have_the_ids_of_both_ends_where_there_are_some() {
         let graphs = vec![graph("writes", &[(1, 0), (0, 2)], &[1.0, 2.0, 3.0, 4.0]), graph("none", &[], &[])];
         let found = FamilyOutputRows { rows: FamilyRows::Edges, width: 2, graphs };
-        let naming =
-            Naming { ends: [(VertexType(0), ["ada", "bob"].into_iter().collect())].into(), ..Naming::default() };
+        let mut naming = Naming::default();
+        naming.ends.insert(VertexType(0), ["ada", "bob"].into_iter().collect());
         assert_eq!(text(&naming, &found), "graph,src,dst,w.0,w.1\nwrites,bob,0,1,2\nwrites,ada,2,3,4\n");
     }
 }

@@ -25,7 +25,7 @@ impl ModelSource {
         let artifact = match self {
             ModelSource::File(path) if artifact::is_one(path) => Arc::new(Artifact::load(path)?),
             ModelSource::Artifact(artifact) => Arc::clone(artifact),
-            source => return Ok(Opened::Text(source.read(constants)?)),
+            source => return Ok(Opened::Text(Box::new(source.read(constants)?))),
         };
         match constants.first() {
             None => Ok(Opened::Artifact(artifact)),
@@ -74,7 +74,7 @@ impl ModelSource {
 /// A model that was read.
 pub enum Opened {
     /// Its text, analyzed.
-    Text(Analysis),
+    Text(Box<Analysis>),
     /// A trained model.
     Artifact(Arc<Artifact>),
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hgnnc::artifact::{self, Artifact};
-use hgnnc::{Device, Job, Purpose, Silent, Source, prepare};
+use hgnnc::{Device, Job, ModelSource, Purpose, Silent, prepare};
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
@@ -36,7 +36,7 @@ impl Artifacts {
             sample::links("epochs 2 batch 8 fanout [3]"),
         ];
         let of = |text: &String| {
-            let source = Source::Text { name: "m.hgnn".into(), text: text.clone() };
+            let source = ModelSource::Text { path: "m.hgnn".into(), text: text.clone() };
             let mut prepared =
                 prepare(Purpose::Infer, &job(source, &data), &mut Silent).unwrap_or_else(|error| panic!("{error}"));
             artifact::to_bytes(Path::new(NAME), &mut prepared, None).unwrap_or_else(|error| panic!("{error}"))
@@ -46,8 +46,8 @@ impl Artifacts {
     }
 }
 
-fn job(model: Source, data: &Path) -> Job {
-    let mut job = Job { data: Some(data.into()), device: Device::Cpu, graph_cache: None, ..Job::new("") };
+fn job(model: ModelSource, data: &Path) -> Job {
+    let mut job = Job { data: Some(data).into(), device: Device::Cpu, graph_cache: None, ..Job::new("") };
     (job.model, job.options.threads) = (model, 1);
     job
 }
