@@ -324,6 +324,9 @@ pub struct BuildArgs {
     /// Say what each pass did and refused, with the numbers that it compared
     #[arg(help_heading = heading::OUTPUT, long)]
     pub explain: bool,
+    /// Compile what `infer --output NAME` runs, without training
+    #[arg(help_heading = heading::COMPILER, long, value_name = "NAME")]
+    pub output: Option<String>,
     /// Passes, fusions and kernel features that are disabled.
     #[command(flatten)]
     pub disable: DisableArgs,
@@ -492,7 +495,7 @@ pub struct InferArgs {
     /// ids say which vertices the graph has already; without ids in the graph, they are positions in it
     #[arg(help_heading = heading::DATA, long, value_name = "DIR", conflicts_with = "links")]
     pub new: Option<PathBuf>,
-    /// Name of the output, for a model with several
+    /// Name of the output, for a model with several. One of `edges` is computed only if it is named
     #[arg(help_heading = heading::OUTPUT, long, value_name = "NAME")]
     pub output: Option<String>,
     /// Pairs to score, of a model that predicts links: integers [3, pairs] (source, position of the relation in the
@@ -500,7 +503,9 @@ pub struct InferArgs {
     #[arg(help_heading = heading::DATA, long, value_name = "FILE.npy")]
     pub links: Option<PathBuf>,
     /// Output file. `.npy`: one row per vertex, or one score per pair, f32. `.csv`: the id and the predicted class of each
-    /// vertex, or its numbers where the output predicts no classes. `.parquet`: the same, of a build with it
+    /// vertex, or its numbers where the output predicts no classes; `.parquet`: the same, of a build with it. Of an output of
+    /// `graphs` or `edges`: `.csv` names the semantic graph, and the ids of both ends; `.npy` has a row for each, and
+    /// FILE.edges.npy [3, edges] (source, position of the semantic graph, destination)
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE")]
     pub out: PathBuf,
     /// Write probabilities of classes: in `.npy` instead of logits, in tables a column for each class

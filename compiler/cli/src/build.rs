@@ -63,6 +63,9 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     let pool = thread_pool(0)?;
     let mut analysis = hgnnc::read(&args.model, &args.set.constants)?;
     hgnnc::accept(&analysis, &analysis.diagnostics, &mut Terminal::default())?;
+    if let (Some(model), Some(output)) = (&mut analysis.model, &args.output) {
+        hgnnc::ask_for(model, output)?;
+    }
     let Sized { model, sizes, graphs, mut data } = sized(args, &switches.disabled, &mut analysis, &pool)?;
     check_sizes(args, &model, sizes.as_ref())?;
     let machine = match sizes {
@@ -193,15 +196,23 @@ struct Sized {
 fn sized(args: &BuildArgs, disabled: &Disabled, analysis: &mut Analysis, pool: &ThreadPool) -> Result<Sized, Failure> {
     if let Some(folder) = &args.data {
         let dataset = hgnnc::load(folder, pool)?;
-        let mut model = hgnnc::meet(analysis, &dataset, None, Purpose::Train, &mut Terminal::default(), pool)?;
+        let purpose = if args.output.is_some() { Purpose::Infer } else { Purpose::Train };
+        let mut model = hgnnc::meet(analysis, &dataset, None, purpose, &mut Terminal::default(), pool)?;
+        if purpose == Purpose::Infer {
+            model.forget_training();
+        }
         hgnnc::prepare_model(&mut model, disabled)?;
         let lower =
             LowerOptions { disabled: disabled.clone(), machine: target(args).map(machine), ..LowerOptions::default() };
-        let Bound { data, sizes, graphs } = bind_sizes(&model, &dataset, &BindOptions::default(), &lower, pool)?;
+        let bind_options = BindOptions { outputs_only: purpose.is_of_outputs(), ..BindOptions::default() };
+        let Bound { data, sizes, graphs } = bind_sizes(&model, &dataset, &bind_options, &lower, pool)?;
         return Ok(Sized { model, sizes: Some(sizes), graphs, data: Some(data) });
     }
     // Errors were reported already.
     let Some(mut model) = analysis.model.take() else { return Err(Failure::Input(None)) };
+    if args.output.is_some() {
+        model.forget_training();
+    }
     let mut sizes = args.stats.as_ref().map(|file| read_stats(file, &model)).transpose()?;
     hgnnc::prepare_model(&mut model, disabled)?;
     sizes.iter_mut().for_each(|sizes| sizes.derive(&model.flow));

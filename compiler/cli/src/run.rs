@@ -5,11 +5,13 @@ use std::process::ExitCode;
 
 use hgnnc::{Device, Job, Prepared, Purpose, artifact};
 use hgnnc_graph::npy;
+use hgnnc_ir::outputs::FamilyRows;
+use hgnnc_train::report::{GraphWeight, GraphWeights};
 use hgnnc_train::{Report, TrainOptions, weights};
 
 use crate::args::{DeviceArgs, EvalArgs, InferArgs, ModelArgs};
 use crate::failure::Failure;
-use crate::output::{check_apart, check_readable, check_writable, note, print, write};
+use crate::output::{Named, check_apart, check_readable, check_writable, note, print, write};
 use crate::source::Terminal;
 use crate::switches::{DisableArgs, Switches};
 
@@ -22,25 +24,8 @@ pub fn prepare(
     options: TrainOptions,
     mut terminal: Terminal,
 ) -> Result<Prepared, Failure> {
-    prepare_with(purpose, args, None, device, disable, options, &mut terminal)
-}
-
-/// [`prepare`] with new vertices and edges beside the dataset.
-fn prepare_with(
-    purpose: Purpose,
-    args: &ModelArgs,
-    new: Option<&Path>,
-    device: Device,
-    disable: &DisableArgs,
-    options: TrainOptions,
-    terminal: &mut Terminal,
-) -> Result<Prepared, Failure> {
-    let job = Job {
-        new: new.map(Path::to_path_buf),
-        baseline: purpose == Purpose::Measure,
-        ..job(args, device, disable, options)?
-    };
-    hgnnc::prepare(purpose, &job, terminal).map_err(|error| terminal.failed(error))
+    let job = Job { baseline: purpose == Purpose::Measure, ..job(args, device, disable, options)? };
+    hgnnc::prepare(purpose, &job, &mut terminal).map_err(|error| terminal.failed(error))
 }
 
 /// The job of arguments.
@@ -136,7 +121,12 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
         return score_links(args, pairs, weights, options);
     }
     let (new, mut terminal) = (args.new.as_deref(), Terminal::default());
-    let mut prepared = prepare_with(Purpose::Infer, &args.model, new, device, &args.disable, options, &mut terminal)?;
+    let job = Job {
+        new: new.map(Path::to_path_buf),
+        output: args.output.clone(),
+        ..job(&args.model, device, &args.disable, options)?
+    };
+    let mut prepared = hgnnc::prepare(Purpose::Infer, &job, &mut terminal).map_err(|error| terminal.failed(error))?;
     if let (true, Some(trained)) = (prepared.scores_pairs, &prepared.output)
         && args.output.as_ref().is_none_or(|asked| asked == trained)
     {
@@ -145,6 +135,11 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
         )));
     }
     load_weights(&mut prepared, weights)?;
+    let asked = args.output.as_deref().or(prepared.output.as_deref());
+    if let Some(family) = prepared.trainer.families().iter().find(|family| Some(&family.name[..]) == asked) {
+        let (name, of_edges) = (family.name.clone(), family.rows == FamilyRows::Edges);
+        return write_family(args, &name, of_edges, &read, &mut prepared);
+    }
     let mut output = prepared.infer(args.output.as_deref())?;
     let asked = args.output.as_deref().or(prepared.output.as_deref());
     let name = asked.or(prepared.naming.only_output()).unwrap_or("the output");
@@ -161,6 +156,55 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     };
     write(&args.out, &bytes)?;
     print(&format!("wrote {} ({} rows of {})", args.out.display(), output.rows, output.width))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes an output of semantic graphs, or of their edges.
+fn write_family(
+    args: &InferArgs,
+    name: &str,
+    of_edges: bool,
+    read: &[Named<'_>],
+    prepared: &mut Prepared,
+) -> Result<ExitCode, Failure> {
+    if args.probabilities {
+        return Err(Failure::input(format!(
+            "`{name}` has no probabilities: they are of the output that is trained on classes"
+        )));
+    }
+    let as_table = ends_with(&args.out, "csv");
+    let beside = (of_edges && !as_table).then(|| args.out.with_extension("edges.npy"));
+    if let Some(beside) = &beside {
+        check_writable(beside)?;
+        let written = [("the output", Some(&*args.out)), ("its edges", Some(&**beside))];
+        check_apart(&written, read, args.model.data.as_deref())?;
+    }
+    let missing = || Failure::Machine(format!("internal error: no output `{name}`"));
+    let found = prepared.trainer.infer_family(name)?.ok_or_else(missing)?;
+    let mut rows = 0;
+    for graph in &found.graphs {
+        let of_graph = graph.data.len() / found.width.max(1);
+        warn_of_not_finite(&format!("{name} of {}", graph.name), &[of_graph, found.width], &graph.data);
+        rows += of_graph;
+    }
+    if as_table {
+        write(&args.out, &prepared.naming.family_csv(name, &found)?)?;
+    } else {
+        let failed = |error: std::io::Error| Failure::write(&args.out, &error);
+        if let Some(beside) = &beside {
+            let edges = || found.graphs.iter().enumerate().flat_map(|(at, of)| of.edges.iter().map(move |e| (at, e)));
+            let sources = edges().map(|(_, &(src, _))| i64::from(src));
+            let graphs = edges().map(|(graph, _)| graph as i64);
+            let all: Vec<i64> = sources.chain(graphs).chain(edges().map(|(_, &(_, dst))| i64::from(dst))).collect();
+            write(beside, &npy::to_bytes(&[3, rows], &all).map_err(failed)?)?;
+        }
+        let all: Vec<f32> = found.graphs.iter().flat_map(|graph| graph.data.iter().copied()).collect();
+        write(&args.out, &npy::to_bytes(&[rows, found.width], &all).map_err(failed)?)?;
+    }
+    let names: Vec<&str> = found.graphs.iter().map(|graph| graph.name.as_str()).collect();
+    let edges = if of_edges { format!(", {rows} edges") } else { String::new() };
+    let beside = beside.map_or_else(String::new, |path| format!(" and {}", path.display()));
+    print(&format!("wrote {}{beside} (rows of {}{edges}: {})", args.out.display(), found.width, names.join(", ")))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -250,7 +294,10 @@ pub fn write_report(path: &Path, report: &Report) -> Result<(), Failure> {
     write(path, text.as_bytes())
 }
 
-/// The metrics of each part of the split, one line each.
+/// Weights of an output that are shown; a report has all of them.
+const MOST_WEIGHTS: usize = 10;
+
+/// The metrics of each part of the split, one line each; then the outputs of semantic graphs, likewise.
 pub fn metrics_text(report: &Report) -> String {
     let mut text = String::new();
     for part in ["train", "val", "test"] {
@@ -265,6 +312,17 @@ pub fn metrics_text(report: &Report) -> String {
         text.push_str(&format!("{part:>5}: {}\n", values.join("  ")));
     }
     text.push_str(&baseline_text(report));
+    for GraphWeights { output, weights } in &report.graph_weights {
+        let mut largest: Vec<&GraphWeight> = weights.iter().collect();
+        let more = largest.len().saturating_sub(MOST_WEIGHTS);
+        if more > 0 {
+            largest.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+            largest.truncate(MOST_WEIGHTS);
+        }
+        let values: Vec<String> = largest.iter().map(|of| format!("{} {:.4}", of.graph, of.weight)).collect();
+        let more = if more > 0 { format!("  and {more} smaller ones") } else { String::new() };
+        text.push_str(&format!("{output:>5}: {}{more}\n", values.join("  ")));
+    }
     text
 }
 

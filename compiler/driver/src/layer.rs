@@ -135,6 +135,7 @@ pub fn lower_layer(model: &Analyzed, given: &[Input], options: &LowerOptions) ->
         sampler: None,
         training: None,
         batch: None,
+        families: vec![],
         graphs: options.graphs.clone(),
     };
     Ok(LoweredLayer { executable, gradients, explanations })

@@ -50,7 +50,8 @@ pub use unseen::check_unseen;
 use std::collections::BTreeMap;
 
 use hgnnc_diag::Severity;
-use hgnnc_lower::instantiate;
+use hgnnc_ir::outputs::FamilyRows;
+use hgnnc_lower::{instantiate, instantiate_with};
 use hgnnc_sema::{Checked, Library};
 use hgnnc_syntax::ast::{Allow, Item, Module};
 
@@ -141,12 +142,16 @@ fn with_program(checked: Checked, diagnostics: &mut Diagnostics) -> Option<Analy
         return None;
     }
     let Checked { model, schema, mut train, .. } = checked;
+    // Outputs of edges are computed on request only: see `Analyzed::ask_for`.
+    let of_edges = program.families.iter().any(|output| output.rows == FamilyRows::Edges);
+    let program = if of_edges { instantiate_with(&model, |_| false) } else { program };
     if let Some(train) = &mut train {
         train.training.batch = batch.flatten();
     }
     Some(Analyzed {
         name: model.name.clone(),
         flow: program.flow,
+        families: program.families,
         outputs: model.outputs.keys().cloned().collect(),
         typed: model,
         schema,

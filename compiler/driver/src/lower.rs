@@ -229,6 +229,7 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         training: model.train.as_ref().map(|spec| spec.training.clone()),
         batch: None,
         graphs: options.graphs.clone(),
+        families: model.families.clone(),
     };
     if let Some(score) = score {
         (executable.score, executable.kernels.score) = (Some(score.flow), Some(score.kernels));

@@ -2,9 +2,11 @@
 
 use hgnnc_diag::{FileId, Span};
 use hgnnc_hir as hir;
-use hgnnc_ir::Dataflow;
 use hgnnc_ir::optimizer::{Optimizer, OptimizerOptions};
+use hgnnc_ir::outputs::FamilyOutput;
 use hgnnc_ir::training::{Target, Training};
+use hgnnc_ir::{Dataflow, OutputKind};
+use hgnnc_lower::instantiate_with;
 use hgnnc_sema::TrainSpec;
 use hgnnc_sema::dataset::{DatasetSummary, find_label};
 use hgnnc_sema::dataset_names::DatasetNames;
@@ -15,8 +17,10 @@ pub struct Analyzed {
     /// Name of the model.
     pub name: String,
     /// The forward program in training mode (with dropout). Results: the outputs, and `loss` and `row_loss`
-    /// where there is a train block.
+    /// where there is a train block. Outputs of edges are there once they are asked for.
     pub flow: Dataflow,
+    /// The outputs of semantic graphs and of edges that the program has.
+    pub families: Vec<FamilyOutput>,
     /// The typed model that the program was made of.
     pub typed: hir::Model,
     /// Names of the outputs.
@@ -36,7 +40,12 @@ impl Analyzed {
     /// A model that is evaluated and not trained, of its forward program with the names of a dataset. It has no source:
     /// its typed model and schema are empty, and lowering must be told so
     /// ([`LowerOptions::evaluation_only`](crate::LowerOptions)), since it has no optimizer either.
-    pub fn for_evaluation(flow: Dataflow, outputs: Vec<String>, training: Option<Training>) -> Self {
+    pub fn for_evaluation(
+        flow: Dataflow,
+        outputs: Vec<String>,
+        families: Vec<FamilyOutput>,
+        training: Option<Training>,
+    ) -> Self {
         let sgd = Optimizer::Sgd { lr: 0.0, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
         let train = training.map(|training| TrainSpec {
             training,
@@ -48,6 +57,7 @@ impl Analyzed {
         Self {
             name: flow.name.clone(),
             flow,
+            families,
             typed: hir::Model::default(),
             outputs,
             schema: Schema::default(),
@@ -55,6 +65,36 @@ impl Analyzed {
             of_batches: None,
             explanations: vec![],
         }
+    }
+
+    /// Names of the outputs that inference writes: all but scores of pairs.
+    pub fn inferred(&self) -> impl Iterator<Item = &str> {
+        let of_pairs = |output: &hir::Output| matches!(output.of, hir::OutputOf::Links(_));
+        self.typed.outputs.iter().filter(move |(_, output)| !of_pairs(output)).map(|(name, _)| name.as_str())
+    }
+
+    /// Whether an output is of semantic graphs or of edges.
+    pub fn is_of_family(&self, output: &str) -> bool {
+        let of = self.typed.outputs.get(output).map(|output| &output.of);
+        matches!(of, Some(hir::OutputOf::Graphs(_) | hir::OutputOf::Edges(_)))
+    }
+
+    /// Adds an output of edges to the program. To be called before the model meets a dataset. No effect on other outputs,
+    /// which the program has anyway.
+    pub fn ask_for(&mut self, output: &str) {
+        if matches!(self.typed.outputs.get(output), Some(hir::Output { of: hir::OutputOf::Edges(_), .. })) {
+            let program = instantiate_with(&self.typed, |name| name == output);
+            (self.flow, self.families) = (program.flow, program.families);
+        }
+    }
+
+    /// Removes the train block and the results that it adds: outputs need no labels and no split.
+    pub fn forget_training(&mut self) {
+        self.train = None;
+        let (outputs, families) = (&self.outputs, &self.families);
+        let is_member = |name: &String| families.iter().flat_map(|of| &of.members).any(|(_, result)| result == name);
+        let is_output = |name: &String| outputs.contains(name) || is_member(name);
+        self.flow.outputs.retain(|output| matches!(&output.kind, OutputKind::Result(name) if is_output(name)));
     }
 }
 

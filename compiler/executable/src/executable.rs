@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::kernel;
+use hgnnc_ir::outputs::FamilyOutput;
 use hgnnc_ir::training::Training;
 use hgnnc_ir::types::Graph;
 
@@ -42,6 +43,8 @@ pub struct Executable {
     /// The layout of [`Executable::train`] relative to the whole graph if it is a mini-batch program, which has
     /// tables of its own.
     pub batch: Option<BatchLayout>,
+    /// The outputs of semantic graphs and of edges: [`Executable::infer`] has a result for each of their members.
+    pub families: Vec<FamilyOutput>,
     /// The plan by which data is bound; `None` if all graphs are materialized.
     pub graphs: Option<GraphPlan>,
 }

@@ -66,7 +66,7 @@ use hgnnc_session::{Backend, Session, StepKey};
 use hgnnc_trace::Times;
 
 use crate::device::{self, Device};
-use crate::prepare::{Bound, bind_planned, forget_training};
+use crate::prepare::{Bound, bind_planned};
 use crate::{Error, Observer, Purpose, dataset, source};
 
 /// What to make a layer of.
@@ -234,7 +234,7 @@ impl Layer {
         give_features(&mut model, &job.given, &mut summary).map_err(Error::Input)?;
         let met = (&summary, None);
         let mut model = source::meet_summary((&analysis, model), dataset, met, Purpose::Infer, observer, &pool)?;
-        forget_training(&mut model);
+        model.forget_training();
         check_outputs(&model.flow)?;
 
         source::prepare(&mut model, &job.disabled)?;

@@ -26,6 +26,7 @@ mod dataset;
 mod device;
 mod error;
 mod events;
+mod families;
 pub mod layer;
 mod log;
 mod prepare;
@@ -43,8 +44,8 @@ pub use device::Device;
 pub use error::Error;
 pub use log::{EpochLog, LogPlaces};
 pub use prepare::{
-    Bound, DataSource, Job, ModelSource, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options,
-    prepare,
+    Bound, DataSource, Job, ModelSource, Prepared, Purpose, ask_for, bind_sizes, cpu_backend, cpu_options,
+    order_options, prepare,
 };
 pub use results::{Naming, ResultTable, check_parquet};
 pub use seeds::SeedRuns;

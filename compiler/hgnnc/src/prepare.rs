@@ -11,8 +11,8 @@ use hgnnc_cuda::{DeviceBackend, SharedDevice};
 use hgnnc_data::{BindOptions, BoundData, ExecError, Identity, OrderOptions, bind, materialize, order_vertices};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
-    Analyzed, CpuOptions, Diagnostics, Disabled, LowerError, LowerOptions, Lowered, REORDER_VERTICES, Setting, SizeInfo,
-    UnknownName, check_unseen, compile_cpu, lower, plan_graphs, settings,
+    Analyzed, CpuOptions, Diagnostics, Disabled, LowerError, LowerOptions, Lowered, REORDER_VERTICES, Setting,
+    SizeInfo, UnknownName, check_unseen, compile_cpu, lower, plan_graphs, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
 use hgnnc_graph::{Dataset, Extended, GraphCache, show_bytes};
@@ -89,6 +89,7 @@ fn tables(model: &Analyzed) -> Executable {
         kernels: Kernels::default(),
         training: model.train.as_ref().map(|t| t.training.clone()),
         batch: None,
+        families: model.families.clone(),
         graphs: None,
         cpu: None,
         sampler: None,
@@ -291,6 +292,8 @@ pub struct Job {
     pub device: Device,
     /// Disabled passes and fusions.
     pub disabled: Disabled,
+    /// The output that is asked for, by a job whose purpose is outputs. Outputs of edges are computed only then.
+    pub output: Option<String>,
     /// The options of the engine.
     pub options: TrainOptions,
 }
@@ -308,6 +311,7 @@ impl Job {
             graph_cache: Some(GraphCache::DEFAULT_LIMIT),
             device: Device::Auto,
             disabled: Disabled::default(),
+            output: None,
             options: TrainOptions::default(),
         }
     }
@@ -327,10 +331,13 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     let device = device::open(job.device, observer)?;
     let mut opened = job.model.open(&job.constants)?;
     let mut known = BTreeMap::new();
-    let own = match &opened {
+    let own = match &mut opened {
         Opened::Text(analysis) => {
             source::accept(analysis, &analysis.diagnostics, observer)?;
             purpose.check(analysis.model.as_ref())?;
+            if let (Purpose::Infer, Some(model), Some(output)) = (purpose, &mut analysis.model, &job.output) {
+                ask_for(model, output)?;
+            }
             known.clone_from(&analysis.constants);
             let training = analysis.model.as_ref().and_then(|model| model.train.as_ref());
             training.and_then(|train| train.training.dataset.clone())
@@ -377,7 +384,8 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     let description = match &opened {
         Opened::Text(_) => {
             let training = model.train.as_ref().map(|train| &train.training);
-            Description::new(&source::undeclared(&model), &model.outputs, training, &dataset)
+            let (flow, outputs) = source::undeclared(&model);
+            Description::new(&flow, &outputs, training, &dataset)
         }
         Opened::Artifact(artifact) => artifact.description().clone(),
     };
@@ -396,7 +404,7 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     };
     let rows_asked = asked.map(|asked| asked.rows(&model.flow, &dataset));
     if purpose == Purpose::Infer {
-        forget_training(&mut model);
+        model.forget_training();
     }
 
     let start = Instant::now();
@@ -564,6 +572,19 @@ impl Asked {
         };
         flow.outputs.iter().filter_map(rows).collect()
     }
+}
+
+/// Adds an output of edges to a model's program. Other outputs are there.
+///
+/// # Errors
+/// When the model has no output of this name.
+pub fn ask_for(model: &mut Analyzed, output: &str) -> Result<(), Error> {
+    if model.outputs.iter().any(|name| name == output) {
+        model.ask_for(output);
+        return Ok(());
+    }
+    let names: Vec<String> = model.inferred().map(|name| format!("`{name}`")).collect();
+    Err(Error::input(format!("the model has no output `{output}`; it has {}", names.join(", "))))
 }
 
 /// The number of processors, if it is below the number of threads.
@@ -744,11 +765,4 @@ fn lower_within(
 fn sums_over_factored_metapaths(kernels: &Kernels) -> bool {
     let programs = kernels.train.iter().chain([&kernels.infer]);
     programs.flat_map(Program::kernels).any(|kernel| matches!(kernel.body, Body::FactoredMetapath(_)))
-}
-
-/// Removes the train block: outputs need no labels and no split.
-pub(crate) fn forget_training(model: &mut Analyzed) {
-    model.train = None;
-    let outputs = &model.outputs;
-    model.flow.outputs.retain(|o| matches!(&o.kind, OutputKind::Result(name) if outputs.contains(name)));
 }

@@ -14,7 +14,7 @@ use hgnnc_ir::kernel::{self, Body, Kernel as Decl, Program};
 use hgnnc_ir::{Direction, Graph};
 use hgnnc_machine::Machine;
 use hgnnc_profile::{KernelTime, Profile as Found, ProfileOptions};
-use hgnnc_report::profile::{Alive, FORMAT, VERSION};
+use hgnnc_report::profile::{Alive, FORMAT, GraphWeights, VERSION};
 use hgnnc_report::{Batch, Counters, Kernel, Memory, Missing, Once, Profile, Run};
 
 use crate::{Error, Prepared};
@@ -142,7 +142,18 @@ pub fn bare(
         kernels: vec![],
         memory: None,
         counters: Counters::default(),
+        graph_weights: vec![],
     }
+}
+
+/// The outputs of semantic graphs with the parameters after the measured runs.
+pub fn graph_weights(prepared: &mut Prepared) -> Result<Vec<GraphWeights>, Error> {
+    let found = prepared.trainer.infer_graph_weights()?;
+    let of = |of: hgnnc_train::report::GraphWeights| {
+        let weights = of.weights.into_iter().map(|weight| (weight.graph, weight.weight)).collect();
+        GraphWeights { output: of.output, weights }
+    };
+    Ok(found.into_iter().map(of).collect())
 }
 
 /// Predicted time and work of a kernel: the mean over `sizes`.

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use hgnnc_driver::Analyzed;
 use hgnnc_graph::{Dataset, VertexIds};
-use hgnnc_ir::OutputKind;
-use hgnnc_ir::Space;
+use hgnnc_ir::outputs::FamilyRows;
+use hgnnc_ir::{OutputKind, Space, VertexType};
 use hgnnc_train::OutputRows;
 
 use crate::Error;
@@ -19,6 +19,8 @@ use crate::artifact::{Description, TargetForm, TaskForm};
 pub struct Naming {
     /// By output: the ids of its vertices, if the dataset has them.
     ids: BTreeMap<String, Option<VertexIds>>,
+    /// The ids of the vertices that edges of outputs join, by vertex type of the model, if the dataset has them.
+    pub(crate) ends: BTreeMap<VertexType, VertexIds>,
     /// The trained output, and what it predicts.
     trained: Option<(String, Predicted)>,
 }
@@ -48,6 +50,18 @@ impl Naming {
             let of = vertex(&model.flow.vertex_types[ty.index()].dataset_name);
             ids.insert(name.clone(), of.and_then(|of| of.ids.clone()));
         }
+        let mut ends = BTreeMap::new();
+        let of_edges = model.families.iter().filter(|family| family.rows == FamilyRows::Edges);
+        for (graph, _) in of_edges.flat_map(|family| &family.members) {
+            let decl = &model.flow.graphs[graph.index()];
+            for end in [decl.src, decl.dst] {
+                if let Some(of) = vertex(&model.flow.vertex_types[end.index()].dataset_name)
+                    && let Some(of) = &of.ids
+                {
+                    ends.entry(end).or_insert_with(|| of.clone());
+                }
+            }
+        }
         let trained = description.evaluation.as_ref().and_then(|of| {
             let TargetForm::Label { classes, .. } = &of.target else { return None };
             let names = |count: usize| match &classes[..] {
@@ -62,7 +76,7 @@ impl Naming {
             };
             Some((of.output.clone(), predicted))
         });
-        Naming { ids, trained }
+        Naming { ids, ends, trained }
     }
 
     /// The name of the output of vertices, if there is one only.
@@ -252,7 +266,11 @@ mod tests {
 
     fn naming(predicted: Predicted) -> Naming {
         let ids = Some(["a,b", "ü"].into_iter().collect());
-        Naming { ids: [("logits".into(), ids)].into(), trained: Some(("logits".into(), predicted)) }
+        Naming {
+            ids: [("logits".into(), ids)].into(),
+            ends: BTreeMap::new(),
+            trained: Some(("logits".into(), predicted)),
+        }
     }
 
     fn rows(data: &[f32]) -> OutputRows {

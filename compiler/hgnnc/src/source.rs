@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use hgnnc_data::middle_of_metapath;
 use hgnnc_driver::{
-    Analysis, Analyzed, DatasetSummary, Diagnostics, Disabled, LowerError, MAX_SOURCE, Setting, analyze_with, bind_names,
-    check_dataset, codes, declare_metapaths, silence,
+    Analysis, Analyzed, DatasetSummary, Diagnostics, Disabled, LowerError, MAX_SOURCE, Setting, analyze_with,
+    bind_names, check_dataset, codes, declare_metapaths, silence,
 };
 use hgnnc_graph::{Dataset, files};
-use hgnnc_ir::Dataflow;
+use hgnnc_ir::{Dataflow, OutputKind};
 use rayon::ThreadPool;
 
 use crate::artifact::{self, Artifact};
@@ -25,7 +25,7 @@ impl ModelSource {
         let artifact = match self {
             ModelSource::File(path) if artifact::is_one(path) => Arc::new(Artifact::load(path)?),
             ModelSource::Artifact(artifact) => Arc::clone(artifact),
-            source => return Ok(Opened::Text(source.read(constants)?)),
+            source => return Ok(Opened::Text(Box::new(source.read(constants)?))),
         };
         match constants.first() {
             None => Ok(Opened::Artifact(artifact)),
@@ -74,7 +74,7 @@ impl ModelSource {
 /// A model that was read.
 pub enum Opened {
     /// Its text, analyzed.
-    Text(Analysis),
+    Text(Box<Analysis>),
     /// A trained model.
     Artifact(Arc<Artifact>),
 }
@@ -181,15 +181,18 @@ fn declare(model: &mut Analyzed, dataset: &Dataset, pool: &ThreadPool) -> Result
     Ok(())
 }
 
-/// The program of a model before metapaths were declared.
-pub(crate) fn undeclared(model: &Analyzed) -> Dataflow {
+/// The program of a model before metapaths were declared, and the names of its outputs: without those of semantic graphs
+/// and edges, which need the source.
+pub(crate) fn undeclared(model: &Analyzed) -> (Dataflow, Vec<String>) {
     let mut flow = model.flow.clone();
     let hops = flow.metapaths.iter().flat_map(|path| &path.hops).map(|hop| hop.index());
     if let Some(first) = hops.min() {
         flow.graphs.truncate(first);
     }
     flow.metapaths = Default::default();
-    flow
+    let is_member = |name: &String| model.families.iter().flat_map(|of| &of.members).any(|(_, result)| result == name);
+    flow.outputs.retain(|output| !matches!(&output.kind, OutputKind::Result(name) if is_member(name)));
+    (flow, model.outputs.iter().filter(|name| !model.is_of_family(name)).cloned().collect())
 }
 
 /// Runs the passes that come before the model's tables are bound to data.

@@ -82,7 +82,7 @@ fn metrics_and_outputs_are_those_of_source_and_weights_to_the_bit() {
 
         if source.scores_pairs {
             let mut scores = [open(Purpose::Score, &model, &data), open(Purpose::Score, &file, &data)].map(|mut of| {
-                if of.sources.files().first().is_some() {
+                if !of.sources.files().is_empty() {
                     of.trainer.load_weights(&weights).expect("loaded");
                 }
                 let pairs: Vec<Vec<(u32, u32)>> =

@@ -62,7 +62,7 @@ fn open(text: &str, given: &[&str]) -> Result<Layer, Error> {
 }
 
 fn refusal(text: &str, given: &[&str]) -> String {
-    open(text, given).err().expect("an error").to_string()
+    open(text, given).expect_err("an error").to_string()
 }
 
 fn views(all: &[Vec<f32>]) -> Vec<&[f32]> {
@@ -200,7 +200,7 @@ fn dropout_is_drawn_by_seed_and_step_and_only_in_training() {
 
 #[test]
 fn a_train_block_is_ignored() {
-    let text = MODEL.replace("x: f32[2]", "x: f32[2], topic: class[2]").replace("f32[2] }", "f32[2] }")
+    let text = MODEL.replace("x: f32[2]", "x: f32[2], topic: class[2]")
         + "train Net { loss cross_entropy(z, Paper.topic) optimizer adam(lr: 0.1) epochs 3 }";
     let layer = open(&text, &["Paper.x"]).expect("a layer");
     assert_eq!(layer.outputs().map(|info| info.name.as_str()).collect::<Vec<_>>(), ["z", "z_wide"]);
@@ -240,6 +240,6 @@ fn what_cannot_be_a_layer_is_refused() {
     assert!(wrong.contains("Summ"), "{wrong}");
     let mut unknown = job(MODEL, &["Paper.x"]);
     unknown.disabled.passes.push("nothing".into());
-    let wrong = Layer::new(&unknown, &library(), &mut Silent).err().expect("an error");
+    let wrong = Layer::new(&unknown, &library(), &mut Silent).expect_err("an error");
     assert!(matches!(&wrong, Error::Switch(_)), "{wrong}");
 }

@@ -114,8 +114,8 @@ pub enum Type {
     PerGraph(Vec<Row>),
     /// A value for each of several vertex types.
     PerType(BTreeMap<VertexType, Row>),
-    /// Edge values of several semantic graphs, between layers.
-    PerEdge(BTreeMap<Graph, Row>),
+    /// Values of several semantic graphs, between layers: of their edges, or of a single row each.
+    ByGraph(BTreeMap<Graph, Row>),
 }
 
 impl Type {
@@ -125,7 +125,7 @@ impl Type {
             Type::One(row) => Box::new(std::iter::once(row)),
             Type::PerGraph(rows) => Box::new(rows.iter()),
             Type::PerType(rows) => Box::new(rows.values()),
-            Type::PerEdge(rows) => Box::new(rows.values()),
+            Type::ByGraph(rows) => Box::new(rows.values()),
         }
     }
 
@@ -143,7 +143,7 @@ impl Type {
             Type::One(_) => 1,
             Type::PerGraph(rows) => rows.len(),
             Type::PerType(rows) => rows.len(),
-            Type::PerEdge(rows) => rows.len(),
+            Type::ByGraph(rows) => rows.len(),
         }
     }
 }
@@ -223,6 +223,8 @@ pub enum ExprKind {
     OfGraphs(ExprId, Arc<[Graph]>),
     /// Values of a family as edge values by semantic graph.
     ByGraph(ExprId, Arc<[Graph]>),
+    /// Single rows of the members of families by semantic graph; the families share no graph.
+    RowsByGraph(Vec<(ExprId, Arc<[Graph]>)>),
 
     /// An element-wise function of one value.
     Unary(UnaryOp, ExprId),
@@ -602,13 +604,17 @@ pub enum OutputOf {
     Vertices(VertexType, ExprId),
     /// Pairs to score: a number for each pair of each graph of links.
     Links(ExprId),
+    /// The semantic graphs of a family: a row for each.
+    Graphs(ExprId),
+    /// The edges of each semantic graph of a family.
+    Edges(ExprId),
 }
 
 impl OutputOf {
     /// The expression of the output.
     pub fn value(self) -> ExprId {
         match self {
-            Self::Vertices(_, value) | Self::Links(value) => value,
+            Self::Vertices(_, value) | Self::Links(value) | Self::Graphs(value) | Self::Edges(value) => value,
         }
     }
 }

@@ -189,6 +189,11 @@ impl<'m> Printer<'m> {
             | ExprKind::OfGraphs(x, _)
             | ExprKind::ByGraph(x, _)
             | ExprKind::Scores(x) => self.operand(*x),
+            ExprKind::RowsByGraph(parts) => {
+                let mut all: Vec<String> = parts.iter().map(|(part, _)| self.operand(*part)).collect();
+                all.dedup();
+                all.join(", ")
+            }
             ExprKind::Unary(UnaryOp::LeakyRelu(slope), x) => format!("leaky_relu({}, {slope})", self.operand(*x)),
             ExprKind::Unary(op, x) => format!("{}({})", op.name(), self.operand(*x)),
             ExprKind::Binary(BinaryOp::Mul, a, b) if a == b => format!("square({})", self.operand(*a)),

@@ -13,7 +13,8 @@ impl ExprKind {
             | ExprKind::Members(..)
             | ExprKind::Repeat(_)
             | ExprKind::OfGraphs(..)
-            | ExprKind::ByGraph(..) => 0,
+            | ExprKind::ByGraph(..)
+            | ExprKind::RowsByGraph(_) => 0,
             ExprKind::Number(_)
             | ExprKind::Features(_)
             | ExprKind::Param(..)
@@ -61,6 +62,7 @@ impl ExprKind {
             | ExprKind::DegreeAtEnd { .. }
             | ExprKind::EdgeData(..) => vec![],
             ExprKind::Types(parts) => parts.iter().map(|(_, part)| *part).collect(),
+            ExprKind::RowsByGraph(parts) => parts.iter().map(|(part, _)| *part).collect(),
             ExprKind::Binary(_, a, b) | ExprKind::Concat(a, b) | ExprKind::Product(a, b) | ExprKind::Dot(a, b) => {
                 vec![*a, *b]
             }

@@ -132,6 +132,7 @@ fn models_of_every_kind_of_expression_are_right() {
         "Reshape",
         "Result",
         "RowNormalize",
+        "RowsByGraph",
         "Scores",
         "StopGradient",
         "Types",
@@ -149,7 +150,7 @@ fn changed(ty: &Type) -> Vec<(&'static str, Type)> {
             Type::One(row) => Some(row),
             Type::PerGraph(rows) => rows.last_mut(),
             Type::PerType(rows) => rows.values_mut().last(),
-            Type::PerEdge(rows) => rows.values_mut().last(),
+            Type::ByGraph(rows) => rows.values_mut().last(),
         };
         row.map(change).map(|()| ty)
     };
@@ -175,7 +176,7 @@ fn changed(ty: &Type) -> Vec<(&'static str, Type)> {
         Type::PerGraph(rows) => ("a member less", Type::PerGraph(rows[1..].to_vec())),
         Type::PerType(rows) if rows.is_empty() => ("a family", Type::PerGraph(vec![])),
         Type::PerType(rows) => ("a type less", Type::PerType(rows.clone().into_iter().skip(1).collect())),
-        Type::PerEdge(rows) => ("a graph less", Type::PerEdge(rows.clone().into_iter().skip(1).collect())),
+        Type::ByGraph(rows) => ("a graph less", Type::ByGraph(rows.clone().into_iter().skip(1).collect())),
     });
     all
 }
@@ -259,7 +260,7 @@ fn handles() {
         ("use 2 of a layer: there is no vertex type v9", |m| {
             block(layer(m, "FamilyConv"), BlockKind::Fuse).instances[0].vertex = Some(NOWHERE);
         }),
-        ("output 0: there is no vertex type v9", |m| {
+        ("output 1: there is no vertex type v9", |m| {
             let output = m.outputs.get_mut("logits").expect("it has this output");
             output.of = OutputOf::Vertices(NOWHERE, output.of.value());
         }),
@@ -377,7 +378,7 @@ fn shapes() {
             }
         }),
         ("a score is a single number", |m| {
-            let x = find(m, |expr| matches!(&*expr.ty, Type::PerEdge(rows) if rows.len() > 1));
+            let x = find(m, |expr| matches!(&*expr.ty, Type::ByGraph(rows) if rows.len() > 1));
             wrong(m, ExprKind::Scores(x));
         }),
         ("scores are edge values", |m| {
@@ -445,7 +446,7 @@ fn families() {
             wrong(m, ExprKind::OfGraphs(x, [].into()));
         }),
         ("there is no value of a graph", |m| {
-            let x = value(m, Type::PerEdge(BTreeMap::new()));
+            let x = value(m, Type::ByGraph(BTreeMap::new()));
             wrong(m, ExprKind::OfGraphs(x, [Graph(0)].into()));
         }),
         ("it makes edge values by semantic graph", |m| {
@@ -454,16 +455,25 @@ fn families() {
         }),
         ("it does not have a value for each graph", |m| {
             let x = value(m, Type::PerGraph(vec![]));
-            push(m, ExprKind::ByGraph(x, [Graph(0)].into()), Type::PerEdge(BTreeMap::new()));
+            push(m, ExprKind::ByGraph(x, [Graph(0)].into()), Type::ByGraph(BTreeMap::new()));
         }),
         ("it has no value of a graph", |m| {
             let x = value(m, Type::PerGraph(vec![row(Space::Unit, &[])]));
-            push(m, ExprKind::ByGraph(x, [Graph(0)].into()), Type::PerEdge(BTreeMap::new()));
+            push(m, ExprKind::ByGraph(x, [Graph(0)].into()), Type::ByGraph(BTreeMap::new()));
         }),
         ("there are two values of a graph", |m| {
             let x = value(m, Type::PerGraph(vec![row(Space::Unit, &[]); 2]));
-            let ty = Type::PerEdge([(Graph(0), row(Space::Edges(Graph(0)), &[]))].into());
+            let ty = Type::ByGraph([(Graph(0), row(Space::Edges(Graph(0)), &[]))].into());
             push(m, ExprKind::ByGraph(x, [Graph(0), Graph(0)].into()), ty);
+        }),
+        ("a value is not a single row", |m| {
+            let x = value(m, Type::PerGraph(vec![row(P, &[])]));
+            push(m, ExprKind::RowsByGraph(vec![(x, [Graph(0)].into())]), Type::ByGraph(BTreeMap::new()));
+        }),
+        ("there are two values of a graph", |m| {
+            let x = value(m, Type::PerGraph(vec![row(Space::Unit, &[])]));
+            let ty = Type::ByGraph([(Graph(0), row(Space::Unit, &[]))].into());
+            push(m, ExprKind::RowsByGraph(vec![(x, [Graph(0)].into()); 2]), ty);
         }),
         ("values of different kinds of families do not combine", |m| {
             let (a, b) = (value(m, Type::PerGraph(vec![])), value(m, Type::PerType(BTreeMap::new())));
@@ -484,7 +494,7 @@ fn families() {
             value(m, Type::PerType([(VertexType(0), row(A, &[]))].into()));
         }),
         ("a member has rows of something else", |m| {
-            value(m, Type::PerEdge([(Graph(0), row(Space::Edges(Graph(1)), &[]))].into()));
+            value(m, Type::ByGraph([(Graph(0), row(Space::Edges(Graph(1)), &[]))].into()));
         }),
     ]);
 }
@@ -670,13 +680,21 @@ fn statements_outputs_and_the_loss() {
         ("a declaration is of a parameter", |m| m.body[1].kind = StmtKind::Param),
         ("a model has no family", |m| m.body[1].value = find(m, |expr| matches!(&*expr.ty, Type::PerGraph(_)))),
         ("it has no statement", |m| m.body.retain(|stmt| stmt.kind != StmtKind::Output)),
-        ("it is no dense value of these vertices or pairs", |m| {
+        ("it is no dense value of what it is declared for", |m| {
             let output = m.outputs.get_mut("logits").expect("it has this output");
             output.of = OutputOf::Vertices(VertexType(1), output.of.value());
         }),
-        ("it is no dense value of these vertices or pairs", |m| {
+        ("it is no dense value of what it is declared for", |m| {
             let output = m.outputs.get_mut("score").expect("it has this output");
             output.of = OutputOf::Vertices(VertexType(0), output.of.value());
+        }),
+        ("it is no dense value of what it is declared for", |m| {
+            let output = m.outputs.get_mut("attention").expect("it has this output");
+            output.of = OutputOf::Graphs(output.of.value());
+        }),
+        ("it is no dense value of what it is declared for", |m| {
+            let output = m.outputs.get_mut("weights").expect("it has this output");
+            output.of = OutputOf::Edges(output.of.value());
         }),
         ("it is of no output", |m| loss(m).value = ExprId::new(0)),
         ("it does not have a weight for each class", |m| {

@@ -20,6 +20,7 @@ pub mod metapath;
 pub mod op_info;
 pub mod ops;
 pub mod optimizer;
+pub mod outputs;
 pub mod parse;
 pub mod print;
 pub mod random;

@@ -13,7 +13,7 @@ mod params;
 mod reductions;
 mod value;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use hgnnc_diag::Span;
@@ -21,6 +21,7 @@ use hgnnc_hir::{
     self as hir, EdgeData, ExprId, ExprKind, FeatureKind, Features, Item, LayerUse, Model, OutputOf, UniqueNames,
 };
 use hgnnc_ir::dataflow::{Binding, InputDecl};
+use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::{
     BinaryOp, Dataflow, Dim, Direction, Graph, Input, Layout, Op, Origin, Phase, Reduce, Space, Stage, Type, Value,
     VertexType,
@@ -37,6 +38,8 @@ pub struct Program {
     pub flow: Dataflow,
     /// All parameters that the model declares, those of the program and others.
     pub params: Vec<DeclaredParam>,
+    /// The outputs of semantic graphs and of their edges, in the order of their names.
+    pub families: Vec<FamilyOutput>,
     /// By expression of the model: does a value of it reach a result?
     live: Vec<bool>,
 }
@@ -60,11 +63,20 @@ pub struct DeclaredParam {
     pub live: bool,
 }
 
-/// The program of a model. Debug builds verify the model before.
+/// The program of a model with all of its outputs. Debug builds verify the model before.
 ///
 /// # Panics
 /// If the model breaks a rule of [`hir::verify()`]: in debug builds with an internal error that says which.
 pub fn instantiate(model: &Model) -> Program {
+    instantiate_with(model, |_| true)
+}
+
+/// The program of a model, of whose outputs of edges it has those that are `wanted`: their values are many, and are read
+/// on request only.
+///
+/// # Panics
+/// As [`instantiate`].
+pub fn instantiate_with(model: &Model, wanted: impl Fn(&str) -> bool) -> Program {
     hir::verify::check(model, "the check of a source");
     let mut flow = Dataflow::new(&model.name);
     flow.vertex_types.clone_from(&model.tables.vertex_types);
@@ -86,7 +98,7 @@ pub fn instantiate(model: &Model) -> Program {
     for stmt in &model.body {
         instance.eval(stmt.value);
     }
-    instance.outputs();
+    let families = instance.outputs(wanted);
     if let Some(loss) = &model.loss {
         instance.enter(Stage::LC);
         instance.loss(loss);
@@ -97,7 +109,7 @@ pub fn instantiate(model: &Model) -> Program {
         |values: &Option<Rc<Values>>| values.as_ref().is_some_and(|values| values.any(|value| live[value.index()]));
     let exprs = values.iter().map(is_live).collect();
     let params = live::prune(&mut flow, &live, params.spans);
-    Program { flow, params, live: exprs }
+    Program { flow, params, families, live: exprs }
 }
 
 /// The state of an instantiation.
@@ -142,23 +154,43 @@ impl<'m> Instance<'m> {
         self.emit(Op::Input(input), &[], span)
     }
 
-    /// Names the outputs as results of the program.
-    fn outputs(&mut self) {
+    /// Names the outputs as results of the program. Those of edges are left out unless they are `wanted`.
+    fn outputs(&mut self, wanted: impl Fn(&str) -> bool) -> Vec<FamilyOutput> {
+        let mut families = vec![];
+        // A name in backquotes may look like that of a member.
+        let mut taken: BTreeSet<String> = self.model.outputs.keys().cloned().collect();
         for (name, output) in &self.model.outputs {
-            match output.of {
+            let rows = match output.of {
                 OutputOf::Vertices(_, value) => {
                     let value = self.eval(value).one().stored();
                     self.flow.output(name.clone(), value);
+                    continue;
                 }
                 OutputOf::Links(scores) => {
-                    let Values::PerEdge(scores) = &*self.eval(scores) else { unreachable!("scores of pairs") };
+                    let Values::ByGraph(scores) = &*self.eval(scores) else { unreachable!("scores of pairs") };
                     for (graph, score) in scores {
                         let result = format!("{name}.{}", self.flow.graphs[graph.index()].name);
                         self.flow.output(result, score.stored());
                     }
+                    continue;
                 }
+                OutputOf::Edges(_) if !wanted(name) => continue,
+                OutputOf::Edges(_) => FamilyRows::Edges,
+                OutputOf::Graphs(_) => FamilyRows::Graphs,
+            };
+            let Values::ByGraph(values) = &*self.eval(output.of.value()) else { unreachable!("values by graph") };
+            let mut members = vec![];
+            for (graph, value) in values {
+                let mut result = format!("{name}.{}", self.flow.graphs[graph.index()].name);
+                while !taken.insert(result.clone()) {
+                    result.push('\'');
+                }
+                self.flow.output(result.clone(), value.stored());
+                members.push((*graph, result));
             }
+            families.push(FamilyOutput { name: name.clone(), rows, members });
         }
+        families
     }
 
     /// The values of an expression. It is evaluated once.
@@ -213,10 +245,18 @@ impl<'m> Instance<'m> {
                 Values::PerGraph(vec![x.one().clone(); expr.ty.num_values()])
             }
             ExprKind::OfGraphs(x, graphs) => match &*self.eval(*x) {
-                Values::PerEdge(values) => Values::PerGraph(graphs.iter().map(|graph| values[graph].clone()).collect()),
+                Values::ByGraph(values) => Values::PerGraph(graphs.iter().map(|graph| values[graph].clone()).collect()),
                 Values::One(_) | Values::PerGraph(_) | Values::PerType(_) => unreachable!("edge values"),
             },
             ExprKind::ByGraph(x, graphs) => self.by_graph(*x, graphs, &expr.ty, span),
+            ExprKind::RowsByGraph(parts) => {
+                let mut values = BTreeMap::new();
+                for (part, graphs) in parts {
+                    let part = self.eval(*part);
+                    values.extend(graphs.iter().copied().zip(part.per_graph().iter().cloned()));
+                }
+                Values::ByGraph(values)
+            }
 
             ExprKind::Unary(op, x) => {
                 let x = self.eval(*x);
@@ -350,20 +390,20 @@ impl<'m> Instance<'m> {
         match &*self.eval(x) {
             Values::One(value) => value.clone(),
             Values::PerType(values) => values[&vertex].clone(),
-            Values::PerGraph(_) | Values::PerEdge(_) => unreachable!("values of vertex types"),
+            Values::PerGraph(_) | Values::ByGraph(_) => unreachable!("values of vertex types"),
         }
     }
 
     /// Values of a family by semantic graph; single values are repeated for every edge.
     fn by_graph(&mut self, x: ExprId, graphs: &[Graph], ty: &hir::Type, span: Span) -> Values {
         let x = self.eval(x);
-        let hir::Type::PerEdge(rows) = ty else { unreachable!("edge values") };
+        let hir::Type::ByGraph(rows) = ty else { unreachable!("edge values") };
         let mut fitted = BTreeMap::new();
         for (graph, value) in graphs.iter().zip(x.per_graph()) {
             let ty = Type::new(Space::Edges(*graph), dims(&rows[graph]));
             fitted.insert(*graph, self.repeated(value, ty, span));
         }
-        Values::PerEdge(fitted)
+        Values::ByGraph(fitted)
     }
 
     /// Vertex values at an end of the edges.
@@ -374,7 +414,7 @@ impl<'m> Instance<'m> {
             let value = match &*x {
                 Values::PerType(values) => &values[&self.end(*graph, end)],
                 Values::PerGraph(values) => &values[position],
-                Values::One(_) | Values::PerEdge(_) => unreachable!("vertex values"),
+                Values::One(_) | Values::ByGraph(_) => unreachable!("vertex values"),
             };
             gathered.push(self.gather(value, *graph, end, span));
         }

@@ -31,7 +31,7 @@ impl Instance<'_> {
                 (label, (self.distance(output.one().stored(), truth, *width, *squared, at), None))
             }
             LossKind::Links => {
-                let Values::PerEdge(scores) = &*output else { unreachable!("scores of pairs are edge values") };
+                let Values::ByGraph(scores) = &*output else { unreachable!("scores of pairs are edge values") };
                 self.link_loss(scores, at);
                 return;
             }

@@ -177,7 +177,7 @@ impl Instance<'_> {
         }
         match ty {
             hir::Type::One(_) => Values::One(values.swap_remove(0)),
-            hir::Type::PerGraph(_) | hir::Type::PerType(_) | hir::Type::PerEdge(_) => Values::PerGraph(values),
+            hir::Type::PerGraph(_) | hir::Type::PerType(_) | hir::Type::ByGraph(_) => Values::PerGraph(values),
         }
     }
 

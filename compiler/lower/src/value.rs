@@ -46,7 +46,7 @@ pub enum Values {
     One(Val),
     PerGraph(Vec<Val>),
     PerType(BTreeMap<VertexType, Val>),
-    PerEdge(BTreeMap<Graph, Val>),
+    ByGraph(BTreeMap<Graph, Val>),
 }
 
 impl Values {
@@ -57,7 +57,7 @@ impl Values {
     pub fn one(&self) -> &Val {
         match self {
             Values::One(value) => value,
-            Values::PerGraph(_) | Values::PerType(_) | Values::PerEdge(_) => panic!("{self:?} is not a single value"),
+            Values::PerGraph(_) | Values::PerType(_) | Values::ByGraph(_) => panic!("{self:?} is not a single value"),
         }
     }
 
@@ -68,7 +68,7 @@ impl Values {
     pub fn per_graph(&self) -> &[Val] {
         match self {
             Values::PerGraph(values) => values,
-            Values::One(_) | Values::PerType(_) | Values::PerEdge(_) => panic!("{self:?} are not values of a family"),
+            Values::One(_) | Values::PerType(_) | Values::ByGraph(_) => panic!("{self:?} are not values of a family"),
         }
     }
 
@@ -79,7 +79,7 @@ impl Values {
             Values::One(value) => holds(value),
             Values::PerGraph(values) => values.iter().any(holds),
             Values::PerType(values) => values.values().any(holds),
-            Values::PerEdge(values) => values.values().any(holds),
+            Values::ByGraph(values) => values.values().any(holds),
         }
     }
 }
@@ -103,8 +103,8 @@ impl Instance<'_> {
             Values::PerType(values) => {
                 Values::PerType(values.iter().map(|(vertex, value)| (*vertex, f(self, value))).collect())
             }
-            Values::PerEdge(values) => {
-                Values::PerEdge(values.iter().map(|(graph, value)| (*graph, f(self, value))).collect())
+            Values::ByGraph(values) => {
+                Values::ByGraph(values.iter().map(|(graph, value)| (*graph, f(self, value))).collect())
             }
         }
     }

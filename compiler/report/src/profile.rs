@@ -58,6 +58,18 @@ pub struct Profile {
     pub memory: Option<Memory>,
     /// Hardware and system event counts.
     pub counters: Counters,
+    /// Outputs of semantic graphs after the measured runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub graph_weights: Vec<GraphWeights>,
+}
+
+/// An output of semantic graphs.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct GraphWeights {
+    /// Name of the output.
+    pub output: String,
+    /// Name of each semantic graph and its value, the mean of its elements if it has several.
+    pub weights: Vec<(String, f64)>,
 }
 
 /// Unit of repetition: an epoch or a mini-batch.

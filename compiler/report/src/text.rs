@@ -29,6 +29,12 @@ pub fn text(profile: &Profile) -> String {
     text.push_str("\nonce, before training\n");
     text.push_str(&once(profile));
     text.push_str(&memory(profile));
+    for of in &profile.graph_weights {
+        text.push_str(&format!("\n{} of semantic graphs, after these runs\n", of.output));
+        let mut table = Table::new(1, &["graph", "weight"]);
+        of.weights.iter().for_each(|(graph, weight)| table.row(vec![graph.clone(), format!("{weight:.4}")]));
+        text.push_str(&table.text());
+    }
     text.push_str("\ncounted by the processor and the system\n");
     text.push_str(&counters(profile));
     text

@@ -68,6 +68,7 @@ fn profile() -> Profile {
             events: vec!["page_faults".into()],
             missing: vec![Missing { events: vec!["cycles".into()], reason: "no PMU".into() }],
         },
+        graph_weights: vec![],
     }
 }
 

@@ -7,11 +7,12 @@ use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::show_space;
 use hgnnc_hir::{self as hir, ExprId, ExprKind as Kind, Instance, Item, Row, StmtKind, Type, Width};
 use hgnnc_ir::{Space, VertexType};
-use hgnnc_syntax::ast::{self, Binding, Block, BlockKind, Ident, LayerStmt, RowsOf, Stmt};
+use hgnnc_syntax::ast::{self, Binding, Block, BlockKind, Ident, LayerStmt, ResultRows, RowsOf, Stmt};
 
 use crate::checker::{Checker, LayerDef, Mistake, Place, Scope, WithoutMessages};
 use crate::layer::{LayerCx, RESERVED_FIELDS, reserved_field};
 use crate::names::duplicate;
+use crate::outputs::row_per_graph;
 use crate::value::{Single, Term, Typed};
 
 /// A field that a block assigns.
@@ -263,6 +264,13 @@ impl<'a> Checker<'a> {
         let mut fine = true;
         for (Binding { name, value }, term) in assigned {
             cx.field_spans.entry(name.name.clone()).or_insert(name.span);
+            if let (Some(vertex), Some(result)) = (instance.vertex, row_per_graph(cx.layer, name)) {
+                if !self.assign_graph_rows(cx, (name, result.span), term, vertex, value.span) {
+                    cx.failed.insert(name.name.clone());
+                    fine = false;
+                }
+                continue;
+            }
             match self.field_value(cx, name, term, instance.vertex, value.span) {
                 Some(id) => instance.fields.push((name.name.clone(), id)),
                 None => {
@@ -332,7 +340,7 @@ impl<'a> Checker<'a> {
                 cx.vertex_fields.entry(field).or_default().insert(vertex, Single { id, row: row.clone() });
                 Some(id)
             }
-            (Type::PerType(_), Some(_)) | (Type::PerEdge(_), _) => {
+            (Type::PerType(_), Some(_)) | (Type::ByGraph(_), _) => {
                 let report = self.not_a_value(&Term::Value(value), span);
                 self.report(report);
                 None
@@ -363,7 +371,14 @@ impl<'a> Checker<'a> {
         for result in &def.layer.results {
             let name = &result.name.name;
             let family = def.layer.over.as_ref().map(|o| o.name.name.as_str());
-            let is_family = matches!(&result.rows, RowsOf::Name(n) if Some(n.name.as_str()) == family);
+            let rows_of = match &result.rows {
+                ResultRows::PerGraph => {
+                    all.push((name.clone(), self.graph_result(def, cx, result)?));
+                    continue;
+                }
+                ResultRows::Of(rows_of) => rows_of,
+            };
+            let is_family = matches!(rows_of, RowsOf::Name(n) if Some(n.name.as_str()) == family);
             let assigned =
                 if is_family { cx.graph_fields.contains_key(name) } else { cx.vertex_fields.contains_key(name) };
             if !assigned && cx.failed.contains(name) {
@@ -392,11 +407,11 @@ impl<'a> Checker<'a> {
                     let fitted = self.fit_row(row, Space::Edges(graph), &widths, result.span);
                     rows.insert(graph, self.or_report(fitted)?);
                 }
-                self.expr(Kind::ByGraph(value.id, cx.graphs.clone().into()), Type::PerEdge(rows), result.span)
+                self.expr(Kind::ByGraph(value.id, cx.graphs.clone().into()), Type::ByGraph(rows), result.span)
             } else {
                 let mut values = vec![];
                 for (&vertex, value) in &cx.vertex_fields[name] {
-                    if let RowsOf::Name(variable) = &result.rows
+                    if let RowsOf::Name(variable) = rows_of
                         && cx.types.get(&variable.name) != Some(&vertex)
                     {
                         continue;
@@ -446,7 +461,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn result_widths(
+    /// The widths that a result declares, for a vertex type or for the whole family.
+    pub fn result_widths(
         &mut self,
         def: LayerDef<'a>,
         cx: &LayerCx<'a>,

@@ -61,6 +61,8 @@ pub struct Checker<'a> {
     pub frames: Vec<Frame>,
     /// Layers whose body was checked.
     pub checked_layers: HashSet<String>,
+    /// Further results of each use of a layer whose value is its first result, by the expression of that value.
+    pub further_results: HashMap<ExprId, Vec<(String, Typed)>>,
     /// The names of all outputs that the model declares, right or wrong.
     pub declared_outputs: HashSet<String>,
     /// Results of layers for vertex types that no semantic graph of the layer's family ends in.
@@ -183,6 +185,7 @@ impl<'a> Checker<'a> {
             params: HashMap::new(),
             frames: vec![],
             checked_layers: HashSet::new(),
+            further_results: HashMap::new(),
             declared_outputs: HashSet::new(),
             without_messages: vec![],
             doubts: Doubts::default(),

@@ -189,7 +189,7 @@ impl Checker<'_> {
             Term::Value(value) => match &*value.ty {
                 Type::One(row) => row.space == hgnnc_ir::Space::Unit,
                 Type::PerGraph(rows) => rows.iter().all(|row| row.space == hgnnc_ir::Space::Unit),
-                Type::PerType(_) | Type::PerEdge(_) => false,
+                Type::PerType(_) | Type::ByGraph(_) => false,
             },
             _ => false,
         };
@@ -275,7 +275,7 @@ impl Checker<'_> {
             let row = match &*self.model.expr(*part).ty {
                 Type::One(row) => row,
                 Type::PerType(rows) => &rows[vertex],
-                Type::PerGraph(_) | Type::PerEdge(_) => unreachable!("values of vertex types"),
+                Type::PerGraph(_) | Type::ByGraph(_) => unreachable!("values of vertex types"),
             };
             (*vertex, row.clone())
         };

@@ -88,6 +88,12 @@ impl Checker<'_> {
             }
             Term::Value(Typed { id, ty }) if matches!(*ty, Type::PerType(_)) => {
                 let Type::PerType(rows) = &*ty else { unreachable!("it was compared") };
+                let has = |vertex: usize| rows.contains_key(&VertexType::new(vertex));
+                if !self.schema.vertex_named(&field.name).is_some_and(has)
+                    && let Some(found) = self.further_result(id, rows, field)
+                {
+                    return found;
+                }
                 let Some(vertex) = self.schema.vertex(field, self.diagnostics) else { return Term::Error };
                 let vertex = VertexType::new(vertex);
                 if rows.contains_key(&vertex) {

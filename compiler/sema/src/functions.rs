@@ -348,7 +348,7 @@ impl Checker<'_> {
                 Type::PerType(rows) if rows.len() == 1 => {
                     return rows.values().next().map_or(Term::Error, |row| Term::Width(last(row)));
                 }
-                Type::PerType(_) | Type::PerEdge(_) => {}
+                Type::PerType(_) | Type::ByGraph(_) => {}
             },
             Term::Error => return Term::Error,
             _ => {}
@@ -367,7 +367,7 @@ impl Checker<'_> {
         let entries = match x {
             Term::Value(Typed { ty, .. }) => match (&**ty, scope.layer) {
                 (Type::PerType(rows), _) if rows.len() > 1 => rows.keys().map(|vertex| Entry::Type(*vertex)).collect(),
-                (Type::PerEdge(rows), _) if rows.len() > 1 => rows.keys().map(|graph| Entry::Graph(*graph)).collect(),
+                (Type::ByGraph(rows), _) if rows.len() > 1 => rows.keys().map(|graph| Entry::Graph(*graph)).collect(),
                 (Type::PerGraph(_), Some(layer)) => {
                     scope.graphs.iter().map(|&position| Entry::Graph(layer.graphs[position])).collect()
                 }

@@ -15,7 +15,7 @@ use crate::eval::{Known, known_number};
 use crate::functions::{is_function, is_unary_function, match_arguments};
 use crate::names::duplicate;
 use crate::schema::{GraphRef, duplicate_graph};
-use crate::value::{Single, Term, Typed};
+use crate::value::{Single, Term, Typed, describe};
 
 /// A layer in use.
 pub struct LayerCx<'s> {
@@ -43,6 +43,8 @@ pub struct LayerCx<'s> {
     pub vertex_fields: HashMap<String, BTreeMap<VertexType, Single>>,
     /// Inputs and assigned values with one value for each semantic graph.
     pub graph_fields: HashMap<String, Typed>,
+    /// Assigned results of one row per semantic graph, each with the positions of its graphs.
+    pub graph_rows: HashMap<String, Vec<(Typed, Vec<usize>)>>,
     /// The first assignment of each field.
     pub field_spans: HashMap<String, Span>,
     /// Optional inputs that were not given.
@@ -75,6 +77,7 @@ impl<'s> LayerCx<'s> {
             param_spans: HashMap::new(),
             vertex_fields: HashMap::new(),
             graph_fields: HashMap::new(),
+            graph_rows: HashMap::new(),
             field_spans: HashMap::new(),
             absent: HashSet::new(),
             input_spans: HashMap::new(),
@@ -148,14 +151,18 @@ impl<'a> Checker<'a> {
             results: results.iter().map(|(name, value)| (name.clone(), value.id)).collect(),
         };
         let layer = self.expr(Kind::Layer(id), Type::PerType(BTreeMap::new()), span).id;
-        let mut terms = vec![];
+        let mut values = vec![];
         for (position, ((name, _), ty)) in results.into_iter().zip(types).enumerate() {
-            terms.push((name, Term::Value(self.expr(Kind::Result(layer, id, position), ty, span))));
+            values.push((name, self.expr(Kind::Result(layer, id, position), ty, span)));
         }
-        match terms.len() {
-            1 => terms.swap_remove(0).1,
-            _ => Term::Record(terms),
+        if values.len() > 1 && !def.layer.results[0].is_unnamed() {
+            return Term::Record(values.into_iter().map(|(name, value)| (name, Term::Value(value))).collect());
         }
+        let (_, value) = values.remove(0);
+        if !values.is_empty() {
+            self.further_results.insert(value.id, values);
+        }
+        Term::Value(value)
     }
 
     /// A new use of a layer.
@@ -457,8 +464,14 @@ impl<'a> Checker<'a> {
         let is_family = |rows: &RowsOf| matches!((rows, &layer.over), (RowsOf::Name(n), Some(family)) if family.name.name == n.name);
         match term {
             Term::Error => false,
-            Term::Value(Typed { id, ty }) if matches!(*ty, Type::PerEdge(_)) && is_family(&input.rows) => {
-                let Type::PerEdge(values) = &*ty else { unreachable!("it was compared") };
+            Term::Value(Typed { id, ty }) if matches!(*ty, Type::ByGraph(_)) && is_family(&input.rows) => {
+                let Type::ByGraph(values) = &*ty else { unreachable!("it was compared") };
+                if values.values().any(|row| row.space == Space::Unit) {
+                    let message = format!("input `{name}` takes edge values, not {}", describe(&ty));
+                    let report = Diagnostic::at(codes::NOT_A_VALUE, at, message, "has one row for each semantic graph");
+                    self.report(report.label(input.span, "the input is declared here"));
+                    return false;
+                }
                 let mut rows = vec![];
                 for &graph in &cx.graphs {
                     match values.get(&graph) {

@@ -22,6 +22,7 @@ mod loss;
 mod model;
 pub mod names;
 mod operators;
+mod outputs;
 mod params;
 mod reduce;
 pub mod schema;

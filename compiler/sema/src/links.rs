@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::show_widths;
 use hgnnc_hir::{Dim, ExprId, ExprKind as Kind, Row, Type};
-use hgnnc_ir::Graph;
 use hgnnc_ir::training::{LinkTarget, NegativeEnds, Negatives};
+use hgnnc_ir::{Graph, Space};
 use hgnnc_syntax::ast::{self, Expr, GraphExpr, TrainEntry};
 
 use crate::checker::{Checker, Mistake};
 use crate::consts::Consts;
 use crate::schema::reversed;
-use crate::value::{Term, Typed};
+use crate::value::{Term, Typed, describe};
 
 /// The word for links: as the label of a loss, and as the target of an output.
 pub const LINKS: &str = "links";
@@ -52,16 +52,21 @@ impl Checker<'_> {
                 .help("score pairs with a layer: `DistMult() over links(relations) of h`")
         };
         let (id, ty) = match term {
-            Term::Value(Typed { id, ty }) if matches!(*ty, Type::PerEdge(_)) => (id, ty),
+            Term::Value(Typed { id, ty }) if matches!(*ty, Type::ByGraph(_)) => (id, ty),
             other => {
                 let report = wrong(format!("this is {}", other.describe()));
                 self.report(report);
                 return None;
             }
         };
-        let Type::PerEdge(rows) = &*ty else { unreachable!("it was compared") };
+        let Type::ByGraph(rows) = &*ty else { unreachable!("it was compared") };
         for (graph, row) in rows {
             let decl = &self.model.tables.graphs[graph.index()];
+            if row.space == Space::Unit {
+                let report = wrong(format!("this is {}", describe(&ty)));
+                self.report(report);
+                return None;
+            }
             if !decl.links {
                 let report = wrong(format!("has values of the edges of `{}`, which carry messages", decl.name));
                 self.report(report);
@@ -77,7 +82,7 @@ impl Checker<'_> {
             self.or_report(usable)?;
         }
         let scalar = |row: &Row| Row::dense(row.space, vec![]);
-        let ty = Type::PerEdge(rows.iter().map(|(graph, row)| (*graph, scalar(row))).collect());
+        let ty = Type::ByGraph(rows.iter().map(|(graph, row)| (*graph, scalar(row))).collect());
         Some(self.expr(Kind::Scores(id), ty, at).id)
     }
 

@@ -55,11 +55,25 @@ impl Checker<'_> {
             (Some((name, Output { of: OutputOf::Links(scores), span })), _) => {
                 self.loss_of_links((name, span, scores), &call, of_links)?
             }
-            (Some((name, Output { span, .. })), true) => {
+            (Some((name, Output { of: of @ (OutputOf::Graphs(_) | OutputOf::Edges(_)), span })), false) => {
+                let of = if matches!(of, OutputOf::Graphs(_)) { "semantic graphs" } else { "edges" };
+                let message = format!("output `{name}` belongs to {of}, and labels to vertices");
+                let report = Diagnostic::at(codes::LABEL_VERTEX, call.output.span, message, "has no label")
+                    .label(span, "the output is declared here")
+                    .help("a loss is of an output of vertices or of links; others are read by `eval` and `infer`");
+                self.report(report);
+                return None;
+            }
+            (Some((name, Output { of, span })), true) => {
+                let of = match of {
+                    OutputOf::Graphs(_) => "semantic graphs",
+                    OutputOf::Edges(_) => "edges that carry messages",
+                    OutputOf::Vertices(..) | OutputOf::Links(_) => "vertices",
+                };
                 let report = Diagnostic::at(
                     codes::LINK_LOSS,
                     call.label.span,
-                    format!("output `{name}` belongs to vertices, not to pairs of them"),
+                    format!("output `{name}` belongs to {of}, not to pairs of vertices"),
                     "links are pairs",
                 )
                 .label(span, "the output is declared here")
@@ -277,7 +291,7 @@ impl Checker<'_> {
             return None;
         }
         self.doubt_logits(scores, declared);
-        let Type::PerEdge(rows) = &*self.model.expr(scores).ty else { unreachable!("scores of pairs are edge values") };
+        let Type::ByGraph(rows) = &*self.model.expr(scores).ty else { unreachable!("scores of pairs are edge values") };
         let of = TrainedOf::Links(rows.keys().copied().collect());
         Some((Trained { output: name, task: Task::Link, of }, scores, LossKind::Links))
     }

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use hgnnc_diag::{Diagnostic, codes};
 use hgnnc_hir::text::{show_space, show_widths};
 use hgnnc_hir::{ExprId, ExprKind as Kind, Form, Output, OutputOf, StmtKind, Type};
+use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_ir::{Space, VertexType};
 use hgnnc_syntax::ast::{self, Binding, Stmt};
 
 use crate::checker::{Checker, Place, Scope};
 use crate::consts::Consts;
-use crate::links::LINKS;
+use crate::outputs::OutputSpace;
 use crate::value::Term;
 
 impl Checker<'_> {
@@ -81,17 +82,12 @@ impl Checker<'_> {
                     let term = self.eval(&output.value, &scope);
                     scope.statement.clear();
                     if matches!(term, Term::Error) {
-                        let of_links = output.vertex.name == LINKS && self.schema.vertex_named(LINKS).is_none();
-                        if !of_links {
-                            self.schema.vertex(&output.vertex, self.diagnostics);
-                        }
+                        self.output_space(&output.vertex);
                         continue;
                     }
                     if let Some(of) = self.output(output, term) {
-                        let value = match of {
-                            OutputOf::Vertices(_, value) | OutputOf::Links(value) => value,
-                        };
-                        body.push(hgnnc_hir::Stmt { kind: StmtKind::Output, name: output.name.name.clone(), value });
+                        let (kind, name, value) = (StmtKind::Output, output.name.name.clone(), of.value());
+                        body.push(hgnnc_hir::Stmt { kind, name, value });
                         outputs.insert(output.name.name.clone(), Output { of, span: output.name.span });
                     }
                 }
@@ -113,11 +109,14 @@ impl Checker<'_> {
     }
 
     fn output(&mut self, output: &ast::OutputStmt, term: Term) -> Option<OutputOf> {
-        if output.vertex.name == LINKS && self.schema.vertex_named(LINKS).is_none() {
-            return self.link_output(output, term).map(OutputOf::Links);
+        match self.output_space(&output.vertex)? {
+            OutputSpace::Links => self.link_output(output, term).map(OutputOf::Links),
+            OutputSpace::Graphs => self.family_output(output, term, FamilyRows::Graphs).map(OutputOf::Graphs),
+            OutputSpace::Edges => self.family_output(output, term, FamilyRows::Edges).map(OutputOf::Edges),
+            OutputSpace::Vertices(vertex) => {
+                self.output_value(output, vertex, term).map(|value| OutputOf::Vertices(vertex, value))
+            }
         }
-        let vertex = VertexType::new(self.schema.vertex(&output.vertex, self.diagnostics)?);
-        self.output_value(output, vertex, term).map(|value| OutputOf::Vertices(vertex, value))
     }
 
     fn output_value(&mut self, output: &ast::OutputStmt, vertex: VertexType, term: Term) -> Option<ExprId> {
@@ -164,7 +163,12 @@ impl Checker<'_> {
                 self.report(of_all(output));
                 return None;
             }
-            Type::PerGraph(_) | Type::PerEdge(_) => {
+            Type::ByGraph(_) => {
+                let report = self.not_of_vertices(output, &value.ty, at);
+                self.report(report);
+                return None;
+            }
+            Type::PerGraph(_) => {
                 let report = self.not_a_value(&term, at);
                 self.report(report);
                 return None;

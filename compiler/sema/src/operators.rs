@@ -241,9 +241,9 @@ impl Checker<'_> {
                 let rows = rows.iter().map(|(vertex, row)| Ok((*vertex, rule(self, row)?)));
                 Type::PerType(rows.collect::<Result<_, Mistake>>()?)
             }
-            Type::PerEdge(rows) => {
+            Type::ByGraph(rows) => {
                 let rows = rows.iter().map(|(graph, row)| Ok((*graph, rule(self, row)?)));
-                Type::PerEdge(rows.collect::<Result<_, Mistake>>()?)
+                Type::ByGraph(rows.collect::<Result<_, Mistake>>()?)
             }
         })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hgnnc_hir::{ExprId, Row, Type, Width};
-use hgnnc_ir::VertexType;
+use hgnnc_ir::{Space, VertexType};
 
 /// An expression of one or several values, with its type.
 #[derive(Clone, Debug)]
@@ -97,6 +97,7 @@ pub fn describe(ty: &Type) -> &'static str {
         Type::One(_) => "a single value",
         Type::PerGraph(_) => "a value for each semantic graph",
         Type::PerType(_) => "a value of vertices",
-        Type::PerEdge(_) => "a value of edges",
+        Type::ByGraph(rows) if rows.values().all(|row| row.space == Space::Unit) => "a row for each semantic graph",
+        Type::ByGraph(_) => "a value of edges",
     }
 }

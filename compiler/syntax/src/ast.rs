@@ -234,7 +234,7 @@ pub struct Layer {
     /// The family of graphs that it runs over; a layer without one has no `aggregate`.
     pub over: Option<LayerGraphs>,
     pub inputs: Vec<LayerInput>,
-    /// Results; a single unnamed result is called `out`.
+    /// Results. The first may be unnamed: it is called `out` and is the value of the layer's use.
     pub results: Vec<LayerResult>,
     pub body: Vec<LayerStmt>,
     /// Span from `layer` to the end of the signature.
@@ -296,15 +296,31 @@ pub struct LayerInput {
     pub span: Span,
 }
 
-/// A result of a layer, `V[heads * hidden]`.
+/// A result of a layer: `V[heads * hidden]`, `alpha: graphs[heads]`, `beta: per graph`.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct LayerResult {
     /// Name; `out` for an unnamed result.
     pub name: Ident,
-    pub rows: RowsOf,
+    pub rows: ResultRows,
     pub dims: Vec<Expr>,
     pub span: Span,
+}
+
+impl LayerResult {
+    /// Is it unnamed, the value of the layer's use? It has the span of its type as that of its name.
+    pub fn is_unnamed(&self) -> bool {
+        self.name.span == self.span
+    }
+}
+
+/// The row space of a layer's result.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ResultRows {
+    /// Vertices or edges, as for an input.
+    Of(RowsOf),
+    /// `per graph`: one row for each semantic graph of the family.
+    PerGraph,
 }
 
 /// A member of a layer's body.

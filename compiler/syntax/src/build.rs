@@ -25,9 +25,13 @@ pub(crate) fn unary(op: UnaryOp, operand: Expr, span: Span) -> Expr {
     expr(ExprKind::Unary(op, Box::new(operand)), span)
 }
 
-/// The only result of a layer may be unnamed. It is called `out`, with the span of its type.
-pub(crate) fn unnamed_result(rows: RowsOf, dims: Option<Vec<Expr>>, span: Span) -> LayerResult {
+/// The first result of a layer may be unnamed. It is called `out`, with the span of its type.
+pub(crate) fn unnamed_result(rows: ResultRows, dims: Option<Vec<Expr>>, span: Span) -> LayerResult {
     LayerResult { name: ident("out", span), rows, dims: dims.unwrap_or_default(), span }
+}
+
+pub(crate) fn first_of(first: LayerResult, rest: Vec<LayerResult>) -> Vec<LayerResult> {
+    std::iter::once(first).chain(rest).collect()
 }
 
 pub(crate) fn prepend(first: Arg, rest: Vec<Arg>) -> Vec<Arg> {

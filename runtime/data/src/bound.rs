@@ -149,6 +149,17 @@ impl Topology {
         self.csc.indices.len()
     }
 
+    /// Source and destination of each edge, in CSC order. Empty if the edges are not materialized.
+    pub fn edges(&self) -> Vec<(u32, u32)> {
+        let sources = self.csc.indices.iter().copied();
+        if let Some(destinations) = &self.listed {
+            return sources.zip(destinations.iter().copied()).collect();
+        }
+        let rows = self.csc.indptr.windows(2).enumerate();
+        let destinations = rows.flat_map(|(dst, row)| std::iter::repeat_n(dst as u32, (row[1] - row[0]) as usize));
+        sources.zip(destinations).collect()
+    }
+
     /// Number of edges, materialized or not.
     pub fn all_edges(&self) -> u64 {
         self.deferred.unwrap_or(self.num_edges() as u64)

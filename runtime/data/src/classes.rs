@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(counts.confusion(), Some(vec![vec![1, 0, 0], vec![1, 1, 0], vec![0, 1, 0]]));
         // Some rows at a time.
         let mut parts = ClassCounts::default();
-        [&[0, 1][..], &[2, 3], &[4]].map(|rows| parts.add(&Predictions { rows, ..all }));
+        [&[0, 1][..], &[2, 3], &[4]].into_iter().for_each(|rows| parts.add(&Predictions { rows, ..all }));
         assert_eq!(parts, counts);
     }
 

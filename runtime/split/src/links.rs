@@ -79,8 +79,8 @@ pub fn split_links(dataset: &mut Dataset, asked: &LinkSplit) -> Result<LinkOutco
         divided.push(relation);
         let data = &relations[relation];
         let mut reverses: Vec<usize> = asked.reverses.iter().filter(|r| r.0 == relation).map(|r| r.1).collect();
-        for other in 0..relations.len() {
-            match reverse_share(data, &relations[other]) {
+        for (other, of) in relations.iter().enumerate() {
+            match reverse_share(data, of) {
                 _ if reverses.contains(&other) => {}
                 Some(1.0) => {
                     reverses.push(other);

@@ -19,7 +19,7 @@ use hgnnc_session::Session;
 
 pub use memory::MemoryNeeded;
 pub use report::Report;
-pub use trainer::{Arenas, Epoch, Outcome, OutputRows, TrainOptions, Trainer};
+pub use trainer::{Arenas, Epoch, FamilyOutputRows, GraphOutputRows, Outcome, OutputRows, TrainOptions, Trainer};
 
 /// Copies the parameters to a session of another program with the same parameters. Those that it does not use have one
 /// element there.

@@ -48,6 +48,24 @@ pub struct GraphReport {
     pub sgb_ms: Option<f64>,
 }
 
+/// An output of semantic graphs in the report.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct GraphWeights {
+    /// Name of the output.
+    pub output: String,
+    /// By semantic graph, in the order of the model.
+    pub weights: Vec<GraphWeight>,
+}
+
+/// What an output of semantic graphs is for one of them.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct GraphWeight {
+    /// Name of the semantic graph.
+    pub graph: String,
+    /// The value; the mean of its elements if it has several.
+    pub weight: f64,
+}
+
 /// Means over the mini-batches of a run, in milliseconds.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct BatchReport {
@@ -262,6 +280,10 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub std: Option<Metrics>,
     pub semantic_graphs: Vec<GraphReport>,
+    /// Outputs of semantic graphs, such as semantic attention, with the reported parameters. Absent for a model without
+    /// such outputs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub graph_weights: Vec<GraphWeights>,
     /// Total elements of all parameters.
     pub params: u64,
     /// Training loss of each epoch.

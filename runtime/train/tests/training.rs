@@ -115,6 +115,7 @@ fn model(rate: f64) -> (Executable, BoundData) {
         training: Some(training),
         batch: None,
         graphs: None,
+        families: vec![],
     };
     let mut data = case.data;
     data.target = Some(Target::Classes(labels));

@@ -25,10 +25,20 @@ pub struct Compiled {
 /// When it has errors; the message is the compiler's report.
 #[track_caller]
 pub fn compile(source: &str) -> Compiled {
+    compile_for(source, "")
+}
+
+/// As [`compile`], for an output of edges that is asked for.
+///
+/// # Panics
+/// When the model has errors.
+#[track_caller]
+pub fn compile_for(source: &str, output: &str) -> Compiled {
     let analysis = analyze("model.hgnn", source);
-    let Some(model) = analysis.model else {
+    let Some(mut model) = analysis.model else {
         panic!("{}", hgnnc_diag::render::plain(&analysis.sources, analysis.diagnostics.iter()))
     };
+    model.ask_for(output);
     let infer = without_dropout(&model.flow);
     let train = model.train.as_ref().map(|spec| {
         let mut flow = model.flow.clone();

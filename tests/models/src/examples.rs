@@ -63,6 +63,7 @@ pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
         training: model.train.as_ref().map(|train| train.training.clone()),
         batch: None,
         graphs: None,
+        families: vec![],
         cpu: None,
         sampler: None,
     };

@@ -5,7 +5,7 @@ use std::time::Instant;
 use hgnnc_driver::diag::Severity;
 use hgnnc_driver::{Endpoints, LowerOptions, STDLIB, SizeInfo, analyze, codes, format, lower};
 use hgnnc_machine::Machine;
-use hgnnc_syntax::ast::{Item, Layer, LayerGraphs, ParamKind, RowsOf};
+use hgnnc_syntax::ast::{Item, Layer, LayerGraphs, ParamKind, ResultRows, RowsOf};
 use hgnnc_tests::{check, sources};
 
 #[test]
@@ -80,11 +80,15 @@ fn model_of(module: &str, layer: &Layer) -> String {
     } else {
         ("[relations, reverse(writes)]", "features", ".Paper")
     };
-    let select =
-        if layer.results.len() > 1 { format!(".{}{select}", layer.results[0].name.name) } else { select.into() };
+    let select = if !layer.results[0].is_unnamed() && layer.results.len() > 1 {
+        format!(".{}{select}", layer.results[0].name.name)
+    } else {
+        select.into()
+    };
     // A layer that scores pairs runs over links, and its inputs may be several.
     let family = layer.over.as_ref().map(|over| over.name.name.as_str());
-    let of_pairs = matches!(&layer.results[0].rows, RowsOf::Name(rows) if Some(rows.name.as_str()) == family);
+    let of_pairs =
+        matches!(&layer.results[0].rows, ResultRows::Of(RowsOf::Name(rows)) if Some(rows.name.as_str()) == family);
     let (over, output) = match of_pairs {
         true => (
             format!("links({})", over.replace("[relations, reverse(writes)]", "relations")),

@@ -86,13 +86,14 @@ pub fn profile(args: &ProfileArgs, prepared: &mut Prepared) -> Result<ExitCode, 
     if let Some(folder) = &args.out {
         match found.epoch_ms {
             Some(ms) => {
-                let profile = timed(
+                let mut profile = timed(
                     &args.model.model,
                     prepared,
                     (program, machine, &name),
                     (ms, found.range_ms, found.epochs),
                     &lines,
                 );
+                profile.graph_weights = hgnnc::profile::graph_weights(prepared)?;
                 let mut value = report::json::value(&profile);
                 value["launches"] = json["launches"].clone();
                 write_all(folder, &profile, format!("{value:#}\n"), &text, &spans::of_device(&profile))?;

@@ -47,7 +47,8 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     let stop = stop_on_interrupt()?;
     let in_cache = args.in_cache.then(|| room(&machine));
     let options = ProfileOptions { epochs: args.epochs, batches: args.batches, in_cache };
-    let (profile, found) = hgnnc::profile::measure(&args.model.model, &mut prepared, machine, options, &stop)?;
+    let (mut profile, found) = hgnnc::profile::measure(&args.model.model, &mut prepared, machine, options, &stop)?;
+    profile.graph_weights = hgnnc::profile::graph_weights(&mut prepared)?;
     let trace = spans::trace(&profile, &found.timeline);
     let text = text::text(&profile);
     if let Some(folder) = &args.out {

@@ -1,6 +1,7 @@
 //! The `hgnnc` command as a user meets it: exit codes, messages, and what lies on the disk afterwards.
 
 mod artifact;
+mod attention;
 mod bad_data;
 mod bad_files;
 mod bounds;

@@ -86,6 +86,27 @@ fn attention_is_factored_where_pairs_have_one_path() {
     assert!(run.out.contains("sums over `PSP` are factored"), "{}", run.out);
 }
 
+/// An output of edges needs the edges of a metapath that is factored otherwise, and only where it is asked for.
+#[test]
+fn an_output_of_edges_materializes_a_factored_metapath() {
+    let output = "output attention: edges = h.alpha\n            output logits";
+    let place = place(&attention(0.0).replace("output logits", output));
+    place
+        .run(&["train", "m.hgnn", "--data", "graph", "--epochs", "1", "--report", "r.json", "--weights-out", "w"])
+        .works();
+    assert_eq!(graphs(&place.json("r.json")).iter().map(|graph| graph.2).collect::<Vec<_>>(), [true, false]);
+    let explain =
+        |args: &[&str]| place.run(&[&["build", "m.hgnn", "--data", "graph", "--explain"], args].concat()).works().out;
+    let text = explain(&[]);
+    assert!(text.contains("sums over `PSP` are factored"), "{text}");
+    let text = explain(&["--output", "attention"]);
+    assert!(text.contains("sums over `PSP` go over its edges: they are a result"), "{text}");
+    let infer = ["infer", "m.hgnn", "--data", "graph", "--weights", "w", "--output", "attention", "--out", "a.npy"];
+    let run = place.run(&infer).works();
+    let edges: u64 = graphs(&place.json("r.json")).iter().map(|graph| graph.1).sum();
+    assert!(run.out.contains(&format!("(rows of 2, {edges} edges: PAP, PSP)")), "{}", run.out);
+}
+
 #[test]
 fn dropout_of_attention_needs_the_pairs() {
     let place = place(&attention(0.5));

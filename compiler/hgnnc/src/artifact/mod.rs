@@ -172,7 +172,7 @@ impl Artifact {
     /// The model for evaluations, with the names of the dataset that it was trained on.
     pub(crate) fn analyzed(&self) -> Analyzed {
         let outputs = self.description.outputs.clone();
-        Analyzed::for_evaluation(self.program.clone(), outputs, self.training.clone())
+        Analyzed::for_evaluation(self.program.clone(), outputs, vec![], self.training.clone())
     }
 
     /// The parameters.

@@ -99,6 +99,7 @@ impl Verifier<'_> {
             | ExprKind::Degree(_, graphs)
             | ExprKind::DegreeAtEnd { graphs, .. }
             | ExprKind::OverInEdges { graphs, .. } => self.graphs(place, graphs),
+            ExprKind::RowsByGraph(parts) => parts.iter().for_each(|(_, graphs)| self.graphs(place, graphs)),
             ExprKind::EdgeData(_, data) => {
                 data.iter().for_each(|(graph, _)| self.graphs(place, &[*graph]));
             }
@@ -130,7 +131,7 @@ impl Verifier<'_> {
         let place = Place::Expr(id);
         match &*expr.ty {
             Type::PerType(rows) => self.vertices(place, rows.keys().copied()),
-            Type::PerEdge(rows) => rows.keys().for_each(|graph| self.graphs(place, &[*graph])),
+            Type::ByGraph(rows) => rows.keys().for_each(|graph| self.graphs(place, &[*graph])),
             Type::One(_) | Type::PerGraph(_) => {}
         }
         for row in expr.ty.rows() {

@@ -92,7 +92,7 @@ impl Verifier<'_> {
             match &*self.model.expr(*input).ty {
                 Type::PerType(_) => {}
                 Type::PerGraph(_) => self.of_family(*input, graphs)?,
-                Type::One(_) | Type::PerEdge(_) => return Err(format!("input `{name}` is of no vertices or edges")),
+                Type::One(_) | Type::ByGraph(_) => return Err(format!("input `{name}` is of no vertices or edges")),
             }
         }
         let mut into: BTreeMap<VertexType, Vec<Graph>> = BTreeMap::new();
@@ -108,8 +108,8 @@ impl Verifier<'_> {
         for (name, result) in &layer.results {
             match &*self.model.expr(*result).ty {
                 Type::PerType(_) => {}
-                Type::PerEdge(rows) if rows.keys().collect::<BTreeSet<_>>() == graphs.iter().collect() => {}
-                Type::One(_) | Type::PerGraph(_) | Type::PerEdge(_) => {
+                Type::ByGraph(rows) if rows.keys().collect::<BTreeSet<_>>() == graphs.iter().collect() => {}
+                Type::One(_) | Type::PerGraph(_) | Type::ByGraph(_) => {
                     return Err(format!("result `{name}` is of no vertices or edges"));
                 }
             }
@@ -223,17 +223,23 @@ impl Verifier<'_> {
                 self.report(Place::Output(row), "it has no statement");
             }
             let fits = match (output.of, &*self.model.expr(output.of.value()).ty) {
-                (OutputOf::Vertices(vertex, _), Type::One(row)) => {
-                    row.space == Space::Vertices(vertex) && row.form == Form::Dense && row.widths.len() <= 1
-                }
-                (OutputOf::Links(_), Type::PerEdge(rows)) => rows.iter().all(|(graph, row)| {
+                (OutputOf::Vertices(vertex, _), Type::One(row)) => is_output(row, Space::Vertices(vertex)),
+                (OutputOf::Links(_), Type::ByGraph(rows)) => rows.iter().all(|(graph, row)| {
                     let is_link = self.model.tables.graphs[graph.index()].links;
                     is_link && *row == Row::dense(Space::Edges(*graph), vec![])
                 }),
-                (OutputOf::Vertices(..) | OutputOf::Links(_), _) => false,
+                (OutputOf::Graphs(_), Type::ByGraph(rows)) => {
+                    rows.values().all(|row| is_output(row, Space::Unit)) && same_extents(rows.values())
+                }
+                (OutputOf::Edges(_), Type::ByGraph(rows)) => {
+                    let of_messages = |graph: &Graph| !self.model.tables.graphs[graph.index()].links;
+                    rows.iter().all(|(graph, row)| of_messages(graph) && is_output(row, Space::Edges(*graph)))
+                        && same_extents(rows.values())
+                }
+                (OutputOf::Vertices(..) | OutputOf::Links(_) | OutputOf::Graphs(_) | OutputOf::Edges(_), _) => false,
             };
             if !fits {
-                self.report(Place::Output(row), "it is no dense value of these vertices or pairs");
+                self.report(Place::Output(row), "it is no dense value of what it is declared for");
             }
         }
     }
@@ -271,6 +277,16 @@ impl Verifier<'_> {
             self.report(Place::Loss, "the output does not have the width of the label");
         }
     }
+}
+
+/// Is it dense, with rows of this space and at most one dimension?
+fn is_output(row: &Row, space: Space) -> bool {
+    row.space == space && row.form == Form::Dense && row.widths.len() <= 1
+}
+
+fn same_extents<'r>(mut rows: impl Iterator<Item = &'r Row>) -> bool {
+    let first = rows.next().map(Row::dims);
+    rows.all(|row| Some(row.dims()) == first)
 }
 
 /// Is it an extent of at least 1, or one that the dataset says?

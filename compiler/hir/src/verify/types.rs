@@ -57,7 +57,7 @@ impl Verifier<'_> {
 
             ExprKind::OfType(x, vertex) => match self.ty(*x) {
                 Type::PerType(_) => Ok(Type::One(self.of_vertex(*x, *vertex)?.clone())),
-                Type::One(_) | Type::PerGraph(_) | Type::PerEdge(_) => {
+                Type::One(_) | Type::PerGraph(_) | Type::ByGraph(_) => {
                     Err("it selects of values of vertex types".into())
                 }
             },
@@ -70,11 +70,12 @@ impl Verifier<'_> {
             }
             ExprKind::Repeat(x) => Ok(Type::PerGraph(vec![one(self.ty(*x))?.clone(); per_graph(declared)?.len()])),
             ExprKind::OfGraphs(x, graphs) => {
-                let Type::PerEdge(rows) = self.ty(*x) else { return Err("it selects of edge values".into()) };
+                let Type::ByGraph(rows) = self.ty(*x) else { return Err("it selects of edge values".into()) };
                 let chosen = graphs.iter().map(|graph| rows.get(graph).cloned()).collect::<Option<_>>();
                 Ok(Type::PerGraph(chosen.ok_or("there is no value of a graph")?))
             }
             ExprKind::ByGraph(x, graphs) => self.by_graph(*x, graphs, declared),
+            ExprKind::RowsByGraph(parts) => self.rows_by_graph(parts),
 
             ExprKind::Unary(op, x) => map(self.ty(*x), |row| unary(*op, row)),
             ExprKind::Binary(op, a, b) => map2(self.ty(*a), self.ty(*b), |a, b| self.binary(*op, a, b)),
@@ -127,7 +128,7 @@ impl Verifier<'_> {
             }),
             ExprKind::EdgeData(_, data) => self.edge_data(data, declared),
             ExprKind::Scores(x) => match self.ty(*x) {
-                Type::PerEdge(_) => map(self.ty(*x), |row| self.score(row)),
+                Type::ByGraph(_) => map(self.ty(*x), |row| self.score(row)),
                 Type::One(_) | Type::PerGraph(_) | Type::PerType(_) => Err("scores are edge values".into()),
             },
         }
@@ -171,7 +172,7 @@ impl Verifier<'_> {
         match self.ty(x) {
             Type::One(row) if [Space::Unit, Space::Vertices(vertex)].contains(&row.space) => Ok(row),
             Type::PerType(rows) => rows.get(&vertex).ok_or_else(|| format!("there is no value of {vertex}")),
-            Type::One(_) | Type::PerGraph(_) | Type::PerEdge(_) => Err(format!("it is no value of {vertex}")),
+            Type::One(_) | Type::PerGraph(_) | Type::ByGraph(_) => Err(format!("it is no value of {vertex}")),
         }
     }
 
@@ -186,7 +187,7 @@ impl Verifier<'_> {
     }
 
     fn by_graph(&self, x: ExprId, graphs: &[Graph], declared: &Type) -> Rule<Type> {
-        let (rows, Type::PerEdge(declared)) = (per_graph(self.ty(x))?, declared) else {
+        let (rows, Type::ByGraph(declared)) = (per_graph(self.ty(x))?, declared) else {
             return Err("it makes edge values by semantic graph".into());
         };
         if rows.len() != graphs.len() {
@@ -199,14 +200,33 @@ impl Verifier<'_> {
                 return Err("there are two values of a graph".into());
             }
         }
-        Ok(Type::PerEdge(values))
+        Ok(Type::ByGraph(values))
+    }
+
+    fn rows_by_graph(&self, parts: &[(ExprId, Arc<[Graph]>)]) -> Rule<Type> {
+        let mut values = BTreeMap::new();
+        for (part, graphs) in parts {
+            let rows = per_graph(self.ty(*part))?;
+            if rows.len() != graphs.len() {
+                return Err("it does not have a value for each graph".into());
+            }
+            for (graph, row) in graphs.iter().zip(rows) {
+                if row.space != Space::Unit {
+                    return Err("a value is not a single row".into());
+                }
+                if values.insert(*graph, row.clone()).is_some() {
+                    return Err("there are two values of a graph".into());
+                }
+            }
+        }
+        Ok(Type::ByGraph(values))
     }
 
     fn over_in_edges(&self, x: ExprId, of: Reduction, across: bool, graphs: &[Graph], ty: &Type) -> Rule<Type> {
         let rows = match self.ty(x) {
             Type::One(row) => vec![row.clone(); graphs.len()],
             Type::PerGraph(rows) if rows.len() == graphs.len() => rows.clone(),
-            Type::PerGraph(_) | Type::PerType(_) | Type::PerEdge(_) => {
+            Type::PerGraph(_) | Type::PerType(_) | Type::ByGraph(_) => {
                 return Err("it has no value for each graph".into());
             }
         };
@@ -279,7 +299,7 @@ impl Verifier<'_> {
             let row = match self.ty(x) {
                 Type::PerType(values) => values.get(&vertex),
                 Type::PerGraph(values) if end == Direction::In && values.len() == graphs.len() => values.get(position),
-                Type::One(_) | Type::PerGraph(_) | Type::PerEdge(_) => None,
+                Type::One(_) | Type::PerGraph(_) | Type::ByGraph(_) => None,
             };
             rows.push(gathered(row.ok_or("there is no value at an end of a graph")?, *graph, vertex)?);
         }
@@ -331,6 +351,16 @@ impl Verifier<'_> {
                 let chosen = |family: &Arc<[Graph]>| positions.iter().map(|at| family.get(*at).copied()).collect();
                 return Ok(self.families[x.index()].as_ref().and_then(chosen));
             }
+            // Each operand has a family of its own.
+            ExprKind::RowsByGraph(parts) => {
+                let fits = |(part, graphs): &(ExprId, Arc<[Graph]>)| {
+                    self.families[part.index()].as_ref().is_none_or(|family| family == graphs)
+                };
+                return match parts.iter().all(fits) {
+                    true => Ok(None),
+                    false => Err("values of different semantic graphs are combined".into()),
+                };
+            }
             _ => {}
         }
         let own = match kind {
@@ -351,7 +381,7 @@ impl Verifier<'_> {
     fn members(&self, ty: &Type, family: Option<&[Graph]>) -> Rule<()> {
         let fits = match (ty, family) {
             (Type::PerType(rows), _) => rows.iter().all(|(v, row)| is_in(row.space, &[Space::Vertices(*v)])),
-            (Type::PerEdge(rows), _) => rows.iter().all(|(g, row)| is_in(row.space, &[Space::Edges(*g)])),
+            (Type::ByGraph(rows), _) => rows.iter().all(|(g, row)| is_in(row.space, &[Space::Edges(*g)])),
             (Type::PerGraph(rows), Some(family)) => {
                 let of = |graph: Graph| {
                     let [src, dst] = [Direction::Out, Direction::In].map(|end| self.end(graph, end));
@@ -392,7 +422,7 @@ fn alike(a: &Type, b: &Type) -> bool {
         (Type::One(_), Type::One(_)) => true,
         (Type::PerGraph(a), Type::PerGraph(b)) => a.len() == b.len(),
         (Type::PerType(a), Type::PerType(b)) => a.keys().eq(b.keys()),
-        (Type::PerEdge(a), Type::PerEdge(b)) => a.keys().eq(b.keys()),
+        (Type::ByGraph(a), Type::ByGraph(b)) => a.keys().eq(b.keys()),
         _ => false,
     }
 }
@@ -400,14 +430,14 @@ fn alike(a: &Type, b: &Type) -> bool {
 fn one(ty: &Type) -> Rule<&Row> {
     match ty {
         Type::One(row) => Ok(row),
-        Type::PerGraph(_) | Type::PerType(_) | Type::PerEdge(_) => Err("it is not of a single value".into()),
+        Type::PerGraph(_) | Type::PerType(_) | Type::ByGraph(_) => Err("it is not of a single value".into()),
     }
 }
 
 fn per_graph(ty: &Type) -> Rule<&[Row]> {
     match ty {
         Type::PerGraph(rows) => Ok(rows),
-        Type::One(_) | Type::PerType(_) | Type::PerEdge(_) => Err("it is not of the values of a family".into()),
+        Type::One(_) | Type::PerType(_) | Type::ByGraph(_) => Err("it is not of the values of a family".into()),
     }
 }
 
@@ -417,7 +447,7 @@ fn map(ty: &Type, mut rule: impl FnMut(&Row) -> Rule<Row>) -> Rule<Type> {
         Type::One(row) => Type::One(rule(row)?),
         Type::PerGraph(rows) => Type::PerGraph(rows.iter().map(rule).collect::<Rule<_>>()?),
         Type::PerType(rows) => Type::PerType(rows.iter().map(|(v, row)| Ok((*v, rule(row)?))).collect::<Rule<_>>()?),
-        Type::PerEdge(rows) => Type::PerEdge(rows.iter().map(|(g, row)| Ok((*g, rule(row)?))).collect::<Rule<_>>()?),
+        Type::ByGraph(rows) => Type::ByGraph(rows.iter().map(|(g, row)| Ok((*g, rule(row)?))).collect::<Rule<_>>()?),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Plain, section};
 use crate::columns::Column;
-use crate::profile::Profile;
+use crate::profile::{GraphWeights, Profile};
 use crate::summary::{PHASES, stage_words};
 use crate::table::{amount, digits, percent, time};
 
@@ -58,12 +58,26 @@ pub(super) fn tables(profile: &Profile) -> String {
          the caches of its core.",
         &kernels(profile),
     ));
+    for of in &profile.graph_weights {
+        html.push_str(&section(
+            &format!("Semantic graphs: {}", of.output),
+            "An output of the model for each semantic graph, with the parameters after the measured runs; the mean where it \
+             has several numbers.",
+            &graph_weights(of),
+        ));
+    }
     html.push_str(&section(
         "Counters",
         "Of all threads, in user mode, in a few runs of their own.",
         &counters(profile),
     ));
     html
+}
+
+fn graph_weights(of: &GraphWeights) -> String {
+    let mut table = Html::new(1, 2, &["semantic graph", "weight"]);
+    of.weights.iter().for_each(|(graph, weight)| table.row(vec![graph.clone(), format!("{weight:.4}")]));
+    table.end()
 }
 
 fn stages(profile: &Profile) -> String {

@@ -109,7 +109,7 @@ impl Checker<'_> {
         let rows = match &*x.ty {
             Type::PerGraph(rows) => rows.clone(),
             Type::One(row) => vec![row.clone(); scope.graphs.len()],
-            Type::PerType(_) | Type::PerEdge(_) => {
+            Type::PerType(_) | Type::ByGraph(_) => {
                 return Err(Box::new(self.not_a_value(&Term::Value(x), x_span)));
             }
         };

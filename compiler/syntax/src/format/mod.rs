@@ -457,13 +457,12 @@ impl<'a> Printer<'a> {
     }
 
     fn result(&self, result: &LayerResult) -> String {
-        let ty = format!("{}{}", rows(&result.rows), self.dims(&result.dims, false));
-        // An unnamed result has the span of its type.
-        if result.name.name == "out" && result.name.span == result.span {
-            ty
-        } else {
-            format!("{}: {ty}", name(&result.name))
-        }
+        let of = match &result.rows {
+            ResultRows::Of(of) => rows(of),
+            ResultRows::PerGraph => "per graph".to_owned(),
+        };
+        let ty = format!("{of}{}", self.dims(&result.dims, false));
+        if result.is_unnamed() { ty } else { format!("{}: {ty}", name(&result.name)) }
     }
 
     fn dims(&self, dims: &[Expr], always: bool) -> String {

@@ -44,7 +44,7 @@ fn item(out: &mut String, item: &Item) {
                 put!(out, 1, "input {} {}{}{optional}", input.name.name, rows(&input.rows), exprs(&input.dims));
             }
             for result in &layer.results {
-                put!(out, 1, "result {} {}{}", result.name.name, rows(&result.rows), exprs(&result.dims));
+                put!(out, 1, "result {} {}{}", result.name.name, result_rows(&result.rows), exprs(&result.dims));
             }
             for part in &layer.body {
                 match part {
@@ -122,6 +122,13 @@ fn schema_item(out: &mut String, item: &SchemaItem) {
 
 fn idents(idents: &[Ident]) -> String {
     idents.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+fn result_rows(of: &ResultRows) -> &str {
+    match of {
+        ResultRows::Of(of) => rows(of),
+        ResultRows::PerGraph => "per graph",
+    }
 }
 
 fn rows(rows: &RowsOf) -> &str {

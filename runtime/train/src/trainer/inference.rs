@@ -5,18 +5,20 @@ use std::time::Instant;
 
 use hgnnc_data::classes::ClassCounts;
 use hgnnc_data::metrics::{Predictions, Tally};
-use hgnnc_data::{ExecError, Result, copy_rows, part_index};
+use hgnnc_data::{BoundData, ExecError, Result, copy_rows, part_index};
+use hgnnc_graph::order::Order;
 use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::training::{Criterion, Metric, Part, Target, Task};
-use hgnnc_ir::types::{Graph, Stage};
+use hgnnc_ir::types::{Graph, Stage, VertexType};
 use hgnnc_session::{Clock, Rows, StepKey};
 use hgnnc_trace::{Times, os};
 
 use super::head::Head;
 use super::timing::WARM_UP;
-use super::{INFER, OutputRows, Trainer};
+use super::{FamilyOutputRows, GraphOutputRows, INFER, OutputRows, Trainer};
 use crate::links::LinkMeasures;
-use crate::report::{ClassReport, GraphReport, Report, Spread};
+use crate::report::{ClassReport, GraphReport, GraphWeight, GraphWeights, Report, Spread};
 
 impl Trainer {
     /// Values of the selection and stopping criteria after an epoch; evaluates only if one of them can be measured.
@@ -198,7 +200,9 @@ impl Trainer {
             })
             .collect();
         let given: Vec<&str> = given.into_iter().chain(self.head.iter().flat_map(Head::reads)).collect();
-        let is_output = |name: &&str| *name != "row_loss" && !given.contains(name);
+        let members = || self.executable.families.iter().flat_map(|output| &output.members);
+        let is_member = |name: &str| members().any(|(_, result)| result == name);
+        let is_output = |name: &&str| *name != "row_loss" && !given.contains(name) && !is_member(name);
         let of_head = self.head.iter().flat_map(Head::results);
         let names = self.session.results(INFER).into_iter().chain(of_head).filter(is_output);
         names.map(str::to_owned).collect()
@@ -237,6 +241,73 @@ impl Trainer {
             copy_rows(&renumbered, &order.rank, &mut data);
         }
         Ok(OutputRows { rows: data.len() / width.max(1), width, data })
+    }
+
+    /// The outputs of semantic graphs and of edges that the program has.
+    pub fn families(&self) -> &[FamilyOutput] {
+        &self.executable.families
+    }
+
+    /// An output of semantic graphs or of their edges with the current parameters, evaluated on the whole graph; `None`
+    /// if the program has no such output.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn infer_family(&mut self, output: &str) -> Result<Option<FamilyOutputRows>> {
+        let Some(family) = self.executable.families.iter().find(|family| family.name == output).cloned() else {
+            return Ok(None);
+        };
+        self.infer_all()?;
+        Ok(Some(self.family_rows(&family)?))
+    }
+
+    /// The rows of an output of a family in the last evaluation.
+    fn family_rows(&mut self, family: &FamilyOutput) -> Result<FamilyOutputRows> {
+        let mut found = FamilyOutputRows { rows: family.rows, width: 1, graphs: vec![] };
+        for (graph, result) in &family.members {
+            let missing = || ExecError::Unsupported(format!("internal error: no result `{result}`"));
+            let Rows { width, numbers, .. } = self.session.read(INFER, result)?.ok_or_else(missing)?;
+            let mut data = numbers.to_vec();
+            let decl = &self.executable.infer.graphs[graph.index()];
+            let edges = match family.rows {
+                FamilyRows::Graphs => vec![],
+                FamilyRows::Edges => {
+                    let bound = self.session.data();
+                    let topology = &bound.graphs[graph.index()];
+                    let mut edges = topology.edges();
+                    in_order_of_dataset(bound, (decl.src, decl.dst), width, &mut edges, &mut data);
+                    edges
+                }
+            };
+            found.width = width;
+            found.graphs.push(GraphOutputRows { name: decl.name.clone(), ends: (decl.src, decl.dst), edges, data });
+        }
+        Ok(found)
+    }
+
+    /// The mean weight of each semantic graph in each output of semantic graphs, with the current parameters.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn infer_graph_weights(&mut self) -> Result<Vec<GraphWeights>> {
+        if self.executable.families.iter().any(|family| family.rows == FamilyRows::Graphs) {
+            self.infer_all()?;
+        }
+        self.graph_weights()
+    }
+
+    /// [`Trainer::infer_graph_weights`] of the last evaluation.
+    fn graph_weights(&mut self) -> Result<Vec<GraphWeights>> {
+        let families: Vec<FamilyOutput> =
+            self.executable.families.iter().filter(|family| family.rows == FamilyRows::Graphs).cloned().collect();
+        let mut all = vec![];
+        for family in families {
+            let rows = self.family_rows(&family)?;
+            let mean = |row: &[f32]| row.iter().map(|&x| f64::from(x)).sum::<f64>() / row.len().max(1) as f64;
+            let weight = |of: GraphOutputRows| GraphWeight { graph: of.name, weight: mean(&of.data) };
+            all.push(GraphWeights { output: family.name, weights: rows.graphs.into_iter().map(weight).collect() });
+        }
+        Ok(all)
     }
 
     /// Link graphs that the model scores, by the name of their relation in the dataset, with their source and
@@ -280,6 +351,7 @@ impl Trainer {
     pub fn report(&mut self) -> Result<Report> {
         let metrics = self.evaluate()?;
         let classes = self.class_scores()?;
+        let graph_weights = self.graph_weights()?;
         let arenas = self.arenas();
         let data = self.session.data();
         // The hops of a factored metapath are not reported as semantic graphs.
@@ -339,9 +411,33 @@ impl Trainer {
             mean: None,
             std: None,
             semantic_graphs,
+            graph_weights,
             params: self.shapes().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum(),
             losses: self.progress.losses().collect(),
             warnings: self.warnings.clone(),
         })
     }
+}
+
+/// Brings edges and their rows of `width` elements into the order that they have with vertices as in the dataset.
+fn in_order_of_dataset(
+    data: &BoundData,
+    (src, dst): (VertexType, VertexType),
+    width: usize,
+    edges: &mut Vec<(u32, u32)>,
+    rows: &mut Vec<f32>,
+) {
+    let (of_src, of_dst) = (data.orders.of(src), data.orders.of(dst));
+    if of_src.is_none() && of_dst.is_none() {
+        return;
+    }
+    let original = |order: Option<&Order>, vertex: u32| order.map_or(vertex, |order| order.original[vertex as usize]);
+    let mut places: Vec<(u32, u32, usize)> = (edges.iter().enumerate())
+        .map(|(place, &(src, dst))| (original(of_dst, dst), original(of_src, src), place))
+        .collect();
+    // Equal edges keep their order.
+    places.sort_unstable();
+    let before = std::mem::take(rows);
+    *edges = places.iter().map(|&(dst, src, _)| (src, dst)).collect();
+    *rows = places.iter().flat_map(|&(.., place)| &before[place * width..(place + 1) * width]).copied().collect();
 }

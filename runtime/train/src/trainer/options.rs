@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use hgnnc_data::{Arena, Identity};
 use hgnnc_executable::gpu::Precision;
+use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_ir::training::{Criterion, Metric, Part};
+use hgnnc_ir::types::VertexType;
 use hgnnc_loader::CacheOptions;
 use hgnnc_machine::{CodeMode, KernelFeatures};
 
@@ -122,6 +124,31 @@ pub struct OutputRows {
     pub rows: usize,
     pub width: usize,
     /// Elements of all rows, `[rows, width]`.
+    pub data: Vec<f32>,
+}
+
+/// An output of a family of semantic graphs: a row for each of them, or for each of their edges.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FamilyOutputRows {
+    /// What the rows belong to.
+    pub rows: FamilyRows,
+    /// Elements of a row.
+    pub width: usize,
+    /// By semantic graph, in the order of the model.
+    pub graphs: Vec<GraphOutputRows>,
+}
+
+/// The rows of one semantic graph in an output of a family.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GraphOutputRows {
+    /// Name of the semantic graph in the model.
+    pub name: String,
+    /// Vertex types of its sources and destinations.
+    pub ends: (VertexType, VertexType),
+    /// Source and destination of each row's edge, in the numbers of the dataset, by destination and then by source;
+    /// empty if the rows belong to semantic graphs.
+    pub edges: Vec<(u32, u32)>,
+    /// Elements of all rows.
     pub data: Vec<f32>,
 }
 

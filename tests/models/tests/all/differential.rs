@@ -47,7 +47,7 @@ pub fn engine_agrees(what: &str, program: &Dataflow, oracle: &Dataflow, bindings
 
 /// Compares what a program says with what its kernels do, both in f64.
 #[track_caller]
-fn kernels_agree(what: &str, program: &Dataflow, bindings: &Bindings) {
+pub fn kernels_agree(what: &str, program: &Dataflow, bindings: &Bindings) {
     let exact = interpret(program, bindings);
     let kernels = lower(program).unwrap_or_else(|error| panic!("{what}: {error}"));
     let found = hgnnc_interp::kernels::run(&kernels, bindings).unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -280,6 +280,7 @@ fn field_case_11_metapath_over_budget() {
         training: None,
         batch: None,
         graphs: None,
+        families: vec![],
         cpu: None,
         sampler: None,
     };

@@ -413,6 +413,7 @@ fn edge_data_stay_with_their_edges() {
         training: None,
         batch: None,
         graphs: None,
+        families: vec![],
         cpu: None,
         sampler: None,
     };

@@ -1,5 +1,6 @@
 //! Whole models: against the papers, against differences, engine against interpreter, and the field's cases.
 
+mod attention;
 mod batches;
 mod caches;
 mod device_batches;
