@@ -13,7 +13,7 @@ use hgnnc_import::{ExportError, ImportError, Layout};
 use hgnnc_synth::{Outcome, Size, generate_size};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{DataArgs, DataCommand, ExportKind, ImportKind};
+use crate::data_args::{DataArgs, DataCommand, ExportKind, ImportKind};
 use crate::failure::Failure;
 use crate::output::{check_folder, check_writable, note, print, print_data, write};
 

@@ -9,6 +9,7 @@ mod bounds;
 mod build;
 mod check;
 mod data;
+mod data_args;
 mod failure;
 mod fmt;
 mod fused;

@@ -7,8 +7,8 @@ use hgnnc_graph::Dataset;
 use hgnnc_graph::write::vacant;
 use hgnnc_split::{LinkSplit, Order, Shares, VertexSplit, split_links, split_vertices, without_vertices};
 
-use crate::args::{SplitArgs, SplitBy};
 use crate::data::failed;
+use crate::data_args::{SplitArgs, SplitBy};
 use crate::failure::Failure;
 use crate::output::{check_folder, note, print};
 

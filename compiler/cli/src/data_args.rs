@@ -1,0 +1,212 @@
+//! Arguments of `hgnnc data`.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+
+use crate::args::{parse_number, parse_whole};
+
+/// Arguments of the command `data`.
+#[derive(ClapArgs, Debug)]
+pub struct DataArgs {
+    /// The subcommand and its arguments.
+    #[command(subcommand)]
+    pub command: DataCommand,
+}
+
+/// What `hgnnc data import` reads.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ImportKind {
+    /// CSV and TSV files with keys, described by a TOML file
+    Tables,
+    /// Lines of head, relation and tail: a file, or a folder with train, valid and test
+    Triples,
+    /// The text files of the Heterogeneous Graph Benchmark (node.dat, link.dat, ...)
+    Hgb,
+    /// The files of the Open Graph Benchmark with labels of vertices (a folder with `raw`)
+    Ogb,
+    /// RDF in N-Triples, with tables of labels
+    Ntriples,
+    /// A folder of DGL's CSVDataset (`meta.yaml`)
+    Dgl,
+    /// A folder of GraphBolt's OnDiskDataset (`metadata.yaml`)
+    Graphbolt,
+    /// A configuration of GraphStorm's graph construction (JSON), or the folder that has it
+    Graphstorm,
+}
+
+/// What `hgnnc data export` writes.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExportKind {
+    /// CSV files, and an import.toml with which `data import tables` reads them back
+    Tables,
+    /// The text files of the Heterogeneous Graph Benchmark (node.dat, link.dat, ...)
+    Hgb,
+    /// The files of the Open Graph Benchmark, as those of ogbn-mag
+    Ogb,
+    /// Arrays, and a load.py that makes a HeteroData of PyG of them
+    Pyg,
+}
+
+/// The subcommands of `hgnnc data`.
+#[derive(Subcommand, Debug)]
+pub enum DataCommand {
+    /// Print sizes, degrees and metapath counts
+    Info {
+        /// Folder of the dataset
+        dir: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print what a dataset is made of: the folder, `dataset.toml` and its fields
+    Format,
+    /// Print a model of this dataset to begin with: its schema, metapaths that return to the labelled vertices with
+    /// about the number of their pairs, layers, and how to train them
+    Schema {
+        /// Folder of the dataset
+        dir: PathBuf,
+        /// The layer of the model
+        #[arg(long, value_enum, default_value_t = Layer::Rgcn)]
+        layer: Layer,
+    },
+    /// Make a dataset of tables with ids of any kind, of triples, or of what benchmarks and other libraries have (see docs/import.md)
+    Import {
+        /// What there is
+        kind: ImportKind,
+        /// Folder of the files, or one file of triples or a configuration
+        src: PathBuf,
+        /// Folder to write
+        #[arg(required_unless_present = "dry_run")]
+        dir: Option<PathBuf>,
+        /// What tables hold, SRC/import.toml unless given; settings of other kinds
+        #[arg(long, value_name = "FILE.toml")]
+        config: Option<PathBuf>,
+        /// Write a model of it to begin with, as `hgnnc data schema` prints it
+        #[arg(long, value_name = "FILE.hgnn", conflicts_with = "dry_run")]
+        model: Option<PathBuf>,
+        /// Read and check everything and say what would be made, but write nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Divide vertices or links into parts to train, validate and test on, without leakage (see docs/splits.md)
+    Split(SplitArgs),
+    /// Write a dataset in the layout of another library; notes say what that does not hold (see docs/import.md)
+    Export {
+        /// The layout
+        kind: ExportKind,
+        /// Folder of the dataset
+        dir: PathBuf,
+        /// Folder to write
+        out: PathBuf,
+    },
+    /// Show the graphs of metapaths that are kept beside a dataset (`.hgnnc-cache`), or remove them
+    Cache {
+        /// Folder of the dataset
+        dir: PathBuf,
+        /// Remove them
+        #[arg(long)]
+        clear: bool,
+    },
+    /// Write a synthetic dataset with planted communities
+    Synth {
+        /// Shape: acm, acm_han, aifb, cora, dblp, imdb, lastfm or mag
+        shape: String,
+        /// Folder to write
+        #[arg(required_unless_present = "out")]
+        dir: Option<PathBuf>,
+        /// The same
+        #[arg(short, long, value_name = "DIR", conflicts_with = "dir")]
+        out: Option<PathBuf>,
+        /// Seed
+        #[arg(long, default_value_t = 0, value_parser = parse_whole, allow_negative_numbers = true)]
+        seed: u64,
+        /// Vertices and edges relative to the real dataset, above 0 and at most 100 (mag only)
+        #[arg(long, value_name = "TIMES", default_value_t = 1.0, value_parser = parse_number, allow_negative_numbers = true)]
+        scale: f64,
+    },
+}
+
+/// The layer of a model to begin with.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layer {
+    /// Two layers of R-GCN over all relations
+    Rgcn,
+    /// HAN over metapaths
+    Han,
+}
+
+impl Layer {
+    /// The library's word for it.
+    pub fn of_starter(self) -> hgnnc::StarterLayer {
+        match self {
+            Layer::Rgcn => hgnnc::StarterLayer::Rgcn,
+            Layer::Han => hgnnc::StarterLayer::Han,
+        }
+    }
+}
+
+/// How a dataset is split.
+#[derive(ClapArgs, Debug)]
+pub struct SplitArgs {
+    /// Folder of the dataset, which stays as it is
+    pub dir: PathBuf,
+    /// Folder to write: the dataset with the split
+    pub out: PathBuf,
+    /// Split the labelled vertices of this type
+    #[arg(long, value_name = "TYPE", conflicts_with = "links", required_unless_present = "links")]
+    pub vertices: Option<String>,
+    /// The label of that type, if there are several
+    #[arg(long, value_name = "NAME", requires = "vertices")]
+    pub label: Option<String>,
+    /// Hold out links of this relation; may be repeated
+    #[arg(long, value_name = "RELATION")]
+    pub links: Vec<String>,
+    /// Edges of REVERSE are reverses of those of RELATION and are held out with them. A relation with all reverses is
+    /// found without this; RELATION=RELATION: it is symmetric
+    #[arg(long, value_name = "RELATION=REVERSE", value_parser = parse_reverse, requires = "links")]
+    pub reverse: Vec<(String, String)>,
+    /// Share to train on; what the others leave unless given
+    #[arg(long, value_name = "SHARE", value_parser = parse_number, allow_negative_numbers = true)]
+    pub train: Option<f64>,
+    /// Share to validate on
+    #[arg(long, value_name = "SHARE", value_parser = parse_number, default_value_t = 0.1, allow_negative_numbers = true)]
+    pub val: f64,
+    /// Share to test on; 0.1, or what `--train` leaves, unless given
+    #[arg(long, value_name = "SHARE", value_parser = parse_number, allow_negative_numbers = true)]
+    pub test: Option<f64>,
+    /// What decides the part: chance, or the time of the vertices or edges, the earliest ones to train on
+    #[arg(long, value_enum, default_value_t = SplitBy::Random)]
+    pub by: SplitBy,
+    /// Divide each class by itself, so that all parts have equal shares of it
+    #[arg(long, requires = "vertices")]
+    pub by_class: bool,
+    /// Write two datasets: OUT/seen without the test vertices, to train on, and OUT/whole
+    #[arg(long, requires = "vertices")]
+    pub inductive: bool,
+    /// Seed of what is drawn
+    #[arg(long, default_value_t = 0, value_parser = parse_whole, allow_negative_numbers = true)]
+    pub seed: u64,
+    /// Name of the split
+    #[arg(long, default_value = "standard")]
+    pub name: String,
+}
+
+/// What decides the part of a vertex or link.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SplitBy {
+    /// Chance
+    Random,
+    /// Time
+    Time,
+}
+
+/// Parses `RELATION=REVERSE`.
+fn parse_reverse(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((relation, reverse)) if !relation.is_empty() && !reverse.is_empty() => {
+            Ok((relation.into(), reverse.into()))
+        }
+        _ => Err("write RELATION=REVERSE".into()),
+    }
+}
