@@ -4,6 +4,7 @@
 mod arrays;
 mod dataset;
 mod errors;
+mod layer;
 mod model;
 mod work;
 
@@ -15,6 +16,8 @@ mod _native {
     use crate::arrays::View;
     #[pymodule_export]
     use crate::dataset::Dataset;
+    #[pymodule_export]
+    use crate::layer::Layer;
     #[pymodule_export]
     use crate::model::Model;
 }
