@@ -1,5 +1,5 @@
-//! What an output of a trained model depends on, for requests about some vertices: the part of the graph that a request
-//! must bring, which vertices it cannot be about, and what it would change by bringing a part only.
+//! Dependences of the outputs of a trained model, for requests about some vertices: the part of the graph that a request
+//! must bring, the vertices that it cannot be about, and the values that would change if it brought a part only.
 //!
 //! The walk goes from an output to its operands, as that of mini-batches does (`passes::minibatch`): a value at a vertex
 //! is needed within as many hops of the vertices asked about as gathers from sources lie between. Other than a batch, a
@@ -16,7 +16,7 @@ use hgnnc_ir::{Dataflow, Dim, Direction, Op, OutputKind};
 pub struct Request {
     /// Name of the output.
     pub output: String,
-    /// What its rows are.
+    /// The space of its rows.
     pub rows: Space,
     /// Hops from a vertex that is asked about to the farthest vertex that its output depends on.
     pub hops: usize,

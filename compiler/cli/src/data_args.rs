@@ -14,7 +14,7 @@ pub struct DataArgs {
     pub command: DataCommand,
 }
 
-/// What `hgnnc data import` reads.
+/// Layouts that `hgnnc data import` reads.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ImportKind {
     /// CSV and TSV files with keys, described by a TOML file
@@ -35,7 +35,7 @@ pub enum ImportKind {
     Graphstorm,
 }
 
-/// What `hgnnc data export` writes.
+/// Layouts that `hgnnc data export` writes.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExportKind {
     /// CSV files, and an import.toml with which `data import tables` reads them back
@@ -72,14 +72,14 @@ pub enum DataCommand {
     },
     /// Make a dataset of tables with ids of any kind, of triples, or of what benchmarks and other libraries have (see docs/import.md)
     Import {
-        /// What there is
+        /// The layout of the source
         kind: ImportKind,
         /// Folder of the files, or one file of triples or a configuration
         src: PathBuf,
         /// Folder to write
         #[arg(required_unless_present = "dry_run")]
         dir: Option<PathBuf>,
-        /// What tables hold, SRC/import.toml unless given; settings of other kinds
+        /// The description of tables, SRC/import.toml unless given; settings of other kinds
         #[arg(long, value_name = "FILE.toml")]
         config: Option<PathBuf>,
         /// Write a model of it to begin with, as `hgnnc data schema` prints it
@@ -175,7 +175,7 @@ pub struct SplitArgs {
     /// Share to test on; 0.1, or what `--train` leaves, unless given
     #[arg(long, value_name = "SHARE", value_parser = parse_number, allow_negative_numbers = true)]
     pub test: Option<f64>,
-    /// What decides the part: chance, or the time of the vertices or edges, the earliest ones to train on
+    /// The order in which the parts are filled: by chance, or by the time of vertices or edges, the earliest to train on
     #[arg(long, value_enum, default_value_t = SplitBy::Random)]
     pub by: SplitBy,
     /// Divide each class by itself, so that all parts have equal shares of it
@@ -192,7 +192,7 @@ pub struct SplitArgs {
     pub name: String,
 }
 
-/// What decides the part of a vertex or link.
+/// The order in which the parts of a split are filled.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SplitBy {
     /// Chance

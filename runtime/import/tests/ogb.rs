@@ -278,6 +278,11 @@ fn faults_are_told_with_file_line_value_and_way_out() {
         ("raw/node-label/paper/node-label.csv", "nan\nnan\nnan\n", &["node-label.csv: no vertex has a label"]),
         (
             "raw/node-label/paper/node-label.csv",
+            "0\nnan\n1e308\n",
+            &["node-label.csv:3: the label 1000000", "is too large for a number of 32 bits", "scale the labels"],
+        ),
+        (
+            "raw/node-label/paper/node-label.csv",
             "0,1\n1,nan\n0,0\n",
             &["node-label.csv:2: some labels of the vertex are nan", "set them"],
         ),

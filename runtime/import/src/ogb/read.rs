@@ -192,6 +192,11 @@ fn label(graph: &Graph, vertex_type: usize, cx: &mut Cx<'_>) -> Option<LabelData
         return None;
     }
     let numbers: Vec<f32> = values.iter().map(|&x| if x.is_nan() { 0.0 } else { x as f32 }).collect();
+    if let Some(at) = numbers.iter().position(|x| !x.is_finite()) {
+        let message = format!("the label {} is too large for a number of 32 bits: scale the labels", values[at]);
+        item.wrong(Some(at / columns), message, cx);
+        return None;
+    }
     let is_flag = |x: &f32| *x == 0.0 || *x == 1.0;
     Some(label(if columns > 1 && numbers.iter().all(is_flag) {
         LabelValues::Multi { classes: columns, rows: numbers, labelled }
