@@ -326,7 +326,7 @@ pub fn metrics_text(report: &Report) -> String {
     text
 }
 
-/// What the features predict without the graph, in a line: of the test part, or else of the last one that there is.
+/// The features-only baseline in one line: its metrics on the test part, or else on the last part that there is.
 fn baseline_text(report: &Report) -> String {
     let Some(baseline) = &report.baseline else { return String::new() };
     let found = ["test", "val", "train"].into_iter().find_map(|part| Some((part, baseline.metrics.get(part)?)));

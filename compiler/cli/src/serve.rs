@@ -101,7 +101,7 @@ fn of_output(text: &mut String, flow: &Dataflow, sources: &SourceMap, request: &
     }
 }
 
-/// Which edges of a graph are needed.
+/// The edges of a graph that a request needs.
 fn needed(edges: &Edges) -> String {
     let at = |distances: &BTreeSet<usize>| {
         let list: Vec<String> = distances.iter().map(usize::to_string).collect();

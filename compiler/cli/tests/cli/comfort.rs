@@ -379,7 +379,7 @@ fn a_sweep_has_a_folder_per_point_and_a_table() {
     let args = ["--quiet", "--set", &rate, "--set", &width, "--weights-out", "w.safetensors"];
     place.with_data("train", &args).is_silent();
     assert_eq!(place.bytes("w.safetensors"), place.bytes(&format!("s/{best}/weights.safetensors")));
-    // What is done is not done again, and the grid may grow. The point that was lost is trained.
+    // Finished points are not trained again, the lost point is, and the grid may grow.
     std::fs::remove_dir_all(place.path("s/rate=0.05,width=8")).expect("removed");
     std::fs::write(place.path("s/rate=0.001,width=4/mark"), "").expect("written");
     let run = sweep(&place, &["--set", "rate=0.001,0.05", "--set", "width=4,8,2"]).works();

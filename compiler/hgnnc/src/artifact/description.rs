@@ -29,7 +29,7 @@ pub struct Description {
     pub model: String,
     /// Names of the outputs.
     pub outputs: Vec<String>,
-    /// What the model predicts and how that is measured; `None` for a model without a `train` block.
+    /// The prediction of the model and its metrics; `None` for a model without a `train` block.
     pub evaluation: Option<Evaluation>,
     /// Vertex types of the model, in the order of the program.
     pub vertices: Vec<VertexSchema>,
@@ -41,7 +41,7 @@ pub struct Description {
     pub program: String,
 }
 
-/// What a model predicts and how that is measured.
+/// The prediction of a model and its metrics.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evaluation {
@@ -49,7 +49,7 @@ pub struct Evaluation {
     pub output: String,
     /// The kind of prediction.
     pub task: TaskForm,
-    /// What the output is compared with.
+    /// The labels or links that the output is compared with.
     pub target: TargetForm,
     /// Names of the metrics, as in reports.
     pub metrics: Vec<String>,
