@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a model with `--tensorboard` and `--log`, and compares what the `tensorboard` package reads with the log.
 
-    python3 tests/tensorboard.py target/debug/hgnnc        # pip install tensorboard
+    python3 tests/read_events.py target/debug/hgnnc        # pip install tensorboard
 """
 
 import json
