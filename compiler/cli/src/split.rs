@@ -47,8 +47,8 @@ fn order(args: &SplitArgs) -> Order {
 fn shares(args: &SplitArgs) -> Shares {
     let val = args.val;
     match (args.train, args.test) {
-        (Some(train), test) => Shares { train, val, test },
-        (None, test) => Shares { train: 1.0 - val - test.unwrap_or(0.1), val, test: None },
+        (Some(train), test) => Shares { train: Some(train), val, test },
+        (None, test) => Shares { train: Some(1.0 - val - test.unwrap_or(0.1)), val, test: None },
     }
 }
 

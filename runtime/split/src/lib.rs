@@ -18,7 +18,7 @@ mod vertices;
 
 pub use inductive::without_vertices;
 pub use links::{LinkOutcome, LinkSplit, SUSPICIOUS, split_links};
-pub use shares::{Order, Shares};
+pub use shares::{Order, Shares, shuffle};
 pub use vertices::{VertexSplit, split_vertices};
 
 /// Why a dataset was not split.

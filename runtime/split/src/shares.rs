@@ -9,11 +9,11 @@ use crate::SplitError;
 /// Shares of all elements that each part receives. The elements that remain are in no part.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shares {
-    /// Share of the training part, from 0 to 1.
-    pub train: f64,
+    /// Share of the training part, from 0 to 1; `None`: the elements that the other parts leave.
+    pub train: Option<f64>,
     /// Share of the validation part.
     pub val: f64,
-    /// Share of the test part; `None`: the elements that the other parts leave.
+    /// Share of the test part; `None`: the elements that the other parts leave, and none where they leave none.
     pub test: Option<f64>,
 }
 
@@ -21,7 +21,7 @@ impl Shares {
     /// # Errors
     /// When a share is not from 0 to 1, or all are more than 1 together.
     pub fn check(&self) -> Result<(), SplitError> {
-        let all = [self.train, self.val, self.test.unwrap_or(0.0)];
+        let all = [self.train.unwrap_or(0.0), self.val, self.test.unwrap_or(0.0)];
         // Sums of decimal fractions may exceed 1 by rounding.
         if all.iter().all(|share| (0.0..=1.0).contains(share)) && all.iter().sum::<f64>() <= 1.0 + 1e-9 {
             return Ok(());
@@ -33,7 +33,8 @@ impl Shares {
     /// Number of elements of each part, of `count`.
     pub fn sizes(&self, count: usize) -> [usize; 3] {
         let of = |share: f64| (share * count as f64).round() as usize;
-        let train = of(self.train).min(count);
+        let left = || count.saturating_sub(of(self.val) + self.test.map_or(0, of));
+        let train = self.train.map_or_else(left, of).min(count);
         let val = of(self.val).min(count - train);
         let rest = count - train - val;
         [train, val, self.test.map_or(rest, |share| of(share).min(rest))]
@@ -54,7 +55,8 @@ impl Shares {
     /// Refuses parts that have a share and no element. `of` says what is divided.
     pub(crate) fn check_parts(&self, sizes: [usize; 3], count: usize, of: &str) -> Result<(), SplitError> {
         let names = ["training", "validation", "test"];
-        let shares = [self.train, self.val, self.test.unwrap_or(1.0 - self.train - self.val)];
+        let train = self.train.unwrap_or(1.0 - self.val - self.test.unwrap_or(0.0));
+        let shares = [train, self.val, self.test.unwrap_or(1.0 - train - self.val)];
         for ((part, share), size) in names.into_iter().zip(shares).zip(sizes) {
             if share > 1e-9 && size == 0 {
                 return Err(SplitError::Empty { part, count, of: of.into() });
@@ -73,8 +75,8 @@ pub enum Order {
     Time,
 }
 
-/// Shuffles `elements` by a seed.
-pub(crate) fn shuffle(elements: &mut [u32], seed: u64) {
+/// Shuffles `elements` by a seed: the order of [`Order::Random`].
+pub fn shuffle(elements: &mut [u32], seed: u64) {
     elements.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
 }
 
@@ -83,7 +85,7 @@ mod tests {
     use super::*;
 
     fn shares(train: f64, val: f64, test: Option<f64>) -> Shares {
-        Shares { train, val, test }
+        Shares { train: Some(train), val, test }
     }
 
     #[test]
@@ -92,6 +94,21 @@ mod tests {
         assert_eq!((train, val, test), (vec![3, 7], vec![5], vec![1]));
         let [train, val, test] = shares(0.25, 0.25, Some(0.25)).cut(&[7, 3, 5, 1]);
         assert_eq!((train, val, test), (vec![7], vec![3], vec![5]));
+    }
+
+    #[test]
+    fn a_share_of_training_that_is_not_given_is_what_the_others_leave() {
+        let order = [7, 3, 5, 1];
+        let [train, val, test] = Shares { train: None, val: 0.25, test: Some(0.25) }.cut(&order);
+        assert_eq!((train, val, test), (vec![3, 7], vec![5], vec![1]));
+        let [train, val, test] = Shares { train: None, val: 0.25, test: None }.cut(&order);
+        assert_eq!((train, val, test), (vec![3, 5, 7], vec![1], vec![]));
+        // The other parts are rounded first.
+        let halves = Shares { train: None, val: 0.1, test: Some(0.1) };
+        assert_eq!((halves.sizes(5), halves.sizes(1)), ([3, 1, 1], [1, 0, 0]));
+        let wrong = Shares { train: None, val: 0.6, test: Some(0.6) };
+        assert!(wrong.check().is_err());
+        assert_eq!(wrong.sizes(10), [0, 6, 4]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use hgnnc_graph::{
 use hgnnc_split::{LinkSplit, Order, Shares, SplitError, VertexSplit, split_links, split_vertices, without_vertices};
 use proptest::prelude::*;
 
-const SHARES: Shares = Shares { train: 0.5, val: 0.25, test: None };
+const SHARES: Shares = Shares { train: Some(0.5), val: 0.25, test: None };
 
 /// Eight papers of two classes, the last one without a label, written at descending times; two authors.
 fn papers() -> Dataset {
@@ -116,9 +116,9 @@ fn faults_leave_the_dataset_as_it_is() {
         assert!(dataset.splits.is_empty());
     };
     let asked = vertex_split(Order::Random(0), false);
-    let none = Shares { train: 0.9, val: 0.05, test: None };
+    let none = Shares { train: Some(0.9), val: 0.05, test: None };
     fails(&mut dataset, VertexSplit { shares: none, ..asked.clone() }, "the validation part of 8 labelled vertices");
-    let none = Shares { train: 0.9, val: 0.5, test: None };
+    let none = Shares { train: Some(0.9), val: 0.5, test: None };
     fails(&mut dataset, VertexSplit { shares: none, ..asked.clone() }, "from 0 to 1");
     dataset.vertex_types[0].time = None;
     fails(&mut dataset, vertex_split(Order::Time, false), "vertex type `paper` has no times");
@@ -191,7 +191,8 @@ fn both_directions_of_a_symmetric_relation_are_one_link() {
     let both: Vec<(u32, u32)> = pairs.iter().flat_map(|&(a, b)| [(a, b), (b, a)]).chain([(9, 9)]).collect();
     let mut dataset = graph(&[], &[]);
     dataset.relations = vec![relation("knows", (0, 0), &both)];
-    let asked = LinkSplit { shares: Shares { train: 0.6, val: 0.2, test: None }, ..link_split(&[0], Order::Random(2)) };
+    let asked =
+        LinkSplit { shares: Shares { train: Some(0.6), val: 0.2, test: None }, ..link_split(&[0], Order::Random(2)) };
     let outcome = split_links(&mut dataset, &asked).unwrap();
     assert_eq!((outcome.links, &outcome.reverses[..]), ([3, 1, 1], &[(0, 0)][..]));
     let trained = edges(&dataset.relations[0]);

@@ -7,9 +7,6 @@ use std::str::FromStr;
 use hgnnc_graph::{
     Dataset, LabelData, LabelValues, LinkSplitData, Links, RelationData, SplitData, VertexIds, VertexTypeData, files,
 };
-use rand::SeedableRng;
-use rand::seq::SliceRandom;
-use rand_chacha::ChaCha8Rng;
 
 use super::info::Info;
 use super::{DRAWN_SPLITS, INFO, LABELS, LINKS, NODES, TEST_LABELS, TEST_LINKS, VAL_IDS, VAL_LINKS, VALIDATION_SHARE};
@@ -422,7 +419,7 @@ fn split(vertex_type: usize, found: &[Labelled], validation: Option<&[u32]>) -> 
     }
     let draw = |seed: u64| {
         let mut order = known.clone();
-        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        hgnnc_split::shuffle(&mut order, seed);
         let mut val = order.split_off(order.len() - (order.len() as f64 * VALIDATION_SHARE) as usize);
         order.sort_unstable();
         val.sort_unstable();

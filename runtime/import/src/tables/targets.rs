@@ -1,9 +1,7 @@
 //! Labels and splits of vertices from columns.
 
 use hgnnc_graph::{LabelData, LabelValues, SplitData};
-use rand::SeedableRng;
-use rand::seq::SliceRandom;
-use rand_chacha::ChaCha8Rng;
+use hgnnc_split::{Shares, shuffle};
 
 use super::config::{self, LabelKind, Mask, Part};
 use super::features::{ascending, elements, number};
@@ -306,16 +304,12 @@ impl<'a> SplitRows<'a> {
             return Err("a split is a `column`, or shares (`train = 0.8`, with `by` or drawn), or files (`train = \"ids.txt\"`), or masks (`train = { mask = \"train_mask\" }`)".into());
         }
         if config.column.is_none() && !files && masks.is_empty() {
-            let share = |part: &Option<Part>| match part {
-                Some(Part::Share(share)) => Some(*share),
-                _ => None,
-            };
-            let known: Vec<f64> = parts.iter().filter_map(|part| share(part)).collect();
+            let shares = shares(config);
             let enough = match of {
-                SplitOf::Vertices => share(&config.train).is_some(),
-                SplitOf::Links => !known.is_empty(),
+                SplitOf::Vertices => shares.train.is_some(),
+                SplitOf::Links => numbers,
             };
-            if !enough || known.iter().any(|s| !(0.0..=1.0).contains(s)) || known.iter().sum::<f64>() > 1.0 + 1e-9 {
+            if !enough || shares.check().is_err() {
                 let least = if of == SplitOf::Vertices { ", with `train` among them" } else { "" };
                 return Err(format!("the shares of a split are from 0 to 1 and at most 1 together{least}"));
             }
@@ -385,29 +379,13 @@ impl<'a> SplitRows<'a> {
             let part = |part: usize| rows.iter().copied().filter(|&v| self.words[v as usize] == Some(part)).collect();
             return [part(0), part(1), part(2)];
         }
-        let order = self.ordered(rows);
-        let share = |part: &Option<Part>| match part {
-            Some(Part::Share(share)) => Some((share * order.len() as f64).round() as usize),
-            _ => None,
-        };
-        let (val, test) = (share(&config.val).unwrap_or(0), share(&config.test));
-        let train = share(&config.train).unwrap_or_else(|| order.len().saturating_sub(val + test.unwrap_or(0)));
-        let train = train.min(order.len());
-        let val = val.min(order.len() - train);
-        let rest = order.len() - train - val;
-        let test = test.map_or(rest, |test| test.min(rest));
-        let sorted = |part: &[u32]| {
-            let mut ids = part.to_vec();
-            ids.sort_unstable();
-            ids
-        };
-        [sorted(&order[..train]), sorted(&order[train..train + val]), sorted(&order[train + val..train + val + test])]
+        shares(config).cut(&self.ordered(rows))
     }
 
     /// Rows in the order in which shares are taken.
     fn ordered(&self, mut rows: Vec<u32>) -> Vec<u32> {
         if self.config.by.is_none() {
-            rows.shuffle(&mut ChaCha8Rng::seed_from_u64(self.config.seed));
+            shuffle(&mut rows, self.config.seed);
             return rows;
         }
         // What has no value in the column is in no part.
@@ -438,6 +416,15 @@ impl<'a> SplitRows<'a> {
         let [train, val, test] = self.parts(all);
         SplitData { name, vertex_type, train, val, test }
     }
+}
+
+/// The shares that a split gives to its parts.
+fn shares(config: &config::Split) -> Shares {
+    let share = |part: &Option<Part>| match part {
+        Some(Part::Share(share)) => Some(*share),
+        _ => None,
+    };
+    Shares { train: share(&config.train), val: share(&config.val).unwrap_or(0.0), test: share(&config.test) }
 }
 
 /// The part of a split that a word names.
