@@ -9,11 +9,11 @@ use hgnnc_cpu::thread_pool;
 use hgnnc_graph::info::DatasetInfo;
 use hgnnc_graph::write::{WriteError, vacant};
 use hgnnc_graph::{DataErrors, Entry, GraphCache, show_bytes};
-use hgnnc_import::{ExportError, ImportError, Layout};
+use hgnnc_import::{ExportError, ImportError, Kind, Layout};
 use hgnnc_synth::{Outcome, Size, generate_size};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::data_args::{DataArgs, DataCommand, ExportKind, ImportKind};
+use crate::data_args::{DataArgs, DataCommand};
 use crate::failure::Failure;
 use crate::output::{check_folder, check_writable, note, print, print_data, write};
 
@@ -63,23 +63,13 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
 
 /// Imports a dataset, and writes it if there is a folder for it.
 fn import(
-    kind: ImportKind,
+    kind: Kind,
     source: &Path,
     config: Option<&Path>,
     target: Option<&Path>,
     model: Option<&Path>,
 ) -> Result<(), Failure> {
-    let kind = match kind {
-        ImportKind::Tables => hgnnc_import::Kind::Tables,
-        ImportKind::Triples => hgnnc_import::Kind::Triples,
-        ImportKind::Hgb => hgnnc_import::Kind::Hgb,
-        ImportKind::Ogb => hgnnc_import::Kind::Ogb,
-        ImportKind::Ntriples => hgnnc_import::Kind::Ntriples,
-        ImportKind::Dgl => hgnnc_import::Kind::Dgl,
-        ImportKind::Graphbolt => hgnnc_import::Kind::Graphbolt,
-        ImportKind::Graphstorm => hgnnc_import::Kind::Graphstorm,
-    };
-    if config.is_some() && kind == hgnnc_import::Kind::Triples {
+    if config.is_some() && kind == Kind::Triples {
         return Err(Failure::input("`--config` describes tables or has settings, and triples need none"));
     }
     // Before the work.
@@ -118,12 +108,10 @@ fn import(
 }
 
 /// Writes a dataset in another layout, and prints what that does not hold.
-fn export(kind: ExportKind, dir: &Path, out: &Path) -> Result<(), Failure> {
-    let (layout, hint) = match kind {
-        ExportKind::Tables => (Layout::Tables, "`hgnnc data import tables` reads it"),
-        ExportKind::Hgb => (Layout::Hgb, "`hgnnc data import hgb` reads it"),
-        ExportKind::Ogb => (Layout::Ogb, "`hgnnc data import ogb` reads it"),
-        ExportKind::Pyg => (Layout::Pyg, "`load()` in its load.py makes a HeteroData of it; it is a dataset as well"),
+fn export(layout: Layout, dir: &Path, out: &Path) -> Result<(), Failure> {
+    let hint = match layout {
+        Layout::Tables | Layout::Hgb | Layout::Ogb => format!("`hgnnc data import {}` reads it", layout.name()),
+        Layout::Pyg => "`load()` in its load.py makes a HeteroData of it; it is a dataset as well".into(),
     };
     // Before the work.
     check_folder(out)?;

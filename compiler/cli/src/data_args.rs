@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use hgnnc_import::{Kind, Layout};
 
 use crate::args::{parse_number, parse_whole};
 
@@ -12,40 +14,6 @@ pub struct DataArgs {
     /// The subcommand and its arguments.
     #[command(subcommand)]
     pub command: DataCommand,
-}
-
-/// Layouts that `hgnnc data import` reads.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ImportKind {
-    /// CSV and TSV files with keys, described by a TOML file
-    Tables,
-    /// Lines of head, relation and tail: a file, or a folder with train, valid and test
-    Triples,
-    /// The text files of the Heterogeneous Graph Benchmark (node.dat, link.dat, ...)
-    Hgb,
-    /// The files of the Open Graph Benchmark with labels of vertices (a folder with `raw`)
-    Ogb,
-    /// RDF in N-Triples, with tables of labels
-    Ntriples,
-    /// A folder of DGL's CSVDataset (`meta.yaml`)
-    Dgl,
-    /// A folder of GraphBolt's OnDiskDataset (`metadata.yaml`)
-    Graphbolt,
-    /// A configuration of GraphStorm's graph construction (JSON), or the folder that has it
-    Graphstorm,
-}
-
-/// Layouts that `hgnnc data export` writes.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ExportKind {
-    /// CSV files, and an import.toml with which `data import tables` reads them back
-    Tables,
-    /// The text files of the Heterogeneous Graph Benchmark (node.dat, link.dat, ...)
-    Hgb,
-    /// The files of the Open Graph Benchmark, as those of ogbn-mag
-    Ogb,
-    /// Arrays, and a load.py that makes a HeteroData of PyG of them
-    Pyg,
 }
 
 /// The subcommands of `hgnnc data`.
@@ -73,7 +41,8 @@ pub enum DataCommand {
     /// Make a dataset of tables with ids of any kind, of triples, or of what benchmarks and other libraries have (see docs/import.md)
     Import {
         /// The layout of the source
-        kind: ImportKind,
+        #[arg(value_parser = listed(Kind::ALL, Kind::name, Kind::about))]
+        kind: Kind,
         /// Folder of the files, or one file of triples or a configuration
         src: PathBuf,
         /// Folder to write
@@ -94,7 +63,8 @@ pub enum DataCommand {
     /// Write a dataset in the layout of another library; notes say what that does not hold (see docs/import.md)
     Export {
         /// The layout
-        kind: ExportKind,
+        #[arg(value_parser = listed(Layout::ALL, Layout::name, Layout::about))]
+        kind: Layout,
         /// Folder of the dataset
         dir: PathBuf,
         /// Folder to write
@@ -199,6 +169,16 @@ pub enum SplitBy {
     Random,
     /// Time
     Time,
+}
+
+/// A parser of the names of a list, with their lines of help.
+fn listed<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+    about: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let names = PossibleValuesParser::new(all.map(|of| PossibleValue::new(name(of)).help(about(of))));
+    names.try_map(move |found| all.into_iter().find(|&of| name(of) == found).ok_or("is not in the list"))
 }
 
 /// Parses `RELATION=REVERSE`.

@@ -16,14 +16,39 @@ use crate::{hgb, ogb, pyg, tables};
 /// A layout that a dataset is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
+    /// CSV files and an `import.toml` that reads them back: see [`crate::tables`].
+    Tables,
     /// The text files of the Heterogeneous Graph Benchmark: see [`crate::hgb`].
     Hgb,
     /// The files of the Open Graph Benchmark's heterogeneous graphs: see [`crate::ogb`].
     Ogb,
-    /// CSV files and an `import.toml` that reads them back: see [`crate::tables`].
-    Tables,
     /// Arrays, and a `load.py` that makes a `HeteroData` of them: see [`crate::pyg`].
     Pyg,
+}
+
+impl Layout {
+    /// All layouts, in the order in which they are listed to users.
+    pub const ALL: [Layout; 4] = [Layout::Tables, Layout::Hgb, Layout::Ogb, Layout::Pyg];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::Tables => "tables",
+            Layout::Hgb => "hgb",
+            Layout::Ogb => "ogb",
+            Layout::Pyg => "pyg",
+        }
+    }
+
+    /// What is written, in a line of help.
+    pub fn about(self) -> &'static str {
+        match self {
+            Layout::Tables => "CSV files, and an import.toml with which `data import tables` reads them back",
+            Layout::Hgb => "The text files of the Heterogeneous Graph Benchmark (node.dat, link.dat, ...)",
+            Layout::Ogb => "The files of the Open Graph Benchmark, as those of ogbn-mag",
+            Layout::Pyg => "Arrays, and a load.py that makes a HeteroData of PyG of them",
+        }
+    }
 }
 
 /// Why a dataset was not exported. The target is unchanged.

@@ -62,6 +62,48 @@ pub enum Kind {
     Graphstorm,
 }
 
+impl Kind {
+    /// All kinds, in the order in which they are listed to users.
+    pub const ALL: [Kind; 8] = [
+        Kind::Tables,
+        Kind::Triples,
+        Kind::Hgb,
+        Kind::Ogb,
+        Kind::Ntriples,
+        Kind::Dgl,
+        Kind::Graphbolt,
+        Kind::Graphstorm,
+    ];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Tables => "tables",
+            Kind::Triples => "triples",
+            Kind::Hgb => "hgb",
+            Kind::Ogb => "ogb",
+            Kind::Ntriples => "ntriples",
+            Kind::Dgl => "dgl",
+            Kind::Graphbolt => "graphbolt",
+            Kind::Graphstorm => "graphstorm",
+        }
+    }
+
+    /// The source, in a line of help.
+    pub fn about(self) -> &'static str {
+        match self {
+            Kind::Tables => "CSV and TSV files with keys, described by a TOML file",
+            Kind::Triples => "Lines of head, relation and tail: a file, or a folder with train, valid and test",
+            Kind::Hgb => "The text files of the Heterogeneous Graph Benchmark (node.dat, link.dat, ...)",
+            Kind::Ogb => "The files of the Open Graph Benchmark with labels of vertices (a folder with `raw`)",
+            Kind::Ntriples => "RDF in N-Triples, with tables of labels",
+            Kind::Dgl => "A folder of DGL's CSVDataset (`meta.yaml`)",
+            Kind::Graphbolt => "A folder of GraphBolt's OnDiskDataset (`metadata.yaml`)",
+            Kind::Graphstorm => "A configuration of GraphStorm's graph construction (JSON), or the folder that has it",
+        }
+    }
+}
+
 /// Reads what is in the folder or file `source`. `config` describes tables; without one it is `import.toml` beside them.
 /// Of other kinds it has settings that may be left out, and of triples there are none.
 ///
@@ -94,5 +136,23 @@ fn read_from(kind: Kind, source: &Path, config: Option<&Path>, progress: &Progre
         Kind::Dgl => dgl::read(source, config, progress),
         Kind::Graphbolt => graphbolt::read(source, config, progress),
         Kind::Graphstorm => graphstorm::read(source, config, progress),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Layout};
+
+    #[test]
+    fn names_differ_and_exports_are_imported_under_theirs() {
+        assert!(Kind::ALL.iter().enumerate().all(|(i, &kind)| kind as usize == i));
+        assert!(Layout::ALL.iter().enumerate().all(|(i, &layout)| layout as usize == i));
+        let mut names: Vec<&str> = Kind::ALL.map(Kind::name).to_vec();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Kind::ALL.len());
+        for layout in Layout::ALL {
+            assert!(layout == Layout::Pyg || names.contains(&layout.name()), "{}", layout.name());
+        }
     }
 }
