@@ -505,7 +505,7 @@ pub struct InferArgs {
     pub links: Option<PathBuf>,
     /// Output file. `.npy`: one row per vertex, or one score per pair, f32. `.csv`: the id and the predicted class of each
     /// vertex, or its numbers where the output predicts no classes; `.parquet`: the same, of a build with it. Of an output of
-    /// `graphs` or `edges`: `.csv` names the semantic graph, and the ids of both ends; `.npy` has a row for each, and
+    /// `graphs` or `edges`: tables name the semantic graph, and the ids of both ends; `.npy` has a row for each, and
     /// FILE.edges.npy [3, edges] (source, position of the semantic graph, destination)
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE")]
     pub out: PathBuf,

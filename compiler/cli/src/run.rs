@@ -112,7 +112,11 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     ];
     check_apart(&[("the output", Some(&args.out))], &read, args.model.data.as_deref())?;
     let weights = weights_of("infer", &args.model, args.weights.as_deref())?;
-    if ends_with(&args.out, "parquet") {
+    let is_parquet = ends_with(&args.out, "parquet");
+    if args.links.is_some() && (is_parquet || ends_with(&args.out, "csv")) {
+        return Err(Failure::input("scores of pairs are written as `.npy`, in the order of the pairs"));
+    }
+    if is_parquet {
         hgnnc::check_parquet()?;
     }
     let options = options(&args.device);
@@ -149,7 +153,7 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     }
     let bytes = if ends_with(&args.out, "csv") {
         prepared.naming.csv(name, &output, args.probabilities)?
-    } else if ends_with(&args.out, "parquet") {
+    } else if is_parquet {
         prepared.naming.table(name, &output, args.probabilities).parquet()?
     } else {
         npy::to_bytes(&[output.rows, output.width], &output.data).map_err(|error| Failure::write(&args.out, &error))?
@@ -172,7 +176,8 @@ fn write_family(
             "`{name}` has no probabilities: they are of the output that is trained on classes"
         )));
     }
-    let as_table = ends_with(&args.out, "csv");
+    let (is_csv, is_parquet) = (ends_with(&args.out, "csv"), ends_with(&args.out, "parquet"));
+    let as_table = is_csv || is_parquet;
     let beside = (of_edges && !as_table).then(|| args.out.with_extension("edges.npy"));
     if let Some(beside) = &beside {
         check_writable(beside)?;
@@ -187,8 +192,10 @@ fn write_family(
         warn_of_not_finite(&format!("{name} of {}", graph.name), &[of_graph, found.width], &graph.data);
         rows += of_graph;
     }
-    if as_table {
+    if is_csv {
         write(&args.out, &prepared.naming.family_csv(name, &found)?)?;
+    } else if is_parquet {
+        write(&args.out, &prepared.naming.family_parquet(name, &found)?)?;
     } else {
         let failed = |error: std::io::Error| Failure::write(&args.out, &error);
         if let Some(beside) = &beside {

@@ -1,7 +1,7 @@
 //! Results in the user's words: rows with the ids of the dataset, and names of classes.
 
 #[cfg(feature = "parquet")]
-mod parquet;
+pub(crate) mod parquet;
 
 use std::collections::BTreeMap;
 
@@ -220,7 +220,8 @@ impl ResultTable<'_> {
     /// When it cannot be encoded, or there is no memory for it.
     #[cfg(feature = "parquet")]
     pub fn parquet(&self) -> Result<Vec<u8>, Error> {
-        parquet::bytes(self).map_err(|error| Error::Machine(format!("cannot write the results: {error}")))
+        parquet::bytes(self.len(), &self.typed_columns())
+            .map_err(|error| Error::Machine(format!("cannot write the results: {error}")))
     }
 
     /// A build without the feature `parquet` writes no Parquet.

@@ -243,6 +243,10 @@ fn mistakes_about_links_are_told() {
     infer(&["--output", "users"]).works();
     infer(&["--output", "given.0"]).fails(1, &["no output `given.0`; it has `users`"]);
     infer(&["--links", "none.npy"]).fails(1, &["none.npy"]);
+    for table in ["o.csv", "o.parquet"] {
+        let args = ["--weights", "w.safetensors", "--links", "none.npy", "--out", table];
+        place.with_data("infer", &args).fails(1, &["scores of pairs are written as `.npy`"]);
+    }
     rows(place.folder.path(), "far.npy", &[(0, 0), (1, ARTISTS)]);
     infer(&["--links", "far.npy"]).fails(1, &["pair 1 joins 1 and 24", "24 destinations"]);
     edges(place.folder.path(), "two.npy", &[(0, 0)]);

@@ -15,54 +15,82 @@ use super::ResultTable;
 /// Rows of a row group: few enough for readers that hold one in memory.
 const GROUP: usize = 1 << 20;
 
-/// The bytes of a file with the rows of a table.
-pub(super) fn bytes(table: &ResultTable<'_>) -> Result<Vec<u8>> {
-    let integers = !matches!(table.ids, Some(VertexIds::Text { .. }));
-    let columns = table.columns();
-    let texts = usize::from(table.has_classes());
-    let field = |(i, name): (usize, &String)| -> Result<Arc<Type>> {
-        let (physical, logical) = match i {
-            0 if integers => (Physical::INT64, None),
-            i if i <= texts => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            _ => (Physical::FLOAT, None),
+/// The values of a column, by row.
+pub(crate) enum Column<'t> {
+    Integers(Box<dyn Fn(usize) -> i64 + 't>),
+    Texts(Box<dyn Fn(usize) -> String + 't>),
+    Numbers(Box<dyn Fn(usize) -> f32 + 't>),
+}
+
+/// The bytes of a file with rows of named columns.
+pub(crate) fn bytes(rows: usize, columns: &[(String, Column<'_>)]) -> Result<Vec<u8>> {
+    let field = |(name, column): &(String, Column<'_>)| -> Result<Arc<Type>> {
+        let (physical, logical) = match column {
+            Column::Integers(_) => (Physical::INT64, None),
+            Column::Texts(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Column::Numbers(_) => (Physical::FLOAT, None),
         };
         let column = Type::primitive_type_builder(name, physical);
         let column = column.with_repetition(Repetition::REQUIRED).with_logical_type(logical);
         Ok(Arc::new(column.build()?))
     };
-    let fields = columns.iter().enumerate().map(field).collect::<Result<Vec<_>>>()?;
+    let fields = columns.iter().map(field).collect::<Result<Vec<_>>>()?;
     let schema = Arc::new(Type::group_type_builder("results").with_fields(fields).build()?);
     let properties = Arc::new(WriterProperties::builder().set_compression(Compression::SNAPPY).build());
     let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties)?;
     let mut start = 0;
-    while start < table.len() {
-        let rows = start..table.len().min(start + GROUP);
-        start = rows.end;
+    while start < rows {
+        let of_group = start..rows.min(start + GROUP);
+        start = of_group.end;
         let mut group = writer.next_row_group()?;
-        let mut number = 0;
-        while let Some(mut column) = group.next_column()? {
-            if number == 0 && integers {
-                let id = |row: usize| match table.ids {
-                    Some(VertexIds::Integer(ids)) => ids[row],
-                    _ => row as i64,
-                };
-                let ids: Vec<i64> = rows.clone().map(id).collect();
-                column.typed::<Int64Type>().write_batch(&ids, None, None)?;
-            } else if number <= texts {
-                let text = |row| if number == 0 { table.id(row) } else { table.class(row).unwrap_or_default() };
-                let texts: Vec<ByteArray> = rows.clone().map(|row| text(row).into_bytes().into()).collect();
-                column.typed::<ByteArrayType>().write_batch(&texts, None, None)?;
-            } else {
-                let at = number - 1 - texts;
-                let numbers: Vec<f32> = rows.clone().map(|row| table.row(row)[at]).collect();
-                column.typed::<FloatType>().write_batch(&numbers, None, None)?;
+        for (_, values) in columns {
+            // There are as many as fields.
+            let Some(mut column) = group.next_column()? else { break };
+            let of_group = of_group.clone();
+            match values {
+                Column::Integers(value) => {
+                    let values: Vec<i64> = of_group.map(value).collect();
+                    column.typed::<Int64Type>().write_batch(&values, None, None)?;
+                }
+                Column::Texts(value) => {
+                    let values: Vec<ByteArray> = of_group.map(|row| value(row).into_bytes().into()).collect();
+                    column.typed::<ByteArrayType>().write_batch(&values, None, None)?;
+                }
+                Column::Numbers(value) => {
+                    let values: Vec<f32> = of_group.map(value).collect();
+                    column.typed::<FloatType>().write_batch(&values, None, None)?;
+                }
             }
             column.close()?;
-            number += 1;
         }
         group.close()?;
     }
     writer.into_inner()
+}
+
+impl ResultTable<'_> {
+    /// The columns of the CSV, with types.
+    pub(super) fn typed_columns(&self) -> Vec<(String, Column<'_>)> {
+        let id = match self.ids {
+            Some(VertexIds::Text { .. }) => Column::Texts(Box::new(|row| self.id(row))),
+            Some(VertexIds::Integer(ids)) => Column::Integers(Box::new(|row| ids[row])),
+            None => Column::Integers(Box::new(|row| row as i64)),
+        };
+        let class = self.has_classes().then(|| Column::Texts(Box::new(|row| self.class(row).unwrap_or_default())));
+        let numbers = (0..self.numbers.len()).map(|at| Column::Numbers(Box::new(move |row: usize| self.row(row)[at])));
+        self.columns().into_iter().zip([Some(id), class].into_iter().flatten().chain(numbers)).collect()
+    }
+}
+
+/// The rows of a file, as the library displays them.
+#[cfg(test)]
+pub(crate) fn rows(bytes: Vec<u8>) -> Vec<String> {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.parquet");
+    std::fs::write(&path, bytes).unwrap();
+    let reader = SerializedFileReader::new(std::fs::File::open(path).unwrap()).unwrap();
+    reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect()
 }
 
 #[cfg(test)]
@@ -70,18 +98,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use hgnnc_train::OutputRows;
-    use parquet::file::reader::{FileReader, SerializedFileReader};
 
+    use super::rows as read;
     use crate::results::{Naming, Predicted};
-
-    /// The rows of a file, as the library displays them.
-    fn read(bytes: Vec<u8>) -> Vec<String> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("results.parquet");
-        std::fs::write(&path, bytes).unwrap();
-        let reader = SerializedFileReader::new(std::fs::File::open(path).unwrap()).unwrap();
-        reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect()
-    }
 
     #[test]
     fn it_has_the_columns_of_the_csv_with_types() {
