@@ -15,7 +15,7 @@ use hgnnc_ir::{Direction, Graph};
 use hgnnc_machine::Machine;
 use hgnnc_profile::{KernelTime, Profile as Found, ProfileOptions};
 use hgnnc_report::profile::{Alive, FORMAT, GraphWeights, VERSION};
-use hgnnc_report::{Batch, Counters, Kernel, Memory, Missing, Once, Profile, Run};
+use hgnnc_report::{Batch, ClassScore, Classes, Counters, Kernel, Memory, Missing, Once, Profile, Run};
 
 use crate::{Error, Prepared};
 
@@ -143,6 +143,7 @@ pub fn bare(
         memory: None,
         counters: Counters::default(),
         graph_weights: vec![],
+        classes: BTreeMap::new(),
     }
 }
 
@@ -154,6 +155,25 @@ pub fn graph_weights(prepared: &mut Prepared) -> Result<Vec<GraphWeights>, Error
         GraphWeights { output: of.output, weights }
     };
     Ok(found.into_iter().map(of).collect())
+}
+
+/// Scores of the classes with the parameters after the measured runs, by part; none where the task has no classes. This
+/// evaluates the model.
+pub fn classes(prepared: &mut Prepared) -> Result<BTreeMap<String, Classes>, Error> {
+    let found = prepared.trainer.infer_class_scores()?;
+    let names = &prepared.classes;
+    let score = |(class, of): (usize, hgnnc_train::report::ClassScore)| ClassScore {
+        name: names.get(class).cloned().unwrap_or(of.name),
+        support: of.support,
+        precision: of.precision,
+        recall: of.recall,
+        f1: of.f1,
+    };
+    let of = |of: hgnnc_train::report::ClassReport| Classes {
+        scores: of.scores.into_iter().enumerate().map(score).collect(),
+        confusion: of.confusion,
+    };
+    Ok(found.into_iter().map(|(part, classes)| (part.to_owned(), of(classes))).collect())
 }
 
 /// Predicted time and work of a kernel: the mean over `sizes`.

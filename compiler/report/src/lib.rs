@@ -18,4 +18,4 @@ pub mod table;
 pub mod text;
 pub mod trace;
 
-pub use profile::{Batch, Counters, Kernel, Memory, Missing, Once, Profile, Run};
+pub use profile::{Batch, ClassScore, Classes, Counters, Kernel, Memory, Missing, Once, Profile, Run};

@@ -61,6 +61,33 @@ pub struct Profile {
     /// Outputs of semantic graphs after the measured runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graph_weights: Vec<GraphWeights>,
+    /// By part of the split: how classes are told apart after the measured runs. Empty where the task has none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub classes: BTreeMap<String, Classes>,
+}
+
+/// How the classes of a part are told apart.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Classes {
+    /// By class.
+    pub scores: Vec<ClassScore>,
+    /// Number of vertices by true class (row) and predicted class (column); `None` where a vertex has several classes,
+    /// and for many classes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confusion: Option<Vec<Vec<u64>>>,
+}
+
+/// Scores of one class.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct ClassScore {
+    /// Name of the class in the dataset, or its number.
+    pub name: String,
+    /// Vertices of the class.
+    pub support: u64,
+    pub precision: f64,
+    pub recall: f64,
+    pub f1: f64,
 }
 
 /// An output of semantic graphs.

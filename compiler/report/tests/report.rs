@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use hgnnc_machine::Machine;
 use hgnnc_report::profile::{Alive, FORMAT, VERSION};
 use hgnnc_report::trace::{Event, Trace, Track};
-use hgnnc_report::{Batch, Counters, Kernel, Memory, Missing, Once, Profile, Run, diff, json, page, text, trace};
+use hgnnc_report::{
+    Batch, ClassScore, Classes, Counters, Kernel, Memory, Missing, Once, Profile, Run, diff, json, page, text, trace,
+};
 use serde_json::{Value, json};
 
 fn kernel(number: usize, stage: &str, phase: &str, kind: &str, measured_ms: f64, predicted_ms: f64) -> Kernel {
@@ -69,6 +71,7 @@ fn profile() -> Profile {
             missing: vec![Missing { events: vec!["cycles".into()], reason: "no PMU".into() }],
         },
         graph_weights: vec![],
+        classes: BTreeMap::new(),
     }
 }
 
@@ -213,6 +216,50 @@ fn a_page_is_complete_and_asks_for_nothing() {
         // Each picture in two widths.
         assert_eq!(page.matches("<div class=\"wide\">").count(), page.matches("<div class=\"narrow\">").count());
         assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    }
+}
+
+/// Three vertices of a class, of which one is confused, and one of another class.
+fn classes() -> Classes {
+    let score = |name: &str, support, [precision, recall, f1]: [f64; 3]| ClassScore {
+        name: name.into(),
+        support,
+        precision,
+        recall,
+        f1,
+    };
+    Classes {
+        scores: vec![score("a<b", 3, [1.0, 2.0 / 3.0, 0.8]), score("PLDI", 1, [0.5, 1.0, 2.0 / 3.0])],
+        confusion: Some(vec![vec![2, 1], vec![0, 1]]),
+    }
+}
+
+#[test]
+fn classes_are_on_the_page_where_there_are_some() {
+    let none = page::page(&profile()).expect("a page");
+    assert!(!none.contains("Scores of each class") && !none.contains("Confusion matrix"));
+    let mut of_classes = profile();
+    of_classes.classes = BTreeMap::from([("train".into(), classes()), ("val".into(), classes())]);
+    assert_eq!(json::read(&json::write(&of_classes)), Ok(of_classes.clone()));
+    let page = page::page(&of_classes).expect("a page");
+    let sections = page.split_once("<h2>Scores of each class").expect("scores").1;
+    insta::assert_snapshot!(sections.split_once("<section><h2>Counters").expect("counters").0.replace("<tr", "\n<tr"), @r#"
+    </h2><p>Of the validation part, with the parameters after the measured runs: what so few runs have learned, not what training reaches.</p><div class="scroll" tabindex="0"><table><thead>
+    <tr><th class="w">class</th><th>vertices</th><th>precision</th><th>recall</th><th>F1</th></tr></thead><tbody>
+    <tr><td class="w">a&lt;b</td><td>3</td><td>1.0000</td><td>0.6667</td><td>0.8000</td></tr>
+    <tr><td class="w">PLDI</td><td>1</td><td>0.5000</td><td>1.0000</td><td>0.6667</td></tr></tbody></table></div></section>
+    <section><h2>Confusion matrix</h2><p>Vertices of the validation part: a row for each true class, a column for each predicted one.</p><div class="scroll" tabindex="0"><table><thead>
+    <tr><th class="w">class</th><th>a&lt;b</th><th>PLDI</th></tr></thead><tbody>
+    <tr><td class="w">a&lt;b</td><td>2</td><td>1</td></tr>
+    <tr><td class="w">PLDI</td><td>0</td><td>1</td></tr></tbody></table></div></section>
+    "#);
+    // Too many for a page, and several classes of a vertex.
+    let mut many = classes();
+    many.confusion = Some(vec![vec![0; 31]; 31]);
+    for classes in [many, Classes { confusion: None, ..classes() }] {
+        of_classes.classes = BTreeMap::from([("test".into(), classes)]);
+        let page = page::page(&of_classes).expect("a page");
+        assert!(page.contains("Of the test part") && !page.contains("Confusion matrix"));
     }
 }
 

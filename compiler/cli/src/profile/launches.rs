@@ -94,6 +94,7 @@ pub fn profile(args: &ProfileArgs, prepared: &mut Prepared) -> Result<ExitCode, 
                     &lines,
                 );
                 profile.graph_weights = hgnnc::profile::graph_weights(prepared)?;
+                profile.classes = hgnnc::profile::classes(prepared)?;
                 let mut value = report::json::value(&profile);
                 value["launches"] = json["launches"].clone();
                 write_all(folder, &profile, format!("{value:#}\n"), &text, &spans::of_device(&profile))?;

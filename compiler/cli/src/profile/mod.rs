@@ -52,6 +52,7 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     let trace = spans::trace(&profile, &found.timeline);
     let text = text::text(&profile);
     if let Some(folder) = &args.out {
+        profile.classes = hgnnc::profile::classes(&mut prepared)?;
         write_all(folder, &profile, json::write(&profile), &text, &trace)?;
     }
     print(&text)?;

@@ -32,6 +32,20 @@ fn adds_up(json: &Value) {
     }
 }
 
+/// Each part has scores of three classes with names, and a matrix of the vertices that these count.
+#[track_caller]
+fn tells_classes(json: &Value, page: &str) {
+    for part in ["train", "val", "test"] {
+        let classes = &json["classes"][part];
+        let sum = |of: &Value| of.as_array().expect("numbers").iter().map(number).sum::<f64>();
+        let scores = classes["scores"].as_array().unwrap_or_else(|| panic!("no scores of {part}: {json:#}"));
+        let support: Vec<f64> = scores.iter().map(|score| number(&score["support"])).collect();
+        let rows: Vec<f64> = classes["confusion"].as_array().expect("a matrix").iter().map(sum).collect();
+        assert_eq!((rows.len(), &rows), (3, &support), "{classes:#}");
+    }
+    assert!(page.contains("Scores of each class") && page.contains("Confusion matrix"), "{page}");
+}
+
 /// Events of each track lie within each other or follow each other, and all begin in the trace.
 #[track_caller]
 fn is_nested(trace: &Value) -> Vec<(String, Vec<Value>)> {
@@ -110,6 +124,7 @@ fn an_epoch_in_all_files() {
     assert!(launches.len() > 5 && launches[1..].iter().all(|event| event["args"]["kernels"].is_array()));
 
     let page = String::from_utf8(place.bytes("p/profile.html")).expect("text");
+    tells_classes(&json, &page);
     for word in ["SGB", "FP", "NA", "SF", "LC", "PU"] {
         assert!(page.contains(&format!("<td class=\"w\">{word}</td>")), "no {word}");
     }
@@ -135,6 +150,7 @@ fn batches_with_what_is_done_beside_them() {
         assert!(number(&json["batch"][part]) > 0.0, "{part}: {json:#}");
     }
     assert!(json["kernels"].as_array().expect("kernels").iter().all(|kernel| number(&kernel["predicted_ms"]) > 0.0));
+    tells_classes(&json, &String::from_utf8_lossy(&place.bytes("p/profile.html")));
     let tracks = is_nested(&place.json("p/trace.json"));
     let of = |name: &str| tracks.iter().find(|(known, _)| known == name).map(|(_, events)| events).expect("a track");
     let named = |events: &[Value], word: &str| {

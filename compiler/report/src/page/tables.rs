@@ -2,7 +2,7 @@
 
 use super::{Plain, section};
 use crate::columns::Column;
-use crate::profile::{GraphWeights, Profile};
+use crate::profile::{Classes, GraphWeights, Profile};
 use crate::summary::{PHASES, stage_words};
 use crate::table::{amount, digits, percent, time};
 
@@ -66,12 +66,53 @@ pub(super) fn tables(profile: &Profile) -> String {
             &graph_weights(of),
         ));
     }
+    // One part: the others are in `profile.json`.
+    if let Some((part, classes)) =
+        PARTS.iter().find_map(|(part, words)| profile.classes.get(*part).map(|classes| (words, classes)))
+    {
+        let words = format!(
+            "Of the {part} part, with the parameters after the measured runs: what so few runs have learned, not what \
+             training reaches."
+        );
+        html.push_str(&section("Scores of each class", &words, &class_scores(classes)));
+        html.push_str(&confusion(classes, part));
+    }
     html.push_str(&section(
         "Counters",
         "Of all threads, in user mode, in a few runs of their own.",
         &counters(profile),
     ));
     html
+}
+
+/// Parts of the split in the order in which one is chosen, with their names in texts.
+const PARTS: [(&str, &str); 3] = [("val", "validation"), ("test", "test"), ("train", "training")];
+
+/// Most classes of a confusion matrix on the page.
+const MOST_CONFUSED: usize = 30;
+
+fn class_scores(classes: &Classes) -> String {
+    let mut table = Html::new(1, 5, &["class", "vertices", "precision", "recall", "F1"]);
+    for of in &classes.scores {
+        let scores = [of.precision, of.recall, of.f1].map(|score| format!("{score:.4}"));
+        table.row([vec![of.name.clone(), of.support.to_string()], scores.to_vec()].concat());
+    }
+    table.end()
+}
+
+/// The confusion matrix in a section of its own, unless a vertex has several classes or there are too many.
+fn confusion(classes: &Classes, part: &str) -> String {
+    let Some(counts) = classes.confusion.as_ref().filter(|counts| counts.len() <= MOST_CONFUSED) else {
+        return String::new();
+    };
+    let names = classes.scores.iter().map(|of| &of.name[..]);
+    let heads: Vec<&str> = ["class"].into_iter().chain(names.clone()).collect();
+    let mut table = Html::new(1, heads.len(), &heads);
+    for (name, row) in names.zip(counts) {
+        table.row([name.to_string()].into_iter().chain(row.iter().map(u64::to_string)).collect());
+    }
+    let words = format!("Vertices of the {part} part: a row for each true class, a column for each predicted one.");
+    section("Confusion matrix", &words, &table.end())
 }
 
 fn graph_weights(of: &GraphWeights) -> String {

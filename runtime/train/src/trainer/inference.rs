@@ -162,8 +162,20 @@ impl Trainer {
         Ok(all)
     }
 
-    /// Scores of each class by part, with the values of the last evaluation. Classes are named by their numbers. Empty for
-    /// a task without classes.
+    /// Scores of each class by part, with the current parameters. Classes are named by their numbers. Empty for a task without
+    /// classes.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn infer_class_scores(&mut self) -> Result<BTreeMap<&'static str, ClassReport>> {
+        let task = self.executable.training.as_ref().map(|training| training.task);
+        if matches!(task, Some(Task::Classify { .. } | Task::MultiLabel { .. })) {
+            self.infer_all()?;
+        }
+        self.class_scores()
+    }
+
+    /// [`Trainer::infer_class_scores`] of the last evaluation.
     fn class_scores(&mut self) -> Result<BTreeMap<&'static str, ClassReport>> {
         let mut all = BTreeMap::new();
         let Some(training) = &self.executable.training else { return Ok(all) };
