@@ -212,7 +212,8 @@ pub(crate) struct TextFile {
 
 enum Out {
     Plain(BufWriter<File>),
-    Gzip(GzEncoder<BufWriter<File>>),
+    // The state of some builds of the compressor is large.
+    Gzip(Box<GzEncoder<BufWriter<File>>>),
 }
 
 impl TextFile {
@@ -224,7 +225,10 @@ impl TextFile {
         }
         let file = BufWriter::with_capacity(1 << 16, File::create(path).map_err(wrong)?);
         let gzip = path.extension().is_some_and(|end| end == "gz");
-        let out = if gzip { Out::Gzip(GzEncoder::new(file, Compression::default())) } else { Out::Plain(file) };
+        let out = match gzip {
+            true => Out::Gzip(Box::new(GzEncoder::new(file, Compression::default()))),
+            false => Out::Plain(file),
+        };
         Ok(TextFile { path: path.to_path_buf(), out })
     }
 

@@ -46,8 +46,11 @@ const USERS: &str = "message users {
 
 const KNOWS: &str = "message knows { REQUIRED BYTE_ARRAY b (UTF8); REQUIRED BYTE_ARRAY a (UTF8); REQUIRED INT32 w; }";
 
+/// Fills the column of a number.
+type Fill<'f> = &'f dyn Fn(usize, &mut ColumnWriter<'_>);
+
 /// Writes row groups, each by a function that fills the columns.
-fn file(path: &Path, schema: &str, compression: Compression, groups: &[&dyn Fn(usize, &mut ColumnWriter<'_>)]) {
+fn file(path: &Path, schema: &str, compression: Compression, groups: &[Fill<'_>]) {
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let properties = Arc::new(WriterProperties::builder().set_compression(compression).build());
     let out = std::fs::File::create(path).unwrap();

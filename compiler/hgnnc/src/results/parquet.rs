@@ -109,6 +109,7 @@ mod tests {
         let naming = Naming {
             ids: BTreeMap::from([("logits".into(), ids)]),
             trained: Some(("logits".into(), Predicted::Class(names))),
+            ..Naming::default()
         };
         let rows = OutputRows { rows: 2, width: 2, data: vec![0.25, 0.75, 0.5, 0.5] };
         let found = read(naming.table("logits", &rows, true).parquet().unwrap());
