@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from common import Layout
+from common import Layout, first_seen
 
 
 class Pyg(Layout):
     kind, peer, title = "pyg", "torch_geometric", "PyG"
+    compared = "`load.py` of the export makes a `HeteroData`, whose `validate()` is called. The folder is a dataset of `hgnnc` as it is"
 
     def read(self, folder, held):
         spec = importlib.util.spec_from_file_location("exported", Path(folder) / "load.py")
@@ -24,6 +25,8 @@ class Pyg(Layout):
             for name in ("x", "time"):
                 if name in store:
                     found[f"{ty}.{name}"] = store[name].numpy()
+            if "kind" in store:
+                found[f"{ty}.kind"] = first_seen(store.kind.numpy())
             if "ids" in store:
                 found[f"{ty}.ids"] = np.array([str(id) for id in store.ids])
         for relation in held.relations:
