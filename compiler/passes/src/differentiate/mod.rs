@@ -14,17 +14,19 @@
 //! - No rule gives NaN where an edge or a row exists and forward values are finite. Rows without edges hold
 //!   infinities (the identities of max, min and log-sum-exp), so rules that could meet them are guarded; a
 //!   gather never reads such a row.
+//!
+//! This module sweeps over the values, and has the rules of operations that only move rows and columns, and of products.
+//! `elementwise` has those of element-wise functions, `reductions` those of sums, extremes and log-sum-exps.
 
-use hgnnc_ir::dataflow::{Binding, Cursor, InputDecl};
+mod elementwise;
+mod reductions;
+
+use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::{
-    BinaryOp, Dataflow, Dim, Direction, Extreme, Graph, Input, MetapathReduce, MetapathTerm, Op, Param, Phase,
-    ProductForm, Reduce, Space, Type, UnaryOp, Value,
+    BinaryOp, Dataflow, Dim, Direction, Input, Op, Param, Phase, ProductForm, Reduce, Type, UnaryOp, Value,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-
-/// Larger than no finite f32 and still finite, the guard against `-∞ - -∞`.
-const LOWEST: f64 = f32::MIN as f64;
 
 /// A value whose gradient the operation set cannot express: sparse values that depend on a parameter have
 /// gradients only through operations that keep their zeros.
@@ -169,14 +171,6 @@ fn depends_on(flow: &Dataflow, num_forward: usize, wrt: &[Leaf]) -> Vec<bool> {
         needed.push(through);
     }
     needed
-}
-
-/// The sum of edge values for rows of a space.
-fn sum_like(rows: Space, graph: Graph, direction: Direction) -> Op {
-    match rows {
-        Space::Endpoints(..) => Op::SegmentEndpoints { graph, direction, reduce: Reduce::Sum },
-        _ => Op::Segment { graph, direction, reduce: Reduce::Sum },
-    }
 }
 
 struct Tape<'a> {
@@ -363,28 +357,7 @@ impl Tape<'_> {
                 self.give(args[0], g)
             }
             Op::Segment { graph, direction, reduce } | Op::SegmentEndpoints { graph, direction, reduce } => {
-                let gather = match direction {
-                    Direction::In => Op::GatherDst(graph),
-                    Direction::Out => Op::GatherSrc(graph),
-                };
-                let x = args[0];
-                let dx = match reduce {
-                    // y[v] = Σ_e x[e]: dx[e] = g[v(e)].
-                    Reduce::Sum => self.flow.push(gather, &[g])?,
-                    // y[v] = ln Σ_e exp x[e]: dx[e] = g[v(e)] exp(x[e] - y[v(e)]), the softmax. It is built as
-                    // forward softmax is, so that common subexpressions make them one value. No guard: y[v(e)]
-                    // belongs to a row with an edge, -∞ only if all its x are, and then forward softmax is NaN.
-                    Reduce::Lse => {
-                        let y = self.flow.push(gather.clone(), &[y])?;
-                        let weight = self.softmax(x, y)?;
-                        let g = self.flow.push(gather, &[g])?;
-                        self.flow.push(Op::Binary(BinaryOp::Mul), &[g, weight])?
-                    }
-                    // dx[e] = g[v(e)] if e is the edge that y[v(e)] comes from, else 0.
-                    Reduce::Max => self.gradient_of_extreme(x, (graph, direction, Extreme::Max), gather, g)?,
-                    Reduce::Min => self.gradient_of_extreme(x, (graph, direction, Extreme::Min), gather, g)?,
-                };
-                self.give(x, dx)
+                self.segment_rule((graph, direction, reduce), args[0], y, g)
             }
             Op::MetapathReduce(sum) => self.metapath_rule(sum, &args, y, g),
             Op::ReduceTrailing { reduce, axes } => {
@@ -395,306 +368,10 @@ impl Tape<'_> {
         }
     }
 
-    /// The gradients of `a = Σ e^(s - n_j) w` and `l = ln Σ e^s` over paths with `s = f(x_i + y_j)`, for the
-    /// destinations `j` or for the sources `i`. With the sums `P[w]` for the other end and `P'[w]` with the slopes
-    /// `f'`:
-    ///
-    /// ```text
-    /// dw = P[g], and for the end that owns the sum g · P'[w], for the other one w · P'[g]; dn = -a · g, or -w · P[g]
-    /// ```
-    fn metapath_rule(&mut self, sum: MetapathReduce, args: &[Value], value: Value, g: Value) -> Result<(), TypeError> {
-        if sum.term == MetapathTerm::WeightedSlope {
-            return Err(TypeError("the slopes of attention scores have no gradient".into()));
-        }
-        let other = match sum.direction {
-            Direction::In => Direction::Out,
-            Direction::Out => Direction::In,
-        };
-        let (n, w) = if sum.term == MetapathTerm::LogSumExp { (value, None) } else { (args[2], args.get(3).copied()) };
-        let scored = [args[0], args[1], n];
-        let of = |with: Option<Value>| scored.into_iter().chain(with).collect::<Vec<Value>>();
-        let needed = |tape: &Self, arg: Value| tape.needed[arg.index()];
-        let is_in = sum.direction == Direction::In;
-        let (own, far) = if is_in { (args[1], args[0]) } else { (args[0], args[1]) };
-        if needed(self, own) {
-            let slopes =
-                self.flow.push(Op::MetapathReduce(sum.with(sum.direction, MetapathTerm::WeightedSlope)), &of(w))?;
-            let d = self.times_summed(g, slopes, own)?;
-            self.give(own, d)?;
-        }
-        if needed(self, far) {
-            let slopes =
-                self.flow.push(Op::MetapathReduce(sum.with(other, MetapathTerm::WeightedSlope)), &of(Some(g)))?;
-            let d = match w {
-                Some(w) => self.times_summed(w, slopes, far)?,
-                None => slopes,
-            };
-            self.give(far, d)?;
-        }
-        if sum.term == MetapathTerm::LogSumExp {
-            return Ok(());
-        }
-        let back = Op::MetapathReduce(sum.with(other, MetapathTerm::WeightedSum));
-        if let Some(w) = w.filter(|&w| needed(self, w)) {
-            let d = self.flow.push(back.clone(), &of(Some(g)))?;
-            self.give(w, d)?;
-        }
-        if needed(self, n) {
-            let d = match (is_in, w) {
-                (true, _) => self.times_summed(g, value, n)?,
-                (false, Some(w)) => {
-                    let back = self.flow.push(back, &of(Some(g)))?;
-                    self.times_summed(w, back, n)?
-                }
-                (false, None) => self.flow.push(back, &of(Some(g)))?,
-            };
-            let d = self.flow.push(Op::Unary(UnaryOp::Neg), &[d])?;
-            self.give(n, d)?;
-        }
-        Ok(())
-    }
-
-    /// `a · b`, summed over the dimensions that `like` does not have.
-    fn times_summed(&mut self, a: Value, b: Value, like: Value) -> Built {
-        let product = self.flow.push(Op::Binary(BinaryOp::Mul), &[a, b])?;
-        let axes = self.flow.ty(product).dims.len() - self.flow.ty(like).dims.len();
-        if axes == 0 {
-            return Ok(product);
-        }
-        self.flow.push(Op::ReduceTrailing { reduce: Reduce::Sum, axes }, &[product])
-    }
-
-    /// The sum of edge values for the rows of `like`: all vertices at this end, or those with edges.
-    fn sum_of_edges(&mut self, graph: Graph, direction: Direction, like: Value, g: Value) -> Built {
-        self.flow.push(sum_like(self.flow.ty(like).space, graph, direction), &[g])
-    }
-
     fn zeros(&mut self, like: Value) -> Built {
         let ty = self.flow.ty(like).clone();
         let zero = self.flow.constant(0.0);
         self.flow.push(Op::Broadcast(ty), &[zero])
-    }
-
-    /// The rules of [`Op::Segment`] for reductions whose result broadcasts back by itself.
-    fn reduction(&mut self, x: Value, reduce: Reduce, sum: Op, y: Value, g: Value) -> Result<(), TypeError> {
-        let dx = match reduce {
-            // y = Σ x: every element gets g.
-            Reduce::Sum => {
-                let from = self.flow.ty(x);
-                let dense = Type::new(from.space, from.dims.clone());
-                self.flow.push(Op::Broadcast(dense), &[g])?
-            }
-            // y = ln Σ exp x: dx = g exp(x - y).
-            Reduce::Lse => {
-                let weight = self.softmax(x, y)?;
-                self.flow.push(Op::Binary(BinaryOp::Mul), &[g, weight])?
-            }
-            Reduce::Max | Reduce::Min => {
-                let mask = self.flow.push(Op::Binary(BinaryOp::Eq), &[x, y])?;
-                let share = self.share(g, mask, sum)?;
-                self.flow.push(Op::Binary(BinaryOp::Mul), &[mask, share])?
-            }
-        };
-        self.give(x, dx)
-    }
-
-    /// dx of `y = f(x)`: `g f'(x)`, where possible in terms of `y`, which the forward pass has already.
-    fn unary_rule(&mut self, f: UnaryOp, x: Value, y: Value, g: Value) -> Built {
-        use BinaryOp::{Add, Div, Min, Mul, Sub};
-        let slope = match f {
-            UnaryOp::Neg => return self.flow.push(Op::Unary(UnaryOp::Neg), &[g]),
-            UnaryOp::Exp => y,
-            UnaryOp::Log => return self.flow.push(Op::Binary(Div), &[g, x]),
-            // (ln(1 + x))' = 1 / (1 + x)
-            UnaryOp::Log1p => {
-                let one = self.ones_like(x)?;
-                let more = self.flow.push(Op::Binary(Add), &[x, one])?;
-                return self.flow.push(Op::Binary(Div), &[g, more]);
-            }
-            // (ln(1 + e^x))' = e^x / (1 + e^x)
-            UnaryOp::Softplus => self.flow.push(Op::Unary(UnaryOp::Sigmoid), &[x])?,
-            // (√x)' = 1 / (2√x)
-            UnaryOp::Sqrt => {
-                let half = self.with_constant(Mul, g, 0.5)?;
-                return self.flow.push(Op::Binary(Div), &[half, y]);
-            }
-            // (1/x)' = -1/x² = -y²
-            UnaryOp::Recip => {
-                let square = self.flow.push(Op::Binary(Mul), &[y, y])?;
-                self.flow.push(Op::Unary(UnaryOp::Neg), &[square])?
-            }
-            // 0 at 0, the middle of the subgradients.
-            UnaryOp::Abs => self.flow.push(Op::Unary(UnaryOp::Sign), &[x])?,
-            // 1 - y²
-            UnaryOp::Tanh => {
-                let square = self.flow.push(Op::Binary(Mul), &[y, y])?;
-                let one = self.ones_like(square)?;
-                self.flow.push(Op::Binary(Sub), &[one, square])?
-            }
-            // y (1 - y)
-            UnaryOp::Sigmoid => {
-                let one = self.flow.constant(1.0);
-                let other = self.flow.push(Op::Binary(Sub), &[one, y])?;
-                self.flow.push(Op::Binary(Mul), &[y, other])?
-            }
-            // 1 where x > 0, which is where y > 0; 0 at 0.
-            UnaryOp::Relu => self.flow.push(Op::Unary(UnaryOp::Step), &[y])?,
-            // slope + (1 - slope) · [x > 0]
-            UnaryOp::LeakyRelu(slope) => {
-                let step = self.flow.push(Op::Unary(UnaryOp::Step), &[x])?;
-                let above = self.with_constant(Mul, step, 1.0 - slope)?;
-                let one = self.ones_like(above)?;
-                let base = self.with_constant(Mul, one, slope)?;
-                self.flow.push(Op::Binary(Add), &[above, base])?
-            }
-            // 1 where x > 0, else e^x = y + 1: in both cases min(y, 0) + 1.
-            UnaryOp::Elu => {
-                if self.flow.is_sparse(y) {
-                    // min(y, 0) = y - max(y, 0), which keeps zeros.
-                    let above = self.flow.push(Op::Unary(UnaryOp::Relu), &[y])?;
-                    let below = self.flow.push(Op::Binary(Sub), &[y, above])?;
-                    let one = self.ones_like(y)?;
-                    self.flow.push(Op::Binary(Add), &[below, one])?
-                } else {
-                    let below = self.with_constant(Min, y, 0.0)?;
-                    self.with_constant(Add, below, 1.0)?
-                }
-            }
-            // (x Φ(x))' = Φ(x) + x φ(x), Φ(x) = (1 + erf(x/√2))/2, φ(x) = e^(-x²/2)/√(2π).
-            UnaryOp::Gelu => {
-                let scaled = self.with_constant(Mul, x, std::f64::consts::FRAC_1_SQRT_2)?;
-                let erf = self.flow.push(Op::Unary(UnaryOp::Erf), &[scaled])?;
-                let half = self.with_constant(Mul, erf, 0.5)?;
-                let distribution = self.with_constant(Add, half, 0.5)?;
-                let square = self.flow.push(Op::Binary(Mul), &[x, x])?;
-                let exponent = self.with_constant(Mul, square, -0.5)?;
-                let bell = self.flow.push(Op::Unary(UnaryOp::Exp), &[exponent])?;
-                let density = self.with_constant(Mul, bell, 1.0 / std::f64::consts::TAU.sqrt())?;
-                let second = self.flow.push(Op::Binary(Mul), &[x, density])?;
-                self.flow.push(Op::Binary(Add), &[distribution, second])?
-            }
-            // 2/√π e^(-x²)
-            UnaryOp::Erf => {
-                let square = self.flow.push(Op::Binary(Mul), &[x, x])?;
-                let exponent = self.flow.push(Op::Unary(UnaryOp::Neg), &[square])?;
-                let bell = self.flow.push(Op::Unary(UnaryOp::Exp), &[exponent])?;
-                self.with_constant(Mul, bell, std::f64::consts::FRAC_2_SQRT_PI)?
-            }
-            // -sin x = cos(x + π/2)
-            UnaryOp::Cos => {
-                let shifted = self.with_constant(Add, x, std::f64::consts::FRAC_PI_2)?;
-                self.flow.push(Op::Unary(UnaryOp::Cos), &[shifted])?
-            }
-            UnaryOp::Sign | UnaryOp::Step | UnaryOp::Floor => {
-                unreachable!("piecewise constant functions hand on no gradient")
-            }
-        };
-        self.flow.push(Op::Binary(BinaryOp::Mul), &[g, slope])
-    }
-
-    /// The gradient of operand `i` of `y = a ∘ b`, before broadcasting is undone.
-    fn binary_rule(&mut self, f: BinaryOp, i: usize, a: Value, b: Value, y: Value, g: Value) -> Built {
-        use BinaryOp::{Add, Div, Eq, Gt, Max, Mul, Sub};
-        match f {
-            Add => Ok(g),
-            Sub if i == 0 => Ok(g),
-            // Undo the broadcast first: there may be fewer elements to negate.
-            Sub => {
-                let sum = self.unbroadcast(g, b)?;
-                self.flow.push(Op::Unary(UnaryOp::Neg), &[sum])
-            }
-            Mul => self.flow.push(Op::Binary(Mul), &[g, if i == 0 { b } else { a }]),
-            // y = a / b: da = g / b, db = -g a / b² = -(g y) / b. `b` is broadcast, so the broadcast is undone
-            // before the division.
-            Div if i == 0 => self.flow.push(Op::Binary(Div), &[g, b]),
-            Div => {
-                let product = self.flow.push(Op::Binary(Mul), &[g, y])?;
-                let sum = self.unbroadcast(product, b)?;
-                let quotient = self.flow.push(Op::Binary(Div), &[sum, b])?;
-                self.flow.push(Op::Unary(UnaryOp::Neg), &[quotient])
-            }
-            // The winner takes the gradient; a tie shares it.
-            Max | BinaryOp::Min => {
-                let (mine, other) = if i == 0 { (a, b) } else { (b, a) };
-                let operands = if f == Max { [mine, other] } else { [other, mine] };
-                let won = self.flow.push(Op::Binary(Gt), &operands)?;
-                let tie = self.flow.push(Op::Binary(Eq), &[a, b])?;
-                let half = self.with_constant(Mul, tie, 0.5)?;
-                let part = self.flow.push(Op::Binary(Add), &[won, half])?;
-                self.flow.push(Op::Binary(Mul), &[g, part])
-            }
-            // y = a^b: da = g b a^(b-1).
-            BinaryOp::Pow if i == 0 => {
-                let power = match self.constant_of(b) {
-                    Some(2.0) => a,
-                    Some(exponent) => self.with_constant(BinaryOp::Pow, a, exponent - 1.0)?,
-                    None => {
-                        let one = self.flow.constant(1.0);
-                        let less = self.flow.push(Op::Binary(Sub), &[b, one])?;
-                        self.flow.push(Op::Binary(BinaryOp::Pow), &[a, less])?
-                    }
-                };
-                let slope = self.flow.push(Op::Binary(Mul), &[power, b])?;
-                self.flow.push(Op::Binary(Mul), &[g, slope])
-            }
-            // db = g y ln a, for positive a.
-            BinaryOp::Pow => {
-                let log = self.flow.push(Op::Unary(UnaryOp::Log), &[a])?;
-                let slope = self.flow.push(Op::Binary(Mul), &[y, log])?;
-                self.flow.push(Op::Binary(Mul), &[g, slope])
-            }
-            // y = ln(e^a + e^b): da = g e^(a-y). Two -∞ make y = -∞, as for a vertex without edges in two
-            // graphs; with y raised to a finite number e^(-∞) = 0 comes out instead of NaN. A finite a is never
-            // below that number, so nothing else changes.
-            BinaryOp::LogAddExp => {
-                let mine = if i == 0 { a } else { b };
-                let finite = self.with_constant(Max, y, LOWEST)?;
-                let weight = self.softmax(mine, finite)?;
-                self.flow.push(Op::Binary(Mul), &[g, weight])
-            }
-            Eq | Gt => unreachable!("comparisons hand on no gradient"),
-        }
-    }
-
-    /// The gradient `g` of the largest (smallest) elements of rows, at the edges that they come from.
-    fn gradient_of_extreme(&mut self, x: Value, over: (Graph, Direction, Extreme), gather: Op, g: Value) -> Built {
-        let (graph, direction, extreme) = over;
-        // In the forward phase, in the traversal that has the elements.
-        let backward = self.flow.cursor;
-        self.flow.cursor.phase = Phase::Forward;
-        let rank = self.edge_rank(graph, direction)?;
-        let winner = self.flow.push(Op::SegmentArg { graph, direction, extreme }, &[x, rank])?;
-        self.flow.cursor = backward;
-        let winner = self.flow.push(gather.clone(), &[winner])?;
-        let mask = self.flow.push(Op::Binary(BinaryOp::Eq), &[winner, rank])?;
-        let g = self.flow.push(gather, &[g])?;
-        self.flow.push(Op::Binary(BinaryOp::Mul), &[g, mask])
-    }
-
-    /// The ranks of the edges of a graph, an input of its own.
-    fn edge_rank(&mut self, graph: Graph, direction: Direction) -> Built {
-        let binding = Binding::EdgeRank(graph, direction);
-        let known = self.flow.inputs.iter().position(|decl| decl.binding == binding);
-        let input = known.map(Input::new).unwrap_or_else(|| {
-            let name = format!("{}.rank.{}", self.flow.graphs[graph.index()].name, direction.name());
-            let ty = Type::new(Space::Edges(graph), vec![]);
-            self.flow.inputs.push(InputDecl { name, ty, binding });
-            Input::new(self.flow.inputs.len() - 1)
-        });
-        self.flow.push(Op::Input(input), &[])
-    }
-
-    /// The softmax weights `exp(x - y)` of scores with their log-sum-exp.
-    fn softmax(&mut self, x: Value, y: Value) -> Built {
-        let difference = self.flow.push(Op::Binary(BinaryOp::Sub), &[x, y])?;
-        self.flow.push(Op::Unary(UnaryOp::Exp), &[difference])
-    }
-
-    /// `g` divided by the number of ones of `mask` in the same reduction. Rows over nothing divide by 1.
-    fn share(&mut self, g: Value, mask: Value, sum: Op) -> Built {
-        let count = self.flow.push(sum, &[mask])?;
-        let count = self.with_constant(BinaryOp::Max, count, 1.0)?;
-        self.flow.push(Op::Binary(BinaryOp::Div), &[g, count])
     }
 
     /// Adds a product to the gradient of `to`, if it needs one.
@@ -766,18 +443,6 @@ impl Tape<'_> {
     fn with_constant(&mut self, f: BinaryOp, v: Value, number: f64) -> Built {
         let number = self.flow.constant(number);
         self.flow.push(Op::Binary(f), &[v, number])
-    }
-
-    /// The number that every element of a value is.
-    fn constant_of(&self, mut v: Value) -> Option<f64> {
-        loop {
-            let data = self.flow.value(v);
-            match data.op {
-                Op::Const(number) => return Some(number),
-                Op::Broadcast(_) => v = data.args[0],
-                _ => return None,
-            }
-        }
     }
 
     /// Ones at the stored elements of `v`. A mask that drops nothing is a sparse matrix of ones.
