@@ -33,7 +33,7 @@ weights, times, labels, splits, links held out; [below](#what-is-compared) is wh
 """
 
 COMPARED = """
-A `-` is a layout whose library has no reader for such a dataset.
+A `-` is a layout whose library has no reader for such a dataset, or that cannot hold it; what `data export` notes is counted.
 
 ## What is compared
 
