@@ -127,7 +127,7 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     let (new, mut terminal) = (args.new.as_deref(), Terminal::default());
     let job = Job {
         new: new.map(Path::to_path_buf),
-        output: args.output.clone(),
+        outputs: args.output.iter().cloned().collect(),
         ..job(&args.model, device, &args.disable, options)?
     };
     let mut prepared = hgnnc::prepare(Purpose::Infer, &job, &mut terminal).map_err(|error| terminal.failed(error))?;

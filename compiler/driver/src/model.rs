@@ -2,6 +2,7 @@
 
 use hgnnc_diag::{FileId, Span};
 use hgnnc_hir as hir;
+use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::optimizer::{Optimizer, OptimizerOptions};
 use hgnnc_ir::outputs::FamilyOutput;
 use hgnnc_ir::training::{Target, Training};
@@ -88,6 +89,25 @@ impl Analyzed {
         }
     }
 
+    /// The forward program with all outputs, with the names of the dataset that the model was bound to, and without graphs
+    /// that only passes declare. Outputs of edges that read parameters of their own are left out: these are not trained.
+    pub fn complete_program(&self) -> (Dataflow, Vec<FamilyOutput>) {
+        let same_params = |flow: &Dataflow| flow.params == self.flow.params;
+        let mut program = instantiate_with(&self.typed, |_| true);
+        if !same_params(&program.flow) {
+            program = instantiate_with(&self.typed, |_| false);
+        }
+        let flow = &mut program.flow;
+        flow.vertex_types.clone_from(&self.flow.vertex_types);
+        flow.relations.clone_from(&self.flow.relations);
+        for input in flow.inputs.iter_mut().filter(|input| matches!(input.binding, Binding::Label(..))) {
+            if let Some(bound) = self.flow.inputs.iter().find(|bound| bound.name == input.name) {
+                input.binding.clone_from(&bound.binding);
+            }
+        }
+        (program.flow, program.families)
+    }
+
     /// Removes the train block and the results that it adds: outputs need no labels and no split.
     pub fn forget_training(&mut self) {
         self.train = None;
@@ -125,7 +145,7 @@ pub fn bind_names(model: &mut Analyzed, dataset: &DatasetSummary) {
         info.fields.iter().find(|f| input == format!("{}.{}", info.name, f.name))
     };
     for input in flow.inputs.iter_mut() {
-        if let hgnnc_ir::dataflow::Binding::Label(vertex, name) = &mut input.binding
+        if let Binding::Label(vertex, name) = &mut input.binding
             && let Some(found) = label_name(*vertex, field_of(*vertex, &input.name))
         {
             *name = found;

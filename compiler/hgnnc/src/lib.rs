@@ -44,12 +44,12 @@ pub use device::Device;
 pub use error::Error;
 pub use log::{EpochLog, LogPlaces};
 pub use prepare::{
-    Bound, DataSource, Job, ModelSource, Prepared, Purpose, ask_for, bind_sizes, cpu_backend, cpu_options,
-    order_options, prepare,
+    Bound, DataSource, Job, ModelSource, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options,
+    prepare,
 };
 pub use results::{Naming, ResultTable, check_parquet};
 pub use seeds::SeedRuns;
-pub use source::{Opened, accept, decode, meet, prepare as prepare_model, read, text};
+pub use source::{Opened, accept, ask_for, decode, meet, prepare as prepare_model, read, text};
 pub use starter::{StarterLayer, starter};
 pub use sweep::{Point, Sweep, SweepObserver, SweepReport};
 

@@ -292,8 +292,8 @@ pub struct Job {
     pub device: Device,
     /// Disabled passes and fusions.
     pub disabled: Disabled,
-    /// The output that is asked for, by a job whose purpose is outputs. Outputs of edges are computed only then.
-    pub output: Option<String>,
+    /// The outputs that are asked for, by a job whose purpose is outputs. Those of edges are computed only then.
+    pub outputs: Vec<String>,
     /// The options of the engine.
     pub options: TrainOptions,
 }
@@ -311,7 +311,7 @@ impl Job {
             graph_cache: Some(GraphCache::DEFAULT_LIMIT),
             device: Device::Auto,
             disabled: Disabled::default(),
-            output: None,
+            outputs: vec![],
             options: TrainOptions::default(),
         }
     }
@@ -331,18 +331,15 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     let device = device::open(job.device, observer)?;
     let mut opened = job.model.open(&job.constants)?;
     let mut known = BTreeMap::new();
-    let own = match &mut opened {
+    let own = match &opened {
         Opened::Text(analysis) => {
             source::accept(analysis, &analysis.diagnostics, observer)?;
             purpose.check(analysis.model.as_ref())?;
-            if let (Purpose::Infer, Some(model), Some(output)) = (purpose, &mut analysis.model, &job.output) {
-                ask_for(model, output)?;
-            }
             known.clone_from(&analysis.constants);
             let training = analysis.model.as_ref().and_then(|model| model.train.as_ref());
             training.and_then(|train| train.training.dataset.clone())
         }
-        Opened::Artifact(artifact) => {
+        Opened::Artifact { artifact, .. } => {
             if purpose == Purpose::Train {
                 return Err(Error::input(format!(
                     "`{}` is a trained model, which `eval` and `infer` take: train its source, perhaps from these \
@@ -350,11 +347,14 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
                     artifact.path().display()
                 )));
             }
-            let model = artifact.analyzed();
+            let model = artifact.analyzed(&[]);
             purpose.check(Some(&model))?;
             model.train.and_then(|train| train.training.dataset)
         }
     };
+    if purpose == Purpose::Infer {
+        job.outputs.iter().try_for_each(|output| opened.ask_for(output))?;
+    }
     let mut front_s = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
@@ -377,17 +377,14 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     };
     let mut load_s = start.elapsed().as_secs_f64();
     let split = job.split.as_deref();
-    let mut model = match &mut opened {
-        Opened::Text(analysis) => source::meet(analysis, &dataset, split, purpose, observer, &pool)?,
-        Opened::Artifact(artifact) => source::meet_artifact(artifact, &dataset, split, purpose, observer, &pool)?,
-    };
+    let mut model = opened.meet(&dataset, split, purpose, observer, &pool)?;
     let description = match &opened {
         Opened::Text(_) => {
             let training = model.train.as_ref().map(|train| &train.training);
-            let (flow, outputs) = source::undeclared(&model);
-            Description::new(&flow, &outputs, training, &dataset)
+            let (flow, families) = model.complete_program();
+            Description::new(&flow, (&model.outputs, &families), training, &dataset)
         }
-        Opened::Artifact(artifact) => artifact.description().clone(),
+        Opened::Artifact { artifact, .. } => artifact.description().clone(),
     };
     if let (Opened::Text(analysis), Some(asked)) = (&opened, &asked) {
         let added = |vertex: VertexType| asked.added_of(&model.flow, vertex, &dataset);
@@ -428,7 +425,7 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     front_s += start.elapsed().as_secs_f64();
     let start = Instant::now();
     let machine = device.as_ref().and_then(|opened| Machine::sheet(opened.device.target().name()));
-    let evaluation_only = matches!(opened, Opened::Artifact(_));
+    let evaluation_only = matches!(opened, Opened::Artifact { .. });
     let bind_lower = LowerOptions { disabled: disabled.clone(), machine, evaluation_only, ..LowerOptions::default() };
     let Bound { mut data, mut sizes, graphs } = bind_sizes(&model, &dataset, &bind_options, &bind_lower, &pool)?;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
@@ -493,7 +490,7 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     let compile_s = front_s + start.elapsed().as_secs_f64() - trainer.init_s();
     let sources = match opened {
         Opened::Text(analysis) => analysis.sources,
-        Opened::Artifact(artifact) => {
+        Opened::Artifact { artifact, .. } => {
             trainer.set_weights(artifact.path(), artifact.params())?;
             SourceMap::default()
         }
@@ -572,19 +569,6 @@ impl Asked {
         };
         flow.outputs.iter().filter_map(rows).collect()
     }
-}
-
-/// Adds an output of edges to a model's program. Other outputs are there.
-///
-/// # Errors
-/// When the model has no output of this name.
-pub fn ask_for(model: &mut Analyzed, output: &str) -> Result<(), Error> {
-    if model.outputs.iter().any(|name| name == output) {
-        model.ask_for(output);
-        return Ok(());
-    }
-    let names: Vec<String> = model.inferred().map(|name| format!("`{name}`")).collect();
-    Err(Error::input(format!("the model has no output `{output}`; it has {}", names.join(", "))))
 }
 
 /// The number of processors, if it is below the number of threads.

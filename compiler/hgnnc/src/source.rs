@@ -9,7 +9,6 @@ use hgnnc_driver::{
     bind_names, check_dataset, codes, declare_metapaths, silence,
 };
 use hgnnc_graph::{Dataset, files};
-use hgnnc_ir::{Dataflow, OutputKind};
 use rayon::ThreadPool;
 
 use crate::artifact::{self, Artifact};
@@ -28,7 +27,7 @@ impl ModelSource {
             source => return Ok(Opened::Text(Box::new(source.read(constants)?))),
         };
         match constants.first() {
-            None => Ok(Opened::Artifact(artifact)),
+            None => Ok(Opened::Artifact { artifact, edge_outputs: vec![] }),
             Some((name, _)) => Err(Error::input(format!(
                 "`{}` is a trained model, whose constants are what it was trained with: `{name}` cannot be set",
                 artifact.path().display()
@@ -76,7 +75,49 @@ pub enum Opened {
     /// Its text, analyzed.
     Text(Box<Analysis>),
     /// A trained model.
-    Artifact(Arc<Artifact>),
+    #[allow(missing_docs, reason = "fields are named for what they hold")]
+    Artifact { artifact: Arc<Artifact>, edge_outputs: Vec<String> },
+}
+
+impl Opened {
+    /// Adds an output of edges to the program. Other outputs are there. To be called before [`Opened::meet`].
+    ///
+    /// # Errors
+    /// When the model has no output of this name.
+    pub fn ask_for(&mut self, output: &str) -> Result<(), Error> {
+        match self {
+            Opened::Text(analysis) => analysis.model.as_mut().map_or(Ok(()), |model| ask_for(model, output)),
+            Opened::Artifact { artifact, edge_outputs } => {
+                let known = &artifact.description().outputs;
+                has_output(known, output, known.iter().map(String::as_str))?;
+                edge_outputs.push(output.to_owned());
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks a model without errors against a dataset, and binds it to the dataset's names.
+    ///
+    /// # Errors
+    /// When they do not fit together.
+    pub fn meet(
+        &mut self,
+        dataset: &Dataset,
+        split: Option<&str>,
+        purpose: Purpose,
+        observer: &mut dyn Observer,
+        pool: &ThreadPool,
+    ) -> Result<Analyzed, Error> {
+        match self {
+            Opened::Text(analysis) => meet(analysis, dataset, split, purpose, observer, pool),
+            Opened::Artifact { artifact, edge_outputs } => {
+                artifact.check(dataset, split, purpose, observer)?;
+                let mut model = artifact.analyzed(edge_outputs);
+                declare(&mut model, dataset, pool)?;
+                Ok(model)
+            }
+        }
+    }
 }
 
 /// Reads and analyzes a model, with other values for some of its constants.
@@ -159,21 +200,6 @@ pub(crate) fn meet_summary(
     Ok(model)
 }
 
-/// Checks a trained model against a dataset.
-pub(crate) fn meet_artifact(
-    artifact: &Artifact,
-    dataset: &Dataset,
-    split: Option<&str>,
-    purpose: Purpose,
-    observer: &mut dyn Observer,
-    pool: &ThreadPool,
-) -> Result<Analyzed, Error> {
-    artifact.check(dataset, split, purpose, observer)?;
-    let mut model = artifact.analyzed();
-    declare(&mut model, dataset, pool)?;
-    Ok(model)
-}
-
 /// Declares the hops of the metapaths that could be factored on a dataset, after all graphs of the model.
 fn declare(model: &mut Analyzed, dataset: &Dataset, pool: &ThreadPool) -> Result<(), Error> {
     let tables = model.flow.with_tables_of(&model.name);
@@ -181,18 +207,23 @@ fn declare(model: &mut Analyzed, dataset: &Dataset, pool: &ThreadPool) -> Result
     Ok(())
 }
 
-/// The program of a model before metapaths were declared, and the names of its outputs: without those of semantic graphs
-/// and edges, which need the source.
-pub(crate) fn undeclared(model: &Analyzed) -> (Dataflow, Vec<String>) {
-    let mut flow = model.flow.clone();
-    let hops = flow.metapaths.iter().flat_map(|path| &path.hops).map(|hop| hop.index());
-    if let Some(first) = hops.min() {
-        flow.graphs.truncate(first);
+/// Adds an output of edges to a model's program. Other outputs are there.
+///
+/// # Errors
+/// When the model has no output of this name.
+pub fn ask_for(model: &mut Analyzed, output: &str) -> Result<(), Error> {
+    has_output(&model.outputs, output, model.inferred())?;
+    model.ask_for(output);
+    Ok(())
+}
+
+/// Refuses a name that is not that of an output.
+fn has_output<'n>(known: &[String], output: &str, named: impl Iterator<Item = &'n str>) -> Result<(), Error> {
+    if known.iter().any(|name| name == output) {
+        return Ok(());
     }
-    flow.metapaths = Default::default();
-    let is_member = |name: &String| model.families.iter().flat_map(|of| &of.members).any(|(_, result)| result == name);
-    flow.outputs.retain(|output| !matches!(&output.kind, OutputKind::Result(name) if is_member(name)));
-    (flow, model.outputs.iter().filter(|name| !model.is_of_family(name)).cloned().collect())
+    let names: Vec<String> = named.map(|name| format!("`{name}`")).collect();
+    Err(Error::input(format!("the model has no output `{output}`; it has {}", names.join(", "))))
 }
 
 /// Runs the passes that come before the model's tables are bound to data.

@@ -106,6 +106,49 @@ fn metrics_and_outputs_are_those_of_source_and_weights_to_the_bit() {
     }
 }
 
+/// HAN on acm, with the outputs of both of its attentions.
+fn with_attention() -> (ModelSource, PathBuf) {
+    let model = examples().into_iter().find(|(name, _)| name == "han/acm").expect("an example").1;
+    let text = std::fs::read_to_string(&model).expect("a text");
+    let output = "    output topic_logits: Paper = linear(conv, 3)\n";
+    assert!(text.contains(output));
+    let outputs = "    output beta: graphs = conv.beta\n    output attention: edges = conv.alpha\n";
+    let text = text.replace(output, &format!("{output}{outputs}"));
+    (ModelSource::Text { path: "han.hgnn".into(), text }, dataset(&model))
+}
+
+#[test]
+fn outputs_of_semantic_graphs_and_edges_are_those_of_the_source_to_the_bit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (model, data) = with_attention();
+    let (file, weights) = (folder.path().join("m.hgnnx"), folder.path().join("w.safetensors"));
+    let mut source = open(Purpose::Measure, model.clone(), &data);
+    source.trainer.save_weights(&weights).expect("saved");
+    artifact::save(&file, &mut source, None).expect("saved");
+    for output in ["beta", "attention", "topic_logits"] {
+        let asking = |model: ModelSource| Job { outputs: vec![output.into()], ..job(model, &data) };
+        let mut both = [model.clone(), ModelSource::File(file.clone())].map(|model| {
+            prepare(Purpose::Infer, &asking(model), &mut Silent).unwrap_or_else(|error| panic!("{error}"))
+        });
+        both[0].trainer.load_weights(&weights).expect("loaded");
+        let tables = both.each_mut().map(|prepared| match prepared.trainer.infer_family(output).expect("computed") {
+            Some(rows) => prepared.naming.family_csv(output, &rows).expect("a table"),
+            None => {
+                let rows = prepared.infer(Some(output)).expect("computed");
+                prepared.naming.csv(output, &rows, false).expect("a table")
+            }
+        });
+        assert!(tables[0].len() > 40, "{output}");
+        assert!(tables[0] == tables[1], "{output}");
+    }
+    // Outputs of edges cost nothing unless they are asked for, and the report has those of semantic graphs.
+    let plain = open(Purpose::Infer, &file, &data);
+    assert_eq!(plain.trainer.families().iter().map(|family| &family.name[..]).collect::<Vec<_>>(), ["beta"]);
+    let reports = [source.report(), open(Purpose::Measure, &file, &data).report()];
+    let [expected, found] = reports.map(|report| report.expect("a report").graph_weights);
+    assert_eq!(serde_json::to_value(found).expect("JSON"), serde_json::to_value(expected).expect("JSON"));
+}
+
 #[test]
 fn the_program_is_that_of_the_model() {
     for (name, model) in examples() {
@@ -144,9 +187,12 @@ fn fields(prefix: &str, json: &serde_json::Value, found: &mut BTreeSet<String>) 
 #[test]
 fn the_documentation_has_every_field() {
     let mut found = BTreeSet::new();
-    for name in ["gcn/cora", "rgcn/lastfm"] {
+    let example = |name: &str| {
         let model = examples().into_iter().find(|(known, _)| known == name).expect("an example").1;
-        let mut prepared = open(Purpose::Infer, &model, &dataset(&model));
+        (ModelSource::File(model.clone()), dataset(&model))
+    };
+    for (model, data) in [example("gcn/cora"), example("rgcn/lastfm"), with_attention()] {
+        let mut prepared = open(Purpose::Infer, model, &data);
         let report = prepared.report().expect("a report");
         let bytes = artifact::to_bytes(Path::new("m.hgnnx"), &mut prepared, Some(&report)).expect("bytes");
         let mut about = Artifact::from_bytes(Path::new("m.hgnnx"), &bytes).expect("an artifact").description().clone();

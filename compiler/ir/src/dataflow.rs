@@ -268,6 +268,38 @@ impl Dataflow {
         Self { name: name.into(), ..Self::default() }
     }
 
+    /// Removes the values that no output depends on, and gives their number. Operations have no side effects, so values
+    /// without readers are dead. Tables stay: parameters keep their place in saved weights even where a program does not
+    /// read them.
+    pub fn remove_dead_values(&mut self) -> usize {
+        let mut live = vec![false; self.values.len()];
+        for output in &self.outputs {
+            live[output.value.index()] = true;
+        }
+        for i in (0..self.values.len()).rev() {
+            if live[i] {
+                for arg in &self.values[i].args {
+                    live[arg.index()] = true;
+                }
+            }
+        }
+        let mut moved = Vec::with_capacity(live.len());
+        let mut kept = 0;
+        for &live in &live {
+            moved.push(Value::new(kept));
+            kept += usize::from(live);
+        }
+        let mut alive = live.iter();
+        self.values.retain(|_| alive.next().is_some_and(|&live| live));
+        for value in self.values.iter_mut().flat_map(|data| &mut data.args) {
+            *value = moved[value.index()];
+        }
+        for output in &mut self.outputs {
+            output.value = moved[output.value.index()];
+        }
+        live.len() - kept
+    }
+
     /// The operation that defines a value.
     pub fn value(&self, value: Value) -> &ValueData {
         &self.values[value.index()]

@@ -34,6 +34,7 @@ impl Artifacts {
             sample::vertices("epochs 2"),
             sample::vertices("epochs 2 batch 5 fanout [2, 2]"),
             sample::links("epochs 2 batch 8 fanout [3]"),
+            sample::attention(),
         ];
         let of = |text: &String| {
             let source = ModelSource::Text { path: "m.hgnn".into(), text: text.clone() };
@@ -88,7 +89,10 @@ impl Subject for Artifacts {
         };
         let _ = hgnnc_driver::request::Request::of(trained.program());
         let purpose = *[Purpose::Measure, Purpose::Infer, Purpose::Score].choose(rng).expect("a list");
-        let mut prepared = match prepare(purpose, &job(trained.into(), &self.data), &mut Silent) {
+        let families: Vec<String> = trained.description().families.iter().map(|of| of.output.clone()).collect();
+        let outputs = families.choose(rng).cloned().into_iter().collect();
+        let job = Job { outputs, ..job(trained.into(), &self.data) };
+        let mut prepared = match prepare(purpose, &job, &mut Silent) {
             Ok(prepared) => prepared,
             Err(error) => {
                 let _ = error.to_string();
@@ -96,7 +100,10 @@ impl Subject for Artifacts {
             }
         };
         let done = match purpose {
-            Purpose::Infer => prepared.infer(None).is_ok(),
+            Purpose::Infer => {
+                let of_graphs = job.outputs.iter().all(|output| prepared.trainer.infer_family(output).is_ok());
+                prepared.infer(None).is_ok() && of_graphs
+            }
             _ => prepared.report().is_ok(),
         };
         Ok(1 + usize::from(done))

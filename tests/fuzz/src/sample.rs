@@ -182,6 +182,22 @@ train Net {{
     .replace("use std::link::DistMult\n", "")
 }
 
+/// A model with outputs of semantic graphs and of edges.
+pub fn attention() -> String {
+    let text = vertices("epochs 2").replace("use std::rgcn::RgcnConv", "use std::han::HanConv");
+    let (schema, rest) = text.split_once("model Net").expect("a model");
+    let (_, train) = rest.split_once("train Net").expect("a train block");
+    format!(
+        "{schema}model Net(schema: Tiny) {{
+    let conv = HanConv(hidden: 4, heads: 2) over [PAP, cites] of Paper.x
+    output logits: Paper = linear(conv, 3)
+    output beta: graphs = conv.beta
+    output alpha: edges = conv.alpha
+}}
+train Net{train}"
+    )
+}
+
 /// A link prediction model with the given lines in its train block.
 pub fn links(train: &str) -> String {
     format!(

@@ -1,5 +1,8 @@
 //! One file instead of model and weights, new vertices beside a graph, and what requests must bring.
 
+use std::path::Path;
+
+use hgnnc::artifact::VERSION;
 use hgnnc_graph::dataset::{Dataset, DenseFeatures, Features, RelationData, SparseFeatures, VertexIds, VertexTypeData};
 use hgnnc_graph::npy::Npy;
 
@@ -85,25 +88,29 @@ fn wrong_uses_are_told() {
 }
 
 #[test]
-fn a_newer_version_is_refused_and_the_first_one_is_read() {
+fn a_newer_version_is_refused_and_all_others_are_read() {
     let place = Place::new();
-    let first = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/version-1.hgnnx");
+    let sample =
+        |version: u32| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cli/version-{version}.hgnnx"));
     if std::env::var_os("HGNN_WRITE_SAMPLES").is_some() {
         place.model(MODEL).with_data("train", &["-o", "m.hgnnx"]).works();
-        std::fs::copy(place.path("m.hgnnx"), &first).expect("copied");
+        std::fs::copy(place.path("m.hgnnx"), sample(VERSION)).expect("copied");
     }
-    let bytes = std::fs::read(&first).expect("a sample of version 1");
-    std::fs::write(place.path("m.hgnnx"), &bytes).expect("written");
-    let run = place.run(&["infer", "m.hgnnx", "--data", "data", "--out", "y.npy"]).works();
-    assert!(run.out.contains("40 rows of 3"), "{}", run.out);
+    let mut bytes = vec![];
+    for version in 1..=VERSION {
+        bytes = std::fs::read(sample(version)).unwrap_or_else(|error| panic!("a sample of {version}: {error}"));
+        std::fs::write(place.path("m.hgnnx"), &bytes).expect("written");
+        let run = place.run(&["infer", "m.hgnnx", "--data", "data", "--out", "y.npy"]).works();
+        assert!(run.out.contains("40 rows of 3"), "{version}: {}", run.out);
+    }
     // The version is a digit of the header, whose length stays.
-    let text = br#"\"artifact\":1,"#;
+    let text = br#"\"artifact\":2,"#;
     let at = bytes.windows(text.len()).position(|part| part == text).expect("a version") + text.len() - 2;
     let newer: Vec<u8> = bytes.iter().enumerate().map(|(i, &byte)| if i == at { b'9' } else { byte }).collect();
     std::fs::write(place.path("m.hgnnx"), newer).expect("written");
     place
         .run(&["infer", "m.hgnnx", "--data", "data", "--out", "y.npy"])
-        .fails(1, &["is an artifact of version 9", "reads versions up to 1", "use a newer one"]);
+        .fails(1, &["is an artifact of version 9", "reads versions up to 2", "use a newer one"]);
 }
 
 /// The dataset with its last papers and authors as new ones: the rest, and a dataset of these with the vertices that

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use hgnnc_graph::Dataset;
 use hgnnc_graph::dataset::{LabelData, LabelValues, Transform, TransformKind, VertexIds};
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
+use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::training::{
     Criterion, LinkTarget, Metric, MiniBatch, NegativeEnds, Negatives, Part, Stop, Target, Task, Training,
 };
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 /// The version of the format that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The metadata of an artifact.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub struct Description {
     pub model: String,
     /// Names of the outputs.
     pub outputs: Vec<String>,
+    /// The outputs of semantic graphs and of edges. Version 1 had none.
+    #[serde(default)]
+    pub families: Vec<FamilyForm>,
     /// The prediction of the model and its metrics; `None` for a model without a `train` block.
     pub evaluation: Option<Evaluation>,
     /// Vertex types of the model, in the order of the program.
@@ -39,6 +43,28 @@ pub struct Description {
     pub training: Option<Summary>,
     /// The forward program in the text form of the dataflow IR, with the dataset's names.
     pub program: String,
+}
+
+/// An output of semantic graphs or of their edges: the program has a result for each of the graphs.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FamilyForm {
+    /// Its name.
+    pub output: String,
+    /// `graphs` or `edges`.
+    pub rows: String,
+    /// The semantic graphs, in their order.
+    pub members: Vec<MemberForm>,
+}
+
+/// The result of a semantic graph.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemberForm {
+    /// Name of the semantic graph in the program.
+    pub graph: String,
+    /// Name of the result in the program.
+    pub result: String,
 }
 
 /// The prediction of a model and its metrics.
@@ -197,18 +223,56 @@ pub struct Summary {
 
 impl Description {
     /// Describes a model with the names of a dataset, before any pass.
-    pub(crate) fn new(flow: &Dataflow, outputs: &[String], training: Option<&Training>, dataset: &Dataset) -> Self {
+    pub(crate) fn new(
+        flow: &Dataflow,
+        (outputs, families): (&[String], &[FamilyOutput]),
+        training: Option<&Training>,
+        dataset: &Dataset,
+    ) -> Self {
         Self {
             artifact: VERSION,
             hgnnc: env!("CARGO_PKG_VERSION").into(),
             model: flow.name.clone(),
             outputs: outputs.to_vec(),
+            families: families.iter().map(|family| FamilyForm::new(flow, family)).collect(),
             evaluation: training.map(|training| Evaluation::new(flow, training, dataset)),
             vertices: (0..flow.vertex_types.len()).map(|row| vertex(flow, VertexType::new(row), dataset)).collect(),
             relations: relations(flow),
             training: None,
             program: hgnnc_ir::print(flow),
         }
+    }
+}
+
+impl FamilyForm {
+    fn new(flow: &Dataflow, family: &FamilyOutput) -> Self {
+        let member = |(graph, result): &(Graph, String)| MemberForm {
+            graph: flow.graphs[graph.index()].name.clone(),
+            result: result.clone(),
+        };
+        Self {
+            output: family.name.clone(),
+            rows: family.rows.name().into(),
+            members: family.members.iter().map(member).collect(),
+        }
+    }
+
+    /// The output, of a program.
+    ///
+    /// # Errors
+    /// The name that means nothing.
+    pub(super) fn family(&self, flow: &Dataflow) -> Result<FamilyOutput, String> {
+        let rows = [FamilyRows::Graphs, FamilyRows::Edges].into_iter().find(|known| known.name() == self.rows);
+        let member = |of: &MemberForm| {
+            let graph = flow.graphs.iter().position(|decl| decl.name == of.graph);
+            let graph = graph.ok_or_else(|| format!("there is no graph `{}`", of.graph))?;
+            Ok((Graph::new(graph), of.result.clone()))
+        };
+        Ok(FamilyOutput {
+            name: self.output.clone(),
+            rows: rows.ok_or_else(|| format!("there are no outputs of `{}`", self.rows))?,
+            members: self.members.iter().map(member).collect::<Result<_, String>>()?,
+        })
     }
 }
 

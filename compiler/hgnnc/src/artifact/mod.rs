@@ -17,15 +17,16 @@ use std::path::{Path, PathBuf};
 
 use hgnnc_driver::Analyzed;
 use hgnnc_graph::{atomic, files};
-use hgnnc_ir::Dataflow;
+use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::training::Training;
+use hgnnc_ir::{Dataflow, OutputKind};
 use hgnnc_train::weights::{self, Tensor};
 use hgnnc_train::{Report, checkpoint};
 use serde::Deserialize;
 
 pub use description::{
-    Description, Evaluation, FeatureSchema, RelationSchema, StopForm, Summary, TargetForm, TaskForm, TransformForm,
-    VERSION, VertexSchema,
+    Description, Evaluation, FamilyForm, FeatureSchema, MemberForm, RelationSchema, StopForm, Summary, TargetForm,
+    TaskForm, TransformForm, VERSION, VertexSchema,
 };
 
 use crate::{Error, Prepared};
@@ -40,6 +41,7 @@ pub struct Artifact {
     path: PathBuf,
     description: Description,
     program: Dataflow,
+    families: Vec<FamilyOutput>,
     training: Option<Training>,
     params: weights::File,
 }
@@ -53,23 +55,52 @@ pub fn save(path: &Path, prepared: &mut Prepared, report: Option<&Report>) -> Re
     atomic::write(path, &bytes).map_err(|error| Error::write(path, &error))
 }
 
+/// Writes given parameters with the [`metadata`] of their model to a file. Atomic.
+///
+/// # Errors
+/// Parameters that are not those of the model, or not finite; a file that cannot be written.
+pub fn write(path: &Path, params: Vec<(String, Tensor<'_>)>, metadata: String) -> Result<(), Error> {
+    let bytes = weights::to_bytes(path, params, Some(metadata))?;
+    Artifact::from_bytes(path, &bytes)?;
+    atomic::write(path, &bytes).map_err(|error| Error::write(path, &error))
+}
+
 /// The bytes that [`save`] writes.
 ///
 /// # Errors
 /// When a device fails.
 pub fn to_bytes(path: &Path, prepared: &mut Prepared, report: Option<&Report>) -> Result<Vec<u8>, Error> {
+    let text = metadata(prepared, report)?;
+    let values = prepared.trainer.params()?;
+    let shapes = prepared.trainer.shapes();
+    let tensors = shapes.into_iter().zip(&values).map(|((name, shape), data)| (name, Tensor { shape, data }));
+    Ok(weights::to_bytes(path, tensors.collect(), Some(text))?)
+}
+
+/// The metadata of the artifact of a model.
+///
+/// # Errors
+/// As [`Description::to_json`].
+pub fn metadata(prepared: &Prepared, report: Option<&Report>) -> Result<String, Error> {
     let mut description = prepared.description.clone();
     if let Some(report) = report {
         description.training = Some(Summary::new(report));
     }
-    let values = prepared.trainer.params()?;
-    let shapes = prepared.trainer.shapes();
-    let failed = |why: String| Error::Machine(format!("cannot write `{}`: {why}", path.display()));
-    let text = serde_json::to_string(&description).map_err(|error| failed(error.to_string()))?;
-    // Numbers that are not finite have no form in JSON.
-    serde_json::from_str::<Description>(&text).map_err(|error| failed(error.to_string()))?;
-    let tensors = shapes.into_iter().zip(&values).map(|((name, shape), data)| (name, Tensor { shape, data }));
-    Ok(weights::to_bytes(path, tensors.collect(), Some(text))?)
+    description.to_json()
+}
+
+impl Description {
+    /// The text of the metadata.
+    ///
+    /// # Errors
+    /// When they hold a number that JSON has no form for.
+    pub fn to_json(&self) -> Result<String, Error> {
+        let failed = |error: serde_json::Error| Error::Machine(format!("the model cannot be described: {error}"));
+        let text = serde_json::to_string(self).map_err(failed)?;
+        // Numbers that are not finite have no form in JSON.
+        serde_json::from_str::<Description>(&text).map_err(failed)?;
+        Ok(text)
+    }
 }
 
 /// Whether the name of a file is that of an artifact.
@@ -140,10 +171,13 @@ impl Artifact {
         }
         let program = hgnnc_ir::parse(&description.program)
             .map_err(|error| damaged(format!("its program does not parse: {error}")))?;
+        let families = description.families.iter().map(|of| of.family(&program)).collect::<Result<Vec<_>, _>>();
+        let families = families.map_err(damaged)?;
         let training = description.evaluation.as_ref().map(|of| of.training(&program)).transpose().map_err(damaged)?;
-        program::check(&program, &description, training.as_ref(), &params).map_err(damaged)?;
+        program::check((&program, &families), &description, training.as_ref(), &params).map_err(damaged)?;
         weights::check_finite(path, &params)?;
-        Ok(Self { path: path.into(), description, program, training, params: weights::File { text: None, ..params } })
+        let params = weights::File { text: None, ..params };
+        Ok(Self { path: path.into(), description, program, families, training, params })
     }
 
     /// The metadata.
@@ -169,14 +203,22 @@ impl Artifact {
         }
     }
 
-    /// The model for evaluations, with the names of the dataset that it was trained on.
-    pub(crate) fn analyzed(&self) -> Analyzed {
-        let outputs = self.description.outputs.clone();
-        Analyzed::for_evaluation(self.program.clone(), outputs, vec![], self.training.clone())
+    /// The model for evaluations, with the names of the dataset that it was trained on. Of the outputs of edges it has
+    /// those that are asked for, since nothing of the size of the edges is stored otherwise.
+    pub(crate) fn analyzed(&self, edge_outputs: &[String]) -> Analyzed {
+        let (mut program, outputs) = (self.program.clone(), self.description.outputs.clone());
+        let is_kept = |family: &FamilyOutput| family.rows == FamilyRows::Graphs || edge_outputs.contains(&family.name);
+        let (families, dropped): (Vec<_>, Vec<_>) = self.families.iter().cloned().partition(is_kept);
+        if !dropped.is_empty() {
+            let is_dropped = |result: &str| dropped.iter().flat_map(|of| &of.members).any(|(_, of)| of == result);
+            program.outputs.retain(|output| !matches!(&output.kind, OutputKind::Result(name) if is_dropped(name)));
+            program.remove_dead_values();
+        }
+        Analyzed::for_evaluation(program, outputs, families, self.training.clone())
     }
 
     /// The parameters.
-    pub(crate) fn params(&self) -> &weights::File {
+    pub fn params(&self) -> &weights::File {
         &self.params
     }
 }

@@ -1,7 +1,10 @@
 //! Checks that the program of an artifact is the forward program of a model. Passes and back ends rely on more than the
 //! verifier of the IR checks, and a file may hold anything.
 
+use std::collections::BTreeSet;
+
 use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::training::{Target, Task, Training};
 use hgnnc_ir::types::{DType, Graph, Phase, Space, Type, VertexType};
 use hgnnc_ir::{Dataflow, Dim, Op, Output, OutputKind, VertexRows, verify};
@@ -19,7 +22,7 @@ const MOST_WIDTH: usize = 1 << 24;
 /// # Errors
 /// The first broken rule.
 pub(super) fn check(
-    flow: &Dataflow,
+    (flow, families): (&Dataflow, &[FamilyOutput]),
     description: &Description,
     training: Option<&Training>,
     params: &weights::File,
@@ -32,7 +35,8 @@ pub(super) fn check(
     widths(flow)?;
     schema(flow, description)?;
     tensors(flow, description, params)?;
-    results(flow, description, training)
+    results(flow, description, training)?;
+    family_results(flow, description, families)
 }
 
 /// A forward program has only what a model is lowered to.
@@ -224,6 +228,35 @@ fn results(flow: &Dataflow, description: &Description, training: Option<&Trainin
     match result("loss") {
         Some(ty) if *ty == Type::new(Space::Unit, vec![]) => Ok(()),
         _ => Err("its program has no loss".into()),
+    }
+}
+
+/// Outputs of semantic graphs and edges have a row for each, all of one width.
+fn family_results(flow: &Dataflow, description: &Description, families: &[FamilyOutput]) -> Result<(), String> {
+    let mut names = BTreeSet::new();
+    let mut members = BTreeSet::new();
+    for family in families {
+        let name = &family.name;
+        if !description.outputs.contains(name) || !names.insert(name) || family.members.is_empty() {
+            return Err(format!("the output `{name}` of semantic graphs is not declared once"));
+        }
+        let mut dims = None;
+        for (graph, result) in &family.members {
+            let space = match family.rows {
+                FamilyRows::Graphs => Space::Unit,
+                FamilyRows::Edges => Space::Edges(*graph),
+            };
+            let ty = flow.result(result).map(|value| flow.ty(value)).filter(|ty| ty.space == space);
+            let fits = ty.is_some_and(|ty| ty.dims.len() <= 1 && *dims.get_or_insert(&ty.dims) == &ty.dims);
+            if !fits || !members.insert(result) {
+                return Err(format!("the output `{name}` has no rows of its own for each semantic graph"));
+            }
+        }
+    }
+    let training = description.evaluation.as_ref().map(|of| &of.output);
+    match training.filter(|trained| names.contains(trained)) {
+        Some(trained) => Err(format!("the trained output `{trained}` is not of vertices or links")),
+        None => Ok(()),
     }
 }
 
