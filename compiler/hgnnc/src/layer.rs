@@ -76,8 +76,10 @@ pub struct LayerJob {
     pub name: String,
     /// The text of the model.
     pub text: String,
-    /// The features that the caller gives at each call (`Paper.x`). They are dense, and get gradients.
+    /// The features that the caller gives at each call (`Paper.x`). They are dense.
     pub given: Vec<String>,
+    /// Whether backward passes compute the gradients of given features.
+    pub input_gradients: bool,
     /// Most bytes of the cache of metapath graphs beside the dataset; `None` for no cache.
     pub graph_cache: Option<u64>,
     /// Where to run; [`Device::Auto`] is the processor, which has the tensors of the caller.
@@ -101,6 +103,7 @@ impl LayerJob {
             name: name.into(),
             text: text.into(),
             given: vec![],
+            input_gradients: true,
             graph_cache: Some(GraphCache::DEFAULT_LIMIT),
             device: Device::Auto,
             precision: Precision::default(),
@@ -246,7 +249,8 @@ impl Layer {
         let bound = bind_planned(&model, dataset, &bind_options, &options, (plan_layer_graphs, &pool))?;
         let Bound { mut data, sizes, graphs } = bound;
         (options.sizes, options.graphs) = (Some(sizes.clone()), graphs);
-        let lowered = lower_layer(&model, &given, &options).map_err(Error::from)?;
+        let leaves = if job.input_gradients { &given[..] } else { &[] };
+        let lowered = lower_layer(&model, leaves, &options).map_err(Error::from)?;
         let mut executable = lowered.executable;
         add_given(&executable.infer, &mut data);
 
@@ -413,8 +417,8 @@ impl Layer {
         Ok(())
     }
 
-    /// The gradient of a given input after [`Layer::backward`]; `None` if no output depends on it: it is zero. Empty if the
-    /// last pass did not go backward.
+    /// The gradient of a given input after [`Layer::backward`]; `None` if no output depends on it, so that it is zero, or
+    /// if [`LayerJob::input_gradients`] is off. Empty if the last pass did not go backward.
     ///
     /// # Panics
     /// If there is no such input.

@@ -105,6 +105,21 @@ fn gradients_are_those_of_the_formula() {
 }
 
 #[test]
+fn gradients_of_inputs_can_be_left_out() {
+    let mut all = open(MODEL, &["Paper.x"]).expect("a layer");
+    let job = LayerJob { input_gradients: false, ..job(MODEL, &["Paper.x"]) };
+    let mut without = Layer::new(&job, &library(), &mut Silent).expect("a layer");
+    let params = all.initial_params(1).expect("values");
+    for layer in [&mut all, &mut without] {
+        let pass = forward(layer, &X, &params);
+        layer.backward(pass, &[Some(&ONES), Some(&[1.0; 12])]).expect("gradients");
+    }
+    assert_eq!(without.input_gradient(0), None);
+    assert_eq!(without.output(0), all.output(0));
+    assert!((0..2).all(|param| without.param_gradient(param) == all.param_gradient(param)));
+}
+
+#[test]
 fn an_output_without_a_gradient_has_no_influence() {
     let mut layer = open(MODEL, &["Paper.x"]).expect("a layer");
     let params = layer.initial_params(1).expect("values");
