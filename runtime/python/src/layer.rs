@@ -32,7 +32,8 @@ type Shaped = (Vec<usize>, Vec<f32>);
 #[pymethods]
 impl Layer {
     /// Compiles a model, `text`, for a dataset. `name` is for messages. `inputs` are the features that each call gives, as
-    /// `Paper.x`; `threads` is 0 for one for each processor. Returns the layer and warnings.
+    /// `Paper.x`; `gradients` whether they get gradients; `threads` is 0 for one for each processor. Returns the layer and
+    /// warnings.
     #[staticmethod]
     fn open(
         py: Python<'_>,
@@ -40,9 +41,11 @@ impl Layer {
         text: String,
         data: &Dataset,
         inputs: Vec<String>,
+        gradients: bool,
         threads: usize,
     ) -> PyResult<(Self, Vec<String>)> {
-        let job = LayerJob { given: inputs, threads, device: Device::Cpu, ..LayerJob::new(name, text) };
+        let (given, input_gradients) = (inputs, gradients);
+        let job = LayerJob { given, input_gradients, threads, device: Device::Cpu, ..LayerJob::new(name, text) };
         let (dataset, mut heard) = (Arc::clone(&data.0), Notes::default());
         let layer = py.detach(|| layer::Layer::new(&job, &dataset, &mut heard));
         let layer = layer.map_err(|error| exception(py, &error))?;

@@ -5,19 +5,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use hgnnc::artifact::{self, Artifact};
 use hgnnc::{
-    DataSource, Device, Error, Job, ModelSource, Observer, Prepared, Purpose, Silent, accept, meet, prepare, processor,
-    profile,
+    DataSource, Device, Error, Job, ModelSource, Observer, Opened, Prepared, Purpose, Silent, accept, prepare,
+    processor, profile,
 };
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::check_held_out;
 use hgnnc_diag::{Diagnostics, SourceMap};
-use hgnnc_driver::analyze;
+use hgnnc_driver::Setting;
+
+use hgnnc_ir::Dataflow;
+use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_profile::ProfileOptions;
 use hgnnc_report::{json, page, text};
 use hgnnc_train::weights::{self, File};
 use hgnnc_train::{Outcome, TrainOptions};
-use numpy::{IntoPyArray, PyArrayMethods, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -57,6 +61,9 @@ impl Observer for Warnings {
 /// A model without errors.
 #[pyclass(frozen, module = "hgnnc._native")]
 pub struct Model {
+    source: ModelSource,
+    /// Other values for constants of the text.
+    constants: Vec<Setting>,
     path: PathBuf,
     text: String,
     name: String,
@@ -66,12 +73,39 @@ pub struct Model {
     warnings: Vec<Found>,
 }
 
-/// The result of training: report as JSON, weights, whether it was interrupted, all epochs.
-type Fitted<'py> = (String, Bound<'py, PyDict>, bool, Vec<EpochFields>);
+/// The result of training: report as JSON, weights, metadata of the artifact, whether it was interrupted, all epochs.
+type Fitted<'py> = (String, Bound<'py, PyDict>, String, bool, Vec<EpochFields>);
 
 impl Model {
-    fn source(&self) -> ModelSource {
-        ModelSource::Text { path: self.path.clone(), text: self.text.clone() }
+    /// A model without errors, of its text.
+    fn of_text(py: Python<'_>, path: PathBuf, text: String, constants: Vec<Setting>) -> PyResult<Model> {
+        let source = ModelSource::Text { path: path.clone(), text: text.clone() };
+        let opened = source.open(&constants).map_err(|error| exception(py, &error))?;
+        let Opened::Text(mut analysis) = opened else {
+            return Err(exception(py, &Error::input("internal error: a text that is an artifact")));
+        };
+        accept(&analysis, &analysis.diagnostics, &mut Silent).map_err(|error| exception(py, &error))?;
+        let warnings = diagnostics(&analysis.sources, &analysis.diagnostics);
+        let model = analysis.model.take().ok_or_else(|| exception(py, &Error::input("internal error: no model")))?;
+        let trained = model.train.as_ref().map(|spec| spec.training.output.clone());
+        let params = params(&model.flow);
+        Ok(Model { source, constants, path, text, params, name: model.name, outputs: model.outputs, trained, warnings })
+    }
+
+    /// A trained model.
+    fn of_artifact(artifact: Artifact) -> Model {
+        let about = artifact.description();
+        Model {
+            constants: vec![],
+            path: artifact.path().to_owned(),
+            text: about.program.clone(),
+            params: params(artifact.program()),
+            name: about.model.clone(),
+            outputs: about.outputs.clone(),
+            trained: about.evaluation.as_ref().map(|of| of.output.clone()),
+            warnings: vec![],
+            source: artifact.into(),
+        }
     }
 
     fn job(&self, data: Option<&Dataset>, options: &Options) -> PyResult<Job> {
@@ -84,8 +118,20 @@ impl Model {
             ..TrainOptions::default()
         };
         let data = data.map_or(DataSource::Named, |data| DataSource::Loaded(Arc::clone(&data.0)));
-        Ok(Job { data, split: options.split.clone(), device, options: engine, ..Job::new(self.source()) })
+        let (split, constants) = (options.split.clone(), self.constants.clone());
+        let source = self.source.clone();
+        Ok(Job { data, split, constants, device, options: engine, model: source, ..Job::new("") })
     }
+}
+
+/// Name and shape of each parameter.
+fn params(flow: &Dataflow) -> Vec<(String, String)> {
+    let dim = |dim: &hgnnc_ir::types::Dim| match *dim {
+        hgnnc_ir::types::Dim::Fixed(extent) => extent.to_string(),
+        hgnnc_ir::types::Dim::Count(vertex) => flow.vertex_types[vertex.index()].name.clone(),
+    };
+    let shape = |dims: &[_]| dims.iter().map(dim).collect::<Vec<_>>().join(", ");
+    flow.params.iter().map(|param| (param.name.clone(), shape(&param.dims))).collect()
 }
 
 fn device(name: &str) -> PyResult<Device> {
@@ -134,26 +180,28 @@ fn json_of(report: &impl serde::Serialize) -> Result<String, Error> {
 
 #[pymethods]
 impl Model {
-    /// Reads a model from a file, or from a text with a name.
+    /// Reads a model from a file, or from a text with a name. An artifact comes with its weights and its metadata.
     #[staticmethod]
-    fn load(py: Python<'_>, path: PathBuf, text: Option<String>) -> PyResult<Model> {
+    fn load(
+        py: Python<'_>,
+        path: PathBuf,
+        text: Option<String>,
+        constants: Vec<Setting>,
+    ) -> PyResult<(Model, Option<(Bound<'_, PyDict>, String)>)> {
+        if text.is_none() && artifact::is_one(&path) {
+            let source = ModelSource::File(path.clone());
+            let opened = source.open(&constants).map_err(|error| exception(py, &error))?;
+            if let Opened::Artifact { artifact: found, .. } = opened {
+                let metadata = found.description().to_json().map_err(|error| exception(py, &error))?;
+                let weights = arrays(py, found.params().clone())?;
+                return Ok((Model::of_artifact(Arc::unwrap_or_clone(found)), Some((weights, metadata))));
+            }
+        }
         let text = match text {
             Some(text) => text,
             None => hgnnc::text(&path).map_err(|error| exception(py, &error))?,
         };
-        let analysis = analyze(&path.display().to_string(), &text);
-        accept(&analysis, &analysis.diagnostics, &mut Silent).map_err(|error| exception(py, &error))?;
-        let warnings = diagnostics(&analysis.sources, &analysis.diagnostics);
-        let model = analysis.model.ok_or_else(|| exception(py, &Error::input("internal error: no model")))?;
-        let flow = &model.flow;
-        let dim = |dim: &hgnnc_ir::types::Dim| match *dim {
-            hgnnc_ir::types::Dim::Fixed(extent) => extent.to_string(),
-            hgnnc_ir::types::Dim::Count(vertex) => flow.vertex_types[vertex.index()].name.clone(),
-        };
-        let params = flow.params.iter();
-        let params = params.map(|p| (p.name.clone(), p.dims.iter().map(dim).collect::<Vec<_>>().join(", "))).collect();
-        let trained = model.train.as_ref().map(|spec| spec.training.output.clone());
-        Ok(Model { path, text, params, name: model.name, outputs: model.outputs, trained, warnings })
+        Ok((Model::of_text(py, path, text, constants)?, None))
     }
 
     #[getter]
@@ -195,13 +243,15 @@ impl Model {
 
     /// Checks the model against a dataset, and returns the warnings.
     fn check(&self, py: Python<'_>, data: &Dataset, split: Option<String>) -> PyResult<Vec<Found>> {
-        let (name, text, dataset) = (self.path.display().to_string(), self.text.clone(), Arc::clone(&data.0));
+        let (source, constants, dataset) = (self.source.clone(), self.constants.clone(), Arc::clone(&data.0));
         let checked = py.detach(move || -> Result<Vec<Found>, Error> {
             let (pool, mut warnings) = (thread_pool(0)?, Warnings::default());
-            let mut analysis = analyze(&name, &text);
-            accept(&analysis, &analysis.diagnostics, &mut warnings)?;
+            let mut opened = source.open(&constants)?;
+            if let Opened::Text(analysis) = &opened {
+                accept(analysis, &analysis.diagnostics, &mut warnings)?;
+            }
             let split = split.as_deref();
-            let model = meet(&mut analysis, &dataset, split, Purpose::Train, &mut warnings, &pool)?;
+            let model = opened.meet(&dataset, split, Purpose::Train, &mut warnings, &pool)?;
             if let Some(train) = &model.train {
                 pool.install(|| check_held_out(&model.flow, &train.training, &dataset, split))?;
             }
@@ -210,7 +260,8 @@ impl Model {
         checked.map_err(|error| exception(py, &error))
     }
 
-    /// Trains, and returns the report, the weights of the best epoch, and whether Ctrl-C ended it.
+    /// Trains, and returns the report, the weights of the best epoch with the metadata of their artifact, and whether
+    /// Ctrl-C ended it.
     #[pyo3(signature = (data, options, init, handler))]
     fn fit<'py>(
         &self,
@@ -233,13 +284,15 @@ impl Model {
             let trained = prepared.trainer.epochs_done() > 0 || prepared.trainer.batches_done() > 0;
             let report = prepared.report()?;
             let stopped = outcome == Outcome::Interrupted;
-            Ok((json_of(&report)?, prepared.trainer.weights()?, trained, stopped, reporter.history()))
+            let metadata = artifact::metadata(&prepared, Some(&report))?;
+            let weights = prepared.trainer.weights()?;
+            Ok((json_of(&report)?, weights, metadata, trained, stopped, reporter.history()))
         })?;
-        let (report, weights, trained, stopped, history) = worked.value;
+        let (report, weights, metadata, trained, stopped, history) = worked.value;
         if worked.interrupted && !trained {
             return Err(PyKeyboardInterrupt::new_err("before the first epoch was done"));
         }
-        Ok((report, arrays(py, weights)?, stopped, history))
+        Ok((report, arrays(py, weights)?, metadata, stopped, history))
     }
 
     /// The report of given weights, as JSON.
@@ -272,7 +325,8 @@ impl Model {
         probabilities: bool,
         handler: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let (job, weights) = (self.job(data.map(Bound::get), &options)?, file(&weights)?);
+        let (mut job, weights) = (self.job(data.map(Bound::get), &options)?, file(&weights)?);
+        job.outputs = outputs.clone().unwrap_or_default();
         let trained = self.trained.clone();
         let worked = run(py, handler, Interrupt::Abandons, move |reporter| {
             let mut prepared = with_weights(Purpose::Infer, &job, &weights, reporter)?;
@@ -295,6 +349,46 @@ impl Model {
             dict.set_item(name, rows.data.into_pyarray(py).reshape([rows.rows, rows.width])?)?;
         }
         Ok(dict)
+    }
+
+    /// An output of semantic graphs, or of their edges: name, values and, of edges, sources and destinations of each graph.
+    #[expect(clippy::type_complexity, reason = "a table that Python unpacks")]
+    fn predict_graphs<'py>(
+        &self,
+        py: Python<'py>,
+        data: Option<&Bound<'py, Dataset>>,
+        options: Options,
+        weights: Given<'py>,
+        output: String,
+        handler: &Bound<'py, PyAny>,
+    ) -> PyResult<
+        Vec<(String, Bound<'py, PyArray2<f32>>, Option<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>)>)>,
+    > {
+        let (mut job, weights) = (self.job(data.map(Bound::get), &options)?, file(&weights)?);
+        job.outputs = vec![output.clone()];
+        let worked = run(py, handler, Interrupt::Abandons, move |reporter| {
+            let mut prepared = with_weights(Purpose::Infer, &job, &weights, reporter)?;
+            let rows =
+                prepared.trainer.families().iter().find(|family| family.name == output).map(|family| family.rows);
+            match (rows, prepared.trainer.infer_family(&output)?) {
+                (Some(rows), Some(found)) => Ok((rows == FamilyRows::Edges, found)),
+                _ => Err(Error::input(format!(
+                    "`{output}` is an output of vertices, not of semantic graphs or edges: `predict` computes it"
+                ))),
+            }
+        })?;
+        let (of_edges, found) = worked.value;
+        let ends = |edges: &[(u32, u32)]| {
+            let (src, dst): (Vec<i64>, Vec<i64>) = edges.iter().map(|&(s, d)| (i64::from(s), i64::from(d))).unzip();
+            (src.into_pyarray(py), dst.into_pyarray(py))
+        };
+        let width = found.width;
+        let graphs = found.graphs.into_iter().map(|graph| {
+            let edges = of_edges.then(|| ends(&graph.edges));
+            let rows = graph.data.len() / width.max(1);
+            Ok((graph.name, graph.data.into_pyarray(py).reshape([rows, width])?, edges))
+        });
+        graphs.collect()
     }
 
     /// Scores of pairs of vertices, by relation.
@@ -380,14 +474,18 @@ impl Model {
         arrays(py, found.map_err(|error| exception(py, &error.into()))?)
     }
 
-    /// Writes weights to a file.
+    /// Writes weights to a file: an artifact, if there are metadata.
     #[staticmethod]
-    fn write_weights(py: Python<'_>, path: PathBuf, given: Given<'_>) -> PyResult<()> {
+    fn write_weights(py: Python<'_>, path: PathBuf, given: Given<'_>, metadata: Option<String>) -> PyResult<()> {
         let file = file(&given)?;
         let tensors = file.tensors.iter();
         let tensors = tensors
             .map(|(name, (shape, data))| (name.clone(), weights::Tensor { shape: shape.clone(), data }))
             .collect();
-        weights::write(&path, tensors, None).map_err(|error| exception(py, &error.into()))
+        let written = match metadata {
+            Some(metadata) => artifact::write(&path, tensors, metadata),
+            None => weights::write(&path, tensors, None).map_err(Error::from),
+        };
+        written.map_err(|error| exception(py, &error))
     }
 }

@@ -96,6 +96,81 @@ def test_predictions_are_arrays_with_probabilities_and_dlpack(model: str, data: 
         compiled.predict(data, outputs=["nothing"])
 
 
+def test_an_artifact_is_a_model_with_weights(model: str, data: Data, tmp_path: pathlib.Path) -> None:
+    compiled = hgnnc.load(model)
+    with pytest.raises(hgnnc.InputError, match="no weights"):
+        compiled.save(tmp_path / "net.hgnnx")
+    run = compiled.fit(data, device="cpu", progress=False)
+    compiled.save(tmp_path / "net.hgnnx")
+    trained = hgnnc.load(tmp_path / "net.hgnnx")
+    assert (trained.name, trained.outputs) == ("Net", ["authors", "logits"])
+    assert "dataflow Net" in trained.text and "9 weights" in repr(trained)
+    same_bits(trained.weights or {}, run.weights)
+    assert trained.check(data) == [] and trained.evaluate(data, device="cpu") == run.metrics
+    same_bits(trained.predict(data, device="cpu"), compiled.predict(data, device="cpu"))
+    # It can be written again, and is read by the command.
+    trained.save(tmp_path / "again.hgnnx")
+    assert (tmp_path / "again.hgnnx").read_bytes() == (tmp_path / "net.hgnnx").read_bytes()
+    hgnnc.Dataset.from_dict(data).save(tmp_path / "d")
+    hgnnc_command(
+        "infer", tmp_path / "net.hgnnx", "--data", tmp_path / "d", "--device", "cpu", "--out", tmp_path / "o.npy",
+    )  # fmt: skip
+    assert np.load(tmp_path / "o.npy").tobytes() == trained.predict(data, device="cpu")["logits"].tobytes()
+    # It is not trained further, and other data are refused with the reason.
+    with pytest.raises(hgnnc.InputError, match="is a trained model"):
+        trained.fit(data, progress=False)
+    with pytest.raises(hgnnc.InputError, match="author"):
+        trained.predict({**data, "author": 26})
+
+
+def test_artifacts_are_of_trained_models(model: str, data: Data, tmp_path: pathlib.Path) -> None:
+    compiled = hgnnc.load(model)
+    run = compiled.fit(data, epochs=1, progress=False)
+    compiled.save(tmp_path / "w.safetensors")
+    with pytest.raises(hgnnc.InputError, match="call `fit` first"):
+        hgnnc.load(model, weights=tmp_path / "w.safetensors").save(tmp_path / "net.hgnnx")
+    first = sorted(run.weights)[0]
+    compiled.weights = {name: value[:1] if name == first else value for name, value in run.weights.items()}
+    with pytest.raises(hgnnc.InputError, match=first):
+        compiled.save(tmp_path / "net.hgnnx")
+    assert not (tmp_path / "net.hgnnx").exists()
+
+
+def test_constants_have_other_values(model: str, data: Data) -> None:
+    text = model.replace("schema Small", "const rate = 0.01\nconst hidden = 8\n\nschema Small")
+    text = text.replace("lr: 0.01", "lr: rate").replace("hidden: 8", "hidden: hidden")
+    plain = hgnnc.load(text).fit(data, epochs=2, device="cpu", progress=False)
+    wide = hgnnc.load(text, constants={"hidden": np.int64(5), "rate": np.float32(0.5)})
+    run = wide.fit(data, epochs=2, device="cpu", progress=False)
+    assert run.report["constants"] == {"hidden": 5, "rate": 0.5}
+    assert {value.shape for value in run.weights.values()} != {value.shape for value in plain.weights.values()}
+    with pytest.raises(hgnnc.ModelError, match="heads"):
+        hgnnc.load(text, constants={"heads": 2})
+
+
+def test_weights_of_metapaths_and_edges_are_outputs(model: str, data: Data) -> None:
+    text = model.replace("use std::rgcn::RgcnConv", "use std::han::HanConv")
+    text = text.replace(
+        "relation writes: Author -> Paper",
+        "relation writes: Author -> Paper\n    metapath PAP = Paper -written_by-> Author <-written_by- Paper",
+    )
+    begin, end = text.index("    let conv"), text.index("}\n\ntrain")
+    body = "    let conv = HanConv(hidden: 4, heads: 2) over [PAP] of Paper.x\n    output logits: Paper = linear(conv, 3)\n"
+    outputs = "    output beta: graphs = conv.beta\n    output attention: edges = conv.alpha\n"
+    compiled = hgnnc.load(text[:begin] + body + outputs + text[end:])
+    compiled.fit(data, epochs=2, progress=False)
+    beta = compiled.predict_graphs(data, "beta")
+    assert list(beta) == ["PAP"] and beta["PAP"].edge_index is None and beta["PAP"].values.tolist() == [[1.0]]
+    attention = compiled.predict_graphs(data, "attention")["PAP"]
+    assert attention.edge_index is not None and attention.edge_index.shape == (2, len(attention.values))
+    # The attention of each paper sums to 1, for both heads.
+    sums = np.zeros((60, 2), np.float32)
+    np.add.at(sums, attention.edge_index[1], attention.values)
+    np.testing.assert_allclose(sums[np.unique(attention.edge_index[1])], 1, rtol=1e-5)
+    with pytest.raises(hgnnc.InputError, match="output of vertices"):
+        compiled.predict_graphs(data, "logits")
+
+
 def test_weights_that_do_not_fit_are_refused(model: str, data: Data, tmp_path: pathlib.Path) -> None:
     compiled = hgnnc.load(model)
     run = compiled.fit(data, epochs=1, progress=False)

@@ -11,7 +11,7 @@ from ._arrays import Sparse
 from ._errors import DataError, Diagnostic, HgnncError, HgnncWarning, InputError, MachineError, ModelError
 from .dataset import Dataset, Label, Relation, VertexType
 from .dgl import from_dgl, to_dgl
-from .model import Epoch, Model, Predictions, Profile, Run, load
+from .model import Epoch, GraphValues, Model, Predictions, Profile, Run, load
 from .pyg import from_pyg, to_pyg
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Dataset",
     "Diagnostic",
     "Epoch",
+    "GraphValues",
     "HgnncError",
     "HgnncWarning",
     "InputError",

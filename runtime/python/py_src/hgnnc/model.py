@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import logging
+import operator
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -56,6 +57,16 @@ class Predictions(dict[str, Array]):
     def _repr_html_(self) -> str:
         rows = [(name, str(list(array.shape)), str(array.dtype)) for name, array in self.items()]
         return table(("output", "shape", "type"), rows)
+
+
+@dataclass(frozen=True)
+class GraphValues:
+    """An output of one semantic graph, or of its edges."""
+
+    values: Floats
+    """A row for the graph, or for each edge."""
+    edge_index: Ints | None
+    """Of edges: sources above destinations."""
 
 
 class Profile:
@@ -203,6 +214,7 @@ class Model:
         self._native = native
         self.weights: Weights | None = None
         """The weights of the last run, or those that were loaded."""
+        self._metadata: str | None = None  # of the artifact with these weights, where they were trained here
 
     @property
     def name(self) -> str:
@@ -216,7 +228,7 @@ class Model:
 
     @property
     def text(self) -> str:
-        """Its source."""
+        """Its source; of an artifact, which has none, the forward program."""
         return self._native.text
 
     @property
@@ -277,10 +289,10 @@ class Model:
 
         native = None if dataset is None else dataset._native
         try:
-            report, weights, interrupted, epochs_done = self._native.fit(native, options, start, heard)
+            report, weights, metadata, interrupted, epochs_done = self._native.fit(native, options, start, heard)
         finally:
             shown.finish()
-        self.weights = weights
+        self.weights, self._metadata = weights, metadata
         history = [Epoch(*fields[:6]) for fields in epochs_done]
 
         def profile(epochs: int | None) -> Profile:
@@ -321,6 +333,23 @@ class Model:
         given = self._weights(weights)
         return Predictions(self._native.predict(_native_of(dataset), options, given, outputs, probabilities, _heard))
 
+    def predict_graphs(
+        self,
+        data: Any,
+        output: str,
+        *,
+        weights: Mapping[str, Any] | None = None,
+        threads: int | None = None,
+        device: str = "auto",
+    ) -> dict[str, GraphValues]:
+        """An output of semantic graphs or of their edges, such as the weights of metapaths or attention, by semantic
+        graph: `output beta: graphs = conv.beta`, `output attention: edges = conv.alpha`."""
+        dataset = dataset_of(data)
+        options = _options(dataset, None, device, threads)
+        native, given = _native_of(dataset), self._weights(weights)
+        found = self._native.predict_graphs(native, options, given, output, _heard)
+        return {name: GraphValues(values, None if ends is None else np.stack(ends)) for name, values, ends in found}
+
     def score(
         self,
         data: Any,
@@ -347,14 +376,28 @@ class Model:
         return {names[name]: scores for name, scores in found.items()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the weights to a `.safetensors` file, which `hgnnc eval` and `hgnnc infer` read."""
-        if not os.fspath(path).endswith(".safetensors"):
-            raise InputError(f"`{os.fspath(path)}`: weights are saved as `.safetensors`")
-        _native.Model.write_weights(os.fspath(path), self._weights(None))
+        """Writes the weights to a `.safetensors` file, or the model with its weights to a `.hgnnx` file, an artifact.
+
+        `hgnnc.load` and the commands `hgnnc eval` and `hgnnc infer` read both. An artifact needs no source; it can be
+        written after `fit`, which knows the classes and the schema of the data.
+        """
+        name = os.fspath(path)
+        if name.endswith(".safetensors"):
+            _native.Model.write_weights(name, self._weights(None), None)
+        elif name.endswith(".hgnnx"):
+            weights = self._weights(None)
+            if self._metadata is None:
+                raise InputError(
+                    f"`{name}`: an artifact describes the data that its model was trained on: call `fit` first, or run "
+                    "`hgnnc build -o`; weights alone are saved as `.safetensors`"
+                )
+            _native.Model.write_weights(name, weights, self._metadata)
+        else:
+            raise InputError(f"`{name}`: weights are saved as `.safetensors`, and models with weights as `.hgnnx`")
 
     def load_weights(self, path: str | os.PathLike[str]) -> Model:
         """Reads weights from a `.safetensors` file, and returns the model."""
-        self.weights = _native.Model.read_weights(os.fspath(path))
+        self.weights, self._metadata = _native.Model.read_weights(os.fspath(path)), None
         return self
 
     def _weights(self, given: Mapping[str, Any] | None) -> dict[str, tuple[list[int], Floats]]:
@@ -414,13 +457,31 @@ def _heard(kind: str, payload: Any) -> Any:
     return None
 
 
-def load(model: str | os.PathLike[str], *, weights: str | os.PathLike[str] | None = None) -> Model:
-    """Reads a model, a `.hgnn` file or its text, and optionally its weights.
+def _number(value: Any) -> str:
+    """A number as the language writes it."""
+    try:
+        return str(operator.index(value))
+    except TypeError:
+        return repr(float(value))
 
-    A text is what has a line break or a brace. Raises `ModelError` with all diagnostics.
+
+def load(
+    model: str | os.PathLike[str],
+    *,
+    weights: str | os.PathLike[str] | None = None,
+    constants: Mapping[str, float] | None = None,
+) -> Model:
+    """Reads a model, a `.hgnn` file or its text, and optionally its weights; or an artifact, a `.hgnnx` file with both.
+
+    A text is what has a line break or a brace. `constants` are other values for constants of the source, as
+    `--set NAME=VALUE` of the command. Raises `ModelError` with all diagnostics.
     """
+    settings = [(name, _number(value)) for name, value in (constants or {}).items()]
     if isinstance(model, str) and ("\n" in model or "{" in model):
-        found = Model(_native.Model.load("model.hgnn", model))
+        native, trained = _native.Model.load("model.hgnn", model, settings)
     else:
-        found = Model(_native.Model.load(os.fspath(model), None))
+        native, trained = _native.Model.load(os.fspath(model), None, settings)
+    found = Model(native)
+    if trained is not None:
+        found.weights, found._metadata = trained
     return found if weights is None else found.load_weights(weights)

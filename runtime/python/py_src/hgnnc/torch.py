@@ -66,7 +66,7 @@ class Layer(torch.nn.Module):
         name, text = _text(model)
         self._job = (name, text, list(inputs), threads)
         self._data = data
-        self._open()
+        self._open(gradients=False)
         self._places: list[tuple[str, ...]] = []
         for (key, _), numbers in zip(self._native.params(), self._native.initial_params(seed), strict=True):
             path = tuple(key.split("."))
@@ -77,11 +77,14 @@ class Layer(torch.nn.Module):
             owner._parameters[path[-1]] = torch.nn.Parameter(torch.from_numpy(numbers))
             self._places.append(path)
 
-    def _open(self) -> None:
+    def _open(self, gradients: bool) -> None:
+        """Compiles the layer, with or without the gradients of its inputs."""
         name, text, inputs, threads = self._job
         data = self._data if isinstance(self._data, Dataset) else Dataset(self._data)
-        self._native, found = _native.Layer.open(name, text, data._native, inputs, threads)
-        for warning in found:
+        again = hasattr(self, "_native")
+        self._native, found = _native.Layer.open(name, text, data._native, inputs, gradients, threads)
+        self._gradients = gradients
+        for warning in [] if again else found:
             warnings.warn(warning, HgnncWarning, stacklevel=3)
         self._inputs: list[tuple[str, tuple[int, ...]]] = [(n, tuple(s)) for n, s in self._native.inputs()]
         self._outputs = [n for n, _ in self._native.outputs()]
@@ -92,6 +95,9 @@ class Layer(torch.nn.Module):
         Returns a tensor if the model has one output, else a dict from names to tensors.
         """
         tensors = self._check(inputs)
+        # Features that need no gradient often come first: their gradient would be the largest product of all.
+        if not self._gradients and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            self._open(gradients=True)
         params = [self._param(path) for path in self._places]
         device = next((tensor.device for tensor in [*tensors, *params]), torch.device("cpu"))
         tensors = [tensor.to("cpu").contiguous() for tensor in [*tensors, *params]]
@@ -151,7 +157,7 @@ class Layer(torch.nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._open()
+        self._open(self._gradients)
 
 
 class _Part(torch.nn.Module):
