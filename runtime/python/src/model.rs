@@ -73,6 +73,15 @@ pub struct Model {
     warnings: Vec<Found>,
 }
 
+/// A model that was read; of an artifact also its weights and its metadata.
+type Loaded<'py> = (Model, Option<(Bound<'py, PyDict>, String)>);
+
+/// Sources and destinations of edges.
+type Ends<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
+
+/// The name of a semantic graph, its values and, of edges, their ends.
+type GraphValues<'py> = (String, Bound<'py, PyArray2<f32>>, Option<Ends<'py>>);
+
 /// The result of training: report as JSON, weights, metadata of the artifact, whether it was interrupted, all epochs.
 type Fitted<'py> = (String, Bound<'py, PyDict>, String, bool, Vec<EpochFields>);
 
@@ -182,12 +191,7 @@ fn json_of(report: &impl serde::Serialize) -> Result<String, Error> {
 impl Model {
     /// Reads a model from a file, or from a text with a name. An artifact comes with its weights and its metadata.
     #[staticmethod]
-    fn load(
-        py: Python<'_>,
-        path: PathBuf,
-        text: Option<String>,
-        constants: Vec<Setting>,
-    ) -> PyResult<(Model, Option<(Bound<'_, PyDict>, String)>)> {
+    fn load(py: Python<'_>, path: PathBuf, text: Option<String>, constants: Vec<Setting>) -> PyResult<Loaded<'_>> {
         if text.is_none() && artifact::is_one(&path) {
             let source = ModelSource::File(path.clone());
             let opened = source.open(&constants).map_err(|error| exception(py, &error))?;
@@ -352,7 +356,6 @@ impl Model {
     }
 
     /// An output of semantic graphs, or of their edges: name, values and, of edges, sources and destinations of each graph.
-    #[expect(clippy::type_complexity, reason = "a table that Python unpacks")]
     fn predict_graphs<'py>(
         &self,
         py: Python<'py>,
@@ -361,9 +364,7 @@ impl Model {
         weights: Given<'py>,
         output: String,
         handler: &Bound<'py, PyAny>,
-    ) -> PyResult<
-        Vec<(String, Bound<'py, PyArray2<f32>>, Option<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>)>)>,
-    > {
+    ) -> PyResult<Vec<GraphValues<'py>>> {
         let (mut job, weights) = (self.job(data.map(Bound::get), &options)?, file(&weights)?);
         job.outputs = vec![output.clone()];
         let worked = run(py, handler, Interrupt::Abandons, move |reporter| {
@@ -392,7 +393,6 @@ impl Model {
     }
 
     /// Scores of pairs of vertices, by relation.
-    #[expect(clippy::type_complexity, reason = "a table that Python makes")]
     fn score<'py>(
         &self,
         py: Python<'py>,

@@ -20,9 +20,10 @@ another device are copied. ``import hgnnc`` does not import this module, and so 
 from __future__ import annotations
 
 import copy
+import ctypes
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -33,6 +34,28 @@ from ._errors import HgnncWarning, InputError
 from .dataset import Dataset
 
 __all__ = ["Layer"]
+
+
+def _pause() -> Callable[[int], object] | None:
+    """`omp_pause_resource_all` of the OpenMP library that PyTorch has loaded. Unless they wait passively, its threads spin for
+    some milliseconds after each operation, on the processors that the layer computes on: layers of few milliseconds would
+    take twice as long. After a pause, the next operation of PyTorch starts its threads again."""
+    if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":
+        return None
+    try:
+        found: Callable[[int], object] = ctypes.CDLL(None).omp_pause_resource_all
+    except (AttributeError, OSError, TypeError):
+        return None
+    return found
+
+
+_omp_pause = _pause()
+_OMP_PAUSE_SOFT = 1
+
+
+def _pause_torch() -> None:
+    if _omp_pause is not None and torch.get_num_threads() > 1:
+        _omp_pause(_OMP_PAUSE_SOFT)
 
 
 class Layer(torch.nn.Module):
@@ -172,6 +195,7 @@ class _Pass(torch.autograd.Function):
         ctx: Any, native: _native.Layer, num_inputs: int, seed: int | None, *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
         arrays = [tensor.detach().numpy() for tensor in tensors]
+        _pause_torch()
         number, outputs = native.forward(arrays[:num_inputs], arrays[num_inputs:], seed)
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
@@ -185,6 +209,7 @@ class _Pass(torch.autograd.Function):
         given = [None if g is None else g.detach().to(torch.float32).contiguous().numpy() for g in gradients]
         wanted = list(ctx.needs_input_grad[3:])
         inputs, params = arrays[: ctx.num_inputs], arrays[ctx.num_inputs :]
+        _pause_torch()
         found = ctx.native.backward(ctx.number, inputs, params, ctx.seed, given, wanted)
         return (None, None, None, *[None if g is None else torch.from_numpy(g) for g in found])
 
