@@ -179,7 +179,7 @@ def test_dgl_graphs_are_read_by_their_names(data: Data) -> None:
 
 
 def test_hetero_data_of_pyg_survives(data: Data) -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed: benchmarks/pyg.py compares with it")
+    torch = pytest.importorskip("torch", reason="torch is not installed: benchmarks/round_trip_pyg.py compares with it")
     pytest.importorskip("torch_geometric", reason="PyG is not installed")
     x = torch.from_numpy(data["paper"]["x"])
     back = hgnnc.from_pyg(hgnnc.Dataset.from_dict(data).to_pyg()).to_pyg()
