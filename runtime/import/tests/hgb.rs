@@ -53,6 +53,14 @@ fn ids(dataset: &Dataset, ty: usize) -> Vec<String> {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_the_files() {
+    let marked = |text: &str| format!("\u{feff}{text}");
+    let (nodes, links) = (marked(NODES), marked(LINKS));
+    let (dataset, _) = read(&[("node.dat", &nodes), ("link.dat", &links)]);
+    assert_eq!(ids(&dataset, 0), ["p a", "p/b", "pc"]);
+}
+
+#[test]
 fn vertices_edges_and_labels_of_the_benchmark() {
     let (dataset, notes) = read(&[]);
     let counts: Vec<_> = dataset.vertex_types.iter().map(|v| (&v.name[..], v.count)).collect();

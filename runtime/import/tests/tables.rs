@@ -5,7 +5,7 @@ mod layouts;
 
 use hgnnc_graph::{LabelValues, TransformKind};
 use hgnnc_import::Kind;
-use layouts::{Change, Files, edges, ids, imported, rows, said_of, write};
+use layouts::{Change, Files, edges, ids, imported, rows, said, said_of, write};
 
 const CONFIG: &str = r#"
 [[vertex_type]]
@@ -233,4 +233,81 @@ fn parquet_needs_a_build_that_has_it() {
         ),
         "{said}"
     );
+}
+
+/// A table of vertices in `v.csv`, and what is said of it.
+const V: &str = "[[vertex_type]]\nname = \"v\"\nfiles = \"v.csv\"\n";
+
+/// What is said of a table of vertices with these settings.
+fn said_of_table(settings: &str, table: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &[("import.toml", &format!("{V}{settings}")), ("v.csv", table)]);
+    said(Kind::Tables, folder.path(), None, &format!("{settings} {table}"))
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    for settings in ["id = \"id\"", "id = \"id\"\ncolumns = [\"id\", \"x\"]"] {
+        let header = if settings.contains("columns") { "" } else { "id,x\n" };
+        let table = format!("\u{feff}{header}a,1\nb,2\n");
+        write(folder.path(), &[("import.toml", &format!("{V}{settings}")), ("v.csv", &table)]);
+        assert_eq!(ids(&imported(Kind::Tables, folder.path(), None), 0), ["a", "b"], "{settings}");
+    }
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, "\u{feff}id\n\"a\"\n".as_bytes()).unwrap();
+    std::fs::write(folder.path().join("v.csv"), packed.finish().unwrap()).unwrap();
+    write(folder.path(), &[("import.toml", &format!("{V}id = \"id\""))]);
+    assert_eq!(ids(&imported(Kind::Tables, folder.path(), None), 0), ["a"]);
+    // A file of the mark alone is empty.
+    assert!(said_of_table("id = \"id\"", "\u{feff}").contains("v.csv: is empty, but its first line names the columns"));
+}
+
+#[test]
+fn a_quote_that_is_not_closed_is_told_with_its_line() {
+    let cases = [
+        ("id,name\n1,a\n2,\"b\n3,c\n4,d", 3),
+        ("id,name\n1,a\n2,\"b\n3,c\n4,d\n", 3),
+        ("id,name\r\n1,\"a\r\nb\"\r\n2,\"b\r\n3,c\r\n", 4),
+        ("id,name\n\"1\n\",\"b\"\"\n3,c", 3),
+        ("\"id,name\n1,a\n", 1),
+    ];
+    for (table, line) in cases {
+        let said = said_of_table("id = \"id\"", table);
+        let expected = format!("v.csv:{line}: the quote that begins in line {line} is not closed");
+        assert!(said.starts_with(&expected), "{table:?}\nsaid: {said}\nexpected: {expected}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let table = "id,name\n1,\"a\nb\"\n2,\"\"\n3,\"c\"\"\n\"";
+    write(folder.path(), &[("import.toml", &format!("{V}id = \"id\"")), ("v.csv", table)]);
+    assert_eq!(ids(&imported(Kind::Tables, folder.path(), None), 0), ["1", "2", "3"]);
+}
+
+#[test]
+fn lines_are_counted_with_all_ends_and_blank_ones() {
+    let features = "id = \"id\"\nfeatures = [{ columns = \"x\" }]";
+    for (table, line) in [
+        ("id,x\r\n1,5\r\n2,7\r\n3,bad", 4),
+        ("id,x\n1,5\n\n\n3,bad\n", 5),
+        ("\r\nid,x\r\n\r\n3,bad\r\n", 4),
+        ("id,x\n\"1\n2\",5\n3,bad\n", 4),
+    ] {
+        let said = said_of_table(features, table);
+        assert!(said.starts_with(&format!("v.csv:{line}: `bad`")), "{table:?}\nsaid: {said}\nexpected: {line}");
+    }
+    // Longer than what is read at a time.
+    let long: String = (0..100_000).map(|row| format!("{row},5\r\n")).collect();
+    let said = said_of_table(features, &format!("id,x\r\n{long}a,bad\r\n"));
+    assert!(said.starts_with("v.csv:100002: `bad`"), "{said}");
+}
+
+#[test]
+fn a_blank_line_in_a_table_of_one_column_is_told() {
+    let features = "features = [{ columns = \"x\", missing = 0 }]";
+    let said = said_of_table(features, "x\r\n1\r\n\r\n2\r\n");
+    assert!(said.starts_with("v.csv:3: the line is blank: write a missing value"), "{said}");
+    let folder = tempfile::tempdir().unwrap();
+    // Blank lines at the end are no rows.
+    write(folder.path(), &[("import.toml", &format!("{V}{features}")), ("v.csv", "x\n1\n\"\"\n2\n\n")]);
+    assert_eq!(rows(&imported(Kind::Tables, folder.path(), None), 0), [[1.0], [0.0], [2.0]]);
 }

@@ -35,6 +35,17 @@ fn a_line_without_three_fields_is_told() {
     assert!(error.contains("all.txt:3: there is no head"), "{error}");
 }
 
+#[test]
+fn a_byte_order_mark_and_windows_ends_of_lines_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("all.tsv");
+    std::fs::write(&file, "\u{feff}a\tr\tb\r\nb\tr\ta\r\n").unwrap();
+    assert_eq!(read(Kind::Triples, &file, None).unwrap().vertex_types[0].count, 2);
+    std::fs::write(&file, "a\tr\tb\r\n\r\nb\tr\r\n").unwrap();
+    let error = read(Kind::Triples, &file, None).unwrap_err().to_string();
+    assert!(error.contains("all.tsv:3: there are 2 fields, but 3 columns"), "{error}");
+}
+
 /// Adds up what it is told.
 #[derive(Default)]
 struct Told(Mutex<Vec<(u64, u64)>>);

@@ -1,6 +1,6 @@
 //! Tables of one JSON object a line.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ use crate::progress::Progress;
 /// The lines of a file that are not blank, each with its number.
 pub(crate) struct Lines {
     path: PathBuf,
-    reader: BufReader<Box<dyn Read>>,
+    reader: Box<dyn BufRead>,
     buffer: Vec<u8>,
     line: u64,
 }
@@ -19,9 +19,7 @@ pub(crate) struct Lines {
 impl Lines {
     pub fn open(path: &Path, progress: &Progress, faults: &mut Faults) -> Option<Lines> {
         match super::open(path, progress) {
-            Ok(input) => {
-                Some(Lines { path: path.to_path_buf(), reader: BufReader::new(input), buffer: Vec::new(), line: 0 })
-            }
+            Ok(reader) => Some(Lines { path: path.to_path_buf(), reader, buffer: Vec::new(), line: 0 }),
             Err(error) => {
                 faults.add(path, None, format!("cannot be read: {error}"));
                 None
@@ -40,10 +38,6 @@ impl Lines {
                     faults.add(&self.path, Some(self.line + 1), format!("cannot be read: {error}"));
                     return None;
                 }
-            }
-            // A mark of the byte order stands before the first line of files from Windows.
-            if self.line == 1 && self.buffer.starts_with("\u{feff}".as_bytes()) {
-                self.buffer.drain(..3);
             }
             if !self.buffer.trim_ascii().is_empty() {
                 break;

@@ -4,10 +4,10 @@ pub(crate) mod json;
 #[cfg(feature = "parquet")]
 mod parquet;
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use csv::ByteRecord;
+use csv_core::ReadRecordResult;
 use flate2::read::MultiGzDecoder;
 use hgnnc_graph::files;
 use serde::Deserialize;
@@ -18,21 +18,29 @@ use self::parquet::ParquetRows;
 use crate::error::{Faults, shown};
 use crate::progress::{Counted, Progress};
 
-/// Opens a file; what is compressed with gzip, by its first bytes, is unpacked on the way.
-pub(crate) fn open(path: &Path, progress: &Progress) -> io::Result<Box<dyn Read>> {
+/// Opens a file; what is compressed with gzip, by its first bytes, is unpacked on the way. A byte order mark at the
+/// beginning is left out.
+pub(crate) fn open(path: &Path, progress: &Progress) -> io::Result<Box<dyn BufRead>> {
     const BUFFER: usize = 1 << 18;
+    const MARK: &[u8] = "\u{feff}".as_bytes();
     let mut file = Counted { inner: files::open(path)?, progress: progress.clone() };
-    let mut magic = [0; 2];
-    let mut read = 0;
-    while read < magic.len() {
-        match file.read(&mut magic[read..])? {
-            0 => break,
-            n => read += n,
-        }
+    let magic = first(&mut file, 2)?;
+    let is_gzip = magic == [0x1f, 0x8b];
+    let whole = Cursor::new(magic).chain(file);
+    let mut text: Box<dyn Read> =
+        if is_gzip { Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER, whole))) } else { Box::new(whole) };
+    let mut start = first(&mut text, MARK.len())?;
+    if start == MARK {
+        start.clear();
     }
-    let whole = io::Cursor::new(magic[..read].to_vec()).chain(file);
-    let whole = BufReader::with_capacity(BUFFER, whole);
-    Ok(if magic == [0x1f, 0x8b] { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
+    Ok(Box::new(BufReader::with_capacity(BUFFER, Cursor::new(start).chain(text))))
+}
+
+/// The first bytes of a file; fewer of a shorter one.
+fn first(input: &mut impl Read, count: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(count);
+    input.take(count as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// How a table is stored.
@@ -84,8 +92,9 @@ impl Table {
     ) -> Option<Table> {
         match format.unwrap_or_else(|| Format::of(path)) {
             Format::Csv => {
-                let rows = Rows::open(path, style, progress, faults)?;
+                let mut rows = Rows::open(path, style, progress, faults)?;
                 let at = rows.positions(wanted, faults)?;
+                rows.refuses_blank = rows.columns.len() == 1;
                 Some(Table::Csv { rows: Box::new(rows), at })
             }
             Format::Json => Some(Table::Json(Box::new(Records::open(path, wanted, progress, faults)?))),
@@ -128,9 +137,29 @@ const NO_PARQUET: &str =
 /// The rows of a table.
 pub(crate) struct Rows {
     pub path: PathBuf,
-    reader: csv::Reader<Box<dyn Read>>,
+    input: Box<dyn BufRead>,
+    parser: csv_core::Reader,
     columns: Vec<String>,
-    row: ByteRecord,
+    /// Field `i` of the row is `bytes[ends[i - 1]..ends[i]]`. Both are longer than the row.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    fields: usize,
+    /// Whether the end of the line of the row is still to be read: a row ends with the first byte of CR LF.
+    in_line_end: bool,
+    /// Whether a blank line between rows is reported: in a table of one column it may be a missing value.
+    refuses_blank: bool,
+}
+
+/// What follows in a table.
+enum Next {
+    Row {
+        line: u64,
+        /// The first blank line before the row.
+        blank: Option<u64>,
+    },
+    End,
+    /// The file ends within the quotes that begin in this line.
+    Unclosed(u64),
 }
 
 /// How a table is written.
@@ -155,16 +184,28 @@ impl Rows {
                 return None;
             }
         };
-        let mut reader = csv::ReaderBuilder::new()
-            .delimiter(style.separator)
-            .quoting(style.quotes)
-            .has_headers(style.columns.is_none())
-            .flexible(true)
-            .from_reader(input);
+        let parser = csv_core::ReaderBuilder::new().delimiter(style.separator).quoting(style.quotes).build();
+        let mut rows = Rows {
+            path: path.to_path_buf(),
+            input,
+            parser,
+            columns: Vec::new(),
+            bytes: vec![0; 1024],
+            ends: vec![0; 32],
+            fields: 0,
+            in_line_end: false,
+            refuses_blank: false,
+        };
         let columns = match style.columns {
             Some(columns) => columns.to_vec(),
-            None => match reader.byte_headers() {
-                Ok(header) => header.iter().map(|c| String::from_utf8_lossy(c).trim().to_owned()).collect(),
+            None => match rows.record() {
+                Ok(Next::Unclosed(line)) => {
+                    faults.add(path, Some(line), unclosed(line));
+                    return None;
+                }
+                Ok(_) => {
+                    (0..rows.fields).map(|at| String::from_utf8_lossy(rows.bytes_of(at)).trim().to_owned()).collect()
+                }
                 Err(error) => {
                     faults.add(path, None, unreadable(&error));
                     return None;
@@ -172,8 +213,8 @@ impl Rows {
             },
         };
         // The number of fields is not known of ragged tables.
-        let columns = if style.ragged { Vec::new() } else { columns };
-        Some(Rows { path: path.to_path_buf(), reader, columns, row: ByteRecord::new() })
+        rows.columns = if style.ragged { Vec::new() } else { columns };
+        Some(rows)
     }
 
     /// Names of the columns, none of ragged tables.
@@ -194,6 +235,11 @@ impl Rows {
         if missing.is_empty() {
             return Some(found);
         }
+        if self.columns.is_empty() {
+            let message = format!("is empty, but its first line names the columns, {} among them", missing.join(", "));
+            faults.add(&self.path, None, message);
+            return None;
+        }
         let known = self.columns.iter().map(|c| format!("`{}`", shown(c))).collect::<Vec<_>>().join(", ");
         let plural = if missing.len() == 1 { "" } else { "s" };
         faults.add(
@@ -207,34 +253,102 @@ impl Rows {
     /// The next row with the right number of fields, and its line; others are reported.
     pub fn next(&mut self, faults: &mut Faults) -> Option<u64> {
         loop {
-            match self.reader.read_byte_record(&mut self.row) {
-                Ok(false) => return None,
-                Ok(true) => {
-                    let line = self.row.position().map_or(0, csv::Position::line);
-                    if self.columns.is_empty() || self.row.len() == self.columns.len() {
-                        return Some(line);
-                    }
-                    let (found, expected) = (self.row.len(), self.columns.len());
-                    let hint =
-                        if found < expected { "" } else { "; a field that holds the separator stands in quotes" };
-                    faults.add(
-                        &self.path,
-                        Some(line),
-                        format!("there are {found} fields, but {expected} columns{hint}"),
-                    );
-                }
-                Err(error) => {
-                    let line = error.position().map(csv::Position::line);
-                    faults.add(&self.path, line, unreadable(&error));
+            let (line, blank) = match self.record() {
+                Ok(Next::Row { line, blank }) => (line, blank),
+                Ok(Next::End) => return None,
+                Ok(Next::Unclosed(line)) => {
+                    faults.add(&self.path, Some(line), unclosed(line));
                     return None;
                 }
+                Err(error) => {
+                    faults.add(&self.path, Some(self.parser.line()), unreadable(&error));
+                    return None;
+                }
+            };
+            if let Some(blank) = blank.filter(|_| self.refuses_blank) {
+                let message =
+                    "the line is blank: write a missing value of the only column as `\"\"`, or leave the line out";
+                faults.add(&self.path, Some(blank), message);
             }
+            if self.columns.is_empty() || self.fields == self.columns.len() {
+                return Some(line);
+            }
+            let (found, expected) = (self.fields, self.columns.len());
+            let hint = if found < expected { "" } else { "; a field that holds the separator stands in quotes" };
+            faults.add(&self.path, Some(line), format!("there are {found} fields, but {expected} columns{hint}"));
+        }
+    }
+
+    /// Reads the next row, of any number of fields.
+    fn record(&mut self) -> io::Result<Next> {
+        self.fields = 0;
+        let blank = self.skip_line_ends()?;
+        let line = self.parser.line();
+        let mut written = 0;
+        let mut is_begun = false;
+        loop {
+            let input = self.input.fill_buf()?;
+            let at_end = input.is_empty();
+            if at_end && !is_begun {
+                return Ok(Next::End);
+            }
+            // The end of a line ends the last row as well, unless it is within quotes.
+            let input = if at_end { b"\n" } else { input };
+            let (result, read, bytes, ends) =
+                self.parser.read_record(input, &mut self.bytes[written..], &mut self.ends[self.fields..]);
+            is_begun = true;
+            written += bytes;
+            self.fields += ends;
+            self.in_line_end = read > 0 && input[read - 1] == b'\r';
+            if !at_end {
+                self.input.consume(read);
+            }
+            match result {
+                ReadRecordResult::InputEmpty if at_end => {
+                    let start = self.fields.checked_sub(1).map_or(0, |last| self.ends[last]);
+                    let before = self.bytes[..start].iter().filter(|&&byte| byte == b'\n').count();
+                    return Ok(Next::Unclosed(line + before as u64));
+                }
+                ReadRecordResult::InputEmpty => {}
+                ReadRecordResult::OutputFull => self.bytes.resize(2 * self.bytes.len(), 0),
+                ReadRecordResult::OutputEndsFull => self.ends.resize(2 * self.ends.len(), 0),
+                ReadRecordResult::Record => return Ok(Next::Row { line, blank }),
+                ReadRecordResult::End => return Ok(Next::End),
+            }
+        }
+    }
+
+    /// Reads up to the beginning of the next row, and counts lines. Returns the first blank one.
+    fn skip_line_ends(&mut self) -> io::Result<Option<u64>> {
+        let mut blank = None;
+        loop {
+            let input = self.input.fill_buf()?;
+            let skipped = input.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+            for _ in input[..skipped].iter().filter(|&&byte| byte == b'\n') {
+                let line = self.parser.line();
+                if !std::mem::take(&mut self.in_line_end) {
+                    blank.get_or_insert(line);
+                }
+                self.parser.set_line(line + 1);
+            }
+            let is_all = skipped == input.len() && skipped > 0;
+            self.input.consume(skipped);
+            if !is_all {
+                return Ok(blank);
+            }
+        }
+    }
+
+    fn bytes_of(&self, at: usize) -> &[u8] {
+        match self.ends[..self.fields].get(at) {
+            Some(&end) => &self.bytes[if at == 0 { 0 } else { self.ends[at - 1] }..end],
+            None => &[],
         }
     }
 
     /// A field of the row without blanks around it. None if it is not UTF-8, which is reported.
     pub fn field(&self, at: usize, line: u64, faults: &mut Faults) -> Option<&str> {
-        match std::str::from_utf8(self.row.get(at).unwrap_or_default()) {
+        match std::str::from_utf8(self.bytes_of(at)) {
             Ok(text) => Some(text.trim()),
             Err(_) => {
                 faults.add(&self.path, Some(line), format!("field {} is not UTF-8: save the file as UTF-8", at + 1));
@@ -244,14 +358,18 @@ impl Rows {
     }
 }
 
-fn unreadable(error: &csv::Error) -> String {
+fn unreadable(error: &io::Error) -> String {
     format!("cannot be read: {error}")
+}
+
+fn unclosed(line: u64) -> String {
+    format!("the quote that begins in line {line} is not closed; a quote in a field in quotes is written twice")
 }
 
 /// Lines of a text file, also a compressed one.
 pub(crate) struct Lines {
     pub path: PathBuf,
-    input: BufReader<Box<dyn Read>>,
+    input: Box<dyn BufRead>,
     bytes: Vec<u8>,
     line: u64,
 }
@@ -260,9 +378,7 @@ impl Lines {
     /// Opens a file. None if that fails, which is reported.
     pub fn open(path: &Path, progress: &Progress, faults: &mut Faults) -> Option<Lines> {
         match open(path, progress) {
-            Ok(input) => {
-                Some(Lines { path: path.to_path_buf(), input: BufReader::new(input), bytes: Vec::new(), line: 0 })
-            }
+            Ok(input) => Some(Lines { path: path.to_path_buf(), input, bytes: Vec::new(), line: 0 }),
             Err(error) => {
                 faults.add(path, None, format!("cannot be read: {error}"));
                 None
