@@ -311,3 +311,91 @@ fn a_blank_line_in_a_table_of_one_column_is_told() {
     write(folder.path(), &[("import.toml", &format!("{V}{features}")), ("v.csv", "x\n1\n\"\"\n2\n\n")]);
     assert_eq!(rows(&imported(Kind::Tables, folder.path(), None), 0), [[1.0], [0.0], [2.0]]);
 }
+
+#[test]
+fn features_that_are_not_finite_are_told() {
+    let told =
+        |features: &str, table: &str| said_of_table(&format!("features = [{{ columns = \"x\", {features} }}]"), table);
+    for missing in ["inf", "nan", "1e300"] {
+        let said = told(&format!("missing = {missing}"), "x\n1\n");
+        assert!(said.contains("features of vertex type `v`: `missing = ") && said.contains("32-bit floats"), "{said}");
+    }
+    let said = told("scale = \"sum\"", "x\n1\n-1\n1e-45\n");
+    assert!(said.contains("in column `x`, scaled by") && said.contains("choose another `scale`"), "{said}");
+}
+
+const NUMBERED: &str = "[[vertex_type]]
+name = \"v\"
+files = \"v.csv\"
+id = \"id\"
+duplicates = \"first\"
+
+[[vertex_type]]
+name = \"w\"
+
+[[relation]]
+name = \"to\"
+src = \"v\"
+dst = \"w\"
+key = \"w\"
+";
+
+#[test]
+fn rows_that_are_dropped_make_no_edges() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &[("import.toml", NUMBERED), ("v.csv", "id,w\na,1\na,2\nb,\nb,3\nc,1\n")]);
+    let dataset = imported(Kind::Tables, folder.path(), None);
+    assert_eq!((ids(&dataset, 1), edges(&dataset, "to")), (vec!["1".into()], vec![(0, 0), (2, 0)]));
+}
+
+const HEADERLESS: &str = "[[vertex_type]]
+name = \"v\"
+
+[[relation]]
+name = \"to\"
+src = \"v\"
+dst = \"v\"
+files = [\"e1.csv\", \"e*.csv\"]
+columns = [\"s\", \"d\"]
+src_key = \"s\"
+dst_key = \"d\"
+split = { test = \"test.csv\" }
+";
+
+#[test]
+fn held_out_links_are_a_table_with_a_header_and_add_no_vertices() {
+    let files =
+        [("import.toml", HEADERLESS), ("e1.csv", "a,b\nb,c\n"), ("e2.csv", "c,a\n"), ("test.csv", "d,s\nb,a\n")];
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &files);
+    let dataset = imported(Kind::Tables, folder.path(), None);
+    // `e1.csv` is read once.
+    assert_eq!((ids(&dataset, 0).len(), edges(&dataset, "to")), (3, vec![(1, 2), (2, 0)]));
+    assert_eq!((&dataset.link_splits[0].test.src[..], &dataset.link_splits[0].test.dst[..]), (&[0][..], &[1][..]));
+    for unknown in ["", "unknown = \"add\"\n"] {
+        let config = HEADERLESS.replace("split =", &format!("{unknown}split ="));
+        let mut files = files.to_vec();
+        files[0].1 = &config;
+        let said = said_of(Kind::Tables, &files, ("test.csv", "b,a", "z,a"));
+        let expected = "test.csv:2: this line names a vertex of type `v` that is not there: `z`; links to hold out";
+        assert!(said.starts_with(expected), "{said}");
+    }
+}
+
+#[test]
+fn patterns_of_files_may_be_absolute() {
+    let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let config = format!("[[vertex_type]]\nname = \"v\"\nfiles = \"{}/v*.csv\"\nid = \"id\"", other.path().display());
+    write(folder.path(), &[("import.toml", &config)]);
+    write(other.path(), &[("v1.csv", "id\na\n"), ("v2.csv", "id\nb\n")]);
+    assert_eq!(ids(&imported(Kind::Tables, folder.path(), None), 0), ["a", "b"]);
+}
+
+#[test]
+fn a_split_in_the_order_of_numbers_and_texts_is_told() {
+    let settings = "label = { column = \"c\" }\nsplit = { by = \"at\", train = 0.5 }";
+    let said = said_of_table(settings, "c,at\na,9\nb,10\na,later\n");
+    assert!(said.starts_with("v.csv:4: `later` in column `at` is not a number, but values before it are"), "{said}");
+    let said = said_of_table(settings, "c,at\na,x\nb,NA\na,7\n");
+    assert!(said.starts_with("v.csv:4: `7` in column `at` is a number, but values before it are not"), "{said}");
+}

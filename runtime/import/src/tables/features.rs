@@ -81,6 +81,11 @@ impl Block {
         if given && (!ascend || ends.iter().flatten().any(|end| !end.is_finite())) {
             return Err("`min` and `max` are numbers, and the first one is the smaller one".into());
         }
+        if let Some(Missing::Value(x)) = of.missing
+            && !(x as f32).is_finite()
+        {
+            return Err(format!("`missing = {x}` is beyond the range of 32-bit floats: write a smaller number"));
+        }
         let limits = [of.min.or(of.limits[0]), of.max.or(of.limits[1])];
         let values = if of.one_hot {
             let mut known = Keys::default();
@@ -191,13 +196,13 @@ impl Block {
         }
     }
 
-    /// Fits what is to be fitted, and tells it.
-    fn fit(self) -> Fitted {
+    /// Fits what is to be fitted, and tells it. Fails if a value is not finite once it is scaled.
+    fn fit(self) -> Result<Fitted, String> {
         let columns = self.columns;
-        match self.values {
+        Ok(match self.values {
             Values::Numbers { values, scale, missing, ends, .. } => {
                 let (mut shift, mut factor, mut fill) = (Vec::new(), Vec::new(), Vec::new());
-                for values in &values {
+                for (values, column) in values.iter().zip(&columns) {
                     let fitted = Moments::of(values);
                     let (s, f) = match scale {
                         Scale::None => (0.0, 1.0),
@@ -208,12 +213,27 @@ impl Block {
                         }
                         Scale::Sum => (0.0, if fitted.sum == 0.0 { 1.0 } else { 1.0 / fitted.sum }),
                     };
-                    shift.push(s);
-                    factor.push(f);
-                    fill.push(match missing {
+                    let filled = match missing {
                         Missing::Value(x) => x,
                         Missing::Word(_) => fitted.mean,
-                    });
+                    };
+                    let is_held = |x: f64| (((x - s) * f) as f32).is_finite();
+                    let too_large = values.iter().find(|x| !is_held(if x.is_nan() { filled } else { **x }));
+                    if let Some(x) = too_large {
+                        let x = if x.is_nan() { filled } else { *x };
+                        return Err(format!(
+                            "`{x}` in column `{column}`, scaled by {f:e}, is beyond the range of 32-bit floats: choose another `scale`"
+                        ));
+                    }
+                    // A missing value may come later.
+                    if !f.is_finite() || !is_held(filled) {
+                        return Err(format!(
+                            "the scale {f:e} of column `{column}` is beyond the range of numbers: choose another `scale`"
+                        ));
+                    }
+                    shift.push(s);
+                    factor.push(f);
+                    fill.push(filled);
                 }
                 let kind = TransformKind::Numbers { shift, scale: factor, missing: fill };
                 Fitted { transform: Transform { columns, kind }, rows: FittedRows::Numbers(values) }
@@ -240,7 +260,7 @@ impl Block {
                 let kind = TransformKind::Vector { separator, width };
                 Fitted { transform: Transform { columns, kind }, rows: FittedRows::Vector(values) }
             }
-        }
+        })
     }
 }
 
@@ -286,11 +306,18 @@ impl Fitted {
 }
 
 /// The features of `count` rows, which are those of `order` if it is given, and how they were made.
-pub(crate) fn features(blocks: Vec<Block>, count: usize, order: Option<&[u32]>) -> (Option<Features>, Vec<Transform>) {
+///
+/// # Errors
+/// If a value is not finite once it is scaled.
+pub(crate) fn features(
+    blocks: Vec<Block>,
+    count: usize,
+    order: Option<&[u32]>,
+) -> Result<(Option<Features>, Vec<Transform>), String> {
     if blocks.is_empty() {
-        return (None, Vec::new());
+        return Ok((None, Vec::new()));
     }
-    let fitted: Vec<Fitted> = blocks.into_iter().map(Block::fit).collect();
+    let fitted: Vec<Fitted> = blocks.into_iter().map(Block::fit).collect::<Result<_, _>>()?;
     let dim = fitted.iter().map(|f| f.transform.width()).sum();
     let each = |row: usize, put: &mut dyn FnMut(usize, f32)| {
         let row = order.map_or(row, |order| order[row] as usize);
@@ -322,15 +349,21 @@ pub(crate) fn features(blocks: Vec<Block>, count: usize, order: Option<&[u32]>) 
         }
         Features::Dense(DenseFeatures { dim, rows: rows.into() })
     };
-    (Some(features), fitted.into_iter().map(|f| f.transform).collect())
+    Ok((Some(features), fitted.into_iter().map(|f| f.transform).collect()))
 }
 
 /// The features of edges, which are dense.
-pub(crate) fn edge_features(blocks: Vec<Block>, count: usize) -> (Option<DenseFeatures>, Vec<Transform>) {
+///
+/// # Errors
+/// If a value is not finite once it is scaled.
+pub(crate) fn edge_features(
+    blocks: Vec<Block>,
+    count: usize,
+) -> Result<(Option<DenseFeatures>, Vec<Transform>), String> {
     if blocks.is_empty() {
-        return (None, Vec::new());
+        return Ok((None, Vec::new()));
     }
-    let fitted: Vec<Fitted> = blocks.into_iter().map(Block::fit).collect();
+    let fitted: Vec<Fitted> = blocks.into_iter().map(Block::fit).collect::<Result<_, _>>()?;
     let dim: usize = fitted.iter().map(|f| f.transform.width()).sum();
     let mut rows = vec![0.0; count * dim];
     for (row, values) in rows.chunks_exact_mut(dim.max(1)).enumerate() {
@@ -340,7 +373,7 @@ pub(crate) fn edge_features(blocks: Vec<Block>, count: usize) -> (Option<DenseFe
             at += block.transform.width();
         }
     }
-    (Some(DenseFeatures { dim, rows: rows.into() }), fitted.into_iter().map(|f| f.transform).collect())
+    Ok((Some(DenseFeatures { dim, rows: rows.into() }), fitted.into_iter().map(|f| f.transform).collect()))
 }
 
 /// Checks the bounds of buckets.

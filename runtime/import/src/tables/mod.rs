@@ -281,15 +281,15 @@ impl<'a> Import<'a> {
         files.for_each(|file| self.progress.expect(&file));
     }
 
-    /// The files that patterns name, in the order of their names.
+    /// The files that patterns name, in the order of their names, each once.
     fn files(&mut self, patterns: &OneOrMore) -> Vec<PathBuf> {
-        let mut found = Vec::new();
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
         for pattern in patterns.list() {
             match matched(self.source, pattern) {
                 Ok(files) if files.is_empty() => {
                     self.wrong(format!("there is no file `{}`", self.source.join(pattern).display()));
                 }
-                Ok(files) => found.extend(files),
+                Ok(files) => found.extend(files.into_iter().filter(|file| seen.insert(file.clone()))),
                 Err(error) => self.wrong(format!("`{}` is not a pattern of files: {error}", shown(pattern))),
             }
         }
@@ -358,8 +358,12 @@ fn matched(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, glob::PatternEr
     if path.is_file() {
         return Ok(vec![path]);
     }
-    let folder = glob::Pattern::escape(&folder.to_string_lossy());
-    let paths = glob::glob(&format!("{folder}/{pattern}"))?;
+    let paths = if Path::new(pattern).is_absolute() {
+        glob::glob(pattern)?
+    } else {
+        let folder = glob::Pattern::escape(&folder.to_string_lossy());
+        glob::glob(&format!("{folder}/{pattern}"))?
+    };
     let mut files: Vec<PathBuf> = paths.flatten().filter(|path| path.is_file()).collect();
     files.sort();
     Ok(files)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use hgnnc_graph::{Dataset, LinkSplitData, Links, RelationData};
 use serde_json::Value;
 
-use super::config::{self, DuplicateEdges, OneOrMore, Part};
+use super::config::{self, DuplicateEdges, DuplicateIds, OneOrMore, Part};
 use super::features::{self, Block, number};
 use super::targets::{SplitOf, SplitRows};
 use super::{Import, Row, TOO_MANY, TableOf, Vertices, seconds};
@@ -100,11 +100,26 @@ impl<'a> Import<'a> {
         let (mut weight, mut time) = (Vec::new(), Vec::new());
         let mut unknown = UnknownEnds::default();
         let mut seen = HashSet::new();
+        // By vertex, whether its row was read: `duplicates = "first"` drops further rows, which make no edges either.
+        let of_src = &self.config.vertex_type[edges.src];
+        let mut read = match &self.vertices[edges.src] {
+            Vertices::Keys(keys) if edges.foreign && of_src.duplicates == DuplicateIds::First => {
+                Some(vec![false; keys.len()])
+            }
+            _ => None,
+        };
         let mut row_number = 0u32;
         self.rows(&edges.table, &wanted, |import, row| {
             let own = row_number;
             row_number = row_number.saturating_add(1);
-            let Some((from, to)) = import.ends(edges, own, row, &mut unknown) else { return };
+            if let Some(read) = &mut read {
+                let Some(key) = import.key(row, 0, edges.src_key) else { return };
+                let known = import.vertices[edges.src].find(&key).and_then(|vertex| read.get_mut(vertex as usize));
+                if known.is_none_or(|read| std::mem::replace(read, true)) {
+                    return;
+                }
+            }
+            let Some((from, to)) = import.ends(edges, own, row, false, &mut unknown) else { return };
             if of.duplicates == DuplicateEdges::Drop && !seen.insert(u64::from(from) << 32 | u64::from(to)) {
                 return;
             }
@@ -139,7 +154,10 @@ impl<'a> Import<'a> {
         data.time = of.time.as_ref().map(|_| time);
         // What follows is of all edges, which a faulty row may not have reached.
         if self.faults.count == 0 {
-            (data.features, data.transforms) = features::edge_features(blocks, data.num_edges());
+            match features::edge_features(blocks, data.num_edges()) {
+                Ok(made) => (data.features, data.transforms) = made,
+                Err(error) => self.wrong(format!("features of relation `{name}`: {error}")),
+            }
             if let Some(split) = split {
                 self.hold_out(edges, &split, index, &mut data, link_splits);
             }
@@ -148,7 +166,15 @@ impl<'a> Import<'a> {
     }
 
     /// The ends of the edge of a row, the `own` of its table. None if there is none, or not both are known, which is noted.
-    fn ends(&mut self, edges: &Edges<'a>, own: u32, row: &Row<'_>, unknown: &mut UnknownEnds) -> Option<(u32, u32)> {
+    /// A link that is held out adds no vertex.
+    fn ends(
+        &mut self,
+        edges: &Edges<'a>,
+        own: u32,
+        row: &Row<'_>,
+        held_out: bool,
+        unknown: &mut UnknownEnds,
+    ) -> Option<(u32, u32)> {
         let (src_len, dst_len) = (edges.src_key.len(), edges.dst_key.len());
         let missing = |range: Range<usize>| row.fields[range].iter().any(Option::is_none);
         // An edge by a foreign key that is not given is no edge.
@@ -165,6 +191,7 @@ impl<'a> Import<'a> {
             }
             let key = self.key(row, at, columns)?;
             let adds = edges.of.unknown == config::Unknown::Add || self.config.vertex_type[ty].files.is_none();
+            let adds = adds && !held_out;
             let found = match &mut self.vertices[ty] {
                 Vertices::Keys(keys) if adds => match keys.add(&key) {
                     Some((number, _)) => Some(number),
@@ -274,11 +301,12 @@ impl<'a> Import<'a> {
                     continue;
                 };
                 let row = Row { path, line, fields: fields.iter().map(|field| Some(&field[..])).collect() };
-                found.extend(self.ends(edges, 0, &row, &mut unknown).map(|link| (line, link)));
+                found.extend(self.ends(edges, 0, &row, true, &mut unknown).map(|link| (line, link)));
             }
         } else {
             let Some(separator) = self.separator(edges.table.separator, path) else { return found };
-            let style = Style { separator, quotes: true, columns: edges.table.columns, ragged: false };
+            // With a header, whatever the edges have.
+            let style = Style { separator, quotes: true, columns: None, ragged: false };
             let opened = Table::open(path, Some(format), &style, &wanted, self.progress, &mut self.faults);
             let Some(mut rows) = opened else { return found };
             while let Some(line) = rows.next(&mut self.faults) {
@@ -287,7 +315,7 @@ impl<'a> Import<'a> {
                     fields.push(rows.field(at, line, &mut self.faults).filter(|text| !text.is_empty()));
                 }
                 let row = Row { path, line, fields };
-                found.extend(self.ends(edges, 0, &row, &mut unknown).map(|link| (line, link)));
+                found.extend(self.ends(edges, 0, &row, true, &mut unknown).map(|link| (line, link)));
             }
         }
         self.report_unknown(edges, unknown, Some(path));

@@ -276,6 +276,8 @@ pub(super) struct SplitRows<'a> {
     masks: Vec<usize>,
     words: Vec<Option<usize>>,
     order: Vec<Option<String>>,
+    /// Whether the values of `by` are numbers, once there is one.
+    by_numbers: Option<bool>,
 }
 
 /// What a split is of.
@@ -319,7 +321,7 @@ impl<'a> SplitRows<'a> {
             None => masks.iter().map(|(_, mask)| mask.mask.clone()).collect(),
         };
         let masks = masks.into_iter().map(|(part, _)| part).collect();
-        Ok(SplitRows { config, columns, masks, words: Vec::new(), order: Vec::new() })
+        Ok(SplitRows { config, columns, masks, words: Vec::new(), order: Vec::new(), by_numbers: None })
     }
 
     pub fn columns(&self) -> &[String] {
@@ -331,7 +333,20 @@ impl<'a> SplitRows<'a> {
         let Some(&first) = fields.first() else { return Ok(()) };
         if self.config.by.is_some() {
             self.order.push(first.map(str::to_owned));
-            return Ok(());
+            let Some(text) = first else { return Ok(()) };
+            let is_number = text.parse::<f64>().is_ok_and(|x| !x.is_nan());
+            if *self.by_numbers.get_or_insert(is_number) == is_number {
+                return Ok(());
+            }
+            let (text, column) = (shown(text), shown(&self.columns[0]));
+            let others = if is_number {
+                "a number, but values before it are not"
+            } else {
+                "not a number, but values before it are"
+            };
+            return Err(format!(
+                "`{text}` in column `{column}` is {others}: `by` sorts either numbers or texts; `missing_values` names what stands for none"
+            ));
         }
         let found = if self.masks.is_empty() { part_named(first) } else { self.part_masked(fields) };
         self.words.push(*found.as_ref().unwrap_or(&None));

@@ -153,7 +153,10 @@ impl<'a> Import<'a> {
         // What follows is of all rows, which a faulty one may not have reached.
         if self.faults.count == 0 {
             let order = order.as_deref();
-            (data.features, data.transforms) = features::features(blocks, count, order);
+            match features::features(blocks, count, order) {
+                Ok(made) => (data.features, data.transforms) = made,
+                Err(error) => self.wrong(format!("features of vertex type `{}`: {error}", shown(&of.name))),
+            }
             data.time = time_at.map(|_| match order {
                 Some(order) => order.iter().map(|&v| time[v as usize]).collect(),
                 None => time,
