@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import pathlib
+import pickle
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,6 +112,17 @@ def test_everything_survives_a_dictionary_and_a_folder(tmp_path: pathlib.Path) -
         (lambda d: d.update({("author", "knows", "author"): np.zeros((9, 2), int)}), "this one is [edges, 2]: give its transpose"),
         (lambda d: d.update({("author", "knows", "author"): np.zeros((2, 3), np.float32)}), "is float32, and should be whole numbers"),
         (lambda d: d.update({("author", "author"): np.zeros((2, 1), int)}), "a key is the name of a vertex type, or (source"),
+        (lambda d: d["paper"].update(labels=[1, 2]), "`data['paper']['labels']` is a list; give a dictionary"),
+        (lambda d: d["paper"].update(splits={"a": [1]}), "`data['paper']['splits']['a']` is a list; give a dictionary"),
+        (lambda d: d.update(author=-3), "`data['author']['num_nodes']` is -3, and should be 0 or more"),
+        (lambda d: d.update(author={"num_nodes": 2.5}), "`data['author']['num_nodes']` is 2.5, and should be a whole number"),
+        (lambda d: d["paper"].update(train_mask=np.zeros((60, 2), bool), val_mask=np.zeros((60, 3), bool)), "masks have different numbers of columns, one for each split: `train_mask` 2, `val_mask` 3"),
+        (lambda d: d.update({("author", "knows", "author"): ([0, 1], [2])}), "has 2 sources and 1 destinations"),
+        (lambda d: d.update({("author", "knows", "author"): np.array([[2**63], [0]], np.uint64)}), "9223372036854775808 is too large"),
+        (lambda d: d.update(author={"ids": np.array([1, 2**63], np.uint64)}), "`data['author']['ids']`: 9223372036854775808 is too large"),
+        (lambda d: d.update(author={"ids": [2**63, -1]}), "`data['author']['ids']`, row 0: 9223372036854775808 is no whole number of 64 bits"),
+        (lambda d: d.update(author={"ids": ["a", None]}), "`data['author']['ids']`, row 1: there is no id"),
+        (lambda d: d.update(author={"ids": ["a", float("nan")]}), "`data['author']['ids']`, row 1: there is no id"),
         (lambda d: d.clear(), "there are no vertex types"),
     ],
 )  # fmt: skip
@@ -125,6 +139,47 @@ def test_all_faults_are_listed(data: Data) -> None:
     with pytest.raises(hgnnc.DataError) as found:
         hgnnc.Dataset.from_dict(data)
     assert "the dataset has 3 errors:" in str(found.value), str(found.value)
+
+
+def test_held_out_links_are_in_dictionaries(data: Data) -> None:
+    for links, said in (({"l": None}, r"link_splits\['l'\]"), ({"l": {"val": None}}, r"link_splits\['l'\]\['val'\]")):
+        with pytest.raises(hgnnc.DataError, match=f"`{said}` is a NoneType; give a dictionary"):
+            hgnnc.Dataset.from_dict(data, link_splits=links)  # type: ignore[arg-type]
+
+
+def test_names_of_classes_are_an_array_and_labels_may_be_empty() -> None:
+    paper = {"y": np.array([0, 1]), "class_names": np.array(["db", "ml"])}
+    labels = {"m": np.zeros((0, 3), int), "r": np.zeros((0, 2)), "s": {"values": np.zeros(0), "kind": "real"}}
+    dataset = hgnnc.Dataset.from_dict({"paper": paper, "author": {"num_nodes": 0, "labels": labels}})
+    assert dataset.vertex_types["paper"].labels["y"].class_names == ["db", "ml"]
+    found = {name: (label.kind, label.width) for name, label in dataset.vertex_types["author"].labels.items()}
+    assert found == {"m": ("multi", 3), "r": ("real", 2), "s": ("real", 1)}
+
+
+def test_ids_are_not_changed() -> None:
+    def ids(value: Any) -> Any:
+        found = hgnnc.Dataset.from_dict({"paper": {"ids": value}}).vertex_types["paper"].ids
+        return found if isinstance(found, list) else np.asarray(found).tolist()
+
+    assert ids(np.array([b"a", "ü".encode()])) == ["a", "ü"]
+    assert ids(np.array(["a", 7], object)) == ids(["a", 7]) == ["a", "7"]
+    assert ids([2**60 + 1, -1]) == ids(np.array([2**60 + 1, -1], object)) == [2**60 + 1, -1]
+    assert ids([]) == []
+
+
+def test_datasets_are_pickled_and_not_copied(data: Data, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    links = {"l": {"test": {("paper", "to", "paper"): [[2], [2]]}}}
+    dataset = hgnnc.Dataset.from_dict(everything(), name="all", link_splits=links)
+    dataset.save(tmp_path / "d")
+    monkeypatch.chdir(tmp_path)
+    loaded = hgnnc.Dataset("d")
+    monkeypatch.chdir("/")
+    for one in (dataset, loaded):
+        again = pickle.loads(pickle.dumps(one))
+        assert again.name == one.name and list(again.relations) == list(one.relations)
+        equal(again.to_dict(), one.to_dict())
+        equal(again.link_splits, one.link_splits)
+        assert copy.copy(one) is one and copy.deepcopy({"a": one})["a"] is one
 
 
 def test_a_folder_that_is_none_is_said(tmp_path: pathlib.Path) -> None:
@@ -160,7 +215,7 @@ def test_dgl_graphs_are_read_by_their_names(data: Data) -> None:
     paper = data["paper"]
     masks = {f"{part}_mask": paper[f"{part}_mask"].astype(np.uint8) for part in ("train", "val", "test")}
     triples = [key for key in data if isinstance(key, tuple)]
-    edges = {triple: frame(_ID=np.arange(150)) for triple in triples}
+    edges = {triple: frame(_ID=np.arange(150), time=np.arange(150)) for triple in triples}
 
     class Edges(dict[Any, Any]):
         def __call__(self, etype: Any, order: str) -> Any:
@@ -171,11 +226,13 @@ def test_dgl_graphs_are_read_by_their_names(data: Data) -> None:
         ntypes=["paper", "author"],
         canonical_etypes=triples,
         num_nodes={"paper": 60, "author": 25}.get,
-        nodes={"paper": frame(feat=paper["x"], label=paper["y"], **masks), "author": frame()},
+        nodes={"paper": frame(feat=paper["x"], label=paper["y"], time=np.arange(60), **masks), "author": frame()},
         edges=Edges(edges),
     )
     dataset = hgnnc.from_dgl(graph)
-    equal(dataset.to_dict(), hgnnc.Dataset.from_dict(data).to_dict())
+    expected = {**data, "paper": {**paper, "time": np.arange(60)}}
+    expected.update({triple: {"edge_index": data[triple], "time": np.arange(150)} for triple in triples})
+    equal(dataset.to_dict(), hgnnc.Dataset.from_dict(expected).to_dict())
 
 
 def test_hetero_data_of_pyg_survives(data: Data) -> None:
@@ -184,6 +241,56 @@ def test_hetero_data_of_pyg_survives(data: Data) -> None:
     x = torch.from_numpy(data["paper"]["x"])
     back = hgnnc.from_pyg(hgnnc.Dataset.from_dict(data).to_pyg()).to_pyg()
     assert back["paper"].x.data_ptr() == x.data_ptr()
+
+
+def test_weights_and_parallel_edges_of_pyg_stay(data: Data) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    ends, weight = torch.tensor([[1, 0, 1], [2, 1, 2]]), torch.tensor([2.0, 3.0, 4.0])
+    turned = torch.sparse_coo_tensor(ends.flip(0), weight, (3, 2))
+
+    def found(**store: Any) -> Any:
+        stores = {"a": {"num_nodes": 2}, "b": {"num_nodes": 3}, ("a", "to", "b"): store}
+        relation = hgnnc.from_pyg(Hetero(stores)).relations["to"]
+        return relation.edge_index.tolist(), None if relation.weight is None else relation.weight.tolist()
+
+    assert found(adj_t=turned) == (ends.tolist(), [2, 3, 4])
+    assert found(adj_t=turned, edge_weight=weight + 1)[1] == [3, 4, 5]
+    # Other edges may be in another order.
+    assert found(adj_t=turned, edge_index=ends) == (ends.tolist(), None)
+    ones = torch.sparse_coo_tensor(ends.flip(0), torch.ones(3), (3, 2))
+    assert found(adj_t=ones) == (ends.tolist(), None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = turned.coalesce().to_sparse_csr()
+    assert found(adj_t=rows) == ([[0, 1], [1, 2]], [3, 6])
+
+    class Adjacency:
+        """Looks like a `SparseTensor` of torch_sparse."""
+
+        def coo(self) -> Any:
+            return ends[1], ends[0], None
+
+    assert found(adj_t=Adjacency()) == (ends.tolist(), None)
+
+
+def test_tensors_that_numpy_has_not_are_said(data: Data) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    data["paper"]["x"] = torch.zeros(60, 6, dtype=torch.bfloat16)
+    with pytest.raises(hgnnc.DataError, match=r"\['x'\]` is torch.bfloat16, .* convert it with `.float\(\)`"):
+        hgnnc.Dataset.from_dict(data)
+
+
+def test_a_split_for_pyg_may_be_of_some_types() -> None:
+    pytest.importorskip("torch_geometric", reason="PyG is not installed")
+    one = {"y": np.array([0, 1]), "splits": {"a": {"train": [0]}}}
+    other = {"y": np.array([0, 1]), "splits": {"b": {"train": [1]}}}
+    dataset = hgnnc.Dataset.from_dict({"one": one, "other": other})
+    graph = dataset.to_pyg("a")
+    assert graph["one"].train_mask.tolist() == [True, False] and "train_mask" not in graph["other"]
+    with pytest.raises(hgnnc.DataError, match=r"no vertex type has a split `c` \(there is `a`, `b`\)"):
+        dataset.to_pyg("c")
+    with pytest.raises(hgnnc.DataError, match="`one` has a label `x`"):
+        hgnnc.Dataset.from_dict({"one": {"num_nodes": 2, "labels": {"x": np.array([0, 1])}}}).to_pyg()
 
 
 def test_frames_have_ids_of_any_kind() -> None:
@@ -212,3 +319,41 @@ def test_frames_have_ids_of_any_kind() -> None:
         hgnnc.Dataset.from_frames({"author": {"id": [1, 1]}}, {})
     with pytest.raises(hgnnc.DataError, match="column `year`, row 1 has no value"):
         hgnnc.Dataset.from_frames({"paper": {"id": [1, 2], "year": [1.0, np.nan]}}, {})
+    with pytest.raises(hgnnc.DataError, match="column `part`, row 1: 'tset' should be `train`, `val` or `test`"):
+        hgnnc.Dataset.from_frames({"paper": {"id": [1, 2], "part": ["train", "tset"]}}, {}, splits={"paper": "part"})
+    with pytest.raises(hgnnc.DataError, match=r"`ends\[\('author', 'write', 'paper'\)\]`: there is no such relation"):
+        hgnnc.Dataset.from_frames(frames, {triple: writes}, ends={("author", "write", "paper"): ("author", "paper")})
+    for huge in (np.array([2**63, 1], np.uint64), [1, 2**63], [-1, 2**63]):
+        with pytest.raises(hgnnc.DataError, match="column `id`, row [01]: 9223372036854775808 is no whole number of 64 bits"):
+            hgnnc.Dataset.from_frames({"author": {"id": huge}}, {})
+    rows = {"author": np.array([2**64 - 1], np.uint64), "paper": np.array([0], np.uint64)}
+    with pytest.raises(hgnnc.DataError, match="18446744073709551615 is too large"):
+        hgnnc.Dataset.from_frames({"author": {"v": [1.0]}, "paper": {"v": [1.0]}}, {triple: rows})
+
+
+def test_frames_may_be_empty_or_of_large_ids() -> None:
+    triple = ("author", "writes", "paper")
+    for frame in ({"id": []}, {"v": np.zeros(0)}):
+        dataset = hgnnc.Dataset.from_frames({"author": frame, "paper": frame}, {triple: {"a": [], "b": []}})
+        assert (dataset.vertex_types["paper"].count, dataset.relations["writes"].num_edges) == (0, 0)
+    authors = {"id": np.array([7, 2**62 + 1], np.uint64)}
+    dataset = hgnnc.Dataset.from_frames({"author": authors}, {("author", "to", "author"): {"a": [2**62 + 1], "b": [7]}})
+    assert np.asarray(dataset.vertex_types["author"].ids).tolist() == [7, 2**62 + 1]
+    assert dataset.relations["to"].edge_index.tolist() == [[1], [0]]
+
+
+def test_frames_of_pandas_may_have_no_values() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    text = {"dtype": "string"}
+    papers = pandas.DataFrame({
+        "id": pandas.array(["a", "b", "c"], **text),
+        "topic": pandas.array(["ml", None, "db"], **text),
+        "part": pandas.array(["train", None, "test"], **text),
+    })  # fmt: skip
+    options: Any = {"labels": {"paper": "topic"}, "splits": {"paper": "part"}}
+    paper = hgnnc.Dataset.from_frames({"paper": papers}, {}, **options).vertex_types["paper"]
+    assert paper.ids == ["a", "b", "c"] and paper.labels["topic"].values.tolist() == [1, -1, 0]
+    assert {part: ids.tolist() for part, ids in paper.splits["part"].items()} == {"train": [0], "val": [], "test": [2]}
+    papers.loc[1, "id"] = pandas.NA
+    with pytest.raises(hgnnc.DataError, match="column `id`, row 1: there is no id"):
+        hgnnc.Dataset.from_frames({"paper": papers}, {}, **options)

@@ -34,7 +34,12 @@ def numpy_of(value: Any, key: str) -> Array:
         return value
     if hasattr(value, "detach"):
         # A tensor of torch; NumPy shares the memory of those of the processor.
-        return np.asarray(value.detach().cpu().numpy())
+        try:
+            return np.asarray(value.detach().cpu().numpy())
+        except TypeError:
+            if "strided" not in str(getattr(value, "layout", "")):
+                raise DataError(f"`{key}` is sparse, and only features may be: `.to_dense()` makes an array") from None
+            raise DataError(f"`{key}` is {value.dtype}, which NumPy does not have: convert it with `.float()`") from None
     if hasattr(value, "to_numpy"):
         return np.asarray(value.to_numpy())
     if hasattr(value, "__dlpack__"):
@@ -70,13 +75,18 @@ def ints(value: Any, key: str, ndim: int = 1) -> Ints:
         raise DataError(f"`{key}` is {array.dtype}, and should be whole numbers")
     if array.ndim != ndim:
         raise DataError(f"`{key}` has shape {list(array.shape)}, and should have {ndim} axes")
+    if array.dtype.kind == "u" and array.size and int(array.max()) >= 1 << 63:
+        raise DataError(f"`{key}`: {int(array.max())} is too large: whole numbers are less than 2^63")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def edge_index(value: Any, key: str) -> tuple[Ints, Ints]:
     """Sources and destinations: an array [2, edges], or a pair of arrays."""
     if isinstance(value, (tuple, list)) and len(value) == 2 and not np.isscalar(value[0]):
-        return ints(value[0], f"{key}[0]"), ints(value[1], f"{key}[1]")
+        src, dst = ints(value[0], f"{key}[0]"), ints(value[1], f"{key}[1]")
+        if len(src) != len(dst):
+            raise DataError(f"`{key}` has {len(src)} sources and {len(dst)} destinations: an edge has one of each")
+        return src, dst
     array = ints(value, key, 2)
     if array.shape[0] != 2:
         turned = "; this one is [edges, 2]: give its transpose" if array.shape[1] == 2 else ""
@@ -106,11 +116,43 @@ def features(value: Any, key: str) -> Floats | Sparse:
     return Sparse((int(shape[0]), int(shape[1])), indptr, indices, floats(parts[2], key, 1))
 
 
+def missing(value: Any) -> bool:
+    """Whether it stands for no value: None, NaN, and what pandas has for it."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # `pandas.NA` is neither true nor false
+        return True
+
+
+def column(value: Any) -> Array:
+    """Values of any kind. NumPy makes texts of all values of a list with a text, and floats of large whole numbers."""
+    if hasattr(value, "detach"):
+        return numpy_of(value, "ids")
+    array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
+    if isinstance(value, (list, tuple)) and array.ndim == 1:
+        texts = array.dtype.kind in "SU" and len({type(one) for one in value}) > 1
+        if texts or (array.dtype.kind == "f" and any(isinstance(one, int) and abs(one) >= 1 << 53 for one in value)):
+            return np.array(value, dtype=object)
+    return array
+
+
 def ids(value: Any, key: str) -> Ints | list[str]:
     """Ids of vertices: whole numbers or texts."""
-    array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
-    if array.dtype.kind in "iu" and array.ndim == 1:
-        return ints(array, key)
-    if array.ndim != 1 or array.dtype.kind not in "OUS":
+    array = column(value)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iuOUS"):
         raise DataError(f"`{key}`: ids are whole numbers or texts, one of each vertex")
-    return [text if isinstance(text, str) else str(text) for text in array.tolist()]
+    if array.dtype.kind in "iu" or not array.size:
+        return ints(array, key)
+    found = array.tolist()
+    for row, one in enumerate(found):
+        if missing(one):
+            raise DataError(f"`{key}`, row {row}: there is no id")
+    if all(isinstance(one, (int, np.integer)) for one in found):
+        for row, one in enumerate(found):
+            if not -(1 << 63) <= one < 1 << 63:
+                raise DataError(f"`{key}`, row {row}: {one} is no whole number of 64 bits: make texts of the ids")
+        return np.asarray(found, np.int64)
+    try:
+        return [one.decode() if isinstance(one, bytes) else str(one) for one in found]
+    except UnicodeDecodeError as error:
+        raise DataError(f"`{key}`: {error.object!r} is not UTF-8") from error

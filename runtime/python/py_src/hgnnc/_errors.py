@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import sys
+import warnings
 from dataclasses import dataclass, field
 
 
@@ -24,6 +26,14 @@ class MachineError(HgnncError, RuntimeError):
 
 class HgnncWarning(UserWarning):
     """Something that is probably not as intended."""
+
+
+def warn(text: str) -> None:
+    """A warning at the line that called this package."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "hgnnc":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, HgnncWarning, stacklevel=level)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -154,8 +155,12 @@ class Dataset:
     is in use.
     """
 
+    _folder: str | None = None
+    """Where it was loaded from; None of arrays in memory."""
+
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._native = _native.Dataset.load(os.fspath(folder))
+        self._folder = os.path.abspath(folder)
 
     @classmethod
     def _of(cls, native: _native.Dataset) -> Dataset:
@@ -278,6 +283,18 @@ class Dataset:
 
         return to_dgl(self, split)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A folder stays where it is; arrays are copied.
+        if self._folder is not None:
+            return Dataset, (self._folder,)
+        return _from_dict, (self.to_dict(), self.name, self.link_splits)
+
+    def __copy__(self) -> Dataset:
+        return self  # it does not change
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Dataset:
+        return self
+
     def __repr__(self) -> str:
         types = ", ".join(f"{v.name} {v.count}" for v in self.vertex_types.values())
         relations = ", ".join(f"{r.name} {r.num_edges}" for r in self.relations.values())
@@ -297,6 +314,10 @@ class Dataset:
             + table(("vertex type", "vertices", "features", "labels", "splits (train/val/test)"), rows)
             + table(("relation", "", "edges"), edges)
         )
+
+
+def _from_dict(data: Any, name: str, link_splits: Any) -> Dataset:
+    return Dataset.from_dict(data, name=name, link_splits=link_splits)
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -344,12 +365,12 @@ class _Spec:
             counts[middle] = counts.get(middle, 0) + 1
         for triple in triples:
             self.relation(triple, relation_name(triple, counts), data[triple])
-        for split, parts in link_splits.items():
+        for split, parts in mapping("link_splits", link_splits).items():
             made: dict[str, Any] = {"name": split, "val": [], "test": []}
-            for part, links in parts.items():
+            for part, links in mapping(f"link_splits[{split!r}]", parts).items():
                 if part not in ("val", "test"):
                     raise DataError(f"`link_splits[{split!r}]`: `{part}` should be `val` or `test`")
-                for relation, pairs in links.items():
+                for relation, pairs in mapping(f"link_splits[{split!r}][{part!r}]", links).items():
                     key = f"link_splits[{split!r}][{part!r}][{relation!r}]"
                     src, dst = edge_index(pairs, key)
                     made[part].append((key, self.relation_number(relation, key), src, dst))
@@ -394,20 +415,27 @@ class _Spec:
             raise DataError(
                 f"`{key}` has nothing that says how many vertices there are: add `num_nodes` to a type without features"
             )
+        try:
+            count = operator.index(count)
+        except TypeError:
+            raise DataError(f"`{at['num_nodes']}` is {count!r}, and should be a whole number") from None
+        if count < 0:
+            raise DataError(f"`{at['num_nodes']}` is {count}, and should be 0 or more")
         number = self.numbers[name] = len(self.numbers)
         self.made["vertices"].append({
-            "key": key, "name": name, "count": int(count), "dense": dense, "sparse": sparse,
+            "key": key, "name": name, "count": count, "dense": dense, "sparse": sparse,
             "ids": None if own_ids is None else (at["ids"], own_ids), "time": None if time is None else (at["time"], time),
         })  # fmt: skip
         self.labels(number, key, value)
-        for split, parts in self.splits(key, value, masks, int(count)):
+        for split, parts in self.splits(key, value, masks, count):
             self.made["splits"].append({"vertex": number, "name": split, "parts": parts})
 
     def labels(self, number: int, key: str, value: Mapping[str, Any]) -> None:
         given: dict[str, tuple[str, Any]] = {}
         if value.get("y") is not None:
-            given["y"] = (f"{key}['y']", {"values": value["y"], "class_names": value.get("class_names", ())})
-        for name, label in (value.get("labels") or {}).items():
+            given["y"] = (f"{key}['y']", {"values": value["y"], "class_names": value.get("class_names")})
+        labels = value.get("labels")
+        for name, label in mapping(f"{key}['labels']", {} if labels is None else labels).items():
             if name in given:
                 raise DataError(f"`{key}['labels']`: there is a label `{name}` already")
             given[name] = (f"{key}['labels'][{name!r}]", label)
@@ -416,7 +444,8 @@ class _Spec:
                 label = {"values": label}
             known(at, label, ("values", "kind", "classes", "class_names"))
             kind, width, values = label_values(label.get("values"), at, label.get("kind"), label.get("classes"))
-            names = [str(text) for text in label.get("class_names") or ()]
+            names = label.get("class_names")
+            names = [] if names is None else [str(text) for text in names]
             self.made["labels"].append({
                 "vertex": number, "key": at, "name": name, "kind": kind,
                 "width": max(width, len(names)) if kind == "class" else width, "values": values, "class_names": names,
@@ -434,8 +463,11 @@ class _Spec:
                     raise DataError(f"`{at}` is {array.dtype}{list(array.shape)}, and should be bool[{count}]")
                 found[part] = array
             # Several splits side by side, as columns.
-            widths = {array.shape[1] if array.ndim == 2 else None for array in found.values()}
-            columns = next((width for width in widths if width is not None), None)
+            widths = {part: array.shape[1] for part, array in found.items() if array.ndim == 2}
+            columns = next(iter(widths.values()), None)
+            if len(set(widths.values())) > 1:
+                each = ", ".join(f"`{part}_mask` {width}" for part, width in widths.items())
+                raise DataError(f"`{key}`: masks have different numbers of columns, one for each split: {each}")
             for column in range(columns or 1):
                 parts = []
                 for part in _PARTS:
@@ -445,9 +477,10 @@ class _Spec:
                     own = np.zeros(0, np.int64) if mask is None else np.flatnonzero(mask).astype(np.int64)
                     parts.append((f"{key}['{part}_mask']", own))
                 yield (MASKS if columns is None else f"{MASKS}{column}"), parts
-        for split, given in (value.get("splits") or {}).items():
+        splits = value.get("splits")
+        for split, given in mapping(f"{key}['splits']", {} if splits is None else splits).items():
             at = f"{key}['splits'][{split!r}]"
-            known(at, given, _PARTS)
+            known(at, mapping(at, given), _PARTS)
             empty = np.zeros(0, np.int64)
             yield split, [(f"{at}[{part!r}]", ints(given.get(part, empty), f"{at}[{part!r}]")) for part in _PARTS]
 
@@ -486,6 +519,13 @@ def relation_name(triple: EdgeType, counts: Mapping[str, int]) -> str:
     return f"{src}__{middle}__{dst}" if counts[middle] > 1 or looks else middle
 
 
+def mapping(key: str, value: Any) -> Mapping[Any, Any]:
+    """Refuses what is no dictionary."""
+    if not isinstance(value, Mapping):
+        raise DataError(f"`{key}` is a {type(value).__name__}; give a dictionary")
+    return value
+
+
 def known(key: str, value: Mapping[str, Any], names: Sequence[str]) -> None:
     """Refuses keys that mean nothing."""
     for name in value:
@@ -506,7 +546,7 @@ def label_values(values: Any, key: str, kind: str | None, classes: int | None) -
             kind = "class" if array.dtype.kind in "iu" else "real"
         else:
             known_values = np.isin(array, (0, 1, -1)) | (array != array)
-            kind = "multi" if array.dtype.kind in "biu" or bool(known_values.all()) else "real"
+            kind = "multi" if array.dtype.kind in "biu" or bool(array.size and known_values.all()) else "real"
     if kind not in ("class", "multi", "real"):
         raise DataError(f"`{key}`: there is no kind of label {kind!r}; there is `class`, `multi` and `real`")
     if kind == "class":
@@ -514,5 +554,5 @@ def label_values(values: Any, key: str, kind: str | None, classes: int | None) -
         return kind, classes or max(int(of.max(initial=0)) + 1, 1), of
     if array.dtype.kind not in "biuf":
         raise DataError(f"`{key}` is {array.dtype}, and labels are numbers")
-    rows = np.ascontiguousarray(array.reshape(len(array), -1), np.float32)
+    rows = np.ascontiguousarray(array[:, None] if array.ndim == 1 else array, np.float32)
     return kind, rows.shape[1], rows

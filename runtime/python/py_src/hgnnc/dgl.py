@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Union
 
-from ._errors import HgnncWarning
+from ._errors import DataError, warn
 from .dataset import Dataset, EdgeType
 
 
@@ -16,11 +15,13 @@ def from_dgl(
     y: str = "label",
     weight: str = "weight",
     attr: str = "feat",
+    time: str = "time",
     name: str = "data",
 ) -> Dataset:
     """A dataset of a heterogeneous graph of DGL. Features are not copied; ends of edges are converted to 32 bits.
 
-    `x` and `y` are the names of the data of vertices that are features and labels, `weight` and `attr` those of edges.
+    `x` and `y` are the names of the data of vertices that are features and labels, `weight` and `attr` those of edges,
+    and `time` that of the times of both.
     Masks become the split `masks`. Data that are not used get a warning.
     """
     made: dict[Union[str, EdgeType], dict[str, Any]] = {}
@@ -32,6 +33,8 @@ def from_dgl(
                 entry["x"] = value
             elif key == y:
                 entry["y"] = value
+            elif key == time:
+                entry["time"] = value
             elif key in ("train_mask", "val_mask", "test_mask"):
                 mask = value.bool() if hasattr(value, "bool") else value.astype(bool)
                 entry[key] = mask
@@ -46,11 +49,13 @@ def from_dgl(
                 edges["edge_weight"] = value
             elif key == attr:
                 edges["edge_attr"] = value
+            elif key == time:
+                edges["time"] = value
             elif not key.startswith("_"):
                 unused.append(f"edges[{triple!r}].data[{key!r}]")
         made[tuple(triple)] = edges
     if unused:
-        warnings.warn(f"data that are not used: {', '.join(unused)}", HgnncWarning, stacklevel=2)
+        warn(f"data that are not used: {', '.join(unused)}")
     return Dataset.from_dict(made, name=name)
 
 
@@ -59,8 +64,9 @@ def to_dgl(dataset: Dataset, split: str | None = None) -> Any:
     the label `y` as `label`, weights as `weight`. Sparse features become dense, which DGL wants."""
     import dgl
 
-    from .pyg import tensor, vertex_attributes
+    from .pyg import check_split, tensor, vertex_attributes
 
+    check_split(dataset, split)
     edges = {}
     for relation in dataset.relations.values():
         index = tensor(relation.edge_index)
@@ -71,7 +77,10 @@ def to_dgl(dataset: Dataset, split: str | None = None) -> Any:
         for key, value in vertex_attributes(dataset, ty, split).items():
             if key == "x" and "sparse" in str(value.layout):
                 value = value.to_dense()
-            graph.nodes[ty].data[{"x": "feat", "y": "label"}.get(key, key)] = value
+            name = {"x": "feat", "y": "label"}.get(key, key)
+            if name in graph.nodes[ty].data:
+                raise DataError(f"`{ty}` has a label `{name}`, which is another name of data: give it another name")
+            graph.nodes[ty].data[name] = value
     for relation in dataset.relations.values():
         data = graph.edges[relation.edge_type].data
         for key, found in (("weight", relation.weight), ("feat", relation.x), ("time", relation.time)):

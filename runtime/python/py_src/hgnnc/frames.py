@@ -5,14 +5,13 @@ A frame is a table of pandas or polars, or a dictionary of columns.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
 import numpy as np
 
-from ._arrays import Array, Ints
-from ._errors import DataError, HgnncWarning
+from ._arrays import Array, Ints, column as values_of, ints, missing
+from ._errors import DataError, warn
 from .dataset import Dataset, EdgeType
 
 
@@ -41,6 +40,9 @@ def from_frames(
         for ty in given:
             if ty not in vertices:
                 raise DataError(f"`{of}[{ty!r}]`: there is no vertex type `{ty}` (there is {_list(vertices)})")
+    for triple in ends:
+        if triple not in relations:
+            raise DataError(f"`ends[{triple!r}]`: there is no such relation (there is {_list(relations)})")
     data: dict[Union[str, EdgeType], Any] = {}
     places: dict[str, dict[Any, int] | int] = {}
     for ty, frame in vertices.items():
@@ -54,11 +56,14 @@ def _list(names: Any) -> str:
     return ", ".join(f"`{name}`" for name in names) or "none"
 
 
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
 def _column(frame: Any, name: str, key: str) -> Array:
     if name not in list(_columns(frame)):
         raise DataError(f"`{key}` has no column `{name}` (it has {_list(_columns(frame))})")
-    column = frame[name]
-    return np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
+    return values_of(frame[name])
 
 
 def _columns(frame: Any) -> list[str]:
@@ -81,12 +86,17 @@ def _vertices(
         own = _column(frame, id_column, key).tolist()
         places = {}
         for row, name in enumerate(own):
-            if name is None or name != name:
+            if missing(name):
                 raise DataError(f"`{key}`, column `{id_column}`, row {row}: there is no id")
             if name in places:
                 raise DataError(f"`{key}`, column `{id_column}`: rows {places[name]} and {row} have the same id {name!r}")
+            if isinstance(name, int) and not -(1 << 63) <= name < 1 << 63:
+                raise DataError(
+                    f"`{key}`, column `{id_column}`, row {row}: {name} is no whole number of 64 bits: make texts of the ids"
+                )
             places[name] = row
-        entry["ids"] = np.asarray(own) if all(isinstance(name, int) for name in own) else [str(name) for name in own]
+        whole = all(isinstance(name, int) for name in own)
+        entry["ids"] = np.asarray(own, np.int64) if whole else [_text(name) for name in own]
     taken = {id_column, split, *label_names}
     chosen = list(wanted) if wanted is not None else []
     unused: list[str] = []
@@ -102,9 +112,18 @@ def _vertices(
         entry["labels"] = {name: _label(_column(frame, name, key)) for name in label_names}
     if split is not None:
         parts = _column(frame, split, key)
-        entry["splits"] = {split: {part: np.flatnonzero(parts == part) for part in ("train", "val", "test")}}
+        rows: dict[str, list[int]] = {"train": [], "val": [], "test": []}
+        for row, part in enumerate(parts.tolist()):
+            if missing(part) or part in ("", b""):
+                continue
+            if (part := _text(part)) not in rows:
+                raise DataError(
+                    f"`{key}`, column `{split}`, row {row}: {part!r} should be `train`, `val` or `test`, or nothing"
+                )
+            rows[part].append(row)
+        entry["splits"] = {split: {part: np.asarray(own, np.int64) for part, own in rows.items()}}
     if unused:
-        warnings.warn(f"`{key}`: columns that are not used: {_list(unused)}", HgnncWarning, stacklevel=4)
+        warn(f"`{key}`: columns that are not used: {_list(unused)}")
     return entry, places
 
 
@@ -122,9 +141,10 @@ def _numbers(frame: Any, name: str, key: str) -> Array:
 def _label(column: Array) -> dict[str, Any]:
     if column.dtype.kind in "iuf":
         return {"values": column}
-    names = sorted({str(value) for value in column.tolist() if value is not None and value == value})
+    texts = [None if missing(value) else _text(value) for value in column.tolist()]
+    names = sorted({text for text in texts if text is not None})
     number = {name: at for at, name in enumerate(names)}
-    of = [-1 if value is None or value != value else number[str(value)] for value in column.tolist()]
+    of = [-1 if text is None else number[text] for text in texts]
     return {"values": np.asarray(of, np.int64), "classes": len(names), "class_names": names}
 
 
@@ -147,16 +167,16 @@ def _edges(
         entry["edge_weight"] = _numbers(frame, "weight", key)
     unused = [name for name in columns if name not in (*ends, "weight")]
     if unused:
-        warnings.warn(f"`{key}`: columns that are not used: {_list(unused)}", HgnncWarning, stacklevel=4)
+        warn(f"`{key}`: columns that are not used: {_list(unused)}")
     return entry
 
 
 def _rows(column: Array, places: dict[Any, int] | int, ty: str, key: str) -> Ints:
     """The vertices that ids name."""
     if isinstance(places, int):
-        if column.dtype.kind not in "iu":
+        if column.size and column.dtype.kind not in "iu":
             raise DataError(f"{key}: `{ty}` has no column of ids, so its vertices are row numbers")
-        return column.astype(np.int64)
+        return ints(column, key.replace("`", ""))
     unknown = [(row, name) for row, name in enumerate(column.tolist()) if name not in places]
     if unknown:
         row, name = unknown[0]

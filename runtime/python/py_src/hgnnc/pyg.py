@@ -8,7 +8,7 @@ from typing import Any, Sequence, Union
 import numpy as np
 
 from ._arrays import Sparse
-from ._errors import DataError, HgnncWarning
+from ._errors import DataError, warn
 from .dataset import MASKS, Dataset, EdgeType
 
 _VERTEX = ("x", "y", "num_nodes", "train_mask", "val_mask", "test_mask", "time")
@@ -39,25 +39,32 @@ def from_pyg(data: Any, *, labels: Sequence[str] = (), name: str = "data") -> Da
         edges: dict[str, Any] = {}
         for key in store.keys():
             if key == "adj_t":
-                col, row = _coo(store[key], triple)
-                edges.setdefault("edge_index", (row, col))
-            elif key in _EDGE:
+                continue
+            if key in _EDGE:
                 edges[key] = store[key]
             else:
                 unused.append(f"data[{triple!r}].{key}")
+        if "adj_t" in store.keys() and "edge_index" not in edges:
+            dst, src, values = _coo(store["adj_t"], triple)
+            edges["edge_index"] = (src, dst)
+            if values is not None:
+                edges.setdefault("edge_weight" if values.ndim == 1 else "edge_attr", values)
         made[tuple(triple)] = edges
     if unused:
-        warnings.warn(f"attributes that are not used: {', '.join(unused)}", HgnncWarning, stacklevel=2)
+        warn(f"attributes that are not used: {', '.join(unused)}")
     return Dataset.from_dict(made, name=name)
 
 
-def _coo(adj: Any, triple: EdgeType) -> tuple[Any, Any]:
+def _coo(adj: Any, triple: EdgeType) -> tuple[Any, Any, Any]:
+    """Rows, columns and values, None where there are none. Parallel edges stay."""
     if hasattr(adj, "coo"):
-        row, col, _ = adj.coo()
-        return row, col
+        found: tuple[Any, Any, Any] = adj.coo()
+        return found
     if hasattr(adj, "to_sparse_coo"):
-        indices = adj.to_sparse_coo().coalesce().indices()
-        return indices[0], indices[1]
+        adj = adj.to_sparse_coo()
+        indices, values = adj._indices(), adj._values()
+        # Tensors of torch always have values: ones stand for none.
+        return indices[0], indices[1], None if bool((values == 1).all()) else values
     raise DataError(f"`data[{triple!r}].adj_t` is a {type(adj).__name__}; give an `edge_index`")
 
 
@@ -91,13 +98,13 @@ def vertex_attributes(dataset: Dataset, ty: str, split: str | None) -> dict[str,
     if x is not None:
         found["x"] = sparse_tensor(x) if isinstance(x, Sparse) else tensor(x)
     for name, label in vertex.labels.items():
+        if name != "y" and name in _VERTEX:
+            raise DataError(f"`{ty}` has a label `{name}`, which is another attribute of a graph: give it another name")
         values = tensor(label.values.astype(np.int64) if label.kind == "class" else label.values.copy())
         if label.labelled is not None and not label.labelled.all():
             values[~tensor(label.labelled)] = float("nan") if label.kind == "real" else -1.0
         found[name] = values[:, 0] if label.kind == "real" and label.width == 1 else values
     splits = vertex.splits
-    if split is not None and splits and split not in splits:
-        raise DataError(f"`{ty}` has no split `{split}` (it has {', '.join(f'`{name}`' for name in splits)})")
     chosen = split if split is not None else next(iter(splits), None)
     for part, ids in splits.get(chosen or MASKS, {}).items():
         if len(ids):
@@ -110,11 +117,20 @@ def vertex_attributes(dataset: Dataset, ty: str, split: str | None) -> dict[str,
     return found
 
 
+def check_split(dataset: Dataset, split: str | None) -> None:
+    """Refuses the name of a split that no vertex type has."""
+    names = list(dict.fromkeys(name for vertex in dataset.vertex_types.values() for name in vertex.splits))
+    if split is not None and split not in names:
+        there = ", ".join(f"`{name}`" for name in names) or "none"
+        raise DataError(f"no vertex type has a split `{split}` (there is {there})")
+
+
 def to_pyg(dataset: Dataset, split: str | None = None) -> Any:
     """A dataset as a `HeteroData`, with the masks of one split (the first, unless it is named). Dense features share
     memory with the dataset: do not write to them. Held-out links are not in it."""
     from torch_geometric.data import HeteroData
 
+    check_split(dataset, split)
     data = HeteroData()
     for ty, vertex in dataset.vertex_types.items():
         found = vertex_attributes(dataset, ty, split)
