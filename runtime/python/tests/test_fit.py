@@ -188,6 +188,9 @@ def test_a_callback_ends_training_by_false_and_its_exceptions_come_out(model: st
     run = compiled.fit(data, epochs=1000, on_epoch=lambda epoch: epoch.epoch < 3, progress=False)
     assert run.interrupted and len(run.history) == run.report["epochs"] == 3
 
+    run = compiled.fit(data, epochs=1000, on_epoch=lambda epoch: np.float32(epoch.epoch) < 3, progress=False)
+    assert run.interrupted and len(run.history) == 3
+
     def fail(epoch: hgnnc.Epoch) -> None:
         raise RuntimeError("of the callback")
 
@@ -252,6 +255,34 @@ def test_machines_and_devices_that_cannot_are_named(model: str, data: Data) -> N
         compiled.fit(data, device="tpu", progress=False)
     with pytest.raises(TypeError, match="data is a int"):
         compiled.fit(3, progress=False)
+
+
+def test_numbers_that_are_not_finite_are_nan(model: str, data: Data) -> None:
+    compiled = hgnnc.load(model)
+    run = compiled.fit(data, epochs=2, progress=False)
+    huge = {name: value * np.float32(1e30) for name, value in run.weights.items()}
+    metrics = compiled.evaluate(data, weights=huge)
+    assert np.isnan(metrics["test"]["loss"]) and 0 <= metrics["test"]["accuracy"] <= 1
+    run = compiled.fit(data, epochs=0, init=huge, progress=False)
+    assert np.isnan(run.metrics["test"]["loss"])
+    assert "loss nan" in repr(run) and "<td style='text-align:left'>nan</td>" in run._repr_html_()
+
+
+def test_options_that_are_no_whole_numbers_are_named(model: str, data: Data) -> None:
+    compiled = hgnnc.load(model)
+    for option, error, said in (
+        ({"seed": -1}, ValueError, "`seed` is -1, and should be 0 or more"),
+        ({"threads": -1}, ValueError, "`threads` is -1, and should be 0 or more"),
+        ({"seed": 2**64}, ValueError, "`seed` is 18446744073709551616, and should be less than 2\\^64"),
+        ({"epochs": 1.5}, TypeError, "`epochs` is 1.5, and should be a whole number"),
+        ({"memory_budget": "1G"}, TypeError, "`memory_budget` is '1G', and should be a whole number"),
+    ):
+        options: Any = option
+        with pytest.raises(error, match=said):
+            compiled.fit(data, progress=False, **options)
+    run = compiled.fit(data, epochs=np.int64(1), seed=np.uint8(1), progress=False)
+    with pytest.raises(ValueError, match="`epochs` is -1"):
+        run.profile(-1)
 
 
 def test_notebooks_see_tables_and_a_profile(model: str, data: Data) -> None:

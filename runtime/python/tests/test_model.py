@@ -57,6 +57,13 @@ def test_warnings_are_warnings_of_python(model: str, data: Data) -> None:
     assert [diagnostic.severity for diagnostic in found] == ["warning"]
     with pytest.warns(hgnnc.HgnncWarning, match=found[0].code):
         hgnnc.load(model).fit(data, epochs=1, progress=False)
+    # They are at the line of the caller.
+    compiled = hgnnc.load(model)
+    run = compiled.fit(data, epochs=1, progress=False)
+    for call in (compiled.evaluate, compiled.predict, lambda _: run.profile(1)):
+        with pytest.warns(hgnnc.HgnncWarning) as seen:
+            call(data)
+        assert {pathlib.Path(warning.filename).name for warning in seen} == {"test_model.py"}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(hgnnc.HgnncWarning):

@@ -193,6 +193,41 @@ def test_state_dict_has_the_names_of_files_of_weights(library: Library, tmp_path
         assert torch.equal(same(x), layer(x))
 
 
+def test_models_and_data_are_given_as_to_load_and_fit(library: Library, tmp_path: pathlib.Path) -> None:
+    expected = library.layer(GAT)(features())
+    dataset = hgnnc.Dataset(library.folder)
+    arrays = hgnnc.Dataset.from_dict(dataset.to_dict())
+    for data in [dataset, arrays, arrays.to_dict()]:
+        layer = Layer(GAT, data, inputs=["Paper.x"], threads=1)
+        assert torch.equal(layer(features()), expected)
+        for same in [copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))]:
+            assert torch.equal(same(features()), expected)
+    # A line with a brace is a text.
+    with pytest.raises(hgnnc.ModelError):
+        Layer("model Net {", dataset)
+    with pytest.raises(hgnnc.InputError, match="cannot read `.*nothing.hgnn`: No such file"):
+        Layer(tmp_path / "nothing.hgnn", dataset)
+    (tmp_path / "latin.hgnn").write_bytes(b"// \xfc")
+    with pytest.raises(hgnnc.InputError, match="latin.hgnn`: byte 3 is not UTF-8"):
+        Layer(tmp_path / "latin.hgnn", dataset)
+    header = b'{"__metadata__":{}}'
+    for name in ("net.hgnnx", "net"):
+        (tmp_path / name).write_bytes(len(header).to_bytes(8, "little") + header)
+        with pytest.raises(hgnnc.InputError, match="is an artifact, which has no source"):
+            Layer(tmp_path / name, dataset)
+    with pytest.raises(TypeError, match="data is None"):
+        Layer(GAT, None)
+    with pytest.raises(ValueError, match="`seed` is -1"):
+        Layer(GAT, dataset, inputs=["Paper.x"], seed=-1)
+
+
+def test_hetero_data_is_data_of_a_layer(library: Library) -> None:
+    pytest.importorskip("torch_geometric")
+    graph = hgnnc.Dataset(library.folder).to_pyg()
+    layer = Layer(GAT, graph, inputs=["Paper.x"], threads=1)
+    assert torch.equal(layer(features()), library.layer(GAT)(features()))
+
+
 def test_dropout_follows_the_mode_and_the_generator(library: Library) -> None:
     layer = library.layer(HAN.replace("heads: 2,", "heads: 2, dropout: 0.5,"))
     x = features()

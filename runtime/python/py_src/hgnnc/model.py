@@ -7,7 +7,6 @@ import json
 import logging
 import operator
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Union
@@ -16,7 +15,7 @@ import numpy as np
 
 from . import _native
 from ._arrays import Array, Floats, Ints, edge_index
-from ._errors import Diagnostic, HgnncWarning, InputError, diagnostics
+from ._errors import Diagnostic, InputError, diagnostics, warn
 from ._progress import Progress
 from .dataset import MASKS, Dataset, EdgeType, table
 
@@ -159,6 +158,19 @@ class Run:
         return f"<p>{html.escape(head)}</p>" + table(("", *names), rows) + _curve(report["losses"])
 
 
+def _report(text: str) -> dict[str, Any]:
+    """A report; JSON has null for numbers that are not finite."""
+    report: dict[str, Any] = json.loads(text)
+    nan = float("nan")
+    report["metrics"] = {
+        part: {name: nan if value is None else value for name, value in metrics.items()}
+        for part, metrics in report["metrics"].items()
+    }
+    if "losses" in report:
+        report["losses"] = [nan if loss is None else loss for loss in report["losses"]]
+    return report
+
+
 def _curve(losses: list[float]) -> str:
     """The loss of each epoch as a line."""
     finite = [loss for loss in losses if loss == loss and abs(loss) != float("inf")]
@@ -285,7 +297,8 @@ class Model:
             shown.update(number, planned, f"{text}  {ms:.1f} ms")
             if on_epoch is None:
                 return None
-            return False if on_epoch(Epoch(number, planned, loss, criterion, best, ms)) is False else None
+            answer = on_epoch(Epoch(number, planned, loss, criterion, best, ms))
+            return False if isinstance(answer, (bool, np.bool_)) and not answer else None
 
         native = None if dataset is None else dataset._native
         try:
@@ -296,9 +309,10 @@ class Model:
         history = [Epoch(*fields[:6]) for fields in epochs_done]
 
         def profile(epochs: int | None) -> Profile:
-            return Profile(*self._native.profile(native, {**options, "epochs": epochs}, _heard))
+            asked = {**options, "epochs": whole("epochs", epochs)}
+            return Profile(*self._native.profile(native, asked, _heard))
 
-        return Run(json.loads(report), history, weights, interrupted, profile)
+        return Run(_report(report), history, weights, interrupted, profile)
 
     def evaluate(
         self,
@@ -313,7 +327,7 @@ class Model:
         dataset = dataset_of(data)
         options = _options(dataset, split, device, threads)
         report = self._native.evaluate(_native_of(dataset), options, self._weights(weights), _heard)
-        metrics: dict[str, dict[str, float]] = json.loads(report)["metrics"]
+        metrics: dict[str, dict[str, float]] = _report(report)["metrics"]
         return metrics
 
     def predict(
@@ -368,6 +382,8 @@ class Model:
             name = relation if isinstance(relation, str) else relation[1]
             if not isinstance(relation, str) and dataset is not None:
                 name = next((r.name for r in dataset.relations.values() if r.edge_type == relation), name)
+            if name in names:
+                raise InputError(f"`pairs[{names[name]!r}]` and `pairs[{relation!r}]` are of the same relation")
             names[name] = relation
             src, dst = edge_index(value, f"pairs[{relation!r}]")
             asked.append((name, np.ascontiguousarray(src), np.ascontiguousarray(dst)))
@@ -443,8 +459,9 @@ def _options(
     epochs: int | None = None,
 ) -> dict[str, Any]:
     return {
-        "split": _split(dataset, split), "device": device, "threads": threads or 0,
-        "memory_budget": memory_budget, "seed": seed, "epochs": epochs,
+        "split": _split(dataset, split), "device": device, "threads": whole("threads", threads) or 0,
+        "memory_budget": whole("memory_budget", memory_budget), "seed": whole("seed", seed),
+        "epochs": whole("epochs", epochs),
     }  # fmt: skip
 
 
@@ -453,8 +470,21 @@ def _heard(kind: str, payload: Any) -> Any:
     if kind == "note":
         _log.info(payload)
     elif kind == "warning":
-        warnings.warn(payload, HgnncWarning, stacklevel=4)
+        warn(payload)
     return None
+
+
+def whole(name: str, value: Any) -> int | None:
+    """An option that is a whole number of 64 bits, or None."""
+    if value is None:
+        return None
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"`{name}` is {value!r}, and should be a whole number") from None
+    if not 0 <= number < 1 << 64:
+        raise ValueError(f"`{name}` is {number}, and should be {'less than 2^64' if number > 0 else '0 or more'}")
+    return number
 
 
 def _number(value: Any) -> str:
@@ -463,6 +493,11 @@ def _number(value: Any) -> str:
         return str(operator.index(value))
     except TypeError:
         return repr(float(value))
+
+
+def is_text(model: str | os.PathLike[str]) -> bool:
+    """Whether it is the text of a model, and not the path of its file."""
+    return isinstance(model, str) and ("\n" in model or "{" in model)
 
 
 def load(
@@ -477,8 +512,8 @@ def load(
     `--set NAME=VALUE` of the command. Raises `ModelError` with all diagnostics.
     """
     settings = [(name, _number(value)) for name, value in (constants or {}).items()]
-    if isinstance(model, str) and ("\n" in model or "{" in model):
-        native, trained = _native.Model.load("model.hgnn", model, settings)
+    if is_text(model):
+        native, trained = _native.Model.load("model.hgnn", str(model), settings)
     else:
         native, trained = _native.Model.load(os.fspath(model), None, settings)
     found = Model(native)

@@ -22,7 +22,6 @@ from __future__ import annotations
 import copy
 import ctypes
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,8 +29,9 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from . import _native
-from ._errors import HgnncWarning, InputError
+from ._errors import InputError, warn
 from .dataset import Dataset
+from .model import dataset_of, is_text, whole
 
 __all__ = ["Layer"]
 
@@ -63,7 +63,8 @@ class Layer(torch.nn.Module):
 
     Arguments:
         model: path of a ``.hgnn`` file, or the text of a model. It needs no ``train`` block, which is ignored.
-        data: a dataset, or its folder.
+        data: a dataset, its folder, or what ``hgnnc.Model.fit`` takes: a dictionary of arrays, a HeteroData, a graph of
+            DGL.
         inputs: the features that each call passes, such as ``"Paper.x"``, declared dense: ``x: f32[64]``. Rows are the
             vertices in the order of the dataset.
         seed: seed of the initial parameters.
@@ -77,7 +78,7 @@ class Layer(torch.nn.Module):
     def __init__(
         self,
         model: str | os.PathLike[str],
-        data: Dataset | str | os.PathLike[str],
+        data: Any,
         *,
         inputs: Sequence[str] = (),
         seed: int = 0,
@@ -87,8 +88,12 @@ class Layer(torch.nn.Module):
         if isinstance(inputs, str):
             inputs = (inputs,)
         name, text = _text(model)
-        self._job = (name, text, list(inputs), threads)
-        self._data = data
+        self._job = (name, text, list(inputs), whole("threads", threads) or 0)
+        found = data if isinstance(data, (str, os.PathLike)) else dataset_of(data)
+        if found is None:
+            raise TypeError("data is None; give the dataset of the layer")
+        self._data: Dataset | str | os.PathLike[str] = found
+        seed = whole("seed", seed) or 0
         self._open(gradients=False)
         self._places: list[tuple[str, ...]] = []
         for (key, _), numbers in zip(self._native.params(), self._native.initial_params(seed), strict=True):
@@ -108,7 +113,7 @@ class Layer(torch.nn.Module):
         self._native, found = _native.Layer.open(name, text, data._native, inputs, gradients, threads)
         self._gradients = gradients
         for warning in [] if again else found:
-            warnings.warn(warning, HgnncWarning, stacklevel=3)
+            warn(warning)
         self._inputs: list[tuple[str, tuple[int, ...]]] = [(n, tuple(s)) for n, s in self._native.inputs()]
         self._outputs = [n for n, _ in self._native.outputs()]
 
@@ -216,11 +221,21 @@ class _Pass(torch.autograd.Function):
 
 def _text(model: str | os.PathLike[str]) -> tuple[str, str]:
     """Name and text of a model that is a path or the text itself."""
-    if isinstance(model, str) and "\n" in model:
-        return "model", model
+    if is_text(model):
+        return "model", str(model)
     path = os.fspath(model)
-    with open(path, encoding="utf-8") as file:
-        return path, file.read()
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError as error:
+        raise InputError(f"cannot read `{path}`: {error.strerror}") from error
+    # An artifact begins with the length of a JSON object.
+    if path.endswith(".hgnnx") or (content[8:9] == b"{" and int.from_bytes(content[:8], "little") <= len(content)):
+        raise InputError(f"`{path}` is an artifact, which has no source: give the `.hgnn` file of the model")
+    try:
+        return path, content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"cannot read `{path}`: byte {error.start} is not UTF-8") from error
 
 
 def _list(names: Any) -> str:
