@@ -127,14 +127,15 @@ pub struct SplitArgs {
     #[arg(long, value_name = "TYPE", conflicts_with = "links", required_unless_present = "links")]
     pub vertices: Option<String>,
     /// The label of that type, if there are several
-    #[arg(long, value_name = "NAME", requires = "vertices")]
+    #[arg(long, value_name = "NAME", requires = "vertices", conflicts_with = "links")]
     pub label: Option<String>,
     /// Hold out links of this relation; may be repeated
     #[arg(long, value_name = "RELATION")]
     pub links: Vec<String>,
     /// Edges of REVERSE are reverses of those of RELATION and are held out with them. A relation with all reverses is
     /// found without this; RELATION=RELATION: it is symmetric
-    #[arg(long, value_name = "RELATION=REVERSE", value_parser = parse_reverse, requires = "links")]
+    #[arg(long, value_name = "RELATION=REVERSE", value_parser = parse_reverse, requires = "links",
+        conflicts_with = "vertices")]
     pub reverse: Vec<(String, String)>,
     /// Share to train on; what the others leave unless given
     #[arg(long, value_name = "SHARE", value_parser = parse_number, allow_negative_numbers = true)]
@@ -149,10 +150,10 @@ pub struct SplitArgs {
     #[arg(long, value_enum, default_value_t = SplitBy::Random)]
     pub by: SplitBy,
     /// Divide each class by itself, so that all parts have equal shares of it
-    #[arg(long, requires = "vertices")]
+    #[arg(long, requires = "vertices", conflicts_with = "links")]
     pub by_class: bool,
     /// Write two datasets: OUT/seen without the test vertices, to train on, and OUT/whole
-    #[arg(long, requires = "vertices")]
+    #[arg(long, requires = "vertices", conflicts_with = "links")]
     pub inductive: bool,
     /// Seed of what is drawn
     #[arg(long, default_value_t = 0, value_parser = parse_whole, allow_negative_numbers = true)]

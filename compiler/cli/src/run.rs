@@ -185,7 +185,7 @@ fn write_family(
         check_apart(&written, read, args.model.data.as_deref())?;
     }
     let missing = || Failure::Machine(format!("internal error: no output `{name}`"));
-    let found = prepared.trainer.infer_family(name)?.ok_or_else(missing)?;
+    let found = prepared.infer_family(name)?.ok_or_else(missing)?;
     let mut rows = 0;
     for graph in &found.graphs {
         let of_graph = graph.data.len() / found.width.max(1);

@@ -48,7 +48,7 @@ fn shares(args: &SplitArgs) -> Shares {
     let val = args.val;
     match (args.train, args.test) {
         (Some(train), test) => Shares { train: Some(train), val, test },
-        (None, test) => Shares { train: Some(1.0 - val - test.unwrap_or(0.1)), val, test: None },
+        (None, test) => Shares { train: None, val, test: Some(test.unwrap_or(0.1)) },
     }
 }
 

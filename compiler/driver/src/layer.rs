@@ -22,10 +22,15 @@ use crate::pipeline::{Compilation, EVALUATE, LAYER};
 /// # Errors
 /// A message about a name that is no dense feature that the model reads.
 pub fn give_features(model: &mut Analyzed, names: &[String], summary: &mut DatasetSummary) -> Result<(), String> {
-    for name in names {
+    let features = model.flow.inputs.iter().filter(|decl| matches!(decl.binding, Binding::Features(_)));
+    let known: Vec<String> = features.map(|decl| decl.name.clone()).collect();
+    for (position, name) in names.iter().enumerate() {
+        if names[..position].contains(name) {
+            return Err(format!("`{name}` is given twice"));
+        }
         let found = model.flow.inputs.iter().position(|decl| decl.name == *name);
         let found = found.filter(|&index| matches!(model.flow.inputs[index].binding, Binding::Features(_)));
-        let Some(index) = found else { return Err(unknown_feature(model, name)) };
+        let Some(index) = found else { return Err(unknown_feature(model, name, &known)) };
         let decl = &mut model.flow.inputs[index];
         if decl.ty.is_sparse() {
             return Err(format!(
@@ -57,9 +62,8 @@ pub fn given_inputs(flow: &Dataflow, names: &[String]) -> Vec<Input> {
     names.iter().filter_map(input).collect()
 }
 
-fn unknown_feature(model: &Analyzed, name: &str) -> String {
-    let features = model.flow.inputs.iter().filter(|decl| matches!(decl.binding, Binding::Features(_)));
-    let known: Vec<&str> = features.map(|decl| decl.name.as_str()).collect();
+fn unknown_feature(model: &Analyzed, name: &str, known: &[String]) -> String {
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let hint = closest(name, &known).map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
     let listed: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     match listed.is_empty() {

@@ -74,10 +74,16 @@ impl Analyzed {
         self.typed.outputs.iter().filter(move |(_, output)| !of_pairs(output)).map(|(name, _)| name.as_str())
     }
 
-    /// Whether an output is of semantic graphs or of edges.
-    pub fn is_of_family(&self, output: &str) -> bool {
-        let of = self.typed.outputs.get(output).map(|output| &output.of);
-        matches!(of, Some(hir::OutputOf::Graphs(_) | hir::OutputOf::Edges(_)))
+    /// Removes the outputs that are not of vertices, and gives the name of the first one that is of links.
+    pub fn keep_vertex_outputs(&mut self) -> Option<String> {
+        let of_links = |(_, output): &(&String, &hir::Output)| matches!(output.of, hir::OutputOf::Links(_));
+        let first = self.typed.outputs.iter().find(of_links).map(|(name, _)| name.clone());
+        let typed = &self.typed.outputs;
+        let is_of_vertices =
+            |name: &String| matches!(typed.get(name), Some(hir::Output { of: hir::OutputOf::Vertices(..), .. }));
+        self.outputs.retain(is_of_vertices);
+        self.families.clear();
+        first
     }
 
     /// Adds an output of edges to the program. To be called before the model meets a dataset. No effect on other outputs,

@@ -58,7 +58,7 @@ use hgnnc_executable::gpu::Precision;
 use hgnnc_executable::{Executable, Role};
 use hgnnc_graph::{Dataset, GraphCache, show_bytes};
 use hgnnc_ir::dataflow::{Binding, Dataflow};
-use hgnnc_ir::{Input, OutputKind, Param, Space, Type};
+use hgnnc_ir::{Input, Param, Space, Type};
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_machine::{CodeMode, KernelFeatures, Machine};
 use hgnnc_ptx::PtxCompiler;
@@ -237,8 +237,12 @@ impl Layer {
         give_features(&mut model, &job.given, &mut summary).map_err(Error::Input)?;
         let met = (&summary, None);
         let mut model = source::meet_summary((&analysis, model), dataset, met, Purpose::Infer, observer, &pool)?;
+        if let Some(name) = model.keep_vertex_outputs() {
+            return Err(Error::input(format!(
+                "the output `{name}` has a row for each pair of vertices; the outputs of a layer have a row for each vertex"
+            )));
+        }
         model.forget_training();
-        check_outputs(&model.flow)?;
 
         source::prepare(&mut model, &job.disabled)?;
         // Passes before binding may change the table of inputs.
@@ -450,20 +454,6 @@ fn count(what: &str, found: usize, expected: usize) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::input(format!("the layer has {expected} {what}, not {found}"))),
     }
-}
-
-/// Outputs have a row for each vertex: those of pairs of vertices have no gradient in a layer.
-fn check_outputs(flow: &Dataflow) -> Result<(), Error> {
-    for output in &flow.outputs {
-        if let OutputKind::Result(name) = &output.kind
-            && !matches!(flow.ty(output.value).space, Space::Vertices(_) | Space::Unit)
-        {
-            return Err(Error::input(format!(
-                "the output `{name}` has a row for each pair of vertices; the outputs of a layer have a row for each vertex"
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Plans the programs and allocates their memory.

@@ -16,14 +16,16 @@ use hgnnc_driver::{
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
 use hgnnc_graph::{Dataset, Extended, GraphCache, show_bytes};
+use hgnnc_ir::dataflow::VertexTypeDecl;
 use hgnnc_ir::kernel::{Body, Program};
+use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_ir::training::Target;
 use hgnnc_ir::{Dataflow, OutputKind, Space, VertexType};
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_machine::Machine;
 use hgnnc_ptx::PtxCompiler;
 use hgnnc_train::report::BaselineReport;
-use hgnnc_train::{MemoryNeeded, OutputRows, Report, TrainOptions, Trainer, checkpoint};
+use hgnnc_train::{FamilyOutputRows, MemoryNeeded, OutputRows, Report, TrainOptions, Trainer, checkpoint};
 use rayon::ThreadPool;
 
 use crate::artifact::{Artifact, Description};
@@ -122,6 +124,8 @@ pub struct Prepared {
     pub(crate) description: Description,
     /// By output of vertices: the rows of those that [`Job::new`] asks about; `None`: all.
     rows_asked: Option<BTreeMap<String, Vec<u32>>>,
+    /// By vertex type of the model: whether each vertex is one of them.
+    ends_asked: Option<Vec<Vec<bool>>>,
     /// Seconds to load the dataset.
     pub load_s: f64,
     /// Seconds from the source to a bound plan, without the semantic graph build and the initial values.
@@ -163,6 +167,27 @@ impl Prepared {
         })?;
         let row = |&row: &u32| &all.data[row as usize * all.width..][..all.width];
         Ok(OutputRows { rows: rows.len(), width: all.width, data: rows.iter().flat_map(row).copied().collect() })
+    }
+
+    /// An output of semantic graphs or of their edges; `None` if the model has none of this name. Edges are all of the graph, or
+    /// those to the vertices that [`Job::new`] asks about.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn infer_family(&mut self, output: &str) -> Result<Option<FamilyOutputRows>, Error> {
+        let mut found = self.trainer.infer_family(output)?;
+        if let (Some(found), Some(asked)) = (&mut found, &self.ends_asked)
+            && found.rows == FamilyRows::Edges
+        {
+            for graph in &mut found.graphs {
+                let asked = &asked[graph.ends.1.index()];
+                let kept = |&(_, dst): &(u32, u32)| asked.get(dst as usize).copied().unwrap_or(false);
+                let rows = graph.edges.iter().zip(graph.data.chunks_exact(found.width.max(1)));
+                graph.data = rows.filter(|(edge, _)| kept(edge)).flat_map(|(_, row)| row.to_vec()).collect();
+                graph.edges.retain(kept);
+            }
+        }
+        Ok(found)
     }
 
     /// Adds the source location of the cause to an error of training, if it is known.
@@ -396,9 +421,13 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     let scores_pairs = model.train.as_ref().is_some_and(|t| matches!(t.training.target, Target::Links(_)));
     let (label_features, classes) = label_of(&model, &dataset);
     let naming = match purpose {
-        Purpose::Infer => Naming::new(&model, asked.as_ref().map_or(&dataset, |asked| &asked.new), &description),
+        Purpose::Infer => {
+            let named = asked.as_ref().map_or(&*dataset, |asked| &asked.new);
+            Naming::new(&model, (named, &dataset), &description)
+        }
         _ => Naming::default(),
     };
+    let ends_asked = asked.as_ref().map(|asked| asked.ends(&model.flow, &dataset));
     let rows_asked = asked.map(|asked| asked.rows(&model.flow, &dataset));
     if purpose == Purpose::Infer {
         model.forget_training();
@@ -508,6 +537,7 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
         sizes,
         description,
         rows_asked,
+        ends_asked,
         load_s,
         compile_s,
     })
@@ -556,6 +586,17 @@ impl Asked {
     /// The number of new vertices of a type of the model.
     fn added_of(&self, flow: &Dataflow, vertex: VertexType, dataset: &Dataset) -> usize {
         dataset.vertex_type(&flow.vertex_types[vertex.index()].dataset_name).map_or(0, |of| self.added[of])
+    }
+
+    /// By vertex type of the model: whether each of its vertices is asked about.
+    fn ends(&self, flow: &Dataflow, dataset: &Dataset) -> Vec<Vec<bool>> {
+        let marks = |vertex: &VertexTypeDecl| {
+            let Some(of) = dataset.vertex_type(&vertex.dataset_name) else { return vec![] };
+            let mut asked = vec![false; dataset.vertex_types[of].count];
+            self.vertices[of].iter().for_each(|&vertex| asked[vertex as usize] = true);
+            asked
+        };
+        flow.vertex_types.iter().map(marks).collect()
     }
 
     /// By output of vertices: the rows that are asked about.

@@ -38,8 +38,9 @@ enum Predicted {
 
 impl Naming {
     /// The names that a dataset gives to the outputs of a model. Names of classes are those of training, where they are
-    /// known: the dataset may have no labels.
-    pub(crate) fn new(model: &Analyzed, dataset: &Dataset, description: &Description) -> Naming {
+    /// known: the dataset may have no labels. Ends of edges are vertices of `graph`, which has more of them where new ones
+    /// were added.
+    pub(crate) fn new(model: &Analyzed, (dataset, graph): (&Dataset, &Dataset), description: &Description) -> Naming {
         let vertex = |name: &str| dataset.vertex_type(name).map(|ty| &dataset.vertex_types[ty]);
         let mut ids = BTreeMap::new();
         for output in &model.flow.outputs {
@@ -52,11 +53,11 @@ impl Naming {
         }
         let mut ends = BTreeMap::new();
         let of_edges = model.families.iter().filter(|family| family.rows == FamilyRows::Edges);
-        for (graph, _) in of_edges.flat_map(|family| &family.members) {
-            let decl = &model.flow.graphs[graph.index()];
+        for (of_graph, _) in of_edges.flat_map(|family| &family.members) {
+            let decl = &model.flow.graphs[of_graph.index()];
             for end in [decl.src, decl.dst] {
-                if let Some(of) = vertex(&model.flow.vertex_types[end.index()].dataset_name)
-                    && let Some(of) = &of.ids
+                if let Some(of) = graph.vertex_type(&model.flow.vertex_types[end.index()].dataset_name)
+                    && let Some(of) = &graph.vertex_types[of].ids
                 {
                     ends.entry(end).or_insert_with(|| of.clone());
                 }

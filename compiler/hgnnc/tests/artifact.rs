@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hgnnc::artifact::{self, Artifact, TransformForm};
 use hgnnc::{Device, Error, Job, ModelSource, Prepared, Purpose, Silent, prepare};
-use hgnnc_graph::Dataset;
+use hgnnc_graph::{Dataset, Features, SparseFeatures, VertexTypeData};
 use hgnnc_synth::{Shape, Size, generate_size};
 
 /// Examples of the default run: one of each kind of model, one on mini-batches, one of links, one with a row for each
@@ -147,6 +147,29 @@ fn outputs_of_semantic_graphs_and_edges_are_those_of_the_source_to_the_bit() {
     let reports = [source.report(), open(Purpose::Measure, &file, &data).report()];
     let [expected, found] = reports.map(|report| report.expect("a report").graph_weights);
     assert_eq!(serde_json::to_value(found).expect("JSON"), serde_json::to_value(expected).expect("JSON"));
+}
+
+#[test]
+fn a_parameter_may_be_as_large_as_its_tensor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (columns, file) = (270_000, folder.path().join("m.hgnnx"));
+    let sparse = SparseFeatures { dim: columns, indptr: vec![0, 1, 2], indices: vec![3, 7], data: vec![1.0; 2].into() };
+    let word = VertexTypeData {
+        name: "word".into(),
+        count: 2,
+        features: Some(Features::Sparse(sparse)),
+        ..VertexTypeData::default()
+    };
+    let dataset = Dataset { name: "words".into(), vertex_types: vec![word], ..Dataset::default() };
+    let data = folder.path().join("words");
+    dataset.write(&data).expect("written");
+    let text = format!(
+        "schema S {{ vertex Word {{ x: f32[{columns}] sparse }} }}
+        model M(schema: S) {{ output y: Word = linear(Word.x, 64) }}"
+    );
+    let source = ModelSource::Text { path: "m.hgnn".into(), text };
+    artifact::save(&file, &mut open(Purpose::Infer, source, &data), None).expect("saved");
+    assert_eq!(open(Purpose::Infer, &file, &data).infer(None).expect("outputs").rows, 2);
 }
 
 #[test]

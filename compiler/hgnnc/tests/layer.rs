@@ -105,6 +105,23 @@ fn gradients_are_those_of_the_formula() {
 }
 
 #[test]
+fn outputs_are_those_of_vertices() {
+    let attention = MODEL.replace("use std::gcn::GcnConv", "use std::gat::GatConv").replace(
+        "    output z: Paper = h.Paper",
+        "    let conv = GatConv(hidden: 2) over cites of Paper.x
+    output z: Paper = conv
+    output alpha: edges = conv.alpha",
+    );
+    let layer = open(&attention, &["Paper.x"]).expect("a layer");
+    assert_eq!(layer.outputs().map(|info| &info.name[..]).collect::<Vec<_>>(), ["z", "z_wide"]);
+    let links = MODEL
+        .replace("use std::gcn::GcnConv", "use std::link::DistMult")
+        .replace("output z: Paper = h.Paper", "output score: links = DistMult() over links(cites) of h");
+    assert!(refusal(&links, &["Paper.x"]).contains("`score` has a row for each pair of vertices"));
+    assert!(refusal(MODEL, &["Paper.x", "Paper.x"]).contains("`Paper.x` is given twice"));
+}
+
+#[test]
 fn gradients_of_inputs_can_be_left_out() {
     let mut all = open(MODEL, &["Paper.x"]).expect("a layer");
     let job = LayerJob { input_gradients: false, ..job(MODEL, &["Paper.x"]) };

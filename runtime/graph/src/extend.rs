@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use crate::dataset::{
-    Dataset, DenseFeatures, Features, LabelData, LabelValues, MetapathData, RelationData, SparseFeatures, VertexIds,
-    VertexTypeData,
+    Dataset, DenseFeatures, Features, LabelData, LabelValues, MetapathData, RelationData, SparseFeatures, Transform,
+    TransformKind, VertexIds, VertexTypeData,
 };
 
 /// Reasons why a dataset does not extend another one.
@@ -35,7 +35,7 @@ impl Dataset {
     ///
     /// # Errors
     /// Vertex types and relations that this dataset does not have, vertices without ids, and new vertices or edges that
-    /// lack features or weights.
+    /// lack features or weights, or whose features were made of columns in another way.
     pub fn extended(&self, new: &Dataset) -> Result<Extended, ExtendErrors> {
         let mut wrong = vec![];
         let mut places: Vec<Places> = self.vertex_types.iter().map(|_| Places::default()).collect();
@@ -185,7 +185,35 @@ impl Places {
     }
 }
 
+/// Refuses features that were made of columns in another way than those of the graph, since equal numbers would mean
+/// something else. What stands for a missing value is not compared: where none is missing, it changes nothing.
+fn made_alike(graph: &[Transform], new: &[Transform]) -> Result<(), String> {
+    let alike = |(a, b): (&Transform, &Transform)| {
+        let kinds = match (&a.kind, &b.kind) {
+            (
+                TransformKind::Numbers { shift, scale, missing: _ },
+                TransformKind::Numbers { shift: of_shift, scale: of_scale, missing: _ },
+            ) => (shift, scale) == (of_shift, of_scale),
+            (a, b) => a == b,
+        };
+        kinds && a.columns == b.columns
+    };
+    if graph.len() == new.len() && graph.iter().zip(new).all(alike) {
+        return Ok(());
+    }
+    let differs = graph.iter().zip(new).find(|&pair| !alike(pair)).map(|(graph, _)| graph);
+    let columns = differs.or(graph.first()).or(new.first()).map_or(String::new(), |of| of.columns.join("`, `"));
+    Err(format!(
+        "the features of `{columns}` were made in another way than those of the graph, so their numbers mean something \
+         else: fitted scales and categories are of the table that they were fitted to; import both with \
+         `scale = \"min_max\"` and `min` and `max`, with `categories`, or without a scale"
+    ))
+}
+
 fn add_vertices(data: &mut VertexTypeData, places: &Places, source: &VertexTypeData) -> Result<(), String> {
+    if data.features.is_some() && source.features.is_some() {
+        made_alike(&data.transforms, &source.transforms)?;
+    }
     data.features = match (data.features.take(), &source.features) {
         (None, _) => None,
         (Some(_), None) => return Err("its new vertices have no features, and those of the graph have".into()),
@@ -265,6 +293,9 @@ fn add_edges(relation: &mut RelationData, new: &RelationData, [src, dst]: [&[u32
         (Some(_), None) => return Err("its edges have no weight, and those of the graph have".into()),
         (None, _) => None,
     };
+    if relation.features.is_some() && new.features.is_some() {
+        made_alike(&relation.transforms, &new.transforms)?;
+    }
     relation.features = match (relation.features.take(), &new.features) {
         (Some(known), Some(new)) if known.dim == new.dim => Some(with_rows(&known, new, 0..count)),
         (Some(known), Some(new)) => {
@@ -372,6 +403,25 @@ mod tests {
         let same = graph().extended(&none).unwrap();
         assert_eq!(same.added, [0, 0]);
         assert_eq!(same.dataset.relations[0].src_ids, graph().relations[0].src_ids);
+    }
+
+    #[test]
+    fn features_of_another_scale_are_refused() {
+        let scaled = |shift: f64, missing: f64| Transform {
+            columns: vec!["age".into()],
+            kind: TransformKind::Numbers { shift: vec![shift], scale: vec![1.0], missing: vec![missing] },
+        };
+        let with = |transform: Transform| {
+            let mut dataset = dataset(text(&["cyd"]), Some(VertexIds::Integer(vec![0])), &[]);
+            dataset.vertex_types[0].transforms = vec![transform];
+            dataset
+        };
+        let mut known = graph();
+        known.vertex_types[0].transforms = vec![scaled(2.0, 0.5)];
+        assert_eq!(known.extended(&with(scaled(2.0, 0.25))).unwrap().added, [1, 0]);
+        let wrong = known.extended(&with(scaled(3.0, 0.5))).unwrap_err().to_string();
+        assert!(wrong.contains("vertex type `author`: the features of `age` were made in another way"), "{wrong}");
+        assert!(graph().extended(&with(scaled(2.0, 0.5))).is_err());
     }
 
     #[test]

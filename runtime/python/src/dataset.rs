@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hgnnc_cpu::thread_pool;
 use hgnnc_graph::build::{GivenLabels, GivenLinks};
 use hgnnc_graph::dataset::LabelValues;
-use hgnnc_graph::{Builder, DataErrors, Features, FloatArray, Links, Named, VertexIds, schema_text};
+use hgnnc_graph::{Builder, Features, FloatArray, Links, Named, VertexIds, schema_text};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -95,7 +95,7 @@ struct Spec<'py> {
 }
 
 /// Hands everything to a builder.
-fn build(spec: &Spec<'_>) -> PyResult<Result<hgnnc_graph::Dataset, DataErrors>> {
+fn build(spec: &Spec<'_>) -> PyResult<Builder> {
     let mut builder = Builder::new(&spec.name);
     for vertex in &spec.vertices {
         let ty = builder.vertex_type(&vertex.key, &vertex.name, vertex.count);
@@ -148,7 +148,7 @@ fn build(spec: &Spec<'_>) -> PyResult<Result<hgnnc_graph::Dataset, DataErrors>> 
         let (val, test) = (links(&split.val)?, links(&split.test)?);
         builder.link_split(&split.name, &val, &test);
     }
-    Ok(builder.finish())
+    Ok(builder)
 }
 
 fn floats(rows: &Rows<'_>) -> PyResult<Vec<f32>> {
@@ -197,7 +197,10 @@ impl Dataset {
     #[staticmethod]
     fn build(py: Python<'_>, spec: &Bound<'_, PyAny>) -> PyResult<Dataset> {
         let spec: Spec<'_> = spec.extract()?;
-        build(&spec)?.map(|dataset| Dataset(Arc::new(dataset))).map_err(|errors| data_error(py, errors))
+        let builder = build(&spec)?;
+        let pool = thread_pool(0).map_err(|error| exception(py, &error.into()))?;
+        let built = py.detach(|| pool.install(|| builder.finish()));
+        built.map(|dataset| Dataset(Arc::new(dataset))).map_err(|errors| data_error(py, errors))
     }
 
     /// Writes it to a new folder.

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use hgnnc::artifact::{self, Artifact};
+use hgnnc::artifact::{self, Artifact, TargetForm};
 use hgnnc::{
     DataSource, Device, Error, Job, ModelSource, Observer, Opened, Prepared, Purpose, Silent, accept, prepare,
     processor, profile,
@@ -17,6 +16,7 @@ use hgnnc_driver::Setting;
 
 use hgnnc_ir::Dataflow;
 use hgnnc_ir::outputs::FamilyRows;
+use hgnnc_ir::training::{Target, Training};
 use hgnnc_profile::ProfileOptions;
 use hgnnc_report::{json, page, text};
 use hgnnc_train::weights::{self, File};
@@ -70,6 +70,7 @@ pub struct Model {
     outputs: Vec<String>,
     params: Vec<(String, String)>,
     trained: Option<String>,
+    target: Option<String>,
     warnings: Vec<Found>,
 }
 
@@ -97,8 +98,10 @@ impl Model {
         let warnings = diagnostics(&analysis.sources, &analysis.diagnostics);
         let model = analysis.model.take().ok_or_else(|| exception(py, &Error::input("internal error: no model")))?;
         let trained = model.train.as_ref().map(|spec| spec.training.output.clone());
+        let target = model.train.as_ref().and_then(|spec| target(&model.flow, &spec.training));
         let params = params(&model.flow);
-        Ok(Model { source, constants, path, text, params, name: model.name, outputs: model.outputs, trained, warnings })
+        let (name, outputs) = (model.name, model.outputs);
+        Ok(Model { source, constants, path, text, params, name, outputs, trained, target, warnings })
     }
 
     /// A trained model.
@@ -112,6 +115,12 @@ impl Model {
             name: about.model.clone(),
             outputs: about.outputs.clone(),
             trained: about.evaluation.as_ref().map(|of| of.output.clone()),
+            target: about.evaluation.as_ref().and_then(|of| match &of.target {
+                TargetForm::Label { vertex, .. } => {
+                    about.vertices.iter().find(|known| known.name == *vertex).map(|known| known.dataset.clone())
+                }
+                TargetForm::Links { .. } => None,
+            }),
             warnings: vec![],
             source: artifact.into(),
         }
@@ -130,6 +139,14 @@ impl Model {
         let (split, constants) = (options.split.clone(), self.constants.clone());
         let source = self.source.clone();
         Ok(Job { data, split, constants, device, options: engine, model: source, ..Job::new("") })
+    }
+}
+
+/// The vertex type, by its name in the dataset, whose label is trained.
+fn target(flow: &Dataflow, training: &Training) -> Option<String> {
+    match training.target {
+        Target::Vertices { vertex, .. } => Some(flow.vertex_types[vertex.index()].dataset_name.clone()),
+        Target::Links(_) => None,
     }
 }
 
@@ -234,6 +251,12 @@ impl Model {
         self.params.clone()
     }
 
+    /// The vertex type, by its name in the dataset, whose label is trained.
+    #[getter]
+    fn target(&self) -> Option<String> {
+        self.target.clone()
+    }
+
     /// The output that is trained.
     #[getter]
     fn trained(&self) -> Option<String> {
@@ -335,6 +358,10 @@ impl Model {
         let worked = run(py, handler, Interrupt::Abandons, move |reporter| {
             let mut prepared = with_weights(Purpose::Infer, &job, &weights, reporter)?;
             let names = outputs.unwrap_or_else(|| prepared.trainer.outputs());
+            if probabilities && trained.as_ref().is_none_or(|trained| !names.contains(trained)) {
+                let of = trained.map_or_else(|| "which it has not".into(), |trained| format!("`{trained}`"));
+                return Err(Error::input(format!("only the output that is trained has probabilities: {of}")));
+            }
             let mut found = vec![];
             for name in names {
                 let mut rows = prepared.trainer.infer(Some(&name))?;
@@ -405,6 +432,13 @@ impl Model {
         let (job, weights) = (self.job(data.map(Bound::get), &options)?, file(&weights)?);
         let mut given = vec![];
         for (name, src, dst) in &pairs {
+            let (sources, destinations) = (slice(src)?.len(), slice(dst)?.len());
+            if sources != destinations {
+                return Err(exception(
+                    py,
+                    &Error::input(format!("pairs of `{name}`: {sources} sources and {destinations} destinations")),
+                ));
+            }
             given.push((name.clone(), slice(src)?.to_vec(), slice(dst)?.to_vec()));
         }
         let worked = run(py, handler, Interrupt::Abandons, move |reporter| {
@@ -459,8 +493,7 @@ impl Model {
             let mut prepared = prepare(Purpose::Train, &job, reporter)?;
             let machine = processor(prepared.trainer.threads(), reporter);
             let measured = ProfileOptions { epochs, batches: None, in_cache: None };
-            let never = AtomicBool::new(false);
-            let (found, _) = profile::measure(&path, &mut prepared, machine, measured, &never)?;
+            let (found, _) = profile::measure(&path, &mut prepared, machine, measured, reporter.stop())?;
             let page = page::page(&found).map_err(|error| Error::Machine(error.to_string()))?;
             Ok((text::text(&found), json::write(&found), page))
         })?;

@@ -123,30 +123,29 @@ pub fn run<T: Send + 'static>(
     let received = Mutex::new(received);
     let (mut interrupted, mut failure) = (false, None);
     let result = loop {
+        // The work ends before what a callback raised is raised again; Ctrl-C may come within one.
+        let mut hear = |answer: PyResult<()>| {
+            if let Err(error) = answer {
+                if interrupt == Interrupt::Stops && error.is_instance_of::<PyKeyboardInterrupt>(py) {
+                    interrupted = true;
+                } else {
+                    failure.get_or_insert(error);
+                }
+                stop.store(true, Ordering::Relaxed);
+            }
+        };
         let event = py.detach(|| received.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(POLL));
         match event {
             Ok(Event::Done(result)) => break result,
-            Ok(Event::Note(line)) => drop(handler.call1(("note", line))?),
-            Ok(Event::Warning(text)) => {
-                // A warning may be an exception, by the filters of `warnings`.
-                if let Err(error) = handler.call1(("warning", text)) {
-                    failure.get_or_insert(error);
+            Ok(Event::Note(line)) => hear(handler.call1(("note", line)).map(drop)),
+            // A warning may be an exception, by the filters of `warnings`.
+            Ok(Event::Warning(text)) => hear(handler.call1(("warning", text)).map(drop)),
+            Ok(Event::Epoch(fields)) => {
+                let answer = handler.call1(("epoch", fields)).and_then(|answer| answer.extract::<Option<bool>>());
+                if let Ok(Some(false)) = answer {
                     stop.store(true, Ordering::Relaxed);
                 }
-            }
-            Ok(Event::Epoch(fields)) => {
-                match handler.call1(("epoch", fields)).and_then(|answer| answer.extract::<Option<bool>>()) {
-                    Ok(Some(false)) => stop.store(true, Ordering::Relaxed),
-                    Ok(_) => {}
-                    Err(error) => {
-                        if interrupt == Interrupt::Stops && error.is_instance_of::<PyKeyboardInterrupt>(py) {
-                            interrupted = true;
-                        } else {
-                            failure.get_or_insert(error);
-                        }
-                        stop.store(true, Ordering::Relaxed);
-                    }
-                }
+                hear(answer.map(drop));
                 let _ = saw.send(());
             }
             Err(RecvTimeoutError::Timeout) => {}

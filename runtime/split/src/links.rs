@@ -64,6 +64,8 @@ pub fn split_links(dataset: &mut Dataset, asked: &LinkSplit) -> Result<LinkOutco
             return Err(SplitError::NotReverse { relation: a.name.clone(), reverse: b.name.clone() });
         }
     }
+    // Reverses of each other, in both orders.
+    let pairs: Vec<(usize, usize)> = asked.reverses.iter().flat_map(|&(a, b)| [(a, b), (b, a)]).collect();
     let mut outcome = LinkOutcome::default();
     let mut parts = [Links::default(), Links::default()];
     // For each relation that loses edges: whether each edge stays.
@@ -71,14 +73,14 @@ pub fn split_links(dataset: &mut Dataset, asked: &LinkSplit) -> Result<LinkOutco
     let mut divided: Vec<usize> = Vec::new();
     for &relation in &asked.relations {
         // The links of a reverse are those of the relation that comes before it.
-        let is_reverse =
-            |&of: &usize| asked.reverses.contains(&(of, relation)) || outcome.reverses.contains(&(of, relation));
+        let is_reverse = |&of: &usize| pairs.contains(&(of, relation)) || outcome.reverses.contains(&(of, relation));
         if divided.iter().any(is_reverse) || divided.contains(&relation) {
             continue;
         }
         divided.push(relation);
         let data = &relations[relation];
-        let mut reverses: Vec<usize> = asked.reverses.iter().filter(|r| r.0 == relation).map(|r| r.1).collect();
+        let mut reverses: Vec<usize> = pairs.iter().filter(|pair| pair.0 == relation).map(|pair| pair.1).collect();
+        reverses.dedup();
         for (other, of) in relations.iter().enumerate() {
             match reverse_share(data, of) {
                 _ if reverses.contains(&other) => {}

@@ -171,6 +171,7 @@ fn reverses_are_found_and_held_out_as_well() {
 fn some_reverses_are_told_of_and_held_out_when_named() {
     let forward: Vec<(u32, u32)> = (0..8).map(|v| (v, v + 3)).collect();
     let back: Vec<(u32, u32)> = forward[..6].iter().map(|&(src, dst)| (dst, src)).chain([(19, 19)]).collect();
+    let (edges_of_eight, back_of_six) = (forward.clone(), back.clone());
     let mut dataset = graph(&forward, &back);
     let outcome = split_links(&mut dataset, &link_split(&[0], Order::Random(5))).unwrap();
     assert_eq!((&outcome.reverses[..], &outcome.suspects[..]), (&[][..], &[(0, 1, 0.75)][..]));
@@ -183,6 +184,13 @@ fn some_reverses_are_told_of_and_held_out_when_named() {
     // An edge that is no reverse stays.
     assert!(back.contains(&(19, 19)));
     assert!(back.iter().all(|&(src, dst)| (src, dst) == (19, 19) || forward.contains(&(dst, src))));
+    // They may be named in either order, and both be divided.
+    for relations in [&[0][..], &[0, 1]] {
+        let mut dataset = graph(&edges_of_eight, &back_of_six);
+        let asked = LinkSplit { reverses: vec![(1, 0)], ..link_split(relations, Order::Random(5)) };
+        split_links(&mut dataset, &asked).unwrap();
+        assert_eq!((edges(&dataset.relations[0]), edges(&dataset.relations[1])), (forward.clone(), back.clone()));
+    }
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(super) fn check(
         None => "its program is not valid".into(),
     })?;
     is_forward(flow)?;
-    widths(flow)?;
+    widths(flow, params)?;
     schema(flow, description)?;
     tensors(flow, description, params)?;
     results(flow, description, training)?;
@@ -110,20 +110,25 @@ fn is_forward(flow: &Dataflow) -> Result<(), String> {
     }
 }
 
-/// Sizes of rows are products of extents, which must not overflow anywhere.
-fn widths(flow: &Dataflow) -> Result<(), String> {
-    let fits = |dims: &[Dim]| {
+/// Sizes of rows are products of extents, which must not overflow anywhere. Parameters, and what is computed of them alone,
+/// have one row, which may be as large as the largest tensor of the file.
+fn widths(flow: &Dataflow, params: &weights::File) -> Result<(), String> {
+    let largest = params.tensors.values().map(|(_, numbers)| numbers.len()).max().unwrap_or(0);
+    let fits = |dims: &[Dim], most: usize| {
         let extent = |dim: &Dim| dim.fixed().unwrap_or(1);
-        dims.iter().map(extent).try_fold(1usize, |all, extent| all.checked_mul(extent)).is_some_and(|n| n <= MOST_WIDTH)
+        dims.iter().map(extent).try_fold(1usize, |all, extent| all.checked_mul(extent)).is_some_and(|n| n <= most)
     };
-    let tables = flow.inputs.iter().map(|input| &input.ty.dims).chain(flow.params.iter().map(|param| &param.dims));
-    let mut all = tables.chain(flow.values.iter().map(|value| &value.ty.dims));
+    let most = |space: Space| if space == Space::Unit { MOST_WIDTH.max(largest) } else { MOST_WIDTH };
+    let inputs = flow.inputs.iter().map(|input| &input.ty);
+    let types = inputs.chain(flow.values.iter().map(|value| &value.ty)).map(|ty| (&ty.dims[..], most(ty.space)));
+    let mut all = types.chain(flow.params.iter().map(|param| (&param.dims[..], most(Space::Unit))));
     let patterns = flow.patterns.iter().all(|pattern| pattern.columns <= MOST_WIDTH);
     let index = |space: Space| match space {
         Space::Index(extent) => extent <= MOST_WIDTH,
         _ => true,
     };
-    match all.all(|dims| fits(dims)) && patterns && flow.values.iter().all(|value| index(value.ty.space)) {
+    match all.all(|(dims, most)| fits(dims, most)) && patterns && flow.values.iter().all(|value| index(value.ty.space))
+    {
         true => Ok(()),
         false => Err(format!("a value of its program has rows of more than {MOST_WIDTH} elements")),
     }

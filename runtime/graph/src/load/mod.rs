@@ -208,7 +208,10 @@ fn vertex_type(loader: &mut Loader, table: &Table, position: usize) -> (TypeSket
         Some(other) => loader.bad(at, "ids", "a table", other),
     };
     let time = time(loader, at, count, "vertex");
-    let transforms = transforms(loader, at, &called, features.as_ref().map_or(0, Features::dim));
+    // The width of features that are at fault is not known.
+    let absent = at.get("features").is_none();
+    let width = features.as_ref().map(Features::dim).or(absent.then_some(0));
+    let transforms = width.map_or_else(Vec::new, |width| transforms(loader, at, &called, width));
     (sketch, name.map(|name| VertexTypeData { name, count, features, kinds, ids, time, transforms }))
 }
 
@@ -405,8 +408,9 @@ fn edges(
         Some(other) => loader.bad(at, "features", "a table", other),
     };
 
-    let width = features.as_ref().and_then(Option::as_ref).map_or(0, |x| x.dim);
-    let transforms = transforms(loader, at, at.name, width);
+    // The width of features that are at fault is not known.
+    let width = features.as_ref().map(|features| features.as_ref().map_or(0, |x| x.dim));
+    let transforms = width.map_or_else(Vec::new, |width| transforms(loader, at, at.name, width));
     let (src, dst) = ends?;
     // Check both endpoints before giving up, so that each fault is reported.
     let mut ids = |ty: usize, what: &str, range: std::ops::Range<usize>| {
