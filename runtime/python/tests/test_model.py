@@ -51,6 +51,71 @@ def test_masks_serve_the_split_that_the_model_names(model: str, data: Data) -> N
         hgnnc.load(model).check(data, split="other")
 
 
+LINKS = """
+use std::link::Dot
+use std::rgcn::RgcnConv
+
+schema Small {
+    vertex Paper from "paper" { x: f32[6] }
+    vertex Author from "author" { x: embedding[6] }
+    relation writes: Author -> Paper
+    relation written_by: Paper -> Author from "written-by"
+}
+
+model Recommend(schema: Small) {
+    let conv = RgcnConv(hidden: 4) over [writes, written_by] of features
+    output score: links = Dot() over links(writes) of conv
+}
+
+train Recommend {
+    split     "l"
+    loss      binary_cross_entropy(score, links)
+    optimizer adam(lr: 0.01)
+    batch     32
+    fanout    [5]
+    negatives uniform(1)
+    exclude   [written_by]
+    epochs    1
+    metrics   auc
+    select    val.auc
+}
+"""
+
+
+def links(data: Data) -> hgnnc.Dataset:
+    """A dataset that holds out links."""
+    edges = np.unique(data["author", "writes", "paper"], axis=1)
+    data["author", "writes", "paper"], held = edges[:, :-20], edges[:, -20:]
+    data["paper", "written-by", "author"] = edges[::-1, :-20]
+    parts = {"val": {"writes": held[:, :10]}, "test": {"writes": held[:, 10:]}}
+    return hgnnc.Dataset.from_dict(data, link_splits={"l": parts})
+
+
+def test_masks_are_no_split_of_links(data: Data) -> None:
+    dataset = links(data)
+    assert "masks" in dataset.vertex_types["paper"].splits
+    model = hgnnc.load(LINKS)
+    assert model.check(dataset) == []
+    run = model.fit(dataset, progress=False)
+    assert model.evaluate(dataset) == run.metrics
+    pairs = {"writes": [[0, 1], [2, 3]], ("author", "writes", "paper"): [[0], [1]]}
+    with pytest.raises(hgnnc.InputError, match="are of the same relation"):
+        model.score(dataset, pairs)
+
+
+def test_masks_serve_beside_splits_of_other_types(model: str, data: Data) -> None:
+    years = {"y": np.arange(25) % 2, "splits": {"years": {"train": [0, 1], "val": [2], "test": [3]}}}
+    data["author"] = {"num_nodes": 25, **years}
+    assert hgnnc.load(model).check(data) == []
+    hgnnc.load(model).fit(data, epochs=1, progress=False)
+    # Beside another split of the type that is trained, the model names one.
+    data["paper"]["splits"] = {"any": {"train": [0, 1, 2], "val": [3], "test": [4]}}
+    run = hgnnc.load(model).fit(data, epochs=1, progress=False)
+    assert run.metrics["test"]["accuracy"] in (0, 1)
+    with pytest.raises(hgnnc.ModelError):
+        hgnnc.load(model.replace('"any"', '"other"')).check(data)
+
+
 def test_warnings_are_warnings_of_python(model: str, data: Data) -> None:
     data["author", "writes", "paper"] = np.zeros((2, 0), int)
     found = hgnnc.load(model).check(data)

@@ -210,11 +210,11 @@ def dataset_of(data: Any) -> Dataset | None:
     )
 
 
-def _split(dataset: Dataset | None, asked: str | None) -> str | None:
-    """Masks have no name: the only split of that kind serves whichever the model names."""
-    if asked is None and dataset is not None:
-        names = {name for vertex in dataset.vertex_types.values() for name in vertex.splits}
-        if names == {MASKS}:
+def _split(model: _native.Model, dataset: Dataset | None, asked: str | None) -> str | None:
+    """Masks have no name: as the only split of the type that is trained, they serve whichever the model names."""
+    if asked is None and dataset is not None and model.target is not None:
+        vertex = dataset.vertex_types.get(model.target)
+        if vertex is not None and list(vertex.splits) == [MASKS]:
             return MASKS
     return asked
 
@@ -256,7 +256,7 @@ class Model:
         dataset = dataset_of(data)
         if dataset is None:
             raise TypeError("data is None; give what the model is to be checked against")
-        return diagnostics(self._native.check(dataset._native, _split(dataset, split)))
+        return diagnostics(self._native.check(dataset._native, _split(self._native, dataset, split)))
 
     def fit(
         self,
@@ -280,7 +280,7 @@ class Model:
         with `interrupted` set; a second one gives it up.
         """
         dataset = dataset_of(data)
-        options = _options(dataset, split, device, threads, memory_budget, seed, epochs)
+        options = _options(self._native, dataset, split, device, threads, memory_budget, seed, epochs)
         start = None
         if init is not None:
             start = _given(init if isinstance(init, Mapping) else _native.Model.read_weights(os.fspath(init)))
@@ -325,7 +325,7 @@ class Model:
     ) -> dict[str, dict[str, float]]:
         """Metrics of `train`, `val` and `test` with the weights of the model, or with others."""
         dataset = dataset_of(data)
-        options = _options(dataset, split, device, threads)
+        options = _options(self._native, dataset, split, device, threads)
         report = self._native.evaluate(_native_of(dataset), options, self._weights(weights), _heard)
         metrics: dict[str, dict[str, float]] = _report(report)["metrics"]
         return metrics
@@ -343,7 +343,7 @@ class Model:
         """The outputs for all vertices of their types, or some of the outputs. `probabilities` turns the logits of
         classes of the output that is trained into probabilities."""
         dataset = dataset_of(data)
-        options = _options(dataset, None, device, threads)
+        options = _options(self._native, dataset, None, device, threads)
         given = self._weights(weights)
         return Predictions(self._native.predict(_native_of(dataset), options, given, outputs, probabilities, _heard))
 
@@ -359,7 +359,7 @@ class Model:
         """An output of semantic graphs or of their edges, such as the weights of metapaths or attention, by semantic
         graph: `output beta: graphs = conv.beta`, `output attention: edges = conv.alpha`."""
         dataset = dataset_of(data)
-        options = _options(dataset, None, device, threads)
+        options = _options(self._native, dataset, None, device, threads)
         native, given = _native_of(dataset), self._weights(weights)
         found = self._native.predict_graphs(native, options, given, output, _heard)
         return {name: GraphValues(values, None if ends is None else np.stack(ends)) for name, values, ends in found}
@@ -387,7 +387,7 @@ class Model:
             names[name] = relation
             src, dst = edge_index(value, f"pairs[{relation!r}]")
             asked.append((name, np.ascontiguousarray(src), np.ascontiguousarray(dst)))
-        options = _options(dataset, None, device, threads)
+        options = _options(self._native, dataset, None, device, threads)
         found = self._native.score(_native_of(dataset), options, self._weights(weights), asked, _heard)
         return {names[name]: scores for name, scores in found.items()}
 
@@ -450,6 +450,7 @@ def _given(weights: Mapping[str, Any]) -> dict[str, tuple[list[int], Floats]]:
 
 
 def _options(
+    model: _native.Model,
     dataset: Dataset | None,
     split: str | None,
     device: str,
@@ -459,7 +460,7 @@ def _options(
     epochs: int | None = None,
 ) -> dict[str, Any]:
     return {
-        "split": _split(dataset, split), "device": device, "threads": whole("threads", threads) or 0,
+        "split": _split(model, dataset, split), "device": device, "threads": whole("threads", threads) or 0,
         "memory_budget": whole("memory_budget", memory_budget), "seed": whole("seed", seed),
         "epochs": whole("epochs", epochs),
     }  # fmt: skip
