@@ -39,7 +39,7 @@ def numpy_of(value: Any, key: str) -> Array:
         except TypeError:
             if "strided" not in str(getattr(value, "layout", "")):
                 raise DataError(f"`{key}` is sparse, and only features may be: `.to_dense()` makes an array") from None
-            raise DataError(f"`{key}` is {value.dtype}, which NumPy does not have: convert it with `.float()`") from None
+            raise DataError(f"`{key}` is {value.dtype}, which NumPy has not: convert it with `.float()`") from None
     if hasattr(value, "to_numpy"):
         return np.asarray(value.to_numpy())
     if hasattr(value, "__dlpack__"):
@@ -131,7 +131,8 @@ def column(value: Any) -> Array:
     array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
     if isinstance(value, (list, tuple)) and array.ndim == 1:
         texts = array.dtype.kind in "SU" and len({type(one) for one in value}) > 1
-        if texts or (array.dtype.kind == "f" and any(isinstance(one, int) and abs(one) >= 1 << 53 for one in value)):
+        whole = array.dtype.kind == "f" and all(isinstance(one, int) or missing(one) for one in value)
+        if texts or (whole and any(isinstance(one, int) and abs(one) >= 1 << 53 for one in value)):
             return np.array(value, dtype=object)
     return array
 

@@ -91,9 +91,8 @@ def _vertices(
             if name in places:
                 raise DataError(f"`{key}`, column `{id_column}`: rows {places[name]} and {row} have the same id {name!r}")
             if isinstance(name, int) and not -(1 << 63) <= name < 1 << 63:
-                raise DataError(
-                    f"`{key}`, column `{id_column}`, row {row}: {name} is no whole number of 64 bits: make texts of the ids"
-                )
+                where = f"`{key}`, column `{id_column}`, row {row}"
+                raise DataError(f"{where}: {name} is no whole number of 64 bits: make texts of the ids")
             places[name] = row
         whole = all(isinstance(name, int) for name in own)
         entry["ids"] = np.asarray(own, np.int64) if whole else [_text(name) for name in own]
