@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pathlib
 import pickle
+import sys
 import warnings
 from types import SimpleNamespace
 from typing import Any
@@ -233,6 +234,21 @@ def test_dgl_graphs_are_read_by_their_names(data: Data) -> None:
     expected = {**data, "paper": {**paper, "time": np.arange(60)}}
     expected.update({triple: {"edge_index": data[triple], "time": np.arange(150)} for triple in triples})
     equal(dataset.to_dict(), hgnnc.Dataset.from_dict(expected).to_dict())
+
+
+def test_labels_for_dgl_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+
+    def graph(edges: Data, num_nodes_dict: dict[str, int]) -> Any:
+        return SimpleNamespace(nodes={ty: SimpleNamespace(data={}) for ty in num_nodes_dict}, edges={})
+
+    monkeypatch.setitem(sys.modules, "dgl", SimpleNamespace(heterograph=graph))
+    paper: Any = {"num_nodes": 2, "labels": {"y": np.array([0, 1]), "feat": np.array([1, 0])}}
+    found = hgnnc.Dataset.from_dict({"paper": paper}).to_dgl().nodes["paper"].data
+    assert {name: value.tolist() for name, value in found.items()} == {"label": [0, 1], "feat": [1, 0]}
+    paper["x"] = np.zeros((2, 1), np.float32)
+    with pytest.raises(hgnnc.DataError, match="`paper` has a label `feat`, which is the name of `x` in DGL"):
+        hgnnc.Dataset.from_dict({"paper": paper}).to_dgl()
 
 
 def test_hetero_data_of_pyg_survives(data: Data) -> None:

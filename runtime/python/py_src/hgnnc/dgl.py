@@ -74,16 +74,17 @@ def to_dgl(dataset: Dataset, split: str | None = None) -> Any:
     counts = {ty: vertex.count for ty, vertex in dataset.vertex_types.items()}
     graph = dgl.heterograph(edges, num_nodes_dict=counts)
     for ty in dataset.vertex_types:
-        for key, value in vertex_attributes(dataset, ty, split).items():
+        found = vertex_attributes(dataset, ty, split)
+        for key, own in (("x", "feat"), ("y", "label")):
+            if key in found and own in found:
+                raise DataError(f"`{ty}` has a label `{own}`, which is the name of `{key}` in DGL: give it another name")
+        for key, value in found.items():
             if key == "x" and "sparse" in str(value.layout):
                 value = value.to_dense()
-            name = {"x": "feat", "y": "label"}.get(key, key)
-            if name in graph.nodes[ty].data:
-                raise DataError(f"`{ty}` has a label `{name}`, which is another name of data: give it another name")
-            graph.nodes[ty].data[name] = value
+            graph.nodes[ty].data[{"x": "feat", "y": "label"}.get(key, key)] = value
     for relation in dataset.relations.values():
         data = graph.edges[relation.edge_type].data
-        for key, found in (("weight", relation.weight), ("feat", relation.x), ("time", relation.time)):
-            if found is not None:
-                data[key] = tensor(found)
+        for key, array in (("weight", relation.weight), ("feat", relation.x), ("time", relation.time)):
+            if array is not None:
+                data[key] = tensor(array)
     return graph
