@@ -226,6 +226,41 @@ fn new_vertices_get_what_they_get_as_part_of_the_graph() {
 }
 
 #[test]
+fn edges_to_new_vertices_have_the_ids_of_both_ends() {
+    let place = Place::new();
+    let (schema, rest) = MODEL.split_once("model Net").expect("a model");
+    let (_, train) = rest.split_once("train Net").expect("a train block");
+    let model = "model Net(schema: Tiny) {
+    let conv = GatConv(hidden: 3, heads: 1) over cites of Paper.x
+    output logits: Paper = conv
+    output alpha: edges = conv.alpha
+}";
+    place.model(&format!("{}{model}\ntrain Net{train}", schema.replace("rgcn::RgcnConv", "gat::GatConv")));
+    place.with_data("train", &["-o", "m.hgnnx"]).works();
+    let new = divided(&place, 3, 2);
+    let infer = |data: &[&str], out: &str| {
+        let args = [&["infer", "m.hgnnx", "--output", "alpha", "--out", out][..], data].concat();
+        place.run(&args).works();
+        let text = std::fs::read_to_string(place.path(out)).expect("a table");
+        let rows = text.lines().skip(1).map(|line| {
+            let (edge, alpha) = line.rsplit_once(',').expect("fields");
+            (edge.to_owned(), alpha.parse::<f32>().expect("a number"))
+        });
+        rows.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let whole = infer(&["--data", "data"], "whole.csv");
+    let found = infer(&["--data", "old", "--new", "new"], "new.csv");
+    let Some(VertexIds::Integer(ids)) = &new.vertex_types[0].ids else { panic!("positions") };
+    let is_asked = |edge: &str| ids.contains(&edge.rsplit(',').next().expect("an end").parse().expect("an id"));
+    let expected: Vec<_> = whole.iter().filter(|(edge, _)| is_asked(edge)).collect();
+    assert!(!expected.is_empty() && expected.len() < whole.len());
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.iter().map(|(edge, _)| *edge).collect::<Vec<_>>());
+    for (edge, alpha) in expected {
+        assert!((found[edge] - alpha).abs() <= 1e-5, "{edge}");
+    }
+}
+
+#[test]
 fn a_model_with_learned_rows_takes_new_vertices_of_other_types_only() {
     let place = Place::new();
     place.model(&transductive());
