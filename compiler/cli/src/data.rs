@@ -9,7 +9,7 @@ use hgnnc_cpu::thread_pool;
 use hgnnc_graph::info::DatasetInfo;
 use hgnnc_graph::write::{WriteError, vacant};
 use hgnnc_graph::{DataErrors, Entry, GraphCache, show_bytes};
-use hgnnc_import::{ExportError, ImportError, Kind, Layout};
+use hgnnc_import::{ExportError, Kind, Layout};
 use hgnnc_synth::{Outcome, Size, generate_size};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -69,8 +69,9 @@ fn import(
     target: Option<&Path>,
     model: Option<&Path>,
 ) -> Result<(), Failure> {
-    if config.is_some() && kind == Kind::Triples {
-        return Err(Failure::input("`--config` describes tables or has settings, and triples need none"));
+    if config.is_some() && !kind.has_config() {
+        let kind = kind.name();
+        return Err(Failure::input(format!("`--config` describes tables or has settings, and `{kind}` has none")));
     }
     // Before the work.
     if let Some(target) = target {
@@ -87,10 +88,7 @@ fn import(
     let watch = Arc::new(ImportBar::default());
     let dataset = hgnnc_import::read_observed(kind, source, config, Arc::clone(&watch) as _);
     watch.finish();
-    let dataset = dataset.map_err(|error| match error {
-        ImportError::Write(error) => failed(error),
-        faults => Failure::input(faults.to_string()),
-    })?;
+    let dataset = dataset.map_err(|error| Failure::input(error.to_string()))?;
     let info = pool.install(|| DatasetInfo::new(&dataset))?;
     print(&info.text())?;
     let Some(target) = target else { return print("nothing is written: this is a dry run\n") };

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::write::WriteError;
-
 /// Why a dataset was not imported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -12,9 +10,6 @@ pub enum ImportError {
     /// The files have faults.
     #[error("{0}")]
     Faults(Faults),
-    /// The dataset could not be written.
-    #[error(transparent)]
-    Write(#[from] WriteError),
 }
 
 /// One fault, in the user's words.

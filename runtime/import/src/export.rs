@@ -166,6 +166,18 @@ pub(crate) fn outside(label: &LabelData, split: &SplitData, count: usize) -> usi
     (0..count).filter(|&v| is_outside(v)).count()
 }
 
+/// Notes the vertices of a split that do not have this label: they have another one, which is not written.
+pub(crate) fn note_unlabelled(label: &LabelData, split: &SplitData, of: &VertexTypeData, notes: &mut Notes) {
+    let parts = [&split.train, &split.val, &split.test];
+    let count = parts.into_iter().flatten().filter(|&&v| !label.is_labelled(v as usize)).count();
+    if count > 0 {
+        let (of, split, label) = (shown(&of.name), shown(&split.name), shown(&label.name));
+        notes.add(format!(
+            "{count} vertices of `{of}` in split `{split}` have no label `{label}`: they are left out of it"
+        ));
+    }
+}
+
 /// The names of classes; their numbers where they have none.
 pub(crate) fn class_names(label: &LabelData) -> Vec<String> {
     let classes = match &label.values {

@@ -102,10 +102,15 @@ impl Kind {
             Kind::Graphstorm => "A configuration of GraphStorm's graph construction (JSON), or the folder that has it",
         }
     }
+
+    /// Whether there is a file of settings for this kind, or one that describes it.
+    pub fn has_config(self) -> bool {
+        !matches!(self, Kind::Triples | Kind::Hgb | Kind::Ogb)
+    }
 }
 
 /// Reads what is in the folder or file `source`. `config` describes tables; without one it is `import.toml` beside them.
-/// Of other kinds it has settings that may be left out, and of triples there are none.
+/// Of other kinds it has settings that may be left out; those without [`Kind::has_config`] refuse one.
 ///
 /// # Errors
 /// With all faults of the files.
@@ -127,6 +132,13 @@ pub fn read_observed(
 }
 
 fn read_from(kind: Kind, source: &Path, config: Option<&Path>, progress: &Progress) -> Result<Dataset, ImportError> {
+    if let Some(config) = config.filter(|_| !kind.has_config()) {
+        let name = kind.name();
+        return Err(Faults::one(
+            config,
+            format!("a configuration describes tables or has settings, and `{name}` has none"),
+        ));
+    }
     match kind {
         Kind::Tables => tables::read(source, config.unwrap_or(&source.join("import.toml")), progress),
         Kind::Triples => triples::read(source, progress),

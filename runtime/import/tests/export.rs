@@ -53,6 +53,17 @@ fn tables_hold_all_but_kinds_and_metapaths() {
 }
 
 #[test]
+fn tables_separate_classes_without_blanks_and_note_columns_of_other_names() {
+    let mut dataset = corners();
+    dataset.labels[1].class_names = ["a;b", "c|d", "e"].map(String::from).to_vec();
+    dataset.labels[2].class_names = ["x0", "weight"].map(String::from).to_vec();
+    let (back, notes) = round_trip(Layout::Tables, &dataset);
+    dataset.labels[2].class_names[0] = "x0_".into();
+    assert_equal(&back, &dataset);
+    assert_notes(&notes, &[&["the column `x0` of `", "author.csv` is called `x0_`: another one has its name"]]);
+}
+
+#[test]
 fn pyg_holds_all() {
     let (back, notes) = round_trip(Layout::Pyg, &corners_with_kinds());
     assert_equal(&back, &corners_with_kinds());
@@ -161,7 +172,7 @@ fn ogb_holds_all_but_empty_relations_and_names_of_classes_of_several_types() {
     // Vertex 1 of the test part has a label of the other name only.
     expected.splits[1].test = vec![0];
     assert_equal(&back, &expected);
-    let expected: [&[&str]; 10] = [
+    let expected: [&[&str]; 11] = [
         &["kinds of vertices", "`venue`"],
         &["links that are held out", "`held out`"],
         &["metapaths", "`APA`"],
@@ -169,11 +180,12 @@ fn ogb_holds_all_but_empty_relations_and_names_of_classes_of_several_types() {
         &["relation `nothing` has no edges"],
         &["one label of each type", "`tags` of `paper`"],
         &["part `valid` of split `second` is empty"],
+        &["1 vertices of `paper` in split `second` have no label `topic`"],
         &["2 labelled vertices of `paper` are in no part of split `second`"],
         &["names the classes of one label"],
         &[],
     ];
-    assert_notes(&notes, &expected[..9]);
+    assert_notes(&notes, &expected[..10]);
 }
 
 #[test]

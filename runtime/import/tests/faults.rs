@@ -105,6 +105,18 @@ fn faults_in_tables_are_told_with_file_line_value_and_way_out() {
     let cases: &[(&str, &str, &str, &[&str])] = &[
         ("users.csv", "u2,2002", "u1,2002", &["users.csv:3: the id `u1` is there already", "duplicates = \"first\""]),
         ("users.csv", "u2,2002", ",2002", &["users.csv:3: column `id` has no value, but is an id"]),
+        (
+            "users.csv",
+            "u2,2002",
+            "NA,2002",
+            &["users.csv:3: `NA` in column `id` stands for a missing value", "write `missing_values` without it"],
+        ),
+        (
+            "later.csv",
+            LATER,
+            "",
+            &["later.csv: is empty, but its first line names the columns, `user`, `shop`, `number`"],
+        ),
         ("users.csv", "30,Rome", "thirty,Rome", &["users.csv:2: `thirty` in column `age` is not a number"]),
         ("users.csv", "30,Rome", "inf,Rome", &["users.csv:2: `inf` in column `age` is not a number"]),
         ("users.csv", "30,Rome", "1e300,Rome", &["users.csv:2: `1e300` in column `age` is not a number"]),
@@ -237,6 +249,18 @@ fn faults_in_the_configuration_are_told() {
         ("relation = \"buys\"\n", "column = \"user\"\n", &["later.csv:2: there is no relation `u3`"]),
         ("test = \"later.csv\"\n", "", &["link split `later` has files of links: `val`, `test` or both"]),
         ("label = { column = \"group\" }", "label = 3", &["import.toml", "a table, or an array of tables"]),
+        ("files = \"users.csv\"", "files = 3", &["import.toml", "line 4", "a string, or an array of strings"]),
+        (
+            "scale = \"standard\"",
+            "scale = \"standard\", missing = \"median\"",
+            &["import.toml", "string \"median\"", "`\"error\"`, `\"mean\"` or a number"],
+        ),
+        (
+            "split = { column = \"part\" }",
+            "split = { train = { msk = \"part\" } }",
+            &["import.toml", "unknown field `msk`, expected `mask`"],
+        ),
+        ("split = { column = \"part\" }", "split = { train = true }", &["a share, the name of a file, or `{ mask = "]),
     ];
     for (from, to, parts) in cases {
         let said = said("import.toml", from, to);

@@ -1,8 +1,10 @@
 //! What tables may be beside those of `docs/import.md`: JSON, keys of several columns in files of splits, further tables,
 //! masks, transforms of edge features, links that are held out.
 
+mod common;
 mod layouts;
 
+use common::import;
 use hgnnc_graph::{LabelValues, TransformKind};
 use hgnnc_import::Kind;
 use layouts::{Change, Files, edges, ids, imported, rows, said, said_of, write};
@@ -200,6 +202,14 @@ fn faults_are_told_with_file_line_value_and_way_out() {
             &["users.jsonl:1: `later` is not a part of a split"],
         ),
         (("buys.csv", "2,a,2,2,shop,4", "2,a,2,2,shop,"), &["buys.csv:3: column `at` has no time"]),
+        (
+            ("users.jsonl", "\"age\": 40", "\"x\": \"-18446744073709551616\", \"age\": -18446744073709551616"),
+            &["users.jsonl:2: the integer `-18446744073709551616` has more than 64 bits: write it in quotes"],
+        ),
+        (
+            ("val.json", "[\"a\", 10]", "[\"a\", 20000000000000000000]"),
+            &["val.json:1: the integer `20000000000000000000` has more than 64 bits"],
+        ),
         (("buys.csv", "how,at", "way,at"), &["buys.csv:1: there is no column `how`"]),
     ];
     for (change, parts) in cases {
@@ -398,4 +408,35 @@ fn a_split_in_the_order_of_numbers_and_texts_is_told() {
     assert!(said.starts_with("v.csv:4: `later` in column `at` is not a number, but values before it are"), "{said}");
     let said = said_of_table(settings, "c,at\na,x\nb,NA\na,7\n");
     assert!(said.starts_with("v.csv:4: `7` in column `at` is a number, but values before it are not"), "{said}");
+}
+
+#[test]
+fn vertices_of_a_split_without_a_label_are_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!("{V}label = {{ column = \"c\" }}\nsplit = {{ column = \"part\" }}");
+    write(folder.path(), &[("import.toml", &config), ("v.csv", "c,part\na,train\n,test\n,\n,val\nb,test\n")]);
+    let (dataset, notes) = import(Kind::Tables, folder.path()).unwrap();
+    assert_eq!((&dataset.splits[0].test[..], dataset.splits[0].val.len()), (&[4][..], 0));
+    assert_eq!(notes, ["2 vertices of `v` that split `given` names have no label: they are left out of it"]);
+}
+
+#[test]
+fn a_class_that_is_listed_is_no_missing_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!(
+        "{V}label = {{ column = \"c\", class_names = [\"b\", \"NA\"] }}\nfeatures = [{{ columns = \"x\", missing = 7 }}]"
+    );
+    write(folder.path(), &[("import.toml", &config), ("v.csv", "x,c\nNA,NA\n1,null\n2,b\n3,\n")]);
+    let dataset = imported(Kind::Tables, folder.path(), None);
+    assert_eq!(dataset.labels[0].values, LabelValues::Single { classes: 2, of: vec![1, -1, 0, -1] });
+    assert_eq!(rows(&dataset, 0), [[7.0], [1.0], [2.0], [3.0]]);
+}
+
+#[test]
+fn large_floats_of_json_are_no_integers() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!("{V}features = [{{ columns = \"x\" }}]").replace("v.csv", "v.json");
+    let table = "{\"x\": 1e20, \"s\": \"100000000000000000000\"}\n{\"x\": 18446744073709551615}\n";
+    write(folder.path(), &[("import.toml", &config), ("v.json", table)]);
+    assert_eq!(rows(&imported(Kind::Tables, folder.path(), None), 0), [[1e20], [18_446_744_073_709_551_615.0]]);
 }

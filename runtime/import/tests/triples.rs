@@ -46,6 +46,17 @@ fn a_byte_order_mark_and_windows_ends_of_lines_are_read() {
     assert!(error.contains("all.tsv:3: there are 2 fields, but 3 columns"), "{error}");
 }
 
+#[test]
+fn a_configuration_is_refused_where_there_are_no_settings() {
+    let nowhere = std::path::Path::new("nowhere");
+    for kind in [Kind::Triples, Kind::Hgb, Kind::Ogb] {
+        let error = read(kind, nowhere, Some(&nowhere.join("c.toml"))).unwrap_err().to_string();
+        let expected =
+            format!("nowhere/c.toml: a configuration describes tables or has settings, and `{}` has none", kind.name());
+        assert_eq!(error, expected);
+    }
+}
+
 /// Adds up what it is told.
 #[derive(Default)]
 struct Told(Mutex<Vec<(u64, u64)>>);

@@ -91,7 +91,10 @@ fn nothing_is_written_over_or_beside_a_fault() {
     said.fails(1, &["writes.csv:3: this line names a vertex of type `paper` that is not there: `10.1/p99`"]);
     assert!(!place.path("made").exists());
     place.run(&["data", "import", "triples", "nowhere", "made"]).fails(1, &["nowhere"]);
-    place.run(&["data", "import", "triples", "t", "made", "--config", "c"]).fails(1, &["`--config` describes tables"]);
+    for kind in ["triples", "hgb", "ogb"] {
+        let said = place.run(&["data", "import", kind, "t", "made", "--config", "c"]);
+        said.fails(1, &["`--config` describes tables or has settings", kind]);
+    }
     place.run(&["data", "import", "sheets", "t", "made"]).fails(2, &["sheets", "tables", "triples"]);
 }
 

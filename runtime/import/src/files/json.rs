@@ -91,11 +91,18 @@ impl Records {
                     continue;
                 }
             };
+            let mut result = Ok(());
             self.values.clear();
             for (name, seen) in self.wanted.iter().zip(&mut self.seen) {
                 let value = record.get(name);
                 *seen |= value.is_some();
+                if let Some(value) = value.filter(|value| value.is_number()) {
+                    result = result.and(check_integers(value, text));
+                }
                 self.values.push(value.and_then(text_of));
+            }
+            if let Err(error) = result {
+                faults.add(&self.lines.path, Some(line), error);
             }
             if self.first.is_none() {
                 self.first = Some(record.iter().map(|(name, _)| format!("`{}`", shown(name))).collect());
@@ -117,6 +124,48 @@ impl Records {
     pub fn field(&self, at: usize) -> Option<&str> {
         self.values.get(at)?.as_deref()
     }
+}
+
+/// Checks that no integer of a value, also in lists, has more than 64 bits: it was read as a float, which has other digits.
+pub(crate) fn check_integers(value: &Value, text: &[u8]) -> Result<(), String> {
+    const LEAST: f64 = 9_223_372_036_854_775_808.0;
+    match value {
+        Value::Array(parts) => parts.iter().try_for_each(|part| check_integers(part, text)),
+        Value::Number(number) if number.is_f64() => {
+            let x = number.as_f64().filter(|x| x.abs() >= LEAST);
+            match x.and_then(|x| integer_of(x, text)) {
+                Some(digits) => {
+                    Err(format!("the integer `{}` has more than 64 bits: write it in quotes", shown(digits)))
+                }
+                None => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The integer in a JSON text that was read as this float.
+fn integer_of(x: f64, text: &[u8]) -> Option<&str> {
+    let mut at = 0;
+    let mut in_string = false;
+    while at < text.len() {
+        match text[at] {
+            b'"' => in_string = !in_string,
+            b'\\' => at += 1,
+            b'-' | b'0'..=b'9' if !in_string => {
+                let is_part = |byte: &&u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+                let length = text[at..].iter().take_while(is_part).count();
+                let number = std::str::from_utf8(&text[at..at + length]).unwrap_or_default();
+                if !number.contains(['.', 'e', 'E']) && number.parse() == Ok(x) {
+                    return Some(number);
+                }
+                at += length - 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
 }
 
 /// A value as a field of a table: lists and objects in JSON.

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use super::{INFO, LABELS, LINKS, NODES, TEST_LABELS, TEST_LINKS, VAL_IDS, VAL_LINKS};
 use crate::error::shown;
 use crate::export::{
-    ExportError, Holds, Joined, Notes, Number, Targets, TextFile, class_names, dense_rows, outside, unwritable_ids,
+    ExportError, Holds, Joined, Notes, Number, Targets, TextFile, class_names, dense_rows, note_unlabelled, outside,
+    unwritable_ids,
 };
 
 /// Writes the files to an empty folder.
@@ -166,6 +167,7 @@ impl Writer<'_> {
             if let Some(val) = &mut val {
                 split.val.iter().copied().filter(has).try_for_each(|vertex| val.line(self.id(ty, vertex)))?;
             }
+            note_unlabelled(label, split, of, notes);
             let left_out = outside(label, split, of.count);
             if left_out > 0 {
                 notes.add(format!("{left_out} vertices of `{name}` have a label but are in no part of split `{}`: HGB has only labels to train on and to test, so these labels are left out", shown(&split.name)));

@@ -8,7 +8,8 @@ use hgnnc_graph::{Dataset, LabelValues, RelationData};
 use super::JOINER;
 use crate::error::shown;
 use crate::export::{
-    ExportError, Holds, Notes, Targets, TextFile, class_names, dense_rows, named_classes, outside, unwritable_ids,
+    ExportError, Holds, Notes, Targets, TextFile, class_names, dense_rows, named_classes, note_unlabelled, outside,
+    unwritable_ids,
 };
 
 /// Writes the folders `raw`, `split` and `mapping` to an empty folder.
@@ -194,6 +195,7 @@ impl Writer<'_> {
                         ));
                     }
                 }
+                note_unlabelled(label, split, of, notes);
                 let left_out = outside(label, split, of.count);
                 if left_out > 0 {
                     notes.add(format!(

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::files::Format;
@@ -125,18 +125,50 @@ pub(crate) enum Scale {
     None,
 }
 
-#[derive(Clone, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone)]
 pub(crate) enum Missing {
     Value(f64),
     Word(MissingWord),
 }
 
-#[derive(Clone, Copy, Deserialize, PartialEq)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) enum MissingWord {
     Error,
     Mean,
+}
+
+impl<'de> Deserialize<'de> for Missing {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Missing, D::Error> {
+        struct Value;
+        impl Visitor<'_> for Value {
+            type Value = Missing;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`\"error\"`, `\"mean\"` or a number")
+            }
+
+            fn visit_i64<E: de::Error>(self, x: i64) -> Result<Missing, E> {
+                Ok(Missing::Value(x as f64))
+            }
+
+            fn visit_u64<E: de::Error>(self, x: u64) -> Result<Missing, E> {
+                Ok(Missing::Value(x as f64))
+            }
+
+            fn visit_f64<E: de::Error>(self, x: f64) -> Result<Missing, E> {
+                Ok(Missing::Value(x))
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<Missing, E> {
+                match word {
+                    "error" => Ok(Missing::Word(MissingWord::Error)),
+                    "mean" => Ok(Missing::Word(MissingWord::Mean)),
+                    _ => Err(E::invalid_value(Unexpected::Str(word), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Value)
+    }
 }
 
 #[derive(Deserialize)]
@@ -247,13 +279,46 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
     }
 }
 
-#[derive(Clone, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone)]
 pub(crate) enum Part {
     Share(f64),
     /// Ids, one in each line.
     File(String),
     Mask(Mask),
+}
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Part, D::Error> {
+        struct Value;
+        impl<'de> Visitor<'de> for Value {
+            type Value = Part;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a share, the name of a file, or `{ mask = \"…\" }`")
+            }
+
+            fn visit_i64<E: de::Error>(self, share: i64) -> Result<Part, E> {
+                Ok(Part::Share(share as f64))
+            }
+
+            fn visit_u64<E: de::Error>(self, share: u64) -> Result<Part, E> {
+                Ok(Part::Share(share as f64))
+            }
+
+            fn visit_f64<E: de::Error>(self, share: f64) -> Result<Part, E> {
+                Ok(Part::Share(share))
+            }
+
+            fn visit_str<E: de::Error>(self, file: &str) -> Result<Part, E> {
+                Ok(Part::File(file.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Part, A::Error> {
+                Mask::deserialize(MapAccessDeserializer::new(map)).map(Part::Mask)
+            }
+        }
+        deserializer.deserialize_any(Value)
+    }
 }
 
 #[derive(Clone, Deserialize)]
@@ -325,11 +390,32 @@ pub(crate) enum DuplicateEdges {
     Drop,
 }
 
-#[derive(Clone, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone)]
 pub(crate) enum OneOrMore {
     One(String),
     More(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for OneOrMore {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OneOrMore, D::Error> {
+        struct Strings;
+        impl<'de> Visitor<'de> for Strings {
+            type Value = OneOrMore;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string, or an array of strings")
+            }
+
+            fn visit_str<E: de::Error>(self, one: &str) -> Result<OneOrMore, E> {
+                Ok(OneOrMore::One(one.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<OneOrMore, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(OneOrMore::More)
+            }
+        }
+        deserializer.deserialize_any(Strings)
+    }
 }
 
 impl OneOrMore {

@@ -311,12 +311,19 @@ impl<'a> Import<'a> {
             };
             while let Some(line) = rows.next(&mut self.faults) {
                 let mut fields = Vec::with_capacity(wanted.len());
+                let mut stand_ins = Vec::new();
                 for at in 0..wanted.len() {
                     let missing = &self.config.missing_values;
                     let field = rows.field(at, line, &mut self.faults);
-                    fields.push(field.filter(|text| !missing.iter().any(|m| m == text)));
+                    let known = field.filter(|text| !missing.iter().any(|m| m == text));
+                    if let (None, Some(text)) = (known, field)
+                        && !text.is_empty()
+                    {
+                        stand_ins.push((at, text));
+                    }
+                    fields.push(known);
                 }
-                row(self, &Row { path: &path, line, fields });
+                row(self, &Row { path: &path, line, fields, stand_ins });
             }
         }
         all
@@ -327,11 +334,15 @@ impl<'a> Import<'a> {
         let mut key = Cow::Borrowed("");
         for (i, column) in columns.iter().enumerate() {
             let Some(part) = row.fields[at + i] else {
-                self.faults.add(
-                    row.path,
-                    Some(row.line),
-                    format!("column `{}` has no value, but is an id", shown(column)),
-                );
+                let column = shown(column);
+                let message = match row.stand_in(at + i) {
+                    Some(text) => format!(
+                        "`{}` in column `{column}` stands for a missing value, but the column is an id: write `missing_values` without it",
+                        shown(text)
+                    ),
+                    None => format!("column `{column}` has no value, but is an id"),
+                };
+                self.faults.add(row.path, Some(row.line), message);
                 return None;
             };
             if i == 0 {
@@ -377,6 +388,15 @@ struct Row<'r> {
     path: &'r Path,
     line: u64,
     fields: Vec<Option<&'r str>>,
+    /// The texts that stand for missing values, by field.
+    stand_ins: Vec<(usize, &'r str)>,
+}
+
+impl<'r> Row<'r> {
+    /// The text that stands for the missing value of a field.
+    fn stand_in(&self, field: usize) -> Option<&'r str> {
+        self.stand_ins.iter().find(|(at, _)| *at == field).map(|&(_, text)| text)
+    }
 }
 
 /// A time as an integer: one as it is, or the seconds since 1970 of a date such as `2013-01-31 05:00`.

@@ -12,7 +12,7 @@ use super::features::{self, Block, number};
 use super::targets::{SplitOf, SplitRows};
 use super::{Import, Row, TOO_MANY, TableOf, Vertices, seconds};
 use crate::error::{Unknown, shown};
-use crate::files::json::{Lines, text_of};
+use crate::files::json::{Lines, check_integers, text_of};
 use crate::files::{Format, Style, Table};
 
 /// A relation: where its edges are, and the columns of their ends.
@@ -294,13 +294,15 @@ impl<'a> Import<'a> {
         if format == Format::Json {
             let Some(mut lines) = Lines::open(path, self.progress, &mut self.faults) else { return found };
             while let Some((line, text)) = lines.next(&mut self.faults) {
-                let Some(fields) = json_link(text, &wanted) else {
-                    let text = shown(&String::from_utf8_lossy(text));
-                    let message = format!("`{text}` is not a link: a list of the ids of its source and destination");
-                    self.faults.add(path, Some(line), message);
-                    continue;
+                let fields = match json_link(text, &wanted) {
+                    Ok(fields) => fields,
+                    Err(message) => {
+                        self.faults.add(path, Some(line), message);
+                        continue;
+                    }
                 };
-                let row = Row { path, line, fields: fields.iter().map(|field| Some(&field[..])).collect() };
+                let fields = fields.iter().map(|field| Some(&field[..])).collect();
+                let row = Row { path, line, fields, stand_ins: Vec::new() };
                 found.extend(self.ends(edges, 0, &row, true, &mut unknown).map(|link| (line, link)));
             }
         } else {
@@ -314,7 +316,7 @@ impl<'a> Import<'a> {
                 for at in 0..wanted.len() {
                     fields.push(rows.field(at, line, &mut self.faults).filter(|text| !text.is_empty()));
                 }
-                let row = Row { path, line, fields };
+                let row = Row { path, line, fields, stand_ins: Vec::new() };
                 found.extend(self.ends(edges, 0, &row, true, &mut unknown).map(|link| (line, link)));
             }
         }
@@ -324,7 +326,7 @@ impl<'a> Import<'a> {
 }
 
 /// The ids of a link in a JSON list, which are as many as columns: `["s", "d"]`, or `[["s1", "s2"], "d"]`.
-fn json_link(text: &[u8], wanted: &[String]) -> Option<Vec<String>> {
+fn json_link(text: &[u8], wanted: &[String]) -> Result<Vec<String>, String> {
     fn flat(value: &Value, all: &mut Vec<String>) -> Option<()> {
         match value {
             Value::Array(parts) => parts.iter().try_for_each(|part| flat(part, all)),
@@ -335,8 +337,13 @@ fn json_link(text: &[u8], wanted: &[String]) -> Option<Vec<String>> {
             _ => None,
         }
     }
-    let value: Value = serde_json::from_slice(text).ok()?;
+    let wrong = || {
+        let text = shown(&String::from_utf8_lossy(text));
+        format!("`{text}` is not a link: a list of the ids of its source and destination")
+    };
+    let value: Value = serde_json::from_slice(text).map_err(|_| wrong())?;
+    check_integers(&value, text)?;
     let mut all = Vec::new();
-    flat(&value, &mut all)?;
-    (value.is_array() && all.len() == wanted.len()).then_some(all)
+    flat(&value, &mut all).ok_or_else(wrong)?;
+    if value.is_array() && all.len() == wanted.len() { Ok(all) } else { Err(wrong()) }
 }

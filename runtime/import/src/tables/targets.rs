@@ -72,6 +72,11 @@ impl<'a> LabelRows<'a> {
         self.config.columns.list()
     }
 
+    /// Whether `class_names` list a class of this name.
+    pub fn lists(&self, name: &str) -> bool {
+        self.config.class_names.is_some() && self.config.buckets.is_none() && self.classes.get(name).is_some()
+    }
+
     /// Takes the fields of a row; a row with a missing value has no label.
     pub fn push(&mut self, fields: &[Option<&str>]) -> Result<(), String> {
         let all = fields.iter().copied().collect::<Option<Vec<&str>>>();
@@ -374,6 +379,11 @@ impl<'a> SplitRows<'a> {
             }
         }
         Ok(found)
+    }
+
+    /// Number of rows that a column names a part for, but that have no label.
+    pub fn unlabelled(&self, labelled: &[bool]) -> usize {
+        self.words.iter().zip(labelled).filter(|(word, labelled)| word.is_some() && !**labelled).count()
     }
 
     /// Takes the rows in another order.

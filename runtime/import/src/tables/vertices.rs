@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::config::{self, DuplicateIds, OneOrMore, Part};
 use super::features::{self, Block};
 use super::targets::{LabelRows, Named, SplitOf, SplitRows};
-use super::{Import, JOINER, TOO_MANY, TableOf, Vertices, seconds};
+use super::{Import, JOINER, Row, TOO_MANY, TableOf, Vertices, seconds};
 use crate::error::{Faults, Unknown, shown};
-use crate::files::json::{Lines, text_of};
+use crate::files::json::{Lines, check_integers, text_of};
 use crate::files::{Format, Rows, Style, Table};
 use crate::keys::Keys;
 use crate::progress::Progress;
@@ -52,20 +52,24 @@ impl<'a> Takers<'a> {
         self.blocks.iter().flat_map(Block::columns).chain(labels).cloned().collect()
     }
 
-    /// Takes the fields of a row, those of `columns`.
-    fn push(&mut self, mut fields: &[Option<&str>], mut result: impl FnMut(Result<(), String>)) {
-        let mut next = |count: usize| {
-            let (these, rest) = fields.split_at(count);
-            fields = rest;
-            these
+    /// Takes the fields of a row from `at` on, those of `columns`.
+    fn push(&mut self, row: &Row<'_>, at: usize, mut result: impl FnMut(Result<(), String>)) {
+        let mut end = at;
+        let mut next = |columns: &[String]| {
+            let start = end;
+            end += columns.len();
+            start..end
         };
         for block in &mut self.blocks {
-            let count = block.columns().len();
-            result(block.push(next(count)));
+            let range = next(block.columns());
+            result(block.push(&row.fields[range]));
         }
         for label in &mut self.labels {
-            let count = label.columns().len();
-            result(label.push(next(count)));
+            let range = next(label.columns());
+            let fields = &row.fields[range.clone()];
+            // A class that is listed is no missing value.
+            let class = row.stand_in(range.start).filter(|text| label.lists(text));
+            result(label.push(if class.is_some() { std::slice::from_ref(&class) } else { fields }));
         }
     }
 }
@@ -125,7 +129,7 @@ impl<'a> Import<'a> {
                     import.faults.add(row.path, Some(row.line), error);
                 }
             };
-            takers.push(&row.fields[taken.clone()], &mut take);
+            takers.push(row, taken.start, &mut take);
             for (split, range) in splits.iter_mut().zip(&split_ranges) {
                 take(split.push(&row.fields[range.clone()]));
             }
@@ -184,7 +188,7 @@ impl<'a> Import<'a> {
             if last.as_deref() != Some(row.path) {
                 last = Some(row.path.to_path_buf());
             }
-            takers.push(&row.fields, |result| {
+            takers.push(row, 0, |result| {
                 if let Err(error) = result {
                     import.faults.add(row.path, Some(row.line), error);
                 }
@@ -227,6 +231,13 @@ impl<'a> Import<'a> {
         }
         for split in splits {
             let named = self.named(index, split.config, &labelled);
+            let unlabelled = split.unlabelled(&labelled);
+            if unlabelled > 0 {
+                let split = shown(split.config.name());
+                self.progress.note(format!(
+                    "{unlabelled} vertices of `{name}` that split `{split}` names have no label: they are left out of it"
+                ));
+            }
             dataset.splits.push(split.finish(index, &labelled, named));
         }
         for label in labels {
@@ -348,6 +359,7 @@ fn json_id(text: &[u8], id: &[String]) -> Result<String, String> {
         format!("`{}` is not {form}: a text or an integer", shown(&String::from_utf8_lossy(text)))
     };
     let value: Value = serde_json::from_slice(text).map_err(|_| wrong())?;
+    check_integers(&value, text)?;
     let plain = |value: &Value| match value {
         Value::String(_) | Value::Number(_) => text_of(value),
         _ => None,

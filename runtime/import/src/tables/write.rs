@@ -61,6 +61,8 @@ struct Writer<'a, 'n> {
 struct Columns<'a> {
     names: Vec<String>,
     fields: Vec<Field<'a>>,
+    /// The names of columns that were there already, with those that they have instead.
+    renamed: Vec<[String; 2]>,
 }
 
 /// Makes the field of a row.
@@ -69,9 +71,13 @@ type Field<'a> = Box<dyn Fn(usize) -> String + 'a>;
 impl<'a> Columns<'a> {
     /// Adds a column with this name, or a longer one if there is one with it. Returns its name.
     fn add(&mut self, name: &str, field: impl Fn(usize) -> String + 'a) -> String {
+        let asked = name;
         let mut name = name.to_owned();
         while self.names.contains(&name) {
             name.push('_');
+        }
+        if name != asked {
+            self.renamed.push([asked.to_owned(), name.clone()]);
         }
         self.names.push(name.clone());
         self.fields.push(Box::new(field));
@@ -85,7 +91,12 @@ impl<'a> Columns<'a> {
         names.collect::<Vec<_>>().into()
     }
 
-    fn write(self, path: &Path, rows: usize) -> Result<(), WriteError> {
+    fn write(self, path: &Path, rows: usize, notes: &mut Notes) -> Result<(), WriteError> {
+        for [asked, name] in &self.renamed {
+            let file = path.file_name().unwrap_or_default().to_string_lossy();
+            let (asked, name) = (shown(asked), shown(name));
+            notes.add(format!("the column `{asked}` of `{file}` is called `{name}`: another one has its name"));
+        }
         let wrong = |error: csv::Error| WriteError::io(path)(error.into());
         let file = File::create(path).map_err(WriteError::io(path))?;
         let mut out = csv::Writer::from_writer(file);
@@ -145,7 +156,7 @@ impl<'a> Writer<'a, '_> {
         if !splits.is_empty() {
             config.insert("split".into(), Value::Array(splits));
         }
-        columns.write(&self.folder.join(file), of.count)?;
+        columns.write(&self.folder.join(file), of.count, self.notes)?;
         Ok(config.into())
     }
 
@@ -161,9 +172,10 @@ impl<'a> Writer<'a, '_> {
                 config.insert("column".into(), columns.add(&column, class).into());
             }
             LabelValues::Multi { classes, rows, labelled } => {
-                let separator = [";", "|", " / ", "\u{1f}"]
+                // Without blanks, which are cut off a cell that is a separator alone.
+                let separator = [";", "|", "/", "\u{1f}"]
                     .into_iter()
-                    .find(|separator| !label.class_names.iter().any(|name| name.contains(separator.trim())));
+                    .find(|separator| !label.class_names.iter().any(|name| name.contains(separator)));
                 let separator = separator.unwrap_or(";");
                 let names = self.written_names(label, separator);
                 config.insert("kind".into(), "multi".into());
@@ -205,7 +217,7 @@ impl<'a> Writer<'a, '_> {
         let names = class_names(label);
         let mut seen = std::collections::HashSet::new();
         let is_kept = |name: &String| {
-            let separates = !separator.is_empty() && name.contains(separator.trim());
+            let separates = !separator.is_empty() && name.contains(separator);
             !name.is_empty() && name.trim() == name && !separates && seen.insert(name.clone())
         };
         if names.iter().all(is_kept) {
@@ -257,14 +269,19 @@ impl<'a> Writer<'a, '_> {
         if let Some(x) = of.features.as_ref().filter(|x| x.dim > 0) {
             config.insert("features".into(), columns.add_dense(x));
         }
-        columns.write(&self.folder.join(file), of.num_edges())?;
+        columns.write(&self.folder.join(file), of.num_edges(), self.notes)?;
         Ok(config.into())
     }
 }
 
 impl<'a> Writer<'a, '_> {
     /// None for a split without links.
-    fn link_split(&self, index: usize, of: &'a LinkSplitData, has_ids: &[bool]) -> Result<Option<Value>, ExportError> {
+    fn link_split(
+        &mut self,
+        index: usize,
+        of: &'a LinkSplitData,
+        has_ids: &[bool],
+    ) -> Result<Option<Value>, ExportError> {
         let (types, relations) = (&self.dataset.vertex_types, &self.dataset.relations);
         let mut config = table([
             ("name", of.name.clone().into()),
@@ -286,7 +303,7 @@ impl<'a> Writer<'a, '_> {
             columns.add("relation", |link| relation(link).name.clone());
             columns.add("src", |link| id(relation(link).src, links.src[link]));
             columns.add("dst", |link| id(relation(link).dst, links.dst[link]));
-            columns.write(&self.folder.join(&file), links.len())?;
+            columns.write(&self.folder.join(&file), links.len(), self.notes)?;
             config.insert(part.into(), file.into());
         }
         Ok((!of.val.is_empty() || !of.test.is_empty()).then(|| config.into()))
