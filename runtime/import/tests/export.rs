@@ -64,6 +64,16 @@ fn tables_separate_classes_without_blanks_and_note_columns_of_other_names() {
 }
 
 #[test]
+fn vertices_of_a_split_that_have_another_label_only_are_noted() {
+    let mut dataset = corners();
+    dataset.splits.remove(0);
+    let (back, notes) = round_trip(Layout::Hgb, &dataset);
+    assert_eq!(back.splits[0].test, [0]);
+    let expected = "1 vertices of `paper` in split `second` have no label `topic`: they are left out of it";
+    assert!(notes.iter().any(|note| note == expected), "{notes:#?}");
+}
+
+#[test]
 fn pyg_holds_all() {
     let (back, notes) = round_trip(Layout::Pyg, &corners_with_kinds());
     assert_equal(&back, &corners_with_kinds());
