@@ -27,6 +27,18 @@ impl Keys {
         self.table.find(xxh3_64(id.as_bytes()), |&n| self.text(n) == id).copied()
     }
 
+    /// [`Keys::get`] of many ids. Each step of a look-up reads a place in memory that is far from the one before; taken
+    /// for all ids before the next step, these reads are in flight together, and several times as fast.
+    pub fn get_all(&self, ids: &[&str]) -> Vec<Option<u32>> {
+        let hashes: Vec<u64> = ids.iter().map(|id| xxh3_64(id.as_bytes())).collect();
+        // The first entry whose tag in the table, a part of the hash, is equal: mostly it is the right one.
+        let likely = |&hash: &u64| self.table.find(hash, |_| true).copied();
+        let likely: Vec<Option<u32>> = hashes.iter().map(likely).collect();
+        let texts: Vec<Option<&str>> = likely.iter().map(|likely| likely.map(|n| self.text(n))).collect();
+        let chosen = |((&id, likely), text)| if text == Some(id) { likely } else { self.get(id) };
+        ids.iter().zip(likely).zip(texts).map(chosen).collect()
+    }
+
     /// The number of an id, and whether it is a new one. None if there are too many ids.
     pub fn add(&mut self, id: &str) -> Option<(u32, bool)> {
         let hash = xxh3_64(id.as_bytes());
@@ -92,4 +104,22 @@ fn text<'a>(ends: &[u64], all: &'a str, number: u32) -> &'a str {
     let number = number as usize;
     let start = if number == 0 { 0 } else { ends[number - 1] };
     &all[start as usize..ends[number] as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Keys;
+
+    #[test]
+    fn ids_looked_up_together_are_found_as_one_by_one() {
+        let mut keys = Keys::default();
+        (0..5000).for_each(|n| {
+            keys.add(&format!("user-{n}"));
+        });
+        let ids: Vec<String> = (0..10_000).map(|n| format!("user-{}", n * 7919 % 10_000)).collect();
+        let ids: Vec<&str> = ids.iter().map(|id| &id[..]).chain([""]).collect();
+        let one_by_one: Vec<Option<u32>> = ids.iter().map(|id| keys.get(id)).collect();
+        assert_eq!(keys.get_all(&ids), one_by_one);
+        assert_eq!(one_by_one.iter().flatten().count(), 5000);
+    }
 }

@@ -248,7 +248,7 @@ fn parquet_needs_a_build_that_has_it() {
 /// A table of vertices in `v.csv`, and what is said of it.
 const V: &str = "[[vertex_type]]\nname = \"v\"\nfiles = \"v.csv\"\n";
 
-/// What is said of a table of vertices with these settings.
+/// The faults of an import of a table of vertices with these settings.
 fn said_of_table(settings: &str, table: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), &[("import.toml", &format!("{V}{settings}")), ("v.csv", table)]);
@@ -439,4 +439,17 @@ fn large_floats_of_json_are_no_integers() {
     let table = "{\"x\": 1e20, \"s\": \"100000000000000000000\"}\n{\"x\": 18446744073709551615}\n";
     write(folder.path(), &[("import.toml", &config), ("v.json", table)]);
     assert_eq!(rows(&imported(Kind::Tables, folder.path(), None), 0), [[1e20], [18_446_744_073_709_551_615.0]]);
+}
+
+#[test]
+fn faults_of_a_table_are_told_by_line() {
+    let config = format!(
+        "{}weight = \"count\"\n",
+        HEADERLESS.replace("[\"s\", \"d\"]", "[\"s\", \"d\", \"count\"]").replace("split", "# split")
+    );
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &[("import.toml", &config), ("e1.csv", "a,b,1\na,b,x\na,b\na,b,y\na,b,2\n")]);
+    let faults = said(Kind::Tables, folder.path(), None, "three lines are wrong");
+    let lines: Vec<&str> = faults.lines().filter_map(|line| line.split("e1.csv:").nth(1)?.split(':').next()).collect();
+    assert_eq!(lines, ["2", "3", "4"], "{faults}");
 }

@@ -65,7 +65,7 @@ key = "a"
 const TABLES: [(&str, &str); 7] = [
     (
         "users.csv",
-        "id,joined,group,age,height,tags,friend\nu1,2001-02-03,a,30,1.7,x;y,u2\nu2,2002-02-03 04:05,b,NA,1.8,y,\nu3,5,,50,2,\"z\",u1\nu4,6,a,20,,,u4\n",
+        "id,joined,group,age,height,tags,friend\nu1,2001-02-03,a,30,1.7,x;y,u2\nu2,2002-02-03 04:05,b,NA,1.8,y,\nu3,2003-01-05,,50,2,\"z\",u1\nu4,2004-12-31,a,20,,,u4\n",
     ),
     (
         "items1.tsv",

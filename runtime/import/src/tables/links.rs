@@ -2,8 +2,9 @@
 
 use hgnnc_graph::{LinkSplitData, Links};
 
+use super::Import;
 use super::config::{self, OneOrMore};
-use super::{Import, Row, TableOf};
+use super::rows::{Row, TableOf};
 use crate::error::shown;
 
 impl<'a> Import<'a> {

@@ -8,6 +8,7 @@ pub(crate) mod config;
 mod features;
 mod links;
 mod relations;
+mod rows;
 mod targets;
 mod vertices;
 mod write;
@@ -22,7 +23,6 @@ use hgnnc_graph::{Dataset, files};
 
 use self::config::{Config, DuplicateIds, OneOrMore, Split};
 use crate::error::{Faults, ImportError, shown};
-use crate::files::{Format, Style, Table};
 use crate::keys::Keys;
 use crate::progress::Progress;
 use crate::triples::name_of;
@@ -123,15 +123,18 @@ impl Vertices {
             Vertices::Rows(count) => key.parse().ok().filter(|&row: &u32| (row as usize) < *count),
         }
     }
-}
 
-/// Where a table is, and how it is stored.
-struct TableOf<'a> {
-    files: &'a OneOrMore,
-    separator: Option<char>,
-    format: Option<Format>,
-    /// Names of the columns of files without a header.
-    columns: Option<&'a [String]>,
+    /// The vertices of many keys, which is faster than one after the other; None also of what is no key.
+    fn find_all(&self, keys: &[Option<Cow<'_, str>>]) -> Vec<Option<u32>> {
+        match self {
+            Vertices::Keys(known) => {
+                let texts: Vec<&str> = keys.iter().map(|key| key.as_deref().unwrap_or_default()).collect();
+                let found = known.get_all(&texts);
+                found.into_iter().zip(keys).map(|(found, key)| found.filter(|_| key.is_some())).collect()
+            }
+            Vertices::Rows(_) => keys.iter().map(|key| self.find(key.as_deref()?)).collect(),
+        }
+    }
 }
 
 struct Import<'a> {
@@ -295,72 +298,6 @@ impl<'a> Import<'a> {
         }
         found
     }
-
-    /// Opens each file of a table with the positions of its columns, and calls `row` with each row. Whether all could be
-    /// opened and have the columns; otherwise it is reported.
-    fn rows(&mut self, table: &TableOf<'a>, wanted: &[String], mut row: impl FnMut(&mut Import<'a>, &Row<'_>)) -> bool {
-        let files = self.files(table.files);
-        let mut all = !files.is_empty();
-        for path in files {
-            let Some(separator) = self.separator(table.separator, &path) else { return false };
-            let style = Style { separator, quotes: true, columns: table.columns, ragged: false };
-            let opened = Table::open(&path, table.format, &style, wanted, self.progress, &mut self.faults);
-            let Some(mut rows) = opened else {
-                all = false;
-                continue;
-            };
-            while let Some(line) = rows.next(&mut self.faults) {
-                let mut fields = Vec::with_capacity(wanted.len());
-                let mut stand_ins = Vec::new();
-                for at in 0..wanted.len() {
-                    let missing = &self.config.missing_values;
-                    let field = rows.field(at, line, &mut self.faults);
-                    let known = field.filter(|text| !missing.iter().any(|m| m == text));
-                    if let (None, Some(text)) = (known, field)
-                        && !text.is_empty()
-                    {
-                        stand_ins.push((at, text));
-                    }
-                    fields.push(known);
-                }
-                row(self, &Row { path: &path, line, fields, stand_ins });
-            }
-        }
-        all
-    }
-
-    /// The key in some columns of a row. None if one of them is missing, which is reported.
-    fn key<'r>(&mut self, row: &Row<'r>, at: usize, columns: &[String]) -> Option<Cow<'r, str>> {
-        let mut key = Cow::Borrowed("");
-        for (i, column) in columns.iter().enumerate() {
-            let Some(part) = row.fields[at + i] else {
-                let column = shown(column);
-                let message = match row.stand_in(at + i) {
-                    Some(text) => format!(
-                        "`{}` in column `{column}` stands for a missing value, but the column is an id: write `missing_values` without it",
-                        shown(text)
-                    ),
-                    None => format!("column `{column}` has no value, but is an id"),
-                };
-                self.faults.add(row.path, Some(row.line), message);
-                return None;
-            };
-            if i == 0 {
-                key = Cow::Borrowed(part);
-            }
-            if columns.len() > 1 && part.contains(JOINER) {
-                let message = format!("`{}` holds `{JOINER}`, which joins the columns of an id", shown(part));
-                self.faults.add(row.path, Some(row.line), message);
-                return None;
-            }
-            if i > 0 {
-                let key = key.to_mut();
-                key.push(JOINER);
-                key.push_str(part);
-            }
-        }
-        Some(key)
-    }
 }
 
 /// The files in a folder that a pattern, or a name, matches.
@@ -382,22 +319,6 @@ fn matched(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, glob::PatternEr
 
 /// For more vertices than the format holds.
 const TOO_MANY: &str = "there are more than 2^30 vertices of a type";
-
-/// A row of a table: the fields of the wanted columns, None where a value is missing.
-struct Row<'r> {
-    path: &'r Path,
-    line: u64,
-    fields: Vec<Option<&'r str>>,
-    /// The texts that stand for missing values, by field.
-    stand_ins: Vec<(usize, &'r str)>,
-}
-
-impl<'r> Row<'r> {
-    /// The text that stands for the missing value of a field.
-    fn stand_in(&self, field: usize) -> Option<&'r str> {
-        self.stand_ins.iter().find(|(at, _)| *at == field).map(|&(_, text)| text)
-    }
-}
 
 /// A time as an integer: one as it is, or the seconds since 1970 of a date such as `2013-01-31 05:00`.
 fn seconds(text: &str, column: &str) -> Result<i64, String> {

@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use super::config::{self, DuplicateEdges, DuplicateIds, OneOrMore, Part};
 use super::features::{self, Block, number};
+use super::rows::{Row, TableOf};
 use super::targets::{SplitOf, SplitRows};
-use super::{Import, Row, TOO_MANY, TableOf, Vertices, seconds};
+use super::{Import, TOO_MANY, Vertices, seconds};
 use crate::error::{Unknown, shown};
 use crate::files::json::{Lines, check_integers, text_of};
 use crate::files::{Format, Style, Table};
@@ -109,17 +110,18 @@ impl<'a> Import<'a> {
             _ => None,
         };
         let mut row_number = 0u32;
-        self.rows(&edges.table, &wanted, |import, row| {
+        let mut edge = |import: &mut Import<'a>, row: &Row<'_>, known: [Option<u32>; 2]| {
             let own = row_number;
             row_number = row_number.saturating_add(1);
             if let Some(read) = &mut read {
                 let Some(key) = import.key(row, 0, edges.src_key) else { return };
-                let known = import.vertices[edges.src].find(&key).and_then(|vertex| read.get_mut(vertex as usize));
-                if known.is_none_or(|read| std::mem::replace(read, true)) {
+                let vertex = known[0].or_else(|| import.vertices[edges.src].find(&key));
+                let first = vertex.and_then(|vertex| read.get_mut(vertex as usize));
+                if first.is_none_or(|read| std::mem::replace(read, true)) {
                     return;
                 }
             }
-            let Some((from, to)) = import.ends(edges, own, row, false, &mut unknown) else { return };
+            let Some((from, to)) = import.ends(edges, own, row, known, false, &mut unknown) else { return };
             if of.duplicates == DuplicateEdges::Drop && !seen.insert(u64::from(from) << 32 | u64::from(to)) {
                 return;
             }
@@ -148,6 +150,10 @@ impl<'a> Import<'a> {
             if let Some(split) = &mut split {
                 split.push(&row.fields[split_range.clone()]).unwrap_or_else(&mut wrong);
             }
+        };
+        self.batches(&edges.table, &wanted, |import, rows| {
+            let known = import.known_ends(edges, rows);
+            rows.iter().zip(known).for_each(|(row, known)| edge(import, row, known));
         });
         self.report_unknown(edges, unknown, None);
         data.weight = of.weight.as_ref().map(|_| weight.into());
@@ -165,13 +171,25 @@ impl<'a> Import<'a> {
         data
     }
 
-    /// The ends of the edge of a row, the `own` of its table. None if there is none, or not both are known, which is noted.
-    /// A link that is held out adds no vertex.
+    /// The ends of the edges of rows that are known vertices.
+    fn known_ends(&self, edges: &Edges<'a>, rows: &[Row<'_>]) -> Vec<[Option<u32>; 2]> {
+        let (src_len, dst_len) = (edges.src_key.len(), edges.dst_key.len());
+        let find = |ty: usize, at: usize, columns: usize| {
+            let keys: Vec<_> = rows.iter().map(|row| if columns == 0 { None } else { row.key(at, columns) }).collect();
+            self.vertices[ty].find_all(&keys)
+        };
+        let (src, dst) = (find(edges.src, 0, src_len), find(edges.dst, src_len, dst_len));
+        src.into_iter().zip(dst).map(|(src, dst)| [src, dst]).collect()
+    }
+
+    /// The ends of the edge of a row, the `own` of its table; those that are `known` already need no look-up. None if there
+    /// is none, or not both are known, which is noted. A link that is held out adds no vertex.
     fn ends(
         &mut self,
         edges: &Edges<'a>,
         own: u32,
         row: &Row<'_>,
+        known: [Option<u32>; 2],
         held_out: bool,
         unknown: &mut UnknownEnds,
     ) -> Option<(u32, u32)> {
@@ -188,6 +206,9 @@ impl<'a> Import<'a> {
         let mut end = |side: usize, ty: usize, at: usize, columns: &[String]| -> Option<u32> {
             if side == 0 && edges.foreign && columns.is_empty() {
                 return Some(own);
+            }
+            if known[side].is_some() {
+                return known[side];
             }
             let key = self.key(row, at, columns)?;
             let adds = edges.of.unknown == config::Unknown::Add || self.config.vertex_type[ty].files.is_none();
@@ -301,9 +322,9 @@ impl<'a> Import<'a> {
                         continue;
                     }
                 };
-                let fields = fields.iter().map(|field| Some(&field[..])).collect();
-                let row = Row { path, line, fields, stand_ins: Vec::new() };
-                found.extend(self.ends(edges, 0, &row, true, &mut unknown).map(|link| (line, link)));
+                let fields: Vec<Option<&str>> = fields.iter().map(|field| Some(&field[..])).collect();
+                let row = Row { path, line, fields: &fields, stand_ins: Vec::new() };
+                found.extend(self.ends(edges, 0, &row, [None; 2], true, &mut unknown).map(|link| (line, link)));
             }
         } else {
             let Some(separator) = self.separator(edges.table.separator, path) else { return found };
@@ -316,8 +337,8 @@ impl<'a> Import<'a> {
                 for at in 0..wanted.len() {
                     fields.push(rows.field(at, line, &mut self.faults).filter(|text| !text.is_empty()));
                 }
-                let row = Row { path, line, fields, stand_ins: Vec::new() };
-                found.extend(self.ends(edges, 0, &row, true, &mut unknown).map(|link| (line, link)));
+                let row = Row { path, line, fields: &fields, stand_ins: Vec::new() };
+                found.extend(self.ends(edges, 0, &row, [None; 2], true, &mut unknown).map(|link| (line, link)));
             }
         }
         self.report_unknown(edges, unknown, Some(path));

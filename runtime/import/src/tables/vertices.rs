@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::config::{self, DuplicateIds, OneOrMore, Part};
 use super::features::{self, Block};
+use super::rows::{Row, TableOf};
 use super::targets::{LabelRows, Named, SplitOf, SplitRows};
-use super::{Import, JOINER, Row, TOO_MANY, TableOf, Vertices, seconds};
+use super::{Import, JOINER, TOO_MANY, Vertices, seconds};
 use crate::error::{Faults, Unknown, shown};
 use crate::files::json::{Lines, check_integers, text_of};
 use crate::files::{Format, Rows, Style, Table};
