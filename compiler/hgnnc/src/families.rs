@@ -41,8 +41,8 @@ impl Naming {
         out.into_inner().map_err(|error| Error::Machine(format!("cannot write the results: {error}")))
     }
 
-    /// [`Naming::family_csv`] as Parquet: names of semantic graphs as texts, ids as 64-bit integers, or as texts where some
-    /// of the column are, numbers as 32-bit floats.
+    /// [`Naming::family_csv`] as Parquet: names of semantic graphs as texts, ids as 64-bit integers, or as texts where
+    /// some of the column are, numbers as 32-bit floats.
     ///
     /// # Errors
     /// When it cannot be encoded, or there is no memory for it.

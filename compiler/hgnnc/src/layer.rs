@@ -421,8 +421,8 @@ impl Layer {
         Ok(())
     }
 
-    /// The gradient of a given input after [`Layer::backward`]; `None` if no output depends on it, so that it is zero, or
-    /// if [`LayerJob::input_gradients`] is off. Empty if the last pass did not go backward.
+    /// The gradient of a given input after [`Layer::backward`]; `None` if no output depends on it, so that it is zero,
+    /// or if [`LayerJob::input_gradients`] is off. Empty if the last pass did not go backward.
     ///
     /// # Panics
     /// If there is no such input.

@@ -169,8 +169,8 @@ impl Prepared {
         Ok(OutputRows { rows: rows.len(), width: all.width, data: rows.iter().flat_map(row).copied().collect() })
     }
 
-    /// An output of semantic graphs or of their edges; `None` if the model has none of this name. Edges are all of the graph, or
-    /// those to the vertices that [`Job::new`] asks about.
+    /// An output of semantic graphs or of their edges; `None` if the model has none of this name. Edges are all of the
+    /// graph, or those to the vertices that [`Job::new`] asks about.
     ///
     /// # Errors
     /// When a device fails.

@@ -268,10 +268,8 @@ impl Dataflow {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// Removes the values that no output depends on, and gives their number. Operations have no side effects, so values
-    /// without readers are dead. Tables stay: parameters keep their place in saved weights even where a program does not
-    /// read them.
-    pub fn remove_dead_values(&mut self) -> usize {
+    /// Marks the values that an output depends on.
+    pub fn live_values(&self) -> Vec<bool> {
         let mut live = vec![false; self.values.len()];
         for output in &self.outputs {
             live[output.value.index()] = true;
@@ -283,6 +281,14 @@ impl Dataflow {
                 }
             }
         }
+        live
+    }
+
+    /// Removes the values that no output depends on, and gives their number. Operations have no side effects, so values
+    /// without readers are dead. Tables stay: parameters keep their place in saved weights even where a program does
+    /// not read them.
+    pub fn remove_dead_values(&mut self) -> usize {
+        let live = self.live_values();
         let mut moved = Vec::with_capacity(live.len());
         let mut kept = 0;
         for &live in &live {

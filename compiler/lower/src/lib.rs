@@ -104,7 +104,7 @@ pub fn instantiate_with(model: &Model, wanted: impl Fn(&str) -> bool) -> Program
         instance.loss(loss);
     }
     let Instance { mut flow, values, params, .. } = instance;
-    let live = live::values(&flow);
+    let live = flow.live_values();
     let is_live =
         |values: &Option<Rc<Values>>| values.as_ref().is_some_and(|values| values.any(|value| live[value.index()]));
     let exprs = values.iter().map(is_live).collect();

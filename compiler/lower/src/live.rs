@@ -6,22 +6,6 @@ use hgnnc_ir::{Dataflow, Input, Op, Param, Value};
 
 use crate::DeclaredParam;
 
-/// Marks the values that reach a result.
-pub fn values(flow: &Dataflow) -> Vec<bool> {
-    let mut live = vec![false; flow.values.len()];
-    for output in &flow.outputs {
-        live[output.value.index()] = true;
-    }
-    for index in (0..live.len()).rev() {
-        if live[index] {
-            for arg in &flow.values[index].args {
-                live[arg.index()] = true;
-            }
-        }
-    }
-    live
-}
-
 /// Removes the values that are not `live`, and parameters and inputs that no value uses: unlike those of a later pass,
 /// they are no part of the model. Gives all parameters, declared at `spans`.
 pub fn prune(flow: &mut Dataflow, live: &[bool], spans: Vec<Span>) -> Vec<DeclaredParam> {

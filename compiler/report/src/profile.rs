@@ -66,7 +66,7 @@ pub struct Profile {
     pub classes: BTreeMap<String, Classes>,
 }
 
-/// How the classes of a part are told apart.
+/// The predictions of the vertices of a part, class by class.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Classes {
     /// By class.

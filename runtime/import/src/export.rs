@@ -40,7 +40,7 @@ impl Layout {
         }
     }
 
-    /// What is written, in a line of help.
+    /// A line of help about the files that an export writes.
     pub fn about(self) -> &'static str {
         match self {
             Layout::Tables => "CSV files, and an import.toml with which `data import tables` reads them back",

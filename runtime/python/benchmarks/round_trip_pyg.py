@@ -1,4 +1,5 @@
-"""Compares with PyG, on demand: `pip install torch torch_geometric`, then `python benchmarks/round_trip_pyg.py DATA/acm [HGNNC]`.
+"""Compares with PyG, on demand: `pip install torch torch_geometric`, then
+`python benchmarks/round_trip_pyg.py DATA/acm [HGNNC]`.
 
 A HeteroData survives `from_pyg` and `to_pyg` exactly, with features at the same address, and training on it equals the
 command to the bit.

@@ -39,7 +39,10 @@ SCHEMAS = {
     "imdb": ("movie", "director", "actor"),
 }
 LAYERS = {
-    "HANConv": ("use std::han::HanConv", "HanConv(hidden: 8, heads: 8, attention: 64, activation: relu) over [First, Second] of Target.x"),
+    "HANConv": (
+        "use std::han::HanConv",
+        "HanConv(hidden: 8, heads: 8, attention: 64, activation: relu) over [First, Second] of Target.x",
+    ),
     "GATConv (first)": ("use std::gat::GatConv", "GatConv(hidden: 8, heads: 8) over First of Target.x"),
     "GATConv (second)": ("use std::gat::GatConv", "GatConv(hidden: 8, heads: 8) over Second of Target.x"),
     "RGCNConv": ("use std::rgcn::RgcnConv", "RgcnConv(hidden: 64) over [First, Second] of Target.x"),
@@ -155,8 +158,8 @@ class Loop:
         self.optimizer = torch.optim.Adam(self.params, lr=0.005)
 
     def gradients(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits, and the gradients of the parameters that both sides have in common. `marks` are the times when the forward
-        and the backward pass of the layer begin and end."""
+        """Logits, and the gradients of the parameters that both sides have in common. `marks` are the times when the
+        forward and the backward pass of the layer begin and end."""
         self.optimizer.zero_grad()
         self.marks = []
         x = self.encoder(self.case.x) if self.takes_x else None

@@ -1,5 +1,6 @@
 //! [`Layer`]: a model as a layer of a network of PyTorch. `hgnnc.torch` wraps it in a `torch.nn.Module`.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hgnnc::layer::{self, LayerJob, Mode, Pass, TensorInfo};
@@ -32,8 +33,8 @@ type Shaped = (Vec<usize>, Vec<f32>);
 #[pymethods]
 impl Layer {
     /// Compiles a model, `text`, for a dataset. `name` is for messages. `inputs` are the features that each call gives, as
-    /// `Paper.x`; `gradients` whether they get gradients; `threads` is 0 for one for each processor. Returns the layer and
-    /// warnings.
+    /// `Paper.x`; `gradients` whether they get gradients; `threads` is 0 for one for each processor. Returns the layer
+    /// and warnings.
     #[staticmethod]
     fn open(
         py: Python<'_>,
@@ -50,6 +51,12 @@ impl Layer {
         let layer = py.detach(|| layer::Layer::new(&job, &dataset, &mut heard));
         let layer = layer.map_err(|error| exception(py, &error))?;
         Ok((Self { layer: Mutex::new(layer) }, heard.0))
+    }
+
+    /// The text of a model in a file.
+    #[staticmethod]
+    fn source(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+        hgnnc::text(&path).map_err(|error| exception(py, &error))
     }
 
     /// Names and shapes of the given inputs.

@@ -12,8 +12,7 @@ use hgnnc::{
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::check_held_out;
 use hgnnc_diag::{Diagnostics, SourceMap};
-use hgnnc_driver::Setting;
-
+use hgnnc_driver::{Setting, analyze_with};
 use hgnnc_ir::Dataflow;
 use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_ir::training::{Target, Training};
@@ -90,10 +89,7 @@ impl Model {
     /// A model without errors, of its text.
     fn of_text(py: Python<'_>, path: PathBuf, text: String, constants: Vec<Setting>) -> PyResult<Model> {
         let source = ModelSource::Text { path: path.clone(), text: text.clone() };
-        let opened = source.open(&constants).map_err(|error| exception(py, &error))?;
-        let Opened::Text(mut analysis) = opened else {
-            return Err(exception(py, &Error::input("internal error: a text that is an artifact")));
-        };
+        let mut analysis = analyze_with(&path.display().to_string(), &text, &constants);
         accept(&analysis, &analysis.diagnostics, &mut Silent).map_err(|error| exception(py, &error))?;
         let warnings = diagnostics(&analysis.sources, &analysis.diagnostics);
         let model = analysis.model.take().ok_or_else(|| exception(py, &Error::input("internal error: no model")))?;
@@ -137,8 +133,7 @@ impl Model {
         };
         let data = data.map_or(DataSource::Named, |data| DataSource::Loaded(Arc::clone(&data.0)));
         let (split, constants) = (options.split.clone(), self.constants.clone());
-        let source = self.source.clone();
-        Ok(Job { data, split, constants, device, options: engine, model: source, ..Job::new("") })
+        Ok(Job { data, split, constants, device, options: engine, ..Job::new(self.source.clone()) })
     }
 }
 
@@ -359,8 +354,10 @@ impl Model {
             let mut prepared = with_weights(Purpose::Infer, &job, &weights, reporter)?;
             let names = outputs.unwrap_or_else(|| prepared.trainer.outputs());
             if probabilities && trained.as_ref().is_none_or(|trained| !names.contains(trained)) {
-                let of = trained.map_or_else(|| "which it has not".into(), |trained| format!("`{trained}`"));
-                return Err(Error::input(format!("only the output that is trained has probabilities: {of}")));
+                return Err(Error::input(match trained {
+                    Some(trained) => format!("only the trained output, `{trained}`, has probabilities"),
+                    None => "the model has no `train` block, so none of its outputs has probabilities".into(),
+                }));
             }
             let mut found = vec![];
             for name in names {
@@ -382,7 +379,8 @@ impl Model {
         Ok(dict)
     }
 
-    /// An output of semantic graphs, or of their edges: name, values and, of edges, sources and destinations of each graph.
+    /// An output of semantic graphs, or of their edges: name, values and, of edges, sources and destinations of each
+    /// graph.
     fn predict_graphs<'py>(
         &self,
         py: Python<'py>,
@@ -396,23 +394,20 @@ impl Model {
         job.outputs = vec![output.clone()];
         let worked = run(py, handler, Interrupt::Abandons, move |reporter| {
             let mut prepared = with_weights(Purpose::Infer, &job, &weights, reporter)?;
-            let rows =
-                prepared.trainer.families().iter().find(|family| family.name == output).map(|family| family.rows);
-            match (rows, prepared.trainer.infer_family(&output)?) {
-                (Some(rows), Some(found)) => Ok((rows == FamilyRows::Edges, found)),
-                _ => Err(Error::input(format!(
+            prepared.infer_family(&output)?.ok_or_else(|| {
+                Error::input(format!(
                     "`{output}` is an output of vertices, not of semantic graphs or edges: `predict` computes it"
-                ))),
-            }
+                ))
+            })
         })?;
-        let (of_edges, found) = worked.value;
+        let found = worked.value;
         let ends = |edges: &[(u32, u32)]| {
             let (src, dst): (Vec<i64>, Vec<i64>) = edges.iter().map(|&(s, d)| (i64::from(s), i64::from(d))).unzip();
             (src.into_pyarray(py), dst.into_pyarray(py))
         };
         let width = found.width;
         let graphs = found.graphs.into_iter().map(|graph| {
-            let edges = of_edges.then(|| ends(&graph.edges));
+            let edges = (found.rows == FamilyRows::Edges).then(|| ends(&graph.edges));
             let rows = graph.data.len() / width.max(1);
             Ok((graph.name, graph.data.into_pyarray(py).reshape([rows, width])?, edges))
         });

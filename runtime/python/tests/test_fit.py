@@ -89,6 +89,8 @@ def test_predictions_are_arrays_with_probabilities_and_dlpack(model: str, data: 
     likely = compiled.predict(data, outputs=["logits"], probabilities=True)["logits"]
     np.testing.assert_allclose(likely.sum(axis=1), 1, rtol=1e-6)
     assert (likely.argmax(axis=1) == found["logits"].argmax(axis=1)).all()
+    with pytest.raises(hgnnc.InputError, match="only the trained output, `logits`, has probabilities"):
+        compiled.predict(data, outputs=["authors"], probabilities=True)
     # Neither labels nor masks are needed.
     bare = {key: {"x": value["x"]} if key == "paper" else value for key, value in data.items()}
     assert compiled.predict(bare)["logits"].tobytes() == found["logits"].tobytes()

@@ -213,7 +213,7 @@ def test_models_and_data_are_given_as_to_load_and_fit(library: Library, tmp_path
     header = b'{"__metadata__":{}}'
     for name in ("net.hgnnx", "net"):
         (tmp_path / name).write_bytes(len(header).to_bytes(8, "little") + header)
-        with pytest.raises(hgnnc.InputError, match="is an artifact, which has no source"):
+        with pytest.raises(hgnnc.InputError, match="is a trained model, without its source"):
             Layer(tmp_path / name, dataset)
     with pytest.raises(TypeError, match="data is None"):
         Layer(GAT, None)

@@ -133,7 +133,7 @@ pub struct ClassScore {
     pub f1: f64,
 }
 
-/// How the classes of a part are told apart.
+/// The predictions of the vertices of a part, class by class.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ClassReport {
     /// By class.

@@ -166,8 +166,8 @@ fn results_in_parquet_are_those_in_csv() {
     assert_eq!(dataset.labels[0].class_names, ["compilers", "graphs"]);
 }
 
-/// The folder of a dataset holds the files of another one, with the same contents, and `dataset.toml` but for the name of the
-/// dataset and the transforms that the reader of tables keeps.
+/// The folder of a dataset holds the files of another one, with the same contents, and `dataset.toml` but for the name
+/// of the dataset and the transforms that the reader of tables keeps.
 #[track_caller]
 fn assert_same_dataset(place: &Place, a: &str, b: &str) {
     let files = |name: &str| {

@@ -49,9 +49,9 @@ pub struct Description {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FamilyForm {
-    /// Its name.
+    /// Name of the output in the model.
     pub output: String,
-    /// `graphs` or `edges`.
+    /// The word of its declaration: `graphs` for a row of each graph, `edges` for one of each edge.
     pub rows: String,
     /// The semantic graphs, in their order.
     pub members: Vec<MemberForm>,

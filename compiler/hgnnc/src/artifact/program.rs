@@ -110,8 +110,8 @@ fn is_forward(flow: &Dataflow) -> Result<(), String> {
     }
 }
 
-/// Sizes of rows are products of extents, which must not overflow anywhere. Parameters, and what is computed of them alone,
-/// have one row, which may be as large as the largest tensor of the file.
+/// Sizes of rows are products of extents, which must not overflow anywhere. Parameters, and what is computed of them
+/// alone, have one row, which may be as large as the largest tensor of the file.
 fn widths(flow: &Dataflow, params: &weights::File) -> Result<(), String> {
     let largest = params.tensors.values().map(|(_, numbers)| numbers.len()).max().unwrap_or(0);
     let fits = |dims: &[Dim], most: usize| {

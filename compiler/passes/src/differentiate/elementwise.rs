@@ -1,8 +1,8 @@
 //! Derivatives of element-wise functions.
 //!
-//! A rule computes what is added to the gradient of one operand, before broadcasting is undone: the caller sums over the
-//! repetitions of the operand. Derivatives are written in terms of the result `y` where possible, which the forward pass
-//! has already. A new function gets its rule here.
+//! A rule computes what is added to the gradient of one operand, before broadcasting is undone: the caller sums over
+//! the repetitions of the operand. Derivatives are written in terms of the result `y` where possible, which the forward
+//! pass has already. A new function gets its rule here.
 
 use hgnnc_ir::{BinaryOp, Op, UnaryOp, Value};
 

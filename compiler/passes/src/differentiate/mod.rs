@@ -15,7 +15,8 @@
 //!   infinities (the identities of max, min and log-sum-exp), so rules that could meet them are guarded; a
 //!   gather never reads such a row.
 //!
-//! This module sweeps over the values, and has the rules of operations that only move rows and columns, and of products.
+//! This module sweeps over the values, and has the rules of operations that only move rows and columns, and of
+//! products.
 //! `elementwise` has those of element-wise functions, `reductions` those of sums, extremes and log-sum-exps.
 
 mod elementwise;

@@ -150,7 +150,7 @@ pub(crate) struct Rows {
     refuses_blank: bool,
 }
 
-/// What follows in a table.
+/// The next record of a table, or its end.
 enum Next {
     Row {
         line: u64,

@@ -77,7 +77,9 @@ def to_dgl(dataset: Dataset, split: str | None = None) -> Any:
         found = vertex_attributes(dataset, ty, split)
         for key, own in (("x", "feat"), ("y", "label")):
             if key in found and own in found:
-                raise DataError(f"`{ty}` has a label `{own}`, which is the name of `{key}` in DGL: give it another name")
+                raise DataError(
+                    f"`{ty}` has a label `{own}`, which is the name of `{key}` in DGL: give it another name"
+                )
         for key, value in found.items():
             if key == "x" and "sparse" in str(value.layout):
                 value = value.to_dense()

@@ -37,9 +37,9 @@ __all__ = ["Layer"]
 
 
 def _pause() -> Callable[[int], object] | None:
-    """`omp_pause_resource_all` of the OpenMP library that PyTorch has loaded. Unless they wait passively, its threads spin for
-    some milliseconds after each operation, on the processors that the layer computes on: layers of few milliseconds would
-    take twice as long. After a pause, the next operation of PyTorch starts its threads again."""
+    """`omp_pause_resource_all` of the OpenMP library that PyTorch has loaded. Unless they wait passively, its threads spin
+    for some milliseconds after each operation, on the processors that the layer computes on: layers of few milliseconds
+    would take twice as long. After a pause, the next operation of PyTorch starts its threads again."""
     if os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive":
         return None
     try:
@@ -224,18 +224,7 @@ def _text(model: str | os.PathLike[str]) -> tuple[str, str]:
     if is_text(model):
         return "model", str(model)
     path = os.fspath(model)
-    try:
-        with open(path, "rb") as file:
-            content = file.read()
-    except OSError as error:
-        raise InputError(f"cannot read `{path}`: {error.strerror}") from error
-    # An artifact begins with the length of a JSON object.
-    if path.endswith(".hgnnx") or (content[8:9] == b"{" and int.from_bytes(content[:8], "little") <= len(content)):
-        raise InputError(f"`{path}` is an artifact, which has no source: give the `.hgnn` file of the model")
-    try:
-        return path, content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"cannot read `{path}`: byte {error.start} is not UTF-8") from error
+    return path, _native.Layer.source(path)
 
 
 def _list(names: Any) -> str:
