@@ -39,10 +39,14 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
             let dataset = hgnnc::load(dir, &pool)?;
             print_data(&pool.install(|| hgnnc::starter(&dataset, layer.of_starter()))?)?;
         }
-        DataCommand::Import { kind, src, dir, config, model, dry_run } => {
+        DataCommand::Import { kind, src, dir, config, like, model, dry_run } => {
             // A dry run may go without a folder.
             let target = dir.as_deref().filter(|_| !dry_run);
-            import(*kind, src, config.as_deref(), target, model.as_deref())?;
+            import(
+                &Source { kind: *kind, src, config: config.as_deref(), like: like.as_deref() },
+                target,
+                model.as_deref(),
+            )?;
         }
         DataCommand::Split(args) => crate::split::split(args)?,
         DataCommand::Export { kind, dir, out } => export(*kind, dir, out)?,
@@ -61,17 +65,25 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Imports a dataset, and writes it if there is a folder for it.
-fn import(
+/// What is imported.
+struct Source<'a> {
     kind: Kind,
-    source: &Path,
-    config: Option<&Path>,
-    target: Option<&Path>,
-    model: Option<&Path>,
-) -> Result<(), Failure> {
+    src: &'a Path,
+    config: Option<&'a Path>,
+    /// The dataset that gets new rows.
+    like: Option<&'a Path>,
+}
+
+/// Imports a dataset, and writes it if there is a folder for it.
+fn import(source: &Source<'_>, target: Option<&Path>, model: Option<&Path>) -> Result<(), Failure> {
+    let &Source { kind, src, config, like } = source;
     if config.is_some() && !kind.has_config() {
         let kind = kind.name();
         return Err(Failure::input(format!("`--config` describes tables or has settings, and `{kind}` has none")));
+    }
+    if like.is_some() && !kind.has_transforms() {
+        let kind = kind.name();
+        return Err(Failure::input(format!("`--like` is of features that are made of columns, and `{kind}` has none")));
     }
     // Before the work.
     if let Some(target) = target {
@@ -86,7 +98,8 @@ fn import(
     }
     let pool = thread_pool(0)?;
     let watch = Arc::new(ImportBar::default());
-    let dataset = hgnnc_import::read_observed(kind, source, config, Arc::clone(&watch) as _);
+    let graph = like.map(|graph| hgnnc::load(graph, &pool)).transpose()?;
+    let dataset = hgnnc_import::read_observed(kind, src, config, graph.as_ref(), Arc::clone(&watch) as _);
     watch.finish();
     let dataset = dataset.map_err(|error| Failure::input(error.to_string()))?;
     let info = pool.install(|| DatasetInfo::new(&dataset))?;
@@ -99,7 +112,14 @@ fn import(
             let text = pool.install(|| hgnnc::starter(&dataset, hgnnc::StarterLayer::default()))?;
             write(model, text.as_bytes())?;
             let model = model.display();
-            print(&format!("wrote {target} and {model}: `hgnnc train {model} --data {target}` trains it\n"))
+            let next = match text.contains("\ntrain ") {
+                true => format!("`hgnnc train {model} --data {target}` trains it"),
+                false => "it has no `train` block, since the dataset has no split".to_owned(),
+            };
+            print(&format!("wrote {target} and {model}: {next}\n"))
+        }
+        None if like.is_some() => {
+            print(&format!("wrote {target}; `hgnnc infer --new {target}` gives predictions for it\n"))
         }
         None => print(&format!("wrote {target}; `hgnnc data schema {target}` prints a model of it to begin with\n")),
     }

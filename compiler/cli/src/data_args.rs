@@ -51,6 +51,10 @@ pub enum DataCommand {
         /// The description of tables, SRC/import.toml unless given; settings of other kinds
         #[arg(long, value_name = "FILE.toml")]
         config: Option<PathBuf>,
+        /// The dataset in DIR, imported before, of which these are new rows: they are scaled and coded as its features,
+        /// and their edges may go to its vertices. `hgnnc infer --new` takes the result
+        #[arg(long, value_name = "DIR", conflicts_with = "model")]
+        like: Option<PathBuf>,
         /// Write a model of it to begin with, as `hgnnc data schema` prints it
         #[arg(long, value_name = "FILE.hgnn", conflicts_with = "dry_run")]
         model: Option<PathBuf>,

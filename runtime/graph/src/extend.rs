@@ -69,12 +69,12 @@ impl Dataset {
         };
         for ((data, places), source) in dataset.vertex_types.iter_mut().zip(&places).zip(&sources) {
             let Some(source) = source.filter(|_| !places.new.is_empty()) else { continue };
-            if let Err(why) = add_vertices(data, places, source) {
+            if let Err(why) = data.add_rows(source, &places.new) {
                 wrong.push(format!("vertex type `{}`: {why}", data.name));
             }
         }
         for label in &mut dataset.labels {
-            add_unlabelled(label, places[label.vertex_type].new.len());
+            label.add_unlabelled(places[label.vertex_type].new.len());
         }
         for data in &new.relations {
             let Some(of) = self.relation(&data.name) else {
@@ -205,63 +205,69 @@ fn made_alike(graph: &[Transform], new: &[Transform]) -> Result<(), String> {
     let columns = differs.or(graph.first()).or(new.first()).map_or(String::new(), |of| of.columns.join("`, `"));
     Err(format!(
         "the features of `{columns}` were made in another way than those of the graph, so their numbers mean something \
-         else: fitted scales and categories are of the table that they were fitted to; import both with \
-         `scale = \"min_max\"` and `min` and `max`, with `categories`, or without a scale"
+         else: fitted scales and categories are of the table that they were fitted to; import the new rows with \
+         `hgnnc data import … --like GRAPH`"
     ))
 }
 
-fn add_vertices(data: &mut VertexTypeData, places: &Places, source: &VertexTypeData) -> Result<(), String> {
-    if data.features.is_some() && source.features.is_some() {
-        made_alike(&data.transforms, &source.transforms)?;
-    }
-    data.features = match (data.features.take(), &source.features) {
-        (None, _) => None,
-        (Some(_), None) => return Err("its new vertices have no features, and those of the graph have".into()),
-        (Some(known), Some(new)) if known.dim() != new.dim() => {
-            return Err(format!("its features have {} columns, those of the graph {}", new.dim(), known.dim()));
+impl VertexTypeData {
+    /// Adds the vertices `rows` of a type of another dataset, with their features, ids and times.
+    ///
+    /// # Errors
+    /// When the other type has no features and this one has, or they are made in another way.
+    pub fn add_rows(&mut self, source: &VertexTypeData, rows: &[usize]) -> Result<(), String> {
+        if self.features.is_some() && source.features.is_some() {
+            made_alike(&self.transforms, &source.transforms)?;
         }
-        (Some(Features::Dense(known)), Some(Features::Dense(new))) => {
-            Some(Features::Dense(with_rows(&known, new, places.new.iter().copied())))
-        }
-        (Some(Features::Sparse(known)), Some(Features::Sparse(new))) => {
-            let SparseFeatures { dim, mut indptr, mut indices, data } = known;
-            let mut values = data.to_vec();
-            for &vertex in &places.new {
-                let (columns, row) = new.row(vertex);
-                indices.extend_from_slice(columns);
-                values.extend_from_slice(row);
-                indptr.push(indices.len() as u64);
+        self.features = match (self.features.take(), &source.features) {
+            (None, _) => None,
+            (Some(_), None) => return Err("its new vertices have no features, and those of the graph have".into()),
+            (Some(known), Some(new)) if known.dim() != new.dim() => {
+                return Err(format!("its features have {} columns, those of the graph {}", new.dim(), known.dim()));
             }
-            Some(Features::Sparse(SparseFeatures { dim, indptr, indices, data: values.into() }))
-        }
-        (Some(known), Some(_)) => {
-            let [graph, other] = if known.is_sparse() { ["sparse (CSR)", "dense"] } else { ["dense", "sparse (CSR)"] };
-            return Err(format!("its features are {other}, those of the graph {graph}"));
-        }
-    };
-    data.ids = match (data.ids.take(), &source.ids) {
-        (Some(VertexIds::Integer(mut known)), Some(VertexIds::Integer(new))) => {
-            known.extend(places.new.iter().map(|&vertex| new[vertex]));
-            Some(VertexIds::Integer(known))
-        }
-        (Some(known), Some(new)) => {
-            let known = (0..known.len()).map(|vertex| known.text(vertex).into_owned());
-            let all: Vec<String> =
-                known.chain(places.new.iter().map(|&vertex| new.text(vertex).into_owned())).collect();
-            Some(all.iter().map(String::as_str).collect())
-        }
-        _ => None,
-    };
-    data.time = match (data.time.take(), &source.time) {
-        (Some(mut known), Some(new)) => {
-            known.extend(places.new.iter().map(|&vertex| new[vertex]));
-            Some(known)
-        }
-        _ => None,
-    };
-    data.kinds = None;
-    data.count += places.new.len();
-    Ok(())
+            (Some(Features::Dense(known)), Some(Features::Dense(new))) => {
+                Some(Features::Dense(with_rows(&known, new, rows.iter().copied())))
+            }
+            (Some(Features::Sparse(known)), Some(Features::Sparse(new))) => {
+                let SparseFeatures { dim, mut indptr, mut indices, data } = known;
+                let mut values = data.to_vec();
+                for &vertex in rows {
+                    let (columns, row) = new.row(vertex);
+                    indices.extend_from_slice(columns);
+                    values.extend_from_slice(row);
+                    indptr.push(indices.len() as u64);
+                }
+                Some(Features::Sparse(SparseFeatures { dim, indptr, indices, data: values.into() }))
+            }
+            (Some(known), Some(_)) => {
+                let [graph, other] =
+                    if known.is_sparse() { ["sparse (CSR)", "dense"] } else { ["dense", "sparse (CSR)"] };
+                return Err(format!("its features are {other}, those of the graph {graph}"));
+            }
+        };
+        self.ids = match (self.ids.take(), &source.ids) {
+            (Some(VertexIds::Integer(mut known)), Some(VertexIds::Integer(new))) => {
+                known.extend(rows.iter().map(|&vertex| new[vertex]));
+                Some(VertexIds::Integer(known))
+            }
+            (Some(known), Some(new)) => {
+                let known = (0..known.len()).map(|vertex| known.text(vertex).into_owned());
+                let all: Vec<String> = known.chain(rows.iter().map(|&vertex| new.text(vertex).into_owned())).collect();
+                Some(all.iter().map(String::as_str).collect())
+            }
+            _ => None,
+        };
+        self.time = match (self.time.take(), &source.time) {
+            (Some(mut known), Some(new)) => {
+                known.extend(rows.iter().map(|&vertex| new[vertex]));
+                Some(known)
+            }
+            _ => None,
+        };
+        self.kinds = None;
+        self.count += rows.len();
+        Ok(())
+    }
 }
 
 /// Feature rows with some of others behind them.
@@ -271,15 +277,18 @@ fn with_rows(known: &DenseFeatures, new: &DenseFeatures, rows: impl Iterator<Ite
     DenseFeatures { dim: known.dim, rows: all.into() }
 }
 
-fn add_unlabelled(label: &mut LabelData, count: usize) {
-    let none = |rows: &mut Vec<f32>, labelled: &mut Vec<bool>, width: usize| {
-        rows.extend(std::iter::repeat_n(0.0, count * width));
-        labelled.extend(std::iter::repeat_n(false, count));
-    };
-    match &mut label.values {
-        LabelValues::Single { of, .. } => of.extend(std::iter::repeat_n(-1, count)),
-        LabelValues::Multi { classes, rows, labelled } => none(rows, labelled, *classes),
-        LabelValues::Real { dim, rows, labelled } => none(rows, labelled, *dim),
+impl LabelData {
+    /// Adds vertices without a label.
+    pub fn add_unlabelled(&mut self, count: usize) {
+        let none = |rows: &mut Vec<f32>, labelled: &mut Vec<bool>, width: usize| {
+            rows.extend(std::iter::repeat_n(0.0, count * width));
+            labelled.extend(std::iter::repeat_n(false, count));
+        };
+        match &mut self.values {
+            LabelValues::Single { of, .. } => of.extend(std::iter::repeat_n(-1, count)),
+            LabelValues::Multi { classes, rows, labelled } => none(rows, labelled, *classes),
+            LabelValues::Real { dim, rows, labelled } => none(rows, labelled, *dim),
+        }
     }
 }
 

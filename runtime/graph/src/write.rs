@@ -1,6 +1,8 @@
 //! Writes a dataset to a folder, as [`Dataset::load`](crate::Dataset::load) reads it. `docs/dataset.md` describes the
 //! format.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -80,7 +82,7 @@ impl Dataset {
     /// # Errors
     /// When `target` is there and is not an empty folder, or a file cannot be written.
     pub fn write(&self, target: &Path) -> Result<(), WriteError> {
-        new_folder(target, |folder| Writer { folder }.dataset(self))
+        new_folder(target, |folder| Writer { folder, files: RefCell::default() }.dataset(self))
     }
 }
 
@@ -256,6 +258,8 @@ struct MetapathTable<'a> {
 /// Writes arrays to a folder, and makes the tables that name them.
 struct Writer<'a> {
     folder: &'a Path,
+    /// Names of files, in lower case: some file systems do not tell capitals apart.
+    files: RefCell<HashSet<String>>,
 }
 
 impl Writer<'_> {
@@ -278,8 +282,19 @@ impl Writer<'_> {
         std::fs::write(&path, text).map_err(WriteError::io(&path))
     }
 
+    /// The name of a file that is not written yet: `file`, or another one where it is, as for a vertex type and a
+    /// relation of one name.
+    fn free(&self, file: String) -> String {
+        let mut files = self.files.borrow_mut();
+        let stem = file.strip_suffix(".npy").unwrap_or(&file);
+        let names = std::iter::once(file.clone()).chain((2..).map(|n: u32| format!("{stem}-{n}.npy")));
+        // There are more names than files.
+        names.into_iter().find(|name| files.insert(name.to_ascii_lowercase())).unwrap_or_default()
+    }
+
     /// Writes an array, and returns the name of its file.
     fn array<T: Element>(&self, file: String, shape: &[usize], values: &[T]) -> Result<String, WriteError> {
+        let file = self.free(file);
         let path = self.folder.join(&file);
         npy::write(&path, shape, values).map_err(WriteError::io(&path))?;
         Ok(file)
@@ -287,6 +302,7 @@ impl Writer<'_> {
 
     /// Writes ids below 2^31 as int32, which every reader knows, and others as uint32.
     fn ids(&self, file: String, shape: &[usize], rows: &[&[u32]]) -> Result<String, WriteError> {
+        let file = self.free(file);
         let path = self.folder.join(&file);
         let signed = rows.iter().all(|row| row.iter().all(|&id| id <= i32::MAX as u32));
         if signed {

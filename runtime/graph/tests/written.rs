@@ -6,7 +6,7 @@ mod tiny;
 
 use std::path::Path;
 
-use hgnnc_graph::{Dataset, Features, VertexIds, VertexTypeData};
+use hgnnc_graph::{Dataset, DenseFeatures, Features, VertexIds, VertexTypeData};
 
 fn round_trip(dataset: &Dataset) -> Dataset {
     let folder = tempfile::tempdir().unwrap();
@@ -102,4 +102,17 @@ fn real_datasets_are_written_as_they_were() {
         let dataset = Dataset::load(&folder).unwrap();
         assert_equal(&dataset, &round_trip(&dataset));
     }
+}
+
+/// Files of both were called `0.paper.x.npy`.
+#[test]
+fn a_relation_may_have_the_name_of_a_vertex_type() {
+    let folder = tempfile::tempdir().unwrap();
+    tiny::write(folder.path());
+    let mut dataset = Dataset::load(folder.path()).unwrap();
+    dataset.relations[0].name = dataset.vertex_types[0].name.to_ascii_uppercase();
+    let rows: Vec<f32> = (0..dataset.relations[0].num_edges()).map(|edge| edge as f32).collect();
+    dataset.relations[0].features = Some(DenseFeatures { dim: 1, rows: rows.into() });
+    dataset.metapaths.clear();
+    assert_equal(&dataset, &round_trip(&dataset));
 }

@@ -78,14 +78,19 @@ struct GraphData {
 ///
 /// # Errors
 /// With all faults of its files.
-pub(crate) fn read(source: &Path, config: Option<&Path>, progress: &Progress) -> Result<Dataset, ImportError> {
+pub(crate) fn read(
+    source: &Path,
+    config: Option<&Path>,
+    graph: Option<&Dataset>,
+    progress: &Progress,
+) -> Result<Dataset, ImportError> {
     let settings: Settings = settings::read(config)?;
     let file = source.join("meta.yaml");
     let meta: Meta = yaml(&file, "a folder of DGL's CSVDataset has it")?;
     let mut translation = Translation { source, meta: &meta, settings: &settings, faults: Faults::default() };
     let parsed = translation.config(&file);
     translation.faults.or(())?;
-    read_config(source, &file, &parsed, &WORDS, progress)
+    read_config(source, &file, &parsed, &WORDS, graph, progress)
 }
 
 /// Reads a YAML file; `hint` says which layout has it.

@@ -108,7 +108,12 @@ struct SplitFiles {
 ///
 /// # Errors
 /// With all faults of the files.
-pub(crate) fn read(source: &Path, config: Option<&Path>, progress: &Progress) -> Result<Dataset, ImportError> {
+pub(crate) fn read(
+    source: &Path,
+    config: Option<&Path>,
+    graph: Option<&Dataset>,
+    progress: &Progress,
+) -> Result<Dataset, ImportError> {
     let settings: Settings = settings::read(config)?;
     let (folder, file) = if source.is_dir() {
         (source.to_path_buf(), only_json(source)?)
@@ -126,7 +131,7 @@ pub(crate) fn read(source: &Path, config: Option<&Path>, progress: &Progress) ->
     let mut translation = Translation { file: &file, settings: &settings, faults: Faults::default() };
     let parsed = translation.config(&construct, name_of(source));
     translation.faults.or(())?;
-    read_config(&folder, &file, &parsed, &WORDS, progress)
+    read_config(&folder, &file, &parsed, &WORDS, graph, progress)
 }
 
 /// The one JSON file of a folder that has `nodes` and `edges`: others are splits and tables.

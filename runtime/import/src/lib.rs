@@ -107,6 +107,11 @@ impl Kind {
     pub fn has_config(self) -> bool {
         !matches!(self, Kind::Triples | Kind::Hgb | Kind::Ogb)
     }
+
+    /// Whether features are made of columns.
+    pub fn has_transforms(self) -> bool {
+        matches!(self, Kind::Tables | Kind::Dgl | Kind::Graphstorm)
+    }
 }
 
 /// Reads what is in the folder or file `source`. `config` describes tables; without one it is `import.toml` beside them.
@@ -115,10 +120,14 @@ impl Kind {
 /// # Errors
 /// With all faults of the files.
 pub fn read(kind: Kind, source: &Path, config: Option<&Path>) -> Result<Dataset, ImportError> {
-    read_from(kind, source, config, &Progress::default())
+    read_from(kind, source, config, None, &Progress::default())
 }
 
 /// Like [`read()`]; the observer is told how far it is, and the notes.
+///
+/// With a `graph` these are new rows of it, for kinds that [`Kind::has_transforms`]: features are made with the numbers
+/// and categories that were fitted to the graph, labels have its classes, and edges may go to its vertices, which come
+/// with their features.
 ///
 /// # Errors
 /// With all faults of the files.
@@ -126,12 +135,23 @@ pub fn read_observed(
     kind: Kind,
     source: &Path,
     config: Option<&Path>,
+    graph: Option<&Dataset>,
     observer: Arc<dyn Observer>,
 ) -> Result<Dataset, ImportError> {
-    read_from(kind, source, config, &Progress::new(observer))
+    read_from(kind, source, config, graph, &Progress::new(observer))
 }
 
-fn read_from(kind: Kind, source: &Path, config: Option<&Path>, progress: &Progress) -> Result<Dataset, ImportError> {
+fn read_from(
+    kind: Kind,
+    source: &Path,
+    config: Option<&Path>,
+    graph: Option<&Dataset>,
+    progress: &Progress,
+) -> Result<Dataset, ImportError> {
+    if graph.is_some() && !kind.has_transforms() {
+        let name = kind.name();
+        return Err(Faults::one(source, format!("new rows of a graph are made of columns, and `{name}` has none")));
+    }
     if let Some(config) = config.filter(|_| !kind.has_config()) {
         let name = kind.name();
         return Err(Faults::one(
@@ -140,14 +160,14 @@ fn read_from(kind: Kind, source: &Path, config: Option<&Path>, progress: &Progre
         ));
     }
     match kind {
-        Kind::Tables => tables::read(source, config.unwrap_or(&source.join("import.toml")), progress),
+        Kind::Tables => tables::read(source, config.unwrap_or(&source.join("import.toml")), graph, progress),
         Kind::Triples => triples::read(source, progress),
         Kind::Hgb => hgb::read(source, progress),
         Kind::Ogb => ogb::read(source, progress),
         Kind::Ntriples => ntriples::read(source, config, progress),
-        Kind::Dgl => dgl::read(source, config, progress),
+        Kind::Dgl => dgl::read(source, config, graph, progress),
         Kind::Graphbolt => graphbolt::read(source, config, progress),
-        Kind::Graphstorm => graphstorm::read(source, config, progress),
+        Kind::Graphstorm => graphstorm::read(source, config, graph, progress),
     }
 }
 

@@ -199,6 +199,14 @@ fn faults_are_told_with_file_value_and_way_out() {
             &["task `groups`: validation_set has no `seeds`"],
         ),
         (
+            (
+                "metadata.yaml",
+                "  - name: links\n",
+                "  - name: links\n    test_set:\n      - type: \"user:buys:item\"\n        data: [{name: seeds, format: numpy, path: set/link_test.npy}]\n  - name: links\n",
+            ),
+            &["there are several tasks `links` of links: give them names that differ"],
+        ),
+        (
             ("metadata.yaml", "num: 3", "num: 2"),
             &["edges/buys.csv:2: `2` is no source of this type: an integer from 0 to below 2"],
         ),

@@ -74,7 +74,7 @@ fn an_observer_is_told_of_all_bytes() {
     files.iter().for_each(|(name, text)| std::fs::write(folder.path().join(name), text).unwrap());
     let bytes = files.iter().map(|(_, text)| text.len() as u64).sum();
     let told = Arc::new(Told::default());
-    read_observed(Kind::Triples, folder.path(), None, Arc::clone(&told) as _).unwrap();
+    read_observed(Kind::Triples, folder.path(), None, None, Arc::clone(&told) as _).unwrap();
     let told = told.0.lock().unwrap();
     assert!(told.iter().all(|&(_, total)| total == bytes), "{told:?}");
     assert!(told.is_sorted() && told.last() == Some(&(bytes, bytes)), "{told:?}");

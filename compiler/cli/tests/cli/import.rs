@@ -139,6 +139,30 @@ fn a_folder_of_another_library_becomes_a_dataset() {
     place.run(&[&import[..], &["--config", "s.toml"]].concat()).works();
 }
 
+#[test]
+fn new_rows_of_tables_get_predictions() {
+    let place = Place::new();
+    write_tables(&place);
+    place.run(&["data", "import", "tables", "tables", "made", "--model", "papers.hgnn"]).works();
+    place.run(&["train", "papers.hgnn", "--data", "made", "-o", "papers.hgnnx"]).works();
+    // Pages of graphs and of compilers; without the scale of the graph both would be the same.
+    for (topic, pages) in [("graphs", 6), ("compilers", 46)] {
+        let papers = format!("doi,pages,year,topic\n10.1/new,{pages},2003,\n");
+        std::fs::write(place.path("tables/papers.csv"), papers).unwrap();
+        std::fs::write(place.path("tables/writes.csv"), "author,paper\nAuthor 3,10.1/new\nAuthor 3,10.1/p1\n").unwrap();
+        let import = ["data", "import", "tables", "tables", topic, "--like", "made"];
+        let made = place.run(&import).works();
+        assert!(made.out.contains(&format!("`hgnnc infer --new {topic}` gives predictions for it")), "{}", made.out);
+        let infer = ["infer", "papers.hgnnx", "--data", "made", "--new", topic, "--out", "topics.csv"];
+        place.run(&infer).works();
+        let text = std::fs::read_to_string(place.path("topics.csv")).unwrap();
+        assert_eq!(text, format!("id,class\n10.1/new,{topic}\n10.1/p1,compilers\n"));
+        std::fs::remove_file(place.path("topics.csv")).unwrap();
+    }
+    let refused = place.run(&["data", "import", "ogb", "tables", "again", "--like", "made"]);
+    refused.fails(1, &["`--like` is of features that are made of columns, and `ogb` has none"]);
+}
+
 /// By `cargo test -p hgnnc-cli --features parquet`: results in Parquet are those in CSV, and tables are read from it.
 #[cfg(feature = "parquet")]
 #[test]

@@ -113,6 +113,10 @@ impl Import<'_> {
         }
         let [_, val, test] = links;
         if !val.is_empty() || !test.is_empty() {
+            if self.dataset.link_splits.iter().any(|split| split.name == name) {
+                self.wrong(format!("there are several tasks `{}` of links: give them names that differ", shown(&name)));
+                return;
+            }
             self.dataset.link_splits.push(LinkSplitData { name, val, test });
         }
     }

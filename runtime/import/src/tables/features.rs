@@ -1,9 +1,10 @@
 //! Features of vertices from columns.
 
-use hgnnc_graph::{DenseFeatures, Features, SparseFeatures, Transform, TransformKind};
+use hgnnc_graph::{DenseFeatures, Features, RelationData, SparseFeatures, Transform, TransformKind, VertexTypeData};
 
 use super::Words;
 use super::config::{self, Missing, MissingWord, Scale};
+use super::like::places;
 use crate::error::shown;
 use crate::keys::Keys;
 use crate::values::SPARSE_BELOW;
@@ -196,13 +197,20 @@ impl Block {
         }
     }
 
-    /// Fits what is to be fitted, and tells it. Fails if a value is not finite once it is scaled.
-    fn fit(self) -> Result<Fitted, String> {
+    /// Fits what is to be fitted, and tells it; `graph` was fitted before, to other rows, and is taken as it is. Fails if
+    /// a value is not finite once it is scaled, or if the features of the graph are made in another way.
+    fn fit(self, graph: Option<&Transform>, notes: &mut Vec<String>) -> Result<Fitted, String> {
         let columns = self.columns;
+        let known_width = graph.map(Transform::width);
+        let graph = graph.map(|graph| &graph.kind);
         Ok(match self.values {
             Values::Numbers { values, scale, missing, ends, .. } => {
                 let (mut shift, mut factor, mut fill) = (Vec::new(), Vec::new(), Vec::new());
-                for (values, column) in values.iter().zip(&columns) {
+                let given = match graph {
+                    Some(TransformKind::Numbers { shift, scale, missing }) => Some((shift, scale, missing)),
+                    _ => None,
+                };
+                for (at, (values, column)) in values.iter().zip(&columns).enumerate() {
                     let fitted = Moments::of(values);
                     let (s, f) = match scale {
                         Scale::None => (0.0, 1.0),
@@ -217,6 +225,8 @@ impl Block {
                         Missing::Value(x) => x,
                         Missing::Word(_) => fitted.mean,
                     };
+                    let (s, f, filled) =
+                        given.map_or((s, f, filled), |(shift, scale, missing)| (shift[at], scale[at], missing[at]));
                     let is_held = |x: f64| (((x - s) * f) as f32).is_finite();
                     let too_large = values.iter().find(|x| !is_held(if x.is_nan() { filled } else { **x }));
                     if let Some(x) = too_large {
@@ -240,14 +250,36 @@ impl Block {
             }
             Values::OneHot { known, ends, mut codes, separator, given } => {
                 let order = if given { (0..known.len() as u32).collect() } else { known.sorted() };
-                let rank = crate::triples::ranks(&order);
+                let own = || order.iter().map(|&n| known.text(n).to_owned()).collect();
+                let (rank, categories) = match graph {
+                    Some(TransformKind::OneHot { categories, .. }) => {
+                        let places = places(categories);
+                        let rank: Vec<u32> = known.iter().map(|own| *places.get(own).unwrap_or(&NONE)).collect();
+                        let absent = codes.iter().filter(|&&code| code != NONE && rank[code as usize] == NONE);
+                        let mut absent: Vec<u32> = absent.copied().collect();
+                        if let Some(&first) = absent.first() {
+                            absent.sort_unstable();
+                            absent.dedup();
+                            let more = match absent.len() - 1 {
+                                0 => String::new(),
+                                more => format!(" and {more} more"),
+                            };
+                            notes.push(format!(
+                                "column `{}`: categories that the graph does not have are left out: `{}`{more}",
+                                shown(&columns[0]),
+                                shown(known.text(first))
+                            ));
+                        }
+                        (rank, categories.clone())
+                    }
+                    _ => (crate::triples::ranks(&order), own()),
+                };
                 codes.iter_mut().filter(|c| **c != NONE).for_each(|code| *code = rank[*code as usize]);
                 let mut start = 0;
                 for &end in &ends {
                     codes[start..end as usize].sort_unstable();
                     start = end as usize;
                 }
-                let categories = order.iter().map(|&n| known.text(n).to_owned()).collect();
                 let kind = TransformKind::OneHot { categories, separator };
                 Fitted { transform: Transform { columns, kind }, rows: FittedRows::Codes { ends: Some(ends), codes } }
             }
@@ -256,7 +288,7 @@ impl Block {
                 rows: FittedRows::Codes { ends: None, codes },
             },
             Values::Vector { separator, width, values } => {
-                let width = width.unwrap_or(0);
+                let width = width.or(known_width).unwrap_or(0);
                 let kind = TransformKind::Vector { separator, width };
                 Fitted { transform: Transform { columns, kind }, rows: FittedRows::Vector(values) }
             }
@@ -305,19 +337,71 @@ impl Fitted {
     }
 }
 
-/// The features of `count` rows, which are those of `order` if it is given, and how they were made.
+/// Fits the features of some rows; those of a `graph` are made in its way, and notes say what that leaves out.
+fn fitted(
+    blocks: Vec<Block>,
+    graph: Option<(&[Transform], bool)>,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Fitted>, String> {
+    let Some((transforms, has_features)) = graph else {
+        return blocks.into_iter().map(|block| block.fit(None, notes)).collect();
+    };
+    let of = |columns: Vec<&[String]>| {
+        let columns: Vec<String> = columns.concat().iter().map(|column| format!("`{}`", shown(column))).collect();
+        if columns.is_empty() { "no columns".to_owned() } else { columns.join(", ") }
+    };
+    let own = of(blocks.iter().map(Block::columns).collect());
+    let differs = || {
+        let known = match (has_features, transforms.is_empty()) {
+            (false, _) => "the graph has none".to_owned(),
+            (true, true) => "those of the graph were not made of columns, as far as it says".to_owned(),
+            (true, false) => {
+                format!("those of the graph of {}", of(transforms.iter().map(|of| &of.columns[..]).collect()))
+            }
+        };
+        format!("they are made of {own}, and {known}: new data has the features of the graph, in the same way")
+    };
+    if blocks.len() != transforms.len() {
+        return Err(differs());
+    }
+    let mut all = Vec::new();
+    for (block, graph) in blocks.into_iter().zip(transforms) {
+        if block.columns != graph.columns {
+            return Err(differs());
+        }
+        let made = block.fit(Some(graph), notes)?;
+        let is_alike = match (&made.transform.kind, &graph.kind) {
+            (TransformKind::Numbers { .. }, TransformKind::Numbers { .. }) => true,
+            (own, graph) => own == graph,
+        };
+        if !is_alike {
+            let columns = of(vec![&graph.columns]);
+            return Err(format!(
+                "{columns} is made in another way than in the graph: one kind, separator, and list of `buckets`"
+            ));
+        }
+        all.push(made);
+    }
+    Ok(all)
+}
+
+/// The features of `count` rows, which are those of `order` if it is given, and how they were made: as in the `graph`, if
+/// there is one.
 ///
 /// # Errors
-/// If a value is not finite once it is scaled.
+/// If a value is not finite once it is scaled, or the features of the graph are made in another way.
 pub(crate) fn features(
     blocks: Vec<Block>,
     count: usize,
     order: Option<&[u32]>,
+    graph: Option<&VertexTypeData>,
+    notes: &mut Vec<String>,
 ) -> Result<(Option<Features>, Vec<Transform>), String> {
-    if blocks.is_empty() {
+    let known = graph.map(|graph| (&graph.transforms[..], graph.features.is_some()));
+    if blocks.is_empty() && known.is_none_or(|(_, has_features)| !has_features) {
         return Ok((None, Vec::new()));
     }
-    let fitted: Vec<Fitted> = blocks.into_iter().map(Block::fit).collect::<Result<_, _>>()?;
+    let fitted = fitted(blocks, known, notes)?;
     let dim = fitted.iter().map(|f| f.transform.width()).sum();
     let each = |row: usize, put: &mut dyn FnMut(usize, f32)| {
         let row = order.map_or(row, |order| order[row] as usize);
@@ -329,7 +413,8 @@ pub(crate) fn features(
     };
     let mut stored = 0u64;
     (0..count).for_each(|row| each(row, &mut |_, value| stored += u64::from(value != 0.0)));
-    let sparse = (stored as f64) < SPARSE_BELOW * count as f64 * dim as f64;
+    let is_sparse = (stored as f64) < SPARSE_BELOW * count as f64 * dim as f64;
+    let sparse = graph.and_then(|graph| graph.features.as_ref()).map_or(is_sparse, Features::is_sparse);
     let features = if sparse {
         let (mut indptr, mut indices, mut data) = (vec![0], Vec::new(), Vec::new());
         for row in 0..count {
@@ -352,18 +437,21 @@ pub(crate) fn features(
     Ok((Some(features), fitted.into_iter().map(|f| f.transform).collect()))
 }
 
-/// The features of edges, which are dense.
+/// The features of edges, which are dense; made as in the `graph`, if there is one.
 ///
 /// # Errors
-/// If a value is not finite once it is scaled.
+/// As [`features`].
 pub(crate) fn edge_features(
     blocks: Vec<Block>,
     count: usize,
+    graph: Option<&RelationData>,
+    notes: &mut Vec<String>,
 ) -> Result<(Option<DenseFeatures>, Vec<Transform>), String> {
-    if blocks.is_empty() {
+    let known = graph.map(|graph| (&graph.transforms[..], graph.features.is_some()));
+    if blocks.is_empty() && known.is_none_or(|(_, has_features)| !has_features) {
         return Ok((None, Vec::new()));
     }
-    let fitted: Vec<Fitted> = blocks.into_iter().map(Block::fit).collect::<Result<_, _>>()?;
+    let fitted = fitted(blocks, known, notes)?;
     let dim: usize = fitted.iter().map(|f| f.transform.width()).sum();
     let mut rows = vec![0.0; count * dim];
     for (row, values) in rows.chunks_exact_mut(dim.max(1)).enumerate() {

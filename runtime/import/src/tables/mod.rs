@@ -6,6 +6,7 @@
 
 pub(crate) mod config;
 mod features;
+mod like;
 mod links;
 mod relations;
 mod rows;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 use hgnnc_graph::{Dataset, files};
 
 use self::config::{Config, DuplicateIds, OneOrMore, Split};
+use self::like::Graph;
 use crate::error::{Faults, ImportError, shown};
 use crate::keys::Keys;
 use crate::progress::Progress;
@@ -34,13 +36,18 @@ const JOINER: char = '|';
 ///
 /// # Errors
 /// With all faults of the configuration or of the tables.
-pub(crate) fn read(source: &Path, config: &Path, progress: &Progress) -> Result<Dataset, ImportError> {
+pub(crate) fn read(
+    source: &Path,
+    config: &Path,
+    graph: Option<&Dataset>,
+    progress: &Progress,
+) -> Result<Dataset, ImportError> {
     let text = files::read_to_string(config).map_err(|error| {
         let hint = "it says what the tables hold, and is named by `--config` or lies beside them (see docs/import.md)";
         Faults::one(config, format!("cannot be read: {error}; {hint}"))
     })?;
     let parsed: Config = toml::from_str(&text).map_err(|error| Faults::one(config, error.to_string().trim_end()))?;
-    read_config(source, config, &parsed, &Words::TABLES, progress)
+    read_config(source, config, &parsed, &Words::TABLES, graph, progress)
 }
 
 /// Ways out of faults, in the words of the file that describes the tables.
@@ -61,12 +68,14 @@ impl Words {
     };
 }
 
-/// Reads the tables in the folder `source` as `parsed` describes them, which stands in `file` or was made of it.
+/// Reads the tables in the folder `source` as `parsed` describes them, which stands in `file` or was made of it. They are
+/// new rows of a `graph`, if there is one.
 pub(crate) fn read_config(
     source: &Path,
     file: &Path,
     parsed: &Config,
     words: &Words,
+    graph: Option<&Dataset>,
     progress: &Progress,
 ) -> Result<Dataset, ImportError> {
     let mut import = Import {
@@ -75,6 +84,7 @@ pub(crate) fn read_config(
         config: parsed,
         words,
         vertices: Vec::new(),
+        graph: graph.map(Graph::new),
         unread: Vec::new(),
         progress,
         faults: Faults::default(),
@@ -94,6 +104,11 @@ pub(crate) fn read_config(
     }
     for of in &parsed.relation {
         import.relation(of, &mut dataset);
+    }
+    if let Some(graph) = import.graph.take().filter(|_| import.faults.count == 0)
+        && let Err(why) = graph.add_named(&mut dataset)
+    {
+        import.wrong(why);
     }
     // After the relations, which may add vertices.
     for of in &parsed.link_split {
@@ -124,6 +139,14 @@ impl Vertices {
         }
     }
 
+    /// The vertex of a new key. None if there are too many, or vertices are known by their rows.
+    fn add(&mut self, key: &str) -> Option<u32> {
+        match self {
+            Vertices::Keys(keys) => keys.add(key).map(|(number, _)| number),
+            Vertices::Rows(_) => None,
+        }
+    }
+
     /// The vertices of many keys, which is faster than one after the other; None also of what is no key.
     fn find_all(&self, keys: &[Option<Cow<'_, str>>]) -> Vec<Option<u32>> {
         match self {
@@ -145,6 +168,7 @@ struct Import<'a> {
     words: &'a Words,
     /// By position of the vertex type, as far as they are read.
     vertices: Vec<Vertices>,
+    graph: Option<Graph<'a>>,
     /// The vertex types whose ids are not known, because a table could not be read: nothing is said of those who name them.
     unread: Vec<usize>,
     progress: &'a Progress,
@@ -199,6 +223,15 @@ impl<'a> Import<'a> {
             }
         }
         self.check_link_splits();
+        if let Some(graph) = &self.graph {
+            let types = config.vertex_type.iter().filter(|of| graph.vertex_type(&of.name).is_none());
+            let types = types.map(|of| format!("vertex type `{}`", shown(&of.name)));
+            let relations = config.relation.iter().filter(|of| graph.relation(&of.name).is_none());
+            let relations = relations.map(|of| format!("relation `{}`", shown(&of.name)));
+            for absent in types.chain(relations).collect::<Vec<_>>() {
+                self.wrong(format!("the graph that `--like` names has no {absent}, so it cannot have new rows"));
+            }
+        }
         if config.vertex_type.is_empty() {
             self.wrong("there is no `[[vertex_type]]`");
         }

@@ -160,7 +160,11 @@ impl<'a> Import<'a> {
         data.time = of.time.as_ref().map(|_| time);
         // What follows is of all edges, which a faulty row may not have reached.
         if self.faults.count == 0 {
-            match features::edge_features(blocks, data.num_edges()) {
+            let graph = self.graph.as_ref().and_then(|graph| graph.relation(&of.name));
+            let mut notes = Vec::new();
+            let made = features::edge_features(blocks, data.num_edges(), graph, &mut notes);
+            notes.into_iter().for_each(|note| self.progress.note(format!("relation `{name}`: {note}")));
+            match made {
                 Ok(made) => (data.features, data.transforms) = made,
                 Err(error) => self.wrong(format!("features of relation `{name}`: {error}")),
             }
@@ -212,16 +216,15 @@ impl<'a> Import<'a> {
             }
             let key = self.key(row, at, columns)?;
             let adds = edges.of.unknown == config::Unknown::Add || self.config.vertex_type[ty].files.is_none();
-            let adds = adds && !held_out;
-            let found = match &mut self.vertices[ty] {
-                Vertices::Keys(keys) if adds => match keys.add(&key) {
-                    Some((number, _)) => Some(number),
+            let found = match self.vertices[ty].find(&key) {
+                None if !held_out && self.has_without_row(ty, &key, adds) => match self.vertices[ty].add(&key) {
+                    Some(added) => Some(added),
                     None => {
                         self.faults.add(row.path, Some(row.line), TOO_MANY);
                         return None;
                     }
                 },
-                known => known.find(&key),
+                found => found,
             };
             if found.is_none() && !skips {
                 unknown.files[side].get_or_insert_with(|| row.path.to_path_buf());
@@ -231,6 +234,17 @@ impl<'a> Import<'a> {
         };
         let ends = (end(0, edges.src, 0, edges.src_key), end(1, edges.dst, src_len, edges.dst_key));
         ends.0.zip(ends.1)
+    }
+
+    /// Whether the key of an edge is that of a vertex without a row: one of the graph, or a new one if it may be added.
+    fn has_without_row(&mut self, ty: usize, key: &str, adds: bool) -> bool {
+        let name = &self.config.vertex_type[ty].name;
+        let is_keyed = matches!(self.vertices[ty], Vertices::Keys(_));
+        is_keyed
+            && match &mut self.graph {
+                Some(graph) => graph.takes(name, key) || (adds && graph.has_bare(name)),
+                None => adds,
+            }
     }
 
     fn report_unknown(&mut self, edges: &Edges<'a>, unknown: UnknownEnds, file: Option<&Path>) {

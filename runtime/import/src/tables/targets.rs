@@ -5,6 +5,7 @@ use hgnnc_split::{Shares, shuffle};
 
 use super::config::{self, LabelKind, Mask, Part};
 use super::features::{ascending, elements, number};
+use super::like::places;
 use crate::error::shown;
 use crate::keys::Keys;
 
@@ -70,6 +71,10 @@ impl<'a> LabelRows<'a> {
 
     pub fn columns(&self) -> &'a [String] {
         self.config.columns.list()
+    }
+
+    pub fn name(&self) -> &'a str {
+        self.config.name()
     }
 
     /// Whether `class_names` list a class of this name.
@@ -219,15 +224,29 @@ impl<'a> LabelRows<'a> {
         &self.labelled
     }
 
-    pub fn finish(self, vertex_type: usize) -> Result<LabelData, String> {
+    /// The label; its classes are those of the same label of a `graph`, if there is one.
+    pub fn finish(self, vertex_type: usize, graph: Option<&LabelData>) -> Result<LabelData, String> {
         // Buckets and names that are listed have an order of their own.
-        let order = if self.config.buckets.is_some() || self.config.class_names.is_some() {
+        let order: Vec<u32> = if self.config.buckets.is_some() || self.config.class_names.is_some() {
             (0..self.classes.len() as u32).collect()
         } else {
             self.classes.sorted()
         };
-        let rank = crate::triples::ranks(&order);
-        let classes = order.len();
+        let own = || order.iter().map(|&n| self.classes.text(n).to_owned()).collect();
+        let (rank, names) = match graph.map(|graph| &graph.class_names).filter(|names| !names.is_empty()) {
+            Some(names) if self.kind != LabelKind::Real => {
+                let places = places(names);
+                let of = |class: &str| {
+                    places.get(class).copied().ok_or_else(|| {
+                        let names: Vec<String> = names.iter().map(|name| format!("`{}`", shown(name))).collect();
+                        format!("`{}` is no class of the graph, which has {}", shown(class), names.join(", "))
+                    })
+                };
+                (self.classes.iter().map(of).collect::<Result<Vec<u32>, String>>()?, names.clone())
+            }
+            _ => (crate::triples::ranks(&order), own()),
+        };
+        let classes = names.len();
         if self.kind != LabelKind::Real && classes == 0 {
             return Err(format!("no row has a value in column `{}`, which is the label", self.columns()[0]));
         }
@@ -235,7 +254,7 @@ impl<'a> LabelRows<'a> {
         let class_names = match self.kind {
             LabelKind::Real if self.columns().len() == self.dim => self.columns().to_vec(),
             LabelKind::Real => Vec::new(),
-            _ => order.iter().map(|&n| self.classes.text(n).to_owned()).collect(),
+            _ => names,
         };
         let values = match self.kind {
             LabelKind::Single | LabelKind::AsFound => {

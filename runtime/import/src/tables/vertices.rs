@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::config::{self, DuplicateIds, OneOrMore, Part};
 use super::features::{self, Block};
+use super::like;
 use super::rows::{Row, TableOf};
 use super::targets::{LabelRows, Named, SplitOf, SplitRows};
 use super::{Import, JOINER, TOO_MANY, Vertices, seconds};
@@ -80,6 +81,9 @@ impl<'a> Import<'a> {
         let index = dataset.vertex_types.len();
         let mut data = VertexTypeData { name: of.name.clone(), ..VertexTypeData::default() };
         let Some(files) = &of.files else {
+            if let Some(of) = self.graph.as_ref().and_then(|graph| graph.vertex_type(&of.name)) {
+                data = like::without_rows(of);
+            }
             self.vertices.push(Vertices::Keys(Keys::default()));
             dataset.vertex_types.push(data);
             return;
@@ -158,7 +162,11 @@ impl<'a> Import<'a> {
         // What follows is of all rows, which a faulty one may not have reached.
         if self.faults.count == 0 {
             let order = order.as_deref();
-            match features::features(blocks, count, order) {
+            let graph = self.graph.as_ref().and_then(|graph| graph.vertex_type(&of.name));
+            let mut notes = Vec::new();
+            let made = features::features(blocks, count, order, graph, &mut notes);
+            notes.into_iter().for_each(|note| self.progress.note(format!("vertex type `{}`: {note}", shown(&of.name))));
+            match made {
                 Ok(made) => (data.features, data.transforms) = made,
                 Err(error) => self.wrong(format!("features of vertex type `{}`: {error}", shown(&of.name))),
             }
@@ -242,7 +250,9 @@ impl<'a> Import<'a> {
             dataset.splits.push(split.finish(index, &labelled, named));
         }
         for label in labels {
-            match label.finish(index) {
+            let of =
+                self.graph.as_ref().and_then(|graph| graph.label(&self.config.vertex_type[index].name, label.name()));
+            match label.finish(index, of) {
                 Ok(label) => dataset.labels.push(label),
                 Err(error) => self.wrong(format!("vertex type `{name}`: {error}")),
             }

@@ -237,12 +237,17 @@ impl Observer for Notes {
     }
 }
 
+impl Notes {
+    pub fn texts(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
 /// Imports a folder, with the notes.
 pub fn import(kind: Kind, source: &Path) -> Result<(Dataset, Vec<String>), ImportError> {
     let notes = Arc::new(Notes::default());
-    let dataset = read_observed(kind, source, None, Arc::clone(&notes) as _)?;
-    let notes = notes.0.lock().unwrap().clone();
-    Ok((dataset, notes))
+    let dataset = read_observed(kind, source, None, None, Arc::clone(&notes) as _)?;
+    Ok((dataset, notes.texts()))
 }
 
 /// The folder of a real dataset in `HGNN_DATA` or `../shared/data` beside the workspace; none, with a printed reason,
