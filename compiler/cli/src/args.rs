@@ -28,6 +28,8 @@ Environment:
                         [default: $XDG_CACHE_HOME/hgnnc, or $HOME/.cache/hgnnc]
   NO_COLOR              No colours on a terminal, where it is not empty
   TMPDIR                Folder for parameters that cannot be written where they should be [default: /tmp]
+  HGNNC_MPI             Path of the MPI library, under a launcher such as `mpirun` [default: the first of the launcher]
+  HGNNC_RANK_TIMEOUT    Seconds after which a rank that does not answer ends the job [default: 600]
   CUDA_LAUNCH_BLOCKING  1: wait for each launch on a GPU, so that errors and times belong to it";
 
 /// The command line, with what help says at its end.
@@ -76,12 +78,30 @@ pub enum Command {
     SimulateCache(SimulateCacheArgs),
     /// Look at datasets and make synthetic ones
     Data(DataArgs),
+    /// Look at the processes of a job, behind a launcher such as `mpirun` or `srun` (see docs/cluster.md)
+    Cluster {
+        #[command(subcommand)]
+        command: ClusterCommand,
+    },
     /// Write models in canonical form: comments stay, what the program means stays
     Fmt(FmtArgs),
     /// Explain a diagnostic's code, or list all codes
     Explain {
         /// The code, such as E0301; without it, all codes with their titles
         code: Option<String>,
+    },
+}
+
+/// What is asked of the processes of a job.
+#[derive(Subcommand, Debug)]
+pub enum ClusterCommand {
+    /// Say who takes part and on which MPI, and refuse processes that run different programs
+    Check,
+    /// Measure how long messages, exchanges and sums of all ranks take
+    Measure {
+        /// Write latency and bandwidth of a message to a file as well
+        #[arg(long, value_name = "FILE.toml")]
+        out: Option<PathBuf>,
     },
 }
 

@@ -8,6 +8,7 @@ mod args;
 mod bounds;
 mod build;
 mod check;
+mod cluster;
 mod data;
 mod data_args;
 mod failure;
@@ -62,7 +63,18 @@ fn run() -> ExitCode {
         Ok(args) => args,
         Err(error) => return wrong_usage(&error),
     };
-    let outcome = match &args.command {
+    let outcome = cluster::refuse_ranks(&args.command).and_then(|()| outcome(&args.command));
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => {
+            failure.print();
+            failure.exit_code()
+        }
+    }
+}
+
+fn outcome(command: &Command) -> Result<ExitCode, failure::Failure> {
+    match command {
         Command::Check(args) => check::check(args),
         Command::Build(args) => build::build(args),
         Command::Train(args) => train::train(args),
@@ -72,15 +84,9 @@ fn run() -> ExitCode {
         Command::Infer(args) => run::infer(args),
         Command::SimulateCache(args) => simulate_cache::simulate_cache(args),
         Command::Data(args) => data::data(args),
+        Command::Cluster { command } => cluster::cluster(command),
         Command::Fmt(args) => fmt::fmt(args),
         Command::Explain { code } => check::explain(code.as_deref()),
-    };
-    match outcome {
-        Ok(code) => code,
-        Err(failure) => {
-            failure.print();
-            failure.exit_code()
-        }
     }
 }
 

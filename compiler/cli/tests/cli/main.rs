@@ -5,6 +5,7 @@ mod attention;
 mod bad_data;
 mod bad_files;
 mod bounds;
+mod cluster;
 mod comfort;
 mod commands;
 mod common;

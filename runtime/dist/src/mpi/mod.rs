@@ -1,0 +1,342 @@
+//! MPI, found at run time.
+//!
+//! One thread makes all calls of the library (`MPI_THREAD_FUNNELED`, which every library has). Others give it exchanges
+//! and wait, or go on. It polls while something is on its way, and yields the processor when nothing has come, so that more
+//! ranks than processors make progress as well.
+//!
+//! A part for a rank is one message, or several of 1 GiB, since counts are 32-bit integers; an empty part is none.
+
+mod library;
+
+use std::io::Write;
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use self::library::{Library, Request};
+use crate::launcher::{Family, Launcher};
+use crate::{Comm, CommError, Exchange, Pending, Tag, check, parts};
+
+/// The largest message.
+const MESSAGE: usize = 1 << 30;
+
+/// How long a rank waits before it ends the job, unless HGNNC_RANK_TIMEOUT says another number of seconds.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The processes of a launcher, on an MPI library.
+#[derive(Debug)]
+pub struct Mpi {
+    rank: usize,
+    size: usize,
+    engine: String,
+    orders: Sender<Order>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread that calls the library is told.
+enum Order {
+    Exchange(Work),
+    Abort(String),
+    End,
+}
+
+/// An exchange between this rank and all others.
+struct Work {
+    tag: Tag,
+    send: *const u8,
+    send_counts: Vec<usize>,
+    recv: *mut u8,
+    recv_counts: Vec<usize>,
+    done: Sender<Result<(), CommError>>,
+}
+
+// SAFETY: whoever made it waits for `done` before the memory is used or freed.
+#[allow(unsafe_code)]
+unsafe impl Send for Work {}
+
+/// A message of an exchange that is on its way.
+struct Message {
+    request: Request,
+    /// The other rank.
+    with: usize,
+    /// Number of bytes that are expected, of one that is received.
+    expected: Option<usize>,
+}
+
+/// An exchange whose messages are on their way.
+struct Active {
+    messages: Vec<Message>,
+    since: Instant,
+    done: Sender<Result<(), CommError>>,
+}
+
+impl Mpi {
+    /// Joins the job of a launcher.
+    ///
+    /// # Errors
+    /// When no library of the launcher is found, or the library does not see the launcher's processes.
+    pub fn open(launcher: &Launcher) -> Result<Mpi, CommError> {
+        let library = find(launcher)?;
+        let patience = std::env::var("HGNNC_RANK_TIMEOUT").ok().and_then(|text| text.parse().ok());
+        let patience = patience.map_or(PATIENCE, Duration::from_secs);
+        let (orders, inbox) = channel();
+        let (joined, answer) = channel();
+        let launcher = launcher.clone();
+        let thread = std::thread::Builder::new().name("mpi".into()).spawn(move || {
+            let found = join(&library, &launcher);
+            let is_joined = found.is_ok();
+            let engine = library.name.clone();
+            let rank = found.as_ref().map_or(0, |&(rank, _)| rank);
+            if joined.send(found.map(|(rank, size)| (rank, size, engine))).is_ok() && is_joined {
+                Server { library, rank, patience }.serve(&inbox);
+            }
+        });
+        let thread = thread.map_err(|_| CommError::Gone)?;
+        let (rank, size, engine) = answer.recv().unwrap_or(Err(CommError::Gone))?;
+        Ok(Mpi { rank, size, engine, orders, thread: Some(thread) })
+    }
+
+    /// Gives an exchange to the thread, after the part of this rank for itself is copied.
+    fn begin(
+        &self,
+        tag: Tag,
+        send: (&[u8], &[usize]),
+        recv: (&mut [u8], &[usize]),
+    ) -> Result<Receiver<Result<(), CommError>>, CommError> {
+        check(self.size, send.0.len(), send.1);
+        check(self.size, recv.0.len(), recv.1);
+        let own = |counts: &[usize]| -> Range<usize> { parts(counts).nth(self.rank).unwrap_or_default() };
+        let (from, to) = (own(send.1), own(recv.1));
+        if from.len() != to.len() {
+            let (sent, expected) = (from.len(), to.len());
+            return Err(CommError::Differs { from: self.rank, to: self.rank, sent, expected });
+        }
+        recv.0[to].copy_from_slice(&send.0[from]);
+        let (done, answer) = channel();
+        let (send_counts, recv_counts) = (send.1.to_vec(), recv.1.to_vec());
+        let (send, recv) = (send.0.as_ptr(), recv.0.as_mut_ptr());
+        let work = Work { tag, send, send_counts, recv, recv_counts, done };
+        self.orders.send(Order::Exchange(work)).map_err(|_| CommError::Gone)?;
+        Ok(answer)
+    }
+}
+
+impl Comm for Mpi {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    fn alltoallv(&self, tag: Tag, send: (&[u8], &[usize]), recv: (&mut [u8], &[usize])) -> Result<(), CommError> {
+        let answer = self.begin(tag, send, recv)?;
+        answer.recv().unwrap_or(Err(CommError::Gone))
+    }
+
+    fn start(&self, tag: Tag, mut exchange: Exchange) -> Result<Box<dyn Pending>, CommError> {
+        let Exchange { send, send_counts, recv, recv_counts } = &mut exchange;
+        let answer = self.begin(tag, (send, send_counts), (recv, recv_counts))?;
+        Ok(Box::new(Started { exchange: Some(exchange), answer }))
+    }
+
+    fn abort(&self, reason: &str) {
+        let _ = self.orders.send(Order::Abort(reason.to_owned()));
+        // The library ends this process, too.
+        std::thread::sleep(Duration::from_secs(60));
+    }
+}
+
+impl Drop for Mpi {
+    fn drop(&mut self) {
+        let _ = self.orders.send(Order::End);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An exchange that owns its memory.
+struct Started {
+    exchange: Option<Exchange>,
+    answer: Receiver<Result<(), CommError>>,
+}
+
+impl Pending for Started {
+    fn wait(mut self: Box<Self>) -> Result<Exchange, CommError> {
+        let answer = self.answer.recv().unwrap_or(Err(CommError::Gone));
+        let exchange = self.exchange.take().unwrap_or_default();
+        answer.map(|()| exchange)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Messages are read and written until they are there.
+        if self.exchange.is_some() {
+            let _ = self.answer.recv();
+        }
+    }
+}
+
+/// Opens the library of a launcher.
+fn find(launcher: &Launcher) -> Result<Library, CommError> {
+    const STANDARD: &str = "libmpi_abi.so.1";
+    const OPEN_MPI: &str = "libmpi.so.40";
+    const MPICH: [&str; 2] = ["libmpi.so.12", "libmpich.so.12"];
+    let candidates = match (std::env::var("HGNNC_MPI"), launcher.family) {
+        (Ok(path), _) => vec![path],
+        (Err(_), Family::OpenMpi) => [STANDARD, OPEN_MPI].map(String::from).to_vec(),
+        (Err(_), Family::Mpich) => [STANDARD, MPICH[0], MPICH[1]].map(String::from).to_vec(),
+        (Err(_), Family::Any) => [STANDARD, OPEN_MPI, MPICH[0], MPICH[1]].map(String::from).to_vec(),
+    };
+    let mut tried = Vec::new();
+    for path in candidates {
+        match Library::open(&path) {
+            Ok(library) => return Ok(library),
+            Err(why) => tried.push(why),
+        }
+    }
+    Err(CommError::NoLibrary { launcher: launcher.name.into(), tried })
+}
+
+/// Joins the job, and checks that it is that of the launcher: with the library of another one each process believes to
+/// be alone, and all of them would write the same files.
+fn join(library: &Library, launcher: &Launcher) -> Result<(usize, usize), CommError> {
+    let (rank, size) = library.init()?;
+    let is_alone = size == 1 && launcher.rank.is_some_and(|rank| rank > 0);
+    if is_alone || launcher.size.is_some_and(|started| started != size) {
+        library.finalize();
+        return Err(CommError::OtherLauncher {
+            launcher: launcher.name.into(),
+            started: launcher.size.map_or_else(|| "several".into(), |size| size.to_string()),
+            library: library.name.clone(),
+            seen: size,
+        });
+    }
+    Ok((rank, size))
+}
+
+/// The thread that calls the library.
+struct Server {
+    library: Library,
+    rank: usize,
+    patience: Duration,
+}
+
+impl Server {
+    /// Makes the calls of the library, until it is told to end.
+    fn serve(&self, inbox: &Receiver<Order>) {
+        let mut active: Vec<Active> = Vec::new();
+        loop {
+            // Without anything on its way there is nothing to poll.
+            let order = match active.is_empty() {
+                true => inbox.recv().map_err(|_| TryRecvError::Disconnected),
+                false => inbox.try_recv(),
+            };
+            let mut is_idle = false;
+            match order {
+                Ok(Order::Exchange(work)) => match self.begin(&work) {
+                    Ok(messages) => active.push(Active { messages, since: Instant::now(), done: work.done }),
+                    Err(error) => self.end(&error.to_string()),
+                },
+                Ok(Order::Abort(reason)) => self.end(&reason),
+                Ok(Order::End) | Err(TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty) => is_idle = true,
+            }
+            for of in &mut active {
+                match self.advance(of) {
+                    Ok(moved) => is_idle &= !moved,
+                    Err(error) => self.end(&error.to_string()),
+                }
+                if of.messages.is_empty() {
+                    // Whoever started it may have given up.
+                    let _ = of.done.send(Ok(()));
+                } else if of.since.elapsed() > self.patience {
+                    let mut ranks: Vec<usize> = of.messages.iter().map(|message| message.with).collect();
+                    ranks.sort_unstable();
+                    ranks.dedup();
+                    self.end(&CommError::Silent { rank: self.rank, ranks, since: self.patience }.to_string());
+                }
+            }
+            active.retain(|of| !of.messages.is_empty());
+            if is_idle {
+                rustix::thread::sched_yield();
+            }
+        }
+        self.library.finalize();
+    }
+
+    /// Starts the messages of an exchange.
+    #[allow(unsafe_code)]
+    fn begin(&self, work: &Work) -> Result<Vec<Message>, CommError> {
+        let others = |counts: &[usize]| {
+            let pieces = pieces(counts, MESSAGE);
+            pieces.into_iter().filter(|&(with, _)| with != self.rank).collect::<Vec<_>>()
+        };
+        let mut messages = Vec::new();
+        // Places first, so that nothing that arrives has to be kept elsewhere.
+        for (from, range) in others(&work.recv_counts) {
+            // SAFETY: the memory is valid until `done` is told, and ranges do not overlap.
+            let request = unsafe { self.library.receive(work.recv.add(range.start), range.len(), from, work.tag.0)? };
+            messages.push(Message { request, with: from, expected: Some(range.len()) });
+        }
+        for (to, range) in others(&work.send_counts) {
+            // SAFETY: as above.
+            let request = unsafe { self.library.send(work.send.add(range.start), range.len(), to, work.tag.0)? };
+            messages.push(Message { request, with: to, expected: None });
+        }
+        Ok(messages)
+    }
+
+    /// Takes what is done off an exchange; whether there was something.
+    fn advance(&self, of: &mut Active) -> Result<bool, CommError> {
+        let before = of.messages.len();
+        let mut at = 0;
+        while at < of.messages.len() {
+            let message = &mut of.messages[at];
+            let Some(received) = self.library.test(&mut message.request)? else {
+                at += 1;
+                continue;
+            };
+            if let Some(expected) = message.expected.filter(|&expected| expected != received) {
+                return Err(CommError::Differs { from: message.with, to: self.rank, sent: received, expected });
+            }
+            of.messages.swap_remove(at);
+        }
+        Ok(of.messages.len() < before)
+    }
+
+    /// Ends the job on all ranks, this one included.
+    fn end(&self, reason: &str) {
+        let line = format!("hgnnc: rank {} ends the job: {reason}\n", self.rank);
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        // Launchers drop what they have not yet passed on.
+        std::thread::sleep(Duration::from_millis(200));
+        self.library.abort();
+        std::process::exit(1);
+    }
+}
+
+/// The ranges of messages of at most `largest` bytes, with the rank of each.
+fn pieces(counts: &[usize], largest: usize) -> Vec<(usize, Range<usize>)> {
+    let split = |(with, part): (usize, Range<usize>)| {
+        let end = part.end;
+        part.step_by(largest).map(move |start| (with, start..end.min(start + largest)))
+    };
+    parts(counts).enumerate().flat_map(split).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn large_parts_are_several_messages_and_empty_ones_are_none() {
+        assert_eq!(super::pieces(&[5, 0, 4], 4), [(0, 0..4), (0, 4..5), (2, 5..9)]);
+    }
+}
