@@ -85,7 +85,7 @@ pub trait Comm: Send + Sync + Debug {
     fn abort(&self, reason: &str);
 }
 
-/// An exchange that was started.
+/// An exchange that was started. Dropped, it is waited for.
 pub trait Pending: Send {
     /// Waits until everything is received, and returns the buffers.
     ///

@@ -106,11 +106,11 @@ impl VirtualRank {
     fn message(&self, address: Address) -> Result<Vec<u8>, CommError> {
         let mut state = self.shared.lock();
         loop {
-            if let Some(message) = state.messages.get_mut(&address).and_then(VecDeque::pop_front) {
-                return Ok(message);
-            }
             if let Some(error) = &state.ended {
                 return Err(error.clone());
+            }
+            if let Some(message) = state.messages.get_mut(&address).and_then(VecDeque::pop_front) {
+                return Ok(message);
             }
             if state.done.contains(&address.1) {
                 return Err(CommError::Ended { rank: address.1, reason: "its work is done".into() });
@@ -140,7 +140,7 @@ impl Comm for VirtualRank {
 
     fn start(&self, tag: Tag, exchange: Exchange) -> Result<Box<dyn Pending>, CommError> {
         self.send(tag, &exchange.send, &exchange.send_counts);
-        Ok(Box::new(Started { own: self.clone(), tag, exchange }))
+        Ok(Box::new(Started { own: self.clone(), tag, exchange: Some(exchange) }))
     }
 
     fn abort(&self, reason: &str) {
@@ -153,13 +153,29 @@ impl Comm for VirtualRank {
 struct Started {
     own: VirtualRank,
     tag: Tag,
-    exchange: Exchange,
+    /// None once it is received.
+    exchange: Option<Exchange>,
+}
+
+impl Started {
+    fn receive(&mut self) -> Result<Exchange, CommError> {
+        let mut exchange = self.exchange.take().unwrap_or_default();
+        self.own.receive(self.tag, &mut exchange.recv, &exchange.recv_counts)?;
+        Ok(exchange)
+    }
 }
 
 impl Pending for Started {
-    fn wait(self: Box<Self>) -> Result<Exchange, CommError> {
-        let Started { own, tag, mut exchange } = *self;
-        own.receive(tag, &mut exchange.recv, &exchange.recv_counts)?;
-        Ok(exchange)
+    fn wait(mut self: Box<Self>) -> Result<Exchange, CommError> {
+        self.receive()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // The messages of the next exchange are behind those of this one.
+        if self.exchange.is_some() {
+            let _ = self.receive();
+        }
     }
 }

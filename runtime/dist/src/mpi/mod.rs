@@ -148,8 +148,9 @@ impl Comm for Mpi {
 
     fn abort(&self, reason: &str) {
         let _ = self.orders.send(Order::Abort(reason.to_owned()));
-        // The library ends this process, too.
+        // The library ends this process, too; if it does not, this does.
         std::thread::sleep(Duration::from_secs(60));
+        std::process::exit(1);
     }
 }
 
@@ -234,7 +235,9 @@ impl Server {
     /// Makes the calls of the library, until it is told to end.
     fn serve(&self, inbox: &Receiver<Order>) {
         let mut active: Vec<Active> = Vec::new();
-        loop {
+        let mut is_ending = false;
+        // Messages that are on their way have places in memory that is still in use.
+        while !is_ending || !active.is_empty() {
             // Without anything on its way there is nothing to poll.
             let order = match active.is_empty() {
                 true => inbox.recv().map_err(|_| TryRecvError::Disconnected),
@@ -247,7 +250,7 @@ impl Server {
                     Err(error) => self.end(&error.to_string()),
                 },
                 Ok(Order::Abort(reason)) => self.end(&reason),
-                Ok(Order::End) | Err(TryRecvError::Disconnected) => break,
+                Ok(Order::End) | Err(TryRecvError::Disconnected) => is_ending = true,
                 Err(TryRecvError::Empty) => is_idle = true,
             }
             for of in &mut active {
