@@ -35,10 +35,17 @@ fn installed() -> Vec<Installed> {
         ),
     ];
     let found = all.into_iter().filter_map(|(name, launcher, args, library)| {
-        if launcher.is_none() {
-            println!("skipped: {name} is not installed");
+        let starts = |launcher: &PathBuf| {
+            let output = Command::new(launcher).args(args).args(["-n", "2", "true"]).output();
+            output.is_ok_and(|output| output.status.success())
+        };
+        match launcher.filter(starts) {
+            Some(launcher) => Some(Installed { name, launcher, args, library }),
+            None => {
+                println!("skipped: {name} is not installed, or starts no processes here");
+                None
+            }
         }
-        launcher.map(|launcher| Installed { name, launcher, args, library })
     });
     found.collect()
 }
