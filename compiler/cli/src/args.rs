@@ -92,7 +92,7 @@ pub enum Command {
     },
 }
 
-/// What is asked of the processes of a job.
+/// Commands for the processes of a job.
 #[derive(Subcommand, Debug)]
 pub enum ClusterCommand {
     /// Say who takes part and on which MPI, and refuse processes that run different programs

@@ -18,8 +18,8 @@ impl From<CommError> for Failure {
     }
 }
 
-/// Refuses a command of which a launcher has started several processes: each would do the whole work, and write the same
-/// files.
+/// Refuses a command that a launcher has started as several processes: each would do all of the work, over the same
+/// files as the others.
 pub fn refuse_ranks(command: &Command) -> Result<(), Failure> {
     let launcher = Launcher::of_environment(&|name| std::env::var(name).ok());
     let several = launcher.filter(|of| of.size.is_some_and(|size| size > 1) || of.rank.is_some_and(|rank| rank > 0));

@@ -65,7 +65,7 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is imported.
+/// The files of an import, and how they are read.
 struct Source<'a> {
     kind: Kind,
     src: &'a Path,

@@ -96,8 +96,8 @@ impl Analyzed {
     }
 
     /// The forward program with all outputs, with the names of the dataset that the model was bound to, and without
-    /// graphs that only passes declare. Outputs of edges that read parameters of their own are left out: these are not
-    /// trained.
+    /// graphs that only passes declare. Outputs of edges that read parameters of their own are left out, since training
+    /// does not change these parameters.
     pub fn complete_program(&self) -> (Dataflow, Vec<FamilyOutput>) {
         let same_params = |flow: &Dataflow| flow.params == self.flow.params;
         let mut program = instantiate_with(&self.typed, |_| true);

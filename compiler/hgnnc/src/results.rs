@@ -38,8 +38,8 @@ enum Predicted {
 
 impl Naming {
     /// The names that a dataset gives to the outputs of a model. Names of classes are those of training, where they are
-    /// known: the dataset may have no labels. Ends of edges are vertices of `graph`, which has more of them where new
-    /// ones were added.
+    /// known: the dataset may have no labels. Ends of edges are vertices of `graph`, which is the dataset with new
+    /// vertices where some were added.
     pub(crate) fn new(model: &Analyzed, (dataset, graph): (&Dataset, &Dataset), description: &Description) -> Naming {
         let vertex = |name: &str| dataset.vertex_type(name).map(|ty| &dataset.vertex_types[ty]);
         let mut ids = BTreeMap::new();

@@ -285,8 +285,8 @@ impl Dataflow {
     }
 
     /// Removes the values that no output depends on, and gives their number. Operations have no side effects, so values
-    /// without readers are dead. Tables stay: parameters keep their place in saved weights even where a program does
-    /// not read them.
+    /// without readers are dead. Tables stay: a parameter that a program does not read keeps its place in saved
+    /// weights.
     pub fn remove_dead_values(&mut self) -> usize {
         let live = self.live_values();
         let mut moved = Vec::with_capacity(live.len());

@@ -1,13 +1,13 @@
-//! What goes wrong between ranks.
+//! Errors of the communication between ranks.
 
 use std::time::Duration;
 
-/// Why ranks cannot work together.
+/// An error of the communication between ranks.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommError {
     /// There is no MPI library for the launcher.
-    #[error("`{launcher}` started this process, but no MPI library for it was found:\n{}", tried.join("\n"))]
+    #[error("{launcher} started this process, but no MPI library for it was found:\n{}", tried.join("\n"))]
     NoLibrary {
         /// The launcher, in words.
         launcher: String,
@@ -24,7 +24,7 @@ pub enum CommError {
         launcher: String,
         /// Number of its processes, in words.
         started: String,
-        /// The library.
+        /// Version and path of the library.
         library: String,
         /// Number of processes that the library sees.
         seen: usize,
@@ -32,9 +32,9 @@ pub enum CommError {
     /// A rank has ended the job.
     #[error("rank {rank} has ended: {reason}")]
     Ended {
-        /// The rank.
+        /// The rank that has ended.
         rank: usize,
-        /// Its reason.
+        /// The reason that it gave, or that was seen from outside.
         reason: String,
     },
     /// A rank sent another number of bytes than this one expects.
@@ -56,25 +56,31 @@ pub enum CommError {
         rank: usize,
         /// The ranks that it waits for.
         ranks: Vec<usize>,
-        /// For how long.
+        /// Duration of the wait.
         since: Duration,
     },
-    /// The thread that calls the MPI library is not there.
+    /// A setting of the environment is no number of seconds.
+    #[error("HGNNC_RANK_TIMEOUT is `{value}`, which is not a whole number of seconds")]
+    Timeout {
+        /// Value of the variable.
+        value: String,
+    },
+    /// The thread that calls the MPI library has ended.
     #[error("the thread that calls the MPI library has ended")]
     Gone,
     /// A function of the MPI library failed.
     #[error("{function} of {library} failed with code {code}")]
     Library {
-        /// The function.
+        /// Name of the function.
         function: &'static str,
-        /// The library.
+        /// Version and path of the library.
         library: String,
-        /// What it returned.
+        /// Return code of the function.
         code: i32,
     },
 }
 
-/// Numbers in words.
+/// Numbers with commas between them.
 fn list(ranks: &[usize]) -> String {
     ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -16,7 +16,7 @@ pub struct Launcher {
 /// Libraries that a launcher can start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
-    /// Open MPI.
+    /// Open MPI, whose library is `libmpi.so.40`.
     OpenMpi,
     /// MPICH and what is made of it: Intel MPI, MVAPICH, Cray MPICH.
     Mpich,

@@ -28,18 +28,18 @@ pub use launcher::Launcher;
 pub struct Tag(pub u16);
 
 impl Tag {
-    /// Of what a job says at its start and its end.
+    /// Messages at the start and the end of a job.
     pub const CONTROL: Tag = Tag(0);
-    /// Of training.
+    /// Exchanges within a step of training.
     pub const STEP: Tag = Tag(1);
-    /// Of what is prepared ahead of training.
+    /// Exchanges for batches that are prepared ahead of training.
     pub const AHEAD: Tag = Tag(2);
 }
 
 /// Bytes from every rank to every rank. The parts for a rank, or from one, lie in the order of the ranks, without gaps.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Exchange {
-    /// Bytes to send.
+    /// Bytes to send, by receiving rank.
     pub send: Vec<u8>,
     /// Number of bytes for each rank.
     pub send_counts: Vec<usize>,
@@ -54,7 +54,7 @@ pub trait Comm: Send + Sync + Debug {
     /// Number of this process, from 0.
     fn rank(&self) -> usize;
 
-    /// Number of processes.
+    /// Number of processes of the job, at least 1.
     fn size(&self) -> usize;
 
     /// The engine, in words.

@@ -35,7 +35,8 @@ impl Times {
 pub fn measure(comm: &dyn Comm) -> Result<Times, CommError> {
     let mut times = Times { one_way: Vec::new(), exchange: Vec::new(), sum: Vec::new() };
     for bytes in [8, 1 << 10, 16 << 10, 256 << 10, 4 << 20] {
-        times.one_way.push((bytes, median(comm, repetitions(bytes), || one_way(comm, bytes))? / 2.0));
+        let mut ping_pong = PingPong::new(comm, bytes);
+        times.one_way.push((bytes, median(comm, repetitions(bytes), || ping_pong.run(comm))? / 2.0));
     }
     let size = comm.size();
     for bytes in [1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20] {
@@ -52,20 +53,36 @@ pub fn measure(comm: &dyn Comm) -> Result<Times, CommError> {
     Ok(times)
 }
 
-/// A message from rank 0 to the last one, and one back.
-fn one_way(comm: &dyn Comm, bytes: usize) -> Result<(), CommError> {
-    let (rank, last) = (comm.rank(), comm.size() - 1);
-    for (from, to) in [(0, last), (last, 0)] {
-        let counts = |is_mine: bool, with: usize| {
-            let mut counts = vec![0; comm.size()];
-            counts[with] = if is_mine { bytes } else { 0 };
-            counts
-        };
-        let (send, recv) = (counts(rank == from, to), counts(rank == to, from));
-        let of = |counts: &[usize]| vec![0u8; counts.iter().sum()];
-        comm.alltoallv(Tag::STEP, (&of(&send), &send), (&mut of(&recv), &recv))?;
+/// A message from rank 0 to the last rank, and one back.
+struct PingPong {
+    /// Number of bytes for, and from, each rank: of the first message, and of the second one.
+    counts: [[Vec<usize>; 2]; 2],
+    /// As long as a message, or empty on a rank that has none.
+    message: Vec<u8>,
+    place: Vec<u8>,
+}
+
+impl PingPong {
+    fn new(comm: &dyn Comm, bytes: usize) -> PingPong {
+        let (rank, last) = (comm.rank(), comm.size() - 1);
+        let counts = [(0, last), (last, 0)].map(|(from, to)| {
+            [(from, to), (to, from)].map(|(own, other)| {
+                let mut counts = vec![0; comm.size()];
+                counts[other] = if rank == own { bytes } else { 0 };
+                counts
+            })
+        });
+        let len = if rank == 0 || rank == last { bytes } else { 0 };
+        PingPong { counts, message: vec![1; len], place: vec![0; len] }
     }
-    Ok(())
+
+    fn run(&mut self, comm: &dyn Comm) -> Result<(), CommError> {
+        for [send, recv] in &self.counts {
+            let (sent, received) = (send.iter().sum(), recv.iter().sum());
+            comm.alltoallv(Tag::STEP, (&self.message[..sent], send), (&mut self.place[..received], recv))?;
+        }
+        Ok(())
+    }
 }
 
 fn repetitions(bytes: usize) -> usize {

@@ -1,4 +1,4 @@
-//! Who takes part in a job: `hgnnc cluster check`.
+//! The processes of a job, for `hgnnc cluster check`.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ impl Member {
     }
 }
 
-/// What stands in the way of a job of these processes: programs that differ.
+/// Errors of a job whose processes run different programs.
 pub fn faults(members: &[Member]) -> Vec<String> {
     let Some(first) = members.first() else { return Vec::new() };
     let differs = |(rank, member): (usize, &Member)| {
@@ -72,7 +72,7 @@ pub fn faults(members: &[Member]) -> Vec<String> {
     members.iter().enumerate().filter_map(differs).collect()
 }
 
-/// What makes a job slow: ranks of a machine that share its processors.
+/// Warnings about ranks of one machine that share processors.
 pub fn notes(members: &[Member]) -> Vec<String> {
     let mut by_host: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     members.iter().enumerate().for_each(|(rank, member)| by_host.entry(&member.host).or_default().push(rank));

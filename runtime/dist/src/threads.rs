@@ -43,7 +43,7 @@ type Address = (Tag, usize, usize);
 
 #[derive(Default)]
 struct State {
-    /// What is sent and not yet received.
+    /// Messages that are sent and not yet received.
     messages: HashMap<Address, VecDeque<Vec<u8>>>,
     /// The first rank that has ended the job.
     ended: Option<CommError>,

@@ -181,8 +181,11 @@ fn a_library_of_another_launcher_is_refused() {
     let found = text(&output);
     assert_eq!(found.matches("refused: mpirun of MPICH started 2 processes, but Open MPI").count(), 2, "{found}");
     assert!(found.contains("sees 1: they do not belong together"), "{found}");
+    let (output, _) = mpich.run(2, "rank_of_another_library", &[("HGNNC_RANK_TIMEOUT", "10m")]);
+    let found = text(&output);
+    assert!(found.contains("HGNNC_RANK_TIMEOUT is `10m`, which is not a whole number of seconds"), "{found}");
     let (output, _) = mpich.run(2, "rank_of_another_library", &[("HGNNC_MPI", "libnone.so")]);
     let found = text(&output);
-    assert!(found.contains("`mpirun of MPICH` started this process, but no MPI library for it was found:"), "{found}");
+    assert!(found.contains("mpirun of MPICH started this process, but no MPI library for it was found:"), "{found}");
     assert!(found.contains("libnone.so: cannot open shared object file"), "{found}");
 }

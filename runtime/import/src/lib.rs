@@ -125,9 +125,9 @@ pub fn read(kind: Kind, source: &Path, config: Option<&Path>) -> Result<Dataset,
 
 /// Like [`read()`]; the observer is told how far it is, and the notes.
 ///
-/// With a `graph` these are new rows of it, for kinds that [`Kind::has_transforms`]: features are made with the numbers
-/// and categories that were fitted to the graph, labels have its classes, and edges may go to its vertices, which come
-/// with their features.
+/// With a `graph` these are new rows of it, for kinds that [`Kind::has_transforms`]. Features are made with the numbers
+/// and categories that were fitted to the graph. Labels have its classes. Edges may go to its vertices, which the
+/// result then has as well, with their features.
 ///
 /// # Errors
 /// With all faults of the files.

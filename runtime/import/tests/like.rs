@@ -166,6 +166,19 @@ fn what_does_not_fit_to_the_graph_is_told() {
         let said = refused(file, from, to);
         assert!(said.contains(expected), "{to}: {said}");
     }
+    // Features of the graph that were not made of columns, and none here.
+    let mut old = graph(GRAPH);
+    old.vertex_types[0].transforms.clear();
+    let config = CONFIG
+        .replace(", { column = \"venue\", one_hot = true }", "")
+        .replace("features = [{ column = \"pages\", scale = \"standard\", missing = \"mean\" }]\n", "");
+    let files: Vec<(&str, &str)> =
+        NEW.iter().map(|&(name, text)| (name, if name == "import.toml" { &config[..] } else { text })).collect();
+    let said = like(&old, &files).unwrap_err().to_string();
+    assert!(
+        said.contains("made of no columns, and those of the graph were not made of columns, as far as it says"),
+        "{said}"
+    );
     let folder = tempfile::tempdir().unwrap();
     let error = read_observed(Kind::Hgb, folder.path(), None, Some(&graph(GRAPH)), Arc::new(Notes::default()) as _);
     assert!(error.unwrap_err().to_string().contains("`hgb` has none"));

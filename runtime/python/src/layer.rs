@@ -34,7 +34,7 @@ type Shaped = (Vec<usize>, Vec<f32>);
 impl Layer {
     /// Compiles a model, `text`, for a dataset. `name` is for messages. `inputs` are the features that each call gives, as
     /// `Paper.x`; `gradients` whether they get gradients; `threads` is 0 for one for each processor. Returns the layer
-    /// and warnings.
+    /// and the warnings of the compiler.
     #[staticmethod]
     fn open(
         py: Python<'_>,

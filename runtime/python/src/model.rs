@@ -333,8 +333,8 @@ impl Model {
         Ok(worked.value)
     }
 
-    /// The outputs of vertices, or some of them. Classes become probabilities if that is asked for, of the output that is
-    /// trained.
+    /// The outputs of vertices, or some of them. With `probabilities`, the trained output is the probability of each
+    /// class.
     #[pyo3(signature = (data, options, weights, outputs, probabilities, handler))]
     #[expect(clippy::too_many_arguments, reason = "named in Python")]
     fn predict<'py>(
@@ -379,8 +379,8 @@ impl Model {
         Ok(dict)
     }
 
-    /// An output of semantic graphs, or of their edges: name, values and, of edges, sources and destinations of each
-    /// graph.
+    /// An output of semantic graphs, or of their edges. Of each graph: its name, its values and, for edges, their sources
+    /// and destinations.
     fn predict_graphs<'py>(
         &self,
         py: Python<'py>,

@@ -32,7 +32,7 @@ fn several_processes_of_a_command_are_refused() {
     assert!(text.contains("only `hgnnc cluster` takes several"), "{text}");
     let (code, text) = launched(&place, &["cluster", "check"]);
     assert_eq!(code, Some(3));
-    assert!(text.contains("`mpirun of MPICH` started this process, but no MPI library for it was found"), "{text}");
+    assert!(text.contains("mpirun of MPICH started this process, but no MPI library for it was found"), "{text}");
 }
 
 #[test]

@@ -53,12 +53,12 @@ pub(super) struct Request([u64; 1]);
 /// Larger than the status of every family, of which the standard's has 32 bytes.
 type Status = [u64; 16];
 
-/// An MPI library.
+/// An opened MPI library, with the handles of its family.
 pub(super) struct Library {
     functions: Functions,
     world: Handle,
     byte: Handle,
-    /// `MPI_THREAD_FUNNELED`.
+    /// The constant `MPI_THREAD_FUNNELED`: one thread makes all calls.
     funneled: c_int,
     /// Its version, in words.
     pub name: String,
@@ -106,7 +106,7 @@ impl Library {
         Ok((rank as usize, size as usize))
     }
 
-    /// Leaves the job.
+    /// Leaves the job, after which no other function may be called.
     pub fn finalize(&self) {
         // SAFETY: called once, by the thread that joined.
         unsafe { (self.functions.MPI_Finalize)() };
@@ -114,7 +114,7 @@ impl Library {
 
     /// Ends the job on all ranks.
     pub fn abort(&self) {
-        // SAFETY: no conditions.
+        // SAFETY: the function has no conditions but that `init` was called.
         unsafe { (self.functions.MPI_Abort)(self.world, 1) };
     }
 

@@ -18,10 +18,10 @@ use self::library::{Library, Request};
 use crate::launcher::{Family, Launcher};
 use crate::{Comm, CommError, Exchange, Pending, Tag, check, parts};
 
-/// The largest message.
+/// Largest number of bytes of one message.
 const MESSAGE: usize = 1 << 30;
 
-/// How long a rank waits before it ends the job, unless HGNNC_RANK_TIMEOUT says another number of seconds.
+/// Time that a rank waits before it ends the job, unless HGNNC_RANK_TIMEOUT is another number of seconds.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The processes of a launcher, on an MPI library.
@@ -34,7 +34,7 @@ pub struct Mpi {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread that calls the library is told.
+/// Orders to the thread that calls the library.
 enum Order {
     Exchange(Work),
     Abort(String),
@@ -51,14 +51,14 @@ struct Work {
     done: Sender<Result<(), CommError>>,
 }
 
-// SAFETY: whoever made it waits for `done` before the memory is used or freed.
+// SAFETY: the thread that made it waits for `done` before it uses or frees the memory.
 #[allow(unsafe_code)]
 unsafe impl Send for Work {}
 
 /// A message of an exchange that is on its way.
 struct Message {
     request: Request,
-    /// The other rank.
+    /// The rank that receives or sends it.
     with: usize,
     /// Number of bytes that are expected, of one that is received.
     expected: Option<usize>,
@@ -78,8 +78,10 @@ impl Mpi {
     /// When no library of the launcher is found, or the library does not see the launcher's processes.
     pub fn open(launcher: &Launcher) -> Result<Mpi, CommError> {
         let library = find(launcher)?;
-        let patience = std::env::var("HGNNC_RANK_TIMEOUT").ok().and_then(|text| text.parse().ok());
-        let patience = patience.map_or(PATIENCE, Duration::from_secs);
+        let patience = match std::env::var("HGNNC_RANK_TIMEOUT") {
+            Ok(value) => value.parse().map(Duration::from_secs).map_err(|_| CommError::Timeout { value })?,
+            Err(_) => PATIENCE,
+        };
         let (orders, inbox) = channel();
         let (joined, answer) = channel();
         let launcher = launcher.clone();
@@ -259,7 +261,7 @@ impl Server {
                     Err(error) => self.end(&error.to_string()),
                 }
                 if of.messages.is_empty() {
-                    // Whoever started it may have given up.
+                    // Nothing receives this if the exchange was abandoned by a panic.
                     let _ = of.done.send(Ok(()));
                 } else if of.since.elapsed() > self.patience {
                     let mut ranks: Vec<usize> = of.messages.iter().map(|message| message.with).collect();

@@ -126,8 +126,8 @@ impl Records {
     }
 }
 
-/// Checks that no integer of a value, also in lists, has more than 64 bits: it was read as a float, which has other
-/// digits.
+/// Checks that no integer of a value, also in lists, has more than 64 bits, since it was read as a float, with other
+/// digits than the file has.
 pub(crate) fn check_integers(value: &Value, text: &[u8]) -> Result<(), String> {
     const LEAST: f64 = 9_223_372_036_854_775_808.0;
     match value {

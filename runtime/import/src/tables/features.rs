@@ -361,7 +361,7 @@ fn fitted(
         };
         format!("they are made of {own}, and {known}: new data has the features of the graph, in the same way")
     };
-    if blocks.len() != transforms.len() {
+    if blocks.len() != transforms.len() || (has_features && transforms.is_empty()) {
         return Err(differs());
     }
     let mut all = Vec::new();
@@ -385,8 +385,8 @@ fn fitted(
     Ok(all)
 }
 
-/// The features of `count` rows, which are those of `order` if it is given, and how they were made: as in the `graph`, if
-/// there is one.
+/// The features of `count` rows, which are those of `order` if it is given, and their transforms. With a `graph` they
+/// are made in its way.
 ///
 /// # Errors
 /// If a value is not finite once it is scaled, or the features of the graph are made in another way.
@@ -437,7 +437,7 @@ pub(crate) fn features(
     Ok((Some(features), fitted.into_iter().map(|f| f.transform).collect()))
 }
 
-/// The features of edges, which are dense; made as in the `graph`, if there is one.
+/// The features of edges, which are dense, and their transforms. With a `graph` they are made in its way.
 ///
 /// # Errors
 /// As [`features`].

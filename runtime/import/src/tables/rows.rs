@@ -9,7 +9,7 @@ use super::{Import, JOINER};
 use crate::error::shown;
 use crate::files::{Format, Style, Table};
 
-/// Where a table is, and how it is stored.
+/// The files of a table, and their format.
 pub(super) struct TableOf<'a> {
     pub files: &'a OneOrMore,
     pub separator: Option<char>,
@@ -72,10 +72,9 @@ impl Batch {
         self.lines.len() >= Batch::ROWS || self.text.len() >= Batch::BYTES
     }
 
-    /// Adds a row.
+    /// Adds a row without fields, which [`Batch::push`] adds.
     fn begin(&mut self, line: u64) {
         self.lines.push(line);
-        // Without an allocation.
         self.stand_ins.push(Vec::new());
     }
 

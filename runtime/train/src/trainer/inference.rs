@@ -162,8 +162,8 @@ impl Trainer {
         Ok(all)
     }
 
-    /// Scores of each class by part, with the current parameters. Classes are named by their numbers. Empty for a task
-    /// without classes.
+    /// Scores of each class by part, with the current parameters; none if the task has no classes. Classes are named by
+    /// their numbers.
     ///
     /// # Errors
     /// When a device fails.
