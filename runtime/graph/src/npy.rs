@@ -239,6 +239,19 @@ impl Npy {
         &self.contents[self.offset..]
     }
 
+    /// Whether the first axis runs fastest in the file. Of no meaning for an array of one axis.
+    pub fn is_fortran(&self) -> bool {
+        self.fortran && self.shape.len() > 1
+    }
+
+    /// Lets the operating system take back the pages of a mapped file that were read so far. They are read from the file
+    /// again if they are needed.
+    pub fn release_pages(&self) {
+        if let Contents::Mapped(map) = &self.contents {
+            release(map);
+        }
+    }
+
     /// All elements in row-major order as integers, or `None` for a floating-point file.
     pub fn to_i64(&self) -> Option<Vec<i64>> {
         let all = match self.dtype {
@@ -403,15 +416,19 @@ impl FloatArray {
     /// Lets the operating system take back the pages of values in a mapped file, which are read from it again if they are
     /// needed. They count as memory of this process otherwise, though a copy of them is used.
     pub fn release_pages(&self) {
-        if let Storage::Mapped { map, .. } = &self.0
-            && map.len() >= RELEASED
-        {
-            // SAFETY: the mapping is shared and read-only, so that its pages are those of the file, also afterwards.
-            // A failure leaves them in memory.
-            #[cfg(unix)]
-            #[allow(unsafe_code)]
-            let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        if let Storage::Mapped { map, .. } = &self.0 {
+            release(map);
         }
+    }
+}
+
+fn release(map: &Mmap) {
+    if map.len() >= RELEASED {
+        // SAFETY: the mapping is shared and read-only, so that its pages are those of the file, also afterwards.
+        // A failure leaves them in memory.
+        #[cfg(unix)]
+        #[allow(unsafe_code)]
+        let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
     }
 }
 
@@ -578,11 +595,16 @@ fn wrong_count(shape: &[usize], found: usize) -> io::Error {
 
 /// Magic, version and header of a version 1 file.
 fn header_bytes<T: Element>(shape: &[usize]) -> Vec<u8> {
+    header(T::DTYPE, shape)
+}
+
+/// Magic, version and header of a version 1 file in C order, for arrays whose elements are written at their positions.
+pub fn header(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
     let dims = match shape {
         [one] => format!("({one},)"),
         more => format!("({})", more.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
     };
-    let mut header = format!("{{'descr': '{}', 'fortran_order': False, 'shape': {dims}, }}", T::DTYPE.descr());
+    let mut header = format!("{{'descr': '{}', 'fortran_order': False, 'shape': {dims}, }}", dtype.descr());
     // The data start at a multiple of 64 bytes, so that a mapping is aligned.
     let pad = 64 - (10 + header.len() + 1) % 64;
     header.extend(std::iter::repeat_n(' ', pad % 64));

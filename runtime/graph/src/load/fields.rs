@@ -18,6 +18,8 @@ pub(super) struct Loader {
     folder: PathBuf,
     pub errors: Vec<DataError>,
     open: HashMap<String, Npy>,
+    /// Whether only heads of files are read ([`Dataset::outline`](crate::Dataset::outline)).
+    pub outline: bool,
 }
 
 /// A table of `dataset.toml` with its name in messages.
@@ -57,7 +59,7 @@ impl NamedFile<'_> {
 
 impl Loader {
     pub fn new(folder: &Path) -> Loader {
-        Loader { folder: folder.to_path_buf(), errors: Vec::new(), open: HashMap::new() }
+        Loader { folder: folder.to_path_buf(), errors: Vec::new(), open: HashMap::new(), outline: false }
     }
 
     pub fn fail<T>(&mut self, error: DataError) -> Option<T> {
@@ -244,6 +246,16 @@ impl Loader {
             Some(all) => Some(all),
             None => self.wrong_dtype(file, "float32 (or float16, float64)"),
         }
+    }
+
+    /// Refuses a file of floats, where its elements are not read.
+    pub fn integer_type(&mut self, file: &NamedFile<'_>) -> Option<()> {
+        if file.npy.dtype().is_integer() { Some(()) } else { self.wrong_dtype(file, "int32 (or int64)") }
+    }
+
+    /// Refuses a file without floats, where its elements are not read.
+    pub fn float_type(&mut self, file: &NamedFile<'_>) -> Option<()> {
+        if file.npy.dtype().is_integer() { self.wrong_dtype(file, "float32 (or float16, float64)") } else { Some(()) }
     }
 
     pub fn wrong_dtype<T>(&mut self, file: &NamedFile<'_>, expected: &str) -> Option<T> {

@@ -25,7 +25,7 @@ use crate::dataset::{
 };
 use crate::error::{DataError, DataErrors};
 use crate::files;
-use crate::npy::Dtype;
+use crate::npy::{Dtype, FloatArray};
 
 impl Dataset {
     /// Loads the dataset in `folder`: reads `dataset.toml`, maps its files and checks all of them.
@@ -36,6 +36,23 @@ impl Dataset {
         let mut loader = Loader::new(folder);
         let dataset = load(folder, &mut loader);
         match dataset {
+            Some(dataset) if loader.errors.is_empty() => Ok(dataset),
+            _ => Err(DataErrors { folder: folder.to_path_buf(), errors: loader.errors }),
+        }
+    }
+}
+
+impl Dataset {
+    /// Reads `dataset.toml` and the splits of vertices, and checks the shapes and element types of all other files
+    /// without reading them, for programs that stream them: features, ids, times, kinds, labels, links and edges are
+    /// missing or empty in the result.
+    ///
+    /// Errors with all faults of `dataset.toml`, of splits and of the heads of files; those of elements are not found.
+    pub fn outline(folder: impl AsRef<Path>) -> Result<Dataset, DataErrors> {
+        let folder = folder.as_ref();
+        let mut loader = Loader::new(folder);
+        loader.outline = true;
+        match load(folder, &mut loader) {
             Some(dataset) if loader.errors.is_empty() => Ok(dataset),
             _ => Err(DataErrors { folder: folder.to_path_buf(), errors: loader.errors }),
         }
@@ -219,7 +236,7 @@ fn vertex_type(loader: &mut Loader, table: &Table, position: usize) -> (TypeSket
 fn time(loader: &mut Loader, at: At<'_>, count: usize, per: &str) -> Option<Vec<i64>> {
     let file = loader.optional_file(at, "time").ok()??;
     loader.shape(&file, &[Some(count)], &format!("[{count}] (one time per {per})"))?;
-    loader.integers(&file)
+    if loader.outline { loader.integer_type(&file).and(None) } else { loader.integers(&file) }
 }
 
 fn vertex_ids(loader: &mut Loader, at: At<'_>, count: usize) -> Option<VertexIds> {
@@ -228,6 +245,9 @@ fn vertex_ids(loader: &mut Loader, at: At<'_>, count: usize) -> Option<VertexIds
         "integer" => {
             let file = loader.file(at, "file")?;
             loader.shape(&file, &[Some(count)], &format!("[{count}] (one id per vertex)"))?;
+            if loader.outline {
+                return loader.integer_type(&file).and(None);
+            }
             loader.integers(&file).map(VertexIds::Integer)
         }
         "text" => text_ids(loader, at, count),
@@ -242,6 +262,9 @@ fn text_ids(loader: &mut Loader, at: At<'_>, count: usize) -> Option<VertexIds> 
     loader.shape(&bytes_file, &[None], "[bytes] (one axis)")?;
     if bytes_file.npy.dtype() != Dtype::U8 {
         return loader.wrong_dtype(&bytes_file, "uint8");
+    }
+    if loader.outline {
+        return loader.integer_type(&offsets_file).and(None);
     }
     let ends = loader.integers(&offsets_file)?;
     let found = checks::text_ids(offsets_file.place(), &bytes_file.file, &ends, bytes_file.npy.bytes().to_vec());
@@ -306,6 +329,9 @@ fn kinds(loader: &mut Loader, at: At<'_>, count: usize) -> Option<Kinds> {
     let names = loader.strings(at, "kind_names")?;
     let file = loader.file(at, "kind_file")?;
     loader.shape(&file, &[Some(count)], &format!("[{count}] (one entry per vertex)"))?;
+    if loader.outline {
+        return loader.integer_type(&file).and(None);
+    }
     let all = loader.integers(&file)?;
     let of = loader.ids(&file, &all, "kind", |i| format!("vertex {i}"), names.len(), "`kind_names`")?;
     Some(Kinds { names, of })
@@ -324,6 +350,10 @@ fn features(loader: &mut Loader, at: At<'_>, count: usize) -> Option<Features> {
 fn dense(loader: &mut Loader, at: At<'_>, count: usize, dim: usize, per: &str) -> Option<DenseFeatures> {
     let file = loader.file(at, "file")?;
     loader.shape(&file, &[Some(count), Some(dim)], &format!("[{count}, {dim}] (one row per {per})"))?;
+    if loader.outline {
+        loader.float_type(&file)?;
+        return Some(DenseFeatures { dim, rows: FloatArray::default() });
+    }
     let rows = loader.floats(&file)?;
     loader.finite(&file, &rows, |i| (i / dim, i % dim))?;
     rows.release_pages();
@@ -340,6 +370,12 @@ fn sparse(loader: &mut Loader, at: At<'_>, count: usize, dim: usize) -> Option<S
     loader.check_count(at, "nnz", &indices_file.file, nnz as u64);
     loader.shape(&data_file, &[Some(nnz)], &format!("[{nnz}] (as many as `{}`)", indices_file.file))?;
 
+    if loader.outline {
+        let types =
+            [loader.integer_type(&indptr_file), loader.integer_type(&indices_file), loader.float_type(&data_file)];
+        let empty = SparseFeatures { dim, indptr: vec![], indices: vec![], data: FloatArray::default() };
+        return types.iter().all(Option::is_some).then_some(empty);
+    }
     let ends = loader.integers(&indptr_file)?;
     let indptr = loader.keep(checks::indptr(indptr_file.place(), &ends, nnz))?;
     let row_of = |i: usize| checks::row_of(&indptr, i);
@@ -414,6 +450,9 @@ fn edges(
     let (src, dst) = ends?;
     // Check both endpoints before giving up, so that each fault is reported.
     let mut ids = |ty: usize, what: &str, range: std::ops::Range<usize>| {
+        if loader.outline {
+            return Some(vec![]);
+        }
         let bound = types[ty].count?;
         file.npy.range_to_ids(range.start, range.end, bound).or_else(|| {
             let values = file.npy.range_to_i64(range.start, range.end)?;
@@ -452,8 +491,11 @@ fn columns(loader: &mut Loader, at: At<'_>, all: usize) -> Option<(usize, usize)
     }
 }
 
-fn weight(loader: &mut Loader, file: &fields::NamedFile<'_>, num: usize) -> Option<crate::npy::FloatArray> {
+fn weight(loader: &mut Loader, file: &fields::NamedFile<'_>, num: usize) -> Option<FloatArray> {
     loader.shape(file, &[Some(num)], &format!("[{num}] (one weight per edge)"))?;
+    if loader.outline {
+        return loader.float_type(file).map(|()| FloatArray::default());
+    }
     let values = loader.floats(file)?;
     loader.finite(file, &values, |i| (i, 0))?;
     Some(values)

@@ -59,6 +59,10 @@ fn label(loader: &mut Loader, at: At<'_>, vertex_type: usize, count: usize) -> O
             found: format!("{} names", class_names.len()),
         });
     }
+    // Without its elements a label does not say which vertices have one.
+    if loader.outline {
+        return None;
+    }
     let label = LabelData { name, vertex_type, values, class_names };
     if let Some(file) = at.get("file").and_then(Value::as_str) {
         loader.check_count(at, "labelled", file, label.num_labelled() as u64);
@@ -70,6 +74,9 @@ fn single(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> 
     let classes = num_classes(loader, at)?;
     let file = loader.file(at, "file")?;
     loader.shape(&file, &[Some(count)], &format!("[{count}] (one class per vertex)"))?;
+    if loader.outline {
+        return loader.integer_type(&file).map(|()| LabelValues::Single { classes, of: vec![] });
+    }
     let all = loader.integers(&file)?;
     let found = checks::classes(file.place(), &all, classes);
     loader.keep(found).map(|of| LabelValues::Single { classes, of })
@@ -85,6 +92,10 @@ fn multi(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
     let file = loader.file(at, "file")?;
     let expected = format!("[{count}, {classes}] (one row per vertex, one column per class)");
     loader.shape(&file, &[Some(count), Some(classes)], &expected)?;
+    if loader.outline {
+        mask(loader, at, count)?;
+        return Some(LabelValues::Multi { classes, rows: vec![], labelled: vec![] });
+    }
     let mut rows: Vec<f32> = match file.npy.dtype() {
         Dtype::F16 | Dtype::F32 | Dtype::F64 => loader.floats(&file)?.to_vec(),
         // Only 0, 1 and -1 pass the check below, so rounding of larger integers does not matter.
@@ -116,6 +127,11 @@ fn real(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
             return loader.fail(DataError::WrongCount { at, field, declared, file, found: dim as u64 });
         }
     }
+    if loader.outline {
+        loader.float_type(&file)?;
+        mask(loader, at, count)?;
+        return Some(LabelValues::Real { dim, rows: vec![], labelled: vec![] });
+    }
     let mut rows = loader.floats(&file)?.to_vec();
     let labelled = mask(loader, at, count)?;
     for (values, _) in rows.chunks_exact_mut(dim).zip(&labelled).filter(|(_, l)| !**l) {
@@ -129,6 +145,9 @@ fn real(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
 fn mask(loader: &mut Loader, at: At<'_>, count: usize) -> Option<Vec<bool>> {
     let Some(file) = loader.optional_file(at, "mask_file").ok()? else { return Some(vec![true; count]) };
     loader.shape(&file, &[Some(count)], &format!("[{count}] (one entry per vertex)"))?;
+    if loader.outline {
+        return Some(vec![]);
+    }
     let all = loader.integers(&file)?;
     if let Some(row) = all.iter().position(|&m| m != 0 && m != 1) {
         return loader.fail(DataError::NotZeroOne {
@@ -241,6 +260,9 @@ fn links(
     loader.shape(&file, &[Some(3), None], "[3, links] (source, relation, destination)")?;
     let num = file.npy.shape()[1];
     loader.check_count(at, size, &file.file, num as u64);
+    if loader.outline {
+        return loader.integer_type(&file).map(|()| Links::default());
+    }
     let all = loader.integers(&file)?;
     let (sources, rest) = all.split_at(num);
     let (middle, destinations) = rest.split_at(num);

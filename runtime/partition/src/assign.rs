@@ -1,0 +1,177 @@
+//! Assigns vertices to ranks.
+//!
+//! All ways keep caps: of each class (the seeds of a vertex type, and its other vertices) a rank has at most its share,
+//! or for a streamed partition at most 1.05 times its share, rounded up. So no rank lacks vertices of a type, or seeds.
+
+use std::path::Path;
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+use crate::adjacency::Neighbours;
+use crate::error::Result;
+use crate::progress::Progress;
+use crate::source::Source;
+
+/// A streamed partition may exceed the share of a rank by this factor.
+pub const SLACK: f64 = 1.05;
+
+/// The classes of vertices that are balanced: `2 * type`, and one more for seeds.
+pub struct Classes {
+    /// The class of each vertex.
+    pub of: Vec<u16>,
+    /// Number of vertices of each class.
+    pub sizes: Vec<u64>,
+}
+
+impl Classes {
+    /// Of all vertices; `seeds` are the ids of the seeds of each type.
+    pub fn new(source: &Source, seeds: &[Vec<u32>]) -> Classes {
+        let types = seeds.len();
+        let mut of = Vec::with_capacity(source.num_vertices());
+        let mut sizes = vec![0; 2 * types];
+        for (ty, seeds) in seeds.iter().enumerate() {
+            let range = source.vertices(ty);
+            let begin = of.len();
+            of.resize(begin + range.len(), 2 * ty as u16);
+            seeds.iter().for_each(|&seed| of[begin + seed as usize] |= 1);
+            let marked = of[begin..].iter().filter(|&&class| class & 1 == 1).count();
+            sizes[2 * ty] = (range.len() - marked) as u64;
+            sizes[2 * ty + 1] = marked as u64;
+        }
+        Classes { of, sizes }
+    }
+
+    /// The most vertices of each class on a rank of a streamed partition.
+    pub fn caps(&self, ranks: usize) -> Vec<u64> {
+        let cap = |&size: &u64| size.div_ceil(ranks as u64).max((SLACK * size as f64 / ranks as f64) as u64);
+        self.sizes.iter().map(cap).collect()
+    }
+}
+
+/// Deals the vertices of each class to the ranks in blocks, in an order that is drawn for each block: balanced, and
+/// without regard to edges.
+pub fn hash(classes: &Classes, ranks: usize, seed: u64) -> Vec<u16> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut orders: Vec<Vec<u16>> = vec![(0..ranks as u16).collect(); classes.sizes.len()];
+    let mut dealt = vec![0usize; classes.sizes.len()];
+    let deal = |&class: &u16| {
+        let class = usize::from(class);
+        if dealt[class] == 0 {
+            orders[class].shuffle(&mut random);
+        }
+        let rank = orders[class][dealt[class]];
+        dealt[class] = (dealt[class] + 1) % ranks;
+        rank
+    };
+    classes.of.iter().map(deal).collect()
+}
+
+/// Cuts the vertices of each class into ranges, in the order of the source: for vertices that are stored close to their
+/// neighbours.
+pub fn range(classes: &Classes, ranks: usize) -> Vec<u16> {
+    let mut seen = vec![0u64; classes.sizes.len()];
+    let rank = |&class: &u16| {
+        let class = usize::from(class);
+        let rank = u128::from(seen[class]) * ranks as u128 / u128::from(classes.sizes[class]);
+        seen[class] += 1;
+        rank as u16
+    };
+    classes.of.iter().map(rank).collect()
+}
+
+/// The position of each vertex in the stream: in an order that is drawn, all types mixed.
+pub fn positions(vertices: usize, seed: u64) -> Vec<u32> {
+    let mut positions: Vec<u32> = (0..vertices as u32).collect();
+    positions.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+    positions
+}
+
+/// Values of vertices at their positions.
+pub fn placed<T: Copy + Default>(values: &[T], positions: &[u32]) -> Vec<T> {
+    let mut placed = vec![T::default(); values.len()];
+    for (&value, &position) in values.iter().zip(positions) {
+        placed[position as usize] = value;
+    }
+    placed
+}
+
+/// An assignment in the making, restreamed Fennel ("FENNEL: streaming graph partitioning", Tsourakakis et al. 2014;
+/// restreamed as by Nishimura and Ugander 2013) for vertices of several types.
+///
+/// A vertex goes to the rank `q` with the highest `neighbours(q) - 1.5 alpha sqrt(size(q))`, of those whose cap for its
+/// class is not reached. Neighbours count whatever their type, and so do the vertices of a rank;
+/// `alpha = m sqrt(p) / n^1.5` of `n` vertices, `m` edges and `p` ranks. In later passes a vertex leaves its rank first.
+pub struct Fennel<'a> {
+    /// The rank of each position; `ranks` before it has one.
+    pub ranks: Vec<u16>,
+    classes: &'a [u16],
+    caps: Vec<u64>,
+    /// Vertices of each class at each rank: `[class * ranks + rank]`.
+    sizes: Vec<u64>,
+    totals: Vec<u64>,
+    alpha: f64,
+}
+
+impl<'a> Fennel<'a> {
+    /// `ranks` are those of an earlier pass, or none; `classes` are of positions.
+    pub fn new(ranks: Vec<u16>, num: usize, classes: &'a [u16], caps: Vec<u64>, edges: u64) -> Fennel<'a> {
+        let ranks = if ranks.is_empty() { vec![num as u16; classes.len()] } else { ranks };
+        let mut sizes = vec![0; caps.len() * num];
+        let mut totals = vec![0; num];
+        for (&rank, &class) in ranks.iter().zip(classes).filter(|&(&rank, _)| usize::from(rank) < num) {
+            sizes[usize::from(class) * num + usize::from(rank)] += 1;
+            totals[usize::from(rank)] += 1;
+        }
+        let n = classes.len().max(1) as f64;
+        let alpha = 1.5 * edges as f64 * (num as f64).sqrt() / n.powf(1.5);
+        Fennel { ranks, classes, caps, sizes, totals, alpha }
+    }
+
+    /// Streams all vertices once.
+    pub fn pass(&mut self, neighbours: &Path, progress: &Progress<'_>) -> Result<()> {
+        let num = self.totals.len();
+        let penalty = |alpha: f64, total: u64| alpha * (total as f64).sqrt();
+        let mut penalties: Vec<f64> = self.totals.iter().map(|&total| penalty(self.alpha, total)).collect();
+        // The last one counts neighbours without a rank.
+        let mut counts = vec![0u32; num + 1];
+        let mut stream = Neighbours::open(neighbours)?;
+        let mut unreported = 0;
+        for position in 0..self.ranks.len() {
+            let class = usize::from(self.classes[position]);
+            let sizes = &mut self.sizes[class * num..(class + 1) * num];
+            let before = usize::from(self.ranks[position]);
+            if before < num {
+                sizes[before] -= 1;
+                self.totals[before] -= 1;
+                penalties[before] = penalty(self.alpha, self.totals[before]);
+            }
+            counts.fill(0);
+            let ranks = &self.ranks;
+            let degree = stream.next(|piece| {
+                piece.iter().for_each(|&neighbour| counts[usize::from(ranks[neighbour as usize])] += 1);
+            })?;
+            let cap = self.caps[class];
+            let mut best = (f64::NEG_INFINITY, 0);
+            for rank in 0..num {
+                let score = f64::from(counts[rank]) - penalties[rank];
+                // A rank is below its cap: the caps of a class are as many vertices as it has, or more.
+                if sizes[rank] < cap && score > best.0 {
+                    best = (score, rank);
+                }
+            }
+            let rank = best.1;
+            self.ranks[position] = rank as u16;
+            sizes[rank] += 1;
+            self.totals[rank] += 1;
+            penalties[rank] = penalty(self.alpha, self.totals[rank]);
+            unreported += 4 * (degree as u64 + 1);
+            if unreported >= 1 << 20 {
+                progress.add(unreported)?;
+                unreported = 0;
+            }
+        }
+        progress.add(unreported)
+    }
+}

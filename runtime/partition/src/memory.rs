@@ -1,0 +1,43 @@
+//! Memory and disk that a partition takes.
+
+use crate::scatter::{BUFFERS, buffer_bytes};
+use crate::{By, Options};
+
+/// What a partition takes, in bytes. Pages of mapped files, which the system takes back when it needs them, are not counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Needs {
+    /// Memory at its peak.
+    pub memory: u64,
+    /// Disk beside the partition while it is made.
+    pub work_disk: u64,
+    /// Number of vertices of all types.
+    pub vertices: u64,
+    /// Number of edges of all relations.
+    pub edges: u64,
+}
+
+/// Half-edges that are sorted in memory at once, as [`crate::adjacency`] chooses them.
+pub fn sorted_halves(edges: u64) -> u64 {
+    (1 << 21).max(2 * edges / 8192)
+}
+
+impl Needs {
+    /// What a partition of a dataset with these numbers of vertices and edges takes.
+    ///
+    /// While vertices are assigned, there is per vertex: its position in the stream and its degree (4 + 4 bytes), then
+    /// its rank and its class of balance (2 + 2) beside the position. While files are written: its rank, its new number
+    /// and two masks of mirrors (2 + 4 + 2). `listed` vertices in splits take 4 bytes each. Nothing depends on the number
+    /// of edges but one block of the sort, which is 16 MiB up to 8 billion edges.
+    pub fn new(vertices: u64, edges: u64, listed: u64, threads: usize, options: &Options) -> Needs {
+        let streamed = matches!(options.by, By::Fennel);
+        let per_vertex = if streamed { 8 } else { 8 };
+        let sort = if streamed { 4 * sorted_halves(edges) + (2 * BUFFERS) as u64 } else { 0 };
+        // Three arrays of a relation are written at a time, on each thread, and a chunk is read.
+        let write = threads as u64 * (3 * buffer_bytes(options.ranks) as u64 + (4 << 20));
+        // The window of a mapped file that is not given back yet.
+        let windows = threads as u64 * (64 << 20);
+        let memory = per_vertex * vertices + 4 * listed + sort.max(write) + windows + (16 << 20);
+        let work_disk = if streamed { 24 * edges + 6 * vertices } else { 2 * vertices };
+        Needs { memory, work_disk, vertices, edges }
+    }
+}
