@@ -49,6 +49,7 @@ pub fn data(args: &DataArgs) -> Result<ExitCode, Failure> {
             )?;
         }
         DataCommand::Split(args) => crate::split::split(args)?,
+        DataCommand::Partition(args) => crate::partition::partition(args)?,
         DataCommand::Export { kind, dir, out } => export(*kind, dir, out)?,
         DataCommand::Cache { dir, clear } => print(&cache(dir, *clear)?)?,
         DataCommand::Synth { shape, dir, out, seed, scale } => {

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use hgnnc_import::{Kind, Layout};
+use hgnnc_partition::{By, MOST_PASSES, MOST_RANKS};
 
-use crate::args::{parse_number, parse_whole};
+use crate::args::{parse_number, parse_whole, parse_within};
 
 /// Arguments of the command `data`.
 #[derive(ClapArgs, Debug)]
@@ -64,6 +65,9 @@ pub enum DataCommand {
     },
     /// Divide vertices or links into parts to train, validate and test on, without leakage (see docs/splits.md)
     Split(SplitArgs),
+    /// Renumber a dataset so that the vertices of each rank are together, and its edges: for training on several
+    /// processes (see docs/partition.md)
+    Partition(PartitionArgs),
     /// Write a dataset in the layout of another library; notes say what that does not hold (see docs/import.md)
     Export {
         /// The layout
@@ -165,6 +169,35 @@ pub struct SplitArgs {
     /// Name of the split
     #[arg(long, default_value = "standard")]
     pub name: String,
+}
+
+/// How a dataset is partitioned.
+#[derive(ClapArgs, Debug)]
+pub struct PartitionArgs {
+    /// Folder of the dataset, which stays as it is
+    pub dir: PathBuf,
+    /// Number of ranks
+    #[arg(long, value_name = "N", value_parser = parse_within::<1, { MOST_RANKS as u64 }>, allow_negative_numbers = true)]
+    pub ranks: u64,
+    /// Folder to write
+    #[arg(short, long, value_name = "PARTS")]
+    pub out: PathBuf,
+    /// How vertices are assigned to ranks
+    #[arg(long, value_name = "WAY", default_value = By::ALL[0].name(), value_parser = listed(By::ALL, By::name, By::about))]
+    pub by: By,
+    /// Times that the vertices are streamed; more cut fewer edges
+    #[arg(long, value_name = "K", default_value_t = 5, value_parser = parse_within::<1, { MOST_PASSES as u64 }>,
+        allow_negative_numbers = true)]
+    pub passes: u64,
+    /// Only the relations that this model reads decide, and the training vertices of its split are balanced
+    #[arg(long, value_name = "FILE.hgnn")]
+    pub model: Option<PathBuf>,
+    /// Seed of the order in which vertices are streamed
+    #[arg(long, default_value_t = 0, value_parser = parse_whole, allow_negative_numbers = true)]
+    pub seed: u64,
+    /// Continue an interrupted run of the same options
+    #[arg(long)]
+    pub resume: bool,
 }
 
 /// The order in which the parts of a split are filled.

@@ -17,6 +17,7 @@ mod fused;
 mod keep;
 mod model;
 mod output;
+mod partition;
 mod plan;
 mod profile;
 mod profile_args;
