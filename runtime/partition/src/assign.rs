@@ -100,72 +100,81 @@ pub fn placed<T: Copy + Default>(values: &[T], positions: &[u32]) -> Vec<T> {
 /// An assignment in the making, restreamed Fennel ("FENNEL: streaming graph partitioning", Tsourakakis et al. 2014;
 /// restreamed as by Nishimura and Ugander 2013) for vertices of several types.
 ///
-/// A vertex goes to the rank `q` with the highest `neighbours(q) - 1.5 alpha sqrt(size(q))`, of those whose cap for its
-/// class is not reached. Neighbours count whatever their type, and so do the vertices of a rank;
-/// `alpha = m sqrt(p) / n^1.5` of `n` vertices, `m` edges and `p` ranks. In later passes a vertex leaves its rank first.
+/// A vertex of class `c` goes to the rank `q` with the highest `neighbours(q) - alpha_c sqrt(size_c(q))`, of those whose
+/// cap for the class is not reached. Neighbours of all types count alike; `size_c(q)` are the vertices of the class at the
+/// rank, and `alpha_c = 1.5 m / n sqrt(p / n_c)` of `n` vertices, `n_c` of the class, `m` edges and `p` ranks: for one
+/// class it is Fennel's. In later passes a vertex leaves its rank first.
+///
+/// With the size of the rank over all types instead, caps are reached early and hold vertices where they are: of the
+/// 21 M edges of the dataset in the shape of ogbn-mag, 4 ranks and 5 passes, that cuts 60.2 %, this 58.4 %.
 pub struct Fennel<'a> {
-    /// The rank of each position; `ranks` before it has one.
+    /// The rank of each position; the number of ranks before it has one.
     pub ranks: Vec<u16>,
+    num: usize,
     classes: &'a [u16],
     caps: Vec<u64>,
-    /// Vertices of each class at each rank: `[class * ranks + rank]`.
+    alphas: Vec<f64>,
+    /// Vertices of each class at each rank, `[class * num + rank]`, and what they take off a score.
     sizes: Vec<u64>,
-    totals: Vec<u64>,
-    alpha: f64,
+    penalties: Vec<f64>,
 }
 
 impl<'a> Fennel<'a> {
     /// `ranks` are those of an earlier pass, or none; `classes` are of positions.
     pub fn new(ranks: Vec<u16>, num: usize, classes: &'a [u16], caps: Vec<u64>, edges: u64) -> Fennel<'a> {
         let ranks = if ranks.is_empty() { vec![num as u16; classes.len()] } else { ranks };
-        let mut sizes = vec![0; caps.len() * num];
-        let mut totals = vec![0; num];
-        for (&rank, &class) in ranks.iter().zip(classes).filter(|&(&rank, _)| usize::from(rank) < num) {
-            sizes[usize::from(class) * num + usize::from(rank)] += 1;
-            totals[usize::from(rank)] += 1;
+        let mut counts = vec![0u64; caps.len()];
+        classes.iter().for_each(|&class| counts[usize::from(class)] += 1);
+        let degree = edges as f64 / classes.len().max(1) as f64;
+        let alpha = |&count: &u64| 1.5 * degree * (num as f64 / count.max(1) as f64).sqrt();
+        let alphas = counts.iter().map(alpha).collect();
+        let (sizes, penalties) = (vec![0; caps.len() * num], vec![0.0; caps.len() * num]);
+        let mut fennel = Fennel { ranks, num, classes, caps, alphas, sizes, penalties };
+        for position in 0..classes.len() {
+            let rank = usize::from(fennel.ranks[position]);
+            if rank < num {
+                fennel.resize(usize::from(classes[position]), rank, 1);
+            }
         }
-        let n = classes.len().max(1) as f64;
-        let alpha = 1.5 * edges as f64 * (num as f64).sqrt() / n.powf(1.5);
-        Fennel { ranks, classes, caps, sizes, totals, alpha }
+        fennel
+    }
+
+    /// Changes the size of a class at a rank.
+    fn resize(&mut self, class: usize, rank: usize, by: i64) {
+        let at = class * self.num + rank;
+        self.sizes[at] = self.sizes[at].wrapping_add_signed(by);
+        self.penalties[at] = self.alphas[class] * (self.sizes[at] as f64).sqrt();
     }
 
     /// Streams all vertices once.
     pub fn pass(&mut self, neighbours: &Path, progress: &Progress<'_>) -> Result<()> {
-        let num = self.totals.len();
-        let penalty = |alpha: f64, total: u64| alpha * (total as f64).sqrt();
-        let mut penalties: Vec<f64> = self.totals.iter().map(|&total| penalty(self.alpha, total)).collect();
+        let num = self.num;
         // The last one counts neighbours without a rank.
         let mut counts = vec![0u32; num + 1];
         let mut stream = Neighbours::open(neighbours)?;
         let mut unreported = 0;
         for position in 0..self.ranks.len() {
             let class = usize::from(self.classes[position]);
-            let sizes = &mut self.sizes[class * num..(class + 1) * num];
             let before = usize::from(self.ranks[position]);
             if before < num {
-                sizes[before] -= 1;
-                self.totals[before] -= 1;
-                penalties[before] = penalty(self.alpha, self.totals[before]);
+                self.resize(class, before, -1);
             }
             counts.fill(0);
             let ranks = &self.ranks;
             let degree = stream.next(|piece| {
                 piece.iter().for_each(|&neighbour| counts[usize::from(ranks[neighbour as usize])] += 1);
             })?;
-            let cap = self.caps[class];
+            let own = class * num..(class + 1) * num;
+            let scores = counts.iter().zip(&self.penalties[own.clone()]).map(|(&n, penalty)| f64::from(n) - penalty);
+            // Some rank is below its cap: the caps of a class are as many vertices as it has, or more.
             let mut best = (f64::NEG_INFINITY, 0);
-            for rank in 0..num {
-                let score = f64::from(counts[rank]) - penalties[rank];
-                // A rank is below its cap: the caps of a class are as many vertices as it has, or more.
-                if sizes[rank] < cap && score > best.0 {
+            for (rank, (score, &size)) in scores.zip(&self.sizes[own]).enumerate() {
+                if size < self.caps[class] && score > best.0 {
                     best = (score, rank);
                 }
             }
-            let rank = best.1;
-            self.ranks[position] = rank as u16;
-            sizes[rank] += 1;
-            self.totals[rank] += 1;
-            penalties[rank] = penalty(self.alpha, self.totals[rank]);
+            self.ranks[position] = best.1 as u16;
+            self.resize(class, best.1, 1);
             unreported += 4 * (degree as u64 + 1);
             if unreported >= 1 << 20 {
                 progress.add(unreported)?;

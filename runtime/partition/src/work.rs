@@ -8,7 +8,6 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use hgnnc_graph::atomic;
 use serde::{Deserialize, Serialize};
 
 use crate::Options;
@@ -119,7 +118,11 @@ impl Work {
         note(&mut state);
         let path = self.folder.join(STATE);
         let text = serde_json::to_vec(&*state).map_err(|error| PartitionError::read(&path, error))?;
-        atomic::write(&path, &text).map_err(PartitionError::io(&path))
+        // Renamed, so that a kill leaves the old or the new one. The arrays that it speaks of are not flushed to the disk
+        // either: after a crash of the machine a partition starts again.
+        let new = path.with_extension("new");
+        std::fs::write(&new, text).map_err(PartitionError::io(&new))?;
+        std::fs::rename(&new, &path).map_err(PartitionError::io(&path))
     }
 
     /// Renames the partition to `target`, and removes the folder.
