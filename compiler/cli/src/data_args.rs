@@ -192,9 +192,9 @@ pub struct PartitionArgs {
     /// Only the relations that this model reads decide, and the training vertices of its split are balanced
     #[arg(long, value_name = "FILE.hgnn")]
     pub model: Option<PathBuf>,
-    /// Seed of the order in which vertices are streamed
-    #[arg(long, default_value_t = 0, value_parser = parse_whole, allow_negative_numbers = true)]
-    pub seed: u64,
+    /// Stream the vertices in an order that is drawn from this seed, instead of the stored one; the seed of `--by hash`
+    #[arg(long, value_parser = parse_whole, allow_negative_numbers = true)]
+    pub seed: Option<u64>,
     /// Continue an interrupted run of the same options
     #[arg(long)]
     pub resume: bool,

@@ -58,8 +58,10 @@ fn used_by(model: &Path) -> Result<Used, Failure> {
     let Some(model) = &analysis.model else { return Ok(Used::default()) };
     let flow = &model.flow;
     let steps = flow.graphs.iter().flat_map(|graph| &graph.steps);
-    let names: BTreeSet<&String> =
-        steps.map(|step| &flow.relations[step.relation as usize].dataset_name).filter(|name| !name.is_empty()).collect();
+    let names: BTreeSet<&String> = steps
+        .map(|step| &flow.relations[step.relation as usize].dataset_name)
+        .filter(|name| !name.is_empty())
+        .collect();
     let split = model.train.as_ref().and_then(|train| train.training.split.clone());
     // Link prediction trains on edges: it has no seeds.
     let on_vertices = model.train.as_ref().is_some_and(|train| train.training.target.vertex().is_some());
@@ -70,7 +72,10 @@ fn used_by(model: &Path) -> Result<Used, Failure> {
 fn failure(error: PartitionError, out: &Path) -> Failure {
     if error.can_resume() {
         let kept = hgnnc_partition::work::folder(out);
-        return Failure::Machine(format!("{error}; what is done is kept in `{}`: `--resume` continues", kept.display()));
+        return Failure::Machine(format!(
+            "{error}; what is done is kept in `{}`: `--resume` continues",
+            kept.display()
+        ));
     }
     match error {
         PartitionError::Write(error) => failed(error),

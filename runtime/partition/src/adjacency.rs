@@ -168,7 +168,7 @@ fn scatter(
                     }
                     let local = u64::from(own) - buckets[bucket].begin as u64;
                     // The file is read by this program on this machine; the neighbour comes first.
-                    out.push(bucket, &(local << 32 | u64::from(other)).to_le_bytes())?;
+                    out.push_word(bucket, (local << 32 | u64::from(other)).to_le_bytes())?;
                 }
             }
             progress.add(2 * HALF * range.len() as u64)

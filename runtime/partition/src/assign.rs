@@ -3,6 +3,9 @@
 //! All ways keep caps: of each class (the seeds of a vertex type, and its other vertices) a rank has at most its share,
 //! or for a streamed partition at most 1.05 times its share, rounded up. So no rank lacks vertices of a type, or seeds.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::path::Path;
 
 use rand::SeedableRng;
@@ -52,8 +55,8 @@ impl Classes {
 
 /// Deals the vertices of each class to the ranks in blocks, in an order that is drawn for each block: balanced, and
 /// without regard to edges.
-pub fn hash(classes: &Classes, ranks: usize, seed: u64) -> Vec<u16> {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
+pub fn hash(classes: &Classes, ranks: usize, seed: Option<u64>) -> Vec<u16> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed.unwrap_or(0));
     let mut orders: Vec<Vec<u16>> = vec![(0..ranks as u16).collect(); classes.sizes.len()];
     let mut dealt = vec![0usize; classes.sizes.len()];
     let deal = |&class: &u16| {
@@ -81,10 +84,31 @@ pub fn range(classes: &Classes, ranks: usize) -> Vec<u16> {
     classes.of.iter().map(rank).collect()
 }
 
-/// The position of each vertex in the stream: in an order that is drawn, all types mixed.
-pub fn positions(vertices: usize, seed: u64) -> Vec<u32> {
+/// The position of each vertex in the stream. The types are mixed evenly, each in its stored order, so that neighbours
+/// with close numbers are close in memory; with a seed, in an order that is drawn.
+pub fn positions(source: &Source, seed: Option<u64>) -> Vec<u32> {
+    let vertices = source.num_vertices();
     let mut positions: Vec<u32> = (0..vertices as u32).collect();
-    positions.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+    if let Some(seed) = seed {
+        positions.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        return positions;
+    }
+    // Vertex `v` of `n` comes at the share `(2 v + 1) / 2 n` of the stream, in units of 2^-32; `n` is at most 2^30.
+    let share = |v: u64, n: u64| ((2 * v + 1) << 32) / (2 * n);
+    let counts: Vec<u64> = (0..source.first.len() - 1).map(|ty| source.vertices(ty).len() as u64).collect();
+    let begin = |(ty, &n): (usize, &u64)| (n > 0).then(|| Reverse((share(0, n), ty, 0)));
+    let mut next: BinaryHeap<Reverse<(u64, usize, u64)>> = counts.iter().enumerate().filter_map(begin).collect();
+    let mut position = 0;
+    while let Some(mut first) = next.peek_mut() {
+        let Reverse((_, ty, v)) = *first;
+        positions[source.first[ty] + v as usize] = position;
+        position += 1;
+        if v + 1 < counts[ty] {
+            *first = Reverse((share(v + 1, counts[ty]), ty, v + 1));
+        } else {
+            PeekMut::pop(first);
+        }
+    }
     positions
 }
 

@@ -90,8 +90,8 @@ pub struct Options {
     pub relations: Vec<String>,
     /// The split whose training vertices are balanced; the first one of each vertex type if not given.
     pub split: Option<String>,
-    /// Seed of the order of the stream, and of what is dealt.
-    pub seed: u64,
+    /// Seed of what is dealt, and of the order of the stream, which without it is the stored one.
+    pub seed: Option<u64>,
     /// Bytes of memory that the run may take; any number if not given.
     pub available: Option<u64>,
     /// Continues a run that was interrupted.
@@ -107,7 +107,7 @@ impl Options {
             passes: 5,
             relations: vec![],
             split: None,
-            seed: 0,
+            seed: None,
             available: None,
             resume: false,
         }
@@ -117,6 +117,6 @@ impl Options {
     fn key(&self) -> String {
         let Options { ranks, by, passes, relations, split, seed, available: _, resume: _ } = self;
         let passes = if matches!(by, By::Fennel) { *passes } else { 0 };
-        format!("{ranks} {} {passes} {relations:?} {split:?} {seed}", by.name())
+        format!("{ranks} {} {passes} {relations:?} {split:?} {seed:?}", by.name())
     }
 }

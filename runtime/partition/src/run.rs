@@ -125,8 +125,7 @@ impl Run<'_> {
         let type_borders: Vec<Vec<u64>> = sizes.iter().map(|sizes| borders(sizes)).collect();
         let numbers = self.numbers(&ranks, &type_borders);
         let plan = plan(source, options.ranks)?;
-        let layout =
-            Layout { source, ranks: &ranks, numbers: &numbers, borders: &type_borders, counts: &counts };
+        let layout = Layout { source, ranks: &ranks, numbers: &numbers, borders: &type_borders, counts: &counts };
         let total = plan.jobs.iter().map(|job| job.bytes).sum();
         let progress = Progress::new(observer, Stage::Write, total)?;
         write::write(&layout, &plan.jobs, work, &progress)?;
@@ -172,9 +171,10 @@ impl Run<'_> {
         let edges: u64 = (0..used.len()).filter(|&r| used[r]).map(|r| source.edges[r].len() as u64).sum();
         let mut state = work.state();
         if !state.sorted && state.passes < options.passes {
-            let bytes = (0..used.len()).filter(|&r| used[r]).map(|r| source.edges[r].len() as u64 * source.edges[r].bytes());
+            let bytes =
+                (0..used.len()).filter(|&r| used[r]).map(|r| source.edges[r].len() as u64 * source.edges[r].bytes());
             let progress = Progress::new(observer, Stage::Check, bytes.sum())?;
-            let positions = assign::positions(vertices, options.seed);
+            let positions = assign::positions(source, options.seed);
             let degrees = adjacency::degrees(source, used, &positions, &progress)?;
             adjacency::write(source, used, &positions, &degrees, &neighbours, observer)?;
             work.done(|state| state.sorted = true)?;
@@ -186,7 +186,7 @@ impl Run<'_> {
             pass => read_ranks(&stored(pass), vertices, options.ranks)?,
         };
         if state.passes < options.passes {
-            let positions = assign::positions(vertices, options.seed);
+            let positions = assign::positions(source, options.seed);
             let classes = Classes::new(source, seeds);
             let caps = classes.caps(options.ranks);
             let placed = assign::placed(&classes.of, &positions);
@@ -206,7 +206,7 @@ impl Run<'_> {
         }
         // Frees its disk for the partition.
         let _ = std::fs::remove_file(&neighbours);
-        let positions = assign::positions(vertices, options.seed);
+        let positions = assign::positions(source, options.seed);
         Ok(positions.iter().map(|&position| ranks[position as usize]).collect())
     }
 

@@ -104,6 +104,18 @@ impl Scatter {
         Ok(())
     }
 
+    /// Appends a word of few bytes to a bucket: the same without a call to copy them.
+    #[inline]
+    pub fn push_word<const N: usize>(&mut self, bucket: usize, word: [u8; N]) -> Result<()> {
+        let buffer = &mut self.buffers[bucket];
+        // An empty buffer has no capacity yet.
+        if buffer.capacity() - buffer.len() < N || buffer.len() + N > self.capacity {
+            return self.push(bucket, &word);
+        }
+        buffer.extend_from_slice(&word);
+        Ok(())
+    }
+
     fn flush(&mut self, bucket: usize) -> Result<()> {
         let buffer = &mut self.buffers[bucket];
         if !buffer.is_empty() {

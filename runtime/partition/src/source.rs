@@ -80,15 +80,15 @@ impl Source {
         }
         let stamp = stamp(folder, &text, &table);
         let mut source = Source { folder: folder.to_path_buf(), table, outline, first, edges: vec![], stamp };
-        let edges = tables(&source.table, "relation").map(|(_, table)| source.edges_of(table)).collect::<Result<_>>()?;
+        let edges =
+            tables(&source.table, "relation").map(|(_, table)| source.edges_of(table)).collect::<Result<_>>()?;
         source.edges = edges;
         Ok(source)
     }
 
     fn edges_of(&self, table: &Table) -> Result<Edges> {
         let text = |field: &str| table.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let names =
-            EdgeNames { file: text("file"), relation: text("name"), src: text("src"), dst: text("dst") };
+        let names = EdgeNames { file: text("file"), relation: text("name"), src: text("src"), dst: text("dst") };
         let npy = self.npy(&names.file)?;
         let all = npy.shape().get(1).copied().unwrap_or(0);
         let column = |at: usize| {

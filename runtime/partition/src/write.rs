@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::array::{Integers, Rows, Window, not_finite};
 use crate::counts::Counts;
 use crate::error::{PartitionError, Result};
-use crate::manifest::owner;
+use crate::manifest::Owners;
 use crate::plan::{Job, JobKind, Of, OutFiles, Place};
 use crate::progress::Progress;
 use crate::scatter::{Scatter, Target};
@@ -223,7 +223,8 @@ impl Layout<'_> {
     fn edges(&self, relation: usize, file: &str, work: &Work, progress: &Progress<'_>) -> Result<()> {
         let edges = &self.source.edges[relation];
         let (src, dst) = self.source.ends(relation);
-        let (numbers, ranks) = (self.numbers, self.ranks);
+        let numbers = self.numbers;
+        let owners = Owners::new(&self.borders[self.source.outline.relations[relation].dst]);
         let head = npy::header(Dtype::I32, &[2, edges.len()]);
         let (base, row) = (head.len() as u64, 4 * edges.len() as u64);
         let target = Target::create(&work.new_path(file), &head, base + 2 * row)?;
@@ -232,10 +233,10 @@ impl Layout<'_> {
         let mut destinations = Scatter::new(&target, base + row, sizes(counts, 4));
         edges.each(|range, chunk| {
             for (&s, &d) in chunk.src.iter().zip(&chunk.dst) {
-                let (s, d) = (src + s as usize, dst + d as usize);
-                let rank = usize::from(ranks[d]);
-                sources.push(rank, &numbers[s].to_le_bytes())?;
-                destinations.push(rank, &numbers[d].to_le_bytes())?;
+                let (s, d) = (numbers[src + s as usize], numbers[dst + d as usize]);
+                let rank = owners.of(d);
+                sources.push_word(rank, s.to_le_bytes())?;
+                destinations.push_word(rank, d.to_le_bytes())?;
             }
             progress.add(8 * range.len() as u64)
         })?;
@@ -268,7 +269,7 @@ impl Layout<'_> {
         let (base, row) = (head.len() as u64, 4 * len as u64);
         let target = Target::create(&work.new_path(&out.ends), &head, base + 2 * row)?;
         let mut ends = [base, base + row].map(|base| Scatter::new(&target, base, sizes(counts, 4)));
-        let borders = &self.borders[of.src];
+        let owners = Owners::new(&self.borders[of.src]);
         let (mut sources, mut destinations, mut window) = (vec![], vec![], Window::default());
         for from in (0..len).step_by(CHUNK) {
             let range: Range<usize> = from..len.min(from + CHUNK);
@@ -276,10 +277,13 @@ impl Layout<'_> {
             rows[0].ids(range.clone(), bound(of.src), &mut sources).map_err(changed)?;
             rows[1].ids(range.clone(), bound(of.dst), &mut destinations).map_err(changed)?;
             for (position, (s, d)) in range.clone().zip(sources.iter().zip(&destinations)) {
-                let rank = owner(borders, u64::from(*s));
-                positions.push(rank, &position.to_le_bytes()[..dtype.bytes()])?;
-                ends[0].push(rank, &s.to_le_bytes())?;
-                ends[1].push(rank, &d.to_le_bytes())?;
+                let rank = owners.of(*s);
+                match dtype {
+                    Dtype::I32 => positions.push_word(rank, (position as u32).to_le_bytes())?,
+                    _ => positions.push_word(rank, (position as u64).to_le_bytes())?,
+                }
+                ends[0].push_word(rank, s.to_le_bytes())?;
+                ends[1].push_word(rank, d.to_le_bytes())?;
             }
             window.pass(&npy, 8 * range.len());
             progress.add(12 * range.len() as u64)?;

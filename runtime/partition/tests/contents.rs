@@ -22,7 +22,8 @@ fn rows(features: &Features, count: usize) -> Vec<Vec<(u32, f32)>> {
             (0..count).map(|row| x.row(row).iter().enumerate().map(|(c, &v)| (c as u32, v)).collect()).collect()
         }
         Features::Sparse(x) => {
-            let row = |(columns, values): (&[u32], &[f32])| columns.iter().copied().zip(values.iter().copied()).collect();
+            let row =
+                |(columns, values): (&[u32], &[f32])| columns.iter().copied().zip(values.iter().copied()).collect();
             (0..count).map(|at| row(x.row(at))).collect()
         }
     }
@@ -64,7 +65,11 @@ fn check(place: &Place, source: &Dataset, found: &Partition) -> Result<(), TestC
             dataset.title.clone(),
             dataset.generator.clone(),
             dataset.metapaths.clone(),
-            dataset.vertex_types.iter().map(|ty| (ty.name.clone(), ty.count, ty.transforms.clone())).collect::<Vec<_>>(),
+            dataset
+                .vertex_types
+                .iter()
+                .map(|ty| (ty.name.clone(), ty.count, ty.transforms.clone()))
+                .collect::<Vec<_>>(),
             dataset.relations.iter().map(|r| (r.name.clone(), r.src, r.dst, r.transforms.clone())).collect::<Vec<_>>(),
             dataset.labels.iter().map(|l| (l.name.clone(), l.vertex_type, l.class_names.clone())).collect::<Vec<_>>(),
         )

@@ -92,8 +92,7 @@ pub fn random(seed: u64) -> Dataset {
     let vertex_types: Vec<VertexTypeData> = (0..types).map(|ty| vertex_type(random, ty)).collect();
     let relations: Vec<RelationData> =
         (0..random.random_range(0..7)).map(|index| relation(random, index, &vertex_types)).collect();
-    let labels: Vec<LabelData> =
-        (0..types).flat_map(|ty| labels(random, ty, vertex_types[ty].count)).collect();
+    let labels: Vec<LabelData> = (0..types).flat_map(|ty| labels(random, ty, vertex_types[ty].count)).collect();
     let mut splits = vec![];
     for ty in 0..types {
         let mine: Vec<&LabelData> = labels.iter().filter(|label| label.vertex_type == ty).collect();
@@ -200,10 +199,9 @@ fn vertex_type(random: &mut ChaCha8Rng, ty: usize) -> VertexTypeData {
         name: ["thing", "Thing", "relation 0", "a/b", "ü"][ty].into(),
         count,
         features,
-        kinds: random.random_bool(0.3).then(|| Kinds {
-            names: vec!["a".into(), "b".into()],
-            of: (0..count).map(|v| (v % 2) as u32).collect(),
-        }),
+        kinds: random
+            .random_bool(0.3)
+            .then(|| Kinds { names: vec!["a".into(), "b".into()], of: (0..count).map(|v| (v % 2) as u32).collect() }),
         ids,
         time: random.random_bool(0.5).then(|| (0..count).map(|_| random.random()).collect()),
         transforms,
