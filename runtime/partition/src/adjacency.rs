@@ -6,11 +6,13 @@
 //! from its beginning to its end: for each position the degree and the positions of the neighbours.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use rayon::prelude::*;
+
 use crate::error::{PartitionError, Result};
-use crate::memory::sorted_halves;
+use crate::memory::sorted_words;
 use crate::progress::{Observer, Progress, Stage};
 use crate::scatter::{Scatter, Target};
 use crate::source::Source;
@@ -56,12 +58,19 @@ struct Bucket {
     halves: u64,
 }
 
-/// Divides the positions: a bucket has at most `most` half-edges, or one vertex.
+impl Bucket {
+    /// Words of its neighbours, and of a degree for each position.
+    fn words(&self) -> u64 {
+        self.halves + (self.end - self.begin) as u64
+    }
+}
+
+/// Divides the positions: a bucket has at most `most` words, or one vertex.
 fn buckets(degrees: &[u32], most: u64) -> Vec<Bucket> {
     let mut all: Vec<Bucket> = vec![];
     for (position, &degree) in degrees.iter().enumerate() {
         match all.last_mut() {
-            Some(last) if last.halves + u64::from(degree) <= most => {
+            Some(last) if last.words() + u64::from(degree) < most => {
                 last.end = position + 1;
                 last.halves += u64::from(degree);
             }
@@ -80,59 +89,74 @@ pub fn write(
     file: &Path,
     observer: &dyn Observer,
 ) -> Result<()> {
-    let buckets = buckets(degrees, sorted_halves(source.num_edges()));
+    let buckets = buckets(degrees, sorted_words(source.num_edges()));
     let halves: u64 = buckets.iter().map(|bucket| bucket.halves).sum();
     let progress = Progress::new(observer, Stage::Sort, 2 * HALF * halves)?;
     let unsorted = file.with_extension("halves");
     scatter(source, used, positions, &buckets, &unsorted, &progress)?;
-    let opened = File::open(&unsorted).map_err(|error| PartitionError::read(&unsorted, error))?;
-    let mut halves = BufReader::with_capacity(4 * WORDS, opened);
-    let io = || PartitionError::io(file);
-    let mut out = BufWriter::with_capacity(4 * WORDS, File::create(file).map_err(io())?);
+    let words = halves + positions.len() as u64;
+    drop(Target::create(file, &[], 4 * words)?);
+    // What lies in front of each bucket: half-edges in the one file, and words in the other.
+    let mut before = vec![(0, 0)];
     for bucket in &buckets {
-        let degrees = &degrees[bucket.begin..bucket.end];
-        let read = |error| PartitionError::read(&unsorted, error);
-        if let &[degree] = degrees {
-            // The only vertex of its bucket may have any number of edges: they need no order.
-            out.write_all(&degree.to_le_bytes()).map_err(io())?;
-            for _ in 0..degree {
-                let mut half = [0; HALF as usize];
-                halves.read_exact(&mut half).map_err(read)?;
-                out.write_all(&half[..4]).map_err(io())?;
-            }
-            progress.add(HALF * bucket.halves)?;
-            continue;
-        }
-        // Where the next neighbour of each vertex is written; each has its degree in front.
-        let mut words = vec![0u32; bucket.halves as usize + degrees.len()];
-        let mut next = Vec::with_capacity(degrees.len());
-        let mut at = 0;
-        for &degree in degrees {
-            words[at] = degree;
-            next.push(at as u32 + 1);
-            at += 1 + degree as usize;
-        }
-        let mut left = bucket.halves as usize;
-        let mut bytes = vec![0; left.min(1 << 16) * HALF as usize];
-        while left > 0 {
-            let now = left.min(1 << 16);
-            let bytes = &mut bytes[..now * HALF as usize];
-            halves.read_exact(bytes).map_err(read)?;
-            for half in bytes.as_chunks::<{ HALF as usize }>().0 {
-                let half = u64::from_le_bytes(*half);
-                let next = &mut next[(half >> 32) as usize];
-                words[*next as usize] = half as u32;
-                *next += 1;
-            }
-            left -= now;
-        }
-        out.write_all(bytemuck::cast_slice(&words)).map_err(io())?;
-        progress.add(HALF * bucket.halves)?;
+        let (halves, words) = before[before.len() - 1];
+        before.push((halves + bucket.halves, words + bucket.words()));
     }
-    out.flush().map_err(io())?;
+    (&buckets, &before[..buckets.len()]).into_par_iter().try_for_each(|(bucket, &(halves, words))| {
+        let read = |error| PartitionError::read(&unsorted, error);
+        let mut from = File::open(&unsorted).map_err(read)?;
+        from.seek(SeekFrom::Start(HALF * halves)).map_err(read)?;
+        let mut to = File::options().write(true).open(file).map_err(PartitionError::io(file))?;
+        to.seek(SeekFrom::Start(4 * words)).map_err(PartitionError::io(file))?;
+        let from = BufReader::with_capacity(WORDS, from.take(HALF * bucket.halves));
+        let mut to = BufWriter::with_capacity(WORDS, to);
+        let degrees = &degrees[bucket.begin..bucket.end];
+        sort(degrees, from, &mut to, &unsorted, file)?;
+        to.flush().map_err(PartitionError::io(file))?;
+        progress.add(HALF * bucket.halves)
+    })?;
     // Frees its disk; what fails to be removed is in the work folder, which is removed in the end.
     let _ = std::fs::remove_file(&unsorted);
     Ok(())
+}
+
+/// Sorts the half-edges of a bucket by their positions: for each one its degree and its neighbours.
+fn sort(degrees: &[u32], mut halves: impl Read, out: &mut impl Write, halves_path: &Path, path: &Path) -> Result<()> {
+    let read = |error| PartitionError::read(halves_path, error);
+    if let &[degree] = degrees {
+        // The only vertex of its bucket may have any number of edges: they need no order.
+        out.write_all(&degree.to_le_bytes()).map_err(PartitionError::io(path))?;
+        for _ in 0..degree {
+            let mut half = [0; HALF as usize];
+            halves.read_exact(&mut half).map_err(read)?;
+            out.write_all(&half[..4]).map_err(PartitionError::io(path))?;
+        }
+        return Ok(());
+    }
+    // Where the next neighbour of each vertex is written; each has its degree in front.
+    let mut left: usize = degrees.iter().map(|&degree| degree as usize).sum();
+    let mut words = vec![0u32; left + degrees.len()];
+    let mut next = Vec::with_capacity(degrees.len());
+    let mut at = 0;
+    for &degree in degrees {
+        words[at] = degree;
+        next.push(at as u32 + 1);
+        at += 1 + degree as usize;
+    }
+    let mut bytes = vec![0; left.min(1 << 14) * HALF as usize];
+    while left > 0 {
+        let now = left.min(1 << 14);
+        let bytes = &mut bytes[..now * HALF as usize];
+        halves.read_exact(bytes).map_err(read)?;
+        for half in bytes.as_chunks::<{ HALF as usize }>().0 {
+            let half = u64::from_le_bytes(*half);
+            let next = &mut next[(half >> 32) as usize];
+            words[*next as usize] = half as u32;
+            *next += 1;
+        }
+        left -= now;
+    }
+    out.write_all(bytemuck::cast_slice(&words)).map_err(PartitionError::io(path))
 }
 
 /// Writes both halves of each edge to the bucket of its vertex.
@@ -234,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_bucket_is_bounded_but_for_one_vertex() {
-        let all = buckets(&[1, 2, 0, 9, 1, 1, 1], 3);
+        let all = buckets(&[1, 2, 0, 9, 1, 1, 1], 6);
         let found: Vec<_> = all.iter().map(|bucket| (bucket.begin, bucket.end, bucket.halves)).collect();
         assert_eq!(found, [(0, 3, 3), (3, 4, 9), (4, 7, 3)]);
         assert!(buckets(&[], 3).is_empty());

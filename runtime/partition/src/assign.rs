@@ -154,10 +154,10 @@ impl<'a> Fennel<'a> {
         let alphas = counts.iter().map(alpha).collect();
         let (sizes, penalties) = (vec![0; caps.len() * num], vec![0.0; caps.len() * num]);
         let mut fennel = Fennel { ranks, num, classes, caps, alphas, sizes, penalties };
-        for position in 0..classes.len() {
+        for (position, &class) in classes.iter().enumerate() {
             let rank = usize::from(fennel.ranks[position]);
             if rank < num {
-                fennel.resize(usize::from(classes[position]), rank, 1);
+                fennel.resize(class.into(), rank, 1);
             }
         }
         fennel

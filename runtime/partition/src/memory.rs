@@ -16,8 +16,8 @@ pub struct Needs {
     pub edges: u64,
 }
 
-/// Half-edges that are sorted in memory at once, as [`crate::adjacency`] chooses them.
-pub fn sorted_halves(edges: u64) -> u64 {
+/// Words that a thread sorts at once: neighbours, and a degree for each vertex.
+pub fn sorted_words(edges: u64) -> u64 {
     (1 << 21).max(2 * edges / 8192)
 }
 
@@ -27,16 +27,16 @@ impl Needs {
     /// While vertices are assigned, there is per vertex: its position in the stream and its degree (4 + 4 bytes), then
     /// its rank and its class of balance (2 + 2) beside the position. While files are written: its rank, its new number
     /// and two masks of mirrors (2 + 4 + 2). `listed` vertices in splits take 4 bytes each. Nothing depends on the number
-    /// of edges but one block of the sort, which is 16 MiB up to 8 billion edges.
+    /// of edges but the blocks of the sort, one of 16 MiB on each thread up to 8 billion edges.
     pub fn new(vertices: u64, edges: u64, listed: u64, threads: usize, options: &Options) -> Needs {
         let streamed = matches!(options.by, By::Fennel);
-        let per_vertex = if streamed { 8 } else { 8 };
-        let sort = if streamed { 4 * sorted_halves(edges) + (2 * BUFFERS) as u64 } else { 0 };
+        // The words of a block, and for each vertex where its next neighbour is written; buffers to scatter half-edges.
+        let sort = if streamed { threads as u64 * 8 * sorted_words(edges) + (2 * BUFFERS) as u64 } else { 0 };
         // Three arrays of a relation are written at a time, on each thread, and a chunk is read.
         let write = threads as u64 * (3 * buffer_bytes(options.ranks) as u64 + (4 << 20));
         // The window of a mapped file that is not given back yet.
         let windows = threads as u64 * (64 << 20);
-        let memory = per_vertex * vertices + 4 * listed + sort.max(write) + windows + (16 << 20);
+        let memory = 8 * vertices + 4 * listed + sort.max(write) + windows + (16 << 20);
         let work_disk = if streamed { 24 * edges + 6 * vertices } else { 2 * vertices };
         Needs { memory, work_disk, vertices, edges }
     }

@@ -60,9 +60,8 @@ impl Layout<'_> {
             }
             JobKind::Edges { relation, out } => {
                 self.edges(*relation, &job.file, work, progress)?;
-                match out {
-                    Some(out) => self.out_edges(*relation, &job.file, out, work, progress)?,
-                    None => {}
+                if let Some(out) = out {
+                    self.out_edges(*relation, &job.file, out, work, progress)?;
                 }
                 // Their hash is taken where they are checked.
                 Ok(0)

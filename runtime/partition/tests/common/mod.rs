@@ -94,14 +94,13 @@ pub fn random(seed: u64) -> Dataset {
         (0..random.random_range(0..7)).map(|index| relation(random, index, &vertex_types)).collect();
     let labels: Vec<LabelData> = (0..types).flat_map(|ty| labels(random, ty, vertex_types[ty].count)).collect();
     let mut splits = vec![];
-    for ty in 0..types {
+    for (ty, of) in vertex_types.iter().enumerate() {
         let mine: Vec<&LabelData> = labels.iter().filter(|label| label.vertex_type == ty).collect();
         if mine.is_empty() {
             continue;
         }
-        let count = vertex_types[ty].count;
         let mut ids: Vec<u32> =
-            (0..count as u32).filter(|&v| mine.iter().any(|label| label.is_labelled(v as usize))).collect();
+            (0..of.count as u32).filter(|&v| mine.iter().any(|label| label.is_labelled(v as usize))).collect();
         ids.shuffle(random);
         let (a, b) = (ids.len() / 2, ids.len() * 3 / 4);
         let part = |ids: &[u32]| {
