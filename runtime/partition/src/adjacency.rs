@@ -23,31 +23,36 @@ const WORDS: usize = 1 << 20;
 /// Bytes of a half-edge in a bucket: its position in the bucket, and that of its neighbour.
 const HALF: u64 = 8;
 
-/// Counts the edges of each vertex, at its position, self loops left out.
+/// Counts the edges of each vertex, at its position, self loops left out; only those of `used` relations. Takes the hash of
+/// the edges of each relation.
 ///
 /// # Errors
 /// An edge whose end does not exist. A vertex with 2^32 - 1 edges or more.
-pub fn degrees(source: &Source, used: &[bool], positions: &[u32], progress: &Progress<'_>) -> Result<Vec<u32>> {
+pub fn degrees(
+    source: &Source,
+    used: &[bool],
+    positions: &[u32],
+    progress: &Progress<'_>,
+) -> Result<(Vec<u32>, Vec<String>)> {
     let mut degrees = vec![0u32; positions.len()];
-    for relation in (0..source.edges.len()).filter(|&relation| used[relation]) {
+    let hashes = source.check(progress, |relation, chunk| {
         let (src, dst) = source.ends(relation);
-        let edges = &source.edges[relation];
-        edges.each(|range, chunk| {
-            for (&s, &d) in chunk.src.iter().zip(&chunk.dst) {
-                let (s, d) = (src + s as usize, dst + d as usize);
-                let one = u32::from(s != d);
-                for end in [positions[s] as usize, positions[d] as usize] {
-                    degrees[end] = degrees[end].saturating_add(one);
-                }
+        if !used[relation] {
+            return;
+        }
+        for (&s, &d) in chunk.src.iter().zip(&chunk.dst) {
+            let (s, d) = (src + s as usize, dst + d as usize);
+            let one = u32::from(s != d);
+            for end in [positions[s] as usize, positions[d] as usize] {
+                degrees[end] = degrees[end].saturating_add(one);
             }
-            progress.add(range.len() as u64 * edges.bytes())
-        })?;
-    }
+        }
+    })?;
     if degrees.contains(&u32::MAX) {
         let reason = "a vertex has more than 2^32 - 2 edges; `--by hash` or `--by range` take any number";
         return Err(PartitionError::read(&source.folder, reason));
     }
-    Ok(degrees)
+    Ok((degrees, hashes))
 }
 
 /// Consecutive positions whose half-edges are sorted together.

@@ -44,8 +44,7 @@ const GROUP: usize = 8;
 
 /// Reads all edges once for every eight ranks. `ranks` are those of all vertices.
 pub fn count(source: &Source, ranks: &[u16], num: usize, observer: &dyn Observer) -> Result<Counts> {
-    let bytes: u64 = source.edges.iter().map(|edges| edges.len() as u64 * edges.bytes()).sum();
-    let progress = Progress::new(observer, Stage::Count, bytes * num.div_ceil(GROUP) as u64)?;
+    let progress = Progress::new(observer, Stage::Count, source.edge_bytes() * num.div_ceil(GROUP) as u64)?;
     let zeros = || vec![0; num];
     let types = source.outline.vertex_types.len();
     let mirrors = MirrorCounts { sources: zeros(), destinations: zeros() };

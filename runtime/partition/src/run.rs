@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use hgnnc_graph::write::vacant;
-use xxhash_rust::xxh3::Xxh3;
 
 use crate::adjacency;
 use crate::assign::{self, Classes, Fennel};
@@ -111,7 +110,6 @@ const NEIGHBOURS: &str = "neighbours";
 impl Run<'_> {
     fn stages(&self, seeds: Vec<Vec<u32>>) -> Result<Partition> {
         let Run { source, options, work, observer, .. } = *self;
-        self.hash_edges()?;
         let ranks = self.assign(&seeds)?;
         let counts = match work.state().counts {
             Some(counts) => counts,
@@ -133,34 +131,28 @@ impl Run<'_> {
     }
 
     /// Checks the edges of all relations, and takes their hashes.
-    fn hash_edges(&self) -> Result<()> {
+    fn check_edges(&self) -> Result<()> {
         if self.work.state().edges.is_some() {
             return Ok(());
         }
-        let bytes: u64 = self.source.edges.iter().map(|edges| edges.len() as u64 * edges.bytes()).sum();
-        let progress = Progress::new(self.observer, Stage::Check, bytes)?;
-        let mut hashes = vec![];
-        for edges in &self.source.edges {
-            let mut hash = Xxh3::new();
-            edges.each(|range, chunk| {
-                hash.update(bytemuck::cast_slice(&chunk.src));
-                hash.update(bytemuck::cast_slice(&chunk.dst));
-                progress.add(range.len() as u64 * edges.bytes())
-            })?;
-            hashes.push(format!("{:032x}", hash.digest128()));
-        }
+        let progress = Progress::new(self.observer, Stage::Check, self.source.edge_bytes())?;
+        let hashes = self.source.check(&progress, |_, _| {})?;
         self.work.done(|state| state.edges = Some(hashes))
     }
 
     /// The rank of each vertex.
     fn assign(&self, seeds: &[Vec<u32>]) -> Result<Vec<u16>> {
         let &Options { ranks, by, seed, .. } = self.options;
-        match by {
-            By::Hash => Ok(assign::hash(&Classes::new(self.source, seeds), ranks, seed)),
-            By::Range => Ok(assign::range(&Classes::new(self.source, seeds), ranks)),
-            By::Fennel if ranks == 1 => Ok(vec![0; self.source.num_vertices()]),
-            By::Fennel => self.stream(seeds),
+        if by == By::Fennel && ranks > 1 {
+            return self.stream(seeds);
         }
+        self.check_edges()?;
+        let classes = Classes::new(self.source, seeds);
+        Ok(match by {
+            By::Hash => assign::hash(&classes, ranks, seed),
+            By::Range => assign::range(&classes, ranks),
+            By::Fennel => vec![0; self.source.num_vertices()],
+        })
     }
 
     /// Streams the vertices, from the first pass whose assignment is not stored.
@@ -171,11 +163,10 @@ impl Run<'_> {
         let edges: u64 = (0..used.len()).filter(|&r| used[r]).map(|r| source.edges[r].len() as u64).sum();
         let mut state = work.state();
         if !state.sorted && state.passes < options.passes {
-            let bytes =
-                (0..used.len()).filter(|&r| used[r]).map(|r| source.edges[r].len() as u64 * source.edges[r].bytes());
-            let progress = Progress::new(observer, Stage::Check, bytes.sum())?;
+            let progress = Progress::new(observer, Stage::Check, source.edge_bytes())?;
             let positions = assign::positions(source, options.seed);
-            let degrees = adjacency::degrees(source, used, &positions, &progress)?;
+            let (degrees, hashes) = adjacency::degrees(source, used, &positions, &progress)?;
+            work.done(|state| state.edges = Some(hashes))?;
             adjacency::write(source, used, &positions, &degrees, &neighbours, observer)?;
             work.done(|state| state.sorted = true)?;
             state = work.state();

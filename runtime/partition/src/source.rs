@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::array::{Integers, Window};
 use crate::error::{PartitionError, Result};
+use crate::progress::Progress;
 
 /// Edges that are read at once.
 pub const CHUNK: usize = 1 << 16;
@@ -123,6 +124,27 @@ impl Source {
     /// Number of edges of all relations.
     pub fn num_edges(&self) -> u64 {
         self.edges.iter().map(|edges| edges.len() as u64).sum()
+    }
+
+    /// Bytes of the ids of all edges.
+    pub fn edge_bytes(&self) -> u64 {
+        self.edges.iter().map(|edges| edges.len() as u64 * edges.bytes()).sum()
+    }
+
+    /// Reads and checks all edges, and returns a hash of those of each relation.
+    pub fn check(&self, progress: &Progress<'_>, mut with: impl FnMut(usize, &Chunk)) -> Result<Vec<String>> {
+        let mut hashes = vec![];
+        for (relation, edges) in self.edges.iter().enumerate() {
+            let mut hash = Xxh3::new();
+            edges.each(|range, chunk| {
+                hash.update(bytemuck::cast_slice(&chunk.src));
+                hash.update(bytemuck::cast_slice(&chunk.dst));
+                with(relation, chunk);
+                progress.add(range.len() as u64 * edges.bytes())
+            })?;
+            hashes.push(format!("{:032x}", hash.digest128()));
+        }
+        Ok(hashes)
     }
 
     /// The numbers of the vertices of a type.
