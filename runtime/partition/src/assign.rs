@@ -173,10 +173,8 @@ impl<'a> Fennel<'a> {
     /// Streams all vertices once.
     pub fn pass(&mut self, neighbours: &Path, progress: &Progress<'_>) -> Result<()> {
         let num = self.num;
-        // The last one counts neighbours without a rank. Two counters for each rank, so that an increment does not wait
-        // for the one before.
+        // The last one counts neighbours without a rank.
         let mut counts = vec![0u32; num + 1];
-        let mut others = vec![0u32; num + 1];
         let mut stream = Neighbours::open(neighbours)?;
         let mut unreported = 0;
         for position in 0..self.ranks.len() {
@@ -186,17 +184,10 @@ impl<'a> Fennel<'a> {
                 self.resize(class, before, -1);
             }
             counts.fill(0);
-            others.fill(0);
             let ranks = &self.ranks;
             let degree = stream.next(|piece| {
-                let (pairs, last) = piece.as_chunks::<2>();
-                for &[a, b] in pairs {
-                    counts[usize::from(ranks[a as usize])] += 1;
-                    others[usize::from(ranks[b as usize])] += 1;
-                }
-                last.iter().for_each(|&neighbour| counts[usize::from(ranks[neighbour as usize])] += 1);
+                piece.iter().for_each(|&neighbour| counts[usize::from(ranks[neighbour as usize])] += 1);
             })?;
-            counts.iter_mut().zip(&others).for_each(|(count, other)| *count += other);
             let own = class * num..(class + 1) * num;
             let scores = counts.iter().zip(&self.penalties[own.clone()]).map(|(&n, penalty)| f64::from(n) - penalty);
             // Some rank is below its cap: the caps of a class are as many vertices as it has, or more.
