@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hgnnc::{EpochLog, Job, LogPlaces, Observer, Prepared, Purpose, SeedRuns, artifact};
+use hgnnc::{EpochLog, Error, Job, LogPlaces, Observer, Prepared, Purpose, Ranks, SeedRuns, artifact};
 use hgnnc_data::ExecError;
 use hgnnc_loader::CacheOptions;
 use hgnnc_train::{Outcome, Report, TrainOptions, checkpoint};
 
 use crate::args::TrainArgs;
+use crate::cluster::{end_together, processes};
 use crate::failure::Failure;
 use crate::keep::{RunFolder, WEIGHTS};
 use crate::output::{check_apart, check_folder, check_readable, check_writable, keep_log, log, note, print};
@@ -25,8 +26,46 @@ pub const INTERRUPTED: u8 = 130;
 /// Epochs of `--fast-dev-run`.
 const FAST_EPOCHS: u64 = 2;
 
-/// Trains a model, and writes its weights, report and run folder.
+/// Trains a model, and writes its weights, report and run folder; under a launcher together with the other processes.
 pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
+    let Some(comm) = processes()? else { return train_with(args, None) };
+    let ranks = Some(Ranks::new(Arc::clone(&comm)));
+    let outcome = if comm.rank() == 0 { train_with(args, ranks) } else { train_along(args, ranks) };
+    end_together(&*comm, outcome)
+}
+
+/// Trains as a rank other than the first: it shows nothing and writes nothing, but takes part in all that ranks do
+/// together.
+fn train_along(args: &TrainArgs, ranks: Option<Ranks>) -> Result<ExitCode, Failure> {
+    let mut terminal = Terminal { quiet: true };
+    let job = train_job(args, ranks)?;
+    let mut prepared = hgnnc::prepare(Purpose::Train, &job, &mut terminal).map_err(|error| match error {
+        // Rank 0 shows the diagnostics.
+        Error::Model(_) | Error::Switch(_) => Failure::Input(None),
+        error => error.into(),
+    })?;
+    if let Some(path) = &args.init {
+        prepared.trainer.load_weights(path)?;
+    }
+    let stop = stop_on_interrupt()?;
+    let outcome = match args.seeds {
+        None => prepared.trainer.run(&stop, &mut |_| {})?,
+        Some(num) => prepared.train_seeds(num, args.max_time, &stop, &mut |_, _| {})?.outcome,
+    };
+    if args.seeds.is_none() {
+        prepared.report()?;
+    }
+    Ok(if outcome == Outcome::Interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// The job that the arguments ask for.
+fn train_job(args: &TrainArgs, ranks: Option<Ranks>) -> Result<Job, Failure> {
+    let (device, options) = (args.device.device, train_options(args)?);
+    Ok(Job { baseline: true, ranks, ..job(&args.model, device, &args.disable, options)? })
+}
+
+/// Trains a model as the only process, or as the first of several.
+fn train_with(args: &TrainArgs, ranks: Option<Ranks>) -> Result<ExitCode, Failure> {
     // Before creating and locking the checkpoint folder, which may lie inside the run folder.
     let folder = run_folder(args)?;
     // Held until the command ends.
@@ -36,8 +75,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     if let Some(warning) = lock.as_ref().and_then(checkpoint::Lock::warning) {
         terminal.note(format!("warning: {warning}"));
     }
-    let (device, options) = (args.device.device, train_options(args)?);
-    let job = Job { baseline: true, ..job(&args.model, device, &args.disable, options)? };
+    let job = train_job(args, ranks)?;
     let mut prepared = hgnnc::prepare(Purpose::Train, &job, &mut terminal).map_err(|error| terminal.failed(error))?;
     if let Some(path) = &args.init {
         prepared.trainer.load_weights(path)?;

@@ -31,6 +31,7 @@ pub mod layer;
 mod log;
 mod prepare;
 pub mod profile;
+mod ranks;
 mod results;
 mod seeds;
 mod source;
@@ -47,6 +48,7 @@ pub use prepare::{
     Bound, DataSource, Job, ModelSource, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options,
     prepare,
 };
+pub use ranks::Ranks;
 pub use results::{Naming, ResultTable, check_parquet};
 pub use seeds::SeedRuns;
 pub use source::{Opened, accept, ask_for, decode, meet, prepare as prepare_model, read, text};

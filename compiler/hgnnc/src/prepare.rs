@@ -30,6 +30,7 @@ use rayon::ThreadPool;
 
 use crate::artifact::{Artifact, Description};
 use crate::device::{self, Device};
+use crate::ranks::{Ranks, on_ranks};
 use crate::source::Opened;
 use crate::{Error, Naming, Observer, baseline, dataset, source};
 
@@ -315,6 +316,8 @@ pub struct Job {
     pub graph_cache: Option<u64>,
     /// Where to run.
     pub device: Device,
+    /// The processes that train together, each on its processor; `None` for this one alone.
+    pub ranks: Option<Ranks>,
     /// Disabled passes and fusions.
     pub disabled: Disabled,
     /// The outputs that are asked for, by a job whose purpose is outputs. Those of edges are computed only then.
@@ -335,6 +338,7 @@ impl Job {
             baseline: false,
             graph_cache: Some(GraphCache::DEFAULT_LIMIT),
             device: Device::Auto,
+            ranks: None,
             disabled: Disabled::default(),
             outputs: vec![],
             options: TrainOptions::default(),
@@ -349,11 +353,18 @@ impl Job {
 /// A model or dataset that is wrong or that do not fit together, and a machine without the device or the memory.
 pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Result<Prepared, Error> {
     let start = Instant::now();
-    let (mut options, disabled) = (job.options.clone(), job.disabled.clone());
+    let (mut options, mut disabled) = (job.options.clone(), job.disabled.clone());
     if let Some(processors) = too_many_threads(options.threads) {
         observer.note(format!("warning: {} threads share {processors} processors: fewer are faster", options.threads));
     }
-    let device = device::open(job.device, observer)?;
+    if job.ranks.is_some() {
+        check_ranks(purpose, job)?;
+        Ranks::without_passes(&mut disabled);
+    }
+    let device = match job.ranks {
+        Some(_) => None,
+        None => device::open(job.device, observer)?,
+    };
     let mut opened = job.model.open(&job.constants)?;
     let mut known = BTreeMap::new();
     let own = match &opened {
@@ -513,7 +524,10 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
                 lower_options.sizes = Some(bound.sizes.clone());
                 (data, sizes, lower_options.graphs) = (bound.data, bound.sizes, bound.graphs);
             }
-            on_processor((&model, purpose), lower_options, data, &pool, options, observer)?
+            match &job.ranks {
+                Some(ranks) => on_ranks(&model, &lower_options, data, &pool, options, ranks)?,
+                None => on_processor((&model, purpose), lower_options, data, &pool, options, observer)?,
+            }
         }
     };
     let compile_s = front_s + start.elapsed().as_secs_f64() - trainer.init_s();
@@ -541,6 +555,21 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
         load_s,
         compile_s,
     })
+}
+
+/// Refuses what several processes do not do together.
+fn check_ranks(purpose: Purpose, job: &Job) -> Result<(), Error> {
+    let refused = |what: &str| Err(Error::input(format!("{what}: start the command without `mpirun`")));
+    match (purpose, job) {
+        (Purpose::Infer | Purpose::Score, _) => refused("outputs are computed by one process"),
+        (_, Job { device: Device::Cuda(_) | Device::PtxInterp, .. }) => {
+            refused("several processes train on their processors, not on devices")
+        }
+        (_, Job { options: TrainOptions { memory_budget: Some(_), .. }, .. }) => {
+            refused("a memory budget is for one process")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The vertex type of the trained label in the dataset, and the names of its classes.

@@ -11,7 +11,7 @@ use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::place::{Area, Slot};
 use hgnnc_ir::kernel::print::print_rows;
 use hgnnc_ir::kernel::{self, Body, Kernel as Decl, Program};
-use hgnnc_ir::{Direction, Graph};
+use hgnnc_ir::{Direction, Graph, VertexType};
 use hgnnc_machine::Machine;
 use hgnnc_profile::{KernelTime, Profile as Found, ProfileOptions};
 use hgnnc_report::profile::{Alive, FORMAT, GraphWeights, VERSION};
@@ -267,6 +267,10 @@ pub fn label(program: &Program, kernel: &Decl) -> String {
             let name = |graph: Graph| &program.tables.graphs[graph.index()].name;
             let edges = if reduction.direction == Direction::In { "in" } else { "out" };
             format!("factored {edges} over {}, {}", name(reduction.first), name(reduction.second))
+        }
+        Body::Exchange(exchange) => {
+            let name = |vertex: VertexType| &program.tables.vertex_types[vertex.index()].name;
+            format!("exchange of {} to {}", name(exchange.rows), name(exchange.mirrors))
         }
         Body::Traversal(traversal) => print_rows(program, &traversal.rows),
     }
