@@ -4,7 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use hgnnc::{Bound, Device, Job, Purpose, artifact, bind_sizes, cpu_backend, cpu_options, order_options};
+use hgnnc::{
+    Bound, Device, Job, Purpose, artifact, bind_sizes, check_apart, check_folder, check_readable, check_writable,
+    cpu_backend, cpu_options, make_folder, order_options, write_file,
+};
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::{BindOptions, BoundData, order_vertices};
 use hgnnc_driver::{
@@ -25,9 +28,7 @@ use crate::bounds as bounds_text;
 use crate::failure::Failure;
 use crate::fused;
 use crate::model;
-use crate::output::{
-    check_apart, check_folder, check_readable, check_writable, make_folder, note, print, print_data, write,
-};
+use crate::output::{note, print, print_data};
 use crate::plan;
 use crate::source::Terminal;
 use crate::switches::Switches;
@@ -122,7 +123,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         Some(folder) => {
             make_folder(folder)?;
             for (level, text) in &texts {
-                write(&folder.join(level.file_name()), text.as_bytes())?;
+                write_file(&folder.join(level.file_name()), text.as_bytes())?;
             }
         }
         None if texts.is_empty() && !args.explain => {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use hgnnc::check_folder;
 use hgnnc_cpu::thread_pool;
 use hgnnc_graph::Dataset;
 use hgnnc_graph::write::vacant;
@@ -10,7 +11,7 @@ use hgnnc_split::{LinkSplit, Order, Shares, VertexSplit, split_links, split_vert
 use crate::data::failed;
 use crate::data_args::{SplitArgs, SplitBy};
 use crate::failure::Failure;
-use crate::output::{check_folder, note, print};
+use crate::output::{note, print};
 
 /// Reads the dataset, splits it, and writes it with the split to a new folder.
 pub fn split(args: &SplitArgs) -> Result<(), Failure> {

@@ -96,6 +96,13 @@ fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Found) -
     })
 }
 
+/// Bytes that a kernel's working set may have to stay in the cache of a core ([`ProfileOptions::in_cache`]): a quarter of
+/// the largest private cache.
+pub fn cache_room(machine: &Machine) -> usize {
+    let own = machine.levels.iter().rev().find(|level| !level.shared).or(machine.levels.first());
+    own.map_or(0.0, |level| 0.25 * level.bytes) as usize
+}
+
 /// The training program; an error without one.
 pub fn program(prepared: &Prepared) -> Result<&Program, Error> {
     let program = prepared.trainer.executable().kernels.train.as_ref();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use hgnnc::Prepared;
 use hgnnc::profile::{self as collect, label, stores};
+use hgnnc::{Prepared, make_folder, write_file};
 use hgnnc_driver::cost::{Bounded, kernels};
 use hgnnc_ir::kernel::{Kernel, Program};
 use hgnnc_machine::counters::{Class, Counters, GlobalTraffic, SharedTraffic};
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::{spans, write_all};
 use crate::failure::Failure;
-use crate::output::{make_folder, print, write};
+use crate::output::print;
 use crate::profile_args::ProfileArgs;
 use crate::train::stop_on_interrupt;
 
@@ -102,8 +102,8 @@ pub fn profile(args: &ProfileArgs, prepared: &mut Prepared) -> Result<ExitCode, 
             // The interpreter gives no times, so there is no profile to show or compare.
             None => {
                 make_folder(folder)?;
-                write(&folder.join("profile.txt"), text.as_bytes())?;
-                write(&folder.join("profile.json"), format!("{json:#}\n").as_bytes())?;
+                write_file(&folder.join("profile.txt"), text.as_bytes())?;
+                write_file(&folder.join("profile.json"), format!("{json:#}\n").as_bytes())?;
             }
         }
     }

@@ -6,15 +6,14 @@ mod spans;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use hgnnc::Purpose;
+use hgnnc::{Purpose, check_folder, make_folder, write_file};
 use hgnnc_graph::files;
-use hgnnc_machine::Machine;
 use hgnnc_profile::ProfileOptions;
 use hgnnc_report::trace::{self, Trace};
 use hgnnc_report::{Profile, diff, json, page, text};
 
 use crate::failure::Failure;
-use crate::output::{check_folder, make_folder, print, write};
+use crate::output::print;
 use crate::profile_args::{DiffArgs, ProfileArgs, ProfileCommand};
 use crate::run::{options, prepare};
 use crate::source::Terminal;
@@ -45,7 +44,7 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     // Before training, since its threads would disturb the measurement.
     let machine = hgnnc::processor(prepared.trainer.threads(), &mut Terminal::default());
     let stop = stop_on_interrupt()?;
-    let in_cache = args.in_cache.then(|| room(&machine));
+    let in_cache = args.in_cache.then(|| hgnnc::profile::cache_room(&machine));
     let options = ProfileOptions { epochs: args.epochs, batches: args.batches, in_cache };
     let (mut profile, found) = hgnnc::profile::measure(&args.model.model, &mut prepared, machine, options, &stop)?;
     profile.graph_weights = hgnnc::profile::graph_weights(&mut prepared)?;
@@ -59,12 +58,6 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Cache bytes of a core that remain for a kernel's working set: a quarter of the largest private cache.
-fn room(machine: &Machine) -> usize {
-    let own = machine.levels.iter().rev().find(|level| !level.shared).or(machine.levels.first());
-    own.map_or(0.0, |level| 0.25 * level.bytes) as usize
-}
-
 /// Writes all files of a profile.
 fn write_all(folder: &Path, profile: &Profile, json: String, text: &str, trace: &Trace) -> Result<(), Failure> {
     let page = page::page(profile).map_err(|error| Failure::Machine(error.to_string()))?;
@@ -72,7 +65,7 @@ fn write_all(folder: &Path, profile: &Profile, json: String, text: &str, trace: 
     for (name, text) in
         [("profile.txt", text), ("profile.json", &json), ("trace.json", &trace::write(trace)), ("profile.html", &page)]
     {
-        write(&folder.join(name), text.as_bytes())?;
+        write_file(&folder.join(name), text.as_bytes())?;
     }
     Ok(())
 }
