@@ -1,4 +1,4 @@
-//! Files of results: scores of pairs, outputs, run folders, and parameters when something fails.
+//! Files of results: scores of pairs, outputs, profiles, run folders, and parameters when something fails.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use std::sync::atomic::AtomicBool;
 use hgnnc::{
     DataSource, Device, Error, Job, LinkPair, LinkPairs, ModelSource, OutputValues, Prepared, Purpose, Rescued,
     ResultFormat, RunFolder, Silent, check_apart, check_folder, check_writable, lock_checkpoints, not_finite, prepare,
-    write_scores,
+    profile, read_sizes, write_scores,
 };
 use hgnnc_graph::npy::{self, Npy};
-use hgnnc_graph::{Dataset, RelationData, VertexTypeData};
+use hgnnc_graph::{Dataset, LabelData, LabelValues, RelationData, SplitData, VertexTypeData};
+use hgnnc_profile::ProfileOptions;
 
 /// Two predicted relations, which have the second and the third place in the dataset, and attention.
 const LINKS: &str = "
@@ -308,4 +309,107 @@ fn outputs_are_checked_before_the_work() {
     assert!(lock_checkpoints(&at("c"), false).is_err(), "locked by this process");
     drop(lock);
     lock_checkpoints(&at("c"), false).expect("locked again");
+}
+
+/// A model of one vertex type, which trains in no time.
+const PAPERS: &str = "
+use std::gcn::GcnConv
+
+schema Papers {
+    vertex Paper from \"paper\" { x: embedding[4], topic: class[2] }
+    relation cites: Paper -> Paper
+}
+
+model Net(schema: Papers) {
+    output logits: Paper = GcnConv(hidden: 2) over self_loops(cites) of Paper.x
+}
+
+train Net {
+    loss      cross_entropy(logits, Paper.topic)
+    optimizer adam(lr: 0.01)
+    epochs    2
+}
+";
+
+fn papers_job(device: Device) -> Job {
+    let dataset = Dataset {
+        name: "papers".into(),
+        vertex_types: vec![VertexTypeData { name: "paper".into(), count: 4, ..Default::default() }],
+        relations: vec![RelationData {
+            name: "cites".into(),
+            src_ids: vec![0, 1, 3],
+            dst_ids: vec![1, 2, 2],
+            ..Default::default()
+        }],
+        labels: vec![LabelData {
+            name: "topic".into(),
+            vertex_type: 0,
+            values: LabelValues::Single { classes: 2, of: vec![0, 1, 0, 1] },
+            class_names: vec![],
+        }],
+        splits: vec![SplitData {
+            name: "standard".into(),
+            vertex_type: 0,
+            train: vec![0, 1],
+            val: vec![2],
+            test: vec![3],
+        }],
+        ..Default::default()
+    };
+    let model = ModelSource::Text { path: "papers.hgnn".into(), text: PAPERS.into() };
+    let mut job = Job { data: DataSource::Loaded(Arc::new(dataset)), device, ..Job::new(model) };
+    job.options.threads = 1;
+    job
+}
+
+#[test]
+fn profiles_are_written_and_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (at, model, stop) = (folder.path().join("p"), Path::new("papers.hgnn"), AtomicBool::new(false));
+    let mut prepared = open(Purpose::Train, &papers_job(Device::Cpu));
+    let machine = hgnnc::processor(1, &mut Silent);
+    let room = profile::cache_room(&machine);
+    assert!(room > 0 && machine.levels.iter().any(|level| level.bytes >= 4.0 * room as f64), "{room}");
+    let options = ProfileOptions { epochs: Some(2), batches: None, in_cache: Some(room) };
+    let (found, measured) = profile::measure(model, &mut prepared, machine, options, &stop).expect("measured");
+    profile::write(&at, &found, "a text\n", &measured.timeline).expect("written");
+    assert_eq!(names(&at), ["profile.html", "profile.json", "profile.txt", "trace.json"]);
+    for path in [at.clone(), at.join("profile.json")] {
+        let read = profile::read(&path).expect("read");
+        assert_eq!((read.runs, read.kernels.len()), (2, found.kernels.len()));
+    }
+    input_error(profile::read(folder.path()), "cannot read");
+    input_error(profile::read(&at.join("profile.txt")), "is not a profile");
+
+    // The interpreter of PTX counts, and gives no times.
+    let mut prepared = open(Purpose::Train, &papers_job(Device::PtxInterp));
+    let found = profile::measure_device(model, &mut prepared, Some(1), &stop).expect("measured");
+    assert!(found.profile.is_none() && found.text.contains("instructions of warps"), "{}", found.text);
+    let (at, text) = (folder.path().join("device"), found.text.clone());
+    found.write(&mut prepared, &at).expect("written");
+    assert_eq!(names(&at), ["profile.json", "profile.txt"]);
+    assert_eq!(std::fs::read_to_string(at.join("profile.txt")).expect("a text"), text);
+    input_error(profile::read(&at), "is not a profile");
+    let stopped = profile::measure_device(model, &mut prepared, Some(1), &AtomicBool::new(true)).map(drop);
+    assert!(matches!(&stopped, Err(Error::Machine(text)) if text.contains("interrupted")), "{stopped:?}");
+}
+
+#[test]
+fn sizes_are_read_by_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("sizes.json");
+    let model = hgnnc_driver::analyze("papers.hgnn", PAPERS).model.expect("a model");
+    let graphs: Vec<&str> = model.flow.graphs.iter().map(|graph| &graph.name[..]).collect();
+    let read = |text: &str| {
+        std::fs::write(&file, text).expect("written");
+        read_sizes(&file, &model)
+    };
+    let edges = graphs.iter().map(|name| format!("\"{name}\": 7")).collect::<Vec<_>>().join(", ");
+    let sizes = read(&format!("{{\"vertices\": {{\"Paper\": 4}}, \"edges\": {{{edges}}}}}")).expect("sizes");
+    assert_eq!((sizes.vertices, sizes.edges), (vec![4], vec![7; graphs.len()]));
+    assert!(sizes.ends.is_empty() && sizes.stored.is_empty());
+    input_error(read("{\"vertices\": {\"Author\": 4}}"), "has no number for `Paper` in `vertices`");
+    input_error(read("{\"vertices\": {\"Paper\": 4}, \"edges\": {}}"), "in `edges`");
+    input_error(read("vertices"), "sizes.json` is not JSON");
+    input_error(read_sizes(folder.path(), &model), "cannot read");
 }
