@@ -91,7 +91,7 @@ impl Prepared {
     }
 
     /// Writes the current parameters to a new temporary folder after an error.
-    fn save_elsewhere(&mut self, error: Error) -> Unsaved {
+    pub(crate) fn save_elsewhere(&mut self, error: Error) -> Unsaved {
         let model = self.trainer.executable().model.clone();
         // A fresh folder, not writable by other users.
         let folder = tempfile::Builder::new().prefix(&format!("hgnnc-{model}-")).tempdir().ok();

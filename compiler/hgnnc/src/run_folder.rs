@@ -75,7 +75,7 @@ impl RunFolder {
     /// Writes the parameters, the artifact, the report and the text of the log.
     ///
     /// # Errors
-    /// When one of the files cannot be written.
+    /// When one of the files cannot be written: the parameters are then in another place.
     pub fn keep(&self, prepared: &mut Prepared, report: &Report, log: &str) -> Result<(), Unsaved> {
         let folder = match self.temporary() {
             Ok(folder) => folder,
@@ -86,9 +86,11 @@ impl RunFolder {
         };
         let path = folder.path();
         prepared.save_weights(&path.join(Self::WEIGHTS))?;
-        artifact::save(&path.join(Self::ARTIFACT), prepared, Some(report))?;
-        write_report(&path.join(Self::REPORT), report)?;
-        write_file(&path.join(Self::LOG), log.as_bytes())?;
+        let rest = artifact::save(&path.join(Self::ARTIFACT), prepared, Some(report))
+            .and_then(|()| write_report(&path.join(Self::REPORT), report))
+            .and_then(|()| write_file(&path.join(Self::LOG), log.as_bytes()));
+        // The folder is removed with the parameters in it.
+        rest.map_err(|error| prepared.save_elsewhere(error))?;
         Ok(self.name(folder)?)
     }
 
