@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hgnnc::{check_writable, write_file};
 use hgnnc_dist::measure::{Times, measure};
 use hgnnc_dist::members::{Member, faults, notes};
 use hgnnc_dist::{Comm, CommError, Launcher, open};
 
 use crate::args::{ClusterCommand, Command};
 use crate::failure::Failure;
-use crate::output::{check_writable, note, print, write};
+use crate::output::{note, print};
 
 impl From<CommError> for Failure {
     fn from(error: CommError) -> Self {
@@ -142,7 +143,7 @@ fn measured(comm: &dyn Comm, out: Option<&Path>) -> Result<ExitCode, Failure> {
                 times.latency_s(),
                 times.bytes_per_s()
             );
-            write(out, text.as_bytes())?;
+            write_file(out, text.as_bytes())?;
         }
     }
     comm.barrier()?;

@@ -158,8 +158,15 @@ impl Prepared {
     /// vertices of its type, or of those that [`Job::new`] asks about, in their order.
     ///
     /// # Errors
-    /// When there is no such output, nothing of it was asked about, or a device fails.
+    /// When there is no such output, it is of pairs of vertices, nothing of it was asked about, or a device fails.
     pub fn infer(&mut self, output: Option<&str>) -> Result<OutputRows, Error> {
+        if let (true, Some(trained)) = (self.scores_pairs, &self.output)
+            && output.is_none_or(|asked| asked == trained)
+        {
+            return Err(Error::input(format!(
+                "the output `{trained}` belongs to pairs of vertices: give them with `--links FILE.npy`"
+            )));
+        }
         let all = self.trainer.infer(output.or(self.output.as_deref()))?;
         let Some(asked) = &self.rows_asked else { return Ok(all) };
         let name = output.or(self.output.as_deref()).or(self.naming.only_output()).unwrap_or_default();
@@ -320,7 +327,8 @@ pub struct Job {
     pub ranks: Option<Ranks>,
     /// Disabled passes and fusions.
     pub disabled: Disabled,
-    /// The outputs that are asked for, by a job whose purpose is outputs. Those of edges are computed only then.
+    /// The outputs that are asked for, by a job whose purpose is outputs. Those of edges are computed only then. Pairs
+    /// are scored by the output that is trained.
     pub outputs: Vec<String>,
     /// The options of the engine.
     pub options: TrainOptions,
@@ -430,6 +438,11 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     }
     let output = model.train.as_ref().map(|t| t.training.output.clone());
     let scores_pairs = model.train.as_ref().is_some_and(|t| matches!(t.training.target, Target::Links(_)));
+    if let (Purpose::Score, Some(trained)) = (purpose, &output)
+        && job.outputs.iter().any(|asked| asked != trained)
+    {
+        return Err(Error::input(format!("pairs are scored by the output that is trained, `{trained}`")));
+    }
     let (label_features, classes) = label_of(&model, &dataset);
     let naming = match purpose {
         Purpose::Infer => {
