@@ -148,7 +148,9 @@ pub fn check(name: &str, text: &str) -> Outcome {
         match lower(model, &options) {
             Ok(_) => {}
             Err(LowerError::Name(error)) => diagnostics.push(unknown_name(&error)),
-            Err(error @ (LowerError::Kernel(_) | LowerError::Gradient(_) | LowerError::Batch(_))) => {
+            Err(
+                error @ (LowerError::Kernel(_) | LowerError::Gradient(_) | LowerError::Batch(_) | LowerError::Place(_)),
+            ) => {
                 panic!("{name}: {error}")
             }
         }

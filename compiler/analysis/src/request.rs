@@ -179,6 +179,7 @@ impl Request {
             | Op::GatherRows(..)
             | Op::ScatterRows(..)
             | Op::ScatterAdd(_)
+            | Op::Exchange(_)
             | Op::ReduceTrailing { .. } => {}
         }
         0

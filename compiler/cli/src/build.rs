@@ -4,16 +4,19 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use hgnnc::{Bound, Device, Job, Purpose, artifact, bind_sizes, cpu_backend, cpu_options, order_options};
+use hgnnc::{
+    Bound, Device, Job, Purpose, artifact, bind_sizes, check_apart, check_folder, check_readable, check_writable,
+    cpu_backend, cpu_options, make_folder, order_options, read_sizes, write_file,
+};
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::{BindOptions, BoundData, order_vertices};
 use hgnnc_driver::{
-    Analysis, Analyzed, Disabled, Endpoints, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, cost,
+    Analysis, Analyzed, Disabled, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, cost,
     format as canonical, lower,
 };
 use hgnnc_executable::cpu::CpuProgram;
 use hgnnc_executable::{Executable, GraphPlan};
-use hgnnc_graph::{files, show_bytes};
+use hgnnc_graph::show_bytes;
 use hgnnc_ir::kernel::print as kernel_text;
 use hgnnc_ir::print::print as ir_text;
 use hgnnc_machine::Machine;
@@ -25,9 +28,7 @@ use crate::bounds as bounds_text;
 use crate::failure::Failure;
 use crate::fused;
 use crate::model;
-use crate::output::{
-    check_apart, check_folder, check_readable, check_writable, make_folder, note, print, print_data, write,
-};
+use crate::output::{note, print, print_data};
 use crate::plan;
 use crate::source::Terminal;
 use crate::switches::Switches;
@@ -122,7 +123,7 @@ pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
         Some(folder) => {
             make_folder(folder)?;
             for (level, text) in &texts {
-                write(&folder.join(level.file_name()), text.as_bytes())?;
+                write_file(&folder.join(level.file_name()), text.as_bytes())?;
             }
         }
         None if texts.is_empty() && !args.explain => {
@@ -213,7 +214,7 @@ fn sized(args: &BuildArgs, disabled: &Disabled, analysis: &mut Analysis, pool: &
     if args.output.is_some() {
         model.forget_training();
     }
-    let mut sizes = args.stats.as_ref().map(|file| read_stats(file, &model)).transpose()?;
+    let mut sizes = args.stats.as_ref().map(|file| read_sizes(file, &model)).transpose()?;
     hgnnc::prepare_model(&mut model, disabled)?;
     sizes.iter_mut().for_each(|sizes| sizes.derive(&model.flow));
     Ok(Sized { model, sizes, graphs: None, data: None })
@@ -427,37 +428,4 @@ fn summary(model: &Analyzed, lowered: &Lowered, memory: Option<String>) -> Strin
         program.params.iter().filter(|param| param.entries.is_empty()).count(),
         memory.map(|line| format!("\n{line}")).unwrap_or_default()
     )
-}
-
-/// Sizes by name from a JSON file, as a substitute for a dataset.
-fn read_stats(path: &Path, model: &Analyzed) -> Result<SizeInfo, Failure> {
-    let text = files::read_to_string(path).map_err(|error| Failure::read(path, &error))?;
-    let json: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|error| Failure::input(format!("`{}` is not JSON: {error}", path.display())))?;
-    let missing =
-        |key: &str, name: &str| Failure::input(format!("`{}` has no number for `{name}` in `{key}`", path.display()));
-    let find = |key: &str, name: &str| {
-        json.get(key).and_then(|table| table.get(name)?.as_u64()).ok_or_else(|| missing(key, name))
-    };
-    // A missing table is unknown; a table that is present must be complete.
-    let all = |key: &str, names: &[&str]| match json.get(key) {
-        None => Ok(vec![]),
-        Some(_) => names.iter().map(|name| find(key, name)).collect::<Result<Vec<u64>, _>>(),
-    };
-    let flow = &model.flow;
-    let graphs: Vec<&str> = flow.graphs.iter().map(|g| &g.name[..]).collect();
-    let patterns: Vec<&str> = flow.patterns.iter().map(|p| &flow.vertex_types[p.vertex.index()].name[..]).collect();
-    let keys = ["sources", "destinations", "max_out", "max_in"];
-    let known = keys.iter().all(|key| json.get(key).is_some());
-    let [sources, destinations, max_out, max_in] = keys.map(|key| all(key, &graphs));
-    let (sources, destinations, max_out, max_in) = (sources?, destinations?, max_out?, max_in?);
-    let endpoints =
-        |i| Endpoints { sources: sources[i], destinations: destinations[i], max_out: max_out[i], max_in: max_in[i] };
-    Ok(SizeInfo {
-        vertices: flow.vertex_types.iter().map(|v| find("vertices", &v.name)).collect::<Result<_, _>>()?,
-        edges: graphs.iter().map(|name| find("edges", name)).collect::<Result<_, _>>()?,
-        ends: if known { (0..graphs.len()).map(endpoints).collect() } else { vec![] },
-        stored: all("stored", &patterns)?,
-        columns: all("columns", &patterns)?,
-    })
 }

@@ -3,14 +3,17 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
+use hgnnc::{check_writable, write_file};
 use hgnnc_dist::measure::{Times, measure};
 use hgnnc_dist::members::{Member, faults, notes};
 use hgnnc_dist::{Comm, CommError, Launcher, open};
 
 use crate::args::{ClusterCommand, Command};
 use crate::failure::Failure;
-use crate::output::{check_writable, note, print, write};
+use crate::output::{note, print};
 
 impl From<CommError> for Failure {
     fn from(error: CommError) -> Self {
@@ -24,14 +27,50 @@ pub fn refuse_ranks(command: &Command) -> Result<(), Failure> {
     let launcher = Launcher::of_environment(&|name| std::env::var(name).ok());
     let several = launcher.filter(|of| of.size.is_some_and(|size| size > 1) || of.rank.is_some_and(|rank| rank > 0));
     match (several, command) {
-        (None, _) | (_, Command::Cluster { .. }) => Ok(()),
+        (None, _) | (_, Command::Cluster { .. } | Command::Train(_)) => Ok(()),
         (Some(of), _) => Err(Failure::input(format!(
             "{} started {} processes of this command, each of which would do all of the work and write the same files: \
-             only `hgnnc cluster` takes several",
+             `hgnnc train` and `hgnnc cluster` take several",
             of.name,
             of.size.map_or_else(|| "several".into(), |size| size.to_string()),
         ))),
     }
+}
+
+/// The processes of the job, if a launcher has started several. They run the same program.
+pub fn processes() -> Result<Option<Arc<dyn Comm>>, Failure> {
+    if Launcher::of_environment(&|name| std::env::var(name).ok()).is_none() {
+        return Ok(None);
+    }
+    let comm: Arc<dyn Comm> = Arc::from(open()?);
+    if comm.size() == 1 {
+        return Ok(None);
+    }
+    let members = Member::this(env!("CARGO_PKG_VERSION"), hgnnc_trace::os::free_bytes()).all(&*comm)?;
+    if let Some(fault) = faults(&members).into_iter().next() {
+        return Err(Failure::Machine(fault));
+    }
+    if comm.rank() == 0 {
+        notes(&members).iter().for_each(|text| note(&format!("note: {text}")));
+    }
+    Ok(Some(comm))
+}
+
+/// Time in which other ranks end a job after the same failure, so that one of them tells it.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Ends the job on all ranks if this one has failed, since the others may wait for it. Rank 0 tells what has failed;
+/// the others do so only if it goes on.
+pub fn end_together(comm: &dyn Comm, outcome: Result<ExitCode, Failure>) -> Result<ExitCode, Failure> {
+    if let Err(failure) = &outcome {
+        if comm.rank() > 0 {
+            std::thread::sleep(GRACE);
+            note(&format!("error on rank {}:", comm.rank()));
+        }
+        failure.print();
+        comm.abort("the command failed");
+    }
+    outcome
 }
 
 /// Runs a command on the processes of the job.
@@ -104,7 +143,7 @@ fn measured(comm: &dyn Comm, out: Option<&Path>) -> Result<ExitCode, Failure> {
                 times.latency_s(),
                 times.bytes_per_s()
             );
-            write(out, text.as_bytes())?;
+            write_file(out, text.as_bytes())?;
         }
     }
     comm.barrier()?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
+use hgnnc::{check_folder, check_writable, write_file};
 use hgnnc_cpu::thread_pool;
 use hgnnc_graph::info::DatasetInfo;
 use hgnnc_graph::write::{WriteError, vacant};
@@ -15,7 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::data_args::{DataArgs, DataCommand};
 use crate::failure::Failure;
-use crate::output::{check_folder, check_writable, note, print, print_data, write};
+use crate::output::{note, print, print_data};
 
 /// Documentation of the dataset format.
 const FORMAT: &str = include_str!("../../../docs/dataset.md");
@@ -111,7 +112,7 @@ fn import(source: &Source<'_>, target: Option<&Path>, model: Option<&Path>) -> R
     match model {
         Some(model) => {
             let text = pool.install(|| hgnnc::starter(&dataset, hgnnc::StarterLayer::default()))?;
-            write(model, text.as_bytes())?;
+            write_file(model, text.as_bytes())?;
             let model = model.display();
             let next = match text.contains("\ntrain ") {
                 true => format!("`hgnnc train {model} --data {target}` trains it"),

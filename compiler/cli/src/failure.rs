@@ -26,11 +26,6 @@ impl Failure {
         Failure::Input(Some(message.into()))
     }
 
-    /// A file that cannot be read; counts as wrong input.
-    pub fn read(path: &Path, error: &std::io::Error) -> Self {
-        Failure::input(format!("cannot read `{}`: {error}", path.display()))
-    }
-
     /// A file or folder that cannot be written.
     pub fn write(path: &Path, error: &std::io::Error) -> Self {
         Failure::Machine(format!("cannot write `{}`: {error}", path.display()))

@@ -8,7 +8,7 @@ use hgnnc_driver::{Formatted, reformat};
 
 use crate::args::FmtArgs;
 use crate::failure::Failure;
-use crate::output::{note, print_exactly, write};
+use crate::output::{note, print_exactly};
 use crate::source;
 
 /// The argument that stands for standard input.
@@ -61,7 +61,7 @@ fn format_file(path: &Path, check: bool) -> Result<bool, Failure> {
         (true, _) if changed => note(&format!("{name} is not formatted")),
         (true, _) => {}
         (false, true) => print_exactly(&formatted)?,
-        (false, false) if changed => write(path, formatted.as_bytes())?,
+        (false, false) if changed => hgnnc::write_file(path, formatted.as_bytes())?,
         (false, false) => {}
     }
     Ok(changed)

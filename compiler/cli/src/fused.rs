@@ -31,6 +31,7 @@ fn kernel_text(program: &Program, kernel: &Kernel, number: usize, once: bool) ->
         format!("\nk{number} {} ({}, {}{once})\n", label(program, kernel), kernel.stage.name(), kernel.phase.name());
     let (rows, edges, way) = match &kernel.body {
         Body::Gemm(gemm) => (gemm.form.name().to_string(), String::new(), String::new()),
+        Body::Exchange(_) => ("exchange".into(), String::new(), String::new()),
         Body::FactoredMetapath(reduction) => (
             reduction.sums.iter().map(|sum| sum.term.name()).collect::<Vec<_>>().join(", "),
             String::new(),

@@ -14,7 +14,6 @@ mod data_args;
 mod failure;
 mod fmt;
 mod fused;
-mod keep;
 mod model;
 mod output;
 mod partition;

@@ -3,15 +3,17 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use hgnnc::{Device, Job, Prepared, Purpose, artifact};
-use hgnnc_graph::npy;
+use hgnnc::{
+    Device, Job, LinkPairs, OutputValues, Prepared, Purpose, ResultFormat, artifact, check_apart, check_readable,
+    check_writable, not_finite, write_report, write_scores,
+};
 use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_train::report::{GraphWeight, GraphWeights};
-use hgnnc_train::{Report, TrainOptions, weights};
+use hgnnc_train::{Report, TrainOptions};
 
 use crate::args::{DeviceArgs, EvalArgs, InferArgs, ModelArgs};
 use crate::failure::Failure;
-use crate::output::{Named, check_apart, check_readable, check_writable, note, print, write};
+use crate::output::{note, print};
 use crate::source::Terminal;
 use crate::switches::{DisableArgs, Switches};
 
@@ -112,176 +114,69 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     ];
     check_apart(&[("the output", Some(&args.out))], &read, args.model.data.as_deref())?;
     let weights = weights_of("infer", &args.model, args.weights.as_deref())?;
-    let is_parquet = ends_with(&args.out, "parquet");
-    if args.links.is_some() && (is_parquet || ends_with(&args.out, "csv")) {
-        return Err(Failure::input("scores of pairs are written as `.npy`, in the order of the pairs"));
+    let format = ResultFormat::of(&args.out);
+    if args.links.is_some() {
+        format.check_scores()?;
     }
-    if is_parquet {
-        hgnnc::check_parquet()?;
-    }
-    let options = options(&args.device);
-    let device = args.device.device;
-    if let Some(pairs) = &args.links {
-        return score_links(args, pairs, weights, options);
-    }
-    let (new, mut terminal) = (args.new.as_deref(), Terminal::default());
+    format.check()?;
+    let pairs = args.links.as_deref().map(LinkPairs::read).transpose()?;
+    let (mut terminal, options) = (Terminal::default(), options(&args.device));
     let job = Job {
-        new: new.map(Path::to_path_buf),
+        new: args.new.clone(),
         outputs: args.output.iter().cloned().collect(),
-        ..job(&args.model, device, &args.disable, options)?
+        ..job(&args.model, args.device.device, &args.disable, options)?
     };
+    if let Some(pairs) = &pairs {
+        return score_links(args, pairs, weights, &job, terminal);
+    }
     let mut prepared = hgnnc::prepare(Purpose::Infer, &job, &mut terminal).map_err(|error| terminal.failed(error))?;
-    if let (true, Some(trained)) = (prepared.scores_pairs, &prepared.output)
-        && args.output.as_ref().is_none_or(|asked| asked == trained)
-    {
-        return Err(Failure::input(format!(
-            "the output `{trained}` belongs to pairs of vertices: give them with `--links FILE.npy`"
-        )));
-    }
     load_weights(&mut prepared, weights)?;
-    let asked = args.output.as_deref().or(prepared.output.as_deref());
-    if let Some(family) = prepared.trainer.families().iter().find(|family| Some(&family.name[..]) == asked) {
-        let (name, of_edges) = (family.name.clone(), family.rows == FamilyRows::Edges);
-        return write_family(args, &name, of_edges, &read, &mut prepared);
+    let output = args.output.as_deref();
+    let edges = prepared.edges_file(output, &args.out);
+    if let Some(edges) = &edges {
+        check_writable(edges)?;
+        let written = [("the output", Some(&*args.out)), ("its edges", Some(&**edges))];
+        check_apart(&written, &read, args.model.data.as_deref())?;
     }
-    let mut output = prepared.infer(args.output.as_deref())?;
-    let asked = args.output.as_deref().or(prepared.output.as_deref());
-    let name = asked.or(prepared.naming.only_output()).unwrap_or("the output");
-    warn_of_not_finite(name, &[output.rows, output.width], &output.data);
-    if args.probabilities {
-        prepared.naming.probabilities(name, &mut output)?;
-    }
-    let bytes = if ends_with(&args.out, "csv") {
-        prepared.naming.csv(name, &output, args.probabilities)?
-    } else if is_parquet {
-        prepared.naming.table(name, &output, args.probabilities).parquet()?
-    } else {
-        npy::to_bytes(&[output.rows, output.width], &output.data).map_err(|error| Failure::write(&args.out, &error))?
-    };
-    write(&args.out, &bytes)?;
-    print(&format!("wrote {} ({} rows of {})", args.out.display(), output.rows, output.width))?;
+    let found = prepared.infer_output(output, args.probabilities)?;
+    found.warnings.iter().for_each(|line| note(&format!("warning: {line}")));
+    found.write(&prepared.naming, &args.out)?;
+    print(&written_text(&found.values, &args.out, edges.as_deref()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes an output of semantic graphs, or of their edges.
-fn write_family(
-    args: &InferArgs,
-    name: &str,
-    of_edges: bool,
-    read: &[Named<'_>],
-    prepared: &mut Prepared,
-) -> Result<ExitCode, Failure> {
-    if args.probabilities {
-        return Err(Failure::input(format!(
-            "`{name}` has no probabilities: they are of the output that is trained on classes"
-        )));
-    }
-    let (is_csv, is_parquet) = (ends_with(&args.out, "csv"), ends_with(&args.out, "parquet"));
-    let as_table = is_csv || is_parquet;
-    let beside = (of_edges && !as_table).then(|| args.out.with_extension("edges.npy"));
-    if let Some(beside) = &beside {
-        check_writable(beside)?;
-        let written = [("the output", Some(&*args.out)), ("its edges", Some(&**beside))];
-        check_apart(&written, read, args.model.data.as_deref())?;
-    }
-    let missing = || Failure::Machine(format!("internal error: no output `{name}`"));
-    let found = prepared.infer_family(name)?.ok_or_else(missing)?;
-    let mut rows = 0;
-    for graph in &found.graphs {
-        let of_graph = graph.data.len() / found.width.max(1);
-        warn_of_not_finite(&format!("{name} of {}", graph.name), &[of_graph, found.width], &graph.data);
-        rows += of_graph;
-    }
-    if is_csv {
-        write(&args.out, &prepared.naming.family_csv(name, &found)?)?;
-    } else if is_parquet {
-        write(&args.out, &prepared.naming.family_parquet(name, &found)?)?;
-    } else {
-        let failed = |error: std::io::Error| Failure::write(&args.out, &error);
-        if let Some(beside) = &beside {
-            let edges = || found.graphs.iter().enumerate().flat_map(|(at, of)| of.edges.iter().map(move |e| (at, e)));
-            let sources = edges().map(|(_, &(src, _))| i64::from(src));
-            let graphs = edges().map(|(graph, _)| graph as i64);
-            let all: Vec<i64> = sources.chain(graphs).chain(edges().map(|(_, &(_, dst))| i64::from(dst))).collect();
-            write(beside, &npy::to_bytes(&[3, rows], &all).map_err(failed)?)?;
+/// The files of an output, and its rows.
+fn written_text(values: &OutputValues, out: &Path, edges: Option<&Path>) -> String {
+    let beside = edges.map_or_else(String::new, |path| format!(" and {}", path.display()));
+    let out = out.display();
+    match values {
+        OutputValues::Vertices(rows) => format!("wrote {out} ({} rows of {})", rows.rows, rows.width),
+        OutputValues::Family(found) => {
+            let names: Vec<&str> = found.graphs.iter().map(|graph| graph.name.as_str()).collect();
+            let num_edges: usize = found.graphs.iter().map(|graph| graph.edges.len()).sum();
+            let edges = match found.rows {
+                FamilyRows::Edges => format!(", {num_edges} edges"),
+                FamilyRows::Graphs => String::new(),
+            };
+            format!("wrote {out}{beside} (rows of {}{edges}: {})", found.width, names.join(", "))
         }
-        let all: Vec<f32> = found.graphs.iter().flat_map(|graph| graph.data.iter().copied()).collect();
-        write(&args.out, &npy::to_bytes(&[rows, found.width], &all).map_err(failed)?)?;
-    }
-    let names: Vec<&str> = found.graphs.iter().map(|graph| graph.name.as_str()).collect();
-    let edges = if of_edges { format!(", {rows} edges") } else { String::new() };
-    let beside = beside.map_or_else(String::new, |path| format!(" and {}", path.display()));
-    print(&format!("wrote {}{beside} (rows of {}{edges}: {})", args.out.display(), found.width, names.join(", ")))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Whether the ending of a file is this one.
-fn ends_with(path: &Path, ending: &str) -> bool {
-    path.extension().is_some_and(|end| end.eq_ignore_ascii_case(ending))
-}
-
-/// Warns of values that are not finite; they are written nonetheless, since the rest may be of use.
-fn warn_of_not_finite(name: &str, shape: &[usize], numbers: &[f32]) {
-    if let Some(found) = weights::not_finite(name, shape, numbers) {
-        note(&format!("warning: not all results are finite: {found}"));
     }
 }
 
-/// Writes the scores of pairs. They are given as an array of three rows: the source, the position of the relation in
-/// the dataset, and the destination of each pair.
+/// Writes the scores of pairs.
 fn score_links(
     args: &InferArgs,
-    pairs: &Path,
+    pairs: &LinkPairs,
     weights: Option<&Path>,
-    options: TrainOptions,
+    job: &Job,
+    mut terminal: Terminal,
 ) -> Result<ExitCode, Failure> {
-    let wrong = |what: String| Failure::input(format!("{}: {what}", pairs.display()));
-    let file = npy::Npy::open(pairs).map_err(|problem| wrong(problem.to_string()))?;
-    let &[3, count] = file.shape() else {
-        return Err(wrong(format!(
-            "pairs are an array [3, pairs] (source, relation, destination), and this is {:?}",
-            file.shape()
-        )));
-    };
-    let numbers = file.to_i64().ok_or_else(|| wrong("pairs are whole numbers".into()))?;
-    let device = args.device.device;
-    let mut prepared = prepare(Purpose::Score, &args.model, device, &args.disable, options, Terminal::default())?;
-    if let (Some(asked), Some(trained)) = (&args.output, &prepared.output)
-        && asked != trained
-    {
-        return Err(Failure::input(format!("pairs are scored by the output that is trained, `{trained}`")));
-    }
+    let mut prepared = hgnnc::prepare(Purpose::Score, job, &mut terminal).map_err(|error| terminal.failed(error))?;
     load_weights(&mut prepared, weights)?;
-    let graphs = prepared.trainer.link_graphs();
-    let mut by_graph: Vec<Vec<(u32, u32)>> = vec![vec![]; graphs.len()];
-    let mut places = Vec::with_capacity(count);
-    for pair in 0..count {
-        let [src, relation, dst] = [0, 1, 2].map(|row| numbers[row * count + pair]);
-        let name = usize::try_from(relation).ok().and_then(|relation| prepared.relations.get(relation));
-        let Some(name) = name else {
-            let last = prepared.relations.len().saturating_sub(1);
-            return Err(wrong(format!("pair {pair} is of relation {relation}; the dataset has 0 to {last}")));
-        };
-        let Some(graph) = graphs.iter().position(|(known, _)| known == name) else {
-            return Err(wrong(format!(
-                "pair {pair} is of relation {relation}, `{name}`, which the model does not score"
-            )));
-        };
-        let (num_src, num_dst) = graphs[graph].1;
-        let end = |vertex: i64, count: usize| u32::try_from(vertex).ok().filter(|&vertex| (vertex as usize) < count);
-        let (Some(src), Some(dst)) = (end(src, num_src), end(dst, num_dst)) else {
-            return Err(wrong(format!(
-                "pair {pair} joins {src} and {dst}, but `{name}` has {num_src} sources and {num_dst} destinations"
-            )));
-        };
-        places.push((graph, by_graph[graph].len()));
-        by_graph[graph].push((src, dst));
-    }
-    let scores = prepared.trainer.score_pairs(&by_graph)?;
-    let scores: Vec<f32> = places.into_iter().map(|(graph, place)| scores[graph][place]).collect();
-    let bytes = npy::to_bytes(&[scores.len()], &scores).map_err(|error| Failure::write(&args.out, &error))?;
-    write(&args.out, &bytes)?;
-    warn_of_not_finite(prepared.output.as_deref().unwrap_or("the output"), &[scores.len()], &scores);
+    let scores = prepared.score_links(pairs)?;
+    write_scores(&args.out, &scores)?;
+    let name = prepared.output.as_deref().unwrap_or("the output");
+    not_finite(name, &[scores.len()], &scores).iter().for_each(|line| note(&format!("warning: {line}")));
     print(&format!("wrote {} ({} scores)", args.out.display(), scores.len()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -291,14 +186,6 @@ pub fn finish(prepared: &mut Prepared) -> Result<Report, Failure> {
     let report = prepared.report()?;
     prepared.not_finite(&report).iter().for_each(|warning| note(&format!("warning: {warning}")));
     Ok(report)
-}
-
-/// Writes the report as JSON.
-pub fn write_report(path: &Path, report: &Report) -> Result<(), Failure> {
-    let mut text = serde_json::to_string_pretty(report)
-        .map_err(|error| Failure::Machine(format!("cannot write the report: {error}")))?;
-    text.push('\n');
-    write(path, text.as_bytes())
 }
 
 /// Weights of an output that are shown; a report has all of them.

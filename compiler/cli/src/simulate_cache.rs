@@ -3,14 +3,14 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use hgnnc::Purpose;
+use hgnnc::{Purpose, check_apart, check_writable, write_file};
 use hgnnc_loader::cache::report::{CacheReport, Saved};
 use hgnnc_loader::{CacheOptions, CachePolicy};
 use hgnnc_train::TrainOptions;
 
 use crate::args::{CacheSize, SimulateCacheArgs};
 use crate::failure::Failure;
-use crate::output::{check_apart, check_writable, note, print, write};
+use crate::output::{note, print};
 use crate::run::{options, prepare};
 use crate::source::Terminal;
 
@@ -42,7 +42,7 @@ pub fn simulate_cache(args: &SimulateCacheArgs) -> Result<ExitCode, Failure> {
         let all: Vec<&CacheReport> = std::iter::once(&without).chain(&sizes).collect();
         let text = serde_json::to_string_pretty(&all)
             .map_err(|error| Failure::Machine(format!("cannot write the report: {error}")))?;
-        write(path, format!("{text}\n").as_bytes())?;
+        write_file(path, format!("{text}\n").as_bytes())?;
     }
     print(&text(&without, &sizes))?;
     Ok(ExitCode::SUCCESS)

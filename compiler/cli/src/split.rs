@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
+use hgnnc::check_folder;
 use hgnnc_cpu::thread_pool;
 use hgnnc_graph::Dataset;
 use hgnnc_graph::write::vacant;
-use hgnnc_split::{LinkSplit, Order, Shares, VertexSplit, split_links, split_vertices, without_vertices};
+use hgnnc_split::{LinkSplit, Order, Shares, VertexSplit, split_links, split_vertices, write_inductive};
 
 use crate::data::failed;
 use crate::data_args::{SplitArgs, SplitBy};
 use crate::failure::Failure;
-use crate::output::{check_folder, note, print};
+use crate::output::{note, print};
 
 /// Reads the dataset, splits it, and writes it with the split to a new folder.
 pub fn split(args: &SplitArgs) -> Result<(), Failure> {
@@ -26,7 +27,7 @@ pub fn split(args: &SplitArgs) -> Result<(), Failure> {
             let text = vertices(&mut dataset, vertex_type, args)?;
             print(&text)?;
             if args.inductive {
-                return write_inductive(&dataset, vertex_type, out);
+                return inductive(&dataset, vertex_type, out);
             }
         }
         None => links(&mut dataset, args)?,
@@ -94,15 +95,10 @@ fn vertices(dataset: &mut Dataset, vertex_type: usize, args: &SplitArgs) -> Resu
 }
 
 /// Writes the graph without the test vertices, to train on, and the whole one, to test on.
-fn write_inductive(dataset: &Dataset, vertex_type: usize, out: &Path) -> Result<(), Failure> {
+fn inductive(dataset: &Dataset, vertex_type: usize, out: &Path) -> Result<(), Failure> {
     // The split was added last.
     let unseen = dataset.splits.last().map_or(&[][..], |split| &split.test);
-    let seen = without_vertices(dataset, vertex_type, unseen);
-    hgnnc_graph::write::new_folder(out, |folder| {
-        seen.write(&folder.join("seen"))?;
-        dataset.write(&folder.join("whole"))
-    })
-    .map_err(failed)?;
+    write_inductive(dataset, vertex_type, unseen, out).map_err(failed)?;
     let out = out.display();
     print(&format!(
         "wrote {out}/seen, without the test vertices, to train on, and {out}/whole: `hgnnc eval MODEL --weights W --data {out}/whole` tests on unseen vertices"

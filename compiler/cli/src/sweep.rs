@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-use hgnnc::{Observer, Sweep, SweepObserver, SweepReport};
+use hgnnc::{Observer, Sweep, SweepObserver, SweepReport, check_folder};
 use hgnnc_diag::{Diagnostics, SourceMap};
 use hgnnc_train::{Epoch, TrainOptions};
 
 use crate::failure::Failure;
-use crate::output::{check_folder, note, print};
+use crate::output::{note, print};
 use crate::progress::Progress;
 use crate::run::{job, options};
 use crate::source::Terminal;

@@ -6,18 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hgnnc::{EpochLog, Job, LogPlaces, Observer, Prepared, Purpose, SeedRuns, artifact};
+use hgnnc::{
+    EpochLog, Error, Job, LogPlaces, Observer, Prepared, Purpose, Ranks, Rescued, RunFolder, SeedRuns, Unsaved,
+    artifact, check_apart, check_folder, check_readable, check_writable, lock_checkpoints, write_report,
+};
 use hgnnc_data::ExecError;
 use hgnnc_loader::CacheOptions;
 use hgnnc_train::{Outcome, Report, TrainOptions, checkpoint};
 
 use crate::args::TrainArgs;
+use crate::cluster::{end_together, processes};
 use crate::failure::Failure;
-use crate::keep::{RunFolder, WEIGHTS};
-use crate::output::{check_apart, check_folder, check_readable, check_writable, keep_log, log, note, print};
+use crate::output::{keep_log, log, logged, note, print};
 use crate::plan::arenas_text;
 use crate::progress::Progress;
-use crate::run::{finish, job, metrics_text, options, write_report};
+use crate::run::{finish, job, metrics_text, options};
 use crate::source::Terminal;
 
 /// Exit code after Ctrl-C, by shell convention (128 + SIGINT).
@@ -25,8 +28,46 @@ pub const INTERRUPTED: u8 = 130;
 /// Epochs of `--fast-dev-run`.
 const FAST_EPOCHS: u64 = 2;
 
-/// Trains a model, and writes its weights, report and run folder.
+/// Trains a model, and writes its weights, report and run folder; under a launcher together with the other processes.
 pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
+    let Some(comm) = processes()? else { return train_with(args, None) };
+    let ranks = Some(Ranks::new(Arc::clone(&comm)));
+    let outcome = if comm.rank() == 0 { train_with(args, ranks) } else { train_along(args, ranks) };
+    end_together(&*comm, outcome)
+}
+
+/// Trains as a rank other than the first: it shows nothing and writes nothing, but takes part in all that ranks do
+/// together.
+fn train_along(args: &TrainArgs, ranks: Option<Ranks>) -> Result<ExitCode, Failure> {
+    let mut terminal = Terminal { quiet: true };
+    let job = train_job(args, ranks)?;
+    let mut prepared = hgnnc::prepare(Purpose::Train, &job, &mut terminal).map_err(|error| match error {
+        // Rank 0 shows the diagnostics.
+        Error::Model(_) | Error::Switch(_) => Failure::Input(None),
+        error => error.into(),
+    })?;
+    if let Some(path) = &args.init {
+        prepared.trainer.load_weights(path)?;
+    }
+    let stop = stop_on_interrupt()?;
+    let outcome = match args.seeds {
+        None => prepared.trainer.run(&stop, &mut |_| {})?,
+        Some(num) => prepared.train_seeds(num, args.max_time, &stop, &mut |_, _| {})?.outcome,
+    };
+    if args.seeds.is_none() {
+        prepared.report()?;
+    }
+    Ok(if outcome == Outcome::Interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// The job that the arguments ask for.
+fn train_job(args: &TrainArgs, ranks: Option<Ranks>) -> Result<Job, Failure> {
+    let (device, options) = (args.device.device, train_options(args)?);
+    Ok(Job { baseline: true, ranks, ..job(&args.model, device, &args.disable, options)? })
+}
+
+/// Trains a model as the only process, or as the first of several.
+fn train_with(args: &TrainArgs, ranks: Option<Ranks>) -> Result<ExitCode, Failure> {
     // Before creating and locking the checkpoint folder, which may lie inside the run folder.
     let folder = run_folder(args)?;
     // Held until the command ends.
@@ -36,8 +77,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     if let Some(warning) = lock.as_ref().and_then(checkpoint::Lock::warning) {
         terminal.note(format!("warning: {warning}"));
     }
-    let (device, options) = (args.device.device, train_options(args)?);
-    let job = Job { baseline: true, ..job(&args.model, device, &args.disable, options)? };
+    let job = train_job(args, ranks)?;
     let mut prepared = hgnnc::prepare(Purpose::Train, &job, &mut terminal).map_err(|error| terminal.failed(error))?;
     if let Some(path) = &args.init {
         prepared.trainer.load_weights(path)?;
@@ -78,7 +118,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let (outcome, runs) = ended?;
 
     // Weights are written first: a later write failure does not affect them.
-    let saved = args.weights_out.as_deref().map_or(Ok(()), |path| save_weights(path, &mut prepared));
+    let saved = args.weights_out.as_deref().map_or(Ok(()), |path| prepared.save_weights(path).map_err(not_saved));
     let report = match runs {
         None => finish(&mut prepared)?,
         Some(SeedRuns { report, failures, .. }) => {
@@ -86,7 +126,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
             report
         }
     };
-    let reported = args.report.as_deref().map_or(Ok(()), |path| write_report(path, &report));
+    let reported = args.report.as_deref().map_or(Ok(()), |path| Ok(write_report(path, &report)?));
     let summary = summary(&report);
     let printed = if quiet {
         log(&summary);
@@ -94,8 +134,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     } else {
         print(&summary)
     };
-    let unsaved =
-        prepared.trainer.unsaved().zip(args.checkpoint.as_ref()).map(|(error, folder)| unsaved(error, folder));
+    let unsaved = args.checkpoint.as_ref().and_then(|folder| prepared.unsaved_checkpoint(folder));
     if outcome == Outcome::Interrupted && unsaved.is_none() {
         terminal.note(unfinished(args, &report, "interrupted"));
     }
@@ -104,19 +143,14 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     }
     // Written last, since its log contains the preceding messages.
     let kept = match (&folder, artifact_path(args)) {
-        (Some(folder), _) => folder.keep(
-            &mut prepared,
-            |prepared, path| save_weights(path, prepared),
-            |prepared, path, report| Ok(artifact::save(path, prepared, Some(report))?),
-            Some(&report),
-        ),
-        (None, Some(path)) => save_artifact(path, &mut prepared, &report),
+        (Some(folder), _) => folder.keep(&mut prepared, &report, &logged()).map_err(not_saved),
+        (None, Some(path)) => prepared.save_artifact(path, &report).map_err(not_saved),
         (None, None) => Ok(()),
     };
     let logged = epochs.finish().map_err(Failure::from);
     saved.and(reported).and(kept).and(printed).and(logged)?;
     if let Some(unsaved) = unsaved {
-        return Err(Failure::Machine(unsaved));
+        return Err(unsaved.into());
     }
     let kept = [&args.weights_out, &args.checkpoint, &args.out].into_iter().any(Option::is_some);
     if !kept && !args.fast_dev_run && report.epochs > 0 {
@@ -184,13 +218,7 @@ fn check_outputs(args: &TrainArgs) -> Result<Option<checkpoint::Lock>, Failure> 
     ];
     check_apart(&written, &[("the model", Some(&args.model.model))], args.model.data.as_deref())?;
     args.init.as_deref().map_or(Ok(()), check_readable)?;
-    let Some(folder) = &args.checkpoint else { return Ok(None) };
-    check_folder(folder)?;
-    checkpoint::check_start(folder, args.resume)?;
-    let lock = checkpoint::Lock::new(folder)?;
-    // Another run may have ended in the meantime.
-    checkpoint::check_start(folder, args.resume)?;
-    Ok(Some(lock))
+    Ok(args.checkpoint.as_ref().map(|folder| lock_checkpoints(folder, args.resume)).transpose()?)
 }
 
 /// A flag that is set by the first Ctrl-C or SIGTERM (which batch systems send before they kill). A second signal ends
@@ -212,71 +240,41 @@ pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     }
 }
 
-/// Writes the trained parameters. Training may have taken days: if the path cannot be written, they go to a new
-/// temporary folder, which the message names.
-fn save_weights(path: &Path, prepared: &mut Prepared) -> Result<(), Failure> {
-    let Err(error) = prepared.trainer.save_weights(path) else { return Ok(()) };
-    save_elsewhere(prepared);
-    Err(error.into())
-}
-
-/// Writes the trained model with its parameters. If the path cannot be written, the parameters go to a new temporary
-/// folder, which the message names.
-fn save_artifact(path: &Path, prepared: &mut Prepared, report: &Report) -> Result<(), Failure> {
-    let Err(error) = artifact::save(path, prepared, Some(report)) else { return Ok(()) };
-    save_elsewhere(prepared);
-    Err(error.into())
-}
-
-/// Writes the trained parameters to a new temporary folder, and says where they are.
-fn save_elsewhere(prepared: &mut Prepared) {
-    let model = prepared.trainer.executable().model.clone();
-    // A fresh folder, not writable by other users.
-    if let Ok(folder) = tempfile::Builder::new().prefix(&format!("hgnnc-{model}-")).tempdir() {
-        let elsewhere = folder.path().join(format!("{model}.safetensors"));
-        if prepared.trainer.save_weights(&elsewhere).is_ok() {
-            let _ = folder.keep();
-            note(&format!("the parameters were written to {} instead", elsewhere.display()));
-        }
-    }
+/// The failure to write trained parameters; says where they are instead.
+fn not_saved(unsaved: Unsaved) -> Failure {
+    unsaved.elsewhere_text().iter().for_each(|line| note(line));
+    unsaved.error.into()
 }
 
 /// Training failed after it had started: saves the best parameters so far.
 fn rescue(args: &TrainArgs, folder: Option<&RunFolder>, prepared: &mut Prepared, error: ExecError) -> Failure {
     let error = prepared.located(error);
-    let Some(best) = prepared.trainer.best_epoch() else { return error.into() };
+    if prepared.trainer.best_epoch().is_none() {
+        return error.into();
+    }
     if let Some(path) = &args.weights_out {
-        rescue_weights(path, path, best, prepared);
+        show_rescued(prepared.rescue(path), path);
     }
     if let Some((folder, out)) = folder.zip(args.out.as_ref()) {
         log(&format!("error: {error}"));
-        let save = |prepared: &mut Prepared, path: &Path| {
-            rescue_weights(path, &out.join(WEIGHTS), best, prepared);
-            Ok(())
-        };
-        folder.keep(prepared, save, |_, _, _| Ok(()), None).err().iter().for_each(Failure::print);
+        let kept = folder.rescue(prepared, |rescued| {
+            show_rescued(rescued, &out.join(RunFolder::WEIGHTS));
+            logged()
+        });
+        kept.map_err(Failure::from).err().iter().for_each(Failure::print);
     }
     if let Some(path) = artifact_path(args) {
         // The parameters may be older ones, of which no artifact is made.
         let weights = path.with_extension("safetensors");
-        rescue_weights(&weights, &weights, best, prepared);
+        show_rescued(prepared.rescue(&weights), &weights);
     }
     error.into()
 }
 
-/// After a failure, writes the parameters of the best epoch and reports the epoch and the file. `shown` is the final
-/// name of the file.
-fn rescue_weights(path: &Path, shown: &Path, best: u64, prepared: &mut Prepared) {
-    match prepared.trainer.save_best(path) {
-        Ok(Some(epoch)) if epoch == best => {
-            note(&format!("the parameters of the best epoch were written to {}", shown.display()));
-        }
-        Ok(Some(epoch)) => note(&format!(
-            "the parameters of epoch {}, the last ones that were read from the device, were written to {}",
-            epoch + 1,
-            shown.display()
-        )),
-        Ok(None) => note("the parameters of the best epoch were on the device only, and are lost"),
+/// Says which parameters are in a file after a failure.
+fn show_rescued(rescued: Result<Rescued, Error>, file: &Path) {
+    match rescued {
+        Ok(rescued) => note(&rescued.text(file)),
         Err(second) => note(&format!("error: {second}")),
     }
 }
@@ -309,17 +307,6 @@ fn seeds_summary(report: &Report) -> String {
         report.seed,
         metrics_text(report)
     )
-}
-
-/// The error that the last checkpoint could not be written.
-fn unsaved(error: &ExecError, folder: &Path) -> String {
-    let before = match checkpoint::progress_of(folder) {
-        Some(progress) => {
-            format!("the checkpoint in `{}` is that after epoch {}", folder.display(), progress.epochs_done)
-        }
-        None => format!("there is no checkpoint in `{}`", folder.display()),
-    };
-    format!("the last checkpoint could not be written: {error}; {before}")
 }
 
 fn unfinished(args: &TrainArgs, report: &Report, how: &str) -> String {

@@ -12,7 +12,7 @@ use hgnnc_ir::training::Target;
 use hgnnc_ir::{Dataflow, Graph, Op, OutputKind};
 use hgnnc_machine::Machine;
 use hgnnc_passes::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
-use hgnnc_passes::{NotBatchable, NotDifferentiable, score_links, split_head};
+use hgnnc_passes::{NotBatchable, NotDifferentiable, NotPlaced, score_links, split_head};
 
 use crate::model::Analyzed;
 use crate::pipeline::{Compilation, EVALUATE, TRAIN};
@@ -77,6 +77,8 @@ pub enum LowerError {
     Gradient(NotDifferentiable),
     /// The model cannot be trained on mini-batches.
     Batch(NotBatchable),
+    /// The model cannot be computed by several processes.
+    Place(NotPlaced),
 }
 
 impl fmt::Display for LowerError {
@@ -86,6 +88,7 @@ impl fmt::Display for LowerError {
             LowerError::Kernel(error) => error.fmt(f),
             LowerError::Gradient(error) => error.fmt(f),
             LowerError::Batch(error) => error.fmt(f),
+            LowerError::Place(error) => error.fmt(f),
         }
     }
 }
@@ -107,6 +110,12 @@ impl From<NotDifferentiable> for LowerError {
 impl From<NotBatchable> for LowerError {
     fn from(error: NotBatchable) -> Self {
         LowerError::Batch(error)
+    }
+}
+
+impl From<NotPlaced> for LowerError {
+    fn from(error: NotPlaced) -> Self {
+        LowerError::Place(error)
     }
 }
 

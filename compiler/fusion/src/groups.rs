@@ -66,6 +66,8 @@ pub enum Kind {
     Endpoints(Graph, Direction),
     /// Sums over two-hop metapaths.
     FactoredMetapath(Scored),
+    /// Rows that other ranks send.
+    Exchange(Value),
 }
 
 /// The operands that the two-hop sums of one kernel share.
@@ -97,7 +99,8 @@ impl Kind {
             Kind::Edges(Topology::Pattern(pattern), direction) => Rows::Elements(*pattern, *direction),
             Kind::Map(Space::Unit | Space::Edges(_) | Space::Endpoints(..))
             | Kind::Product(_)
-            | Kind::FactoredMetapath(_) => return None,
+            | Kind::FactoredMetapath(_)
+            | Kind::Exchange(_) => return None,
         })
     }
 }
@@ -202,6 +205,7 @@ impl Groups {
             let rows = match (&group.kind, group.kind.rows()) {
                 (_, Some(rows)) => print_rows(&tables, &rows),
                 (Kind::FactoredMetapath(_), None) => "factored metapath".into(),
+                (Kind::Exchange(_), None) => "exchange".into(),
                 (_, None) => "product".into(),
             };
             let word = if index < self.prelude.len() { "prelude" } else { "group" };

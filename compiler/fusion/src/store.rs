@@ -17,7 +17,7 @@ pub(crate) fn store(aliases: &AliasAnalysis<'_>, groups: &mut Groups) {
             Op::Outer { .. } => !matches!(group.kind, Kind::Edges(Topology::Pattern(_), Direction::Out)),
             _ => false,
         };
-        let product = matches!(group.kind, Kind::Product(_) | Kind::FactoredMetapath(_));
+        let product = matches!(group.kind, Kind::Product(_) | Kind::FactoredMetapath(_) | Kind::Exchange(_));
         stored.extend(group.members.iter().copied().filter(|&member| product || total(member)));
     }
     let outputs = aliases.flow.outputs.iter().map(|output| aliases.storage_of(aliases.output_value(output)));

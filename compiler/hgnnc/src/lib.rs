@@ -27,12 +27,19 @@ mod device;
 mod error;
 mod events;
 mod families;
+mod infer;
 pub mod layer;
+mod links;
 mod log;
+mod outputs;
 mod prepare;
 pub mod profile;
+mod ranks;
+mod rescue;
 mod results;
+mod run_folder;
 mod seeds;
+mod sizes;
 mod source;
 mod starter;
 mod sweep;
@@ -42,13 +49,22 @@ use hgnnc_diag::{Diagnostics, SourceMap};
 pub use dataset::{load, processor, summary};
 pub use device::Device;
 pub use error::Error;
+pub use infer::{Inferred, OutputValues, ResultFormat, not_finite};
+pub use links::{LinkPair, LinkPairs, write_scores};
 pub use log::{EpochLog, LogPlaces};
+pub use outputs::{
+    NamedFile, check_apart, check_folder, check_readable, check_writable, make_folder, write_file, write_report,
+};
 pub use prepare::{
     Bound, DataSource, Job, ModelSource, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options,
     prepare,
 };
+pub use ranks::Ranks;
+pub use rescue::{Rescued, Unsaved, lock_checkpoints};
 pub use results::{Naming, ResultTable, check_parquet};
+pub use run_folder::RunFolder;
 pub use seeds::SeedRuns;
+pub use sizes::read_sizes;
 pub use source::{Opened, accept, ask_for, decode, meet, prepare as prepare_model, read, text};
 pub use starter::{StarterLayer, starter};
 pub use sweep::{Point, Sweep, SweepObserver, SweepReport};

@@ -30,6 +30,7 @@ use rayon::ThreadPool;
 
 use crate::artifact::{Artifact, Description};
 use crate::device::{self, Device};
+use crate::ranks::{Ranks, on_ranks};
 use crate::source::Opened;
 use crate::{Error, Naming, Observer, baseline, dataset, source};
 
@@ -157,8 +158,15 @@ impl Prepared {
     /// vertices of its type, or of those that [`Job::new`] asks about, in their order.
     ///
     /// # Errors
-    /// When there is no such output, nothing of it was asked about, or a device fails.
+    /// When there is no such output, it is of pairs of vertices, nothing of it was asked about, or a device fails.
     pub fn infer(&mut self, output: Option<&str>) -> Result<OutputRows, Error> {
+        if let (true, Some(trained)) = (self.scores_pairs, &self.output)
+            && output.is_none_or(|asked| asked == trained)
+        {
+            return Err(Error::input(format!(
+                "the output `{trained}` belongs to pairs of vertices: give them with `--links FILE.npy`"
+            )));
+        }
         let all = self.trainer.infer(output.or(self.output.as_deref()))?;
         let Some(asked) = &self.rows_asked else { return Ok(all) };
         let name = output.or(self.output.as_deref()).or(self.naming.only_output()).unwrap_or_default();
@@ -315,9 +323,12 @@ pub struct Job {
     pub graph_cache: Option<u64>,
     /// Where to run.
     pub device: Device,
+    /// The processes that train together, each on its processor; `None` for this one alone.
+    pub ranks: Option<Ranks>,
     /// Disabled passes and fusions.
     pub disabled: Disabled,
-    /// The outputs that are asked for, by a job whose purpose is outputs. Those of edges are computed only then.
+    /// The outputs that are asked for, by a job whose purpose is outputs. Those of edges are computed only then. Pairs
+    /// are scored by the output that is trained.
     pub outputs: Vec<String>,
     /// The options of the engine.
     pub options: TrainOptions,
@@ -335,6 +346,7 @@ impl Job {
             baseline: false,
             graph_cache: Some(GraphCache::DEFAULT_LIMIT),
             device: Device::Auto,
+            ranks: None,
             disabled: Disabled::default(),
             outputs: vec![],
             options: TrainOptions::default(),
@@ -349,11 +361,18 @@ impl Job {
 /// A model or dataset that is wrong or that do not fit together, and a machine without the device or the memory.
 pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Result<Prepared, Error> {
     let start = Instant::now();
-    let (mut options, disabled) = (job.options.clone(), job.disabled.clone());
+    let (mut options, mut disabled) = (job.options.clone(), job.disabled.clone());
     if let Some(processors) = too_many_threads(options.threads) {
         observer.note(format!("warning: {} threads share {processors} processors: fewer are faster", options.threads));
     }
-    let device = device::open(job.device, observer)?;
+    if job.ranks.is_some() {
+        check_ranks(purpose, job)?;
+        Ranks::without_passes(&mut disabled);
+    }
+    let device = match job.ranks {
+        Some(_) => None,
+        None => device::open(job.device, observer)?,
+    };
     let mut opened = job.model.open(&job.constants)?;
     let mut known = BTreeMap::new();
     let own = match &opened {
@@ -419,6 +438,11 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     }
     let output = model.train.as_ref().map(|t| t.training.output.clone());
     let scores_pairs = model.train.as_ref().is_some_and(|t| matches!(t.training.target, Target::Links(_)));
+    if let (Purpose::Score, Some(trained)) = (purpose, &output)
+        && job.outputs.iter().any(|asked| asked != trained)
+    {
+        return Err(Error::input(format!("pairs are scored by the output that is trained, `{trained}`")));
+    }
     let (label_features, classes) = label_of(&model, &dataset);
     let naming = match purpose {
         Purpose::Infer => {
@@ -513,7 +537,10 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
                 lower_options.sizes = Some(bound.sizes.clone());
                 (data, sizes, lower_options.graphs) = (bound.data, bound.sizes, bound.graphs);
             }
-            on_processor((&model, purpose), lower_options, data, &pool, options, observer)?
+            match &job.ranks {
+                Some(ranks) => on_ranks(&model, &lower_options, data, &pool, options, ranks)?,
+                None => on_processor((&model, purpose), lower_options, data, &pool, options, observer)?,
+            }
         }
     };
     let compile_s = front_s + start.elapsed().as_secs_f64() - trainer.init_s();
@@ -541,6 +568,21 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
         load_s,
         compile_s,
     })
+}
+
+/// Refuses what several processes do not do together.
+fn check_ranks(purpose: Purpose, job: &Job) -> Result<(), Error> {
+    let refused = |what: &str| Err(Error::input(format!("{what}: start the command without `mpirun`")));
+    match (purpose, job) {
+        (Purpose::Infer | Purpose::Score, _) => refused("outputs are computed by one process"),
+        (_, Job { device: Device::Cuda(_) | Device::PtxInterp, .. }) => {
+            refused("several processes train on their processors, not on devices")
+        }
+        (_, Job { options: TrainOptions { memory_budget: Some(_), .. }, .. }) => {
+            refused("a memory budget is for one process")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The vertex type of the trained label in the dataset, and the names of its classes.

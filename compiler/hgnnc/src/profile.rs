@@ -1,23 +1,36 @@
 //! Profiles of training: measurements of the runtime beside predictions of the compiler.
 
+mod device;
+mod spans;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use hgnnc_driver::cost::{Bounded, KernelBound, kernels};
 use hgnnc_driver::{SizeInfo, planned};
+use hgnnc_graph::files;
 use hgnnc_ir::Stage;
 use hgnnc_ir::infer::show;
 use hgnnc_ir::kernel::place::{Area, Slot};
 use hgnnc_ir::kernel::print::print_rows;
 use hgnnc_ir::kernel::{self, Body, Kernel as Decl, Program};
-use hgnnc_ir::{Direction, Graph};
+use hgnnc_ir::{Direction, Graph, VertexType};
 use hgnnc_machine::Machine;
-use hgnnc_profile::{KernelTime, Profile as Found, ProfileOptions};
+use hgnnc_profile::{KernelTime, Profile as Found, ProfileOptions, Timeline};
 use hgnnc_report::profile::{Alive, FORMAT, GraphWeights, VERSION};
-use hgnnc_report::{Batch, ClassScore, Classes, Counters, Kernel, Memory, Missing, Once, Profile, Run};
+use hgnnc_report::trace::{self, Trace};
+use hgnnc_report::{Batch, ClassScore, Classes, Counters, Kernel, Memory, Missing, Once, Profile, Run, json, page};
 
+pub use device::{DeviceRun, measure_device};
+
+use crate::outputs::{make_folder, write_file};
 use crate::{Error, Prepared};
+
+/// The tables of a profile in its folder.
+const TEXT: &str = "profile.txt";
+/// The JSON of a profile in its folder (`docs/profile.md`).
+const JSON: &str = "profile.json";
 
 /// Size of an f32 element in bytes.
 const ELEMENT: u64 = 4;
@@ -94,6 +107,42 @@ fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Found) -
         counters: Counters { events, missing },
         ..bare(model, prepared, program, machine, "cpu", prepared.trainer.threads())
     })
+}
+
+/// Writes all files of a profile of this processor into a folder, which is created: the text, JSON, a trace of the
+/// timeline, and a page.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write(folder: &Path, profile: &Profile, text: &str, timeline: &Timeline) -> Result<(), Error> {
+    write_all(folder, profile, &json::write(profile), text, &spans::trace(profile, timeline))
+}
+
+fn write_all(folder: &Path, profile: &Profile, json: &str, text: &str, trace: &Trace) -> Result<(), Error> {
+    let page = page::page(profile).map_err(|error| Error::Machine(error.to_string()))?;
+    make_folder(folder)?;
+    let trace = trace::write(trace);
+    for (name, text) in [(TEXT, text), (JSON, json), ("trace.json", &trace), ("profile.html", &page)] {
+        write_file(&folder.join(name), text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Reads a profile from its JSON, or from the folder that has it.
+///
+/// # Errors
+/// A file that cannot be read, or that is no profile.
+pub fn read(path: &Path) -> Result<Profile, Error> {
+    let file = if path.is_dir() { path.join(JSON) } else { path.into() };
+    let text = files::read_to_string(&file).map_err(|error| Error::read(&file, &error))?;
+    json::read(&text).map_err(|error| Error::input(format!("`{}` is {error}", file.display())))
+}
+
+/// Bytes that a kernel's working set may have to stay in the cache of a core ([`ProfileOptions::in_cache`]): a quarter of
+/// the largest private cache.
+pub fn cache_room(machine: &Machine) -> usize {
+    let own = machine.levels.iter().rev().find(|level| !level.shared).or(machine.levels.first());
+    own.map_or(0.0, |level| 0.25 * level.bytes) as usize
 }
 
 /// The training program; an error without one.
@@ -267,6 +316,10 @@ pub fn label(program: &Program, kernel: &Decl) -> String {
             let name = |graph: Graph| &program.tables.graphs[graph.index()].name;
             let edges = if reduction.direction == Direction::In { "in" } else { "out" };
             format!("factored {edges} over {}, {}", name(reduction.first), name(reduction.second))
+        }
+        Body::Exchange(exchange) => {
+            let name = |vertex: VertexType| &program.tables.vertex_types[vertex.index()].name;
+            format!("exchange of {} to {}", name(exchange.rows), name(exchange.mirrors))
         }
         Body::Traversal(traversal) => print_rows(program, &traversal.rows),
     }

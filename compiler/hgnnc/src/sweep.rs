@@ -16,6 +16,7 @@ use hgnnc_train::{Epoch, Outcome};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::outputs::report_text;
 use crate::{DataSource, Error, Job, Observer, Purpose, prepare, source};
 
 /// The parameters of a point.
@@ -241,9 +242,7 @@ impl Sweep {
         let write = |error: std::io::Error| Failed::Sweep(Error::write(place, &error));
         let folder = tempfile::Builder::new().prefix(".point-").tempdir_in(&self.out).map_err(write)?;
         prepared.trainer.save_weights(&folder.path().join(WEIGHTS)).map_err(Error::from)?;
-        let mut text = serde_json::to_string_pretty(&runs.report)
-            .map_err(|error| Error::Machine(format!("cannot write the report: {error}")))?;
-        text.push('\n');
+        let text = report_text(&runs.report)?;
         atomic::write(&folder.path().join(REPORT), text.as_bytes()).map_err(write)?;
         // Left by a run that was killed between two files, by another version.
         let _ = fs::remove_dir(place);

@@ -81,6 +81,9 @@ pub struct Bindings {
     pub params: BTreeMap<Param, Tensor>,
     /// Optimizer states by parameter and slot, with one row each. Missing states are zero.
     pub states: BTreeMap<(Param, u32), Tensor>,
+    /// The number in the dataset of each row that a rank has of a space ([`hgnnc_ir::ranks`]); for other spaces it is the
+    /// position of the row.
+    pub numbers: BTreeMap<Space, Vec<u32>>,
     /// Seed of the dropout masks.
     pub seed: u64,
     /// Training step, which the dropout masks depend on.
@@ -110,6 +113,11 @@ impl Bindings {
             Space::Index(extent) => extent,
             Space::Endpoints(graph, direction) => self.endpoints(graph, direction).len(),
         }
+    }
+
+    /// The number in the dataset of a row.
+    pub(crate) fn number(&self, space: Space, row: usize) -> usize {
+        self.numbers.get(&space).map_or(row, |numbers| numbers[row] as usize)
     }
 
     /// The distinct destinations (`In`) or sources (`Out`) of the edges of a graph, ascending.

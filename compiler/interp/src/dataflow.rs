@@ -11,6 +11,7 @@ use hgnnc_ir::random;
 use hgnnc_ir::types::{Graph, Space, Type, Value};
 
 use crate::bindings::{bound, bound_input, check};
+use crate::ranks;
 use crate::{Bindings, Evaluation, InterpError, Tensor};
 
 /// Evaluates every value of a verified program.
@@ -62,6 +63,7 @@ pub(crate) fn evaluate(
         Op::RandomMask { stream, rate, .. } => {
             let key = random::mask_key(bindings.seed, bindings.step, *stream);
             Tensor::from_fn(rows, width, |row, column| {
+                let row = bindings.number(ty.space, row);
                 random::mask_element(key, row as u64 * width as u64 + column as u64, *rate)
             })
         }
@@ -189,6 +191,8 @@ pub(crate) fn evaluate(
                 arg_extreme(*extreme, owned[row].iter().map(edge)).1
             })
         }
+
+        Op::Exchange(_) => ranks::exchanged(flow, &[(bindings, run)], value).remove(0),
 
         Op::ReduceTrailing { reduce, axes } => {
             let from = &arg_ty(0).dims;

@@ -5,20 +5,20 @@
 //! are those that are not zero in some input of the pattern.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use hgnnc_ir::dataflow::OutputKind;
 use hgnnc_ir::elementwise::{binary, unary};
 use hgnnc_ir::kernel::{
-    Body, Buffer, Contents, Dest, Extent, Extents, FactoredMetapath, Form, Gemm, Index, Instr, Kernel, KernelOp, Level,
-    Operand, Program, Rows, Source, Traversal, Width,
+    Body, Buffer, Contents, Dest, Exchange, Extent, Extents, FactoredMetapath, Form, Gemm, Index, Instr, Kernel,
+    KernelOp, Level, Operand, Program, Rows, Source, Traversal, Width,
 };
 
 use hgnnc_ir::loops::{self, Call, CallResult, Function, IndexArray, Loop, Nest, Step, function};
 use hgnnc_ir::metapath::MetapathTerm;
 use hgnnc_ir::ops::{BinaryOp, Direction, Reduce};
 use hgnnc_ir::random;
-use hgnnc_ir::types::{Layout, Param, Space};
+use hgnnc_ir::types::{Layout, Param, Space, VertexType};
 
 use crate::bindings::{bound, bound_input, check};
 use crate::dataflow::{MetapathScores, arg_extreme, grouped, metapath_reduce, reduced};
@@ -182,6 +182,7 @@ impl Machine<'_> {
         match &kernel.body {
             Body::Gemm(gemm) => self.gemm(gemm),
             Body::FactoredMetapath(reduction) => self.factored_metapath(reduction),
+            Body::Exchange(exchange) => self.exchange(exchange),
             Body::Traversal(traversal) => self.traversal(traversal),
         }
         self.forget_overwritten(kernel);
@@ -240,6 +241,19 @@ impl Machine<'_> {
             let place = self.place(sum.out);
             self.buffers[place] = out;
         }
+    }
+
+    /// The rows that mirrors have of the rank itself: kernels are interpreted for one rank.
+    fn exchange(&mut self, exchange: &Exchange) {
+        let number = |vertex: VertexType, row: usize| self.bindings.number(Space::Vertices(vertex), row);
+        let [own, mirrors] = [exchange.rows, exchange.mirrors].map(|v| self.bindings.rows(Space::Vertices(v)));
+        let width = self.eval(&exchange.width);
+        let own: HashMap<usize, usize> = (0..own).map(|row| (number(exchange.rows, row), row)).collect();
+        let x = &self.buffers[self.place(exchange.x)];
+        let row = |row: usize| x[own[&number(exchange.mirrors, row)] * width..][..width].to_vec();
+        let out: Vec<f64> = (0..mirrors).flat_map(row).collect();
+        let place = self.place(exchange.out);
+        self.buffers[place] = out;
     }
 
     fn numbers(&self, of: &Extents) -> (usize, usize, usize) {

@@ -14,6 +14,7 @@ pub mod kernels;
 pub mod not_finite;
 #[cfg(any(test, feature = "testing"))]
 pub mod random_program;
+pub mod ranks;
 
 pub use bindings::{Bindings, Evaluation, InterpError, Tensor};
 pub use dataflow::run;

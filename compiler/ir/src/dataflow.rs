@@ -2,6 +2,7 @@
 
 use crate::infer::{TypeError, infer};
 use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
+use crate::ranks::EdgeShare;
 use crate::stacks::{Incidence, StackDecl, VertexRows};
 use crate::table::Table;
 use crate::types::{
@@ -15,7 +16,7 @@ pub struct VertexTypeDecl {
     pub name: String,
     /// Name in the dataset; empty if the rows are not vertices of the dataset.
     pub dataset_name: String,
-    /// The meaning of the rows: vertices, members of a stack, or pairs.
+    /// The meaning of the rows: vertices, members of a stack, pairs, or what a rank has.
     pub rows: VertexRows,
 }
 
@@ -64,12 +65,15 @@ pub struct GraphDecl {
     pub links: bool,
     /// For a graph that is derived from the members of a stack: which one.
     pub derived: Option<(Stack, Incidence)>,
+    /// The edges that a process has, in the program of several ranks.
+    pub share: EdgeShare,
 }
 
 impl GraphDecl {
     /// The graph of a relation or metapath, with the edges (or distinct pairs) as they are.
     pub fn new(name: String, src: VertexType, dst: VertexType, steps: Vec<Step>) -> Self {
-        Self { name, src, dst, steps, counted: false, self_loops: false, links: false, derived: None }
+        let share = EdgeShare::All;
+        Self { name, src, dst, steps, counted: false, self_loops: false, links: false, derived: None, share }
     }
 }
 

@@ -7,7 +7,8 @@ use std::fmt;
 use crate::dataflow::Dataflow;
 use crate::metapath::{MetapathReduce, MetapathTerm};
 use crate::ops::{BinaryOp, Direction, Op, ProductForm};
-use crate::stacks::Incidence;
+use crate::ranks::EdgeShare;
+use crate::stacks::{Incidence, VertexRows};
 use crate::types::{DType, Dim, Graph, Layout, Space, Type, Value};
 use crate::width::Width;
 
@@ -59,6 +60,7 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         | Op::Segment { .. }
         | Op::SegmentEndpoints { .. }
         | Op::GatherRows(..)
+        | Op::Exchange(_)
         | Op::ReduceTrailing { .. }
         | Op::ReduceSpace(_) => Some(1),
     };
@@ -249,8 +251,8 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
             dense(1)?;
             known(members.index(), flow.graphs.len(), "graph")?;
             let decl = &flow.graphs[members.index()];
-            if !matches!(decl.derived, Some((_, Incidence::Members(_)))) {
-                return error(format!("`{}` does not lead from pairs to members", decl.name));
+            if !matches!(decl.derived, Some((_, Incidence::Members(_)))) && decl.share != EdgeShare::Sections {
+                return error(format!("`{}` does not lead from pairs to members, or to sections", decl.name));
             }
             let (rows, groups) = (Space::Vertices(decl.src), Space::Vertices(decl.dst));
             grouped(*form, *batch, (rows, groups), ty(0), ty(1)).map_or_else(
@@ -317,6 +319,18 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         Op::ScatterAdd(ends) => {
             at_endpoints(flow, args, ends)?;
             Ok(ty(0).clone())
+        }
+
+        Op::Exchange(to) => {
+            dense(0)?;
+            known(to.index(), flow.vertex_types.len(), "vertex type")?;
+            let decl = &flow.vertex_types[to.index()];
+            match decl.rows {
+                VertexRows::Mirrors(of, _) if ty(0).space == Space::Vertices(of) => {
+                    Ok(Type::new(Space::Vertices(*to), ty(0).dims.clone()))
+                }
+                _ => error(format!("`{}` mirrors no rows of {}", decl.name, show(flow, ty(0)))),
+            }
         }
 
         Op::ReduceTrailing { axes, reduce } => {

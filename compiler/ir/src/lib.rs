@@ -24,6 +24,7 @@ pub mod outputs;
 pub mod parse;
 pub mod print;
 pub mod random;
+pub mod ranks;
 pub mod sizes;
 pub mod stacks;
 mod table;
@@ -39,6 +40,7 @@ pub use op_info::OpClass;
 pub use ops::{BinaryOp, Direction, Extreme, Op, ProductForm, Reduce, UnaryOp};
 pub use parse::{ParseError, parse};
 pub use print::print;
+pub use ranks::{EdgeShare, Mirrors};
 pub use stacks::{Incidence, StackDecl, VertexRows};
 pub use table::Table;
 pub use types::{

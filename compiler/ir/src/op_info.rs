@@ -36,6 +36,8 @@ pub enum OpClass {
     ReduceRows,
     /// A reduction over the two-hop paths of each row.
     MetapathReduce,
+    /// Rows that other ranks send.
+    Exchange,
 }
 
 impl Op {
@@ -55,6 +57,7 @@ impl Op {
             Op::GatherRows(..) | Op::ScatterRows(..) | Op::ScatterAdd(_) => OpClass::Endpoints,
             Op::ReduceSpace(_) => OpClass::ReduceRows,
             Op::MetapathReduce(_) => OpClass::MetapathReduce,
+            Op::Exchange(_) => OpClass::Exchange,
         }
     }
 
@@ -137,6 +140,7 @@ impl Op {
             Op::GatherRows(..) => "gather_rows",
             Op::ScatterRows(..) => "scatter_rows",
             Op::ScatterAdd(_) => "scatter_add",
+            Op::Exchange(_) => "exchange",
             Op::ReduceTrailing { .. } => "reduce",
             Op::ReduceSpace(_) => "total",
         }
@@ -163,6 +167,7 @@ impl Op {
             Op::Const(number) => [(number + 0.0).to_bits(), 0],
             Op::RandomMask { stream, .. } => [(*stream).into(), 0],
             Op::Slice { start, len } => [*start as u64, *len as u64],
+            Op::Exchange(to) => [to.index() as u64, 0],
             _ => [self.graph().map_or(0, |graph| graph.index() as u64), 0],
         }
     }

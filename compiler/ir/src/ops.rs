@@ -5,7 +5,7 @@
 
 pub use crate::elementwise::{BinaryOp, UnaryOp};
 use crate::metapath::MetapathReduce;
-use crate::types::{Graph, Input, Param, Space, Type};
+use crate::types::{Graph, Input, Param, Space, Type, VertexType};
 
 /// One operation. Operands are the `args` of its [`crate::ValueData`], in the order given here.
 #[derive(Clone, PartialEq, Debug)]
@@ -80,7 +80,8 @@ pub enum Op {
     },
 
     /// A product of the rows of each member of a stack with that member's weight (a grouped GEMM). `members` is the
-    /// graph from the pairs that are the rows to their members ([`crate::Incidence::Members`]); its edges `P -> M` give
+    /// graph from the pairs that are the rows to their members ([`crate::Incidence::Members`]), or from vertices to their
+    /// sections ([`crate::EdgeShare::Sections`]); its edges `P -> M` give
     ///
     /// - [`ProductForm::MatMul`]: `P[B.., k] · M[B.., k, N..]` to `P[B.., N..]`,
     /// - [`ProductForm::MatMulT`]: `P[B.., N..] · M[B.., k, N..]ᵀ` to `P[B.., k]`,
@@ -140,6 +141,11 @@ pub enum Op {
     /// Scatter-adds values at distinct endpoints, one operand per entry, to a vertex value: `V[..]`, `ends(g)[..]`,
     /// `ends(h)[..]`, … to `V[..]`. The sum is taken in this order.
     ScatterAdd(Vec<(Graph, Direction)>),
+
+    // ---- between ranks ------------------------------------------------------------------------
+    /// The rows of a vertex value at a type of mirrors ([`crate::ranks`]), which other ranks send: `V[..]` to `M[..]`,
+    /// where `M` mirrors `V`. All ranks execute it together.
+    Exchange(VertexType),
 
     // ---- reductions ---------------------------------------------------------------------------
     /// Reduces the last `axes` trailing dimensions.

@@ -36,9 +36,10 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-use crate::dataflow::{Binding, Cursor, Dataflow, Init, OutputKind, ValueData};
+use crate::dataflow::{Binding, Cursor, Dataflow, GraphDecl, Init, OutputKind, ValueData};
 use crate::metapath::PiecewiseLinear;
 use crate::ops::{Direction, Op, Reduce, UnaryOp};
+use crate::ranks::EdgeShare;
 use crate::stacks::{Incidence, VertexRows};
 use crate::types::{DType, Dim, Graph, Input, Layout, Param, Phase, Space, Stack, Type, VertexType};
 
@@ -132,11 +133,23 @@ impl Printer<'_> {
         for decl in flow.vertex_types.iter().filter(|decl| decl.rows == VertexRows::Dataset) {
             writeln!(self.out, "  vertex {} from \"{}\"", quoted(&decl.name), escaped(&decl.dataset_name))?;
         }
+        for decl in &flow.vertex_types {
+            let name = quoted(&decl.name);
+            match decl.rows {
+                VertexRows::Mirrors(of, mirrors) => {
+                    writeln!(self.out, "  vertex {name} = mirrors.{}({})", mirrors.name(), names.vertex(of))?;
+                }
+                VertexRows::Sections(of) => writeln!(self.out, "  vertex {name} = sections({})", names.vertex(of))?,
+                _ => {}
+            }
+        }
         for decl in &flow.relations {
             let (name, src, dst) = (quoted(&decl.name), names.vertex(decl.src), names.vertex(decl.dst));
             writeln!(self.out, "  relation {name}: {src} -> {dst} from \"{}\"", escaped(&decl.dataset_name))?;
         }
-        for decl in flow.graphs.iter().filter(|decl| decl.derived.is_none()) {
+        let of_dataset =
+            |decl: &&GraphDecl| decl.derived.is_none() && matches!(decl.share, EdgeShare::All | EdgeShare::In);
+        for decl in flow.graphs.iter().filter(of_dataset) {
             let (name, src, dst) = (quoted(&decl.name), names.vertex(decl.src), names.vertex(decl.dst));
             write!(self.out, "  graph {name}: {src} -> {dst} =")?;
             for step in &decl.steps {
@@ -151,6 +164,9 @@ impl Printer<'_> {
             }
             if decl.links {
                 write!(self.out, " links")?;
+            }
+            if decl.share == EdgeShare::In {
+                write!(self.out, " in_edges")?;
             }
             writeln!(self.out)?;
         }
@@ -193,7 +209,7 @@ impl Printer<'_> {
         }
         for decl in &flow.vertex_types {
             let (kind, stack) = match decl.rows {
-                VertexRows::Dataset => continue,
+                VertexRows::Dataset | VertexRows::Mirrors(..) | VertexRows::Sections(_) => continue,
                 VertexRows::Members(stack) => ("members".to_owned(), stack),
                 VertexRows::Pairs(stack, direction) => (format!("pairs.{}", direction.end_name()), stack),
                 VertexRows::Cells(stack, direction) => (format!("cells.{}", direction.end_name()), stack),
@@ -201,8 +217,15 @@ impl Printer<'_> {
             writeln!(self.out, "  vertex {} = {kind}({})", quoted(&decl.name), names.stack(stack))?;
         }
         for decl in &flow.graphs {
-            let Some((stack, incidence)) = decl.derived else { continue };
             let (name, src, dst) = (quoted(&decl.name), names.vertex(decl.src), names.vertex(decl.dst));
+            match decl.share {
+                EdgeShare::Out(of) => {
+                    writeln!(self.out, "  graph {name}: {src} -> {dst} = out_edges({})", names.graph(of))?;
+                }
+                EdgeShare::Sections => writeln!(self.out, "  graph {name}: {src} -> {dst} = sections({src})")?,
+                EdgeShare::All | EdgeShare::In => {}
+            }
+            let Some((stack, incidence)) = decl.derived else { continue };
             let kind = match incidence {
                 Incidence::Edges => "edges".to_owned(),
                 Incidence::Vertices(direction) => format!("vertices.{}", direction.end_name()),
@@ -392,6 +415,7 @@ impl Names<'_> {
                 };
                 (format!("scatter_add({})", ends.iter().map(end).collect::<Vec<_>>().join(", ")), None)
             }
+            Op::Exchange(to) => ("exchange".to_owned(), Some(self.vertex(*to))),
             Op::ReduceTrailing { reduce, axes } => (format!("reduce.{}(axes {axes})", reduce.name()), None),
             Op::ReduceSpace(reduce) => (format!("reduce_space.{}", reduce.name()), None),
         };

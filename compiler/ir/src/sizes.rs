@@ -1,7 +1,10 @@
 //! Dataset sizes, which passes and cost models compare.
 
 use crate::kernel::Width;
-use crate::{Dataflow, Dim, Direction, Graph, Incidence, Pattern, Space, Stack, Value, VertexRows};
+use crate::{Dataflow, Dim, Direction, EdgeShare, Graph, Incidence, Pattern, Space, Stack, Value, VertexRows};
+
+/// Sections of the vertices of a type that passes reckon with.
+const SECTIONS: u64 = 24;
 
 /// Row counts of a dataset, or estimates of them.
 ///
@@ -50,6 +53,9 @@ impl SizeInfo {
                     let Space::Vertices(end) = flow.graph_end(members(stack)[0], direction) else { continue };
                     members(stack).len() as u64 * self.vertices[end.index()]
                 }
+                // As if one rank owned everything.
+                VertexRows::Mirrors(of, _) => self.vertices[of.index()],
+                VertexRows::Sections(of) => SECTIONS.min(self.vertices[of.index()]),
             };
             self.vertices.push(rows);
         }
@@ -57,7 +63,16 @@ impl SizeInfo {
         for decl in flow.graphs.iter().skip(self.edges.len()) {
             let (sources, destinations) = (self.vertices[decl.src.index()], self.vertices[decl.dst.index()]);
             let (edges, ends) = match decl.derived {
-                None => (0, Endpoints::default()),
+                None => match decl.share {
+                    EdgeShare::Out(of) => {
+                        (self.edges[of.index()], self.ends.get(of.index()).copied().unwrap_or_default())
+                    }
+                    EdgeShare::Sections => {
+                        let max_in = sources.div_ceil(destinations.max(1));
+                        (sources, Endpoints { sources, destinations, max_out: 1, max_in })
+                    }
+                    EdgeShare::All | EdgeShare::In => (0, Endpoints::default()),
+                },
                 Some((stack, Incidence::Edges)) => {
                     let most = |of: fn(&Endpoints) -> u64| {
                         members(stack).iter().filter_map(|graph| self.ends.get(graph.index()).map(of)).max()

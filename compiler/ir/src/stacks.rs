@@ -20,6 +20,7 @@
 
 use crate::Direction;
 use crate::dataflow::{Dataflow, GraphDecl, VertexTypeDecl};
+use crate::ranks::{EdgeShare, Mirrors};
 use crate::types::{Graph, Space, Stack, VertexType};
 use crate::width::Width;
 
@@ -45,6 +46,10 @@ pub enum VertexRows {
     Pairs(Stack, Direction),
     /// All pairs of a member and a vertex of the type at this end, by member, then by vertex.
     Cells(Stack, Direction),
+    /// The vertices of a type that a rank owns, and copies of vertices of other ranks ([`crate::ranks`]).
+    Mirrors(VertexType, Mirrors),
+    /// The sections of the vertices of a type that a rank owns ([`crate::ranks`]).
+    Sections(VertexType),
 }
 
 /// A graph that is derived from the members of a stack.
@@ -75,7 +80,9 @@ impl Dataflow {
         }
         let of = |stack: Stack| self.stacks[stack.index()].name.clone();
         let name = match rows {
-            VertexRows::Dataset => unreachable!("dataset types are declared by name"),
+            VertexRows::Dataset | VertexRows::Mirrors(..) | VertexRows::Sections(_) => {
+                unreachable!("types that are not of a stack are declared elsewhere")
+            }
             VertexRows::Members(stack) => format!("{}.members", of(stack)),
             VertexRows::Pairs(stack, direction) => format!("{}.{}", of(stack), direction.end_name()),
             VertexRows::Cells(stack, direction) => format!("{}.{}.cells", of(stack), direction.end_name()),
@@ -145,6 +152,7 @@ impl Dataflow {
             self_loops: false,
             links,
             derived: Some((stack, incidence)),
+            share: EdgeShare::All,
         });
         Graph::new(self.graphs.len() - 1)
     }
@@ -157,7 +165,7 @@ pub fn derive(flow: &Dataflow, num_vertices: &mut Vec<usize>, edges: &mut Vec<Ve
     edges.resize(flow.graphs.len(), vec![]);
     for (index, decl) in flow.vertex_types.iter().enumerate() {
         num_vertices[index] = match decl.rows {
-            VertexRows::Dataset => num_vertices[index],
+            VertexRows::Dataset | VertexRows::Mirrors(..) | VertexRows::Sections(_) => num_vertices[index],
             VertexRows::Members(stack) => flow.stacks[stack.index()].members.len(),
             VertexRows::Pairs(stack, direction) => pairs(flow, edges, stack, direction).len(),
             VertexRows::Cells(stack, direction) => {

@@ -7,6 +7,7 @@ use crate::dataflow::{Binding, Dataflow, GraphDecl, Init, OutputKind, Step};
 use crate::infer::infer;
 use crate::ops::{Op, UnaryOp};
 use crate::print::{print_op, print_type};
+use crate::ranks::{EdgeShare, Mirrors};
 use crate::stacks::VertexRows;
 use crate::types::{DType, Dim, Graph, Layout, Param, Space, Type, Value, VertexType};
 use crate::violation::Violation;
@@ -87,6 +88,13 @@ impl Verifier<'_> {
         self.unique(Place::Graph, flow.graphs.iter().map(|decl| &decl.name));
         self.unique(Place::Input, flow.inputs.iter().map(|decl| &decl.name));
         self.unique(Place::Param, flow.params.iter().map(|decl| &decl.name));
+        for (row, decl) in flow.vertex_types.iter().enumerate() {
+            if let VertexRows::Mirrors(of, _) | VertexRows::Sections(of) = decl.rows
+                && of.index() >= row
+            {
+                self.report(Place::VertexType(row), "it has rows of no earlier type");
+            }
+        }
         for (row, decl) in flow.relations.iter().enumerate() {
             self.vertices(Place::Relation(row), [decl.src, decl.dst]);
         }
@@ -203,7 +211,8 @@ impl Verifier<'_> {
         let fits = match rows {
             Some(VertexRows::Members(_)) => decl.dims[1..] == first.dims[..],
             Some(VertexRows::Cells(..)) => decl.dims[1..] == first.dims[1..],
-            Some(VertexRows::Dataset | VertexRows::Pairs(..)) | None => false,
+            Some(VertexRows::Dataset | VertexRows::Pairs(..) | VertexRows::Mirrors(..) | VertexRows::Sections(_))
+            | None => false,
         };
         if !fits {
             self.report(place, "it does not have a row for each entry, or each row of one");
@@ -223,8 +232,11 @@ impl Verifier<'_> {
             }
             return;
         }
+        if !self.share(place, decl) || decl.share == EdgeShare::Sections {
+            return;
+        }
         let name = |vertex: VertexType| flow.vertex_types.get(vertex.index()).map_or("?", |decl| &decl.name);
-        let mut at = decl.src;
+        let mut at = flow.owned_type(decl.src);
         if decl.links && (decl.steps.len() != 1 || decl.steps[0].reverse || decl.self_loops) {
             self.report(place, "links are those of one relation, in its direction");
         }
@@ -240,9 +252,28 @@ impl Verifier<'_> {
             }
             at = to;
         }
-        if at != decl.dst {
+        if at != flow.owned_type(decl.dst) {
             self.report(place, format!("the hops end at `{}`, not at `{}`", name(at), name(decl.dst)));
         }
+    }
+
+    /// The edges that a rank has end in the vertices that it owns and in their mirrors.
+    fn share(&mut self, place: Place, decl: &GraphDecl) -> bool {
+        let flow = self.flow;
+        let rows = |vertex: VertexType| flow.vertex_types[vertex.index()].rows;
+        let fits = match (decl.share, rows(decl.src), rows(decl.dst)) {
+            (EdgeShare::All, src, dst) => ![src, dst].iter().any(|rows| matches!(rows, VertexRows::Mirrors(..))),
+            (EdgeShare::In, VertexRows::Mirrors(_, Mirrors::Sources), VertexRows::Dataset) => true,
+            (EdgeShare::Out(of), VertexRows::Dataset, VertexRows::Mirrors(_, Mirrors::Destinations)) => {
+                flow.graphs.get(of.index()).is_some_and(|of| of.share == EdgeShare::In)
+            }
+            (EdgeShare::Sections, VertexRows::Dataset, VertexRows::Sections(of)) => of == decl.src,
+            _ => false,
+        };
+        if !fits {
+            self.report(place, "its ends are not those of the edges that a rank has");
+        }
+        fits
     }
 
     fn dims(&mut self, place: Place, dims: &[Dim]) -> bool {

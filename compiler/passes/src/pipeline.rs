@@ -126,6 +126,9 @@ pub const JOINT: &[Pass] = &[
 /// compare the memory of a training step with that of an evaluation.
 pub const MEMORY: &[Pass] = &[SCALE_ON_EDGES, REMATERIALIZE];
 
+/// On programs of ranks, after [`place`](crate::place()), which computes values of edges for each of their readers.
+pub const PLACED: &[Pass] = &[CSE, DCE];
+
 /// Renumbers vertices for locality when a program is bound to its data. It changes no program, so it is in no list.
 pub const REORDER_VERTICES: &str = "reorder_vertices";
 
@@ -286,6 +289,11 @@ impl PassManager {
         let changed = self.run(JOINT, flow, cx);
         cx.evaluation_bytes = evaluation_bytes();
         Changed(self.run(MEMORY, flow, cx).0 | changed.0)
+    }
+
+    /// Runs the passes of [`PLACED`].
+    pub fn run_placed(&self, flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
+        self.run(PLACED, flow, cx)
     }
 
     /// Runs passes in order. Debug builds verify the program after each.

@@ -160,6 +160,9 @@ impl Writer<'_> {
                     // `Capabilities::factored_attention` keeps the pass from making them for this target.
                     return Err(Unsupported { kernel: number, what: "factored metapath attention".into() });
                 }
+                Body::Exchange(_) => {
+                    return Err(Unsupported { kernel: number, what: "an exchange between processes".into() });
+                }
                 Body::Traversal(traversal) => {
                     let nest = self.nests[number].as_ref().expect("verified loops have a nest for each traversal");
                     let known = self.hints.edges.iter().find(|(rows, _)| *rows == traversal.rows);

@@ -26,7 +26,7 @@ fn case(name: &str) {
     }
     let rows = program.kernels().filter_map(|kernel| match &kernel.body {
         Body::Traversal(traversal) if traversal.rows.has_edges() => Some(traversal.rows.clone()),
-        Body::Traversal(_) | Body::Gemm(_) | Body::FactoredMetapath(_) => None,
+        Body::Traversal(_) | Body::Gemm(_) | Body::FactoredMetapath(_) | Body::Exchange(_) => None,
     });
     let known: Vec<(Rows, Edges)> = rows.zip(edges(&text).into_iter().cycle()).collect();
     let module = compile(&program, Target::SM_90, Hints { edges: &known, source: None });

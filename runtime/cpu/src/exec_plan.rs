@@ -84,7 +84,11 @@ fn schedules_of(plans: &[Plan], data: &BoundData) -> Vec<Schedules> {
     let facts = Facts::new(data);
     let of = |plan: &Plan, step: &Step| match &step.kind {
         StepKind::Region(region) => RegionSchedule::of(region, &plan.ranges, &facts, &[]),
-        StepKind::Product(_) | StepKind::Grouped(_) | StepKind::Factored(_) | StepKind::Copy { .. } => vec![],
+        StepKind::Product(_)
+        | StepKind::Grouped(_)
+        | StepKind::Factored(_)
+        | StepKind::Exchange(_)
+        | StepKind::Copy { .. } => vec![],
     };
     let of_plan = |plan: &Plan| {
         [&plan.prelude, &plan.steps].map(|steps| steps.par_iter().map(|step| of(plan, step)).collect::<Vec<_>>())

@@ -11,6 +11,7 @@ use hgnnc_kernels::{product, rows};
 use hgnnc_trace::Spans;
 
 use crate::block::{Context, Scratch, SplitRowRunner, combine, run_task};
+use crate::exchange::Exchanger;
 use crate::factored_metapath;
 use crate::grouped_product;
 use crate::parallel::parallel;
@@ -47,6 +48,8 @@ pub(crate) struct Runner<'a> {
     pub context: Context<'a>,
     /// Scratch of each thread.
     pub scratch: &'a PerThread<Scratch>,
+    /// The other ranks, if there are any.
+    pub exchanger: Option<&'a Exchanger>,
 }
 
 impl Runner<'_> {
@@ -69,6 +72,19 @@ impl Runner<'_> {
                 }
             }
         }
+        // The rows of other ranks arrive while the other steps run.
+        let started: Vec<_> = (steps.iter().enumerate())
+            .filter_map(|(index, step)| match (&step.kind, self.exchanger) {
+                (StepKind::Exchange(exchange), Some(exchanger)) => Some((index, exchange, exchanger)),
+                _ => None,
+            })
+            .map(|(index, exchange, exchanger)| {
+                let start = Instant::now();
+                let pending = exchanger.start(self.context.slabs, self.context.data, exchange);
+                busy[index].fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+                (index, exchange, exchanger, pending)
+            })
+            .collect();
         for round in rounds(schedules) {
             let count = |step: usize| tasks_of(&steps[step], &schedules[step], round);
             parallel((0..steps.len()).map(count).sum(), |mut task| {
@@ -88,6 +104,14 @@ impl Runner<'_> {
                 }
             });
         }
+        for (index, exchange, exchanger, pending) in started {
+            let start = Instant::now();
+            exchanger.finish(self.context.slabs, exchange, pending);
+            busy[index].fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+            if let Some((spans, first)) = spans {
+                spans.task(first + index, start);
+            }
+        }
     }
 
     fn task(&self, step: &Step, schedules: &[RegionSchedule], round: Round, task: usize) {
@@ -101,8 +125,8 @@ impl Runner<'_> {
             (StepKind::Product(product), Round::Compute) => self.product(product, task),
             (StepKind::Product(product), _) => self.combine_product(product, task),
             (StepKind::Grouped(product), _) => grouped_product::run_task(self.context, product, task),
-            // Executed before all others of the launch.
-            (StepKind::Factored(_), _) => {}
+            // Executed before all others of the launch, or around them.
+            (StepKind::Factored(_) | StepKind::Exchange(_), _) => {}
             (StepKind::Copy { from, to }, _) => {
                 let slabs = self.context.slabs;
                 slabs.write(to.slab, to.offset, to.len).copy_from_slice(slabs.of(*from));
@@ -241,7 +265,14 @@ fn tasks_of(step: &Step, schedules: &[RegionSchedule], round: Round) -> usize {
         },
         (StepKind::Grouped(product), Round::Compute) => product.tasks.len() - 1,
         (StepKind::Copy { .. }, Round::Compute) => 1,
-        (StepKind::Product(_) | StepKind::Grouped(_) | StepKind::Factored(_) | StepKind::Copy { .. }, _) => 0,
+        (
+            StepKind::Product(_)
+            | StepKind::Grouped(_)
+            | StepKind::Factored(_)
+            | StepKind::Exchange(_)
+            | StepKind::Copy { .. },
+            _,
+        ) => 0,
     }
 }
 

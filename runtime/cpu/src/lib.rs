@@ -18,6 +18,7 @@
 
 pub mod block;
 pub mod engine;
+mod exchange;
 mod exec_plan;
 mod factored_metapath;
 mod facts;

@@ -6,6 +6,7 @@ use hgnnc_data::buffer::{Alias, HostBuffer, SharedBuffer};
 use hgnnc_data::stacks::ParamPlace;
 use hgnnc_data::tables::check_given;
 use hgnnc_data::{Arena, BoundData, ExecError, InputData, Result, StateId};
+use hgnnc_dist::Comm;
 use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
 use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::Space;
@@ -17,6 +18,7 @@ use hgnnc_trace::{Times, os};
 use rayon::prelude::*;
 
 use crate::engine::Engine;
+use crate::exchange::Exchanger;
 use crate::exec_plan::{EngineOptions, ExecPlan};
 use crate::slabs::Slab;
 
@@ -27,12 +29,19 @@ pub struct CpuBackend {
     programs: Option<CpuPrograms>,
     pool: Arc<rayon::ThreadPool>,
     options: EngineOptions,
+    /// The other ranks, for programs of several.
+    comm: Option<Arc<dyn Comm>>,
 }
 
 impl CpuBackend {
     /// A back end that runs the programs of an executable on the threads of a pool ([`crate::thread_pool`]).
     pub fn new(executable: &Executable, pool: Arc<rayon::ThreadPool>, options: EngineOptions) -> Self {
-        Self { model: executable.model.clone(), programs: executable.cpu.clone(), pool, options }
+        Self { model: executable.model.clone(), programs: executable.cpu.clone(), pool, options, comm: None }
+    }
+
+    /// The back end of a rank of several, for programs that exchange rows ([`hgnnc_ir::ranks`]).
+    pub fn with_ranks(self, comm: Arc<dyn Comm>) -> Self {
+        Self { comm: Some(comm), ..self }
     }
 
     fn programs(&self, roles: &[Role]) -> Result<Vec<&CpuProgram>> {
@@ -64,8 +73,8 @@ impl Backend for CpuBackend {
         let programs: Vec<CpuProgram> = self.programs(roles)?.into_iter().cloned().collect();
         let loops: Vec<&VerifiedLoops> = programs.iter().map(|program| &*program.loops).collect();
         let exec_plan = ExecPlan::new(&loops, &mut data, &self.pool, EngineOptions { room, ..self.options })?;
-        let (pool, dispatch) = (Arc::clone(&self.pool), self.options.dispatch);
-        Ok(Box::new(PlannedEngine { programs, exec_plan, data, pool, dispatch }))
+        let (pool, dispatch, comm) = (Arc::clone(&self.pool), self.options.dispatch, self.comm.clone());
+        Ok(Box::new(PlannedEngine { programs, exec_plan, data, pool, comm, dispatch }))
     }
 }
 
@@ -75,6 +84,7 @@ struct PlannedEngine {
     exec_plan: ExecPlan,
     data: BoundData,
     pool: Arc<rayon::ThreadPool>,
+    comm: Option<Arc<dyn Comm>>,
     dispatch: Dispatch,
 }
 
@@ -92,9 +102,11 @@ impl PlannedSession for PlannedEngine {
     }
 
     fn open(self: Box<Self>) -> Result<Box<dyn Session>> {
-        let Self { programs, exec_plan, data, pool, dispatch } = *self;
+        let Self { programs, exec_plan, data, pool, comm, dispatch } = *self;
         let programs: Vec<&CpuProgram> = programs.iter().collect();
-        Ok(Box::new(Engine::planned(&programs, exec_plan, data, pool, dispatch)))
+        let engine = Engine::planned(&programs, exec_plan, data, (pool, comm), dispatch);
+        engine.check_ranks()?;
+        Ok(Box::new(engine))
     }
 }
 
@@ -115,14 +127,14 @@ impl Session for Engine {
             }
         }
         self.run_until_update(program, seed, step, epoch, times);
-        Ok(())
+        self.check_ranks()
     }
 
     fn update(&mut self, program: usize, key: StepKey, times: &mut Times) -> Result<()> {
         self.run_updates(program, key.seed, key.step, times);
         let nanos = self.commit(program);
         times.add_update(nanos);
-        Ok(())
+        self.check_ranks()
     }
 
     fn gather_tables(&mut self, program: usize, tables: &[TableRows<'_>]) -> Result<()> {
@@ -187,6 +199,11 @@ impl Session for Engine {
 }
 
 impl Engine {
+    /// The error of an exchange with other ranks, if one has failed.
+    fn check_ranks(&self) -> Result<()> {
+        self.exchanger.as_ref().map_or(Ok(()), Exchanger::check)
+    }
+
     /// The memory of a parameter, or of an optimizer state after all parameters.
     fn array(&mut self, array: usize) -> &mut HostBuffer {
         let slab = self.slab_of(array);

@@ -195,7 +195,7 @@ pub(super) fn partials(entry: &Entry, data: &BoundData) -> (HashMap<Slot, usize>
 pub(super) fn streams(program: &Program) -> u32 {
     let traversals = program.kernels().filter_map(|kernel| match &kernel.body {
         Body::Traversal(traversal) => Some(traversal),
-        Body::Gemm(_) | Body::FactoredMetapath(_) => None,
+        Body::Gemm(_) | Body::FactoredMetapath(_) | Body::Exchange(_) => None,
     });
     let streams = traversals.flat_map(|traversal| &traversal.instrs).filter_map(|instr| match instr.op {
         KernelOp::Mask { stream, .. } => Some(stream + 1),

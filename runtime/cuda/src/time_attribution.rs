@@ -21,7 +21,7 @@ pub(super) fn shares(program: &Program, data: &BoundData, entries: &[Vec<Entry>;
     let edges = crate::graph_arrays::edges(&[program], data);
     let mean = |kernel: &Kernel| match &kernel.body {
         Body::Traversal(traversal) => edges.iter().find(|(rows, _)| *rows == traversal.rows).map(|(_, edges)| *edges),
-        Body::Gemm(_) | Body::FactoredMetapath(_) => None,
+        Body::Gemm(_) | Body::FactoredMetapath(_) | Body::Exchange(_) => None,
     };
     let update = {
         let mut shares = Shares::default();
@@ -66,7 +66,7 @@ pub(super) fn add(times: &mut Times, shares: &Shares, time: f64) {
 fn of_kernel(kernel: &Kernel, edges: Option<Edges>, data: &BoundData) -> Shares {
     let mut stages = [0.0; 5];
     match &kernel.body {
-        Body::Gemm(_) | Body::FactoredMetapath(_) => stages[stage(kernel.stage)] = 1.0,
+        Body::Gemm(_) | Body::FactoredMetapath(_) | Body::Exchange(_) => stages[stage(kernel.stage)] = 1.0,
         Body::Traversal(traversal) => {
             for instr in &traversal.instrs {
                 let per_row = match instr.level {

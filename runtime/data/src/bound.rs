@@ -2,7 +2,7 @@
 //!
 //! These structures know no file format; `bind` builds them from a dataset.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use hgnnc_graph::{Adjacency, DegreeClasses, FloatArray, Origin, transpose_into};
 use hgnnc_ir::ops::Direction;
@@ -12,6 +12,7 @@ use hgnnc_ir::types::VertexType;
 
 use crate::error::{ExecError, Result};
 use crate::orders::Orders;
+use crate::ranks::Route;
 
 /// Edges between sources and destinations, in both CSC and CSR. Also a sparse matrix: its rows are destinations, its
 /// columns sources, and its stored elements edges.
@@ -36,6 +37,8 @@ pub struct Topology {
     /// Destination of each edge, of a graph that nothing reads but the stacks that it is a member of, and that has fewer
     /// edges than vertices. It has no row offsets and no CSR: a family may have thousands of such members.
     pub listed: Option<Vec<u32>>,
+    /// For the edges of one rank of several: number of edges of all ranks, by which rows with many edges are split.
+    pub of_whole: Option<u64>,
 }
 
 /// Rows by degree class, for both directions, for all vertices and for vertices with edges only. Computed on first use,
@@ -119,6 +122,7 @@ impl Topology {
             classes: Classes::default(),
             deferred: None,
             listed: None,
+            of_whole: None,
         })
     }
 
@@ -158,6 +162,11 @@ impl Topology {
         let rows = self.csc.indptr.windows(2).enumerate();
         let destinations = rows.flat_map(|(dst, row)| std::iter::repeat_n(dst as u32, (row[1] - row[0]) as usize));
         sources.zip(destinations).collect()
+    }
+
+    /// Number of edges that rows are split by: those of the whole graph.
+    pub fn edges_of_whole(&self) -> usize {
+        self.of_whole.map_or(self.num_edges(), |edges| edges as usize)
     }
 
     /// Number of edges, materialized or not.
@@ -350,6 +359,8 @@ pub struct BoundData {
     pub sgb_s: f64,
     /// Vertex renumbering, if any: all data above uses the new ids.
     pub orders: Orders,
+    /// For one rank of several, by vertex type: how the rows of mirrors come to it ([`crate::ranks`]).
+    pub routes: Vec<Option<Arc<Route>>>,
 }
 
 /// Index of a part of the split in [`BoundData::parts`].

@@ -115,6 +115,9 @@ pub enum ExecError {
         /// The request and the driver's answer.
         reason: String,
     },
+    /// Another process of the job has failed, or does other work.
+    #[error("{0}")]
+    Ranks(String),
     /// The thread pool could not be created.
     #[error("cannot start {threads} threads: {reason}; `ulimit -u` and `--threads N` say how many there may be")]
     Threads { threads: usize, reason: String },
@@ -130,7 +133,11 @@ impl ExecError {
     /// Whether the machine failed (exit code 3), as opposed to wrong input.
     pub fn is_machine(&self) -> bool {
         match self {
-            Self::Memory { .. } | Self::GraphTooLarge(_) | Self::Threads { .. } | Self::Device { .. } => true,
+            Self::Memory { .. }
+            | Self::GraphTooLarge(_)
+            | Self::Threads { .. }
+            | Self::Ranks(_)
+            | Self::Device { .. } => true,
             Self::Io { action, .. } => *action != "read",
             Self::Unsupported(_)
             | Self::Operation { .. }

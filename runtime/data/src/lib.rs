@@ -18,6 +18,7 @@ mod init;
 mod metapath_graphs;
 pub mod metrics;
 mod orders;
+pub mod ranks;
 pub mod reorder;
 pub mod stacks;
 pub mod tables;

@@ -27,7 +27,7 @@ pub fn derive(tables: &Dataflow, num_vertices: &mut Vec<usize>, graphs: &mut Vec
     };
     for decl in tables.vertex_types.iter().skip(num_vertices.len()) {
         let count = match decl.rows {
-            VertexRows::Dataset => 0,
+            VertexRows::Dataset | VertexRows::Mirrors(..) | VertexRows::Sections(_) => 0,
             VertexRows::Members(stack) => tables.stacks[stack.index()].members.len(),
             VertexRows::Pairs(stack, direction) => pairs(stack, direction).vertices.len(),
             VertexRows::Cells(stack, direction) => {

@@ -110,7 +110,7 @@ pub fn check_materialized(programs: &[&Program], data: &BoundData) -> Result<()>
                 Rows::Once | Rows::Each(_) | Rows::Vertices(_) | Rows::Elements(..) => vec![],
             },
             Body::FactoredMetapath(reduction) => vec![reduction.first, reduction.second],
-            Body::Gemm(_) => vec![],
+            Body::Gemm(_) | Body::Exchange(_) => vec![],
         });
         if let Some(graph) = kernels.chain(program.endpoints().into_iter().map(|ends| ends.0)).find(missing) {
             return Err(ExecError::Unsupported(format!(
@@ -227,7 +227,7 @@ pub fn drop_unused_edges(programs: &[&Program], data: &mut BoundData) {
                         outgoing[graph.index()] |= reduction.direction == Direction::Out;
                     }
                 }
-                Body::Gemm(_) => {}
+                Body::Gemm(_) | Body::Exchange(_) => {}
             }
         }
         for (graph, direction) in program.endpoints() {

@@ -10,7 +10,7 @@ use crate::{Comm, CommError, Exchange, Pending, Tag, check, parts};
 ///
 /// # Panics
 /// If there are no ranks, or one panics.
-pub fn run<T: Send>(size: usize, work: impl Fn(&dyn Comm) -> T + Sync) -> Vec<T> {
+pub fn run<T: Send>(size: usize, work: impl Fn(&Arc<dyn Comm>) -> T + Sync) -> Vec<T> {
     assert!(size > 0, "a job has a rank at least");
     let shared = Arc::new(Shared { state: Mutex::new(State::default()), changed: Condvar::new() });
     let work = &work;
@@ -20,7 +20,8 @@ pub fn run<T: Send>(size: usize, work: impl Fn(&dyn Comm) -> T + Sync) -> Vec<T>
             let shared = &shared;
             scope.spawn(move || {
                 let ended = EndsOnPanic(&virtual_rank);
-                let result = work(ended.0);
+                let comm: Arc<dyn Comm> = Arc::new(virtual_rank.clone());
+                let result = work(&comm);
                 std::mem::forget(ended);
                 shared.lock().done.insert(rank);
                 shared.changed.notify_all();
@@ -71,6 +72,7 @@ impl std::fmt::Debug for VirtualRank {
     }
 }
 
+/// Ends the job when the work of a rank panics.
 struct EndsOnPanic<'a>(&'a VirtualRank);
 
 impl Drop for EndsOnPanic<'_> {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 proptest! {
     #[test]
     fn exchanges_and_sums_are_those_of_one_process(size in 1usize..8, seed in any::<u64>()) {
-        threads::run(size, |comm| work::everything(comm, seed));
+        threads::run(size, |comm| work::everything(&**comm, seed));
     }
 }
 

@@ -15,8 +15,7 @@ use oxttl::NTriplesParser;
 use serde::Deserialize;
 
 use crate::error::{Faults, ImportError, Unknown, shown};
-use crate::files::json::Lines;
-use crate::files::{Format, Rows, Style, Table};
+use crate::files::{Format, Lines, Rows, Style, Table, separator_of};
 use crate::keys::Keys;
 use crate::progress::Progress;
 use crate::settings;
@@ -157,7 +156,7 @@ struct Vertices {
 impl Graph<'_> {
     fn read(&mut self, path: &Path, progress: &Progress, faults: &mut Faults) {
         let Some(mut lines) = Lines::open(path, progress, faults) else { return };
-        while let Some((line, text)) = lines.next(faults) {
+        while let Some((line, text)) = lines.next_filled(faults) {
             // A parser for each line, so that what is wrong with one says nothing of the next.
             for triple in NTriplesParser::new().for_slice(text) {
                 let triple = match triple {
@@ -348,8 +347,7 @@ impl Labels<'_> {
     /// The rows of a table: line, term and class.
     fn table(&self, path: &Path, terms: &Keys, classes: &mut Keys, faults: &mut Faults) -> Vec<(u64, u32, u32)> {
         let mut found = Vec::new();
-        let comma = path.to_string_lossy().trim_end_matches(".gz").ends_with(".csv");
-        let style = Style { separator: if comma { b',' } else { b'\t' }, quotes: true, columns: None, ragged: false };
+        let style = Style { separator: separator_of(path, b'\t'), quotes: true, columns: None, ragged: false };
         let Some(columns) = self.columns(path, &style, faults) else { return found };
         self.progress.expect(path);
         let opened = Table::open(path, Some(Format::Csv), &style, &columns, self.progress, faults);

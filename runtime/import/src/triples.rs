@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use hgnnc_graph::{Dataset, LinkSplitData, Links, RelationData, VertexTypeData};
 
 use crate::error::{Faults, ImportError};
-use crate::files::{Rows, Style};
+use crate::files::{Rows, Style, separator_of};
 use crate::keys::Keys;
 use crate::progress::Progress;
 
@@ -86,10 +86,9 @@ fn part_file(folder: &Path, names: &[&str]) -> Option<PathBuf> {
 
 fn links(path: &Path, entities: &mut Keys, relations: &mut Keys, progress: &Progress, faults: &mut Faults) -> Links {
     let mut found = Links::default();
-    let comma = path.to_string_lossy().trim_end_matches(".gz").ends_with(".csv");
+    let separator = separator_of(path, b'\t');
     let columns = ["head", "relation", "tail"].map(String::from);
-    let style =
-        Style { separator: if comma { b',' } else { b'\t' }, quotes: comma, columns: Some(&columns), ragged: false };
+    let style = Style { separator, quotes: separator == b',', columns: Some(&columns), ragged: false };
     let Some(mut rows) = Rows::open(path, &style, progress, faults) else { return found };
     while let Some(line) = rows.next(faults) {
         let mut add = |at: usize, keys: &mut Keys| -> Option<u32> {

@@ -247,6 +247,29 @@ pub trait Session: Debug + Send + Any {
         Ok(None)
     }
 
+    /// Whether any of the processes that train together says so. What a clock or a signal decides is decided by all of
+    /// them alike: all call it, in the same order.
+    ///
+    /// # Errors
+    /// When another process has ended.
+    fn agree(&mut self, any: bool) -> Result<bool> {
+        Ok(any)
+    }
+
+    /// Makes parameters readable without the other processes that train together, until they change. All call it, in the
+    /// same order as other calls.
+    ///
+    /// # Errors
+    /// When another process has ended.
+    fn collect_params(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether this process writes the files of the run: one of those that train together does.
+    fn writes_files(&self) -> bool {
+        true
+    }
+
     /// Asks to count how a result of a program compares with the labels, where that saves reading the result.
     ///
     /// # Errors

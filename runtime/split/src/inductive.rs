@@ -1,9 +1,25 @@
 //! Datasets without some of their vertices.
 
+use std::path::Path;
+
+use hgnnc_graph::write::{WriteError, new_folder};
 use hgnnc_graph::{
     Dataset, DenseFeatures, Features, Kinds, LabelData, LabelValues, LinkSplitData, Links, RelationData,
     SparseFeatures, SplitData, VertexIds, VertexTypeData,
 };
+
+/// Writes the two datasets of an inductive split into a new folder: `seen`, without the `unseen` vertices of a type
+/// (positions, ascending), to train on, and `whole`, to test on these.
+///
+/// # Errors
+/// A folder that holds something, or that cannot be written.
+pub fn write_inductive(dataset: &Dataset, vertex_type: usize, unseen: &[u32], folder: &Path) -> Result<(), WriteError> {
+    let seen = without_vertices(dataset, vertex_type, unseen);
+    new_folder(folder, |folder| {
+        seen.write(&folder.join("seen"))?;
+        dataset.write(&folder.join("whole"))
+    })
+}
 
 /// The dataset without `removed` vertices of a type (positions, ascending) and without the edges and held-out links
 /// that touch them. The remaining vertices are numbered anew in their order; their ids, or their positions in

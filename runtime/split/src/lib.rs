@@ -2,7 +2,7 @@
 //!
 //! - [`split_vertices`] divides the labelled vertices of a type, at random, evenly over the classes, or by time.
 //! - [`without_vertices`] removes vertices with their edges: the training graph of an inductive split, whose test
-//!   vertices are unseen.
+//!   vertices are unseen. [`write_inductive`] writes it beside the whole graph.
 //! - [`split_links`] holds out links of relations. Equal edges, the other directions of symmetric relations, and the
 //!   edges of reverse relations leave the training graph with them.
 //!
@@ -16,7 +16,7 @@ mod links;
 mod shares;
 mod vertices;
 
-pub use inductive::without_vertices;
+pub use inductive::{without_vertices, write_inductive};
 pub use links::{LinkOutcome, LinkSplit, SUSPICIOUS, split_links};
 pub use shares::{Order, Shares, shuffle};
 pub use vertices::{VertexSplit, split_vertices};

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use hgnnc_graph::{
     Dataset, DenseFeatures, Features, LabelData, LabelValues, RelationData, SplitData, VertexIds, VertexTypeData,
 };
-use hgnnc_split::{LinkSplit, Order, Shares, SplitError, VertexSplit, split_links, split_vertices, without_vertices};
+use hgnnc_split::{
+    LinkSplit, Order, Shares, SplitError, VertexSplit, split_links, split_vertices, without_vertices, write_inductive,
+};
 use proptest::prelude::*;
 
 const SHARES: Shares = Shares { train: Some(0.5), val: 0.25, test: None };
@@ -105,6 +107,18 @@ fn an_unseen_vertex_leaves_with_its_edges() {
     assert_eq!(seen.labels[0].values, LabelValues::Single { classes: 2, of: vec![0, 0, 1, 1, 1, 1, -1] });
     assert_eq!(seen.splits[0].train, [2, 3, 4, 5]);
     assert!(seen.splits[0].test.is_empty());
+}
+
+#[test]
+fn an_inductive_split_is_two_datasets() {
+    let mut dataset = papers();
+    split_vertices(&mut dataset, &vertex_split(Order::Time, false)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("papers");
+    write_inductive(&dataset, 0, &[0, 1], &target).unwrap();
+    let counts = ["seen", "whole"].map(|name| Dataset::load(target.join(name)).unwrap().vertex_types[0].count);
+    assert_eq!(counts, [7, 9]);
+    assert!(write_inductive(&dataset, 0, &[0, 1], &target).is_err(), "it holds both already");
 }
 
 #[test]

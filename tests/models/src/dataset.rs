@@ -32,7 +32,8 @@ pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
         });
     }
     for (index, decl) in flow.inputs.iter().enumerate() {
-        let tensor = &bindings.inputs[&Input::new(index)];
+        // Ranks of edges and counters are no data.
+        let Some(tensor) = bindings.inputs.get(&Input::new(index)) else { continue };
         let numbers: Vec<f32> = tensor.data.iter().map(|&x| x as f32).collect();
         match &decl.binding {
             Binding::Features(vertex) => {

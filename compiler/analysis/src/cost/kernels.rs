@@ -45,7 +45,7 @@ pub fn kernels(program: &Program, sizes: &SizeInfo, machine: &Machine) -> Vec<Ke
 fn kind(kernel: &Kernel) -> Kind {
     let traversal = match &kernel.body {
         Body::Gemm(_) => return Kind::DM,
-        Body::FactoredMetapath(_) => return Kind::TB,
+        Body::FactoredMetapath(_) | Body::Exchange(_) => return Kind::TB,
         Body::Traversal(traversal) => traversal,
     };
     let any = |test: fn(&KernelOp) -> bool| traversal.instrs.iter().any(|instr| test(&instr.op));
@@ -67,6 +67,11 @@ pub fn kernel_work(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Work
     match &kernel.body {
         Body::Gemm(gemm) => gemm_work(program, gemm, sizes),
         Body::FactoredMetapath(reduction) => factored_metapath_work(program, reduction, sizes),
+        // The copies that a rank makes, as of an operation.
+        Body::Exchange(exchange) => {
+            let bytes = |vertex| ELEMENT * (sizes.eval(&Width::count(vertex)) * sizes.eval(&exchange.width));
+            Work { read: bytes(exchange.rows), written: bytes(exchange.mirrors), ..Work::default() }
+        }
         Body::Traversal(traversal) => {
             let all = (0..traversal.instrs.len()).collect();
             Walk::new(program, traversal, sizes).work(&all)

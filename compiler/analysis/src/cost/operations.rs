@@ -173,6 +173,11 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
             args.iter().for_each(|&arg| read(&mut work, arg));
             Kind::TB
         }
+        // The copies that a rank makes; the network has a model of its own.
+        Op::Exchange(_) => {
+            read(&mut work, args[0]);
+            Kind::TB
+        }
         Op::MetapathReduce(sum) => {
             let heads = count.width(args[0]);
             let per_head = count.width(value) / heads.max(1.0);

@@ -1,6 +1,6 @@
 //! `train -o DIR`: parameters, report and log in one folder.
 
-use crate::common::{BODY, Place, TRAIN, model_of, names, usual};
+use crate::common::{BODY, Place, Run, TRAIN, model_of, names, usual};
 
 #[test]
 fn a_run_is_kept_in_a_folder() {
@@ -99,4 +99,26 @@ fn parameters_that_nobody_keeps_are_mentioned() {
     assert!(!told(&["--checkpoint", "c"]));
     assert!(!told(&["-o", "run"]));
     assert!(!told(&["--epochs", "0"]));
+}
+
+/// The parameters fit, and the artifact with its program does not.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_without_room_for_the_rest_loses_no_parameters() {
+    let place = Place::new();
+    place.model(&usual());
+    let command = place.command(&["train", "m.hgnn", "--data", "data", "--epochs", "2", "-o", "run"]);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -f 8; exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        value.map(|value| shell.env(name, value));
+    }
+    let run = Run::of(shell.current_dir(place.folder.path()).output().expect("a shell"));
+    run.fails(3, &["model.hgnnx", "File too large"]);
+    assert_eq!(place.names(), ["data", "m.hgnn"]);
+    let kept =
+        run.err.lines().find_map(|line| line.strip_prefix("the parameters were written to ")?.strip_suffix(" instead"));
+    let kept = kept.expect("another file");
+    place.with_data("eval", &["--weights", kept]).works();
+    std::fs::remove_dir_all(std::path::Path::new(kept).parent().expect("a folder")).expect("removed");
 }

@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 
 use hgnnc_analysis::aliases::AliasAnalysis;
 use hgnnc_ir::kernel::{
-    Body, Buffer, BufferDecl, Contents, FactoredMetapath, FactoredOut, Form, Gemm, Index, Kernel, Launch, Operand,
-    Output, Program, Source,
+    Body, Buffer, BufferDecl, Contents, Exchange, FactoredMetapath, FactoredOut, Form, Gemm, Index, Kernel, Launch,
+    Operand, Output, Program, Source,
 };
-use hgnnc_ir::{Op, Provenance, Type, Value};
+use hgnnc_ir::{Op, Provenance, Space, Type, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::groups::{Group, Groups, Kind, value_names};
@@ -106,6 +106,7 @@ impl<'f, 'a> Builder<'f, 'a> {
         let node = self.aliases.flow.value(group.members[0]);
         let (stage, body) = match group.kind {
             Kind::Product(value) => (node.stage, Body::Gemm(self.gemm(value)?)),
+            Kind::Exchange(value) => (node.stage, Body::Exchange(self.exchange(value)?)),
             Kind::FactoredMetapath(_) => (node.stage, Body::FactoredMetapath(self.factored_metapath(&group.members)?)),
             Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Edges(..) | Kind::Endpoints(..) => {
                 let traversal = lower_traversal(self, group)?;
@@ -135,6 +136,23 @@ impl<'f, 'a> Builder<'f, 'a> {
         let weight = if form == Form::Outer { &node.ty } else { aliases.flow.ty(node.args[1]) };
         let (rows, of) = (aliases.flow.ty(node.args[0]).space, aliases.extents(weight, batch));
         Ok(Gemm { form, rows, members, of, x, y, out, from: Provenance(node.origin) })
+    }
+
+    fn exchange(&self, value: Value) -> Result<Exchange, NotLowered> {
+        let aliases = self.aliases;
+        let node = aliases.flow.value(value);
+        let wrong = || error(aliases, value, "internal error: only rows of vertices are exchanged");
+        let buffer = |value: Value| match self.source(aliases.storage_of(value))? {
+            Source::Buffer(buffer) => Ok(buffer),
+            Source::Local(_) | Source::Const(_) | Source::Count(_) => {
+                Err(error(aliases, value, "internal error: the operand of an exchange is not stored"))
+            }
+        };
+        let (Op::Exchange(mirrors), Space::Vertices(rows)) = (&node.op, aliases.flow.ty(node.args[0]).space) else {
+            return Err(wrong());
+        };
+        let (x, out) = (buffer(node.args[0])?, buffer(value)?);
+        Ok(Exchange { rows, mirrors: *mirrors, width: aliases.width(value), x, out, from: Provenance(node.origin) })
     }
 
     /// Lowers two-hop sums, each of which is stored.

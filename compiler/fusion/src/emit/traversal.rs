@@ -86,7 +86,12 @@ impl Lowering<'_, '_, '_> {
         match self.kind {
             Kind::Edges(topology, direction) => Some((*topology, *direction)),
             Kind::Endpoints(graph, direction) => Some((Topology::Graph(*graph), *direction)),
-            Kind::Unit | Kind::Elements(_) | Kind::Map(_) | Kind::Product(_) | Kind::FactoredMetapath(_) => None,
+            Kind::Unit
+            | Kind::Elements(_)
+            | Kind::Map(_)
+            | Kind::Product(_)
+            | Kind::Exchange(_)
+            | Kind::FactoredMetapath(_) => None,
         }
     }
 
@@ -109,6 +114,7 @@ impl Lowering<'_, '_, '_> {
             | Kind::Product(_)
             | Kind::Edges(..)
             | Kind::Endpoints(..)
+            | Kind::Exchange(_)
             | Kind::FactoredMetapath(_) => width,
         }
     }
@@ -342,6 +348,9 @@ impl Lowering<'_, '_, '_> {
             }
             Op::Grouped { .. } => {
                 return Err(error(aliases, value, "internal error: a grouped product in a traversal"));
+            }
+            Op::Exchange(_) => {
+                return Err(error(aliases, value, "internal error: an exchange in a traversal"));
             }
             Op::MetapathReduce(_) => {
                 return Err(error(aliases, value, "internal error: a reduction over a metapath in a traversal"));

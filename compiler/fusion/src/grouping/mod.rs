@@ -223,7 +223,7 @@ impl Grouping<'_, '_> {
     /// All pending operations of a phase that a group of this kind can take.
     fn grow(&self, start: &Start) -> Vec<Value> {
         let Start { phase, kind, stores, product } = start;
-        if let Kind::Product(value) = kind {
+        if let Kind::Product(value) | Kind::Exchange(value) = kind {
             return vec![*value];
         }
         let mut members = vec![];
@@ -260,6 +260,7 @@ impl Grouping<'_, '_> {
                 | Kind::Map(_)
                 | Kind::Product(_)
                 | Kind::Endpoints(..)
+                | Kind::Exchange(_)
                 | Kind::FactoredMetapath(_) => false,
             };
             let joins = !self.tiled[v.index()] || *product == Some(v) || self.joins_tiles(v, kind, &known);
@@ -291,6 +292,7 @@ impl Grouping<'_, '_> {
             | Kind::Map(_)
             | Kind::Product(_)
             | Kind::Endpoints(..)
+            | Kind::Exchange(_)
             | Kind::FactoredMetapath(_) => FusionRule::Rowwise,
         };
         self.options.disabled.contains(rule) || self.unfused.contains(&v) || self.unfused.contains(&other)
@@ -525,6 +527,7 @@ impl Grouping<'_, '_> {
                 }
             }
             Op::Grouped { .. } => vec![Kind::Product(v)],
+            Op::Exchange(_) => vec![Kind::Exchange(v)],
             Op::ReduceSpace(_) => match aliases.topology(node.args[0]) {
                 Some(topology) => vec![Kind::Edges(topology, Direction::In), Kind::Edges(topology, Direction::Out)],
                 None => vec![match arg_space(0) {
@@ -632,7 +635,7 @@ impl Grouping<'_, '_> {
             }
             Kind::Edges(topology, direction) => aliases.row_space(*topology, *direction) == Some(space),
             Kind::Endpoints(graph, direction) => space == Space::Endpoints(*graph, *direction),
-            Kind::Product(_) | Kind::FactoredMetapath(_) => false,
+            Kind::Product(_) | Kind::Exchange(_) | Kind::FactoredMetapath(_) => false,
         };
         // A reduction over the rows of the group is complete only after it, and is a unit value: in a group
         // of vertex rows it never has the space of the rows, except seen through `Rows`, which is refused.
@@ -667,6 +670,8 @@ const RANK_DEFERRED: u32 = 5;
 /// The order in which groups start, within a phase.
 fn rank(kind: &Kind) -> u32 {
     match kind {
+        // Other ranks wait for these rows.
+        Kind::Exchange(_) => 0,
         Kind::Unit => 0,
         Kind::Elements(_) => 1,
         Kind::Map(_) => 2,

@@ -261,6 +261,7 @@ impl Grouping<'_, '_> {
                         kind @ (Kind::Product(_)
                         | Kind::Edges(..)
                         | Kind::Endpoints(..)
+                        | Kind::Exchange(_)
                         | Kind::FactoredMetapath(_)) => self.rank(v, kind),
                         kind @ Kind::Map(_) if self.tiled[v.index()] => self.rank(v, kind),
                         Kind::Unit | Kind::Elements(_) | Kind::Map(_) => RANK_DEFERRED,

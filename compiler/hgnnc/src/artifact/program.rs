@@ -95,6 +95,7 @@ fn is_forward(flow: &Dataflow) -> Result<(), String> {
             | Op::Grouped { .. }
             | Op::SegmentEndpoints { .. }
             | Op::SegmentArg { .. }
+            | Op::Exchange(_)
             | Op::MetapathReduce(_)
             | Op::GatherRows(..)
             | Op::ScatterRows(..)

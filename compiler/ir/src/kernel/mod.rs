@@ -1,7 +1,7 @@
 //! The kernel IR: the schedule of a program, independent of dataset and machine.
 //!
 //! A [`Program`] is an ordered list of [`Launch`]es. Each launch holds one or more kernels that do not read each
-//! other's results. There are three kinds of kernels:
+//! other's results. There are four kinds of kernels:
 //!
 //! - A [`Gemm`] is a dense product over all rows of a space.
 //! - A [`Traversal`] iterates over rows, each of which owns its edges. Its instructions run before, inside and
@@ -9,6 +9,7 @@
 //!   within its row, in edge order; high-degree rows may be split ([`Traversal::pieces`]). A global reduction over
 //!   all rows or edges ([`KernelOp::is_total`]) completes after the kernel. An element-wise map or a reduction over
 //!   vertices is a traversal without edges.
+//! - An [`Exchange`] fills rows that other ranks own, see [`crate::ranks`].
 //! - [`FactoredMetapath`] is factored metapath attention: reductions over two-hop paths that share their scores, see
 //!   [`crate::metapath`].
 //!
@@ -119,6 +120,8 @@ pub enum Body {
     Traversal(Traversal),
     /// Factored metapath attention over two graphs.
     FactoredMetapath(FactoredMetapath),
+    /// Rows that other ranks own.
+    Exchange(Exchange),
 }
 
 /// A dense product over all rows of a space.
@@ -136,6 +139,22 @@ pub struct Gemm {
     pub x: Buffer,
     /// The weight `[batch, k, n]`, or rows of `batch · n` elements for [`Form::Outer`].
     pub y: Buffer,
+    pub out: Buffer,
+    /// Source location, for messages; not in the text format.
+    pub from: Provenance,
+}
+
+/// Rows of vertices, sent to all ranks that mirror them: [`crate::Op::Exchange`].
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Exchange {
+    /// The vertices that a rank owns.
+    pub rows: VertexType,
+    /// These and their mirrors.
+    pub mirrors: VertexType,
+    /// Elements of a row.
+    pub width: Width,
+    pub x: Buffer,
     pub out: Buffer,
     /// Source location, for messages; not in the text format.
     pub from: Provenance,
@@ -442,7 +461,7 @@ impl Program {
         for kernel in self.kernels() {
             match &kernel.body {
                 Body::Gemm(gemm) => spaces.push(gemm.rows),
-                Body::FactoredMetapath(_) => {}
+                Body::FactoredMetapath(_) | Body::Exchange(_) => {}
                 Body::Traversal(traversal) => {
                     if let Rows::Endpoints(graph, direction) = traversal.rows {
                         spaces.push(Space::Endpoints(graph, direction));
@@ -558,7 +577,7 @@ impl Kernel {
     pub fn traversal(&self) -> Option<&Traversal> {
         match &self.body {
             Body::Traversal(traversal) => Some(traversal),
-            Body::Gemm(_) | Body::FactoredMetapath(_) => None,
+            Body::Gemm(_) | Body::FactoredMetapath(_) | Body::Exchange(_) => None,
         }
     }
 
@@ -567,6 +586,7 @@ impl Kernel {
         let mut all = vec![];
         match &self.body {
             Body::Gemm(gemm) => all.extend([gemm.x, gemm.y]),
+            Body::Exchange(exchange) => all.push(exchange.x),
             Body::FactoredMetapath(reduction) => {
                 let own = |buffer: &Buffer| reduction.sums.iter().any(|sum| sum.out == *buffer);
                 let read = reduction.sums.iter().flat_map(|sum| [sum.n, sum.w]).flatten().filter(|buffer| !own(buffer));
@@ -589,6 +609,7 @@ impl Kernel {
     pub fn writes(&self) -> Vec<Buffer> {
         match &self.body {
             Body::Gemm(gemm) => vec![gemm.out],
+            Body::Exchange(exchange) => vec![exchange.out],
             Body::FactoredMetapath(reduction) => reduction.sums.iter().map(|sum| sum.out).collect(),
             Body::Traversal(traversal) => traversal
                 .instrs

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use super::print::index_words;
 use super::verify::Place;
 use super::{
-    Body, Buffer, BufferDecl, Contents, Dest, Extent, Extents, FactoredMetapath, FactoredOut, Form, Gemm, Index, Instr,
-    Kernel, KernelOp, Launch, Level, Local, Operand, Output, Pieces, Program, Rows, Source, Traversal, Width,
+    Body, Buffer, BufferDecl, Contents, Dest, Exchange, Extent, Extents, FactoredMetapath, FactoredOut, Form, Gemm,
+    Index, Instr, Kernel, KernelOp, Launch, Level, Local, Operand, Output, Pieces, Program, Rows, Source, Traversal,
+    Width,
 };
 use crate::dataflow::OutputKind;
 use crate::metapath::MetapathTerm;
@@ -216,7 +217,8 @@ impl<X: Extension> Reader<X> {
         let line = self.base.line();
         let is_gemm = self.base.accept_word("gemm");
         let is_factored = !is_gemm && self.base.accept_word("factored");
-        if !is_gemm && !is_factored {
+        let is_exchange = !is_gemm && !is_factored && self.base.accept_word("exchange");
+        if !is_gemm && !is_factored && !is_exchange {
             self.base.word("kernel")?;
         }
         let number = self.num_kernels;
@@ -226,10 +228,14 @@ impl<X: Extension> Reader<X> {
         self.base.sign("@")?;
         let (stage, phase) = self.base.stage()?;
         self.base.sign(":")?;
-        let body = match (is_gemm, is_factored) {
-            (true, _) => Body::Gemm(self.gemm()?),
-            (false, true) => Body::FactoredMetapath(self.factored_metapath()?),
-            (false, false) => Body::Traversal(self.traversal(number, stage)?),
+        let body = if is_gemm {
+            Body::Gemm(self.gemm()?)
+        } else if is_factored {
+            Body::FactoredMetapath(self.factored_metapath()?)
+        } else if is_exchange {
+            Body::Exchange(self.exchange()?)
+        } else {
+            Body::Traversal(self.traversal(number, stage)?)
         };
         Ok(Kernel { stage, phase, body })
     }
@@ -262,6 +268,21 @@ impl<X: Extension> Reader<X> {
         let y = self.buffer()?;
         self.base.sign("}")?;
         Ok(Gemm { form, rows, members, of, x, y, out, from: Provenance::default() })
+    }
+
+    fn exchange(&mut self) -> Parse<Exchange> {
+        self.base.word("rows")?;
+        let rows = self.base.vertex()?;
+        self.base.word("to")?;
+        let mirrors = self.base.vertex()?;
+        self.base.sign("{")?;
+        let out = self.buffer()?;
+        self.base.sign("=")?;
+        let x = self.buffer()?;
+        self.base.sign(":")?;
+        let width = self.width()?;
+        self.base.sign("}")?;
+        Ok(Exchange { rows, mirrors, width, x, out, from: Provenance::default() })
     }
 
     fn factored_metapath(&mut self) -> Parse<FactoredMetapath> {

@@ -35,8 +35,8 @@
 use std::fmt::{self, Write};
 
 use super::{
-    Body, Buffer, Contents, Dest, Extent, Extents, FactoredMetapath, Gemm, Index, Instr, Kernel, KernelOp, Launch,
-    Level, Operand, Output, Pieces, Program, Rows, Source, Traversal, Width,
+    Body, Buffer, Contents, Dest, Exchange, Extent, Extents, FactoredMetapath, Gemm, Index, Instr, Kernel, KernelOp,
+    Launch, Level, Operand, Output, Pieces, Program, Rows, Source, Traversal, Width,
 };
 use crate::dataflow::OutputKind;
 use crate::ops::{Direction, UnaryOp};
@@ -262,6 +262,7 @@ impl Printer<'_> {
         match &kernel.body {
             Body::Gemm(gemm) => self.gemm(gemm, &place, indent),
             Body::FactoredMetapath(reduction) => self.factored_metapath(reduction, &place, indent),
+            Body::Exchange(exchange) => self.exchange(exchange, &place, indent),
             Body::Traversal(traversal) => self.traversal(traversal, (number, kernel.stage), &place, indent),
         }
     }
@@ -279,6 +280,15 @@ impl Printer<'_> {
         let [out, x, y] = [gemm.out, gemm.x, gemm.y].map(|buffer| self.buffer(buffer));
         let of = self.extents(&gemm.of);
         writeln!(self.out, "{indent}  {out} = {}{of} {x}, {y}", gemm.form.name())?;
+        writeln!(self.out, "{indent}}}")
+    }
+
+    fn exchange(&mut self, exchange: &Exchange, place: &str, indent: &str) -> fmt::Result {
+        let (rows, mirrors) = (self.names.vertex(exchange.rows), self.names.vertex(exchange.mirrors));
+        let [x, out] = [exchange.x, exchange.out].map(|buffer| self.buffer(buffer));
+        let width = width(&self.names, &exchange.width);
+        writeln!(self.out, "{indent}exchange {place} : rows {rows} to {mirrors} {{")?;
+        writeln!(self.out, "{indent}  {out} = {x} : {width}")?;
         writeln!(self.out, "{indent}}}")
     }
 

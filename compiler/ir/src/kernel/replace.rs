@@ -249,7 +249,7 @@ impl Uses<'_> {
         let (kernel, ways) = &self.kernels[kernel];
         match &kernel.body {
             Body::Traversal(traversal) => Some((traversal, ways.get_or_init(|| Ways::of(traversal)))),
-            Body::Gemm(_) | Body::FactoredMetapath(_) => None,
+            Body::Gemm(_) | Body::FactoredMetapath(_) | Body::Exchange(_) => None,
         }
     }
 

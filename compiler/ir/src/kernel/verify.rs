@@ -5,13 +5,14 @@ use std::fmt;
 
 use super::print::local_extents;
 use super::{
-    Body, Buffer, Contents, Dest, Extent, Extents, FactoredMetapath, Form, Gemm, Index, Instr, Kernel, KernelOp,
-    Launch, Level, Operand, Pieces, Program, Rows, Source, Traversal, Width, volume,
+    Body, Buffer, Contents, Dest, Exchange, Extent, Extents, FactoredMetapath, Form, Gemm, Index, Instr, Kernel,
+    KernelOp, Launch, Level, Operand, Pieces, Program, Rows, Source, Traversal, Width, volume,
 };
 use crate::dataflow::OutputKind;
 use crate::metapath::MetapathTerm;
 use crate::ops::{Direction, UnaryOp};
 use crate::print::print_type;
+use crate::stacks::VertexRows;
 use crate::types::{DType, Dim, Layout, Param, Space, Type};
 use crate::verify as dataflow;
 use crate::violation::Violation;
@@ -255,7 +256,26 @@ impl Verifier<'_> {
         match &kernel.body {
             Body::Gemm(gemm) => self.gemm(gemm, Place::Kernel(number)),
             Body::FactoredMetapath(reduction) => self.factored_metapath(reduction, Place::Kernel(number)),
+            Body::Exchange(exchange) => self.exchange(exchange, Place::Kernel(number)),
             Body::Traversal(traversal) => self.traversal(traversal, number, prelude),
+        }
+    }
+
+    fn exchange(&mut self, exchange: &Exchange, place: Place) {
+        let program = self.program;
+        let Exchange { rows, mirrors, ref width, x, out, .. } = *exchange;
+        if !(self.readable(place, x) & self.write(place, out)) {
+            return;
+        }
+        let types = &program.tables.vertex_types;
+        match types.get(mirrors.index()).map(|decl| decl.rows) {
+            Some(VertexRows::Mirrors(of, _)) if of == rows => {}
+            _ => self.report(place, "its rows are mirrored by no rows of its result"),
+        }
+        for (buffer, vertex) in [(x, rows), (out, mirrors)] {
+            if program.volume(buffer) != Some(Width::count(vertex).times(width)) {
+                self.report(place, format!("`{}` has not the rows of the exchange", self.name(buffer)));
+            }
         }
     }
 

@@ -118,7 +118,7 @@ pub fn verify(program: &Program) -> Result<(), Vec<Violation<Place>>> {
                 checker.nest();
                 violations.append(&mut checker.violations);
             }
-            (Body::Gemm(_) | Body::FactoredMetapath(_), Some(None)) => {}
+            (Body::Gemm(_) | Body::FactoredMetapath(_) | Body::Exchange(_), Some(None)) => {}
             _ => violations.push(unpaired(number)),
         }
     }

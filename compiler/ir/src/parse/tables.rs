@@ -6,6 +6,7 @@ use crate::dataflow::{
     RelationDecl, Step, VertexTypeDecl,
 };
 use crate::ops::Direction;
+use crate::ranks::{EdgeShare, Mirrors};
 use crate::stacks::{Incidence, StackDecl, VertexRows};
 use crate::types::{DType, Dim, Graph, Layout, Param, Pattern, Space, Stack, Type, VertexType};
 use crate::verify::Place;
@@ -46,12 +47,16 @@ impl Parser {
                 let name = self.name()?;
                 let (src, dst) = self.endpoints()?;
                 self.sign("=")?;
+                if let Some(decl) = self.graph_of_ranks(&name, (src, dst))? {
+                    self.parsed.flow.graphs.push(decl);
+                    return Ok(Place::Graph(self.parsed.flow.graphs.len() - 1));
+                }
                 if matches!(self.after_next(), Token::Sign("(")) {
                     let (stack, incidence) = self.incidence()?;
                     let first = self.parsed.flow.stacks[stack.index()].members[0];
                     let links = incidence == Incidence::Edges && self.parsed.flow.graphs[first.index()].links;
-                    let (steps, none, derived) = (vec![], false, Some((stack, incidence)));
-                    let decl = GraphDecl { name, src, dst, steps, counted: none, self_loops: none, links, derived };
+                    let derived = Some((stack, incidence));
+                    let decl = GraphDecl { links, derived, ..GraphDecl::new(name, src, dst, vec![]) };
                     self.parsed.flow.graphs.push(decl);
                     return Ok(Place::Graph(self.parsed.flow.graphs.len() - 1));
                 }
@@ -69,10 +74,12 @@ impl Parser {
                 let counted = self.accept_word("counted");
                 let self_loops = self.accept_word("self_loops");
                 let links = self.accept_word("links");
+                let share = if self.accept_word("in_edges") { EdgeShare::In } else { EdgeShare::All };
                 self.parsed.flow.graphs.push(GraphDecl {
                     counted,
                     self_loops,
                     links,
+                    share,
                     ..GraphDecl::new(name, src, dst, steps)
                 });
                 Ok(Place::Graph(self.parsed.flow.graphs.len() - 1))
@@ -205,7 +212,47 @@ impl Parser {
         Ok((kind.to_owned(), direction, stack))
     }
 
+    /// `out_edges(graph)` or `sections(type)`, if the next words say so: a graph of the program of several ranks.
+    fn graph_of_ranks(&mut self, name: &str, (src, dst): (VertexType, VertexType)) -> Parse<Option<GraphDecl>> {
+        let (Token::Word(kind), Token::Sign("(")) = (self.peek().clone(), self.after_next()) else { return Ok(None) };
+        let of_graph = match kind.as_str() {
+            "out_edges" => true,
+            "sections" => false,
+            _ => return Ok(None),
+        };
+        self.take();
+        self.sign("(")?;
+        let decl = if of_graph {
+            let of = self.graph()?;
+            let decl = self.parsed.flow.graphs[of.index()].clone();
+            GraphDecl { name: name.to_owned(), src, dst, share: EdgeShare::Out(of), ..decl }
+        } else {
+            self.vertex()?;
+            GraphDecl { share: EdgeShare::Sections, ..GraphDecl::new(name.to_owned(), src, dst, vec![]) }
+        };
+        self.sign(")")?;
+        Ok(Some(decl))
+    }
+
+    /// `mirrors.KIND(type)` or `sections(type)`, if the next words say so.
+    fn rows_of_ranks(&mut self) -> Parse<Option<VertexRows>> {
+        let Token::Word(kind) = self.peek().clone() else { return Ok(None) };
+        let mirrors =
+            kind.strip_prefix("mirrors.").and_then(|kind| Mirrors::ALL.into_iter().find(|m| m.name() == kind));
+        if mirrors.is_none() && kind != "sections" {
+            return Ok(None);
+        }
+        self.take();
+        self.sign("(")?;
+        let of = self.vertex()?;
+        self.sign(")")?;
+        Ok(Some(mirrors.map_or(VertexRows::Sections(of), |mirrors| VertexRows::Mirrors(of, mirrors))))
+    }
+
     fn vertex_rows(&mut self) -> Parse<VertexRows> {
+        if let Some(rows) = self.rows_of_ranks()? {
+            return Ok(rows);
+        }
         let at = self.next;
         let (kind, direction, stack) = self.derived()?;
         match (kind.as_str(), direction) {

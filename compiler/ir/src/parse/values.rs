@@ -181,6 +181,11 @@ impl Parser {
                 self.comma_before_value()?;
                 Op::GatherDst(graph)
             }
+            "exchange" => {
+                let to = self.vertex()?;
+                self.comma_before_value()?;
+                Op::Exchange(to)
+            }
             "gather_rows.src" | "gather_rows.dst" | "scatter_rows.src" | "scatter_rows.dst" => {
                 let direction = if mnemonic.ends_with("src") { Direction::Out } else { Direction::In };
                 let graph = self.graph()?;

@@ -361,6 +361,8 @@ impl Tape<'_> {
                 self.segment_rule((graph, direction, reduce), args[0], y, g)
             }
             Op::MetapathReduce(sum) => self.metapath_rule(sum, &args, y, g),
+            // Gradients are placed as other values are: placement comes after differentiation.
+            Op::Exchange(_) => Err(TypeError("an exchange between processes has no derivative".into())),
             Op::ReduceTrailing { reduce, axes } => {
                 let sum = Op::ReduceTrailing { reduce: Reduce::Sum, axes };
                 self.reduction(args[0], reduce, sum, y, g)

@@ -241,6 +241,8 @@ pub fn kind(op: &Op) -> &'static str {
         Op::GatherRows(..) => "select",
         Op::ScatterRows(..) => "replace",
         Op::ScatterAdd(_) => "scatter_add",
+        // Placement comes after differentiation (`place.rs`).
+        Op::Exchange(_) => "exchange",
         Op::ReduceTrailing { reduce, .. } => match reduce {
             Reduce::Sum => "trailing.sum",
             Reduce::Max => "trailing.max",

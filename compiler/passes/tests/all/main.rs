@@ -9,6 +9,7 @@ mod links;
 mod means;
 mod minibatch;
 mod optimizers;
+mod place;
 mod random;
 mod split_head;
 mod vjp;

@@ -13,6 +13,7 @@ use hgnnc_data::buffer::{HostBuffer, PerThread, SharedBuffer};
 use hgnnc_data::stacks::ParamPlace;
 use hgnnc_data::tables::drop_unused_edges;
 use hgnnc_data::{Arena, BoundData, InputData, Result, StateId};
+use hgnnc_dist::Comm;
 use hgnnc_executable::cpu::{CpuProgram, MachineCode};
 use hgnnc_ir::dataflow::ParamDecl;
 use hgnnc_ir::kernel::Program;
@@ -24,6 +25,7 @@ use hgnnc_trace::{Counting, KernelSpan, Spans, Times, Trace};
 use rayon::prelude::*;
 
 use crate::block::{CacheResidentReplay, Context, Scratch};
+use crate::exchange::Exchanger;
 use crate::exec_plan::{EngineOptions, ExecPlan, arena_of, thread_pool};
 use crate::launch::Runner;
 use crate::plan::{Plan, ResultBuffer, Update};
@@ -64,6 +66,8 @@ pub struct Engine {
     replay: Option<CacheResidentReplay>,
     /// Nanoseconds per step of the current launch.
     pub(crate) busy: Vec<AtomicU64>,
+    /// The other ranks, if the programs are those of several.
+    pub(crate) exchanger: Option<Exchanger>,
     /// Copies of [`Engine::commit`] after a run of each program.
     pub(crate) copies: Vec<Vec<(Update, Range<usize>)>>,
 }
@@ -85,15 +89,16 @@ impl Engine {
         let pool = thread_pool(options.threads)?;
         let loops: Vec<&loops::VerifiedLoops> = programs.iter().map(|program| &*program.loops).collect();
         let exec_plan = ExecPlan::new(&loops, &mut data, &pool, options)?;
-        Ok(Self::planned(programs, exec_plan, data, pool, options.dispatch))
+        Ok(Self::planned(programs, exec_plan, data, (pool, None), options.dispatch))
     }
 
-    /// Allocates the memory of planned programs, and runs the prelude, on the threads of a pool ([`thread_pool`]).
+    /// Allocates the memory of planned programs, and runs the prelude, on the threads of a pool ([`thread_pool`]), together
+    /// with the other ranks, if there are any.
     pub(crate) fn planned(
         programs: &[&CpuProgram],
         exec_plan: ExecPlan,
         mut data: BoundData,
-        pool: Arc<rayon::ThreadPool>,
+        (pool, comm): (Arc<rayon::ThreadPool>, Option<Arc<dyn Comm>>),
         dispatch: Dispatch,
     ) -> Self {
         let loops: Vec<&loops::VerifiedLoops> = programs.iter().map(|program| &*program.loops).collect();
@@ -145,6 +150,7 @@ impl Engine {
             row_types: row_types(&loops),
             scratch,
             pool,
+            exchanger: comm.map(Exchanger::new),
             copies,
             needs_prelude: false,
             clocks: vec![],
@@ -229,6 +235,7 @@ impl Engine {
                 replay: self.replay.as_ref(),
             },
             scratch: &self.scratch,
+            exchanger: self.exchanger.as_ref(),
         };
         self.pool.install(|| {
             let mut at = 0;
@@ -384,6 +391,11 @@ impl Engine {
     /// Number of parameters of the programs.
     pub fn num_params(&self) -> usize {
         self.num_params
+    }
+
+    /// Bytes that were sent to other ranks so far.
+    pub fn sent(&self) -> u64 {
+        self.exchanger.as_ref().map_or(0, Exchanger::sent)
     }
 
     /// Elements of a parameter.

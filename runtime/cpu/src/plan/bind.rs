@@ -10,7 +10,7 @@ use hgnnc_ir::dataflow::OutputKind;
 use hgnnc_ir::kernel::place::{self, ALIGN, Slot};
 use hgnnc_ir::kernel::{self, Body, Contents, Form, Gemm, Kernel, KernelOp, Launch, Program, Source, Width};
 use hgnnc_ir::loops::{self, Nest};
-use hgnnc_ir::{Dim, Layout, Phase, Space, Stage, Type};
+use hgnnc_ir::{Dim, Layout, Phase, Space, Stage, Type, VertexType};
 use hgnnc_kernels::product::{self, Extents};
 use hgnnc_machine::KernelFeatures;
 
@@ -18,7 +18,7 @@ use super::check;
 use super::factored_metapath::bind_factored_metapath;
 use super::grouped::bind_grouped;
 use super::region::plan_region;
-use super::{Plan, Product, ProductKind, ResultBuffer, Split, Step, StepKind, Stored, Update};
+use super::{ExchangeStep, Plan, Product, ProductKind, ResultBuffer, Split, Step, StepKind, Stored, Update};
 use crate::slabs::{Slab, SlabLayout};
 
 /// Plans a verified program, number `number` of its engine, for the sizes of its data. `states` are the optimizer states in the order of their slabs;
@@ -358,6 +358,14 @@ impl Binder<'_> {
                 let Extents { batch, k, n } = product.of;
                 let label = format!("{} [{}; {batch} x {k} x {n}]", gemm.form.name(), product.rows);
                 (StepKind::Product(product), all_of(kernel.stage), label)
+            }
+            Body::Exchange(exchange) => {
+                let kernel::Exchange { rows, mirrors, ref width, x, out, .. } = *exchange;
+                let name = |vertex: VertexType| &self.program.tables.vertex_types[vertex.index()].name;
+                let label = format!("exchange of {} to {}", name(rows), name(mirrors));
+                let [x, out] = [x, out].map(|buffer| self.buffer(buffer));
+                let step = ExchangeStep { x, out, mirrors, width: self.eval(width) };
+                (StepKind::Exchange(step), all_of(kernel.stage), label)
             }
             Body::FactoredMetapath(reduction) => {
                 let step = bind_factored_metapath(self, reduction);

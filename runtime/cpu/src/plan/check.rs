@@ -108,6 +108,7 @@ pub fn reads(step: &Step, ranges: &[BufferRange]) -> Vec<BufferRange> {
             });
             [step.own_score, step.other_score].into_iter().chain(step.other_norm).chain(summed).chain(norms).collect()
         }
+        StepKind::Exchange(exchange) => vec![exchange.x],
         StepKind::Copy { from, .. } => vec![*from],
     }
 }
@@ -138,6 +139,7 @@ pub fn writes(step: &Step, ranges: &[BufferRange], slabs: SlabLayout) -> Vec<Buf
         }
         StepKind::Grouped(product) => vec![product.out],
         StepKind::Factored(step) => step.sums.iter().map(|sum| sum.out).collect(),
+        StepKind::Exchange(exchange) => vec![exchange.out],
         StepKind::Copy { to, .. } => vec![*to],
     }
 }

@@ -127,10 +127,26 @@ pub enum StepKind {
     Grouped(Box<GroupedProduct>),
     /// Aggregation over a factored metapath.
     Factored(Box<FactoredStep>),
+    /// Rows that other ranks send.
+    Exchange(ExchangeStep),
     Copy {
         from: BufferRange,
         to: BufferRange,
     },
+}
+
+/// Rows of a vertex type that ranks send each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct ExchangeStep {
+    /// Owned rows.
+    pub x: BufferRange,
+    /// Rows of mirrors.
+    pub out: BufferRange,
+    /// The type of the mirrors, whose route the data has.
+    pub mirrors: VertexType,
+    /// Elements of a row.
+    pub width: usize,
 }
 
 /// Iteration space of a region.

@@ -372,7 +372,7 @@ impl Region {
         self.split = None;
         if let (Domain::Edges { topology, direction, ends }, false) = (self.domain, self.passes.is_empty()) {
             let topology = binder.data.topology(topology);
-            let (indptr, edges) = (topology.indptr(direction, ends), topology.num_edges());
+            let (indptr, edges) = (topology.indptr(direction, ends), topology.edges_of_whole());
             let piece = traversal.pieces.map(|pieces| pieces.len(edges));
             // No row has more edges than the graph.
             self.split = piece

@@ -1,51 +1,12 @@
 //! Tables of one JSON object a line.
 
-use std::io::BufRead;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::Lines;
 use crate::error::{Faults, shown};
 use crate::progress::Progress;
-
-/// The lines of a file that are not blank, each with its number.
-pub(crate) struct Lines {
-    path: PathBuf,
-    reader: Box<dyn BufRead>,
-    buffer: Vec<u8>,
-    line: u64,
-}
-
-impl Lines {
-    pub fn open(path: &Path, progress: &Progress, faults: &mut Faults) -> Option<Lines> {
-        match super::open(path, progress) {
-            Ok(reader) => Some(Lines { path: path.to_path_buf(), reader, buffer: Vec::new(), line: 0 }),
-            Err(error) => {
-                faults.add(path, None, format!("cannot be read: {error}"));
-                None
-            }
-        }
-    }
-
-    /// The next line without blanks around it, with its number.
-    pub fn next(&mut self, faults: &mut Faults) -> Option<(u64, &[u8])> {
-        loop {
-            self.buffer.clear();
-            match self.reader.read_until(b'\n', &mut self.buffer) {
-                Ok(0) => return None,
-                Ok(_) => self.line += 1,
-                Err(error) => {
-                    faults.add(&self.path, Some(self.line + 1), format!("cannot be read: {error}"));
-                    return None;
-                }
-            }
-            if !self.buffer.trim_ascii().is_empty() {
-                break;
-            }
-        }
-        Some((self.line, self.buffer.trim_ascii()))
-    }
-}
 
 /// The records of a file.
 pub(crate) struct Records {
@@ -72,7 +33,7 @@ impl Records {
     /// Reads the next record; what is none is reported. At the end, columns that no record has are.
     pub fn next(&mut self, faults: &mut Faults) -> Option<u64> {
         loop {
-            let Some((line, text)) = self.lines.next(faults) else {
+            let Some((line, text)) = self.lines.next_filled(faults) else {
                 self.report_unseen(faults);
                 return None;
             };

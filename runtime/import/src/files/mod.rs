@@ -1,6 +1,7 @@
 //! Tables row by row, also compressed ones: text with separators, JSON objects, and Parquet.
 
 pub(crate) mod json;
+mod lines;
 #[cfg(feature = "parquet")]
 mod parquet;
 
@@ -13,6 +14,7 @@ use hgnnc_graph::files;
 use serde::Deserialize;
 
 use self::json::Records;
+pub(crate) use self::lines::Lines;
 #[cfg(feature = "parquet")]
 use self::parquet::ParquetRows;
 use crate::error::{Faults, shown};
@@ -66,6 +68,17 @@ impl Format {
         } else {
             Format::Csv
         }
+    }
+}
+
+/// The byte between the fields of a file that the ending of its name says, also before `.gz`: a comma in `.csv`, a tab in
+/// `.tsv` and `.tab`, and `other` in all others.
+pub(crate) fn separator_of(path: &Path, other: u8) -> u8 {
+    let name = path.to_string_lossy().to_ascii_lowercase();
+    match name.trim_end_matches(".gz").rsplit_once('.') {
+        Some((_, "csv")) => b',',
+        Some((_, "tsv" | "tab")) => b'\t',
+        _ => other,
     }
 }
 
@@ -366,45 +379,15 @@ fn unclosed(line: u64) -> String {
     format!("the quote that begins in line {line} is not closed; a quote in a field in quotes is written twice")
 }
 
-/// Lines of a text file, also a compressed one.
-pub(crate) struct Lines {
-    pub path: PathBuf,
-    input: Box<dyn BufRead>,
-    bytes: Vec<u8>,
-    line: u64,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Lines {
-    /// Opens a file. None if that fails, which is reported.
-    pub fn open(path: &Path, progress: &Progress, faults: &mut Faults) -> Option<Lines> {
-        match open(path, progress) {
-            Ok(input) => Some(Lines { path: path.to_path_buf(), input, bytes: Vec::new(), line: 0 }),
-            Err(error) => {
-                faults.add(path, None, format!("cannot be read: {error}"));
-                None
-            }
-        }
-    }
-
-    /// The next line, without its end, and its number; one that is not UTF-8 is reported and left out.
-    pub fn next(&mut self, faults: &mut Faults) -> Option<(u64, &str)> {
-        loop {
-            self.bytes.clear();
-            self.line += 1;
-            match self.input.read_until(b'\n', &mut self.bytes) {
-                Ok(0) => return None,
-                Ok(_) => {}
-                Err(error) => {
-                    faults.add(&self.path, Some(self.line), format!("cannot be read: {error}"));
-                    return None;
-                }
-            }
-            while self.bytes.pop_if(|byte| matches!(byte, b'\n' | b'\r')).is_some() {}
-            if std::str::from_utf8(&self.bytes).is_ok() {
-                break;
-            }
-            faults.add(&self.path, Some(self.line), "is not UTF-8: save the file as UTF-8");
-        }
-        Some((self.line, std::str::from_utf8(&self.bytes).unwrap_or_default()))
+    #[test]
+    fn the_ending_of_a_name_says_the_separator() {
+        let of = |name: &str| separator_of(Path::new(name), b';');
+        assert!(["a.csv", "a.CSV", "a.tsv.csv.gz"].iter().all(|name| of(name) == b','));
+        assert!(["a.tsv", "a.tab", "b/a.csv.TSV.gz"].iter().all(|name| of(name) == b'\t'));
+        assert!(["a.txt", "a", "a.csv/b", "csv", "a.csv.bz2"].iter().all(|name| of(name) == b';'));
     }
 }

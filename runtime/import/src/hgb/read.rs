@@ -152,7 +152,7 @@ impl Reader<'_> {
     ) {
         let path = self.source.join(name);
         let Some(mut lines) = Lines::open(&path, self.progress, &mut self.faults) else { return };
-        while let Some((line, text)) = lines.next(&mut self.faults) {
+        while let Some((line, text)) = lines.next_text(&mut self.faults) {
             let fields: Vec<&str> = text.split('\t').collect();
             // A file may end with an empty line.
             if fields == [""] {

@@ -182,7 +182,7 @@ impl Item {
 fn table<T>(path: &Path, parse: impl Fn(&str) -> Option<T>, what: &str, cx: &mut Cx<'_>) -> Option<Matrix<Vec<T>>> {
     let mut lines = Lines::open(path, cx.progress, &mut cx.faults)?;
     let (mut columns, mut values) = (0, Vec::new());
-    while let Some((line, text)) = lines.next(&mut cx.faults) {
+    while let Some((line, text)) = lines.next_text(&mut cx.faults) {
         if text.is_empty() {
             continue;
         }

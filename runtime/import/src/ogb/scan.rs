@@ -62,7 +62,7 @@ pub(super) fn scan(raw: &Path, cx: &mut Cx<'_>) -> Option<Graph> {
 fn records(path: &Path, cx: &mut Cx<'_>) -> Option<Vec<Vec<String>>> {
     let mut lines = Lines::open(path, cx.progress, &mut cx.faults)?;
     let mut records = Vec::new();
-    while let Some((_, text)) = lines.next(&mut cx.faults) {
+    while let Some((_, text)) = lines.next_text(&mut cx.faults) {
         if !text.is_empty() {
             records.push(text.split(',').map(|field| field.trim().trim_matches('"').to_owned()).collect());
         }

@@ -25,6 +25,7 @@ use hgnnc_graph::{Dataset, files};
 use self::config::{Config, DuplicateIds, OneOrMore, Split};
 use self::like::Graph;
 use crate::error::{Faults, ImportError, shown};
+use crate::files::separator_of;
 use crate::keys::Keys;
 use crate::progress::Progress;
 use crate::triples::name_of;
@@ -284,9 +285,7 @@ impl<'a> Import<'a> {
 
     /// What separates the fields of a file: what is said, or a tab or comma by its name.
     fn separator(&mut self, said: Option<char>, path: &Path) -> Option<u8> {
-        let ends = path.to_string_lossy().trim_end_matches(".gz").to_ascii_lowercase();
-        let tabs = [".tsv", ".tab"].iter().any(|end| ends.ends_with(end));
-        let separator = said.unwrap_or(if tabs { '\t' } else { ',' });
+        let separator = said.unwrap_or(char::from(separator_of(path, b',')));
         let byte = u8::try_from(separator).ok().filter(|byte| !b"\"\r\n".contains(byte));
         if byte.is_none() {
             self.wrong(format!("the separator `{}` is not one byte between fields", separator.escape_debug()));

@@ -13,8 +13,8 @@ use super::rows::{Row, TableOf};
 use super::targets::{SplitOf, SplitRows};
 use super::{Import, TOO_MANY, Vertices, seconds};
 use crate::error::{Unknown, shown};
-use crate::files::json::{Lines, check_integers, text_of};
-use crate::files::{Format, Style, Table};
+use crate::files::json::{check_integers, text_of};
+use crate::files::{Format, Lines, Style, Table};
 
 /// A relation: where its edges are, and the columns of their ends.
 struct Edges<'a> {
@@ -328,7 +328,7 @@ impl<'a> Import<'a> {
         let format = Format::of(path);
         if format == Format::Json {
             let Some(mut lines) = Lines::open(path, self.progress, &mut self.faults) else { return found };
-            while let Some((line, text)) = lines.next(&mut self.faults) {
+            while let Some((line, text)) = lines.next_filled(&mut self.faults) {
                 let fields = match json_link(text, &wanted) {
                     Ok(fields) => fields,
                     Err(message) => {

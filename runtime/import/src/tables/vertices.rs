@@ -12,8 +12,8 @@ use super::rows::{Row, TableOf};
 use super::targets::{LabelRows, Named, SplitOf, SplitRows};
 use super::{Import, JOINER, TOO_MANY, Vertices, seconds};
 use crate::error::{Faults, Unknown, shown};
-use crate::files::json::{Lines, check_integers, text_of};
-use crate::files::{Format, Rows, Style, Table};
+use crate::files::json::{check_integers, text_of};
+use crate::files::{Format, Lines, Rows, Style, Table};
 use crate::keys::Keys;
 use crate::progress::Progress;
 
@@ -300,7 +300,7 @@ impl<'a> Import<'a> {
         match Format::of(path) {
             Format::Json => {
                 let Some(mut lines) = Lines::open(path, self.progress, &mut self.faults) else { return };
-                while let Some((line, text)) = lines.next(&mut self.faults) {
+                while let Some((line, text)) = lines.next_filled(&mut self.faults) {
                     match json_id(text, id) {
                         Ok(key) => each(self, line, &key),
                         Err(error) => self.faults.add(path, Some(line), error),

@@ -37,7 +37,7 @@ impl Uses {
             match &kernel.body {
                 Body::Gemm(gemm) => computed(gemm.rows),
                 // Mini-batch programs have no factored metapaths: they are derived before that pass.
-                Body::FactoredMetapath(_) => {}
+                Body::FactoredMetapath(_) | Body::Exchange(_) => {}
                 Body::Traversal(traversal) => {
                     match traversal.rows {
                         Rows::Vertices(vertex) => computed(Space::Vertices(vertex)),

@@ -105,7 +105,7 @@ impl Trainer {
         let values = self.params()?;
         let shapes = self.shapes();
         let tensors = shapes.into_iter().zip(&values).map(|((name, shape), data)| (name, Tensor { shape, data }));
-        weights::write(path, tensors.collect(), None)
+        if self.session.writes_files() { weights::write(path, tensors.collect(), None) } else { Ok(()) }
     }
 
     /// Writes the parameters of the best epoch by name, and returns the epoch: after a device failure, the best one
@@ -120,7 +120,9 @@ impl Trainer {
             let shapes = self.shapes();
             let tensors =
                 shapes.into_iter().zip(&self.best).map(|((name, shape), data)| (name, Tensor { shape, data }));
-            weights::write(path, tensors.collect(), None)?;
+            if self.session.writes_files() {
+                weights::write(path, tensors.collect(), None)?;
+            }
         }
         Ok(self.best_of)
     }
@@ -210,7 +212,7 @@ impl Trainer {
             let (name, shape) = self.shape_of(param);
             tensors.push((format!("state{slot}/{name}"), Tensor { shape, data }));
         }
-        checkpoint::save(&folder, &self.progress, tensors)
+        if self.session.writes_files() { checkpoint::save(&folder, &self.progress, tensors) } else { Ok(()) }
     }
 
     pub(super) fn resume(&mut self) -> Result<()> {

@@ -53,7 +53,7 @@ impl Trainer {
         self.reserve(remaining)?;
         let mut outcome = if self.progress.stopped { Outcome::StoppedEarly } else { Outcome::Finished };
         while self.progress.epochs_done < self.epochs && !self.progress.stopped {
-            if stop.load(Ordering::Relaxed) {
+            if self.session.agree(stop.load(Ordering::Relaxed))? {
                 outcome = Outcome::Interrupted;
                 break;
             }
@@ -96,7 +96,8 @@ impl Trainer {
             let (epochs, warning, metrics) = (self.epochs, warning.as_deref(), &self.measured[..]);
             on_epoch(&Epoch { epoch, epochs, loss, criterion, metrics, best, ms, within: None, warning });
             let remain = self.progress.epochs_done < self.epochs && !self.progress.stopped;
-            if remain && self.options.max_time.is_some_and(|limit| started.elapsed() >= limit) {
+            let limit = self.options.max_time.filter(|_| remain);
+            if limit.map_or(Ok(false), |limit| self.session.agree(started.elapsed() >= limit))? {
                 outcome = Outcome::TimeLimit;
                 break;
             }
@@ -104,6 +105,7 @@ impl Trainer {
         // Even if the checkpoint fails, the best parameters may be saved elsewhere.
         let saved = self.save_checkpoint();
         self.restore_best()?;
+        self.session.collect_params()?;
         self.unsaved = tolerated(saved)?;
         self.timing.train_s += started.elapsed().as_secs_f64();
         self.outcome = outcome;
@@ -151,7 +153,8 @@ impl Trainer {
 
     /// Writes a checkpoint if one is due. A failed one is retried when the next is due.
     pub(super) fn save_now_and_then(&mut self) -> Result<()> {
-        if self.options.checkpoint.is_none() || self.saved.elapsed() < self.options.checkpoint_every {
+        let due = self.saved.elapsed() >= self.options.checkpoint_every;
+        if self.options.checkpoint.is_none() || !self.session.agree(due)? {
             return Ok(());
         }
         let failed_before = self.unsaved.is_some();

@@ -11,5 +11,6 @@ mod gradients;
 mod language;
 mod layers;
 mod orders;
+mod ranks;
 mod reuse;
 mod training_cases;

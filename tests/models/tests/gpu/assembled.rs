@@ -116,7 +116,7 @@ fn rows_that_are_cut_are_assembled_without_spills() {
         let long = Edges { mean: 40.0, most: 1 << 20 };
         let rows = program.kernels().filter_map(|kernel| match &kernel.body {
             Body::Traversal(traversal) if traversal.rows.has_edges() => Some((traversal.rows.clone(), long)),
-            Body::Traversal(_) | Body::Gemm(_) | Body::FactoredMetapath(_) => None,
+            Body::Traversal(_) | Body::Gemm(_) | Body::FactoredMetapath(_) | Body::Exchange(_) => None,
         });
         let edges: Vec<(Rows, Edges)> = rows.collect();
         let module = compile(&program, Target::SM_90, Hints { edges: &edges, source: None });

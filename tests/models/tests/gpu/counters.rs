@@ -100,11 +100,11 @@ fn kind(kernels: &[&Kernel]) -> Kind {
     let dense = |kernel: &&Kernel| matches!(kernel.body, Body::Gemm(_));
     let reduces = |kernel: &&Kernel| match &kernel.body {
         Body::Traversal(traversal) => traversal.instrs.iter().any(|instr| instr.op.reduces_edges()),
-        Body::Gemm(_) | Body::FactoredMetapath(_) => false,
+        Body::Gemm(_) | Body::FactoredMetapath(_) | Body::Exchange(_) => false,
     };
     let aggregates = |kernel: &&Kernel| match &kernel.body {
         Body::Traversal(traversal) => kernel.stage == Stage::NA && traversal.rows.has_edges(),
-        Body::Gemm(_) | Body::FactoredMetapath(_) => false,
+        Body::Gemm(_) | Body::FactoredMetapath(_) | Body::Exchange(_) => false,
     };
     match kernels {
         [] => Kind::Completion,

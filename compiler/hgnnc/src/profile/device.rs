@@ -1,11 +1,9 @@
-//! `hgnnc profile` on a device: times or event counts of each launch.
+//! Profiles of training on a device: times or event counts of each launch.
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
-use hgnnc::Prepared;
-use hgnnc::profile::{self as collect, label, stores};
 use hgnnc_driver::cost::{Bounded, kernels};
 use hgnnc_ir::kernel::{Kernel, Program};
 use hgnnc_machine::counters::{Class, Counters, GlobalTraffic, SharedTraffic};
@@ -16,11 +14,23 @@ use hgnnc_report::{self as report, Profile};
 use hgnnc_trace::Event;
 use serde_json::{Map, Value, json};
 
-use super::{spans, write_all};
-use crate::failure::Failure;
-use crate::output::{make_folder, print, write};
-use crate::profile_args::ProfileArgs;
-use crate::train::stop_on_interrupt;
+use super::{JSON, TEXT, bare, classes, graph_weights, label, program, spans, stores, write_all};
+use crate::outputs::{make_folder, write_file};
+use crate::{Error, Prepared};
+
+/// Epochs that are measured unless another number is given.
+const EPOCHS: u64 = 10;
+
+/// Training as measured on a device.
+#[derive(Debug)]
+pub struct DeviceRun {
+    /// Tables of the launches: times, or counts where the device gives no times.
+    pub text: String,
+    /// The launches as JSON.
+    launches: Value,
+    /// The profile; `None` where the device gives no times, so that there is nothing to show or compare.
+    pub profile: Option<Profile>,
+}
 
 /// A launch as executed and as predicted.
 struct Line {
@@ -54,21 +64,27 @@ impl Line {
     }
 }
 
-/// Trains on the trainer's device and reports times or counters of each launch.
-pub fn profile(args: &ProfileArgs, prepared: &mut Prepared) -> Result<ExitCode, Failure> {
-    let stop = stop_on_interrupt()?;
-    let found = profile_device(&mut prepared.trainer, args.epochs.unwrap_or(10), &stop)?;
+/// Measures training on the trainer's device: times or counters of each launch. `model` is the name of the model's file.
+///
+/// # Errors
+/// A model that is not trained, a trainer on this processor, and when `stop` was set before an epoch was measured.
+pub fn measure_device(
+    model: &Path,
+    prepared: &mut Prepared,
+    epochs: Option<u64>,
+    stop: &AtomicBool,
+) -> Result<DeviceRun, Error> {
+    let found = profile_device(&mut prepared.trainer, epochs.unwrap_or(EPOCHS), stop)?;
     if found.epochs == 0 {
-        return Err(Failure::Machine("interrupted before an epoch was measured".into()));
+        return Err(Error::Machine("interrupted before an epoch was measured".into()));
     }
     let Some((name, target)) = device(&mut prepared.trainer).map(|it| (it.device().name(), it.device().target()))
     else {
-        return Err(Failure::Machine("internal error: a profile of a device without one".into()));
+        return Err(Error::Machine("internal error: a profile of a device without one".into()));
     };
-    let program = collect::program(prepared)?;
+    let program = program(prepared)?;
     let machine = Machine::sheet(target.name());
-    let machine =
-        machine.ok_or_else(|| Failure::Machine(format!("internal error: no figures of {}", target.name())))?;
+    let machine = machine.ok_or_else(|| Error::Machine(format!("internal error: no figures of {}", target.name())))?;
     let bounds = kernels(program, &prepared.sizes, &machine);
     let all: Vec<&Kernel> = program.kernels().collect();
     let line = |entry: &EntryProfile| {
@@ -82,33 +98,30 @@ pub fn profile(args: &ProfileArgs, prepared: &mut Prepared) -> Result<ExitCode, 
     };
     let lines: Vec<Line> = found.entries.iter().map(line).collect();
     let text = text(program, &name, &found, &lines);
-    let json = json(program, &name, target.name(), &found, &lines);
-    if let Some(folder) = &args.out {
-        match found.epoch_ms {
-            Some(ms) => {
-                let mut profile = timed(
-                    &args.model.model,
-                    prepared,
-                    (program, machine, &name),
-                    (ms, found.range_ms, found.epochs),
-                    &lines,
-                );
-                profile.graph_weights = hgnnc::profile::graph_weights(prepared)?;
-                profile.classes = hgnnc::profile::classes(prepared)?;
-                let mut value = report::json::value(&profile);
-                value["launches"] = json["launches"].clone();
-                write_all(folder, &profile, format!("{value:#}\n"), &text, &spans::of_device(&profile))?;
-            }
-            // The interpreter gives no times, so there is no profile to show or compare.
-            None => {
-                make_folder(folder)?;
-                write(&folder.join("profile.txt"), text.as_bytes())?;
-                write(&folder.join("profile.json"), format!("{json:#}\n").as_bytes())?;
-            }
-        }
+    let launches = json(program, &name, target.name(), &found, &lines);
+    let timed = |ms| timed(model, prepared, (program, machine, &name), (ms, found.range_ms, found.epochs), &lines);
+    let profile = found.epoch_ms.map(timed);
+    Ok(DeviceRun { text, launches, profile })
+}
+
+impl DeviceRun {
+    /// Writes all files of the profile into a folder, which is created; without times, the text and the JSON only.
+    ///
+    /// # Errors
+    /// When a file cannot be written, or the device fails.
+    pub fn write(self, prepared: &mut Prepared, folder: &Path) -> Result<(), Error> {
+        let DeviceRun { text, launches, profile } = self;
+        let Some(mut profile) = profile else {
+            make_folder(folder)?;
+            write_file(&folder.join(TEXT), text.as_bytes())?;
+            return write_file(&folder.join(JSON), format!("{launches:#}\n").as_bytes());
+        };
+        profile.graph_weights = graph_weights(prepared)?;
+        profile.classes = classes(prepared)?;
+        let mut value = report::json::value(&profile);
+        value["launches"] = launches["launches"].clone();
+        write_all(folder, &profile, &format!("{value:#}\n"), &text, &spans::of_device(&profile))
     }
-    print(&text)?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Builds a profile from timed launches.
@@ -163,7 +176,7 @@ fn timed(
         run_max_ms: range_ms.1,
         kernels,
         counters: report::Counters { events: vec![], missing: vec![missing] },
-        ..collect::bare(model, prepared, program, machine.clone(), device, prepared.trainer.threads())
+        ..bare(model, prepared, program, machine.clone(), device, prepared.trainer.threads())
     }
 }
 

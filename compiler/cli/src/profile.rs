@@ -1,0 +1,67 @@
+//! `hgnnc profile`.
+
+use std::process::ExitCode;
+
+use hgnnc::{Purpose, check_folder, profile};
+use hgnnc_profile::ProfileOptions;
+use hgnnc_report::{diff, text};
+
+use crate::failure::Failure;
+use crate::output::print;
+use crate::profile_args::{DiffArgs, ProfileArgs, ProfileCommand};
+use crate::run::{options, prepare};
+use crate::source::Terminal;
+use crate::train::stop_on_interrupt;
+
+/// Profiles a model, or compares two profiles.
+pub fn profile(command: &ProfileCommand) -> Result<ExitCode, Failure> {
+    match command {
+        ProfileCommand::Run(args) => run(args),
+        ProfileCommand::Diff(args) => compare(args),
+    }
+}
+
+/// Trains for some runs and reports where the time goes.
+fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
+    if let Some(folder) = &args.out {
+        check_folder(folder)?;
+    }
+    let options = options(&args.device);
+    let device = args.device.device;
+    let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, options, Terminal::default())?;
+    let model = &args.model.model;
+    if hgnnc_profile::device(&mut prepared.trainer).is_some() {
+        if args.in_cache {
+            return Err(Failure::input("`--in-cache` measures this processor: add `--device cpu`"));
+        }
+        let stop = stop_on_interrupt()?;
+        let found = profile::measure_device(model, &mut prepared, args.epochs, &stop)?;
+        let text = found.text.clone();
+        if let Some(folder) = &args.out {
+            found.write(&mut prepared, folder)?;
+        }
+        print(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Before training, since its threads would disturb the measurement.
+    let machine = hgnnc::processor(prepared.trainer.threads(), &mut Terminal::default());
+    let stop = stop_on_interrupt()?;
+    let in_cache = args.in_cache.then(|| profile::cache_room(&machine));
+    let options = ProfileOptions { epochs: args.epochs, batches: args.batches, in_cache };
+    let (mut found, measured) = profile::measure(model, &mut prepared, machine, options, &stop)?;
+    found.graph_weights = profile::graph_weights(&mut prepared)?;
+    let text = text::text(&found);
+    if let Some(folder) = &args.out {
+        found.classes = profile::classes(&mut prepared)?;
+        profile::write(folder, &found, &text, &measured.timeline)?;
+    }
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reports the differences between two profiles.
+fn compare(args: &DiffArgs) -> Result<ExitCode, Failure> {
+    let (before, after) = (profile::read(&args.before)?, profile::read(&args.after)?);
+    print(&diff::text(&before, &after))?;
+    Ok(ExitCode::SUCCESS)
+}

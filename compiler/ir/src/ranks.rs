@@ -1,0 +1,120 @@
+//! Programs of several ranks: one program, run by every process of a job on its own rows.
+//!
+//! Each vertex of a type of the dataset is *owned* by one rank. The vertices of a rank are contiguous in the dataset, and
+//! so are their in-edges. In the program of ranks:
+//!
+//! - A vertex type of the dataset has the rows that the rank owns, in the order of the dataset.
+//! - A type of *mirrors* ([`VertexRows::Mirrors`]) has these rows and copies of rows of other ranks, ascending: those at
+//!   the sources of the in-edges of owned vertices, those at the destinations of their out-edges, or all.
+//!   [`crate::Op::Exchange`] fills them. A value is read only along edges, whose ends name the type that they need, so a
+//!   missing exchange is a type error.
+//! - A semantic graph has the in-edges of owned vertices ([`EdgeShare::In`]). A second graph has their out-edges
+//!   ([`EdgeShare::Out`]), for sums at sources: every row is summed by its owner, over edges in the order of the dataset,
+//!   so that sums along edges are those of one process to the bit.
+//! - Sums over all vertices of a type are taken by *section*: a fixed number of contiguous ranges of the vertices of a
+//!   type, each within one rank. [`VertexRows::Sections`] has a row for each section of the rank, and
+//!   [`EdgeShare::Sections`] an edge from each vertex to its section. The sums of all sections are exchanged and added in
+//!   their order on every rank, so that the result depends on the number of sections, and not on that of ranks.
+//!
+//! `place` in `hgnnc-passes` makes such a program of one for a single process.
+
+use crate::dataflow::{Dataflow, GraphDecl, VertexTypeDecl};
+use crate::stacks::VertexRows;
+use crate::types::{Graph, VertexType};
+
+/// The vertices that a rank has beside those that it owns.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mirrors {
+    /// The sources of the in-edges of owned vertices, over all graphs that start at the type.
+    Sources,
+    /// The destinations of the out-edges of owned vertices, over all graphs that end at the type.
+    Destinations,
+    /// All vertices of the type.
+    All,
+}
+
+impl Mirrors {
+    /// The word in the text format.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mirrors::Sources => "sources",
+            Mirrors::Destinations => "destinations",
+            Mirrors::All => "all",
+        }
+    }
+
+    /// All kinds, in the order of the enum.
+    pub const ALL: [Mirrors; 3] = [Mirrors::Sources, Mirrors::Destinations, Mirrors::All];
+}
+
+/// The edges of a semantic graph that a process has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum EdgeShare {
+    /// All edges, as in the program of a single process.
+    #[default]
+    All,
+    /// The in-edges of the destinations that a rank owns, from sources that are mirrored.
+    In,
+    /// The out-edges of the sources that a rank owns, to destinations that are mirrored, of a graph whose in-edges the
+    /// rank has as well.
+    Out(Graph),
+    /// No edges of the dataset: one from each owned vertex of a type to its section.
+    Sections,
+}
+
+impl Dataflow {
+    /// The type of the dataset whose rows a type of mirrors has copies of; any other type is its own.
+    pub fn owned_type(&self, vertex: VertexType) -> VertexType {
+        match self.vertex_types.get(vertex.index()).map(|decl| decl.rows) {
+            Some(VertexRows::Mirrors(of, _)) => of,
+            _ => vertex,
+        }
+    }
+
+    /// The type with these mirrors of a type, declared if it does not exist.
+    pub fn mirrors(&mut self, of: VertexType, mirrors: Mirrors) -> VertexType {
+        let name = format!("{}.{}", self.vertex_types[of.index()].name, mirrors.name());
+        self.type_of_ranks(name, VertexRows::Mirrors(of, mirrors))
+    }
+
+    /// The type with a row for each section of a type, declared if it does not exist.
+    pub fn sections(&mut self, of: VertexType) -> VertexType {
+        let name = format!("{}.sections", self.vertex_types[of.index()].name);
+        self.type_of_ranks(name, VertexRows::Sections(of))
+    }
+
+    fn type_of_ranks(&mut self, name: String, rows: VertexRows) -> VertexType {
+        let known = self.vertex_types.iter().position(|decl| decl.rows == rows);
+        VertexType::new(known.unwrap_or_else(|| {
+            self.vertex_types.push(VertexTypeDecl { name, dataset_name: String::new(), rows });
+            self.vertex_types.len() - 1
+        }))
+    }
+
+    /// The graph from the vertices of a type to their sections, declared if it does not exist.
+    pub fn graph_to_sections(&mut self, of: VertexType) -> Graph {
+        let sections = self.sections(of);
+        let known = |decl: &GraphDecl| decl.share == EdgeShare::Sections && decl.src == of;
+        if let Some(known) = self.graphs.iter().position(known) {
+            return Graph::new(known);
+        }
+        let name = format!("{}.section", self.vertex_types[of.index()].name);
+        self.add_graph(GraphDecl { share: EdgeShare::Sections, ..GraphDecl::new(name, of, sections, vec![]) })
+    }
+
+    /// The graph with the out-edges of owned vertices, beside that with their in-edges; declared if it does not exist.
+    pub fn graph_of_out_edges(&mut self, of: Graph) -> Graph {
+        if let Some(known) = self.graphs.iter().position(|decl| decl.share == EdgeShare::Out(of)) {
+            return Graph::new(known);
+        }
+        let decl = self.graphs[of.index()].clone();
+        let (src, dst) = (self.owned_type(decl.src), self.mirrors(decl.dst, Mirrors::Destinations));
+        let name = format!("{}.out", decl.name);
+        self.add_graph(GraphDecl { name, src, dst, share: EdgeShare::Out(of), ..decl })
+    }
+
+    fn add_graph(&mut self, decl: GraphDecl) -> Graph {
+        self.graphs.push(decl);
+        Graph::new(self.graphs.len() - 1)
+    }
+}

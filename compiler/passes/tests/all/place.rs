@@ -1,0 +1,94 @@
+//! Programs of ranks against the program of one process: the interpreter computes the same, on any number of ranks.
+
+use hgnnc_interp::random_program::{random_program, seeds};
+use hgnnc_interp::ranks::{Sections, divide, run_ranks};
+use hgnnc_interp::{Bindings, Evaluation, run};
+use hgnnc_ir::{Dataflow, Dim, OpClass, Space, parse, verify};
+use hgnnc_passes::pipeline::JOINT;
+use hgnnc_passes::{Disabled, PassCx, PassManager, place};
+
+use crate::random::joint_of;
+
+const SEEDS: u64 = 120;
+const SECTIONS: usize = 7;
+
+/// A joint program after the passes that come before placement, without those that it does not know.
+fn joint(seed: u64) -> (Dataflow, Bindings) {
+    let (mut flow, bindings) = joint_of(random_program(seed));
+    let disabled = Disabled { passes: vec!["compact_endpoints".into()], ..Disabled::default() };
+    let manager = PassManager::new(&disabled).expect("the pass exists");
+    manager.run(JOINT, &mut flow, &mut PassCx::default());
+    (flow, bindings)
+}
+
+/// The elements of an output over all ranks, in the order of one process.
+fn gathered(flow: &Dataflow, output: usize, runs: &[Evaluation]) -> Vec<f64> {
+    let output = &flow.outputs[output];
+    let ty = flow.ty(output.value);
+    let owned = matches!(ty.space, Space::Vertices(_) | Space::Edges(_))
+        || ty.space == Space::Unit && matches!(ty.dims.first(), Some(Dim::Count(_)));
+    let of_rank = |run: &Evaluation| run[output.value].data.clone();
+    if owned { runs.iter().flat_map(of_rank).collect() } else { of_rank(&runs[0]) }
+}
+
+fn has_endpoints(flow: &Dataflow) -> bool {
+    flow.values
+        .iter()
+        .any(|data| data.op.class() == OpClass::Endpoints || matches!(data.ty.space, Space::Endpoints(..)))
+}
+
+#[test]
+fn random_programs_compute_on_ranks_what_one_process_computes() {
+    let (mut placed_programs, mut exchanges) = (0, 0);
+    for seed in seeds(SEEDS) {
+        let (flow, bindings) = joint(seed);
+        let placed = match place(&flow, &flow) {
+            Ok(placed) => placed,
+            // Random programs have pairs to score and rows of endpoints.
+            Err(error) if flow.graphs.iter().any(|graph| graph.links) || has_endpoints(&flow) => {
+                assert!(!error.why.is_empty());
+                continue;
+            }
+            Err(error) => panic!("seed {seed}: {error}\n{flow}"),
+        };
+        if let Err(broken) = verify(&placed) {
+            panic!("seed {seed}: {broken:#?}\n{placed}");
+        }
+        let text = placed.to_string();
+        let read = parse(&text).unwrap_or_else(|error| panic!("seed {seed}: {error:?}\n{text}"));
+        assert_eq!(read.to_string(), text, "seed {seed}");
+        let one = run(&flow, &bindings).expect("bound");
+        placed_programs += 1;
+        exchanges += placed.values.iter().filter(|data| data.op.name() == "exchange").count();
+        let mut first = None;
+        for ranks in [1, 2, 3, 7] {
+            let of_ranks = divide(&placed, (&flow, &bindings), &Sections::even(SECTIONS, ranks));
+            let runs = run_ranks(&placed, &of_ranks).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{placed}"));
+            let mut all = vec![];
+            for (index, output) in flow.outputs.iter().enumerate() {
+                assert_eq!(output.kind, placed.outputs[index].kind);
+                if flow.ty(output.value).space == Space::Unit
+                    && flow.ty(output.value).dims.iter().all(|dim| dim.fixed().is_some())
+                {
+                    let value = placed.outputs[index].value;
+                    assert!(runs.iter().all(|run| run[value] == runs[0][value]), "seed {seed}: {:?}", output.kind);
+                }
+                let (expected, found) = (&one[output.value].data, gathered(&placed, index, &runs));
+                assert_eq!(expected.len(), found.len(), "seed {seed}, {ranks} ranks: {:?}\n{placed}", output.kind);
+                for (x, y) in expected.iter().zip(&found) {
+                    let close = (x - y).abs() <= 1e-9 * x.abs().max(1.0) || x == y || (x.is_nan() && y.is_nan());
+                    assert!(
+                        close,
+                        "seed {seed}, {ranks} ranks: {:?} was {x} and is {y}\n{flow}\n{placed}",
+                        output.kind
+                    );
+                }
+                all.push(found);
+            }
+            // Not only close: every sum is taken in one order, whatever the number of ranks.
+            let bits: Vec<u64> = all.iter().flatten().map(|x| x.to_bits()).collect();
+            assert_eq!(first.get_or_insert_with(|| bits.clone()), &bits, "seed {seed}, {ranks} ranks\n{placed}");
+        }
+    }
+    assert!(placed_programs > 20 && exchanges > 100, "{placed_programs} programs with {exchanges} exchanges");
+}

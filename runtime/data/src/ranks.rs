@@ -1,0 +1,395 @@
+//! The data of one rank of several: its rows, its edges, and the routes of what ranks send each other
+//! ([`hgnnc_ir::ranks`]).
+//!
+//! The vertices of each type are divided into sections of nearly equal length, and a rank owns consecutive sections of
+//! every type. All of it follows from the data of the whole graph, the number of sections and that of ranks, so that
+//! ranks need not tell each other.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use hgnnc_graph::order::Order;
+use hgnnc_ir::dataflow::{Binding, Dataflow, InputDecl};
+use hgnnc_ir::types::{Graph, Layout, Space, VertexType};
+use hgnnc_ir::{EdgeShare, Mirrors, VertexRows};
+
+use crate::bound::{BoundData, InputData, Topology};
+use crate::error::{ExecError, Result};
+use crate::orders::Orders;
+
+/// How the rows of a vertex type come to a type that mirrors it. The rows of the mirrors on a rank are those of rank 0,
+/// then those of rank 1, and so on, since ranks own vertices in order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Route {
+    /// Rows of this rank that others need, in the order of the receiving ranks; all of them for this rank itself.
+    pub send: Vec<u32>,
+    /// Number of rows for each rank.
+    pub send_rows: Vec<usize>,
+    /// Number of rows from each rank.
+    pub recv_rows: Vec<usize>,
+}
+
+/// Which rows each rank owns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Division {
+    /// Number of sections of the vertices of a type.
+    pub sections: usize,
+    /// Number of ranks, not more than sections.
+    pub ranks: usize,
+}
+
+impl Division {
+    /// The sections of a rank.
+    pub fn sections_of(self, rank: usize) -> Range<usize> {
+        self.sections * rank / self.ranks..self.sections * (rank + 1) / self.ranks
+    }
+
+    /// The first of `vertices` vertices in a section; for the number of sections: `vertices`.
+    fn border(self, section: usize, vertices: usize) -> usize {
+        (vertices as u128 * section as u128 / self.sections as u128) as usize
+    }
+
+    /// The vertices that a rank owns, of a type with `vertices` vertices.
+    pub fn vertices_of(self, rank: usize, vertices: usize) -> Range<usize> {
+        let sections = self.sections_of(rank);
+        self.border(sections.start, vertices)..self.border(sections.end, vertices)
+    }
+}
+
+/// The data of a rank for the programs of `tables`, which were placed ([`hgnnc_ir::ranks`]), from the data of the program
+/// of one process, whose inputs `one` has.
+///
+/// # Errors
+/// More ranks than sections, or an input that the whole data does not have.
+pub fn divide(
+    whole: &BoundData,
+    one: &[InputDecl],
+    tables: &Dataflow,
+    division: Division,
+    rank: usize,
+) -> Result<BoundData> {
+    if division.ranks > division.sections {
+        return Err(ExecError::Unsupported(format!(
+            "there are {} processes and {} sections of the vertices of a type: at most one process for a section",
+            division.ranks, division.sections
+        )));
+    }
+    Divider { whole, one, tables, division, rank, rows: vec![] }.data()
+}
+
+/// The numbers in the dataset of the rows of a vertex type on a rank.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Rows {
+    Range(Range<usize>),
+    /// Ascending.
+    List(Vec<u32>),
+}
+
+impl Rows {
+    fn len(&self) -> usize {
+        match self {
+            Rows::Range(range) => range.len(),
+            Rows::List(rows) => rows.len(),
+        }
+    }
+
+    /// The row with a number, which has one.
+    fn row(&self, number: u32) -> u32 {
+        match self {
+            Rows::Range(range) => number - range.start as u32,
+            Rows::List(rows) => rows.partition_point(|&row| row < number) as u32,
+        }
+    }
+}
+
+struct Divider<'a> {
+    whole: &'a BoundData,
+    one: &'a [InputDecl],
+    tables: &'a Dataflow,
+    division: Division,
+    rank: usize,
+    /// By vertex type.
+    rows: Vec<Rows>,
+}
+
+impl Divider<'_> {
+    fn data(mut self) -> Result<BoundData> {
+        let Self { whole, tables, .. } = self;
+        let mut data = BoundData { dataset: whole.dataset.clone(), ..BoundData::default() };
+        for index in 0..tables.vertex_types.len() {
+            let (rows, route) = self.vertices(VertexType::new(index));
+            data.num_vertices.push(rows.len());
+            data.routes.push(route.map(Arc::new));
+            self.rows.push(rows);
+        }
+        let mut edges = vec![];
+        for index in 0..tables.graphs.len() {
+            let (graph, numbers) = self.edges(Graph::new(index))?;
+            data.origins.push(None);
+            data.graphs.push(graph);
+            edges.push(numbers);
+        }
+        for (index, decl) in tables.patterns.iter().enumerate() {
+            // Mirrors of all vertices come after the patterns of the program of one process, with equal columns.
+            let of = tables.owned_type(decl.vertex);
+            let own = |known: &&hgnnc_ir::dataflow::PatternDecl| known.vertex == of && known.columns == decl.columns;
+            let own = tables.patterns.iter().position(|known| own(&known)).unwrap_or(index);
+            data.patterns.push(self.pattern(&whole.patterns[own], decl.vertex)?);
+        }
+        for decl in &tables.inputs {
+            data.inputs.push(self.input(decl, &edges)?);
+        }
+        data.orders = self.orders(&edges, &data.graphs);
+        Ok(data)
+    }
+
+    /// The number of rows of a type on all ranks together.
+    fn count(&self, vertex: VertexType) -> usize {
+        match self.tables.vertex_types[vertex.index()].rows {
+            VertexRows::Sections(_) => self.division.sections,
+            _ => self.whole.num_vertices.get(vertex.index()).copied().unwrap_or(0),
+        }
+    }
+
+    /// The rows of a type that is no type of mirrors on a rank.
+    fn owned(&self, vertex: VertexType, rank: usize) -> Range<usize> {
+        match self.tables.vertex_types[vertex.index()].rows {
+            VertexRows::Sections(_) => self.division.sections_of(rank),
+            _ => self.division.vertices_of(rank, self.count(vertex)),
+        }
+    }
+
+    /// The rows of a vertex type, and the route to them for mirrors.
+    fn vertices(&self, vertex: VertexType) -> (Rows, Option<Route>) {
+        let VertexRows::Mirrors(of, mirrors) = self.tables.vertex_types[vertex.index()].rows else {
+            return (Rows::Range(self.owned(vertex, self.rank)), None);
+        };
+        let ranks = self.division.ranks;
+        let own = self.owned(of, self.rank);
+        let mut route = Route::default();
+        let mut rows = Rows::Range(0..self.count(of));
+        for rank in 0..ranks {
+            let needed = match mirrors {
+                Mirrors::All => Rows::Range(0..self.count(of)),
+                _ => Rows::List(self.mirrored(of, mirrors, rank)),
+            };
+            let sent: Vec<u32> = match &needed {
+                Rows::Range(_) => (0..own.len() as u32).collect(),
+                Rows::List(rows) => {
+                    let within = rows.partition_point(|&row| (row as usize) < own.start)
+                        ..rows.partition_point(|&row| (row as usize) < own.end);
+                    rows[within].iter().map(|&row| row - own.start as u32).collect()
+                }
+            };
+            route.send_rows.push(sent.len());
+            route.send.extend(sent);
+            if rank == self.rank {
+                rows = needed;
+            }
+        }
+        for rank in 0..ranks {
+            let owned = self.owned(of, rank);
+            route.recv_rows.push(match &rows {
+                Rows::Range(_) => owned.len(),
+                Rows::List(rows) => {
+                    rows.partition_point(|&row| (row as usize) < owned.end)
+                        - rows.partition_point(|&row| (row as usize) < owned.start)
+                }
+            });
+        }
+        (rows, Some(route))
+    }
+
+    /// The vertices of a type that a rank owns or mirrors, ascending.
+    fn mirrored(&self, of: VertexType, mirrors: Mirrors, rank: usize) -> Vec<u32> {
+        let tables = self.tables;
+        let mut needed = vec![false; self.count(of)];
+        needed[self.owned(of, rank)].fill(true);
+        for (graph, decl) in self.whole.graphs.iter().zip(&tables.graphs) {
+            if decl.share != EdgeShare::In {
+                continue;
+            }
+            let (src, dst) = (tables.owned_type(decl.src), decl.dst);
+            let (rows, adjacency) = match mirrors {
+                Mirrors::Sources if src == of => (self.owned(dst, rank), &graph.csc),
+                Mirrors::Destinations if dst == of => (self.owned(src, rank), &graph.csr),
+                _ => continue,
+            };
+            let edges = adjacency.indptr[rows.start] as usize..adjacency.indptr[rows.end] as usize;
+            adjacency.indices[edges].iter().for_each(|&other| needed[other as usize] = true);
+        }
+        (0..).zip(needed).filter_map(|(row, needed)| needed.then_some(row)).collect()
+    }
+
+    /// The edges of a graph, and the number of each in the whole graph, in CSC order.
+    fn edges(&self, graph: Graph) -> Result<(Topology, Vec<u32>)> {
+        let decl = &self.tables.graphs[graph.index()];
+        let rows = |vertex: VertexType| &self.rows[vertex.index()];
+        let (src, dst) = (rows(decl.src), rows(decl.dst));
+        let (topology, numbers) = match decl.share {
+            EdgeShare::All => {
+                return Err(ExecError::Unsupported(format!(
+                    "internal error: the graph `{}` is divided among no processes",
+                    decl.name
+                )));
+            }
+            EdgeShare::In => {
+                let whole = &self.whole.graphs[graph.index()].csc;
+                let own = self.owned(decl.dst, self.rank);
+                let indptr = &whole.indptr[own.start..=own.end];
+                let edges = indptr[0] as usize..indptr[own.len()] as usize;
+                let sources = whole.indices[edges.clone()].iter().map(|&number| src.row(number)).collect();
+                let indptr = indptr.iter().map(|&at| at - edges.start as u64).collect();
+                let topology = Topology::from_csc(&decl.name, src.len(), dst.len(), indptr, sources)?;
+                (topology, edges.map(|edge| edge as u32).collect())
+            }
+            EdgeShare::Out(of) => {
+                let whole = &self.whole.graphs[of.index()].csr;
+                let own = self.owned(decl.src, self.rank);
+                let mut edges = vec![];
+                let mut numbers = vec![];
+                for (row, number) in (0..).zip(own) {
+                    let range = whole.indptr[number] as usize..whole.indptr[number + 1] as usize;
+                    edges.extend(whole.indices[range.clone()].iter().map(|&to| (row, dst.row(to))));
+                    numbers.extend(range.map(|at| whole.eids.get(at).map_or(at as u32, |&edge| edge)));
+                }
+                // In CSC order, the numbers ascend as well.
+                numbers.sort_unstable();
+                (Topology::from_edges(&decl.name, src.len(), dst.len(), &edges)?, numbers)
+            }
+            EdgeShare::Sections => {
+                let vertices = self.count(decl.src);
+                let own = self.owned(decl.src, self.rank);
+                let sections = self.division.sections_of(self.rank);
+                let border = |section: usize| (self.division.border(section, vertices) - own.start) as u64;
+                let indptr: Vec<u64> = sections.clone().map(border).chain([own.len() as u64]).collect();
+                let sources = (0..own.len() as u32).collect();
+                (Topology::from_csc(&decl.name, src.len(), dst.len(), indptr, sources)?, vec![])
+            }
+        };
+        // Rows with many edges are split as they are where all edges are.
+        let of_whole = match decl.share {
+            EdgeShare::Out(of) => self.whole.graphs[of.index()].num_edges(),
+            EdgeShare::Sections => self.count(decl.src),
+            EdgeShare::All | EdgeShare::In => self.whole.graphs[graph.index()].num_edges(),
+        };
+        Ok((Topology { of_whole: Some(of_whole as u64), ..topology }, numbers))
+    }
+
+    /// The rows of a sparse matrix that a rank has of a type.
+    fn pattern(&self, whole: &Topology, vertex: VertexType) -> Result<Topology> {
+        let rows = match &self.rows[vertex.index()] {
+            Rows::Range(rows) if rows.len() == whole.num_dst => return Ok(whole.clone()),
+            Rows::Range(rows) => rows.clone(),
+            Rows::List(_) => return Err(mirrored_input(&whole.name)),
+        };
+        let indptr = &whole.csc.indptr[rows.start..=rows.end];
+        let elements = indptr[0] as usize..indptr[rows.len()] as usize;
+        let (first, columns) = (indptr[0], whole.csc.indices[elements].to_vec());
+        let indptr = indptr.iter().map(|&at| at - first).collect();
+        let part = Topology::from_csc(&whole.name, whole.num_src, rows.len(), indptr, columns)?;
+        Ok(Topology { of_whole: Some(whole.num_edges() as u64), ..part })
+    }
+
+    fn input(&self, decl: &InputDecl, edges: &[Vec<u32>]) -> Result<InputData> {
+        let tables = self.tables;
+        let of = |graph: &Graph| match tables.graphs[graph.index()].share {
+            EdgeShare::Out(of) => of,
+            _ => *graph,
+        };
+        let own = match &decl.binding {
+            Binding::StepNumber => return Ok(InputData::StepNumber),
+            Binding::EpochNumber => return Ok(InputData::EpochNumber),
+            Binding::EdgeRank(graph, direction) => {
+                let whole = &self.whole.graphs[of(graph).index()];
+                let mut ranks = vec![0.0; whole.num_edges()];
+                whole.write_ranks(*direction, &mut ranks)?;
+                return Ok(InputData::Numbers(picked(&ranks, &edges[graph.index()]).into()));
+            }
+            Binding::Features(vertex) => Binding::Features(tables.owned_type(*vertex)),
+            Binding::EdgeWeight(graph) => Binding::EdgeWeight(of(graph)),
+            Binding::EdgeCount(graph) => Binding::EdgeCount(of(graph)),
+            Binding::EdgeFeatures(graph) => Binding::EdgeFeatures(of(graph)),
+            other => other.clone(),
+        };
+        let whole = self.one.iter().position(|known| known.binding == own).and_then(|at| self.whole.inputs.get(at));
+        let Some(whole) = whole else { return Ok(InputData::Missing) };
+        match (decl.ty.space, decl.ty.layout) {
+            (Space::Vertices(vertex), Layout::Sparse(pattern)) => {
+                let rows = match &self.rows[vertex.index()] {
+                    Rows::Range(rows) => rows.clone(),
+                    Rows::List(_) => return Err(mirrored_input(&decl.name)),
+                };
+                let own = tables.owned_type(vertex);
+                let columns = tables.patterns[pattern.index()].columns;
+                let of_whole = tables.patterns.iter().position(|p| p.vertex == own && p.columns == columns);
+                let indptr = &self.whole.patterns[of_whole.unwrap_or(pattern.index())].csc.indptr;
+                Ok(part(whole, indptr[rows.start] as usize..indptr[rows.end] as usize, 1))
+            }
+            (Space::Vertices(vertex), Layout::Dense) => match &self.rows[vertex.index()] {
+                Rows::Range(rows) => Ok(part(whole, rows.clone(), self.count(tables.owned_type(vertex)))),
+                Rows::List(_) => Err(mirrored_input(&decl.name)),
+            },
+            (Space::Edges(graph), _) => {
+                let InputData::Numbers(numbers) = whole else { return Ok(InputData::Missing) };
+                Ok(InputData::Numbers(picked_rows(numbers, &edges[graph.index()], self.num_edges(of(&graph))).into()))
+            }
+            _ => Ok(whole.clone()),
+        }
+    }
+
+    fn num_edges(&self, graph: Graph) -> usize {
+        self.whole.graphs[graph.index()].num_edges()
+    }
+
+    /// The numbers in the dataset of the rows of this rank, of which dropout masks are functions.
+    fn orders(&self, edges: &[Vec<u32>], graphs: &[Topology]) -> Orders {
+        let owned = |(index, rows): (usize, &Rows)| match (self.tables.vertex_types[index].rows, rows) {
+            (VertexRows::Dataset, Rows::Range(range)) if self.division.ranks > 1 => {
+                let original = range.clone().map(|number| number as u32).collect();
+                // Parameters are read in the order of this data, and written from the rows of the dataset.
+                Some(Arc::new(Order { original, rank: (0..range.len() as u32).collect() }))
+            }
+            _ => None,
+        };
+        let moved = |(numbers, graph): (&Vec<u32>, &Topology)| {
+            if numbers.is_empty() || self.division.ranks == 1 {
+                return None;
+            }
+            // The edges of a destination are consecutive in the dataset, since the vertices of a rank are.
+            let displacement = |row: &[u64]| numbers.get(row[0] as usize).map_or(0, |&n| n.wrapping_sub(row[0] as u32));
+            Some(graph.csc.indptr.windows(2).map(displacement).collect())
+        };
+        Orders {
+            types: self.rows.iter().enumerate().map(owned).collect(),
+            moved: edges.iter().zip(graphs).map(moved).collect(),
+            kind: None,
+        }
+    }
+}
+
+/// An error that no user sees: only rows of all vertices, or of the owned ones, are inputs.
+fn mirrored_input(name: &str) -> ExecError {
+    ExecError::Unsupported(format!("internal error: `{name}` has rows of mirrored vertices"))
+}
+
+/// Some rows of an input with `count` rows; for `count` 1, some elements.
+fn part(whole: &InputData, rows: Range<usize>, count: usize) -> InputData {
+    match whole {
+        InputData::Numbers(numbers) => {
+            let width = if count == 1 { 1 } else { numbers.len() / count.max(1) };
+            InputData::Numbers(numbers[rows.start * width..rows.end * width].to_vec().into())
+        }
+        InputData::Classes(classes) => InputData::Classes(classes[rows].to_vec()),
+        other => other.clone(),
+    }
+}
+
+fn picked(numbers: &[f32], rows: &[u32]) -> Vec<f32> {
+    rows.iter().map(|&row| numbers[row as usize]).collect()
+}
+
+fn picked_rows(numbers: &[f32], rows: &[u32], count: usize) -> Vec<f32> {
+    let width = numbers.len() / count.max(1);
+    rows.iter().flat_map(|&row| numbers[row as usize * width..][..width].iter().copied()).collect()
+}

@@ -1,0 +1,133 @@
+//! Training by several processes.
+//!
+//! A [`RankBackend`] is the back end of one rank. It gives another back end the rows of this rank, for programs that
+//! exchange the others ([`hgnnc_ir::ranks`]), and shows the trainer sessions as of one process: their data are those of
+//! the whole graph, results and parameters have the rows of all ranks. So every rank runs the same trainer, which comes
+//! to the same decisions, because it sees the same numbers.
+//!
+//! Calls that gather rows, exchange them or agree are collective: all ranks make them in the same order. Decisions of a
+//! clock or a signal are made by [`Session::agree`](hgnnc_session::Session::agree).
+
+#![forbid(unsafe_code)]
+
+mod params;
+mod session;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hgnnc_data::ranks::{Division, divide};
+use hgnnc_data::{BoundData, Result};
+use hgnnc_dist::Comm;
+use hgnnc_executable::{Executable, Role};
+use hgnnc_ir::Space;
+use hgnnc_ir::dataflow::{Dataflow, OutputKind};
+use hgnnc_session::{Backend, MemoryNeeded, PlannedSession, Session};
+
+use session::RankSession;
+
+/// The programs of ranks, and how rows are divided among them.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// The tables of the model, for one process.
+    pub one: Dataflow,
+    /// The tables of the programs of ranks.
+    pub tables: Dataflow,
+    /// Which rows each rank owns.
+    pub division: Division,
+}
+
+/// The back end of one rank.
+#[derive(Debug)]
+pub struct RankBackend {
+    inner: Box<dyn Backend>,
+    comm: Arc<dyn Comm>,
+    placed: Arc<Placed>,
+    /// Rows of the results of each role's program.
+    spaces: HashMap<Role, HashMap<String, Space>>,
+}
+
+impl RankBackend {
+    /// The back end of this rank on a machine. `inner` has the programs of the executable, which were placed.
+    pub fn new(executable: &Executable, inner: Box<dyn Backend>, comm: Arc<dyn Comm>, placed: Placed) -> Self {
+        let kernels = &executable.kernels;
+        let programs = [(Role::Infer, Some(&kernels.infer)), (Role::Train, kernels.train.as_ref())];
+        let spaces = programs.into_iter().filter_map(|(role, program)| {
+            let results = program?.outputs.iter().filter_map(|output| match &output.kind {
+                OutputKind::Result(name) => Some((name.clone(), output.ty.space)),
+                OutputKind::UpdateParam(_) | OutputKind::UpdateState(..) => None,
+            });
+            Some((role, results.collect()))
+        });
+        Self { inner, comm, placed: Arc::new(placed), spaces: spaces.collect() }
+    }
+}
+
+impl Backend for RankBackend {
+    fn name(&self) -> String {
+        match self.comm.size() {
+            1 => self.inner.name(),
+            ranks => format!("{}, {ranks} processes", self.inner.name()),
+        }
+    }
+
+    fn pool(&self) -> &Arc<rayon::ThreadPool> {
+        self.inner.pool()
+    }
+
+    fn takes_orders(&self) -> bool {
+        false
+    }
+
+    fn free_memory(&self) -> Option<(&'static str, u64)> {
+        self.inner.free_memory()
+    }
+
+    fn plan(&mut self, roles: &[Role], data: BoundData, room: Option<u64>) -> Result<Box<dyn PlannedSession>> {
+        let Placed { one, tables, division } = &*self.placed;
+        let own = divide(&data, &one.inputs, tables, *division, self.comm.rank())?;
+        let inner = self.inner.plan(roles, own, room)?;
+        let spaces = roles.iter().map(|role| self.spaces.get(role).cloned().unwrap_or_default()).collect();
+        let (comm, placed) = (Arc::clone(&self.comm), Arc::clone(&self.placed));
+        Ok(Box::new(PlannedRank { inner, whole: data, comm, placed, spaces }))
+    }
+}
+
+/// A session of a rank before its memory is allocated.
+struct PlannedRank {
+    inner: Box<dyn PlannedSession>,
+    whole: BoundData,
+    comm: Arc<dyn Comm>,
+    placed: Arc<Placed>,
+    spaces: Vec<HashMap<String, Space>>,
+}
+
+impl PlannedSession for PlannedRank {
+    fn memory(&self) -> MemoryNeeded {
+        self.inner.memory()
+    }
+
+    fn data(&self) -> &BoundData {
+        &self.whole
+    }
+
+    fn into_data(self: Box<Self>) -> BoundData {
+        self.whole
+    }
+
+    fn open(self: Box<Self>) -> Result<Box<dyn Session>> {
+        let Self { inner, whole, comm, placed, spaces } = *self;
+        let mut inner = inner.open()?;
+        let states = inner.params().states().to_vec();
+        Ok(Box::new(RankSession {
+            inner,
+            whole,
+            comm,
+            placed,
+            states,
+            spaces,
+            tables: HashMap::new(),
+            gathered: HashMap::new(),
+        }))
+    }
+}

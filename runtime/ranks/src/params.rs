@@ -1,0 +1,112 @@
+//! The parameters of all ranks: those that every rank has, and tables whose rows belong to the owners of vertices.
+
+use hgnnc_data::buffer::Alias;
+use hgnnc_data::{ExecError, Result, StateId};
+use hgnnc_ir::dataflow::Dataflow;
+use hgnnc_ir::types::{Dim, VertexType};
+use hgnnc_session::{ParamStore, RowStore, Session};
+
+use crate::session::RankSession;
+
+impl RankSession {
+    /// The vertex type whose vertices have the rows of a parameter.
+    pub(crate) fn rows_of(&self, param: usize) -> Option<VertexType> {
+        match self.placed.one.params.get(param)?.dims.first() {
+            Some(Dim::Count(vertex)) => Some(*vertex),
+            Some(Dim::Fixed(_)) | None => None,
+        }
+    }
+
+    /// Elements of a parameter on this rank.
+    fn own_len(&self, param: usize) -> usize {
+        let all = self.all_len(param);
+        let Some(vertex) = self.rows_of(param) else { return all };
+        let rows = self.whole.num_vertices[vertex.index()];
+        let own = self.placed.division.vertices_of(self.comm.rank(), rows).len();
+        all / rows.max(1) * own
+    }
+
+    /// Elements of a parameter on all ranks.
+    pub(crate) fn all_len(&self, param: usize) -> usize {
+        let extent = |dim: &Dim| match *dim {
+            Dim::Fixed(extent) => extent,
+            Dim::Count(vertex) => self.whole.num_vertices[vertex.index()],
+        };
+        self.placed.one.params[param].dims.iter().map(extent).product()
+    }
+}
+
+impl ParamStore for RankSession {
+    fn num_params(&self) -> usize {
+        self.placed.one.params.len()
+    }
+
+    fn len(&self, index: usize) -> usize {
+        self.all_len(index)
+    }
+
+    fn read(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
+        if self.rows_of(index).is_none() {
+            return self.inner.params().read(index, into);
+        }
+        if let Some(all) = self.tables.get(&index) {
+            into.copy_from_slice(all);
+            return Ok(());
+        }
+        let mut own = vec![0.0; self.own_len(index)];
+        self.inner.params().read(index, &mut own)?;
+        let mut all = Vec::with_capacity(into.len());
+        self.gather(&own, &mut all)?;
+        into.copy_from_slice(&all);
+        Ok(())
+    }
+
+    fn write(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        self.tables.clear();
+        // A rank takes the rows of its vertices, by their numbers in the dataset.
+        self.inner.params().write(index, numbers)
+    }
+
+    fn states(&self) -> &[StateId] {
+        &self.states
+    }
+
+    fn read_state(&mut self, index: usize) -> Result<Vec<f32>> {
+        let own = self.inner.params().read_state(index)?;
+        let param = self.states[index].0.index();
+        if self.rows_of(param).is_none() {
+            return Ok(own);
+        }
+        let mut all = vec![];
+        self.gather(&own, &mut all)?;
+        Ok(all)
+    }
+
+    fn write_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        self.inner.params().write_state(index, numbers)
+    }
+
+    fn init(&mut self, _tables: &Dataflow, seed: u64) -> Result<()> {
+        self.tables.clear();
+        let placed = std::sync::Arc::clone(&self.placed);
+        self.inner.params().init(&placed.tables, seed)
+    }
+
+    fn are_finite(&mut self) -> Option<bool> {
+        let own = self.inner.params().are_finite()?;
+        // An error of the exchange is that of the next one, too.
+        self.agree(!own).ok().map(|infinite| !infinite)
+    }
+
+    fn share(&mut self, _index: usize) -> Option<Alias> {
+        None
+    }
+
+    fn gather_rows(&mut self, _array: usize, _rows: &[u32], _from: &dyn RowStore) -> Result<()> {
+        Err(ExecError::Unsupported("internal error: rows of several processes are not taken from a store".into()))
+    }
+
+    fn scatter_rows(&mut self, _array: usize, _rows: &[u32], _to: &dyn RowStore) -> Result<()> {
+        Err(ExecError::Unsupported("internal error: rows of several processes are not given to a store".into()))
+    }
+}

@@ -1,0 +1,155 @@
+//! A session of one rank that looks like one of a single process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
+use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId};
+use hgnnc_dist::{Comm, CommError, Tag, all_gather};
+use hgnnc_ir::types::{Space, VertexType};
+use hgnnc_session::{Clock, ParamStore, Rows, Session, StepKey};
+use hgnnc_trace::Times;
+
+use crate::Placed;
+
+/// A result with the rows of all ranks.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    width: usize,
+    vertex: Option<VertexType>,
+    numbers: Vec<f32>,
+}
+
+/// Programs of ranks, with the rows of one of them.
+#[derive(Debug)]
+pub(crate) struct RankSession {
+    pub inner: Box<dyn Session>,
+    /// The data of all ranks.
+    pub whole: BoundData,
+    pub comm: Arc<dyn Comm>,
+    pub placed: Arc<Placed>,
+    /// Parameter and slot of each optimizer state.
+    pub states: Vec<StateId>,
+    /// Tables with the rows of all ranks, by parameter, until they change.
+    pub tables: HashMap<usize, Vec<f32>>,
+    /// By program: the rows of its results.
+    pub spaces: Vec<HashMap<String, Space>>,
+    /// The last fetched results, by program and name.
+    pub gathered: HashMap<(usize, String), Gathered>,
+}
+
+pub(crate) fn failed(error: CommError) -> ExecError {
+    ExecError::Ranks(error.to_string())
+}
+
+impl RankSession {
+    /// The numbers of all ranks, in their order, to the end of `into`. Ranks may have different numbers of them.
+    pub fn gather(&self, own: &[f32], into: &mut Vec<f32>) -> Result<()> {
+        let size = self.comm.size();
+        if size == 1 {
+            into.extend_from_slice(own);
+            return Ok(());
+        }
+        let lens = all_gather(&*self.comm, Tag::STEP, &[own.len() as u64]).map_err(failed)?;
+        let counts: Vec<usize> = lens.iter().map(|&len| 4 * len as usize).collect();
+        let start = into.len();
+        into.resize(start + counts.iter().sum::<usize>() / 4, 0.0);
+        let (send, send_counts) = (own.repeat(size), vec![size_of_val(own); size]);
+        let send = (bytemuck::cast_slice(&send), &send_counts[..]);
+        self.comm.alltoallv(Tag::STEP, send, (bytemuck::cast_slice_mut(&mut into[start..]), &counts)).map_err(failed)
+    }
+}
+
+fn one_process(what: &str) -> ExecError {
+    ExecError::Unsupported(format!("{what} is done by one process: start the command without `mpirun`"))
+}
+
+impl Session for RankSession {
+    fn data(&self) -> &BoundData {
+        &self.whole
+    }
+
+    fn load(&mut self, _data: BoundData, _inputs: &mut [HostBuffer]) -> Result<BoundData> {
+        Err(one_process("training on mini-batches"))
+    }
+
+    fn run(&mut self, program: usize, key: StepKey, times: &mut Times) -> Result<()> {
+        self.inner.run(program, key, times)
+    }
+
+    fn update(&mut self, program: usize, key: StepKey, times: &mut Times) -> Result<()> {
+        self.tables.clear();
+        self.inner.update(program, key, times)
+    }
+
+    fn results(&self, program: usize) -> Vec<&str> {
+        self.inner.results(program)
+    }
+
+    fn fetch(&mut self, program: usize, name: &str) -> Result<()> {
+        self.inner.fetch(program, name)?;
+        let space = self.spaces.get(program).and_then(|spaces| spaces.get(name));
+        if !matches!(space, Some(Space::Vertices(_) | Space::Edges(_))) {
+            return Ok(());
+        }
+        let key = (program, name.to_owned());
+        // The memory of the last result of this name.
+        let mut numbers = self.gathered.remove(&key).map_or_else(Vec::new, |old| old.numbers);
+        numbers.clear();
+        let Some(Rows { width, vertex, numbers: own }) = self.inner.result(program, name) else { return Ok(()) };
+        self.gather(own, &mut numbers)?;
+        self.gathered.insert(key, Gathered { width, vertex, numbers });
+        Ok(())
+    }
+
+    fn result(&self, program: usize, name: &str) -> Option<Rows<'_>> {
+        match self.gathered.get(&(program, name.to_owned())) {
+            Some(Gathered { width, vertex, numbers }) => Some(Rows { width: *width, vertex: *vertex, numbers }),
+            None => self.inner.result(program, name),
+        }
+    }
+
+    fn write_input(&mut self, _index: usize, _numbers: &[f32]) -> Result<()> {
+        Err(one_process("computing with given inputs"))
+    }
+
+    fn input(&self, _index: usize) -> Option<Vec<f32>> {
+        None
+    }
+
+    fn shared_input(&self, _index: usize) -> Option<SharedBuffer> {
+        None
+    }
+
+    fn params(&mut self) -> &mut dyn ParamStore {
+        self
+    }
+
+    fn arena(&self, program: Option<usize>) -> Arena {
+        self.inner.arena(program)
+    }
+
+    fn clock(&self) -> Clock {
+        self.inner.clock()
+    }
+
+    fn agree(&mut self, any: bool) -> Result<bool> {
+        let all = all_gather(&*self.comm, Tag::STEP, &[any.into()]).map_err(failed)?;
+        Ok(all.iter().any(|&says| says != 0))
+    }
+
+    fn collect_params(&mut self) -> Result<()> {
+        for param in 0..self.placed.one.params.len() {
+            if self.rows_of(param).is_some() && !self.tables.contains_key(&param) {
+                let mut all = vec![0.0; self.all_len(param)];
+                ParamStore::read(self, param, &mut all)?;
+                self.tables.insert(param, all);
+            }
+        }
+        Ok(())
+    }
+
+    fn writes_files(&self) -> bool {
+        self.comm.rank() == 0
+    }
+}

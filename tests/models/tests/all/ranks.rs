@@ -1,0 +1,153 @@
+//! Training by several processes: every layer of the library, in full batch, gives the bits of one process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use hgnnc::{DataSource, Error, Job, ModelSource, Purpose, Ranks, prepare};
+use hgnnc_diag::{Diagnostics, SourceMap};
+use hgnnc_dist::threads;
+use hgnnc_graph::{Dataset, DenseFeatures, Features};
+use hgnnc_model_tests::cases::SCHEMA;
+use hgnnc_model_tests::{CASES, Case, World, assert_close, case, compile, dataset};
+use hgnnc_train::TrainOptions;
+
+/// With Adam, which has two states for each parameter, decay, and gradients that are clipped by their norm.
+const TRAIN: &str = "
+train M {
+    loss cross_entropy(y, Paper.topic)
+    optimizer adam(lr: 0.01, weight_decay: 0.001)
+    clip norm(2.0)
+    epochs 5
+    seed 3
+    select train.loss
+}
+";
+/// Virtual ranks that are compared with one.
+const RANKS: [usize; 5] = [1, 2, 3, 4, 7];
+
+/// What is left of a run: the losses of its epochs, all parameters, and the output.
+#[derive(Clone, PartialEq, Debug)]
+struct Trained {
+    losses: Vec<f64>,
+    params: Vec<f32>,
+    output: Vec<f32>,
+}
+
+impl Trained {
+    fn bits(&self) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
+        let of = |numbers: &[f32]| numbers.iter().map(|x| x.to_bits()).collect();
+        (self.losses.iter().map(|x| x.to_bits()).collect(), of(&self.params), of(&self.output))
+    }
+}
+
+struct Quiet;
+
+impl hgnnc::Observer for Quiet {
+    fn note(&mut self, _: String) {}
+    fn warnings(&mut self, _: &SourceMap, _: &Diagnostics) {}
+}
+
+fn job(source: &str, data: &Arc<Dataset>, ranks: Option<Ranks>) -> Job {
+    let model = ModelSource::Text { path: PathBuf::from("test.hgnn"), text: source.into() };
+    let options = TrainOptions { threads: 1, ..TrainOptions::default() };
+    Job { data: DataSource::Loaded(Arc::clone(data)), options, ranks, graph_cache: None, ..Job::new(model) }
+}
+
+fn train(job: &Job) -> Result<Trained, Error> {
+    let mut prepared = prepare(Purpose::Train, job, &mut Quiet)?;
+    let mut losses = vec![];
+    let trainer = &mut prepared.trainer;
+    trainer.run(&AtomicBool::new(false), &mut |epoch| losses.push(epoch.loss))?;
+    Ok(Trained { losses, params: trainer.params()?.concat(), output: trainer.infer(None)?.data })
+}
+
+/// What each of several virtual ranks has after training.
+fn train_on(ranks: usize, sections: usize, source: &str, data: &Arc<Dataset>) -> Vec<Result<Trained, Error>> {
+    threads::run(ranks, |comm| train(&job(source, data, Some(Ranks { comm: Arc::clone(comm), sections }))))
+}
+
+/// A world as a dataset, with features of all types, also those that the model does not read.
+fn world_of(case: &Case, source: &str, world: &World) -> Arc<Dataset> {
+    let compiled = compile(source);
+    let mut data = dataset::dataset(compiled.training(), &compiled.bind(world), world);
+    for (name, dim) in [("Paper", 5), ("Author", 3), ("Venue", 4)].into_iter().filter(|_| case.schema == SCHEMA) {
+        let of = compiled.training().vertex_types.iter().position(|decl| decl.name == name);
+        let Some(vertices) = of.map(|of| &mut data.vertex_types[of]) else { continue };
+        if vertices.features.is_none() {
+            let rows: Vec<f32> = vec![1.0; vertices.count * dim];
+            vertices.features = Some(Features::Dense(DenseFeatures { dim, rows: rows.into() }));
+        }
+    }
+    Arc::new(data)
+}
+
+/// Any number of ranks gives the bits of one, and nearly the numbers of a run without ranks, which sums over all vertices
+/// in another order.
+fn ranks_give_the_bits_of_one_process(name: &str) {
+    let case = case(name);
+    let source = case.trained_by(TRAIN);
+    let world = if case.schema == SCHEMA { World::random_library(4) } else { World::sparse_library() };
+    let data = world_of(&case, &source, &world);
+    let alone = train(&job(&source, &data, None)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut first = None;
+    for ranks in RANKS {
+        for (rank, trained) in train_on(ranks, 7, &source, &data).into_iter().enumerate() {
+            let trained = trained.unwrap_or_else(|error| panic!("{name}, rank {rank} of {ranks}: {error}"));
+            let first = first.get_or_insert_with(|| trained.clone());
+            assert_eq!(trained.bits(), first.bits(), "{name}, rank {rank} of {ranks}");
+        }
+    }
+    let first = first.expect("there is a rank");
+    let wide = |numbers: &[f32]| -> Vec<f64> { numbers.iter().map(|&x| f64::from(x)).collect() };
+    assert_close(&format!("{name}: losses"), &first.losses, &alone.losses, 2e-5);
+    assert_close(&format!("{name}: output"), &wide(&first.output), &wide(&alone.output), 2e-3);
+}
+
+hgnnc_model_tests::test_each_case!(ranks_give_the_bits_of_one_process);
+
+/// Adam divides by the root of small second moments, so that rounding shows: the comparison above is for losses. Without
+/// it, all parameters are close.
+#[test]
+fn parameters_are_those_of_a_run_without_ranks() {
+    for case in CASES.iter().filter(|case| case.schema == SCHEMA) {
+        let source = case.source();
+        let data = world_of(case, &source, &World::random_library(2));
+        let alone = train(&job(&source, &data, None)).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        let ranked = train_on(3, 6, &source, &data).remove(0).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        let wide = |numbers: &[f32]| -> Vec<f64> { numbers.iter().map(|&x| f64::from(x)).collect() };
+        assert_close(&format!("{}: parameters", case.name), &wide(&ranked.params), &wide(&alone.params), 2e-5);
+    }
+}
+
+#[test]
+fn what_has_no_placement_is_refused_by_all_ranks() {
+    let case = case("gcn");
+    let batches = case.trained_by(&TRAIN.replace("seed 3", "seed 3\n    batch 4"));
+    let data = world_of(&case, &case.trained_by(TRAIN), &World::library());
+    for refused in train_on(2, 6, &batches, &data) {
+        let message = refused.expect_err("mini-batches are refused").to_string();
+        assert!(message.contains("cannot be computed by several processes"), "{message}");
+        assert!(message.contains("mini-batches"), "{message}");
+    }
+    let source = case.trained_by(TRAIN);
+    for refused in train_on(3, 2, &source, &data) {
+        let message = refused.expect_err("more ranks than sections are refused").to_string();
+        assert!(message.contains("3 processes and 2 sections"), "{message}");
+    }
+}
+
+#[test]
+fn ranks_with_other_data_or_models_are_refused() {
+    let case = case("gcn");
+    let (source, other) = (case.trained_by(TRAIN), case.trained_by(&TRAIN.replace("0.01", "0.02")));
+    let data = world_of(&case, &source, &World::library());
+    let found = threads::run(2, |comm| {
+        let source = if comm.rank() == 0 { &source } else { &other };
+        train(&job(source, &data, Some(Ranks::new(Arc::clone(comm))))).map(|_| ())
+    });
+    for refused in found {
+        let message = refused.expect_err("ranks with other models are refused").to_string();
+        assert!(message.contains("the compiled model of rank 1 differs"), "{message}");
+    }
+}
