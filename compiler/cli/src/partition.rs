@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use hgnnc::check_folder;
 use hgnnc_cpu::thread_pool;
 use hgnnc_graph::show_bytes;
 use hgnnc_graph::write::vacant;
@@ -15,7 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::data::failed;
 use crate::data_args::PartitionArgs;
 use crate::failure::Failure;
-use crate::output::{check_folder, note, print};
+use crate::output::{note, print};
 
 /// Partitions the dataset into a new folder, and says how.
 pub fn partition(args: &PartitionArgs) -> Result<(), Failure> {
