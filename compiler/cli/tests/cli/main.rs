@@ -22,6 +22,7 @@ mod links;
 mod metapaths;
 mod profile;
 mod ptx;
+mod ranks;
 mod relations;
 mod resume;
 mod sampling;
