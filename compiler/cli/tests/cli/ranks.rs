@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{Place, Run};
+use crate::common::{CACHE, Place, Run};
 
 /// Two layers with dropout of vertices and edges, sparse and dense features, learned rows, and a clipped norm.
 const MODEL: &str = r#"
@@ -39,6 +39,9 @@ const LAUNCHERS: [(&str, &[&str]); 2] = [
     ("mpirun.mpich", &["-env", "HGNNC_MPI", "libmpich.so.12"]),
 ];
 
+/// The model and the dataset of a place.
+const DATA: [&str; 3] = ["m.hgnn", "--data", "data"];
+
 /// `hgnnc train` on some ranks; `None` if the launcher starts no processes here.
 fn launched(place: &Place, (launcher, args): (&str, &[&str]), ranks: usize, train: &[&str]) -> Option<Command> {
     let starts = Command::new(launcher).args(args).args(["-n", "2", "true"]).output();
@@ -47,8 +50,8 @@ fn launched(place: &Place, (launcher, args): (&str, &[&str]), ranks: usize, trai
         return None;
     }
     let mut command = Command::new(launcher);
-    command.args(args).args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_hgnnc"), "train", "m.hgnn"]);
-    command.args(["--data", "data", "--threads", "1"]).args(train).current_dir(place.path("."));
+    command.args(args).args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_hgnnc"), "train"]);
+    command.args(train).args(["--threads", "1"]).current_dir(place.path(".")).env("HGNNC_CACHE", CACHE);
     Some(command)
 }
 
@@ -74,6 +77,7 @@ fn several_processes_train_what_one_does_with_as_many_sections() {
     for launcher in LAUNCHERS {
         for ranks in [2, 4] {
             let files = ["--weights-out", "together.safetensors", "--report", "together.json", "-o", "run"];
+            let files = [&DATA[..], &files].concat();
             let Some(mut command) = launched(&place, launcher, ranks, &files) else { continue };
             let run = Run::of(command.output().unwrap()).works();
             assert_eq!(place.bytes("together.safetensors"), alone, "{ranks} ranks of {}", launcher.0);
@@ -87,16 +91,33 @@ fn several_processes_train_what_one_does_with_as_many_sections() {
     }
 }
 
+/// Attention with dropout over metapaths of thousands of vertices: blocks, tiles and split rows have their usual sizes.
+#[test]
+fn thousands_of_vertices_are_rounded_as_by_one_process() {
+    let place = place();
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/han/acm.hgnn");
+    let train = [model, "--epochs", "2", "--weights-out"];
+    place.run(&[&["train"], &train[..], &["alone.safetensors", "--sections", "24"]].concat()).works();
+    for launcher in LAUNCHERS {
+        let args = [&train[..], &["together.safetensors"]].concat();
+        let Some(mut command) = launched(&place, launcher, 3, &args) else { continue };
+        Run::of(command.output().unwrap()).works();
+        assert_eq!(place.bytes("together.safetensors"), place.bytes("alone.safetensors"), "{}", launcher.0);
+    }
+}
+
 #[test]
 fn a_run_goes_on_with_another_number_of_processes() {
     let place = place();
     let alone = trained_alone(&place, &[]);
     let files = ["--checkpoint", "ck", "--weights-out", "w.safetensors"];
     for launcher in LAUNCHERS {
-        let half = [&files[..], &["--epochs", "5"]].concat();
+        let half = [&DATA[..], &files, &["--epochs", "5"]].concat();
         let Some(mut command) = launched(&place, launcher, 3, &half) else { continue };
         Run::of(command.output().unwrap()).works();
-        let Some(mut command) = launched(&place, launcher, 2, &[&files[..], &["--resume"]].concat()) else { continue };
+        let Some(mut command) = launched(&place, launcher, 2, &[&DATA[..], &files, &["--resume"]].concat()) else {
+            continue;
+        };
         Run::of(command.output().unwrap()).works();
         assert_eq!(place.bytes("w.safetensors"), alone, "{}", launcher.0);
         std::fs::remove_dir_all(place.path("ck")).unwrap();
@@ -140,7 +161,7 @@ fn a_rank_that_is_killed_ends_the_job_and_loses_nothing() {
     for launcher in LAUNCHERS {
         let mut resume: &[&str] = &[];
         for ranks in [2, 3] {
-            let args = [&files[..], &epochs, resume].concat();
+            let args = [&DATA[..], &files, &epochs, resume].concat();
             let Some(mut command) = launched(&place, launcher, ranks, &args) else { continue };
             let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             let start = Instant::now();
@@ -158,7 +179,7 @@ fn a_rank_that_is_killed_ends_the_job_and_loses_nothing() {
             assert_eq!(processes_of(&place), [], "a process is left behind");
             resume = &["--resume"];
         }
-        let args = [&files[..], &epochs, resume].concat();
+        let args = [&DATA[..], &files, &epochs, resume].concat();
         let Some(mut command) = launched(&place, launcher, 2, &args) else { continue };
         Run::of(command.output().unwrap()).works();
         assert_eq!(place.bytes("w.safetensors"), alone, "{}", launcher.0);
@@ -170,14 +191,18 @@ fn a_rank_that_is_killed_ends_the_job_and_loses_nothing() {
 fn what_fails_on_the_ranks_is_told_once() {
     let place = place();
     for launcher in LAUNCHERS {
-        let Some(mut command) = launched(&place, launcher, 3, &["--weights-out", "nowhere/w.safetensors"]) else {
+        let Some(mut command) =
+            launched(&place, launcher, 3, &[&DATA[..], &["--weights-out", "nowhere/w.safetensors"]].concat())
+        else {
             continue;
         };
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "{}: {text}", launcher.0);
         assert_eq!(text.matches("error: `nowhere/w.safetensors` cannot be written").count(), 1, "{text}");
-        let Some(mut command) = launched(&place, launcher, 3, &["--sections", "2"]) else { continue };
+        let Some(mut command) = launched(&place, launcher, 3, &[&DATA[..], &["--sections", "2"]].concat()) else {
+            continue;
+        };
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(text.contains("there are 3 processes and 2 sections"), "{text}");
