@@ -408,6 +408,12 @@ pub struct TrainArgs {
     /// Start from these parameters instead of random ones
     #[arg(help_heading = heading::TRAINING, long, value_name = "FILE.safetensors", conflicts_with = "resume")]
     pub init: Option<PathBuf>,
+    /// Take sums over the vertices of a type in this many sections, in their order: a run gives the same numbers on any
+    /// number of processes up to this, one among them. Without it: as one process does best, or 24 (more for more
+    /// processes) where a launcher such as `mpirun` starts several
+    #[arg(help_heading = heading::TRAINING, long, value_name = "N", value_parser = parse_within::<1, 65_536>,
+        allow_negative_numbers = true)]
+    pub sections: Option<u64>,
     /// Write the parameters of the best epoch
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.safetensors")]
     pub weights_out: Option<PathBuf>,

@@ -11,6 +11,7 @@ use hgnnc::{
     artifact, check_apart, check_folder, check_readable, check_writable, lock_checkpoints, write_report,
 };
 use hgnnc_data::ExecError;
+use hgnnc_dist::Alone;
 use hgnnc_loader::CacheOptions;
 use hgnnc_train::{Outcome, Report, TrainOptions, checkpoint};
 
@@ -30,8 +31,14 @@ const FAST_EPOCHS: u64 = 2;
 
 /// Trains a model, and writes its weights, report and run folder; under a launcher together with the other processes.
 pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
-    let Some(comm) = processes()? else { return train_with(args, None) };
-    let ranks = Some(Ranks::new(Arc::clone(&comm)));
+    let sections = args.sections.map(|sections| sections as usize);
+    let Some(comm) = processes()? else {
+        // One process computes what several would.
+        let ranks = sections.map(|sections| Ranks { comm: Arc::new(Alone), sections });
+        return train_with(args, ranks);
+    };
+    let ranks = Ranks::new(Arc::clone(&comm));
+    let ranks = Some(Ranks { sections: sections.unwrap_or(ranks.sections), ..ranks });
     let outcome = if comm.rank() == 0 { train_with(args, ranks) } else { train_along(args, ranks) };
     end_together(&*comm, outcome)
 }

@@ -467,7 +467,10 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     };
     if options.checkpoint.is_some() {
         options.identity = {
-            let (tables, settings) = (tables(&model), settings(&model));
+            let (tables, mut settings) = (tables(&model), settings(&model));
+            if let Some(ranks) = &job.ranks {
+                settings.insert("sections".into(), ranks.sections.to_string());
+            }
             let identity = pool.install(|| Identity::new(&tables, settings, &dataset, &bind_options))?;
             Some(identity.with_constants(&known, job.constants.iter().map(|(name, _)| &name[..])))
         };

@@ -12,7 +12,7 @@ use hgnnc_ir::types::VertexType;
 
 use crate::error::{ExecError, Result};
 use crate::orders::Orders;
-use crate::ranks::Route;
+use crate::ranks::{Route, Sections};
 
 /// Edges between sources and destinations, in both CSC and CSR. Also a sparse matrix: its rows are destinations, its
 /// columns sources, and its stored elements edges.
@@ -359,6 +359,9 @@ pub struct BoundData {
     pub sgb_s: f64,
     /// Vertex renumbering, if any: all data above uses the new ids.
     pub orders: Orders,
+    /// For one rank of several, by vertex type: the first row of each section, by which rows are divided into blocks, and
+    /// the number of rows on all ranks ([`crate::ranks`]).
+    pub sections: Vec<Option<Sections>>,
     /// For one rank of several, by vertex type: how the rows of mirrors come to it ([`crate::ranks`]).
     pub routes: Vec<Option<Arc<Route>>>,
 }

@@ -29,6 +29,16 @@ pub struct Route {
     pub recv_rows: Vec<usize>,
 }
 
+/// The rows of a vertex type that a rank owns, by section. How a value is rounded may depend on the rows that share a
+/// block with its row, so blocks begin with sections: they are the same on any number of ranks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Sections {
+    /// First row of each section but the first, ascending.
+    pub borders: Vec<u32>,
+    /// Number of rows on all ranks.
+    pub rows_of_whole: usize,
+}
+
 /// Which rows each rank owns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Division {
@@ -120,6 +130,7 @@ impl Divider<'_> {
             let (rows, route) = self.vertices(VertexType::new(index));
             data.num_vertices.push(rows.len());
             data.routes.push(route.map(Arc::new));
+            data.sections.push(self.sections(VertexType::new(index)));
             self.rows.push(rows);
         }
         let mut edges = vec![];
@@ -157,6 +168,22 @@ impl Divider<'_> {
             VertexRows::Sections(_) => self.division.sections_of(rank),
             _ => self.division.vertices_of(rank, self.count(vertex)),
         }
+    }
+
+    /// The sections of the rows of a vertex type, unless it has those of mirrors.
+    fn sections(&self, vertex: VertexType) -> Option<Sections> {
+        let own = self.division.sections_of(self.rank);
+        let rows_of_whole = self.count(vertex);
+        let borders = match self.tables.vertex_types[vertex.index()].rows {
+            VertexRows::Dataset => {
+                let first = self.division.border(own.start, rows_of_whole);
+                let border = |section| (self.division.border(section, rows_of_whole) - first) as u32;
+                own.skip(1).map(border).collect()
+            }
+            VertexRows::Sections(_) => (1..own.len() as u32).collect(),
+            _ => return None,
+        };
+        Some(Sections { borders, rows_of_whole })
     }
 
     /// The rows of a vertex type, and the route to them for mirrors.

@@ -11,7 +11,7 @@ use hgnnc_ir::kernel::place::{Lifetime, sum_alive};
 use hgnnc_ir::kernel::{self, Dest, Extent, Index, KernelOp, Rows, Source, Traversal, Width};
 use hgnnc_ir::loops::function::Shape;
 use hgnnc_ir::loops::{self, CallResult, Nest, access, producers};
-use hgnnc_ir::{DType, Direction, Reduce};
+use hgnnc_ir::{DType, Direction, Reduce, Space, VertexType};
 
 use super::bind::{Binder, stage_index};
 use super::{
@@ -398,6 +398,8 @@ impl Region {
         let scratch = binder.block_len;
         let Needs { row_peak, edge_peak, keeps_edges, widest, cost: [of_row, of_edge], .. } = self.needs;
         let data = binder.data;
+        let sections = row_type(binder, rows).and_then(|vertex| data.sections.get(vertex.index())?.as_ref());
+        let borders: &[u32] = sections.map_or(&[], |sections| &sections.borders);
         self.blocks = match self.domain {
             Domain::Edges { topology, direction, ends } => {
                 // Without edge values nothing has to stay in a cache.
@@ -405,15 +407,15 @@ impl Region {
                 let indptr = data.topology(topology).indptr(direction, ends);
                 let rows = (scratch / 2 / row_peak).clamp(16, 1024);
                 let cut: &[u32] = self.split.as_ref().map_or(&[], |split| &split.rows);
-                edge_blocks(indptr, rows, (scratch / edge_peak).clamp(64, most), cut)
+                edge_blocks(indptr, rows, (scratch / edge_peak).clamp(64, most), cut, borders)
             }
             Domain::Rows(count) => {
                 let most = match rows {
                     Rows::Each(_) => 8192,
                     // Small graphs, too, are divided among threads.
-                    _ => (count / 8).clamp(128, 1024),
+                    _ => (sections.map_or(count, |sections| sections.rows_of_whole) / 8).clamp(128, 1024),
                 };
-                row_blocks(count, (scratch / row_peak).clamp(16, most))
+                row_blocks(count, (scratch / row_peak).clamp(16, most), borders)
             }
         };
         let (mut most_rows, mut most_edges) = block_extents(self, data);
@@ -526,9 +528,30 @@ fn op_cost(op: &KernelOp<Operand, usize>, width: usize) -> f64 {
     }
 }
 
-fn row_blocks(rows: usize, per_block: usize) -> Vec<u32> {
-    let mut blocks: Vec<u32> = (0..rows).step_by(per_block).map(|r| r as u32).collect();
-    blocks.push(rows as u32);
+/// The vertex type whose vertices are the rows of a traversal.
+fn row_type(binder: &Binder<'_>, rows: &Rows) -> Option<VertexType> {
+    let tables = &binder.program.tables;
+    match *rows {
+        Rows::Vertices(vertex) => Some(vertex),
+        Rows::Edges(graph, direction) => match tables.graph_end(graph, direction) {
+            Space::Vertices(vertex) => Some(vertex),
+            _ => None,
+        },
+        Rows::Elements(pattern, Direction::In) => Some(tables.patterns[pattern.index()].vertex),
+        Rows::Once | Rows::Each(_) | Rows::Endpoints(..) | Rows::Elements(_, Direction::Out) => None,
+    }
+}
+
+/// Blocks of at most `per_block` rows. Rows in `borders` begin a block.
+fn row_blocks(rows: usize, per_block: usize, borders: &[u32]) -> Vec<u32> {
+    let mut blocks = vec![0];
+    let mut start = 0;
+    for end in borders.iter().map(|&border| border as usize).chain([rows]) {
+        while start < end {
+            start = end.min(start + per_block);
+            blocks.push(start as u32);
+        }
+    }
     blocks
 }
 
@@ -552,8 +575,8 @@ fn divide_by_cost(costs: &[f64], most: usize) -> Vec<u32> {
 }
 
 /// Blocks of at most `rows` rows and, unless a single row has more, `edges` edges. Split rows (`cut`) are
-/// blocks of their own.
-fn edge_blocks(indptr: &[u64], rows: usize, edges: usize, mut cut: &[u32]) -> Vec<u32> {
+/// blocks of their own, and rows in `borders` begin one.
+fn edge_blocks(indptr: &[u64], rows: usize, edges: usize, mut cut: &[u32], mut borders: &[u32]) -> Vec<u32> {
     let num_rows = indptr.len() - 1;
     let mut blocks = vec![0u32];
     let mut start = 0;
@@ -562,7 +585,9 @@ fn edge_blocks(indptr: &[u64], rows: usize, edges: usize, mut cut: &[u32]) -> Ve
         match cut.split_first() {
             Some((&first, rest)) if first as usize == start => cut = rest,
             next => {
-                let limit = next.map_or(num_rows, |(&first, _)| first as usize).min(start + rows);
+                borders = &borders[borders.partition_point(|&border| border as usize <= start)..];
+                let border = borders.first().map_or(num_rows, |&border| border as usize);
+                let limit = next.map_or(num_rows, |(&first, _)| first as usize).min(border).min(start + rows);
                 while end < limit && indptr[end + 1] - indptr[start] <= edges as u64 {
                     end += 1;
                 }
@@ -577,6 +602,16 @@ fn edge_blocks(indptr: &[u64], rows: usize, edges: usize, mut cut: &[u32]) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sections_begin_with_a_block() {
+        assert_eq!(row_blocks(10, 4, &[]), [0, 4, 8, 10]);
+        assert_eq!(row_blocks(10, 4, &[3, 3, 9]), [0, 3, 7, 9, 10]);
+        assert_eq!(row_blocks(0, 4, &[0, 0]), [0]);
+        let indptr = [0, 1, 2, 3, 4, 5, 9, 10];
+        assert_eq!(edge_blocks(&indptr, 4, 4, &[5], &[]), [0, 4, 5, 6, 7]);
+        assert_eq!(edge_blocks(&indptr, 4, 4, &[5], &[0, 2, 2]), [0, 2, 5, 6, 7]);
+    }
 
     #[test]
     fn tasks_cost_about_the_same() {
