@@ -88,8 +88,8 @@ impl Backend for RankBackend {
         let own = divide(&data, &one.inputs, tables, *division, self.comm.rank())?;
         let inner = self.inner.plan(roles, own, room)?;
         let spaces = roles.iter().map(|role| self.spaces.get(role).cloned().unwrap_or_default()).collect();
-        let (comm, placed) = (Arc::clone(&self.comm), Arc::clone(&self.placed));
-        Ok(Box::new(PlannedRank { inner, whole: data, comm, placed, spaces }))
+        let (comm, placed, roles) = (Arc::clone(&self.comm), Arc::clone(&self.placed), roles.to_vec());
+        Ok(Box::new(PlannedRank { inner, whole: data, comm, placed, roles, spaces }))
     }
 }
 
@@ -99,6 +99,7 @@ struct PlannedRank {
     whole: BoundData,
     comm: Arc<dyn Comm>,
     placed: Arc<Placed>,
+    roles: Vec<Role>,
     spaces: Vec<HashMap<String, Space>>,
 }
 
@@ -116,7 +117,7 @@ impl PlannedSession for PlannedRank {
     }
 
     fn open(self: Box<Self>) -> Result<Box<dyn Session>> {
-        let Self { inner, whole, comm, placed, spaces } = *self;
+        let Self { inner, whole, comm, placed, roles, spaces } = *self;
         let mut inner = inner.open()?;
         let states = inner.params().states().to_vec();
         Ok(Box::new(RankSession {
@@ -125,6 +126,7 @@ impl PlannedSession for PlannedRank {
             comm,
             placed,
             states,
+            roles,
             spaces,
             tables: HashMap::new(),
             gathered: HashMap::new(),

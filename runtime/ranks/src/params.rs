@@ -62,7 +62,9 @@ impl ParamStore for RankSession {
     }
 
     fn write(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
-        self.tables.clear();
+        if self.rows_of(index).is_some() {
+            self.tables.insert(index, numbers.to_vec());
+        }
         // A rank takes the rows of its vertices, by their numbers in the dataset.
         self.inner.params().write(index, numbers)
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId};
 use hgnnc_dist::{Comm, CommError, Tag, all_gather};
+use hgnnc_executable::Role;
 use hgnnc_ir::types::{Space, VertexType};
 use hgnnc_session::{Clock, ParamStore, Rows, Session, StepKey};
 use hgnnc_trace::Times;
@@ -32,6 +33,8 @@ pub(crate) struct RankSession {
     pub states: Vec<StateId>,
     /// Tables with the rows of all ranks, by parameter, until they change.
     pub tables: HashMap<usize, Vec<f32>>,
+    /// The programs.
+    pub roles: Vec<Role>,
     /// By program: the rows of its results.
     pub spaces: Vec<HashMap<String, Space>>,
     /// The last fetched results, by program and name.
@@ -78,7 +81,9 @@ impl Session for RankSession {
     }
 
     fn update(&mut self, program: usize, key: StepKey, times: &mut Times) -> Result<()> {
-        self.tables.clear();
+        if self.roles.get(program) == Some(&Role::Train) {
+            self.tables.clear();
+        }
         self.inner.update(program, key, times)
     }
 
