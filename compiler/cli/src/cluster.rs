@@ -37,12 +37,18 @@ pub fn refuse_ranks(command: &Command) -> Result<(), Failure> {
     }
 }
 
+/// The processes of the job, on a library that is opened now.
+fn opened() -> Result<Box<dyn Comm>, CommError> {
+    hgnnc_graph::LargePages::copy_moved();
+    open()
+}
+
 /// The processes of the job, if a launcher has started several. They run the same program.
 pub fn processes() -> Result<Option<Arc<dyn Comm>>, Failure> {
     if Launcher::of_environment(&|name| std::env::var(name).ok()).is_none() {
         return Ok(None);
     }
-    let comm: Arc<dyn Comm> = Arc::from(open()?);
+    let comm: Arc<dyn Comm> = Arc::from(opened()?);
     if comm.size() == 1 {
         return Ok(None);
     }
@@ -75,7 +81,7 @@ pub fn end_together(comm: &dyn Comm, outcome: Result<ExitCode, Failure>) -> Resu
 
 /// Runs a command on the processes of the job.
 pub fn cluster(command: &ClusterCommand) -> Result<ExitCode, Failure> {
-    let comm = open()?;
+    let comm = opened()?;
     let outcome = match command {
         ClusterCommand::Check => check(&*comm),
         ClusterCommand::Measure { out } => measured(&*comm, out.as_deref()),

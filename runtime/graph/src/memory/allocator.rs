@@ -2,6 +2,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The system allocator, except that arrays of 4 MiB and more get their own mapping, aligned to a huge page (2 MiB) and
 /// backed by huge pages where the system has them.
@@ -17,6 +18,18 @@ pub struct LargePages;
 
 /// Smallest array with its own mapping, in bytes. Below it, mapping costs more than huge pages save.
 const MAPPED: usize = 4 << 20;
+
+/// Whether arrays that do not fit where they are move by copying.
+static COPIES: AtomicBool = AtomicBool::new(false);
+
+impl LargePages {
+    /// From now on, arrays that grow and do not fit where they are move by copying instead of `mremap`. Called before an
+    /// MPI library is opened: UCX, which some of them use, takes over `mremap` without its fifth argument, the new
+    /// address, and the array would move to any other.
+    pub fn copy_moved() {
+        COPIES.store(true, Ordering::Relaxed);
+    }
+}
 
 /// Whether an array has its own mapping. Depends on the layout only, so that `dealloc` agrees with `alloc`.
 fn is_mapped(layout: Layout) -> bool {
@@ -56,13 +69,17 @@ unsafe impl GlobalAlloc for LargePages {
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: the caller promises that `new_size` makes a valid layout.
         let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
-        match (is_mapped(layout), is_mapped(new)) {
+        let resized = match (is_mapped(layout), is_mapped(new)) {
             // SAFETY: the caller upholds the contract of `realloc`.
-            (false, false) => unsafe { System.realloc(start, layout, new_size) },
+            (false, false) => return unsafe { System.realloc(start, layout, new_size) },
             // SAFETY: the layout is that of the allocation, so it was mapped.
-            (true, true) => pointer(unsafe { mapped::resize(start, layout, new_size) }),
+            (true, true) => unsafe { mapped::resize(start, layout, new_size) },
+            _ => None,
+        };
+        match resized {
+            Some(resized) => resized.as_ptr(),
             // SAFETY: both arrays hold the copied bytes, and the old one is not used afterwards.
-            _ => unsafe {
+            None => unsafe {
                 let target = self.alloc(new);
                 if !target.is_null() {
                     target.copy_from_nonoverlapping(start, layout.size().min(new_size));
@@ -129,7 +146,8 @@ mod mapped {
         unsafe { libc::munmap(start.cast(), length(size)) };
     }
 
-    /// Resizes an array and keeps its contents. `None` if the system is out of memory; the array is unchanged then.
+    /// Resizes an array and keeps its contents. `None` if the system is out of memory, or the array has to be copied; it is
+    /// unchanged then.
     ///
     /// # Safety
     /// As for [`unmap`], with this layout; the old address is not used after a success.
@@ -146,6 +164,9 @@ mod mapped {
         // SAFETY: as above; without free addresses behind the array the call fails without effect.
         if unsafe { libc::mremap(start.cast(), old, new, 0) } != libc::MAP_FAILED {
             return NonNull::new(start);
+        }
+        if super::COPIES.load(super::Ordering::Relaxed) {
+            return None;
         }
         // The reserved range counts against an address limit in addition to the array, so it is skipped under a limit.
         let target = if addresses_are_limited() { None } else { reserve(new, libc::PROT_NONE) };
