@@ -3,7 +3,7 @@
 use hgnnc_interp::random_program::{random_program, seeds};
 use hgnnc_interp::ranks::{Sections, divide, run_ranks};
 use hgnnc_interp::{Bindings, Evaluation, run};
-use hgnnc_ir::{Dataflow, Dim, OpClass, Space, parse, verify};
+use hgnnc_ir::{Dataflow, Dim, Op, OpClass, Space, parse, verify};
 use hgnnc_passes::pipeline::JOINT;
 use hgnnc_passes::{Disabled, PassCx, PassManager, place};
 
@@ -91,4 +91,60 @@ fn random_programs_compute_on_ranks_what_one_process_computes() {
         }
     }
     assert!(placed_programs > 20 && exchanges > 100, "{placed_programs} programs with {exchanges} exchanges");
+}
+
+/// A neighbour sum and its gradient: what is read at the other end of an edge is exchanged, in either direction.
+const SUM: &str = r#"
+dataflow small {
+  vertex Paper from "paper"
+  relation cites: Paper -> Paper from "cites"
+  graph cites: Paper -> Paper = >cites
+  input Paper.x : f32[Paper; 4] = features(Paper)
+  param w : f32[4, 4] = glorot(4, 4)
+  %0 = input Paper.x                 : f32[Paper; 4]        @FP
+  %1 = param w                       : f32[4, 4]            @FP
+  %2 = matmul %0, %1                 : f32[Paper; 4]        @FP
+  %3 = gather.src cites, %2          : f32[edges(cites); 4] @NA
+  %4 = segment.sum.in cites, %3      : f32[Paper; 4]        @NA
+  %5 = count Paper                   : f32[]                @LC
+  %6 = reduce_space.sum %4           : f32[4]               @LC
+  %7 = reduce.sum(axes 1) %6         : f32[]                @LC
+  %8 = div %7, %5                    : f32[]                @LC
+  %9 = gather.dst cites, %4          : f32[edges(cites); 4] @NA.backward
+  %10 = segment.sum.out cites, %9    : f32[Paper; 4]        @NA.backward
+  %11 = outer %0, %10                : f32[4, 4]            @FP.backward
+  result loss = %8
+  update w = %11
+}
+"#;
+
+fn placed_sum() -> Dataflow {
+    let flow = parse(SUM).unwrap_or_else(|error| panic!("{error:?}"));
+    let placed = place(&flow, &flow).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(verify(&placed), Ok(()));
+    placed
+}
+
+#[test]
+fn values_at_the_other_end_of_an_edge_are_exchanged() {
+    insta::assert_snapshot!(placed_sum());
+}
+
+#[test]
+fn a_missing_exchange_is_an_error() {
+    let placed = placed_sum();
+    let exchanges: Vec<_> = placed.handles().filter(|&value| placed.value(value).op.name() == "exchange").collect();
+    assert_eq!(exchanges.len(), 4, "sources, destinations, and two sums over sections");
+    for exchange in exchanges {
+        let mut without = placed.clone();
+        let own = placed.value(exchange).args[0];
+        let readers = without.values.iter_mut().flat_map(|data| &mut data.args);
+        readers.filter(|arg| **arg == exchange).for_each(|arg| *arg = own);
+        let missed = verify(&without).is_err() || {
+            // A sum over the sections of one rank has the type of that over all.
+            let reader = placed.values.iter().find(|data| data.args.contains(&exchange));
+            reader.is_some_and(|data| matches!(data.op, Op::ReduceSpace(_)))
+        };
+        assert!(missed, "{without}");
+    }
 }
