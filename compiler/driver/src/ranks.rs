@@ -16,8 +16,6 @@ pub const NOT_ON_RANKS: [&str; 3] = ["stack_families", "compact_endpoints", "fac
 pub struct LoweredForRanks {
     /// Kernels are those of ranks, programs of dataflow those of one process, by whose names and sizes a run is described.
     pub executable: Executable,
-    /// The programs of ranks, for training and for evaluation.
-    pub placed: [Option<Dataflow>; 2],
     /// The tables of both, without values.
     pub tables: Dataflow,
     /// Sizes of the tables, as if one rank owned all rows.
@@ -50,7 +48,7 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions) -> Result<Lower
         None => None,
     };
     // The tables of a training program begin with those of the evaluation.
-    let one = [train.as_ref().map(|train| train.flow.clone()), Some(infer.flow.clone())];
+    let (one_train, one_infer) = (train.as_ref().map(|train| train.flow.clone()), infer.flow.clone());
     let of_train = train.as_ref().map(|train| place(&train.flow, &train.flow)).transpose()?;
     let of_infer = place(&infer.flow, of_train.as_ref().unwrap_or(&infer.flow))?;
     let tables = of_infer.with_tables_of(model.name.clone());
@@ -58,22 +56,19 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions) -> Result<Lower
         let all = tables.with_tables_of(flow.name.clone());
         Dataflow { values: flow.values, outputs: flow.outputs, ..all }
     });
-    let mut placed = [of_train, Some(of_infer)];
-    let [train_flow, infer_flow] = &mut placed;
-    for (compilation, flow) in [(train.as_mut(), train_flow), (Some(&mut infer), infer_flow)] {
-        let (Some(compilation), Some(flow)) = (compilation, flow) else { continue };
-        passes.run_placed(flow, &mut compilation.cx);
-        compilation.flow = flow.clone();
-        compilation.cx.sizes.iter_mut().for_each(|sizes| sizes.derive(flow));
+    for (compilation, flow) in [(train.as_mut(), of_train), (Some(&mut infer), Some(of_infer))] {
+        let (Some(compilation), Some(mut flow)) = (compilation, flow) else { continue };
+        passes.run_placed(&mut flow, &mut compilation.cx);
+        compilation.cx.sizes.iter_mut().for_each(|sizes| sizes.derive(&flow));
+        compilation.flow = flow;
         compilation.run(of_kernels, &passes, || None)?;
     }
     let mut sizes = options.sizes.clone();
     sizes.iter_mut().for_each(|sizes| sizes.derive(&tables));
-    let [one_train, one_infer] = one;
     let executable = Executable {
         model: model.name.clone(),
         train: one_train,
-        infer: one_infer.unwrap_or_default(),
+        infer: one_infer,
         score: None,
         head: None,
         kernels: Kernels { train: train.map(|train| train.kernels), infer: infer.kernels, score: None, head: None },
@@ -84,7 +79,7 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions) -> Result<Lower
         graphs: options.graphs.clone(),
         families: model.families.clone(),
     };
-    Ok(LoweredForRanks { executable, placed, tables, sizes })
+    Ok(LoweredForRanks { executable, tables, sizes })
 }
 
 /// The stages on dataflow, and those that make kernels.

@@ -541,7 +541,13 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
                 (data, sizes, lower_options.graphs) = (bound.data, bound.sizes, bound.graphs);
             }
             match &job.ranks {
-                Some(ranks) => on_ranks(&model, &lower_options, data, &pool, options, ranks)?,
+                Some(ranks) => {
+                    let sources = match &opened {
+                        Opened::Text(analysis) => Some(&analysis.sources),
+                        Opened::Artifact { .. } => None,
+                    };
+                    on_ranks((&model, sources), &lower_options, data, &pool, options, ranks)?
+                }
                 None => on_processor((&model, purpose), lower_options, data, &pool, options, observer)?,
             }
         }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use hgnnc_data::ranks::Division;
 use hgnnc_data::{BoundData, ExecError};
+use hgnnc_diag::SourceMap;
 use hgnnc_dist::{Comm, Tag, all_gather};
-use hgnnc_driver::{Analyzed, Disabled, LowerOptions, NOT_ON_RANKS, compile_cpu_layer, lower_for_ranks};
+use hgnnc_driver::{Analyzed, Disabled, LowerError, LowerOptions, NOT_ON_RANKS, compile_cpu_layer, lower_for_ranks};
 use hgnnc_executable::Executable;
 use hgnnc_ir::kernel;
 use hgnnc_ranks::{Placed, RankBackend};
@@ -47,16 +48,23 @@ impl Ranks {
     }
 }
 
-/// Compiles a model for all ranks and binds it to the rows of this one.
+/// Compiles a model for all ranks and binds it to the rows of this one. `sources` are those of the model, to name the
+/// place of a construct that several processes do not compute.
 pub(crate) fn on_ranks(
-    model: &Analyzed,
+    (model, sources): (&Analyzed, Option<&SourceMap>),
     lower_options: &LowerOptions,
     data: BoundData,
     pool: &Arc<ThreadPool>,
     options: TrainOptions,
     ranks: &Ranks,
 ) -> Result<Trainer, Error> {
-    let lowered = lower_for_ranks(model, lower_options)?;
+    let lowered = lower_for_ranks(model, lower_options).map_err(|error| match error {
+        LowerError::Place(ref refused) => {
+            let place = refused.origin.and_then(|origin| sources?.place(origin.file, origin.start));
+            Error::Input(place.map_or_else(|| error.to_string(), |place| format!("{error} ({place})")))
+        }
+        error => error.into(),
+    })?;
     let mut executable = lowered.executable;
     pool.install(|| compile_cpu_layer(&mut executable, lowered.sizes.as_ref(), &cpu_options(&options)));
     check_equal(&executable, &data, &*ranks.comm)?;

@@ -1,5 +1,6 @@
 //! `hgnnc train` as several processes, with each launcher that is installed.
 
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -33,26 +34,58 @@ train M {
 }
 "#;
 
-/// Launchers, with the arguments that let them start processes here.
-const LAUNCHERS: [(&str, &[&str]); 2] = [
-    ("mpirun.openmpi", &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]),
-    ("mpirun.mpich", &["-env", "HGNNC_MPI", "libmpich.so.12"]),
-];
+/// A launcher, with the arguments that let it start processes here, and the library that belongs to it if it must be named.
+struct Launcher {
+    name: PathBuf,
+    args: &'static [&'static str],
+    library: Option<PathBuf>,
+}
+
+/// Debian's `openmpi-bin` and `mpich`, and one with the standard ABI in the folder HGNN_MPI_ABI, as far as they start
+/// processes here.
+fn launchers() -> Vec<Launcher> {
+    let on_path = |name: &str, args, library: Option<&str>| Launcher {
+        name: name.into(),
+        args,
+        library: library.map(PathBuf::from),
+    };
+    let mut all = vec![
+        on_path("mpirun.openmpi", &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"], None),
+        on_path("mpirun.mpich", &[], Some("libmpich.so.12")),
+    ];
+    match std::env::var_os("HGNN_MPI_ABI").map(PathBuf::from) {
+        Some(folder) => all.push(Launcher {
+            name: folder.join("bin/mpiexec"),
+            args: &[],
+            library: Some(folder.join("lib/libmpi_abi.so.1")),
+        }),
+        None => println!("skipped: HGNN_MPI_ABI names no MPI with the standard ABI"),
+    }
+    all.retain(|launcher| {
+        let starts = Command::new(&launcher.name).args(launcher.args).args(["-n", "2", "true"]).output();
+        let starts = starts.is_ok_and(|output| output.status.success());
+        if !starts {
+            println!("skipped: {} is not installed, or starts no processes here", launcher.name.display());
+        }
+        starts
+    });
+    all
+}
 
 /// The model and the dataset of a place.
 const DATA: [&str; 3] = ["m.hgnn", "--data", "data"];
 
-/// `hgnnc train` on some ranks; `None` if the launcher starts no processes here.
-fn launched(place: &Place, (launcher, args): (&str, &[&str]), ranks: usize, train: &[&str]) -> Option<Command> {
-    let starts = Command::new(launcher).args(args).args(["-n", "2", "true"]).output();
-    if !starts.is_ok_and(|output| output.status.success()) {
-        println!("skipped: {launcher} is not installed, or starts no processes here");
-        return None;
+impl Launcher {
+    /// `hgnnc train` on some ranks.
+    fn train(&self, place: &Place, ranks: usize, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.name);
+        command.args(self.args).args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_hgnnc"), "train"]);
+        command.args(args).args(["--threads", "1"]).current_dir(place.path(".")).env("HGNNC_CACHE", CACHE);
+        if let Some(library) = &self.library {
+            command.env("HGNNC_MPI", library);
+        }
+        command
     }
-    let mut command = Command::new(launcher);
-    command.args(args).args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_hgnnc"), "train"]);
-    command.args(train).args(["--threads", "1"]).current_dir(place.path(".")).env("HGNNC_CACHE", CACHE);
-    Some(command)
 }
 
 fn place() -> Place {
@@ -74,14 +107,14 @@ fn several_processes_train_what_one_does_with_as_many_sections() {
     place.with_data("train", &["--weights-out", "usual.safetensors"]).works();
     let report = |name: &str| place.json(name)["metrics"].clone();
     place.with_data("train", &["--sections", "24", "--report", "alone.json"]).works();
-    for launcher in LAUNCHERS {
+    for launcher in launchers() {
         for ranks in [2, 4] {
             let files = ["--weights-out", "together.safetensors", "--report", "together.json", "-o", "run"];
             let files = [&DATA[..], &files].concat();
-            let Some(mut command) = launched(&place, launcher, ranks, &files) else { continue };
+            let mut command = launcher.train(&place, ranks, &files);
             let run = Run::of(command.output().unwrap()).works();
-            assert_eq!(place.bytes("together.safetensors"), alone, "{ranks} ranks of {}", launcher.0);
-            assert_eq!(report("together.json"), report("alone.json"), "{ranks} ranks of {}", launcher.0);
+            assert_eq!(place.bytes("together.safetensors"), alone, "{ranks} ranks of {}", launcher.name.display());
+            assert_eq!(report("together.json"), report("alone.json"), "{ranks} ranks of {}", launcher.name.display());
             // One of them shows and writes what a run does.
             assert_eq!(run.out.matches("ms per epoch (median)").count(), 1, "{}", run.out);
             let outputs = ["log.txt", "model.hgnnx", "report.json", "weights.safetensors"];
@@ -98,11 +131,16 @@ fn thousands_of_vertices_are_rounded_as_by_one_process() {
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/han/acm.hgnn");
     let train = [model, "--epochs", "2", "--weights-out"];
     place.run(&[&["train"], &train[..], &["alone.safetensors", "--sections", "24"]].concat()).works();
-    for launcher in LAUNCHERS {
+    for launcher in launchers() {
         let args = [&train[..], &["together.safetensors"]].concat();
-        let Some(mut command) = launched(&place, launcher, 3, &args) else { continue };
+        let mut command = launcher.train(&place, 3, &args);
         Run::of(command.output().unwrap()).works();
-        assert_eq!(place.bytes("together.safetensors"), place.bytes("alone.safetensors"), "{}", launcher.0);
+        assert_eq!(
+            place.bytes("together.safetensors"),
+            place.bytes("alone.safetensors"),
+            "{}",
+            launcher.name.display()
+        );
     }
 }
 
@@ -111,15 +149,13 @@ fn a_run_goes_on_with_another_number_of_processes() {
     let place = place();
     let alone = trained_alone(&place, &[]);
     let files = ["--checkpoint", "ck", "--weights-out", "w.safetensors"];
-    for launcher in LAUNCHERS {
+    for launcher in launchers() {
         let half = [&DATA[..], &files, &["--epochs", "5"]].concat();
-        let Some(mut command) = launched(&place, launcher, 3, &half) else { continue };
+        let mut command = launcher.train(&place, 3, &half);
         Run::of(command.output().unwrap()).works();
-        let Some(mut command) = launched(&place, launcher, 2, &[&DATA[..], &files, &["--resume"]].concat()) else {
-            continue;
-        };
+        let mut command = launcher.train(&place, 2, &[&DATA[..], &files, &["--resume"]].concat());
         Run::of(command.output().unwrap()).works();
-        assert_eq!(place.bytes("w.safetensors"), alone, "{}", launcher.0);
+        assert_eq!(place.bytes("w.safetensors"), alone, "{}", launcher.name.display());
         std::fs::remove_dir_all(place.path("ck")).unwrap();
     }
     // Other sections are another order of sums.
@@ -155,34 +191,43 @@ fn ends(child: &mut Child) -> bool {
 #[test]
 fn a_rank_that_is_killed_ends_the_job_and_loses_nothing() {
     let place = place();
-    let epochs = ["--epochs", "1500"];
+    // How often a rank is killed before the run is left alone.
+    let kills: usize = std::env::var("HGNN_KILLS").map_or(2, |kills| kills.parse().expect("a number"));
+    let epochs = (750 * kills).to_string();
+    let epochs = ["--epochs", &epochs];
     let alone = trained_alone(&place, &epochs);
     let files = ["--checkpoint", "ck", "--checkpoint-every", "0", "--weights-out", "w.safetensors"];
-    for launcher in LAUNCHERS {
+    for launcher in launchers() {
         let mut resume: &[&str] = &[];
-        for ranks in [2, 3] {
-            let args = [&DATA[..], &files, &epochs, resume].concat();
-            let Some(mut command) = launched(&place, launcher, ranks, &args) else { continue };
+        for kill in 0..kills {
+            let ranks = [2, 3, 4][kill % 3];
+            let mut command = launcher.train(&place, ranks, &[&DATA[..], &files, &epochs, resume].concat());
             let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
             let start = Instant::now();
-            let written = |since: Instant| {
+            let written = || {
                 let progress = std::fs::metadata(place.path("ck/checkpoint.safetensors"));
-                progress.is_ok_and(|file| file.modified().unwrap().elapsed().is_ok_and(|age| age < since.elapsed()))
+                progress.is_ok_and(|file| file.modified().unwrap().elapsed().is_ok_and(|age| age < start.elapsed()))
             };
-            while !written(start) && start.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none() {
-                std::thread::sleep(Duration::from_millis(10));
+            while !written() && start.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none() {
+                std::thread::sleep(Duration::from_millis(5));
             }
-            if let Some(&last) = processes_of(&place).last() {
-                let _ = Command::new("kill").args(["-9", &last.to_string()]).status();
+            // At some step behind the first checkpoint of this start.
+            std::thread::sleep(Duration::from_millis((kill as u64 * 37) % 101));
+            let ours = processes_of(&place);
+            if let Some(number) = ours.get(kill % ours.len().max(1)) {
+                let _ = Command::new("kill").args(["-9", &number.to_string()]).status();
             }
-            assert!(ends(&mut child), "{} with {ranks} ranks goes on without one", launcher.0);
+            assert!(ends(&mut child), "{} with {ranks} ranks goes on without one", launcher.name.display());
+            let ended = Instant::now();
+            while !processes_of(&place).is_empty() && ended.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
             assert!(processes_of(&place).is_empty(), "a process is left behind");
             resume = &["--resume"];
         }
-        let args = [&DATA[..], &files, &epochs, resume].concat();
-        let Some(mut command) = launched(&place, launcher, 2, &args) else { continue };
+        let mut command = launcher.train(&place, 2, &[&DATA[..], &files, &epochs, resume].concat());
         Run::of(command.output().unwrap()).works();
-        assert_eq!(place.bytes("w.safetensors"), alone, "{}", launcher.0);
+        assert_eq!(place.bytes("w.safetensors"), alone, "{}", launcher.name.display());
         std::fs::remove_dir_all(place.path("ck")).unwrap();
     }
 }
@@ -190,19 +235,14 @@ fn a_rank_that_is_killed_ends_the_job_and_loses_nothing() {
 #[test]
 fn what_fails_on_the_ranks_is_told_once() {
     let place = place();
-    for launcher in LAUNCHERS {
-        let Some(mut command) =
-            launched(&place, launcher, 3, &[&DATA[..], &["--weights-out", "nowhere/w.safetensors"]].concat())
-        else {
-            continue;
-        };
+    for launcher in launchers() {
+        let args = [&DATA[..], &["--weights-out", "nowhere/w.safetensors"]].concat();
+        let mut command = launcher.train(&place, 3, &args);
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "{}: {text}", launcher.0);
+        assert!(!output.status.success(), "{}: {text}", launcher.name.display());
         assert_eq!(text.matches("error: `nowhere/w.safetensors` cannot be written").count(), 1, "{text}");
-        let Some(mut command) = launched(&place, launcher, 3, &[&DATA[..], &["--sections", "2"]].concat()) else {
-            continue;
-        };
+        let mut command = launcher.train(&place, 3, &[&DATA[..], &["--sections", "2"]].concat());
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(text.contains("there are 3 processes and 2 sections"), "{text}");
