@@ -46,7 +46,7 @@ pub enum DataCommand {
         kind: Kind,
         /// Folder of the files, or one file of triples or a configuration
         src: PathBuf,
-        /// Folder to write
+        /// Folder of the dataset that is made
         #[arg(required_unless_present = "dry_run")]
         dir: Option<PathBuf>,
         /// The description of tables, SRC/import.toml unless given; settings of other kinds
@@ -65,8 +65,7 @@ pub enum DataCommand {
     },
     /// Divide vertices or links into parts to train, validate and test on, without leakage (see docs/splits.md)
     Split(SplitArgs),
-    /// Renumber a dataset so that the vertices of each rank are together, and its edges: for training on several
-    /// processes (see docs/partition.md)
+    /// Renumber a dataset so that the vertices and edges of each process of a job are together (see docs/partition.md)
     Partition(PartitionArgs),
     /// Write a dataset in the layout of another library; notes say what that does not hold (see docs/import.md)
     Export {
@@ -75,7 +74,7 @@ pub enum DataCommand {
         kind: Layout,
         /// Folder of the dataset
         dir: PathBuf,
-        /// Folder to write
+        /// Folder for the files of that layout
         out: PathBuf,
     },
     /// Show the graphs of metapaths that are kept beside a dataset (`.hgnnc-cache`), or remove them
@@ -90,7 +89,7 @@ pub enum DataCommand {
     Synth {
         /// Shape: acm, acm_han, aifb, cora, dblp, imdb, lastfm or mag
         shape: String,
-        /// Folder to write
+        /// Folder of the dataset that is made
         #[arg(required_unless_present = "out")]
         dir: Option<PathBuf>,
         /// The same
@@ -176,10 +175,10 @@ pub struct SplitArgs {
 pub struct PartitionArgs {
     /// Folder of the dataset, which stays as it is
     pub dir: PathBuf,
-    /// Number of ranks
+    /// Number of processes that the vertices are divided among
     #[arg(long, value_name = "N", value_parser = parse_within::<1, { MOST_RANKS as u64 }>, allow_negative_numbers = true)]
     pub ranks: u64,
-    /// Folder to write
+    /// Folder of the partitioned dataset, which is made
     #[arg(short, long, value_name = "PARTS")]
     pub out: PathBuf,
     /// How vertices are assigned to ranks

@@ -43,7 +43,7 @@ pub fn partition(args: &PartitionArgs) -> Result<(), Failure> {
     print(&format!("wrote {}: `--data {}` takes it as any dataset", out.display(), out.display()))
 }
 
-/// What a model reads of a dataset.
+/// The relations and the split of a dataset that a model reads.
 #[derive(Default)]
 struct Used {
     /// Names of relations in the dataset.

@@ -43,8 +43,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     end_together(&*comm, outcome)
 }
 
-/// Trains as a rank other than the first: it shows nothing and writes nothing, but takes part in all that ranks do
-/// together.
+/// Trains as a rank other than the first: it shows and writes nothing, and takes part in all exchanges.
 fn train_along(args: &TrainArgs, ranks: Option<Ranks>) -> Result<ExitCode, Failure> {
     let mut terminal = Terminal { quiet: true };
     let job = train_job(args, ranks)?;

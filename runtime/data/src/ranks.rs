@@ -39,7 +39,7 @@ pub struct Sections {
     pub rows_of_whole: usize,
 }
 
-/// Which rows each rank owns.
+/// The division of vertices among ranks, by sections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Division {
     /// Number of sections of the vertices of a type.
@@ -242,6 +242,9 @@ impl Divider<'_> {
                 Mirrors::Destinations if dst == of => (self.owned(src, rank), &graph.csr),
                 _ => continue,
             };
+            if graph.deferred.is_some() {
+                continue;
+            }
             let edges = adjacency.indptr[rows.start] as usize..adjacency.indptr[rows.end] as usize;
             adjacency.indices[edges].iter().for_each(|&other| needed[other as usize] = true);
         }
@@ -259,6 +262,11 @@ impl Divider<'_> {
                     "internal error: the graph `{}` is divided among no processes",
                     decl.name
                 )));
+            }
+            EdgeShare::In | EdgeShare::Out(_) if self.is_deferred(graph) => {
+                // No kernel goes over its edges.
+                let topology = Topology::from_csc(&decl.name, src.len(), dst.len(), vec![0; dst.len() + 1], vec![])?;
+                (Topology { deferred: Some(0), ..topology }, vec![])
             }
             EdgeShare::In => {
                 let whole = &self.whole.graphs[graph.index()].csc;
@@ -363,6 +371,15 @@ impl Divider<'_> {
             }
             _ => Ok(whole.clone()),
         }
+    }
+
+    /// Whether the edges of the whole graph are not materialized.
+    fn is_deferred(&self, graph: Graph) -> bool {
+        let of = match self.tables.graphs[graph.index()].share {
+            EdgeShare::Out(of) => of,
+            _ => graph,
+        };
+        self.whole.graphs[of.index()].deferred.is_some()
     }
 
     fn num_edges(&self, graph: Graph) -> usize {

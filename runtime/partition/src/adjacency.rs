@@ -101,7 +101,7 @@ pub fn write(
     scatter(source, used, positions, &buckets, &unsorted, &progress)?;
     let words = halves + positions.len() as u64;
     drop(Target::create(file, &[], 4 * words)?);
-    // What lies in front of each bucket: half-edges in the one file, and words in the other.
+    // Half-edges in front of each bucket in the unsorted file, and words in front of it in the sorted one.
     let mut before = vec![(0, 0)];
     for bucket in &buckets {
         let (halves, words) = before[before.len() - 1];

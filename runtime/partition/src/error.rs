@@ -75,7 +75,7 @@ pub enum PartitionError {
     /// There is nothing to resume.
     #[error("there is nothing to resume: `{}` does not exist; run the command without `--resume`", .0.display())]
     NothingToResume(PathBuf),
-    /// What an interrupted run left is of another dataset, or of other options.
+    /// The interrupted run in the folder was of another dataset, or had other options.
     #[error(
         "`{}` is what an interrupted run of {difference} left: resume with what that run was given, or run the command \
          without `--resume`, which starts again",

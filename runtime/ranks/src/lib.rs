@@ -33,7 +33,7 @@ pub struct Placed {
     pub one: Dataflow,
     /// The tables of the programs of ranks.
     pub tables: Dataflow,
-    /// Which rows each rank owns.
+    /// The division of rows among the ranks.
     pub division: Division,
 }
 

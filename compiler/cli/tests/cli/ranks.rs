@@ -41,8 +41,8 @@ struct Launcher {
     library: Option<PathBuf>,
 }
 
-/// Debian's `openmpi-bin` and `mpich`, and one with the standard ABI in the folder HGNN_MPI_ABI, as far as they start
-/// processes here.
+/// Debian's `openmpi-bin` and `mpich`, and one with the standard ABI in the folder HGNN_MPI_ABI; without those that
+/// start no processes here.
 fn launchers() -> Vec<Launcher> {
     let on_path = |name: &str, args, library: Option<&str>| Launcher {
         name: name.into(),
@@ -94,7 +94,7 @@ fn place() -> Place {
     place
 }
 
-/// What one process trains with the sections of several.
+/// The weights that one process trains with the sections of several.
 fn trained_alone(place: &Place, args: &[&str]) -> Vec<u8> {
     place.with_data("train", &[&["--sections", "24", "--weights-out", "alone.safetensors"], args].concat()).works();
     place.bytes("alone.safetensors")
@@ -191,7 +191,7 @@ fn ends(child: &mut Child) -> bool {
 #[test]
 fn a_rank_that_is_killed_ends_the_job_and_loses_nothing() {
     let place = place();
-    // How often a rank is killed before the run is left alone.
+    // Number of times that a rank is killed before the run is left alone.
     let kills: usize = std::env::var("HGNN_KILLS").map_or(2, |kills| kills.parse().expect("a number"));
     let epochs = (750 * kills).to_string();
     let epochs = ["--epochs", &epochs];

@@ -26,7 +26,7 @@ train M {
 /// Virtual ranks that are compared with one.
 const RANKS: [usize; 5] = [1, 2, 3, 4, 7];
 
-/// What is left of a run: the losses of its epochs, all parameters, and the output.
+/// The losses of a run's epochs, and all parameters and the output after them.
 #[derive(Clone, PartialEq, Debug)]
 struct Trained {
     losses: Vec<f64>,
@@ -62,7 +62,7 @@ fn train(job: &Job) -> Result<Trained, Error> {
     Ok(Trained { losses, params: trainer.params()?.concat(), output: trainer.infer(None)?.data })
 }
 
-/// What each of several virtual ranks has after training.
+/// Trains on virtual ranks; a result for each.
 fn train_on(ranks: usize, sections: usize, source: &str, data: &Arc<Dataset>) -> Vec<Result<Trained, Error>> {
     threads::run(ranks, |comm| train(&job(source, data, Some(Ranks { comm: Arc::clone(comm), sections }))))
 }
