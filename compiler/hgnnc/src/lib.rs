@@ -28,9 +28,11 @@ mod error;
 mod events;
 mod families;
 mod infer;
+mod job;
 pub mod layer;
 mod links;
 mod log;
+mod machines;
 mod outputs;
 mod prepare;
 pub mod profile;
@@ -50,15 +52,14 @@ pub use dataset::{load, processor, summary};
 pub use device::Device;
 pub use error::Error;
 pub use infer::{Inferred, OutputValues, ResultFormat, not_finite};
+pub use job::{DataSource, Job, ModelSource, Purpose};
 pub use links::{LinkPair, LinkPairs, write_scores};
 pub use log::{EpochLog, LogPlaces};
+pub use machines::{cpu_backend, cpu_options, order_options};
 pub use outputs::{
     NamedFile, check_apart, check_folder, check_readable, check_writable, make_folder, write_file, write_report,
 };
-pub use prepare::{
-    Bound, DataSource, Job, ModelSource, Prepared, Purpose, bind_sizes, cpu_backend, cpu_options, order_options,
-    prepare,
-};
+pub use prepare::{Bound, Prepared, bind_sizes, prepare};
 pub use ranks::Ranks;
 pub use rescue::{Rescued, Unsaved, lock_checkpoints};
 pub use results::{Naming, ResultTable, check_parquet};

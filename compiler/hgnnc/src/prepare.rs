@@ -1,35 +1,31 @@
 //! From a model and a dataset to a trainer that is bound to a machine.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hgnnc_codegen_cpu::sampler;
-use hgnnc_cpu::{CpuBackend, EngineOptions, thread_pool};
-use hgnnc_cuda::{DeviceBackend, SharedDevice};
-use hgnnc_data::{BindOptions, BoundData, ExecError, Identity, OrderOptions, bind, materialize, order_vertices};
+use hgnnc_cpu::thread_pool;
+use hgnnc_data::{BindOptions, BoundData, ExecError, Identity, bind, materialize};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
-    Analyzed, CpuOptions, Diagnostics, Disabled, LowerError, LowerOptions, Lowered, REORDER_VERTICES, Setting,
-    SizeInfo, UnknownName, check_unseen, compile_cpu, lower, plan_graphs, settings,
+    Analyzed, Diagnostics, LowerError, LowerOptions, SizeInfo, UnknownName, check_unseen, plan_graphs, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
-use hgnnc_graph::{Dataset, Extended, GraphCache, show_bytes};
+use hgnnc_graph::{Dataset, Extended};
 use hgnnc_ir::dataflow::VertexTypeDecl;
-use hgnnc_ir::kernel::{Body, Program};
 use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_ir::training::Target;
 use hgnnc_ir::{Dataflow, OutputKind, Space, VertexType};
-use hgnnc_kernels::simd::Dispatch;
 use hgnnc_machine::Machine;
-use hgnnc_ptx::PtxCompiler;
 use hgnnc_train::report::BaselineReport;
-use hgnnc_train::{FamilyOutputRows, MemoryNeeded, OutputRows, Report, TrainOptions, Trainer, checkpoint};
+use hgnnc_train::{FamilyOutputRows, OutputRows, Report, Trainer};
 use rayon::ThreadPool;
 
-use crate::artifact::{Artifact, Description};
-use crate::device::{self, Device};
+use crate::artifact::Description;
+use crate::device;
+use crate::job::{DataSource, Job, Purpose, check_ranks};
+use crate::machines::{on_device, on_processor};
 use crate::ranks::{Ranks, on_ranks};
 use crate::source::Opened;
 use crate::{Error, Naming, Observer, baseline, dataset, source};
@@ -109,13 +105,13 @@ pub struct Prepared {
     pub output: Option<String>,
     /// Whether that output is per pair of vertices (link prediction).
     pub scores_pairs: bool,
-    /// What rows and columns of outputs are called; empty unless outputs are what it is for.
+    /// Names of rows and columns of outputs; empty unless outputs are what it is for.
     pub naming: Naming,
     /// The relations of the dataset, in their order.
     pub relations: Vec<String>,
     /// Names of the classes of the trained label; empty without classes.
     pub classes: Vec<String>,
-    /// What the features predict without the graph, if the job asks for it and the label is of vertices.
+    /// Metrics of the features alone, without the graph, if the job asks for it and the label is of vertices.
     pub baseline: Option<BaselineReport>,
     /// The constants of the model that the job sets.
     pub constants: BTreeMap<String, f64>,
@@ -213,144 +209,6 @@ impl Prepared {
         let all = report.metrics.iter().flat_map(|(part, metrics)| metrics.iter().map(move |metric| (part, metric)));
         let found = all.filter(|(_, (_, value))| !value.is_finite());
         found.map(|(part, (name, value))| format!("`{part}.{name}` is {value}")).collect()
-    }
-}
-
-/// Purpose of a preparation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Purpose {
-    /// Training; needs a `train` block, labels and a split.
-    Train,
-    /// Metrics of given weights; needs the same.
-    Measure,
-    /// Outputs of given weights; needs neither labels nor a split.
-    Infer,
-    /// Scores of given pairs of vertices; needs a loss of links.
-    Score,
-}
-
-impl Purpose {
-    /// Whether labels and splits are not needed.
-    pub fn is_of_outputs(self) -> bool {
-        matches!(self, Purpose::Infer | Purpose::Score)
-    }
-
-    /// Checks that there is a train block, which names the labels, if the purpose needs one.
-    fn check(self, model: Option<&Analyzed>) -> Result<(), Error> {
-        let wrong = |model: &Analyzed, what: &str| {
-            Err(Error::input(format!("the model `{}` has no `train` block, so {what}", model.name)))
-        };
-        match (self, model) {
-            (Purpose::Train, Some(model)) if model.train.is_none() => wrong(model, "it cannot be trained"),
-            (Purpose::Measure, Some(model)) if model.train.is_none() => {
-                wrong(model, "there is nothing to measure it by")
-            }
-            (Purpose::Score, Some(model)) => {
-                let target = model.train.as_ref().map(|spec| &spec.training.target);
-                match target {
-                    Some(Target::Links(_)) => Ok(()),
-                    _ => Err(Error::input(format!(
-                        "the model `{}` has no loss of links, so it scores no pairs: leave `--links` out",
-                        model.name
-                    ))),
-                }
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// A model, wherever it is.
-#[derive(Clone, Debug)]
-pub enum ModelSource {
-    /// A `.hgnn` file, or an artifact ([`artifact::is_one`](crate::artifact::is_one) tells them apart).
-    File(PathBuf),
-    /// A text. The dataset that it names is relative to the folder of `path`, which messages name; there need be no such
-    /// file.
-    #[allow(missing_docs, reason = "fields are named for what they hold")]
-    Text { path: PathBuf, text: String },
-    /// A trained model with its parameters.
-    Artifact(Arc<Artifact>),
-}
-
-impl<P: AsRef<Path>> From<P> for ModelSource {
-    fn from(path: P) -> Self {
-        ModelSource::File(path.as_ref().to_path_buf())
-    }
-}
-
-impl From<Artifact> for ModelSource {
-    fn from(artifact: Artifact) -> Self {
-        ModelSource::Artifact(Arc::new(artifact))
-    }
-}
-
-/// The dataset of a model.
-#[derive(Clone, Default, Debug)]
-pub enum DataSource {
-    /// The one that the model names.
-    #[default]
-    Named,
-    /// A folder.
-    Folder(PathBuf),
-    /// One that is in memory.
-    Loaded(Arc<Dataset>),
-}
-
-impl<P: Into<PathBuf>> From<Option<P>> for DataSource {
-    fn from(folder: Option<P>) -> Self {
-        folder.map_or(DataSource::Named, |folder| DataSource::Folder(folder.into()))
-    }
-}
-
-/// What to prepare.
-#[derive(Clone, Debug)]
-pub struct Job {
-    /// The model.
-    pub model: ModelSource,
-    /// The dataset.
-    pub data: DataSource,
-    /// The folder of a dataset with new vertices and edges beside that one, of the same schema; for outputs only, which
-    /// are then those of its vertices ([`Dataset::extended`]).
-    pub new: Option<PathBuf>,
-    /// The split; `None` for the one that the model names.
-    pub split: Option<String>,
-    /// Other values for constants of the model.
-    pub constants: Vec<Setting>,
-    /// Whether reports say what the features alone predict ([`Prepared::baseline`]).
-    pub baseline: bool,
-    /// Most bytes of the cache of metapath graphs beside the dataset; `None` for no cache.
-    pub graph_cache: Option<u64>,
-    /// Where to run.
-    pub device: Device,
-    /// The processes that train together, each on its processor; `None` for this one alone.
-    pub ranks: Option<Ranks>,
-    /// Disabled passes and fusions.
-    pub disabled: Disabled,
-    /// The outputs that are asked for, by a job whose purpose is outputs. Those of edges are computed only then. Pairs
-    /// are scored by the output that is trained.
-    pub outputs: Vec<String>,
-    /// The options of the engine.
-    pub options: TrainOptions,
-}
-
-impl Job {
-    /// A job with the default of everything else: the dataset and the split that the model names, any device.
-    pub fn new(model: impl Into<ModelSource>) -> Self {
-        Self {
-            model: model.into(),
-            data: DataSource::Named,
-            new: None,
-            split: None,
-            constants: vec![],
-            baseline: false,
-            graph_cache: Some(GraphCache::DEFAULT_LIMIT),
-            device: Device::Auto,
-            ranks: None,
-            disabled: Disabled::default(),
-            outputs: vec![],
-            options: TrainOptions::default(),
-        }
     }
 }
 
@@ -579,21 +437,6 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
     })
 }
 
-/// Refuses what several processes do not do together.
-fn check_ranks(purpose: Purpose, job: &Job) -> Result<(), Error> {
-    let refused = |what: &str| Err(Error::input(format!("{what}: start the command without `mpirun`")));
-    match (purpose, job) {
-        (Purpose::Infer | Purpose::Score, _) => refused("outputs are computed by one process"),
-        (_, Job { device: Device::Cuda(_) | Device::PtxInterp, .. }) => {
-            refused("several processes train on their processors, not on devices")
-        }
-        (_, Job { options: TrainOptions { memory_budget: Some(_), .. }, .. }) => {
-            refused("a memory budget is for one process")
-        }
-        _ => Ok(()),
-    }
-}
-
 /// The vertex type of the trained label in the dataset, and the names of its classes.
 fn label_of(model: &Analyzed, dataset: &Dataset) -> (Option<usize>, Vec<String>) {
     let found = model.train.as_ref().and_then(|spec| {
@@ -604,7 +447,7 @@ fn label_of(model: &Analyzed, dataset: &Dataset) -> (Option<usize>, Vec<String>)
     found.map_or((None, vec![]), |(ty, names)| (Some(ty), names))
 }
 
-/// What a model is asked about: vertices of a dataset beside the graph.
+/// Vertices of a dataset beside the graph, whose outputs are asked for.
 struct Asked {
     new: Dataset,
     /// By vertex type of the graph: its vertices in the extended graph.
@@ -678,167 +521,4 @@ fn from_cache(data: &BoundData) -> Option<String> {
     let read: Vec<String> =
         read.map(|(graph, origin)| format!("{} ({:.1} ms)", graph.name, 1e3 * origin.took.as_secs_f64())).collect();
     (!read.is_empty()).then(|| format!("semantic graphs from the cache beside the dataset: {}", read.join(", ")))
-}
-
-/// Compiles a model for this processor and binds it to data.
-fn on_processor(
-    (model, purpose): (&Analyzed, Purpose),
-    lower_options: LowerOptions,
-    mut data: BoundData,
-    pool: &Arc<ThreadPool>,
-    options: TrainOptions,
-    observer: &mut dyn Observer,
-) -> Result<Trainer, Error> {
-    let budget = options.memory_budget;
-    let (sizes, cpu_options) = (lower_options.sizes.clone(), cpu_options(&options));
-    let generate = |lowered: &mut Lowered| pool.install(|| compile_cpu(lowered, sizes.as_ref(), &cpu_options));
-    let needed = |lowered: &mut Lowered, data: &mut BoundData| {
-        generate(lowered);
-        let mut backend = cpu_backend(&lowered.executable, pool, &options);
-        Ok(Trainer::memory_needed(&lowered.executable, &mut backend, data, budget)?)
-    };
-    // Reordering does not pay for a single evaluation, and its permuted copies could exceed a memory budget.
-    let disabled = lower_options.disabled.has_pass(REORDER_VERTICES);
-    let orders = purpose == Purpose::Train && budget.is_none() && !disabled;
-    let mut lowered = lower_within(model, lower_options, &mut data, budget, needed, observer)?;
-    lowered.executable = for_purpose(lowered.executable, purpose);
-    generate(&mut lowered);
-    let executable = lowered.executable;
-    if orders {
-        let order_options = order_options(&executable, &options);
-        let ordered = pool.install(|| order_vertices(&executable, &mut data, &order_options))?;
-        if let (true, Some(line)) = (ordered.applied, ordered.explain.last()) {
-            observer.note(format!("{REORDER_VERTICES}: {line}"));
-        }
-    }
-    let backend = cpu_backend(&executable, pool, &options);
-    Ok(Trainer::new(executable, Box::new(backend), data, options)?)
-}
-
-/// The processor as a back end for an executable with code for it.
-pub fn cpu_backend(executable: &Executable, pool: &Arc<ThreadPool>, options: &TrainOptions) -> CpuBackend {
-    let &TrainOptions { threads, features, .. } = options;
-    let options = EngineOptions { threads, dispatch: Dispatch::new(features), room: None };
-    CpuBackend::new(executable, Arc::clone(pool), options)
-}
-
-/// Code mode, kernel features and SIMD level that the CPU back end compiles for.
-pub fn cpu_options(options: &TrainOptions) -> CpuOptions {
-    CpuOptions::new(options.code, options.features, Dispatch::new(options.features).level())
-}
-
-/// Options of the vertex order: the number of epochs in which it must pay off, and the stored order of a resumed run.
-pub fn order_options(executable: &Executable, options: &TrainOptions) -> OrderOptions {
-    let epochs = executable.training.as_ref().map_or(1, |training| options.epochs.unwrap_or(training.epochs));
-    let resumed = options.checkpoint.as_deref().filter(|_| options.resume).and_then(checkpoint::order_of);
-    OrderOptions { epochs, cache_bytes: None, resumed }
-}
-
-/// Evaluation needs neither mini-batch programs nor samplers.
-fn for_purpose(mut executable: Executable, purpose: Purpose) -> Executable {
-    if purpose != Purpose::Train && executable.batch.take().is_some() {
-        (executable.train, executable.kernels.train) = (None, None);
-    }
-    executable
-}
-
-/// Compiles a model for a device and binds it to data.
-///
-/// # Errors
-/// The outer error is wrong input; the inner error may be caused by the device.
-fn on_device(
-    (model, purpose): (&Analyzed, Purpose),
-    mut lower_options: LowerOptions,
-    mut data: BoundData,
-    (device, pool): (Box<dyn hgnnc_cuda::Device>, &Arc<ThreadPool>),
-    options: TrainOptions,
-    observer: &mut dyn Observer,
-) -> Result<Result<Trainer, ExecError>, Error> {
-    let target = device.target().with_precision(options.precision);
-    lower_options.machine = Machine::sheet(target.name());
-    let budget = options.memory_budget;
-    let device = SharedDevice::from(device);
-    let open = |executable: &Executable| {
-        DeviceBackend::new(executable, device.clone(), (&PtxCompiler, target), Arc::clone(pool))
-    };
-    let needed = |lowered: &mut Lowered, data: &mut BoundData| {
-        let mut backend = open(&lowered.executable);
-        Ok(Trainer::memory_needed(&lowered.executable, &mut backend, data, budget)?)
-    };
-    let mut lowered = lower_within(model, lower_options, &mut data, budget, needed, observer)?;
-    lowered.executable = for_purpose(lowered.executable, purpose);
-    // Samplers run on the processor.
-    if lowered.executable.batch.is_some() {
-        lowered.executable.sampler = sampler(options.code);
-    }
-    let backend = open(&lowered.executable);
-    match Trainer::new(lowered.executable, Box::new(backend), data, options) {
-        Err(error @ (ExecError::Memory { .. } | ExecError::Device { .. } | ExecError::Unsupported(_))) => {
-            Ok(Err(error))
-        }
-        other => Ok(Ok(other?)),
-    }
-}
-
-/// Lowers a model such that training fits into the memory budget, if there is one and rematerialization helps. `needed`
-/// returns what a lowered model takes.
-fn lower_within(
-    model: &Analyzed,
-    mut options: LowerOptions,
-    data: &mut BoundData,
-    budget: Option<u64>,
-    needed: impl Fn(&mut Lowered, &mut BoundData) -> Result<MemoryNeeded, Error>,
-    observer: &mut dyn Observer,
-) -> Result<Lowered, Error> {
-    /// Scratch memory and partial results are outside the compiler's model, and rematerialization may change them a
-    /// little, so that a second attempt with a smaller arena can fit.
-    const ATTEMPTS: usize = 3;
-    let lower = |options: &LowerOptions| lower(model, options).map_err(Error::from);
-    let mut lowered = lower(&options)?;
-    let recomputes = !options.disabled.has_pass("rematerialize");
-    if budget.is_some() && lowered.executable.batch.is_some() {
-        observer.note("warning: a memory budget does not count the values of batches: they take what they need".into());
-        return Ok(lowered);
-    }
-    let Some(budget) = budget.filter(|_| recomputes) else { return Ok(lowered) };
-    let mut takes = needed(&mut lowered, data)?;
-    for _ in 0..ATTEMPTS {
-        let Some(values) = lowered.arena.and_then(|arena| arena.train) else { return Ok(lowered) };
-        if takes.bytes() <= budget {
-            break;
-        }
-        options.arena_budget = Some(values.saturating_sub(takes.bytes() - budget));
-        let mut smaller = lower(&options)?;
-        let less = needed(&mut smaller, data)?;
-        if less.bytes() >= takes.bytes() {
-            break;
-        }
-        (lowered, takes) = (smaller, less);
-    }
-    if takes.bytes() > budget {
-        // What is refused below must be the least memory: who gives that much next time has to succeed.
-        options.arena_budget = Some(0);
-        lowered = lower(&options)?;
-        takes = needed(&mut lowered, data)?;
-    }
-    if takes.bytes() > budget {
-        return Err(Error::Machine(format!(
-            "training needs at least {} ({}) even where values are recomputed instead of kept; the budget is {}{}",
-            show_bytes(takes.bytes()),
-            takes.detail(),
-            show_bytes(budget),
-            if sums_over_factored_metapaths(&lowered.executable.kernels) {
-                "; the factored metapaths need tables (`--disable-pass factor_metapaths` materializes them instead)"
-            } else {
-                ""
-            }
-        )));
-    }
-    lowered.notes.iter().for_each(|line| observer.note(format!("memory budget: {line}")));
-    Ok(lowered)
-}
-
-fn sums_over_factored_metapaths(kernels: &Kernels) -> bool {
-    let programs = kernels.train.iter().chain([&kernels.infer]);
-    programs.flat_map(Program::kernels).any(|kernel| matches!(kernel.body, Body::FactoredMetapath(_)))
 }

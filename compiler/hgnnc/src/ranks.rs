@@ -16,7 +16,7 @@ use rayon::ThreadPool;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::Error;
-use crate::prepare::{cpu_backend, cpu_options};
+use crate::machines::{cpu_backend, cpu_options};
 
 /// The processes of a job, and how the vertices are divided among them.
 #[derive(Clone, Debug)]

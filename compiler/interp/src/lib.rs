@@ -10,6 +10,8 @@
 mod bindings;
 mod dataflow;
 #[cfg(any(test, feature = "testing"))]
+pub mod division;
+#[cfg(any(test, feature = "testing"))]
 pub mod kernels;
 pub mod not_finite;
 #[cfg(any(test, feature = "testing"))]

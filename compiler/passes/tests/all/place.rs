@@ -1,7 +1,8 @@
 //! Programs of ranks against the program of one process: the interpreter computes the same, on any number of ranks.
 
+use hgnnc_interp::division::{Sections, divide};
 use hgnnc_interp::random_program::{random_program, seeds};
-use hgnnc_interp::ranks::{Sections, divide, run_ranks};
+use hgnnc_interp::ranks::run_ranks;
 use hgnnc_interp::{Bindings, Evaluation, run};
 use hgnnc_ir::{Dataflow, Dim, Op, OpClass, Space, parse, verify};
 use hgnnc_passes::pipeline::JOINT;

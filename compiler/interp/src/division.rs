@@ -1,0 +1,185 @@
+//! The bindings of each rank for a program of several ranks ([`hgnnc_ir::ranks`]), made of those of one process.
+
+use std::ops::Range;
+
+use hgnnc_ir::dataflow::{Binding, Dataflow};
+use hgnnc_ir::types::{Dim, Graph, Input, Param, Space, VertexType};
+use hgnnc_ir::{EdgeShare, Mirrors, VertexRows};
+
+use crate::bindings::bound_input;
+use crate::{Bindings, Tensor};
+
+/// The division of vertices among ranks: those of each type are divided into sections, and a rank owns consecutive ones.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sections {
+    /// Number of sections of the vertices of a type.
+    pub count: usize,
+    /// The first section of each rank, and the number of all.
+    pub first: Vec<usize>,
+}
+
+impl Sections {
+    /// Sections that are divided evenly among ranks.
+    pub fn even(count: usize, ranks: usize) -> Self {
+        Self { count, first: (0..=ranks).map(|rank| count * rank / ranks).collect() }
+    }
+
+    fn of_rank(&self, rank: usize) -> Range<usize> {
+        self.first[rank]..self.first[rank + 1]
+    }
+
+    /// The first of `vertices` vertices in a section.
+    fn border(&self, section: usize, vertices: usize) -> usize {
+        vertices * section / self.count
+    }
+
+    fn vertices(&self, rank: usize, vertices: usize) -> Range<usize> {
+        let sections = self.of_rank(rank);
+        self.border(sections.start, vertices)..self.border(sections.end, vertices)
+    }
+}
+
+/// The bindings of each rank for a program of ranks, from those of the program of one process that it was made of.
+///
+/// # Panics
+/// When the programs do not belong together.
+pub fn divide(flow: &Dataflow, (one, whole): (&Dataflow, &Bindings), sections: &Sections) -> Vec<Bindings> {
+    let ranks = sections.first.len() - 1;
+    (0..ranks).map(|rank| Division { flow, one, whole, sections, rank }.bindings()).collect()
+}
+
+struct Division<'a> {
+    flow: &'a Dataflow,
+    one: &'a Dataflow,
+    whole: &'a Bindings,
+    sections: &'a Sections,
+    rank: usize,
+}
+
+impl Division<'_> {
+    fn bindings(&self) -> Bindings {
+        let Self { flow, whole, .. } = *self;
+        let mut bindings = Bindings { seed: whole.seed, step: whole.step, ..Bindings::default() };
+        for index in 0..flow.vertex_types.len() {
+            let rows = self.rows(VertexType::new(index));
+            bindings.num_vertices.push(rows.len());
+            bindings.numbers.insert(Space::Vertices(VertexType::new(index)), rows);
+        }
+        for index in 0..flow.graphs.len() {
+            let (numbers, edges) = self.edges(Graph::new(index), &bindings);
+            bindings.edges.push(edges);
+            bindings.numbers.insert(Space::Edges(Graph::new(index)), numbers);
+        }
+        for index in 0..flow.inputs.len() {
+            if let Some(tensor) = self.input(index, &bindings) {
+                bindings.inputs.insert(Input::new(index), tensor);
+            }
+        }
+        for (&param, tensor) in &whole.params {
+            bindings.params.insert(param, self.of_param(param, tensor, &bindings));
+        }
+        for (&(param, slot), tensor) in &whole.states {
+            bindings.states.insert((param, slot), self.of_param(param, tensor, &bindings));
+        }
+        bindings
+    }
+
+    /// The numbers of the rows of a type, ascending.
+    fn rows(&self, vertex: VertexType) -> Vec<u32> {
+        let Self { flow, whole, sections, rank, .. } = *self;
+        let all = |vertex: VertexType| match flow.vertex_types[vertex.index()].rows {
+            VertexRows::Sections(_) => sections.count,
+            _ => whole.num_vertices[vertex.index()],
+        };
+        let of = flow.owned_type(vertex);
+        let own = match flow.vertex_types[of.index()].rows {
+            VertexRows::Sections(_) => sections.of_rank(rank),
+            _ => sections.vertices(rank, all(of)),
+        };
+        let mut rows: Vec<u32> = own.clone().map(|row| row as u32).collect();
+        let VertexRows::Mirrors(_, mirrors) = flow.vertex_types[vertex.index()].rows else { return rows };
+        for (graph, decl) in flow.graphs.iter().enumerate().filter(|(_, decl)| decl.share == EdgeShare::In) {
+            for &(src, dst) in &whole.edges[graph] {
+                let owned = |vertex: VertexType, row: u32| {
+                    sections.vertices(rank, whole.num_vertices[vertex.index()]).contains(&(row as usize))
+                };
+                match mirrors {
+                    Mirrors::Sources if flow.owned_type(decl.src) == of && owned(decl.dst, dst) => rows.push(src),
+                    Mirrors::Destinations if decl.dst == of && owned(flow.owned_type(decl.src), src) => rows.push(dst),
+                    _ => {}
+                }
+            }
+        }
+        if mirrors == Mirrors::All {
+            rows = (0..all(of) as u32).collect();
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
+    /// The edges of a graph, by the rows of their ends, with their numbers.
+    fn edges(&self, graph: Graph, bindings: &Bindings) -> (Vec<u32>, Vec<(u32, u32)>) {
+        let Self { flow, whole, sections, .. } = *self;
+        let decl = &flow.graphs[graph.index()];
+        let rows = |vertex: VertexType| &bindings.numbers[&Space::Vertices(vertex)];
+        let of = match decl.share {
+            EdgeShare::All | EdgeShare::In => graph,
+            EdgeShare::Out(of) => of,
+            EdgeShare::Sections => {
+                let vertices = whole.num_vertices[decl.src.index()];
+                let section = |number: u32| {
+                    let within = |&section: &usize| sections.border(section + 1, vertices) > number as usize;
+                    (0..sections.count).find(within).expect("a vertex is in a section") as u32
+                };
+                let own = rows(decl.dst)[..].first().copied().unwrap_or(0);
+                let edges = (0..).zip(rows(decl.src)).map(|(row, &number)| (row, section(number) - own)).collect();
+                return (rows(decl.src).clone(), edges);
+            }
+        };
+        let ends = |&(src, dst): &(u32, u32)| {
+            let row = |vertex: VertexType, number: u32| rows(vertex).binary_search(&number).ok().map(|row| row as u32);
+            let ends = (row(decl.src, src)?, row(decl.dst, dst)?);
+            // Mirrors have edges among themselves, which are those of other ranks.
+            let owned = |vertex: VertexType, number: u32| rows(flow.owned_type(vertex)).contains(&number);
+            match decl.share {
+                EdgeShare::Out(_) => owned(decl.src, src).then_some(ends),
+                _ => owned(decl.dst, dst).then_some(ends),
+            }
+        };
+        let found = (0..).zip(&whole.edges[of.index()]).filter_map(|(number, edge)| Some((number, ends(edge)?)));
+        found.unzip()
+    }
+
+    /// The rows of an input that the rank has. Edges have the ranks that they have among all edges of their ends.
+    fn input(&self, index: usize, bindings: &Bindings) -> Option<Tensor> {
+        let decl = &self.flow.inputs[index];
+        let of = |graph: &Graph| match self.flow.graphs[graph.index()].share {
+            EdgeShare::Out(of) => of,
+            _ => *graph,
+        };
+        let own = match &decl.binding {
+            Binding::Features(vertex) => Binding::Features(self.flow.owned_type(*vertex)),
+            Binding::EdgeWeight(graph) => Binding::EdgeWeight(of(graph)),
+            Binding::EdgeCount(graph) => Binding::EdgeCount(of(graph)),
+            Binding::EdgeFeatures(graph) => Binding::EdgeFeatures(of(graph)),
+            Binding::EdgeRank(graph, direction) => Binding::EdgeRank(of(graph), *direction),
+            other => other.clone(),
+        };
+        let of = self.one.inputs.iter().position(|known| known.binding == own)?;
+        let ty = &self.one.inputs[of].ty;
+        let shape = (self.whole.rows(ty.space), self.whole.width(&ty.dims));
+        let tensor = &bound_input(self.one, self.whole, Input::new(of), shape).ok()?;
+        let Some(numbers) = bindings.numbers.get(&decl.ty.space) else { return Some(tensor.clone()) };
+        Some(Tensor::from_fn(numbers.len(), tensor.width, |row, column| tensor.at(numbers[row] as usize, column)))
+    }
+
+    /// The rows of a table that the rank owns; any other parameter is the same on every rank.
+    fn of_param(&self, param: Param, tensor: &Tensor, bindings: &Bindings) -> Tensor {
+        let Some(Dim::Count(vertex)) = self.flow.params[param.index()].dims.first() else { return tensor.clone() };
+        let width = tensor.width / self.whole.num_vertices[vertex.index()].max(1);
+        let numbers = &bindings.numbers[&Space::Vertices(*vertex)];
+        let row = |&number: &u32| tensor.data[number as usize * width..][..width].iter().copied();
+        Tensor::new(1, numbers.len() * width, numbers.iter().flat_map(row).collect())
+    }
+}
