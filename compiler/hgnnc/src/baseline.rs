@@ -1,4 +1,4 @@
-//! What the features of the labelled vertices predict without the graph: a linear model of them.
+//! Baseline that ignores the graph: a linear model of the features of the labelled vertices.
 //!
 //! A score says little beside none to compare it with: features alone often come close to it. The model is a softmax
 //! regression (one class), a logistic regression for each class (several), or a linear regression (numbers), trained by
@@ -43,7 +43,7 @@ pub(crate) fn baseline(features: Option<&Features>, data: &BoundData, task: Task
     let labels = Labels { target, task, width };
     let stored = |rows: &[u32]| features.map_or(1, |features| stored(features, rows)).max(1);
     let whole = |part: Part| data.part(part);
-    // What a step costs: the outputs, and the gradient of the weights.
+    // Multiply-adds of a step: the outputs, and the gradient of the weights.
     let step_work = |rows: &[u32]| 2 * stored(rows) as u64 * width as u64;
     let train = spaced(whole(Part::Train), step_work(whole(Part::Train)) * LEAST_STEPS);
     let parts = [Part::Train, Part::Val, Part::Test].map(|part| {
@@ -111,7 +111,7 @@ struct Labels<'a> {
 }
 
 impl Labels<'_> {
-    /// What the outputs of a vertex are to be: 1 of its classes and 0 of others, or its numbers.
+    /// Target outputs of a vertex: 1 for its classes and 0 for others, or its numbers.
     fn wanted(&self, row: u32, into: &mut [f32]) {
         match self.target {
             Target::Classes(labels) => {
@@ -154,7 +154,7 @@ struct Model {
     weights: Vec<f32>,
     /// `[width]`
     bias: Vec<f32>,
-    /// What is subtracted from dense features, and what they are multiplied by. Sparse ones have one factor, for all.
+    /// Standardization of dense features, `(x - shift) * scale`. Sparse ones have one factor, for all.
     shift: Vec<f32>,
     scale: Vec<f32>,
 }

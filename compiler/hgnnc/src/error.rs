@@ -1,4 +1,4 @@
-//! What can go wrong, as values.
+//! Errors of this crate, and their rendering as text.
 
 use std::fmt;
 use std::path::Path;

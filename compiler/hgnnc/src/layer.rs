@@ -69,7 +69,7 @@ use crate::device::{self, Device};
 use crate::prepare::{Bound, bind_planned};
 use crate::{Error, Observer, Purpose, dataset, source};
 
-/// What to make a layer of.
+/// Model and options that a [`Layer`] is compiled from.
 #[derive(Clone, Debug)]
 pub struct LayerJob {
     /// Name of the model's text, for messages.

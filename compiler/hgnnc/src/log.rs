@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::events::EventFile;
 
-/// What is written of each epoch, and where.
+/// Destinations of the metrics of each epoch.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LogPlaces {
     /// A file with an object per line.

@@ -14,7 +14,7 @@ use hgnnc_train::OutputRows;
 use crate::Error;
 use crate::artifact::{Description, TargetForm, TaskForm};
 
-/// What the rows and columns of a model's outputs are called.
+/// Names of the rows and columns of a model's outputs.
 #[derive(Clone, Default, Debug)]
 pub struct Naming {
     /// By output: the ids of its vertices, if the dataset has them.
@@ -25,7 +25,7 @@ pub struct Naming {
     trained: Option<(String, Predicted)>,
 }
 
-/// What an output predicts.
+/// Kind of prediction of an output, with the names of its columns.
 #[derive(Clone, Debug)]
 enum Predicted {
     /// One of these classes.
@@ -150,7 +150,7 @@ pub struct ResultTable<'t> {
     /// Names of the columns of numbers; none if there are none.
     numbers: Vec<String>,
     rows: &'t OutputRows,
-    /// What a number of one of several classes is above of where the vertex has it.
+    /// Decision threshold of multi-label classes: a vertex has each class whose number is above it.
     least: f32,
 }
 

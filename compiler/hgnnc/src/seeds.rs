@@ -11,7 +11,7 @@ use hgnnc_train::{Epoch, Outcome, Report};
 
 use crate::{Error, Prepared};
 
-/// What runs of several seeds come to.
+/// Combined result of training runs with several seeds.
 #[derive(Debug)]
 pub struct SeedRuns {
     /// The report of the run whose parameters are kept, with all runs, their means and deviations.

@@ -23,7 +23,7 @@ use crate::{DataSource, Error, Job, Observer, Purpose, prepare, source};
 const WEIGHTS: &str = "weights.safetensors";
 /// The report of a point.
 const REPORT: &str = "report.json";
-/// What the points of a folder have in common.
+/// Settings that the points of a folder share.
 const RUN: &str = "run.json";
 /// The table of all points.
 const TABLE: &str = "sweep.json";
@@ -31,7 +31,7 @@ const TABLE: &str = "sweep.json";
 /// A grid and where it goes.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// What all points have in common. Its constants are set at every point.
+    /// Settings that all points share. The constants of the grid are set at every point.
     pub job: Job,
     /// Constants with their values; the values of the last one vary first.
     pub grid: Vec<(String, Vec<String>)>,
@@ -75,7 +75,7 @@ pub struct SweepReport {
     pub left: usize,
 }
 
-/// What is heard of a sweep as it goes on.
+/// Callbacks for the progress of a sweep.
 pub trait SweepObserver: Observer + Send {
     /// A point begins, of so many (from 1), or was done before.
     fn point(&mut self, number: usize, of: usize, folder: &str, done_before: bool);

@@ -42,7 +42,7 @@ fn job(model: &Path, data: &Path) -> Job {
     job
 }
 
-/// What an observer heard.
+/// Observer that records notes and the codes of warnings.
 #[derive(Default)]
 struct Heard {
     notes: Vec<String>,

@@ -26,7 +26,7 @@ impl FamilyRows {
 pub struct FamilyOutput {
     /// Its name in the model.
     pub name: String,
-    /// What its rows belong to.
+    /// Index space of its rows: semantic graphs or their edges.
     pub rows: FamilyRows,
     /// The semantic graphs in the order of their declaration, each with the name of its result.
     pub members: Vec<(Graph, String)>,

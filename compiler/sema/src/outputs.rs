@@ -19,7 +19,7 @@ use crate::value::{Term, Typed, describe};
 /// The words that stand for what an output has rows of, where no vertex type has this name.
 const WORDS: [&str; 3] = [LINKS, FamilyRows::Graphs.name(), FamilyRows::Edges.name()];
 
-/// What an output is declared for.
+/// Index space of an output: the elements that its rows belong to.
 pub enum OutputSpace {
     /// Vertices of a type.
     Vertices(VertexType),
@@ -37,7 +37,7 @@ pub fn row_per_graph<'l>(layer: &'l ast::Layer, name: &Ident) -> Option<&'l Laye
 }
 
 impl<'a> Checker<'a> {
-    /// What the word behind the name of an output stands for; `None` after a report.
+    /// Index space that the word behind the name of an output denotes; `None` after a report.
     pub fn output_space(&mut self, word: &Ident) -> Option<OutputSpace> {
         if self.schema.vertex_named(&word.name).is_none() {
             match word.name.as_str() {

@@ -104,11 +104,11 @@ impl<'a> FromIterator<&'a str> for VertexIds {
 pub struct Transform {
     /// Columns of the table.
     pub columns: Vec<String>,
-    /// What is done with their values.
+    /// Operation that is applied to their values.
     pub kind: TransformKind,
 }
 
-/// What a [`Transform`] does.
+/// Operation of a [`Transform`], with its fitted parameters.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum TransformKind {

@@ -295,7 +295,7 @@ pub enum DataError {
     /// An array, a name or a number that was given to a builder cannot be used.
     #[error("`{key}`: {problem}")]
     Given {
-        /// What it was given by.
+        /// Key under which the value was given.
         key: String,
         problem: String,
     },

@@ -76,7 +76,7 @@ pub fn vacant(target: &Path) -> Result<(), WriteError> {
 impl Dataset {
     /// Writes all of the dataset to the folder `target`, which appears complete or not at all.
     ///
-    /// What was loaded is written with the same values; float16 and float64 become float32, and integers int32 where
+    /// Values are written as they were loaded, but float16 and float64 become float32, and integers become int32 where
     /// they are ids or classes.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What [`Dataset::write`] writes is what was loaded.
+//! Round trips: folders that [`Dataset::write`] makes load as the same dataset.
 
 mod common;
 #[path = "common/tiny.rs"]

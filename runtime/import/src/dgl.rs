@@ -246,7 +246,7 @@ impl Translation<'_> {
     }
 }
 
-/// What DGL calls a type that has no name.
+/// Default name of a vertex type in DGL's CSV datasets.
 const VERTEX: &str = "_V";
 const LABEL: &str = "label";
 const WEIGHT: &str = "weight";

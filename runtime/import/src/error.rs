@@ -19,7 +19,7 @@ pub struct Fault {
     pub file: PathBuf,
     /// Its line, from 1.
     pub line: Option<u64>,
-    /// What is wrong, with the value and a way out.
+    /// Description of the fault, with the value and a way out.
     pub message: String,
 }
 

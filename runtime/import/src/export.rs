@@ -123,7 +123,7 @@ impl Notes {
     }
 }
 
-/// What a layout has a place for.
+/// Optional parts of a dataset that a layout can store.
 pub(crate) struct Holds {
     pub vertex_times: bool,
     /// Times and features of edges.

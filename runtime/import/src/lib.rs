@@ -41,7 +41,7 @@ pub use progress::Observer;
 
 use progress::Progress;
 
-/// What is imported.
+/// Layout of the files that are imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Tables with keys: see [`tables`].

@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::settings;
 use crate::triples::{name_of, ranks};
 
-/// What `--config` says of RDF. `docs/import.md` describes it.
+/// Schema of the `--config` file for RDF. `docs/import.md` describes it.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Rdf {
@@ -40,11 +40,11 @@ struct Rdf {
     pub entity: Option<String>,
     /// The column of its class.
     pub class: Option<String>,
-    /// What an entity of a label is that no triple names.
+    /// Policy for labelled entities that no triple names.
     pub unknown: OnUnknown,
 }
 
-/// What is done with labels of entities that no triple names.
+/// Policy for labels of entities that no triple names.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
 enum OnUnknown {
@@ -53,7 +53,7 @@ enum OnUnknown {
     Skip,
 }
 
-/// What is done with triples whose object is a literal.
+/// Policy for triples whose object is a literal.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
 enum Literals {

@@ -1,4 +1,4 @@
-//! What `--config` says of layouts that describe themselves.
+//! Schema of the `--config` file for layouts that describe themselves.
 
 use std::path::Path;
 
@@ -17,15 +17,15 @@ pub(crate) struct Settings {
     pub title: Option<String>,
     /// Texts that stand for a missing value.
     pub missing_values: Vec<String>,
-    /// What an id of an edge is that its table does not have.
+    /// Policy for ids in edges that the vertex table does not have.
     pub unknown: Unknown,
     /// Columns and arrays that are left out, `TYPE.COLUMN`.
     pub ignore: Vec<String>,
-    /// What is done with edges that are held out as well.
+    /// Policy for edges that are held out as well.
     pub held_out: HeldOut,
 }
 
-/// What is done with edges of the graph that a task holds out.
+/// Policy for edges of the graph that a task holds out.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum HeldOut {

@@ -74,7 +74,7 @@ fn write(folder: &Path) {
     files.into_iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
 }
 
-/// What is said when `from` in a file is replaced by `to`.
+/// Error message of an import after `from` in a file is replaced by `to`.
 fn said(file: &str, from: &str, to: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path());

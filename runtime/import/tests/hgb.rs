@@ -41,7 +41,7 @@ fn read(changed: &[(&str, &str)]) -> (Dataset, Vec<String>) {
     write(folder.path(), &FILES);
     write(folder.path(), changed);
     let (made, notes) = import(Kind::Hgb, folder.path()).unwrap_or_else(|error| panic!("{error}"));
-    // What is written is a valid dataset.
+    // The written folder must load as a valid dataset.
     let target = folder.path().join("made");
     made.write(&target).unwrap();
     (Dataset::load(&target).unwrap_or_else(|error| panic!("{error}")), notes)

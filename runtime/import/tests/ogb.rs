@@ -59,7 +59,7 @@ fn read(root: &Path) -> (Dataset, Vec<String>) {
     (dataset, notes)
 }
 
-/// What is in both forms of the graph.
+/// Asserts the vertices and edges that tables and archives both hold.
 fn assert_graph(dataset: &Dataset) {
     let counts: Vec<_> = dataset.vertex_types.iter().map(|v| (&v.name[..], v.count)).collect();
     assert_eq!(counts, [("author", 2), ("paper", 3)]);

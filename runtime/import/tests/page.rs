@@ -27,7 +27,7 @@ fn the_tables_of_the_page_become_what_it_says() {
     let folder = tempfile::tempdir().unwrap();
     write_page(folder.path());
     let made = read(Kind::Tables, folder.path(), None).unwrap_or_else(|error| panic!("{error}"));
-    // What is written is a valid dataset.
+    // The written folder must load as a valid dataset.
     let target = folder.path().join("made");
     made.write(&target).unwrap();
     let dataset = Dataset::load(&target).unwrap_or_else(|error| panic!("{error}"));

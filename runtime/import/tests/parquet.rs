@@ -157,7 +157,7 @@ fn mutated_files_do_not_panic() {
     let folder = folder();
     let path = folder.path().join("users1.parquet");
     let sound = std::fs::read(&path).unwrap();
-    // What is caught says nothing more.
+    // Panics that the reader catches print no message.
     std::panic::set_hook(Box::new(|_| {}));
     let rounds: u64 = std::env::var("MUTATIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
     let mut state = 0x9e37_79b9_7f4a_7c15u64;

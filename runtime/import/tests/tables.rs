@@ -1,4 +1,4 @@
-//! What tables may be beside those of `docs/import.md`: JSON, keys of several columns in files of splits, further tables,
+//! Table imports beyond those of `docs/import.md`: JSON, keys of several columns in files of splits, further tables,
 //! masks, transforms of edge features, links that are held out.
 
 mod common;

@@ -8,7 +8,7 @@ use hgnnc_machine::{KernelFeature, KernelFeatures};
 
 pub use hgnnc_machine::SimdLevel as Level;
 
-/// What kernels run with: an instruction set, and the enabled features. Decided where an engine is made; engines of one
+/// Target of kernel dispatch: instruction set and enabled features. It is fixed where an engine is made; engines of one
 /// process may differ.
 ///
 /// The level is always one that the processor has: no constructor gives another one, so kernels need not ask again.

@@ -84,7 +84,7 @@ pub enum PartitionError {
     OtherRun {
         /// The folder of the interrupted run.
         folder: PathBuf,
-        /// What differs, in words.
+        /// Difference between the two runs, in words.
         difference: &'static str,
     },
     /// Another process partitions into the same folder.
@@ -95,7 +95,7 @@ pub enum PartitionError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Cause of the failure, in words.
         reason: String,
     },
     /// The observer has ended the run. What was done is kept.

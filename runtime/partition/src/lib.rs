@@ -113,7 +113,7 @@ impl Options {
         }
     }
 
-    /// What the result depends on, as a text.
+    /// Canonical text of the options that the result depends on.
     fn key(&self) -> String {
         let Options { ranks, by, passes, relations, split, seed, available: _, resume: _ } = self;
         let passes = if matches!(by, By::Fennel) { *passes } else { 0 };

@@ -3,7 +3,8 @@
 use crate::scatter::{BUFFERS, buffer_bytes};
 use crate::{By, Options};
 
-/// What a partition takes, in bytes. Pages of mapped files, which the system takes back when it needs them, are not counted.
+/// Estimated memory and disk of a partitioning run, in bytes, and the size of its graph. Pages of mapped files, which
+/// the system takes back when it needs them, are not counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Needs {
     /// Memory at its peak.
@@ -22,7 +23,7 @@ pub fn sorted_words(edges: u64) -> u64 {
 }
 
 impl Needs {
-    /// What a partition of a dataset with these numbers of vertices and edges takes.
+    /// Estimate for a partition of a dataset with these numbers of vertices and edges.
     ///
     /// While vertices are assigned, there is per vertex: its position in the stream and its degree (4 + 4 bytes), then
     /// its rank and its class of balance (2 + 2) beside the position. While files are written: its rank, its new number

@@ -12,7 +12,7 @@ use crate::array::{Integers, Rows};
 use crate::error::Result;
 use crate::source::{Source, tables};
 
-/// What the rows of an array belong to.
+/// Index space of the rows of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Of {
     /// The vertices of a type.
@@ -34,17 +34,17 @@ pub struct Place {
 pub struct Job {
     /// The first of them, by which the job is known.
     pub file: String,
-    /// What it writes.
+    /// Arrays of these files, with their sources.
     pub kind: JobKind,
     /// Bytes that it reads, for its share of the progress.
     pub bytes: u64,
 }
 
-/// What a job writes.
+/// Arrays that a job writes, with their sources.
 pub enum JobKind {
     /// Rows in their new order.
     Rows {
-        /// What they belong to.
+        /// Index space of the rows.
         of: Of,
         /// The rows in the source.
         rows: Rows,
@@ -98,7 +98,7 @@ pub struct OutFiles {
 
 /// The files of a partition.
 pub struct Plan {
-    /// What is written, in the order of `dataset.toml`.
+    /// Jobs that write the arrays, in the order of `dataset.toml`.
     pub jobs: Vec<Job>,
     /// The new `dataset.toml`.
     pub table: Table,

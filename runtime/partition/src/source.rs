@@ -49,7 +49,7 @@ pub struct Edges {
     names: EdgeNames,
 }
 
-/// What messages call a relation, its file, and the types of its ends.
+/// Names of a relation, its file, and the types of its ends, for messages.
 struct EdgeNames {
     file: String,
     relation: String,

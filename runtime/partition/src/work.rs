@@ -20,7 +20,7 @@ const STATE: &str = "state.json";
 /// Suffix of the folder's name.
 const SUFFIX: &str = ".hgnnc-partition";
 
-/// What is done of a partition. A field is set after the file that it speaks of is complete.
+/// Progress of a partition, as stored. A field is set after the file that it speaks of is complete.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct State {
     /// Identity of the source's files, and the options.
@@ -107,7 +107,7 @@ impl Work {
         self.folder.join("new").join(name)
     }
 
-    /// What is done.
+    /// Snapshot of the progress so far.
     pub fn state(&self) -> State {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

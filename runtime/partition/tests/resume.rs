@@ -135,7 +135,7 @@ fn only_the_same_run_is_continued() {
     std::fs::write(&file, bytes).expect("written at another time");
     let error = run(&place, "parts", &options, &()).expect_err("another dataset");
     assert!(error.to_string().contains("before its files were changed"), "{error}");
-    // What is left can still be continued or removed by the user.
+    // The work folder stays, so that it can still be continued or removed.
     assert!(work::folder(&place.path("parts")).is_dir());
 }
 

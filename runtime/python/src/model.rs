@@ -33,7 +33,7 @@ use crate::work::{EpochFields, Interrupt, run};
 /// Weights as Python gives them: shapes and row-major elements by name.
 type Given<'py> = BTreeMap<String, (Vec<usize>, PyReadonlyArray1<'py, f32>)>;
 
-/// What a run is prepared with; the other options of the command have their defaults.
+/// Options that a run is prepared with; the other options of the command have their defaults.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Options {

@@ -16,7 +16,7 @@ use crate::errors::{exception, machine_error};
 /// How often signals are looked at.
 const POLL: Duration = Duration::from_millis(50);
 
-/// What the thread reports. Python receives the kind and the fields.
+/// Events that the thread reports. Python receives the kind and the fields.
 enum Event<T> {
     Note(String),
     Warning(String),
@@ -82,7 +82,7 @@ impl<T> Observer for Reporter<T> {
     }
 }
 
-/// What Ctrl-C does.
+/// Effect of Ctrl-C on running work.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Interrupt {
     /// The first one asks the work to end, and its result is returned; the second one gives it up.

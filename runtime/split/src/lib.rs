@@ -6,7 +6,7 @@
 //! - [`split_links`] holds out links of relations. Equal edges, the other directions of symmetric relations, and the
 //!   edges of reverse relations leave the training graph with them.
 //!
-//! What is drawn depends on the seed and on the dataset only. Splits are made once and stored in the dataset: training
+//! Random draws depend on the seed and on the dataset only. Splits are made once and stored in the dataset: training
 //! draws nothing.
 
 #![forbid(unsafe_code)]
@@ -44,7 +44,7 @@ pub enum SplitError {
         part: &'static str,
         /// Number of elements that are divided.
         count: usize,
-        /// What is divided, in words.
+        /// Name of the elements that are divided.
         of: String,
     },
     /// A relation that is named as the reverse of another, between other vertex types.

@@ -23,7 +23,7 @@ pub struct LinkSplit {
     pub order: Order,
 }
 
-/// What a split of links did, for a message.
+/// Statistics of a split of links, for a message.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct LinkOutcome {
     /// Distinct links of the training, validation and test part.

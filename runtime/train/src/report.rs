@@ -57,7 +57,7 @@ pub struct GraphWeights {
     pub weights: Vec<GraphWeight>,
 }
 
-/// What an output of semantic graphs is for one of them.
+/// Value of an output of semantic graphs for one of them.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct GraphWeight {
     /// Name of the semantic graph.
@@ -167,7 +167,7 @@ impl ClassReport {
 /// Metrics by part of the split and name.
 pub type Metrics = BTreeMap<&'static str, BTreeMap<&'static str, f64>>;
 
-/// What the features of the labelled vertices predict without the graph.
+/// Baseline that predicts from the features of the labelled vertices, without the graph.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct BaselineReport {
     /// `softmax regression`, `logistic regression`, `linear regression`, or, without features, `majority class`, `majority
@@ -263,7 +263,7 @@ pub struct Report {
     /// By split part, for tasks with classes.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub classes: BTreeMap<&'static str, ClassReport>,
-    /// What the features predict without the graph, set by the caller.
+    /// Baseline that uses features without the graph, set by the caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineReport>,
     /// Values of the constants that the caller has set.

@@ -1,5 +1,5 @@
 //! Mutated tables, their descriptions, triples, files of benchmarks and folders of other libraries, as they are imported.
-//! What is imported is a valid dataset: it is written, and read again by the reader, which checks everything.
+//! Each imported dataset must be valid: it is written, and read again by the reader, which checks everything.
 
 use std::path::{Path, PathBuf};
 

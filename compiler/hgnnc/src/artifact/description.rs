@@ -110,7 +110,7 @@ pub enum TaskForm {
     Links,
 }
 
-/// What an output is compared with.
+/// Ground truth that an output is compared with.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TargetForm {

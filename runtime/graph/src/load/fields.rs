@@ -67,7 +67,7 @@ impl Loader {
         None
     }
 
-    /// What was found; an error is reported.
+    /// The value, if it was found; an error is reported.
     pub fn keep<T>(&mut self, found: Result<T, DataError>) -> Option<T> {
         match found {
             Ok(found) => Some(found),

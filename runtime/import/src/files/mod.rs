@@ -142,7 +142,7 @@ impl Table {
     }
 }
 
-/// What a build without the feature says of a Parquet file.
+/// Error message for a Parquet file in a build without the feature.
 #[cfg(not(feature = "parquet"))]
 const NO_PARQUET: &str =
     "this build reads no Parquet files; build with `cargo build --release --features parquet`, or save it as CSV";

@@ -20,7 +20,7 @@ pub(crate) struct ParquetRows {
     rows: RowIter<'static>,
     /// Position in a row of each wanted column.
     at: Vec<usize>,
-    /// What an integer of each wanted column counts, where it is a time of a kind that rows do not tell.
+    /// Whether each wanted column holds timestamps in nanoseconds, which rows give as plain integers.
     nanoseconds: Vec<bool>,
     values: Vec<Option<String>>,
     row: u64,

@@ -117,7 +117,7 @@ pub(crate) fn read(source: &Path, config: Option<&Path>, progress: &Progress) ->
     if import.faults.count == 0 {
         import.edges(&graph.edges);
     }
-    // What follows names vertices and edges.
+    // Features and tasks refer to vertices and edges, which must be valid.
     if import.faults.count == 0 {
         let features = [&graph.feature_data, &metadata.feature_data];
         import.features(features.into_iter().flatten().flatten());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 
-/// What `info.dat` says, by the numbers in the other files.
+/// Contents of `info.dat`, keyed by the numbers in the other files.
 #[derive(Default)]
 pub(super) struct Info {
     pub types: BTreeMap<u32, String>,

@@ -428,7 +428,7 @@ fn split(vertex_type: usize, found: &[Labelled], validation: Option<&[u32]>) -> 
     (0..DRAWN_SPLITS).map(draw).collect()
 }
 
-/// What a line of links is.
+/// Fields that a line of links is expected to have.
 const LINK: &str = "head, tail, relation and weight";
 
 /// A line of links.

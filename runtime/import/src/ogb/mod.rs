@@ -14,5 +14,5 @@ mod write;
 pub(crate) use read::read;
 pub(crate) use write::write;
 
-/// What joins head, relation and tail in names of folders and arrays.
+/// Separator of head, relation and tail in names of folders and arrays.
 const JOINER: &str = "___";

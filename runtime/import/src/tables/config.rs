@@ -99,7 +99,7 @@ pub(crate) struct Features {
     pub min: Option<f64>,
     /// The value that becomes 1 with `min_max`.
     pub max: Option<f64>,
-    /// What no value may be below and above of. Only layouts that cut values off there have them.
+    /// Lower and upper bound of valid values. Only layouts that clip values there have them.
     #[serde(skip)]
     pub(crate) limits: [Option<f64>; 2],
     #[serde(default)]

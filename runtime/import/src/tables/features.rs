@@ -9,14 +9,14 @@ use crate::error::shown;
 use crate::keys::Keys;
 use crate::values::SPARSE_BELOW;
 
-/// What a category is where there is none.
+/// Sentinel code for the absence of a category or bucket.
 const NONE: u32 = u32::MAX;
 
 /// The values of some columns, row by row, until all are known and what is to be fitted can be.
 pub(crate) struct Block {
     columns: Vec<String>,
     values: Values,
-    /// What to do about a missing number.
+    /// Help text of the error about a missing number.
     way_out: &'static str,
 }
 

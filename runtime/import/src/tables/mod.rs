@@ -30,7 +30,7 @@ use crate::keys::Keys;
 use crate::progress::Progress;
 use crate::triples::name_of;
 
-/// What joins the parts of a key of several columns.
+/// Separator between the parts of a key of several columns.
 const JOINER: char = '|';
 
 /// Reads the tables in the folder `source` as the file `config` describes them.
@@ -283,7 +283,7 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// What separates the fields of a file: what is said, or a tab or comma by its name.
+    /// Field separator of a file: the configured one, or else a tab or comma by the name of the file.
     fn separator(&mut self, said: Option<char>, path: &Path) -> Option<u8> {
         let separator = said.unwrap_or(char::from(separator_of(path, b',')));
         let byte = u8::try_from(separator).ok().filter(|byte| !b"\"\r\n".contains(byte));
@@ -311,7 +311,7 @@ impl<'a> Import<'a> {
         let splits = config.vertex_type.iter().flat_map(|of| of.split.list());
         let named = splits.chain(config.relation.iter().filter_map(|of| of.split.as_ref())).flat_map(Split::files);
         let all = of_types.chain(of_relations).chain(held_out).flat_map(OneOrMore::list).chain(named);
-        // What is wrong with a pattern is reported when its files are read.
+        // Errors in a pattern are reported when its files are read.
         let files = all.flat_map(|pattern| matched(self.source, pattern).unwrap_or_default());
         files.for_each(|file| self.progress.expect(&file));
     }

@@ -158,7 +158,7 @@ impl<'a> Import<'a> {
         self.report_unknown(edges, unknown, None);
         data.weight = of.weight.as_ref().map(|_| weight.into());
         data.time = of.time.as_ref().map(|_| time);
-        // What follows is of all edges, which a faulty row may not have reached.
+        // The steps below need all edges, which a table with faults may not have.
         if self.faults.count == 0 {
             let graph = self.graph.as_ref().and_then(|graph| graph.relation(&of.name));
             let mut notes = Vec::new();

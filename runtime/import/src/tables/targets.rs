@@ -9,7 +9,7 @@ use super::like::places;
 use crate::error::shown;
 use crate::keys::Keys;
 
-/// What a label is where there is none.
+/// Sentinel code for the absence of a class.
 const NONE: u32 = u32::MAX;
 
 /// The label of a vertex type, row by row.
@@ -304,7 +304,7 @@ pub(super) struct SplitRows<'a> {
     by_numbers: Option<bool>,
 }
 
-/// What a split is of.
+/// Elements that a split divides into parts.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum SplitOf {
     Vertices,
@@ -432,7 +432,7 @@ impl<'a> SplitRows<'a> {
             shuffle(&mut rows, self.config.seed);
             return rows;
         }
-        // What has no value in the column is in no part.
+        // Rows without a value in the column are in no part.
         rows.retain(|&v| self.order[v as usize].is_some());
         let text = |v: u32| self.order[v as usize].as_deref().unwrap_or_default();
         let numbers =

@@ -17,7 +17,7 @@ use crate::files::{Format, Lines, Rows, Style, Table};
 use crate::keys::Keys;
 use crate::progress::Progress;
 
-/// What takes columns of the rows of a table: features and labels.
+/// Consumers of the columns of a table: features and labels.
 struct Takers<'a> {
     blocks: Vec<Block>,
     labels: Vec<LabelRows<'a>>,
@@ -159,7 +159,7 @@ impl<'a> Import<'a> {
         if let Some(order) = &order {
             keys = keys.taken(order);
         }
-        // What follows is of all rows, which a faulty one may not have reached.
+        // The steps below need all rows, which a table with faults may not have.
         if self.faults.count == 0 {
             let order = order.as_deref();
             let graph = self.graph.as_ref().and_then(|graph| graph.vertex_type(&of.name));
@@ -324,7 +324,7 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// What separates the columns of a file whose first line names those of the id. One column is a header only where no
+    /// Column separator of a file whose first line names the columns of the id. One column is a header only where no
     /// vertex is called like it.
     fn header(&self, index: usize, path: &Path, id: &[String]) -> Option<u8> {
         if id.is_empty() || (id.len() == 1 && self.vertices[index].find(&id[0]).is_some()) {

@@ -141,10 +141,10 @@ pub fn corners_with_kinds() -> Dataset {
     dataset
 }
 
-/// What a dataset holds, by name.
+/// Contents of a dataset as text, by name.
 pub type Held = BTreeMap<String, String>;
 
-/// What a dataset holds. Sparse features are as dense ones, and classes without names have their numbers.
+/// Contents of a dataset as text. Sparse features are as dense ones, and classes without names have their numbers.
 pub fn held(dataset: &Dataset) -> Held {
     let mut all = Held::new();
     let types = &dataset.vertex_types;

@@ -11,7 +11,7 @@ use hgnnc_import::{Kind, read};
 pub type Files<'a> = [(&'a str, &'a str)];
 /// A file, a text in it, and what it is replaced by.
 pub type Change<'a> = (&'a str, &'a str, &'a str);
-/// What must be said of a change.
+/// A change, and texts that its error message must contain.
 pub type Case<'a> = (Change<'a>, &'a [&'a str]);
 
 pub fn write(folder: &Path, files: &Files<'_>) {
@@ -31,13 +31,13 @@ pub fn imported(kind: Kind, folder: &Path, config: Option<&Path>) -> Dataset {
     Dataset::load(&target).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What is said of files, without the folder.
+/// Error message of an import, without the path of the folder.
 pub fn said(kind: Kind, folder: &Path, config: Option<&Path>, what: &str) -> String {
     let error = read(kind, folder, config).expect_err(what);
     error.to_string().replace(&format!("{}/", folder.display()), "")
 }
 
-/// What is said when `from` in a file is replaced by `to`.
+/// Error message of an import after `from` in a file is replaced by `to`.
 pub fn said_of(kind: Kind, files: &Files<'_>, (file, from, to): Change<'_>) -> String {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), files);

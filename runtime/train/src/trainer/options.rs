@@ -130,7 +130,7 @@ pub struct OutputRows {
 /// An output of a family of semantic graphs: a row for each of them, or for each of their edges.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FamilyOutputRows {
-    /// What the rows belong to.
+    /// Index space of the rows: semantic graphs or their edges.
     pub rows: FamilyRows,
     /// Elements of a row.
     pub width: usize,
