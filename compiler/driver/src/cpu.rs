@@ -6,7 +6,7 @@ use hgnnc_passes::SizeInfo;
 
 pub use hgnnc_codegen_cpu::Options as CpuOptions;
 
-use crate::Lowered;
+use crate::{Lowered, LoweredForRanks};
 
 /// Generates the programs of a lowered model for this processor: [`Executable::cpu`](hgnnc_executable::Executable). With
 /// sizes, code is generated only where running it saves more
@@ -14,6 +14,13 @@ use crate::Lowered;
 pub fn compile_cpu(lowered: &mut Lowered, sizes: Option<&SizeInfo>, options: &CpuOptions) {
     let of = |sizes: Option<&SizeInfo>| CpuOptions { sizes: sizes.cloned(), ..options.clone() };
     compile_executable(&mut lowered.executable, &of(sizes), &of(lowered.train_sizes.as_ref()));
+}
+
+/// Generates the programs of ranks for this processor.
+pub fn compile_cpu_ranks(lowered: &mut LoweredForRanks, options: &CpuOptions) {
+    let of = |sizes: &Option<SizeInfo>| CpuOptions { sizes: sizes.clone(), ..options.clone() };
+    let (of_whole, of_train) = (of(&lowered.sizes), of(&lowered.train_sizes));
+    compile_executable(&mut lowered.executable, &of_whole, &of_train);
 }
 
 /// Generates the programs of a layer for this processor, which both run on the whole graph.

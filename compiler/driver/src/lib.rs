@@ -21,7 +21,7 @@ mod stdlib;
 mod unseen;
 
 pub use constants::Setting;
-pub use cpu::{CpuOptions, compile_cpu, compile_cpu_layer};
+pub use cpu::{CpuOptions, compile_cpu, compile_cpu_layer, compile_cpu_ranks};
 pub use gpu::ptx;
 pub use graph_plan::{declare_metapaths, plan_graphs, plan_layer_graphs};
 pub use hgnnc_analysis::cost;

@@ -3,7 +3,10 @@
 use hgnnc_executable::{Executable, Kernels};
 use hgnnc_fusion::LoweringOptions;
 use hgnnc_ir::Dataflow;
-use hgnnc_passes::{NotPlaced, PassCx, PassManager, SizeInfo, place};
+use hgnnc_ir::batch::BatchLayout;
+use hgnnc_ir::training::Target;
+use hgnnc_passes::{NotPlaced, PassCx, PassManager, SizeInfo, place, place_batch};
+use hgnnc_sema::TrainSpec;
 
 use crate::lower::{LowerError, LowerOptions, forward_of_training, without_dropout};
 use crate::model::Analyzed;
@@ -16,10 +19,12 @@ pub const NOT_ON_RANKS: [&str; 3] = ["stack_families", "compact_endpoints", "fac
 pub struct LoweredForRanks {
     /// Kernels are those of ranks, programs of dataflow those of one process, by whose names and sizes a run is described.
     pub executable: Executable,
-    /// The tables of both, without values.
+    /// The tables of the programs of the whole graph, without values.
     pub tables: Dataflow,
-    /// Sizes of the tables, as if one rank owned all rows.
+    /// Sizes of these tables, as if one rank owned all rows.
     pub sizes: Option<SizeInfo>,
+    /// Sizes of the tables of the training program.
+    pub train_sizes: Option<SizeInfo>,
 }
 
 /// Lowers a checked model for any number of ranks. The passes [`NOT_ON_RANKS`] must be disabled.
@@ -28,17 +33,14 @@ pub struct LoweredForRanks {
 /// As [`lower`](crate::lower()), and a construct that has no placement.
 pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions) -> Result<LoweredForRanks, LowerError> {
     let passes = PassManager::new(&options.disabled)?;
-    if model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some()) {
-        let why = "it is trained on mini-batches (`batch` in its `train` block)".into();
-        return Err(LowerError::Place(NotPlaced { why, origin: None }));
-    }
+    let spec = model.train.as_ref().filter(|_| !options.evaluation_only);
+    let on_batches = spec.is_some_and(|spec| spec.training.batch.is_some());
     let context = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
     let preferred = LoweringOptions::of(options.machine.as_ref());
     let cx = PassCx { arena_budget: options.arena_budget, ..context.clone() };
     let mut infer = Compilation::new(without_dropout(&model.flow), context, preferred);
     let (of_flow, of_kernels) = halves(EVALUATE);
     infer.run(of_flow, &passes, || None)?;
-    let spec = model.train.as_ref().filter(|_| !options.evaluation_only);
     let mut train = match spec {
         Some(spec) => {
             let mut train = Compilation::new(forward_of_training(model), cx, preferred).training(spec);
@@ -47,14 +49,24 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions) -> Result<Lower
         }
         None => None,
     };
-    // The tables of a training program begin with those of the evaluation.
     let (one_train, one_infer) = (train.as_ref().map(|train| train.flow.clone()), infer.flow.clone());
-    let of_train = train.as_ref().map(|train| place(&train.flow, &train.flow)).transpose()?;
-    let of_infer = place(&infer.flow, of_train.as_ref().unwrap_or(&infer.flow))?;
+    let of_train = match (&train, spec) {
+        (Some(train), Some(spec)) => Some(match &train.batch {
+            Some(layout) => placed_batch(&train.flow, layout, spec)?,
+            None => place(&train.flow, &train.flow)?,
+        }),
+        _ => None,
+    };
+    // The tables of a training program on the whole graph begin with those of the evaluation.
+    let with_tables = of_train.as_ref().filter(|_| !on_batches);
+    let of_infer = place(&infer.flow, with_tables.unwrap_or(&infer.flow))?;
     let tables = of_infer.with_tables_of(model.name.clone());
-    let of_train = of_train.map(|flow| {
-        let all = tables.with_tables_of(flow.name.clone());
-        Dataflow { values: flow.values, outputs: flow.outputs, ..all }
+    let of_train = of_train.map(|flow| match on_batches {
+        true => flow,
+        false => {
+            let all = tables.with_tables_of(flow.name.clone());
+            Dataflow { values: flow.values, outputs: flow.outputs, ..all }
+        }
     });
     for (compilation, flow) in [(train.as_mut(), of_train), (Some(&mut infer), Some(of_infer))] {
         let (Some(compilation), Some(mut flow)) = (compilation, flow) else { continue };
@@ -65,6 +77,8 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions) -> Result<Lower
     }
     let mut sizes = options.sizes.clone();
     sizes.iter_mut().for_each(|sizes| sizes.derive(&tables));
+    let train_sizes = train.as_ref().map_or_else(|| sizes.clone(), |train| train.cx.sizes.clone());
+    let batch = train.as_mut().and_then(|train| train.batch.take());
     let executable = Executable {
         model: model.name.clone(),
         train: one_train,
@@ -75,11 +89,18 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions) -> Result<Lower
         cpu: None,
         sampler: None,
         training: model.train.as_ref().map(|spec| spec.training.clone()),
-        batch: None,
+        batch,
         graphs: options.graphs.clone(),
         families: model.families.clone(),
     };
-    Ok(LoweredForRanks { executable, tables, sizes })
+    Ok(LoweredForRanks { executable, tables, sizes, train_sizes })
+}
+
+fn placed_batch(flow: &Dataflow, layout: &BatchLayout, spec: &TrainSpec) -> Result<Dataflow, NotPlaced> {
+    match &spec.training.target {
+        Target::Vertices { vertex, .. } => place_batch(flow, layout, *vertex),
+        Target::Links(_) => Err(NotPlaced { why: "links are learned by one process".into(), origin: None }),
+    }
 }
 
 /// The stages on dataflow, and those that make kernels.

@@ -162,6 +162,7 @@ pub(crate) fn check_ranks(purpose: Purpose, job: &Job) -> Result<(), Error> {
         (_, Job { options: TrainOptions { memory_budget: Some(_), .. }, .. }) => {
             refused("a memory budget is for one process")
         }
+        (_, Job { options: TrainOptions { cache: Some(_), .. }, .. }) => refused("a cache of rows is for one process"),
         _ => Ok(()),
     }
 }

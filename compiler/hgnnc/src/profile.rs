@@ -319,7 +319,7 @@ pub fn label(program: &Program, kernel: &Decl) -> String {
         }
         Body::Exchange(exchange) => {
             let name = |vertex: VertexType| &program.tables.vertex_types[vertex.index()].name;
-            format!("exchange of {} to {}", name(exchange.rows), name(exchange.mirrors))
+            format!("exchange of {} to {}", name(exchange.rows), name(exchange.to))
         }
         Body::Traversal(traversal) => print_rows(program, &traversal.rows),
     }

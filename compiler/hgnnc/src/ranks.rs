@@ -7,7 +7,7 @@ use hgnnc_data::ranks::Division;
 use hgnnc_data::{BoundData, ExecError};
 use hgnnc_diag::SourceMap;
 use hgnnc_dist::{Comm, Tag, all_gather};
-use hgnnc_driver::{Analyzed, Disabled, LowerError, LowerOptions, NOT_ON_RANKS, compile_cpu_layer, lower_for_ranks};
+use hgnnc_driver::{Analyzed, Disabled, LowerError, LowerOptions, NOT_ON_RANKS, compile_cpu_ranks, lower_for_ranks};
 use hgnnc_executable::Executable;
 use hgnnc_ir::kernel;
 use hgnnc_ranks::{Placed, RankBackend};
@@ -58,15 +58,15 @@ pub(crate) fn on_ranks(
     options: TrainOptions,
     ranks: &Ranks,
 ) -> Result<Trainer, Error> {
-    let lowered = lower_for_ranks(model, lower_options).map_err(|error| match error {
+    let mut lowered = lower_for_ranks(model, lower_options).map_err(|error| match error {
         LowerError::Place(ref refused) => {
             let place = refused.origin.and_then(|origin| sources?.place(origin.file, origin.start));
             Error::Input(place.map_or_else(|| error.to_string(), |place| format!("{error} ({place})")))
         }
         error => error.into(),
     })?;
-    let mut executable = lowered.executable;
-    pool.install(|| compile_cpu_layer(&mut executable, lowered.sizes.as_ref(), &cpu_options(&options)));
+    pool.install(|| compile_cpu_ranks(&mut lowered, &cpu_options(&options)));
+    let executable = lowered.executable;
     check_equal(&executable, &data, &*ranks.comm)?;
     let division = Division { sections: ranks.sections, ranks: ranks.comm.size() };
     let one = model.flow.with_tables_of(model.name.clone());

@@ -246,11 +246,11 @@ impl Machine<'_> {
     /// The rows that mirrors have of the rank itself: kernels are interpreted for one rank.
     fn exchange(&mut self, exchange: &Exchange) {
         let number = |vertex: VertexType, row: usize| self.bindings.number(Space::Vertices(vertex), row);
-        let [own, mirrors] = [exchange.rows, exchange.mirrors].map(|v| self.bindings.rows(Space::Vertices(v)));
+        let [own, mirrors] = [exchange.rows, exchange.to].map(|v| self.bindings.rows(Space::Vertices(v)));
         let width = self.eval(&exchange.width);
         let own: HashMap<usize, usize> = (0..own).map(|row| (number(exchange.rows, row), row)).collect();
         let x = &self.buffers[self.place(exchange.x)];
-        let row = |row: usize| x[own[&number(exchange.mirrors, row)] * width..][..width].to_vec();
+        let row = |row: usize| x[own[&number(exchange.to, row)] * width..][..width].to_vec();
         let out: Vec<f64> = (0..mirrors).flat_map(row).collect();
         let place = self.place(exchange.out);
         self.buffers[place] = out;

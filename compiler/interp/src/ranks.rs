@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_ir::Op;
 use hgnnc_ir::dataflow::Dataflow;
-use hgnnc_ir::types::Value;
+use hgnnc_ir::types::{Space, Value, VertexType};
+use hgnnc_ir::{Op, VertexRows};
 
 use crate::bindings::check;
 use crate::dataflow::evaluate;
@@ -38,10 +38,16 @@ pub fn run_ranks(flow: &Dataflow, ranks: &[Bindings]) -> Result<Vec<Evaluation>,
     Ok(runs)
 }
 
-/// The result of an exchange on each rank: the rows of mirrors, from the ranks that own them.
+/// The result of an exchange on each rank: the rows of mirrors, from the ranks that own them, or the copies of rows that a
+/// rank owns.
 pub(crate) fn exchanged(flow: &Dataflow, ranks: &[(&Bindings, &Evaluation)], value: Value) -> Vec<Tensor> {
     let data = flow.value(value);
     let (own, arg) = (flow.ty(data.args[0]).space, data.args[0]);
+    if let Op::Exchange(to) = data.op
+        && let VertexRows::Copies(of) = flow.vertex_types[to.index()].rows
+    {
+        return copies(flow, ranks, of, arg);
+    }
     let mut owned: BTreeMap<usize, &[f64]> = BTreeMap::new();
     for (bindings, run) in ranks {
         let tensor = &run[arg];
@@ -51,6 +57,25 @@ pub(crate) fn exchanged(flow: &Dataflow, ranks: &[(&Bindings, &Evaluation)], val
         let (rows, width) = (bindings.rows(data.ty.space), bindings.width(&data.ty.dims));
         let row = |row: usize| owned[&bindings.number(data.ty.space, row)].iter().copied();
         Tensor::new(rows, width, (0..rows).flat_map(row).collect())
+    };
+    ranks.iter().map(of_rank).collect()
+}
+
+/// The rows that all ranks have of the vertices that each owns, by the rank that has them.
+fn copies(flow: &Dataflow, ranks: &[(&Bindings, &Evaluation)], of: VertexType, arg: Value) -> Vec<Tensor> {
+    let owned = flow.vertex_types.iter().position(|decl| decl.rows == VertexRows::Owned(of)).map(VertexType::new);
+    let of_rank = |(owner, _): &(&Bindings, &Evaluation)| {
+        let own = owned.and_then(|owned| owner.numbers.get(&Space::Vertices(owned)));
+        let mut rows = vec![];
+        for (bindings, run) in ranks {
+            let is_own = |&row: &usize| {
+                let number = bindings.number(Space::Vertices(of), row) as u32;
+                own.is_some_and(|own| own.contains(&number))
+            };
+            rows.extend((0..run[arg].rows).filter(is_own).map(|row| run[arg].row(row)));
+        }
+        let width = rows.first().map_or_else(|| owner.width(&flow.ty(arg).dims), |row| row.len());
+        Tensor::new(rows.len(), width, rows.concat())
     };
     ranks.iter().map(of_rank).collect()
 }

@@ -8,7 +8,7 @@ use crate::dataflow::Dataflow;
 use crate::metapath::{MetapathReduce, MetapathTerm};
 use crate::ops::{BinaryOp, Direction, Op, ProductForm};
 use crate::ranks::EdgeShare;
-use crate::stacks::{Incidence, VertexRows};
+use crate::stacks::Incidence;
 use crate::types::{DType, Dim, Graph, Layout, Space, Type, Value};
 use crate::width::Width;
 
@@ -324,12 +324,14 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         Op::Exchange(to) => {
             dense(0)?;
             known(to.index(), flow.vertex_types.len(), "vertex type")?;
-            let decl = &flow.vertex_types[to.index()];
-            match decl.rows {
-                VertexRows::Mirrors(of, _) if ty(0).space == Space::Vertices(of) => {
+            match ty(0).space {
+                Space::Vertices(from) if flow.exchanges(from, *to) => {
                     Ok(Type::new(Space::Vertices(*to), ty(0).dims.clone()))
                 }
-                _ => error(format!("`{}` mirrors no rows of {}", decl.name, show(flow, ty(0)))),
+                _ => {
+                    let name = &flow.vertex_types[to.index()].name;
+                    error(format!("`{name}` has no rows of {}", show(flow, ty(0))))
+                }
             }
         }
 

@@ -143,8 +143,8 @@ pub enum Op {
     ScatterAdd(Vec<(Graph, Direction)>),
 
     // ---- between ranks ------------------------------------------------------------------------
-    /// The rows of a vertex value at a type of mirrors ([`crate::ranks`]), which other ranks send: `V[..]` to `M[..]`,
-    /// where `M` mirrors `V`. All ranks execute it together.
+    /// The rows of a vertex value at a type with copies of them ([`crate::ranks`]), which other ranks send: `V[..]` to
+    /// `M[..]`, where `M` mirrors `V`, for example. All ranks execute it together.
     Exchange(VertexType),
 
     // ---- reductions ---------------------------------------------------------------------------

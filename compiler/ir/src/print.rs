@@ -140,6 +140,9 @@ impl Printer<'_> {
                     writeln!(self.out, "  vertex {name} = mirrors.{}({})", mirrors.name(), names.vertex(of))?;
                 }
                 VertexRows::Sections(of) => writeln!(self.out, "  vertex {name} = sections({})", names.vertex(of))?,
+                VertexRows::Owned(of) => writeln!(self.out, "  vertex {name} = owned({})", names.vertex(of))?,
+                VertexRows::Copies(of) => writeln!(self.out, "  vertex {name} = copies({})", names.vertex(of))?,
+                VertexRows::Rank => writeln!(self.out, "  vertex {name} = rank")?,
                 _ => {}
             }
         }
@@ -209,10 +212,10 @@ impl Printer<'_> {
         }
         for decl in &flow.vertex_types {
             let (kind, stack) = match decl.rows {
-                VertexRows::Dataset | VertexRows::Mirrors(..) | VertexRows::Sections(_) => continue,
                 VertexRows::Members(stack) => ("members".to_owned(), stack),
                 VertexRows::Pairs(stack, direction) => (format!("pairs.{}", direction.end_name()), stack),
                 VertexRows::Cells(stack, direction) => (format!("cells.{}", direction.end_name()), stack),
+                _ => continue,
             };
             writeln!(self.out, "  vertex {} = {kind}({})", quoted(&decl.name), names.stack(stack))?;
         }
@@ -223,6 +226,7 @@ impl Printer<'_> {
                     writeln!(self.out, "  graph {name}: {src} -> {dst} = out_edges({})", names.graph(of))?;
                 }
                 EdgeShare::Sections => writeln!(self.out, "  graph {name}: {src} -> {dst} = sections({src})")?,
+                EdgeShare::Copies => writeln!(self.out, "  graph {name}: {src} -> {dst} = copies({dst})")?,
                 EdgeShare::All | EdgeShare::In => {}
             }
             let Some((stack, incidence)) = decl.derived else { continue };

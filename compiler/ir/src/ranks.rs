@@ -17,6 +17,17 @@
 //!   their order on every rank, so that the result depends on the number of sections, and not on that of ranks.
 //!
 //! `place` in `hgnnc-passes` makes such a program of one for a single process.
+//!
+//! In the program of a mini-batch, each rank samples the neighbourhoods of its own share of the seed vertices:
+//!
+//! - A vertex type has the rows of the rank's own batch, and a graph has the edges among them. A vertex that several
+//!   ranks have sampled is computed by each of them.
+//! - A sum over the rows of the batch, such as the gradient of a weight, is one over the ranks, in their order:
+//!   [`VertexRows::Rank`] has one row, and its mirrors one for each rank.
+//! - A table with a row per vertex of the dataset has one owner for each row. [`VertexRows::Owned`] has the vertices that
+//!   the rank owns and any rank has in its batch; an exchange gives the rows to these ranks. The gradients come back as
+//!   [`VertexRows::Copies`], with a row for each rank that has the vertex, and are summed in the order of the ranks along
+//!   the graph [`EdgeShare::Copies`].
 
 use crate::dataflow::{Dataflow, GraphDecl, VertexTypeDecl};
 use crate::stacks::VertexRows;
@@ -60,6 +71,18 @@ pub enum EdgeShare {
     Out(Graph),
     /// No edges of the dataset: one from each owned vertex of a type to its section.
     Sections,
+    /// No edges of the dataset: one from each copy of a vertex in the batches of all ranks to the vertex at its owner.
+    Copies,
+}
+
+impl VertexRows {
+    /// Whether the rows exist in programs of several ranks only.
+    pub fn is_of_ranks(self) -> bool {
+        match self {
+            Self::Dataset | Self::Members(_) | Self::Pairs(..) | Self::Cells(..) => false,
+            Self::Mirrors(..) | Self::Sections(_) | Self::Owned(_) | Self::Copies(_) | Self::Rank => true,
+        }
+    }
 }
 
 impl Dataflow {
@@ -68,6 +91,16 @@ impl Dataflow {
         match self.vertex_types.get(vertex.index()).map(|decl| decl.rows) {
             Some(VertexRows::Mirrors(of, _)) => of,
             _ => vertex,
+        }
+    }
+
+    /// Whether an exchange gives rows of a type to ranks that have rows of another.
+    pub fn exchanges(&self, from: VertexType, to: VertexType) -> bool {
+        let rows = |vertex: VertexType| self.vertex_types.get(vertex.index()).map(|decl| decl.rows);
+        match (rows(from), rows(to)) {
+            (_, Some(VertexRows::Mirrors(of, _) | VertexRows::Copies(of))) => of == from,
+            (Some(VertexRows::Owned(of)), _) => of == to,
+            _ => false,
         }
     }
 
@@ -81,6 +114,17 @@ impl Dataflow {
     pub fn sections(&mut self, of: VertexType) -> VertexType {
         let name = format!("{}.sections", self.vertex_types[of.index()].name);
         self.type_of_ranks(name, VertexRows::Sections(of))
+    }
+
+    /// The type with the vertices of a type of a mini-batch that the rank owns, declared if it does not exist.
+    pub fn owned(&mut self, of: VertexType) -> VertexType {
+        let name = format!("{}.owned", self.vertex_types[of.index()].name);
+        self.type_of_ranks(name, VertexRows::Owned(of))
+    }
+
+    /// The type with a row for the rank, declared if it does not exist.
+    pub fn rank(&mut self) -> VertexType {
+        self.type_of_ranks("rank".into(), VertexRows::Rank)
     }
 
     fn type_of_ranks(&mut self, name: String, rows: VertexRows) -> VertexType {
@@ -100,6 +144,19 @@ impl Dataflow {
         }
         let name = format!("{}.section", self.vertex_types[of.index()].name);
         self.add_graph(GraphDecl { share: EdgeShare::Sections, ..GraphDecl::new(name, of, sections, vec![]) })
+    }
+
+    /// The graph from the copies of the vertices of a type of a mini-batch to the vertices at their owner, declared if it
+    /// does not exist.
+    pub fn graph_of_copies(&mut self, of: VertexType) -> Graph {
+        let owned = self.owned(of);
+        let name = format!("{}.copies", self.vertex_types[of.index()].name);
+        let copies = self.type_of_ranks(name.clone(), VertexRows::Copies(of));
+        let known = |decl: &GraphDecl| decl.share == EdgeShare::Copies && decl.src == copies;
+        if let Some(known) = self.graphs.iter().position(known) {
+            return Graph::new(known);
+        }
+        self.add_graph(GraphDecl { share: EdgeShare::Copies, ..GraphDecl::new(name, copies, owned, vec![]) })
     }
 
     /// The graph with the out-edges of owned vertices, beside that with their in-edges; declared if it does not exist.

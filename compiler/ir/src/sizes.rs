@@ -54,7 +54,10 @@ impl SizeInfo {
                     members(stack).len() as u64 * self.vertices[end.index()]
                 }
                 // As if one rank owned everything.
-                VertexRows::Mirrors(of, _) => self.vertices[of.index()],
+                VertexRows::Mirrors(of, _) | VertexRows::Owned(of) | VertexRows::Copies(of) => {
+                    self.vertices[of.index()]
+                }
+                VertexRows::Rank => 1,
                 VertexRows::Sections(of) => SECTIONS.min(self.vertices[of.index()]),
             };
             self.vertices.push(rows);
@@ -71,6 +74,7 @@ impl SizeInfo {
                         let max_in = sources.div_ceil(destinations.max(1));
                         (sources, Endpoints { sources, destinations, max_out: 1, max_in })
                     }
+                    EdgeShare::Copies => (sources, Endpoints { sources, destinations, max_out: 1, max_in: 1 }),
                     EdgeShare::All | EdgeShare::In => (0, Endpoints::default()),
                 },
                 Some((stack, Incidence::Edges)) => {

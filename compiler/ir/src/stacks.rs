@@ -50,6 +50,13 @@ pub enum VertexRows {
     Mirrors(VertexType, Mirrors),
     /// The sections of the vertices of a type that a rank owns ([`crate::ranks`]).
     Sections(VertexType),
+    /// Of a mini-batch: the vertices that a rank owns among those that any rank's batch has of a type
+    /// ([`crate::ranks`]).
+    Owned(VertexType),
+    /// Of a mini-batch: the rows that the batches of all ranks have of vertices that a rank owns ([`crate::ranks`]).
+    Copies(VertexType),
+    /// One row, for the rank itself ([`crate::ranks`]).
+    Rank,
 }
 
 /// A graph that is derived from the members of a stack.
@@ -80,12 +87,10 @@ impl Dataflow {
         }
         let of = |stack: Stack| self.stacks[stack.index()].name.clone();
         let name = match rows {
-            VertexRows::Dataset | VertexRows::Mirrors(..) | VertexRows::Sections(_) => {
-                unreachable!("types that are not of a stack are declared elsewhere")
-            }
             VertexRows::Members(stack) => format!("{}.members", of(stack)),
             VertexRows::Pairs(stack, direction) => format!("{}.{}", of(stack), direction.end_name()),
             VertexRows::Cells(stack, direction) => format!("{}.{}.cells", of(stack), direction.end_name()),
+            _ => unreachable!("types that are not of a stack are declared elsewhere"),
         };
         self.vertex_types.push(VertexTypeDecl { name, dataset_name: String::new(), rows });
         VertexType::new(self.vertex_types.len() - 1)
@@ -165,7 +170,6 @@ pub fn derive(flow: &Dataflow, num_vertices: &mut Vec<usize>, edges: &mut Vec<Ve
     edges.resize(flow.graphs.len(), vec![]);
     for (index, decl) in flow.vertex_types.iter().enumerate() {
         num_vertices[index] = match decl.rows {
-            VertexRows::Dataset | VertexRows::Mirrors(..) | VertexRows::Sections(_) => num_vertices[index],
             VertexRows::Members(stack) => flow.stacks[stack.index()].members.len(),
             VertexRows::Pairs(stack, direction) => pairs(flow, edges, stack, direction).len(),
             VertexRows::Cells(stack, direction) => {
@@ -174,6 +178,7 @@ pub fn derive(flow: &Dataflow, num_vertices: &mut Vec<usize>, edges: &mut Vec<Ve
                 let end = if direction == Direction::In { of.dst } else { of.src };
                 decl.members.len() * num_vertices[end.index()]
             }
+            _ => num_vertices[index],
         };
     }
     for (index, decl) in flow.graphs.iter().enumerate() {

@@ -89,7 +89,10 @@ impl Verifier<'_> {
         self.unique(Place::Input, flow.inputs.iter().map(|decl| &decl.name));
         self.unique(Place::Param, flow.params.iter().map(|decl| &decl.name));
         for (row, decl) in flow.vertex_types.iter().enumerate() {
-            if let VertexRows::Mirrors(of, _) | VertexRows::Sections(of) = decl.rows
+            if let VertexRows::Mirrors(of, _)
+            | VertexRows::Sections(of)
+            | VertexRows::Owned(of)
+            | VertexRows::Copies(of) = decl.rows
                 && of.index() >= row
             {
                 self.report(Place::VertexType(row), "it has rows of no earlier type");
@@ -211,8 +214,7 @@ impl Verifier<'_> {
         let fits = match rows {
             Some(VertexRows::Members(_)) => decl.dims[1..] == first.dims[..],
             Some(VertexRows::Cells(..)) => decl.dims[1..] == first.dims[1..],
-            Some(VertexRows::Dataset | VertexRows::Pairs(..) | VertexRows::Mirrors(..) | VertexRows::Sections(_))
-            | None => false,
+            _ => false,
         };
         if !fits {
             self.report(place, "it does not have a row for each entry, or each row of one");
@@ -232,7 +234,7 @@ impl Verifier<'_> {
             }
             return;
         }
-        if !self.share(place, decl) || decl.share == EdgeShare::Sections {
+        if !self.share(place, decl) || matches!(decl.share, EdgeShare::Sections | EdgeShare::Copies) {
             return;
         }
         let name = |vertex: VertexType| flow.vertex_types.get(vertex.index()).map_or("?", |decl| &decl.name);
@@ -268,6 +270,7 @@ impl Verifier<'_> {
                 flow.graphs.get(of.index()).is_some_and(|of| of.share == EdgeShare::In)
             }
             (EdgeShare::Sections, VertexRows::Dataset, VertexRows::Sections(of)) => of == decl.src,
+            (EdgeShare::Copies, VertexRows::Copies(of), VertexRows::Owned(also)) => of == also,
             _ => false,
         };
         if !fits {

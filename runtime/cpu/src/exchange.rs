@@ -1,5 +1,6 @@
 //! Exchanges of rows between ranks, while other steps of their launch run.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,8 +8,12 @@ use hgnnc_data::buffer::PlannedSlabs;
 use hgnnc_data::ranks::Route;
 use hgnnc_data::{BoundData, ExecError, Result};
 use hgnnc_dist::{Comm, CommError, Exchange, Pending, Tag};
+use rayon::prelude::*;
 
 use crate::plan::ExchangeStep;
+
+/// Rows per task of a copy.
+const TASK: usize = 512;
 
 /// The ranks that an engine exchanges rows with.
 #[derive(Debug)]
@@ -20,6 +25,18 @@ pub(crate) struct Exchanger {
     free: Mutex<Vec<Exchange>>,
     /// Bytes that were sent to other ranks.
     sent: AtomicU64,
+}
+
+/// The rows of a rank within those of all ranks, in their order.
+fn rows_of(rank: usize, counts: &[usize]) -> Range<usize> {
+    let first: usize = counts[..rank].iter().sum();
+    first..first + counts[rank]
+}
+
+/// Bytes of the rows for each rank or from it, but not of those of a rank itself.
+fn bytes_of_others(rank: usize, counts: &[usize], width: usize) -> Vec<usize> {
+    let bytes = |(other, rows): (usize, &usize)| if other == rank { 0 } else { rows * width };
+    counts.iter().enumerate().map(bytes).collect()
 }
 
 impl Exchanger {
@@ -47,48 +64,91 @@ impl Exchanger {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 
-    /// Starts the exchange of a step: packs the rows that each rank needs, and sends them.
+    /// Starts the exchange of a step: packs the rows that other ranks need, and sends them. Those that this rank has
+    /// itself are copied to their places meanwhile.
     pub fn start(&self, slabs: PlannedSlabs<'_>, data: &BoundData, step: &ExchangeStep) -> Option<Box<dyn Pending>> {
-        let route = data.routes.get(step.mirrors.index()).and_then(Option::as_ref)?;
+        let route = data.routes.get(step.to.index()).and_then(Option::as_ref)?;
         if self.check().is_err() {
             return None;
         }
-        let Route { send, send_rows, recv_rows } = &**route;
-        let mut exchange = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        let row_bytes = 4 * step.width;
+        let (rank, width) = (self.comm.rank(), 4 * step.width);
         // Nothing writes the operand in this launch.
-        let rows = slabs.of(step.x);
-        exchange.send.clear();
-        exchange.send.reserve(send.len() * row_bytes);
-        for &row in send {
-            let row = &rows[row as usize * step.width..][..step.width];
-            exchange.send.extend_from_slice(bytemuck::cast_slice(row));
-        }
-        let counts = |rows: &[usize]| rows.iter().map(|rows| rows * row_bytes).collect();
-        (exchange.send_counts, exchange.recv_counts) = (counts(send_rows), counts(recv_rows));
-        exchange.recv.resize(exchange.recv_counts.iter().sum(), 0);
-        let own = exchange.send_counts.get(self.comm.rank()).copied().unwrap_or(0);
-        self.sent.fetch_add((exchange.send.len() - own) as u64, Relaxed);
-        match self.comm.start(Tag::STEP, exchange) {
-            Ok(pending) => Some(pending),
-            Err(error) => {
-                self.fail(error);
-                None
+        let rows: &[u8] = bytemuck::cast_slice(slabs.of(step.x));
+        let own = rows_of(rank, &route.send_rows);
+        let mut pending = None;
+        if self.comm.size() > 1 {
+            let mut exchange = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+            exchange.send_counts = bytes_of_others(rank, &route.send_rows, width);
+            exchange.recv_counts = bytes_of_others(rank, &route.recv_rows, width);
+            let (before, after) = (&route.send[..own.start], &route.send[own.end..]);
+            exchange.send.resize(exchange.send_counts.iter().sum(), 0);
+            exchange.recv.resize(exchange.recv_counts.iter().sum(), 0);
+            let (first, second) = exchange.send.split_at_mut(before.len() * width);
+            pack(rows, before, width, first);
+            pack(rows, after, width, second);
+            self.sent.fetch_add(exchange.send.len() as u64, Relaxed);
+            match self.comm.start(Tag::STEP, exchange) {
+                Ok(started) => pending = Some(started),
+                Err(error) => self.fail(error),
             }
         }
+        let from = &route.send[own];
+        let to = rows_of(rank, &route.recv_rows);
+        place(slabs, step, route, to, &|row, into| {
+            into.copy_from_slice(&rows[from[row] as usize * width..][..width]);
+        });
+        pending
     }
 
     /// Waits for the rows of an exchange, and stores them.
-    pub fn finish(&self, slabs: PlannedSlabs<'_>, step: &ExchangeStep, pending: Option<Box<dyn Pending>>) {
-        let Some(pending) = pending else { return };
+    pub fn finish(
+        &self,
+        slabs: PlannedSlabs<'_>,
+        data: &BoundData,
+        step: &ExchangeStep,
+        pending: Option<Box<dyn Pending>>,
+    ) {
+        let (Some(pending), Some(Some(route))) = (pending, data.routes.get(step.to.index())) else { return };
         match pending.wait() {
             Ok(exchange) => {
-                // The rows of mirrors are those of the ranks, in order, and no other step of the launch accesses them.
-                let out = slabs.write(step.out.slab, step.out.offset, step.out.len);
-                bytemuck::cast_slice_mut::<f32, u8>(out).copy_from_slice(&exchange.recv);
+                let (own, width) = (rows_of(self.comm.rank(), &route.recv_rows), 4 * step.width);
+                let all: usize = route.recv_rows.iter().sum();
+                let (before, after) = exchange.recv.split_at(own.start * width);
+                for (rows, arrived) in [(0..own.start, before), (own.end..all, after)] {
+                    place(slabs, step, route, rows, &|row, into| {
+                        into.copy_from_slice(&arrived[row * width..][..width]);
+                    });
+                }
                 self.free.lock().unwrap_or_else(PoisonError::into_inner).push(exchange);
             }
             Err(error) => self.fail(error),
         }
     }
+}
+
+/// Copies rows of this many bytes one after the other.
+fn pack(rows: &[u8], picked: &[u32], width: usize, into: &mut [u8]) {
+    let tasks = into.par_chunks_mut((TASK * width).max(1)).zip(picked.par_chunks(TASK));
+    tasks.for_each(|(into, picked)| {
+        for (into, &row) in into.chunks_exact_mut(width.max(1)).zip(picked) {
+            into.copy_from_slice(&rows[row as usize * width..][..width]);
+        }
+    });
+}
+
+/// Writes the bytes of rows of the result: those with the given numbers in the order of the sending ranks.
+fn place(
+    slabs: PlannedSlabs<'_>,
+    step: &ExchangeStep,
+    route: &Route,
+    numbers: Range<usize>,
+    write: &(dyn Fn(usize, &mut [u8]) + Sync),
+) {
+    let (first, width) = (numbers.start, step.width);
+    numbers.into_par_iter().with_min_len(TASK).for_each(|number| {
+        let row = route.places.as_ref().map_or(number, |places| places[number] as usize);
+        // Each row has one number, and no other step of the launch accesses the result.
+        let into = slabs.write(step.out.slab, step.out.offset + row * width, width);
+        write(number - first, bytemuck::cast_slice_mut(into));
+    });
 }

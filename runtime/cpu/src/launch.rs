@@ -106,7 +106,7 @@ impl Runner<'_> {
         }
         for (index, exchange, exchanger, pending) in started {
             let start = Instant::now();
-            exchanger.finish(self.context.slabs, exchange, pending);
+            exchanger.finish(self.context.slabs, self.context.data, exchange, pending);
             busy[index].fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
             if let Some((spans, first)) = spans {
                 spans.task(first + index, start);

@@ -257,7 +257,7 @@ impl ParamStore for Engine {
     fn share(&mut self, index: usize) -> Option<Alias> {
         let ParamPlace { home, offset, len } = self.places[index];
         let slab = &self.slabs[Slab::Param(home.index())];
-        (!self.data.orders.any()).then(|| slab.alias_part(offset..offset + len))
+        self.rows_are_in_order(index).then(|| slab.alias_part(offset..offset + len))
     }
 
     fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()> {

@@ -17,16 +17,18 @@ use crate::bound::{BoundData, InputData, Topology};
 use crate::error::{ExecError, Result};
 use crate::orders::Orders;
 
-/// How the rows of a vertex type come to a type that mirrors it. The rows of the mirrors on a rank are those of rank 0,
-/// then those of rank 1, and so on, since ranks own vertices in order.
+/// How the rows of a vertex type come to a type with copies of them, by an exchange.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Route {
-    /// Rows of this rank that others need, in the order of the receiving ranks; all of them for this rank itself.
+    /// Rows of this rank that are sent, in the order of the receiving ranks, with those for this rank itself.
     pub send: Vec<u32>,
     /// Number of rows for each rank.
     pub send_rows: Vec<usize>,
     /// Number of rows from each rank.
     pub recv_rows: Vec<usize>,
+    /// The place of each row that comes, in the order of the sending ranks. Without places, they are in this order, as
+    /// those of mirrors are, since ranks own vertices in order.
+    pub places: Option<Vec<u32>>,
 }
 
 /// The rows of a vertex type that a rank owns, by section. How a value is rounded may depend on the rows that share a
@@ -57,6 +59,11 @@ impl Division {
     /// The first of `vertices` vertices in a section; for the number of sections: `vertices`.
     fn border(self, section: usize, vertices: usize) -> usize {
         (vertices as u128 * section as u128 / self.sections as u128) as usize
+    }
+
+    /// The first vertex of each rank, of a type with `vertices` vertices, and the number of all.
+    pub fn borders(self, vertices: usize) -> Vec<usize> {
+        (0..self.ranks).map(|rank| self.vertices_of(rank, vertices).start).chain([vertices]).collect()
     }
 
     /// The vertices that a rank owns, of a type with `vertices` vertices.
@@ -257,7 +264,7 @@ impl Divider<'_> {
         let rows = |vertex: VertexType| &self.rows[vertex.index()];
         let (src, dst) = (rows(decl.src), rows(decl.dst));
         let (topology, numbers) = match decl.share {
-            EdgeShare::All => {
+            EdgeShare::All | EdgeShare::Copies => {
                 return Err(ExecError::Unsupported(format!(
                     "internal error: the graph `{}` is divided among no processes",
                     decl.name
@@ -306,7 +313,7 @@ impl Divider<'_> {
         let of_whole = match decl.share {
             EdgeShare::Out(of) => self.whole.graphs[of.index()].num_edges(),
             EdgeShare::Sections => self.count(decl.src),
-            EdgeShare::All | EdgeShare::In => self.whole.graphs[graph.index()].num_edges(),
+            EdgeShare::All | EdgeShare::In | EdgeShare::Copies => self.whole.graphs[graph.index()].num_edges(),
         };
         Ok((Topology { of_whole: Some(of_whole as u64), ..topology }, numbers))
     }
@@ -359,10 +366,10 @@ impl Divider<'_> {
                 let columns = tables.patterns[pattern.index()].columns;
                 let of_whole = tables.patterns.iter().position(|p| p.vertex == own && p.columns == columns);
                 let indptr = &self.whole.patterns[of_whole.unwrap_or(pattern.index())].csc.indptr;
-                Ok(part(whole, indptr[rows.start] as usize..indptr[rows.end] as usize, 1))
+                Ok(part(whole, indptr[rows.start] as usize..indptr[rows.end] as usize, None))
             }
             (Space::Vertices(vertex), Layout::Dense) => match &self.rows[vertex.index()] {
-                Rows::Range(rows) => Ok(part(whole, rows.clone(), self.count(tables.owned_type(vertex)))),
+                Rows::Range(rows) => Ok(part(whole, rows.clone(), Some(self.count(tables.owned_type(vertex))))),
                 Rows::List(_) => Err(mirrored_input(&decl.name)),
             },
             (Space::Edges(graph), _) => {
@@ -417,11 +424,11 @@ fn mirrored_input(name: &str) -> ExecError {
     ExecError::Unsupported(format!("internal error: `{name}` has rows of mirrored vertices"))
 }
 
-/// Some rows of an input with `count` rows; for `count` 1, some elements.
-fn part(whole: &InputData, rows: Range<usize>, count: usize) -> InputData {
+/// Some rows of an input with this many rows; some elements of one without rows.
+fn part(whole: &InputData, rows: Range<usize>, count: Option<usize>) -> InputData {
     match whole {
         InputData::Numbers(numbers) => {
-            let width = if count == 1 { 1 } else { numbers.len() / count.max(1) };
+            let width = count.map_or(1, |count| numbers.len() / count.max(1));
             InputData::Numbers(numbers[rows.start * width..rows.end * width].to_vec().into())
         }
         InputData::Classes(classes) => InputData::Classes(classes[rows].to_vec()),

@@ -27,12 +27,12 @@ pub fn derive(tables: &Dataflow, num_vertices: &mut Vec<usize>, graphs: &mut Vec
     };
     for decl in tables.vertex_types.iter().skip(num_vertices.len()) {
         let count = match decl.rows {
-            VertexRows::Dataset | VertexRows::Mirrors(..) | VertexRows::Sections(_) => 0,
             VertexRows::Members(stack) => tables.stacks[stack.index()].members.len(),
             VertexRows::Pairs(stack, direction) => pairs(stack, direction).vertices.len(),
             VertexRows::Cells(stack, direction) => {
                 tables.stacks[stack.index()].members.len() * vertices(stack, direction, graphs)
             }
+            _ => 0,
         };
         num_vertices.push(count);
     }

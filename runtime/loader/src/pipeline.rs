@@ -98,9 +98,12 @@ pub fn make_all(loader: &MiniBatchLoader, first: BatchKey, epochs: u64, line: &L
         let start = if epoch == first.epoch { first.batch } else { 0 };
         for batch in start..loader.num_batches() {
             let mut mini_batch = line.used();
-            loader.make(&mut worker, &order, BatchKey { epoch, batch, ..first }, &mut mini_batch)?;
-            if !line.send(mini_batch) {
+            if !loader.make(&mut worker, &order, BatchKey { epoch, batch, ..first }, &mut mini_batch)? {
                 return Ok(());
+            }
+            if !line.send(mini_batch) {
+                let last = epoch + 1 == epochs && batch + 1 == loader.num_batches();
+                return if last { Ok(()) } else { loader.end_with_others() };
             }
         }
     }

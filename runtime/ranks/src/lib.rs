@@ -16,13 +16,14 @@ mod session;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use hgnnc_data::ranks::{Division, divide};
-use hgnnc_data::{BoundData, Result};
+use hgnnc_data::{BoundData, InputData, Result};
 use hgnnc_dist::Comm;
 use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::Space;
 use hgnnc_ir::dataflow::{Dataflow, OutputKind};
-use hgnnc_session::{Backend, MemoryNeeded, PlannedSession, Session};
+use hgnnc_session::{Backend, MemoryNeeded, PlannedSession, Rank, Session};
 
 use session::RankSession;
 
@@ -45,6 +46,8 @@ pub struct RankBackend {
     placed: Arc<Placed>,
     /// Rows of the results of each role's program.
     spaces: HashMap<Role, HashMap<String, Space>>,
+    /// Whether the training program is for mini-batches.
+    on_batches: bool,
 }
 
 impl RankBackend {
@@ -59,7 +62,8 @@ impl RankBackend {
             });
             Some((role, results.collect()))
         });
-        Self { inner, comm, placed: Arc::new(placed), spaces: spaces.collect() }
+        let on_batches = executable.batch.is_some();
+        Self { inner, comm, placed: Arc::new(placed), spaces: spaces.collect(), on_batches }
     }
 }
 
@@ -79,17 +83,26 @@ impl Backend for RankBackend {
         false
     }
 
+    fn rank(&self) -> Option<Rank> {
+        Some(Rank { comm: Arc::clone(&self.comm), division: self.placed.division })
+    }
+
     fn free_memory(&self) -> Option<(&'static str, u64)> {
         self.inner.free_memory()
     }
 
     fn plan(&mut self, roles: &[Role], data: BoundData, room: Option<u64>) -> Result<Box<dyn PlannedSession>> {
+        if self.on_batches && roles == [Role::Train] {
+            // Each rank has a batch of its own.
+            return self.inner.plan(roles, data, room);
+        }
         let Placed { one, tables, division } = &*self.placed;
         let own = divide(&data, &one.inputs, tables, *division, self.comm.rank())?;
         let inner = self.inner.plan(roles, own, room)?;
         let spaces = roles.iter().map(|role| self.spaces.get(role).cloned().unwrap_or_default()).collect();
         let (comm, placed, roles) = (Arc::clone(&self.comm), Arc::clone(&self.placed), roles.to_vec());
-        Ok(Box::new(PlannedRank { inner, whole: data, comm, placed, roles, spaces }))
+        let shares_inputs = self.on_batches;
+        Ok(Box::new(PlannedRank { inner, whole: data, comm, placed, roles, spaces, shares_inputs }))
     }
 }
 
@@ -101,6 +114,8 @@ struct PlannedRank {
     placed: Arc<Placed>,
     roles: Vec<Role>,
     spaces: Vec<HashMap<String, Space>>,
+    /// Whether mini-batches read the inputs of the whole graph.
+    shares_inputs: bool,
 }
 
 impl PlannedSession for PlannedRank {
@@ -117,12 +132,14 @@ impl PlannedSession for PlannedRank {
     }
 
     fn open(self: Box<Self>) -> Result<Box<dyn Session>> {
-        let Self { inner, whole, comm, placed, roles, spaces } = *self;
+        let Self { inner, mut whole, comm, placed, roles, spaces, shares_inputs } = *self;
+        let inputs = if shares_inputs { shared(&mut whole) } else { vec![] };
         let mut inner = inner.open()?;
         let states = inner.params().states().to_vec();
         Ok(Box::new(RankSession {
             inner,
             whole,
+            inputs,
             comm,
             placed,
             states,
@@ -132,4 +149,15 @@ impl PlannedSession for PlannedRank {
             gathered: HashMap::new(),
         }))
     }
+}
+
+/// Moves the numbers of inputs to memory that threads share.
+fn shared(data: &mut BoundData) -> Vec<Option<SharedBuffer>> {
+    let share = |input: &mut InputData| {
+        let InputData::Numbers(numbers) = input else { return None };
+        let buffer = HostBuffer::of(numbers).freeze();
+        *input = InputData::Held(buffer.len());
+        Some(buffer)
+    };
+    data.inputs.iter_mut().map(share).collect()
 }

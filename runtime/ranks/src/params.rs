@@ -100,8 +100,9 @@ impl ParamStore for RankSession {
         self.agree(!own).ok().map(|infinite| !infinite)
     }
 
-    fn share(&mut self, _index: usize) -> Option<Alias> {
-        None
+    fn share(&mut self, index: usize) -> Option<Alias> {
+        self.rows_of(index)?;
+        self.inner.params().share(index)
     }
 
     fn gather_rows(&mut self, _array: usize, _rows: &[u32], _from: &dyn RowStore) -> Result<()> {

@@ -1,6 +1,7 @@
 //! A session of one rank that looks like one of a single process.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
@@ -27,6 +28,8 @@ pub(crate) struct RankSession {
     pub inner: Box<dyn Session>,
     /// The data of all ranks.
     pub whole: BoundData,
+    /// Its inputs, for mini-batches.
+    pub inputs: Vec<Option<SharedBuffer>>,
     pub comm: Arc<dyn Comm>,
     pub placed: Arc<Placed>,
     /// Parameter and slot of each optimizer state.
@@ -73,7 +76,7 @@ impl Session for RankSession {
     }
 
     fn load(&mut self, _data: BoundData, _inputs: &mut [HostBuffer]) -> Result<BoundData> {
-        Err(one_process("training on mini-batches"))
+        Err(one_process("binding other data"))
     }
 
     fn run(&mut self, program: usize, key: StepKey, times: &mut Times) -> Result<()> {
@@ -122,8 +125,8 @@ impl Session for RankSession {
         None
     }
 
-    fn shared_input(&self, _index: usize) -> Option<SharedBuffer> {
-        None
+    fn shared_input(&self, index: usize) -> Option<SharedBuffer> {
+        self.inputs.get(index)?.clone()
     }
 
     fn params(&mut self) -> &mut dyn ParamStore {
@@ -152,6 +155,20 @@ impl Session for RankSession {
             }
         }
         Ok(())
+    }
+
+    fn shared_changed(&mut self) {
+        self.tables.clear();
+    }
+
+    fn own_rows(&self, rows: usize) -> Range<usize> {
+        self.placed.division.vertices_of(self.comm.rank(), rows)
+    }
+
+    fn all_rows(&mut self, own: Vec<f32>) -> Result<Vec<f32>> {
+        let mut all = vec![];
+        self.gather(&own, &mut all)?;
+        Ok(all)
     }
 
     fn writes_files(&self) -> bool {

@@ -9,11 +9,14 @@ mod rows;
 
 use std::any::Any;
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 use hgnnc_data::buffer::{Alias, HostBuffer};
 use hgnnc_data::metrics::Tally;
+use hgnnc_data::ranks::Division;
 use hgnnc_data::{Arena, BoundData, Result, StateId};
+use hgnnc_dist::Comm;
 use hgnnc_executable::Role;
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::training::Task;
@@ -75,6 +78,22 @@ pub enum Clock {
     Launches,
 }
 
+/// A process among those that train together.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Rank {
+    pub comm: Arc<dyn Comm>,
+    /// How vertices, and the rows of tables with them, are divided among the processes.
+    pub division: Division,
+}
+
+impl Rank {
+    /// The vertices that this process owns, of a type with `vertices` vertices.
+    pub fn vertices(&self, vertices: usize) -> Range<usize> {
+        self.division.vertices_of(self.comm.rank(), vertices)
+    }
+}
+
 /// A machine with the programs of an executable.
 pub trait Backend: Debug + Send {
     /// Name for reports.
@@ -89,6 +108,12 @@ pub trait Backend: Debug + Send {
     /// Whether programs may read rows of the whole graph in host memory, so that mini-batches need no copies of them.
     fn reads_host_memory(&self) -> bool {
         true
+    }
+
+    /// This process among those that train together, if there are several. Mini-batch sessions then exchange rows with the
+    /// others, and data of the whole graph is divided by the back end.
+    fn rank(&self) -> Option<Rank> {
+        None
     }
 
     /// Bytes that sessions may allocate now, and their name in messages; `None` if unknown.
@@ -265,6 +290,22 @@ pub trait Session: Debug + Send + Any {
         Ok(())
     }
 
+    /// Tells that the rows of shared parameters ([`ParamStore::share`]) have new values.
+    fn shared_changed(&mut self) {}
+
+    /// The rows of a table that this process has, of `rows` in all.
+    fn own_rows(&self, rows: usize) -> Range<usize> {
+        0..rows
+    }
+
+    /// The elements of a table, from the rows that each process has. All call it, in the same order as other calls.
+    ///
+    /// # Errors
+    /// When another process has ended.
+    fn all_rows(&mut self, own: Vec<f32>) -> Result<Vec<f32>> {
+        Ok(own)
+    }
+
     /// Whether this process writes the files of the run: one of those that train together does.
     fn writes_files(&self) -> bool {
         true
@@ -332,8 +373,9 @@ pub trait ParamStore {
     /// Whether all elements of all parameters are finite; `None` if they would have to be copied to know.
     fn are_finite(&mut self) -> Option<bool>;
 
-    /// The memory of a parameter, shared with the caller, if it is host memory in the order of the dataset. It may be
-    /// accessed only while the session is idle and nothing of it is borrowed.
+    /// The memory of a parameter, or of the rows of a table that this process has, shared with the caller, if it is host
+    /// memory in the order of the dataset. It may be accessed only while the session is idle and nothing of it is
+    /// borrowed.
     fn share(&mut self, index: usize) -> Option<Alias>;
 
     /// Copies rows of a store to the first rows of a parameter, or of the optimizer state with this number after all

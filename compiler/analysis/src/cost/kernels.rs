@@ -70,7 +70,7 @@ pub fn kernel_work(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Work
         // The copies that a rank makes, as of an operation.
         Body::Exchange(exchange) => {
             let bytes = |vertex| ELEMENT * (sizes.eval(&Width::count(vertex)) * sizes.eval(&exchange.width));
-            Work { read: bytes(exchange.rows), written: bytes(exchange.mirrors), ..Work::default() }
+            Work { read: bytes(exchange.rows), written: bytes(exchange.to), ..Work::default() }
         }
         Body::Traversal(traversal) => {
             let all = (0..traversal.instrs.len()).collect();

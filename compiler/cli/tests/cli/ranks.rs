@@ -124,6 +124,36 @@ fn several_processes_train_what_one_does_with_as_many_sections() {
     }
 }
 
+/// On mini-batches, each rank samples around its own seeds, and sums depend on the number of ranks by their order.
+#[test]
+fn several_processes_train_on_batches() {
+    let place = Place::new();
+    place.model(&MODEL.replace("seed      5", "seed      5\n    batch     2\n    fanout    [3, 3]"));
+    let metrics = |name: &str| place.json(name)["metrics"].clone();
+    for launcher in launchers() {
+        let mut weights = vec![];
+        // A run that goes on is the same as one that was never interrupted.
+        for (ranks, halves) in [(2, &["12"][..]), (2, &["5", "12"]), (3, &["12"])] {
+            for (half, epochs) in halves.iter().enumerate() {
+                let resume: &[&str] = if half == 1 { &["--resume"] } else { &[] };
+                let files = ["--checkpoint", "ck", "--weights-out", "w.safetensors", "--report", "report.json"];
+                let args = [&DATA[..], &files, &["--epochs", epochs], resume].concat();
+                Run::of(launcher.train(&place, ranks, &args).output().unwrap()).works();
+            }
+            let report = metrics("report.json");
+            assert!(report["train"]["micro_f1"].as_f64().is_some_and(|f1| f1 > 0.3), "{report}");
+            weights.push(place.bytes("w.safetensors"));
+            std::fs::remove_dir_all(place.path("ck")).unwrap();
+        }
+        assert_eq!(weights[0], weights[1], "{}", launcher.name.display());
+        assert_eq!(weights[0].len(), weights[2].len(), "{}", launcher.name.display());
+        let cached = [&DATA[..], &["--cache", "1MiB"]].concat();
+        let output = launcher.train(&place, 2, &cached).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(text.contains("a cache of rows is for one process"), "{text}");
+    }
+}
+
 /// Attention with dropout over metapaths of thousands of vertices: blocks, tiles and split rows have their usual sizes.
 #[test]
 fn thousands_of_vertices_are_rounded_as_by_one_process() {

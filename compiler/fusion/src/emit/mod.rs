@@ -148,11 +148,11 @@ impl<'f, 'a> Builder<'f, 'a> {
                 Err(error(aliases, value, "internal error: the operand of an exchange is not stored"))
             }
         };
-        let (Op::Exchange(mirrors), Space::Vertices(rows)) = (&node.op, aliases.flow.ty(node.args[0]).space) else {
+        let (Op::Exchange(to), Space::Vertices(rows)) = (&node.op, aliases.flow.ty(node.args[0]).space) else {
             return Err(wrong());
         };
         let (x, out) = (buffer(node.args[0])?, buffer(value)?);
-        Ok(Exchange { rows, mirrors: *mirrors, width: aliases.width(value), x, out, from: Provenance(node.origin) })
+        Ok(Exchange { rows, to: *to, width: aliases.width(value), x, out, from: Provenance(node.origin) })
     }
 
     /// Lowers two-hop sums, each of which is stored.

@@ -144,14 +144,14 @@ pub struct Gemm {
     pub from: Provenance,
 }
 
-/// Rows of vertices, sent to all ranks that mirror them: [`crate::Op::Exchange`].
+/// Rows of vertices, sent to the ranks that have copies of them: [`crate::Op::Exchange`].
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Exchange {
-    /// The vertices that a rank owns.
+    /// The rows that are sent.
     pub rows: VertexType,
-    /// These and their mirrors.
-    pub mirrors: VertexType,
+    /// The rows that are received.
+    pub to: VertexType,
     /// Elements of a row.
     pub width: Width,
     pub x: Buffer,

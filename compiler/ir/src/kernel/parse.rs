@@ -274,7 +274,7 @@ impl<X: Extension> Reader<X> {
         self.base.word("rows")?;
         let rows = self.base.vertex()?;
         self.base.word("to")?;
-        let mirrors = self.base.vertex()?;
+        let to = self.base.vertex()?;
         self.base.sign("{")?;
         let out = self.buffer()?;
         self.base.sign("=")?;
@@ -282,7 +282,7 @@ impl<X: Extension> Reader<X> {
         self.base.sign(":")?;
         let width = self.width()?;
         self.base.sign("}")?;
-        Ok(Exchange { rows, mirrors, width, x, out, from: Provenance::default() })
+        Ok(Exchange { rows, to, width, x, out, from: Provenance::default() })
     }
 
     fn factored_metapath(&mut self) -> Parse<FactoredMetapath> {

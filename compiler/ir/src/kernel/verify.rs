@@ -12,7 +12,6 @@ use crate::dataflow::OutputKind;
 use crate::metapath::MetapathTerm;
 use crate::ops::{Direction, UnaryOp};
 use crate::print::print_type;
-use crate::stacks::VertexRows;
 use crate::types::{DType, Dim, Layout, Param, Space, Type};
 use crate::verify as dataflow;
 use crate::violation::Violation;
@@ -263,16 +262,14 @@ impl Verifier<'_> {
 
     fn exchange(&mut self, exchange: &Exchange, place: Place) {
         let program = self.program;
-        let Exchange { rows, mirrors, ref width, x, out, .. } = *exchange;
+        let Exchange { rows, to, ref width, x, out, .. } = *exchange;
         if !(self.readable(place, x) & self.write(place, out)) {
             return;
         }
-        let types = &program.tables.vertex_types;
-        match types.get(mirrors.index()).map(|decl| decl.rows) {
-            Some(VertexRows::Mirrors(of, _)) if of == rows => {}
-            _ => self.report(place, "its rows are mirrored by no rows of its result"),
+        if !program.tables.exchanges(rows, to) {
+            self.report(place, "its result has no copies of its rows");
         }
-        for (buffer, vertex) in [(x, rows), (out, mirrors)] {
+        for (buffer, vertex) in [(x, rows), (out, to)] {
             if program.volume(buffer) != Some(Width::count(vertex).times(width)) {
                 self.report(place, format!("`{}` has not the rows of the exchange", self.name(buffer)));
             }

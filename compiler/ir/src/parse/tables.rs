@@ -212,41 +212,54 @@ impl Parser {
         Ok((kind.to_owned(), direction, stack))
     }
 
-    /// `out_edges(graph)` or `sections(type)`, if the next words say so: a graph of the program of several ranks.
+    /// `out_edges(graph)`, `sections(type)` or `copies(type)`, if the next words say so: a graph of the program of several
+    /// ranks.
     fn graph_of_ranks(&mut self, name: &str, (src, dst): (VertexType, VertexType)) -> Parse<Option<GraphDecl>> {
         let (Token::Word(kind), Token::Sign("(")) = (self.peek().clone(), self.after_next()) else { return Ok(None) };
-        let of_graph = match kind.as_str() {
-            "out_edges" => true,
-            "sections" => false,
+        let of_types = match kind.as_str() {
+            "out_edges" => None,
+            "sections" => Some(EdgeShare::Sections),
+            "copies" => Some(EdgeShare::Copies),
             _ => return Ok(None),
         };
         self.take();
         self.sign("(")?;
-        let decl = if of_graph {
+        let decl = if let Some(share) = of_types {
+            self.vertex()?;
+            GraphDecl { share, ..GraphDecl::new(name.to_owned(), src, dst, vec![]) }
+        } else {
             let of = self.graph()?;
             let decl = self.parsed.flow.graphs[of.index()].clone();
             GraphDecl { name: name.to_owned(), src, dst, share: EdgeShare::Out(of), ..decl }
-        } else {
-            self.vertex()?;
-            GraphDecl { share: EdgeShare::Sections, ..GraphDecl::new(name.to_owned(), src, dst, vec![]) }
         };
         self.sign(")")?;
         Ok(Some(decl))
     }
 
-    /// `mirrors.KIND(type)` or `sections(type)`, if the next words say so.
+    /// `rank`, or `KIND(type)` with `mirrors.END`, `sections`, `owned` or `copies`, if the next words say so.
     fn rows_of_ranks(&mut self) -> Parse<Option<VertexRows>> {
         let Token::Word(kind) = self.peek().clone() else { return Ok(None) };
         let mirrors =
             kind.strip_prefix("mirrors.").and_then(|kind| Mirrors::ALL.into_iter().find(|m| m.name() == kind));
-        if mirrors.is_none() && kind != "sections" {
+        let rows = |of: VertexType| match (kind.as_str(), mirrors) {
+            (_, Some(mirrors)) => Some(VertexRows::Mirrors(of, mirrors)),
+            ("sections", None) => Some(VertexRows::Sections(of)),
+            ("owned", None) => Some(VertexRows::Owned(of)),
+            ("copies", None) => Some(VertexRows::Copies(of)),
+            ("rank", None) => Some(VertexRows::Rank),
+            _ => None,
+        };
+        if rows(VertexType::new(0)).is_none() {
             return Ok(None);
         }
         self.take();
+        if kind == "rank" {
+            return Ok(Some(VertexRows::Rank));
+        }
         self.sign("(")?;
         let of = self.vertex()?;
         self.sign(")")?;
-        Ok(Some(mirrors.map_or(VertexRows::Sections(of), |mirrors| VertexRows::Mirrors(of, mirrors))))
+        Ok(rows(of))
     }
 
     fn vertex_rows(&mut self) -> Parse<VertexRows> {

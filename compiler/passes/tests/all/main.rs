@@ -10,6 +10,7 @@ mod means;
 mod minibatch;
 mod optimizers;
 mod place;
+mod place_batch;
 mod random;
 mod split_head;
 mod vjp;

@@ -18,6 +18,12 @@ impl Engine {
         self.data.orders.of((*self.row_types.get(param)?)?)
     }
 
+    /// Whether the vertex rows of a parameter are in the order of the dataset: those of all vertices, or of a range of
+    /// them.
+    pub(crate) fn rows_are_in_order(&self, param: usize) -> bool {
+        self.row_order(param).is_none_or(|order| (0..).zip(&order.rank).all(|(row, &rank)| row == rank))
+    }
+
     /// Copies a parameter, with vertex rows in the order of the dataset.
     pub fn read_param(&self, index: usize, into: &mut [f32]) {
         let ParamPlace { home, offset, len } = self.places[index];

@@ -360,11 +360,11 @@ impl Binder<'_> {
                 (StepKind::Product(product), all_of(kernel.stage), label)
             }
             Body::Exchange(exchange) => {
-                let kernel::Exchange { rows, mirrors, ref width, x, out, .. } = *exchange;
+                let kernel::Exchange { rows, to, ref width, x, out, .. } = *exchange;
                 let name = |vertex: VertexType| &self.program.tables.vertex_types[vertex.index()].name;
-                let label = format!("exchange of {} to {}", name(rows), name(mirrors));
+                let label = format!("exchange of {} to {}", name(rows), name(to));
                 let [x, out] = [x, out].map(|buffer| self.buffer(buffer));
-                let step = ExchangeStep { x, out, mirrors, width: self.eval(width) };
+                let step = ExchangeStep { x, out, to, width: self.eval(width) };
                 (StepKind::Exchange(step), all_of(kernel.stage), label)
             }
             Body::FactoredMetapath(reduction) => {

@@ -139,12 +139,12 @@ pub enum StepKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct ExchangeStep {
-    /// Owned rows.
+    /// Rows that are sent.
     pub x: BufferRange,
-    /// Rows of mirrors.
+    /// Rows that are received.
     pub out: BufferRange,
-    /// The type of the mirrors, whose route the data has.
-    pub mirrors: VertexType,
+    /// The type of the received rows, whose route the data has.
+    pub to: VertexType,
     /// Elements of a row.
     pub width: usize,
 }

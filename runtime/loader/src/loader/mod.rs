@@ -1,6 +1,7 @@
 //! Mini-batch loader: sampling, feature gathering and graph construction.
 
 mod graphs;
+mod ranks;
 mod reused_rows;
 mod rows;
 mod uses;
@@ -24,7 +25,9 @@ use hgnnc_data::stacks;
 use hgnnc_data::{Adjacency, BoundData, InputData, Topology};
 use hgnnc_data::{ExecError, Result};
 use hgnnc_executable::sampler::SamplerCompiler;
-use hgnnc_session::{HostRows, RowStore};
+use hgnnc_session::{HostRows, Rank, RowStore};
+pub use ranks::OwnedRows;
+use ranks::{Numbering, Share};
 pub use reused_rows::ReusedRows;
 use uses::Uses;
 
@@ -82,6 +85,8 @@ pub struct MiniBatchLoader {
     seeds: Seeds,
     train: Vec<u32>,
     size: usize,
+    /// The share of this process, if several load batches together.
+    share: Option<Share>,
 }
 
 /// Targets of the batch loss.
@@ -96,6 +101,7 @@ enum Seeds {
 pub struct LoaderWorker<'s> {
     sampler: Sampler<'s>,
     pairs: PairRoom,
+    numberings: Vec<Numbering>,
     /// Where batches are sampled in order: the vertices with historical embeddings, which sample no neighbours in the
     /// last hop.
     cached: Option<CachedVertices>,
@@ -106,7 +112,7 @@ pub struct LoaderWorker<'s> {
 pub struct MiniBatch {
     /// Seed, epoch and number of the batch.
     pub key: Option<BatchKey>,
-    /// Number of seed vertices or links.
+    /// Number of seed vertices or links, of all ranks.
     pub seeds: usize,
     /// The sampled vertices and edges.
     pub sampled: Batch,
@@ -114,6 +120,8 @@ pub struct MiniBatch {
     pairs: Vec<Pairs>,
     /// Vertices with historical embeddings, by [`BatchLayout::historical`].
     pub reused_rows: Vec<ReusedRows>,
+    /// Rows of tables that this rank owns, where several load batches together.
+    pub owned: Vec<OwnedRows>,
     /// Number of sampled edges.
     pub edges: usize,
     /// Graphs and labels of the batch.
@@ -197,9 +205,15 @@ impl MiniBatchLoader {
             },
             train: data.parts[0].clone(),
             size: batch.size,
+            share: None,
         };
         loader.gather_what_is_not_shared();
         Ok(loader)
+    }
+
+    /// Loads the share of one rank from now on. The ranks make all batches together, in the same order.
+    pub fn share(&mut self, rank: Rank, program: &Program) {
+        self.share = Some(Share::new(rank, program));
     }
 
     /// Gathers the rows of vertices with an input that programs cannot read in place.
@@ -294,7 +308,7 @@ impl MiniBatchLoader {
             None => Sampler::new(&self.graph, self.plan.clone()),
         };
         let sampler = sampler.map_err(|error| ExecError::Unsupported(error.to_string()))?;
-        Ok(LoaderWorker { sampler, pairs: PairRoom::default(), cached: None })
+        Ok(LoaderWorker { sampler, pairs: PairRoom::default(), numberings: vec![], cached: None })
     }
 
     /// Text of the generated sampling loops; empty without generated code.
@@ -310,19 +324,24 @@ impl MiniBatchLoader {
         order.into_iter().map(|(_, v)| v).collect()
     }
 
-    /// Loads a batch, a pure function of the run's seed, the epoch and the batch index.
+    /// Loads a batch, a pure function of the run's seed, the epoch and the batch index. False if another rank makes no
+    /// more batches, and so none can be made.
     pub fn make(
         &self,
         worker: &mut LoaderWorker<'_>,
         order: &[u32],
         key: BatchKey,
         mini_batch: &mut MiniBatch,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let start = Instant::now();
         self.sample(worker, order, key, mini_batch)?;
         mini_batch.began[0] = Some(start);
         mini_batch.seconds[0] = start.elapsed().as_secs_f64();
-        self.complete(mini_batch)
+        self.complete(mini_batch)?;
+        let start = Instant::now();
+        let made = self.share_rows(&mut worker.numberings, mini_batch)?;
+        mini_batch.seconds[1] += start.elapsed().as_secs_f64();
+        Ok(made)
     }
 
     /// Gathers rows and builds graphs of a sampled batch.
@@ -350,6 +369,7 @@ impl MiniBatchLoader {
         let mut seeds = vec![vec![]; self.graph.counts().len()];
         let own = &order[first..(first + self.size).min(order.len())];
         (mini_batch.key, mini_batch.seeds) = (Some(key), own.len());
+        let own = self.share.as_ref().map_or(own, |share| &own[share.seeds(own.len())]);
         if let (Some(cached), Some(hot)) = (&mut worker.cached, &self.hot)
             && key.batch.is_multiple_of(hot.window)
         {
@@ -411,6 +431,9 @@ impl MiniBatchLoader {
             ..BoundData::default()
         };
         stacks::derive(&self.tables, &mut data.num_vertices, &mut data.graphs)?;
+        if let Some(share) = &self.share {
+            share.complete_empty(&self.tables, &mut data)?;
+        }
         data.inputs.resize(self.num_inputs(), InputData::Held(0));
         Ok(data)
     }

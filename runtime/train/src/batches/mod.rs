@@ -139,6 +139,9 @@ impl Batches {
         if !backend.reads_host_memory() {
             loader.gather_all();
         }
+        if let Some(rank) = backend.rank() {
+            loader.share(rank, kernels);
+        }
         let reuse = batch.reuse.map(|reuse| HistoricalEmbeddings::new(reuse, layout));
         let mut step = backend.session(&[Role::Train], loader.empty()?)?;
         let own = step.params();
@@ -174,9 +177,10 @@ impl Batches {
             spans: None,
         };
         let num_vertices = whole.data().num_vertices.clone();
-        let width = |param: usize, len: usize| {
-            let rows = batches.rows_of(param).map(|of_batch| batches.num_rows(of_batch, &num_vertices));
-            rows.map_or(len, |rows| len / rows.max(1))
+        let num_rows = |param: usize| batches.rows_of(param).map(|of_batch| batches.num_rows(of_batch, &num_vertices));
+        let width = |param: usize, len: usize| num_rows(param).map_or(len, |rows| len / rows.max(1));
+        let own_len = |whole: &dyn Session, param: usize, len: usize| {
+            num_rows(param).map_or(len, |rows| len / rows.max(1) * whole.own_rows(rows).len())
         };
         let (mut arrays, mut shared) = (vec![], vec![]);
         for param in 0..num_params {
@@ -190,12 +194,14 @@ impl Batches {
             // SAFETY: rows are gathered and scattered between runs of the sessions.
             let buffer = whole.params().share(param).map(|alias| unsafe { alias.buffer() });
             shared.push(buffer.is_some());
-            let buffer = buffer.unwrap_or_else(|| HostBuffer::zeros(len));
+            let buffer = buffer.unwrap_or_else(|| HostBuffer::zeros(own_len(whole, param, len)));
             // SAFETY: the vertices of a batch are distinct, and nothing else uses the rows during its run.
             arrays.push(Some(unsafe { HostRows::new(buffer, width) }));
         }
-        for ((param, _), buffer) in batches.states.iter().zip(HostBuffer::zeros_each(lens)) {
-            let width = width(param.index(), buffer.len());
+        let own_lens: Vec<usize> =
+            (batches.states.iter().zip(&lens)).map(|((param, _), &len)| own_len(whole, param.index(), len)).collect();
+        for (((param, _), buffer), len) in batches.states.iter().zip(HostBuffer::zeros_each(own_lens)).zip(lens) {
+            let width = width(param.index(), len);
             // SAFETY: as above.
             arrays.push(Some(unsafe { HostRows::new(buffer, width) }));
         }
@@ -213,10 +219,16 @@ impl Batches {
         &self.states
     }
 
-    /// Elements of an optimizer state, once the parameters are in the full-graph session.
+    /// Elements of an optimizer state, or of its rows on this process, once the parameters are in the full-graph session.
     pub fn state(&mut self, index: usize) -> Result<&mut [f32]> {
         let array = self.step.params().num_params() + index;
         self.arrays[array].as_mut().map(HostRows::elements).ok_or_else(|| internal("a state without memory"))
+    }
+
+    /// The vertex type of the whole graph whose vertices have the rows of an optimizer state.
+    pub fn rows_of_state(&self, index: usize) -> Option<VertexType> {
+        let of_batch = self.rows_of(self.states[index].0.index())?;
+        Some(self.layout.vertices[of_batch.index()].vertex)
     }
 
     /// Seed vertices per batch.

@@ -86,6 +86,7 @@ impl Batches {
                 state.elements().copy_from_slice(&self.step.params().read_state(index)?);
             }
         }
+        whole.shared_changed();
         Ok(())
     }
 
@@ -125,7 +126,7 @@ fn stores<'a>(
     mini_batch: &'a MiniBatch,
 ) -> Result<Vec<StoreRows<'a>>> {
     let store = |&(array, of_batch): &(usize, VertexType)| {
-        Ok((array, loader.vertices(&mini_batch.sampled, of_batch), store_of(arrays, cache, array)?))
+        Ok((array, loader.rows_of_table(mini_batch, of_batch), store_of(arrays, cache, array)?))
     };
     of_batch.iter().map(store).collect()
 }

@@ -43,7 +43,7 @@ impl Trainer {
         }
         for batch in first..num {
             let Some(batches) = &mut self.batches else { return Ok(None) };
-            if stop.load(Ordering::Relaxed) && batches.may_pause(batch) {
+            if batches.may_pause(batch) && self.session.agree(stop.load(Ordering::Relaxed))? {
                 return Ok(None);
             }
             let (loss, seeds) = self.train_batch(BatchKey { seed, epoch, batch }, &mut times)?;

@@ -175,7 +175,13 @@ impl Trainer {
     fn read_state(&mut self, index: usize) -> Result<Vec<f32>> {
         self.current()?;
         match &mut self.batches {
-            Some(batches) => Ok(batches.state(index)?.to_vec()),
+            Some(batches) => {
+                let own = batches.state(index)?.to_vec();
+                match batches.rows_of_state(index) {
+                    Some(_) => self.session.all_rows(own),
+                    None => Ok(own),
+                }
+            }
             None => self.session.params().read_state(index),
         }
     }
@@ -185,7 +191,15 @@ impl Trainer {
         self.current()?;
         match &mut self.batches {
             Some(batches) => {
-                batches.state(index)?.copy_from_slice(numbers);
+                let own = match batches.rows_of_state(index) {
+                    Some(vertex) => {
+                        let rows = self.session.data().num_vertices[vertex.index()];
+                        let (own, width) = (self.session.own_rows(rows), numbers.len() / rows.max(1));
+                        &numbers[own.start * width..own.end * width]
+                    }
+                    None => numbers,
+                };
+                batches.state(index)?.copy_from_slice(own);
                 Ok(())
             }
             None => self.session.params().write_state(index, numbers),

@@ -120,15 +120,102 @@ fn parameters_are_those_of_a_run_without_ranks() {
     }
 }
 
+/// On mini-batches, each rank samples around its own seeds. With all in-edges, the sums are those of one process, but for
+/// their order. Masks are functions of the numbers of vertices and edges, however many ranks there are.
+fn ranks_train_on_batches_as_one_process(name: &str) {
+    let case = case(name);
+    let train_block = TRAIN.replace("adam(lr: 0.01, weight_decay: 0.001)", "sgd(lr: 0.05, momentum: 0.9)");
+    let with_masks = case.trained_by(&train_block.replace("seed 3", "seed 3\n    batch 4"));
+    let without =
+        [("0.2)", "0.0)"), ("0.3)", "0.0)"), ("dropout: 0.2", "dropout: 0.0"), ("dropout: 0.3", "dropout: 0.0")];
+    let without_masks = without.iter().fold(with_masks.clone(), |source, (rate, none)| source.replace(rate, none));
+    let world = if case.schema == SCHEMA { World::random_library(4) } else { World::sparse_library() };
+    let data = world_of(&case, &with_masks, &world);
+    let wide = |numbers: &[f32]| -> Vec<f64> { numbers.iter().map(|&x| f64::from(x)).collect() };
+    let alone = train(&job(&without_masks, &data, None)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    for (source, mut expected) in [(without_masks, Some(alone)), (with_masks, None)] {
+        for ranks in [1, 2, 3] {
+            for (rank, trained) in train_on(ranks, 6, &source, &data).into_iter().enumerate() {
+                let trained = trained.unwrap_or_else(|error| panic!("{name}, rank {rank} of {ranks}: {error}"));
+                let expected = expected.get_or_insert_with(|| trained.clone());
+                let what = |of: &str| format!("{name}, rank {rank} of {ranks}: {of}");
+                assert_close(&what("losses"), &trained.losses, &expected.losses, 2e-5);
+                assert_close(&what("parameters"), &wide(&trained.params), &wide(&expected.params), 1e-4);
+            }
+        }
+    }
+}
+
+mod batches {
+    use super::ranks_train_on_batches_as_one_process;
+
+    hgnnc_model_tests::test_each_case!(ranks_train_on_batches_as_one_process);
+}
+
+/// Learned rows with their optimizer states belong to ranks, and a checkpoint has those of all.
+#[test]
+fn training_on_batches_goes_on_with_any_number_of_ranks() {
+    let case = case("rgcn_basis");
+    let source = case.trained_by(&TRAIN.replace("seed 3", "seed 3\n    batch 4"));
+    let data = world_of(&case, &source, &World::random_library(4));
+    let folder = tempfile::tempdir().expect("a folder");
+    let on = |ranks: usize, epochs: u64, checkpoint: Option<&str>, resume: bool| {
+        let options = TrainOptions {
+            epochs: Some(epochs),
+            checkpoint: checkpoint.map(|name| folder.path().join(name)),
+            resume,
+            threads: 1,
+            ..TrainOptions::default()
+        };
+        let all = threads::run(ranks, |comm| {
+            let ranks = Some(Ranks { comm: Arc::clone(comm), sections: 6 });
+            train(&Job { options: options.clone(), ..job(&source, &data, ranks) })
+                .unwrap_or_else(|error| panic!("{error}"))
+        });
+        assert!(all.iter().all(|of_rank| of_rank.params == all[0].params), "{ranks} ranks");
+        all.into_iter().next().expect("there is a rank")
+    };
+    let straight = on(2, 6, None, false);
+    for (name, ranks) in [("same", 2), ("more", 3), ("one", 1)] {
+        on(2, 3, Some(name), false);
+        let resumed = on(ranks, 6, Some(name), true);
+        if ranks == 2 {
+            assert_eq!(resumed.params, straight.params);
+        }
+        let wide = |numbers: &[f32]| -> Vec<f64> { numbers.iter().map(|&x| f64::from(x)).collect() };
+        assert_close(&format!("resumed on {ranks} ranks"), &wide(&resumed.params), &wide(&straight.params), 5e-4);
+    }
+}
+
+/// Each rank keeps the embeddings of its own batches for later ones.
+#[test]
+fn ranks_reuse_embeddings_and_agree() {
+    let case = case("sage_mean");
+    let batch = "seed 3\n    batch 4\n    reuse hot(0.5, batches: 2)";
+    let source = case.trained_by(&TRAIN.replace("seed 3", batch));
+    let data = world_of(&case, &source, &World::random_library(4));
+    let all = train_on(3, 6, &source, &data);
+    let all: Vec<Trained> = all.into_iter().map(|trained| trained.unwrap_or_else(|error| panic!("{error}"))).collect();
+    assert!(all.iter().all(|trained| trained.bits() == all[0].bits()));
+    assert!(all[0].losses.last() < all[0].losses.first(), "{:?}", all[0].losses);
+}
+
 #[test]
 fn what_has_no_placement_is_refused_by_all_ranks() {
-    let case = case("gcn");
+    let case = Case {
+        name: "two layers of HAN",
+        body: "    let first = HanConv(hidden: 3, heads: 1, attention: 4) over [PAP, cites] of Paper.x
+    let second = HanConv(hidden: 3, heads: 1, attention: 4) over [PAP, cites] of first.Paper
+    output y: Paper = linear(second.Paper, 3)",
+        ..case("han")
+    };
     let batches = case.trained_by(&TRAIN.replace("seed 3", "seed 3\n    batch 4"));
     let data = world_of(&case, &case.trained_by(TRAIN), &World::library());
     for refused in train_on(2, 6, &batches, &data) {
-        let message = refused.expect_err("mini-batches are refused").to_string();
+        let message = refused.expect_err("a mean over sampled vertices is refused").to_string();
         assert!(message.contains("cannot be computed by several processes"), "{message}");
-        assert!(message.contains("mini-batches"), "{message}");
+        assert!(message.contains("reduces over the vertices of `Paper.1` that were sampled"), "{message}");
+        assert!(message.contains("(std::han:"), "{message}");
     }
     let source = case.trained_by(TRAIN);
     for refused in train_on(3, 2, &source, &data) {

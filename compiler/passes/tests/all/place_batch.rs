@@ -1,0 +1,214 @@
+//! Programs of mini-batches on several ranks against the program of one process: together the ranks compute its losses
+//! and gradients.
+
+use hgnnc_interp::random_program::seeds;
+use hgnnc_interp::ranks::run_ranks;
+use hgnnc_interp::{Bindings, Tensor, run};
+use hgnnc_ir::batch::BatchLayout;
+use hgnnc_ir::{
+    Dataflow, EdgeShare, Op, Output, OutputKind, Param, Reduce, Space, UnaryOp, Value, VertexRows, VertexType, parse,
+    verify,
+};
+use hgnnc_passes::pipeline::JOINT;
+use hgnnc_passes::{Disabled, PassCx, PassManager, place_batch, to_minibatch, try_differentiate};
+
+use crate::minibatch::{Batch, bindings_of, of_one_type};
+
+const SEEDS: u64 = 400;
+
+/// Appends a loss, the mean over the seeds of a nonlinear function of all outputs, and its gradients.
+fn trained(flow: &mut Dataflow, target: VertexType) -> Option<()> {
+    let rows: Vec<Value> = flow.outputs.drain(..).map(|output| output.value).collect();
+    let scalars = rows.into_iter().map(|value| {
+        let soft = flow.unary(UnaryOp::Tanh, value);
+        match flow.ty(soft).dims.len() {
+            0 => soft,
+            axes => flow.reduce_trailing(Reduce::Sum, axes, soft),
+        }
+    });
+    let scalars: Vec<Value> = scalars.collect();
+    let sum = scalars.into_iter().reduce(|a, b| flow.binary(hgnnc_ir::BinaryOp::Add, a, b))?;
+    let total = flow.add(Op::ReduceSpace(Reduce::Sum), &[sum]);
+    let count = flow.add(Op::Count(Space::Vertices(target)), &[]);
+    let loss = flow.binary(hgnnc_ir::BinaryOp::Div, total, count);
+    let params: Vec<Param> = (0..flow.params.len()).map(Param::new).collect();
+    let gradients = try_differentiate(flow, loss, &params).ok()?;
+    flow.outputs.push(Output { kind: OutputKind::Result("loss".into()), value: loss });
+    for (param, value) in gradients {
+        flow.outputs.push(Output { kind: OutputKind::UpdateParam(param), value });
+    }
+    Some(())
+}
+
+/// The rank that owns a vertex, of `count`.
+fn owner(vertex: u32, count: usize, ranks: usize) -> usize {
+    (0..ranks).find(|rank| (vertex as usize) < count * (rank + 1) / ranks).expect("a vertex has an owner")
+}
+
+/// Completes the bindings of each rank by what only programs of ranks have.
+fn share(placed: &Dataflow, layout: &BatchLayout, whole: &Bindings, batches: &[Batch], all: &mut [Bindings]) {
+    let ranks = all.len();
+    let sampled = |vertex: VertexType, rank: usize| {
+        let known = layout.vertices[vertex.index()];
+        batches[rank].rows(known.vertex, known.hops).to_vec()
+    };
+    let rows_of = |vertex: VertexType, rank: usize| -> Vec<u32> {
+        let owned = |of: VertexType| -> Vec<u32> {
+            let count = whole.num_vertices[layout.vertices[of.index()].vertex.index()];
+            (0..ranks).flat_map(|other| sampled(of, other)).filter(|&v| owner(v, count, ranks) == rank).collect()
+        };
+        match placed.vertex_types[vertex.index()].rows {
+            VertexRows::Owned(of) => {
+                let mut distinct = owned(of);
+                distinct.sort_unstable();
+                distinct.dedup();
+                distinct
+            }
+            VertexRows::Copies(of) => owned(of),
+            VertexRows::Rank => vec![rank as u32],
+            VertexRows::Mirrors(..) => (0..ranks as u32).collect(),
+            _ => sampled(vertex, rank),
+        }
+    };
+    for (rank, bindings) in all.iter_mut().enumerate() {
+        for index in 0..placed.vertex_types.len() {
+            let rows = rows_of(VertexType::new(index), rank);
+            bindings.num_vertices.resize(index, 0);
+            if bindings.num_vertices.len() == index {
+                bindings.num_vertices.push(rows.len());
+            }
+            bindings.num_vertices[index] = rows.len();
+            bindings.numbers.insert(Space::Vertices(VertexType::new(index)), rows);
+        }
+        for decl in placed.graphs.iter().filter(|decl| decl.share == EdgeShare::Copies) {
+            let rows = |vertex: VertexType| &bindings.numbers[&Space::Vertices(vertex)];
+            let row = |number: &u32| rows(decl.dst).binary_search(number).expect("it is owned") as u32;
+            let mut edges: Vec<(u32, u32)> =
+                (0..).zip(rows(decl.src)).map(|(copy, number)| (copy, row(number))).collect();
+            edges.sort_by_key(|&(copy, row)| (row, copy));
+            bindings.edges.push(edges);
+        }
+        for &(param, known) in &layout.rows {
+            let of =
+                layout.vertices.iter().position(|other| *other == known).map(VertexType::new).expect("it is known");
+            let owned = placed.vertex_types.iter().position(|decl| decl.rows == VertexRows::Owned(of));
+            let Some(owned) = owned.map(VertexType::new) else { continue };
+            let table = &whole.params[&param];
+            let width = table.data.len() / whole.num_vertices[known.vertex.index()].max(1);
+            let row = |&number: &u32| table.data[number as usize * width..][..width].to_vec();
+            let data: Vec<f64> = bindings.numbers[&Space::Vertices(owned)].iter().flat_map(row).collect();
+            bindings.params.insert(param, Tensor { rows: 1, width: data.len(), data });
+        }
+    }
+}
+
+#[test]
+fn ranks_compute_the_gradients_of_one_process() {
+    let (mut compared, mut with_tables) = (0, 0);
+    for seed in seeds(SEEDS) {
+        let Some((target, flow, bindings)) = of_one_type(seed) else { continue };
+        let Ok((mut small, layout)) = to_minibatch(&flow) else { continue };
+        let seeds_of_batch = layout.vertices.iter().position(|known| known.vertex == target && known.hops == 0);
+        let Some(seeds_of_batch) = seeds_of_batch.map(VertexType::new) else { continue };
+        let Some(()) = trained(&mut small, seeds_of_batch) else { continue };
+        let disabled = Disabled { passes: vec!["compact_endpoints".into()], ..Disabled::default() };
+        PassManager::new(&disabled).expect("the pass exists").run(JOINT, &mut small, &mut PassCx::default());
+        let placed = match place_batch(&small, &layout, target) {
+            Ok(placed) => placed,
+            Err(refused) => panic!("seed {seed}: {refused}\n{small}"),
+        };
+        assert_eq!(verify(&placed), Ok(()), "seed {seed}\n{placed}");
+        let text = placed.to_string();
+        let read = parse(&text).unwrap_or_else(|error| panic!("seed {seed}: {error:?}\n{text}"));
+        assert_eq!(read.to_string(), text, "seed {seed}");
+        let count = bindings.num_vertices[target.index()] as u32;
+        let drawn: Vec<u32> = (0..count).rev().filter(|v| v % 3 != 1).collect();
+        let of_type = |own: &[u32]| -> Vec<Vec<u32>> {
+            (0..flow.vertex_types.len()).map(|t| if t == target.index() { own.to_vec() } else { vec![] }).collect()
+        };
+        let batch = Batch::around(&flow, &bindings, &layout, &of_type(&drawn));
+        let one = run(&small, &bindings_of((&flow, &bindings), (&small, &layout), &batch)).expect("bound");
+        for ranks in [1, 2, 3] {
+            let share_of = |rank: usize| &drawn[drawn.len() * rank / ranks..drawn.len() * (rank + 1) / ranks];
+            let batches: Vec<Batch> =
+                (0..ranks).map(|rank| Batch::around(&flow, &bindings, &layout, &of_type(share_of(rank)))).collect();
+            let mut all: Vec<Bindings> =
+                batches.iter().map(|batch| bindings_of((&flow, &bindings), (&small, &layout), batch)).collect();
+            share(&placed, &layout, &bindings, &batches, &mut all);
+            let runs = run_ranks(&placed, &all).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{placed}"));
+            for (a, b) in small.outputs.iter().zip(&placed.outputs) {
+                let expected = &one[a.value].data;
+                let table = match &a.kind {
+                    OutputKind::UpdateParam(param) => layout.rows.iter().find(|(of, _)| of == param),
+                    _ => None,
+                };
+                let Some((_, known)) = table else {
+                    assert!(runs.iter().all(|run| run[b.value] == runs[0][b.value]), "seed {seed}: {:?}", a.kind);
+                    close(
+                        expected,
+                        &runs[0][b.value].data,
+                        &format!("seed {seed}, {ranks} ranks: {:?}\n{placed}", a.kind),
+                    );
+                    continue;
+                };
+                // Every sampled row has one owner, which has the whole gradient.
+                with_tables += 1;
+                let of = layout.vertices.iter().position(|other| other == known).map(VertexType::new).expect("known");
+                let owned = placed.vertex_types.iter().position(|decl| decl.rows == VertexRows::Owned(of));
+                let owned = Space::Vertices(VertexType::new(owned.expect("a table has owners")));
+                let width = expected.len() / batch.rows(known.vertex, known.hops).len().max(1);
+                for (row, vertex) in batch.rows(known.vertex, known.hops).iter().enumerate() {
+                    let found = all.iter().zip(&runs).find_map(|(bindings, run)| {
+                        let at = bindings.numbers[&owned].iter().position(|number| number == vertex)?;
+                        Some(&run[b.value].data[at * width..][..width])
+                    });
+                    let found = found.expect("every sampled vertex has an owner");
+                    close(
+                        &expected[row * width..][..width],
+                        found,
+                        &format!("seed {seed}, {ranks} ranks: {:?}", a.kind),
+                    );
+                }
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared > 60 && with_tables > 10, "{compared} programs, {with_tables} tables");
+}
+
+fn close(expected: &[f64], found: &[f64], what: &str) {
+    assert_eq!(expected.len(), found.len(), "{what}");
+    for (x, y) in expected.iter().zip(found) {
+        let close = (x - y).abs() <= 1e-9 * x.abs().max(1.0) || x == y || (x.is_nan() && y.is_nan());
+        assert!(close, "{what}: {y} instead of {x}");
+    }
+}
+
+/// The rows of a table go to the ranks that have sampled them, and their gradients come back to be summed.
+#[test]
+fn a_table_has_one_owner_for_each_row() {
+    let text = r#"
+dataflow small {
+  vertex Paper from "paper"
+  vertex Author from "author"
+  relation writes: Author -> Paper from "writes"
+  graph writes: Author -> Paper = >writes
+  param table : f32[|Author|, 4] = uniform(1.0)
+  param w : f32[4, 4] = glorot(4, 4)
+  %0 = param table                   : f32[|Author|, 4]      @FP
+  %1 = rows %0                       : f32[Author; 4]        @FP
+  %2 = gather.src writes, %1         : f32[edges(writes); 4] @NA
+  %3 = segment.sum.in writes, %2     : f32[Paper; 4]         @NA
+  %4 = param w                       : f32[4, 4]             @FP
+  %5 = matmul %3, %4                 : f32[Paper; 4]         @FP
+  result out = %5
+}
+"#;
+    let flow = parse(text).unwrap_or_else(|error| panic!("{error:?}"));
+    let (mut small, layout) = to_minibatch(&flow).expect("in-edges only");
+    let papers = layout.vertices.iter().position(|known| known.hops == 0).map(VertexType::new).expect("the seeds");
+    trained(&mut small, papers).expect("it has a derivative");
+    let placed = place_batch(&small, &layout, VertexType::new(0)).expect("seeds have one rank");
+    assert_eq!(verify(&placed), Ok(()));
+    insta::assert_snapshot!(placed);
+}

@@ -1,0 +1,328 @@
+//! The share of a batch that one rank of several has, and the rows of tables that it exchanges with the others
+//! ([`hgnnc_ir::ranks`]).
+//!
+//! Ranks sample the neighbourhoods of consecutive seed vertices of each batch. For every table they tell the owners of
+//! its rows the vertices that they have sampled: one exchange for each table and batch, ahead of training. Routes for the
+//! rows, there and back, follow from it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use hgnnc_data::ranks::Route;
+use hgnnc_data::{Adjacency, BoundData, ExecError, Orders, Result, Topology};
+use hgnnc_dist::{CommError, Tag};
+use hgnnc_graph::order::Order;
+use hgnnc_ir::batch::BatchGraph;
+use hgnnc_ir::dataflow::Dataflow;
+use hgnnc_ir::kernel::{KernelOp, Program};
+use hgnnc_ir::types::{Graph, VertexType};
+use hgnnc_ir::{EdgeShare, VertexRows};
+use hgnnc_session::Rank;
+
+use super::{MiniBatch, MiniBatchLoader};
+
+/// One rank among those that load batches together.
+pub(super) struct Share {
+    rank: Rank,
+    tables: Vec<SharedTable>,
+    /// Whether masks are drawn, which are functions of numbers in the dataset.
+    masks: bool,
+}
+
+/// Vertex types of the mini-batch program for tables with a row for each of their vertices.
+struct SharedTable {
+    /// The sampled vertices.
+    sampled: VertexType,
+    owned: VertexType,
+    copies: VertexType,
+    /// From copies to owned vertices.
+    graph: Graph,
+}
+
+/// Scratch memory to number vertices that are owned. Positions are 0 between batches.
+#[derive(Default)]
+pub(super) struct Numbering {
+    /// By vertex that the rank owns: one more than its position.
+    position: Vec<u32>,
+}
+
+/// The vertices that a rank owns among those that any rank has sampled, for tables of one vertex type.
+#[derive(Clone, Debug)]
+pub struct OwnedRows {
+    /// The sampled vertices, as numbered in the mini-batch program.
+    pub sampled: VertexType,
+    /// The rows, counted from the first one that the rank owns.
+    pub rows: Vec<u32>,
+}
+
+/// Whether a rank makes the next batch, or makes no more.
+const MAKES: u32 = 0;
+const ENDS: u32 = 1;
+
+fn failed(error: CommError) -> ExecError {
+    ExecError::Ranks(error.to_string())
+}
+
+impl Share {
+    pub fn new(rank: Rank, program: &Program) -> Self {
+        let tables = &program.tables;
+        let of = |rows: VertexRows| tables.vertex_types.iter().position(|decl| decl.rows == rows).map(VertexType::new);
+        let table = |(index, decl): (usize, &hgnnc_ir::dataflow::VertexTypeDecl)| {
+            let VertexRows::Owned(sampled) = decl.rows else { return None };
+            let owned = VertexType::new(index);
+            let graph = tables.graphs.iter().position(|decl| decl.share == EdgeShare::Copies && decl.dst == owned)?;
+            Some(SharedTable { sampled, owned, copies: of(VertexRows::Copies(sampled))?, graph: Graph::new(graph) })
+        };
+        let is_mask = |instr: &hgnnc_ir::kernel::Instr| matches!(instr.op, KernelOp::Mask { .. });
+        let masks = program.kernels().any(|kernel| match &kernel.body {
+            hgnnc_ir::kernel::Body::Traversal(traversal) => traversal.instrs.iter().any(is_mask),
+            _ => false,
+        });
+        Self { rank, tables: tables.vertex_types.iter().enumerate().filter_map(table).collect(), masks }
+    }
+
+    /// The seeds of this rank, of `count` in a batch.
+    pub fn seeds(&self, count: usize) -> Range<usize> {
+        let (rank, ranks) = (self.rank.comm.rank(), self.rank.comm.size());
+        count * rank / ranks..count * (rank + 1) / ranks
+    }
+
+    /// Data of the types and graphs that only programs of ranks have, without sampled vertices.
+    pub fn complete_empty(&self, tables: &Dataflow, data: &mut BoundData) -> Result<()> {
+        for decl in &tables.graphs[data.graphs.len()..] {
+            data.graphs.push(Topology::from_csc(&decl.name, 0, 0, vec![0], vec![])?);
+        }
+        self.count(tables, data);
+        let ranks = self.rank.comm.size();
+        for table in &self.tables {
+            for vertex in [table.sampled, table.copies] {
+                let none = Route { send: vec![], send_rows: vec![0; ranks], recv_rows: vec![0; ranks], places: None };
+                data.routes[vertex.index()] = Some(Arc::new(none));
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows of the types that do not depend on the batch, and their routes.
+    fn count(&self, tables: &Dataflow, data: &mut BoundData) {
+        let ranks = self.rank.comm.size();
+        data.num_vertices.resize(tables.vertex_types.len(), 0);
+        data.routes.clear();
+        data.routes.resize(tables.vertex_types.len(), None);
+        for (index, decl) in tables.vertex_types.iter().enumerate() {
+            match decl.rows {
+                VertexRows::Rank => data.num_vertices[index] = 1,
+                VertexRows::Mirrors(..) => {
+                    data.num_vertices[index] = ranks;
+                    let (send, ones) = (vec![0; ranks], vec![1; ranks]);
+                    let route = Route { send, send_rows: ones.clone(), recv_rows: ones, places: None };
+                    data.routes[index] = Some(Arc::new(route));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl MiniBatchLoader {
+    /// Tells the other ranks that this one makes no more batches, so that none waits for it.
+    ///
+    /// # Errors
+    /// When another rank has ended.
+    pub fn end_with_others(&self) -> Result<()> {
+        let Some(Share { rank, tables, .. }) = &self.share else { return Ok(()) };
+        if tables.is_empty() {
+            return Ok(());
+        }
+        let none = vec![vec![]; rank.comm.size()];
+        tell_owners(rank, ENDS, &none).map(|_| ())
+    }
+
+    /// Exchanges the vertices of a batch with other ranks: those whose rows they own, and those of which they need rows
+    /// from here. False if another rank makes no more batches.
+    pub(super) fn share_rows(&self, numberings: &mut Vec<Numbering>, mini_batch: &mut MiniBatch) -> Result<bool> {
+        let Some(share) = &self.share else { return Ok(true) };
+        let MiniBatch { sampled, data, owned, .. } = mini_batch;
+        share.count(&self.tables, data);
+        data.graphs.resize_with(self.tables.graphs.len(), Topology::default);
+        let rows = |table: &SharedTable| OwnedRows { sampled: table.sampled, rows: vec![] };
+        if owned.is_empty() {
+            owned.extend(share.tables.iter().map(rows));
+        }
+        numberings.resize_with(share.tables.len(), Numbering::default);
+        let ranks = share.rank.comm.size();
+        for ((table, owned), numbering) in share.tables.iter().zip(owned).zip(numberings) {
+            let count = self.graph.counts()[self.layout.vertices[table.sampled.index()].vertex.index()];
+            let borders = share.rank.division.borders(count);
+            let vertices = self.vertices(sampled, table.sampled);
+            // The rows of the batch, by owner.
+            let (mut places, mut wanted) = (vec![vec![]; ranks], vec![vec![]; ranks]);
+            for (row, &vertex) in (0..).zip(vertices) {
+                let owner = borders[1..].partition_point(|&border| border <= vertex as usize);
+                places[owner].push(row);
+                wanted[owner].push(vertex);
+            }
+            let Some(asked) = tell_owners(&share.rank, MAKES, &wanted)? else { return Ok(false) };
+            let first = borders[share.rank.comm.rank()] as u32;
+            let own = borders[share.rank.comm.rank() + 1] - first as usize;
+            let at = numbering.number(asked.iter().flatten().map(|&vertex| vertex - first), own, &mut owned.rows);
+            let lens = |lists: &[Vec<u32>]| lists.iter().map(Vec::len).collect::<Vec<usize>>();
+            let graph = &mut data.graphs[table.graph.index()];
+            graph.name.clone_from(&self.tables.graphs[table.graph.index()].name);
+            (graph.num_src, graph.num_dst) = (at.len(), owned.rows.len());
+            (graph.ends, graph.classes, graph.csr) = ([None, None], Default::default(), Adjacency::default());
+            grouped(&at, owned.rows.len(), &mut graph.csc);
+            data.num_vertices[table.owned.index()] = owned.rows.len();
+            data.num_vertices[table.copies.index()] = at.len();
+            let places = places.concat();
+            data.routes[table.copies.index()] = Some(Arc::new(Route {
+                send: places.clone(),
+                send_rows: lens(&wanted),
+                recv_rows: lens(&asked),
+                places: None,
+            }));
+            data.routes[table.sampled.index()] = Some(Arc::new(Route {
+                send: at,
+                send_rows: lens(&asked),
+                recv_rows: lens(&wanted),
+                places: Some(places),
+            }));
+        }
+        if share.masks {
+            mini_batch.data.orders = self.numbers_in_dataset(mini_batch);
+        }
+        Ok(true)
+    }
+
+    /// The numbers in the dataset of the rows of a batch, of which masks are functions: ranks that have sampled the same
+    /// vertex draw the same mask.
+    fn numbers_in_dataset(&self, mini_batch: &MiniBatch) -> Orders {
+        let MiniBatch { sampled, data, .. } = mini_batch;
+        let vertices = |index: usize| {
+            let counted =
+                index < self.layout.vertices.len() && self.layout.reused_rows(VertexType::new(index)).is_none();
+            if !counted || self.uses.direct[index] {
+                return None;
+            }
+            let original = self.vertices(sampled, VertexType::new(index)).to_vec();
+            Some(Arc::new(Order { original, rank: vec![] }))
+        };
+        let moved = |index: usize| {
+            let BatchGraph::Sampled { graph, .. } = *self.layout.graphs.get(index)? else { return None };
+            let dst = self.vertices(sampled, self.tables.graphs[index].dst);
+            let starts = &data.graphs[index].csc.indptr;
+            let displacement = |(&vertex, &start): (&u32, &u64)| {
+                (self.graph.in_edges(graph.index(), vertex).start as u32).wrapping_sub(start as u32)
+            };
+            Some(dst.iter().zip(starts.iter()).map(displacement).collect())
+        };
+        Orders {
+            types: (0..self.tables.vertex_types.len()).map(vertices).collect(),
+            moved: (0..self.tables.graphs.len()).map(moved).collect(),
+            kind: None,
+        }
+    }
+
+    /// The rows of a table, counted from the first one that this process has, for the rows of the mini-batch program.
+    pub fn rows_of_table<'b>(&self, mini_batch: &'b MiniBatch, sampled: VertexType) -> &'b [u32] {
+        match mini_batch.owned.iter().find(|owned| owned.sampled == sampled) {
+            Some(owned) => &owned.rows,
+            None => self.vertices(&mini_batch.sampled, sampled),
+        }
+    }
+}
+
+impl Numbering {
+    /// Numbers vertices in the order of their first occurrence. Returns the number of each, and the vertices.
+    fn number(&mut self, vertices: impl Iterator<Item = u32>, own: usize, distinct: &mut Vec<u32>) -> Vec<u32> {
+        self.position.resize(own, 0);
+        distinct.clear();
+        let numbers = vertices.map(|vertex| {
+            let position = &mut self.position[vertex as usize];
+            if *position == 0 {
+                distinct.push(vertex);
+                *position = distinct.len() as u32;
+            }
+            *position - 1
+        });
+        let numbers = numbers.collect();
+        distinct.iter().for_each(|&vertex| self.position[vertex as usize] = 0);
+        numbers
+    }
+}
+
+/// An edge from each position to its group, by group.
+fn grouped(groups: &[u32], count: usize, csc: &mut Adjacency) {
+    let (indptr, positions) = (csc.indptr.make_mut(), csc.indices.make_mut());
+    csc.eids.clear();
+    indptr.clear();
+    indptr.resize(count + 1, 0);
+    groups.iter().for_each(|&group| indptr[group as usize + 1] += 1);
+    for group in 0..count {
+        indptr[group + 1] += indptr[group];
+    }
+    positions.clear();
+    positions.resize(groups.len(), 0);
+    // Each start moves to the end of its group, which is the start of the next.
+    for (position, &group) in (0..).zip(groups) {
+        let start = &mut indptr[group as usize];
+        positions[*start as usize] = position;
+        *start += 1;
+    }
+    indptr.rotate_right(1);
+    indptr[0] = 0;
+}
+
+/// Sends each rank the vertices that it owns, and returns those that each rank asks this one for; nothing if a rank makes
+/// no more batches.
+fn tell_owners(rank: &Rank, state: u32, wanted: &[Vec<u32>]) -> Result<Option<Vec<Vec<u32>>>> {
+    let comm = &*rank.comm;
+    let size = comm.size();
+    if size == 1 {
+        return Ok((state == MAKES).then(|| wanted.to_vec()));
+    }
+    let own: Vec<u32> = wanted.iter().flat_map(|vertices| [state, vertices.len() as u32]).collect();
+    let mut of_ranks = vec![0u32; own.len()];
+    let pairs = vec![2 * size_of::<u32>(); size];
+    let bytes = (bytemuck::cast_slice(&own), &pairs[..]);
+    comm.alltoallv(Tag::AHEAD, bytes, (bytemuck::cast_slice_mut(&mut of_ranks), &pairs)).map_err(failed)?;
+    if of_ranks.chunks_exact(2).any(|of_rank| of_rank[0] == ENDS) {
+        return Ok(None);
+    }
+    let counts = |lens: &mut dyn Iterator<Item = usize>| lens.map(|len| len * size_of::<u32>()).collect::<Vec<_>>();
+    let recv_counts = counts(&mut of_ranks.chunks_exact(2).map(|of_rank| of_rank[1] as usize));
+    let send_counts = counts(&mut wanted.iter().map(Vec::len));
+    let mut asked = vec![0u32; recv_counts.iter().sum::<usize>() / size_of::<u32>()];
+    let send = wanted.concat();
+    let bytes = (bytemuck::cast_slice(&send), &send_counts[..]);
+    comm.alltoallv(Tag::AHEAD, bytes, (bytemuck::cast_slice_mut(&mut asked), &recv_counts)).map_err(failed)?;
+    let mut rest = &asked[..];
+    let of_rank = |bytes: &usize| {
+        let (own, others) = rest.split_at(bytes / size_of::<u32>());
+        rest = others;
+        own.to_vec()
+    };
+    Ok(Some(recv_counts.iter().map(of_rank).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vertices_are_numbered_by_their_first_occurrence() {
+        let (mut numbering, mut distinct) = (Numbering::default(), vec![]);
+        for _ in 0..2 {
+            assert_eq!(numbering.number([4, 1, 4, 0, 1].into_iter(), 5, &mut distinct), [0, 1, 0, 2, 1]);
+            assert_eq!(distinct, [4, 1, 0]);
+        }
+    }
+
+    #[test]
+    fn copies_are_grouped_in_their_order() {
+        let mut csc = Adjacency::default();
+        grouped(&[0, 1, 0, 2, 1, 0], 4, &mut csc);
+        assert_eq!(csc.indptr[..], [0, 3, 5, 6, 6]);
+        assert_eq!(csc.indices[..], [0, 2, 5, 1, 4, 3]);
+    }
+}
