@@ -414,6 +414,9 @@ pub struct TrainArgs {
     #[arg(help_heading = heading::TRAINING, long, value_name = "N", value_parser = parse_within::<1, 65_536>,
         allow_negative_numbers = true)]
     pub sections: Option<u64>,
+    /// Divide mini-batches among processes by these: each has its own seeds, or all seeds and some of the relations to them
+    #[arg(help_heading = heading::TRAINING, long, value_name = "WHAT", value_enum, default_value_t)]
+    pub share: Share,
     /// Write the parameters of the best epoch
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.safetensors")]
     pub weights_out: Option<PathBuf>,
@@ -655,6 +658,25 @@ mod tests {
         }
         for text in ["", "G", "-1G", "0", "1X", "1 G", "nan", "inf", "1GG", "1ibib"] {
             assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+}
+
+/// What processes divide of a mini-batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Share {
+    /// Each process samples around seeds of its own.
+    #[default]
+    Seeds,
+    /// Each process has all seeds, and aggregates some of the relations to them.
+    Relations,
+}
+
+impl From<Share> for hgnnc::Split {
+    fn from(share: Share) -> Self {
+        match share {
+            Share::Seeds => Self::Seeds,
+            Share::Relations => Self::Relations,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hgnnc::{
-    EpochLog, Error, Job, LogPlaces, Observer, Prepared, Purpose, Ranks, Rescued, RunFolder, SeedRuns, Unsaved,
+    EpochLog, Error, Job, LogPlaces, Observer, Prepared, Purpose, Ranks, Rescued, RunFolder, SeedRuns, Split, Unsaved,
     artifact, check_apart, check_folder, check_readable, check_writable, lock_checkpoints, write_report,
 };
 use hgnnc_data::ExecError;
@@ -31,14 +31,16 @@ const FAST_EPOCHS: u64 = 2;
 
 /// Trains a model, and writes its weights, report and run folder; under a launcher together with the other processes.
 pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
-    let sections = args.sections.map(|sections| sections as usize);
+    let (sections, split) = (args.sections.map(|sections| sections as usize), args.share.into());
     let Some(comm) = processes()? else {
         // One process computes what several would.
-        let ranks = sections.map(|sections| Ranks { comm: Arc::new(Alone), sections });
+        let alone = Ranks::new(Arc::new(Alone));
+        let asked = sections.is_some() || split == Split::Relations;
+        let ranks = asked.then(|| Ranks { sections: sections.unwrap_or(alone.sections), split, ..alone });
         return train_with(args, ranks);
     };
     let ranks = Ranks::new(Arc::clone(&comm));
-    let ranks = Some(Ranks { sections: sections.unwrap_or(ranks.sections), ..ranks });
+    let ranks = Some(Ranks { sections: sections.unwrap_or(ranks.sections), split, ..ranks });
     let outcome = if comm.rank() == 0 { train_with(args, ranks) } else { train_along(args, ranks) };
     end_together(&*comm, outcome)
 }

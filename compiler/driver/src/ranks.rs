@@ -5,6 +5,7 @@ use hgnnc_fusion::LoweringOptions;
 use hgnnc_ir::Dataflow;
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::training::Target;
+pub use hgnnc_passes::Split;
 use hgnnc_passes::{NotPlaced, PassCx, PassManager, SizeInfo, place, place_batch};
 use hgnnc_sema::TrainSpec;
 
@@ -27,18 +28,26 @@ pub struct LoweredForRanks {
     pub train_sizes: Option<SizeInfo>,
 }
 
-/// Lowers a checked model for any number of ranks. The passes [`NOT_ON_RANKS`] must be disabled.
+/// Lowers a checked model for any number of ranks, which divide a mini-batch among themselves by `split`. The passes [`NOT_ON_RANKS`] must be disabled.
 ///
 /// # Errors
 /// As [`lower`](crate::lower()), and a construct that has no placement.
-pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions) -> Result<LoweredForRanks, LowerError> {
+pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions, split: Split) -> Result<LoweredForRanks, LowerError> {
     let passes = PassManager::new(&options.disabled)?;
     let spec = model.train.as_ref().filter(|_| !options.evaluation_only);
     let on_batches = spec.is_some_and(|spec| spec.training.batch.is_some());
+    if split == Split::Relations && !on_batches {
+        let why = "relations are shared in training on mini-batches (`batch` in the `train` block)".into();
+        return Err(NotPlaced { why, origin: None }.into());
+    }
     let context = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
     let preferred = LoweringOptions::of(options.machine.as_ref());
     let cx = PassCx { arena_budget: options.arena_budget, ..context.clone() };
-    let mut infer = Compilation::new(without_dropout(&model.flow), context, preferred);
+    // Evaluations beside mini-batches are rare, and all vertices at once take the most memory.
+    let of_infer = if on_batches { passes.lowering_options(preferred.for_rare_runs()) } else { preferred };
+    let lean_weight = if of_infer.lean { of_infer.row_weight } else { 0 };
+    let infer_cx = PassCx { lean_weight, ..context };
+    let mut infer = Compilation::new(without_dropout(&model.flow), infer_cx, of_infer);
     let (of_flow, of_kernels) = halves(EVALUATE);
     infer.run(of_flow, &passes, || None)?;
     let mut train = match spec {
@@ -52,7 +61,7 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions) -> Result<Lower
     let (one_train, one_infer) = (train.as_ref().map(|train| train.flow.clone()), infer.flow.clone());
     let of_train = match (&train, spec) {
         (Some(train), Some(spec)) => Some(match &train.batch {
-            Some(layout) => placed_batch(&train.flow, layout, spec)?,
+            Some(layout) => placed_batch(&train.flow, layout, spec, split)?,
             None => place(&train.flow, &train.flow)?,
         }),
         _ => None,
@@ -96,9 +105,9 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions) -> Result<Lower
     Ok(LoweredForRanks { executable, tables, sizes, train_sizes })
 }
 
-fn placed_batch(flow: &Dataflow, layout: &BatchLayout, spec: &TrainSpec) -> Result<Dataflow, NotPlaced> {
+fn placed_batch(flow: &Dataflow, layout: &BatchLayout, spec: &TrainSpec, split: Split) -> Result<Dataflow, NotPlaced> {
     match &spec.training.target {
-        Target::Vertices { vertex, .. } => place_batch(flow, layout, *vertex),
+        Target::Vertices { vertex, .. } => place_batch(flow, layout, *vertex, split),
         Target::Links(_) => Err(NotPlaced { why: "links are learned by one process".into(), origin: None }),
     }
 }

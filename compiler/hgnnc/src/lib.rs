@@ -51,6 +51,7 @@ use hgnnc_diag::{Diagnostics, SourceMap};
 pub use dataset::{load, processor, summary};
 pub use device::Device;
 pub use error::Error;
+pub use hgnnc_driver::Split;
 pub use infer::{Inferred, OutputValues, ResultFormat, not_finite};
 pub use job::{DataSource, Job, ModelSource, Purpose};
 pub use links::{LinkPair, LinkPairs, write_scores};

@@ -9,7 +9,7 @@ use hgnnc_cpu::thread_pool;
 use hgnnc_data::{BindOptions, BoundData, ExecError, Identity, bind, materialize};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
-    Analyzed, Diagnostics, LowerError, LowerOptions, SizeInfo, UnknownName, check_unseen, plan_graphs, settings,
+    Analyzed, Diagnostics, LowerError, LowerOptions, SizeInfo, Split, UnknownName, check_unseen, plan_graphs, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
 use hgnnc_graph::{Dataset, Extended};
@@ -328,6 +328,9 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
             let (tables, mut settings) = (tables(&model), settings(&model));
             if let Some(ranks) = &job.ranks {
                 settings.insert("sections".into(), ranks.sections.to_string());
+                if ranks.split == Split::Relations {
+                    settings.insert("share".into(), "relations".into());
+                }
             }
             let identity = pool.install(|| Identity::new(&tables, settings, &dataset, &bind_options))?;
             Some(identity.with_constants(&known, job.constants.iter().map(|(name, _)| &name[..])))
@@ -404,7 +407,7 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
                         Opened::Text(analysis) => Some(&analysis.sources),
                         Opened::Artifact { .. } => None,
                     };
-                    on_ranks((&model, sources), &lower_options, data, &pool, options, ranks)?
+                    on_ranks((&model, sources), &lower_options, data, &pool, options, ranks, observer)?
                 }
                 None => on_processor((&model, purpose), lower_options, data, &pool, options, observer)?,
             }

@@ -7,7 +7,10 @@ use hgnnc_data::ranks::Division;
 use hgnnc_data::{BoundData, ExecError};
 use hgnnc_diag::SourceMap;
 use hgnnc_dist::{Comm, Tag, all_gather};
-use hgnnc_driver::{Analyzed, Disabled, LowerError, LowerOptions, NOT_ON_RANKS, compile_cpu_ranks, lower_for_ranks};
+use hgnnc_driver::{
+    Analyzed, Disabled, LowerError, LowerOptions, NOT_ON_RANKS, Relations, Split, assign_relations, compile_cpu_ranks,
+    lower_for_ranks,
+};
 use hgnnc_executable::Executable;
 use hgnnc_ir::kernel;
 use hgnnc_ranks::{Placed, RankBackend};
@@ -15,8 +18,8 @@ use hgnnc_train::{TrainOptions, Trainer};
 use rayon::ThreadPool;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::Error;
 use crate::machines::{cpu_backend, cpu_options};
+use crate::{Error, Observer};
 
 /// The processes of a job, and how the vertices are divided among them.
 #[derive(Clone, Debug)]
@@ -26,6 +29,8 @@ pub struct Ranks {
     /// Number of sections of the vertices of a type, in which sums over all vertices are taken. Results depend on it, and
     /// not on the number of ranks, which is at most this.
     pub sections: usize,
+    /// What the ranks divide of a mini-batch.
+    pub split: Split,
 }
 
 impl Ranks {
@@ -35,7 +40,7 @@ impl Ranks {
     /// The ranks of a job, with as many sections as they need.
     pub fn new(comm: Arc<dyn Comm>) -> Self {
         let sections = comm.size().next_multiple_of(Self::SECTIONS);
-        Self { comm, sections }
+        Self { comm, sections, split: Split::default() }
     }
 
     /// Switches off the passes that several ranks do not know.
@@ -57,8 +62,9 @@ pub(crate) fn on_ranks(
     pool: &Arc<ThreadPool>,
     options: TrainOptions,
     ranks: &Ranks,
+    observer: &mut dyn Observer,
 ) -> Result<Trainer, Error> {
-    let mut lowered = lower_for_ranks(model, lower_options).map_err(|error| match error {
+    let mut lowered = lower_for_ranks(model, lower_options, ranks.split).map_err(|error| match error {
         LowerError::Place(ref refused) => {
             let place = refused.origin.and_then(|origin| sources?.place(origin.file, origin.start));
             Error::Input(place.map_or_else(|| error.to_string(), |place| format!("{error} ({place})")))
@@ -70,10 +76,43 @@ pub(crate) fn on_ranks(
     check_equal(&executable, &data, &*ranks.comm)?;
     let division = Division { sections: ranks.sections, ranks: ranks.comm.size() };
     let one = model.flow.with_tables_of(model.name.clone());
-    let placed = Placed { one, tables: lowered.tables, division };
+    let relations = match ranks.split {
+        Split::Seeds => None,
+        Split::Relations => relations_of(&executable, lower_options, ranks, observer)?,
+    };
+    let placed = Placed { one, tables: lowered.tables, division, relations };
     let inner = cpu_backend(&executable, pool, &options).with_ranks(Arc::clone(&ranks.comm));
     let backend = RankBackend::new(&executable, Box::new(inner), Arc::clone(&ranks.comm), placed);
     Ok(Trainer::new(executable, Box::new(backend), data, options)?)
+}
+
+/// By semantic graph: the rank that aggregates its edges to the seeds.
+fn relations_of(
+    executable: &Executable,
+    options: &LowerOptions,
+    ranks: &Ranks,
+    observer: &mut dyn Observer,
+) -> Result<Option<Arc<[usize]>>, Error> {
+    let (flow, size) = (&executable.infer, ranks.comm.size());
+    let Some((batch, layout)) =
+        executable.training.as_ref().and_then(|it| it.batch.as_ref()).zip(executable.batch.as_ref())
+    else {
+        return Ok(None);
+    };
+    let relations = assign_relations(flow, layout, batch, options.sizes.as_ref(), size);
+    let Relations { rank_of, work } = &relations;
+    if work.len() < size {
+        return Err(Error::input(format!(
+            "{size} processes cannot share {} semantic graphs to the seeds: there is at most one process for each",
+            work.len()
+        )));
+    }
+    for (rank, edges) in relations.work_of_ranks(size).into_iter().enumerate() {
+        let own = work.iter().filter(|(graph, _)| rank_of[graph.index()] == rank);
+        let names: Vec<&str> = own.map(|(graph, _)| &flow.graphs[graph.index()].name[..]).collect();
+        observer.note(format!("rank {rank} aggregates {}: about {edges:.0} edges a batch", names.join(", ")));
+    }
+    Ok(Some(relations.rank_of.into()))
 }
 
 /// Refuses ranks that would compute something else: their exchanges would not fit, or fit by chance.

@@ -44,7 +44,7 @@ pub use optimizer::update;
 pub use pass::{Changed, Pass, PassCx};
 pub use pipeline::{Disabled, PassManager, UnknownName};
 pub use place::{NotPlaced, place};
-pub use place_batch::place_batch;
+pub use place_batch::{Split, place_batch};
 pub use score_links::score_links;
 pub use split_head::split_head;
 pub use vjp::{LeafGradient, vjp};

@@ -1,5 +1,5 @@
-//! Places the program of a mini-batch on the ranks of a job: every rank computes the losses of its own share of the seed
-//! vertices on the graph that it has sampled around them ([`hgnnc_ir::ranks`]).
+//! Places the program of a mini-batch on the ranks of a job ([`hgnnc_ir::ranks`]), in one of two ways ([`Split`]): ranks
+//! share the seed vertices, or the relations that lead to them.
 //!
 //! ```text
 //! Before:  %1 = param embedding                  : f32[; Author.2, 64]
@@ -19,31 +19,62 @@
 //!          %16 = unrows %15                      : f32[; Author.2.owned, 64]
 //! ```
 //!
+//! - Each value is placed ([`Placement`]): the same on all ranks, each rank's own rows, or a part of a reduction on each
+//!   rank. A part is completed where something other than another part of the reduction is computed from it.
 //! - A gradient is a sum over the seeds of all ranks, so that of a value is complete when it is summed over the rows of all
 //!   ranks, however many of them have sampled a vertex.
-//! - A reduction in the forward pass must count each row once, which is so for rows of seeds and of edges to them: seeds
-//!   have one rank. Reductions over vertices that were sampled are refused.
+//! - A reduction in the forward pass must count each row once, which is so for rows of seeds and of edges to them.
+//!   Reductions over vertices that were sampled are refused.
 //! - A table belongs to the owners of its vertices, with its gradient and its optimizer states, which never travel.
 //!
 //! It comes last, as [`place`](crate::place()) does.
 
+use std::collections::HashMap;
+
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::infer::TypeError;
-use hgnnc_ir::{Dataflow, Dim, Direction, Mirrors, Op, Phase, Reduce, Space, Type, Value, VertexRows, VertexType};
+use hgnnc_ir::{
+    BinaryOp, Dataflow, Dim, Direction, Mirrors, Op, Phase, Reduce, Space, Type, UnaryOp, Value, VertexRows, VertexType,
+};
 
 use crate::place::NotPlaced;
 
 type Result<T> = std::result::Result<T, NotPlaced>;
+
+/// What the ranks divide among themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Split {
+    /// Each rank computes the losses of its own seeds, on the graph that it has sampled around them.
+    #[default]
+    Seeds,
+    /// Each rank has all seeds, and of their in-edges those of some relations; it computes all that lies beneath the
+    /// sources of these. What the ranks aggregate at a seed is added (relation-aggregation-first: Zhong et al. 2024,
+    /// "Heta", arXiv 2408.09697, equation 1), or reduced as the model says. A seed's own value of the layer before comes
+    /// from one rank.
+    Relations,
+}
+
+/// Where a value is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Placement {
+    /// The same on every rank.
+    Same,
+    /// Rows of the vertices and edges that a rank has.
+    Own,
+    /// The rows of all seeds on every rank, to be reduced over the ranks.
+    Part(Reduce),
+}
 
 /// The program of ranks that computes the outputs of a program of a mini-batch. `seeds` is the type of the seed vertices
 /// in the program of the whole graph.
 ///
 /// # Errors
 /// [`NotPlaced`] at a reduction of the forward pass that counts vertices twice, and at values of stacked families.
-pub fn place_batch(flow: &Dataflow, layout: &BatchLayout, seeds: VertexType) -> Result<Dataflow> {
+pub fn place_batch(flow: &Dataflow, layout: &BatchLayout, seeds: VertexType, split: Split) -> Result<Dataflow> {
     let new = flow.with_tables_of(flow.name.clone());
-    let mut placing = Placing { old: flow, new, layout, seeds, made: vec![None; flow.values.len()] };
+    let made = vec![None; flow.values.len()];
+    let mut placing = Placing { old: flow, new, layout, seeds, split, made, completed: HashMap::new() };
     placing.tables()?;
     let live = flow.live_values();
     for value in flow.handles().filter(|value| live[value.index()]) {
@@ -51,7 +82,7 @@ pub fn place_batch(flow: &Dataflow, layout: &BatchLayout, seeds: VertexType) -> 
         placing.made[value.index()] = Some(made);
     }
     for output in &flow.outputs {
-        let value = placing.new_of(output.value);
+        let value = placing.complete(output.value)?;
         placing.new.outputs.push(hgnnc_ir::Output { kind: output.kind.clone(), value });
     }
     placing.new.cursor = flow.cursor;
@@ -68,15 +99,22 @@ struct Placing<'a> {
     new: Dataflow,
     layout: &'a BatchLayout,
     seeds: VertexType,
+    split: Split,
     /// By old value.
-    made: Vec<Option<Value>>,
+    made: Vec<Option<(Value, Placement)>>,
+    /// By old value: the reduction over all ranks of what each has a part of.
+    completed: HashMap<Value, Value>,
 }
 
 impl Placing<'_> {
     /// Gives tables the rows that a rank owns.
     fn tables(&mut self) -> Result<()> {
+        let refused = |why: &str| Err(NotPlaced { why: why.into(), origin: None });
         if !self.old.stacks.is_empty() {
-            return Err(NotPlaced { why: "its semantic graphs are stacked".into(), origin: None });
+            return refused("its semantic graphs are stacked");
+        }
+        if self.split == Split::Relations && !self.layout.historical.is_empty() {
+            return refused("embeddings are reused (`reuse`) where processes share the seeds, not the relations");
         }
         for param in 0..self.old.params.len() {
             for dim in 0..self.old.params[param].dims.len() {
@@ -94,7 +132,7 @@ impl Placing<'_> {
         }
     }
 
-    fn new_of(&self, old: Value) -> Value {
+    fn made(&self, old: Value) -> (Value, Placement) {
         self.made[old.index()].expect("operands come before what is computed of them")
     }
 
@@ -108,59 +146,112 @@ impl Placing<'_> {
         Err(NotPlaced { why: why.into(), origin: self.old.value(value).origin })
     }
 
-    fn value(&mut self, value: Value) -> Result<Value> {
+    /// Whether these are the rows of the seeds.
+    fn are_seeds(&self, vertex: VertexType) -> bool {
+        let of_dataset = self.old.vertex_types[vertex.index()].rows == VertexRows::Dataset;
+        let known = self.layout.vertices.get(vertex.index()).filter(|_| of_dataset);
+        known.is_some_and(|known| known.hops == 0 && known.vertex == self.seeds)
+    }
+
+    /// The placement of the rows of a space, if no part of a reduction is computed for them.
+    fn placement(&self, space: Space) -> Placement {
+        match space {
+            Space::Vertices(vertex) if self.split == Split::Relations && self.are_seeds(vertex) => Placement::Same,
+            space if is_of_batch(space) => Placement::Own,
+            _ => Placement::Same,
+        }
+    }
+
+    /// A value that is no part of a reduction over the ranks.
+    fn complete(&mut self, old: Value) -> Result<Value> {
+        let (part, placement) = self.made(old);
+        let Placement::Part(reduce) = placement else { return Ok(part) };
+        if let Some(&known) = self.completed.get(&old) {
+            return Ok(known);
+        }
+        let Space::Vertices(seeds) = self.old.ty(old).space else {
+            return self.refuse(old, "a part of a reduction belongs to no vertices");
+        };
+        let reduced = self.reduced_copies(old, seeds, reduce, part)?;
+        let complete = self.push(old, Op::Exchange(seeds), &[reduced])?;
+        self.completed.insert(old, complete);
+        Ok(complete)
+    }
+
+    /// Reduces the rows that the ranks have of each vertex, at the owner of the vertex.
+    fn reduced_copies(&mut self, old: Value, vertex: VertexType, reduce: Reduce, rows: Value) -> Result<Value> {
+        let graph = self.new.graph_of_copies(vertex);
+        let copies = self.new.graphs[graph.index()].src;
+        let exchanged = self.push(old, Op::Exchange(copies), &[rows])?;
+        let gathered = self.push(old, Op::GatherSrc(graph), &[exchanged])?;
+        self.push(old, Op::Segment { graph, direction: Direction::In, reduce }, &[gathered])
+    }
+
+    fn value(&mut self, value: Value) -> Result<(Value, Placement)> {
         let data = self.old.value(value);
-        let args: Vec<Value> = data.args.iter().map(|&arg| self.new_of(arg)).collect();
+        let space = data.ty.space;
         let arg_space = data.args.first().map(|&arg| self.old.ty(arg).space);
         match (&data.op, arg_space) {
             // The rows of a table go from their owners to the ranks that have sampled the vertices.
             (Op::Rows, _) => {
-                let Space::Vertices(vertex) = data.ty.space else { return self.push(value, Op::Rows, &args) };
-                let owned = self.push(value, Op::Rows, &args)?;
-                self.push(value, Op::Exchange(vertex), &[owned])
+                let arg = self.complete(data.args[0])?;
+                let owned = self.push(value, Op::Rows, &[arg])?;
+                match space {
+                    Space::Vertices(vertex) if self.placement(space) == Placement::Own => {
+                        Ok((self.push(value, Op::Exchange(vertex), &[owned])?, Placement::Own))
+                    }
+                    Space::Vertices(_) => self.refuse(value, "the seeds have learned rows, which no layer aggregates"),
+                    _ => Ok((owned, Placement::Same)),
+                }
             }
             // Their gradients come back.
             (Op::Unrows, Some(Space::Vertices(vertex))) => {
                 if data.phase == Phase::Forward {
                     return self.refuse(value, "it takes the values of all vertices as a matrix");
                 }
-                let graph = self.new.graph_of_copies(vertex);
-                let copies = self.new.graphs[graph.index()].src;
-                let exchanged = self.push(value, Op::Exchange(copies), &args)?;
-                let gathered = self.push(value, Op::GatherSrc(graph), &[exchanged])?;
-                let sum = Op::Segment { graph, direction: Direction::In, reduce: Reduce::Sum };
-                let sums = self.push(value, sum, &[gathered])?;
-                self.push(value, Op::Unrows, &[sums])
+                let (rows, _) = self.made(data.args[0]);
+                let sums = self.reduced_copies(value, vertex, Reduce::Sum, rows)?;
+                Ok((self.push(value, Op::Unrows, &[sums])?, Placement::Same))
             }
-            (Op::Outer { .. }, Some(space)) if is_of_batch(space) => {
-                self.counts_each_row_once(value, space)?;
+            (Op::Outer { .. }, Some(from)) if is_of_batch(from) => {
+                let [x, y] = [self.made(data.args[0]), self.made(data.args[1])];
+                let linear = matches!((x.1, y.1), (Placement::Part(Reduce::Sum), Placement::Same))
+                    || matches!((x.1, y.1), (Placement::Same, Placement::Part(Reduce::Sum)));
+                let args = match linear {
+                    true => [x.0, y.0],
+                    false => [self.complete(data.args[0])?, self.complete(data.args[1])?],
+                };
                 let own = self.push(value, data.op.clone(), &args)?;
-                self.over_ranks(value, Reduce::Sum, own)
+                self.reduced_rows(value, from, (Reduce::Sum, linear), own)
             }
-            (Op::ReduceSpace(reduce), Some(space)) if is_of_batch(space) => {
-                self.counts_each_row_once(value, space)?;
-                let own = self.push(value, data.op.clone(), &args)?;
-                self.over_ranks(value, *reduce, own)
+            (Op::ReduceSpace(reduce), Some(from)) if is_of_batch(from) => {
+                let (arg, placement) = self.made(data.args[0]);
+                let of_parts = placement == Placement::Part(*reduce);
+                let arg = if of_parts { arg } else { self.complete(data.args[0])? };
+                let own = self.push(value, data.op.clone(), &[arg])?;
+                self.reduced_rows(value, from, (*reduce, of_parts), own)
             }
-            (Op::Count(space), _) if is_of_batch(*space) => {
-                self.counts_each_row_once(value, *space)?;
-                let own = self.push(value, data.op.clone(), &args)?;
-                self.over_ranks(value, Reduce::Sum, own)
+            (Op::Count(from), _) if is_of_batch(*from) => {
+                let own = self.push(value, data.op.clone(), &[])?;
+                self.reduced_rows(value, *from, (Reduce::Sum, false), own)
             }
             // A reduction over all rows of a table.
             (Op::ReduceTrailing { reduce, axes }, Some(Space::Unit))
                 if self.has_rows(data.args[0]) && *axes == self.old.ty(data.args[0]).dims.len() =>
             {
-                let mut rows = self.push(value, Op::Rows, &args)?;
+                let table = self.complete(data.args[0])?;
+                let mut rows = self.push(value, Op::Rows, &[table])?;
                 if *axes > 1 {
                     rows = self.push(value, Op::ReduceTrailing { reduce: *reduce, axes: axes - 1 }, &[rows])?;
                 }
                 let own = self.push(value, Op::ReduceSpace(*reduce), &[rows])?;
-                self.over_ranks(value, *reduce, own)
+                Ok((self.over_ranks(value, *reduce, own)?, Placement::Same))
             }
             (Op::Broadcast(ty), _) => {
+                let arg = self.complete(data.args[0])?;
                 let dims: Vec<Dim> = ty.dims.iter().map(|&dim| self.dim(dim)).collect();
-                self.push(value, Op::Broadcast(Type { dims, ..ty.clone() }), &args)
+                let made = self.push(value, Op::Broadcast(Type { dims, ..ty.clone() }), &[arg])?;
+                Ok((made, self.placement(space)))
             }
             (Op::Reshape(_) | Op::Concat | Op::Slice { .. } | Op::OneHot { .. } | Op::MatMul { .. }, _)
             | (Op::MatMulT { .. } | Op::ReduceTrailing { .. }, _)
@@ -172,8 +263,51 @@ impl Placing<'_> {
             (Op::Grouped { .. } | Op::MetapathReduce(_) | Op::Exchange(_), _) => {
                 self.refuse(value, format!("there is no placement for `{}`", data.op.name()))
             }
-            _ => self.push(value, data.op.clone(), &args),
+            (Op::Segment { reduce, .. }, _) if self.placement(space) == Placement::Same => {
+                let arg = self.complete(data.args[0])?;
+                Ok((self.push(value, data.op.clone(), &[arg])?, Placement::Part(*reduce)))
+            }
+            _ => self.row_by_row(value),
         }
+    }
+
+    /// An operation on rows that are on the ranks already.
+    fn row_by_row(&mut self, value: Value) -> Result<(Value, Placement)> {
+        let data = self.old.value(value);
+        if let Some(reduce) = self.stays_a_part(value) {
+            let args: Vec<Value> = data.args.iter().map(|&arg| self.made(arg).0).collect();
+            return Ok((self.push(value, data.op.clone(), &args)?, Placement::Part(reduce)));
+        }
+        let args: Vec<Value> = data.args.iter().map(|&arg| self.complete(arg)).collect::<Result<_>>()?;
+        Ok((self.push(value, data.op.clone(), &args)?, self.placement(data.ty.space)))
+    }
+
+    /// The reduction that completes the result of an operation on parts, where it is a part as well. What is wider than
+    /// its operands is computed after the exchange.
+    fn stays_a_part(&self, value: Value) -> Option<Reduce> {
+        let data = self.old.value(value);
+        let placements: Vec<Placement> = data.args.iter().map(|&arg| self.made(arg).1).collect();
+        let is_part = |placement: &Placement| matches!(placement, Placement::Part(_));
+        let part = placements.iter().position(is_part)?;
+        let width =
+            |value: Value| self.old.ty(value).dims.iter().map(|dim| dim.fixed().unwrap_or(0)).product::<usize>();
+        let Placement::Part(reduce) = placements[part] else { return None };
+        let all_alike = placements.iter().all(|&placement| placement == Placement::Part(reduce));
+        let others_same = placements.iter().filter(|placement| is_part(placement)).count() == 1;
+        let stays = match (&data.op, reduce) {
+            (Op::Reshape(_) | Op::Slice { .. } | Op::Concat | Op::StopGradient, _) => all_alike,
+            (Op::Binary(BinaryOp::Add | BinaryOp::Sub), Reduce::Sum) => all_alike,
+            (Op::Binary(BinaryOp::Max), Reduce::Max) => all_alike,
+            (Op::Binary(BinaryOp::Min), Reduce::Min) => all_alike,
+            (Op::Binary(BinaryOp::LogAddExp), Reduce::Lse) => all_alike,
+            (Op::Unary(UnaryOp::Neg) | Op::ReduceTrailing { reduce: Reduce::Sum, .. }, Reduce::Sum) => true,
+            (Op::Binary(BinaryOp::Mul), Reduce::Sum) => others_same && width(value) <= width(data.args[part]),
+            (Op::Binary(BinaryOp::Div) | Op::MatMul { .. } | Op::MatMulT { .. }, Reduce::Sum) => {
+                part == 0 && others_same && width(value) <= width(data.args[0])
+            }
+            _ => false,
+        };
+        stays.then_some(reduce)
     }
 
     /// Whether a value has as many rows as there are vertices of a type, and is no value of vertices.
@@ -181,17 +315,29 @@ impl Placing<'_> {
         self.old.ty(value).dims.iter().any(|dim| matches!(dim, Dim::Count(_)))
     }
 
+    /// What was reduced over the rows of a rank, or over parts of them, for all ranks.
+    fn reduced_rows(
+        &mut self,
+        value: Value,
+        from: Space,
+        (reduce, of_parts): (Reduce, bool),
+        own: Value,
+    ) -> Result<(Value, Placement)> {
+        if self.placement(from) == Placement::Same && !of_parts {
+            return Ok((own, Placement::Same));
+        }
+        if !of_parts {
+            self.counts_each_row_once(value, from)?;
+        }
+        Ok((self.over_ranks(value, reduce, own)?, Placement::Same))
+    }
+
     /// Refuses a reduction of the forward pass over rows that several ranks may have.
     fn counts_each_row_once(&self, value: Value, space: Space) -> Result<()> {
-        let seeds = |vertex: VertexType| {
-            let of_dataset = self.old.vertex_types[vertex.index()].rows == VertexRows::Dataset;
-            let known = self.layout.vertices.get(vertex.index()).filter(|_| of_dataset);
-            known.is_some_and(|known| known.hops == 0 && known.vertex == self.seeds)
-        };
         let once = match space {
             Space::Unit | Space::Index(_) => true,
-            Space::Vertices(vertex) => seeds(vertex),
-            Space::Edges(graph) => seeds(self.old.graphs[graph.index()].dst),
+            Space::Vertices(vertex) => self.are_seeds(vertex),
+            Space::Edges(graph) => self.are_seeds(self.old.graphs[graph.index()].dst),
             Space::Endpoints(..) => false,
         };
         if once || self.old.value(value).phase == Phase::Backward {

@@ -84,6 +84,12 @@ impl std::ops::Deref for SharedBuffer {
     }
 }
 
+impl AsRef<[f32]> for SharedBuffer {
+    fn as_ref(&self) -> &[f32] {
+        self
+    }
+}
+
 /// [`HostBuffer::grow`] over-allocates by one part in this many, more than batch sizes vary.
 pub const SLACK: usize = 8;
 /// Elements of a cache line.

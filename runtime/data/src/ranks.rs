@@ -429,7 +429,7 @@ fn part(whole: &InputData, rows: Range<usize>, count: Option<usize>) -> InputDat
     match whole {
         InputData::Numbers(numbers) => {
             let width = count.map_or(1, |count| numbers.len() / count.max(1));
-            InputData::Numbers(numbers[rows.start * width..rows.end * width].to_vec().into())
+            InputData::Numbers(numbers.part(rows.start * width..rows.end * width))
         }
         InputData::Classes(classes) => InputData::Classes(classes[rows].to_vec()),
         other => other.clone(),

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -321,7 +321,7 @@ impl Npy {
             && !(self.fortran && self.shape.len() > 1)
             && bytemuck::try_cast_slice::<u8, f32>(self.bytes()).is_ok();
         if let (true, Contents::Mapped(map)) = (in_place, &self.contents) {
-            return Some(FloatArray(Storage::Mapped { map: Arc::clone(map), offset: self.offset }));
+            return Some(FloatArray(Storage::Mapped { map: Arc::clone(map), bytes: self.offset..map.len() }));
         }
         let all = self.words::<4>().map(f32::from_le_bytes).collect();
         Some(FloatArray(Storage::Owned(self.row_major(all))))
@@ -385,8 +385,8 @@ pub struct FloatArray(Storage);
 #[derive(Clone)]
 enum Storage {
     Owned(Vec<f32>),
-    Mapped { map: Arc<Mmap>, offset: usize },
-    Shared(SharedFloats),
+    Mapped { map: Arc<Mmap>, bytes: Range<usize> },
+    Shared { owner: SharedFloats, part: Range<usize> },
 }
 
 /// An owner of `f32` values, such as an array of another language. It returns the same values on each call.
@@ -396,8 +396,10 @@ impl fmt::Debug for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Storage::Owned(values) => f.debug_tuple("Owned").field(values).finish(),
-            Storage::Mapped { offset, .. } => f.debug_struct("Mapped").field("offset", offset).finish_non_exhaustive(),
-            Storage::Shared(owner) => f.debug_tuple("Shared").field(&(**owner).as_ref()).finish(),
+            Storage::Mapped { bytes, .. } => f.debug_struct("Mapped").field("bytes", bytes).finish_non_exhaustive(),
+            Storage::Shared { owner, part } => {
+                f.debug_tuple("Shared").field(&&(**owner).as_ref()[part.clone()]).finish()
+            }
         }
     }
 }
@@ -405,7 +407,29 @@ impl fmt::Debug for Storage {
 impl FloatArray {
     /// Values that stay where they are, and that `owner` keeps.
     pub fn shared(owner: SharedFloats) -> FloatArray {
-        FloatArray(Storage::Shared(owner))
+        let part = 0..(*owner).as_ref().len();
+        FloatArray(Storage::Shared { owner, part })
+    }
+
+    /// Some of the values, copied only if they are owned.
+    ///
+    /// # Panics
+    /// Without such values.
+    pub fn part(&self, range: Range<usize>) -> FloatArray {
+        // In bounds, or this panics.
+        let values = &self[range.clone()];
+        match &self.0 {
+            Storage::Owned(_) => values.to_vec().into(),
+            Storage::Mapped { map, bytes } => {
+                let size = size_of::<f32>();
+                let bytes = bytes.start + size * range.start..bytes.start + size * range.end;
+                FloatArray(Storage::Mapped { map: Arc::clone(map), bytes })
+            }
+            Storage::Shared { owner, part } => {
+                let part = part.start + range.start..part.start + range.end;
+                FloatArray(Storage::Shared { owner: Arc::clone(owner), part })
+            }
+        }
     }
 
     /// Whether the values lie in a mapped file instead of on the heap.
@@ -439,8 +463,8 @@ impl Deref for FloatArray {
         match &self.0 {
             Storage::Owned(values) => values,
             // Alignment and length were checked on construction, and a mapping does not move.
-            Storage::Mapped { map, offset } => bytemuck::cast_slice(&map[*offset..]),
-            Storage::Shared(owner) => (**owner).as_ref(),
+            Storage::Mapped { map, bytes } => bytemuck::cast_slice(&map[bytes.clone()]),
+            Storage::Shared { owner, part } => &(**owner).as_ref()[part.clone()],
         }
     }
 }

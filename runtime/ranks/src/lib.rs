@@ -21,6 +21,7 @@ use hgnnc_data::ranks::{Division, divide};
 use hgnnc_data::{BoundData, InputData, Result};
 use hgnnc_dist::Comm;
 use hgnnc_executable::{Executable, Role};
+use hgnnc_graph::FloatArray;
 use hgnnc_ir::Space;
 use hgnnc_ir::dataflow::{Dataflow, OutputKind};
 use hgnnc_session::{Backend, MemoryNeeded, PlannedSession, Rank, Session};
@@ -36,6 +37,9 @@ pub struct Placed {
     pub tables: Dataflow,
     /// The division of rows among the ranks.
     pub division: Division,
+    /// By semantic graph: the rank that aggregates its edges to the seeds of mini-batches, if ranks share relations and
+    /// not seeds.
+    pub relations: Option<Arc<[usize]>>,
 }
 
 /// The back end of one rank.
@@ -84,25 +88,27 @@ impl Backend for RankBackend {
     }
 
     fn rank(&self) -> Option<Rank> {
-        Some(Rank { comm: Arc::clone(&self.comm), division: self.placed.division })
+        let Placed { division, ref relations, .. } = *self.placed;
+        Some(Rank { comm: Arc::clone(&self.comm), division, relations: relations.clone() })
     }
 
     fn free_memory(&self) -> Option<(&'static str, u64)> {
         self.inner.free_memory()
     }
 
-    fn plan(&mut self, roles: &[Role], data: BoundData, room: Option<u64>) -> Result<Box<dyn PlannedSession>> {
+    fn plan(&mut self, roles: &[Role], mut data: BoundData, room: Option<u64>) -> Result<Box<dyn PlannedSession>> {
         if self.on_batches && roles == [Role::Train] {
             // Each rank has a batch of its own.
             return self.inner.plan(roles, data, room);
         }
-        let Placed { one, tables, division } = &*self.placed;
+        // Mini-batches read the inputs of the whole graph.
+        let inputs = if self.on_batches { shared(&mut data) } else { vec![] };
+        let Placed { one, tables, division, .. } = &*self.placed;
         let own = divide(&data, &one.inputs, tables, *division, self.comm.rank())?;
         let inner = self.inner.plan(roles, own, room)?;
         let spaces = roles.iter().map(|role| self.spaces.get(role).cloned().unwrap_or_default()).collect();
         let (comm, placed, roles) = (Arc::clone(&self.comm), Arc::clone(&self.placed), roles.to_vec());
-        let shares_inputs = self.on_batches;
-        Ok(Box::new(PlannedRank { inner, whole: data, comm, placed, roles, spaces, shares_inputs }))
+        Ok(Box::new(PlannedRank { inner, whole: data, inputs, comm, placed, roles, spaces }))
     }
 }
 
@@ -114,8 +120,8 @@ struct PlannedRank {
     placed: Arc<Placed>,
     roles: Vec<Role>,
     spaces: Vec<HashMap<String, Space>>,
-    /// Whether mini-batches read the inputs of the whole graph.
-    shares_inputs: bool,
+    /// Inputs of the whole graph in memory that threads share.
+    inputs: Vec<Option<SharedBuffer>>,
 }
 
 impl PlannedSession for PlannedRank {
@@ -132,8 +138,7 @@ impl PlannedSession for PlannedRank {
     }
 
     fn open(self: Box<Self>) -> Result<Box<dyn Session>> {
-        let Self { inner, mut whole, comm, placed, roles, spaces, shares_inputs } = *self;
-        let inputs = if shares_inputs { shared(&mut whole) } else { vec![] };
+        let Self { inner, whole, inputs, comm, placed, roles, spaces } = *self;
         let mut inner = inner.open()?;
         let states = inner.params().states().to_vec();
         Ok(Box::new(RankSession {
@@ -156,7 +161,8 @@ fn shared(data: &mut BoundData) -> Vec<Option<SharedBuffer>> {
     let share = |input: &mut InputData| {
         let InputData::Numbers(numbers) = input else { return None };
         let buffer = HostBuffer::of(numbers).freeze();
-        *input = InputData::Held(buffer.len());
+        numbers.release_pages();
+        *numbers = FloatArray::shared(Arc::new(buffer.clone()));
         Some(buffer)
     };
     data.inputs.iter_mut().map(share).collect()

@@ -85,6 +85,9 @@ pub struct Rank {
     pub comm: Arc<dyn Comm>,
     /// How vertices, and the rows of tables with them, are divided among the processes.
     pub division: Division,
+    /// By semantic graph: the process that aggregates its edges to the seeds of mini-batches. Without them, each process
+    /// has its own seeds.
+    pub relations: Option<Arc<[usize]>>,
 }
 
 impl Rank {

@@ -10,7 +10,7 @@ use hgnnc_ir::{
     verify,
 };
 use hgnnc_passes::pipeline::JOINT;
-use hgnnc_passes::{Disabled, PassCx, PassManager, place_batch, to_minibatch, try_differentiate};
+use hgnnc_passes::{Disabled, PassCx, PassManager, Split, place_batch, to_minibatch, try_differentiate};
 
 use crate::minibatch::{Batch, bindings_of, of_one_type};
 
@@ -113,7 +113,7 @@ fn ranks_compute_the_gradients_of_one_process() {
         let Some(()) = trained(&mut small, seeds_of_batch) else { continue };
         let disabled = Disabled { passes: vec!["compact_endpoints".into()], ..Disabled::default() };
         PassManager::new(&disabled).expect("the pass exists").run(JOINT, &mut small, &mut PassCx::default());
-        let placed = match place_batch(&small, &layout, target) {
+        let placed = match place_batch(&small, &layout, target, Split::Seeds) {
             Ok(placed) => placed,
             Err(refused) => panic!("seed {seed}: {refused}\n{small}"),
         };
@@ -208,7 +208,7 @@ dataflow small {
     let (mut small, layout) = to_minibatch(&flow).expect("in-edges only");
     let papers = layout.vertices.iter().position(|known| known.hops == 0).map(VertexType::new).expect("the seeds");
     trained(&mut small, papers).expect("it has a derivative");
-    let placed = place_batch(&small, &layout, VertexType::new(0)).expect("seeds have one rank");
+    let placed = place_batch(&small, &layout, VertexType::new(0), Split::Seeds).expect("seeds have one rank");
     assert_eq!(verify(&placed), Ok(()));
     insta::assert_snapshot!(placed);
 }

@@ -13,7 +13,7 @@ impl MiniBatchLoader {
     /// # Errors
     /// A stack of graphs with too many edges.
     pub(super) fn graphs(&self, mini_batch: &mut MiniBatch) -> Result<()> {
-        let MiniBatch { sampled, pairs, reused_rows, data, .. } = mini_batch;
+        let MiniBatch { sampled, to_seeds, pairs, reused_rows, data, .. } = mini_batch;
         data.num_vertices.clear();
         let rows = |v: usize| match (self.uses.direct[v], self.layout.reused_rows(VertexType::new(v))) {
             (_, Some(reused)) => reused_rows[reused].len(),
@@ -41,8 +41,10 @@ impl MiniBatchLoader {
             let known = self.layout.vertices[decl.src.index()].vertex;
             let by_id = &sampled.vertices[known.index()];
             match self.layout.graphs[index] {
-                BatchGraph::Sampled { graph, .. } => {
-                    let block = &mut sampled.blocks[graph.index()];
+                BatchGraph::Sampled { graph, hops } => {
+                    // Where ranks share relations, those to the seeds are apart.
+                    let apart = (hops == 0).then(|| to_seeds.get_mut(graph.index())).flatten();
+                    let block = apart.unwrap_or_else(|| &mut sampled.blocks[graph.index()]);
                     let edges = block.indptr[topology.num_dst] as usize;
                     if direct {
                         other.clear();
@@ -75,13 +77,15 @@ impl MiniBatchLoader {
                     }
                 }
                 BatchGraph::Historical { rows } => reused_rows[rows].edges(topology.num_dst, indptr, other),
-                BatchGraph::First { .. } => {
+                BatchGraph::First { rows } => {
+                    // Where ranks share relations, each gives the seeds' own values of some of them.
+                    let own = self.own_seeds(rows, topology.num_dst).unwrap_or(0..topology.num_dst);
                     indptr.clear();
-                    indptr.extend(0..=topology.num_dst as u64);
+                    indptr.extend((0..=topology.num_dst).map(|row| (row.clamp(own.start, own.end) - own.start) as u64));
                     other.clear();
                     match direct {
-                        true => other.extend_from_slice(&by_id[..topology.num_dst]),
-                        false => other.extend(0..topology.num_dst as u32),
+                        true => other.extend_from_slice(&by_id[own]),
+                        false => other.extend(own.map(|row| row as u32)),
                     }
                 }
             }

@@ -16,7 +16,7 @@ use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::training::{self, Target, Training};
 use hgnnc_ir::types::{Graph, Layout, Space, Type, VertexType};
-use hgnnc_sample::{Batch, BatchKey, Compiled, Edges, Fanout, GraphError, Plan, SampleGraph, Sampler};
+use hgnnc_sample::{Batch, BatchKey, Block, Compiled, Edges, Fanout, GraphError, Plan, SampleGraph, Sampler};
 
 use crate::historical_embeddings::{CachedVertices, HotVertices};
 use crate::pairs::{PairRoom, PairSource, Pairs};
@@ -67,6 +67,8 @@ fn width(ty: &Type) -> usize {
 pub struct MiniBatchLoader {
     graph: Arc<SampleGraph<'static>>,
     plan: Plan,
+    /// The first hop, where ranks share the relations to the seeds; `plan` has the others.
+    first: Plan,
     /// The vertices that may have historical embeddings.
     hot: Option<HotVertices>,
     /// Generated sampling loops, if enabled.
@@ -102,6 +104,8 @@ pub struct LoaderWorker<'s> {
     sampler: Sampler<'s>,
     pairs: PairRoom,
     numberings: Vec<Numbering>,
+    /// For the first hop, where it is sampled apart.
+    first: Option<Sampler<'s>>,
     /// Where batches are sampled in order: the vertices with historical embeddings, which sample no neighbours in the
     /// last hop.
     cached: Option<CachedVertices>,
@@ -116,6 +120,8 @@ pub struct MiniBatch {
     pub seeds: usize,
     /// The sampled vertices and edges.
     pub sampled: Batch,
+    /// The edges to the seeds, by relation, where ranks share the relations: `sampled` has those of later hops.
+    to_seeds: Vec<Block>,
     /// Pairs to score, by link graph.
     pairs: Vec<Pairs>,
     /// Vertices with historical embeddings, by [`BatchLayout::historical`].
@@ -191,6 +197,7 @@ impl MiniBatchLoader {
         let mut loader = Self {
             graph: Arc::new(graph),
             plan,
+            first: Plan { fanouts: vec![] },
             hot: None,
             code,
             layout: layout.clone(),
@@ -212,8 +219,15 @@ impl MiniBatchLoader {
     }
 
     /// Loads the share of one rank from now on. The ranks make all batches together, in the same order.
-    pub fn share(&mut self, rank: Rank, program: &Program) {
-        self.share = Some(Share::new(rank, program));
+    pub fn share(&mut self, rank: Rank, program: &Program, compiler: Option<&Arc<dyn SamplerCompiler>>) {
+        let share = Share::new(rank, program, &self.layout, &self.seeds);
+        if share.relations().is_some() {
+            // The first hop is sampled apart.
+            self.first = Plan { fanouts: self.plan.fanouts.drain(..1.min(self.plan.fanouts.len())).collect() };
+            let compiled = |compiler| Compiled::new(&self.graph, self.plan.clone(), compiler).ok();
+            self.code = compiler.and_then(compiled).filter(|_| self.plan.num_hops() > 0);
+        }
+        self.share = Some(share);
     }
 
     /// Gathers the rows of vertices with an input that programs cannot read in place.
@@ -307,8 +321,12 @@ impl MiniBatchLoader {
             Some(code) => Sampler::compiled(&self.graph, code),
             None => Sampler::new(&self.graph, self.plan.clone()),
         };
-        let sampler = sampler.map_err(|error| ExecError::Unsupported(error.to_string()))?;
-        Ok(LoaderWorker { sampler, pairs: PairRoom::default(), numberings: vec![], cached: None })
+        let sampler = sampler.map_err(unsupported)?;
+        let first = match self.share.as_ref().and_then(Share::relations) {
+            Some(own) => Some(Sampler::new(&self.graph, self.plan_of_relations(own)).map_err(unsupported)?),
+            None => None,
+        };
+        Ok(LoaderWorker { sampler, pairs: PairRoom::default(), numberings: vec![], first, cached: None })
     }
 
     /// Text of the generated sampling loops; empty without generated code.
@@ -380,6 +398,9 @@ impl MiniBatchLoader {
             Seeds::Links(source) => source.draw(own, key, &mut worker.pairs, &mut seeds, &mut mini_batch.pairs),
         }
         let cached = worker.cached.as_mut().zip(self.hot.as_ref());
+        if let Some(first) = &mut worker.first {
+            return self.sample_relations(first, &mut worker.sampler, &seeds, key, mini_batch);
+        }
         let sampled = match &cached {
             Some((cached, _)) => {
                 worker.sampler.sample_with_historical(&seeds, key, cached.vertices(), &mut mini_batch.sampled)
@@ -445,6 +466,10 @@ impl MiniBatchLoader {
         let of_stacks = self.tables.inputs[first..].iter().map_while(|decl| stacks::of_members(&self.tables, decl));
         first + of_stacks.count()
     }
+}
+
+fn unsupported(error: impl std::fmt::Display) -> ExecError {
+    ExecError::Unsupported(error.to_string())
 }
 
 /// In-edges of a relation (CSC), or an empty relation if `none`. Copied, because samplers outlive the engine's data.

@@ -4,6 +4,11 @@
 //! Ranks sample the neighbourhoods of consecutive seed vertices of each batch. For every table they tell the owners of
 //! its rows the vertices that they have sampled: one exchange for each table and batch, ahead of training. Routes for the
 //! rows, there and back, follow from it.
+//!
+//! Ranks may share relations instead of seeds (relation-aggregation-first): each has all seeds, samples the in-edges of its
+//! own relations to them, and of all that it has reached then the in-edges of all relations. So a layer below the last is
+//! computed where its results are aggregated. A seed's own value of the layer before is needed once: by the rank that has
+//! the seed among its part of them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,18 +17,21 @@ use hgnnc_data::ranks::Route;
 use hgnnc_data::{Adjacency, BoundData, ExecError, Orders, Result, Topology};
 use hgnnc_dist::{CommError, Tag};
 use hgnnc_graph::order::Order;
-use hgnnc_ir::batch::BatchGraph;
+use hgnnc_ir::batch::{BatchGraph, BatchLayout, WithinHops};
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::kernel::{KernelOp, Program};
 use hgnnc_ir::types::{Graph, VertexType};
 use hgnnc_ir::{EdgeShare, VertexRows};
+use hgnnc_sample::{Batch, BatchKey, Fanout, Plan, Sampler};
 use hgnnc_session::Rank;
 
-use super::{MiniBatch, MiniBatchLoader};
+use super::{MiniBatch, MiniBatchLoader, Seeds, unsupported};
 
 /// One rank among those that load batches together.
 pub(super) struct Share {
     rank: Rank,
+    /// The type of the seeds in the mini-batch program, where ranks share relations.
+    seeds: Option<VertexType>,
     tables: Vec<SharedTable>,
     /// Whether masks are drawn, which are functions of numbers in the dataset.
     masks: bool,
@@ -64,7 +72,7 @@ fn failed(error: CommError) -> ExecError {
 }
 
 impl Share {
-    pub fn new(rank: Rank, program: &Program) -> Self {
+    pub fn new(rank: Rank, program: &Program, layout: &BatchLayout, seeds: &Seeds) -> Self {
         let tables = &program.tables;
         let of = |rows: VertexRows| tables.vertex_types.iter().position(|decl| decl.rows == rows).map(VertexType::new);
         let table = |(index, decl): (usize, &hgnnc_ir::dataflow::VertexTypeDecl)| {
@@ -78,13 +86,51 @@ impl Share {
             hgnnc_ir::kernel::Body::Traversal(traversal) => traversal.instrs.iter().any(is_mask),
             _ => false,
         });
-        Self { rank, tables: tables.vertex_types.iter().enumerate().filter_map(table).collect(), masks }
+        let is_seeds =
+            |known: &WithinHops| matches!(seeds, Seeds::Vertices(of) if known.hops == 0 && known.vertex == *of);
+        let seeds = layout.vertices.iter().position(is_seeds).map(VertexType::new);
+        let seeds = seeds.filter(|_| rank.relations.is_some());
+        Self { rank, seeds, tables: tables.vertex_types.iter().enumerate().filter_map(table).collect(), masks }
     }
 
-    /// The seeds of this rank, of `count` in a batch.
+    /// The seeds that this rank has, of `count` in a batch.
     pub fn seeds(&self, count: usize) -> Range<usize> {
-        let (rank, ranks) = (self.rank.comm.rank(), self.rank.comm.size());
+        if self.seeds.is_some() { 0..count } else { self.part(self.rank.comm.rank(), count) }
+    }
+
+    /// The part of a rank, of `count` seeds.
+    fn part(&self, rank: usize, count: usize) -> Range<usize> {
+        let ranks = self.rank.comm.size();
         count * rank / ranks..count * (rank + 1) / ranks
+    }
+
+    /// By semantic graph: whether this rank aggregates its edges to the seeds, if ranks share relations.
+    pub fn relations(&self) -> Option<impl Fn(usize) -> bool + '_> {
+        let relations = self.rank.relations.as_deref()?;
+        Some(move |graph: usize| relations[graph] == self.rank.comm.rank())
+    }
+
+    /// Exchanges of values of the seeds, which all ranks have: each reduces a part of them.
+    fn exchange_seeds(&self, table: &SharedTable, count: usize, data: &mut BoundData) {
+        let (rank, ranks) = (self.rank.comm.rank(), self.rank.comm.size());
+        let parts: Vec<usize> = (0..ranks).map(|rank| self.part(rank, count).len()).collect();
+        let own = parts[rank];
+        let graph = &mut data.graphs[table.graph.index()];
+        (graph.num_src, graph.num_dst) = (own * ranks, own);
+        (graph.ends, graph.classes, graph.csr) = ([None, None], Default::default(), Adjacency::default());
+        let groups: Vec<u32> = (0..ranks).flat_map(|_| 0..own as u32).collect();
+        grouped(&groups, own, &mut graph.csc);
+        data.num_vertices[table.owned.index()] = own;
+        data.num_vertices[table.copies.index()] = own * ranks;
+        let to_owners = Route {
+            send: (0..count as u32).collect(),
+            send_rows: parts.clone(),
+            recv_rows: vec![own; ranks],
+            places: None,
+        };
+        let to_all = Route { send: groups, send_rows: vec![own; ranks], recv_rows: parts, places: None };
+        data.routes[table.copies.index()] = Some(Arc::new(to_owners));
+        data.routes[table.sampled.index()] = Some(Arc::new(to_all));
     }
 
     /// Data of the types and graphs that only programs of ranks have, without sampled vertices.
@@ -130,12 +176,13 @@ impl MiniBatchLoader {
     /// # Errors
     /// When another rank has ended.
     pub fn end_with_others(&self) -> Result<()> {
-        let Some(Share { rank, tables, .. }) = &self.share else { return Ok(()) };
-        if tables.is_empty() {
-            return Ok(());
+        match &self.share {
+            Some(share) if share.tables.iter().any(|table| share.seeds != Some(table.sampled)) => {
+                let none = vec![vec![]; share.rank.comm.size()];
+                tell_owners(&share.rank, ENDS, &none).map(|_| ())
+            }
+            _ => Ok(()),
         }
-        let none = vec![vec![]; rank.comm.size()];
-        tell_owners(rank, ENDS, &none).map(|_| ())
     }
 
     /// Exchanges the vertices of a batch with other ranks: those whose rows they own, and those of which they need rows
@@ -152,6 +199,11 @@ impl MiniBatchLoader {
         numberings.resize_with(share.tables.len(), Numbering::default);
         let ranks = share.rank.comm.size();
         for ((table, owned), numbering) in share.tables.iter().zip(owned).zip(numberings) {
+            data.graphs[table.graph.index()].name.clone_from(&self.tables.graphs[table.graph.index()].name);
+            if share.seeds == Some(table.sampled) {
+                share.exchange_seeds(table, self.vertices(sampled, table.sampled).len(), data);
+                continue;
+            }
             let count = self.graph.counts()[self.layout.vertices[table.sampled.index()].vertex.index()];
             let borders = share.rank.division.borders(count);
             let vertices = self.vertices(sampled, table.sampled);
@@ -168,7 +220,6 @@ impl MiniBatchLoader {
             let at = numbering.number(asked.iter().flatten().map(|&vertex| vertex - first), own, &mut owned.rows);
             let lens = |lists: &[Vec<u32>]| lists.iter().map(Vec::len).collect::<Vec<usize>>();
             let graph = &mut data.graphs[table.graph.index()];
-            graph.name.clone_from(&self.tables.graphs[table.graph.index()].name);
             (graph.num_src, graph.num_dst) = (at.len(), owned.rows.len());
             (graph.ends, graph.classes, graph.csr) = ([None, None], Default::default(), Adjacency::default());
             grouped(&at, owned.rows.len(), &mut graph.csc);
@@ -221,6 +272,40 @@ impl MiniBatchLoader {
             moved: (0..self.tables.graphs.len()).map(moved).collect(),
             kind: None,
         }
+    }
+
+    /// The fan-outs of the first hop for the relations that this rank aggregates.
+    pub(super) fn plan_of_relations(&self, own: impl Fn(usize) -> bool) -> Plan {
+        let of_hop = |fanouts: &Vec<Fanout>| {
+            let fanout = |(graph, &fanout): (usize, &Fanout)| if own(graph) { fanout } else { Fanout::AtMost(0) };
+            fanouts.iter().enumerate().map(fanout).collect()
+        };
+        Plan { fanouts: self.first.fanouts.iter().map(of_hop).collect() }
+    }
+
+    /// Samples the in-edges of the seeds along the relations of this rank, and then those of all that is reached.
+    pub(super) fn sample_relations(
+        &self,
+        first: &mut Sampler<'_>,
+        later: &mut Sampler<'_>,
+        seeds: &[Vec<u32>],
+        key: BatchKey,
+        mini_batch: &mut MiniBatch,
+    ) -> Result<()> {
+        let mut reached = Batch::default();
+        first.sample(seeds, key, &mut reached).map_err(unsupported)?;
+        let sampled = &mut mini_batch.sampled;
+        later.sample(&reached.vertices, key, sampled).map_err(unsupported)?;
+        sampled.known.insert(0, reached.known.swap_remove(0));
+        mini_batch.to_seeds = reached.blocks;
+        mini_batch.reused_rows.clear();
+        Ok(())
+    }
+
+    /// The rows of seeds whose own values this rank gives to a layer, where ranks share relations.
+    pub(super) fn own_seeds(&self, rows: VertexType, count: usize) -> Option<Range<usize>> {
+        let share = self.share.as_ref().filter(|share| share.seeds == Some(rows))?;
+        Some(share.part(share.rank.comm.rank(), count))
     }
 
     /// The rows of a table, counted from the first one that this process has, for the rows of the mini-batch program.

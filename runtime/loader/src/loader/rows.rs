@@ -5,7 +5,7 @@ use hgnnc_data::{Adjacency, BoundData, ExecError, InputData, Result, Topology, s
 use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchPattern};
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::types::{Layout, Space, Type};
-use hgnnc_sample::Batch;
+use hgnnc_sample::{Batch, Block};
 use hgnnc_session::RowStore;
 
 use super::{GraphInput, MiniBatch, MiniBatchLoader};
@@ -13,7 +13,7 @@ use super::{GraphInput, MiniBatch, MiniBatchLoader};
 impl MiniBatchLoader {
     /// Gathers the rows of patterns and inputs for the sampled vertices and edges.
     pub(super) fn rows_of_inputs(&self, mini_batch: &mut MiniBatch) -> Result<()> {
-        let MiniBatch { sampled, pairs, reused_rows, data, inputs, .. } = mini_batch;
+        let MiniBatch { sampled, to_seeds, pairs, reused_rows, data, inputs, .. } = mini_batch;
         data.patterns.resize_with(self.layout.patterns.len(), Topology::default);
         let patterns = self.layout.patterns.iter().zip(&self.tables.patterns);
         for (topology, (&BatchPattern { pattern, rows }, decl)) in data.patterns.iter_mut().zip(patterns) {
@@ -45,7 +45,7 @@ impl MiniBatchLoader {
             }
             match &self.inputs[index] {
                 GraphInput::Rows(store) => {
-                    let len = self.rows_of(ty, &**store, sampled, &mut inputs[index])?;
+                    let len = self.rows_of(ty, &**store, (sampled, to_seeds), &mut inputs[index])?;
                     data.inputs[index] = InputData::Held(len);
                 }
                 GraphInput::Sparse(numbers) => {
@@ -117,7 +117,13 @@ impl MiniBatchLoader {
 
     /// Gathers the rows of an input, or shares all of them if kernels index them by full-graph ids. Returns
     /// the number of elements.
-    fn rows_of(&self, ty: &Type, store: &dyn RowStore, sampled: &Batch, into: &mut HostBuffer) -> Result<usize> {
+    fn rows_of(
+        &self,
+        ty: &Type,
+        store: &dyn RowStore,
+        (sampled, to_seeds): (&Batch, &[Block]),
+        into: &mut HostBuffer,
+    ) -> Result<usize> {
         let rows = match ty.space {
             Space::Vertices(vertex) if self.uses.direct[vertex.index()] => {
                 let numbers = store.shared().ok_or_else(|| unknown(ty))?;
@@ -126,6 +132,7 @@ impl MiniBatchLoader {
             }
             Space::Vertices(vertex) => self.vertices(sampled, vertex),
             Space::Edges(graph) => match self.layout.graphs[graph.index()] {
+                BatchGraph::Sampled { graph, hops: 0 } if !to_seeds.is_empty() => &to_seeds[graph.index()].eids[..],
                 BatchGraph::Sampled { graph, hops } => {
                     &sampled.blocks[graph.index()].eids[..sampled.edges_up_to(graph.index(), hops)]
                 }

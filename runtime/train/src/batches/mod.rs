@@ -140,7 +140,7 @@ impl Batches {
             loader.gather_all();
         }
         if let Some(rank) = backend.rank() {
-            loader.share(rank, kernels);
+            loader.share(rank, kernels, sampler);
         }
         let reuse = batch.reuse.map(|reuse| HistoricalEmbeddings::new(reuse, layout));
         let mut step = backend.session(&[Role::Train], loader.empty()?)?;
