@@ -12,8 +12,9 @@ use hgnnc::{
 };
 use hgnnc_data::ExecError;
 use hgnnc_dist::Alone;
+use hgnnc_graph::show_bytes;
 use hgnnc_loader::CacheOptions;
-use hgnnc_train::{Outcome, Report, TrainOptions, checkpoint};
+use hgnnc_train::{Outcome, RankReport, Report, TrainOptions, checkpoint};
 
 use crate::args::TrainArgs;
 use crate::cluster::{end_together, processes};
@@ -294,13 +295,30 @@ fn summary(report: &Report) -> String {
     }
     let best = report.best_epoch.map(|epoch| format!(", best epoch {epoch}")).unwrap_or_default();
     format!(
-        "{}: {} epochs{best}, {:.2} ms per epoch (median), {:.2} s in all\n{}",
+        "{}: {} epochs{best}, {:.2} ms per epoch (median), {:.2} s in all\n{}{}",
         report.outcome,
         report.epochs,
         report.epoch_ms.median,
         report.train_s,
+        ranks_text(report),
         metrics_text(report)
     )
+}
+
+/// A line for each of several processes.
+fn ranks_text(report: &Report) -> String {
+    let line = |of: &RankReport| {
+        let waited = 100.0 * of.wait_ms / of.epochs_ms.max(of.wait_ms).max(f64::MIN_POSITIVE);
+        format!(
+            "rank {}: sent {} in {} exchanges, waited {:.0} ms ({waited:.0} % of the epochs), {} at the peak\n",
+            of.rank,
+            show_bytes(of.sent_bytes),
+            of.exchanges,
+            of.wait_ms,
+            show_bytes(of.peak_rss_bytes)
+        )
+    };
+    report.ranks.iter().map(line).collect()
 }
 
 /// The outcome of several runs, and their metrics.

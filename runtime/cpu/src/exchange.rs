@@ -3,11 +3,13 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use hgnnc_data::buffer::PlannedSlabs;
 use hgnnc_data::ranks::Route;
 use hgnnc_data::{BoundData, ExecError, Result};
 use hgnnc_dist::{Comm, CommError, Exchange, Pending, Tag};
+use hgnnc_session::Exchanged;
 use rayon::prelude::*;
 
 use crate::plan::ExchangeStep;
@@ -23,8 +25,11 @@ pub(crate) struct Exchanger {
     failed: Mutex<Option<CommError>>,
     /// Buffers of earlier exchanges.
     free: Mutex<Vec<Exchange>>,
+    exchanges: AtomicU64,
     /// Bytes that were sent to other ranks.
     sent: AtomicU64,
+    /// Nanoseconds of waiting, after all other steps of a launch.
+    waited: AtomicU64,
 }
 
 /// The rows of a rank within those of all ranks, in their order.
@@ -41,12 +46,23 @@ fn bytes_of_others(rank: usize, counts: &[usize], width: usize) -> Vec<usize> {
 
 impl Exchanger {
     pub fn new(comm: Arc<dyn Comm>) -> Self {
-        Self { comm, failed: Mutex::default(), free: Mutex::default(), sent: AtomicU64::new(0) }
+        Self {
+            comm,
+            failed: Mutex::default(),
+            free: Mutex::default(),
+            exchanges: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
+        }
     }
 
-    /// Bytes that were sent to other ranks so far.
-    pub fn sent(&self) -> u64 {
-        self.sent.load(Relaxed)
+    /// What was exchanged so far.
+    pub fn exchanged(&self) -> Exchanged {
+        Exchanged {
+            exchanges: self.exchanges.load(Relaxed),
+            sent_bytes: self.sent.load(Relaxed),
+            waited_ns: self.waited.load(Relaxed),
+        }
     }
 
     /// The error of an exchange, if one has failed.
@@ -86,6 +102,7 @@ impl Exchanger {
             let (first, second) = exchange.send.split_at_mut(before.len() * width);
             pack(rows, before, width, first);
             pack(rows, after, width, second);
+            self.exchanges.fetch_add(1, Relaxed);
             self.sent.fetch_add(exchange.send.len() as u64, Relaxed);
             match self.comm.start(Tag::STEP, exchange) {
                 Ok(started) => pending = Some(started),
@@ -109,7 +126,10 @@ impl Exchanger {
         pending: Option<Box<dyn Pending>>,
     ) {
         let (Some(pending), Some(Some(route))) = (pending, data.routes.get(step.to.index())) else { return };
-        match pending.wait() {
+        let start = Instant::now();
+        let arrived = pending.wait();
+        self.waited.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+        match arrived {
             Ok(exchange) => {
                 let (own, width) = (rows_of(self.comm.rank(), &route.recv_rows), 4 * step.width);
                 let all: usize = route.recv_rows.iter().sum();

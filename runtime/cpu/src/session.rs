@@ -13,7 +13,9 @@ use hgnnc_ir::Space;
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::loops::VerifiedLoops;
 use hgnnc_kernels::simd::Dispatch;
-use hgnnc_session::{Backend, MemoryNeeded, ParamStore, PlannedSession, RowStore, Rows, Session, StepKey, TableRows};
+use hgnnc_session::{
+    Backend, Exchanged, MemoryNeeded, ParamStore, PlannedSession, RowStore, Rows, Session, StepKey, TableRows,
+};
 use hgnnc_trace::{Times, os};
 use rayon::prelude::*;
 
@@ -191,6 +193,10 @@ impl Session for Engine {
 
     fn params(&mut self) -> &mut dyn ParamStore {
         self
+    }
+
+    fn exchanged(&self) -> Exchanged {
+        self.exchanged_so_far()
     }
 
     fn arena(&self, program: Option<usize>) -> Arena {

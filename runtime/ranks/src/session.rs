@@ -9,7 +9,7 @@ use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId};
 use hgnnc_dist::{Comm, CommError, Tag, all_gather};
 use hgnnc_executable::Role;
 use hgnnc_ir::types::{Space, VertexType};
-use hgnnc_session::{Clock, ParamStore, Rows, Session, StepKey};
+use hgnnc_session::{Clock, Exchanged, ParamStore, Rows, Session, StepKey};
 use hgnnc_trace::Times;
 
 use crate::Placed;
@@ -155,6 +155,15 @@ impl Session for RankSession {
             }
         }
         Ok(())
+    }
+
+    fn exchanged(&self) -> Exchanged {
+        self.inner.exchanged()
+    }
+
+    fn of_all(&mut self, own: &[u64]) -> Result<Vec<Vec<u64>>> {
+        let all = all_gather(&*self.comm, Tag::STEP, own).map_err(failed)?;
+        Ok(all.chunks_exact(own.len().max(1)).map(<[u64]>::to_vec).collect())
     }
 
     fn shared_changed(&mut self) {

@@ -97,6 +97,29 @@ impl Rank {
     }
 }
 
+/// What a process has exchanged with those that train with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Exchanged {
+    pub exchanges: u64,
+    /// Bytes of rows that were sent to other processes.
+    pub sent_bytes: u64,
+    /// Nanoseconds in which nothing was left to do but to wait for rows.
+    pub waited_ns: u64,
+}
+
+impl std::ops::Add for Exchanged {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            exchanges: self.exchanges + other.exchanges,
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+            waited_ns: self.waited_ns + other.waited_ns,
+        }
+    }
+}
+
 /// A machine with the programs of an executable.
 pub trait Backend: Debug + Send {
     /// Name for reports.
@@ -307,6 +330,20 @@ pub trait Session: Debug + Send + Any {
     /// When another process has ended.
     fn all_rows(&mut self, own: Vec<f32>) -> Result<Vec<f32>> {
         Ok(own)
+    }
+
+    /// What the programs have exchanged with other processes so far.
+    fn exchanged(&self) -> Exchanged {
+        Exchanged::default()
+    }
+
+    /// The numbers of each process that trains with this one, as many of each. All call it, in the same order as other
+    /// calls.
+    ///
+    /// # Errors
+    /// When another process has ended.
+    fn of_all(&mut self, own: &[u64]) -> Result<Vec<Vec<u64>>> {
+        Ok(vec![own.to_vec()])
     }
 
     /// Whether this process writes the files of the run: one of those that train together does.

@@ -18,7 +18,7 @@ use hgnnc_data::Result;
 use hgnnc_session::Session;
 
 pub use memory::MemoryNeeded;
-pub use report::Report;
+pub use report::{RankReport, Report};
 pub use trainer::{Arenas, Epoch, FamilyOutputRows, GraphOutputRows, Outcome, OutputRows, TrainOptions, Trainer};
 
 /// Copies the parameters to a session of another program with the same parameters. Those that it does not use have one

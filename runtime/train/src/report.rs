@@ -66,6 +66,23 @@ pub struct GraphWeight {
     pub weight: f64,
 }
 
+/// One of the processes that train together, over the whole run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RankReport {
+    /// From 0.
+    pub rank: usize,
+    /// Exchanges with other ranks.
+    pub exchanges: u64,
+    /// Bytes that were sent to other ranks.
+    pub sent_bytes: u64,
+    /// Milliseconds of waiting for other ranks, with nothing else to do.
+    pub wait_ms: f64,
+    /// Milliseconds of all epochs, without evaluations.
+    pub epochs_ms: f64,
+    /// Peak resident set size in bytes.
+    pub peak_rss_bytes: u64,
+}
+
 /// Means over the mini-batches of a run, in milliseconds.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct BatchReport {
@@ -250,6 +267,9 @@ pub struct Report {
     /// Present for mini-batch training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batches: Option<BatchReport>,
+    /// Present where several processes train together; all other fields are those of rank 0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankReport>,
     /// Peak resident set size of the process in bytes.
     pub peak_rss_bytes: u64,
     /// Planned bytes for values.

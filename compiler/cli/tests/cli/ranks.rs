@@ -133,20 +133,26 @@ fn several_processes_train_on_batches() {
     for launcher in launchers() {
         let mut weights = vec![];
         // A run that goes on is the same as one that was never interrupted.
-        for (ranks, halves) in [(2, &["12"][..]), (2, &["5", "12"]), (3, &["12"])] {
+        let runs = [("seeds", 2, &["12"][..]), ("seeds", 2, &["5", "12"]), ("seeds", 3, &["12"]), ("relations", 2, &["12"])];
+        for (share, ranks, halves) in runs {
             for (half, epochs) in halves.iter().enumerate() {
                 let resume: &[&str] = if half == 1 { &["--resume"] } else { &[] };
                 let files = ["--checkpoint", "ck", "--weights-out", "w.safetensors", "--report", "report.json"];
-                let args = [&DATA[..], &files, &["--epochs", epochs], resume].concat();
-                Run::of(launcher.train(&place, ranks, &args).output().unwrap()).works();
+                let args = [&DATA[..], &files, &["--epochs", epochs, "--share", share], resume].concat();
+                let run = Run::of(launcher.train(&place, ranks, &args).output().unwrap()).works();
+                assert_eq!(run.err.matches("rank 1 aggregates ").count(), usize::from(share == "relations"), "{}", run.err);
+                assert_eq!(run.out.matches("rank 1: sent ").count(), 1, "{}", run.out);
             }
             let report = metrics("report.json");
             assert!(report["train"]["micro_f1"].as_f64().is_some_and(|f1| f1 > 0.3), "{report}");
+            let of_ranks = place.json("report.json")["ranks"].clone();
+            assert_eq!(of_ranks.as_array().map(Vec::len), Some(ranks), "{of_ranks}");
+            assert!(of_ranks[1]["sent_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{of_ranks}");
             weights.push(place.bytes("w.safetensors"));
             std::fs::remove_dir_all(place.path("ck")).unwrap();
         }
         assert_eq!(weights[0], weights[1], "{}", launcher.name.display());
-        assert_eq!(weights[0].len(), weights[2].len(), "{}", launcher.name.display());
+        assert!(weights.iter().all(|of_run| of_run.len() == weights[0].len()), "{}", launcher.name.display());
         let cached = [&DATA[..], &["--cache", "1MiB"]].concat();
         let output = launcher.train(&place, 2, &cached).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -20,7 +20,7 @@ use hgnnc_ir::kernel::Program;
 use hgnnc_ir::loops::{self};
 use hgnnc_ir::types::{Dim, VertexType};
 use hgnnc_kernels::simd::Dispatch;
-use hgnnc_session::StepKey;
+use hgnnc_session::{Exchanged, StepKey};
 use hgnnc_trace::{Counting, KernelSpan, Spans, Times, Trace};
 use rayon::prelude::*;
 
@@ -393,9 +393,9 @@ impl Engine {
         self.num_params
     }
 
-    /// Bytes that were sent to other ranks so far.
-    pub fn sent(&self) -> u64 {
-        self.exchanger.as_ref().map_or(0, Exchanger::sent)
+    /// What was exchanged with other ranks so far.
+    pub fn exchanged_so_far(&self) -> Exchanged {
+        self.exchanger.as_ref().map_or_else(Exchanged::default, Exchanger::exchanged)
     }
 
     /// Elements of a parameter.

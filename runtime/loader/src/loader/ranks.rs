@@ -12,6 +12,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hgnnc_data::ranks::Route;
 use hgnnc_data::{Adjacency, BoundData, ExecError, Orders, Result, Topology};
@@ -35,6 +36,8 @@ pub(super) struct Share {
     tables: Vec<SharedTable>,
     /// Whether masks are drawn, which are functions of numbers in the dataset.
     masks: bool,
+    /// Bytes of vertices that were sent to other ranks.
+    sent: AtomicU64,
 }
 
 /// Vertex types of the mini-batch program for tables with a row for each of their vertices.
@@ -90,7 +93,13 @@ impl Share {
             |known: &WithinHops| matches!(seeds, Seeds::Vertices(of) if known.hops == 0 && known.vertex == *of);
         let seeds = layout.vertices.iter().position(is_seeds).map(VertexType::new);
         let seeds = seeds.filter(|_| rank.relations.is_some());
-        Self { rank, seeds, tables: tables.vertex_types.iter().enumerate().filter_map(table).collect(), masks }
+        Self {
+            rank,
+            seeds,
+            tables: tables.vertex_types.iter().enumerate().filter_map(table).collect(),
+            masks,
+            sent: AtomicU64::new(0),
+        }
     }
 
     /// The seeds that this rank has, of `count` in a batch.
@@ -214,6 +223,8 @@ impl MiniBatchLoader {
                 places[owner].push(row);
                 wanted[owner].push(vertex);
             }
+            let others = vertices.len() - wanted[share.rank.comm.rank()].len();
+            share.sent.fetch_add((others * size_of::<u32>()) as u64, Relaxed);
             let Some(asked) = tell_owners(&share.rank, MAKES, &wanted)? else { return Ok(false) };
             let first = borders[share.rank.comm.rank()] as u32;
             let own = borders[share.rank.comm.rank() + 1] - first as usize;
@@ -306,6 +317,11 @@ impl MiniBatchLoader {
     pub(super) fn own_seeds(&self, rows: VertexType, count: usize) -> Option<Range<usize>> {
         let share = self.share.as_ref().filter(|share| share.seeds == Some(rows))?;
         Some(share.part(share.rank.comm.rank(), count))
+    }
+
+    /// Bytes of vertices that were sent to other ranks so far.
+    pub fn sent_bytes(&self) -> u64 {
+        self.share.as_ref().map_or(0, |share| share.sent.load(Relaxed))
     }
 
     /// The rows of a table, counted from the first one that this process has, for the rows of the mini-batch program.

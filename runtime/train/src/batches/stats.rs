@@ -5,6 +5,7 @@ use std::time::Instant;
 use hgnnc_data::{Arena, BoundData, Result, Topology};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_loader::{BatchPart, BatchSpan, internal};
+use hgnnc_session::Exchanged;
 
 use super::Batches;
 use super::historical_embeddings::HistoricalEmbeddings;
@@ -75,6 +76,12 @@ impl Batches {
             cache: self.cache.as_ref().map(|cache| cache.report(&self.loader)),
             reuse: self.reuse.as_ref().map(HistoricalEmbeddings::report),
         }
+    }
+
+    /// What batches have exchanged with other processes so far.
+    pub fn exchanged(&self) -> Exchanged {
+        let asked = Exchanged { sent_bytes: self.loader.sent_bytes(), ..Exchanged::default() };
+        self.step.exchanged() + asked
     }
 
     /// Planned memory of everything, with that of evaluations.

@@ -11,14 +11,14 @@ use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::training::{Criterion, Metric, Part, Target, Task};
 use hgnnc_ir::types::{Graph, Stage, VertexType};
-use hgnnc_session::{Clock, Rows, StepKey};
+use hgnnc_session::{Clock, Exchanged, Rows, StepKey};
 use hgnnc_trace::{Times, os};
 
 use super::head::Head;
 use super::timing::WARM_UP;
 use super::{FamilyOutputRows, GraphOutputRows, INFER, OutputRows, Trainer};
 use crate::links::LinkMeasures;
-use crate::report::{ClassReport, GraphReport, GraphWeight, GraphWeights, Report, Spread};
+use crate::report::{ClassReport, GraphReport, GraphWeight, GraphWeights, RankReport, Report, Spread};
 
 impl Trainer {
     /// Values of the selection and stopping criteria after an epoch; evaluates only if one of them can be measured.
@@ -356,6 +356,27 @@ impl Trainer {
         links.scores(pairs)
     }
 
+    /// What each process has exchanged, where several train together. All call it.
+    fn ranks(&mut self) -> Result<Vec<RankReport>> {
+        let of_batches = self.batches.as_ref().map_or_else(Exchanged::default, |batches| batches.exchanged());
+        let Exchanged { exchanges, sent_bytes, waited_ns } = self.session.exchanged() + of_batches;
+        let epochs_ns = 1e6 * self.timing.epochs.iter().sum::<f64>();
+        let own = [exchanges, sent_bytes, waited_ns, epochs_ns as u64, os::peak_rss_bytes()];
+        let all = self.session.of_all(&own)?;
+        let report = |(rank, of_rank): (usize, &Vec<u64>)| match of_rank[..] {
+            [exchanges, sent_bytes, waited_ns, epochs_ns, peak_rss_bytes] if all.len() > 1 => Some(RankReport {
+                rank,
+                exchanges,
+                sent_bytes,
+                wait_ms: waited_ns as f64 / 1e6,
+                epochs_ms: epochs_ns as f64 / 1e6,
+                peak_rss_bytes,
+            }),
+            _ => None,
+        };
+        Ok(all.iter().enumerate().filter_map(report).collect())
+    }
+
     /// Evaluates all parts and returns the report.
     ///
     /// # Errors
@@ -364,6 +385,7 @@ impl Trainer {
         let metrics = self.evaluate()?;
         let classes = self.class_scores()?;
         let graph_weights = self.graph_weights()?;
+        let ranks = self.ranks()?;
         let arenas = self.arenas();
         let data = self.session.data();
         // The hops of a factored metapath are not reported as semantic graphs.
@@ -411,6 +433,7 @@ impl Trainer {
             infer_ms: warm(&timing.infer),
             stage_ms: known(0).map(|_| stage_ms.collect()),
             batches: self.batches.as_ref().map(|batches| batches.report()),
+            ranks,
             peak_rss_bytes: os::peak_rss_bytes(),
             arena_bytes: arenas.all.bytes(),
             infer_arena_bytes: arenas.infer.bytes(),
