@@ -192,6 +192,28 @@ impl Tally {
         self.right = right;
     }
 
+    /// All counts, which are added to those of other vertices by [`Tally::of_all`].
+    pub fn numbers(&self) -> Vec<u64> {
+        let of_class = self.counts.iter().flat_map(|of| [of.hits, of.missed, of.false_alarms]);
+        std::iter::once(self.right).chain(of_class).collect()
+    }
+
+    /// The counts of all vertices, from those of some of them each.
+    pub fn of_all<'a>(parts: impl IntoIterator<Item = &'a [u64]>) -> Self {
+        let mut all = Self::default();
+        for numbers in parts {
+            let Some((right, counts)) = numbers.split_first() else { continue };
+            all.right += right;
+            all.counts.resize(all.counts.len().max(counts.len() / 3), Counts::default());
+            for (sum, of) in all.counts.iter_mut().zip(counts.as_chunks::<3>().0) {
+                sum.hits += of[0];
+                sum.missed += of[1];
+                sum.false_alarms += of[2];
+            }
+        }
+        all
+    }
+
     /// Whether this metric is computed from counts.
     pub fn has(metric: Metric) -> bool {
         matches!(metric, Metric::Accuracy | Metric::MicroF1 | Metric::MacroF1)

@@ -13,7 +13,7 @@
 mod params;
 mod session;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
@@ -152,6 +152,8 @@ impl PlannedSession for PlannedRank {
             spaces,
             tables: HashMap::new(),
             gathered: HashMap::new(),
+            fresh: HashSet::new(),
+            counted: None,
         }))
     }
 }

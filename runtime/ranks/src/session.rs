@@ -1,13 +1,15 @@
 //! A session of one rank that looks like one of a single process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
-use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId};
+use hgnnc_data::metrics::{Predictions, Tally};
+use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId, Target};
 use hgnnc_dist::{Comm, CommError, Tag, all_gather};
 use hgnnc_executable::Role;
+use hgnnc_ir::training::Task;
 use hgnnc_ir::types::{Space, VertexType};
 use hgnnc_session::{Clock, Exchanged, ParamStore, Rows, Session, StepKey};
 use hgnnc_trace::Times;
@@ -42,6 +44,32 @@ pub(crate) struct RankSession {
     pub spaces: Vec<HashMap<String, Space>>,
     /// The last fetched results, by program and name.
     pub gathered: HashMap<(usize, String), Gathered>,
+    /// Those that are of the last run.
+    pub fresh: HashSet<(usize, String)>,
+    /// The result whose own rows are compared with the labels, instead of gathering it.
+    pub counted: Option<Counted>,
+}
+
+/// A result that is compared with the labels of the vertices that this rank owns.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    program: usize,
+    name: String,
+    task: Task,
+    target: Target,
+    /// By part of the split: its vertices that this rank owns, counted from the first one.
+    parts: Vec<Vec<u32>>,
+}
+
+/// Some of the labels of `rows` vertices.
+fn labels_of(target: &Target, own: Range<usize>, rows: usize) -> Target {
+    match target {
+        Target::Classes(classes) => Target::Classes(classes[own].to_vec()),
+        Target::Rows(numbers) => {
+            let width = numbers.len() / rows.max(1);
+            Target::Rows(numbers[own.start * width..own.end * width].to_vec())
+        }
+    }
 }
 
 pub(crate) fn failed(error: CommError) -> ExecError {
@@ -80,6 +108,7 @@ impl Session for RankSession {
     }
 
     fn run(&mut self, program: usize, key: StepKey, times: &mut Times) -> Result<()> {
+        self.fresh.retain(|(of, _)| *of != program);
         self.inner.run(program, key, times)
     }
 
@@ -101,13 +130,45 @@ impl Session for RankSession {
             return Ok(());
         }
         let key = (program, name.to_owned());
+        if self.fresh.contains(&key) {
+            return Ok(());
+        }
         // The memory of the last result of this name.
         let mut numbers = self.gathered.remove(&key).map_or_else(Vec::new, |old| old.numbers);
         numbers.clear();
         let Some(Rows { width, vertex, numbers: own }) = self.inner.result(program, name) else { return Ok(()) };
         self.gather(own, &mut numbers)?;
-        self.gathered.insert(key, Gathered { width, vertex, numbers });
+        self.gathered.insert(key.clone(), Gathered { width, vertex, numbers });
+        self.fresh.insert(key);
         Ok(())
+    }
+
+    fn count_result(&mut self, program: usize, name: &str, task: Task) -> Result<()> {
+        let space = self.spaces.get(program).and_then(|spaces| spaces.get(name));
+        let (Some(Space::Vertices(vertex)), Some(target)) = (space, &self.whole.target) else { return Ok(()) };
+        let rows = self.whole.num_vertices[vertex.index()];
+        let own = self.placed.division.vertices_of(self.comm.rank(), rows);
+        let of_part = |part: &Vec<u32>| {
+            let within = part.iter().filter(|&&vertex| own.contains(&(vertex as usize)));
+            within.map(|&vertex| vertex - own.start as u32).collect()
+        };
+        let parts = self.whole.parts.iter().map(of_part).collect();
+        let target = labels_of(target, own.clone(), rows);
+        self.counted = Some(Counted { program, name: name.to_owned(), task, target, parts });
+        Ok(())
+    }
+
+    fn count(&mut self, part: usize, tally: &mut Tally) -> Result<bool> {
+        let Some(Counted { program, name, task, target, parts }) = &self.counted else { return Ok(false) };
+        self.inner.fetch(*program, name)?;
+        let Some(Rows { width, numbers: outputs, .. }) = self.inner.result(*program, name) else { return Ok(false) };
+        let own = Predictions { outputs, width, row_loss: None, target, rows: &parts[part], task: *task };
+        if !own.tally(tally) {
+            return Ok(false);
+        }
+        let all = self.of_all(&tally.numbers())?;
+        *tally = Tally::of_all(all.iter().map(|of_rank| &of_rank[..]));
+        Ok(true)
     }
 
     fn result(&self, program: usize, name: &str) -> Option<Rows<'_>> {

@@ -133,14 +133,20 @@ fn several_processes_train_on_batches() {
     for launcher in launchers() {
         let mut weights = vec![];
         // A run that goes on is the same as one that was never interrupted.
-        let runs = [("seeds", 2, &["12"][..]), ("seeds", 2, &["5", "12"]), ("seeds", 3, &["12"]), ("relations", 2, &["12"])];
+        let runs =
+            [("seeds", 2, &["12"][..]), ("seeds", 2, &["5", "12"]), ("seeds", 3, &["12"]), ("relations", 2, &["12"])];
         for (share, ranks, halves) in runs {
             for (half, epochs) in halves.iter().enumerate() {
                 let resume: &[&str] = if half == 1 { &["--resume"] } else { &[] };
                 let files = ["--checkpoint", "ck", "--weights-out", "w.safetensors", "--report", "report.json"];
                 let args = [&DATA[..], &files, &["--epochs", epochs, "--share", share], resume].concat();
                 let run = Run::of(launcher.train(&place, ranks, &args).output().unwrap()).works();
-                assert_eq!(run.err.matches("rank 1 aggregates ").count(), usize::from(share == "relations"), "{}", run.err);
+                assert_eq!(
+                    run.err.matches("rank 1 aggregates ").count(),
+                    usize::from(share == "relations"),
+                    "{}",
+                    run.err
+                );
                 assert_eq!(run.out.matches("rank 1: sent ").count(), 1, "{}", run.out);
             }
             let report = metrics("report.json");
