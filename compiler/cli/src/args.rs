@@ -662,7 +662,7 @@ mod tests {
     }
 }
 
-/// What processes divide of a mini-batch.
+/// The part of a mini-batch that processes divide among themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum Share {
     /// Each process samples around seeds of its own.

@@ -29,7 +29,7 @@ pub struct Ranks {
     /// Number of sections of the vertices of a type, in which sums over all vertices are taken. Results depend on it, and
     /// not on the number of ranks, which is at most this.
     pub sections: usize,
-    /// What the ranks divide of a mini-batch.
+    /// The part of a mini-batch that the ranks divide among themselves.
     pub split: Split,
 }
 

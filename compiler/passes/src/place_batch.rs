@@ -42,7 +42,7 @@ use crate::place::NotPlaced;
 
 type Result<T> = std::result::Result<T, NotPlaced>;
 
-/// What the ranks divide among themselves.
+/// The part of a mini-batch that ranks divide among themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Split {
     /// Each rank computes the losses of its own seeds, on the graph that it has sampled around them.
@@ -55,7 +55,7 @@ pub enum Split {
     Relations,
 }
 
-/// Where a value is.
+/// The ranks that have the rows of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Placement {
     /// The same on every rank.
@@ -315,7 +315,7 @@ impl Placing<'_> {
         self.old.ty(value).dims.iter().any(|dim| matches!(dim, Dim::Count(_)))
     }
 
-    /// What was reduced over the rows of a rank, or over parts of them, for all ranks.
+    /// The reduction over all ranks of `own`, which was reduced over the rows of a rank or over parts of them.
     fn reduced_rows(
         &mut self,
         value: Value,

@@ -56,7 +56,7 @@ impl Exchanger {
         }
     }
 
-    /// What was exchanged so far.
+    /// Bytes, exchanges and waiting times so far.
     pub fn exchanged(&self) -> Exchanged {
         Exchanged {
             exchanges: self.exchanges.load(Relaxed),

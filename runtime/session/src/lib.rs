@@ -97,7 +97,7 @@ impl Rank {
     }
 }
 
-/// What a process has exchanged with those that train with it.
+/// The exchanges of a process with those that train with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Exchanged {
@@ -332,7 +332,7 @@ pub trait Session: Debug + Send + Any {
         Ok(own)
     }
 
-    /// What the programs have exchanged with other processes so far.
+    /// The exchanges of the programs with other processes so far.
     fn exchanged(&self) -> Exchanged {
         Exchanged::default()
     }

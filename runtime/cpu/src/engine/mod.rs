@@ -393,7 +393,7 @@ impl Engine {
         self.num_params
     }
 
-    /// What was exchanged with other ranks so far.
+    /// Bytes, exchanges and waiting times with other ranks so far.
     pub fn exchanged_so_far(&self) -> Exchanged {
         self.exchanger.as_ref().map_or_else(Exchanged::default, Exchanger::exchanged)
     }

@@ -2,7 +2,8 @@
 //!
 //! One thread makes all calls of the library (`MPI_THREAD_FUNNELED`, which every library has). Others give it exchanges
 //! and wait, or go on. It polls while something is on its way, and yields the processor when nothing has come, so that more
-//! ranks than processors make progress as well.
+//! ranks than processors make progress as well; after a while it naps between polls, since what waits that long is waited
+//! for by another rank's computation, and the processor may be one that this rank computes on.
 //!
 //! A part for a rank is one message, or several of 1 GiB, since counts are 32-bit integers; an empty part is none.
 
@@ -10,7 +11,7 @@ mod library;
 
 use std::io::Write;
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -226,6 +227,10 @@ fn join(library: &Library, launcher: &Launcher) -> Result<(usize, usize), CommEr
     Ok((rank, size))
 }
 
+/// Time without anything new after which polls are [`NAP`]s apart.
+const AWAKE: Duration = Duration::from_micros(200);
+const NAP: Duration = Duration::from_micros(50);
+
 /// The thread that calls the library.
 struct Server {
     library: Library,
@@ -238,11 +243,16 @@ impl Server {
     fn serve(&self, inbox: &Receiver<Order>) {
         let mut active: Vec<Active> = Vec::new();
         let mut is_ending = false;
+        let mut moved_at = Instant::now();
         // Messages that are on their way have places in memory that is still in use.
         while !is_ending || !active.is_empty() {
             // Without anything on its way there is nothing to poll.
             let order = match active.is_empty() {
                 true => inbox.recv().map_err(|_| TryRecvError::Disconnected),
+                false if moved_at.elapsed() > AWAKE => inbox.recv_timeout(NAP).map_err(|error| match error {
+                    RecvTimeoutError::Timeout => TryRecvError::Empty,
+                    RecvTimeoutError::Disconnected => TryRecvError::Disconnected,
+                }),
                 false => inbox.try_recv(),
             };
             let mut is_idle = false;
@@ -271,8 +281,9 @@ impl Server {
                 }
             }
             active.retain(|of| !of.messages.is_empty());
-            if is_idle {
-                rustix::thread::sched_yield();
+            match is_idle {
+                true => rustix::thread::sched_yield(),
+                false => moved_at = Instant::now(),
             }
         }
         self.library.finalize();

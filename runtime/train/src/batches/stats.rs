@@ -78,7 +78,7 @@ impl Batches {
         }
     }
 
-    /// What batches have exchanged with other processes so far.
+    /// The exchanges of batches with other processes so far.
     pub fn exchanged(&self) -> Exchanged {
         let asked = Exchanged { sent_bytes: self.loader.sent_bytes(), ..Exchanged::default() };
         self.step.exchanged() + asked

@@ -356,7 +356,7 @@ impl Trainer {
         links.scores(pairs)
     }
 
-    /// What each process has exchanged, where several train together. All call it.
+    /// The exchanges of each process, where several train together. All call it.
     fn ranks(&mut self) -> Result<Vec<RankReport>> {
         let of_batches = self.batches.as_ref().map_or_else(Exchanged::default, |batches| batches.exchanged());
         let Exchanged { exchanges, sent_bytes, waited_ns } = self.session.exchanged() + of_batches;
