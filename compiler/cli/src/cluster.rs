@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hgnnc::{check_writable, write_file};
+use hgnnc::{Ranks, check_writable, write_file};
 use hgnnc_dist::measure::{Times, measure};
 use hgnnc_dist::members::{Member, faults, notes};
 use hgnnc_dist::{Comm, CommError, Launcher, open};
@@ -27,10 +27,10 @@ pub fn refuse_ranks(command: &Command) -> Result<(), Failure> {
     let launcher = Launcher::of_environment(&|name| std::env::var(name).ok());
     let several = launcher.filter(|of| of.size.is_some_and(|size| size > 1) || of.rank.is_some_and(|rank| rank > 0));
     match (several, command) {
-        (None, _) | (_, Command::Cluster { .. } | Command::Train(_)) => Ok(()),
+        (None, _) | (_, Command::Cluster { .. } | Command::Train(_) | Command::Eval(_) | Command::Infer(_)) => Ok(()),
         (Some(of), _) => Err(Failure::input(format!(
             "{} started {} processes of this command, each of which would do all of the work and write the same files: \
-             `hgnnc train` and `hgnnc cluster` take several",
+             `hgnnc train`, `eval`, `infer` and `cluster` take several",
             of.name,
             of.size.map_or_else(|| "several".into(), |size| size.to_string()),
         ))),
@@ -77,6 +77,19 @@ pub fn end_together(comm: &dyn Comm, outcome: Result<ExitCode, Failure>) -> Resu
         comm.abort("the command failed");
     }
     outcome
+}
+
+/// Runs a command as one process, or together with the others that a launcher has started.
+pub fn on_processes(command: impl FnOnce(Option<Ranks>) -> Result<ExitCode, Failure>) -> Result<ExitCode, Failure> {
+    match processes()? {
+        None => command(None),
+        Some(comm) => end_together(&*comm, command(Some(Ranks::new(Arc::clone(&comm))))),
+    }
+}
+
+/// Whether this process shows and writes the results: the first of several does.
+pub fn shows(ranks: Option<&Ranks>) -> bool {
+    ranks.is_none_or(|ranks| ranks.comm.rank() == 0)
 }
 
 /// Runs a command on the processes of the job.

@@ -4,14 +4,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hgnnc::{
-    Device, Job, LinkPairs, OutputValues, Prepared, Purpose, ResultFormat, artifact, check_apart, check_readable,
-    check_writable, not_finite, write_report, write_scores,
+    Device, Error, Job, LinkPairs, OutputValues, Prepared, Purpose, Ranks, ResultFormat, artifact, check_apart,
+    check_readable, check_writable, not_finite, write_report, write_scores,
 };
 use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_train::report::{GraphWeight, GraphWeights};
 use hgnnc_train::{Report, TrainOptions};
 
 use crate::args::{DeviceArgs, EvalArgs, InferArgs, ModelArgs};
+use crate::cluster::{on_processes, shows};
 use crate::failure::Failure;
 use crate::output::{note, print};
 use crate::source::Terminal;
@@ -84,29 +85,53 @@ fn load_weights(prepared: &mut Prepared, weights: Option<&Path>) -> Result<(), F
     Ok(weights.map_or(Ok(()), |path| prepared.trainer.load_weights(path))?)
 }
 
-/// Computes the metrics of a trained model.
+/// Computes the metrics of a trained model, under a launcher together with the other processes.
 pub fn eval(args: &EvalArgs) -> Result<ExitCode, Failure> {
-    if let Some(path) = &args.report {
+    on_processes(|ranks| eval_with(args, ranks))
+}
+
+fn eval_with(args: &EvalArgs, ranks: Option<Ranks>) -> Result<ExitCode, Failure> {
+    let shows = shows(ranks.as_ref());
+    if let (Some(path), true) = (&args.report, shows) {
         check_writable(path)?;
     }
     let read = [("the model", Some(&*args.model.model)), ("the weights", args.weights.as_deref())];
     check_apart(&[("the report", args.report.as_deref())], &read, args.model.data.as_deref())?;
     let weights = weights_of("eval", &args.model, args.weights.as_deref())?;
-    let options = options(&args.device);
-    let device = args.device.device;
-    let mut prepared = prepare(Purpose::Measure, &args.model, device, &args.disable, options, Terminal::default())?;
+    let job = job(&args.model, args.device.device, &args.disable, options(&args.device))?;
+    let mut prepared = prepare_on(Purpose::Measure, &Job { baseline: true, ranks, ..job })?;
     load_weights(&mut prepared, weights)?;
-    let report = finish(&mut prepared)?;
-    print(&metrics_text(&report))?;
-    if let Some(path) = &args.report {
-        write_report(path, &report)?;
+    let report = prepared.report()?;
+    if shows {
+        warn_of_not_finite(&prepared, &report);
+        print(&metrics_text(&report))?;
+        if let Some(path) = &args.report {
+            write_report(path, &report)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the outputs of a trained model.
+/// [`hgnnc::prepare`]; of several processes, the first one shows notes and diagnostics.
+fn prepare_on(purpose: Purpose, job: &Job) -> Result<Prepared, Failure> {
+    let shows = shows(job.ranks.as_ref());
+    let mut terminal = Terminal { quiet: !shows };
+    hgnnc::prepare(purpose, job, &mut terminal).map_err(|error| match error {
+        Error::Model(_) | Error::Switch(_) if !shows => Failure::Input(None),
+        error => terminal.failed(error),
+    })
+}
+
+/// Writes the outputs of a trained model, under a launcher together with the other processes.
 pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
-    check_writable(&args.out)?;
+    on_processes(|ranks| infer_with(args, ranks))
+}
+
+fn infer_with(args: &InferArgs, ranks: Option<Ranks>) -> Result<ExitCode, Failure> {
+    let shows = shows(ranks.as_ref());
+    if shows {
+        check_writable(&args.out)?;
+    }
     let read = [
         ("the model", Some(&*args.model.model)),
         ("the weights", args.weights.as_deref()),
@@ -120,25 +145,28 @@ pub fn infer(args: &InferArgs) -> Result<ExitCode, Failure> {
     }
     format.check()?;
     let pairs = args.links.as_deref().map(LinkPairs::read).transpose()?;
-    let (mut terminal, options) = (Terminal::default(), options(&args.device));
     let job = Job {
         new: args.new.clone(),
         outputs: args.output.iter().cloned().collect(),
-        ..job(&args.model, args.device.device, &args.disable, options)?
+        ranks,
+        ..job(&args.model, args.device.device, &args.disable, options(&args.device))?
     };
     if let Some(pairs) = &pairs {
-        return score_links(args, pairs, weights, &job, terminal);
+        return score_links(args, pairs, weights, &job);
     }
-    let mut prepared = hgnnc::prepare(Purpose::Infer, &job, &mut terminal).map_err(|error| terminal.failed(error))?;
+    let mut prepared = prepare_on(Purpose::Infer, &job)?;
     load_weights(&mut prepared, weights)?;
     let output = args.output.as_deref();
     let edges = prepared.edges_file(output, &args.out);
-    if let Some(edges) = &edges {
+    if let (Some(edges), true) = (&edges, shows) {
         check_writable(edges)?;
         let written = [("the output", Some(&*args.out)), ("its edges", Some(&**edges))];
         check_apart(&written, &read, args.model.data.as_deref())?;
     }
     let found = prepared.infer_output(output, args.probabilities)?;
+    if !shows {
+        return Ok(ExitCode::SUCCESS);
+    }
     found.warnings.iter().for_each(|line| note(&format!("warning: {line}")));
     found.write(&prepared.naming, &args.out)?;
     print(&written_text(&found.values, &args.out, edges.as_deref()))?;
@@ -164,14 +192,8 @@ fn written_text(values: &OutputValues, out: &Path, edges: Option<&Path>) -> Stri
 }
 
 /// Writes the scores of pairs.
-fn score_links(
-    args: &InferArgs,
-    pairs: &LinkPairs,
-    weights: Option<&Path>,
-    job: &Job,
-    mut terminal: Terminal,
-) -> Result<ExitCode, Failure> {
-    let mut prepared = hgnnc::prepare(Purpose::Score, job, &mut terminal).map_err(|error| terminal.failed(error))?;
+fn score_links(args: &InferArgs, pairs: &LinkPairs, weights: Option<&Path>, job: &Job) -> Result<ExitCode, Failure> {
+    let mut prepared = prepare_on(Purpose::Score, job)?;
     load_weights(&mut prepared, weights)?;
     let scores = prepared.score_links(pairs)?;
     write_scores(&args.out, &scores)?;
@@ -184,8 +206,12 @@ fn score_links(
 /// The report of a finished run. Warns of metrics that are not finite.
 pub fn finish(prepared: &mut Prepared) -> Result<Report, Failure> {
     let report = prepared.report()?;
-    prepared.not_finite(&report).iter().for_each(|warning| note(&format!("warning: {warning}")));
+    warn_of_not_finite(prepared, &report);
     Ok(report)
+}
+
+fn warn_of_not_finite(prepared: &Prepared, report: &Report) {
+    prepared.not_finite(report).iter().for_each(|warning| note(&format!("warning: {warning}")));
 }
 
 /// Weights of an output that are shown; a report has all of them.

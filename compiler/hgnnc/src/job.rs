@@ -155,7 +155,8 @@ impl Job {
 pub(crate) fn check_ranks(purpose: Purpose, job: &Job) -> Result<(), Error> {
     let refused = |what: &str| Err(Error::input(format!("{what}: start the command without `mpirun`")));
     match (purpose, job) {
-        (Purpose::Infer | Purpose::Score, _) => refused("outputs are computed by one process"),
+        (Purpose::Score, _) => refused("pairs are scored by one process"),
+        (Purpose::Infer, Job { new: Some(_), .. }) => refused("new vertices are added by one process"),
         (_, Job { device: Device::Cuda(_) | Device::PtxInterp, .. }) => {
             refused("several processes train on their processors, not on devices")
         }

@@ -407,6 +407,9 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
                         Opened::Text(analysis) => Some(&analysis.sources),
                         Opened::Artifact { .. } => None,
                     };
+                    // Evaluations need no training program.
+                    let evaluation_only = lower_options.evaluation_only || purpose != Purpose::Train;
+                    let lower_options = LowerOptions { evaluation_only, ..lower_options };
                     on_ranks((&model, sources), &lower_options, data, &pool, options, ranks, observer)?
                 }
                 None => on_processor((&model, purpose), lower_options, data, &pool, options, observer)?,

@@ -78,8 +78,13 @@ const DATA: [&str; 3] = ["m.hgnn", "--data", "data"];
 impl Launcher {
     /// `hgnnc train` on some ranks.
     fn train(&self, place: &Place, ranks: usize, args: &[&str]) -> Command {
+        self.command(place, ranks, "train", args)
+    }
+
+    /// A command on some ranks.
+    fn command(&self, place: &Place, ranks: usize, name: &str, args: &[&str]) -> Command {
         let mut command = Command::new(&self.name);
-        command.args(self.args).args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_hgnnc"), "train"]);
+        command.args(self.args).args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_hgnnc"), name]);
         command.args(args).args(["--threads", "1"]).current_dir(place.path(".")).env("HGNNC_CACHE", CACHE);
         if let Some(library) = &self.library {
             command.env("HGNNC_MPI", library);
@@ -163,6 +168,31 @@ fn several_processes_train_on_batches() {
         let output = launcher.train(&place, 2, &cached).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(text.contains("a cache of rows is for one process"), "{text}");
+    }
+}
+
+#[test]
+fn several_processes_evaluate_a_model_and_write_its_outputs() {
+    let place = place();
+    trained_alone(&place, &["-o", "run"]);
+    for model in [&["m.hgnn", "--weights", "alone.safetensors"][..], &["run/model.hgnnx"]] {
+        let args = [model, &["--data", "data"]].concat();
+        place.run(&[&["eval"], &args[..], &["--report", "alone.json"]].concat()).works();
+        place.run(&[&["infer"], &args[..], &["--out", "alone.csv"]].concat()).works();
+        for launcher in launchers() {
+            let name = launcher.name.display();
+            let eval = [&args[..], &["--report", "together.json"]].concat();
+            let run = Run::of(launcher.command(&place, 3, "eval", &eval).output().unwrap()).works();
+            assert_eq!(run.out.matches("test: ").count(), 2, "metrics and the baseline, once: {}", run.out);
+            let of = |file: &str| place.json(file)["metrics"]["test"].clone();
+            assert_eq!(of("together.json")["micro_f1"], of("alone.json")["micro_f1"], "{name}");
+            let loss = |file: &str| of(file)["loss"].as_f64().unwrap();
+            assert!((loss("together.json") - loss("alone.json")).abs() < 1e-5, "{name}");
+            let infer = [&args[..], &["--out", "together.csv"]].concat();
+            let run = Run::of(launcher.command(&place, 2, "infer", &infer).output().unwrap()).works();
+            assert_eq!(run.out.matches("wrote together.csv").count(), 1, "{}", run.out);
+            assert_eq!(place.bytes("together.csv"), place.bytes("alone.csv"), "{name}");
+        }
     }
 }
 

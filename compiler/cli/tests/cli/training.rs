@@ -33,8 +33,8 @@ fn a_report_has_every_field_of_the_contract() {
     let written: BTreeSet<&str> = report.as_object().expect("an object").keys().map(String::as_str).collect();
     assert!(written.is_subset(&told), "not in docs/report.md: {:?}", written.difference(&told));
     let absent: Vec<_> = told.difference(&written).collect();
-    // Those of mini-batches, of set constants, of outputs of semantic graphs, and of several seeds.
-    let those = [&"batches", &"constants", &"graph_weights", &"mean", &"seeds", &"std"];
+    // Those of mini-batches, of set constants, of outputs of semantic graphs, of several processes, and of several seeds.
+    let those = [&"batches", &"constants", &"graph_weights", &"mean", &"ranks", &"seeds", &"std"];
     assert_eq!(absent, those, "in docs/report.md only");
     for key in ["model", "dataset", "device", "outcome"] {
         assert!(report[key].is_string(), "{key}: {report:#}");
