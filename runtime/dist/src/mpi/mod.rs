@@ -273,7 +273,8 @@ impl Server {
                 if of.messages.is_empty() {
                     // Nothing receives this if the exchange was abandoned by a panic.
                     let _ = of.done.send(Ok(()));
-                } else if of.since.elapsed() > self.patience {
+                } else if of.since.elapsed() > self.patience && moved_at.elapsed() > self.patience {
+                    // Batches that are prepared ahead may wait for as long as an evaluation takes, while its exchanges go on.
                     let mut ranks: Vec<usize> = of.messages.iter().map(|message| message.with).collect();
                     ranks.sort_unstable();
                     ranks.dedup();
