@@ -28,7 +28,8 @@ pub struct LoweredForRanks {
     pub train_sizes: Option<SizeInfo>,
 }
 
-/// Lowers a checked model for any number of ranks, which divide a mini-batch among themselves by `split`. The passes [`NOT_ON_RANKS`] must be disabled.
+/// Lowers a checked model for any number of ranks, which divide a mini-batch among themselves by `split`. The passes
+/// [`NOT_ON_RANKS`] must be disabled.
 ///
 /// # Errors
 /// As [`lower`](crate::lower()), and a construct that has no placement.

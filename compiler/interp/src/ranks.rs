@@ -38,8 +38,8 @@ pub fn run_ranks(flow: &Dataflow, ranks: &[Bindings]) -> Result<Vec<Evaluation>,
     Ok(runs)
 }
 
-/// The result of an exchange on each rank: the rows of mirrors, from the ranks that own them, or the copies of rows that a
-/// rank owns.
+/// The result of an exchange on each rank: the rows of mirrors, from the ranks that own them, or the copies that the
+/// batches of all ranks have of rows of this one.
 pub(crate) fn exchanged(flow: &Dataflow, ranks: &[(&Bindings, &Evaluation)], value: Value) -> Vec<Tensor> {
     let data = flow.value(value);
     let (own, arg) = (flow.ty(data.args[0]).space, data.args[0]);

@@ -146,8 +146,7 @@ impl Dataflow {
         self.add_graph(GraphDecl { share: EdgeShare::Sections, ..GraphDecl::new(name, of, sections, vec![]) })
     }
 
-    /// The graph from the copies of the vertices of a type of a mini-batch to the vertices at their owner, declared if it
-    /// does not exist.
+    /// The graph from the copies of sampled vertices to these vertices at their owner, declared if it does not exist.
     pub fn graph_of_copies(&mut self, of: VertexType) -> Graph {
         let owned = self.owned(of);
         let name = format!("{}.copies", self.vertex_types[of.index()].name);

@@ -50,8 +50,7 @@ pub enum VertexRows {
     Mirrors(VertexType, Mirrors),
     /// The sections of the vertices of a type that a rank owns ([`crate::ranks`]).
     Sections(VertexType),
-    /// Of a mini-batch: the vertices that a rank owns among those that any rank's batch has of a type
-    /// ([`crate::ranks`]).
+    /// Of a mini-batch ([`crate::ranks`]): the vertices that a rank owns among those that any rank's batch has of a type.
     Owned(VertexType),
     /// Of a mini-batch: the rows that the batches of all ranks have of vertices that a rank owns ([`crate::ranks`]).
     Copies(VertexType),

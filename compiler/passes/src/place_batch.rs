@@ -50,8 +50,8 @@ pub enum Split {
     Seeds,
     /// Each rank has all seeds, and of their in-edges those of some relations; it computes all that lies beneath the
     /// sources of these. What the ranks aggregate at a seed is added (relation-aggregation-first: Zhong et al. 2024,
-    /// "Heta", arXiv 2408.09697, equation 1), or reduced as the model says. A seed's own value of the layer before comes
-    /// from one rank.
+    /// "Heta", arXiv 2408.09697, equation 1), or reduced as the model says. One rank gives a seed's own value of the layer
+    /// before, which is no sum over relations.
     Relations,
 }
 

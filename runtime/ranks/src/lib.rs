@@ -37,8 +37,7 @@ pub struct Placed {
     pub tables: Dataflow,
     /// The division of rows among the ranks.
     pub division: Division,
-    /// By semantic graph: the rank that aggregates its edges to the seeds of mini-batches, if ranks share relations and
-    /// not seeds.
+    /// By semantic graph, if ranks share relations: the rank that aggregates its edges to the seeds of mini-batches.
     pub relations: Option<Arc<[usize]>>,
 }
 

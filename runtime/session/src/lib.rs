@@ -337,8 +337,8 @@ pub trait Session: Debug + Send + Any {
         Exchanged::default()
     }
 
-    /// The numbers of each process that trains with this one, as many of each. All call it, in the same order as other
-    /// calls.
+    /// The numbers of each process that trains with this one, as many of each. As with [`Session::agree`], all call it in
+    /// the same order as other calls.
     ///
     /// # Errors
     /// When another process has ended.
@@ -414,8 +414,7 @@ pub trait ParamStore {
     fn are_finite(&mut self) -> Option<bool>;
 
     /// The memory of a parameter, or of the rows of a table that this process has, shared with the caller, if it is host
-    /// memory in the order of the dataset. It may be accessed only while the session is idle and nothing of it is
-    /// borrowed.
+    /// memory in the order of the dataset. It may be accessed only while the session is idle and not borrowed.
     fn share(&mut self, index: usize) -> Option<Alias>;
 
     /// Copies rows of a store to the first rows of a parameter, or of the optimizer state with this number after all

@@ -212,8 +212,7 @@ impl Parser {
         Ok((kind.to_owned(), direction, stack))
     }
 
-    /// `out_edges(graph)`, `sections(type)` or `copies(type)`, if the next words say so: a graph of the program of several
-    /// ranks.
+    /// `out_edges(graph)`, `sections(type)` or `copies(type)`, if the next words say so: a graph of ranks.
     fn graph_of_ranks(&mut self, name: &str, (src, dst): (VertexType, VertexType)) -> Parse<Option<GraphDecl>> {
         let (Token::Word(kind), Token::Sign("(")) = (self.peek().clone(), self.after_next()) else { return Ok(None) };
         let of_types = match kind.as_str() {

@@ -18,8 +18,7 @@ impl Engine {
         self.data.orders.of((*self.row_types.get(param)?)?)
     }
 
-    /// Whether the vertex rows of a parameter are in the order of the dataset: those of all vertices, or of a range of
-    /// them.
+    /// Whether the vertex rows of a parameter, all of them or a range, are in the order of the dataset.
     pub(crate) fn rows_are_in_order(&self, param: usize) -> bool {
         self.row_order(param).is_none_or(|order| (0..).zip(&order.rank).all(|(row, &rank)| row == rank))
     }

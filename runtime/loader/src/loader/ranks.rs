@@ -66,8 +66,9 @@ pub struct OwnedRows {
     pub rows: Vec<u32>,
 }
 
-/// Whether a rank makes the next batch, or makes no more.
+/// Said by a rank that makes the next batch.
 const MAKES: u32 = 0;
+/// Said by a rank that makes no more of them.
 const ENDS: u32 = 1;
 
 fn failed(error: CommError) -> ExecError {
@@ -374,8 +375,8 @@ fn grouped(groups: &[u32], count: usize, csc: &mut Adjacency) {
     indptr[0] = 0;
 }
 
-/// Sends each rank the vertices that it owns, and returns those that each rank asks this one for; nothing if a rank makes
-/// no more batches.
+/// Sends each rank the vertices that it owns, and returns those that each rank asks this one for. `None` if one of the
+/// ranks makes no more batches.
 fn tell_owners(rank: &Rank, state: u32, wanted: &[Vec<u32>]) -> Result<Option<Vec<Vec<u32>>>> {
     let comm = &*rank.comm;
     let size = comm.size();

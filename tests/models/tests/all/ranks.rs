@@ -121,8 +121,8 @@ fn parameters_are_those_of_a_run_without_ranks() {
 }
 
 /// On mini-batches, each rank samples around its own seeds, or along its own relations. With all in-edges, the sums are
-/// those of one process, but for their order. Masks are functions of the numbers of vertices and edges, however many ranks
-/// there are.
+/// those of one process, but for their order. Masks are functions of the numbers of vertices and edges, on any number of
+/// ranks that share a batch.
 fn ranks_train_on_batches_as_one_process(name: &str) {
     let case = case(name);
     let train_block = TRAIN.replace("adam(lr: 0.01, weight_decay: 0.001)", "sgd(lr: 0.05, momentum: 0.9)");
