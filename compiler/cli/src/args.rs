@@ -10,6 +10,7 @@ use hgnnc::Device;
 
 use crate::data_args::DataArgs;
 use crate::profile_args::ProfileCommand;
+use crate::simulate_args::SimulateArgs;
 use crate::sweep_args::{ConstArgs, SweepArgs, parse_time};
 use crate::switches::DisableArgs;
 
@@ -76,6 +77,8 @@ pub enum Command {
     Profile(ProfileCommand),
     /// Sample an epoch of mini-batches and show what caches in front of their rows would save
     SimulateCache(SimulateCacheArgs),
+    /// Train on many processes that are simulated, and show what a step would take on a network (see docs/cluster.md)
+    Simulate(SimulateArgs),
     /// Look at datasets and make synthetic ones
     Data(DataArgs),
     /// Look at the processes of a job, behind a launcher such as `mpirun` or `srun` (see docs/cluster.md)

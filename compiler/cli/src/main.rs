@@ -23,6 +23,8 @@ mod profile_args;
 mod progress;
 mod run;
 mod serve;
+mod simulate;
+mod simulate_args;
 mod simulate_cache;
 mod source;
 mod split;
@@ -82,6 +84,7 @@ fn outcome(command: &Command) -> Result<ExitCode, failure::Failure> {
         Command::Profile(args) => profile::profile(args),
         Command::Eval(args) => run::eval(args),
         Command::Infer(args) => run::infer(args),
+        Command::Simulate(args) => simulate::simulate(args),
         Command::SimulateCache(args) => simulate_cache::simulate_cache(args),
         Command::Data(args) => data::data(args),
         Command::Cluster { command } => cluster::cluster(command),

@@ -66,7 +66,7 @@ use hgnnc_session::{Backend, Session, StepKey};
 use hgnnc_trace::Times;
 
 use crate::device::{self, Device};
-use crate::prepare::{Bound, bind_planned};
+use crate::bound_job::{Bound, bind_planned};
 use crate::{Error, Observer, Purpose, dataset, source};
 
 /// Model and options that a [`Layer`] is compiled from.

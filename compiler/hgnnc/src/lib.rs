@@ -22,6 +22,7 @@
 
 pub mod artifact;
 mod baseline;
+mod bound_job;
 mod dataset;
 mod device;
 mod error;
@@ -41,6 +42,7 @@ mod rescue;
 mod results;
 mod run_folder;
 mod seeds;
+pub mod simulate;
 mod sizes;
 mod source;
 mod starter;
@@ -60,7 +62,8 @@ pub use machines::{cpu_backend, cpu_options, order_options};
 pub use outputs::{
     NamedFile, check_apart, check_folder, check_readable, check_writable, make_folder, write_file, write_report,
 };
-pub use prepare::{Bound, Prepared, bind_sizes, prepare};
+pub use bound_job::{Bound, bind_sizes};
+pub use prepare::{Prepared, prepare};
 pub use ranks::Ranks;
 pub use rescue::{Rescued, Unsaved, lock_checkpoints};
 pub use results::{Naming, ResultTable, check_parquet};

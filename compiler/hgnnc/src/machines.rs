@@ -16,18 +16,18 @@ use hgnnc_ptx::PtxCompiler;
 use hgnnc_train::{MemoryNeeded, TrainOptions, Trainer, checkpoint};
 use rayon::ThreadPool;
 
+use crate::bound_job::BoundJob;
 use crate::job::Purpose;
 use crate::{Error, Observer};
 
 /// Compiles a model for this processor and binds it to data.
 pub(crate) fn on_processor(
-    (model, purpose): (&Analyzed, Purpose),
-    lower_options: LowerOptions,
-    mut data: BoundData,
-    pool: &Arc<ThreadPool>,
-    options: TrainOptions,
+    bound: &mut BoundJob,
+    purpose: Purpose,
     observer: &mut dyn Observer,
 ) -> Result<Trainer, Error> {
+    let (mut data, lower_options) = (std::mem::take(&mut bound.data), bound.lower_options());
+    let (model, pool, options) = (&bound.model, &bound.pool, bound.options.clone());
     let budget = options.memory_budget;
     let (sizes, cpu_options) = (lower_options.sizes.clone(), cpu_options(&options));
     let generate = |lowered: &mut Lowered| pool.install(|| compile_cpu(lowered, sizes.as_ref(), &cpu_options));
@@ -86,13 +86,13 @@ fn for_purpose(mut executable: Executable, purpose: Purpose) -> Executable {
 /// # Errors
 /// The outer error is wrong input; the inner error may be caused by the device.
 pub(crate) fn on_device(
-    (model, purpose): (&Analyzed, Purpose),
-    mut lower_options: LowerOptions,
-    mut data: BoundData,
-    (device, pool): (Box<dyn hgnnc_cuda::Device>, &Arc<ThreadPool>),
-    options: TrainOptions,
+    bound: &mut BoundJob,
+    purpose: Purpose,
+    device: Box<dyn hgnnc_cuda::Device>,
     observer: &mut dyn Observer,
 ) -> Result<Result<Trainer, ExecError>, Error> {
+    let (mut data, mut lower_options) = (std::mem::take(&mut bound.data), bound.lower_options());
+    let (model, pool, options) = (&bound.model, &bound.pool, bound.options.clone());
     let target = device.target().with_precision(options.precision);
     lower_options.machine = Machine::sheet(target.name());
     let budget = options.memory_budget;

@@ -5,19 +5,20 @@ use std::sync::Arc;
 
 use hgnnc_data::ranks::Division;
 use hgnnc_data::{BoundData, ExecError};
-use hgnnc_diag::SourceMap;
 use hgnnc_dist::{Comm, Tag, all_gather};
 use hgnnc_driver::{
-    Analyzed, Disabled, LowerError, LowerOptions, NOT_ON_RANKS, Relations, Split, assign_relations, compile_cpu_ranks,
+    Disabled, LowerError, LowerOptions, NOT_ON_RANKS, Relations, Split, assign_relations, compile_cpu_ranks,
     lower_for_ranks,
 };
 use hgnnc_executable::Executable;
 use hgnnc_ir::kernel;
-use hgnnc_ranks::{Placed, RankBackend};
+use hgnnc_ranks::{Placed, RankBackend, SharedInputs};
 use hgnnc_train::{TrainOptions, Trainer};
 use rayon::ThreadPool;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::bound_job::BoundJob;
+use crate::job::Purpose;
 use crate::machines::{cpu_backend, cpu_options};
 use crate::{Error, Observer};
 
@@ -53,47 +54,87 @@ impl Ranks {
     }
 }
 
-/// Compiles a model for all ranks and binds it to the rows of this one. `sources` are those of the model, to name the
-/// place of a construct that several processes do not compute.
+/// A model compiled for all ranks of a job.
+#[derive(Clone)]
+pub(crate) struct CompiledRanks {
+    executable: Executable,
+    placed: Placed,
+}
+
+/// Compiles a job for all ranks, of which this process is one, and binds it to the rows of this one.
 pub(crate) fn on_ranks(
-    (model, sources): (&Analyzed, Option<&SourceMap>),
-    lower_options: &LowerOptions,
-    data: BoundData,
-    pool: &Arc<ThreadPool>,
-    options: TrainOptions,
+    bound: &mut BoundJob,
+    purpose: Purpose,
     ranks: &Ranks,
     observer: &mut dyn Observer,
 ) -> Result<Trainer, Error> {
-    let mut lowered = lower_for_ranks(model, lower_options, ranks.split).map_err(|error| match error {
-        LowerError::Place(ref refused) => {
-            let place = refused.origin.and_then(|origin| sources?.place(origin.file, origin.start));
-            Error::Input(place.map_or_else(|| error.to_string(), |place| format!("{error} ({place})")))
+    let compiled = CompiledRanks::new(bound, ranks.comm.size(), purpose, ranks, observer)?;
+    let (data, options) = (std::mem::take(&mut bound.data), bound.options.clone());
+    compiled.bind(&ranks.comm, data, None, &bound.pool, options)
+}
+
+impl CompiledRanks {
+    /// Compiles a job for as many ranks, the same on each of them.
+    pub fn new(
+        bound: &BoundJob,
+        size: usize,
+        purpose: Purpose,
+        ranks: &Ranks,
+        observer: &mut dyn Observer,
+    ) -> Result<Self, Error> {
+        let (model, options) = (&bound.model, bound.lower_options());
+        // Evaluations need no training program.
+        let evaluation_only = options.evaluation_only || purpose != Purpose::Train;
+        let options = LowerOptions { evaluation_only, ..options };
+        let mut lowered = lower_for_ranks(model, &options, ranks.split).map_err(|error| match error {
+            LowerError::Place(ref refused) => {
+                // The place of a construct that several processes do not compute.
+                let place = refused.origin.and_then(|origin| bound.sources()?.place(origin.file, origin.start));
+                Error::Input(place.map_or_else(|| error.to_string(), |place| format!("{error} ({place})")))
+            }
+            error => error.into(),
+        })?;
+        let cpu_options = cpu_options(&bound.options);
+        bound.pool.install(|| compile_cpu_ranks(&mut lowered, &cpu_options));
+        let executable = lowered.executable;
+        let division = Division { sections: ranks.sections, ranks: size };
+        let one = model.flow.with_tables_of(model.name.clone());
+        let relations = match ranks.split {
+            Split::Seeds => None,
+            Split::Relations => relations_of(&executable, &options, size, observer)?,
+        };
+        Ok(Self { executable, placed: Placed { one, tables: lowered.tables, division, relations } })
+    }
+
+    /// The trainer of a rank. `data` are those of the whole graph, and `inputs` those that several ranks of this process
+    /// share.
+    pub fn bind(
+        self,
+        comm: &Arc<dyn Comm>,
+        data: BoundData,
+        inputs: Option<SharedInputs>,
+        pool: &Arc<ThreadPool>,
+        options: TrainOptions,
+    ) -> Result<Trainer, Error> {
+        let Self { executable, placed } = self;
+        check_equal(&executable, &data, &**comm)?;
+        let inner = cpu_backend(&executable, pool, &options).with_ranks(Arc::clone(comm));
+        let mut backend = RankBackend::new(&executable, Box::new(inner), Arc::clone(comm), placed);
+        if let Some(inputs) = inputs {
+            backend = backend.with_inputs(inputs);
         }
-        error => error.into(),
-    })?;
-    pool.install(|| compile_cpu_ranks(&mut lowered, &cpu_options(&options)));
-    let executable = lowered.executable;
-    check_equal(&executable, &data, &*ranks.comm)?;
-    let division = Division { sections: ranks.sections, ranks: ranks.comm.size() };
-    let one = model.flow.with_tables_of(model.name.clone());
-    let relations = match ranks.split {
-        Split::Seeds => None,
-        Split::Relations => relations_of(&executable, lower_options, ranks, observer)?,
-    };
-    let placed = Placed { one, tables: lowered.tables, division, relations };
-    let inner = cpu_backend(&executable, pool, &options).with_ranks(Arc::clone(&ranks.comm));
-    let backend = RankBackend::new(&executable, Box::new(inner), Arc::clone(&ranks.comm), placed);
-    Ok(Trainer::new(executable, Box::new(backend), data, options)?)
+        Ok(Trainer::new(executable, Box::new(backend), data, options)?)
+    }
 }
 
 /// By semantic graph: the rank that aggregates its edges to the seeds.
 fn relations_of(
     executable: &Executable,
     options: &LowerOptions,
-    ranks: &Ranks,
+    size: usize,
     observer: &mut dyn Observer,
 ) -> Result<Option<Arc<[usize]>>, Error> {
-    let (flow, size) = (&executable.infer, ranks.comm.size());
+    let flow = &executable.infer;
     let Some((batch, layout)) =
         executable.training.as_ref().and_then(|it| it.batch.as_ref()).zip(executable.batch.as_ref())
     else {

@@ -13,7 +13,9 @@ pub mod launcher;
 pub mod measure;
 pub mod members;
 pub mod mpi;
+pub mod network;
 pub mod threads;
+pub mod trace;
 
 use std::fmt::Debug;
 

@@ -51,6 +51,26 @@ pub struct RankBackend {
     spaces: HashMap<Role, HashMap<String, Space>>,
     /// Whether the training program is for mini-batches.
     on_batches: bool,
+    /// Inputs that ranks of this process share.
+    inputs: Option<SharedInputs>,
+}
+
+/// Inputs of the whole graph in memory that threads share.
+#[derive(Clone, Debug, Default)]
+pub struct SharedInputs(Vec<Option<SharedBuffer>>);
+
+impl SharedInputs {
+    /// Moves the numbers of inputs to such memory.
+    pub fn of(data: &mut BoundData) -> Self {
+        let share = |input: &mut InputData| {
+            let InputData::Numbers(numbers) = input else { return None };
+            let buffer = HostBuffer::of(numbers).freeze();
+            numbers.release_pages();
+            *numbers = FloatArray::shared(Arc::new(buffer.clone()));
+            Some(buffer)
+        };
+        Self(data.inputs.iter_mut().map(share).collect())
+    }
 }
 
 impl RankBackend {
@@ -66,7 +86,12 @@ impl RankBackend {
             Some((role, results.collect()))
         });
         let on_batches = executable.batch.is_some();
-        Self { inner, comm, placed: Arc::new(placed), spaces: spaces.collect(), on_batches }
+        Self { inner, comm, placed: Arc::new(placed), spaces: spaces.collect(), on_batches, inputs: None }
+    }
+
+    /// With the inputs of the data that will be bound, if other ranks of this process have them as well.
+    pub fn with_inputs(self, inputs: SharedInputs) -> Self {
+        Self { inputs: Some(inputs), ..self }
     }
 }
 
@@ -101,7 +126,11 @@ impl Backend for RankBackend {
             return self.inner.plan(roles, data, room);
         }
         // Mini-batches read the inputs of the whole graph.
-        let inputs = if self.on_batches { shared(&mut data) } else { vec![] };
+        let inputs = match (self.on_batches, &self.inputs) {
+            (true, Some(inputs)) => inputs.clone(),
+            (true, None) => SharedInputs::of(&mut data),
+            (false, _) => SharedInputs::default(),
+        };
         let Placed { one, tables, division, .. } = &*self.placed;
         let own = divide(&data, &one.inputs, tables, *division, self.comm.rank())?;
         let inner = self.inner.plan(roles, own, room)?;
@@ -119,8 +148,8 @@ struct PlannedRank {
     placed: Arc<Placed>,
     roles: Vec<Role>,
     spaces: Vec<HashMap<String, Space>>,
-    /// Inputs of the whole graph in memory that threads share.
-    inputs: Vec<Option<SharedBuffer>>,
+    /// Those of mini-batches.
+    inputs: SharedInputs,
 }
 
 impl PlannedSession for PlannedRank {
@@ -155,16 +184,4 @@ impl PlannedSession for PlannedRank {
             counted: None,
         }))
     }
-}
-
-/// Moves the numbers of inputs to memory that threads share.
-fn shared(data: &mut BoundData) -> Vec<Option<SharedBuffer>> {
-    let share = |input: &mut InputData| {
-        let InputData::Numbers(numbers) = input else { return None };
-        let buffer = HostBuffer::of(numbers).freeze();
-        numbers.release_pages();
-        *numbers = FloatArray::shared(Arc::new(buffer.clone()));
-        Some(buffer)
-    };
-    data.inputs.iter_mut().map(share).collect()
 }

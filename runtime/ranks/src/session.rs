@@ -14,7 +14,7 @@ use hgnnc_ir::types::{Space, VertexType};
 use hgnnc_session::{Clock, Exchanged, ParamStore, Rows, Session, StepKey};
 use hgnnc_trace::Times;
 
-use crate::Placed;
+use crate::{Placed, SharedInputs};
 
 /// A result with the rows of all ranks.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct RankSession {
     /// The data of all ranks.
     pub whole: BoundData,
     /// Its inputs, for mini-batches.
-    pub inputs: Vec<Option<SharedBuffer>>,
+    pub inputs: SharedInputs,
     pub comm: Arc<dyn Comm>,
     pub placed: Arc<Placed>,
     /// Parameter and slot of each optimizer state.
@@ -187,7 +187,7 @@ impl Session for RankSession {
     }
 
     fn shared_input(&self, index: usize) -> Option<SharedBuffer> {
-        self.inputs.get(index)?.clone()
+        self.inputs.0.get(index)?.clone()
     }
 
     fn params(&mut self) -> &mut dyn ParamStore {

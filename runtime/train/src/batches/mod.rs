@@ -35,6 +35,7 @@ use hgnnc_trace::Times;
 
 use crate::not_finite::{self, Found};
 use crate::report::BatchReport;
+use crate::trainer::TrainOptions;
 use historical_embeddings::HistoricalEmbeddings;
 
 /// Index of the mini-batch program in its session.
@@ -58,6 +59,8 @@ pub struct Batches {
     /// Whether the mini-batch session has the current dense parameters.
     in_step: bool,
     pipeline: Option<Pipeline>,
+    /// Whether batches are loaded while others are computed.
+    load_ahead: bool,
     /// Options of the feature cache; the cache itself exists from the first batch on.
     cache_options: Option<CacheOptions>,
     cache: Option<Cache>,
@@ -112,7 +115,7 @@ impl Batches {
         backend: &mut dyn Backend,
         whole: &mut dyn Session,
         copied: Option<Vec<GraphInput>>,
-        cache_options: Option<CacheOptions>,
+        &TrainOptions { cache: cache_options, load_ahead, .. }: &TrainOptions,
     ) -> Result<Self> {
         let (Some(training), Some(kernels), Some(layout)) =
             (&executable.training, executable.kernels(Role::Train), &executable.batch)
@@ -168,6 +171,7 @@ impl Batches {
             shared: vec![],
             in_step: false,
             pipeline: None,
+            load_ahead,
             cache_options,
             cache: None,
             reuse,
@@ -246,7 +250,7 @@ impl Batches {
         if let Some(reuse) = &mut self.reuse {
             reuse.begin();
         }
-        self.pipeline = Some(Pipeline::new(move |line| make_all(&loader, first, epochs, line))?);
+        self.pipeline = Some(Pipeline::new(self.load_ahead, move |line| make_all(&loader, first, epochs, line))?);
         Ok(())
     }
 

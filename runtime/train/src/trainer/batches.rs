@@ -1,5 +1,6 @@
 //! Epochs of mini-batch training.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -95,6 +96,33 @@ impl Trainer {
         self.check_finite(loss, key.epoch, "the batch before", found)?;
         self.progress.steps_done += 1;
         Ok((loss, seeds))
+    }
+
+    /// Trains for some steps, without measuring anything in between, and calls `between` before each of them with the
+    /// number of steps that are done, and after the last one. Epochs follow each other.
+    ///
+    /// # Errors
+    /// Those of a step, and of `between`.
+    pub fn train_steps(&mut self, count: u64, between: &mut (dyn FnMut(u64) -> Result<()> + Send)) -> Result<()> {
+        let Some(batches) = &mut self.batches else {
+            let pool = Arc::clone(&self.pool);
+            return pool.install(|| {
+                for step in 0..count {
+                    between(step)?;
+                    self.train_step(step)?;
+                }
+                between(count)
+            });
+        };
+        let (seed, of_epoch) = (self.seed, batches.num_batches().max(1));
+        self.begin_batches(BatchKey { seed, epoch: 0, batch: 0 }, count.div_ceil(of_epoch))?;
+        let mut times = Times::default();
+        for step in 0..count {
+            between(step)?;
+            self.train_batch(BatchKey { seed, epoch: step / of_epoch, batch: step % of_epoch }, &mut times)?;
+        }
+        between(count)?;
+        self.end_batches()
     }
 
     /// Starts loading mini-batches, for profiles.

@@ -140,7 +140,7 @@ impl Trainer {
         if executable.batch.is_some() {
             let copied = (!backend.reads_host_memory()).then(|| graph_inputs(&executable.infer, planned.data()));
             session = planned.open()?;
-            let made = Batches::new(&executable, backend, &mut *session, copied, options.cache)?;
+            let made = Batches::new(&executable, backend, &mut *session, copied, &options)?;
             warnings.extend(made.not_cached().iter().map(|vertex| {
                 format!("the sparse features of `{vertex}` are not cached: only rows of one length are")
             }));

@@ -44,6 +44,8 @@ pub struct TrainOptions {
     pub features: KernelFeatures,
     /// Feature cache for mini-batches.
     pub cache: Option<CacheOptions>,
+    /// Whether the next mini-batch is loaded while one is computed; otherwise before it.
+    pub load_ahead: bool,
 }
 
 impl Default for TrainOptions {
@@ -64,6 +66,7 @@ impl Default for TrainOptions {
             code: CodeMode::default(),
             features: KernelFeatures::ALL,
             cache: None,
+            load_ahead: true,
         }
     }
 }

@@ -1,0 +1,245 @@
+//! Training on many ranks, simulated in one process.
+//!
+//! The ranks are virtual: threads that run the programs of ranks on their parts of the data and exchange the real numbers,
+//! one rank at a time, so that each has the whole processor while it computes. The bytes of the simulation are counted, and
+//! its times of computing are measured; the network is a model ([`hgnnc_dist::trace`]). All other times follow from these.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hgnnc_cpu::thread_pool;
+use hgnnc_data::ExecError;
+use hgnnc_dist::network::Network;
+use hgnnc_dist::threads::{Recorder, run_in_turns};
+use hgnnc_dist::trace::{RankTimes, Trace, replay};
+use hgnnc_dist::{Alone, Comm};
+use hgnnc_driver::Split;
+use hgnnc_ranks::SharedInputs;
+use hgnnc_train::{TrainOptions, Trainer};
+use serde::Serialize;
+
+use crate::bound_job::{BoundJob, bind_job};
+use crate::job::{Job, Purpose, check_ranks};
+use crate::ranks::{CompiledRanks, Ranks};
+use crate::{Error, Observer};
+
+/// Steps that are not counted: they touch memory for the first time.
+const WARM_UP: u64 = 3;
+
+/// A simulation.
+#[derive(Clone, Debug)]
+pub struct Simulation {
+    /// Numbers of ranks, of which each is simulated.
+    pub ranks: Vec<usize>,
+    /// The part of a mini-batch that ranks divide among themselves.
+    pub split: Split,
+    /// Whether each rank has as many seeds as `batch` says, instead of a part of them.
+    pub weak: bool,
+    /// Steps of training that are counted, after some that are not.
+    pub steps: u64,
+    /// The network between the ranks.
+    pub network: Network,
+}
+
+/// The figures of a simulation. Milliseconds of steps are simulated: they follow from measured times of computing, counted
+/// bytes, and a model of the network.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct SimulationReport {
+    /// Always true: no figure of several ranks was measured on several machines.
+    pub simulated: bool,
+    pub dataset: String,
+    pub network: Network,
+    /// Threads of a rank.
+    pub threads: usize,
+    pub steps: u64,
+    /// Whether each rank has as many seeds as `batch` says.
+    pub weak: bool,
+    /// By number of ranks, as asked for.
+    pub runs: Vec<RunReport>,
+    /// The last of the runs on other networks and processors.
+    pub sensitivity: Vec<Variation>,
+}
+
+/// The steps of a number of ranks.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct RunReport {
+    pub ranks: usize,
+    /// Seeds of a step; for training on the whole graph, those of its training part.
+    pub seeds: usize,
+    /// Simulated milliseconds of a step, to the end of the last rank.
+    pub step_ms: f64,
+    /// The seeds a second of this run by those of the first one.
+    pub speed_up: f64,
+    /// The same by the number of ranks.
+    pub efficiency: f64,
+    /// Bytes that all ranks send to others in a step.
+    pub sent_bytes: f64,
+    pub of_ranks: Vec<RankRun>,
+}
+
+/// A step of one rank.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct RankRun {
+    /// Measured alone.
+    pub compute_ms: f64,
+    /// Simulated.
+    pub wait_ms: f64,
+    pub sent_bytes: f64,
+    pub exchanges: f64,
+}
+
+/// A step on another network, or with other processors.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Variation {
+    pub what: &'static str,
+    pub step_ms: f64,
+}
+
+/// Simulates training.
+///
+/// # Errors
+/// As [`prepare`](crate::prepare()), and what several ranks refuse.
+pub fn simulate(job: &Job, simulation: &Simulation, observer: &mut dyn Observer) -> Result<SimulationReport, Error> {
+    let ranks = Ranks { split: simulation.split, ..Ranks::new(Arc::new(Alone)) };
+    let options = TrainOptions { load_ahead: false, ..job.options.clone() };
+    let job = Job { ranks: Some(ranks), options, ..job.clone() };
+    check_ranks(Purpose::Train, &job)?;
+    let mut bound = bind_job(Purpose::Train, &job, None, observer)?;
+    bound.dataset = None;
+    let batch = seeds_of(&mut bound).copied();
+    if simulation.weak && batch.is_none() {
+        return Err(Error::input(
+            "with more seeds for more ranks, a model needs mini-batches: give it a `batch` in its `train` block",
+        ));
+    }
+    let inputs = bound.on_batches().then(|| SharedInputs::of(&mut bound.data));
+    let in_training = bound.data.parts.first().map_or(0, Vec::len);
+    let mut runs: Vec<RunReport> = vec![];
+    let mut traces = vec![];
+    for &size in &simulation.ranks {
+        if let (Some(batch), Some(of_model)) = (batch, seeds_of(&mut bound)) {
+            *of_model = if simulation.weak { batch * size } else { batch };
+        }
+        let seeds = seeds_of(&mut bound).map_or(in_training, |batch| *batch);
+        if seeds > in_training {
+            observer.note(format!(
+                "warning: a batch of {size} ranks has all {in_training} vertices of the training part, not {seeds}"
+            ));
+        }
+        traces = record(&bound, size, simulation, inputs.as_ref(), observer)?;
+        let mut run = report(&traces, seeds.min(in_training), simulation);
+        let seeds_a_second = |run: &RunReport| run.seeds as f64 / run.step_ms;
+        if let Some(first) = runs.first() {
+            run.speed_up = seeds_a_second(&run) / seeds_a_second(first);
+            run.efficiency = run.speed_up * first.ranks as f64 / size as f64;
+        }
+        runs.push(run);
+    }
+    Ok(SimulationReport {
+        simulated: true,
+        dataset: bound.data.dataset.clone(),
+        network: simulation.network,
+        threads: bound.pool.current_num_threads(),
+        steps: simulation.steps,
+        weak: simulation.weak,
+        runs,
+        sensitivity: variations(&traces, simulation),
+    })
+}
+
+/// The number of seeds of a mini-batch of a model.
+fn seeds_of(bound: &mut BoundJob) -> Option<&mut usize> {
+    Some(&mut bound.model.train.as_mut()?.training.batch.as_mut()?.size)
+}
+
+/// Trains on virtual ranks, and returns what each has done.
+fn record(
+    bound: &BoundJob,
+    size: usize,
+    simulation: &Simulation,
+    inputs: Option<&SharedInputs>,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Trace>, Error> {
+    let sections = size.next_multiple_of(Ranks::SECTIONS);
+    let ranks = Ranks { comm: Arc::new(Alone), sections, split: simulation.split };
+    let compiled = CompiledRanks::new(bound, size, Purpose::Train, &ranks, observer)?;
+    let (data, options) = (&bound.data, &bound.options);
+    let failed = Mutex::new(None);
+    let work = |comm: &Arc<dyn Comm>, recorder: &Recorder| {
+        // Each has threads of its own, since a thread waits where its rank does.
+        let trainer = thread_pool(options.threads)
+            .map_err(Error::from)
+            .and_then(|pool| compiled.clone().bind(comm, data.clone(), inputs.cloned(), &pool, options.clone()));
+        if let Err(error) = trainer.and_then(|mut of| steps(&mut of, &**comm, recorder, simulation.steps)) {
+            comm.abort(&error.to_string());
+            // The others fail because this one has.
+            failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+    };
+    let (_, traces) = run_in_turns(size, work);
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failed.map_or(Ok(traces), Err)
+}
+
+/// Trains for the steps of the warm-up, and then for those that are recorded.
+fn steps(trainer: &mut Trainer, comm: &dyn Comm, recorder: &Recorder, count: u64) -> Result<(), Error> {
+    trainer.train_steps(WARM_UP + count, &mut |step| {
+        // All ranks begin and end between the same exchanges.
+        comm.barrier().map_err(|error| ExecError::Ranks(error.to_string()))?;
+        match step {
+            WARM_UP => recorder.begin(),
+            step if step == WARM_UP + count => recorder.end(),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn report(traces: &[Trace], seeds: usize, simulation: &Simulation) -> RunReport {
+    let times = replay(traces, &simulation.network);
+    let steps = simulation.steps as f64;
+    let of_rank = |(rank, (trace, times)): (usize, (&Trace, &RankTimes))| RankRun {
+        compute_ms: 1e3 * times.compute_s / steps,
+        wait_ms: 1e3 * times.wait_s / steps,
+        sent_bytes: trace.sent_bytes(rank) as f64 / steps,
+        exchanges: trace.exchanges() as f64 / steps,
+    };
+    let of_ranks: Vec<RankRun> = traces.iter().zip(&times).enumerate().map(of_rank).collect();
+    RunReport {
+        ranks: traces.len(),
+        seeds,
+        step_ms: 1e3 * last(&times) / steps,
+        speed_up: 1.0,
+        efficiency: 1.0,
+        sent_bytes: of_ranks.iter().map(|rank| rank.sent_bytes).sum(),
+        of_ranks,
+    }
+}
+
+/// Seconds to the end of the last rank.
+fn last(times: &[RankTimes]) -> f64 {
+    times.iter().map(|times| times.end_s).fold(0.0, f64::max)
+}
+
+/// Steps with twice and half of each number of the network, and of the speed of the processors.
+fn variations(traces: &[Trace], simulation: &Simulation) -> Vec<Variation> {
+    let Network { latency_s, bytes_per_s } = simulation.network;
+    let step_ms = |traces: &[Trace], network: Network| 1e3 * last(&replay(traces, &network)) / simulation.steps as f64;
+    let on = |what, network| Variation { what, step_ms: step_ms(traces, network) };
+    let at = |what, factor| {
+        let traces: Vec<Trace> = traces.iter().map(|trace| trace.slowed(factor)).collect();
+        Variation { what, step_ms: step_ms(&traces, simulation.network) }
+    };
+    vec![
+        on("half the bandwidth", Network { latency_s, bytes_per_s: bytes_per_s / 2.0 }),
+        on("twice the bandwidth", Network { latency_s, bytes_per_s: bytes_per_s * 2.0 }),
+        on("twice the latency", Network { latency_s: latency_s * 2.0, bytes_per_s }),
+        on("half the latency", Network { latency_s: latency_s / 2.0, bytes_per_s }),
+        at("processors half as fast", 2.0),
+        at("processors twice as fast", 0.5),
+    ]
+}
