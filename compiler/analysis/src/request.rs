@@ -180,6 +180,7 @@ impl Request {
             | Op::ScatterRows(..)
             | Op::ScatterAdd(_)
             | Op::Exchange(_)
+            | Op::SumRanks
             | Op::ReduceTrailing { .. } => {}
         }
         0

@@ -319,7 +319,10 @@ pub fn label(program: &Program, kernel: &Decl) -> String {
         }
         Body::Exchange(exchange) => {
             let name = |vertex: VertexType| &program.tables.vertex_types[vertex.index()].name;
-            format!("exchange of {} to {}", name(exchange.rows), name(exchange.to))
+            match exchange.to {
+                Some(to) => format!("exchange of {} to {}", name(exchange.rows), name(to)),
+                None => format!("sum of {} over all ranks", name(exchange.rows)),
+            }
         }
         Body::Traversal(traversal) => print_rows(program, &traversal.rows),
     }

@@ -192,7 +192,7 @@ pub(crate) fn evaluate(
             })
         }
 
-        Op::Exchange(_) => ranks::exchanged(flow, &[(bindings, run)], value).remove(0),
+        Op::Exchange(_) | Op::SumRanks => ranks::exchanged(flow, &[(bindings, run)], value).remove(0),
 
         Op::ReduceTrailing { reduce, axes } => {
             let from = &arg_ty(0).dims;

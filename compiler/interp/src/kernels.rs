@@ -243,14 +243,21 @@ impl Machine<'_> {
         }
     }
 
-    /// The rows that mirrors have of the rank itself: kernels are interpreted for one rank.
+    /// The rows that mirrors have of the rank itself, or the sum of its own rows: kernels are interpreted for one rank.
     fn exchange(&mut self, exchange: &Exchange) {
-        let number = |vertex: VertexType, row: usize| self.bindings.number(Space::Vertices(vertex), row);
-        let [own, mirrors] = [exchange.rows, exchange.to].map(|v| self.bindings.rows(Space::Vertices(v)));
         let width = self.eval(&exchange.width);
+        let Some(to) = exchange.to else {
+            let x = &self.buffers[self.place(exchange.x)];
+            let out = (0..width).map(|column| x.iter().skip(column).step_by(width).sum()).collect();
+            let place = self.place(exchange.out);
+            self.buffers[place] = out;
+            return;
+        };
+        let number = |vertex: VertexType, row: usize| self.bindings.number(Space::Vertices(vertex), row);
+        let [own, mirrors] = [exchange.rows, to].map(|v| self.bindings.rows(Space::Vertices(v)));
         let own: HashMap<usize, usize> = (0..own).map(|row| (number(exchange.rows, row), row)).collect();
         let x = &self.buffers[self.place(exchange.x)];
-        let row = |row: usize| x[own[&number(exchange.to, row)] * width..][..width].to_vec();
+        let row = |row: usize| x[own[&number(to, row)] * width..][..width].to_vec();
         let out: Vec<f64> = (0..mirrors).flat_map(row).collect();
         let place = self.place(exchange.out);
         self.buffers[place] = out;

@@ -22,7 +22,7 @@ pub fn run_ranks(flow: &Dataflow, ranks: &[Bindings]) -> Result<Vec<Evaluation>,
     let mut runs: Vec<Evaluation> = ranks.iter().map(|_| Evaluation { values: vec![] }).collect();
     for value in flow.handles() {
         let tensors = match flow.value(value).op {
-            Op::Exchange(_) => {
+            Op::Exchange(_) | Op::SumRanks => {
                 let all: Vec<(&Bindings, &Evaluation)> = ranks.iter().zip(&runs).collect();
                 exchanged(flow, &all, value)
             }
@@ -38,8 +38,8 @@ pub fn run_ranks(flow: &Dataflow, ranks: &[Bindings]) -> Result<Vec<Evaluation>,
     Ok(runs)
 }
 
-/// The result of an exchange on each rank: the rows of mirrors, from the ranks that own them, or the copies that the
-/// batches of all ranks have of rows of this one.
+/// The result of an exchange on each rank: the rows of mirrors, from the ranks that own them, the copies that the batches
+/// of all ranks have of rows of this one, or the sum of the rows of all.
 pub(crate) fn exchanged(flow: &Dataflow, ranks: &[(&Bindings, &Evaluation)], value: Value) -> Vec<Tensor> {
     let data = flow.value(value);
     let (own, arg) = (flow.ty(data.args[0]).space, data.args[0]);
@@ -47,6 +47,12 @@ pub(crate) fn exchanged(flow: &Dataflow, ranks: &[(&Bindings, &Evaluation)], val
         && let VertexRows::Copies(of) = flow.vertex_types[to.index()].rows
     {
         return copies(flow, ranks, of, arg);
+    }
+    if data.op == Op::SumRanks {
+        let all: Vec<&[f64]> = ranks.iter().flat_map(|(_, run)| (0..run[arg].rows).map(|row| run[arg].row(row))).collect();
+        let width = ranks[0].0.width(&data.ty.dims);
+        let sum = Tensor::from_fn(1, width, |_, column| all.iter().map(|row| row[column]).sum());
+        return vec![sum; ranks.len()];
     }
     let mut owned: BTreeMap<usize, &[f64]> = BTreeMap::new();
     for (bindings, run) in ranks {

@@ -61,6 +61,7 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         | Op::SegmentEndpoints { .. }
         | Op::GatherRows(..)
         | Op::Exchange(_)
+        | Op::SumRanks
         | Op::ReduceTrailing { .. }
         | Op::ReduceSpace(_) => Some(1),
     };
@@ -332,6 +333,15 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
                     let name = &flow.vertex_types[to.index()].name;
                     error(format!("`{name}` has no rows of {}", show(flow, ty(0))))
                 }
+            }
+        }
+        Op::SumRanks => {
+            dense(0)?;
+            match ty(0).space {
+                Space::Vertices(rows) if flow.vertex_types[rows.index()].rows.are_of_all_ranks() => {
+                    Ok(Type::new(Space::Unit, ty(0).dims.clone()))
+                }
+                _ => error(format!("{} has no rows of ranks or of sections", show(flow, ty(0)))),
             }
         }
 

@@ -36,7 +36,7 @@ pub enum OpClass {
     ReduceRows,
     /// A reduction over the two-hop paths of each row.
     MetapathReduce,
-    /// Rows that other ranks send.
+    /// Rows that other ranks send, or a sum of the rows of all.
     Exchange,
 }
 
@@ -57,7 +57,7 @@ impl Op {
             Op::GatherRows(..) | Op::ScatterRows(..) | Op::ScatterAdd(_) => OpClass::Endpoints,
             Op::ReduceSpace(_) => OpClass::ReduceRows,
             Op::MetapathReduce(_) => OpClass::MetapathReduce,
-            Op::Exchange(_) => OpClass::Exchange,
+            Op::Exchange(_) | Op::SumRanks => OpClass::Exchange,
         }
     }
 
@@ -141,6 +141,7 @@ impl Op {
             Op::ScatterRows(..) => "scatter_rows",
             Op::ScatterAdd(_) => "scatter_add",
             Op::Exchange(_) => "exchange",
+            Op::SumRanks => "sum_ranks",
             Op::ReduceTrailing { .. } => "reduce",
             Op::ReduceSpace(_) => "total",
         }

@@ -146,6 +146,9 @@ pub enum Op {
     /// The rows of a vertex value at a type with copies of them ([`crate::ranks`]), which other ranks send: `V[..]` to
     /// `M[..]`, where `M` mirrors `V`, for example. All ranks execute it together.
     Exchange(VertexType),
+    /// The sum of the rows that all ranks have, in the order of the ranks, on each of them: `V[..]` to `[..]`, where `V`
+    /// has a row for each rank, or for each section. All ranks execute it together.
+    SumRanks,
 
     // ---- reductions ---------------------------------------------------------------------------
     /// Reduces the last `axes` trailing dimensions.

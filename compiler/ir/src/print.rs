@@ -420,6 +420,7 @@ impl Names<'_> {
                 (format!("scatter_add({})", ends.iter().map(end).collect::<Vec<_>>().join(", ")), None)
             }
             Op::Exchange(to) => ("exchange".to_owned(), Some(self.vertex(*to))),
+            Op::SumRanks => ("sum_ranks".to_owned(), None),
             Op::ReduceTrailing { reduce, axes } => (format!("reduce.{}(axes {axes})", reduce.name()), None),
             Op::ReduceSpace(reduce) => (format!("reduce_space.{}", reduce.name()), None),
         };

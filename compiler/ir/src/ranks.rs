@@ -13,8 +13,8 @@
 //!   so that sums along edges are those of one process to the bit.
 //! - Sums over all vertices of a type are taken by *section*: a fixed number of contiguous ranges of the vertices of a
 //!   type, each within one rank. [`VertexRows::Sections`] has a row for each section of the rank, and
-//!   [`EdgeShare::Sections`] an edge from each vertex to its section. The sums of all sections are exchanged and added in
-//!   their order on every rank, so that the result depends on the number of sections, and not on that of ranks.
+//!   [`EdgeShare::Sections`] an edge from each vertex to its section. [`crate::Op::SumRanks`] adds the sums of all
+//!   sections in their order, so that the result depends on the number of sections, and not on that of ranks.
 //!
 //! `place` in `hgnnc-passes` makes such a program of one for a single process.
 //!
@@ -23,7 +23,7 @@
 //! - A vertex type has the rows of the rank's own batch, and a graph has the edges among them. A vertex that several
 //!   ranks have sampled is computed by each of them.
 //! - A sum over the rows of the batch, such as the gradient of a weight, is one over the ranks, in their order:
-//!   [`VertexRows::Rank`] has one row, and its mirrors one for each rank.
+//!   [`VertexRows::Rank`] has one row. For other reductions, its mirrors have one for each rank.
 //! - A table with a row per vertex of the dataset has one owner for each row. [`VertexRows::Owned`] has the vertices that
 //!   the rank owns and any rank has in its batch; an exchange gives the rows to these ranks. The gradients come back as
 //!   [`VertexRows::Copies`], with a row for each rank that has the vertex, and are summed in the order of the ranks along
@@ -82,6 +82,11 @@ impl VertexRows {
             Self::Dataset | Self::Members(_) | Self::Pairs(..) | Self::Cells(..) => false,
             Self::Mirrors(..) | Self::Sections(_) | Self::Owned(_) | Self::Copies(_) | Self::Rank => true,
         }
+    }
+
+    /// Whether each rank has rows of its own that are summed over all ranks, in their order.
+    pub fn are_of_all_ranks(self) -> bool {
+        matches!(self, Self::Sections(_) | Self::Rank)
     }
 }
 

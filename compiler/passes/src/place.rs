@@ -16,8 +16,7 @@
 //!          %9 = gather.dst cites.out, %8        : f32[edges(cites.out); 64]  cites.out: Paper -> Paper.destinations
 //!          %10 = segment.sum.out cites.out, %9  : f32[Paper; 64]
 //!          %11 = grouped.outer Paper.section, %4, %10        : f32[Paper.sections; 64, 64]
-//!          %12 = exchange Paper.sections.all, %11            : f32[Paper.sections.all; 64, 64]
-//!          %13 = reduce_space.sum %12                        : f32[64, 64]
+//!          %12 = sum_ranks %11                               : f32[64, 64]
 //! ```
 //!
 //! - Values of edges are computed for both sets of edges that need them, as a process recomputes them in its backward
@@ -253,6 +252,7 @@ impl Placing<'_> {
             | Op::ScatterAdd(_)
             | Op::MetapathReduce(_)
             | Op::Exchange(_)
+            | Op::SumRanks
             | Op::Count(Space::Endpoints(..)) => {
                 self.refuse(value, format!("there is no placement for `{}`", data.op.name()))
             }
@@ -374,6 +374,9 @@ impl Placing<'_> {
         let Space::Vertices(sections) = self.new.ty(of_sections).space else {
             return self.refuse(value, "a sum goes over no sections");
         };
+        if reduce == Reduce::Sum {
+            return self.push(value, Op::SumRanks, &[of_sections]);
+        }
         let all = self.new.mirrors(sections, Mirrors::All);
         let exchanged = self.push(value, Op::Exchange(all), &[of_sections])?;
         self.push(value, Op::ReduceSpace(reduce), &[exchanged])

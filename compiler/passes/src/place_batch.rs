@@ -11,8 +11,7 @@
 //!          %3 = exchange Author.2, %2            : f32[Author.2; 64]
 //!          %8 = outer %6, %7                     : f32[64, 64]                  of the rank's own batch
 //!          %9 = broadcast %8                     : f32[rank; 64, 64]
-//!          %10 = exchange rank.all, %9           : f32[rank.all; 64, 64]
-//!          %11 = reduce_space.sum %10            : f32[64, 64]
+//!          %10 = sum_ranks %9                    : f32[64, 64]
 //!          %13 = exchange Author.2.copies, %12   : f32[Author.2.copies; 64]
 //!          %14 = gather.src Author.2.copies, %13 : f32[edges(Author.2.copies); 64]
 //!          %15 = segment.sum.in Author.2.copies, %14 : f32[Author.2.owned; 64]
@@ -260,7 +259,7 @@ impl Placing<'_> {
                 let name = data.op.name();
                 self.refuse(value, format!("`{name}` of a table with a row for each vertex has no placement"))
             }
-            (Op::Grouped { .. } | Op::MetapathReduce(_) | Op::Exchange(_), _) => {
+            (Op::Grouped { .. } | Op::MetapathReduce(_) | Op::Exchange(_) | Op::SumRanks, _) => {
                 self.refuse(value, format!("there is no placement for `{}`", data.op.name()))
             }
             (Op::Segment { reduce, .. }, _) if self.placement(space) == Placement::Same => {
@@ -354,9 +353,12 @@ impl Placing<'_> {
     /// Reduces what each rank has over all ranks, in their order.
     fn over_ranks(&mut self, value: Value, reduce: Reduce, own: Value) -> Result<Value> {
         let rank = self.new.rank();
-        let all = self.new.mirrors(rank, Mirrors::All);
         let dims = self.new.ty(own).dims.clone();
         let row = self.push(value, Op::Broadcast(Type::new(Space::Vertices(rank), dims)), &[own])?;
+        if reduce == Reduce::Sum {
+            return self.push(value, Op::SumRanks, &[row]);
+        }
+        let all = self.new.mirrors(rank, Mirrors::All);
         let rows = self.push(value, Op::Exchange(all), &[row])?;
         self.push(value, Op::ReduceSpace(reduce), &[rows])
     }

@@ -20,7 +20,7 @@ const TASK: usize = 512;
 /// The ranks that an engine exchanges rows with.
 #[derive(Debug)]
 pub(crate) struct Exchanger {
-    comm: Arc<dyn Comm>,
+    pub comm: Arc<dyn Comm>,
     /// The first error. Later exchanges do nothing.
     failed: Mutex<Option<CommError>>,
     /// Buffers of earlier exchanges.
@@ -76,8 +76,42 @@ impl Exchanger {
         }
     }
 
-    fn fail(&self, error: CommError) {
+    pub fn fail(&self, error: CommError) {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
+    /// The buffers of an earlier exchange.
+    pub fn buffers(&self) -> Exchange {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    /// Keeps the buffers of an exchange for later ones.
+    pub fn keep(&self, exchange: Exchange) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(exchange);
+    }
+
+    /// Starts an exchange with the other ranks.
+    pub fn begin(&self, exchange: Exchange) -> Option<Box<dyn Pending>> {
+        self.exchanges.fetch_add(1, Relaxed);
+        self.sent.fetch_add(exchange.send.len() as u64, Relaxed);
+        match self.comm.start(Tag::STEP, exchange) {
+            Ok(started) => Some(started),
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        }
+    }
+
+    /// Waits for an exchange, with nothing else to do.
+    ///
+    /// # Errors
+    /// As [`Pending::wait`].
+    pub fn wait(&self, pending: Box<dyn Pending>) -> std::result::Result<Exchange, CommError> {
+        let start = Instant::now();
+        let arrived = pending.wait();
+        self.waited.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+        arrived
     }
 
     /// Starts the exchange of a step: packs the rows that other ranks need, and sends them. Those that this rank has
@@ -93,7 +127,7 @@ impl Exchanger {
         let own = rows_of(rank, &route.send_rows);
         let mut pending = None;
         if self.comm.size() > 1 {
-            let mut exchange = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+            let mut exchange = self.buffers();
             exchange.send_counts = bytes_of_others(rank, &route.send_rows, width);
             exchange.recv_counts = bytes_of_others(rank, &route.recv_rows, width);
             let (before, after) = (&route.send[..own.start], &route.send[own.end..]);
@@ -102,12 +136,7 @@ impl Exchanger {
             let (first, second) = exchange.send.split_at_mut(before.len() * width);
             pack(rows, before, width, first);
             pack(rows, after, width, second);
-            self.exchanges.fetch_add(1, Relaxed);
-            self.sent.fetch_add(exchange.send.len() as u64, Relaxed);
-            match self.comm.start(Tag::STEP, exchange) {
-                Ok(started) => pending = Some(started),
-                Err(error) => self.fail(error),
-            }
+            pending = self.begin(exchange);
         }
         let from = &route.send[own];
         let to = rows_of(rank, &route.recv_rows);
@@ -126,10 +155,7 @@ impl Exchanger {
         pending: Option<Box<dyn Pending>>,
     ) {
         let (Some(pending), Some(Some(route))) = (pending, data.routes.get(step.to.index())) else { return };
-        let start = Instant::now();
-        let arrived = pending.wait();
-        self.waited.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
-        match arrived {
+        match self.wait(pending) {
             Ok(exchange) => {
                 let (own, width) = (rows_of(self.comm.rank(), &route.recv_rows), 4 * step.width);
                 let all: usize = route.recv_rows.iter().sum();
@@ -139,7 +165,7 @@ impl Exchanger {
                         into.copy_from_slice(&arrived[row * width..][..width]);
                     });
                 }
-                self.free.lock().unwrap_or_else(PoisonError::into_inner).push(exchange);
+                self.keep(exchange);
             }
             Err(error) => self.fail(error),
         }

@@ -88,6 +88,7 @@ fn schedules_of(plans: &[Plan], data: &BoundData) -> Vec<Schedules> {
         | StepKind::Grouped(_)
         | StepKind::Factored(_)
         | StepKind::Exchange(_)
+        | StepKind::RankSum(_)
         | StepKind::Copy { .. } => vec![],
     };
     let of_plan = |plan: &Plan| {

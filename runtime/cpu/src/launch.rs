@@ -15,7 +15,7 @@ use crate::exchange::Exchanger;
 use crate::factored_metapath;
 use crate::grouped_product;
 use crate::parallel::parallel;
-use crate::plan::{Product, ProductKind, Region, Split, Step, StepKind};
+use crate::plan::{Product, ProductKind, RankSumStep, Region, Split, Step, StepKind};
 use crate::schedule::{Pass, RegionSchedule};
 
 /// Elements of a result per reduction task.
@@ -85,6 +85,24 @@ impl Runner<'_> {
                 (index, exchange, exchanger, pending)
             })
             .collect();
+        // The sums of a launch travel together.
+        let sums: Vec<RankSumStep> = (steps.iter())
+            .filter_map(|step| if let StepKind::RankSum(sum) = step.kind { Some(sum) } else { None })
+            .collect();
+        let first_sum = steps.iter().position(|step| matches!(step.kind, StepKind::RankSum(_)));
+        let timed = |work: &mut dyn FnMut()| {
+            let start = Instant::now();
+            work();
+            if let Some(index) = first_sum {
+                busy[index].fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+                spans.iter().for_each(|(spans, first)| spans.task(first + index, start));
+            }
+        };
+        let mut started_sums = None;
+        let exchanger = self.exchanger.filter(|_| !sums.is_empty());
+        if let Some(exchanger) = exchanger {
+            timed(&mut || started_sums = exchanger.start_sums(self.context.slabs, self.context.data, &sums));
+        }
         for round in rounds(schedules) {
             let count = |step: usize| tasks_of(&steps[step], &schedules[step], round);
             parallel((0..steps.len()).map(count).sum(), |mut task| {
@@ -103,6 +121,9 @@ impl Runner<'_> {
                     spans.task(first + step, start);
                 }
             });
+        }
+        if let Some(exchanger) = exchanger {
+            timed(&mut || exchanger.finish_sums(self.context.slabs, self.context.data, &sums, started_sums.take()));
         }
         for (index, exchange, exchanger, pending) in started {
             let start = Instant::now();
@@ -126,7 +147,7 @@ impl Runner<'_> {
             (StepKind::Product(product), _) => self.combine_product(product, task),
             (StepKind::Grouped(product), _) => grouped_product::run_task(self.context, product, task),
             // Executed before all others of the launch, or around them.
-            (StepKind::Factored(_) | StepKind::Exchange(_), _) => {}
+            (StepKind::Factored(_) | StepKind::Exchange(_) | StepKind::RankSum(_), _) => {}
             (StepKind::Copy { from, to }, _) => {
                 let slabs = self.context.slabs;
                 slabs.write(to.slab, to.offset, to.len).copy_from_slice(slabs.of(*from));
@@ -270,6 +291,7 @@ fn tasks_of(step: &Step, schedules: &[RegionSchedule], round: Round) -> usize {
             | StepKind::Grouped(_)
             | StepKind::Factored(_)
             | StepKind::Exchange(_)
+            | StepKind::RankSum(_)
             | StepKind::Copy { .. },
             _,
         ) => 0,

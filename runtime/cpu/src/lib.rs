@@ -26,6 +26,7 @@ mod grouped_product;
 mod launch;
 mod parallel;
 pub mod plan;
+mod rank_sum;
 pub mod schedule;
 mod session;
 mod slabs;

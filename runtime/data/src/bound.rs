@@ -364,6 +364,8 @@ pub struct BoundData {
     pub sections: Vec<Option<Sections>>,
     /// For one rank of several, by vertex type: how the rows of mirrors come to it ([`crate::ranks`]).
     pub routes: Vec<Option<Arc<Route>>>,
+    /// For one rank of several, by vertex type with rows that are summed over all ranks: the number of rows of each rank.
+    pub rows_of_ranks: Vec<Option<Arc<[usize]>>>,
 }
 
 /// Index of a part of the split in [`BoundData::parts`].

@@ -138,6 +138,7 @@ impl Divider<'_> {
             data.num_vertices.push(rows.len());
             data.routes.push(route.map(Arc::new));
             data.sections.push(self.sections(VertexType::new(index)));
+            data.rows_of_ranks.push(self.rows_of_ranks(VertexType::new(index)));
             self.rows.push(rows);
         }
         let mut edges = vec![];
@@ -191,6 +192,12 @@ impl Divider<'_> {
             _ => return None,
         };
         Some(Sections { borders, rows_of_whole })
+    }
+
+    /// The rows of all ranks, of a type whose rows are summed over them.
+    fn rows_of_ranks(&self, vertex: VertexType) -> Option<Arc<[usize]>> {
+        let summed = self.tables.vertex_types[vertex.index()].rows.are_of_all_ranks();
+        summed.then(|| (0..self.division.ranks).map(|rank| self.owned(vertex, rank).len()).collect())
     }
 
     /// The rows of a vertex type, and the route to them for mirrors.

@@ -2,7 +2,11 @@
 
 mod work;
 
-use hgnnc_dist::{Alone, Comm, CommError, Exchange, Tag, threads};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hgnnc_dist::trace::{Event, replay};
+use hgnnc_dist::{Alone, Comm, CommError, Exchange, Tag, network::Network, threads};
 use proptest::prelude::*;
 
 proptest! {
@@ -72,4 +76,53 @@ fn a_panic_of_a_rank_ends_the_job() {
     });
     let text = panic.unwrap_err().downcast::<String>().map_or_else(|_| "as planned".into(), |text| *text);
     assert!(text.contains("as planned"), "{text}");
+}
+
+#[test]
+fn ranks_in_turns_compute_one_at_a_time_and_record_what_they_do() {
+    const WORK: Duration = Duration::from_millis(20);
+    let computing = AtomicUsize::new(0);
+    let (results, traces) = threads::run_in_turns(3, |comm, recorder| {
+        let mut most = 0;
+        for step in 0..3 {
+            if step == 1 {
+                recorder.begin();
+            }
+            most = most.max(computing.fetch_add(1, Ordering::SeqCst));
+            std::thread::sleep(WORK);
+            computing.fetch_sub(1, Ordering::SeqCst);
+            let counts = vec![4 * (1 + comm.rank()); 3];
+            let (mut recv, recv_counts) = (vec![0; 24], [4, 8, 12]);
+            let send = vec![comm.rank() as u8; counts.iter().sum()];
+            comm.alltoallv(Tag::STEP, (&send, &counts), (&mut recv, &recv_counts)).unwrap();
+            assert_eq!(recv, [vec![0; 4], vec![1; 8], vec![2; 12]].concat());
+            if step == 1 {
+                recorder.end();
+            }
+        }
+        most
+    });
+    assert_eq!(results, [0; 3], "no other rank computes meanwhile");
+    for (rank, trace) in traces.iter().enumerate() {
+        let starts = trace.0.iter().filter(|event| matches!(event, Event::Start { .. })).count();
+        assert_eq!((starts, trace.exchanges(), trace.sent_bytes(rank)), (1, 1, 8 * (1 + rank as u64)));
+        let computed = Duration::from_secs_f64(trace.compute_s());
+        // Time in which other ranks compute is not this one's.
+        assert!(computed >= WORK && computed < 2 * WORK, "{computed:?}");
+    }
+    let fast = Network { latency_s: 0.0, bytes_per_s: 1e12 };
+    assert!(replay(&traces, &fast).iter().all(|times| times.end_s < 2.0 * WORK.as_secs_f64()));
+}
+
+#[test]
+fn a_rank_in_turns_that_fails_ends_the_others() {
+    let (results, _) = threads::run_in_turns(3, |comm, _| {
+        if comm.rank() == 1 {
+            comm.abort("it has no data");
+            return Err(CommError::Gone);
+        }
+        comm.barrier()
+    });
+    let ended = CommError::Ended { rank: 1, reason: "it has no data".into() };
+    assert_eq!(results, [Err(ended.clone()), Err(CommError::Gone), Err(ended)]);
 }

@@ -69,8 +69,9 @@ pub fn kernel_work(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Work
         Body::FactoredMetapath(reduction) => factored_metapath_work(program, reduction, sizes),
         // The copies that a rank makes, as of an operation.
         Body::Exchange(exchange) => {
-            let bytes = |vertex| ELEMENT * (sizes.eval(&Width::count(vertex)) * sizes.eval(&exchange.width));
-            Work { read: bytes(exchange.rows), written: bytes(exchange.to), ..Work::default() }
+            let row = ELEMENT * sizes.eval(&exchange.width);
+            let bytes = |vertex| sizes.eval(&Width::count(vertex)) * row;
+            Work { read: bytes(exchange.rows), written: exchange.to.map_or(row, bytes), ..Work::default() }
         }
         Body::Traversal(traversal) => {
             let all = (0..traversal.instrs.len()).collect();

@@ -174,7 +174,7 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
             Kind::TB
         }
         // The copies that a rank makes; the network has a model of its own.
-        Op::Exchange(_) => {
+        Op::Exchange(_) | Op::SumRanks => {
             read(&mut work, args[0]);
             Kind::TB
         }

@@ -148,11 +148,14 @@ impl<'f, 'a> Builder<'f, 'a> {
                 Err(error(aliases, value, "internal error: the operand of an exchange is not stored"))
             }
         };
-        let (Op::Exchange(to), Space::Vertices(rows)) = (&node.op, aliases.flow.ty(node.args[0]).space) else {
-            return Err(wrong());
+        let to = match &node.op {
+            Op::Exchange(to) => Some(*to),
+            Op::SumRanks => None,
+            _ => return Err(wrong()),
         };
+        let Space::Vertices(rows) = aliases.flow.ty(node.args[0]).space else { return Err(wrong()) };
         let (x, out) = (buffer(node.args[0])?, buffer(value)?);
-        Ok(Exchange { rows, to: *to, width: aliases.width(value), x, out, from: Provenance(node.origin) })
+        Ok(Exchange { rows, to, width: aliases.width(value), x, out, from: Provenance(node.origin) })
     }
 
     /// Lowers two-hop sums, each of which is stored.

@@ -349,7 +349,7 @@ impl Lowering<'_, '_, '_> {
             Op::Grouped { .. } => {
                 return Err(error(aliases, value, "internal error: a grouped product in a traversal"));
             }
-            Op::Exchange(_) => {
+            Op::Exchange(_) | Op::SumRanks => {
                 return Err(error(aliases, value, "internal error: an exchange in a traversal"));
             }
             Op::MetapathReduce(_) => {

@@ -527,7 +527,7 @@ impl Grouping<'_, '_> {
                 }
             }
             Op::Grouped { .. } => vec![Kind::Product(v)],
-            Op::Exchange(_) => vec![Kind::Exchange(v)],
+            Op::Exchange(_) | Op::SumRanks => vec![Kind::Exchange(v)],
             Op::ReduceSpace(_) => match aliases.topology(node.args[0]) {
                 Some(topology) => vec![Kind::Edges(topology, Direction::In), Kind::Edges(topology, Direction::Out)],
                 None => vec![match arg_space(0) {

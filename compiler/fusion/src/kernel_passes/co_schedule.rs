@@ -16,7 +16,7 @@
 
 use std::collections::BTreeSet;
 
-use hgnnc_ir::kernel::{Buffer, Kernel, Launch, Program};
+use hgnnc_ir::kernel::{Body, Buffer, Kernel, Launch, Program};
 use hgnnc_ir::{Phase, Space};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -33,12 +33,37 @@ pub(crate) fn run(program: &mut Program, cx: &mut KernelCx) {
     for prelude in [true, false] {
         let list = if prelude { &mut program.prelude } else { &mut program.launches };
         let alone = std::mem::take(list);
+        let alone = join_sums(program, alone);
         let mut joined = Joined::default();
         for launch in alone {
             joined.add(program, launch, early);
         }
         *(if prelude { &mut program.prelude } else { &mut program.launches }) = joined.launches;
     }
+}
+
+/// Delays sums over ranks until one of them is needed, and takes them together then: their elements share a message.
+fn join_sums(program: &Program, launches: Vec<Launch>) -> Vec<Launch> {
+    let is_sum = |kernel: &Kernel| matches!(&kernel.body, Body::Exchange(exchange) if exchange.to.is_none());
+    let mut joined: Vec<Launch> = vec![];
+    let mut delayed: Option<Launch> = None;
+    for launch in launches {
+        let next = Accesses::by(program, &launch);
+        let waits = delayed.as_ref().is_some_and(|delayed| Accesses::by(program, delayed).precede(&next));
+        if waits {
+            joined.extend(delayed.take());
+        }
+        if !launch.kernels.iter().all(is_sum) {
+            joined.push(launch);
+            continue;
+        }
+        match &mut delayed {
+            Some(delayed) => delayed.kernels.extend(launch.kernels),
+            None => delayed = Some(launch),
+        }
+    }
+    joined.extend(delayed);
+    joined
 }
 
 /// Most launches with large results that a kernel with large results may pass.
@@ -125,6 +150,15 @@ struct Accesses {
 }
 
 impl Accesses {
+    /// Whether a launch with these accesses comes before the next one, in any order of launches.
+    fn precede(&self, next: &Accesses) -> bool {
+        let touches = |buffers: &[Buffer], others: &[Buffer]| buffers.iter().any(|buffer| others.contains(buffer));
+        self.class != next.class
+            || touches(&self.writes, &next.reads)
+            || touches(&self.writes, &next.writes)
+            || touches(&self.reads, &next.writes)
+    }
+
     fn by(program: &Program, launch: &Launch) -> Self {
         let phases: FxHashSet<Phase> = launch.kernels.iter().map(|kernel| kernel.phase).collect();
         let mut writes: Vec<Buffer> = launch.kernels.iter().flat_map(Kernel::writes).collect();

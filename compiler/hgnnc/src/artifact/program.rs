@@ -96,6 +96,7 @@ fn is_forward(flow: &Dataflow) -> Result<(), String> {
             | Op::SegmentEndpoints { .. }
             | Op::SegmentArg { .. }
             | Op::Exchange(_)
+            | Op::SumRanks
             | Op::MetapathReduce(_)
             | Op::GatherRows(..)
             | Op::ScatterRows(..)

@@ -144,14 +144,15 @@ pub struct Gemm {
     pub from: Provenance,
 }
 
-/// Rows of vertices, sent to the ranks that have copies of them: [`crate::Op::Exchange`].
+/// Rows of vertices, sent to the ranks that have copies of them: [`crate::Op::Exchange`]. Or rows that each rank has, summed
+/// over all ranks: [`crate::Op::SumRanks`].
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Exchange {
     /// The rows that are sent.
     pub rows: VertexType,
-    /// The rows that are received.
-    pub to: VertexType,
+    /// The rows that are received; `None` for the sum of all rows of all ranks.
+    pub to: Option<VertexType>,
     /// Elements of a row.
     pub width: Width,
     pub x: Buffer,

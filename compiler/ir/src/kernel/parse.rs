@@ -122,7 +122,7 @@ impl<X: Extension> Reader<X> {
                         self.program.prelude.push(launch);
                     }
                 }
-                "gemm" | "factored" | "kernel" | "launch" => {
+                "gemm" | "factored" | "exchange" | "kernel" | "launch" => {
                     let launch = self.launch()?;
                     self.program.launches.push(launch);
                 }
@@ -273,8 +273,12 @@ impl<X: Extension> Reader<X> {
     fn exchange(&mut self) -> Parse<Exchange> {
         self.base.word("rows")?;
         let rows = self.base.vertex()?;
-        self.base.word("to")?;
-        let to = self.base.vertex()?;
+        let to = if self.base.accept_word("sum") {
+            None
+        } else {
+            self.base.word("to")?;
+            Some(self.base.vertex()?)
+        };
         self.base.sign("{")?;
         let out = self.buffer()?;
         self.base.sign("=")?;

@@ -284,10 +284,11 @@ impl Printer<'_> {
     }
 
     fn exchange(&mut self, exchange: &Exchange, place: &str, indent: &str) -> fmt::Result {
-        let (rows, to) = (self.names.vertex(exchange.rows), self.names.vertex(exchange.to));
+        let rows = self.names.vertex(exchange.rows);
+        let to = exchange.to.map_or("sum".into(), |to| format!("to {}", self.names.vertex(to)));
         let [x, out] = [exchange.x, exchange.out].map(|buffer| self.buffer(buffer));
         let width = width(&self.names, &exchange.width);
-        writeln!(self.out, "{indent}exchange {place} : rows {rows} to {to} {{")?;
+        writeln!(self.out, "{indent}exchange {place} : rows {rows} {to} {{")?;
         writeln!(self.out, "{indent}  {out} = {x} : {width}")?;
         writeln!(self.out, "{indent}}}")
     }

@@ -266,11 +266,16 @@ impl Verifier<'_> {
         if !(self.readable(place, x) & self.write(place, out)) {
             return;
         }
-        if !program.tables.exchanges(rows, to) {
-            self.report(place, "its result has no copies of its rows");
+        let fits = match to {
+            Some(to) => program.tables.exchanges(rows, to),
+            None => program.tables.vertex_types[rows.index()].rows.are_of_all_ranks(),
+        };
+        if !fits {
+            self.report(place, "its result has no copies of its rows, nor their sum over the ranks");
         }
-        for (buffer, vertex) in [(x, rows), (out, to)] {
-            if program.volume(buffer) != Some(Width::count(vertex).times(width)) {
+        let volume = |vertex: Option<crate::VertexType>| vertex.map_or(width.clone(), |of| Width::count(of).times(width));
+        for (buffer, vertex) in [(x, Some(rows)), (out, to)] {
+            if program.volume(buffer) != Some(volume(vertex)) {
                 self.report(place, format!("`{}` has not the rows of the exchange", self.name(buffer)));
             }
         }

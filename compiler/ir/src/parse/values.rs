@@ -181,6 +181,7 @@ impl Parser {
                 self.comma_before_value()?;
                 Op::GatherDst(graph)
             }
+            "sum_ranks" => Op::SumRanks,
             "exchange" => {
                 let to = self.vertex()?;
                 self.comma_before_value()?;

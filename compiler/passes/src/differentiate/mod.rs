@@ -362,7 +362,7 @@ impl Tape<'_> {
             }
             Op::MetapathReduce(sum) => self.metapath_rule(sum, &args, y, g),
             // Gradients are placed as other values are: placement comes after differentiation.
-            Op::Exchange(_) => Err(TypeError("an exchange between processes has no derivative".into())),
+            Op::Exchange(_) | Op::SumRanks => Err(TypeError("an exchange between processes has no derivative".into())),
             Op::ReduceTrailing { reduce, axes } => {
                 let sum = Op::ReduceTrailing { reduce: Reduce::Sum, axes };
                 self.reduction(args[0], reduce, sum, y, g)

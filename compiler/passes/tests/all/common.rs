@@ -243,6 +243,7 @@ pub fn kind(op: &Op) -> &'static str {
         Op::ScatterAdd(_) => "scatter_add",
         // Placement comes after differentiation (`place.rs`).
         Op::Exchange(_) => "exchange",
+        Op::SumRanks => "sum_ranks",
         Op::ReduceTrailing { reduce, .. } => match reduce {
             Reduce::Sum => "trailing.sum",
             Reduce::Max => "trailing.max",

@@ -18,7 +18,7 @@ use super::check;
 use super::factored_metapath::bind_factored_metapath;
 use super::grouped::bind_grouped;
 use super::region::plan_region;
-use super::{ExchangeStep, Plan, Product, ProductKind, ResultBuffer, Split, Step, StepKind, Stored, Update};
+use super::{ExchangeStep, Plan, Product, ProductKind, RankSumStep, ResultBuffer, Split, Step, StepKind, Stored, Update};
 use crate::slabs::{Slab, SlabLayout};
 
 /// Plans a verified program, number `number` of its engine, for the sizes of its data. `states` are the optimizer states in the order of their slabs;
@@ -362,10 +362,18 @@ impl Binder<'_> {
             Body::Exchange(exchange) => {
                 let kernel::Exchange { rows, to, ref width, x, out, .. } = *exchange;
                 let name = |vertex: VertexType| &self.program.tables.vertex_types[vertex.index()].name;
-                let label = format!("exchange of {} to {}", name(rows), name(to));
                 let [x, out] = [x, out].map(|buffer| self.buffer(buffer));
-                let step = ExchangeStep { x, out, to, width: self.eval(width) };
-                (StepKind::Exchange(step), all_of(kernel.stage), label)
+                let (step, label) = match to {
+                    Some(to) => {
+                        let step = ExchangeStep { x, out, to, width: self.eval(width) };
+                        (StepKind::Exchange(step), format!("exchange of {} to {}", name(rows), name(to)))
+                    }
+                    None => {
+                        let label = format!("sum of {} over all ranks", name(rows));
+                        (StepKind::RankSum(RankSumStep { x, out, rows }), label)
+                    }
+                };
+                (step, all_of(kernel.stage), label)
             }
             Body::FactoredMetapath(reduction) => {
                 let step = bind_factored_metapath(self, reduction);

@@ -109,6 +109,7 @@ pub fn reads(step: &Step, ranges: &[BufferRange]) -> Vec<BufferRange> {
             [step.own_score, step.other_score].into_iter().chain(step.other_norm).chain(summed).chain(norms).collect()
         }
         StepKind::Exchange(exchange) => vec![exchange.x],
+        StepKind::RankSum(sum) => vec![sum.x],
         StepKind::Copy { from, .. } => vec![*from],
     }
 }
@@ -140,6 +141,7 @@ pub fn writes(step: &Step, ranges: &[BufferRange], slabs: SlabLayout) -> Vec<Buf
         StepKind::Grouped(product) => vec![product.out],
         StepKind::Factored(step) => step.sums.iter().map(|sum| sum.out).collect(),
         StepKind::Exchange(exchange) => vec![exchange.out],
+        StepKind::RankSum(sum) => vec![sum.out],
         StepKind::Copy { to, .. } => vec![*to],
     }
 }

@@ -129,6 +129,8 @@ pub enum StepKind {
     Factored(Box<FactoredStep>),
     /// Rows that other ranks send.
     Exchange(ExchangeStep),
+    /// A sum of the rows of all ranks.
+    RankSum(RankSumStep),
     Copy {
         from: BufferRange,
         to: BufferRange,
@@ -147,6 +149,18 @@ pub struct ExchangeStep {
     pub to: VertexType,
     /// Elements of a row.
     pub width: usize,
+}
+
+/// Rows that each rank has, and their sum over all ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct RankSumStep {
+    /// The rows of this rank.
+    pub x: BufferRange,
+    /// As long as a row.
+    pub out: BufferRange,
+    /// The type of the rows, whose numbers on all ranks the data has.
+    pub rows: VertexType,
 }
 
 /// Iteration space of a region.

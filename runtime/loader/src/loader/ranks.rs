@@ -165,9 +165,13 @@ impl Share {
         data.num_vertices.resize(tables.vertex_types.len(), 0);
         data.routes.clear();
         data.routes.resize(tables.vertex_types.len(), None);
+        data.rows_of_ranks.resize(tables.vertex_types.len(), None);
         for (index, decl) in tables.vertex_types.iter().enumerate() {
             match decl.rows {
-                VertexRows::Rank => data.num_vertices[index] = 1,
+                VertexRows::Rank => {
+                    data.num_vertices[index] = 1;
+                    data.rows_of_ranks[index] = Some(vec![1; ranks].into());
+                }
                 VertexRows::Mirrors(..) => {
                     data.num_vertices[index] = ranks;
                     let (send, ones) = (vec![0; ranks], vec![1; ranks]);

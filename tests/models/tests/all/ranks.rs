@@ -164,6 +164,25 @@ mod batches {
     hgnnc_model_tests::test_each_case!(ranks_train_on_batches_as_one_process);
 }
 
+/// Ranks divide the elements of wide sums among themselves, and nearly all of these lie in two slices here.
+#[test]
+fn wide_sums_are_those_of_one_process() {
+    let wide = |body: &'static str| Case { name: "wide", body, ..case("sage_mean") };
+    let case = wide(
+        "    let first = relu(SageMeanConv(hidden: 70) over [relations, reverses] of features)
+    output y: Paper = linear(SageMeanConv(hidden: 61) over [relations, reverses] of first, 3)",
+    );
+    let source = case.trained_by(TRAIN);
+    let data = world_of(&case, &source, &World::random_library(4));
+    let alone = train_on(1, 7, &source, &data).remove(0).unwrap_or_else(|error| panic!("{error}"));
+    assert!(alone.params.len() > 10_000, "{} parameters", alone.params.len());
+    for ranks in [2, 3, 7] {
+        for trained in train_on(ranks, 7, &source, &data) {
+            assert_eq!(trained.unwrap_or_else(|error| panic!("{error}")).bits(), alone.bits(), "{ranks} ranks");
+        }
+    }
+}
+
 /// Learned rows with their optimizer states belong to ranks, and a checkpoint has those of all.
 #[test]
 fn training_on_batches_goes_on_with_any_number_of_ranks() {
