@@ -7,10 +7,11 @@ use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 use hgnnc_machine::CodeMode;
 
 use hgnnc::Device;
+use hgnnc_dist::network::Network;
 
 use crate::data_args::DataArgs;
 use crate::profile_args::ProfileCommand;
-use crate::simulate_args::SimulateArgs;
+use crate::simulate_args::{SimulateArgs, parse_network};
 use crate::sweep_args::{ConstArgs, SweepArgs, parse_time};
 use crate::switches::DisableArgs;
 
@@ -345,6 +346,20 @@ pub struct BuildArgs {
     /// A level to show; may be given several times
     #[arg(help_heading = heading::OUTPUT, long, value_enum, value_name = "LEVEL")]
     pub emit: Vec<Level>,
+    /// Plan training by this many processes: how they divide the work, and what they send each other (`--emit plan`, which
+    /// `-o PLAN.json` writes for `train --plan`), and their kernels
+    #[arg(help_heading = heading::COMPILER, long, value_name = "N", value_parser = parse_within::<1, 4096>,
+        requires = "data", conflicts_with_all = ["weights", "memory_budget", "output"])]
+    pub ranks: Option<u64>,
+    /// The network between processes: bits a second, perhaps with the latency (10G or 100G,2us), or a file of `hgnnc
+    /// cluster measure --out`
+    #[arg(help_heading = heading::COMPILER, long, value_name = "NETWORK", requires = "ranks", default_value = "10G",
+        value_parser = parse_network)]
+    pub network: Network,
+    /// Mini-batches that are sampled to count what processes send each other
+    #[arg(help_heading = heading::COMPILER, long, value_name = "N", requires = "ranks", default_value = "8",
+        value_parser = parse_within::<1, 1_000_000>)]
+    pub batches: u64,
     /// Say what each pass did and refused, with the numbers that it compared
     #[arg(help_heading = heading::OUTPUT, long)]
     pub explain: bool,
@@ -420,6 +435,9 @@ pub struct TrainArgs {
     /// Divide mini-batches among processes by these: each has its own seeds, or all seeds and some of the relations to them
     #[arg(help_heading = heading::TRAINING, long, value_name = "WHAT", value_enum, default_value_t)]
     pub share: Share,
+    /// Divide the work as this file of `build --ranks N -o PLAN.json` says. Without a launcher, one process runs all of them
+    #[arg(help_heading = heading::TRAINING, long, value_name = "PLAN.json", conflicts_with_all = ["sections", "share"])]
+    pub plan: Option<PathBuf>,
     /// Write the parameters of the best epoch
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.safetensors")]
     pub weights_out: Option<PathBuf>,

@@ -25,6 +25,7 @@ use rayon::ThreadPool;
 
 use crate::args::{BuildArgs, Code, Level, Target};
 use crate::bounds as bounds_text;
+use crate::build_ranks;
 use crate::failure::Failure;
 use crate::fused;
 use crate::model;
@@ -53,6 +54,9 @@ const LEVELS: [Level; 12] = [
 pub fn build(args: &BuildArgs) -> Result<ExitCode, Failure> {
     if let Some(out) = args.out.as_deref().filter(|out| artifact::is_named(out)) {
         return build_artifact(args, out);
+    }
+    if let Some(ranks) = args.ranks {
+        return build_ranks::build_ranks(args, ranks as usize);
     }
     if args.weights.is_some() {
         return Err(Failure::input("parameters are for an artifact: name its file, as in `-o model.hgnnx`"));

@@ -7,6 +7,7 @@
 mod args;
 mod bounds;
 mod build;
+mod build_ranks;
 mod check;
 mod cluster;
 mod data;

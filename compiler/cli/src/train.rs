@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use hgnnc::{
     EpochLog, Error, Job, LogPlaces, Observer, Prepared, Purpose, Ranks, Rescued, RunFolder, SeedRuns, Split, Unsaved,
     artifact, check_apart, check_folder, check_readable, check_writable, lock_checkpoints, write_report,
 };
+use hgnnc::rank_plan::RankPlan;
 use hgnnc_data::ExecError;
-use hgnnc_dist::Alone;
+use hgnnc_dist::{Alone, Comm, threads};
 use hgnnc_graph::show_bytes;
 use hgnnc_loader::CacheOptions;
 use hgnnc_train::{Outcome, RankReport, Report, TrainOptions, checkpoint};
@@ -32,6 +33,9 @@ const FAST_EPOCHS: u64 = 2;
 
 /// Trains a model, and writes its weights, report and run folder; under a launcher together with the other processes.
 pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
+    if let Some(path) = &args.plan {
+        return train_by_plan(args, &RankPlan::read(path)?);
+    }
     let (sections, split) = (args.sections.map(|sections| sections as usize), args.share.into());
     let Some(comm) = processes()? else {
         // One process computes what several would.
@@ -43,6 +47,39 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let ranks = Ranks::new(Arc::clone(&comm));
     let ranks = Some(Ranks { sections: sections.unwrap_or(ranks.sections), split, ..ranks });
     let outcome = if comm.rank() == 0 { train_with(args, ranks) } else { train_along(args, ranks) };
+    end_together(&*comm, outcome)
+}
+
+/// Trains as a plan says: by the processes of a launcher, or else by virtual ranks of this process, which compute the same.
+fn train_by_plan(args: &TrainArgs, plan: &RankPlan) -> Result<ExitCode, Failure> {
+    let train = |comm: &Arc<dyn Comm>| {
+        let relations = (!plan.relations.is_empty()).then(|| plan.relations.clone());
+        let ranks = Some(Ranks { sections: plan.sections, split: plan.share.split(), relations, ..Ranks::new(Arc::clone(comm)) });
+        if comm.rank() == 0 { train_with(args, ranks) } else { train_along(args, ranks) }
+    };
+    let Some(comm) = processes()? else {
+        let first_failed = Mutex::new(None);
+        let outcomes = threads::run(plan.ranks, |comm| {
+            train(comm).map_err(|failure| {
+                comm.abort("the command failed");
+                // The others fail because this one has.
+                first_failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+            })
+        });
+        return match first_failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(failure) => Err(failure),
+            None => Ok(outcomes.into_iter().next().and_then(Result::ok).unwrap_or(ExitCode::SUCCESS)),
+        };
+    };
+    let outcome = match comm.size() == plan.ranks {
+        true => train(&comm),
+        false => Err(Failure::input(format!(
+            "the plan is for {} processes, and there are {}: `hgnnc build --ranks {}` makes one for these",
+            plan.ranks,
+            comm.size(),
+            comm.size()
+        ))),
+    };
     end_together(&*comm, outcome)
 }
 
@@ -236,15 +273,24 @@ fn check_outputs(args: &TrainArgs) -> Result<Option<checkpoint::Lock>, Failure> 
 /// # Errors
 /// When no signal handler can be installed: signals would be lost, and only a kill would end the program.
 pub fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
+    /// That of the process, whose ranks may be threads.
+    static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    let mut is_first = false;
+    let stop = STOP.get_or_init(|| {
+        is_first = true;
+        Arc::default()
+    });
+    if !is_first {
+        return Ok(Arc::clone(stop));
+    }
+    let flag = Arc::clone(stop);
     let handler = ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(i32::from(INTERRUPTED));
         }
     });
     match handler {
-        Ok(()) => Ok(stop),
+        Ok(()) => Ok(Arc::clone(stop)),
         Err(error) => Err(Failure::Machine(format!("cannot start the thread that waits for Ctrl-C: {error}"))),
     }
 }

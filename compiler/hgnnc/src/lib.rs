@@ -37,6 +37,7 @@ mod machines;
 mod outputs;
 mod prepare;
 pub mod profile;
+pub mod rank_plan;
 mod ranks;
 mod rescue;
 mod results;

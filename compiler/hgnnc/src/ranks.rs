@@ -1,5 +1,6 @@
 //! Training by several processes, each with its own rows of the graph.
 
+use std::collections::BTreeMap;
 use std::hash::Hasher as _;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use hgnnc_data::ranks::Division;
 use hgnnc_data::{BoundData, ExecError};
 use hgnnc_dist::{Comm, Tag, all_gather};
 use hgnnc_driver::{
-    Disabled, LowerError, LowerOptions, NOT_ON_RANKS, Relations, Split, assign_relations, compile_cpu_ranks,
+    Disabled, LowerError, LowerOptions, NOT_ON_RANKS, Relations, SizeInfo, Split, assign_relations, compile_cpu_ranks,
     lower_for_ranks,
 };
 use hgnnc_executable::Executable;
@@ -32,6 +33,9 @@ pub struct Ranks {
     pub sections: usize,
     /// The part of a mini-batch that the ranks divide among themselves.
     pub split: Split,
+    /// By name of a semantic graph to the seeds: the rank that aggregates its edges, where relations are divided. `None`:
+    /// by their expected work.
+    pub relations: Option<BTreeMap<String, usize>>,
 }
 
 impl Ranks {
@@ -41,7 +45,7 @@ impl Ranks {
     /// The ranks of a job, with as many sections as they need.
     pub fn new(comm: Arc<dyn Comm>) -> Self {
         let sections = comm.size().next_multiple_of(Self::SECTIONS);
-        Self { comm, sections, split: Split::default() }
+        Self { comm, sections, split: Split::default(), relations: None }
     }
 
     /// Switches off the passes that several ranks do not know.
@@ -57,8 +61,11 @@ impl Ranks {
 /// A model compiled for all ranks of a job.
 #[derive(Clone)]
 pub(crate) struct CompiledRanks {
-    executable: Executable,
-    placed: Placed,
+    pub executable: Executable,
+    pub placed: Placed,
+    /// Sizes of the tables of the training program, as if one rank had all rows.
+    pub train_sizes: Option<SizeInfo>,
+    relations: Option<Relations>,
 }
 
 /// Compiles a job for all ranks, of which this process is one, and binds it to the rows of this one.
@@ -101,9 +108,23 @@ impl CompiledRanks {
         let one = model.flow.with_tables_of(model.name.clone());
         let relations = match ranks.split {
             Split::Seeds => None,
-            Split::Relations => relations_of(&executable, &options, size, observer)?,
+            Split::Relations => relations_of(&executable, &options, (size, ranks.relations.as_ref()), observer)?,
         };
-        Ok(Self { executable, placed: Placed { one, tables: lowered.tables, division, relations } })
+        let rank_of = relations.as_ref().map(|relations| relations.rank_of.clone().into());
+        let placed = Placed { one, tables: lowered.tables, division, relations: rank_of };
+        Ok(Self { executable, placed, train_sizes: lowered.train_sizes, relations })
+    }
+
+    /// The expected work of each rank, in any unit.
+    pub fn work_of_ranks(&self, size: usize) -> Vec<f64> {
+        self.relations.as_ref().map_or(vec![1.0; size], |relations| relations.work_of_ranks(size))
+    }
+
+    /// By name of a semantic graph to the seeds, where relations are shared: its rank.
+    pub fn names_of_relations(&self) -> BTreeMap<String, usize> {
+        let Some(Relations { rank_of, work }) = &self.relations else { return BTreeMap::new() };
+        let graphs = &self.executable.infer.graphs;
+        work.iter().map(|(graph, _)| (graphs[graph.index()].name.clone(), rank_of[graph.index()])).collect()
     }
 
     /// The trainer of a rank. `data` are those of the whole graph, and `inputs` those that several ranks of this process
@@ -116,7 +137,7 @@ impl CompiledRanks {
         pool: &Arc<ThreadPool>,
         options: TrainOptions,
     ) -> Result<Trainer, Error> {
-        let Self { executable, placed } = self;
+        let Self { executable, placed, .. } = self;
         check_equal(&executable, &data, &**comm)?;
         let inner = cpu_backend(&executable, pool, &options).with_ranks(Arc::clone(comm));
         let mut backend = RankBackend::new(&executable, Box::new(inner), Arc::clone(comm), placed);
@@ -131,16 +152,24 @@ impl CompiledRanks {
 fn relations_of(
     executable: &Executable,
     options: &LowerOptions,
-    size: usize,
+    (size, planned): (usize, Option<&BTreeMap<String, usize>>),
     observer: &mut dyn Observer,
-) -> Result<Option<Arc<[usize]>>, Error> {
+) -> Result<Option<Relations>, Error> {
     let flow = &executable.infer;
     let Some((batch, layout)) =
         executable.training.as_ref().and_then(|it| it.batch.as_ref()).zip(executable.batch.as_ref())
     else {
         return Ok(None);
     };
-    let relations = assign_relations(flow, layout, batch, options.sizes.as_ref(), size);
+    let mut relations = assign_relations(flow, layout, batch, options.sizes.as_ref(), size);
+    if let Some(planned) = planned {
+        for (graph, _) in &relations.work {
+            let name = &flow.graphs[graph.index()].name;
+            let rank = planned.get(name).filter(|&&rank| rank < size);
+            let missing = || Error::input(format!("the plan has no process for the semantic graph `{name}`"));
+            relations.rank_of[graph.index()] = *rank.ok_or_else(missing)?;
+        }
+    }
     let Relations { rank_of, work } = &relations;
     if work.len() < size {
         return Err(Error::input(format!(
@@ -153,7 +182,7 @@ fn relations_of(
         let names: Vec<&str> = own.map(|(graph, _)| &flow.graphs[graph.index()].name[..]).collect();
         observer.note(format!("rank {rank} aggregates {}: about {edges:.0} edges a batch", names.join(", ")));
     }
-    Ok(Some(relations.rank_of.into()))
+    Ok(Some(relations))
 }
 
 /// Refuses ranks that would compute something else: their exchanges would not fit, or fit by chance.

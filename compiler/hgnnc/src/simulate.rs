@@ -164,7 +164,7 @@ fn record(
     observer: &mut dyn Observer,
 ) -> Result<Vec<Trace>, Error> {
     let sections = size.next_multiple_of(Ranks::SECTIONS);
-    let ranks = Ranks { comm: Arc::new(Alone), sections, split: simulation.split };
+    let ranks = Ranks { sections, split: simulation.split, ..Ranks::new(Arc::new(Alone)) };
     let compiled = CompiledRanks::new(bound, size, Purpose::Train, &ranks, observer)?;
     let (data, options) = (&bound.data, &bound.options);
     let failed = Mutex::new(None);

@@ -1,22 +1,15 @@
-//! Sums of rows over all ranks, in their order.
-//!
-//! The ranks divide the elements of a row among themselves. Each gets its slice of the rows of all ranks, adds these in
-//! the order of the ranks, and sends the sums to all (a reduce-scatter and an all-gather: Thakur, Rabenseifner and Gropp
-//! 2005). So a rank sends and adds as many elements with many ranks as with few. Where there are few elements, each rank
-//! gets all of them, which saves the second message.
+//! Sums of rows over all ranks, in their order, by slices of the elements ([`hgnnc_dist::slices`]).
 
 use std::ops::Range;
 
 use hgnnc_data::BoundData;
 use hgnnc_data::buffer::PlannedSlabs;
-use hgnnc_dist::{CommError, Pending};
+use hgnnc_dist::{CommError, Pending, slices};
 use rayon::prelude::*;
 
 use crate::exchange::Exchanger;
 use crate::plan::RankSumStep;
 
-/// Most elements of rows that all ranks add.
-const FEW: usize = 4096;
 /// Elements per task of a sum.
 const TASK: usize = 4096;
 
@@ -52,17 +45,9 @@ impl<'a> Elements<'a> {
         Some(Self { sums, rows, count: sums.iter().map(|sum| sum.out.len).sum() })
     }
 
-    /// Whether each rank adds all elements.
-    fn are_few(&self) -> bool {
-        self.count <= FEW
-    }
-
     /// The elements that a rank adds.
     fn slice(&self, rank: usize) -> Range<usize> {
-        match self.are_few() {
-            true => 0..self.count,
-            false => self.count * rank / self.rows.len()..self.count * (rank + 1) / self.rows.len(),
-        }
+        slices::slice(self.count, rank, self.rows.len())
     }
 
     fn pieces(&self, slice: Range<usize>) -> impl Iterator<Item = Piece> {
@@ -183,7 +168,7 @@ impl Exchanger {
             others = rest;
         }
         elements.store(slabs, slice.clone(), bytemuck::cast_slice(&sum));
-        if size == 1 || elements.are_few() {
+        if size == 1 || slices::are_few(elements.count) {
             self.keep(arrived);
             return Ok(());
         }

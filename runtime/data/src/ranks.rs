@@ -94,6 +94,31 @@ pub fn divide(
     Divider { whole, one, tables, division, rank, rows: vec![] }.data()
 }
 
+/// By vertex type of mirrors, sending rank and receiving rank: the rows that one rank has for another. Empty for other
+/// types.
+pub fn rows_sent(whole: &BoundData, tables: &Dataflow, division: Division) -> Vec<Vec<Vec<usize>>> {
+    let divider = Divider { whole, one: &[], tables, division, rank: 0, rows: vec![] };
+    let of_type = |decl: &hgnnc_ir::dataflow::VertexTypeDecl| {
+        let VertexRows::Mirrors(of, mirrors) = decl.rows else { return vec![] };
+        let owned: Vec<Range<usize>> = (0..division.ranks).map(|rank| divider.owned(of, rank)).collect();
+        let mut sent = vec![vec![0; division.ranks]; division.ranks];
+        for to in 0..division.ranks {
+            let needed = (mirrors != Mirrors::All).then(|| divider.mirrored(of, mirrors, to));
+            for (from, owned) in owned.iter().enumerate() {
+                sent[from][to] = match &needed {
+                    None => owned.len(),
+                    Some(needed) => {
+                        let before = |end: usize| needed.partition_point(|&row| (row as usize) < end);
+                        before(owned.end) - before(owned.start)
+                    }
+                };
+            }
+        }
+        sent
+    };
+    tables.vertex_types.iter().map(of_type).collect()
+}
+
 /// The numbers in the dataset of the rows of a vertex type on a rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Rows {

@@ -14,6 +14,7 @@ pub mod measure;
 pub mod members;
 pub mod mpi;
 pub mod network;
+pub mod slices;
 pub mod threads;
 pub mod trace;
 

@@ -75,6 +75,8 @@ pub struct RankReport {
     pub exchanges: u64,
     /// Bytes that were sent to other ranks.
     pub sent_bytes: u64,
+    /// Those of them that were sent in steps of training, and not in evaluations.
+    pub train_bytes: u64,
     /// Milliseconds of waiting for other ranks, with nothing else to do.
     pub wait_ms: f64,
     /// Milliseconds of all epochs, without evaluations.

@@ -362,6 +362,22 @@ impl MiniBatchLoader {
         Ok(made)
     }
 
+    /// Samples a batch and exchanges its vertices with other ranks, for the routes of rows among them. False if another
+    /// rank makes no more batches.
+    ///
+    /// # Errors
+    /// A graph that cannot be sampled, or a rank that has ended.
+    pub fn routes(
+        &self,
+        worker: &mut LoaderWorker<'_>,
+        order: &[u32],
+        key: BatchKey,
+        mini_batch: &mut MiniBatch,
+    ) -> Result<bool> {
+        self.sample(worker, order, key, mini_batch)?;
+        self.share_rows(&mut worker.numberings, mini_batch)
+    }
+
     /// Gathers rows and builds graphs of a sampled batch.
     pub fn complete(&self, mini_batch: &mut MiniBatch) -> Result<()> {
         let start = Instant::now();

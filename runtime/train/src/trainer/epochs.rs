@@ -215,11 +215,13 @@ impl Trainer {
         self.session.time_launches(timed);
         let start = Instant::now();
         let key = StepKey { seed: self.seed, step: self.progress.steps_done + 1, epoch };
+        let sent_before = self.session.exchanged().sent_bytes;
         self.session.run(TRAIN, key, &mut times)?;
         let loss = self.read_loss()?;
         self.check_finite(loss, epoch, "the epoch before", None)?;
         self.session.update(TRAIN, key, &mut times)?;
         self.session.time_launches(false);
+        self.timing.sent_bytes += self.session.exchanged().sent_bytes - sent_before;
         // The machine is idle now; its own clock is more accurate.
         let on_device = self.session.elapsed_ms()?;
         let of_launches = (timed && times != Times::default()).then(|| times.phases.iter().sum::<f64>() * 1e-6);

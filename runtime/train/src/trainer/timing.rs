@@ -15,6 +15,8 @@ pub(super) struct Timing {
     /// Seconds that the initial values took.
     pub init_s: f64,
     pub train_s: f64,
+    /// Bytes that steps on the whole graph sent to other ranks.
+    pub sent_bytes: u64,
 }
 
 impl Timing {
