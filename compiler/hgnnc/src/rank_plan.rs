@@ -269,9 +269,9 @@ struct RowsOfRank<'a> {
 type OwnMessages = Vec<(usize, bool, String, Vec<u64>)>;
 
 /// The messages that a rank sends in a step.
-fn own_messages(program: &Program, rows: &RowsOfRank<'_>) -> OwnMessages {
+fn own_messages(program: &Program, on_batches: bool, rows: &RowsOfRank<'_>) -> OwnMessages {
     let mut all = vec![];
-    for (number, launch) in program.launches.iter().enumerate() {
+    for (number, launch) in launches(program, on_batches).enumerate() {
         let width = |exchange: &Exchange| exchange.width.as_fixed().unwrap_or(0);
         let name = |vertex: VertexType| &program.tables.vertex_types[vertex.index()].name[..];
         let mut sums: Vec<&Exchange> = vec![];
@@ -298,6 +298,11 @@ fn own_messages(program: &Program, rows: &RowsOfRank<'_>) -> OwnMessages {
         }
     }
     all
+}
+
+/// The launches of a step. The prelude runs once on the whole graph, and for each mini-batch.
+fn launches(program: &Program, on_batches: bool) -> impl Iterator<Item = &Launch> {
+    program.prelude.iter().filter(move |_| on_batches).chain(&program.launches)
 }
 
 fn exchanges(launch: &Launch) -> impl Iterator<Item = &Exchange> {
@@ -331,7 +336,7 @@ fn of_whole_graph(bound: &BoundJob, compiled: &CompiledRanks, program: &Program,
             sent: &|to| sent[to.index()].get(rank).cloned().unwrap_or_default(),
             summed: &|_| (0..size).map(|rank| placed.division.sections_of(rank).len()).collect(),
         };
-        add(&mut all, rank, size, own_messages(program, &rows));
+        add(&mut all, rank, size, own_messages(program, false, &rows));
     }
     all
 }
@@ -364,7 +369,7 @@ fn of_batches(
             let routes = &mini_batch.data;
             let sent = |to: VertexType| routes.routes[to.index()].as_ref().map_or(vec![0; size], |it| it.send_rows.clone());
             let summed = |of: VertexType| routes.rows_of_ranks[of.index()].as_ref().map_or(vec![0; size], |it| it.to_vec());
-            let own = own_messages(program, &RowsOfRank { rank: comm.rank(), sent: &sent, summed: &summed });
+            let own = own_messages(program, true, &RowsOfRank { rank: comm.rank(), sent: &sent, summed: &summed });
             if sum.is_empty() {
                 sum = own;
             } else {
@@ -393,16 +398,14 @@ fn of_batches(
 
 /// Predicted seconds of each launch, on one rank with all rows.
 fn launch_seconds(program: &Program, compiled: &CompiledRanks, machine: &Machine) -> Vec<f64> {
-    let Some(sizes) = &compiled.train_sizes else { return vec![0.0; program.launches.len()] };
-    let of_kernel = |number: usize, kernels: &[cost::KernelBound]| kernels[number].bound.prediction.seconds();
-    let kernels = cost::kernels(program, sizes, machine);
-    let mut number: usize = program.prelude.iter().map(|launch| launch.kernels.len()).sum();
+    let on_batches = compiled.executable.batch.is_some();
+    let kernels = compiled.train_sizes.as_ref().map_or(vec![], |sizes| cost::kernels(program, sizes, machine));
+    let mut of_step = kernels.iter().filter(|kernel| on_batches || !kernel.bound.once);
     let seconds = |launch: &Launch| {
-        let first = number;
-        number += launch.kernels.len();
-        (first..number).map(|kernel| of_kernel(kernel, &kernels)).sum()
+        let kernels = of_step.by_ref().take(launch.kernels.len());
+        kernels.map(|kernel| kernel.bound.prediction.seconds()).sum()
     };
-    program.launches.iter().map(seconds).collect()
+    launches(program, on_batches).map(seconds).collect()
 }
 
 /// The mean step of a rank that computes a part of all launches.

@@ -187,12 +187,13 @@ fn record(
 /// Trains for the steps of the warm-up, and then for those that are recorded.
 fn steps(trainer: &mut Trainer, comm: &dyn Comm, recorder: &Recorder, count: u64) -> Result<(), Error> {
     trainer.train_steps(WARM_UP + count, &mut |step| {
-        // All ranks begin and end between the same exchanges.
-        comm.barrier().map_err(|error| ExecError::Ranks(error.to_string()))?;
-        match step {
-            WARM_UP => recorder.begin(),
-            step if step == WARM_UP + count => recorder.end(),
-            _ => {}
+        if step == WARM_UP + count {
+            recorder.end();
+        }
+        if step == WARM_UP {
+            // No rank has begun the next step when another begins to record.
+            comm.barrier().map_err(|error| ExecError::Ranks(error.to_string()))?;
+            recorder.begin();
         }
         Ok(())
     })?;

@@ -1,5 +1,6 @@
 //! Dataset sizes, which passes and cost models compare.
 
+use crate::dataflow::PatternDecl;
 use crate::kernel::Width;
 use crate::{Dataflow, Dim, Direction, EdgeShare, Graph, Incidence, Pattern, Space, Stack, Value, VertexRows};
 
@@ -104,6 +105,14 @@ impl SizeInfo {
             if with_ends {
                 self.ends.push(ends);
             }
+        }
+        // Sparse features of mirrored vertices are those of all vertices, as if one rank owned them.
+        for (index, decl) in flow.patterns.iter().enumerate().skip(self.stored.len()) {
+            let own = |of: &PatternDecl| of.vertex == flow.owned_type(decl.vertex) && of.columns == decl.columns;
+            let Some(known) = flow.patterns[..index].iter().position(own) else { break };
+            let Some(&stored) = self.stored.get(known) else { break };
+            self.stored.push(stored);
+            self.columns.extend(self.columns.get(known).copied());
         }
     }
 

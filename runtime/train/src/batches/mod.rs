@@ -47,6 +47,8 @@ pub struct Batches {
     layout: BatchLayout,
     loader: Arc<MiniBatchLoader>,
     pool: Arc<rayon::ThreadPool>,
+    /// Bytes that opening the session has sent to other ranks.
+    sent_to_open: u64,
     /// Names of the parameters of the mini-batch program, without stacks of them.
     names: Vec<String>,
     states: Vec<StateId>,
@@ -160,8 +162,10 @@ impl Batches {
                 stack => own.len(stack),
             })
             .collect();
+        let sent_to_open = step.exchanged().sent_bytes;
         let mut batches = Self {
             step,
+            sent_to_open,
             layout: layout.clone(),
             loader: Arc::new(loader),
             pool: Arc::clone(backend.pool()),

@@ -84,6 +84,11 @@ impl Batches {
         self.step.exchanged() + asked
     }
 
+    /// Bytes that mini-batches have sent to other ranks.
+    pub fn sent_by_steps(&self) -> u64 {
+        self.exchanged().sent_bytes - self.sent_to_open
+    }
+
     /// Planned memory of everything, with that of evaluations.
     pub fn arena(&self, whole: Arena) -> Arena {
         let step = self.largest;

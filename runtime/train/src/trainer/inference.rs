@@ -361,7 +361,10 @@ impl Trainer {
         let of_batches = self.batches.as_ref().map_or_else(Exchanged::default, |batches| batches.exchanged());
         let Exchanged { exchanges, sent_bytes, waited_ns } = self.session.exchanged() + of_batches;
         let epochs_ns = 1e6 * self.timing.epochs.iter().sum::<f64>();
-        let train_bytes = of_batches.sent_bytes + self.timing.sent_bytes;
+        let train_bytes = match &self.batches {
+            Some(batches) => batches.sent_by_steps(),
+            None => self.timing.sent_bytes,
+        };
         let own = [exchanges, sent_bytes, train_bytes, waited_ns, epochs_ns as u64, os::peak_rss_bytes()];
         let all = self.session.of_all(&own)?;
         let report = |(rank, of_rank): (usize, &Vec<u64>)| match of_rank[..] {

@@ -13,7 +13,7 @@ use hgnnc_model_tests::{CASES, Case, World, assert_close, case, compile, dataset
 use hgnnc_train::TrainOptions;
 
 /// With Adam, which has two states for each parameter, decay, and gradients that are clipped by their norm.
-const TRAIN: &str = "
+pub const TRAIN: &str = "
 train M {
     loss cross_entropy(y, Paper.topic)
     optimizer adam(lr: 0.01, weight_decay: 0.001)
@@ -48,7 +48,7 @@ impl hgnnc::Observer for Quiet {
     fn warnings(&mut self, _: &SourceMap, _: &Diagnostics) {}
 }
 
-fn job(source: &str, data: &Arc<Dataset>, ranks: Option<Ranks>) -> Job {
+pub fn job(source: &str, data: &Arc<Dataset>, ranks: Option<Ranks>) -> Job {
     let model = ModelSource::Text { path: PathBuf::from("test.hgnn"), text: source.into() };
     let options = TrainOptions { threads: 1, ..TrainOptions::default() };
     Job { data: DataSource::Loaded(Arc::clone(data)), options, ranks, graph_cache: None, ..Job::new(model) }
@@ -68,7 +68,7 @@ fn train_on(ranks: usize, sections: usize, source: &str, data: &Arc<Dataset>) ->
 }
 
 /// A world as a dataset, with features of all types, also those that the model does not read.
-fn world_of(case: &Case, source: &str, world: &World) -> Arc<Dataset> {
+pub fn world_of(case: &Case, source: &str, world: &World) -> Arc<Dataset> {
     let compiled = compile(source);
     let mut data = dataset::dataset(compiled.training(), &compiled.bind(world), world);
     for (name, dim) in [("Paper", 5), ("Author", 3), ("Venue", 4)].into_iter().filter(|_| case.schema == SCHEMA) {
