@@ -43,9 +43,9 @@ pub fn simulate(args: &SimulateArgs) -> Result<ExitCode, Failure> {
 fn text(report: &SimulationReport) -> String {
     let SimulationReport { network, threads, steps, runs, sensitivity, .. } = report;
     let mut text = format!(
-        "simulated, not measured on several machines: {threads} thread{} a rank, {network}; means of {steps} step{}\n\
-         computing is measured alone, bytes are counted, the rest follows from the network\n\n\
-         {:>5}  {:>7}  {:>10}  {:>8}  {:>10}  {:>22}  {:>9}  {:>12}  {:>12}\n",
+        "simulated, not measured on several machines: {threads} thread{} a rank, {network}; {steps} step{}\n\
+         computing is measured alone (medians), bytes are counted, the rest follows from the network\n\n\
+         {:>5}  {:>7}  {:>10}  {:>8}  {:>10}  {:>22}  {:>9}  {:>12}  {:>12}  {:>10}\n",
         if *threads == 1 { "" } else { "s" },
         if *steps == 1 { "" } else { "s" },
         "ranks",
@@ -57,6 +57,7 @@ fn text(report: &SimulationReport) -> String {
         "waiting",
         "sent in all",
         "most a rank",
+        "mean step",
     );
     runs.iter().for_each(|run| text += &line(run));
     if let Some(last) = runs.last() {
@@ -74,7 +75,7 @@ fn line(run: &RunReport) -> String {
     let mean = |of: &dyn Fn(&RankRun) -> f64| run.of_ranks.iter().map(of).sum::<f64>() / run.ranks as f64;
     let compute: &dyn Fn(&RankRun) -> f64 = &|rank| rank.compute_ms;
     format!(
-        "{:>5}  {:>7}  {:>7.2} ms  {:>8.2}  {:>8.0} %  {:>22}  {:>6.2} ms  {:>12}  {:>12}\n",
+        "{:>5}  {:>7}  {:>7.2} ms  {:>8.2}  {:>8.0} %  {:>22}  {:>6.2} ms  {:>12}  {:>12}  {:>7.2} ms\n",
         run.ranks,
         run.seeds,
         run.step_ms,
@@ -84,5 +85,6 @@ fn line(run: &RunReport) -> String {
         mean(&|rank| rank.wait_ms),
         show_bytes(run.sent_bytes as u64),
         show_bytes(most(&|rank| rank.sent_bytes) as u64),
+        run.mean_step_ms,
     )
 }

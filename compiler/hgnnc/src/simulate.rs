@@ -67,8 +67,10 @@ pub struct RunReport {
     pub ranks: usize,
     /// Seeds of a step; for training on the whole graph, those of its training part.
     pub seeds: usize,
-    /// Simulated milliseconds of a step, to the end of the last rank.
+    /// Simulated milliseconds of a step, to the end of the last rank: of median times of computing.
     pub step_ms: f64,
+    /// The mean of all steps, with everything that has delayed a rank.
+    pub mean_step_ms: f64,
     /// The seeds a second of this run by those of the first one.
     pub speed_up: f64,
     /// The same by the number of ranks.
@@ -87,7 +89,7 @@ pub struct RankRun {
     /// Simulated.
     pub wait_ms: f64,
     pub sent_bytes: f64,
-    pub exchanges: f64,
+    pub exchanges: usize,
 }
 
 /// A step on another network, or with other processors.
@@ -129,8 +131,9 @@ pub fn simulate(job: &Job, simulation: &Simulation, observer: &mut dyn Observer)
                 "warning: a batch of {size} ranks has all {in_training} vertices of the training part, not {seeds}"
             ));
         }
-        traces = record(&bound, size, simulation, inputs.as_ref(), observer)?;
-        let mut run = report(&traces, seeds.min(in_training), simulation);
+        let all = record(&bound, size, simulation, inputs.as_ref(), observer)?;
+        traces = all.iter().map(Trace::median_step).collect();
+        let mut run = report(&all, &traces, seeds.min(in_training), simulation);
         let seeds_a_second = |run: &RunReport| run.seeds as f64 / run.step_ms;
         if let Some(first) = runs.first() {
             run.speed_up = seeds_a_second(&run) / seeds_a_second(first);
@@ -146,7 +149,7 @@ pub fn simulate(job: &Job, simulation: &Simulation, observer: &mut dyn Observer)
         steps: simulation.steps,
         weak: simulation.weak,
         runs,
-        sensitivity: variations(&traces, simulation),
+        sensitivity: variations(&traces, simulation.network),
     })
 }
 
@@ -187,6 +190,9 @@ fn record(
 /// Trains for the steps of the warm-up, and then for those that are recorded.
 fn steps(trainer: &mut Trainer, comm: &dyn Comm, recorder: &Recorder, count: u64) -> Result<(), Error> {
     trainer.train_steps(WARM_UP + count, &mut |step| {
+        if step > WARM_UP {
+            recorder.end_step();
+        }
         if step == WARM_UP + count {
             recorder.end();
         }
@@ -200,20 +206,21 @@ fn steps(trainer: &mut Trainer, comm: &dyn Comm, recorder: &Recorder, count: u64
     Ok(())
 }
 
-fn report(traces: &[Trace], seeds: usize, simulation: &Simulation) -> RunReport {
+/// `all` has the steps of each rank, and `traces` one for all of them.
+fn report(all: &[Trace], traces: &[Trace], seeds: usize, simulation: &Simulation) -> RunReport {
     let times = replay(traces, &simulation.network);
-    let steps = simulation.steps as f64;
     let of_rank = |(rank, (trace, times)): (usize, (&Trace, &RankTimes))| RankRun {
-        compute_ms: 1e3 * times.compute_s / steps,
-        wait_ms: 1e3 * times.wait_s / steps,
-        sent_bytes: trace.sent_bytes(rank) as f64 / steps,
-        exchanges: trace.exchanges() as f64 / steps,
+        compute_ms: 1e3 * times.compute_s,
+        wait_ms: 1e3 * times.wait_s,
+        sent_bytes: all[rank].sent_bytes(rank) as f64 / simulation.steps as f64,
+        exchanges: trace.exchanges(),
     };
     let of_ranks: Vec<RankRun> = traces.iter().zip(&times).enumerate().map(of_rank).collect();
     RunReport {
         ranks: traces.len(),
         seeds,
-        step_ms: 1e3 * last(&times) / steps,
+        step_ms: 1e3 * last(&times),
+        mean_step_ms: 1e3 * last(&replay(all, &simulation.network)) / simulation.steps as f64,
         speed_up: 1.0,
         efficiency: 1.0,
         sent_bytes: of_ranks.iter().map(|rank| rank.sent_bytes).sum(),
@@ -227,13 +234,13 @@ fn last(times: &[RankTimes]) -> f64 {
 }
 
 /// Steps with twice and half of each number of the network, and of the speed of the processors.
-fn variations(traces: &[Trace], simulation: &Simulation) -> Vec<Variation> {
-    let Network { latency_s, bytes_per_s } = simulation.network;
-    let step_ms = |traces: &[Trace], network: Network| 1e3 * last(&replay(traces, &network)) / simulation.steps as f64;
+fn variations(traces: &[Trace], network: Network) -> Vec<Variation> {
+    let Network { latency_s, bytes_per_s } = network;
+    let step_ms = |traces: &[Trace], network: Network| 1e3 * last(&replay(traces, &network));
     let on = |what, network| Variation { what, step_ms: step_ms(traces, network) };
     let at = |what, factor| {
         let traces: Vec<Trace> = traces.iter().map(|trace| trace.slowed(factor)).collect();
-        Variation { what, step_ms: step_ms(&traces, simulation.network) }
+        Variation { what, step_ms: step_ms(&traces, network) }
     };
     vec![
         on("half the bandwidth", Network { latency_s, bytes_per_s: bytes_per_s / 2.0 }),

@@ -129,7 +129,7 @@ pub(super) fn index_array(data: &BoundData, slot: &Slot) -> Option<Vec<u32>> {
             std::iter::once(0).chain(ends).collect()
         }
         Slot::Others(of, direction) => sizes.topology(*of).incidence(*direction).indices.to_vec(),
-        Slot::Positions(of) => sizes.topology(*of).csr.eids.clone(),
+        Slot::Positions(of) => sizes.topology(*of).csr.eids.to_vec(),
         Slot::EndVertices(graph, direction) => data.graphs[graph.index()].endpoints(*direction).vertices.clone(),
         Slot::EndOf(graph, direction) => {
             let topology = &data.graphs[graph.index()];

@@ -111,7 +111,7 @@ impl Topology {
         }
         let mut csr = Adjacency::default();
         transpose_into(&indptr, &src, num_src, &mut csr);
-        let csc = Adjacency { indptr: indptr.into(), indices: src.into(), eids: vec![] };
+        let csc = Adjacency { indptr: indptr.into(), indices: src.into(), eids: vec![].into() };
         Ok(Self {
             name: name.to_owned(),
             num_src,
@@ -146,6 +146,11 @@ impl Topology {
             indptr[i + 1] += indptr[i];
         }
         Self::from_csc(name, num_src, num_dst, indptr, sorted.iter().map(|&(src, _)| src).collect())
+    }
+
+    /// Forgets all but the in-edges, by which mini-batches are sampled.
+    pub fn release_out_edges(&mut self) {
+        (self.csr, self.ends, self.classes) = (Adjacency::default(), [None, None], Classes::default());
     }
 
     /// Number of edges (stored elements).

@@ -160,8 +160,8 @@ fn one_each(name: &str, to: Vec<u32>, num_dst: usize) -> Result<Topology> {
         name: name.to_owned(),
         num_src: rows,
         num_dst,
-        csc: Adjacency { eids: vec![], ..by_destination },
-        csr: Adjacency { eids, ..by_source },
+        csc: Adjacency { eids: vec![].into(), ..by_destination },
+        csr: Adjacency { eids: eids.into(), ..by_source },
         ..Topology::default()
     })
 }

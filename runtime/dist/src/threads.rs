@@ -41,6 +41,15 @@ impl Recorder {
         self.set(true);
     }
 
+    /// Ends a step.
+    pub fn end_step(&self) {
+        let Recorder(rank) = self;
+        let mut state = rank.shared.lock();
+        rank.computed(&mut state);
+        rank.record(&mut state, || Event::StepEnd);
+        rank.computes(&mut state);
+    }
+
     /// Ends recording.
     pub fn end(&self) {
         self.set(false);

@@ -31,6 +31,8 @@ pub enum Event {
     /// Waits for what the others send.
     #[allow(missing_docs, reason = "fields are named for what they hold")]
     Wait { exchange: ExchangeId },
+    /// The end of a step.
+    StepEnd,
 }
 
 /// A rank's work in its order.
@@ -42,6 +44,47 @@ impl Trace {
     pub fn compute_s(&self) -> f64 {
         let seconds = |event: &Event| if let Event::Compute(seconds) = event { *seconds } else { 0.0 };
         self.0.iter().map(seconds).sum()
+    }
+
+    /// One step for all that were recorded: the median times of computing between two exchanges, and mean bytes. Other work
+    /// on the machine delays single computations; where all ranks wait for the slowest, the mean of steps would count the
+    /// worst delay of any rank.
+    pub fn median_step(&self) -> Trace {
+        let mut steps: Vec<Vec<(f64, &Event)>> = vec![vec![]];
+        let mut seconds = 0.0;
+        for event in &self.0 {
+            match event {
+                Event::Compute(more) => seconds += more,
+                other => {
+                    steps.last_mut().expect("there is a step").push((std::mem::take(&mut seconds), other));
+                    if *other == Event::StepEnd {
+                        steps.push(vec![]);
+                    }
+                }
+            }
+        }
+        steps.pop();
+        let Some(first) = steps.first() else { return Trace::default() };
+        let mut events = vec![];
+        for (place, (_, event)) in first.iter().enumerate() {
+            let in_steps = || steps.iter().filter_map(|step| step.get(place));
+            let mut times: Vec<f64> = in_steps().map(|(seconds, _)| *seconds).collect();
+            times.sort_by(f64::total_cmp);
+            events.push(Event::Compute(times[times.len() / 2]));
+            match event {
+                Event::Start { exchange, bytes } => {
+                    let mut sums = vec![0; bytes.len()];
+                    for (_, event) in in_steps() {
+                        let Event::Start { bytes, .. } = event else { continue };
+                        sums.iter_mut().zip(bytes).for_each(|(sum, bytes)| *sum += bytes);
+                    }
+                    let bytes = sums.iter().map(|sum| sum / steps.len() as u64).collect();
+                    events.push(Event::Start { exchange: *exchange, bytes });
+                }
+                other => events.push((*other).clone()),
+            }
+        }
+        Trace(events)
     }
 
     /// Number of exchanges that were started.
@@ -62,7 +105,7 @@ impl Trace {
     pub fn sent_bytes(&self, rank: usize) -> u64 {
         let of_exchange = |event: &Event| match event {
             Event::Start { bytes, .. } => bytes.iter().sum::<u64>() - bytes[rank],
-            Event::Compute(_) | Event::Wait { .. } => 0,
+            Event::Compute(_) | Event::Wait { .. } | Event::StepEnd => 0,
         };
         self.0.iter().map(of_exchange).sum()
     }
@@ -134,6 +177,7 @@ pub fn replay(traces: &[Trace], network: &Network) -> Vec<RankTimes> {
                         rank.times.wait_s += waited_s;
                         rank.times.end_s += waited_s;
                     }
+                    Event::StepEnd => {}
                 }
                 ranks[number].next += 1;
                 advanced = true;
@@ -203,6 +247,25 @@ mod tests {
         let all: Vec<Vec<Event>> = (0..4).map(|_| vec![start(0, &[10; 4]), wait(0)]).collect();
         // (n - 1)(α + b/β)
         assert_eq!(ends(all), [6.0; 4]);
+    }
+
+    #[test]
+    fn a_median_step_has_median_times_and_mean_bytes() {
+        let step = |number: u32, seconds: f64, bytes: u64| {
+            let times = [Event::Compute(seconds / 2.0), Event::Compute(seconds / 2.0)];
+            [&times[..], &[start(number, &[0, bytes]), wait(number), Event::Compute(1.0), Event::StepEnd]].concat()
+        };
+        let trace = Trace([step(3, 2.0, 10), step(4, 90.0, 20), step(5, 4.0, 12)].concat());
+        let Event::Start { bytes, .. } = start(3, &[0, 14]) else { panic!("it is one") };
+        let expected = vec![
+            Event::Compute(4.0),
+            Event::Start { exchange: exchange(3), bytes },
+            Event::Compute(0.0),
+            wait(3),
+            Event::Compute(1.0),
+            Event::StepEnd,
+        ];
+        assert_eq!(trace.median_step(), Trace(expected));
     }
 
     #[test]

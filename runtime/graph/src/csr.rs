@@ -26,7 +26,7 @@ pub struct Adjacency {
     /// that of `indptr` with the CSC. `[E]`
     pub indices: Shared<u32>,
     /// Edge id of each edge: its position in the CSC. Empty if the edges are in CSC order, else `[E]`.
-    pub eids: Vec<u32>,
+    pub eids: Shared<u32>,
 }
 
 /// The bipartite graph that a relation or metapath induces between its two end types.
@@ -109,7 +109,7 @@ impl SemanticGraph {
 
     /// A graph with `num_src` and `num_dst` vertices and no edges.
     pub fn without_edges(name: impl Into<String>, num_src: usize, num_dst: usize) -> SemanticGraph {
-        let csc = Adjacency { indptr: vec![0; num_dst + 1].into(), indices: vec![].into(), eids: vec![] };
+        let csc = Adjacency { indptr: vec![0; num_dst + 1].into(), indices: vec![].into(), eids: vec![].into() };
         let csr = transpose(&csc, num_src);
         SemanticGraph { name: name.into(), num_src, num_dst, csc, csr, ..SemanticGraph::default() }
     }
@@ -269,7 +269,7 @@ pub(crate) fn csc_of(num_dst: usize, src: &[u32], dst: &[u32]) -> (Adjacency, Ve
             }
         }
     });
-    (Adjacency { indptr: indptr.into(), indices: sources.into(), eids: vec![] }, original)
+    (Adjacency { indptr: indptr.into(), indices: sources.into(), eids: vec![].into() }, original)
 }
 
 /// An edge list keyed by destination; the payload is (list position, source).

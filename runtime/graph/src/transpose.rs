@@ -15,14 +15,14 @@ use crate::shared::Shared;
 pub(crate) fn transpose(csc: &Adjacency, num_src: usize) -> Adjacency {
     let indptr = offsets(num_src, &csc.indices);
     let [indices, eids] = sorted_by_key(&indptr, csc);
-    Adjacency { indptr: indptr.into(), indices: indices.into(), eids }
+    Adjacency { indptr: indptr.into(), indices: indices.into(), eids: eids.into() }
 }
 
 /// Writes the CSR of a CSC into existing memory, on this thread, stably: for graphs of mini-batches. `src` are below
 /// `num_src`.
 pub fn transpose_into(indptr: &[u64], src: &[u32], num_src: usize, csr: &mut Adjacency) {
     let Adjacency { indptr: out, indices: other, eids: position } = csr;
-    let (out, other) = (out.make_mut(), other.make_mut());
+    let (out, other, position) = (out.make_mut(), other.make_mut(), position.make_mut());
     // Each start is shifted by one entry until all edges are placed.
     out.clear();
     out.resize(num_src + 2, 0);
@@ -90,7 +90,7 @@ pub(crate) fn transpose_symmetric(csc: &Adjacency) -> Adjacency {
             *back = back.wrapping_add(1);
         }
     });
-    Adjacency { indptr: Shared::clone(&csc.indptr), indices: Shared::clone(&csc.indices), eids }
+    Adjacency { indptr: Shared::clone(&csc.indptr), indices: Shared::clone(&csc.indices), eids: eids.into() }
 }
 
 /// The CSR of a disjoint union of cliques with self loops, plus isolated vertices: the graph of a symmetric metapath
@@ -133,7 +133,7 @@ pub(crate) fn transpose_cliques(csc: &Adjacency) -> Option<Adjacency> {
         }
         Some(())
     })?;
-    Some(Adjacency { indptr: Shared::clone(&csc.indptr), indices: Shared::clone(&csc.indices), eids })
+    Some(Adjacency { indptr: Shared::clone(&csc.indptr), indices: Shared::clone(&csc.indices), eids: eids.into() })
 }
 
 /// `out[i] = numbers[i] + more`.
@@ -161,7 +161,7 @@ mod tests {
             src.extend((0..clique.len() as u32).filter(member));
             indptr.push(src.len() as u64);
         }
-        Adjacency { indptr: indptr.into(), indices: src.into(), eids: vec![] }
+        Adjacency { indptr: indptr.into(), indices: src.into(), eids: vec![].into() }
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         // Rows without their own vertex, and rows of one clique of different lengths.
         for (indptr, src) in [(vec![0, 1, 2], vec![1, 0]), (vec![0, 1, 3], vec![0, 0, 1]), (vec![0, 1, 1], vec![1])] {
             assert_eq!(
-                transpose_cliques(&Adjacency { indptr: indptr.into(), indices: src.into(), eids: vec![] }),
+                transpose_cliques(&Adjacency { indptr: indptr.into(), indices: src.into(), eids: vec![].into() }),
                 None
             );
         }

@@ -184,7 +184,7 @@ fn topology(graph: &mut Topology, src: Option<&Order>, dst: Option<&Order>) {
             }
         });
     }
-    graph.csr = Adjacency { indptr: new_indptr, indices: new_other.into(), eids: new_position };
+    graph.csr = Adjacency { indptr: new_indptr, indices: new_other.into(), eids: new_position.into() };
 
     let from = std::mem::take(&mut graph.csc.indices);
     let mut other = vec![0; from.len()];
@@ -195,7 +195,7 @@ fn topology(graph: &mut Topology, src: Option<&Order>, dst: Option<&Order>) {
             *to = src.map_or(from, |order| order.rank[from as usize]);
         }
     });
-    graph.csc = Adjacency { indptr: starts, indices: other.into(), eids: vec![] };
+    graph.csc = Adjacency { indptr: starts, indices: other.into(), eids: vec![].into() };
     if mirrored {
         graph.csr.indptr = graph.csc.indptr.clone();
         graph.csr.indices = graph.csc.indices.clone();

@@ -131,7 +131,7 @@ impl SemanticGraphs<'_> {
         if filled.overflow {
             return Err(SgbError::CountOverflow { graph: asked.name.into() });
         }
-        Ok((Adjacency { indptr: indptr.into(), indices: filled.cols.into(), eids: vec![] }, filled.counts))
+        Ok((Adjacency { indptr: indptr.into(), indices: filled.cols.into(), eids: vec![].into() }, filled.counts))
     }
 
     /// Whether the graph is symmetric, with equal path counts in both directions: each step is undone by its mirror
