@@ -2,15 +2,15 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use hgnnc::rank_plan::RankPlan;
 use hgnnc::{
     EpochLog, Error, Job, LogPlaces, Observer, Prepared, Purpose, Ranks, Rescued, RunFolder, SeedRuns, Split, Unsaved,
     artifact, check_apart, check_folder, check_readable, check_writable, lock_checkpoints, write_report,
 };
-use hgnnc::rank_plan::RankPlan;
 use hgnnc_data::ExecError;
 use hgnnc_dist::{Alone, Comm, threads};
 use hgnnc_graph::show_bytes;
@@ -53,8 +53,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
 /// Trains as a plan says: by the processes of a launcher, or else by virtual ranks of this process, which compute the same.
 fn train_by_plan(args: &TrainArgs, plan: &RankPlan) -> Result<ExitCode, Failure> {
     let train = |comm: &Arc<dyn Comm>| {
-        let relations = (!plan.relations.is_empty()).then(|| plan.relations.clone());
-        let ranks = Some(Ranks { sections: plan.sections, split: plan.share.split(), relations, ..Ranks::new(Arc::clone(comm)) });
+        let ranks = Some(plan.ranks(Arc::clone(comm)));
         if comm.rank() == 0 { train_with(args, ranks) } else { train_along(args, ranks) }
     };
     let Some(comm) = processes()? else {

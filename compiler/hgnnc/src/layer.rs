@@ -65,8 +65,8 @@ use hgnnc_ptx::PtxCompiler;
 use hgnnc_session::{Backend, Session, StepKey};
 use hgnnc_trace::Times;
 
-use crate::device::{self, Device};
 use crate::bound_job::{Bound, bind_planned};
+use crate::device::{self, Device};
 use crate::{Error, Observer, Purpose, dataset, source};
 
 /// Model and options that a [`Layer`] is compiled from.

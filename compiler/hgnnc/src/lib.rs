@@ -51,6 +51,7 @@ mod sweep;
 
 use hgnnc_diag::{Diagnostics, SourceMap};
 
+pub use bound_job::{Bound, bind_sizes};
 pub use dataset::{load, processor, summary};
 pub use device::Device;
 pub use error::Error;
@@ -63,7 +64,6 @@ pub use machines::{cpu_backend, cpu_options, order_options};
 pub use outputs::{
     NamedFile, check_apart, check_folder, check_readable, check_writable, make_folder, write_file, write_report,
 };
-pub use bound_job::{Bound, bind_sizes};
 pub use prepare::{Prepared, prepare};
 pub use ranks::Ranks;
 pub use rescue::{Rescued, Unsaved, lock_checkpoints};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use hgnnc_cpu::thread_pool;
 use hgnnc_data::ranks::rows_sent;
 use hgnnc_dist::network::Network;
 use hgnnc_dist::slices;
@@ -131,6 +132,13 @@ pub struct Candidates {
 }
 
 impl RankPlan {
+    /// The division of work among the ranks of a job. The job's model and dataset must be those of the plan.
+    pub fn ranks(&self, comm: Arc<dyn Comm>) -> Ranks {
+        let relations = (self.share == Shared::Relations).then(|| self.relations.clone());
+        let planned_for = Some([self.model.clone(), self.dataset.clone()]);
+        Ranks { comm, sections: self.sections, split: self.share.split(), relations, planned_for }
+    }
+
     /// Writes a plan for `hgnnc train --plan`.
     ///
     /// # Errors
@@ -306,7 +314,10 @@ fn launches(program: &Program, on_batches: bool) -> impl Iterator<Item = &Launch
 }
 
 fn exchanges(launch: &Launch) -> impl Iterator<Item = &Exchange> {
-    launch.kernels.iter().filter_map(|kernel| if let Body::Exchange(exchange) = &kernel.body { Some(exchange) } else { None })
+    launch
+        .kernels
+        .iter()
+        .filter_map(|kernel| if let Body::Exchange(exchange) = &kernel.body { Some(exchange) } else { None })
 }
 
 /// Adds the messages of a rank to those of all.
@@ -362,13 +373,16 @@ fn of_batches(
         let (division, relations) = (placed.division, placed.relations.clone());
         loader.share(Rank { comm: Arc::clone(comm), division, relations }, program, None);
         let count = loader.num_batches().min(request.batches);
-        let (order, mut worker, mut mini_batch) = (loader.order(seed, 0), loader.worker_in_order()?, MiniBatch::default());
+        let (order, mut worker, mut mini_batch) =
+            (loader.order(seed, 0), loader.worker_in_order()?, MiniBatch::default());
         let mut sum: OwnMessages = vec![];
         for batch in 0..count {
             loader.routes(&mut worker, &order, BatchKey { seed, epoch: 0, batch }, &mut mini_batch)?;
             let routes = &mini_batch.data;
-            let sent = |to: VertexType| routes.routes[to.index()].as_ref().map_or(vec![0; size], |it| it.send_rows.clone());
-            let summed = |of: VertexType| routes.rows_of_ranks[of.index()].as_ref().map_or(vec![0; size], |it| it.to_vec());
+            let sent =
+                |to: VertexType| routes.routes[to.index()].as_ref().map_or(vec![0; size], |it| it.send_rows.clone());
+            let summed =
+                |of: VertexType| routes.rows_of_ranks[of.index()].as_ref().map_or(vec![0; size], |it| it.to_vec());
             let own = own_messages(program, true, &RowsOfRank { rank: comm.rank(), sent: &sent, summed: &summed });
             if sum.is_empty() {
                 sum = own;
@@ -379,7 +393,7 @@ fn of_batches(
         }
         Ok((count, sum, loader.sent_bytes()))
     };
-    let of_ranks = threads::run(size, sampled);
+    let of_ranks = threads::run(size, |comm| thread_pool(1)?.install(|| sampled(comm)));
     let mut all = vec![];
     let mut asked = vec![vec![0; size]; size];
     let mut steps = 1;
@@ -418,9 +432,13 @@ fn trace(launches: &[f64], part: f64, rank: usize, messages: &[Message], steps: 
             let bytes = message.bytes[rank].iter().map(|bytes| bytes / steps.max(1)).collect();
             Event::Start { exchange: id(number), bytes }
         };
-        events.extend(of_launch().filter(|(_, message)| !message.follows).map(|(number, message)| start(number, message)));
+        events.extend(
+            of_launch().filter(|(_, message)| !message.follows).map(|(number, message)| start(number, message)),
+        );
         events.push(Event::Compute(part * seconds));
-        events.extend(of_launch().filter(|(_, message)| !message.follows).map(|(number, _)| Event::Wait { exchange: id(number) }));
+        events.extend(
+            of_launch().filter(|(_, message)| !message.follows).map(|(number, _)| Event::Wait { exchange: id(number) }),
+        );
         for (number, message) in of_launch().filter(|(_, message)| message.follows) {
             events.extend([start(number, message), Event::Wait { exchange: id(number) }]);
         }

@@ -36,6 +36,8 @@ pub struct Ranks {
     /// By name of a semantic graph to the seeds: the rank that aggregates its edges, where relations are divided. `None`:
     /// by their expected work.
     pub relations: Option<BTreeMap<String, usize>>,
+    /// The names of the model and of the dataset that a plan is for, if there is one.
+    pub planned_for: Option<[String; 2]>,
 }
 
 impl Ranks {
@@ -45,7 +47,7 @@ impl Ranks {
     /// The ranks of a job, with as many sections as they need.
     pub fn new(comm: Arc<dyn Comm>) -> Self {
         let sections = comm.size().next_multiple_of(Self::SECTIONS);
-        Self { comm, sections, split: Split::default(), relations: None }
+        Self { comm, sections, split: Split::default(), relations: None, planned_for: None }
     }
 
     /// Switches off the passes that several ranks do not know.
@@ -90,6 +92,12 @@ impl CompiledRanks {
         observer: &mut dyn Observer,
     ) -> Result<Self, Error> {
         let (model, options) = (&bound.model, bound.lower_options());
+        let own = [("model", &model.name), ("dataset", &bound.data.dataset)];
+        for (planned, (what, own)) in ranks.planned_for.iter().flatten().zip(own) {
+            if planned != own {
+                return Err(Error::input(format!("the plan is for the {what} `{planned}`, not `{own}`")));
+            }
+        }
         // Evaluations need no training program.
         let evaluation_only = options.evaluation_only || purpose != Purpose::Train;
         let options = LowerOptions { evaluation_only, ..options };

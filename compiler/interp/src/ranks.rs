@@ -49,7 +49,8 @@ pub(crate) fn exchanged(flow: &Dataflow, ranks: &[(&Bindings, &Evaluation)], val
         return copies(flow, ranks, of, arg);
     }
     if data.op == Op::SumRanks {
-        let all: Vec<&[f64]> = ranks.iter().flat_map(|(_, run)| (0..run[arg].rows).map(|row| run[arg].row(row))).collect();
+        let all: Vec<&[f64]> =
+            ranks.iter().flat_map(|(_, run)| (0..run[arg].rows).map(|row| run[arg].row(row))).collect();
         let width = ranks[0].0.width(&data.ty.dims);
         let sum = Tensor::from_fn(1, width, |_, column| all.iter().map(|row| row[column]).sum());
         return vec![sum; ranks.len()];

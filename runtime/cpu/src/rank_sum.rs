@@ -103,12 +103,7 @@ fn counts(size: usize, rank: usize, of: impl Fn(usize) -> usize) -> Vec<usize> {
 
 impl Exchanger {
     /// Starts the sums of a launch: sends each rank its slice of the rows of this one.
-    pub fn start_sums(
-        &self,
-        slabs: PlannedSlabs<'_>,
-        data: &BoundData,
-        sums: &[RankSumStep],
-    ) -> Option<StartedSums> {
+    pub fn start_sums(&self, slabs: PlannedSlabs<'_>, data: &BoundData, sums: &[RankSumStep]) -> Option<StartedSums> {
         let elements = Elements::new(sums, data).filter(|_| self.check().is_ok())?;
         let (rank, size) = (self.comm.rank(), self.comm.size());
         let (slice, rows) = (elements.slice(rank), elements.rows[rank]);

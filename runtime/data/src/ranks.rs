@@ -100,21 +100,18 @@ pub fn rows_sent(whole: &BoundData, tables: &Dataflow, division: Division) -> Ve
     let divider = Divider { whole, one: &[], tables, division, rank: 0, rows: vec![] };
     let of_type = |decl: &hgnnc_ir::dataflow::VertexTypeDecl| {
         let VertexRows::Mirrors(of, mirrors) = decl.rows else { return vec![] };
-        let owned: Vec<Range<usize>> = (0..division.ranks).map(|rank| divider.owned(of, rank)).collect();
-        let mut sent = vec![vec![0; division.ranks]; division.ranks];
-        for to in 0..division.ranks {
-            let needed = (mirrors != Mirrors::All).then(|| divider.mirrored(of, mirrors, to));
-            for (from, owned) in owned.iter().enumerate() {
-                sent[from][to] = match &needed {
-                    None => owned.len(),
-                    Some(needed) => {
-                        let before = |end: usize| needed.partition_point(|&row| (row as usize) < end);
-                        before(owned.end) - before(owned.start)
-                    }
-                };
-            }
-        }
-        sent
+        let mirrored = |rank| (mirrors != Mirrors::All).then(|| divider.mirrored(of, mirrors, rank));
+        let needed: Vec<Option<Vec<u32>>> = (0..division.ranks).map(mirrored).collect();
+        let of_rank = |rank: usize| {
+            let owned = divider.owned(of, rank);
+            let count = |needed: &Option<Vec<u32>>| {
+                let Some(needed) = needed else { return owned.len() };
+                let before = |end: usize| needed.partition_point(|&row| (row as usize) < end);
+                before(owned.end) - before(owned.start)
+            };
+            needed.iter().map(count).collect()
+        };
+        (0..division.ranks).map(of_rank).collect()
     };
     tables.vertex_types.iter().map(of_type).collect()
 }

@@ -164,7 +164,10 @@ impl VirtualRank {
         let started = state.started.entry((self.rank, tag)).or_default();
         let exchange = ExchangeId { tag, number: *started };
         *started += 1;
-        self.record(&mut state, || Event::Start { exchange, bytes: counts.iter().map(|&count| count as u64).collect() });
+        self.record(&mut state, || Event::Start {
+            exchange,
+            bytes: counts.iter().map(|&count| count as u64).collect(),
+        });
         for (to, part) in parts(counts).enumerate() {
             state.messages.entry((tag, self.rank, to)).or_default().push_back(bytes[part].to_vec());
         }

@@ -23,6 +23,7 @@ mod metapaths;
 mod partition;
 mod profile;
 mod ptx;
+mod rank_plans;
 mod ranks;
 mod relations;
 mod resume;

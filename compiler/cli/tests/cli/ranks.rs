@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::common::{CACHE, Place, Run};
 
 /// Two layers with dropout of vertices and edges, sparse and dense features, learned rows, and a clipped norm.
-const MODEL: &str = r#"
+pub const MODEL: &str = r#"
 use std::rgcn::RgcnConv
 
 schema S {
@@ -35,15 +35,15 @@ train M {
 "#;
 
 /// A launcher, with the arguments that let it start processes here, and the library that belongs to it if it must be named.
-struct Launcher {
-    name: PathBuf,
+pub struct Launcher {
+    pub name: PathBuf,
     args: &'static [&'static str],
     library: Option<PathBuf>,
 }
 
 /// Debian's `openmpi-bin` and `mpich`, and one with the standard ABI in the folder HGNN_MPI_ABI; without those that
 /// start no processes here.
-fn launchers() -> Vec<Launcher> {
+pub fn launchers() -> Vec<Launcher> {
     let on_path = |name: &str, args, library: Option<&str>| Launcher {
         name: name.into(),
         args,
@@ -73,11 +73,11 @@ fn launchers() -> Vec<Launcher> {
 }
 
 /// The model and the dataset of a place.
-const DATA: [&str; 3] = ["m.hgnn", "--data", "data"];
+pub const DATA: [&str; 3] = ["m.hgnn", "--data", "data"];
 
 impl Launcher {
     /// `hgnnc train` on some ranks.
-    fn train(&self, place: &Place, ranks: usize, args: &[&str]) -> Command {
+    pub fn train(&self, place: &Place, ranks: usize, args: &[&str]) -> Command {
         self.command(place, ranks, "train", args)
     }
 
@@ -93,7 +93,7 @@ impl Launcher {
     }
 }
 
-fn place() -> Place {
+pub fn place() -> Place {
     let place = Place::new();
     place.model(MODEL);
     place

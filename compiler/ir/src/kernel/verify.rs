@@ -273,7 +273,8 @@ impl Verifier<'_> {
         if !fits {
             self.report(place, "its result has no copies of its rows, nor their sum over the ranks");
         }
-        let volume = |vertex: Option<crate::VertexType>| vertex.map_or(width.clone(), |of| Width::count(of).times(width));
+        let volume =
+            |vertex: Option<crate::VertexType>| vertex.map_or(width.clone(), |of| Width::count(of).times(width));
         for (buffer, vertex) in [(x, Some(rows)), (out, to)] {
             if program.volume(buffer) != Some(volume(vertex)) {
                 self.report(place, format!("`{}` has not the rows of the exchange", self.name(buffer)));

@@ -18,7 +18,9 @@ use super::check;
 use super::factored_metapath::bind_factored_metapath;
 use super::grouped::bind_grouped;
 use super::region::plan_region;
-use super::{ExchangeStep, Plan, Product, ProductKind, RankSumStep, ResultBuffer, Split, Step, StepKind, Stored, Update};
+use super::{
+    ExchangeStep, Plan, Product, ProductKind, RankSumStep, ResultBuffer, Split, Step, StepKind, Stored, Update,
+};
 use crate::slabs::{Slab, SlabLayout};
 
 /// Plans a verified program, number `number` of its engine, for the sizes of its data. `states` are the optimizer states in the order of their slabs;

@@ -368,15 +368,17 @@ impl Trainer {
         let own = [exchanges, sent_bytes, train_bytes, waited_ns, epochs_ns as u64, os::peak_rss_bytes()];
         let all = self.session.of_all(&own)?;
         let report = |(rank, of_rank): (usize, &Vec<u64>)| match of_rank[..] {
-            [exchanges, sent_bytes, train_bytes, waited_ns, epochs_ns, peak_rss_bytes] if all.len() > 1 => Some(RankReport {
-                rank,
-                exchanges,
-                sent_bytes,
-                train_bytes,
-                wait_ms: waited_ns as f64 / 1e6,
-                epochs_ms: epochs_ns as f64 / 1e6,
-                peak_rss_bytes,
-            }),
+            [exchanges, sent_bytes, train_bytes, waited_ns, epochs_ns, peak_rss_bytes] if all.len() > 1 => {
+                Some(RankReport {
+                    rank,
+                    exchanges,
+                    sent_bytes,
+                    train_bytes,
+                    wait_ms: waited_ns as f64 / 1e6,
+                    epochs_ms: epochs_ns as f64 / 1e6,
+                    peak_rss_bytes,
+                })
+            }
             _ => None,
         };
         Ok(all.iter().enumerate().filter_map(report).collect())

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use hgnnc::rank_plan::{Candidate, PlanRequest, RankPlan, Shared, plan_ranks};
 use hgnnc::simulate::{Simulation, simulate};
-use hgnnc::{Error, Job, Purpose, Ranks, Silent, Split, prepare};
+use hgnnc::{Error, Job, Purpose, Silent, Split, prepare};
 use hgnnc_dist::network::Network;
 use hgnnc_dist::threads;
 use hgnnc_graph::Dataset;
@@ -37,9 +37,7 @@ fn plans(source: &str, data: &Arc<Dataset>, ranks: usize) -> Vec<Candidate> {
 /// The bytes that each rank sends in the steps of an epoch.
 fn counted(source: &str, data: &Arc<Dataset>, plan: &RankPlan) -> Vec<u64> {
     let of_ranks = threads::run(plan.ranks, |comm| -> Result<Vec<u64>, Error> {
-        let relations = (plan.share == Shared::Relations).then(|| plan.relations.clone());
-        let ranks =
-            Ranks { sections: plan.sections, split: plan.share.split(), relations, ..Ranks::new(Arc::clone(comm)) };
+        let ranks = plan.ranks(Arc::clone(comm));
         let mut prepared = prepare(Purpose::Train, &job(source, data, Some(ranks)), &mut Silent)?;
         prepared.trainer.run(&AtomicBool::new(false), &mut |_| {})?;
         Ok(prepared.report()?.ranks.iter().map(|rank| rank.train_bytes).collect())
@@ -86,13 +84,8 @@ fn a_simulation_sends_the_planned_bytes() {
     for (name, batch) in [("rgcn_basis", false), ("sage_mean", true)] {
         let source = source_of(name, batch);
         let data = world(name, &source);
-        let simulation = |steps| Simulation {
-            ranks: vec![1, 3],
-            split: Split::Seeds,
-            weak: false,
-            steps,
-            network: NETWORK,
-        };
+        let simulation =
+            |steps| Simulation { ranks: vec![1, 3], split: Split::Seeds, weak: false, steps, network: NETWORK };
         let report = simulate(&job(&source, &data, None), &simulation(2), &mut Silent);
         let report = report.unwrap_or_else(|error| panic!("{name}: {error}"));
         let [one, three] = &report.runs[..] else { panic!("{report:?}") };
@@ -110,8 +103,7 @@ fn a_simulation_sends_the_planned_bytes() {
 #[test]
 fn more_seeds_for_more_ranks_need_batches() {
     let source = source_of("gcn", false);
-    let simulation =
-        Simulation { ranks: vec![2], split: Split::Seeds, weak: true, steps: 1, network: NETWORK };
+    let simulation = Simulation { ranks: vec![2], split: Split::Seeds, weak: true, steps: 1, network: NETWORK };
     let job: Job = job(&source, &world("gcn", &source), None);
     let error = simulate(&job, &simulation, &mut Silent).expect_err("no batch").to_string();
     assert!(error.contains("give it a `batch`"), "{error}");

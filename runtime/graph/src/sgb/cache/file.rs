@@ -200,7 +200,10 @@ pub fn read_arrays(file: &mut File, header: &Header) -> io::Result<Incoming> {
     if header.checksum_with(&checksums) != header.checksum || !are_edges(&indptr, &src, header.num_src) {
         return Err(foreign());
     }
-    Ok((Adjacency { indptr: indptr.into(), indices: src.into(), eids: vec![].into() }, header.counted.then_some(counts)))
+    Ok((
+        Adjacency { indptr: indptr.into(), indices: src.into(), eids: vec![].into() },
+        header.counted.then_some(counts),
+    ))
 }
 
 /// Whether the sources of each row ascend strictly and are in range. A checksum does not authenticate a file, and
