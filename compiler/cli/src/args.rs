@@ -80,6 +80,9 @@ pub enum Command {
     SimulateCache(SimulateCacheArgs),
     /// Train on many processes that are simulated, and show what a step would take on a network (see docs/cluster.md)
     Simulate(SimulateArgs),
+    /// Simulate the network of a trace from the standard input; for `simulate`
+    #[command(hide = true)]
+    SimulateNetwork,
     /// Look at datasets and make synthetic ones
     Data(DataArgs),
     /// Look at the processes of a job, behind a launcher such as `mpirun` or `srun` (see docs/cluster.md)

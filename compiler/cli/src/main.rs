@@ -85,6 +85,7 @@ fn outcome(command: &Command) -> Result<ExitCode, failure::Failure> {
         Command::Profile(args) => profile::profile(args),
         Command::Eval(args) => run::eval(args),
         Command::Infer(args) => run::infer(args),
+        Command::SimulateNetwork => simulate::simulate_network(),
         Command::Simulate(args) => simulate::simulate(args),
         Command::SimulateCache(args) => simulate_cache::simulate_cache(args),
         Command::Data(args) => data::data(args),

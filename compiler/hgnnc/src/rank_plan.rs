@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hgnnc_cpu::thread_pool;
+use hgnnc_data::ExecError;
 use hgnnc_data::ranks::rows_sent;
 use hgnnc_dist::network::Network;
 use hgnnc_dist::slices;
@@ -247,18 +248,24 @@ fn plan(bound: &BoundJob, share: Shared, request: &PlanRequest) -> Result<(RankP
     Ok((plan, alone_s))
 }
 
-/// A message of all ranks to all.
-struct Message {
+/// A message of a step, with bytes by receiving rank for one that a rank sends, and by sending and receiving rank for one
+/// of all ranks.
+struct Message<B> {
     /// The launch that starts it; `None` for one ahead of a step.
     launch: Option<usize>,
-    /// Whether it is started by the last launch's end: the sums of slices, which follow the slices.
+    /// Whether it is started at the end of its launch: sums to all, after the slices of the ranks have come.
     follows: bool,
     what: String,
-    /// By sending and receiving rank.
-    bytes: Vec<Vec<u64>>,
+    bytes: B,
 }
 
-impl Message {
+/// What a rank sends to each.
+type OfRank = Message<Vec<u64>>;
+/// What each rank sends to each.
+type OfAll = Message<Vec<Vec<u64>>>;
+
+impl OfAll {
+    /// The bytes of a rank for others.
     fn sent(&self, rank: usize) -> u64 {
         self.bytes[rank].iter().sum::<u64>() - self.bytes[rank][rank]
     }
@@ -273,11 +280,8 @@ struct RowsOfRank<'a> {
     summed: &'a dyn Fn(VertexType) -> Vec<usize>,
 }
 
-/// The launch, the words and the bytes for each rank, of each message of a rank in a step.
-type OwnMessages = Vec<(usize, bool, String, Vec<u64>)>;
-
 /// The messages that a rank sends in a step.
-fn own_messages(program: &Program, on_batches: bool, rows: &RowsOfRank<'_>) -> OwnMessages {
+fn own_messages(program: &Program, on_batches: bool, rows: &RowsOfRank<'_>) -> Vec<OfRank> {
     let mut all = vec![];
     for (number, launch) in launches(program, on_batches).enumerate() {
         let width = |exchange: &Exchange| exchange.width.as_fixed().unwrap_or(0);
@@ -288,7 +292,7 @@ fn own_messages(program: &Program, on_batches: bool, rows: &RowsOfRank<'_>) -> O
                 Some(to) => {
                     let bytes = (rows.sent)(to).iter().map(|&rows| 4 * (rows * width(exchange)) as u64).collect();
                     let what = format!("{} to {}, {} numbers a row", name(exchange.rows), name(to), width(exchange));
-                    all.push((number, false, what, bytes));
+                    all.push(Message { launch: Some(number), follows: false, what, bytes });
                 }
                 None => sums.push(exchange),
             }
@@ -298,11 +302,14 @@ fn own_messages(program: &Program, on_batches: bool, rows: &RowsOfRank<'_>) -> O
         let of_ranks = (rows.summed)(first.rows);
         let (size, own) = (of_ranks.len(), of_ranks[rows.rank]);
         let slice = |rank: usize| slices::slice(elements, rank, size).len() as u64;
-        let what = format!("{} sum{} of {elements} numbers", sums.len(), if sums.len() == 1 { "" } else { "s" });
-        all.push((number, false, what, (0..size).map(|to| 4 * own as u64 * slice(to)).collect()));
+        let plural = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+        let what = format!("{} of {}", plural(sums.len(), "sum"), plural(elements, "number"));
+        let bytes = (0..size).map(|to| 4 * own as u64 * slice(to)).collect();
+        all.push(Message { launch: Some(number), follows: false, what, bytes });
         if !slices::are_few(elements) {
-            let shared = format!("the sums of {elements} numbers to all");
-            all.push((number, true, shared, vec![4 * slice(rows.rank); size]));
+            let what = format!("the sums of {elements} numbers to all");
+            let bytes = vec![4 * slice(rows.rank); size];
+            all.push(Message { launch: Some(number), follows: true, what, bytes });
         }
     }
     all
@@ -321,23 +328,18 @@ fn exchanges(launch: &Launch) -> impl Iterator<Item = &Exchange> {
 }
 
 /// Adds the messages of a rank to those of all.
-fn add(all: &mut Vec<Message>, rank: usize, size: usize, own: OwnMessages) {
-    if all.is_empty() {
-        let message = |(launch, follows, what, _): &(usize, bool, String, Vec<u64>)| Message {
-            launch: Some(*launch),
-            follows: *follows,
-            what: what.clone(),
-            bytes: vec![vec![0; size]; size],
-        };
-        *all = own.iter().map(message).collect();
-    }
-    for (message, (.., bytes)) in all.iter_mut().zip(own) {
-        message.bytes[rank].iter_mut().zip(bytes).for_each(|(all, bytes)| *all += bytes);
+fn add(all: &mut Vec<OfAll>, rank: usize, size: usize, own: Vec<OfRank>) {
+    for (place, own) in own.into_iter().enumerate() {
+        let Message { launch, follows, what, bytes } = own;
+        if all.len() == place {
+            all.push(Message { launch, follows, what, bytes: vec![vec![0; size]; size] });
+        }
+        all[place].bytes[rank].iter_mut().zip(bytes).for_each(|(all, bytes)| *all += bytes);
     }
 }
 
 /// The messages of a step on the whole graph.
-fn of_whole_graph(bound: &BoundJob, compiled: &CompiledRanks, program: &Program, size: usize) -> Vec<Message> {
+fn of_whole_graph(bound: &BoundJob, compiled: &CompiledRanks, program: &Program, size: usize) -> Vec<OfAll> {
     let placed = &compiled.placed;
     let sent = rows_sent(&bound.data, &placed.tables, placed.division);
     let mut all = vec![];
@@ -358,14 +360,14 @@ fn of_batches(
     compiled: &CompiledRanks,
     program: &Program,
     request: &PlanRequest,
-) -> Result<(u64, Vec<Message>), Error> {
+) -> Result<(u64, Vec<OfAll>), Error> {
     let executable = &compiled.executable;
     let (Some(training), Some(layout)) = (&executable.training, &executable.batch) else { return Ok((1, vec![])) };
     let Some(batch) = &training.batch else { return Ok((1, vec![])) };
     let (data, placed) = (&bound.data, &compiled.placed);
     let seed = bound.options.seed.unwrap_or(training.seed);
     let size = request.ranks;
-    let sampled = |comm: &Arc<dyn Comm>| -> Result<(u64, OwnMessages, u64), hgnnc_data::ExecError> {
+    let sampled = |comm: &Arc<dyn Comm>| -> Result<(u64, Vec<OfRank>, u64), ExecError> {
         // Routes need no rows of inputs.
         let inputs = vec![GraphInput::Nothing; executable.infer.inputs.len()];
         let mut loader =
@@ -375,7 +377,7 @@ fn of_batches(
         let count = loader.num_batches().min(request.batches);
         let (order, mut worker, mut mini_batch) =
             (loader.order(seed, 0), loader.worker_in_order()?, MiniBatch::default());
-        let mut sum: OwnMessages = vec![];
+        let mut sum: Vec<OfRank> = vec![];
         for batch in 0..count {
             loader.routes(&mut worker, &order, BatchKey { seed, epoch: 0, batch }, &mut mini_batch)?;
             let routes = &mini_batch.data;
@@ -387,7 +389,7 @@ fn of_batches(
             if sum.is_empty() {
                 sum = own;
             } else {
-                let pairs = sum.iter_mut().zip(own).flat_map(|(sum, own)| sum.3.iter_mut().zip(own.3));
+                let pairs = sum.iter_mut().zip(own).flat_map(|(sum, own)| sum.bytes.iter_mut().zip(own.bytes));
                 pairs.for_each(|(sum, bytes)| *sum += bytes);
             }
         }
@@ -423,12 +425,12 @@ fn launch_seconds(program: &Program, compiled: &CompiledRanks, machine: &Machine
 }
 
 /// The mean step of a rank that computes a part of all launches.
-fn trace(launches: &[f64], part: f64, rank: usize, messages: &[Message], steps: u64) -> Trace {
+fn trace(launches: &[f64], part: f64, rank: usize, messages: &[OfAll], steps: u64) -> Trace {
     let mut events = vec![];
     for (launch, seconds) in launches.iter().enumerate() {
         let of_launch = || (0..).zip(messages).filter(move |(_, message)| message.launch == Some(launch));
         let id = |number: u32| ExchangeId { tag: Tag::STEP, number };
-        let start = |number: u32, message: &Message| {
+        let start = |number: u32, message: &OfAll| {
             let bytes = message.bytes[rank].iter().map(|bytes| bytes / steps.max(1)).collect();
             Event::Start { exchange: id(number), bytes }
         };

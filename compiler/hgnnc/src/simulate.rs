@@ -71,6 +71,8 @@ pub struct RunReport {
     pub step_ms: f64,
     /// The mean of all steps, with everything that has delayed a rank.
     pub mean_step_ms: f64,
+    /// The step on the network of another simulator, such as SimGrid.
+    pub other_step_ms: Option<f64>,
     /// The seeds a second of this run by those of the first one.
     pub speed_up: f64,
     /// The same by the number of ranks.
@@ -100,11 +102,19 @@ pub struct Variation {
     pub step_ms: f64,
 }
 
-/// Simulates training.
+/// Another simulation of the network: the times of ranks that go through their traces. `None` where it is not installed.
+pub type NetworkSimulator<'a> = dyn Fn(&[Trace]) -> Result<Option<Vec<RankTimes>>, Error> + 'a;
+
+/// Simulates training. The times of [`RunReport::other_step_ms`] are those of `other`.
 ///
 /// # Errors
-/// As [`prepare`](crate::prepare()), and what several ranks refuse.
-pub fn simulate(job: &Job, simulation: &Simulation, observer: &mut dyn Observer) -> Result<SimulationReport, Error> {
+/// As [`prepare`](crate::prepare()), what several ranks refuse, and those of `other`.
+pub fn simulate(
+    job: &Job,
+    simulation: &Simulation,
+    other: Option<&NetworkSimulator<'_>>,
+    observer: &mut dyn Observer,
+) -> Result<SimulationReport, Error> {
     let ranks = Ranks { split: simulation.split, ..Ranks::new(Arc::new(Alone)) };
     let options = TrainOptions { load_ahead: false, ..job.options.clone() };
     let job = Job { ranks: Some(ranks), options, ..job.clone() };
@@ -134,6 +144,8 @@ pub fn simulate(job: &Job, simulation: &Simulation, observer: &mut dyn Observer)
         let all = record(&bound, size, simulation, inputs.as_ref(), observer)?;
         traces = all.iter().map(Trace::median_step).collect();
         let mut run = report(&all, &traces, seeds.min(in_training), simulation);
+        let other = other.map_or(Ok(None), |other| other(&traces))?;
+        run.other_step_ms = other.map(|times| 1e3 * last(&times));
         let seeds_a_second = |run: &RunReport| run.seeds as f64 / run.step_ms;
         if let Some(first) = runs.first() {
             run.speed_up = seeds_a_second(&run) / seeds_a_second(first);
@@ -221,6 +233,7 @@ fn report(all: &[Trace], traces: &[Trace], seeds: usize, simulation: &Simulation
         seeds,
         step_ms: 1e3 * last(&times),
         mean_step_ms: 1e3 * last(&replay(all, &simulation.network)) / simulation.steps as f64,
+        other_step_ms: None,
         speed_up: 1.0,
         efficiency: 1.0,
         sent_bytes: of_ranks.iter().map(|rank| rank.sent_bytes).sum(),

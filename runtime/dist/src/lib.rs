@@ -14,11 +14,14 @@ pub mod measure;
 pub mod members;
 pub mod mpi;
 pub mod network;
+pub mod simgrid;
 pub mod slices;
 pub mod threads;
 pub mod trace;
 
 use std::fmt::Debug;
+
+use serde::{Deserialize, Serialize};
 
 pub use alone::Alone;
 pub use collective::{all_gather, gather_texts, ordered_sum};
@@ -27,7 +30,7 @@ pub use launcher::Launcher;
 
 /// Messages of one purpose. Exchanges of one tag are started in the same order on all ranks; those of different tags may
 /// be started in any order, also by different threads.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Tag(pub u16);
 
 impl Tag {

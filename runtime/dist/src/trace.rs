@@ -4,15 +4,17 @@
 //! through their traces on a model of a network: a message of b bytes occupies the ports of its sender and its receiver
 //! for α + b/β, where α is the latency of the network and β its bandwidth (Hockney 1994). Ports carry one message at a
 //! time, and those of different pairs of ranks do not slow each other down: the network itself has no bottleneck. A rank
-//! computes while its messages travel, until it waits for an exchange.
+//! computes while its messages travel, until it waits for an exchange: for what others send, and until its own is gone.
 
 use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
 
 use crate::Tag;
 use crate::network::Network;
 
 /// An exchange: all ranks start those of a tag in the same order.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct ExchangeId {
     pub tag: Tag,
@@ -21,14 +23,14 @@ pub struct ExchangeId {
 }
 
 /// A part of a rank's work.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Event {
     /// Seconds of computing.
     Compute(f64),
     /// Starts an exchange, with bytes for each rank.
     #[allow(missing_docs, reason = "fields are named for what they hold")]
     Start { exchange: ExchangeId, bytes: Vec<u64> },
-    /// Waits for what the others send.
+    /// Waits for what the others send, and until its own messages have left.
     #[allow(missing_docs, reason = "fields are named for what they hold")]
     Wait { exchange: ExchangeId },
     /// The end of a step.
@@ -36,7 +38,7 @@ pub enum Event {
 }
 
 /// A rank's work in its order.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Trace(pub Vec<Event>);
 
 impl Trace {
@@ -112,7 +114,7 @@ impl Trace {
 }
 
 /// Times of a rank on a network.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RankTimes {
     /// Seconds from the start of all ranks to the end of this one.
     pub end_s: f64,
@@ -138,6 +140,8 @@ struct Rank {
     /// When the ports are free.
     sends_until_s: f64,
     receives_until_s: f64,
+    /// By exchange that was not waited for: when its last message has left.
+    left_s: HashMap<ExchangeId, f64>,
 }
 
 /// The times of ranks that go through their traces on a network, all from the same moment on.
@@ -166,6 +170,9 @@ pub fn replay(traces: &[Trace], network: &Network) -> Vec<RankTimes> {
                             let message = Message { from: number, departure_s, bytes };
                             messages.entry((*exchange, to)).or_default().push(message);
                         }
+                        if bytes.iter().enumerate().any(|(to, &bytes)| to != number && bytes > 0) {
+                            rank.left_s.insert(*exchange, rank.sends_until_s);
+                        }
                     }
                     Event::Wait { exchange } => {
                         let key = (*exchange, number);
@@ -173,7 +180,9 @@ pub fn replay(traces: &[Trace], network: &Network) -> Vec<RankTimes> {
                             break;
                         }
                         let arrived_s = rank.receive(messages.remove(&key).unwrap_or_default(), number, network);
-                        let waited_s = (arrived_s - rank.times.end_s).max(0.0);
+                        // Its own messages have to be gone, too, before it writes to their memory again.
+                        let left_s = rank.left_s.remove(exchange).unwrap_or(0.0);
+                        let waited_s = (arrived_s.max(left_s) - rank.times.end_s).max(0.0);
                         rank.times.wait_s += waited_s;
                         rank.times.end_s += waited_s;
                     }
@@ -230,7 +239,7 @@ mod tests {
         let slow = vec![Event::Compute(5.0), start(0, &[20, 0]), wait(0)];
         let fast = vec![Event::Compute(2.0), start(0, &[0, 40]), wait(0)];
         // The message leaves at 5, and takes 1 + 20/10.
-        assert_eq!(ends(vec![fast, slow]), [8.0, 5.0]);
+        assert_eq!(ends(vec![fast, slow]), [8.0, 8.0]);
     }
 
     #[test]

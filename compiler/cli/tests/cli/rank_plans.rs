@@ -95,6 +95,14 @@ fn a_simulation_says_that_it_is_one() {
     assert_eq!(report["simulated"].as_bool(), Some(true), "{report}");
     let ranks: Vec<u64> = report["runs"].as_array().unwrap().iter().map(|run| run["ranks"].as_u64().unwrap()).collect();
     assert_eq!(ranks, [1, 2, 5]);
+    match report["runs"][2]["other_step_ms"].as_f64() {
+        None => println!("skipped: SimGrid is not installed"),
+        Some(other) => {
+            let step = report["runs"][2]["step_ms"].as_f64().unwrap();
+            assert!(step < 1.5 * other && other < 1.5 * step, "{other} ms by SimGrid: {report}");
+        }
+    }
+    place.run(&["simulate-network"]).fails(1, &["the standard input has no traces"]);
     place.with_data("simulate", &[&args[..], &["--weak"]].concat()).fails(1, &["give it a `batch`"]);
     place.with_data("simulate", &["--ranks", "2"]).fails(2, &["--network"]);
     let weak = Place::new();

@@ -86,7 +86,7 @@ fn a_simulation_sends_the_planned_bytes() {
         let data = world(name, &source);
         let simulation =
             |steps| Simulation { ranks: vec![1, 3], split: Split::Seeds, weak: false, steps, network: NETWORK };
-        let report = simulate(&job(&source, &data, None), &simulation(2), &mut Silent);
+        let report = simulate(&job(&source, &data, None), &simulation(2), None, &mut Silent);
         let report = report.unwrap_or_else(|error| panic!("{name}: {error}"));
         let [one, three] = &report.runs[..] else { panic!("{report:?}") };
         assert!(report.simulated && one.sent_bytes == 0.0 && one.efficiency == 1.0, "{report:?}");
@@ -105,6 +105,6 @@ fn more_seeds_for_more_ranks_need_batches() {
     let source = source_of("gcn", false);
     let simulation = Simulation { ranks: vec![2], split: Split::Seeds, weak: true, steps: 1, network: NETWORK };
     let job: Job = job(&source, &world("gcn", &source), None);
-    let error = simulate(&job, &simulation, &mut Silent).expect_err("no batch").to_string();
+    let error = simulate(&job, &simulation, None, &mut Silent).expect_err("no batch").to_string();
     assert!(error.contains("give it a `batch`"), "{error}");
 }
