@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use hgnnc_graph::Adjacency;
 use hgnnc_graph::order::Order;
 use hgnnc_ir::dataflow::{Binding, Dataflow, InputDecl};
 use hgnnc_ir::types::{Graph, Layout, Space, VertexType};
@@ -104,11 +105,8 @@ pub fn rows_sent(whole: &BoundData, tables: &Dataflow, division: Division) -> Ve
         let needed: Vec<Option<Vec<u32>>> = (0..division.ranks).map(mirrored).collect();
         let of_rank = |rank: usize| {
             let owned = divider.owned(of, rank);
-            let count = |needed: &Option<Vec<u32>>| {
-                let Some(needed) = needed else { return owned.len() };
-                let before = |end: usize| needed.partition_point(|&row| (row as usize) < end);
-                before(owned.end) - before(owned.start)
-            };
+            let count =
+                |needed: &Option<Vec<u32>>| needed.as_ref().map_or(owned.len(), |needed| within(needed, &owned).len());
             needed.iter().map(count).collect()
         };
         (0..division.ranks).map(of_rank).collect()
@@ -131,12 +129,38 @@ impl Rows {
             Rows::List(rows) => rows.len(),
         }
     }
+}
 
-    /// The row with a number, which has one.
+/// The positions of those of ascending numbers that lie in a range.
+fn within(numbers: &[u32], range: &Range<usize>) -> Range<usize> {
+    let before = |end: usize| numbers.partition_point(|&number| (number as usize) < end);
+    before(range.start)..before(range.end)
+}
+
+/// The row of each number, for many of them.
+enum RowOf {
+    /// Counted from the first.
+    From(u32),
+    Table(Vec<u32>),
+}
+
+impl RowOf {
+    /// Of the rows of a type with `count` vertices.
+    fn new(rows: &Rows, count: usize) -> Self {
+        match rows {
+            Rows::Range(range) => Self::From(range.start as u32),
+            Rows::List(list) => {
+                let mut table = vec![0; count];
+                (0..).zip(list).for_each(|(row, &number)| table[number as usize] = row);
+                Self::Table(table)
+            }
+        }
+    }
+
     fn row(&self, number: u32) -> u32 {
         match self {
-            Rows::Range(range) => number - range.start as u32,
-            Rows::List(rows) => rows.partition_point(|&row| row < number) as u32,
+            Self::From(first) => number - first,
+            Self::Table(table) => table[number as usize],
         }
     }
 }
@@ -227,62 +251,83 @@ impl Divider<'_> {
         let VertexRows::Mirrors(of, mirrors) = self.tables.vertex_types[vertex.index()].rows else {
             return (Rows::Range(self.owned(vertex, self.rank)), None);
         };
-        let ranks = self.division.ranks;
         let own = self.owned(of, self.rank);
-        let mut route = Route::default();
-        let mut rows = Rows::Range(0..self.count(of));
-        for rank in 0..ranks {
-            let needed = match mirrors {
-                Mirrors::All => Rows::Range(0..self.count(of)),
-                _ => Rows::List(self.mirrored(of, mirrors, rank)),
-            };
-            let sent: Vec<u32> = match &needed {
-                Rows::Range(_) => (0..own.len() as u32).collect(),
-                Rows::List(rows) => {
-                    let within = rows.partition_point(|&row| (row as usize) < own.start)
-                        ..rows.partition_point(|&row| (row as usize) < own.end);
-                    rows[within].iter().map(|&row| row - own.start as u32).collect()
+        let (rows, sent) = match mirrors {
+            Mirrors::All => {
+                (Rows::Range(0..self.count(of)), vec![(0..own.len() as u32).collect(); self.division.ranks])
+            }
+            _ => (Rows::List(self.mirrored(of, mirrors, self.rank)), self.needed_elsewhere(of, mirrors)),
+        };
+        let received = |rank: usize| {
+            let owned = self.owned(of, rank);
+            match &rows {
+                Rows::Range(_) => owned.len(),
+                Rows::List(rows) => within(rows, &owned).len(),
+            }
+        };
+        let route = Route {
+            recv_rows: (0..self.division.ranks).map(received).collect(),
+            send_rows: sent.iter().map(Vec::len).collect(),
+            send: sent.concat(),
+            places: None,
+        };
+        (rows, Some(route))
+    }
+
+    /// By rank: the rows of this one that it needs, ascending. They are at the other ends of the edges of its vertices.
+    fn needed_elsewhere(&self, of: VertexType, mirrors: Mirrors) -> Vec<Vec<u32>> {
+        let own = self.owned(of, self.rank);
+        let mut needed = vec![vec![]; self.division.ranks];
+        // By rank: one more than the last row that it needs.
+        let mut last = vec![0; self.division.ranks];
+        let edges: Vec<(&Adjacency, Vec<usize>)> = self
+            .edges_to_mirrors(of, mirrors)
+            .map(|(_, to, other)| (to, (0..self.division.ranks).map(|rank| self.owned(other, rank).end).collect()))
+            .collect();
+        for (row, vertex) in (0..).zip(own) {
+            last[self.rank] = row + 1;
+            needed[self.rank].push(row);
+            for (adjacency, ends) in &edges {
+                let others = adjacency.indptr[vertex] as usize..adjacency.indptr[vertex + 1] as usize;
+                for &other in &adjacency.indices[others] {
+                    let rank = ends.partition_point(|&end| end <= other as usize);
+                    if last[rank] != row + 1 {
+                        last[rank] = row + 1;
+                        needed[rank].push(row);
+                    }
                 }
-            };
-            route.send_rows.push(sent.len());
-            route.send.extend(sent);
-            if rank == self.rank {
-                rows = needed;
             }
         }
-        for rank in 0..ranks {
-            let owned = self.owned(of, rank);
-            route.recv_rows.push(match &rows {
-                Rows::Range(_) => owned.len(),
-                Rows::List(rows) => {
-                    rows.partition_point(|&row| (row as usize) < owned.end)
-                        - rows.partition_point(|&row| (row as usize) < owned.start)
-                }
-            });
-        }
-        (rows, Some(route))
+        needed
+    }
+
+    /// The edges along which vertices of a type are mirrored: those of their mirrors' ranks, those of their own rank, and
+    /// the type at the other end.
+    fn edges_to_mirrors(
+        &self,
+        of: VertexType,
+        mirrors: Mirrors,
+    ) -> impl Iterator<Item = (&Adjacency, &Adjacency, VertexType)> {
+        let graphs = self.whole.graphs.iter().zip(&self.tables.graphs);
+        graphs.filter_map(move |(graph, decl)| {
+            let (src, dst) = (self.tables.owned_type(decl.src), decl.dst);
+            match mirrors {
+                _ if decl.share != EdgeShare::In || graph.deferred.is_some() => None,
+                Mirrors::Sources if src == of => Some((&graph.csc, &graph.csr, dst)),
+                Mirrors::Destinations if dst == of => Some((&graph.csr, &graph.csc, src)),
+                _ => None,
+            }
+        })
     }
 
     /// The vertices of a type that a rank owns or mirrors, ascending.
     fn mirrored(&self, of: VertexType, mirrors: Mirrors, rank: usize) -> Vec<u32> {
-        let tables = self.tables;
         let mut needed = vec![false; self.count(of)];
         needed[self.owned(of, rank)].fill(true);
-        for (graph, decl) in self.whole.graphs.iter().zip(&tables.graphs) {
-            if decl.share != EdgeShare::In {
-                continue;
-            }
-            let (src, dst) = (tables.owned_type(decl.src), decl.dst);
-            let (rows, adjacency) = match mirrors {
-                Mirrors::Sources if src == of => (self.owned(dst, rank), &graph.csc),
-                Mirrors::Destinations if dst == of => (self.owned(src, rank), &graph.csr),
-                _ => continue,
-            };
-            if graph.deferred.is_some() {
-                continue;
-            }
+        for (adjacency, _, other) in self.edges_to_mirrors(of, mirrors) {
+            let rows = self.owned(other, rank);
             let edges = adjacency.indptr[rows.start] as usize..adjacency.indptr[rows.end] as usize;
-            adjacency.indices[edges].iter().for_each(|&other| needed[other as usize] = true);
+            adjacency.indices[edges].iter().for_each(|&end| needed[end as usize] = true);
         }
         (0..).zip(needed).filter_map(|(row, needed)| needed.then_some(row)).collect()
     }
@@ -309,7 +354,8 @@ impl Divider<'_> {
                 let own = self.owned(decl.dst, self.rank);
                 let indptr = &whole.indptr[own.start..=own.end];
                 let edges = indptr[0] as usize..indptr[own.len()] as usize;
-                let sources = whole.indices[edges.clone()].iter().map(|&number| src.row(number)).collect();
+                let row_of = RowOf::new(src, self.count(self.tables.owned_type(decl.src)));
+                let sources = whole.indices[edges.clone()].iter().map(|&number| row_of.row(number)).collect();
                 let indptr = indptr.iter().map(|&at| at - edges.start as u64).collect();
                 let topology = Topology::from_csc(&decl.name, src.len(), dst.len(), indptr, sources)?;
                 (topology, edges.map(|edge| edge as u32).collect())
@@ -317,11 +363,12 @@ impl Divider<'_> {
             EdgeShare::Out(of) => {
                 let whole = &self.whole.graphs[of.index()].csr;
                 let own = self.owned(decl.src, self.rank);
+                let row_of = RowOf::new(dst, self.count(self.tables.owned_type(decl.dst)));
                 let mut edges = vec![];
                 let mut numbers = vec![];
                 for (row, number) in (0..).zip(own) {
                     let range = whole.indptr[number] as usize..whole.indptr[number + 1] as usize;
-                    edges.extend(whole.indices[range.clone()].iter().map(|&to| (row, dst.row(to))));
+                    edges.extend(whole.indices[range.clone()].iter().map(|&to| (row, row_of.row(to))));
                     numbers.extend(range.map(|at| whole.eids.get(at).map_or(at as u32, |&edge| edge)));
                 }
                 // In CSC order, the numbers ascend as well.
