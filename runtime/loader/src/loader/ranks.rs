@@ -1,7 +1,7 @@
 //! The share of a batch that one rank of several has, and the rows of tables that it exchanges with the others
 //! ([`hgnnc_ir::ranks`]).
 //!
-//! Ranks sample the neighbourhoods of consecutive seed vertices of each batch. For every table they tell the owners of
+//! Ranks sample the neighbourhoods of as many seed vertices of each batch, if possible of those that they own. For every table they tell the owners of
 //! its rows the vertices that they have sampled: one exchange for each table and batch, ahead of training. Routes for the
 //! rows, there and back, follow from it.
 //!
@@ -10,6 +10,7 @@
 //! computed where its results are aggregated. A seed's own value of the layer before is needed once: by the rank that has
 //! the seed among its part of them.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -103,15 +104,22 @@ impl Share {
         }
     }
 
-    /// The seeds that this rank has, of `count` in a batch.
-    pub fn seeds(&self, count: usize) -> Range<usize> {
-        if self.seeds.is_some() { 0..count } else { self.part(self.rank.comm.rank(), count) }
+    /// The seeds that this rank has, of those of a batch; `vertices` is the number of vertices of their type. All ranks have
+    /// as many, and each those that it owns as far as that allows: in a partitioned dataset, their neighbours are more often
+    /// its own.
+    pub fn own_seeds<'s>(&self, seeds: &'s [u32], vertices: usize) -> Cow<'s, [u32]> {
+        let (own, ranks) = (self.rank.comm.rank(), self.rank.comm.size());
+        if self.seeds.is_some() || ranks == 1 {
+            return Cow::Borrowed(seeds);
+        }
+        let rank_of = shared_evenly(seeds, &self.rank.division.borders(vertices)[1..]);
+        let mine = rank_of.iter().zip(seeds).filter(|&(&rank, _)| rank == own);
+        Cow::Owned(mine.map(|(_, &seed)| seed).collect())
     }
 
     /// The part of a rank, of `count` seeds.
     fn part(&self, rank: usize, count: usize) -> Range<usize> {
-        let ranks = self.rank.comm.size();
-        count * rank / ranks..count * (rank + 1) / ranks
+        part(rank, count, self.rank.comm.size())
     }
 
     /// By semantic graph: whether this rank aggregates its edges to the seeds, if ranks share relations.
@@ -182,6 +190,35 @@ impl Share {
             }
         }
     }
+}
+
+/// A part of `count` rows.
+fn part(rank: usize, count: usize, ranks: usize) -> Range<usize> {
+    count * rank / ranks..count * (rank + 1) / ranks
+}
+
+/// By seed: the rank that owns it, until that one has its part of them, and then the first one with less. `ends` has the
+/// number after the last vertex of each rank.
+fn shared_evenly(seeds: &[u32], ends: &[usize]) -> Vec<usize> {
+    let mut room: Vec<usize> = (0..ends.len()).map(|rank| part(rank, seeds.len(), ends.len()).len()).collect();
+    let owners = seeds.iter().map(|&seed| ends.partition_point(|&end| end <= seed as usize));
+    let mut rank_of: Vec<Option<usize>> = vec![];
+    for owner in owners {
+        let has_room = room[owner] > 0;
+        room[owner] -= usize::from(has_room);
+        rank_of.push(has_room.then_some(owner));
+    }
+    let mut next = 0;
+    let place = |known: Option<usize>| {
+        known.unwrap_or_else(|| {
+            while room[next] == 0 {
+                next += 1;
+            }
+            room[next] -= 1;
+            next
+        })
+    };
+    rank_of.into_iter().map(place).collect()
 }
 
 impl MiniBatchLoader {
@@ -414,6 +451,15 @@ fn tell_owners(rank: &Rank, state: u32, wanted: &[Vec<u32>]) -> Result<Option<Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seeds_go_to_their_owners_and_to_all_ranks_alike() {
+        assert_eq!(shared_evenly(&[0, 9, 3, 12, 5], &[4, 8, 16]), [0, 2, 1, 2, 1]);
+        // All of them belong to one rank.
+        assert_eq!(shared_evenly(&[1, 2, 3, 4, 5], &[10, 20]), [0, 0, 1, 1, 1]);
+        assert_eq!(shared_evenly(&[11, 12], &[10, 20, 30]), [1, 2]);
+        assert_eq!(shared_evenly(&[], &[10, 20]), [0; 0]);
+    }
 
     #[test]
     fn vertices_are_numbered_by_their_first_occurrence() {
