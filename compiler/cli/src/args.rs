@@ -354,8 +354,8 @@ pub struct BuildArgs {
     #[arg(help_heading = heading::COMPILER, long, value_name = "N", value_parser = parse_within::<1, 4096>,
         requires = "data", conflicts_with_all = ["weights", "memory_budget", "output"])]
     pub ranks: Option<u64>,
-    /// The network between processes: bits a second, perhaps with the latency (10G or 100G,2us), or a file of `hgnnc
-    /// cluster measure --out`
+    /// The network between processes: bits a second, perhaps with the latency (10G or 100G,2us), or a file that
+    /// `hgnnc cluster measure --out` has written
     #[arg(help_heading = heading::COMPILER, long, value_name = "NETWORK", requires = "ranks", default_value = "10G",
         value_parser = parse_network)]
     pub network: Network,

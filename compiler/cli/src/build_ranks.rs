@@ -83,7 +83,7 @@ fn candidates(found: &Candidates) -> String {
 /// Most messages that are shown without `--explain`.
 const MOST: usize = 8;
 
-/// What the processes send each other in a step of a plan.
+/// The messages of a step of a plan, with the bytes of all processes.
 fn messages(plan: &RankPlan, all: bool) -> String {
     let predicted = &plan.predicted;
     let steps = predicted.steps.max(1) as f64;

@@ -44,8 +44,7 @@ pub fn simulate(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The times of traces on SimGrid's network, by a process of its own, since it simulates once for each; `None` where it is
-/// not installed.
+/// The times of traces on SimGrid's network, which simulates once in a process: by one of its own. `None` without SimGrid.
 fn on_simgrid(traces: &[Trace], network: Network) -> Result<Option<Vec<RankTimes>>, Error> {
     let failed = |error: &dyn Display| Error::Machine(format!("SimGrid failed: {error}"));
     let program = std::env::current_exe().map_err(|error| failed(&error))?;

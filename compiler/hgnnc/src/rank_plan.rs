@@ -29,7 +29,7 @@ use crate::outputs::write_file;
 use crate::ranks::{CompiledRanks, Ranks};
 use crate::{Error, Observer};
 
-/// What a plan is asked for.
+/// The ranks of a plan, and the machines that they run on.
 #[derive(Clone, Debug)]
 pub struct PlanRequest {
     /// Number of ranks.
@@ -58,7 +58,7 @@ pub struct RankPlan {
     pub predicted: Predicted,
 }
 
-/// What ranks divide among themselves.
+/// The work that ranks divide among themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shared {
@@ -259,9 +259,9 @@ struct Message<B> {
     bytes: B,
 }
 
-/// What a rank sends to each.
+/// Bytes that a rank sends to each.
 type OfRank = Message<Vec<u64>>;
-/// What each rank sends to each.
+/// Bytes that each rank sends to each.
 type OfAll = Message<Vec<Vec<u64>>>;
 
 impl OfAll {

@@ -135,8 +135,8 @@ impl CompiledRanks {
         work.iter().map(|(graph, _)| (graphs[graph.index()].name.clone(), rank_of[graph.index()])).collect()
     }
 
-    /// The trainer of a rank. `data` are those of the whole graph, and `inputs` those that several ranks of this process
-    /// share.
+    /// The trainer of a rank. `data` are those of the whole graph. Ranks of one process share their inputs, which `inputs`
+    /// has as well.
     pub fn bind(
         self,
         comm: &Arc<dyn Comm>,

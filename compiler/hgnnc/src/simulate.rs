@@ -25,7 +25,7 @@ use crate::{Error, Observer};
 /// Steps that are not counted: they touch memory for the first time.
 const WARM_UP: u64 = 3;
 
-/// A simulation.
+/// The ranks and the network that are simulated.
 #[derive(Clone, Debug)]
 pub struct Simulation {
     /// Numbers of ranks, of which each is simulated.
@@ -86,9 +86,9 @@ pub struct RunReport {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct RankRun {
-    /// Measured alone.
+    /// Median of measured times, while no other rank computed.
     pub compute_ms: f64,
-    /// Simulated.
+    /// Follows from the model of the network.
     pub wait_ms: f64,
     pub sent_bytes: f64,
     pub exchanges: usize,

@@ -15,7 +15,7 @@ const TASK: usize = 4096;
 
 /// Sums that were started.
 pub(crate) struct StartedSums {
-    /// What other ranks send; `None` for a single rank.
+    /// The rows of other ranks, on their way; `None` for a single rank.
     pending: Option<Box<dyn Pending>>,
     /// The slice of this rank in its own rows.
     own: Vec<f32>,
