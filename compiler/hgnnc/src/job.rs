@@ -156,7 +156,6 @@ pub(crate) fn check_ranks(purpose: Purpose, job: &Job) -> Result<(), Error> {
     let refused = |what: &str| Err(Error::input(format!("{what}: start the command without `mpirun`")));
     match (purpose, job) {
         (Purpose::Score, _) => refused("pairs are scored by one process"),
-        (Purpose::Infer, Job { new: Some(_), .. }) => refused("new vertices are added by one process"),
         (_, Job { device: Device::Cuda(_) | Device::PtxInterp, .. }) => {
             refused("several processes train on their processors, not on devices")
         }

@@ -84,8 +84,6 @@ functions! {
     SMPI_finalize: fn(),
     SMPI_app_instance_register: fn(*const c_char, Main, c_int),
     sg_cfg_set_boolean: fn(*const c_char, *const c_char),
-    sg_cfg_set_double: fn(*const c_char, c_double),
-    sg_cfg_set_string: fn(*const c_char, *const c_char),
     smpi_execute_flops: fn(c_double),
     MPI_Init: fn(*const c_int, *const c_void) -> c_int,
     MPI_Finalize: fn() -> c_int,
@@ -201,7 +199,15 @@ const HEAD: &str = "<?xml version='1.0'?>\n<!DOCTYPE platform SYSTEM \"https://s
 impl Simulation {
     fn run(&self, platform: &Path, deployment: &Path) {
         let text = |text: &str| CString::new(text).expect("no zero byte");
-        let args = [text(NAME), text("--log=root.thres:critical")];
+        // A message takes latency and bandwidth, without factors that were measured with TCP.
+        let args = [
+            NAME,
+            "--log=root.thres:critical",
+            "--cfg=network/model:CM02",
+            "--cfg=network/TCP-gamma:0",
+            "--cfg=network/crosstraffic:no",
+        ]
+        .map(text);
         let mut argv: Vec<*mut c_char> = args.iter().map(|arg| arg.as_ptr().cast_mut()).collect();
         let mut argc = argv.len() as c_int;
         argv.push(ptr::null_mut());
@@ -212,12 +218,8 @@ impl Simulation {
             (of.simgrid_init)(&mut argc, argv.as_mut_ptr());
             (of.simgrid_load_platform)(platform.as_ptr());
             (of.SMPI_init)();
-            // The times of computing are told, and the network is that of the platform, without corrections for TCP.
+            // The times of computing are told.
             (of.sg_cfg_set_boolean)(text("smpi/simulate-computation").as_ptr(), text("no").as_ptr());
-            (of.sg_cfg_set_boolean)(text("network/crosstraffic").as_ptr(), text("no").as_ptr());
-            (of.sg_cfg_set_double)(text("network/TCP-gamma").as_ptr(), 0.0);
-            (of.sg_cfg_set_string)(text("smpi/bw-factor").as_ptr(), text("0:1").as_ptr());
-            (of.sg_cfg_set_string)(text("smpi/lat-factor").as_ptr(), text("0:1").as_ptr());
             (of.SMPI_app_instance_register)(text(NAME).as_ptr(), rank, self.traces.len() as c_int);
             (of.simgrid_load_deployment)(deployment.as_ptr());
             (of.simgrid_run)();

@@ -7,16 +7,29 @@ use hgnnc_dist::trace::{Event, ExchangeId, Trace, replay};
 
 const RANKS: usize = 6;
 
-/// Ranks that compute, send as many bytes to each, and wait for them, twice. Rank 2 is slower.
+/// Ranks that compute, send many bytes to each, and later few, and wait for them. Rank 2 is slower.
 fn traces() -> Vec<Trace> {
     let of_rank = |rank: usize| {
         let step = |number: u32| {
             let exchange = ExchangeId { tag: Tag::STEP, number };
-            let bytes = (0..RANKS).map(|to| 1_000_000 * u64::from(to != rank)).collect();
-            let compute = if rank == 2 { 0.02 } else { 0.01 };
-            [Event::Compute(compute), Event::Start { exchange, bytes }, Event::Compute(0.001), Event::Wait { exchange }]
+            let count = if number == 0 { 1_000_000 } else { 100 };
+            let bytes = (0..RANKS).map(|to| count * u64::from(to != rank)).collect();
+            let compute = if number > 0 {
+                0.0
+            } else if rank == 2 {
+                0.02
+            } else {
+                0.01
+            };
+            let overlapped = if number == 0 { 0.001 } else { 0.0 };
+            [
+                Event::Compute(compute),
+                Event::Start { exchange, bytes },
+                Event::Compute(overlapped),
+                Event::Wait { exchange },
+            ]
         };
-        Trace([step(0), step(1)].concat())
+        Trace((0..40).flat_map(step).collect())
     };
     (0..RANKS).map(of_rank).collect()
 }

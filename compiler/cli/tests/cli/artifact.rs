@@ -6,7 +6,7 @@ use hgnnc::artifact::VERSION;
 use hgnnc_graph::dataset::{Dataset, DenseFeatures, Features, RelationData, SparseFeatures, VertexIds, VertexTypeData};
 use hgnnc_graph::npy::Npy;
 
-use crate::common::{AUTHORS, PAPERS, Place, names};
+use crate::common::{AUTHORS, PAPERS, Place, Run, names};
 
 const MODEL: &str = r#"use std::rgcn::RgcnConv
 
@@ -223,6 +223,14 @@ fn new_vertices_get_what_they_get_as_part_of_the_graph() {
     place.run(&["infer", "m.hgnnx", "--data", "old", "--new", "new", "--out", "t.csv"]).works();
     let table = std::fs::read_to_string(place.path("t.csv")).expect("a table");
     assert!(table.starts_with("id,class\n39,") && table.lines().count() == 1 + ids.len(), "{table}");
+    // Several processes compute them together.
+    for launcher in crate::ranks::launchers() {
+        let args = ["m.hgnnx", "--data", "old", "--new", "new", "--out", "together.npy"];
+        Run::of(launcher.command(&place, 2, "infer", &args).output().expect("it starts")).works();
+        let together = floats(&place, "together.npy");
+        assert_eq!(together.len(), found.len(), "{}", launcher.name.display());
+        assert!(together.iter().zip(&found).all(|(a, b)| (a - b).abs() <= 1e-5), "{}", launcher.name.display());
+    }
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl Launcher {
     }
 
     /// A command on some ranks.
-    fn command(&self, place: &Place, ranks: usize, name: &str, args: &[&str]) -> Command {
+    pub fn command(&self, place: &Place, ranks: usize, name: &str, args: &[&str]) -> Command {
         let mut command = Command::new(&self.name);
         command.args(self.args).args(["-n", &ranks.to_string(), env!("CARGO_BIN_EXE_hgnnc"), name]);
         command.args(args).args(["--threads", "1"]).current_dir(place.path(".")).env("HGNNC_CACHE", CACHE);
