@@ -32,6 +32,7 @@ Environment:
   TMPDIR                Folder for parameters that cannot be written where they should be [default: /tmp]
   HGNNC_MPI             Path of the MPI library, under a launcher such as `mpirun` [default: the first of the launcher]
   HGNNC_RANK_TIMEOUT    Seconds after which a rank that does not answer ends the job [default: 600]
+  HGNNC_SIMGRID         The SimGrid library of `simulate` [default: the one that the system finds]
   CUDA_LAUNCH_BLOCKING  1: wait for each launch on a GPU, so that errors and times belong to it";
 
 /// The command line, with what help says at its end.
