@@ -17,8 +17,8 @@ pub struct SimulateArgs {
     #[arg(help_heading = heading::TRAINING, long, value_name = "N", value_delimiter = ',', required = true,
         value_parser = parse_within::<1, 4096>)]
     pub ranks: Vec<u64>,
-    /// The network: bits a second of a process, perhaps with the latency (10G or 100G,2us), or a file of `hgnnc cluster
-    /// measure --out`
+    /// The network: bits a second of a process, perhaps with the latency (10G or 100G,2us), or a file that
+    /// `hgnnc cluster measure --out` has written
     #[arg(help_heading = heading::TRAINING, long, value_name = "NETWORK", value_parser = parse_network)]
     pub network: Network,
     /// Divide mini-batches among processes by these

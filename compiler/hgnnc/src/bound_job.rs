@@ -176,8 +176,8 @@ impl BoundJob {
     }
 }
 
-/// Reads, checks and loads a job, and builds its graphs: everything before a machine is needed. Graphs are planned for
-/// `machine`.
+/// Reads, checks and loads a job, and builds its graphs, of which `machine` decides those that are materialized. Everything
+/// else is for any machine.
 ///
 /// # Errors
 /// A model or dataset that is wrong or that do not fit together.

@@ -32,9 +32,9 @@ use crate::{Error, Observer};
 /// The ranks of a plan, and the machines that they run on.
 #[derive(Clone, Debug)]
 pub struct PlanRequest {
-    /// Number of ranks.
+    /// The processes that divide the work.
     pub ranks: usize,
-    /// The network between them.
+    /// The network between these processes.
     pub network: Network,
     /// The processor of a rank.
     pub machine: Machine,

@@ -1,4 +1,4 @@
-//! What ranks compute and exchange, recorded, and the time that it takes on a network.
+//! Traces: the times of computing and the messages of ranks, recorded in their order, and replayed on a network.
 //!
 //! A [`Trace`] has the measured times of a rank's computations, and the bytes of its messages. [`replay`] lets the ranks go
 //! through their traces on a model of a network: a message of b bytes occupies the ports of its sender and its receiver
