@@ -5,7 +5,9 @@
 //! asynchronously, two ahead of the one at work. A left operand whose rows the block has computed is in shared memory.
 //!
 //! Products are `mma.sync` with sums in f32, for a [`Precision`]. So that products of TF32 are as exact as f32, each
-//! number is taken apart into two, and three of the four products are added (Ootomo and Yokota 2022).
+//! number is taken apart into two, and three of the four products are added. Matrix units truncate their sums, so those of
+//! a slice are added to those of the slices before it by ordinary additions, which round to nearest (Ootomo and Yokota,
+//! "Recovering single precision accuracy from tensor cores while surpassing the FP32 theoretical peak performance", 2022).
 
 use crate::code::Code;
 use crate::isa::{Address, Cache, Inst, Mma, Opcode, Reg, StateSpace, Type, Val};
@@ -271,6 +273,11 @@ impl<'c> Product<'c> {
     /// A slice on matrix units. Which parts of the depth a lane has does not matter, as long as they are the same of
     /// both operands: lane `t` of four has `t`, `t + 4`, `t + 8` and `t + 12` for all kinds of numbers.
     fn multiply_fragments(&mut self, sums: &[[Reg; 4]], a: &Own, b: &Own) {
+        let exact = self.precision == Precision::Tf32x3;
+        let of_slice: Vec<[Reg; 4]> = match exact {
+            true => sums.iter().map(|_| std::array::from_fn(|_| self.code.mov_f32(Val::ZERO))).collect(),
+            false => sums.to_vec(),
+        };
         let halves = match self.precision {
             Precision::Bf16 => vec![[0, 4, 8, 12].as_slice()],
             Precision::F32 | Precision::Tf32x3 | Precision::Tf32 => vec![[0, 4].as_slice(), [8, 12].as_slice()],
@@ -290,18 +297,23 @@ impl<'c> Product<'c> {
                 };
                 let a: Vec<Vec<Reg>> = a.iter().map(|[top, low]| by_turns(&pairs(top), &pairs(low))).collect();
                 let b: Vec<Vec<Reg>> = b.iter().map(|b| pairs(b)).collect();
-                self.mma(Mma::Bf16, sums, &a, &b);
+                self.mma(Mma::Bf16, &of_slice, &a, &b);
                 continue;
             }
             let a: Vec<Vec<Reg>> = a.iter().map(|[top, low]| by_turns(top, low)).collect();
             let ((large_a, rest_a), (large_b, rest_b)) = (self.round(&a), self.round(&b));
-            if self.precision == Precision::Tf32x3 {
+            if exact {
                 // The small products first.
                 let ((small_a, _), (small_b, _)) = (self.round(&rest_a), self.round(&rest_b));
-                self.mma(Mma::Tf32, sums, &small_a, &large_b);
-                self.mma(Mma::Tf32, sums, &large_a, &small_b);
+                self.mma(Mma::Tf32, &of_slice, &small_a, &large_b);
+                self.mma(Mma::Tf32, &of_slice, &large_a, &small_b);
             }
-            self.mma(Mma::Tf32, sums, &large_a, &large_b);
+            self.mma(Mma::Tf32, &of_slice, &large_a, &large_b);
+        }
+        if exact {
+            for (&sum, &part) in sums.iter().flatten().zip(of_slice.iter().flatten()) {
+                self.code.set(sum, Opcode::Add(Type::F32), (sum, part));
+            }
         }
     }
 

@@ -57,8 +57,14 @@ fn element(to: &str, base: &str, row: &str, column: &str, columns: u32, half: bo
     )
 }
 
+/// Exact sums, truncated.
 fn naive(a: impl Fn(usize, usize) -> f32, b: impl Fn(usize, usize) -> f32, c: &[f32], k: usize) -> Vec<f32> {
-    (0..128).map(|i| (0..k).fold(c[i], |sum, j| sum + a(i / 8, j) * b(j, i % 8))).collect()
+    let element = |i: usize| {
+        let exact = (0..k).fold(f64::from(c[i]), |sum, j| sum + f64::from(a(i / 8, j)) * f64::from(b(j, i % 8)));
+        let nearest = exact as f32;
+        if f64::from(nearest).abs() > exact.abs() { f32::from_bits(nearest.to_bits() - 1) } else { nearest }
+    };
+    (0..128).map(element).collect()
 }
 
 fn bf16(x: f32) -> (Vec<u8>, f32) {

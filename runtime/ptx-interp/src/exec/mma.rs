@@ -48,10 +48,11 @@ fn element(ty: Type, values: impl Fn(usize) -> u64, i: usize) -> f32 {
     }
 }
 
-/// D = A·B + C. Products are exact in f32; they are accumulated one by one in the order of k.
+/// D = A·B + C. As matrix units do it, products and their sum with C are exact (here in f64), and the result is truncated
+/// (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7, 2021).
 pub(super) fn multiply(registers: &mut Registers, mma: &Mma) {
     let shape = mma.shape;
-    let (mut a, mut b, mut c) = ([[0f32; MOST_K]; M], [[0f32; N]; MOST_K], [[0f32; N]; M]);
+    let (mut a, mut b, mut c) = ([[0f32; MOST_K]; M], [[0f32; N]; MOST_K], [[0f64; N]; M]);
     for lane in 0..LANES {
         let value = |slots: &[Slot], i: usize| registers.values[slots[i] as usize][lane];
         for i in 0..M * shape.k / LANES {
@@ -64,20 +65,26 @@ pub(super) fn multiply(registers: &mut Registers, mma: &Mma) {
         }
         for i in 0..4 {
             let (row, column) = c_element(lane, i);
-            c[row][column] = f32::from_bits(value(&mma.c, i) as u32);
+            c[row][column] = f32::from_bits(value(&mma.c, i) as u32).into();
         }
     }
     for (c, a) in c.iter_mut().zip(&a) {
         for (a, b) in a.iter().zip(&b).take(shape.k) {
             for (c, b) in c.iter_mut().zip(b) {
-                *c += a * b;
+                *c += f64::from(*a) * f64::from(*b);
             }
         }
     }
     for lane in 0..LANES {
         for (i, &d) in mma.d.iter().enumerate() {
             let (row, column) = c_element(lane, i);
-            registers.values[d as usize][lane] = c[row][column].to_bits().into();
+            registers.values[d as usize][lane] = truncated(c[row][column]).to_bits().into();
         }
     }
+}
+
+/// The nearest f32 that is not farther from zero.
+fn truncated(x: f64) -> f32 {
+    let nearest = x as f32;
+    if f64::from(nearest).abs() > x.abs() { f32::from_bits(nearest.to_bits() - 1) } else { nearest }
 }
