@@ -8,14 +8,15 @@ Every example whose dataset lies in the folder
  - is trained twice with the same seed for a few epochs, and both times has the same bits,
  - is trained to its end, as long as its model says, on both: the test metric, which may differ by a little, since sums
    are rounded in another order and training amplifies that.
-Then the models of tests/bench train on the device, on the processor, and in PyTorch Geometric (peers.py) on the same
-device: median epochs (forward, backward, update), evaluation excluded.
+Then the models of tests/bench, and RGCN on a graph of ogbn-mag's size, train on the device, on the processor, and in
+PyTorch Geometric (peers.py) on the same device: median epochs (forward, backward, update), evaluation excluded.
 
     --hgnnc PATH      the command                                    (target/release/hgnnc)
     --data DIR        folder with the datasets                       (../shared/data)
     --device DEVICE   what is compared with the processor            (cuda)
     --epochs N        train no longer than this; metrics are then shown, not judged
     --bench N         epochs that are timed                          (100; 0: none)
+    --mag SCALE       size of the large graph; epochs are a tenth    (1; 0: no such graph)
     --tolerance X     most that outputs may differ, relatively       (2e-3: products round their factors to TF32)
     --points X        most that a test metric may be below the processor's, in points (2)
     --python PYTHON   interpreter with PyTorch Geometric             (this one)
@@ -31,11 +32,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 DATASETS = {"cora_max": "cora", "mag_batch": "mag"}
+# What is compared: the first of these that a report has.
+METRICS = ("macro_f1", "accuracy", "auc")
 
 
 def arguments():
@@ -47,6 +51,7 @@ def arguments():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--bench", type=int, default=100)
+    parser.add_argument("--mag", type=float, default=1.0)
     parser.add_argument("--tolerance", type=float, default=2e-3)
     parser.add_argument("--points", type=float, default=2.0)
     parser.add_argument("--python", default=sys.executable)
@@ -75,9 +80,11 @@ def train(args, model, data, device, work, *rest):
 
 
 def outputs(args, model, data, device, weights, work):
-    """The numbers that `infer` writes."""
+    """The numbers that `infer` writes; those of the links to test where the dataset is one of links."""
     out = work / "out.npy"
-    run(args, "infer", model, data, device, "--weights", weights, "--out", out)
+    links = tomllib.loads((data / "dataset.toml").read_text()).get("link_split", [])
+    pairs = ("--links", data / links[0]["test"]) if links else ()
+    run(args, "infer", model, data, device, "--weights", weights, "--out", out, *pairs)
     content = out.read_bytes()
     numbers = array.array("f")
     numbers.frombytes(content[10 + int.from_bytes(content[8:10], "little") :])
@@ -112,7 +119,7 @@ def check(args, example, work):
 
     length = () if args.epochs is None else ("--epochs", args.epochs)
     reports = [train(args, model, data, device, work, *length)[0] for device in ("cpu", args.device)]
-    name = "macro_f1" if "macro_f1" in reports[0]["metrics"]["test"] else "accuracy"
+    name = next(name for name in METRICS if name in reports[0]["metrics"]["test"])
     cpu, device = (100 * report["metrics"]["test"][name] for report in reports)
     if args.epochs is None and not device >= cpu - args.points:
         wrong.append(f"{name} {device:.1f} instead of {cpu:.1f}")
@@ -168,10 +175,10 @@ def checks(args, work):
     return results
 
 
-def peer(args, model, dataset, data):
+def peer(args, model, dataset, data, epochs):
     """The median epoch of PyTorch Geometric in ms, or why there is none."""
     line = [args.python, "-W", "ignore", HERE / "peers.py", model, dataset, data, "--device", args.device]
-    done = subprocess.run([*map(str, line), "--epochs", str(args.bench)], capture_output=True, text=True)
+    done = subprocess.run([*map(str, line), "--epochs", str(epochs)], capture_output=True, text=True)
     if done.returncode != 0:
         return None, (done.stderr.strip().splitlines() or ["no message"])[-1]
     found = json.loads(done.stdout.strip().splitlines()[-1])
@@ -183,31 +190,38 @@ def bench(args, work):
     results = {}
     print("\n| model | device, ms | cpu, ms | PyG, ms | PyG / device | device MiB | PyG MiB |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    for path in sorted((ROOT / "tests" / "bench").glob("*.hgnn")):
-        model, dataset = path.stem.split("-")
-        folder = args.data / dataset
+    models = {path.stem: path for path in sorted((ROOT / "tests" / "bench").glob("*.hgnn"))}
+    if args.mag > 0:
+        models["rgcn-mag"] = ROOT / "examples" / "rgcn" / "mag.hgnn"
+    for name, path in models.items():
+        model, dataset = name.split("-")
+        folder, epochs = args.data / dataset, args.bench
         if not folder.is_dir():
-            if dataset != "dblp":
+            if dataset not in ("dblp", "mag"):
                 continue
-            folder = work / dataset
-            subprocess.run([args.hgnnc, "data", "synth", dataset, folder], check=True, stdout=sys.stderr)
+            folder, scale = work / dataset, ("--scale", str(args.mag)) if dataset == "mag" else ()
+            made = [args.hgnnc, "data", "synth", dataset, folder, *scale]
+            if not folder.is_dir():
+                subprocess.run(made, check=True, stdout=sys.stderr)
+        if dataset == "mag":
+            epochs = max(1, epochs // 10)
         try:
             reports = [
-                train(args, path, folder, device, work, "--epochs", args.bench + 3)[0] for device in (args.device, "cpu")
+                train(args, path, folder, device, work, "--epochs", epochs + 3)[0] for device in (args.device, "cpu")
             ]
         except Failed as error:
-            results[path.stem] = {"wrong": [str(error)]}
-            print(f"| {path.stem} | {error} | | | | | |", flush=True)
+            results[name] = {"wrong": [str(error)]}
+            print(f"| {name} | {error} | | | | | |", flush=True)
             continue
         ours, cpu = (report["epoch_ms"]["median"] for report in reports)
-        theirs, why = peer(args, model, dataset, folder) if args.device.startswith("cuda") else (None, "not on cuda")
+        theirs, why = peer(args, model, dataset, folder, epochs) if args.device.startswith("cuda") else (None, "not on cuda")
         if theirs is None:
-            print(f"no peer of {path.stem}: {why}", file=sys.stderr)
+            print(f"no peer of {name}: {why}", file=sys.stderr)
         mib = reports[0]["device_bytes"] / 2**20
-        results[path.stem] = {"device_ms": ours, "cpu_ms": cpu, "peer": theirs, "device_mib": mib, "wrong": []}
+        results[name] = {"device_ms": ours, "cpu_ms": cpu, "peer": theirs, "device_mib": mib, "wrong": []}
         of_peer = ["", "", ""] if theirs is None else [f"{theirs['ms']:.3f}", f"{theirs['ms'] / ours:.1f} x"]
         of_peer = of_peer[:2] + [f"{mib:.0f}", "" if theirs is None else f"{theirs['mib']:.0f}"]
-        print(f"| {path.stem} | {ours:.3f} | {cpu:.3f} | {' | '.join(of_peer)} |", flush=True)
+        print(f"| {name} | {ours:.3f} | {cpu:.3f} | {' | '.join(of_peer)} |", flush=True)
     return results
 
 

@@ -4,7 +4,7 @@
 #   tests/gpu/run.sh HGNNC DATA [ARGUMENT...]
 #
 # HGNNC is a release binary (`cargo build --release`), DATA the folder with the datasets; the rest goes to compare.py (see
-# `compare.py --help`), whose tables belong into docs/gpu-results.md. Needed are Python 3.9 and, for the peers, PyTorch
+# `compare.py --help`), whose tables belong into docs/gpu-results.md. Needed are Python 3.11 and, for the peers, PyTorch
 # and PyTorch Geometric. Where compute-sanitizer is installed, two training steps of every kind of layer run under it.
 # With `--device ptx-interp` all of it but the peers runs on a machine without a GPU, if HGNNC has the interpreter
 # (`cargo build --release --features ptx-interp`).

@@ -21,6 +21,7 @@ mod isa;
 mod layout;
 mod math;
 mod members;
+mod rows;
 mod table;
 mod tile;
 mod traversal;
@@ -73,6 +74,10 @@ impl GpuCompiler for PtxCompiler {
 
     fn counts(&self, target: Target, labels: Labels) -> Module {
         counts::counts(target, labels)
+    }
+
+    fn rows(&self, target: Target) -> Module {
+        rows::rows(target)
     }
 }
 

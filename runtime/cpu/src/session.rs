@@ -183,7 +183,7 @@ impl Session for Engine {
             (Some(numbers), _) => Some(numbers.to_vec()),
             (None, InputData::Numbers(numbers)) => Some(numbers.to_vec()),
             (None, InputData::Classes(classes)) => Some(classes.iter().map(|&class| class as f32).collect()),
-            (None, InputData::Held(_) | InputData::StepNumber | InputData::EpochNumber | InputData::Missing) => None,
+            (None, _) => None,
         }
     }
 

@@ -1,20 +1,23 @@
 //! Fills the tables of PTX modules: device addresses of buffers, data and graphs, and sizes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use hgnnc_data::buffer::HostBuffer;
 use hgnnc_data::{BoundData, ExecError, InputData, Result, StateId};
-use hgnnc_executable::gpu::{Blocks, Entry, KernelInfo, Module, Sizes, Slot};
+use hgnnc_executable::gpu::{Blocks, Entry, GpuCompiler, KernelInfo, Module, Sizes, Slot};
 use hgnnc_ir::dataflow::{Dataflow, OutputKind};
 use hgnnc_ir::kernel::place;
 use hgnnc_ir::kernel::print::print_rows;
 use hgnnc_ir::kernel::{Buffer, Contents, Program, Source};
+use hgnnc_session::RowStore;
 
 use crate::graph_arrays::{DataSizes, index_array};
 use crate::plan::{partials, rows, width};
 use crate::room::Room;
+use crate::rows::{Copy, DeviceRows, RowCopies};
 use crate::time_attribution::{Shares, shares};
-use crate::{ALIGN_BYTES, Device, F32, Launch, Sequence};
+use crate::{ALIGN_BYTES, Device, F32, Launch, Sequence, SharedDevice};
 
 /// Maximum number of kernels listed in a message about an entry.
 const MOST_DESCRIBED: usize = 4;
@@ -62,13 +65,33 @@ pub(super) struct Places<'a> {
 }
 
 /// Copies of bound data in device memory.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Uploaded {
     inputs: HashMap<usize, Room>,
     arrays: HashMap<Slot, Room>,
+    /// Inputs of which data tells the numbers of rows: the matrix that has them.
+    matrices: HashMap<usize, Arc<dyn RowStore>>,
+    /// What copies rows, once it was needed.
+    pub copies: Option<RowCopies>,
+}
+
+impl std::fmt::Debug for Uploaded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Uploaded({} inputs, {} arrays)", self.inputs.len(), self.arrays.len())
+    }
 }
 
 impl Uploaded {
+    /// Has rows of an input copied from a matrix.
+    pub fn take_rows_of(&mut self, index: usize, matrix: Arc<dyn RowStore>) {
+        self.matrices.insert(index, matrix);
+    }
+
+    /// Bytes of all copies.
+    pub fn bytes(&self) -> u64 {
+        self.inputs.values().chain(self.arrays.values()).map(|room| room.bytes() as u64).sum()
+    }
+
     /// Address of an input, if a program reads it.
     pub fn input(&self, index: usize) -> Option<u64> {
         self.inputs.get(&index).map(|room| room.at)
@@ -77,7 +100,8 @@ impl Uploaded {
 
 /// State of binding programs.
 pub(super) struct Binder<'a> {
-    device: &'a mut dyn Device,
+    device: &'a mut SharedDevice,
+    compiler: &'static dyn GpuCompiler,
     data: &'a BoundData,
     /// Elements of each [`InputData::Held`] input.
     held: &'a mut [HostBuffer],
@@ -90,12 +114,12 @@ pub(super) struct Binder<'a> {
 impl<'a> Binder<'a> {
     /// Binds programs to data whose arrays replace those in `uploaded`.
     pub fn new(
-        device: &'a mut dyn Device,
+        (device, compiler): (&'a mut SharedDevice, &'static dyn GpuCompiler),
         data: &'a BoundData,
         held: &'a mut [HostBuffer],
         uploaded: &'a mut Uploaded,
     ) -> Self {
-        Self { device, data, held, uploaded, inputs: HashMap::new(), arrays: HashMap::new() }
+        Self { device, compiler, data, held, uploaded, inputs: HashMap::new(), arrays: HashMap::new() }
     }
 }
 
@@ -266,12 +290,17 @@ impl Binder<'_> {
         let bytes: &[u8] = match self.data.inputs.get(index) {
             // A session that waits for its first batch.
             Some(InputData::Held(0)) if len == 0 => &[],
+            Some(InputData::Rows(numbers)) if numbers.is_empty() && len == 0 => &[],
             Some(InputData::Held(held)) if *held == len && index < self.held.len() => {
                 bytemuck::cast_slice(&self.held[index].view()[..len])
             }
             None | Some(InputData::Missing | InputData::Held(_)) => return Err(wrong("no data".into())),
             Some(InputData::StepNumber) => return Ok(places.counters),
             Some(InputData::EpochNumber) => return Ok(places.counters + F32 as u64),
+            Some(InputData::Rows(numbers)) => {
+                let at = self.rows_of_input((index, name), numbers, len)?;
+                return at.ok_or_else(|| wrong("no rows".into()));
+            }
             Some(InputData::Numbers(numbers)) if numbers.len() == len => bytemuck::cast_slice(numbers),
             Some(InputData::Classes(classes)) if classes.len() == len => bytemuck::cast_slice(classes),
             Some(InputData::Numbers(numbers)) => return Err(wrong(format!("{} elements", numbers.len()))),
@@ -281,6 +310,26 @@ impl Binder<'_> {
         self.device.upload(at, bytes)?;
         self.inputs.insert(index, at);
         Ok(at)
+    }
+
+    /// Copies the rows of an input with these numbers from the matrix that has them. `None` if there is no such matrix.
+    fn rows_of_input(&mut self, (index, name): (usize, &str), numbers: &[u32], len: usize) -> Result<Option<u64>> {
+        let Uploaded { inputs, matrices, copies, .. } = &mut *self.uploaded;
+        let matrix = matrices.get(&index).and_then(|store| DeviceRows::of(store, self.device));
+        let Some((matrix, width)) = matrix.map(DeviceRows::place).filter(|(_, width)| width * numbers.len() == len)
+        else {
+            return Ok(None);
+        };
+        let packed = inputs.entry(index).or_default().grow(self.device, name, F32 * len)?;
+        if copies.is_none() {
+            *copies = Some(RowCopies::new(self.device, self.compiler)?);
+        }
+        if let Some(copies) = copies {
+            let numbers_at = copies.upload(self.device, index, numbers)?;
+            copies.copy(self.device, Copy::Gather, (matrix, packed, numbers_at), (numbers.len(), width))?;
+        }
+        self.inputs.insert(index, packed);
+        Ok(Some(packed))
     }
 
     fn array(&mut self, slot: &Slot) -> Result<u64> {

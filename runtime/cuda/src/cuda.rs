@@ -18,6 +18,8 @@ use crate::{Device, Launch, Sequence};
 const MIN_DRIVER_VERSION: c_int = 11080;
 /// Largest asynchronous upload in bytes.
 const STAGING: usize = 64 << 10;
+/// Asynchronous uploads that may be on their way: a mini-batch has about as many small ones.
+const MOST_STAGED: usize = 16;
 /// Bytes for the log of the driver's compiler.
 const LOG: usize = 16 << 10;
 /// Above this a kernel needs `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
@@ -39,10 +41,12 @@ pub struct Cuda {
     modules: Vec<sys::CUmodule>,
     memory: Vec<sys::CUdeviceptr>,
     sequences: Vec<Prepared>,
-    /// [`STAGING`] bytes of pinned host memory.
+    /// [`MOST_STAGED`] times [`STAGING`] bytes of pinned host memory, used in turn.
     staging: *mut c_void,
-    /// Recorded after the last upload from the staging memory.
-    staged: sys::CUevent,
+    /// Recorded after the last upload from each part of the staging memory.
+    staged: [sys::CUevent; MOST_STAGED],
+    /// The next part of the staging memory.
+    next_staged: usize,
     /// Recorded before the first sequence since the last time query, and after the last one.
     clock: [sys::CUevent; 2],
     /// Whether the first event has been recorded.
@@ -134,7 +138,8 @@ impl Cuda {
             memory: vec![],
             sequences: vec![],
             staging: ptr::null_mut(),
-            staged: ptr::null_mut(),
+            staged: [ptr::null_mut(); MOST_STAGED],
+            next_staged: 0,
             clock: [ptr::null_mut(); 2],
             running: false,
             blocking: std::env::var_os("CUDA_LAUNCH_BLOCKING").is_some_and(|asked| asked == "1"),
@@ -145,8 +150,8 @@ impl Cuda {
         let kind = result::stream::StreamKind::NonBlocking;
         it.stream = result::stream::create(kind).map_err(asked("make a stream"))?;
         // SAFETY: a context is current; the memory is used as bytes, and only where they were written.
-        it.staging = unsafe { result::malloc_host(STAGING, 0) }.map_err(asked("allocate memory for uploads"))?;
-        for event in [&mut it.staged].into_iter().chain(&mut it.clock) {
+        it.staging = unsafe { result::malloc_host(MOST_STAGED * STAGING, 0) }.map_err(asked("allocate memory for uploads"))?;
+        for event in it.staged.iter_mut().chain(&mut it.clock) {
             *event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map_err(asked("make an event"))?;
         }
         Ok(it)
@@ -423,16 +428,19 @@ impl Device for Cuda {
                 .map_err(|error| self.failed(&asked(), error))?;
             return self.synchronize(&asked());
         }
+        let part = self.next_staged;
+        self.next_staged = (part + 1) % MOST_STAGED;
         // SAFETY: the event is alive; an event that was never recorded counts as complete.
-        unsafe { result::event::synchronize(self.staged) }.map_err(|error| self.failed_before(&asked(), error))?;
-        // SAFETY: the memory is larger than `bytes`, not shared, and the device has finished reading it.
+        unsafe { result::event::synchronize(self.staged[part]) }.map_err(|error| self.failed_before(&asked(), error))?;
+        // SAFETY: the part is larger than `bytes`, not shared, and the device has finished reading it.
         let staged = unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), self.staging.cast::<u8>(), bytes.len());
-            std::slice::from_raw_parts(self.staging.cast::<u8>(), bytes.len())
+            let at = self.staging.cast::<u8>().add(part * STAGING);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
+            std::slice::from_raw_parts(at, bytes.len())
         };
         // SAFETY: the range was allocated by `alloc`; the staging memory is not written before the event completes.
         unsafe { result::memcpy_htod_async(to, staged, self.stream) }.map_err(|error| self.failed(&asked(), error))?;
-        self.record(self.staged)
+        self.record(self.staged[part])
     }
 
     fn copy(&mut self, to: u64, from: u64, bytes: usize) -> Result<()> {
@@ -554,7 +562,7 @@ impl Drop for Cuda {
             if !self.staging.is_null() {
                 let _ = result::free_host(self.staging);
             }
-            for event in [self.staged].into_iter().chain(self.clock).filter(|event| !event.is_null()) {
+            for event in self.staged.into_iter().chain(self.clock).filter(|event| !event.is_null()) {
                 let _ = result::event::destroy(event);
             }
             if !self.stream.is_null() {

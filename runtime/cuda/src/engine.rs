@@ -14,12 +14,14 @@ use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random;
 use hgnnc_ir::training::Task;
+use hgnnc_session::{RowStore, TableRows};
 use hgnnc_trace::Times;
 
 use crate::bind::{Binder, Bound, Found, From, Places, Uploaded};
 use crate::counts::Counter;
 use crate::plan::{Compiled, DeviceMemory, Needs, arena, keeps_best, memory, needs, rows, streams, width};
 use crate::room::Room;
+use crate::rows::{Copy, DeviceRows, RowCopies};
 use crate::session::Fetched;
 use crate::{ALIGN_BYTES, Device, F32, KernelCounters, SharedDevice, time_attribution};
 
@@ -204,7 +206,7 @@ impl DeviceEngine {
             fixed.grow(device, "values of the dataset", F32 * needs.fixed)?;
         }
         let mut bound = vec![];
-        let mut binder = Binder::new(device, &self.data, held, &mut self.uploaded);
+        let mut binder = Binder::new((device, self.compiler), &self.data, held, &mut self.uploaded);
         for (index, (program, module)) in self.kernels.iter().zip(&self.modules).enumerate() {
             let places = Places {
                 arena,
@@ -243,9 +245,9 @@ impl DeviceEngine {
         let len = |index: usize| tables.params[index].dims.iter().map(|&dim| extent(&data, dim)).product::<usize>();
         let places = param_places(tables, |param| len(param.index()));
         let old = std::mem::replace(&mut self.data, data);
-        self.memory = memory(&self.needs, &places, &self.states, &self.data, &self.modules);
         self.place_params(&places)?;
         self.bind(held)?;
+        self.memory = memory(&self.needs, &places, &self.states, self.uploaded.bytes());
         self.run_preludes()?;
         Ok(old)
     }
@@ -462,6 +464,72 @@ impl DeviceEngine {
         }
     }
 
+    /// The rows of an input as a matrix that other engines of the device read.
+    pub(super) fn rows_of_input(&self, index: usize) -> Option<DeviceRows> {
+        let decl = self.kernels[0].tables.inputs.get(index).filter(|decl| !decl.ty.is_sparse())?;
+        let InputData::Numbers(_) = self.data.inputs.get(index)? else { return None };
+        let size = (rows(&self.data, &decl.ty), width(&self.data, &decl.ty));
+        Some(DeviceRows::at(&self.device, self.uploaded.input(index)?, size))
+    }
+
+    /// The elements of a table as a matrix that other engines of the device read and write.
+    pub(super) fn rows_of_param(&self, index: usize, width: usize) -> DeviceRows {
+        let (at, len) = self.params[index];
+        DeviceRows::at(&self.device, at, (len / width.max(1), width))
+    }
+
+    /// Has rows of an input copied from a matrix of the device.
+    pub(super) fn take_rows_of(&mut self, index: usize, matrix: Arc<dyn RowStore>) {
+        self.uploaded.take_rows_of(index, matrix);
+    }
+
+    /// Copies rows of tables to the first ones of parameters and states, or back. Numbers of rows that several tables
+    /// share are uploaded once.
+    pub(super) fn copy_tables(&mut self, copy: Copy, tables: &[TableRows<'_>]) -> Result<()> {
+        let mut uploaded: Vec<(&[u32], u64)> = vec![];
+        for table in tables {
+            let Some((matrix, width)) = DeviceRows::of(table.store, &self.device).map(DeviceRows::place) else {
+                match copy {
+                    Copy::Gather => self.gather_from_host(table)?,
+                    Copy::Scatter => self.scatter_to_host(table)?,
+                }
+                continue;
+            };
+            let (packed, len) = self.array(table.array);
+            assert!(table.rows.len() * width <= len, "rows of an array fit into it");
+            let device = &mut self.device;
+            let copies = match &mut self.uploaded.copies {
+                Some(copies) => copies,
+                none => none.insert(RowCopies::new(device, self.compiler)?),
+            };
+            let known = uploaded.iter().find(|(rows, _)| std::ptr::eq(*rows, table.rows));
+            let numbers = match known {
+                Some(&(_, at)) => at,
+                None => {
+                    // After the memory of inputs.
+                    let memory = self.kernels[0].tables.inputs.len() + uploaded.len();
+                    let at = copies.upload(device, memory, table.rows)?;
+                    uploaded.push((table.rows, at));
+                    at
+                }
+            };
+            copies.copy(device, copy, (matrix, packed, numbers), (table.rows.len(), width))?;
+        }
+        Ok(())
+    }
+
+    fn gather_from_host(&mut self, table: &TableRows<'_>) -> Result<()> {
+        let mut numbers = vec![0.0; table.rows.len() * table.store.width()];
+        self.pool.install(|| table.store.gather(table.rows, &mut numbers))?;
+        self.write_first(table.array, &numbers)
+    }
+
+    fn scatter_to_host(&mut self, table: &TableRows<'_>) -> Result<()> {
+        let mut numbers = vec![0.0; table.rows.len() * table.store.width()];
+        self.read_first(table.array, &mut numbers)?;
+        self.pool.install(|| table.store.scatter(table.rows, &numbers))
+    }
+
     /// Makes [`DeviceEngine::count`] compare this result of a program with the labels. Does nothing
     /// for tasks without counts.
     pub fn count_result(&mut self, program: usize, name: &str, task: Task) -> Result<()> {
@@ -490,14 +558,14 @@ impl DeviceEngine {
     }
 
     /// Overwrites the first elements of a parameter, or of an optimizer state after all parameters.
-    pub(super) fn write_first(&mut self, array: usize, numbers: &[f32]) -> Result<()> {
+    fn write_first(&mut self, array: usize, numbers: &[f32]) -> Result<()> {
         let (at, len) = self.array(array);
         assert!(numbers.len() <= len, "rows of an array fit into it");
         self.device.upload(at, bytemuck::cast_slice(numbers))
     }
 
     /// Reads the first elements of a parameter, or of an optimizer state after all parameters.
-    pub(super) fn read_first(&mut self, array: usize, into: &mut [f32]) -> Result<()> {
+    fn read_first(&mut self, array: usize, into: &mut [f32]) -> Result<()> {
         let (at, len) = self.array(array);
         assert!(into.len() <= len, "rows of an array fit into it");
         self.device.download(at, bytemuck::cast_slice_mut(into))

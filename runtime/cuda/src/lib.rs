@@ -16,8 +16,11 @@ mod graph_arrays;
 mod interpreter;
 mod plan;
 mod room;
+mod rows;
 mod session;
 mod shared;
+#[cfg(feature = "ptx-interp")]
+pub mod testing;
 mod time_attribution;
 
 pub use cuda::Cuda;

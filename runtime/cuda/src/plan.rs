@@ -84,7 +84,7 @@ impl Compiled {
         let param_places = param_places(tables, |param| param_len(param.index()));
         let needs: Vec<Needs> =
             programs.iter().zip(&modules).map(|(program, module)| needs(program, module, data)).collect();
-        let memory = memory(&needs, &param_places, &states, data, &modules);
+        let memory = memory(&needs, &param_places, &states, bytes_of_data(data, &modules));
         Ok(Self { modules, needs, states, param_places, memory })
     }
 
@@ -116,18 +116,8 @@ pub(super) fn keeps_best(programs: usize) -> bool {
     programs > 1
 }
 
-/// Device memory of programs by purpose.
-pub(super) fn memory(
-    needs: &[Needs],
-    params: &[ParamPlace],
-    states: &[StateId],
-    data: &BoundData,
-    modules: &[Module],
-) -> DeviceMemory {
-    let bytes = |elements: usize| (F32 * elements) as u64;
-    let states = states.iter().map(|state| params[state.0.index()].len).sum::<usize>();
-    let own = params.iter().enumerate().filter(|(index, place)| place.home.index() == *index);
-    let own: usize = own.map(|(_, place)| place.len).sum();
+/// Bytes of inputs, graphs and labels.
+fn bytes_of_data(data: &BoundData, modules: &[Module]) -> u64 {
     let mut arrays: Vec<&Slot> = modules.iter().flat_map(|module| &module.table).collect();
     let mut seen = HashSet::new();
     arrays.retain(|&slot| seen.insert(slot.clone()));
@@ -138,10 +128,20 @@ pub(super) fn memory(
         .map(|input| match input {
             InputData::Numbers(numbers) => numbers.len(),
             InputData::Held(len) => *len,
+            InputData::Rows(numbers) => numbers.len(),
             InputData::Classes(classes) => classes.len(),
             InputData::StepNumber | InputData::EpochNumber | InputData::Missing => 0,
         })
         .sum();
+    (F32 * (indices + inputs)) as u64 + counts::bytes(data)
+}
+
+/// Device memory of programs by purpose, with `data` bytes of data.
+pub(super) fn memory(needs: &[Needs], params: &[ParamPlace], states: &[StateId], data: u64) -> DeviceMemory {
+    let bytes = |elements: usize| (F32 * elements) as u64;
+    let states = states.iter().map(|state| params[state.0.index()].len).sum::<usize>();
+    let own = params.iter().enumerate().filter(|(index, place)| place.home.index() == *index);
+    let own: usize = own.map(|(_, place)| place.len).sum();
     let Arena { run, fixed, partials, .. } = arena(needs, None);
     let copies = if keeps_best(needs.len()) { 2 } else { 1 };
     DeviceMemory {
@@ -150,7 +150,7 @@ pub(super) fn memory(
         partials,
         params: bytes(own * copies),
         states: bytes(states),
-        data: bytes(indices + inputs) + counts::bytes(data),
+        data,
     }
 }
 

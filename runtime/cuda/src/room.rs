@@ -14,6 +14,11 @@ pub(super) struct Room {
 }
 
 impl Room {
+    /// Allocated bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Makes it at least this large, and returns its address. Its contents are lost if it was smaller: then it gets
     /// some slack, unless it is new.
     pub fn grow(&mut self, device: &mut dyn Device, what: &str, bytes: usize) -> Result<u64> {

@@ -11,11 +11,17 @@ use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::training::Task;
-use hgnnc_session::{Backend, Clock, MemoryNeeded, ParamStore, PlannedSession, RowStore, Rows, Session, StepKey};
+use hgnnc_session::{
+    Backend, Clock, MemoryNeeded, ParamStore, PlannedSession, RowStore, Rows, Session, StepKey, TableRows,
+};
 use hgnnc_trace::Times;
 
 use crate::plan::{Compiled, DeviceMemory};
-use crate::{Device, DeviceEngine, SharedDevice};
+use crate::rows::{Copy, DeviceRows};
+use crate::{Device, DeviceEngine, F32, SharedDevice};
+
+/// A matrix of rows for mini-batches takes at most this part of the free memory: the rest is for their values.
+const SHARE_OF_ROWS: u64 = 4;
 
 /// A device, and the programs of an executable for it.
 #[derive(Debug)]
@@ -61,6 +67,12 @@ impl Backend for DeviceBackend {
 
     fn reads_host_memory(&self) -> bool {
         false
+    }
+
+    fn zero_rows(&mut self, rows: usize, width: usize) -> Result<Option<Arc<dyn RowStore>>> {
+        let bytes = (F32 * rows * width) as u64;
+        let fits = self.device.free_bytes().is_none_or(|free| bytes <= free / SHARE_OF_ROWS);
+        Ok(if fits { Some(Arc::new(DeviceRows::zeros(&self.device, (rows, width))?)) } else { None })
     }
 
     fn free_memory(&self) -> Option<(&'static str, u64)> {
@@ -147,6 +159,21 @@ impl Session for DeviceEngine {
         self.commit(program)
     }
 
+    fn gather_tables(&mut self, _program: usize, tables: &[TableRows<'_>]) -> Result<()> {
+        self.copy_tables(Copy::Gather, tables)
+    }
+
+    fn update_tables(
+        &mut self,
+        program: usize,
+        key: StepKey,
+        tables: &[TableRows<'_>],
+        times: &mut Times,
+    ) -> Result<()> {
+        Session::update(self, program, key, times)?;
+        self.copy_tables(Copy::Scatter, tables)
+    }
+
     fn results(&self, program: usize) -> Vec<&str> {
         DeviceEngine::results(self, program)
     }
@@ -188,6 +215,14 @@ impl Session for DeviceEngine {
 
     fn shared_input(&self, _index: usize) -> Option<SharedBuffer> {
         None
+    }
+
+    fn rows_of_input(&mut self, index: usize) -> Option<Arc<dyn RowStore>> {
+        DeviceEngine::rows_of_input(self, index).map(|rows| Arc::new(rows) as _)
+    }
+
+    fn take_rows_of(&mut self, index: usize, store: Arc<dyn RowStore>) {
+        DeviceEngine::take_rows_of(self, index, store);
     }
 
     fn params(&mut self) -> &mut dyn ParamStore {
@@ -264,16 +299,16 @@ impl ParamStore for DeviceEngine {
         None
     }
 
+    fn rows_of_table(&mut self, index: usize, width: usize) -> Option<Arc<dyn RowStore>> {
+        Some(Arc::new(self.rows_of_param(index, width)))
+    }
+
     fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()> {
-        let mut numbers = vec![0.0; rows.len() * from.width()];
-        self.pool.install(|| from.gather(rows, &mut numbers))?;
-        self.write_first(array, &numbers)
+        self.copy_tables(Copy::Gather, &[TableRows { array, rows, store: from }])
     }
 
     fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()> {
-        let mut numbers = vec![0.0; rows.len() * to.width()];
-        self.read_first(array, &mut numbers)?;
-        self.pool.install(|| to.scatter(rows, &numbers))
+        self.copy_tables(Copy::Scatter, &[TableRows { array, rows, store: to }])
     }
 
     fn keep_best(&mut self) -> Result<bool> {

@@ -25,6 +25,11 @@ impl<D: Device + 'static> From<Box<D>> for SharedDevice {
 }
 
 impl SharedDevice {
+    /// Whether both are handles of the same device.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Box<dyn Device>> {
         // A panic in another session does not change what the device holds for this one.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

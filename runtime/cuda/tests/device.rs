@@ -7,7 +7,7 @@ mod common;
 
 use common::Case;
 use hgnnc_cpu::thread_pool;
-use hgnnc_cuda::{DeviceEngine, Interpreter};
+use hgnnc_cuda::{DeviceEngine, testing};
 use hgnnc_interp::Tensor;
 use hgnnc_interp::random_program::{random_program, seeds};
 use hgnnc_ir::dataflow::{Init, ParamDecl};
@@ -127,14 +127,14 @@ fn attention(edges: Vec<(u32, u32)>, heads: usize, inner: usize) -> Case {
 /// entries.
 fn check_cut(what: &str, case: &Case, program: &Program, tolerance: f64) -> Vec<String> {
     let exact = hgnnc_interp::run(&case.flow, &case.bindings).expect("the bindings fit");
-    let (found, entries) = case.on_interpreter(what, program, Interpreter::new(), Target::SM_80);
+    let (found, entries) = case.executed_on(what, program, testing::device(), Target::SM_80);
     assert!(entries.iter().any(|entry| entry.ends_with("_long1")), "{what}: rows are cut: {entries:?}");
     for output in &case.flow.outputs {
         let name = common::name_of(&case.flow, &output.kind);
         let exact = &exact[output.value].data;
         common::close(&format!("{what}: {name}"), &found[&name], exact, tolerance, &|| program.to_string());
     }
-    let (reversed, _) = case.on_interpreter(what, program, Interpreter::backward(), Target::SM_80);
+    let (reversed, _) = case.executed_on(what, program, testing::reversed_device(), Target::SM_80);
     let bits = |numbers: &[f32]| numbers.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     for (name, numbers) in &found {
         assert_eq!(bits(numbers), bits(&reversed[name]), "{what}: {name}, blocks in reverse order");
@@ -239,7 +239,7 @@ fn wide_rows_are_computed_in_loops() {
         let engine = DeviceEngine::new(
             &[&program],
             case.data.clone(),
-            Box::new(Interpreter::new()),
+            testing::device(),
             (&PtxCompiler, Target::SM_80),
             thread_pool(1).expect("a thread"),
         );
@@ -256,7 +256,7 @@ fn parts_of_pieces_are_planned() {
     let whole = case.gpu_program();
     let cut = whole.clone().with_pieces(Some(Pieces { least: 16, most: usize::MAX }));
     let planned = |program: &Program| {
-        let (device, pool) = (Box::new(Interpreter::new()), thread_pool(1).expect("a thread"));
+        let (device, pool) = (testing::device(), thread_pool(1).expect("a thread"));
         let engine = DeviceEngine::new(&[program], case.data.clone(), device, (&PtxCompiler, Target::SM_80), pool);
         engine.expect("it fits").memory()
     };
@@ -272,7 +272,7 @@ fn parts_of_pieces_are_planned() {
 fn only_very_long_rows_are_cut() {
     let entries = |edges: u32| {
         let case = attention(hubs(edges), 8, 8);
-        case.on_interpreter("a program", &case.gpu_program(), Interpreter::new(), Target::SM_80).1
+        case.executed_on("a program", &case.gpu_program(), testing::device(), Target::SM_80).1
     };
     let without: Vec<String> = entries(3900);
     assert!(without.iter().all(|entry| !entry.contains("long")), "{without:?}");
@@ -391,17 +391,17 @@ fn grouped_products_agree_as_ptx() {
         let program = case.gpu_program();
         let mut interleaved = program.clone();
         interleaved.launches.iter_mut().for_each(|launch| launch.interleaved = launch.kernels.len() / 2);
-        let run = |program: &Program, interpreter, precision| {
-            case.on_interpreter(&what, program, interpreter, Target::SM_80.with_precision(precision)).0
+        let run = |program: &Program, device, precision| {
+            case.executed_on(&what, program, device, Target::SM_80.with_precision(precision)).0
         };
-        let found = run(&program, Interpreter::new(), Precision::Tf32x3);
-        for found in [&found, &run(&interleaved, Interpreter::new(), Precision::F32)] {
+        let found = run(&program, testing::device(), Precision::Tf32x3);
+        for found in [&found, &run(&interleaved, testing::device(), Precision::F32)] {
             for output in &case.flow.outputs {
                 let name = common::name_of(&case.flow, &output.kind);
                 let exact = &exact[output.value].data;
                 common::close(&format!("{what}: {name}"), &found[&name], exact, 2e-6, &|| program.to_string());
             }
         }
-        assert_eq!(found, run(&program, Interpreter::backward(), Precision::Tf32x3), "{what}, blocks in reverse order");
+        assert_eq!(found, run(&program, testing::reversed_device(), Precision::Tf32x3), "{what}, blocks in reverse order");
     }
 }

@@ -290,6 +290,8 @@ pub enum InputData {
     Numbers(FloatArray),
     /// This many elements, held by the engine.
     Held(usize),
+    /// These rows of a matrix that the session has.
+    Rows(Vec<u32>),
     /// Class labels, -1 where there is none.
     Classes(Vec<i32>),
     /// The number of the training step, from 1.
@@ -428,6 +430,7 @@ impl BoundData {
             .map(|input| match input {
                 InputData::Numbers(numbers) => 4 * numbers.len() as u64,
                 InputData::Held(len) => 4 * *len as u64,
+                InputData::Rows(rows) => 4 * rows.len() as u64,
                 InputData::Classes(classes) => 4 * classes.len() as u64,
                 InputData::StepNumber | InputData::EpochNumber | InputData::Missing => 0,
             })

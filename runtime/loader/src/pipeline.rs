@@ -1,4 +1,4 @@
-//! Loads mini-batches on a thread, ahead of training or when they are asked for.
+//! Loads mini-batches on threads of their own, ahead of training or when they are asked for.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
@@ -10,12 +10,20 @@ use hgnnc_sample::BatchKey;
 use crate::internal;
 use crate::loader::{MiniBatch, MiniBatchLoader};
 
-/// Batches buffered between the one in training and the one in preparation. One overlaps loading with training if
+/// Batches that a thread keeps between the one in training and the one in preparation. One overlaps loading with training if
 /// loading is faster; more would only smooth variation, at the cost of their memory.
 const WAITING: usize = 1;
 
-/// A thread that loads the batches of one epoch after another, in order.
+/// Threads that load the batches of one epoch after another. They take turns, so that batches come in order.
 pub struct Pipeline {
+    lanes: Vec<Lane>,
+    /// The lane of the next batch, and that of the next one that is given back.
+    next: usize,
+    back: usize,
+}
+
+/// A thread that loads batches.
+struct Lane {
     /// `None` once the thread is to end.
     ready: Option<Receiver<Result<Box<MiniBatch>>>>,
     /// Returns used batches for reuse of their memory.
@@ -25,8 +33,10 @@ pub struct Pipeline {
     worker: Option<JoinHandle<()>>,
 }
 
-/// Loader end of the channels.
+/// Loader end of the channels of a lane.
 pub struct Line<'l> {
+    /// The number of the lane, and how many there are.
+    turn: (u64, u64),
     ready: &'l SyncSender<Result<Box<MiniBatch>>>,
     used: &'l Receiver<Box<MiniBatch>>,
     asked: Option<&'l Receiver<()>>,
@@ -50,8 +60,38 @@ impl Line<'_> {
 }
 
 impl Pipeline {
-    /// Starts a thread that makes batches and sends them along the line, `ahead` of the requests or when they come.
-    pub fn new(ahead: bool, make: impl FnOnce(&Line<'_>) -> Result<()> + Send + 'static) -> Result<Self> {
+    /// Starts threads that make batches and send them along their lines, `ahead` of the requests or when they come.
+    pub fn new(
+        threads: usize,
+        ahead: bool,
+        make: impl Fn(&Line<'_>) -> Result<()> + Clone + Send + 'static,
+    ) -> Result<Self> {
+        let lanes = (0..threads).map(|lane| Lane::new((lane as u64, threads as u64), ahead, make.clone()));
+        Ok(Self { lanes: lanes.collect::<Result<_>>()?, next: 0, back: 0 })
+    }
+
+    /// Waits for the next batch.
+    pub fn wait(&mut self) -> Result<Box<MiniBatch>> {
+        let lane = self.next;
+        self.next = (lane + 1) % self.lanes.len();
+        self.lanes[lane].wait()
+    }
+
+    /// Returns a batch so that its memory is reused.
+    pub fn give_back(&mut self, mini_batch: Box<MiniBatch>) {
+        let lane = self.back;
+        self.back = (lane + 1) % self.lanes.len();
+        // The send fails after the last batch, when the thread has ended.
+        let _ = self.lanes[lane].used.send(mini_batch);
+    }
+}
+
+impl Lane {
+    fn new(
+        turn: (u64, u64),
+        ahead: bool,
+        make: impl FnOnce(&Line<'_>) -> Result<()> + Send + 'static,
+    ) -> Result<Self> {
         let (to_ready, ready) = sync_channel(WAITING);
         let (used, from_used) = channel();
         let (ask, asked) = channel();
@@ -59,7 +99,7 @@ impl Pipeline {
             .name("hgnnc-batches".into())
             .spawn(move || {
                 free();
-                let line = Line { ready: &to_ready, used: &from_used, asked: (!ahead).then_some(&asked) };
+                let line = Line { turn, ready: &to_ready, used: &from_used, asked: (!ahead).then_some(&asked) };
                 if let Err(error) = make(&line) {
                     // Sending fails only if the receiver is gone.
                     let _ = to_ready.send(Err(error));
@@ -69,8 +109,7 @@ impl Pipeline {
         Ok(Self { ready: Some(ready), used, ask: (!ahead).then_some(ask), worker: Some(worker) })
     }
 
-    /// Waits for the next batch.
-    pub fn wait(&mut self) -> Result<Box<MiniBatch>> {
+    fn wait(&mut self) -> Result<Box<MiniBatch>> {
         if let Some(ask) = &self.ask {
             // The send fails when the thread has ended, which receiving tells.
             let _ = ask.send(());
@@ -82,15 +121,9 @@ impl Pipeline {
             Err(internal(if panicked { "the thread that makes batches panicked" } else { "there are no more batches" }))
         })
     }
-
-    /// Returns a batch so that its memory is reused.
-    pub fn give_back(&mut self, mini_batch: Box<MiniBatch>) {
-        // The send fails after the last batch, when the thread has ended.
-        let _ = self.used.send(mini_batch);
-    }
 }
 
-impl Drop for Pipeline {
+impl Drop for Lane {
     fn drop(&mut self) {
         // Dropping the receiver makes the next send fail, which ends the thread.
         self.ready = None;
@@ -101,16 +134,21 @@ impl Drop for Pipeline {
     }
 }
 
-/// Makes the batches from `first` to the last of epoch `epochs - 1`.
+/// Makes the batches from `first` to the last of epoch `epochs - 1` for which it is the turn of a lane.
 ///
 /// # Errors
 /// A graph that cannot be sampled.
 pub fn make_all(loader: &MiniBatchLoader, first: BatchKey, epochs: u64, line: &Line<'_>) -> Result<()> {
     let mut worker = loader.worker_in_order()?;
+    let (mut number, (lane, lanes)) = (0, line.turn);
     for epoch in first.epoch..epochs {
         let order = loader.order(first.seed, epoch);
         let start = if epoch == first.epoch { first.batch } else { 0 };
         for batch in start..loader.num_batches() {
+            number += 1;
+            if (number - 1) % lanes != lane {
+                continue;
+            }
             if !line.wait_until_asked() {
                 return loader.end_with_others();
             }

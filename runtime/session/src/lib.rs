@@ -142,6 +142,15 @@ pub trait Backend: Debug + Send {
         None
     }
 
+    /// A matrix of zeros in the memory of the machine, of which its sessions copy rows without the host. `None` where host
+    /// memory does: the machine has no other, or not enough.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn zero_rows(&mut self, _rows: usize, _width: usize) -> Result<Option<Arc<dyn RowStore>>> {
+        Ok(None)
+    }
+
     /// Bytes that sessions may allocate now, and their name in messages; `None` if unknown.
     fn free_memory(&self) -> Option<(&'static str, u64)>;
 
@@ -270,6 +279,16 @@ pub trait Session: Debug + Send + Any {
 
     /// Input elements that may be shared with other threads while the session is not loaded with other data.
     fn shared_input(&self, index: usize) -> Option<hgnnc_data::buffer::SharedBuffer>;
+
+    /// The rows of an input in the memory of the machine, for [`Session::take_rows_of`] of its other sessions. `None`
+    /// where they are read in host memory.
+    fn rows_of_input(&mut self, _index: usize) -> Option<Arc<dyn RowStore>> {
+        None
+    }
+
+    /// Has the rows of an input copied from a store of the machine from now on: data that is loaded has their numbers
+    /// ([`InputData::Rows`](hgnnc_data::InputData::Rows)).
+    fn take_rows_of(&mut self, _index: usize, _store: Arc<dyn RowStore>) {}
 
     /// Parameters and optimizer states.
     fn params(&mut self) -> &mut dyn ParamStore;
@@ -416,6 +435,12 @@ pub trait ParamStore {
     /// The memory of a parameter, or of the rows of a table that this process has, shared with the caller, if it is host
     /// memory in the order of the dataset. It may be accessed only while the session is idle and not borrowed.
     fn share(&mut self, index: usize) -> Option<Alias>;
+
+    /// The rows of a table in the memory of the machine, of which its other sessions copy some without the host. `None`
+    /// where they are host memory, which [`ParamStore::share`] shares.
+    fn rows_of_table(&mut self, _index: usize, _width: usize) -> Option<Arc<dyn RowStore>> {
+        None
+    }
 
     /// Copies rows of a store to the first rows of a parameter, or of the optimizer state with this number after all
     /// parameters.

@@ -3,6 +3,7 @@
 // Rows are scattered by several threads; see `HostRows::new`.
 #![allow(unsafe_code)]
 
+use std::any::Any;
 use std::sync::Arc;
 
 use hgnnc_data::Result;
@@ -36,6 +37,11 @@ pub trait RowStore: Send + Sync {
 
     /// All elements by row, if they are host memory that nobody writes: programs may then read them in place.
     fn shared(&self) -> Option<SharedBuffer> {
+        None
+    }
+
+    /// The store as its back end knows it, whose sessions may copy rows without the host. `None` for host memory.
+    fn as_any(&self) -> Option<&dyn Any> {
         None
     }
 
@@ -99,6 +105,10 @@ macro_rules! forward {
 
             fn shared(&self) -> Option<SharedBuffer> {
                 (**self).shared()
+            }
+
+            fn as_any(&self) -> Option<&dyn Any> {
+                (**self).as_any()
             }
         }
     )* };

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use hgnnc_cpu::{Engine, EngineOptions, thread_pool};
-use hgnnc_cuda::{DeviceEngine, Interpreter};
+use hgnnc_cuda::{Device, DeviceEngine};
 use hgnnc_data::{BoundData, ExecError};
 use hgnnc_interp::Bindings;
 use hgnnc_ir::kernel::Program;
@@ -140,7 +140,7 @@ pub fn by_ptx(
     Ok(all)
 }
 
-/// Runs both programs on the PTX interpreter.
+/// Both programs on a device.
 ///
 /// # Errors
 /// When there is no PTX for a kernel.
@@ -148,10 +148,10 @@ pub fn executed(
     train: &Program,
     infer: &Program,
     data: &BoundData,
-    interpreter: Interpreter,
+    device: Box<dyn Device>,
 ) -> Result<DeviceEngine, ExecError> {
     let target = (&PtxCompiler as _, Target::SM_80);
-    DeviceEngine::new(&[train, infer], data.clone(), Box::new(interpreter), target, thread_pool(1)?)
+    DeviceEngine::new(&[train, infer], data.clone(), device, target, thread_pool(1)?)
 }
 
 /// Bit patterns of all results.

@@ -1,6 +1,7 @@
 //! Programs for a GPU: modules of PTX, the meaning of their tables, and the numbers of their blocks.
 
 pub mod counts;
+pub mod rows;
 
 use std::fmt;
 
@@ -531,4 +532,15 @@ pub trait GpuCompiler: fmt::Debug + Sync {
     /// | 3 + 3 p, 4 + 3 p | address and number of the rows (u32) of part p |
     /// | 5 + 3 p | address of the counts of part p, which must be zero: see [`counts::words`] |
     fn counts(&self, target: Target, labels: counts::Labels) -> Module;
+
+    /// A module with the entries `gather` and `scatter`, which copy distinct rows of a matrix to consecutive ones, and
+    /// back. Its table:
+    ///
+    /// | entry | what |
+    /// | --- | --- |
+    /// | 0, 1 | addresses of the matrix and of the consecutive rows (f32) |
+    /// | 2 | address of the numbers of the rows (u32) |
+    /// | 3 | elements that are copied: at most [`rows::MOST_ELEMENTS`] |
+    /// | 4 | elements of a row |
+    fn rows(&self, target: Target) -> Module;
 }

@@ -127,6 +127,7 @@ impl Engine {
                     slab
                 }
                 InputData::Held(_)
+                | InputData::Rows(_)
                 | InputData::Classes(_)
                 | InputData::StepNumber
                 | InputData::EpochNumber

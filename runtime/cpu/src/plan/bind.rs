@@ -283,7 +283,8 @@ impl Binder<'_> {
         };
         let held = self.slabs.range(Slab::Input(index), 0, len);
         match self.data.inputs.get(index) {
-            None | Some(InputData::Missing) => Err(wrong("no data".into())),
+            // Rows of host memory are read in place or copied by the loader.
+            None | Some(InputData::Missing | InputData::Rows(_)) => Err(wrong("no data".into())),
             Some(InputData::StepNumber) => Ok(self.slabs.range(Slab::Counters, 0, 1)),
             Some(InputData::EpochNumber) => Ok(self.slabs.range(Slab::Counters, 1, 1)),
             Some(InputData::Numbers(numbers)) if numbers.len() == len => Ok(held),

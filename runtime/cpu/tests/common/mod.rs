@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use hgnnc_codegen_cpu::Options;
 use hgnnc_cpu::{Engine, EngineOptions, thread_pool};
-use hgnnc_cuda::{DeviceEngine, Interpreter};
+use hgnnc_cuda::{Device, DeviceEngine, testing};
 use hgnnc_data::{BoundData, ExecError, InputData, Result, Topology};
 use hgnnc_executable::cpu::CpuProgram;
 use hgnnc_fusion::{LoweringOptions, SoftmaxForm};
@@ -252,19 +252,19 @@ impl Case {
 
     /// The same of PTX for a target.
     pub fn on_device_for(&self, what: &str, program: &Program, target: Target) -> BTreeMap<String, Vec<f32>> {
-        self.on_interpreter(what, program, Interpreter::new(), target).0
+        self.executed_on(what, program, testing::device(), target).0
     }
 
-    /// The same of an interpreter, with the entries that were executed.
-    pub fn on_interpreter(
+    /// The same on a device, with the entries that were executed.
+    pub fn executed_on(
         &self,
         what: &str,
         program: &Program,
-        interpreter: Interpreter,
+        device: Box<dyn Device>,
         target: Target,
     ) -> (BTreeMap<String, Vec<f32>>, Vec<String>) {
         let failed = |error: ExecError| -> ! { panic!("{what}: {error}\n{program}") };
-        let (device, pool) = (Box::new(interpreter), thread_pool(1).unwrap_or_else(|error| failed(error)));
+        let pool = thread_pool(1).unwrap_or_else(|error| failed(error));
         let engine = DeviceEngine::new(&[program], self.data.clone(), device, (&PtxCompiler, target), pool);
         let mut engine = engine.unwrap_or_else(|error| failed(error));
         let mut go = || -> Result<BTreeMap<String, Vec<f32>>> {

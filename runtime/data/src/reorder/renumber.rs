@@ -50,7 +50,14 @@ pub fn renumber(
             }
             (InputData::Numbers(numbers), None) => *numbers = rows(numbers, &order.original).into(),
             (InputData::Classes(classes), _) => *classes = rows(classes, &order.original),
-            (InputData::Held(_) | InputData::StepNumber | InputData::EpochNumber | InputData::Missing, _) => {}
+            (
+                InputData::Held(_)
+                | InputData::Rows(_)
+                | InputData::StepNumber
+                | InputData::EpochNumber
+                | InputData::Missing,
+                _,
+            ) => {}
         }
     }
     let mut moved = vec![];

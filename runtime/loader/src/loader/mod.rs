@@ -39,6 +39,8 @@ const STREAM: u32 = 0x0bad_5eed;
 pub enum GraphInput {
     /// A row of numbers for each vertex or edge.
     Rows(Arc<dyn RowStore>),
+    /// The same in the memory of a machine, which copies the rows of a batch itself: a batch has their numbers.
+    Numbered,
     /// The stored elements of a sparse matrix. Its rows have varying lengths, and their places are those of its pattern,
     /// which is host memory.
     Sparse(SharedBuffer),
@@ -277,6 +279,33 @@ impl MiniBatchLoader {
         self.uses.direct.fill(false);
     }
 
+    /// Leaves rows of inputs to the machine from now on, where it has them: `rows_of` returns its matrix for an input of
+    /// the full graph. Returns that matrix for each such input of the mini-batch program.
+    pub fn leave_rows(
+        &mut self,
+        rows_of: &mut dyn FnMut(usize) -> Option<Arc<dyn RowStore>>,
+    ) -> Vec<(usize, Arc<dyn RowStore>)> {
+        let mut left = vec![];
+        // Inputs of stacks are put together from those of their members.
+        if self.num_inputs() > self.layout.inputs.len() {
+            return left;
+        }
+        for (index, from) in self.layout.inputs.iter().enumerate() {
+            if let (&BatchInput::Whole(whole), GraphInput::Rows(_)) = (from, &self.inputs[index])
+                && let Some(matrix) = rows_of(whole.index())
+            {
+                self.inputs[index] = GraphInput::Numbered;
+                left.push((index, matrix));
+            }
+        }
+        left
+    }
+
+    /// Whether batches are functions of their numbers alone, so that several threads can make them.
+    pub fn makes_any_order(&self) -> bool {
+        self.hot.is_none() && self.share.is_none()
+    }
+
     /// Reads the rows of an input of the mini-batch program from another store.
     pub fn replace_input(&mut self, index: usize, store: Arc<dyn RowStore>) {
         self.inputs[index] = GraphInput::Rows(store);
@@ -456,6 +485,7 @@ impl MiniBatchLoader {
         let pattern = |decl: &PatternDecl| Topology::from_csc("", decl.columns, 0, vec![0], vec![]);
         let input = |(index, input): (usize, &BatchInput)| match (input, &self.inputs[index]) {
             (BatchInput::Historical { .. }, _) | (_, GraphInput::Rows(_) | GraphInput::Sparse(_)) => InputData::Held(0),
+            (_, GraphInput::Numbered) => InputData::Rows(vec![]),
             (_, GraphInput::Classes(_)) => InputData::Classes(vec![]),
             (_, GraphInput::Nothing) => match self.tables.inputs[index].binding {
                 Binding::IsLink(_) => InputData::Held(0),

@@ -48,6 +48,10 @@ impl MiniBatchLoader {
                     let len = self.rows_of(ty, &**store, (sampled, to_seeds), &mut inputs[index])?;
                     data.inputs[index] = InputData::Held(len);
                 }
+                GraphInput::Numbered => {
+                    let rows = self.numbers_of(ty, (sampled, to_seeds))?;
+                    data.inputs[index] = InputData::Rows(rows.to_vec());
+                }
                 GraphInput::Sparse(numbers) => {
                     let len = self.stored_of(ty, numbers, sampled, &mut inputs[index])?;
                     data.inputs[index] = InputData::Held(len);
@@ -124,27 +128,32 @@ impl MiniBatchLoader {
         (sampled, to_seeds): (&Batch, &[Block]),
         into: &mut HostBuffer,
     ) -> Result<usize> {
-        let rows = match ty.space {
-            Space::Vertices(vertex) if self.uses.direct[vertex.index()] => {
-                let numbers = store.shared().ok_or_else(|| unknown(ty))?;
-                *into = numbers.slab();
-                return Ok(numbers.len());
-            }
-            Space::Vertices(vertex) => self.vertices(sampled, vertex),
-            Space::Edges(graph) => match self.layout.graphs[graph.index()] {
-                BatchGraph::Sampled { graph, hops: 0 } if !to_seeds.is_empty() => &to_seeds[graph.index()].eids[..],
-                BatchGraph::Sampled { graph, hops } => {
-                    &sampled.blocks[graph.index()].eids[..sampled.edges_up_to(graph.index(), hops)]
-                }
-                BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Historical { .. } => {
-                    return Err(unknown(ty));
-                }
-            },
-            Space::Unit | Space::Index(_) | Space::Endpoints(..) => return Err(unknown(ty)),
-        };
+        if let Space::Vertices(vertex) = ty.space
+            && self.uses.direct[vertex.index()]
+        {
+            let numbers = store.shared().ok_or_else(|| unknown(ty))?;
+            *into = numbers.slab();
+            return Ok(numbers.len());
+        }
+        let rows = self.numbers_of(ty, (sampled, to_seeds))?;
         let len = rows.len() * store.width();
         store.read(rows, room(into, len))?;
         Ok(len)
+    }
+
+    /// Numbers of the rows that a batch has of an input of the full graph.
+    fn numbers_of<'b>(&self, ty: &Type, (sampled, to_seeds): (&'b Batch, &'b [Block])) -> Result<&'b [u32]> {
+        match ty.space {
+            Space::Vertices(vertex) => Ok(self.vertices(sampled, vertex)),
+            Space::Edges(graph) => match self.layout.graphs[graph.index()] {
+                BatchGraph::Sampled { graph, hops: 0 } if !to_seeds.is_empty() => Ok(&to_seeds[graph.index()].eids),
+                BatchGraph::Sampled { graph, hops } => {
+                    Ok(&sampled.blocks[graph.index()].eids[..sampled.edges_up_to(graph.index(), hops)])
+                }
+                BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Historical { .. } => Err(unknown(ty)),
+            },
+            Space::Unit | Space::Index(_) | Space::Endpoints(..) => Err(unknown(ty)),
+        }
     }
 }
 

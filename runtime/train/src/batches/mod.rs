@@ -2,9 +2,10 @@
 //!
 //! [`hgnnc_loader`] prepares batches ahead of training. Two sessions share the work: one runs the mini-batch program and
 //! is loaded with each batch; the trainer's own holds the full graph, evaluates, and holds all parameters while training
-//! is paused (`param_sync`). Embedding tables (one row per vertex) stay in host memory: each batch gathers the rows of
-//! its vertices and scatters the updated rows back, with their optimizer states; the optimizer updates only rows in the
-//! batch, using the global step (as PyTorch's SparseAdam does). A feature cache may sit in between. Batches may read
+//! is paused (`param_sync`). Embedding tables (one row per vertex) stay where the full-graph session has them, or in host
+//! memory: each batch gathers the rows of its vertices and scatters the updated rows back, with their optimizer states;
+//! the optimizer updates only rows in the batch, using the global step (as PyTorch's SparseAdam does). A feature cache may
+//! sit in between, and then they are in host memory. Batches may read
 //! historical embeddings of the bottom layer (`historical_embeddings`).
 
 // Tables are memory of the full-graph session; see `ParamStore::share`.
@@ -13,6 +14,7 @@
 mod historical_embeddings;
 mod param_sync;
 mod stats;
+mod tables;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +29,7 @@ use hgnnc_loader::cache::report::CacheReport;
 use hgnnc_loader::cache::{Cache, EmbeddingTable, not_kept};
 use hgnnc_loader::historical_embeddings::{HotVertices, choose};
 use hgnnc_loader::loader::GraphInput;
-use hgnnc_loader::pipeline::make_all;
+use hgnnc_loader::pipeline::{Line, make_all};
 use hgnnc_loader::{BatchPart, BatchSpan, CacheOptions, MiniBatch, MiniBatchLoader, Pipeline, internal};
 use hgnnc_sample::BatchKey;
 use hgnnc_session::{Backend, HostRows, RowStore, Rows, Session, StepKey};
@@ -37,9 +39,14 @@ use crate::not_finite::{self, Found};
 use crate::report::BatchReport;
 use crate::trainer::TrainOptions;
 use historical_embeddings::HistoricalEmbeddings;
+use tables::Table;
 
 /// Index of the mini-batch program in its session.
 const STEP: usize = 0;
+
+/// The most threads that load batches for a machine with threads of its own. Sampling is then most of the work: 15 ms of
+/// a batch of 1024 seeds of a graph of ogbn-mag's size, where a GPU takes a few.
+const MOST_LOADING: usize = 8;
 
 /// Mini-batch trainer state: session, loader and caches.
 pub struct Batches {
@@ -55,12 +62,14 @@ pub struct Batches {
     /// Embedding tables by parameter, and after all parameters the full-size optimizer states. `None` for dense
     /// parameters, which are in one of the sessions. States of dense parameters are in the mini-batch session while it
     /// trains.
-    arrays: Vec<Option<HostRows>>,
+    arrays: Vec<Option<Table>>,
     /// By parameter: whether its table is the memory of the full-graph session.
     shared: Vec<bool>,
     /// Whether the mini-batch session has the current dense parameters.
     in_step: bool,
     pipeline: Option<Pipeline>,
+    /// Threads that load batches.
+    loading: usize,
     /// Whether batches are loaded while others are computed.
     load_ahead: bool,
     /// Options of the feature cache; the cache itself exists from the first batch on.
@@ -79,15 +88,20 @@ pub struct Batches {
 
 /// The rows of an embedding table or of its states, through the cache if there is one.
 fn store_of<'a>(
-    arrays: &'a [Option<HostRows>],
+    arrays: &'a [Option<Table>],
     cache: Option<&'a Cache>,
     array: usize,
 ) -> Result<Box<dyn RowStore + 'a>> {
     let slow = arrays[array].as_ref().ok_or_else(|| internal("rows of a dense parameter"))?;
-    Ok(match cache.and_then(|cache| cache.rows(array, slow)) {
+    Ok(match cache.zip(slow.host()).and_then(|(cache, slow)| cache.rows(array, slow)) {
         Some(cached) => Box::new(cached),
-        None => Box::new(slow),
+        None => Box::new(slow.store()),
     })
+}
+
+/// The rows behind a cache.
+fn slow_of(arrays: &[Option<Table>], array: usize) -> &HostRows {
+    arrays[array].as_ref().and_then(Table::host).expect("cached arrays are tables and their states, in host memory")
 }
 
 /// A batch computed up to its loss.
@@ -104,7 +118,11 @@ pub(crate) fn graph_inputs(tables: &Dataflow, data: &BoundData) -> Vec<GraphInpu
     let copy = |(input, decl): (&InputData, &InputDecl)| match input {
         InputData::Numbers(numbers) => GraphInput::of(&decl.ty, HostBuffer::of(numbers).freeze()),
         InputData::Classes(classes) => GraphInput::Classes(classes[..].into()),
-        InputData::Held(_) | InputData::StepNumber | InputData::EpochNumber | InputData::Missing => GraphInput::Nothing,
+        InputData::Held(_)
+        | InputData::Rows(_)
+        | InputData::StepNumber
+        | InputData::EpochNumber
+        | InputData::Missing => GraphInput::Nothing,
     };
     data.inputs.iter().zip(&tables.inputs).map(copy).collect()
 }
@@ -148,7 +166,14 @@ impl Batches {
             loader.share(rank, kernels, sampler);
         }
         let reuse = batch.reuse.map(|reuse| HistoricalEmbeddings::new(reuse, layout));
+        // A cache keeps rows of host memory.
+        let by_machine = cache_options.is_none();
+        let left = if by_machine { loader.leave_rows(&mut |input| whole.rows_of_input(input)) } else { vec![] };
         let mut step = backend.session(&[Role::Train], loader.empty()?)?;
+        left.into_iter().for_each(|(input, rows)| step.take_rows_of(input, rows));
+        let threads = backend.pool().current_num_threads();
+        let alone = backend.reads_host_memory() || reuse.is_some() || backend.rank().is_some() || !load_ahead;
+        let loading = if alone { 1 } else { (threads / 2).clamp(1, MOST_LOADING) };
         let own = step.params();
         let num_params = own.num_params();
         let names = kernels.tables.params[..num_params].iter().map(|param| param.name.clone()).collect();
@@ -175,6 +200,7 @@ impl Batches {
             shared: vec![],
             in_step: false,
             pipeline: None,
+            loading,
             load_ahead,
             cache_options,
             cache: None,
@@ -199,19 +225,31 @@ impl Batches {
             }
             let len = whole.params().len(param);
             let width = width(param, len);
+            if by_machine && let Some(rows) = whole.params().rows_of_table(param, width) {
+                arrays.push(Some(Table::Machine(rows)));
+                shared.push(true);
+                continue;
+            }
             // SAFETY: rows are gathered and scattered between runs of the sessions.
             let buffer = whole.params().share(param).map(|alias| unsafe { alias.buffer() });
             shared.push(buffer.is_some());
             let buffer = buffer.unwrap_or_else(|| HostBuffer::zeros(own_len(whole, param, len)));
             // SAFETY: the vertices of a batch are distinct, and nothing else uses the rows during its run.
-            arrays.push(Some(unsafe { HostRows::new(buffer, width) }));
+            arrays.push(Some(Table::Host(unsafe { HostRows::new(buffer, width) })));
         }
-        let own_lens: Vec<usize> =
-            (batches.states.iter().zip(&lens)).map(|((param, _), &len)| own_len(whole, param.index(), len)).collect();
-        for (((param, _), buffer), len) in batches.states.iter().zip(HostBuffer::zeros_each(own_lens)).zip(lens) {
-            let width = width(param.index(), len);
+        let mut in_host = vec![];
+        for (&(param, _), &len) in batches.states.iter().zip(&lens) {
+            let (width, is_table) = (width(param.index(), len), num_rows(param.index()).is_some());
+            let rows = if is_table && by_machine { backend.zero_rows(len / width.max(1), width)? } else { None };
+            if rows.is_none() {
+                in_host.push((arrays.len(), width, own_len(whole, param.index(), len)));
+            }
+            arrays.push(rows.map(Table::Machine));
+        }
+        let buffers = HostBuffer::zeros_each(in_host.iter().map(|&(.., len)| len));
+        for ((array, width, _), buffer) in in_host.into_iter().zip(buffers) {
             // SAFETY: as above.
-            arrays.push(Some(unsafe { HostRows::new(buffer, width) }));
+            arrays[array] = Some(Table::Host(unsafe { HostRows::new(buffer, width) }));
         }
         (batches.arrays, batches.shared) = (arrays, shared);
         Ok(batches)
@@ -227,10 +265,20 @@ impl Batches {
         &self.states
     }
 
-    /// Elements of an optimizer state, or of its rows on this process, once the parameters are in the full-graph session.
-    pub fn state(&mut self, index: usize) -> Result<&mut [f32]> {
+    /// An optimizer state, or its rows on this process, once the parameters are in the full-graph session.
+    fn state(&mut self, index: usize) -> Result<&mut Table> {
         let array = self.step.params().num_params() + index;
-        self.arrays[array].as_mut().map(HostRows::elements).ok_or_else(|| internal("a state without memory"))
+        self.arrays[array].as_mut().ok_or_else(|| internal("a state without memory"))
+    }
+
+    /// Elements of an optimizer state, or of its rows on this process, once the parameters are in the full-graph session.
+    pub fn read_state(&mut self, index: usize) -> Result<Vec<f32>> {
+        self.state(index)?.read()
+    }
+
+    /// Overwrites what [`Batches::read_state`] reads.
+    pub fn write_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        self.state(index)?.write(numbers)
     }
 
     /// The vertex type of the whole graph whose vertices have the rows of an optimizer state.
@@ -254,7 +302,8 @@ impl Batches {
         if let Some(reuse) = &mut self.reuse {
             reuse.begin();
         }
-        self.pipeline = Some(Pipeline::new(self.load_ahead, move |line| make_all(&loader, first, epochs, line))?);
+        let make = move |line: &Line<'_>| make_all(&loader, first, epochs, line);
+        self.pipeline = Some(Pipeline::new(self.loading, self.load_ahead, make)?);
         Ok(())
     }
 
@@ -285,13 +334,13 @@ impl Batches {
                 name: self.names[param].clone(),
                 vertex,
                 arrays: std::iter::once(param).chain(of_param.map(|state| num_params + state)).collect(),
-                width: self.arrays[param].as_ref()?.width(),
+                width: self.arrays[param].as_ref()?.store().width(),
                 rows: self.num_rows(vertex, &whole.num_vertices),
             })
         };
         let learned: Vec<EmbeddingTable> = (0..num_params).filter_map(learned).collect();
         let (arrays, threads) = (&self.arrays, self.pool.current_num_threads());
-        let slow = |array: usize| arrays[array].as_ref().expect("cached arrays are tables and their states");
+        let slow = |array: usize| slow_of(arrays, array);
         let loader = Arc::get_mut(&mut self.loader).ok_or_else(|| internal("batches are made already"))?;
         self.cache = Some(Cache::new(options, seed, loader, &learned, (&slow, arrays.len()), threads)?);
         Ok(())
@@ -333,8 +382,8 @@ impl Batches {
     pub fn restart(&mut self, whole: &mut dyn Session) -> Result<()> {
         self.end(whole)?;
         self.cache = None;
-        let states = self.arrays[self.names.len()..].iter_mut().flatten();
-        states.for_each(|state| state.elements().fill(0.0));
+        let mut states = self.arrays[self.names.len()..].iter_mut().flatten();
+        states.try_for_each(Table::clear)?;
         if let Some(reuse) = &mut self.reuse {
             *reuse = HistoricalEmbeddings::new(reuse.options, &self.layout);
             let loader = Arc::get_mut(&mut self.loader).ok_or_else(|| internal("batches are being made"))?;

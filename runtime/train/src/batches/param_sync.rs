@@ -5,10 +5,11 @@ use hgnnc_data::Result;
 use hgnnc_ir::types::VertexType;
 use hgnnc_loader::cache::Cache;
 use hgnnc_loader::{MiniBatch, MiniBatchLoader};
-use hgnnc_session::{HostRows, RowStore, Session, StepKey, TableRows};
+use hgnnc_session::{RowStore, Session, StepKey, TableRows};
 use hgnnc_trace::Times;
 
-use super::{Batches, STEP, store_of};
+use super::tables::Table;
+use super::{Batches, STEP, slow_of, store_of};
 
 impl Batches {
     /// Vertex type of an embedding table's rows, as numbered in the mini-batch program; `None` for dense parameters.
@@ -34,7 +35,11 @@ impl Batches {
         for param in 0..num_params {
             match &mut self.arrays[param] {
                 Some(_) if self.shared[param] => {}
-                Some(table) => whole.params().read(param, table.elements())?,
+                Some(table) => {
+                    numbers.resize(whole.params().len(param), 0.0);
+                    whole.params().read(param, &mut numbers)?;
+                    table.write(&numbers)?;
+                }
                 None => {
                     numbers.resize(whole.params().len(param), 0.0);
                     whole.params().read(param, &mut numbers)?;
@@ -46,12 +51,12 @@ impl Batches {
             if self.rows_of(self.states[index].0.index()).is_none()
                 && let Some(state) = &mut self.arrays[num_params + index]
             {
-                self.step.params().write_state(index, state.elements())?;
+                self.step.params().write_state(index, &state.read()?)?;
             }
         }
         let (arrays, cache) = (&self.arrays, &mut self.cache);
         if let Some(cache) = cache {
-            cache.load(&|array| arrays[array].as_ref().expect("cached arrays are tables and their states"))?;
+            cache.load(&|array| slow_of(arrays, array))?;
         }
         Ok(())
     }
@@ -64,14 +69,14 @@ impl Batches {
         }
         let (arrays, cache) = (&self.arrays, &mut self.cache);
         if let Some(cache) = cache {
-            cache.write_back(&|array| arrays[array].as_ref().expect("cached arrays are tables and their states"))?;
+            cache.write_back(&|array| slow_of(arrays, array))?;
         }
         let num_params = self.names.len();
         let mut numbers = vec![];
         for param in 0..num_params {
             match &mut self.arrays[param] {
                 Some(_) if self.shared[param] => {}
-                Some(table) => whole.params().write(param, table.elements())?,
+                Some(table) => whole.params().write(param, &table.read()?)?,
                 None => {
                     numbers.resize(whole.params().len(param), 0.0);
                     self.step.params().read(param, &mut numbers)?;
@@ -83,7 +88,7 @@ impl Batches {
             if self.rows_of(self.states[index].0.index()).is_none()
                 && let Some(state) = &mut self.arrays[num_params + index]
             {
-                state.elements().copy_from_slice(&self.step.params().read_state(index)?);
+                state.write(&self.step.params().read_state(index)?)?;
             }
         }
         whole.shared_changed();
@@ -121,7 +126,7 @@ type StoreRows<'a> = (usize, &'a [u32], Box<dyn RowStore + 'a>);
 /// The stores of tables and of their states, through the cache if there is one.
 fn stores<'a>(
     of_batch: &[(usize, VertexType)],
-    (arrays, cache): (&'a [Option<HostRows>], Option<&'a Cache>),
+    (arrays, cache): (&'a [Option<Table>], Option<&'a Cache>),
     loader: &'a MiniBatchLoader,
     mini_batch: &'a MiniBatch,
 ) -> Result<Vec<StoreRows<'a>>> {

@@ -176,7 +176,7 @@ impl Trainer {
         self.current()?;
         match &mut self.batches {
             Some(batches) => {
-                let own = batches.state(index)?.to_vec();
+                let own = batches.read_state(index)?;
                 match batches.rows_of_state(index) {
                     Some(_) => self.session.all_rows(own),
                     None => Ok(own),
@@ -199,8 +199,7 @@ impl Trainer {
                     }
                     None => numbers,
                 };
-                batches.state(index)?.copy_from_slice(own);
-                Ok(())
+                batches.write_state(index, own)
             }
             None => self.session.params().write_state(index, numbers),
         }

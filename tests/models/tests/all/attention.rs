@@ -1,7 +1,7 @@
 //! Outputs of semantic graphs and of edges: semantic attention and edge attention of the standard library against the
 //! papers' equations, and the engine, the kernels and the PTX interpreter against the f64 interpreter.
 
-use hgnnc_cuda::{Device, Interpreter};
+use hgnnc_cuda::testing;
 use hgnnc_data::reorder::renumber;
 use hgnnc_driver::LowerOptions;
 use hgnnc_graph::order::Order;
@@ -300,7 +300,7 @@ fn machines_and_orders_of_vertices_agree() {
         let data = || bound_data(compiled.training(), &compiled.bind(&world));
         let on_processor = |data| trainer(compiled.optimised(&world), data, options()).expect("a trainer");
         let mut expected = on_processor(data());
-        let device = Box::new(Interpreter::new());
+        let device = testing::device();
         let machine = Machine::sheet(device.target().name());
         let executable = compiled.lowered(&world, LowerOptions { machine, ..LowerOptions::default() });
         let mut on_device = device_trainer(executable, data(), device, options()).expect("a trainer");

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use hgnnc_cuda::{Device, Interpreter};
+use hgnnc_cuda::testing;
 use hgnnc_driver::LowerOptions;
 use hgnnc_ir::training::{Fanout, MiniBatch, Reuse};
 use hgnnc_machine::Machine;
@@ -27,7 +27,7 @@ fn on_processor(compiled: &Compiled, world: &World, options: TrainOptions) -> Tr
 }
 
 fn on_device(compiled: &Compiled, world: &World, options: TrainOptions) -> Trainer {
-    let device = Box::new(Interpreter::new());
+    let device = testing::device();
     let machine = Machine::sheet(device.target().name());
     let executable = compiled.lowered(world, LowerOptions { machine, ..LowerOptions::default() });
     let data = bound_data(compiled.training(), &compiled.bind(world));

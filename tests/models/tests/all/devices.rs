@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use hgnnc_cuda::{Device, Interpreter};
+use hgnnc_cuda::testing;
 use hgnnc_data::ExecError;
 use hgnnc_driver::LowerOptions;
 use hgnnc_machine::Machine;
@@ -22,7 +22,7 @@ fn on_processor(compiled: &Compiled, world: &World, options: TrainOptions) -> Tr
 }
 
 fn on_device(compiled: &Compiled, world: &World, options: TrainOptions) -> Trainer {
-    let device = Box::new(Interpreter::new());
+    let device = testing::device();
     let machine = Machine::sheet(device.target().name());
     let executable = compiled.lowered(world, LowerOptions { machine, ..LowerOptions::default() });
     let data = bound_data(compiled.training(), &compiled.bind(world));
@@ -60,7 +60,7 @@ fn training_on_a_device_is_training() {
         for (part, metrics) in &expected.metrics {
             close(&format!("loss of {part}"), metrics["loss"], found.metrics[part]["loss"]);
         }
-        assert_eq!(found.device, "ptx-interp");
+        assert_eq!(found.device, testing::device().name());
         assert!(found.device_bytes > 0 && expected.device_bytes == 0);
         let mut again = on_device(&compiled, &world, options(3));
         run(&mut again);
@@ -96,7 +96,7 @@ fn a_budget_holds_on_a_device() {
     for (budget, fits) in [(bytes, true), (bytes - 1, false)] {
         let data = bound_data(compiled.training(), &compiled.bind(&world));
         let options = TrainOptions { memory_budget: Some(budget), ..options(1) };
-        match device_trainer(executable.clone(), data, Box::new(Interpreter::new()), options) {
+        match device_trainer(executable.clone(), data, testing::device(), options) {
             Ok(_) => assert!(fits),
             Err(error) => assert!(!fits && matches!(error, ExecError::Memory { .. }), "{error}"),
         }

@@ -134,7 +134,7 @@ fn check(name: &str, (uses, body): (&str, &str)) {
     let lowered = compiled.lowered(&world, options);
     let data = engine::bound_data(lowered.train.as_ref().expect("a train block"), &bindings);
     let train: Program = lowered.kernels.train.expect("a train block");
-    let mut engine: DeviceEngine = executed(&train, &lowered.kernels.infer, &data, Interpreter::new())
+    let mut engine: DeviceEngine = executed(&train, &lowered.kernels.infer, &data, Box::new(Interpreter::new()))
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     let numbers = |n: usize, salt: u64| (0..n as u64).map(|i| uniform(salt, i) as f32 - 0.5).collect::<Vec<_>>();
     for index in 0..engine.num_params() {

@@ -7,7 +7,7 @@
 //!
 //! A second run gives the same bits, and so does one with blocks, and warps of blocks, in reverse order.
 
-use hgnnc_cuda::Interpreter;
+use hgnnc_cuda::{Device, testing};
 use hgnnc_driver::LowerOptions;
 use hgnnc_fusion::{LoweringOptions, SoftmaxForm, lower_with};
 use hgnnc_ir::kernel::Program;
@@ -74,17 +74,17 @@ fn check_world(what: &str, compiled: &Compiled, world: &World) {
     for (form, programs) in forms {
         let what = format!("{what}{form}, PTX");
         let [train, infer]: &[Program; 2] = programs;
-        let run = |interpreter: Interpreter, runs: usize| -> Vec<Numbers<f32>> {
-            let engine = executed(train, infer, &data, interpreter);
+        let run = |device: Box<dyn Device>, runs: usize| -> Vec<Numbers<f32>> {
+            let engine = executed(train, infer, &data, device);
             let mut engine = engine.unwrap_or_else(|error| panic!("{what}: {error}"));
             let mut run =
                 || by_ptx(&mut engine, train, &bindings, STEPS).unwrap_or_else(|error| panic!("{what}: {error}"));
             (0..runs).map(|_| run()).collect()
         };
-        let forward = run(Interpreter::new(), 2);
+        let forward = run(testing::device(), 2);
         agree(&what, &forward[0], &exact);
         assert_eq!(bits(&forward[0]), bits(&forward[1]), "{what}: two runs");
-        let backward = run(Interpreter::backward(), 1);
+        let backward = run(testing::reversed_device(), 1);
         assert_eq!(bits(&forward[0]), bits(&backward[0]), "{what}: blocks and warps in reverse order");
     }
 }
