@@ -38,7 +38,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 DATASETS = {"cora_max": "cora", "mag_batch": "mag"}
-# What is compared: the first of these that a report has.
+# Test metrics in order of preference: the first one that a report has is compared.
 METRICS = ("macro_f1", "accuracy", "auc")
 
 

@@ -158,14 +158,6 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
         bound.dataset = None;
     }
     let start = Instant::now();
-    // Mini-batches on a device have not been measured: it has to be asked for.
-    let device = match device {
-        Some(opened) if opened.optional && bound.on_batches() && purpose == Purpose::Train => {
-            observer.note("running on the processor: name a device (`--device cuda`) to train on batches there".into());
-            None
-        }
-        device => device,
-    };
     let on_device = match device {
         None => None,
         Some(device::Opened { device, optional }) => match on_device(&mut bound, purpose, device, observer)? {

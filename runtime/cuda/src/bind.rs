@@ -16,7 +16,7 @@ use crate::graph_arrays::{DataSizes, index_array};
 use crate::plan::{partials, rows, width};
 use crate::room::Room;
 use crate::rows::{Copy, DeviceRows, RowCopies};
-use crate::time_attribution::{Shares, shares};
+use crate::time_attribution::Shares;
 use crate::{ALIGN_BYTES, Device, F32, Launch, Sequence, SharedDevice};
 
 /// Maximum number of kernels listed in a message about an entry.
@@ -44,10 +44,8 @@ pub(super) struct Bound {
     pub prelude: usize,
     /// Sequences: up to the first launch that may change parameters, the updates, and the commit.
     pub parts: [usize; 3],
-    /// Entries of each part.
-    pub entries: [Vec<Entry>; 3],
-    /// Phase and stage shares of the entries of each part.
-    pub shares: [Vec<Shares>; 3],
+    /// Phase and stage shares of the entries of each part, once they were needed.
+    pub shares: Option<[Vec<Shares>; 3]>,
     /// Module handle on the device.
     pub module: usize,
     pub results: Vec<Found>,
@@ -71,7 +69,7 @@ pub(super) struct Uploaded {
     arrays: HashMap<Slot, Room>,
     /// Inputs of which data tells the numbers of rows: the matrix that has them.
     matrices: HashMap<usize, Arc<dyn RowStore>>,
-    /// What copies rows, once it was needed.
+    /// The kernels that copy rows, once a batch needed them.
     pub copies: Option<RowCopies>,
 }
 
@@ -128,12 +126,12 @@ impl Binder<'_> {
     /// other data.
     pub fn program(
         &mut self,
-        program: &Program,
+        (program, values): (&Program, &place::Memory),
         (module, number): (&Module, usize),
         places: &Places<'_>,
         known: Option<&Bound>,
     ) -> Result<Bound> {
-        let addresses = self.addresses(program, places)?;
+        let addresses = self.addresses((program, values), places)?;
         let entries = || module.prelude.iter().chain(&module.launches).chain(&module.commit);
         let kernels: HashMap<usize, &KernelInfo> =
             entries().flat_map(|entry| &entry.kernels).map(|kernel| (kernel.number, kernel)).collect();
@@ -177,23 +175,30 @@ impl Binder<'_> {
         }
         self.device.set_table(number, &table)?;
         let sizes = DataSizes(self.data);
-        let launch = |entry: &Entry| Launch {
-            name: entry.name.clone(),
-            what: self.describe(program, entry),
-            blocks: entry.kernels.iter().map(|kernel| kernel.blocks.count(&sizes)).sum(),
-            shared: entry.shared(),
-        };
-        let sequence = |entries: &[Entry]| Sequence { module: number, launches: entries.iter().map(launch).collect() };
-        let (before, updates) = module.launches.split_at(module.first_update);
-        let sequences =
-            [sequence(&module.prelude), sequence(before), sequence(updates), sequence(module.commit.as_slice())];
-        let mut numbers = known.map_or(vec![], |known| [&[known.prelude][..], &known.parts].concat());
-        for (index, sequence) in sequences.into_iter().enumerate() {
-            match numbers.get(index) {
-                Some(&number) => self.device.replace(number, sequence)?,
-                None => numbers.push(self.device.prepare(sequence)?),
+        let blocks = |entry: &Entry| entry.kernels.iter().map(|kernel| kernel.blocks.count(&sizes)).sum();
+        let [before, updates, commit] = module.parts();
+        let sequences = [&module.prelude[..], before, updates, commit];
+        let numbers = match known {
+            Some(known) => {
+                let numbers = [known.prelude, known.parts[0], known.parts[1], known.parts[2]];
+                for (entries, sequence) in sequences.into_iter().zip(numbers) {
+                    self.device.resize(sequence, &entries.iter().map(blocks).collect::<Vec<_>>())?;
+                }
+                numbers
             }
-        }
+            None => {
+                let launch = |entry: &Entry| Launch {
+                    name: entry.name.clone(),
+                    what: self.describe(program, entry),
+                    blocks: blocks(entry),
+                    shared: entry.shared(),
+                };
+                let sequences = sequences
+                    .map(|entries| Sequence { module: number, launches: entries.iter().map(launch).collect() });
+                let [prelude, before, updates, commit] = sequences.map(|sequence| self.device.prepare(sequence));
+                [prelude?, before?, updates?, commit?]
+            }
+        };
         let found = |output: &hgnnc_ir::kernel::Output| {
             let OutputKind::Result(name) = &output.kind else { return None };
             let (rows, width) = (rows(self.data, &output.ty), width(self.data, &output.ty));
@@ -206,10 +211,8 @@ impl Binder<'_> {
             Some(Found { name: name.clone(), rows, width, from })
         };
         let results = program.outputs.iter().filter_map(found).collect();
-        let entries = [before.to_vec(), updates.to_vec(), module.commit.iter().cloned().collect()];
-        let parts = [numbers[1], numbers[2], numbers[3]];
-        let shares = shares(program, self.data, &entries);
-        Ok(Bound { prelude: numbers[0], parts, entries, shares, module: number, results })
+        let [prelude, parts @ ..] = numbers;
+        Ok(Bound { prelude, parts, shares: None, module: number, results })
     }
 
     /// Describes the work of an entry's kernels, for messages.
@@ -254,9 +257,7 @@ impl Binder<'_> {
     }
 
     /// Address of each buffer of a program.
-    fn addresses(&mut self, program: &Program, places: &Places<'_>) -> Result<Vec<u64>> {
-        let len = |ty: &hgnnc_ir::Type| rows(self.data, ty) * width(self.data, ty);
-        let memory = place::memory(program, |buffer| len(&program.buffer(buffer).ty));
+    fn addresses(&mut self, (program, values): (&Program, &place::Memory), places: &Places<'_>) -> Result<Vec<u64>> {
         let mut addresses = vec![];
         for index in 0..program.buffers.len() {
             let decl = program.buffer(program.home(Buffer::new(index)));
@@ -269,7 +270,7 @@ impl Binder<'_> {
                 Contents::Computed => places.arena,
             });
         }
-        for (area, base) in [(&memory.fixed, places.fixed), (&memory.run, places.arena)] {
+        for (area, base) in [(&values.fixed, places.fixed), (&values.run, places.arena)] {
             for slot in &area.slots {
                 addresses[slot.buffer.index()] = base + (F32 * slot.offset) as u64;
             }

@@ -16,9 +16,9 @@ use crate::{Device, Launch, Sequence};
 
 /// Oldest driver API version that loads the emitted PTX: 1000 · major + 10 · minor.
 const MIN_DRIVER_VERSION: c_int = 11080;
-/// Largest asynchronous upload in bytes.
-const STAGING: usize = 64 << 10;
-/// Asynchronous uploads that may be on their way: a mini-batch has about as many small ones.
+/// Largest asynchronous upload in bytes: most graphs of a mini-batch are smaller.
+const STAGING: usize = 1 << 20;
+/// Asynchronous uploads that may be on their way.
 const MOST_STAGED: usize = 16;
 /// Bytes for the log of the driver's compiler.
 const LOG: usize = 16 << 10;
@@ -150,7 +150,8 @@ impl Cuda {
         let kind = result::stream::StreamKind::NonBlocking;
         it.stream = result::stream::create(kind).map_err(asked("make a stream"))?;
         // SAFETY: a context is current; the memory is used as bytes, and only where they were written.
-        it.staging = unsafe { result::malloc_host(MOST_STAGED * STAGING, 0) }.map_err(asked("allocate memory for uploads"))?;
+        it.staging =
+            unsafe { result::malloc_host(MOST_STAGED * STAGING, 0) }.map_err(asked("allocate memory for uploads"))?;
         for event in it.staged.iter_mut().chain(&mut it.clock) {
             *event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map_err(asked("make an event"))?;
         }
@@ -235,12 +236,18 @@ impl Cuda {
         (prepared.done, prepared.graph) = (true, graph);
     }
 
+    fn check_grid(&self, launch: &Launch) -> Result<()> {
+        if launch.blocks <= MAX_GRID_BLOCKS {
+            return Ok(());
+        }
+        let reason = format!("cannot {}: {MAX_GRID_BLOCKS} are the most", launching(launch));
+        Err(ExecError::Device { device: self.name.clone(), reason })
+    }
+
     /// Looks up the function of a launch and raises its dynamic shared memory limit if needed.
     fn function(&self, module: usize, launch: &Launch) -> Result<sys::CUfunction> {
         let refused = |reason: String| ExecError::Device { device: self.name.clone(), reason };
-        if launch.blocks > MAX_GRID_BLOCKS {
-            return Err(refused(format!("cannot {}: {MAX_GRID_BLOCKS} are the most", launching(launch))));
-        }
+        self.check_grid(launch)?;
         if launch.shared > self.most_shared {
             let most = show_bytes(self.most_shared as u64);
             return Err(refused(format!("cannot {}: a block has at most {most}", launching(launch))));
@@ -431,7 +438,8 @@ impl Device for Cuda {
         let part = self.next_staged;
         self.next_staged = (part + 1) % MOST_STAGED;
         // SAFETY: the event is alive; an event that was never recorded counts as complete.
-        unsafe { result::event::synchronize(self.staged[part]) }.map_err(|error| self.failed_before(&asked(), error))?;
+        unsafe { result::event::synchronize(self.staged[part]) }
+            .map_err(|error| self.failed_before(&asked(), error))?;
         // SAFETY: the part is larger than `bytes`, not shared, and the device has finished reading it.
         let staged = unsafe {
             let at = self.staging.cast::<u8>().add(part * STAGING);
@@ -471,16 +479,27 @@ impl Device for Cuda {
         Ok(self.sequences.len() - 1)
     }
 
-    fn replace(&mut self, number: usize, sequence: Sequence) -> Result<()> {
-        let launches = self.functions(sequence)?;
-        let new = Prepared { launches, done: !self.blocking, graph: ptr::null_mut() };
-        let old = std::mem::replace(&mut self.sequences[number], new);
-        if !old.graph.is_null() {
+    fn resize(&mut self, sequence: usize, blocks: &[usize]) -> Result<()> {
+        let Prepared { launches, done, graph } = &mut self.sequences[sequence];
+        for ((_, launch), &blocks) in launches.iter_mut().zip(blocks) {
+            launch.resize(blocks);
+        }
+        *done = !self.blocking;
+        let graph = std::mem::replace(graph, ptr::null_mut());
+        for (_, launch) in &self.sequences[sequence].launches {
+            self.check_grid(launch)?;
+        }
+        if !graph.is_null() {
+            self.enter()?;
             self.synchronize("replace its launches")?;
             // SAFETY: the graph was instantiated by `capture`, and is executed by nothing any more.
-            let _ = unsafe { result::graph::exec_destroy(old.graph) };
+            let _ = unsafe { result::graph::exec_destroy(graph) };
         }
         Ok(())
+    }
+
+    fn restart_clock(&mut self) {
+        self.running = false;
     }
 
     fn run(&mut self, sequence: usize) -> Result<()> {

@@ -23,7 +23,8 @@ use crate::plan::{Compiled, DeviceMemory, Needs, arena, keeps_best, memory, need
 use crate::room::Room;
 use crate::rows::{Copy, DeviceRows, RowCopies};
 use crate::session::Fetched;
-use crate::{ALIGN_BYTES, Device, F32, KernelCounters, SharedDevice, time_attribution};
+use crate::time_attribution::{self, shares};
+use crate::{ALIGN_BYTES, Device, F32, KernelCounters, SharedDevice};
 
 /// Programs with shared tables, their parameters, states and data, on a device.
 #[derive(Debug)]
@@ -203,7 +204,7 @@ impl DeviceEngine {
         let arena = self.arena.grow(device, "intermediate values", room.run as usize)?;
         let partials = self.partials.grow(device, "partial results", room.partials as usize)?;
         for (fixed, needs) in self.fixed.iter_mut().zip(&self.needs) {
-            fixed.grow(device, "values of the dataset", F32 * needs.fixed)?;
+            fixed.grow(device, "values of the dataset", F32 * needs.values.fixed.len)?;
         }
         let mut bound = vec![];
         let mut binder = Binder::new((device, self.compiler), &self.data, held, &mut self.uploaded);
@@ -217,8 +218,9 @@ impl DeviceEngine {
                 states: &self.states,
                 state_places: &self.state_places,
             };
-            let before = self.programs.get(index);
-            bound.push(binder.program(program, (module, self.loaded[index]), &places, before)?);
+            let known = self.programs.get(index);
+            let values = &self.needs[index].values;
+            bound.push(binder.program((program, values), (module, self.loaded[index]), &places, known)?);
         }
         self.programs = bound;
         Ok(())
@@ -230,8 +232,9 @@ impl DeviceEngine {
             self.set_counters(0, 0, 0)?;
             self.device.run(self.programs[index].prelude)?;
         }
-        // Resets the clock for the first epoch.
-        self.device.elapsed_ms().map(|_| ())
+        // Preludes belong to no epoch.
+        self.device.restart_clock();
+        Ok(())
     }
 
     /// Binds the programs to other data with the same tables, as [`hgnnc_session::Session::load`] demands.
@@ -342,9 +345,11 @@ impl DeviceEngine {
     }
 
     fn time(&mut self, program: usize, part: usize, times: &mut Times) -> Result<()> {
-        let bound = &self.programs[program];
+        let bound = &mut self.programs[program];
         let launches = self.device.run_timed(bound.parts[part])?.unwrap_or_default();
-        for (ms, shares) in launches.into_iter().zip(&bound.shares[part]) {
+        let entries = self.modules[program].parts();
+        let shares = bound.shares.get_or_insert_with(|| shares(&self.kernels[program], &self.data, entries));
+        for (ms, shares) in launches.into_iter().zip(&shares[part]) {
             time_attribution::add(times, shares, ms * 1e6);
         }
         Ok(())
@@ -352,7 +357,7 @@ impl DeviceEngine {
 
     /// Entries of a run of a program in order, over all its parts.
     pub fn entries(&self, program: usize) -> Vec<&Entry> {
-        self.programs[program].entries.iter().flatten().collect()
+        self.modules[program].parts().into_iter().flatten().collect()
     }
 
     /// Counters of each entry of a program so far, by name. `None` for a device without counters.

@@ -1,5 +1,7 @@
 //! Sizes of bound data, and the index arrays that device kernels read.
 
+use std::borrow::Cow;
+
 use hgnnc_data::{BoundData, Topology};
 use hgnnc_executable::gpu::{Band, Cut, Edges, Sizes, Slot, Topology as Of};
 use hgnnc_ir::Space;
@@ -11,10 +13,7 @@ pub(super) struct DataSizes<'a>(pub &'a BoundData);
 
 impl DataSizes<'_> {
     fn topology(&self, of: Of) -> &Topology {
-        match of {
-            Of::Graph(graph) => &self.0.graphs[graph.index()],
-            Of::Pattern(pattern) => &self.0.patterns[pattern.index()],
-        }
+        topology(self.0, of)
     }
 
     /// Number of pieces of each split row, in the order of degree classes.
@@ -30,6 +29,13 @@ impl DataSizes<'_> {
             })
         });
         found.into_iter().flatten()
+    }
+}
+
+fn topology(data: &BoundData, of: Of) -> &Topology {
+    match of {
+        Of::Graph(graph) => &data.graphs[graph.index()],
+        Of::Pattern(pattern) => &data.patterns[pattern.index()],
     }
 }
 
@@ -109,13 +115,14 @@ pub(super) fn edges(programs: &[&Program], data: &BoundData) -> Vec<(Rows, Edges
 }
 
 /// Contents of an index array. `None` for other slots.
-pub(super) fn index_array(data: &BoundData, slot: &Slot) -> Option<Vec<u32>> {
+pub(super) fn index_array<'d>(data: &'d BoundData, slot: &Slot) -> Option<Cow<'d, [u32]>> {
     let sizes = DataSizes(data);
     // Edge ids have 32 bits.
     let narrow = |positions: &[u64]| positions.iter().map(|&position| position as u32).collect();
+    let topology = |of: &Of| topology(data, *of);
     Some(match slot {
-        Slot::FirstEdges { of, direction, ends } => narrow(sizes.topology(*of).indptr(*direction, *ends)),
-        Slot::RowOrder { of, direction, ends } => sizes.topology(*of).degree_classes(*direction, *ends).order.clone(),
+        Slot::FirstEdges { of, direction, ends } => narrow(topology(of).indptr(*direction, *ends)),
+        Slot::RowOrder { of, direction, ends } => Cow::Borrowed(&topology(of).degree_classes(*direction, *ends).order),
         // A split row has edges, so there are fewer pieces than edges.
         Slot::PieceRows(rows, cut) => {
             let pieces = sizes.pieces_of_rows(rows, *cut).enumerate();
@@ -128,18 +135,20 @@ pub(super) fn index_array(data: &BoundData, slot: &Slot) -> Option<Vec<u32>> {
             });
             std::iter::once(0).chain(ends).collect()
         }
-        Slot::Others(of, direction) => sizes.topology(*of).incidence(*direction).indices.to_vec(),
-        Slot::Positions(of) => sizes.topology(*of).csr.eids.to_vec(),
-        Slot::EndVertices(graph, direction) => data.graphs[graph.index()].endpoints(*direction).vertices.clone(),
+        Slot::Others(of, direction) => Cow::Borrowed(&topology(of).incidence(*direction).indices),
+        Slot::Positions(of) => Cow::Borrowed(&topology(of).csr.eids),
+        Slot::EndVertices(graph, direction) => {
+            Cow::Borrowed(&data.graphs[graph.index()].endpoints(*direction).vertices)
+        }
         Slot::EndOf(graph, direction) => {
             let topology = &data.graphs[graph.index()];
             let mut of = vec![u32::MAX; at_end(topology, *direction)];
             for (end, &vertex) in topology.endpoints(*direction).vertices.iter().enumerate() {
                 of[vertex as usize] = end as u32;
             }
-            of
+            Cow::Owned(of)
         }
-        Slot::EndOfEdges(graph, direction) => data.graphs[graph.index()].endpoints(*direction).of_edge.clone(),
+        Slot::EndOfEdges(graph, direction) => Cow::Borrowed(&data.graphs[graph.index()].endpoints(*direction).of_edge),
         Slot::Buffer(_)
         | Slot::Stored(_)
         | Slot::Rows(_)

@@ -143,10 +143,12 @@ impl Device for Interpreter {
         Ok(self.sequences.len() - 1)
     }
 
-    fn replace(&mut self, number: usize, sequence: Sequence) -> Result<()> {
-        self.sequences[number] = sequence;
+    fn resize(&mut self, sequence: usize, blocks: &[usize]) -> Result<()> {
+        self.sequences[sequence].resize(blocks);
         Ok(())
     }
+
+    fn restart_clock(&mut self) {}
 
     fn run(&mut self, sequence: usize) -> Result<()> {
         self.execute(sequence).map(|_| ())

@@ -39,6 +39,12 @@ use hgnnc_graph::show_bytes;
 use hgnnc_machine::counters::Counters;
 
 impl Launch {
+    /// Changes the number of blocks; the description had the sizes of before.
+    fn resize(&mut self, blocks: usize) {
+        self.blocks = blocks;
+        self.what.clear();
+    }
+
     /// Entry name, grid, shared memory and work, for messages.
     fn describe(&self) -> String {
         let shared = match self.shared {
@@ -78,6 +84,15 @@ pub struct Sequence {
     /// Module handle from [`Device::load`].
     pub module: usize,
     pub launches: Vec<Launch>,
+}
+
+impl Sequence {
+    /// Changes the number of blocks of each launch. Messages describe launches by name and grid from then on.
+    fn resize(&mut self, blocks: &[usize]) {
+        for (launch, &blocks) in self.launches.iter_mut().zip(blocks) {
+            launch.resize(blocks);
+        }
+    }
 }
 
 /// Counters of an entry, accumulated over its runs.
@@ -169,11 +184,12 @@ pub trait Device: std::fmt::Debug + Send {
     /// An entry that the module does not have, or a grid or shared memory beyond the limits of the device.
     fn prepare(&mut self, sequence: Sequence) -> Result<usize>;
 
-    /// Replaces a sequence. Sequences that change with every mini-batch are launched one by one.
+    /// Changes the number of blocks of each launch of a sequence, as every mini-batch does. Such sequences are launched
+    /// kernel by kernel from then on.
     ///
     /// # Errors
-    /// As [`Device::prepare`].
-    fn replace(&mut self, number: usize, sequence: Sequence) -> Result<()>;
+    /// A grid beyond the limits of the device.
+    fn resize(&mut self, sequence: usize, blocks: &[usize]) -> Result<()>;
 
     /// Enqueues a sequence; may return before it is executed.
     ///
@@ -193,6 +209,9 @@ pub trait Device: std::fmt::Debug + Send {
     /// # Errors
     /// When an earlier operation failed.
     fn elapsed_ms(&mut self) -> Result<Option<f64>>;
+
+    /// Has the next sequence start the time of [`Device::elapsed_ms`], without waiting for those before.
+    fn restart_clock(&mut self);
 
     /// Executes a sequence launch by launch, synchronizing after each, and returns the milliseconds of each (of
     /// interpretation, on the interpreter). `None` for a device without a clock.

@@ -38,11 +38,11 @@ impl DeviceMemory {
     }
 }
 
-/// Elements of memory that a program needs.
-#[derive(Clone, Copy, Debug)]
+/// The memory of a program's values.
+#[derive(Clone, Debug)]
 pub(super) struct Needs {
-    pub run: usize,
-    pub fixed: usize,
+    pub values: place::Memory,
+    /// Elements of partial results.
     pub partials: usize,
 }
 
@@ -98,17 +98,17 @@ impl Compiled {
 pub(super) fn arena(needs: &[Needs], program: Option<usize>) -> Arena {
     let needs = program.map_or(needs, |program| &needs[program..program + 1]);
     let most = |f: fn(&Needs) -> usize| (F32 * needs.iter().map(f).max().unwrap_or(0)) as u64;
-    let fixed = (F32 * needs.iter().map(|needs| needs.fixed).sum::<usize>()) as u64;
-    Arena { run: most(|needs| needs.run), fixed, partials: most(|needs| needs.partials), scratch: 0 }
+    let fixed = (F32 * needs.iter().map(|needs| needs.values.fixed.len).sum::<usize>()) as u64;
+    Arena { run: most(|needs| needs.values.run.len), fixed, partials: most(|needs| needs.partials), scratch: 0 }
 }
 
 /// Memory that a program needs for its values on this data.
 pub(super) fn needs(program: &Program, module: &Module, data: &BoundData) -> Needs {
     let len = |ty: &Type| rows(data, ty) * width(data, ty);
-    let memory = place::memory(program, |buffer| len(&program.buffer(buffer).ty));
+    let values = place::memory(program, |buffer| len(&program.buffer(buffer).ty));
     let entries = module.prelude.iter().chain(&module.launches);
     let partials = entries.map(|entry| partials(entry, data).1).max().unwrap_or(0);
-    Needs { run: memory.run.len, fixed: memory.fixed.len, partials }
+    Needs { values, partials }
 }
 
 /// Whether the parameters of the best epoch get device memory: only if one of several programs trains.
@@ -144,14 +144,7 @@ pub(super) fn memory(needs: &[Needs], params: &[ParamPlace], states: &[StateId],
     let own: usize = own.map(|(_, place)| place.len).sum();
     let Arena { run, fixed, partials, .. } = arena(needs, None);
     let copies = if keeps_best(needs.len()) { 2 } else { 1 };
-    DeviceMemory {
-        run,
-        fixed,
-        partials,
-        params: bytes(own * copies),
-        states: bytes(states),
-        data,
-    }
+    DeviceMemory { run, fixed, partials, params: bytes(own * copies), states: bytes(states), data }
 }
 
 /// Stored rows of a value of this type.

@@ -14,7 +14,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Allocated bytes.
+    /// Bytes that are allocated, with the slack.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

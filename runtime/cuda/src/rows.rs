@@ -112,9 +112,9 @@ impl RowStore for DeviceRows {
 /// The direction of a copy between a matrix and consecutive rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Copy {
-    /// From the matrix.
+    /// From rows of the matrix to consecutive ones.
     Gather,
-    /// To the matrix.
+    /// From consecutive rows to those of the matrix.
     Scatter,
 }
 
@@ -128,24 +128,22 @@ pub(super) struct RowCopies {
     numbers: Vec<Room>,
 }
 
-/// A launch for so many elements.
-fn sequence(module: usize, copy: Copy, elements: usize) -> Sequence {
-    let (name, what) = match copy {
-        Copy::Gather => (GATHER, "gather"),
-        Copy::Scatter => (SCATTER, "scatter"),
+fn sequence(module: usize, copy: Copy) -> Sequence {
+    let name = match copy {
+        Copy::Gather => GATHER,
+        Copy::Scatter => SCATTER,
     };
-    let what = format!("{what} rows of {elements} elements in all");
-    Sequence { module, launches: vec![Launch { name: name.into(), what, blocks: blocks(elements), shared: 0 }] }
+    Sequence { module, launches: vec![Launch { name: name.into(), what: "rows".into(), blocks: 1, shared: 0 }] }
 }
 
 impl RowCopies {
-    /// Loads the kernels.
+    /// Loads the kernels for both directions.
     ///
     /// # Errors
     /// When the device fails.
     pub fn new(device: &mut dyn Device, compiler: &dyn GpuCompiler) -> Result<Self> {
         let module = device.load(&compiler.rows(device.target()))?;
-        let prepare = |copy| device.prepare(sequence(module, copy, 0));
+        let prepare = |copy| device.prepare(sequence(module, copy));
         let [gather, scatter] = [Copy::Gather, Copy::Scatter].map(prepare);
         Ok(Self { module, sequences: [gather?, scatter?], numbers: vec![] })
     }
@@ -184,7 +182,7 @@ impl RowCopies {
             let table = [matrix, packed, numbers + (F32 * first) as u64, elements as u64, width as u64];
             device.set_table(self.module, &table)?;
             let launched = self.sequences[copy as usize];
-            device.replace(launched, sequence(self.module, copy, elements))?;
+            device.resize(launched, &[blocks(elements)])?;
             device.run(launched)?;
         }
         Ok(())

@@ -85,8 +85,8 @@ impl Device for SharedDevice {
         self.lock().prepare(sequence)
     }
 
-    fn replace(&mut self, number: usize, sequence: Sequence) -> Result<()> {
-        self.lock().replace(number, sequence)
+    fn resize(&mut self, sequence: usize, blocks: &[usize]) -> Result<()> {
+        self.lock().resize(sequence, blocks)
     }
 
     fn run(&mut self, sequence: usize) -> Result<()> {
@@ -99,6 +99,10 @@ impl Device for SharedDevice {
 
     fn elapsed_ms(&mut self) -> Result<Option<f64>> {
         self.lock().elapsed_ms()
+    }
+
+    fn restart_clock(&mut self) {
+        self.lock().restart_clock();
     }
 
     fn run_timed(&mut self, sequence: usize) -> Result<Option<Vec<f64>>> {

@@ -14,7 +14,7 @@ pub fn device() -> Box<dyn Device> {
 /// own in every run.
 ///
 /// # Panics
-/// As [`device`].
+/// When the GPU that the environment names cannot be opened.
 pub fn reversed_device() -> Box<dyn Device> {
     gpu().unwrap_or_else(|| Box::new(Interpreter::backward()))
 }

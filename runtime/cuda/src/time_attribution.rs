@@ -16,7 +16,7 @@ pub(super) type Shares = Times;
 
 /// Fractions of the entries of each part of a step, in order. An entry that reduces partial results or commits updates
 /// is attributed like the kernels that it completes.
-pub(super) fn shares(program: &Program, data: &BoundData, entries: &[Vec<Entry>; 3]) -> [Vec<Shares>; 3] {
+pub(super) fn shares(program: &Program, data: &BoundData, entries: [&[Entry]; 3]) -> [Vec<Shares>; 3] {
     let kernels: Vec<&Kernel> = program.kernels().collect();
     let edges = crate::graph_arrays::edges(&[program], data);
     let mean = |kernel: &Kernel| match &kernel.body {
@@ -30,7 +30,7 @@ pub(super) fn shares(program: &Program, data: &BoundData, entries: &[Vec<Entry>;
     };
     let mut last = update;
     let mut part = 0;
-    entries.each_ref().map(|entries| {
+    entries.map(|entries| {
         part += 1;
         // The commit has no kernels of the program.
         if part == 3 {

@@ -402,6 +402,10 @@ fn grouped_products_agree_as_ptx() {
                 common::close(&format!("{what}: {name}"), &found[&name], exact, 2e-6, &|| program.to_string());
             }
         }
-        assert_eq!(found, run(&program, testing::reversed_device(), Precision::Tf32x3), "{what}, blocks in reverse order");
+        assert_eq!(
+            found,
+            run(&program, testing::reversed_device(), Precision::Tf32x3),
+            "{what}, blocks in reverse order"
+        );
     }
 }

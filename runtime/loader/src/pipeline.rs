@@ -87,11 +87,7 @@ impl Pipeline {
 }
 
 impl Lane {
-    fn new(
-        turn: (u64, u64),
-        ahead: bool,
-        make: impl FnOnce(&Line<'_>) -> Result<()> + Send + 'static,
-    ) -> Result<Self> {
+    fn new(turn: (u64, u64), ahead: bool, make: impl FnOnce(&Line<'_>) -> Result<()> + Send + 'static) -> Result<Self> {
         let (to_ready, ready) = sync_channel(WAITING);
         let (used, from_used) = channel();
         let (ask, asked) = channel();

@@ -57,7 +57,7 @@ fn element(to: &str, base: &str, row: &str, column: &str, columns: u32, half: bo
     )
 }
 
-/// Exact sums, truncated.
+/// The product in f64, truncated to f32 at the end.
 fn naive(a: impl Fn(usize, usize) -> f32, b: impl Fn(usize, usize) -> f32, c: &[f32], k: usize) -> Vec<f32> {
     let element = |i: usize| {
         let exact = (0..k).fold(f64::from(c[i]), |sum, j| sum + f64::from(a(i / 8, j)) * f64::from(b(j, i % 8)));

@@ -286,8 +286,8 @@ pub trait Session: Debug + Send + Any {
         None
     }
 
-    /// Has the rows of an input copied from a store of the machine from now on: data that is loaded has their numbers
-    /// ([`InputData::Rows`](hgnnc_data::InputData::Rows)).
+    /// Has the rows of an input copied from a store of the machine from now on: data that is loaded has the numbers of
+    /// its rows, as [`InputData::Rows`](hgnnc_data::InputData::Rows).
     fn take_rows_of(&mut self, _index: usize, _store: Arc<dyn RowStore>) {}
 
     /// Parameters and optimizer states.

@@ -134,6 +134,14 @@ pub struct Module {
     pub commit: Option<Entry>,
 }
 
+impl Module {
+    /// The entries of a run: up to the first that may change parameters, the updates, and the commit.
+    pub fn parts(&self) -> [&[Entry]; 3] {
+        let (before, updates) = self.launches.split_at(self.first_update);
+        [before, updates, self.commit.as_slice()]
+    }
+}
+
 /// An entry of a module: it is launched with the blocks of all its kernels together, of [`THREADS`] threads each, and
 /// with [`Entry::shared`] bytes of dynamic shared memory.
 #[derive(Clone, PartialEq, Debug)]

@@ -87,11 +87,7 @@ pub struct Batches {
 }
 
 /// The rows of an embedding table or of its states, through the cache if there is one.
-fn store_of<'a>(
-    arrays: &'a [Option<Table>],
-    cache: Option<&'a Cache>,
-    array: usize,
-) -> Result<Box<dyn RowStore + 'a>> {
+fn store_of<'a>(arrays: &'a [Option<Table>], cache: Option<&'a Cache>, array: usize) -> Result<Box<dyn RowStore + 'a>> {
     let slow = arrays[array].as_ref().ok_or_else(|| internal("rows of a dense parameter"))?;
     Ok(match cache.zip(slow.host()).and_then(|(cache, slow)| cache.rows(array, slow)) {
         Some(cached) => Box::new(cached),

@@ -32,7 +32,7 @@ impl Table {
         (0..rows.num_rows() as u32).collect()
     }
 
-    /// All elements.
+    /// Copies all elements, row by row.
     ///
     /// # Errors
     /// When a device fails.
