@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use hgnnc_cuda::testing;
 use hgnnc_driver::LowerOptions;
 use hgnnc_ir::training::{Fanout, MiniBatch, Reuse};
+use hgnnc_loader::{CacheOptions, CachePolicy};
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::{bound_data, device_trainer, trainer};
@@ -66,9 +67,8 @@ fn batches_on_a_device_are_those_of_the_processor() {
     }
 }
 
-/// Embedding tables stay in host memory: rows and their optimizer states go to the device and back.
-#[test]
-fn rows_of_embeddings_go_to_a_device_and_back() {
+/// Learned rows on two types, with optimizer states.
+fn with_embeddings() -> Compiled {
     let train = "
 train M {
     loss cross_entropy(y, Paper.topic)
@@ -82,7 +82,40 @@ train M {
         .trained_by(train)
         .replace("Author { x: f32[3] }", "Author { x: embedding[3] }")
         .replace("Venue { x: f32[4] }", "Venue { x: embedding[4] }");
-    check("embeddings", &on_batches(&source, None), &World::random_library(32));
+    on_batches(&source, None)
+}
+
+fn bits(params: &[Vec<f32>]) -> Vec<Vec<u32>> {
+    params.iter().map(|param| param.iter().map(|x| x.to_bits()).collect()).collect()
+}
+
+/// Features, tables and optimizer states are in the memory of the device, which copies the rows of a batch itself.
+#[test]
+fn rows_of_embeddings_stay_on_a_device() {
+    check("embeddings", &with_embeddings(), &World::random_library(32));
+}
+
+/// With a cache they are in host memory, go to the device with each batch and come back: the same bits.
+#[test]
+fn rows_of_host_memory_go_to_a_device_and_back() {
+    let (compiled, world) = (with_embeddings(), World::random_library(32));
+    let (losses, params) = trained(on_device(&compiled, &world, options(2)));
+    let cache = Some(CacheOptions { bytes: 64, policy: CachePolicy::Hotness });
+    let (with_cache, params_with_cache) = trained(on_device(&compiled, &world, TrainOptions { cache, ..options(2) }));
+    assert_eq!(losses, with_cache);
+    assert_eq!(bits(&params), bits(&params_with_cache));
+}
+
+/// Half of the threads of the process load batches for a device, in turn: the same bits for any number of them.
+#[test]
+fn several_threads_load_the_batches_of_a_device() {
+    let (compiled, world) = (with_embeddings(), World::random_library(35));
+    let (losses, params) = trained(on_device(&compiled, &world, options(3)));
+    for threads in [6, 16] {
+        let (found, others) = trained(on_device(&compiled, &world, TrainOptions { threads, ..options(3) }));
+        assert_eq!(losses, found, "{threads} threads");
+        assert_eq!(bits(&params), bits(&others), "{threads} threads");
+    }
 }
 
 /// Historical embeddings are computed on the device, too.
@@ -92,18 +125,16 @@ fn historical_embeddings_of_a_device_are_those_of_the_processor() {
     check("historical embeddings", &compiled, &World::random_library(33));
 }
 
-/// Two epochs, and one epoch continued by another: the same bits.
+/// Two epochs, and one epoch continued by another: the same bits, with optimizer states of rows as well.
 #[test]
 fn batches_on_a_device_are_resumed() {
-    let compiled = on_batches(&case("rgcn").source(), None);
-    let world = World::random_library(34);
-    let (_, whole) = trained(on_device(&compiled, &world, options(2)));
-    let folder = tempfile::tempdir().expect("a folder");
-    let checkpoint = Some(folder.path().to_path_buf());
-    trained(on_device(&compiled, &world, TrainOptions { checkpoint: checkpoint.clone(), ..options(1) }));
-    let (_, rest) = trained(on_device(&compiled, &world, TrainOptions { checkpoint, resume: true, ..options(2) }));
-    let bits = |params: &[Vec<f32>]| -> Vec<Vec<u32>> {
-        params.iter().map(|param| param.iter().map(|x| x.to_bits()).collect()).collect()
-    };
-    assert_eq!(bits(&rest), bits(&whole));
+    for compiled in [on_batches(&case("rgcn").source(), None), with_embeddings()] {
+        let world = World::random_library(34);
+        let (_, whole) = trained(on_device(&compiled, &world, options(2)));
+        let folder = tempfile::tempdir().expect("a folder");
+        let checkpoint = Some(folder.path().to_path_buf());
+        trained(on_device(&compiled, &world, TrainOptions { checkpoint: checkpoint.clone(), ..options(1) }));
+        let (_, rest) = trained(on_device(&compiled, &world, TrainOptions { checkpoint, resume: true, ..options(2) }));
+        assert_eq!(bits(&rest), bits(&whole));
+    }
 }
