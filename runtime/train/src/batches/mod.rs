@@ -131,7 +131,7 @@ impl Batches {
         backend: &mut dyn Backend,
         whole: &mut dyn Session,
         copied: Option<Vec<GraphInput>>,
-        &TrainOptions { cache: cache_options, load_ahead, .. }: &TrainOptions,
+        &TrainOptions { cache: cache_options, load_ahead, memory_budget, .. }: &TrainOptions,
     ) -> Result<Self> {
         let (Some(training), Some(kernels), Some(layout)) =
             (&executable.training, executable.kernels(Role::Train), &executable.batch)
@@ -236,7 +236,11 @@ impl Batches {
         let mut in_host = vec![];
         for (&(param, _), &len) in batches.states.iter().zip(&lens) {
             let (width, is_table) = (width(param.index(), len), num_rows(param.index()).is_some());
-            let rows = if is_table && by_machine { backend.zero_rows(len / width.max(1), width)? } else { None };
+            // A budget of the machine's memory is for what it cannot do without.
+            let rows = match is_table && by_machine && memory_budget.is_none() {
+                true => backend.zero_rows(len / width.max(1), width)?,
+                false => None,
+            };
             if rows.is_none() {
                 in_host.push((arrays.len(), width, own_len(whole, param.index(), len)));
             }
@@ -468,6 +472,13 @@ impl Batches {
             pipeline.give_back(computed.mini_batch);
         }
         Ok(())
+    }
+
+    /// Bytes in the memory of a device: those of the session, and of optimizer states of tables.
+    pub fn device_bytes(&self) -> u64 {
+        let states = self.arrays[self.names.len()..].iter().flatten().filter(|state| state.host().is_none());
+        let elements = states.map(|state| state.store().num_rows() * state.store().width()).sum::<usize>();
+        self.step.device_bytes() + 4 * elements as u64
     }
 
     /// Mini-batch session and the index of its program.

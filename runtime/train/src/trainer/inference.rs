@@ -444,7 +444,7 @@ impl Trainer {
             peak_rss_bytes: os::peak_rss_bytes(),
             arena_bytes: arenas.all.bytes(),
             infer_arena_bytes: arenas.infer.bytes(),
-            device_bytes: self.session.device_bytes(),
+            device_bytes: self.session.device_bytes() + self.batches.as_ref().map_or(0, |it| it.device_bytes()),
             metrics,
             classes,
             baseline: None,

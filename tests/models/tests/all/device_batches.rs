@@ -95,15 +95,19 @@ fn rows_of_embeddings_stay_on_a_device() {
     check("embeddings", &with_embeddings(), &World::random_library(32));
 }
 
-/// With a cache they are in host memory, go to the device with each batch and come back: the same bits.
+/// With a cache they are in host memory, and with a budget optimizer states are; they go to the device with each batch and
+/// come back: the same bits.
 #[test]
 fn rows_of_host_memory_go_to_a_device_and_back() {
     let (compiled, world) = (with_embeddings(), World::random_library(32));
     let (losses, params) = trained(on_device(&compiled, &world, options(2)));
     let cache = Some(CacheOptions { bytes: 64, policy: CachePolicy::Hotness });
-    let (with_cache, params_with_cache) = trained(on_device(&compiled, &world, TrainOptions { cache, ..options(2) }));
-    assert_eq!(losses, with_cache);
-    assert_eq!(bits(&params), bits(&params_with_cache));
+    let budget = Some(1 << 30);
+    for options in [TrainOptions { cache, ..options(2) }, TrainOptions { memory_budget: budget, ..options(2) }] {
+        let (found, others) = trained(on_device(&compiled, &world, options));
+        assert_eq!(losses, found);
+        assert_eq!(bits(&params), bits(&others));
+    }
 }
 
 /// Half of the threads of the process load batches for a device, in turn: the same bits for any number of them.
