@@ -16,7 +16,7 @@ PyTorch Geometric (peers.py) on the same device: median epochs (forward, backwar
     --device DEVICE   what is compared with the processor            (cuda)
     --epochs N        train no longer than this; metrics are then shown, not judged
     --bench N         epochs that are timed                          (100; 0: none)
-    --mag SCALE       size of the large graph; epochs are a tenth    (1; 0: no such graph)
+    --mag SCALE       size of the large graph; epochs are a tenth    (1 on cuda, else 0: no such graph)
     --tolerance X     most that outputs may differ, relatively       (2e-3: products round their factors to TF32)
     --points X        most that a test metric may be below the processor's, in points (2)
     --python PYTHON   interpreter with PyTorch Geometric             (this one)
@@ -51,12 +51,15 @@ def arguments():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--bench", type=int, default=100)
-    parser.add_argument("--mag", type=float, default=1.0)
+    parser.add_argument("--mag", type=float)
     parser.add_argument("--tolerance", type=float, default=2e-3)
     parser.add_argument("--points", type=float, default=2.0)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--json", type=Path)
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.mag is None:
+        args.mag = 1.0 if args.device.startswith("cuda") else 0.0
+    return args
 
 
 class Failed(Exception):
@@ -119,7 +122,9 @@ def check(args, example, work):
 
     length = () if args.epochs is None else ("--epochs", args.epochs)
     reports = [train(args, model, data, device, work, *length)[0] for device in ("cpu", args.device)]
-    name = next(name for name in METRICS if name in reports[0]["metrics"]["test"])
+    name = next((name for name in METRICS if name in reports[0]["metrics"]["test"]), None)
+    if name is None:
+        raise Failed(f"the report has none of the metrics {', '.join(METRICS)}")
     cpu, device = (100 * report["metrics"]["test"][name] for report in reports)
     if args.epochs is None and not device >= cpu - args.points:
         wrong.append(f"{name} {device:.1f} instead of {cpu:.1f}")

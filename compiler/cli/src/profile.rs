@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use hgnnc::{Purpose, check_folder, profile};
+use hgnnc::{Device, Purpose, check_folder, profile};
 use hgnnc_profile::ProfileOptions;
 use hgnnc_report::{diff, text};
 
@@ -30,6 +30,14 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     let device = args.device.device;
     let mut prepared = prepare(Purpose::Train, &args.model, device, &args.disable, options, Terminal::default())?;
     let model = &args.model.model;
+    // Launches of a device are measured of training on the whole graph only.
+    if device == Device::Auto
+        && hgnnc_profile::device(&mut prepared.trainer).is_some()
+        && prepared.trainer.batches().is_some()
+    {
+        let options = self::options(&args.device);
+        prepared = prepare(Purpose::Train, &args.model, Device::Cpu, &args.disable, options, Terminal::default())?;
+    }
     if hgnnc_profile::device(&mut prepared.trainer).is_some() {
         if args.in_cache {
             return Err(Failure::input("`--in-cache` measures this processor: add `--device cpu`"));

@@ -15,7 +15,7 @@ use hgnnc_session::RowStore;
 use crate::graph_arrays::{DataSizes, index_array};
 use crate::plan::{partials, rows, width};
 use crate::room::Room;
-use crate::rows::{Copy, DeviceRows, RowCopies};
+use crate::rows::{DeviceRows, RowCopies, RowCopy};
 use crate::time_attribution::Shares;
 use crate::{ALIGN_BYTES, Device, F32, Launch, Sequence, SharedDevice};
 
@@ -87,7 +87,8 @@ impl Uploaded {
 
     /// Bytes of all copies.
     pub fn bytes(&self) -> u64 {
-        self.inputs.values().chain(self.arrays.values()).map(|room| room.bytes() as u64).sum()
+        let numbers = self.copies.iter().flat_map(RowCopies::numbers);
+        self.inputs.values().chain(self.arrays.values()).chain(numbers).map(|room| room.bytes() as u64).sum()
     }
 
     /// Address of an input, if a program reads it.
@@ -327,7 +328,7 @@ impl Binder<'_> {
         }
         if let Some(copies) = copies {
             let numbers_at = copies.upload(self.device, index, numbers)?;
-            copies.copy(self.device, Copy::Gather, (matrix, packed, numbers_at), (numbers.len(), width))?;
+            copies.copy(self.device, RowCopy::Gather, (matrix, packed, numbers_at), (numbers.len(), width))?;
         }
         self.inputs.insert(index, packed);
         Ok(Some(packed))

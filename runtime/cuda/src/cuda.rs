@@ -203,7 +203,7 @@ impl Cuda {
 
     /// Enqueues a kernel on the stream.
     fn launch(&self, function: sys::CUfunction, launch: &Launch) -> std::result::Result<(), DriverError> {
-        // `prepare` has checked the limits.
+        // `prepare` and `resize` have checked the limits.
         let (blocks, shared) = (launch.blocks as c_uint, launch.shared as c_uint);
         // SAFETY: the function belongs to a module that stays loaded, and takes no arguments: it accesses only
         // addresses in the table of its module, all of it memory of this device that lives as long.
@@ -236,18 +236,19 @@ impl Cuda {
         (prepared.done, prepared.graph) = (true, graph);
     }
 
-    fn check_grid(&self, launch: &Launch) -> Result<()> {
-        if launch.blocks <= MAX_GRID_BLOCKS {
+    fn check_grid(&self, launch: &Launch, blocks: usize) -> Result<()> {
+        if blocks <= MAX_GRID_BLOCKS {
             return Ok(());
         }
-        let reason = format!("cannot {}: {MAX_GRID_BLOCKS} are the most", launching(launch));
+        let launch = Launch { blocks, ..launch.clone() };
+        let reason = format!("cannot {}: {MAX_GRID_BLOCKS} are the most", launching(&launch));
         Err(ExecError::Device { device: self.name.clone(), reason })
     }
 
     /// Looks up the function of a launch and raises its dynamic shared memory limit if needed.
     fn function(&self, module: usize, launch: &Launch) -> Result<sys::CUfunction> {
         let refused = |reason: String| ExecError::Device { device: self.name.clone(), reason };
-        self.check_grid(launch)?;
+        self.check_grid(launch, launch.blocks)?;
         if launch.shared > self.most_shared {
             let most = show_bytes(self.most_shared as u64);
             return Err(refused(format!("cannot {}: a block has at most {most}", launching(launch))));
@@ -480,21 +481,22 @@ impl Device for Cuda {
     }
 
     fn resize(&mut self, sequence: usize, blocks: &[usize]) -> Result<()> {
+        let prepared = &self.sequences[sequence];
+        assert_eq!(prepared.launches.len(), blocks.len(), "each launch has its blocks");
+        for ((_, launch), &blocks) in prepared.launches.iter().zip(blocks) {
+            self.check_grid(launch, blocks)?;
+        }
+        if !prepared.graph.is_null() {
+            self.enter()?;
+            self.synchronize("replace its launches")?;
+            // SAFETY: the graph was instantiated by `capture`, and is executed by nothing any more.
+            let _ = unsafe { result::graph::exec_destroy(prepared.graph) };
+        }
         let Prepared { launches, done, graph } = &mut self.sequences[sequence];
         for ((_, launch), &blocks) in launches.iter_mut().zip(blocks) {
             launch.resize(blocks);
         }
-        *done = !self.blocking;
-        let graph = std::mem::replace(graph, ptr::null_mut());
-        for (_, launch) in &self.sequences[sequence].launches {
-            self.check_grid(launch)?;
-        }
-        if !graph.is_null() {
-            self.enter()?;
-            self.synchronize("replace its launches")?;
-            // SAFETY: the graph was instantiated by `capture`, and is executed by nothing any more.
-            let _ = unsafe { result::graph::exec_destroy(graph) };
-        }
+        (*done, *graph) = (!self.blocking, ptr::null_mut());
         Ok(())
     }
 

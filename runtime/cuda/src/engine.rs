@@ -19,9 +19,9 @@ use hgnnc_trace::Times;
 
 use crate::bind::{Binder, Bound, Found, From, Places, Uploaded};
 use crate::counts::Counter;
-use crate::plan::{Compiled, DeviceMemory, Needs, arena, keeps_best, memory, needs, rows, streams, width};
+use crate::plan::{Compiled, DeviceMemory, Needs, arena, keeps_best, needs, rows, streams, width};
 use crate::room::Room;
-use crate::rows::{Copy, DeviceRows, RowCopies};
+use crate::rows::{DeviceRows, RowCopies, RowCopy};
 use crate::session::Fetched;
 use crate::time_attribution::{self, shares};
 use crate::{ALIGN_BYTES, Device, F32, KernelCounters, SharedDevice};
@@ -250,9 +250,22 @@ impl DeviceEngine {
         let old = std::mem::replace(&mut self.data, data);
         self.place_params(&places)?;
         self.bind(held)?;
-        self.memory = memory(&self.needs, &places, &self.states, self.uploaded.bytes());
+        self.memory = self.allocated();
         self.run_preludes()?;
         Ok(old)
+    }
+
+    /// Device memory by purpose, which only grows with the data of batches.
+    fn allocated(&self) -> DeviceMemory {
+        let bytes = |rooms: &[Room]| rooms.iter().map(|room| room.bytes() as u64).sum::<u64>();
+        DeviceMemory {
+            run: bytes(&[self.arena]),
+            fixed: bytes(&self.fixed),
+            partials: bytes(&[self.partials]),
+            params: bytes(&self.homes),
+            states: bytes(&self.state_homes),
+            data: self.uploaded.bytes(),
+        }
     }
 
     fn set_counters(&mut self, seed: u64, step: u64, epoch: u64) -> Result<()> {
@@ -490,13 +503,13 @@ impl DeviceEngine {
 
     /// Copies rows of tables to the first ones of parameters and states, or back. Numbers of rows that several tables
     /// share are uploaded once.
-    pub(super) fn copy_tables(&mut self, copy: Copy, tables: &[TableRows<'_>]) -> Result<()> {
+    pub(super) fn copy_tables(&mut self, copy: RowCopy, tables: &[TableRows<'_>]) -> Result<()> {
         let mut uploaded: Vec<(&[u32], u64)> = vec![];
         for table in tables {
             let Some((matrix, width)) = DeviceRows::of(table.store, &self.device).map(DeviceRows::place) else {
                 match copy {
-                    Copy::Gather => self.gather_from_host(table)?,
-                    Copy::Scatter => self.scatter_to_host(table)?,
+                    RowCopy::Gather => self.gather_from_host(table)?,
+                    RowCopy::Scatter => self.scatter_to_host(table)?,
                 }
                 continue;
             };

@@ -111,7 +111,7 @@ impl RowStore for DeviceRows {
 
 /// The direction of a copy between a matrix and consecutive rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Copy {
+pub(super) enum RowCopy {
     /// From rows of the matrix to consecutive ones.
     Gather,
     /// From consecutive rows to those of the matrix.
@@ -128,10 +128,10 @@ pub(super) struct RowCopies {
     numbers: Vec<Room>,
 }
 
-fn sequence(module: usize, copy: Copy) -> Sequence {
+fn sequence(module: usize, copy: RowCopy) -> Sequence {
     let name = match copy {
-        Copy::Gather => GATHER,
-        Copy::Scatter => SCATTER,
+        RowCopy::Gather => GATHER,
+        RowCopy::Scatter => SCATTER,
     };
     Sequence { module, launches: vec![Launch { name: name.into(), what: "rows".into(), blocks: 1, shared: 0 }] }
 }
@@ -144,8 +144,13 @@ impl RowCopies {
     pub fn new(device: &mut dyn Device, compiler: &dyn GpuCompiler) -> Result<Self> {
         let module = device.load(&compiler.rows(device.target()))?;
         let prepare = |copy| device.prepare(sequence(module, copy));
-        let [gather, scatter] = [Copy::Gather, Copy::Scatter].map(prepare);
+        let [gather, scatter] = [RowCopy::Gather, RowCopy::Scatter].map(prepare);
         Ok(Self { module, sequences: [gather?, scatter?], numbers: vec![] })
+    }
+
+    /// The memory for numbers of rows.
+    pub fn numbers(&self) -> &[Room] {
+        &self.numbers
     }
 
     /// Uploads numbers of rows to the memory with this number, and returns their address.
@@ -168,7 +173,7 @@ impl RowCopies {
     pub fn copy(
         &self,
         device: &mut dyn Device,
-        copy: Copy,
+        copy: RowCopy,
         (matrix, packed, numbers): (u64, u64, u64),
         (rows, width): (usize, usize),
     ) -> Result<()> {
@@ -219,7 +224,7 @@ mod tests {
             let numbers = copies.upload(&mut own, 0, &taken).expect("it fits");
             let packed = DeviceRows::zeros(&device, (taken.len(), width)).expect("there is room");
             let (places, size) = ((store.at, packed.at, numbers), (taken.len(), width));
-            copies.copy(&mut own, Copy::Gather, places, size).expect("it is executed");
+            copies.copy(&mut own, RowCopy::Gather, places, size).expect("it is executed");
             let (mut by_kernel, mut by_host) = (vec![0.0; taken.len() * width], vec![0.0; taken.len() * width]);
             packed.read(&(0..taken.len() as u32).collect::<Vec<_>>(), &mut by_kernel).expect("it is memory");
             store.read(&taken, &mut by_host).expect("it is memory");
@@ -227,7 +232,7 @@ mod tests {
 
             let changed: Vec<f32> = by_host.iter().map(|x| -x - 1.0).collect();
             packed.write(&(0..taken.len() as u32).collect::<Vec<_>>(), &changed).expect("it is memory");
-            copies.copy(&mut own, Copy::Scatter, places, size).expect("it is executed");
+            copies.copy(&mut own, RowCopy::Scatter, places, size).expect("it is executed");
             let mut all = vec![0.0; rows * width];
             store.read(&(0..rows as u32).collect::<Vec<_>>(), &mut all).expect("it is memory");
             for (i, &found) in all.iter().enumerate() {

@@ -17,10 +17,11 @@ use hgnnc_session::{
 use hgnnc_trace::Times;
 
 use crate::plan::{Compiled, DeviceMemory};
-use crate::rows::{Copy, DeviceRows};
+use crate::rows::{DeviceRows, RowCopy};
 use crate::{Device, DeviceEngine, F32, SharedDevice};
 
-/// A matrix of rows for mini-batches takes at most this part of the free memory: the rest is for their values.
+/// Matrices of rows for mini-batches take at most this part of the free memory together: the rest is for values of batches,
+/// evaluations and scores.
 const SHARE_OF_ROWS: u64 = 4;
 
 /// A device, and the programs of an executable for it.
@@ -69,10 +70,12 @@ impl Backend for DeviceBackend {
         false
     }
 
-    fn zero_rows(&mut self, rows: usize, width: usize) -> Result<Option<Arc<dyn RowStore>>> {
-        let bytes = (F32 * rows * width) as u64;
-        let fits = self.device.free_bytes().is_none_or(|free| bytes <= free / SHARE_OF_ROWS);
-        Ok(if fits { Some(Arc::new(DeviceRows::zeros(&self.device, (rows, width))?)) } else { None })
+    fn zero_rows(&mut self, sizes: &[(usize, usize)]) -> Result<Vec<Arc<dyn RowStore>>> {
+        let bytes: usize = sizes.iter().map(|(rows, width)| F32 * rows * width).sum();
+        if self.device.free_bytes().is_some_and(|free| bytes as u64 > free / SHARE_OF_ROWS) {
+            return Ok(vec![]);
+        }
+        sizes.iter().map(|&size| Ok(Arc::new(DeviceRows::zeros(&self.device, size)?) as _)).collect()
     }
 
     fn free_memory(&self) -> Option<(&'static str, u64)> {
@@ -160,7 +163,7 @@ impl Session for DeviceEngine {
     }
 
     fn gather_tables(&mut self, _program: usize, tables: &[TableRows<'_>]) -> Result<()> {
-        self.copy_tables(Copy::Gather, tables)
+        self.copy_tables(RowCopy::Gather, tables)
     }
 
     fn update_tables(
@@ -171,7 +174,7 @@ impl Session for DeviceEngine {
         times: &mut Times,
     ) -> Result<()> {
         Session::update(self, program, key, times)?;
-        self.copy_tables(Copy::Scatter, tables)
+        self.copy_tables(RowCopy::Scatter, tables)
     }
 
     fn results(&self, program: usize) -> Vec<&str> {
@@ -304,11 +307,11 @@ impl ParamStore for DeviceEngine {
     }
 
     fn gather_rows(&mut self, array: usize, rows: &[u32], from: &dyn RowStore) -> Result<()> {
-        self.copy_tables(Copy::Gather, &[TableRows { array, rows, store: from }])
+        self.copy_tables(RowCopy::Gather, &[TableRows { array, rows, store: from }])
     }
 
     fn scatter_rows(&mut self, array: usize, rows: &[u32], to: &dyn RowStore) -> Result<()> {
-        self.copy_tables(Copy::Scatter, &[TableRows { array, rows, store: to }])
+        self.copy_tables(RowCopy::Scatter, &[TableRows { array, rows, store: to }])
     }
 
     fn keep_best(&mut self) -> Result<bool> {

@@ -2,7 +2,10 @@
 
 use crate::{Cuda, Device, Interpreter};
 
-/// A device of a test.
+/// The environment variable that names a GPU.
+const VARIABLE: &str = "HGNN_TEST_DEVICE";
+
+/// The device that the environment chooses for a test.
 ///
 /// # Panics
 /// When the GPU that the environment names cannot be opened.
@@ -20,8 +23,8 @@ pub fn reversed_device() -> Box<dyn Device> {
 }
 
 fn gpu() -> Option<Box<dyn Device>> {
-    let name = std::env::var("HGNN_TEST_DEVICE").ok()?;
+    let name = std::env::var(VARIABLE).ok()?;
     let number = name.strip_prefix("cuda:").and_then(|number| number.parse().ok());
-    let number = number.unwrap_or_else(|| panic!("HGNN_TEST_DEVICE is `{name}`, and no `cuda:NUMBER`"));
+    let number = number.unwrap_or_else(|| panic!("{VARIABLE} is `{name}`, and no `cuda:NUMBER`"));
     Some(Box::new(Cuda::open(number).unwrap_or_else(|error| panic!("{error}"))))
 }

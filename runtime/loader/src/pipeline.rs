@@ -138,7 +138,7 @@ pub fn make_all(loader: &MiniBatchLoader, first: BatchKey, epochs: u64, line: &L
     let mut worker = loader.worker_in_order()?;
     let (mut number, (lane, lanes)) = (0, line.turn);
     for epoch in first.epoch..epochs {
-        let order = loader.order(first.seed, epoch);
+        let order = loader.shared_order(first.seed, epoch);
         let start = if epoch == first.epoch { first.batch } else { 0 };
         for batch in start..loader.num_batches() {
             number += 1;

@@ -142,13 +142,13 @@ pub trait Backend: Debug + Send {
         None
     }
 
-    /// A matrix of zeros in the memory of the machine, of which its sessions copy rows without the host. `None` where host
-    /// memory does: the machine has no other, or not enough.
+    /// Matrices of zeros in the memory of the machine, with so many rows of so many elements, of which its sessions copy rows
+    /// without the host. Without matrices host memory has to do: the machine has no other, or not enough for all of them.
     ///
     /// # Errors
     /// When a device fails.
-    fn zero_rows(&mut self, _rows: usize, _width: usize) -> Result<Option<Arc<dyn RowStore>>> {
-        Ok(None)
+    fn zero_rows(&mut self, _sizes: &[(usize, usize)]) -> Result<Vec<Arc<dyn RowStore>>> {
+        Ok(vec![])
     }
 
     /// Bytes that sessions may allocate now, and their name in messages; `None` if unknown.

@@ -13,6 +13,9 @@ use hgnnc_session::{Backend, PlannedSession};
 use crate::links;
 use crate::trainer::{Arenas, INFER, head, roles};
 
+/// The part of the free memory of a device that is left to the values of mini-batches.
+const SHARE_OF_BATCHES: u64 = 4;
+
 /// Memory that a run needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemoryNeeded {
@@ -103,7 +106,9 @@ pub(crate) fn plan_within(
     if let Some((limit, free)) = backend.free_memory().filter(|_| budget.is_none() || !in_host_memory) {
         // Graphs and features are in host memory already.
         let resident = if in_host_memory { planned.memory().data } else { 0 };
-        needed.check((limit, free + resident))?;
+        // What batches need depends on what is sampled: a part of a device's memory is left to them.
+        let of_batches = if in_host_memory || executable.batch.is_none() { 0 } else { free / SHARE_OF_BATCHES };
+        needed.check((limit, free + resident - of_batches))?;
     }
     Ok(planned)
 }

@@ -7,7 +7,7 @@ mod rows;
 mod uses;
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hgnnc_ir::batch::{BatchInput, BatchLayout};
@@ -91,6 +91,8 @@ pub struct MiniBatchLoader {
     size: usize,
     /// The share of this process, if several load batches together.
     share: Option<Share>,
+    /// Orders of the last epochs, by seed and epoch.
+    orders: Mutex<Vec<((u64, u64), Arc<[u32]>)>>,
 }
 
 /// Targets of the batch loss.
@@ -215,6 +217,7 @@ impl MiniBatchLoader {
             train: data.parts[0].clone(),
             size: batch.size,
             share: None,
+            orders: Mutex::default(),
         };
         loader.gather_what_is_not_shared();
         Ok(loader)
@@ -301,11 +304,6 @@ impl MiniBatchLoader {
         left
     }
 
-    /// Whether batches are functions of their numbers alone, so that several threads can make them.
-    pub fn makes_any_order(&self) -> bool {
-        self.hot.is_none() && self.share.is_none()
-    }
-
     /// Reads the rows of an input of the mini-batch program from another store.
     pub fn replace_input(&mut self, index: usize, store: Arc<dyn RowStore>) {
         self.inputs[index] = GraphInput::Rows(store);
@@ -361,6 +359,19 @@ impl MiniBatchLoader {
     /// Text of the generated sampling loops; empty without generated code.
     pub fn sampler_text(&self) -> String {
         self.code.as_ref().map_or_else(String::new, |code| code.text(&self.graph, &self.types))
+    }
+
+    /// [`MiniBatchLoader::order`], which threads that load batches of the same epoch share.
+    pub fn shared_order(&self, seed: u64, epoch: u64) -> Arc<[u32]> {
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, order)) = orders.iter().find(|(of, _)| *of == (seed, epoch)) {
+            return Arc::clone(order);
+        }
+        let order: Arc<[u32]> = self.order(seed, epoch).into();
+        // Threads are in one epoch, or in two that follow each other.
+        orders.truncate(1);
+        orders.insert(0, ((seed, epoch), Arc::clone(&order)));
+        order
     }
 
     /// Shuffled seed vertices of an epoch.

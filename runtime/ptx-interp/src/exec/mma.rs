@@ -48,8 +48,9 @@ fn element(ty: Type, values: impl Fn(usize) -> u64, i: usize) -> f32 {
     }
 }
 
-/// D = A·B + C. As matrix units do it, products and their sum with C are exact (here in f64), and the result is truncated
-/// (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7, 2021).
+/// D = A·B + C. Matrix units add exact products and truncate (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of
+/// NVIDIA tensor cores", PeerJ Computer Science 7, 2021). Here the exact sum (in f64) is truncated once; hardware also
+/// truncates terms that are small beside the largest one, so its errors are at least these.
 pub(super) fn multiply(registers: &mut Registers, mma: &Mma) {
     let shape = mma.shape;
     let (mut a, mut b, mut c) = ([[0f32; MOST_K]; M], [[0f32; N]; MOST_K], [[0f64; N]; M]);

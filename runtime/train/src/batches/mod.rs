@@ -168,8 +168,10 @@ impl Batches {
         let mut step = backend.session(&[Role::Train], loader.empty()?)?;
         left.into_iter().for_each(|(input, rows)| step.take_rows_of(input, rows));
         let threads = backend.pool().current_num_threads();
-        let alone = backend.reads_host_memory() || reuse.is_some() || backend.rank().is_some() || !load_ahead;
-        let loading = if alone { 1 } else { (threads / 2).clamp(1, MOST_LOADING) };
+        // Historical embeddings need batches in their order, and ranks make them together.
+        let in_order = reuse.is_some() || backend.rank().is_some() || !load_ahead;
+        let one_thread = backend.reads_host_memory() || in_order;
+        let loading = if one_thread { 1 } else { (threads / 2).clamp(1, MOST_LOADING) };
         let own = step.params();
         let num_params = own.num_params();
         let names = kernels.tables.params[..num_params].iter().map(|param| param.name.clone()).collect();
@@ -233,16 +235,19 @@ impl Batches {
             // SAFETY: the vertices of a batch are distinct, and nothing else uses the rows during its run.
             arrays.push(Some(Table::Host(unsafe { HostRows::new(buffer, width) })));
         }
+        let states: Vec<(usize, usize)> =
+            batches.states.iter().zip(&lens).map(|((param, _), &len)| (param.index(), len)).collect();
+        let of_tables = states.iter().filter(|(param, _)| num_rows(*param).is_some());
+        let sizes: Vec<(usize, usize)> =
+            of_tables.map(|&(param, len)| (len / width(param, len).max(1), width(param, len))).collect();
+        // A budget of the machine's memory is for what it cannot do without.
+        let by_machine = by_machine && memory_budget.is_none();
+        let mut of_machine = if by_machine { backend.zero_rows(&sizes)? } else { vec![] }.into_iter();
         let mut in_host = vec![];
-        for (&(param, _), &len) in batches.states.iter().zip(&lens) {
-            let (width, is_table) = (width(param.index(), len), num_rows(param.index()).is_some());
-            // A budget of the machine's memory is for what it cannot do without.
-            let rows = match is_table && by_machine && memory_budget.is_none() {
-                true => backend.zero_rows(len / width.max(1), width)?,
-                false => None,
-            };
+        for (param, len) in states {
+            let rows = num_rows(param).and_then(|_| of_machine.next());
             if rows.is_none() {
-                in_host.push((arrays.len(), width, own_len(whole, param.index(), len)));
+                in_host.push((arrays.len(), width(param, len), own_len(whole, param, len)));
             }
             arrays.push(rows.map(Table::Machine));
         }

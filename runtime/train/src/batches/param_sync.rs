@@ -1,5 +1,5 @@
 //! Copies parameters between the mini-batch session and the full-graph session: dense parameters when training starts
-//! and ends, embedding rows per batch.
+//! and ends, embedding rows per batch. Tables that are memory of the full-graph session need no copies.
 
 use hgnnc_data::Result;
 use hgnnc_ir::types::VertexType;
@@ -24,8 +24,8 @@ impl Batches {
         num_vertices[self.layout.vertices[of_batch.index()].vertex.index()]
     }
 
-    /// Copies dense parameters and their states to the mini-batch session, and embedding tables to host memory, unless
-    /// they are there.
+    /// Copies dense parameters and their states to the mini-batch session, and embedding tables to the memory of which
+    /// batches take rows, unless they are there.
     pub(super) fn load_params(&mut self, whole: &mut dyn Session) -> Result<()> {
         if std::mem::replace(&mut self.in_step, true) {
             return Ok(());
