@@ -91,8 +91,15 @@ pub struct MiniBatchLoader {
     size: usize,
     /// The share of this process, if several load batches together.
     share: Option<Share>,
-    /// Orders of the last epochs, by seed and epoch.
-    orders: Mutex<Vec<((u64, u64), Arc<[u32]>)>>,
+    /// Orders of the last epochs.
+    orders: Mutex<Vec<Order>>,
+}
+
+/// The order of the seed vertices in an epoch.
+struct Order {
+    seed: u64,
+    epoch: u64,
+    vertices: Arc<[u32]>,
 }
 
 /// Targets of the batch loss.
@@ -364,14 +371,14 @@ impl MiniBatchLoader {
     /// [`MiniBatchLoader::order`], which threads that load batches of the same epoch share.
     pub fn shared_order(&self, seed: u64, epoch: u64) -> Arc<[u32]> {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, order)) = orders.iter().find(|(of, _)| *of == (seed, epoch)) {
-            return Arc::clone(order);
+        if let Some(known) = orders.iter().find(|order| (order.seed, order.epoch) == (seed, epoch)) {
+            return Arc::clone(&known.vertices);
         }
-        let order: Arc<[u32]> = self.order(seed, epoch).into();
+        let vertices: Arc<[u32]> = self.order(seed, epoch).into();
         // Threads are in one epoch, or in two that follow each other.
         orders.truncate(1);
-        orders.insert(0, ((seed, epoch), Arc::clone(&order)));
-        order
+        orders.insert(0, Order { seed, epoch, vertices: Arc::clone(&vertices) });
+        vertices
     }
 
     /// Shuffled seed vertices of an epoch.
