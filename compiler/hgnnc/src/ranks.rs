@@ -135,8 +135,8 @@ impl CompiledRanks {
         work.iter().map(|(graph, _)| (graphs[graph.index()].name.clone(), rank_of[graph.index()])).collect()
     }
 
-    /// The trainer of a rank. `data` are those of the whole graph. Ranks of one process share their inputs, which `inputs`
-    /// has as well.
+    /// The trainer of a rank, from the data of the whole graph. Ranks of one process share the inputs of the data, which
+    /// `inputs` has for them.
     pub fn bind(
         self,
         comm: &Arc<dyn Comm>,

@@ -66,8 +66,8 @@ pub enum EdgeShare {
     All,
     /// The in-edges of the destinations that a rank owns, from sources that are mirrored.
     In,
-    /// The out-edges of the sources that a rank owns, to destinations that are mirrored, of a graph whose in-edges the
-    /// rank has as well.
+    /// The out-edges of the sources that a rank owns, to destinations that are mirrored. The rank also has the in-edges of
+    /// the same graph.
     Out(Graph),
     /// No edges of the dataset: one from each owned vertex of a type to its section.
     Sections,

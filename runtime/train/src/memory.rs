@@ -106,7 +106,7 @@ pub(crate) fn plan_within(
     if let Some((limit, free)) = backend.free_memory().filter(|_| budget.is_none() || !in_host_memory) {
         // Graphs and features are in host memory already.
         let resident = if in_host_memory { planned.memory().data } else { 0 };
-        // What batches need depends on what is sampled: a part of a device's memory is left to them.
+        // The memory for values of a batch is known once it is sampled, so a part of a device's memory is left to it.
         let of_batches = if in_host_memory || executable.batch.is_none() { 0 } else { free / SHARE_OF_BATCHES };
         needed.check((limit, free + resident - of_batches))?;
     }

@@ -541,8 +541,8 @@ pub trait GpuCompiler: fmt::Debug + Sync {
     /// | 5 + 3 p | address of the counts of part p, which must be zero: see [`counts::words`] |
     fn counts(&self, target: Target, labels: counts::Labels) -> Module;
 
-    /// A module with the entries `gather` and `scatter`, which copy distinct rows of a matrix to consecutive ones, and
-    /// back. Its table:
+    /// A module with two entries: `gather` copies distinct rows of a matrix to consecutive rows, `scatter` copies them
+    /// back to where they were. The entries of its table are
     ///
     /// | entry | what |
     /// | --- | --- |
