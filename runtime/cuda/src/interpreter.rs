@@ -144,7 +144,9 @@ impl Device for Interpreter {
     }
 
     fn resize(&mut self, sequence: usize, blocks: &[usize]) -> Result<()> {
-        self.sequences[sequence].resize(blocks);
+        for (launch, &blocks) in self.sequences[sequence].launches.iter_mut().zip(blocks) {
+            launch.resize(blocks);
+        }
         Ok(())
     }
 

@@ -86,15 +86,6 @@ pub struct Sequence {
     pub launches: Vec<Launch>,
 }
 
-impl Sequence {
-    /// Changes the number of blocks of each launch. Messages describe launches by name and grid from then on.
-    fn resize(&mut self, blocks: &[usize]) {
-        for (launch, &blocks) in self.launches.iter_mut().zip(blocks) {
-            launch.resize(blocks);
-        }
-    }
-}
-
 /// Counters of an entry, accumulated over its runs.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]

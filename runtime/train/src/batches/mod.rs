@@ -5,8 +5,8 @@
 //! is paused (`param_sync`). Embedding tables (one row per vertex) stay where the full-graph session has them, or in host
 //! memory: each batch gathers the rows of its vertices and scatters the updated rows back, with their optimizer states;
 //! the optimizer updates only rows in the batch, using the global step (as PyTorch's SparseAdam does). A feature cache may
-//! sit in between, and then they are in host memory. Batches may read
-//! historical embeddings of the bottom layer (`historical_embeddings`).
+//! sit in between, and then they are in host memory. Batches may read historical embeddings of the bottom layer
+//! (`historical_embeddings`).
 
 // Tables are memory of the full-graph session; see `ParamStore::share`.
 #![allow(unsafe_code)]
@@ -44,8 +44,8 @@ use tables::Table;
 /// Index of the mini-batch program in its session.
 const STEP: usize = 0;
 
-/// The most threads that load batches for a machine with threads of its own. Sampling is then most of the work: 15 ms of
-/// a batch of 1024 seeds of a graph of ogbn-mag's size, where a GPU takes a few.
+/// The most threads that load batches for a machine with threads of its own. Loading is then most of the work: 10 to 15 ms
+/// for a batch of 1024 seeds on a graph of ogbn-mag's size, of which a GPU computes the loss in 1 ms.
 const MOST_LOADING: usize = 8;
 
 /// Mini-batch trainer state: session, loader and caches.
