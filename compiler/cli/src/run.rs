@@ -152,7 +152,7 @@ fn infer_with(args: &InferArgs, ranks: Option<Ranks>) -> Result<ExitCode, Failur
         ..job(&args.model, args.device.device, &args.disable, options(&args.device))?
     };
     if let Some(pairs) = &pairs {
-        return score_links(args, pairs, weights, &job);
+        return score_links(args, pairs, weights, &job, shows);
     }
     let mut prepared = prepare_on(Purpose::Infer, &job)?;
     load_weights(&mut prepared, weights)?;
@@ -192,10 +192,19 @@ fn written_text(values: &OutputValues, out: &Path, edges: Option<&Path>) -> Stri
 }
 
 /// Writes the scores of pairs.
-fn score_links(args: &InferArgs, pairs: &LinkPairs, weights: Option<&Path>, job: &Job) -> Result<ExitCode, Failure> {
+fn score_links(
+    args: &InferArgs,
+    pairs: &LinkPairs,
+    weights: Option<&Path>,
+    job: &Job,
+    shows: bool,
+) -> Result<ExitCode, Failure> {
     let mut prepared = prepare_on(Purpose::Score, job)?;
     load_weights(&mut prepared, weights)?;
     let scores = prepared.score_links(pairs)?;
+    if !shows {
+        return Ok(ExitCode::SUCCESS);
+    }
     write_scores(&args.out, &scores)?;
     let name = prepared.output.as_deref().unwrap_or("the output");
     not_finite(name, &[scores.len()], &scores).iter().for_each(|line| note(&format!("warning: {line}")));

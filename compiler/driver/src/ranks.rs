@@ -6,7 +6,7 @@ use hgnnc_ir::Dataflow;
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::training::Target;
 pub use hgnnc_passes::Split;
-use hgnnc_passes::{NotPlaced, PassCx, PassManager, SizeInfo, place, place_batch};
+use hgnnc_passes::{NotPlaced, PassCx, PassManager, SizeInfo, place, place_batch, score_links};
 use hgnnc_sema::TrainSpec;
 
 use crate::lower::{LowerError, LowerOptions, forward_of_training, without_dropout};
@@ -47,8 +47,17 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions, split: Split) -
     // Evaluations beside mini-batches are rare, and all vertices at once take the most memory.
     let of_infer = if on_batches { passes.lowering_options(preferred.for_rare_runs()) } else { preferred };
     let lean_weight = if of_infer.lean { of_infer.row_weight } else { 0 };
+    let score_cx = PassCx { sizes: None, ..context.clone() };
     let infer_cx = PassCx { lean_weight, ..context };
     let mut infer = Compilation::new(without_dropout(&model.flow), infer_cx, of_infer);
+    // Every rank scores pairs of links by itself, from the outputs of all vertices.
+    let mut score = None;
+    if let Some((first, second)) = score_links(&infer.flow) {
+        infer.flow = first;
+        let mut second = Compilation::new(second, score_cx, preferred.with_hoisting(false));
+        second.run(EVALUATE, &passes, || None)?;
+        score = Some(second);
+    }
     let (of_flow, of_kernels) = halves(EVALUATE);
     infer.run(of_flow, &passes, || None)?;
     let mut train = match spec {
@@ -89,13 +98,19 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions, split: Split) -
     sizes.iter_mut().for_each(|sizes| sizes.derive(&tables));
     let train_sizes = train.as_ref().map_or_else(|| sizes.clone(), |train| train.cx.sizes.clone());
     let batch = train.as_mut().and_then(|train| train.batch.take());
+    let (score, score_kernels) = score.map(|score| (score.flow, score.kernels)).unzip();
     let executable = Executable {
         model: model.name.clone(),
         train: one_train,
         infer: one_infer,
-        score: None,
+        score,
         head: None,
-        kernels: Kernels { train: train.map(|train| train.kernels), infer: infer.kernels, score: None, head: None },
+        kernels: Kernels {
+            train: train.map(|train| train.kernels),
+            infer: infer.kernels,
+            score: score_kernels,
+            head: None,
+        },
         cpu: None,
         sampler: None,
         training: model.train.as_ref().map(|spec| spec.training.clone()),
@@ -107,10 +122,11 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions, split: Split) -
 }
 
 fn placed_batch(flow: &Dataflow, layout: &BatchLayout, spec: &TrainSpec, split: Split) -> Result<Dataflow, NotPlaced> {
-    match &spec.training.target {
-        Target::Vertices { vertex, .. } => place_batch(flow, layout, *vertex, split),
-        Target::Links(_) => Err(NotPlaced { why: "links are learned by one process".into(), origin: None }),
-    }
+    let seeds = match &spec.training.target {
+        Target::Vertices { vertex, .. } => Some(*vertex),
+        Target::Links(_) => None,
+    };
+    place_batch(flow, layout, seeds, split)
 }
 
 /// The stages on dataflow, and those that make kernels.

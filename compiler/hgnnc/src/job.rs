@@ -152,17 +152,16 @@ impl Job {
 }
 
 /// Refuses what several processes do not do together.
-pub(crate) fn check_ranks(purpose: Purpose, job: &Job) -> Result<(), Error> {
+pub(crate) fn check_ranks(job: &Job) -> Result<(), Error> {
     let refused = |what: &str| Err(Error::input(format!("{what}: start the command without `mpirun`")));
-    match (purpose, job) {
-        (Purpose::Score, _) => refused("pairs are scored by one process"),
-        (_, Job { device: Device::Cuda(_) | Device::PtxInterp, .. }) => {
+    match job {
+        Job { device: Device::Cuda(_) | Device::PtxInterp, .. } => {
             refused("several processes train on their processors, not on devices")
         }
-        (_, Job { options: TrainOptions { memory_budget: Some(_), .. }, .. }) => {
+        Job { options: TrainOptions { memory_budget: Some(_), .. }, .. } => {
             refused("a memory budget is for one process")
         }
-        (_, Job { options: TrainOptions { cache: Some(_), .. }, .. }) => refused("a cache of rows is for one process"),
+        Job { options: TrainOptions { cache: Some(_), .. }, .. } => refused("a cache of rows is for one process"),
         _ => Ok(()),
     }
 }

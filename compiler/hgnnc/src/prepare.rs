@@ -144,7 +144,7 @@ impl Prepared {
 /// A model or dataset that is wrong or that do not fit together, and a machine without the device or the memory.
 pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Result<Prepared, Error> {
     if job.ranks.is_some() {
-        check_ranks(purpose, job)?;
+        check_ranks(job)?;
     }
     let device = match job.ranks {
         Some(_) => None,

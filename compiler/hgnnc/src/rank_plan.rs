@@ -176,7 +176,7 @@ impl RankPlan {
 /// As [`prepare`](crate::prepare()), and what several ranks refuse.
 pub fn plan_ranks(job: &Job, request: &PlanRequest, observer: &mut dyn Observer) -> Result<Candidates, Error> {
     let job = Job { ranks: Some(Ranks::new(Arc::new(Alone))), ..job.clone() };
-    check_ranks(Purpose::Train, &job)?;
+    check_ranks(&job)?;
     let mut bound = bind_job(Purpose::Train, &job, None, observer)?;
     bound.dataset = None;
     let shares = if bound.on_batches() { vec![Shared::Seeds, Shared::Relations] } else { vec![Shared::Vertices] };

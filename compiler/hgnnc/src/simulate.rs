@@ -118,7 +118,7 @@ pub fn simulate(
     let ranks = Ranks { split: simulation.split, ..Ranks::new(Arc::new(Alone)) };
     let options = TrainOptions { load_ahead: false, ..job.options.clone() };
     let job = Job { ranks: Some(ranks), options, ..job.clone() };
-    check_ranks(Purpose::Train, &job)?;
+    check_ranks(&job)?;
     let mut bound = bind_job(Purpose::Train, &job, None, observer)?;
     bound.dataset = None;
     let batch = seeds_of(&mut bound).copied();

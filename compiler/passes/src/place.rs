@@ -99,10 +99,8 @@ impl Placing<'_> {
         if !self.old.stacks.is_empty() {
             return refused("its semantic graphs are stacked");
         }
-        for index in 0..self.old.graphs.len() {
-            if self.old.graphs[index].links {
-                return refused("links are learned by one process");
-            }
+        // Links to learn are no edges of a program of the whole graph: their pairs are scored by another one.
+        for index in (0..self.old.graphs.len()).filter(|&index| !self.old.graphs[index].links) {
             let src = self.old.graphs[index].src;
             let mirrors = self.new.mirrors(src, Mirrors::Sources);
             (self.new.graphs[index].src, self.new.graphs[index].share) = (mirrors, EdgeShare::In);
@@ -168,6 +166,11 @@ impl Placing<'_> {
         let data = self.old.value(value);
         if let Some(why) = self.counted_dims(value) {
             return self.refuse(value, why);
+        }
+        if let Space::Edges(graph) = space
+            && self.new.graphs[graph.index()].links
+        {
+            return self.refuse(value, "values of links have no placement on the whole graph");
         }
         let args = &data.args;
         let on = |new: &mut Self, op: Op, args: &[Value]| {

@@ -23,7 +23,7 @@
 //! - A gradient is a sum over the seeds of all ranks, so that of a value is complete when it is summed over the rows of all
 //!   ranks, however many of them have sampled a vertex.
 //! - A reduction in the forward pass must count each row once, which is so for rows of seeds and of edges to them.
-//!   Reductions over vertices that were sampled are refused.
+//!   Reductions over vertices that were sampled are refused. The ranks share the pairs of a batch of links.
 //! - A table belongs to the owners of its vertices, with its gradient and its optimizer states, which never travel.
 //!
 //! It comes last, as [`place`](crate::place()) does.
@@ -66,11 +66,11 @@ enum Placement {
 }
 
 /// The program of ranks that computes the outputs of a program of a mini-batch. `seeds` is the type of the seed vertices
-/// in the program of the whole graph.
+/// in the program of the whole graph; `None` if a batch is one of links, whose pairs the ranks share.
 ///
 /// # Errors
 /// [`NotPlaced`] at a reduction of the forward pass that counts vertices twice, and at values of stacked families.
-pub fn place_batch(flow: &Dataflow, layout: &BatchLayout, seeds: VertexType, split: Split) -> Result<Dataflow> {
+pub fn place_batch(flow: &Dataflow, layout: &BatchLayout, seeds: Option<VertexType>, split: Split) -> Result<Dataflow> {
     let new = flow.with_tables_of(flow.name.clone());
     let made = vec![None; flow.values.len()];
     let mut placing = Placing { old: flow, new, layout, seeds, split, made, completed: HashMap::new() };
@@ -97,7 +97,7 @@ struct Placing<'a> {
     old: &'a Dataflow,
     new: Dataflow,
     layout: &'a BatchLayout,
-    seeds: VertexType,
+    seeds: Option<VertexType>,
     split: Split,
     /// By old value.
     made: Vec<Option<(Value, Placement)>>,
@@ -114,6 +114,9 @@ impl Placing<'_> {
         }
         if self.split == Split::Relations && !self.layout.historical.is_empty() {
             return refused("embeddings are reused (`reuse`) where processes share the seeds, not the relations");
+        }
+        if self.split == Split::Relations && self.seeds.is_none() {
+            return refused("processes share relations to labelled vertices; links are shared by their pairs (`seeds`)");
         }
         for param in 0..self.old.params.len() {
             for dim in 0..self.old.params[param].dims.len() {
@@ -149,7 +152,7 @@ impl Placing<'_> {
     fn are_seeds(&self, vertex: VertexType) -> bool {
         let of_dataset = self.old.vertex_types[vertex.index()].rows == VertexRows::Dataset;
         let known = self.layout.vertices.get(vertex.index()).filter(|_| of_dataset);
-        known.is_some_and(|known| known.hops == 0 && known.vertex == self.seeds)
+        known.is_some_and(|known| known.hops == 0 && Some(known.vertex) == self.seeds)
     }
 
     /// The placement of the rows of a space, if no part of a reduction is computed for them.
@@ -246,6 +249,11 @@ impl Placing<'_> {
                 let own = self.push(value, Op::ReduceSpace(*reduce), &[rows])?;
                 Ok((self.over_ranks(value, *reduce, own)?, Placement::Same))
             }
+            (Op::RandomMask { ty, .. }, _)
+                if matches!(ty.space, Space::Edges(graph) if self.old.graphs[graph.index()].links) =>
+            {
+                self.refuse(value, "dropout of pairs depends on their numbers in the batch of one process")
+            }
             (Op::Broadcast(ty), _) => {
                 let arg = self.complete(data.args[0])?;
                 let dims: Vec<Dim> = ty.dims.iter().map(|&dim| self.dim(dim)).collect();
@@ -336,6 +344,8 @@ impl Placing<'_> {
         let once = match space {
             Space::Unit | Space::Index(_) => true,
             Space::Vertices(vertex) => self.are_seeds(vertex),
+            // A pair is scored by one rank.
+            Space::Edges(graph) if self.old.graphs[graph.index()].links => true,
             Space::Edges(graph) => self.are_seeds(self.old.graphs[graph.index()].dst),
             Space::Endpoints(..) => false,
         };

@@ -67,6 +67,19 @@ impl Division {
         (0..self.ranks).map(|rank| self.vertices_of(rank, vertices).start).chain([vertices]).collect()
     }
 
+    /// The rank that owns a vertex, of a type with `vertices` vertices.
+    pub fn owner(self, vertex: usize, vertices: usize) -> usize {
+        let (mut first, mut last) = (0, self.ranks - 1);
+        while first < last {
+            let middle = (first + last) / 2;
+            match self.vertices_of(middle, vertices).end <= vertex {
+                true => first = middle + 1,
+                false => last = middle,
+            }
+        }
+        first
+    }
+
     /// The vertices that a rank owns, of a type with `vertices` vertices.
     pub fn vertices_of(self, rank: usize, vertices: usize) -> Range<usize> {
         let sections = self.sections_of(rank);
@@ -338,6 +351,11 @@ impl Divider<'_> {
         let rows = |vertex: VertexType| &self.rows[vertex.index()];
         let (src, dst) = (rows(decl.src), rows(decl.dst));
         let (topology, numbers) = match decl.share {
+            // Pairs to score are bound to another program.
+            EdgeShare::All if decl.links => {
+                let topology = Topology::from_csc(&decl.name, src.len(), dst.len(), vec![0; dst.len() + 1], vec![])?;
+                return Ok((topology, vec![]));
+            }
             EdgeShare::All | EdgeShare::Copies => {
                 return Err(ExecError::Unsupported(format!(
                     "internal error: the graph `{}` is divided among no processes",

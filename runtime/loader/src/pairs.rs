@@ -75,8 +75,42 @@ pub struct PairRoom {
     ids: Vec<HashMap<u32, u32>>,
     /// By link graph: source, destination and label of each pair, in drawing order.
     drawn: Vec<Vec<(u32, u32, bool)>>,
-    /// By link graph: the positive pairs of the batch, sorted, in compact ids.
-    links: Vec<Vec<(u32, u32)>>,
+    /// By link graph: the links of the batch.
+    links: Vec<BatchLinks>,
+    /// Whether pairs are drawn for all links of the batch, whose ends are then seeds.
+    has_all: bool,
+}
+
+/// Links of a batch by either end.
+#[derive(Default)]
+struct BatchLinks {
+    /// Source and destination, in the order of the batch.
+    drawn: Vec<(u32, u32)>,
+    /// Destination and source, ascending.
+    by_dst: Vec<(u32, u32)>,
+    /// Source and destination, ascending.
+    by_src: Vec<(u32, u32)>,
+}
+
+impl BatchLinks {
+    fn clear(&mut self) {
+        [&mut self.drawn, &mut self.by_dst, &mut self.by_src].into_iter().for_each(Vec::clear);
+    }
+
+    fn sort(&mut self) {
+        self.by_src.clone_from(&self.drawn);
+        self.by_src.sort_unstable();
+        self.by_dst.extend(self.drawn.iter().map(|&(src, dst)| (dst, src)));
+        self.by_dst.sort_unstable();
+    }
+
+    /// The links that edges into a vertex may repeat, with the source of such an edge second.
+    fn repeated_at(&self, vertex: u32, reverse: bool) -> &[(u32, u32)] {
+        let sorted = if reverse { &self.by_src } else { &self.by_dst };
+        let first = sorted.partition_point(|pair| pair.0 < vertex);
+        let of_vertex = sorted[first..].iter().take_while(|pair| pair.0 == vertex).count();
+        &sorted[first..first + of_vertex]
+    }
 }
 
 impl PairSource {
@@ -131,32 +165,48 @@ impl PairSource {
         self.target.graphs.iter().position(|&of| of == graph)
     }
 
-    /// Draws the pairs of a batch of links, given by their positions. Fills the seed vertices of each vertex type, and
-    /// the pairs of each relation.
+    /// The link graph of a link, given by its position, and the position there.
+    fn link(&self, link: u32) -> (usize, usize) {
+        let graph = self.graphs.partition_point(|links| links.first <= link as usize) - 1;
+        (graph, link as usize - self.graphs[graph].first)
+    }
+
+    /// The destination of a link, given by its position, and the number of vertices of its type.
+    pub fn destination(&self, link: u32) -> (u32, usize) {
+        let (graph, at) = self.link(link);
+        let links = &self.graphs[graph];
+        (links.dst[at], links.num_dst)
+    }
+
+    /// Draws the pairs of a batch of links, given by their positions, or (`mine`) of some of these links: the same pairs
+    /// for them. Fills the seed vertices of each vertex type, and the pairs of each relation.
     pub fn draw(
         &self,
-        batch: &[u32],
+        (batch, mine): (&[u32], Option<&[bool]>),
         key: BatchKey,
         room: &mut PairRoom,
         seeds: &mut [Vec<u32>],
         pairs: &mut Vec<Pairs>,
     ) {
-        let PairRoom { ids, drawn, links: own } = room;
+        let PairRoom { ids, drawn, links: own, has_all } = room;
+        *has_all = mine.is_none();
         drawn.resize_with(self.graphs.len(), Vec::new);
         drawn.iter_mut().for_each(Vec::clear);
-        own.resize_with(self.graphs.len(), Vec::new);
-        own.iter_mut().for_each(Vec::clear);
-        let mut of_link: Vec<Vec<u64>> = vec![vec![]; self.graphs.len()];
-        for &link in batch {
-            let position = self.graphs.partition_point(|links| links.first <= link as usize) - 1;
+        own.resize_with(self.graphs.len(), BatchLinks::default);
+        own.iter_mut().for_each(BatchLinks::clear);
+        let mut of_link: Vec<Vec<(u64, bool)>> = vec![vec![]; self.graphs.len()];
+        for (index, &link) in batch.iter().enumerate() {
+            let (position, at) = self.link(link);
             let links = &self.graphs[position];
-            let at = link as usize - links.first;
-            own[position].push((links.src[at], links.dst[at]));
-            of_link[position].push(link.into());
+            own[position].drawn.push((links.src[at], links.dst[at]));
+            of_link[position].push((link.into(), mine.is_none_or(|mine| mine[index])));
         }
+        own.iter_mut().for_each(BatchLinks::sort);
         let draws = Draws { key: mask_key(key.seed, key.epoch, STREAM), tries: TRIES };
         for (position, links) in self.graphs.iter().enumerate() {
-            for (&(src, dst), &number) in own[position].iter().zip(&of_link[position]) {
+            let of_batch = &own[position].drawn;
+            let drawn_for = of_batch.iter().zip(&of_link[position]).filter(|(_, (_, is_mine))| *is_mine);
+            for (&(src, dst), &(number, _)) in drawn_for {
                 drawn[position].push((src, dst, true));
                 for k in 0..self.target.negatives.count {
                     let first = (number * u64::from(self.target.negatives.count) + u64::from(k)) * TRIES;
@@ -167,7 +217,7 @@ impl PairSource {
                         let draw = |of: usize| draws.number(first + attempt, of);
                         let end = match self.target.negatives.by {
                             NegativeEnds::InBatch if attempt < TRIES / 2 => {
-                                let other = own[position][draw(own[position].len())];
+                                let other = of_batch[draw(of_batch.len())];
                                 if of_destination { other.1 } else { other.0 }
                             }
                             NegativeEnds::InBatch | NegativeEnds::Uniform => {
@@ -196,37 +246,30 @@ impl PairSource {
                 (*src, *dst) = (id(links.src_type, *src), id(links.dst_type, *dst));
             }
         }
-        for (links, own) in self.graphs.iter().zip(own.iter_mut()) {
-            for (src, dst) in own.iter_mut() {
-                (*src, *dst) = (id(links.src_type, *src), id(links.dst_type, *dst));
-            }
-            own.sort_unstable();
-        }
         pairs.resize_with(self.graphs.len(), Pairs::default);
         for ((links, drawn), pairs) in self.graphs.iter().zip(&*drawn).zip(pairs) {
             pairs.fill(drawn, seeds[links.dst_type].len());
         }
     }
 
-    /// Removes the edges of a sampled batch that repeat its positive pairs.
+    /// Removes the edges of a sampled batch that repeat its links.
     pub fn exclude(&self, room: &PairRoom, batch: &mut Batch) {
         for (index, repeats) in self.repeats.iter().enumerate().filter(|(_, repeats)| !repeats.is_empty()) {
             let Some(block) = batch.blocks.get_mut(index) else { continue };
-            let seeds = [block.src_type, block.dst_type].map(|of| batch.known[0][of]);
-            let repeated = |src: u32, dst: u32| {
-                src < seeds[0]
-                    && dst < seeds[1]
-                    && repeats.iter().any(|&Repeat { links, reverse }| {
-                        let pair = if reverse { (dst, src) } else { (src, dst) };
-                        room.links[links].binary_search(&pair).is_ok()
-                    })
-            };
+            let [src, dst] = [block.src_type, block.dst_type].map(|of| &batch.vertices[of][..]);
+            let may_repeat = if room.has_all { batch.known[0][block.dst_type] as usize } else { dst.len() };
             let mut kept = 0;
             let mut begin = 0;
             for row in 0..block.indptr.len().saturating_sub(1) {
                 let end = block.indptr[row + 1] as usize;
+                let of_row = |&Repeat { links, reverse }: &Repeat| match row < may_repeat {
+                    true => room.links[links].repeated_at(dst[row], reverse),
+                    false => &[],
+                };
+                let links: Vec<&[(u32, u32)]> = repeats.iter().map(of_row).filter(|links| !links.is_empty()).collect();
+                let is_link = |from: u32| links.iter().any(|links| links.binary_search_by_key(&from, |l| l.1).is_ok());
                 for edge in begin..end {
-                    if !repeated(block.indices[edge], row as u32) {
+                    if links.is_empty() || !is_link(src[block.indices[edge] as usize]) {
                         block.indices[kept] = block.indices[edge];
                         block.eids[kept] = block.eids[edge];
                         kept += 1;
@@ -335,7 +378,7 @@ mod tests {
             let mut draws = vec![];
             for _ in 0..2 {
                 let (mut seeds, mut pairs) = (vec![vec![]; 2], vec![]);
-                source.draw(&batch, KEY, &mut PairRoom::default(), &mut seeds, &mut pairs);
+                source.draw((&batch, None), KEY, &mut PairRoom::default(), &mut seeds, &mut pairs);
                 let ends = [(&seeds[0], &seeds[1]), (&seeds[0], &seeds[0])];
                 draws.push([0, 1].map(|graph| listed(&pairs[graph], ends[graph].0, ends[graph].1)));
                 for seeds in &seeds {
@@ -373,7 +416,7 @@ mod tests {
             let total = source.graphs.iter().map(|links| links.src.len()).sum::<usize>() as u32;
             let batch: Vec<u32> = (0..num).map(|i| i * 11 % total).collect::<HashSet<_>>().into_iter().collect();
             let (mut room, mut seeds, mut pairs) = (PairRoom::default(), vec![vec![]; 2], vec![]);
-            source.draw(&batch, KEY, &mut room, &mut seeds, &mut pairs);
+            source.draw((&batch, None), KEY, &mut room, &mut seeds, &mut pairs);
             let mut sampled = Batch::default();
             sampler.sample(&seeds, KEY, &mut sampled).expect("seeds are right");
             let all: Vec<usize> = sampled.blocks.iter().map(|block| block.num_edges()).collect();

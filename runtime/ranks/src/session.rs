@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytemuck::Pod;
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use hgnnc_data::metrics::{Predictions, Tally};
 use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId, Target};
@@ -77,20 +78,24 @@ pub(crate) fn failed(error: CommError) -> ExecError {
 }
 
 impl RankSession {
-    /// The numbers of all ranks, in their order, to the end of `into`. Ranks may have different numbers of them.
-    pub fn gather(&self, own: &[f32], into: &mut Vec<f32>) -> Result<()> {
+    /// The numbers of all ranks, in their order, to the end of `into`. Ranks may have different numbers of them, which it
+    /// returns.
+    pub fn gather<T: Pod>(&self, own: &[T], into: &mut Vec<T>) -> Result<Vec<usize>> {
         let size = self.comm.size();
         if size == 1 {
             into.extend_from_slice(own);
-            return Ok(());
+            return Ok(vec![own.len()]);
         }
         let lens = all_gather(&*self.comm, Tag::STEP, &[own.len() as u64]).map_err(failed)?;
-        let counts: Vec<usize> = lens.iter().map(|&len| 4 * len as usize).collect();
+        let lens: Vec<usize> = lens.into_iter().map(|len| len as usize).collect();
+        let counts: Vec<usize> = lens.iter().map(|&len| len * size_of::<T>()).collect();
         let start = into.len();
-        into.resize(start + counts.iter().sum::<usize>() / 4, 0.0);
+        into.resize(start + lens.iter().sum::<usize>(), T::zeroed());
         let (send, send_counts) = (own.repeat(size), vec![size_of_val(own); size]);
         let send = (bytemuck::cast_slice(&send), &send_counts[..]);
-        self.comm.alltoallv(Tag::STEP, send, (bytemuck::cast_slice_mut(&mut into[start..]), &counts)).map_err(failed)
+        let recv = (bytemuck::cast_slice_mut(&mut into[start..]), &counts[..]);
+        self.comm.alltoallv(Tag::STEP, send, recv).map_err(failed)?;
+        Ok(lens)
     }
 }
 
@@ -223,8 +228,11 @@ impl Session for RankSession {
     }
 
     fn of_all(&mut self, own: &[u64]) -> Result<Vec<Vec<u64>>> {
-        let all = all_gather(&*self.comm, Tag::STEP, own).map_err(failed)?;
-        Ok(all.chunks_exact(own.len().max(1)).map(<[u64]>::to_vec).collect())
+        let mut all = vec![];
+        let lens = self.gather(own, &mut all)?;
+        let mut rest = &all[..];
+        let of_rank = |len: usize| rest.split_off(..len).unwrap_or_default().to_vec();
+        Ok(lens.into_iter().map(of_rank).collect())
     }
 
     fn shared_changed(&mut self) {

@@ -356,8 +356,8 @@ pub trait Session: Debug + Send + Any {
         Exchanged::default()
     }
 
-    /// The numbers of each process that trains with this one, as many of each. As with [`Session::agree`], all call it in
-    /// the same order as other calls.
+    /// The numbers of each process that trains with this one, in their order. As with [`Session::agree`], all call it in the
+    /// same order as other calls.
     ///
     /// # Errors
     /// When another process has ended.

@@ -156,7 +156,7 @@ fn compute_the_gradients_of_one_process(split: Split) {
         let Some(()) = trained(&mut small, seeds_of_batch) else { continue };
         let disabled = Disabled { passes: vec!["compact_endpoints".into()], ..Disabled::default() };
         PassManager::new(&disabled).expect("the pass exists").run(JOINT, &mut small, &mut PassCx::default());
-        let placed = match place_batch(&small, &layout, target, split) {
+        let placed = match place_batch(&small, &layout, Some(target), split) {
             Ok(placed) => placed,
             Err(refused) if split == Split::Relations && refused.why.contains("the seeds have learned rows") => {
                 continue;
@@ -258,7 +258,7 @@ dataflow small {
     let (mut small, layout) = to_minibatch(&flow).expect("in-edges only");
     let papers = layout.vertices.iter().position(|known| known.hops == 0).map(VertexType::new).expect("the seeds");
     trained(&mut small, papers).expect("it has a derivative");
-    let placed = place_batch(&small, &layout, VertexType::new(0), Split::Seeds).expect("seeds have one rank");
+    let placed = place_batch(&small, &layout, Some(VertexType::new(0)), Split::Seeds).expect("seeds have one rank");
     assert_eq!(verify(&placed), Ok(()));
     insta::assert_snapshot!(placed);
 }

@@ -450,18 +450,24 @@ impl MiniBatchLoader {
         let mut seeds = vec![vec![]; self.graph.counts().len()];
         let own = &order[first..(first + self.size).min(order.len())];
         (mini_batch.key, mini_batch.seeds) = (Some(key), own.len());
-        let own = match (&self.share, &self.seeds) {
-            (Some(share), Seeds::Vertices(vertex)) => share.own_seeds(own, self.graph.counts()[vertex.index()]),
-            _ => Cow::Borrowed(own),
-        };
         if let (Some(cached), Some(hot)) = (&mut worker.cached, &self.hot)
             && key.batch.is_multiple_of(hot.window)
         {
             cached.clear();
         }
         match &self.seeds {
-            Seeds::Vertices(vertex) => seeds[vertex.index()] = own.into_owned(),
-            Seeds::Links(source) => source.draw(&own, key, &mut worker.pairs, &mut seeds, &mut mini_batch.pairs),
+            Seeds::Vertices(vertex) => {
+                let count = self.graph.counts()[vertex.index()];
+                let mine = self.share.as_ref().and_then(|share| share.own_seeds(own, |seed| (seed, count)));
+                seeds[vertex.index()] = match mine {
+                    Some(mine) => own.iter().zip(mine).filter(|(_, mine)| *mine).map(|(&seed, _)| seed).collect(),
+                    None => own.to_vec(),
+                };
+            }
+            Seeds::Links(source) => {
+                let mine = self.share.as_ref().and_then(|share| share.own_seeds(own, |link| source.destination(link)));
+                source.draw((own, mine.as_deref()), key, &mut worker.pairs, &mut seeds, &mut mini_batch.pairs);
+            }
         }
         let cached = worker.cached.as_mut().zip(self.hot.as_ref());
         if let Some(first) = &mut worker.first {

@@ -10,7 +10,6 @@
 //! computed where its results are aggregated. A seed's own value of the layer before is needed once: by the rank that has
 //! the seed among its part of them.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -104,17 +103,20 @@ impl Share {
         }
     }
 
-    /// The seeds that this rank has, of those of a batch; `vertices` is the number of vertices of their type. All ranks have
-    /// as many, and each those that it owns as far as that allows: in a partitioned dataset, their neighbours are more often
-    /// its own.
-    pub fn own_seeds<'s>(&self, seeds: &'s [u32], vertices: usize) -> Cow<'s, [u32]> {
+    /// By seed of a batch: whether it is one of this rank; `None` if all are. `vertex` gives the vertex that says where a seed
+    /// belongs, and the number of vertices of its type. All ranks have as many seeds, and each those that it owns as far as
+    /// that allows: in a partitioned dataset, their neighbours are more often its own.
+    pub fn own_seeds(&self, seeds: &[u32], vertex: impl Fn(u32) -> (u32, usize)) -> Option<Vec<bool>> {
         let (own, ranks) = (self.rank.comm.rank(), self.rank.comm.size());
         if self.seeds.is_some() || ranks == 1 {
-            return Cow::Borrowed(seeds);
+            return None;
         }
-        let rank_of = shared_evenly(seeds, &self.rank.division.borders(vertices)[1..]);
-        let mine = rank_of.iter().zip(seeds).filter(|&(&rank, _)| rank == own);
-        Cow::Owned(mine.map(|(_, &seed)| seed).collect())
+        let owner = |&seed: &u32| {
+            let (vertex, count) = vertex(seed);
+            self.rank.division.owner(vertex as usize, count)
+        };
+        let owners: Vec<usize> = seeds.iter().map(owner).collect();
+        Some(shared_evenly(&owners, ranks).into_iter().map(|rank| rank == own).collect())
     }
 
     /// The part of a rank, of `count` seeds.
@@ -197,13 +199,11 @@ fn part(rank: usize, count: usize, ranks: usize) -> Range<usize> {
     count * rank / ranks..count * (rank + 1) / ranks
 }
 
-/// By seed: the rank that owns it, until that one has its part of them, and then the first one with less. `ends` has the
-/// number after the last vertex of each rank.
-fn shared_evenly(seeds: &[u32], ends: &[usize]) -> Vec<usize> {
-    let mut room: Vec<usize> = (0..ends.len()).map(|rank| part(rank, seeds.len(), ends.len()).len()).collect();
-    let owners = seeds.iter().map(|&seed| ends.partition_point(|&end| end <= seed as usize));
+/// By seed: the rank that owns it, until that one has its part of them, and then the first one with less.
+fn shared_evenly(owners: &[usize], ranks: usize) -> Vec<usize> {
+    let mut room: Vec<usize> = (0..ranks).map(|rank| part(rank, owners.len(), ranks).len()).collect();
     let mut rank_of: Vec<Option<usize>> = vec![];
-    for owner in owners {
+    for &owner in owners {
         let has_room = room[owner] > 0;
         room[owner] -= usize::from(has_room);
         rank_of.push(has_room.then_some(owner));
@@ -454,11 +454,11 @@ mod tests {
 
     #[test]
     fn seeds_go_to_their_owners_and_to_all_ranks_alike() {
-        assert_eq!(shared_evenly(&[0, 9, 3, 12, 5], &[4, 8, 16]), [0, 2, 1, 2, 1]);
+        assert_eq!(shared_evenly(&[0, 2, 0, 2, 1], 3), [0, 2, 1, 2, 1]);
         // All of them belong to one rank.
-        assert_eq!(shared_evenly(&[1, 2, 3, 4, 5], &[10, 20]), [0, 0, 1, 1, 1]);
-        assert_eq!(shared_evenly(&[11, 12], &[10, 20, 30]), [1, 2]);
-        assert_eq!(shared_evenly(&[], &[10, 20]), [0; 0]);
+        assert_eq!(shared_evenly(&[0; 5], 2), [0, 0, 1, 1, 1]);
+        assert_eq!(shared_evenly(&[1, 1], 3), [1, 2]);
+        assert_eq!(shared_evenly(&[], 2), [0; 0]);
     }
 
     #[test]

@@ -128,15 +128,16 @@ impl LinkMeasures {
         self.scorer.refresh(session, infer)
     }
 
-    /// Value of a metric over a part; `None` without links, or for a metric of another task.
-    pub fn metric(&mut self, part: Part, metric: Metric) -> Result<Option<f64>> {
+    /// Value of a metric over a part; `None` without links, or for a metric of another task. Processes that train together
+    /// share the pairs to score: `whole` is their session.
+    pub fn metric(&mut self, whole: &mut dyn Session, part: Part, metric: Metric) -> Result<Option<f64>> {
         let index = part_index(part);
         if self.parts[index].links.iter().all(Vec::is_empty) {
             return Ok(None);
         }
         if metric.is_ranking() {
             if self.parts[index].ranks.is_none() {
-                let ranks = rank(&mut self.scorer, &self.parts[index].links, &self.ends, &self.known)?;
+                let ranks = rank(&mut self.scorer, whole, &self.parts[index].links, &self.ends, &self.known)?;
                 self.parts[index].ranks = Some(ranks);
             }
             let ranks = self.parts[index].ranks.unwrap_or_default();
@@ -149,7 +150,7 @@ impl LinkMeasures {
             return Ok(Some(sum / ranks.count as f64));
         }
         if self.parts[index].separation.is_none() {
-            self.parts[index].separation = Some(self.separation(index)?);
+            self.parts[index].separation = Some(self.separation(whole, index)?);
         }
         let separation = self.parts[index].separation.unwrap_or_default();
         Ok(match metric {
@@ -160,11 +161,11 @@ impl LinkMeasures {
         })
     }
 
-    fn separation(&mut self, part: usize) -> Result<ScoreMetrics> {
+    fn separation(&mut self, whole: &mut dyn Session, part: usize) -> Result<ScoreMetrics> {
         let LinkPart { links, others, replaced, .. } = &self.parts[part];
         let joined = |graph: usize| [&links[graph][..], &others[graph], &replaced[graph]].concat();
         let joined: Vec<Vec<(u32, u32)>> = (0..links.len()).map(joined).collect();
-        let scores = score_pairs(&mut self.scorer, &joined, &self.ends)?;
+        let scores = self.scores(whole, &joined)?;
         let [mut of_links, mut of_others, mut of_replaced] = [const { vec![] }; 3];
         let LinkPart { links, others, .. } = &self.parts[part];
         for (graph, scores) in scores.iter().enumerate() {
@@ -188,9 +189,11 @@ impl LinkMeasures {
         }
     }
 
-    /// Scores of pairs, by link graph, in order. Vertex ids must be valid.
-    pub fn scores(&mut self, pairs: &[Vec<(u32, u32)>]) -> Result<Vec<Vec<f32>>> {
-        score_pairs(&mut self.scorer, pairs, &self.ends)
+    /// Scores of pairs, by link graph, in order. Vertex ids must be valid. Each process scores a part of them.
+    pub fn scores(&mut self, whole: &mut dyn Session, pairs: &[Vec<(u32, u32)>]) -> Result<Vec<Vec<f32>>> {
+        let own: Vec<&[(u32, u32)]> = pairs.iter().map(|pairs| &pairs[whole.own_rows(pairs.len())]).collect();
+        let scores = score_pairs(&mut self.scorer, &own, &self.ends)?;
+        scores.into_iter().map(|scores| whole.all_rows(scores)).collect()
     }
 
     /// Source and destination counts of each link graph.
@@ -209,7 +212,7 @@ impl std::fmt::Debug for LinkMeasures {
 const PAIRS: usize = 1 << 20;
 
 /// Scores any number of pairs, in order.
-fn score_pairs(scorer: &mut Scorer, pairs: &[Vec<(u32, u32)>], ends: &[(usize, usize)]) -> Result<Vec<Vec<f32>>> {
+fn score_pairs(scorer: &mut Scorer, pairs: &[&[(u32, u32)]], ends: &[(usize, usize)]) -> Result<Vec<Vec<f32>>> {
     let mut scores: Vec<Vec<f32>> = pairs.iter().map(|pairs| Vec::with_capacity(pairs.len())).collect();
     let mut first = 0;
     while pairs.iter().any(|pairs| pairs.len() > first) {

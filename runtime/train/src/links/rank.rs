@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use hgnnc_data::Result;
+use hgnnc_session::Session;
 use rayon::prelude::*;
 
 use super::KnownLinks;
@@ -54,9 +55,11 @@ struct QueryBatch {
     of_end: Vec<Range<usize>>,
 }
 
-/// Ranks of links, by graph; `ends` are the source and destination counts of each graph.
+/// Ranks of links, by graph; `ends` are the source and destination counts of each graph. Processes that train together
+/// share the batches of queries: `whole` is their session.
 pub(super) fn rank(
     scorer: &mut Scorer,
+    whole: &mut dyn Session,
     links: &[Vec<(u32, u32)>],
     ends: &[(usize, usize)],
     known: &[KnownLinks],
@@ -68,8 +71,8 @@ pub(super) fn rank(
             works.extend(query_batches(graph, replaced, links, PAIRS.div_ceil(candidates.max(1))));
         }
     }
-    let mut all = Ranks::default();
-    let mut rest = &works[..];
+    let mut own = vec![];
+    let mut rest = &works[whole.own_rows(works.len())];
     while let Some(first) = rest.first() {
         // Adds batches of other graphs while there is room.
         let mut num = 0;
@@ -92,9 +95,11 @@ pub(super) fn rank(
             let pool = scorer.pool();
             let scores = scorer.scores(work.graph)?;
             let ranks = pool.install(|| work.ranks(scores, ends[work.graph], &known[work.graph]));
-            ranks.into_iter().for_each(|rank| all.add(rank));
+            own.extend(ranks.into_iter().map(f64::to_bits));
         }
     }
+    let mut all = Ranks::default();
+    whole.of_all(&own)?.concat().into_iter().for_each(|rank| all.add(f64::from_bits(rank)));
     Ok(all)
 }
 

@@ -11,7 +11,7 @@ use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::training::{Criterion, Metric, Part, Target, Task};
 use hgnnc_ir::types::{Graph, Stage, VertexType};
-use hgnnc_session::{Clock, Exchanged, Rows, StepKey};
+use hgnnc_session::{Clock, Exchanged, Rows, Session, StepKey};
 use hgnnc_trace::{Times, os};
 
 use super::head::Head;
@@ -81,8 +81,8 @@ impl Trainer {
 
     /// A metric of the last evaluation. From a device only counts are downloaded where they suffice.
     pub(super) fn metric(&mut self, part: Part, metric: Metric) -> Result<Option<f64>> {
-        if let Some(links) = self.up_to_date_links()? {
-            return links.metric(part, metric);
+        if let Some((links, session)) = self.up_to_date_links()? {
+            return links.metric(session, part, metric);
         }
         let Some(training) = &self.executable.training else { return Ok(None) };
         let (vertices, task) = (self.rows(part).len(), training.task);
@@ -109,13 +109,13 @@ impl Trainer {
         Ok(value)
     }
 
-    /// Link metrics over the values of the last evaluation.
-    fn up_to_date_links(&mut self) -> Result<Option<&mut LinkMeasures>> {
+    /// Link metrics over the values of the last evaluation, and its session.
+    fn up_to_date_links(&mut self) -> Result<Option<(&mut LinkMeasures, &mut dyn Session)>> {
         if let (Some(links), true) = (&mut self.links, self.link_metrics_stale) {
             links.refresh(&mut *self.session, INFER)?;
             self.link_metrics_stale = false;
         }
-        Ok(self.links.as_mut())
+        Ok(self.links.as_mut().map(|links| (links, &mut *self.session)))
     }
 
     pub(super) fn metric_with(&self, part: Part, metric: Metric, tally: &mut Tally) -> Option<f64> {
@@ -341,7 +341,7 @@ impl Trainer {
     /// An invalid vertex id, a model that scores no pairs, or a device failure.
     pub fn score_pairs(&mut self, pairs: &[Vec<(u32, u32)>]) -> Result<Vec<Vec<f32>>> {
         self.infer_all()?;
-        let Some(links) = self.up_to_date_links()? else {
+        let Some((links, session)) = self.up_to_date_links()? else {
             return Err(ExecError::Unsupported("the model scores no pairs of vertices".into()));
         };
         for (pairs, &(num_src, num_dst)) in pairs.iter().zip(links.endpoints()) {
@@ -353,7 +353,7 @@ impl Trainer {
                 });
             }
         }
-        links.scores(pairs)
+        links.scores(session, pairs)
     }
 
     /// The exchanges of each process, where several train together. All call it.

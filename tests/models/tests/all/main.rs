@@ -11,6 +11,7 @@ mod gradients;
 mod language;
 mod layers;
 mod orders;
+mod rank_links;
 mod rank_plans;
 mod ranks;
 mod reuse;
