@@ -65,7 +65,9 @@ impl Rescued {
                 epoch + 1,
                 file.display()
             ),
-            Rescued::Lost => "the parameters of the best epoch were on the device only, and are lost".into(),
+            Rescued::Lost => {
+                "the parameters of the best epoch were on the device or on other processes only, and are lost".into()
+            }
         }
     }
 }

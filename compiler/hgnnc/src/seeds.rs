@@ -81,7 +81,7 @@ impl Prepared {
             let value = select.and_then(|select| measured(&report.metrics, select));
             let before = kept.as_ref().map(|(before, ..)| *before);
             if before.is_none_or(|before| select.is_some_and(|select| better(select, value, before))) {
-                kept = Some((value, report, self.trainer.params()?));
+                kept = Some((value, report, self.trainer.own_params()?));
             }
             if matches!(outcome, Outcome::Interrupted | Outcome::TimeLimit) {
                 break;
@@ -90,7 +90,7 @@ impl Prepared {
         let Some((_, mut report, params)) = kept else {
             return Err(failed.unwrap_or_else(|| Error::input("no run was made")));
         };
-        self.trainer.set_params(&params)?;
+        self.trainer.set_own_params(&params)?;
         let complete: Vec<&Metrics> = runs.iter().filter(|run| run.error.is_none()).map(|run| &run.metrics).collect();
         let (mean, std) = mean_and_std(&complete);
         (report.seeds, report.mean, report.std) = (runs, Some(mean), Some(std));

@@ -236,6 +236,11 @@ impl ParamStore for Engine {
         Ok(())
     }
 
+    fn write_own(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        self.set_own_param(index, numbers);
+        Ok(())
+    }
+
     fn states(&self) -> &[StateId] {
         &self.states
     }

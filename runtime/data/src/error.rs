@@ -118,6 +118,9 @@ pub enum ExecError {
     /// Another process of the job has failed, or does other work.
     #[error("{0}")]
     Ranks(String),
+    /// Another process of the job could not do its part of something that this one has done.
+    #[error("rank {rank}: {error}")]
+    OtherRank { rank: usize, error: String },
     /// The thread pool could not be created.
     #[error("cannot start {threads} threads: {reason}; `ulimit -u` and `--threads N` say how many there may be")]
     Threads { threads: usize, reason: String },
@@ -137,6 +140,7 @@ impl ExecError {
             | Self::GraphTooLarge(_)
             | Self::Threads { .. }
             | Self::Ranks(_)
+            | Self::OtherRank { .. }
             | Self::Device { .. } => true,
             Self::Io { action, .. } => *action != "read",
             Self::Unsupported(_)

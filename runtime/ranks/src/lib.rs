@@ -182,7 +182,7 @@ impl PlannedSession for PlannedRank {
             states,
             roles,
             spaces,
-            tables: HashMap::new(),
+            collected: None,
             gathered: HashMap::new(),
             fresh: HashSet::new(),
             counted: None,

@@ -17,8 +17,14 @@ impl RankSession {
         }
     }
 
-    /// Elements of a parameter on this rank.
-    fn own_len(&self, param: usize) -> usize {
+    /// The elements of a parameter on this rank.
+    pub(crate) fn own_param(&mut self, param: usize) -> Result<Vec<f32>> {
+        let mut own = vec![0.0; self.len_of_rank(param)];
+        self.inner.params().read(param, &mut own)?;
+        Ok(own)
+    }
+
+    fn len_of_rank(&self, param: usize) -> usize {
         let all = self.all_len(param);
         let Some(vertex) = self.rows_of(param) else { return all };
         let rows = self.whole.num_vertices[vertex.index()];
@@ -49,12 +55,14 @@ impl ParamStore for RankSession {
         if self.rows_of(index).is_none() {
             return self.inner.params().read(index, into);
         }
-        if let Some(all) = self.tables.get(&index) {
+        if let Some(collected) = &self.collected {
+            let all = collected.get(&index).ok_or_else(|| {
+                ExecError::Unsupported("internal error: all rows of a table are on another process".into())
+            })?;
             into.copy_from_slice(all);
             return Ok(());
         }
-        let mut own = vec![0.0; self.own_len(index)];
-        self.inner.params().read(index, &mut own)?;
+        let own = self.own_param(index)?;
         let mut all = Vec::with_capacity(into.len());
         self.gather(&own, &mut all)?;
         into.copy_from_slice(&all);
@@ -62,11 +70,22 @@ impl ParamStore for RankSession {
     }
 
     fn write(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
-        if self.rows_of(index).is_some() {
-            self.tables.insert(index, numbers.to_vec());
-        }
+        self.collected = None;
         // A rank takes the rows of its vertices, by their numbers in the dataset.
         self.inner.params().write(index, numbers)
+    }
+
+    fn own_len(&self, index: usize) -> usize {
+        self.len_of_rank(index)
+    }
+
+    fn read_own(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
+        self.inner.params().read(index, into)
+    }
+
+    fn write_own(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        self.collected = None;
+        self.inner.params().write_own(index, numbers)
     }
 
     fn states(&self) -> &[StateId] {
@@ -74,14 +93,7 @@ impl ParamStore for RankSession {
     }
 
     fn read_state(&mut self, index: usize) -> Result<Vec<f32>> {
-        let own = self.inner.params().read_state(index)?;
-        let param = self.states[index].0.index();
-        if self.rows_of(param).is_none() {
-            return Ok(own);
-        }
-        let mut all = vec![];
-        self.gather(&own, &mut all)?;
-        Ok(all)
+        self.inner.params().read_state(index)
     }
 
     fn write_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
@@ -89,7 +101,7 @@ impl ParamStore for RankSession {
     }
 
     fn init(&mut self, _tables: &Dataflow, seed: u64) -> Result<()> {
-        self.tables.clear();
+        self.collected = None;
         let placed = std::sync::Arc::clone(&self.placed);
         self.inner.params().init(&placed.tables, seed)
     }

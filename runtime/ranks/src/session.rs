@@ -37,8 +37,9 @@ pub(crate) struct RankSession {
     pub placed: Arc<Placed>,
     /// Parameter and slot of each optimizer state.
     pub states: Vec<StateId>,
-    /// Tables with the rows of all ranks, by parameter, until they change.
-    pub tables: HashMap<usize, Vec<f32>>,
+    /// Once they are collected, and until they change: tables with the rows of all ranks, by parameter, on the rank that
+    /// writes files.
+    pub collected: Option<HashMap<usize, Vec<f32>>>,
     /// The programs.
     pub roles: Vec<Role>,
     /// By program: the rows of its results.
@@ -81,6 +82,11 @@ impl RankSession {
     /// The numbers of all ranks, in their order, to the end of `into`. Ranks may have different numbers of them, which it
     /// returns.
     pub fn gather<T: Pod>(&self, own: &[T], into: &mut Vec<T>) -> Result<Vec<usize>> {
+        self.gather_to(None, own, into)
+    }
+
+    /// [`RankSession::gather`] on one rank, or on all; nothing comes to the others.
+    fn gather_to<T: Pod>(&self, only: Option<usize>, own: &[T], into: &mut Vec<T>) -> Result<Vec<usize>> {
         let size = self.comm.size();
         if size == 1 {
             into.extend_from_slice(own);
@@ -88,11 +94,22 @@ impl RankSession {
         }
         let lens = all_gather(&*self.comm, Tag::STEP, &[own.len() as u64]).map_err(failed)?;
         let lens: Vec<usize> = lens.into_iter().map(|len| len as usize).collect();
-        let counts: Vec<usize> = lens.iter().map(|&len| len * size_of::<T>()).collect();
+        let receives = |rank: usize| only.is_none_or(|only| only == rank);
+        let here = usize::from(receives(self.comm.rank()));
+        let counts: Vec<usize> = lens.iter().map(|&len| len * here * size_of::<T>()).collect();
         let start = into.len();
-        into.resize(start + lens.iter().sum::<usize>(), T::zeroed());
-        let (send, send_counts) = (own.repeat(size), vec![size_of_val(own); size]);
-        let send = (bytemuck::cast_slice(&send), &send_counts[..]);
+        into.resize(start + here * lens.iter().sum::<usize>(), T::zeroed());
+        let copies;
+        let send = match only {
+            Some(_) => own,
+            None => {
+                copies = own.repeat(size);
+                &copies[..]
+            }
+        };
+        let send_counts: Vec<usize> =
+            (0..size).map(|rank| usize::from(receives(rank)) * size_of_val(own)).collect();
+        let send = (bytemuck::cast_slice(send), &send_counts[..]);
         let recv = (bytemuck::cast_slice_mut(&mut into[start..]), &counts[..]);
         self.comm.alltoallv(Tag::STEP, send, recv).map_err(failed)?;
         Ok(lens)
@@ -119,7 +136,7 @@ impl Session for RankSession {
 
     fn update(&mut self, program: usize, key: StepKey, times: &mut Times) -> Result<()> {
         if self.roles.get(program) == Some(&Role::Train) {
-            self.tables.clear();
+            self.collected = None;
         }
         self.inner.update(program, key, times)
     }
@@ -213,13 +230,17 @@ impl Session for RankSession {
     }
 
     fn collect_params(&mut self) -> Result<()> {
-        for param in 0..self.placed.one.params.len() {
-            if self.rows_of(param).is_some() && !self.tables.contains_key(&param) {
-                let mut all = vec![0.0; self.all_len(param)];
-                ParamStore::read(self, param, &mut all)?;
-                self.tables.insert(param, all);
+        let mut collected = HashMap::new();
+        let tables: Vec<usize> =
+            (0..self.placed.one.params.len()).filter(|&param| self.rows_of(param).is_some()).collect();
+        for param in tables {
+            let own = self.own_param(param)?;
+            let all = self.rows_to_write(own)?;
+            if self.writes_files() {
+                collected.insert(param, all);
             }
         }
+        self.collected = Some(collected);
         Ok(())
     }
 
@@ -236,7 +257,7 @@ impl Session for RankSession {
     }
 
     fn shared_changed(&mut self) {
-        self.tables.clear();
+        self.collected = None;
     }
 
     fn own_rows(&self, rows: usize) -> Range<usize> {
@@ -249,7 +270,21 @@ impl Session for RankSession {
         Ok(all)
     }
 
-    fn writes_files(&self) -> bool {
-        self.comm.rank() == 0
+    fn rows_to_write(&mut self, own: Vec<f32>) -> Result<Vec<f32>> {
+        let mut all = vec![];
+        self.gather_to(Some(0), &own, &mut all)?;
+        Ok(all)
+    }
+
+    fn all_texts(&mut self, own: &str) -> Result<Vec<String>> {
+        let mut all = vec![];
+        let lens = self.gather(own.as_bytes(), &mut all)?;
+        let mut rest = &all[..];
+        let of_rank = |len: usize| String::from_utf8_lossy(rest.split_off(..len).unwrap_or_default()).into_owned();
+        Ok(lens.into_iter().map(of_rank).collect())
+    }
+
+    fn process(&self) -> (usize, usize) {
+        (self.comm.rank(), self.comm.size())
     }
 }

@@ -326,8 +326,8 @@ pub trait Session: Debug + Send + Any {
         Ok(any)
     }
 
-    /// Makes parameters readable without the other processes that train together, until they change. All call it, in the
-    /// same order as other calls.
+    /// Makes parameters readable on the process that writes files without those that train with it, and on no other one,
+    /// until they change. All call it, in the same order as other calls.
     ///
     /// # Errors
     /// When another process has ended.
@@ -343,12 +343,33 @@ pub trait Session: Debug + Send + Any {
         0..rows
     }
 
-    /// The elements of a table, from the rows that each process has. All call it, in the same order as other calls.
+    /// The elements of all processes, in their order. All call it, in the same order as other calls.
     ///
     /// # Errors
     /// When another process has ended.
     fn all_rows(&mut self, own: Vec<f32>) -> Result<Vec<f32>> {
         Ok(own)
+    }
+
+    /// [`Session::all_rows`] on the process that writes files; nothing on the others.
+    ///
+    /// # Errors
+    /// When another process has ended.
+    fn rows_to_write(&mut self, own: Vec<f32>) -> Result<Vec<f32>> {
+        Ok(own)
+    }
+
+    /// A text of each process that trains with this one. All call it, in the same order as other calls.
+    ///
+    /// # Errors
+    /// When another process has ended.
+    fn all_texts(&mut self, own: &str) -> Result<Vec<String>> {
+        Ok(vec![own.to_owned()])
+    }
+
+    /// The number of this process among those that train together, and how many they are.
+    fn process(&self) -> (usize, usize) {
+        (0, 1)
     }
 
     /// The exchanges of the programs with other processes so far.
@@ -367,7 +388,7 @@ pub trait Session: Debug + Send + Any {
 
     /// Whether this process writes the files of the run: one of those that train together does.
     fn writes_files(&self) -> bool {
-        true
+        self.process().0 == 0
     }
 
     /// Asks to count how a result of a program compares with the labels, where that saves reading the result.
@@ -408,16 +429,37 @@ pub trait ParamStore {
     /// When a device fails.
     fn write(&mut self, index: usize, numbers: &[f32]) -> Result<()>;
 
+    /// Elements that this process has of a parameter: where several train together, those of its rows of a table.
+    fn own_len(&self, index: usize) -> usize {
+        self.len(index)
+    }
+
+    /// Copies the elements that this process has of a parameter.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn read_own(&mut self, index: usize, into: &mut [f32]) -> Result<()> {
+        self.read(index, into)
+    }
+
+    /// Overwrites the elements that this process has of a parameter.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn write_own(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
+        self.write(index, numbers)
+    }
+
     /// Parameter and slot of each optimizer state.
     fn states(&self) -> &[StateId];
 
-    /// Copies an optimizer state.
+    /// Copies the elements that this process has of an optimizer state.
     ///
     /// # Errors
     /// When a device fails.
     fn read_state(&mut self, index: usize) -> Result<Vec<f32>>;
 
-    /// Overwrites an optimizer state.
+    /// Overwrites the elements that this process has of an optimizer state.
     ///
     /// # Errors
     /// When a device fails.

@@ -1,5 +1,7 @@
 //! Checkpoint files. A resumed run continues bit for bit where the checkpoint was saved.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hgnnc_data::{ExecError, Identity, OrderKind, Result};
@@ -10,6 +12,8 @@ use crate::weights::{self, Tensor};
 
 /// Version of the checkpoint format.
 const VERSION: u32 = 1;
+/// No run counts as far as this.
+const MOST: u64 = 1 << 53;
 
 /// State of a run without its tensors. Floating-point numbers are stored as their bits.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -41,9 +45,92 @@ pub struct Progress {
     /// given by the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<OrderKind>,
+    /// Files with the rows of tables, where several processes have trained together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Parts>,
     /// Program, train block and data of the run. Absent in checkpoints of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
+}
+
+/// Files beside a checkpoint, each with the rows of tables that one of several processes had.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Parts {
+    /// One more than that of the checkpoint before, so that its files stay until this one is complete.
+    pub generation: u64,
+    /// Number of files.
+    pub files: usize,
+    /// The tensors whose rows are in them.
+    pub tensors: Vec<PartTensor>,
+}
+
+/// A tensor whose rows are in several files, in their order.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct PartTensor {
+    pub name: String,
+    pub shape: Vec<usize>,
+    /// Number of rows in each file.
+    pub rows: Vec<u64>,
+}
+
+impl Parts {
+    fn name(&self, index: usize) -> String {
+        format!("rows-{}-{index}-of-{}.safetensors", self.generation, self.files)
+    }
+
+    /// Shapes of the tensors, by name.
+    pub fn shapes(&self) -> impl Iterator<Item = (&str, &[usize])> {
+        self.tensors.iter().map(|tensor| (&tensor.name[..], &tensor.shape[..]))
+    }
+
+    /// Whether each tensor has as many rows as its files.
+    fn are_complete(&self) -> bool {
+        let complete = |tensor: &PartTensor| {
+            let rows = tensor.rows.iter().try_fold(0u64, |sum, &rows| sum.checked_add(rows));
+            let expected = tensor.shape.first().map(|&rows| rows as u64);
+            tensor.rows.len() == self.files && expected.is_some() && rows == expected
+        };
+        self.generation < MOST && !self.tensors.is_empty() && self.tensors.iter().all(complete)
+    }
+
+    /// Reads some rows of tensors, by name. Files without any of them are not read.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or has other tensors.
+    pub fn read(&self, folder: &Path, wanted: &BTreeMap<&str, Range<usize>>) -> Result<BTreeMap<String, Vec<f32>>> {
+        let mut found: BTreeMap<String, Vec<f32>> = BTreeMap::new();
+        for file in 0..self.files {
+            // By tensor: its rows in this file that are wanted, counted from the first one there.
+            let of_tensor = |tensor: &PartTensor| {
+                let first = tensor.rows[..file].iter().sum::<u64>() as usize;
+                let end = first + tensor.rows[file] as usize;
+                let rows = wanted.get(&tensor.name[..])?;
+                let rows = rows.start.clamp(first, end) - first..rows.end.clamp(first, end) - first;
+                (!rows.is_empty()).then_some(rows)
+            };
+            let rows: Vec<Option<Range<usize>>> = self.tensors.iter().map(of_tensor).collect();
+            if rows.iter().all(Option::is_none) {
+                continue;
+            }
+            let path = folder.join(self.name(file));
+            let read = weights::read(&path)?;
+            let shape = |tensor: &PartTensor| {
+                (tensor.name.clone(), [&[tensor.rows[file] as usize], &tensor.shape[1..]].concat())
+            };
+            weights::check(&path, &read, &self.tensors.iter().map(shape).collect::<Vec<_>>())?;
+            for (tensor, rows) in self.tensors.iter().zip(rows) {
+                let width = tensor.shape[1..].iter().product::<usize>();
+                let rows = rows.unwrap_or_default();
+                let elements = &read.tensors[&tensor.name].1[rows.start * width..rows.end * width];
+                found.entry(tensor.name.clone()).or_default().extend_from_slice(elements);
+            }
+        }
+        for tensor in &self.tensors {
+            found.entry(tensor.name.clone()).or_default();
+        }
+        Ok(found)
+    }
 }
 
 /// Progress within an epoch of mini-batches.
@@ -81,7 +168,6 @@ impl Progress {
 
     /// Whether the counts are consistent, so that no arithmetic on them overflows.
     fn is_of_a_run(&self) -> bool {
-        const MOST: u64 = 1 << 53;
         let counts = [self.epochs_done, self.steps_done, self.stop_since, self.within.batches, self.within.seeds];
         counts.iter().all(|&count| count < MOST)
             && self.losses().len() as u64 == self.epochs_done
@@ -142,6 +228,30 @@ pub fn save(folder: &Path, progress: &Progress, tensors: Vec<(String, Tensor<'_>
     let text = serde_json::to_string(progress)
         .map_err(|e| ExecError::Weights { path: path.clone(), reason: format!("cannot be written: {e}") })?;
     weights::write(&path, tensors, Some(text))
+}
+
+/// Writes the file of one process of a checkpoint that is not complete yet. Atomic.
+///
+/// # Errors
+/// When the folder cannot be created or written, or the disk is full.
+pub fn save_part(folder: &Path, parts: &Parts, index: usize, tensors: Vec<(String, Tensor<'_>)>) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|source| ExecError::Io { action: "make", path: folder.into(), source })?;
+    weights::write(&folder.join(parts.name(index)), tensors, None)
+}
+
+/// Removes files of earlier checkpoints, and of those that were never complete. Files that cannot be removed stay.
+pub fn remove_old_parts(folder: &Path, current: Option<&Parts>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let names: Vec<String> = current.iter().flat_map(|parts| (0..parts.files).map(|file| parts.name(file))).collect();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        // With the temporary files of killed processes.
+        let is_part = name.trim_start_matches('.').starts_with("rows-") && name.contains(".safetensors");
+        if is_part && !names.iter().any(|current| current == name) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Whether a weights file is a checkpoint.
@@ -282,8 +392,8 @@ pub fn load(folder: &Path, model: &str) -> Result<(Progress, weights::File)> {
     if progress.model != model {
         return Err(wrong(format!("is a checkpoint of the model `{}`, not of `{model}`", progress.model)));
     }
-    if !progress.is_of_a_run() {
-        return Err(wrong("is damaged: no run has such counts of epochs, steps and losses".into()));
+    if !progress.is_of_a_run() || !progress.parts.as_ref().is_none_or(Parts::are_complete) {
+        return Err(wrong("is damaged: no run has such counts of epochs, steps, losses and rows".into()));
     }
     Ok((progress, file))
 }

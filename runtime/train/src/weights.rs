@@ -123,18 +123,31 @@ pub fn read_text(path: &Path) -> Result<Option<String>> {
 /// # Errors
 /// Lists tensors that are missing, unknown or of another shape.
 pub fn check(path: &Path, file: &File, expected: &[(String, Vec<usize>)]) -> Result<()> {
+    let found = file.tensors.iter().map(|(name, (shape, _))| (&name[..], &shape[..]));
+    check_shapes(path, &found.collect(), expected)
+}
+
+/// [`check`] of shapes by name.
+///
+/// # Errors
+/// The same.
+pub fn check_shapes(
+    path: &Path,
+    found: &BTreeMap<&str, &[usize]>,
+    expected: &[(String, Vec<usize>)],
+) -> Result<()> {
     let mut problems = vec![];
     for (name, shape) in expected {
-        match file.tensors.get(name) {
+        match found.get(&name[..]) {
             None => problems.push(format!("`{name}` is missing")),
-            Some((found, _)) if found != shape => {
+            Some(found) if *found != &shape[..] => {
                 problems.push(format!("`{name}` has shape {found:?}, the model expects {shape:?}"));
             }
             Some(_) => {}
         }
     }
-    let known = |name: &String| expected.iter().any(|(e, _)| e == name);
-    problems.extend(file.tensors.keys().filter(|n| !known(n)).map(|n| format!("the model has no parameter `{n}`")));
+    let known = |name: &str| expected.iter().any(|(e, _)| e == name);
+    problems.extend(found.keys().filter(|n| !known(n)).map(|n| format!("the model has no parameter `{n}`")));
     if problems.is_empty() {
         return Ok(());
     }

@@ -62,7 +62,7 @@ fn edges(folder: &Path, name: &str, edges: &[(u32, u32)]) {
     npy::write(&folder.join(name), &[2, edges.len()], &flat).expect("written");
 }
 
-fn rows(folder: &Path, name: &str, links: &[(u32, u32)]) {
+pub fn rows(folder: &Path, name: &str, links: &[(u32, u32)]) {
     let endpoints = |end: fn(&(u32, u32)) -> u32| links.iter().map(move |link| end(link) as i32);
     let rows: Vec<i32> = endpoints(|l| l.0).chain(links.iter().map(|_| 0)).chain(endpoints(|l| l.1)).collect();
     npy::write(&folder.join(name), &[3, links.len()], &rows).expect("written");

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use hgnnc_graph::npy;
+
 use crate::common::{CACHE, Place, Run};
+use crate::links;
 
 /// Two layers with dropout of vertices and edges, sparse and dense features, learned rows, and a clipped norm.
 pub const MODEL: &str = r#"
@@ -192,6 +195,35 @@ fn several_processes_evaluate_a_model_and_write_its_outputs() {
             let run = Run::of(launcher.command(&place, 2, "infer", &infer).output().unwrap()).works();
             assert_eq!(run.out.matches("wrote together.csv").count(), 1, "{}", run.out);
             assert_eq!(place.bytes("together.csv"), place.bytes("alone.csv"), "{name}");
+        }
+    }
+}
+
+/// With all in-edges and without dropout, but for the order of sums. Rank 0 writes the scores.
+#[test]
+fn several_processes_learn_links() {
+    let place = links::place(&links::links(90));
+    place.model(&links::MODEL.replace("fanout    [4]\n", "").replace("dropout(h, 0.1)", "h"));
+    let pairs: Vec<(u32, u32)> = (0..20).map(|at| (at, at * 7 % 24)).collect();
+    links::rows(place.folder.path(), "pairs.npy", &pairs);
+    let numbers = |name: &str| npy::Npy::open(&place.path(name)).unwrap().to_f32().unwrap().to_vec();
+    let metrics = |name: &str| place.json(name)["metrics"]["test"].clone();
+    place.with_data("train", &["--report", "alone.json", "--weights-out", "w.safetensors"]).works();
+    let score = ["--weights", "w.safetensors", "--links", "pairs.npy", "--out"];
+    place.with_data("infer", &[&score[..], &["alone.npy"]].concat()).works();
+    for launcher in launchers() {
+        let name = launcher.name.display();
+        let train = [&DATA[..], &["--report", "together.json"]].concat();
+        Run::of(launcher.train(&place, 3, &train).output().unwrap()).works();
+        for metric in ["loss", "auc", "average_precision", "mrr"] {
+            let [alone, together] = ["alone.json", "together.json"].map(|file| metrics(file)[metric].as_f64().unwrap());
+            assert!((alone - together).abs() < 0.02, "{name}: {metric} {alone} and {together}");
+        }
+        let infer = [&DATA[..], &score, &["together.npy"]].concat();
+        let run = Run::of(launcher.command(&place, 2, "infer", &infer).output().unwrap()).works();
+        assert_eq!(run.out.matches("wrote together.npy (20 scores)").count(), 1, "{}", run.out);
+        for (one, two) in numbers("alone.npy").into_iter().zip(numbers("together.npy")) {
+            assert!((one - two).abs() < 1e-5, "{name}: {one} and {two}");
         }
     }
 }

@@ -49,10 +49,23 @@ impl Engine {
         self.set_rows(index, Slab::Param(home.index()), offset..offset + len, numbers);
     }
 
-    /// Overwrites an optimizer state; vertex rows are in the order of the dataset.
+    /// Overwrites an optimizer state; the rows of several processes are those of this one.
     pub fn set_state(&mut self, index: usize, numbers: &[f32]) {
         let slab = Slab::State(index);
-        self.set_rows(self.states[index].0.index(), slab, 0..self.slabs[slab].len(), numbers);
+        self.set_own_rows(self.states[index].0.index(), slab, 0..self.slabs[slab].len(), numbers);
+    }
+
+    /// Overwrites a parameter; the rows of several processes are those of this one.
+    pub fn set_own_param(&mut self, index: usize, numbers: &[f32]) {
+        let ParamPlace { home, offset, len } = self.places[index];
+        self.set_own_rows(index, Slab::Param(home.index()), offset..offset + len, numbers);
+    }
+
+    fn set_own_rows(&mut self, param: usize, slab: Slab, range: Range<usize>, numbers: &[f32]) {
+        match self.rows_are_in_order(param) {
+            true => self.slabs[slab].elements()[range].copy_from_slice(numbers),
+            false => self.set_rows(param, slab, range, numbers),
+        }
     }
 
     fn set_rows(&mut self, param: usize, slab: Slab, range: Range<usize>, numbers: &[f32]) {

@@ -1,5 +1,6 @@
 //! Parameters, best-epoch parameters and checkpoints of a trainer.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -7,10 +8,30 @@ use hgnnc_data::stacks::num_own_params;
 use hgnnc_data::{ExecError, Result, SEED, StateId};
 use hgnnc_ir::VertexRows;
 use hgnnc_ir::types::{Dim, Param, VertexType};
+use hgnnc_session::Session;
 
 use super::Trainer;
-use crate::checkpoint;
+use crate::checkpoint::{self, PartTensor, Parts, Progress};
 use crate::weights::{self, Tensor};
+
+/// A tensor of a checkpoint.
+struct Saved {
+    name: String,
+    shape: Vec<usize>,
+    /// Whether each process has some of its rows, the first dimension.
+    is_divided: bool,
+}
+
+/// Errors on all processes that train together if one of them could not write its file.
+fn all_written(session: &mut dyn Session, own: Result<()>) -> Result<()> {
+    let text = own.as_ref().err().map_or_else(String::new, ToString::to_string);
+    let all = session.all_texts(&text)?;
+    own?;
+    match all.iter().position(|text| !text.is_empty()) {
+        Some(rank) => Err(ExecError::OtherRank { rank, error: all[rank].clone() }),
+        None => Ok(()),
+    }
+}
 
 impl Trainer {
     /// Keeps the current parameters as the best ones, on the device if it has memory for them. The host copy is then
@@ -21,7 +42,7 @@ impl Trainer {
             return if self.best_read.elapsed() >= self.options.checkpoint_every { self.read_best() } else { Ok(()) };
         }
         let params = self.session.params();
-        self.best.iter_mut().enumerate().try_for_each(|(i, kept)| params.read(i, kept))?;
+        self.best.iter_mut().enumerate().try_for_each(|(i, kept)| params.read_own(i, kept))?;
         self.best_of = Some(epoch);
         Ok(())
     }
@@ -48,10 +69,25 @@ impl Trainer {
         if self.best_on_device {
             return params.restore_best();
         }
-        self.best.iter().enumerate().try_for_each(|(i, kept)| params.write(i, kept))
+        self.best.iter().enumerate().try_for_each(|(i, kept)| params.write_own(i, kept))
     }
 
-    /// Current parameters, in the order of the model.
+    /// The elements that this process has of the current parameters, in the order of the model.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn own_params(&mut self) -> Result<Vec<Vec<f32>>> {
+        let num = self.shapes().len();
+        let store = self.current()?.params();
+        let own = |index: usize| {
+            let mut own = vec![0.0; store.own_len(index)];
+            store.read_own(index, &mut own).map(|()| own)
+        };
+        (0..num).map(own).collect()
+    }
+
+    /// Current parameters, in the order of the model. After training by several processes, only the one that writes files
+    /// has all rows of tables.
     ///
     /// # Errors
     /// When a device fails.
@@ -108,16 +144,41 @@ impl Trainer {
         if self.session.writes_files() { weights::write(path, tensors.collect(), None) } else { Ok(()) }
     }
 
+    /// Gives the process that writes files all rows of the best parameters, where several train together: after an error
+    /// that all of them have, and before one of them ends.
+    pub(super) fn collect_best(&mut self) -> Result<()> {
+        if self.session.process().1 == 1 {
+            return Ok(());
+        }
+        for index in 0..self.best.len() {
+            if self.is_divided(index) {
+                let own = std::mem::take(&mut self.best[index]);
+                self.best[index] = self.session.rows_to_write(own)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether each process has rows of a parameter of its own.
+    fn is_divided(&self, index: usize) -> bool {
+        self.session.process().1 > 1
+            && matches!(self.executable.infer.params[index].dims.first(), Some(Dim::Count(_)))
+    }
+
     /// Writes the parameters of the best epoch by name, and returns the epoch: after a device failure, the best one
-    /// with a host copy. Writes nothing without a best epoch.
+    /// with a host copy. Writes nothing without a best epoch, or if other processes have ended with a part of it.
     ///
     /// # Errors
     /// When the file cannot be written; an old one is then unchanged.
     pub fn save_best(&mut self, path: &Path) -> Result<Option<u64>> {
         // After a device failure the previous host copy is used.
         let _ = self.read_best();
+        let shapes = self.shapes();
+        let whole = |((_, shape), kept): (&(String, Vec<usize>), &Vec<f32>)| kept.len() == shape.iter().product::<usize>();
+        if !shapes.iter().zip(&self.best).all(whole) {
+            return Ok(None);
+        }
         if self.best_of.is_some() {
-            let shapes = self.shapes();
             let tensors =
                 shapes.into_iter().zip(&self.best).map(|((name, shape), data)| (name, Tensor { shape, data }));
             if self.session.writes_files() {
@@ -171,61 +232,114 @@ impl Trainer {
         }
     }
 
-    /// Elements of an optimizer state, in the order of the dataset.
+    /// The elements that this process has of an optimizer state.
     fn read_state(&mut self, index: usize) -> Result<Vec<f32>> {
         self.current()?;
         match &mut self.batches {
-            Some(batches) => {
-                let own = batches.read_state(index)?;
-                match batches.rows_of_state(index) {
-                    Some(_) => self.session.all_rows(own),
-                    None => Ok(own),
-                }
-            }
+            Some(batches) => batches.read_state(index),
             None => self.session.params().read_state(index),
         }
     }
 
-    /// Overwrites an optimizer state, in the order of the dataset.
+    /// Overwrites what [`Trainer::read_state`] reads.
     fn write_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
         self.current()?;
         match &mut self.batches {
-            Some(batches) => {
-                let own = match batches.rows_of_state(index) {
-                    Some(vertex) => {
-                        let rows = self.session.data().num_vertices[vertex.index()];
-                        let (own, width) = (self.session.own_rows(rows), numbers.len() / rows.max(1));
-                        &numbers[own.start * width..own.end * width]
-                    }
-                    None => numbers,
-                };
-                batches.write_state(index, own)
-            }
+            Some(batches) => batches.write_state(index, numbers),
             None => self.session.params().write_state(index, numbers),
         }
     }
 
+    /// The tensors of a checkpoint: parameters, those of the best epoch if there is one, and optimizer states.
+    fn saved(&mut self, with_best: bool) -> Vec<Saved> {
+        let mut saved = vec![];
+        let shapes = self.shapes();
+        let kinds = [("param", true), ("best", with_best)].into_iter().filter(|(_, exists)| *exists);
+        for (kind, _) in kinds {
+            for (index, (name, shape)) in shapes.iter().enumerate() {
+                let is_divided = self.is_divided(index);
+                saved.push(Saved { name: format!("{kind}/{name}"), shape: shape.clone(), is_divided });
+            }
+        }
+        for (param, slot) in self.states() {
+            let (name, shape) = self.shape_of(param);
+            let is_divided = param.index() < shapes.len() && self.is_divided(param.index());
+            saved.push(Saved { name: format!("state{slot}/{name}"), shape, is_divided });
+        }
+        saved
+    }
+
+    /// Writes a checkpoint. Where several processes train together, each writes the rows of tables that it has to a file of
+    /// its own, and the checkpoint is complete once the file that names these is renamed.
     pub(super) fn save_checkpoint(&mut self) -> Result<()> {
         let Some(folder) = self.options.checkpoint.clone() else { return Ok(()) };
         self.read_best()?;
-        let shapes = self.shapes();
-        let params = self.params()?;
-        let own_states = self.states();
-        let states: Vec<Vec<f32>> = (0..own_states.len()).map(|i| self.read_state(i)).collect::<Result<_>>()?;
-        let mut tensors = vec![];
-        for ((name, shape), data) in shapes.iter().zip(&params) {
-            tensors.push((format!("param/{name}"), Tensor { shape: shape.clone(), data }));
+        let with_best = self.progress.best_epoch.is_some();
+        let params = self.own_params()?;
+        let states: Vec<Vec<f32>> = (0..self.states().len()).map(|i| self.read_state(i)).collect::<Result<_>>()?;
+        let saved = self.saved(with_best);
+        let best: &[Vec<f32>] = if with_best { &self.best } else { &[] };
+        let elements = params.iter().chain(best).chain(&states);
+        let (of_parts, of_all): (Vec<_>, Vec<_>) = saved.iter().zip(elements).partition(|(saved, _)| saved.is_divided);
+        let (process, processes) = self.session.process();
+        let mut progress = self.progress.clone();
+        progress.parts = None;
+        if !of_parts.is_empty() {
+            let generation = self.progress.parts.as_ref().map_or(0, |parts| parts.generation) + 1;
+            let parts = Parts { generation, files: processes, tensors: vec![] };
+            let rows = |(saved, data): &(&Saved, &Vec<f32>)| {
+                data.len() / saved.shape[1..].iter().product::<usize>().max(1)
+            };
+            let counts: Vec<u64> = of_parts.iter().map(|part| rows(part) as u64).collect();
+            let tensors = of_parts.iter().map(|part| {
+                let shape = [&[rows(part)], &part.0.shape[1..]].concat();
+                (part.0.name.clone(), Tensor { shape, data: part.1 })
+            });
+            let written = checkpoint::save_part(&folder, &parts, process, tensors.collect());
+            let counts = self.session.of_all(&counts)?;
+            all_written(&mut *self.session, written)?;
+            let tensors = of_parts.iter().enumerate().map(|(index, (saved, _))| PartTensor {
+                name: saved.name.clone(),
+                shape: saved.shape.clone(),
+                rows: counts.iter().map(|of_process| of_process[index]).collect(),
+            });
+            progress.parts = Some(Parts { tensors: tensors.collect(), ..parts });
         }
-        if self.progress.best_epoch.is_some() {
-            for ((name, shape), data) in shapes.iter().zip(&self.best) {
-                tensors.push((format!("best/{name}"), Tensor { shape: shape.clone(), data }));
+        let tensors = of_all.iter().map(|(saved, data)| (saved.name.clone(), Tensor { shape: saved.shape.clone(), data }));
+        let written = match process {
+            0 => checkpoint::save(&folder, &progress, tensors.collect()),
+            _ => Ok(()),
+        };
+        all_written(&mut *self.session, written)?;
+        if process == 0 {
+            checkpoint::remove_old_parts(&folder, progress.parts.as_ref());
+        }
+        self.progress.parts = progress.parts;
+        Ok(())
+    }
+
+    /// The elements that this process has of all tensors of a checkpoint, in the order of [`Trainer::saved`].
+    fn own_elements(&mut self, folder: &Path, progress: &Progress, mut file: weights::File) -> Result<Vec<Vec<f32>>> {
+        let saved = self.saved(progress.best_epoch.is_some());
+        let expected: Vec<(String, Vec<usize>)> = saved.iter().map(|it| (it.name.clone(), it.shape.clone())).collect();
+        let in_file = file.tensors.iter().map(|(name, (shape, _))| (&name[..], &shape[..]));
+        let in_parts = progress.parts.iter().flat_map(Parts::shapes);
+        weights::check_shapes(&checkpoint::file_of(folder), &in_file.chain(in_parts).collect(), &expected)?;
+        let rows = |it: &Saved| match it.is_divided {
+            true => self.session.own_rows(it.shape[0]),
+            false => 0..it.shape.first().copied().unwrap_or(1),
+        };
+        let wanted = saved.iter().map(|it| (&it.name[..], rows(it))).collect();
+        let mut of_parts = progress.parts.as_ref().map_or_else(|| Ok(BTreeMap::new()), |it| it.read(folder, &wanted))?;
+        let own = |it: &Saved| match (of_parts.remove(&it.name), file.tensors.remove(&it.name)) {
+            (Some(own), _) => own,
+            (None, Some((_, all))) if it.is_divided => {
+                let (rows, width) = (rows(it), it.shape[1..].iter().product::<usize>());
+                all[rows.start * width..rows.end * width].to_vec()
             }
-        }
-        for (&(param, slot), data) in own_states.iter().zip(&states) {
-            let (name, shape) = self.shape_of(param);
-            tensors.push((format!("state{slot}/{name}"), Tensor { shape, data }));
-        }
-        if self.session.writes_files() { checkpoint::save(&folder, &self.progress, tensors) } else { Ok(()) }
+            (None, all) => all.map_or_else(Vec::new, |(_, all)| all),
+        };
+        Ok(saved.iter().map(own).collect())
     }
 
     pub(super) fn resume(&mut self) -> Result<()> {
@@ -265,34 +379,19 @@ impl Trainer {
             );
             return Err(ExecError::Weights { path, reason });
         }
-        let shapes = self.shapes();
-        let mut expected: Vec<(String, Vec<usize>)> =
-            shapes.iter().map(|(name, shape)| (format!("param/{name}"), shape.clone())).collect();
-        if progress.best_epoch.is_some() {
-            expected.extend(shapes.iter().map(|(name, shape)| (format!("best/{name}"), shape.clone())));
-        }
-        let states = self.states();
-        expected.extend(states.iter().map(|&(param, slot)| {
-            let (name, shape) = self.shape_of(param);
-            (format!("state{slot}/{name}"), shape)
-        }));
-        weights::check(&path, &file, &expected)?;
+        let mut own = self.own_elements(&folder, &progress, file)?.into_iter();
+        let num_params = self.shapes().len();
         let params = self.current()?.params();
-        for (i, (name, _)) in shapes.iter().enumerate() {
-            params.write(i, &file.tensors[&format!("param/{name}")].1)?;
-        }
+        own.by_ref().take(num_params).enumerate().try_for_each(|(i, own)| params.write_own(i, &own))?;
         if progress.best_epoch.is_some() {
-            self.best = shapes.iter().map(|(name, _)| file.tensors[&format!("best/{name}")].1.clone()).collect();
+            self.best = own.by_ref().take(num_params).collect();
             self.best_of = progress.best_epoch;
             // Makes room for them on a device.
             self.best_on_device = self.session.params().keep_best()?;
             let params = self.session.params();
             self.best.iter().enumerate().try_for_each(|(i, best)| params.write_best(i, best))?;
         }
-        for (i, &(param, slot)) in states.iter().enumerate() {
-            let name = format!("state{slot}/{}", self.shape_of(param).0);
-            self.write_state(i, &file.tensors[&name].1)?;
-        }
+        own.enumerate().try_for_each(|(i, own)| self.write_state(i, &own))?;
         self.seed = progress.seed;
         let order = self.progress.order;
         if let (Some(before), Some(now)) = (progress.order, order)

@@ -29,15 +29,21 @@ impl Trainer {
     pub fn run(&mut self, stop: &AtomicBool, on_epoch: &mut (dyn FnMut(&Epoch) + Send)) -> Result<Outcome> {
         let training = self.check_trainable()?;
         let (select, early) = (training.select, training.stop);
-        if self.batches.is_some() {
+        let outcome = if self.batches.is_some() {
             let outcome = self.train(select, early, stop, on_epoch);
             // The first error is the cause.
             let ended = self.end_batches();
-            return outcome.and_then(|outcome| ended.map(|()| outcome));
+            outcome.and_then(|outcome| ended.map(|()| outcome))
+        } else {
+            // Handing work to the pool allocates occasionally, so the entire loop runs inside it.
+            let pool = Arc::clone(&self.pool);
+            pool.install(|| self.train(select, early, stop, on_epoch))
+        };
+        // All processes that train together have such a loss.
+        if let Err(ExecError::Diverged { .. } | ExecError::NotFinite { .. }) = &outcome {
+            self.collect_best()?;
         }
-        // Handing work to the pool allocates occasionally, so the entire loop runs inside it.
-        let pool = Arc::clone(&self.pool);
-        pool.install(|| self.train(select, early, stop, on_epoch))
+        outcome
     }
 
     fn train(
@@ -146,7 +152,7 @@ impl Trainer {
         }
         self.progress.reserve(epochs);
         if self.best.is_empty() {
-            self.best = self.params()?;
+            self.best = self.own_params()?;
         }
         Ok(())
     }
@@ -294,7 +300,7 @@ impl Trainer {
 
 /// Whether an error, such as a full disk, may be gone when the next checkpoint is due.
 fn is_tolerated(error: &ExecError) -> bool {
-    matches!(error, ExecError::Io { .. })
+    matches!(error, ExecError::Io { .. } | ExecError::OtherRank { .. })
 }
 
 /// Separates tolerated checkpoint errors from fatal ones.

@@ -50,19 +50,19 @@ impl Trainer {
         Ok(())
     }
 
-    /// Overwrites the parameters with those that [`Trainer::params`] returned.
+    /// Overwrites the parameters with those that [`Trainer::own_params`] returned.
     ///
     /// # Errors
     /// Parameters of another model, or a device failure.
-    pub fn set_params(&mut self, values: &[Vec<f32>]) -> Result<()> {
+    pub fn set_own_params(&mut self, values: &[Vec<f32>]) -> Result<()> {
         let params = self.current()?.params();
         for (index, values) in values.iter().enumerate() {
-            if index >= params.num_params() || params.len(index) != values.len() {
+            if index >= params.num_params() || params.own_len(index) != values.len() {
                 return Err(ExecError::Unsupported("internal error: parameters of another model".into()));
             }
-            params.write(index, values)?;
+            params.write_own(index, values)?;
         }
-        Ok(())
+        self.session.collect_params()
     }
 
     /// Sets [`TrainOptions::max_time`](super::TrainOptions::max_time) of the runs to come.

@@ -12,6 +12,7 @@ use hgnnc_graph::Dataset;
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::{World, case};
 
+use crate::rank_links;
 use crate::ranks::{TRAIN, job, world_of};
 
 const NETWORK: Network = Network { latency_s: 1e-5, bytes_per_s: 1e9 };
@@ -47,11 +48,15 @@ fn counted(source: &str, data: &Arc<Dataset>, plan: &RankPlan) -> Vec<u64> {
 
 #[test]
 fn predicted_bytes_are_those_that_are_sent() {
-    for (name, batch) in
-        [("rgcn_basis", false), ("han", false), ("sage_mean", true), ("rgcn_basis", true), ("hgt", true)]
-    {
+    let of_cases = [("rgcn_basis", false), ("han", false), ("sage_mean", true), ("rgcn_basis", true), ("hgt", true)];
+    let mut models: Vec<(&str, String, Arc<Dataset>)> = vec![];
+    for (name, batch) in of_cases {
         let source = source_of(name, batch);
         let data = world(name, &source);
+        models.push((name, source, data));
+    }
+    models.push(("links", rank_links::MODEL.replace("epochs    4", "epochs    1"), rank_links::music()));
+    for (name, source, data) in models {
         for ranks in [2, 3] {
             let mut planned = 0;
             for candidate in plans(&source, &data, ranks) {

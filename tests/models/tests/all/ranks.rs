@@ -26,7 +26,8 @@ train M {
 /// Virtual ranks that are compared with one.
 const RANKS: [usize; 5] = [1, 2, 3, 4, 7];
 
-/// The losses of a run's epochs, and all parameters and the output after them.
+/// The losses of a run's epochs, and the parameters and the output after them. Of several ranks, the first one has all
+/// parameters, and the others have those that are not divided by rows.
 #[derive(Clone, PartialEq, Debug)]
 struct Trained {
     losses: Vec<f64>,
@@ -39,6 +40,19 @@ impl Trained {
         let of = |numbers: &[f32]| numbers.iter().map(|x| x.to_bits()).collect();
         (self.losses.iter().map(|x| x.to_bits()).collect(), of(&self.params), of(&self.output))
     }
+}
+
+/// The results of ranks: all have the same losses and outputs, and the first one's parameters, as far as they have them.
+fn of_ranks(mut all: Vec<Result<Trained, Error>>) -> Vec<Result<Trained, Error>> {
+    let Some((Ok(first), others)) = all.split_first_mut() else { return all };
+    for other in others.iter_mut().flatten() {
+        assert_eq!((&other.losses, &other.output), (&first.losses, &first.output), "the ranks come to one result");
+        let mut rest = first.params.iter();
+        let found = other.params.iter().all(|own| rest.any(|of_first| own.to_bits() == of_first.to_bits()));
+        assert!(found, "the ranks have the same parameters");
+        other.params.clone_from(&first.params);
+    }
+    all
 }
 
 struct Quiet;
@@ -59,12 +73,23 @@ fn train(job: &Job) -> Result<Trained, Error> {
     let mut losses = vec![];
     let trainer = &mut prepared.trainer;
     trainer.run(&AtomicBool::new(false), &mut |epoch| losses.push(epoch.loss))?;
-    Ok(Trained { losses, params: trainer.params()?.concat(), output: trainer.infer(None)?.data })
+    let output = trainer.infer(None)?.data;
+    let is_first = job.ranks.as_ref().is_none_or(|ranks| ranks.comm.rank() == 0);
+    let params = if is_first { trainer.params()? } else { dense(trainer.shapes(), trainer.own_params()?) };
+    Ok(Trained { losses, params: params.concat(), output })
+}
+
+/// The parameters of which a rank has all elements.
+fn dense(shapes: Vec<(String, Vec<usize>)>, own: Vec<Vec<f32>>) -> Vec<Vec<f32>> {
+    let all = shapes.into_iter().zip(own).filter(|((_, shape), own)| shape.iter().product::<usize>() == own.len());
+    all.map(|(_, own)| own).collect()
 }
 
 /// Trains on virtual ranks; a result for each.
 fn train_on(ranks: usize, sections: usize, source: &str, data: &Arc<Dataset>) -> Vec<Result<Trained, Error>> {
-    threads::run(ranks, |comm| train(&job(source, data, Some(Ranks { sections, ..Ranks::new(Arc::clone(comm)) }))))
+    of_ranks(threads::run(ranks, |comm| {
+        train(&job(source, data, Some(Ranks { sections, ..Ranks::new(Arc::clone(comm)) })))
+    }))
 }
 
 /// A world as a dataset, with features of all types, also those that the model does not read.
@@ -138,10 +163,10 @@ fn ranks_train_on_batches_as_one_process(name: &str) {
         for (split, ranks) in
             [Split::Seeds, Split::Relations].into_iter().flat_map(|split| [1, 2, 3].map(|n| (split, n)))
         {
-            let all = threads::run(ranks, |comm| {
+            let all = of_ranks(threads::run(ranks, |comm| {
                 let ranks = Ranks { sections: 6, split, ..Ranks::new(Arc::clone(comm)) };
                 train(&job(&source, &data, Some(ranks)))
-            });
+            }));
             for (rank, trained) in all.into_iter().enumerate() {
                 let trained = match trained {
                     Ok(trained) => trained,
@@ -198,12 +223,11 @@ fn training_on_batches_goes_on_with_any_number_of_ranks() {
             threads: 1,
             ..TrainOptions::default()
         };
-        let all = threads::run(ranks, |comm| {
+        let all = of_ranks(threads::run(ranks, |comm| {
             let ranks = Some(Ranks { sections: 6, ..Ranks::new(Arc::clone(comm)) });
             train(&Job { options: options.clone(), ..job(&source, &data, ranks) })
-                .unwrap_or_else(|error| panic!("{error}"))
-        });
-        assert!(all.iter().all(|of_rank| of_rank.params == all[0].params), "{ranks} ranks");
+        }));
+        let all: Vec<Trained> = all.into_iter().map(|of_rank| of_rank.unwrap_or_else(|error| panic!("{error}"))).collect();
         all.into_iter().next().expect("there is a rank")
     };
     let straight = on(2, 6, None, false);
