@@ -116,7 +116,9 @@ impl Placing<'_> {
             return refused("embeddings are reused (`reuse`) where processes share the seeds, not the relations");
         }
         if self.split == Split::Relations && self.seeds.is_none() {
-            return refused("processes share relations to labelled vertices; links are shared by their pairs (`seeds`)");
+            return refused(
+                "processes share relations to labelled vertices; links are shared by their pairs (`seeds`)",
+            );
         }
         for param in 0..self.old.params.len() {
             for dim in 0..self.old.params[param].dims.len() {
@@ -249,9 +251,7 @@ impl Placing<'_> {
                 let own = self.push(value, Op::ReduceSpace(*reduce), &[rows])?;
                 Ok((self.over_ranks(value, *reduce, own)?, Placement::Same))
             }
-            (Op::RandomMask { ty, .. }, _)
-                if matches!(ty.space, Space::Edges(graph) if self.old.graphs[graph.index()].links) =>
-            {
+            (Op::RandomMask { ty, .. }, _) if matches!(ty.space, Space::Edges(graph) if self.old.graphs[graph.index()].links) => {
                 self.refuse(value, "dropout of pairs depends on their numbers in the batch of one process")
             }
             (Op::Broadcast(ty), _) => {

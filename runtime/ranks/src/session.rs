@@ -107,8 +107,7 @@ impl RankSession {
                 &copies[..]
             }
         };
-        let send_counts: Vec<usize> =
-            (0..size).map(|rank| usize::from(receives(rank)) * size_of_val(own)).collect();
+        let send_counts: Vec<usize> = (0..size).map(|rank| usize::from(receives(rank)) * size_of_val(own)).collect();
         let send = (bytemuck::cast_slice(send), &send_counts[..]);
         let recv = (bytemuck::cast_slice_mut(&mut into[start..]), &counts[..]);
         self.comm.alltoallv(Tag::STEP, send, recv).map_err(failed)?;

@@ -476,6 +476,37 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_read_from_the_files_that_have_them() {
+        let folder = tempfile::tempdir().expect("a folder for a test");
+        let tensor = PartTensor { name: "param/x".into(), shape: vec![5, 2], rows: vec![2, 0, 3] };
+        let parts = Parts { generation: 7, files: 3, tensors: vec![tensor] };
+        assert!(parts.are_complete());
+        let all: Vec<f32> = (0..10u8).map(f32::from).collect();
+        for (file, rows) in [0..2, 2..2, 2..5].into_iter().enumerate() {
+            let data = &all[2 * rows.start..2 * rows.end];
+            let tensor = ("param/x".to_owned(), Tensor { shape: vec![rows.len(), 2], data });
+            save_part(folder.path(), &parts, file, vec![tensor]).expect("written");
+        }
+        for rows in [0..5, 1..3, 2..5, 4..4] {
+            let read = parts.read(folder.path(), &BTreeMap::from([("param/x", rows.clone())])).expect("read");
+            assert_eq!(read["param/x"], all[2 * rows.start..2 * rows.end]);
+        }
+        // Files of other checkpoints are removed, and only these.
+        let mine = folder.path().join("rows.txt");
+        std::fs::write(&mine, "").expect("written");
+        let next = Parts { generation: 8, ..parts.clone() };
+        std::fs::write(folder.path().join(next.name(1)), "").expect("written");
+        remove_old_parts(folder.path(), Some(&next));
+        assert!(mine.exists() && folder.path().join(next.name(1)).exists());
+        assert!(parts.read(folder.path(), &BTreeMap::from([("param/x", 0..1)])).is_err());
+        // Only those of files that add up.
+        for (rows, shape) in [(vec![2, 3], vec![5, 2]), (vec![2, 0, 2], vec![5, 2]), (vec![u64::MAX, 1, 0], vec![])] {
+            let tensor = PartTensor { name: "x".into(), shape, rows };
+            assert!(!Parts { generation: 1, files: 3, tensors: vec![tensor] }.are_complete());
+        }
+    }
+
+    #[test]
     fn counts_that_no_run_has_are_refused() {
         let folder = tempfile::tempdir().expect("a folder for a test");
         let good = r#"{"version":1,"model":"Net","seed":3,"epochs_done":2,"steps_done":2,"best_epoch":1,"best_bits":0,

@@ -131,11 +131,7 @@ pub fn check(path: &Path, file: &File, expected: &[(String, Vec<usize>)]) -> Res
 ///
 /// # Errors
 /// The same.
-pub fn check_shapes(
-    path: &Path,
-    found: &BTreeMap<&str, &[usize]>,
-    expected: &[(String, Vec<usize>)],
-) -> Result<()> {
+pub fn check_shapes(path: &Path, found: &BTreeMap<&str, &[usize]>, expected: &[(String, Vec<usize>)]) -> Result<()> {
     let mut problems = vec![];
     for (name, shape) in expected {
         match found.get(&name[..]) {

@@ -161,8 +161,7 @@ impl Trainer {
 
     /// Whether each process has rows of a parameter of its own.
     fn is_divided(&self, index: usize) -> bool {
-        self.session.process().1 > 1
-            && matches!(self.executable.infer.params[index].dims.first(), Some(Dim::Count(_)))
+        self.session.process().1 > 1 && matches!(self.executable.infer.params[index].dims.first(), Some(Dim::Count(_)))
     }
 
     /// Writes the parameters of the best epoch by name, and returns the epoch: after a device failure, the best one
@@ -174,7 +173,8 @@ impl Trainer {
         // After a device failure the previous host copy is used.
         let _ = self.read_best();
         let shapes = self.shapes();
-        let whole = |((_, shape), kept): (&(String, Vec<usize>), &Vec<f32>)| kept.len() == shape.iter().product::<usize>();
+        let whole =
+            |((_, shape), kept): (&(String, Vec<usize>), &Vec<f32>)| kept.len() == shape.iter().product::<usize>();
         if !shapes.iter().zip(&self.best).all(whole) {
             return Ok(None);
         }
@@ -287,9 +287,8 @@ impl Trainer {
         if !of_parts.is_empty() {
             let generation = self.progress.parts.as_ref().map_or(0, |parts| parts.generation) + 1;
             let parts = Parts { generation, files: processes, tensors: vec![] };
-            let rows = |(saved, data): &(&Saved, &Vec<f32>)| {
-                data.len() / saved.shape[1..].iter().product::<usize>().max(1)
-            };
+            let rows =
+                |(saved, data): &(&Saved, &Vec<f32>)| data.len() / saved.shape[1..].iter().product::<usize>().max(1);
             let counts: Vec<u64> = of_parts.iter().map(|part| rows(part) as u64).collect();
             let tensors = of_parts.iter().map(|part| {
                 let shape = [&[rows(part)], &part.0.shape[1..]].concat();
@@ -305,7 +304,8 @@ impl Trainer {
             });
             progress.parts = Some(Parts { tensors: tensors.collect(), ..parts });
         }
-        let tensors = of_all.iter().map(|(saved, data)| (saved.name.clone(), Tensor { shape: saved.shape.clone(), data }));
+        let tensors =
+            of_all.iter().map(|(saved, data)| (saved.name.clone(), Tensor { shape: saved.shape.clone(), data }));
         let written = match process {
             0 => checkpoint::save(&folder, &progress, tensors.collect()),
             _ => Ok(()),
@@ -330,7 +330,8 @@ impl Trainer {
             false => 0..it.shape.first().copied().unwrap_or(1),
         };
         let wanted = saved.iter().map(|it| (&it.name[..], rows(it))).collect();
-        let mut of_parts = progress.parts.as_ref().map_or_else(|| Ok(BTreeMap::new()), |it| it.read(folder, &wanted))?;
+        let mut of_parts =
+            progress.parts.as_ref().map_or_else(|| Ok(BTreeMap::new()), |it| it.read(folder, &wanted))?;
         let own = |it: &Saved| match (of_parts.remove(&it.name), file.tensors.remove(&it.name)) {
             (Some(own), _) => own,
             (None, Some((_, all))) if it.is_divided => {

@@ -50,7 +50,8 @@ train Recommend {
 pub fn music() -> Arc<Dataset> {
     let listens = |user: u32| (0..6).map(move |i| (user, (user * 7 % 5 + 5 * ((user + i * i) % 5)) % ARTISTS));
     let listens: HashSet<(u32, u32)> = (0..USERS).flat_map(listens).collect();
-    let knows: HashSet<(u32, u32)> = (0..USERS).flat_map(|user| [5, 15].map(|by| (user, (user + by) % USERS))).collect();
+    let knows: HashSet<(u32, u32)> =
+        (0..USERS).flat_map(|user| [5, 15].map(|by| (user, (user + by) % USERS))).collect();
     let [listens, knows] = [listens, knows].map(|links| {
         let mut links: Vec<(u32, u32)> = links.into_iter().collect();
         links.sort_unstable();
@@ -122,7 +123,8 @@ fn train(source: &str, data: &Arc<Dataset>, ranks: Option<Ranks>) -> Result<Trai
     prepared.trainer.run(&AtomicBool::new(false), &mut |epoch| losses.push(epoch.loss))?;
     let writes = job.ranks.as_ref().is_none_or(|ranks| ranks.comm.rank() == 0);
     let params = if writes { prepared.trainer.params()?.concat() } else { vec![] };
-    let metrics = prepared.trainer.evaluate()?.into_values().flat_map(std::collections::BTreeMap::into_values).collect();
+    let metrics =
+        prepared.trainer.evaluate()?.into_values().flat_map(std::collections::BTreeMap::into_values).collect();
     let pair = |at: i64| LinkPair { src: at * 3 % 40, relation: 2 * (at % 2), dst: at * 5 % 25 };
     let pairs = LinkPairs::new("pairs", (0..30).map(pair).collect());
     let scores = prepared.score_links(&pairs)?;

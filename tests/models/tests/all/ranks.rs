@@ -1,8 +1,9 @@
 //! Training by several processes: every layer of the library, in full batch, gives the bits of one process.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use hgnnc::{DataSource, Error, Job, ModelSource, Purpose, Ranks, Split, prepare};
 use hgnnc_diag::{Diagnostics, SourceMap};
@@ -211,9 +212,9 @@ fn wide_sums_are_those_of_one_process() {
 /// Learned rows with their optimizer states belong to ranks, and a checkpoint has those of all.
 #[test]
 fn training_on_batches_goes_on_with_any_number_of_ranks() {
-    let case = case("rgcn_basis");
+    let case = case("rgcn_sparse");
     let source = case.trained_by(&TRAIN.replace("seed 3", "seed 3\n    batch 4"));
-    let data = world_of(&case, &source, &World::random_library(4));
+    let data = world_of(&case, &source, &World::sparse_library());
     let folder = tempfile::tempdir().expect("a folder");
     let on = |ranks: usize, epochs: u64, checkpoint: Option<&str>, resume: bool| {
         let options = TrainOptions {
@@ -227,7 +228,8 @@ fn training_on_batches_goes_on_with_any_number_of_ranks() {
             let ranks = Some(Ranks { sections: 6, ..Ranks::new(Arc::clone(comm)) });
             train(&Job { options: options.clone(), ..job(&source, &data, ranks) })
         }));
-        let all: Vec<Trained> = all.into_iter().map(|of_rank| of_rank.unwrap_or_else(|error| panic!("{error}"))).collect();
+        let all: Vec<Trained> =
+            all.into_iter().map(|of_rank| of_rank.unwrap_or_else(|error| panic!("{error}"))).collect();
         all.into_iter().next().expect("there is a rank")
     };
     let straight = on(2, 6, None, false);
@@ -240,6 +242,76 @@ fn training_on_batches_goes_on_with_any_number_of_ranks() {
         let wide = |numbers: &[f32]| -> Vec<f64> { numbers.iter().map(|&x| f64::from(x)).collect() };
         assert_close(&format!("resumed on {ranks} ranks"), &wide(&resumed.params), &wide(&straight.params), 5e-4);
     }
+}
+
+/// A model with learned rows, and options with a checkpoint in a folder.
+fn with_checkpoint(folder: &Path) -> (String, TrainOptions) {
+    let source = case("rgcn_sparse").trained_by(&TRAIN.replace("seed 3", "seed 3\n    batch 4"));
+    let checkpoint = Some(folder.join("checkpoint"));
+    (source, TrainOptions { epochs: Some(3), checkpoint, threads: 1, ..TrainOptions::default() })
+}
+
+#[test]
+fn each_rank_writes_its_rows_of_a_checkpoint() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, options) = with_checkpoint(folder.path());
+    let options = TrainOptions { checkpoint_every: Duration::ZERO, ..options };
+    let data = world_of(&case("rgcn_sparse"), &source, &World::sparse_library());
+    let on = |ranks: usize, resume: bool| {
+        let options = TrainOptions { resume, epochs: Some(if resume { 4 } else { 3 }), ..options.clone() };
+        of_ranks(threads::run(ranks, |comm| {
+            let ranks = Some(Ranks { sections: 6, ..Ranks::new(Arc::clone(comm)) });
+            train(&Job { options: options.clone(), ..job(&source, &data, ranks) })
+        }))
+    };
+    let names = || {
+        let entries = std::fs::read_dir(folder.path().join("checkpoint")).expect("a folder").flatten();
+        let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    };
+    on(2, false).into_iter().for_each(|trained| drop(trained.unwrap_or_else(|error| panic!("{error}"))));
+    // Those of earlier checkpoints are removed.
+    assert_eq!(names().len(), 3, "{:?}", names());
+    let parts: Vec<String> = names().into_iter().filter(|name| name.starts_with("rows-")).collect();
+    assert!(parts[0].ends_with("-0-of-2.safetensors") && parts[1].ends_with("-1-of-2.safetensors"), "{parts:?}");
+    let lost = folder.path().join("checkpoint").join(&parts[1]);
+    let bytes = std::fs::read(&lost).expect("a file");
+    for (damaged, message) in [(None, "cannot read"), (Some(&b"text"[..]), "is not a safetensors file")] {
+        std::fs::remove_file(&lost).expect("removed");
+        damaged.into_iter().for_each(|bytes| std::fs::write(&lost, bytes).expect("written"));
+        let error = on(1, true).remove(0).expect_err("a file is missing").to_string();
+        assert!(error.contains(message) && error.contains(&parts[1]), "{error}");
+        std::fs::write(&lost, &bytes).expect("written");
+    }
+    // One process has all rows, and needs no parts.
+    on(1, true).remove(0).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(names(), ["checkpoint.safetensors"]);
+}
+
+/// Such as one with a full disk.
+#[test]
+fn a_rank_that_cannot_write_its_part_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("file"), "").expect("written");
+    let (source, options) = with_checkpoint(folder.path());
+    let data = world_of(&case("rgcn_sparse"), &source, &World::sparse_library());
+    let unsaved = threads::run(2, |comm| {
+        let checkpoint = match comm.rank() {
+            0 => options.checkpoint.clone(),
+            _ => Some(folder.path().join("file/checkpoint")),
+        };
+        let ranks = Some(Ranks { sections: 6, ..Ranks::new(Arc::clone(comm)) });
+        let options = TrainOptions { checkpoint, ..options.clone() };
+        let job = Job { options, ..job(&source, &data, ranks) };
+        let mut prepared = prepare(Purpose::Train, &job, &mut Quiet).unwrap_or_else(|error| panic!("{error}"));
+        let outcome = prepared.trainer.run(&AtomicBool::new(false), &mut |_| {});
+        outcome.unwrap_or_else(|error| panic!("training goes on: {error}"));
+        prepared.trainer.unsaved().map(ToString::to_string)
+    });
+    let texts: Vec<String> = unsaved.into_iter().map(|text| text.expect("no checkpoint")).collect();
+    assert!(texts[0].starts_with("rank 1: cannot make") && texts[1].starts_with("cannot make"), "{texts:?}");
+    assert!(!folder.path().join("checkpoint/checkpoint.safetensors").exists());
 }
 
 /// Each rank keeps the embeddings of its own batches for later ones.
