@@ -143,6 +143,7 @@ impl Printer<'_> {
                 VertexRows::Owned(of) => writeln!(self.out, "  vertex {name} = owned({})", names.vertex(of))?,
                 VertexRows::Copies(of) => writeln!(self.out, "  vertex {name} = copies({})", names.vertex(of))?,
                 VertexRows::Rank => writeln!(self.out, "  vertex {name} = rank")?,
+                VertexRows::Replica => writeln!(self.out, "  vertex {name} = replica")?,
                 _ => {}
             }
         }

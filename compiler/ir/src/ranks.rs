@@ -28,6 +28,8 @@
 //!   the rank owns and any rank has in its batch; an exchange gives the rows to these ranks. The gradients come back as
 //!   [`VertexRows::Copies`], with a row for each rank that has the vertex, and are summed in the order of the ranks along
 //!   the graph [`EdgeShare::Copies`].
+//! - Ranks that share the relations to the same seeds are a *replica*. Where there are several, a sum that all ranks of a
+//!   replica have is taken from its first one: [`VertexRows::Replica`] has a row there.
 
 use crate::dataflow::{Dataflow, GraphDecl, VertexTypeDecl};
 use crate::stacks::VertexRows;
@@ -80,7 +82,8 @@ impl VertexRows {
     pub fn is_of_ranks(self) -> bool {
         match self {
             Self::Dataset | Self::Members(_) | Self::Pairs(..) | Self::Cells(..) => false,
-            Self::Mirrors(..) | Self::Sections(_) | Self::Owned(_) | Self::Copies(_) | Self::Rank => true,
+            Self::Mirrors(..) | Self::Sections(_) | Self::Owned(_) | Self::Copies(_) => true,
+            Self::Rank | Self::Replica => true,
         }
     }
 
@@ -130,6 +133,11 @@ impl Dataflow {
     /// The type with a row for the rank, declared if it does not exist.
     pub fn rank(&mut self) -> VertexType {
         self.type_of_ranks("rank".into(), VertexRows::Rank)
+    }
+
+    /// The type with a row on the first rank of each replica, declared if it does not exist.
+    pub fn replica(&mut self) -> VertexType {
+        self.type_of_ranks("replica".into(), VertexRows::Replica)
     }
 
     fn type_of_ranks(&mut self, name: String, rows: VertexRows) -> VertexType {

@@ -58,7 +58,7 @@ impl SizeInfo {
                 VertexRows::Mirrors(of, _) | VertexRows::Owned(of) | VertexRows::Copies(of) => {
                     self.vertices[of.index()]
                 }
-                VertexRows::Rank => 1,
+                VertexRows::Rank | VertexRows::Replica => 1,
                 VertexRows::Sections(of) => SECTIONS.min(self.vertices[of.index()]),
             };
             self.vertices.push(rows);

@@ -56,6 +56,9 @@ pub enum VertexRows {
     Copies(VertexType),
     /// One row, for the rank itself ([`crate::ranks`]).
     Rank,
+    /// Of a mini-batch: one row on the first rank of those that share their seeds, and none on the others
+    /// ([`crate::ranks`]).
+    Replica,
 }
 
 /// A graph that is derived from the members of a stack.

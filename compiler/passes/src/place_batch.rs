@@ -1,5 +1,5 @@
-//! Places the program of a mini-batch on the ranks of a job ([`hgnnc_ir::ranks`]), in one of two ways ([`Split`]): ranks
-//! share the seed vertices, or the relations that lead to them.
+//! Places the program of a mini-batch on the ranks of a job ([`hgnnc_ir::ranks`]), in one of three ways ([`Split`]): ranks
+//! share the seed vertices, the relations that lead to them, or both.
 //!
 //! ```text
 //! Before:  %1 = param embedding                  : f32[; Author.2, 64]
@@ -52,6 +52,15 @@ pub enum Split {
     /// "Heta", arXiv 2408.09697, equation 1), or reduced as the model says. One rank gives a seed's own value of the layer
     /// before, which is no sum over relations.
     Relations,
+    /// Replicas share the seeds, and the ranks of each replica the relations to them.
+    Grid,
+}
+
+impl Split {
+    /// Whether several ranks have the same seeds.
+    pub fn shares_relations(self) -> bool {
+        matches!(self, Split::Relations | Split::Grid)
+    }
 }
 
 /// The ranks that have the rows of a value.
@@ -112,10 +121,10 @@ impl Placing<'_> {
         if !self.old.stacks.is_empty() {
             return refused("its semantic graphs are stacked");
         }
-        if self.split == Split::Relations && !self.layout.historical.is_empty() {
+        if self.split.shares_relations() && !self.layout.historical.is_empty() {
             return refused("embeddings are reused (`reuse`) where processes share the seeds, not the relations");
         }
-        if self.split == Split::Relations && self.seeds.is_none() {
+        if self.split.shares_relations() && self.seeds.is_none() {
             return refused(
                 "processes share relations to labelled vertices; links are shared by their pairs (`seeds`)",
             );
@@ -160,7 +169,7 @@ impl Placing<'_> {
     /// The placement of the rows of a space, if no part of a reduction is computed for them.
     fn placement(&self, space: Space) -> Placement {
         match space {
-            Space::Vertices(vertex) if self.split == Split::Relations && self.are_seeds(vertex) => Placement::Same,
+            Space::Vertices(vertex) if self.split.shares_relations() && self.are_seeds(vertex) => Placement::Same,
             space if is_of_batch(space) => Placement::Own,
             _ => Placement::Same,
         }
@@ -331,6 +340,10 @@ impl Placing<'_> {
         own: Value,
     ) -> Result<(Value, Placement)> {
         if self.placement(from) == Placement::Same && !of_parts {
+            let own = match self.split == Split::Grid && is_of_batch(from) {
+                true => self.over_replicas(value, reduce, own)?,
+                false => own,
+            };
             return Ok((own, Placement::Same));
         }
         if !of_parts {
@@ -358,6 +371,25 @@ impl Placing<'_> {
             _ => "rows".into(),
         };
         self.refuse(value, format!("it reduces over {of} that were sampled, of which several processes have the same"))
+    }
+
+    /// Reduces what all ranks of a replica have over the replicas.
+    fn over_replicas(&mut self, value: Value, reduce: Reduce, own: Value) -> Result<Value> {
+        match reduce {
+            Reduce::Sum => {
+                let replica = self.new.replica();
+                let counts = self.push(value, Op::Count(Space::Vertices(replica)), &[])?;
+                let ty = self.new.ty(own).clone();
+                let counts = self.push(value, Op::Broadcast(ty), &[counts])?;
+                let counted = self.push(value, Op::Binary(BinaryOp::Mul), &[own, counts])?;
+                self.over_ranks(value, reduce, counted)
+            }
+            // Equal numbers change nothing.
+            Reduce::Max | Reduce::Min => self.over_ranks(value, reduce, own),
+            other => {
+                self.refuse(value, format!("there is no placement for `{}` over the seeds of replicas", other.name()))
+            }
+        }
     }
 
     /// Reduces what each rank has over all ranks, in their order.

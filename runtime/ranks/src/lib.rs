@@ -24,7 +24,7 @@ use hgnnc_executable::{Executable, Role};
 use hgnnc_graph::FloatArray;
 use hgnnc_ir::Space;
 use hgnnc_ir::dataflow::{Dataflow, OutputKind};
-use hgnnc_session::{Backend, MemoryNeeded, PlannedSession, Rank, Session};
+use hgnnc_session::{Backend, MemoryNeeded, PlannedSession, Rank, Session, SharedRelations};
 
 use session::RankSession;
 
@@ -37,8 +37,8 @@ pub struct Placed {
     pub tables: Dataflow,
     /// The division of rows among the ranks.
     pub division: Division,
-    /// By semantic graph, if ranks share relations: the rank that aggregates its edges to the seeds of mini-batches.
-    pub relations: Option<Arc<[usize]>>,
+    /// How ranks share the relations to the seeds of mini-batches, if they do.
+    pub relations: Option<SharedRelations>,
 }
 
 /// The back end of one rank.

@@ -85,12 +85,33 @@ pub struct Rank {
     pub comm: Arc<dyn Comm>,
     /// How vertices, and the rows of tables with them, are divided among the processes.
     pub division: Division,
-    /// By semantic graph: the process that aggregates its edges to the seeds of mini-batches. Without them, each process
-    /// has its own seeds.
-    pub relations: Option<Arc<[usize]>>,
+    /// How processes share the relations to the seeds of mini-batches. Without them, each process has its own seeds.
+    pub relations: Option<SharedRelations>,
+}
+
+/// Relations to the seeds of mini-batches that several processes share.
+#[derive(Clone, Debug)]
+pub struct SharedRelations {
+    /// By semantic graph: the process that aggregates its edges to the seeds, counted from the first of its replica.
+    pub rank_of: Arc<[usize]>,
+    /// Number of replicas, each of as many consecutive processes: these have the same seeds, and other ones than the
+    /// other replicas.
+    pub replicas: usize,
 }
 
 impl Rank {
+    /// The number of sets of seeds that a batch has: one for each replica, or for each process.
+    pub fn shares(&self) -> usize {
+        self.relations.as_ref().map_or(self.comm.size(), |shared| shared.replicas.max(1))
+    }
+
+    /// The processes with the same seeds as this one.
+    pub fn replica(&self) -> Range<usize> {
+        let size = self.comm.size() / self.shares();
+        let first = self.comm.rank() / size * size;
+        first..first + size
+    }
+
     /// The vertices that this process owns, of a type with `vertices` vertices.
     pub fn vertices(&self, vertices: usize) -> Range<usize> {
         self.division.vertices_of(self.comm.rank(), vertices)

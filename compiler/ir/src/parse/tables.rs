@@ -246,14 +246,17 @@ impl Parser {
             ("owned", None) => Some(VertexRows::Owned(of)),
             ("copies", None) => Some(VertexRows::Copies(of)),
             ("rank", None) => Some(VertexRows::Rank),
+            ("replica", None) => Some(VertexRows::Replica),
             _ => None,
         };
         if rows(VertexType::new(0)).is_none() {
             return Ok(None);
         }
         self.take();
-        if kind == "rank" {
-            return Ok(Some(VertexRows::Rank));
+        match kind.as_str() {
+            "rank" => return Ok(Some(VertexRows::Rank)),
+            "replica" => return Ok(Some(VertexRows::Replica)),
+            _ => {}
         }
         self.sign("(")?;
         let of = self.vertex()?;

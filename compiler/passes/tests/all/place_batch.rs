@@ -46,16 +46,19 @@ fn owner(vertex: u32, count: usize, ranks: usize) -> usize {
 }
 
 /// Completes the bindings of each rank by what only programs of ranks have. Where ranks share relations, `seeds` is the type
-/// of the seeds, and edges to them stay at one rank.
+/// of the seeds, and edges to them stay at one rank of a replica, which has so many.
 fn share(
     placed: &Dataflow,
-    (layout, seeds): (&BatchLayout, Option<VertexType>),
+    (layout, seeds, of_replica): (&BatchLayout, Option<VertexType>, usize),
     whole: &Bindings,
     batches: &[Batch],
     all: &mut [Bindings],
 ) {
     let ranks = all.len();
-    let part = |rank: usize, count: usize| count * rank / ranks..count * (rank + 1) / ranks;
+    let part = |rank: usize, count: usize| {
+        let rank = rank % of_replica;
+        count * rank / of_replica..count * (rank + 1) / of_replica
+    };
     let sampled = |vertex: VertexType, rank: usize| {
         let known = layout.vertices[vertex.index()];
         batches[rank].rows(known.vertex, known.hops).to_vec()
@@ -72,7 +75,7 @@ fn share(
             }
             VertexRows::Copies(of) if Some(of) == seeds => {
                 let all = sampled(of, rank);
-                (0..ranks).flat_map(|_| all[part(rank, all.len())].to_vec()).collect()
+                (0..of_replica).flat_map(|_| all[part(rank, all.len())].to_vec()).collect()
             }
             VertexRows::Owned(of) => {
                 let mut distinct = owned(of);
@@ -82,6 +85,8 @@ fn share(
             }
             VertexRows::Copies(of) => owned(of),
             VertexRows::Rank => vec![rank as u32],
+            VertexRows::Replica if rank % of_replica == 0 => vec![rank as u32],
+            VertexRows::Replica => vec![],
             VertexRows::Mirrors(..) => (0..ranks as u32).collect(),
             _ => sampled(vertex, rank),
         }
@@ -107,7 +112,7 @@ fn share(
         for (index, decl) in placed.graphs.iter().enumerate().filter(|(_, decl)| Some(decl.dst) == seeds) {
             let own = part(rank, bindings.num_vertices[decl.dst.index()]);
             let stays = |row: u32| match layout.graphs.get(index) {
-                Some(BatchGraph::Sampled { graph, .. }) => graph.index() % ranks == rank,
+                Some(BatchGraph::Sampled { graph, .. }) => graph.index() % of_replica == rank % of_replica,
                 Some(BatchGraph::First { .. }) => own.contains(&(row as usize)),
                 _ => true,
             };
@@ -146,6 +151,11 @@ fn ranks_with_relations_of_their_own_compute_the_gradients_of_one_process() {
     compute_the_gradients_of_one_process(Split::Relations);
 }
 
+#[test]
+fn replicas_with_relations_of_their_ranks_compute_the_gradients_of_one_process() {
+    compute_the_gradients_of_one_process(Split::Grid);
+}
+
 fn compute_the_gradients_of_one_process(split: Split) {
     let (mut compared, mut with_tables) = (0, 0);
     for seed in seeds(SEEDS) {
@@ -158,7 +168,7 @@ fn compute_the_gradients_of_one_process(split: Split) {
         PassManager::new(&disabled).expect("the pass exists").run(JOINT, &mut small, &mut PassCx::default());
         let placed = match place_batch(&small, &layout, Some(target), split) {
             Ok(placed) => placed,
-            Err(refused) if split == Split::Relations && refused.why.contains("the seeds have learned rows") => {
+            Err(refused) if split.shares_relations() && refused.why.contains("the seeds have learned rows") => {
                 continue;
             }
             Err(refused) => panic!("seed {seed}: {refused}\n{small}"),
@@ -174,17 +184,23 @@ fn compute_the_gradients_of_one_process(split: Split) {
         };
         let batch = Batch::around(&flow, &bindings, &layout, &of_type(&drawn));
         let one = run(&small, &bindings_of((&flow, &bindings), (&small, &layout), &batch)).expect("bound");
-        for ranks in [1, 2, 3] {
-            let share_of = |rank: usize| match split {
-                Split::Seeds => &drawn[drawn.len() * rank / ranks..drawn.len() * (rank + 1) / ranks],
-                Split::Relations => &drawn[..],
+        for ranks in [1, 2, 3, 4, 6].into_iter().filter(|ranks| (split == Split::Grid) != (*ranks < 4)) {
+            let shares = match split {
+                Split::Seeds => ranks,
+                Split::Relations => 1,
+                Split::Grid => 2,
             };
-            let seeds = (split == Split::Relations).then_some(seeds_of_batch);
+            let of_replica = ranks / shares;
+            let share_of = |rank: usize| {
+                let share = rank / of_replica;
+                &drawn[drawn.len() * share / shares..drawn.len() * (share + 1) / shares]
+            };
+            let seeds = split.shares_relations().then_some(seeds_of_batch);
             let batches: Vec<Batch> =
                 (0..ranks).map(|rank| Batch::around(&flow, &bindings, &layout, &of_type(share_of(rank)))).collect();
             let mut all: Vec<Bindings> =
                 batches.iter().map(|batch| bindings_of((&flow, &bindings), (&small, &layout), batch)).collect();
-            share(&placed, (&layout, seeds), &bindings, &batches, &mut all);
+            share(&placed, (&layout, seeds, of_replica), &bindings, &batches, &mut all);
             let runs = run_ranks(&placed, &all).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{placed}"));
             for (a, b) in small.outputs.iter().zip(&placed.outputs) {
                 let expected = &one[a.value].data;

@@ -8,7 +8,7 @@
 //! Ranks may share relations instead of seeds (relation-aggregation-first): each has all seeds, samples the in-edges of its
 //! own relations to them, and of all that it has reached then the in-edges of all relations. So a layer below the last is
 //! computed where its results are aggregated. A seed's own value of the layer before is needed once: by the rank that has
-//! the seed among its part of them.
+//! the seed among its part of them. Ranks with the same seeds are a replica; there may be several, with seeds of their own.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -107,48 +107,52 @@ impl Share {
     /// belongs, and the number of vertices of its type. All ranks have as many seeds, and each those that it owns as far as
     /// that allows: in a partitioned dataset, their neighbours are more often its own.
     pub fn own_seeds(&self, seeds: &[u32], vertex: impl Fn(u32) -> (u32, usize)) -> Option<Vec<bool>> {
-        let (own, ranks) = (self.rank.comm.rank(), self.rank.comm.size());
-        if self.seeds.is_some() || ranks == 1 {
+        let shares = self.rank.shares();
+        if shares == 1 {
             return None;
         }
+        let (rank, of_replica) = (self.rank.comm.rank(), self.rank.comm.size() / shares);
         let owner = |&seed: &u32| {
             let (vertex, count) = vertex(seed);
-            self.rank.division.owner(vertex as usize, count)
+            self.rank.division.owner(vertex as usize, count) / of_replica
         };
         let owners: Vec<usize> = seeds.iter().map(owner).collect();
-        Some(shared_evenly(&owners, ranks).into_iter().map(|rank| rank == own).collect())
+        Some(shared_evenly(&owners, shares).into_iter().map(|share| share == rank / of_replica).collect())
     }
 
-    /// The part of a rank, of `count` seeds.
+    /// The part of a rank that a replica of ranks with the same seeds has of `count` of them; none of another replica.
     fn part(&self, rank: usize, count: usize) -> Range<usize> {
-        part(rank, count, self.rank.comm.size())
+        let replica = self.rank.replica();
+        if replica.contains(&rank) { part(rank - replica.start, count, replica.len()) } else { 0..0 }
     }
 
     /// By semantic graph: whether this rank aggregates its edges to the seeds, if ranks share relations.
     pub fn relations(&self) -> Option<impl Fn(usize) -> bool + '_> {
-        let relations = self.rank.relations.as_deref()?;
-        Some(move |graph: usize| relations[graph] == self.rank.comm.rank())
+        let shared = self.rank.relations.as_ref()?;
+        let own = self.rank.comm.rank() - self.rank.replica().start;
+        Some(move |graph: usize| shared.rank_of[graph] == own)
     }
 
-    /// Exchanges of values of the seeds, which all ranks have: each reduces a part of them.
+    /// Exchanges of values of the seeds, which all ranks of a replica have: each reduces a part of them.
     fn exchange_seeds(&self, table: &SharedTable, count: usize, data: &mut BoundData) {
-        let (rank, ranks) = (self.rank.comm.rank(), self.rank.comm.size());
+        let (rank, ranks, replica) = (self.rank.comm.rank(), self.rank.comm.size(), self.rank.replica());
         let parts: Vec<usize> = (0..ranks).map(|rank| self.part(rank, count).len()).collect();
         let own = parts[rank];
         let graph = &mut data.graphs[table.graph.index()];
-        (graph.num_src, graph.num_dst) = (own * ranks, own);
+        (graph.num_src, graph.num_dst) = (own * replica.len(), own);
         (graph.ends, graph.classes, graph.csr) = ([None, None], Default::default(), Adjacency::default());
-        let groups: Vec<u32> = (0..ranks).flat_map(|_| 0..own as u32).collect();
+        let groups: Vec<u32> = replica.clone().flat_map(|_| 0..own as u32).collect();
         grouped(&groups, own, &mut graph.csc);
         data.num_vertices[table.owned.index()] = own;
-        data.num_vertices[table.copies.index()] = own * ranks;
+        data.num_vertices[table.copies.index()] = own * replica.len();
+        let of_each: Vec<usize> = (0..ranks).map(|rank| if replica.contains(&rank) { own } else { 0 }).collect();
         let to_owners = Route {
             send: (0..count as u32).collect(),
             send_rows: parts.clone(),
-            recv_rows: vec![own; ranks],
+            recv_rows: of_each.clone(),
             places: None,
         };
-        let to_all = Route { send: groups, send_rows: vec![own; ranks], recv_rows: parts, places: None };
+        let to_all = Route { send: groups, send_rows: of_each, recv_rows: parts, places: None };
         data.routes[table.copies.index()] = Some(Arc::new(to_owners));
         data.routes[table.sampled.index()] = Some(Arc::new(to_all));
     }
@@ -181,6 +185,10 @@ impl Share {
                 VertexRows::Rank => {
                     data.num_vertices[index] = 1;
                     data.rows_of_ranks[index] = Some(vec![1; ranks].into());
+                }
+                VertexRows::Replica => {
+                    let is_first = self.rank.comm.rank() == self.rank.replica().start;
+                    data.num_vertices[index] = usize::from(is_first);
                 }
                 VertexRows::Mirrors(..) => {
                     data.num_vertices[index] = ranks;
