@@ -46,7 +46,7 @@ pub use layer::{LoweredLayer, give_features, given_inputs, lower_layer};
 pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, lower, prepare};
 pub use model::{Analyzed, bind_names};
 pub use ranks::{LoweredForRanks, NOT_ON_RANKS, Split, lower_for_ranks};
-pub use relations::{Relations, assign_relations};
+pub use relations::{Load, RelationModel, RelationTimes, Relations, assign_relations};
 pub use settings::settings;
 pub use stdlib::STDLIB;
 pub use unseen::check_unseen;

@@ -17,6 +17,7 @@ use crate::pipeline::{Compilation, EVALUATE, Stage, TRAIN};
 pub const NOT_ON_RANKS: [&str; 3] = ["stack_families", "compact_endpoints", "factor_metapaths"];
 
 /// A model compiled for several ranks.
+#[derive(Clone)]
 pub struct LoweredForRanks {
     /// Kernels are those of ranks, programs of dataflow those of one process, by whose names and sizes a run is described.
     pub executable: Executable,

@@ -1,32 +1,29 @@
 //! Plans of several ranks: what each exchanges, in bytes that are known before anything runs, and how long a step takes by
 //! the models of the processor and of the network. Of the ways to divide the work, the fastest is chosen.
 
+mod batches;
+mod messages;
+mod places;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use hgnnc_cpu::thread_pool;
-use hgnnc_data::ExecError;
-use hgnnc_data::ranks::rows_sent;
 use hgnnc_dist::network::Network;
-use hgnnc_dist::slices;
-use hgnnc_dist::threads;
 use hgnnc_dist::trace::{Event, ExchangeId, Trace, replay};
 use hgnnc_dist::{Alone, Comm, Tag};
-use hgnnc_driver::{Split, cost};
-use hgnnc_ir::VertexType;
-use hgnnc_ir::kernel::{Body, Exchange, Launch, Program};
-use hgnnc_loader::loader::GraphInput;
-use hgnnc_loader::{MiniBatch, MiniBatchLoader};
+use hgnnc_driver::{LoweredForRanks, RelationTimes, SizeInfo, Split, cost};
+use hgnnc_ir::kernel::{Launch, Program};
 use hgnnc_machine::Machine;
-use hgnnc_sample::BatchKey;
-use hgnnc_session::Rank;
 use serde::{Deserialize, Serialize};
 
+use self::batches::{Batches, of_batches};
+use self::messages::{OfAll, launches};
+pub use self::places::{GraphPlace, TablePlace};
 use crate::bound_job::{BoundJob, bind_job};
 use crate::job::{Job, Purpose, check_ranks};
 use crate::outputs::write_file;
-use crate::ranks::{CompiledRanks, Ranks};
+use crate::ranks::{CompiledRanks, Ranks, lower, relation_model};
 use crate::{Error, Observer};
 
 /// The ranks of a plan, and the machines that they run on.
@@ -55,6 +52,12 @@ pub struct RankPlan {
     /// By semantic graph to the seeds, if relations are shared: the rank that aggregates its edges.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub relations: BTreeMap<String, usize>,
+    /// Where the edges of semantic graphs are.
+    #[serde(default)]
+    pub graphs: Vec<GraphPlace>,
+    /// The owners of rows that are learned.
+    #[serde(default)]
+    pub tables: Vec<TablePlace>,
     pub predicted: Predicted,
 }
 
@@ -99,6 +102,9 @@ pub struct Predicted {
     pub step_ms: f64,
     /// Milliseconds of computing of the rank that computes most.
     pub compute_ms: f64,
+    /// By rank: milliseconds of computing.
+    #[serde(default)]
+    pub rank_compute_ms: Vec<f64>,
     /// By rank: bytes that it sends to others in these steps.
     pub sent_bytes: Vec<u64>,
     /// By message, in the order of a step.
@@ -126,10 +132,20 @@ pub enum Candidate {
 /// The candidates for a request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Candidates {
-    /// The fastest first, those that are refused last.
+    /// Those for as many ranks as are asked for: the fastest first, those that are refused last.
     pub all: Vec<Candidate>,
+    /// Plans for fewer ranks, the fastest first.
+    pub fewer: Vec<RankPlan>,
     /// Predicted milliseconds of a step of one rank.
     pub one_rank_ms: f64,
+}
+
+impl Candidates {
+    /// The plan for fewer ranks that is predicted to be faster than all for as many as are asked for, if there is one.
+    pub fn faster(&self) -> Option<&RankPlan> {
+        let Some(Candidate::Planned(best)) = self.all.first() else { return None };
+        self.fewer.first().filter(|fewer| fewer.predicted.step_ms < best.predicted.step_ms)
+    }
 }
 
 impl RankPlan {
@@ -180,16 +196,24 @@ pub fn plan_ranks(job: &Job, request: &PlanRequest, observer: &mut dyn Observer)
     let mut bound = bind_job(Purpose::Train, &job, None, observer)?;
     bound.dataset = None;
     let shares = if bound.on_batches() { vec![Shared::Seeds, Shared::Relations] } else { vec![Shared::Vertices] };
-    let mut all = vec![];
-    let mut one_rank_ms = 0.0;
+    let (mut all, mut fewer) = (vec![], vec![]);
     for share in shares {
-        match plan(&bound, share, request) {
-            Ok((plan, alone_s)) => {
-                if all.is_empty() {
-                    one_rank_ms = 1e3 * alone_s;
+        // Programs do not depend on the number of ranks.
+        let ranks = Ranks { split: share.split(), ..Ranks::new(Arc::new(Alone)) };
+        let planned = lower(&bound, Purpose::Train, &ranks).and_then(|lowered| {
+            // One rank has all seeds and all relations.
+            let only = |&size: &usize| size > 1 || share != Shared::Relations;
+            for size in fewer_ranks(request.ranks).into_iter().filter(only) {
+                match plan(&bound, &lowered, (share, size), request) {
+                    Ok(plan) => fewer.push(plan),
+                    Err(Error::Input(_)) => {}
+                    Err(error) => return Err(error),
                 }
-                all.push(Candidate::Planned(plan));
             }
+            plan(&bound, &lowered, (share, request.ranks), request)
+        });
+        match planned {
+            Ok(plan) => all.push(Candidate::Planned(plan)),
             Err(Error::Input(why)) => all.push(Candidate::Refused(share, why)),
             Err(error) => return Err(error),
         }
@@ -199,34 +223,61 @@ pub fn plan_ranks(job: &Job, request: &PlanRequest, observer: &mut dyn Observer)
         Candidate::Refused(..) => f64::INFINITY,
     };
     all.sort_by(|a, b| time(a).total_cmp(&time(b)));
-    Ok(Candidates { all, one_rank_ms })
+    fewer.sort_by(|a, b| a.predicted.step_ms.total_cmp(&b.predicted.step_ms));
+    let alone = fewer.iter().find(|plan| plan.ranks == 1).map(|plan| plan.predicted.step_ms);
+    let one_rank_ms = alone.or_else(|| all.first().map(time)).filter(|ms| ms.is_finite()).unwrap_or(0.0);
+    Ok(Candidates { all, fewer, one_rank_ms })
 }
 
-/// A plan, and the predicted seconds of computing of all ranks together.
-fn plan(bound: &BoundJob, share: Shared, request: &PlanRequest) -> Result<(RankPlan, f64), Error> {
-    let size = request.ranks;
+/// Powers of two: a plan for any number of ranks has one for half as many or more beside it, and all of them together
+/// sample no more than it does.
+fn fewer_ranks(ranks: usize) -> Vec<usize> {
+    std::iter::successors(Some(1), |&fewer| Some(2 * fewer)).take_while(|&fewer| fewer < ranks).collect()
+}
+
+/// A plan for so many ranks.
+fn plan(
+    bound: &BoundJob,
+    lowered: &LoweredForRanks,
+    (share, size): (Shared, usize),
+    request: &PlanRequest,
+) -> Result<RankPlan, Error> {
     let sections = size.next_multiple_of(Ranks::SECTIONS);
     let ranks = Ranks { sections, split: share.split(), ..Ranks::new(Arc::new(Alone)) };
-    let compiled = CompiledRanks::new(bound, size, Purpose::Train, &ranks, &mut crate::Silent)?;
+    let times = relation_times(bound, lowered, request);
+    let compiled = CompiledRanks::of(lowered.clone(), bound, (size, &ranks), times)?;
     let Some(program) = &compiled.executable.kernels.train else {
         return Err(Error::input("the model has no `train` block, so there is nothing to plan"));
     };
-    let (steps, messages) = match share {
-        Shared::Vertices => (1, of_whole_graph(bound, &compiled, program, size)),
-        Shared::Seeds | Shared::Relations => of_batches(bound, &compiled, program, request)?,
+    let (Batches { steps, messages, sizes, .. }, graphs) = match share {
+        Shared::Vertices => {
+            let messages = messages::of_whole_graph(bound, &compiled, program, size);
+            (Batches { steps: 1, messages, ..Batches::default() }, places::of_whole_graph(bound, &compiled))
+        }
+        Shared::Seeds | Shared::Relations => {
+            let batches = of_batches(bound, &compiled, program, (size, request.batches))?;
+            let graphs = places::of_batches(&compiled, &batches);
+            (batches, graphs)
+        }
     };
-    let launches = launch_seconds(program, &compiled, &request.machine);
-    let alone_s: f64 = launches.iter().sum();
-    let work = compiled.work_of_ranks(size);
-    let all_work: f64 = work.iter().sum();
-    let parts: Vec<f64> = work.iter().map(|work| work / all_work.max(f64::MIN_POSITIVE)).collect();
-    let traces: Vec<Trace> = (0..size).map(|rank| trace(&launches, parts[rank], rank, &messages, steps)).collect();
+    let on_batches = compiled.executable.batch.is_some();
+    let expected = launch_seconds(program, on_batches, compiled.train_sizes.as_ref(), &request.machine);
+    let of_rank = |rank: usize| -> Vec<f64> {
+        match sizes.get(rank).and_then(Option::as_ref) {
+            Some(sizes) => launch_seconds(program, on_batches, Some(sizes), &request.machine),
+            None => expected.iter().map(|seconds| seconds * compiled.part(rank)).collect(),
+        }
+    };
+    let computed: Vec<Vec<f64>> = (0..size).map(of_rank).collect();
+    let traces: Vec<Trace> = (0..size).map(|rank| trace(&computed[rank], rank, &messages, steps)).collect();
     let end_s = replay(&traces, &request.network).iter().map(|times| times.end_s).fold(0.0, f64::max);
     let of_rank = |rank: usize| messages.iter().map(|message| message.sent(rank)).sum();
+    let rank_compute_ms: Vec<f64> = computed.iter().map(|launches| 1e3 * launches.iter().sum::<f64>()).collect();
     let predicted = Predicted {
         steps,
         step_ms: 1e3 * end_s,
-        compute_ms: 1e3 * alone_s * parts.iter().copied().fold(0.0, f64::max),
+        compute_ms: rank_compute_ms.iter().copied().fold(0.0, f64::max),
+        rank_compute_ms,
         sent_bytes: (0..size).map(of_rank).collect(),
         messages: messages
             .iter()
@@ -236,186 +287,36 @@ fn plan(bound: &BoundJob, share: Shared, request: &PlanRequest) -> Result<(RankP
             })
             .collect(),
     };
-    let plan = RankPlan {
+    Ok(RankPlan {
         model: bound.model.name.clone(),
         dataset: bound.data.dataset.clone(),
         ranks: size,
         sections,
         share,
         relations: compiled.names_of_relations(),
+        graphs,
+        tables: places::of_tables(bound, &compiled),
         predicted,
+    })
+}
+
+/// By the models of processor and network: seconds of an expected edge where one rank has all relations, and of a byte.
+fn relation_times(bound: &BoundJob, lowered: &LoweredForRanks, request: &PlanRequest) -> RelationTimes {
+    let byte_s = 1.0 / request.network.bytes_per_s;
+    let (executable, sizes) = (&lowered.executable, lowered.train_sizes.as_ref());
+    let model = relation_model(executable, Some(&bound.sizes));
+    let Some((program, model)) = executable.kernels.train.as_ref().zip(model) else {
+        return RelationTimes { byte_s, ..RelationTimes::default() };
     };
-    Ok((plan, alone_s))
+    let edges = model.load(&model.graphs_to_seeds()).edges;
+    let seconds: f64 = launch_seconds(program, true, sizes, &request.machine).iter().sum();
+    let edge_s = if edges > 0.0 && seconds > 0.0 { seconds / edges } else { RelationTimes::default().edge_s };
+    RelationTimes { edge_s, byte_s }
 }
 
-/// A message of a step, with bytes by receiving rank for one that a rank sends, and by sending and receiving rank for one
-/// of all ranks.
-struct Message<B> {
-    /// The launch that starts it; `None` for one ahead of a step.
-    launch: Option<usize>,
-    /// Whether it is started at the end of its launch: sums to all, after the slices of the ranks have come.
-    follows: bool,
-    what: String,
-    bytes: B,
-}
-
-/// Bytes that a rank sends to each.
-type OfRank = Message<Vec<u64>>;
-/// Bytes that each rank sends to each.
-type OfAll = Message<Vec<Vec<u64>>>;
-
-impl OfAll {
-    /// The bytes of a rank for others.
-    fn sent(&self, rank: usize) -> u64 {
-        self.bytes[rank].iter().sum::<u64>() - self.bytes[rank][rank]
-    }
-}
-
-/// Rows that a rank has for the others.
-struct RowsOfRank<'a> {
-    rank: usize,
-    /// By receiving type: rows for each rank.
-    sent: &'a dyn Fn(VertexType) -> Vec<usize>,
-    /// By type whose rows are summed: rows of each rank.
-    summed: &'a dyn Fn(VertexType) -> Vec<usize>,
-}
-
-/// The messages that a rank sends in a step.
-fn own_messages(program: &Program, on_batches: bool, rows: &RowsOfRank<'_>) -> Vec<OfRank> {
-    let mut all = vec![];
-    for (number, launch) in launches(program, on_batches).enumerate() {
-        let width = |exchange: &Exchange| exchange.width.as_fixed().unwrap_or(0);
-        let name = |vertex: VertexType| &program.tables.vertex_types[vertex.index()].name[..];
-        let mut sums: Vec<&Exchange> = vec![];
-        for exchange in exchanges(launch) {
-            match exchange.to {
-                Some(to) => {
-                    let bytes = (rows.sent)(to).iter().map(|&rows| 4 * (rows * width(exchange)) as u64).collect();
-                    let what = format!("{} to {}, {} numbers a row", name(exchange.rows), name(to), width(exchange));
-                    all.push(Message { launch: Some(number), follows: false, what, bytes });
-                }
-                None => sums.push(exchange),
-            }
-        }
-        let Some(first) = sums.first() else { continue };
-        let elements: usize = sums.iter().map(|sum| width(sum)).sum();
-        let of_ranks = (rows.summed)(first.rows);
-        let (size, own) = (of_ranks.len(), of_ranks[rows.rank]);
-        let slice = |rank: usize| slices::slice(elements, rank, size).len() as u64;
-        let plural = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
-        let what = format!("{} of {}", plural(sums.len(), "sum"), plural(elements, "number"));
-        let bytes = (0..size).map(|to| 4 * own as u64 * slice(to)).collect();
-        all.push(Message { launch: Some(number), follows: false, what, bytes });
-        if !slices::are_few(elements) {
-            let what = format!("the sums of {elements} numbers to all");
-            let bytes = vec![4 * slice(rows.rank); size];
-            all.push(Message { launch: Some(number), follows: true, what, bytes });
-        }
-    }
-    all
-}
-
-/// The launches of a step. The prelude runs once on the whole graph, and for each mini-batch.
-fn launches(program: &Program, on_batches: bool) -> impl Iterator<Item = &Launch> {
-    program.prelude.iter().filter(move |_| on_batches).chain(&program.launches)
-}
-
-fn exchanges(launch: &Launch) -> impl Iterator<Item = &Exchange> {
-    launch
-        .kernels
-        .iter()
-        .filter_map(|kernel| if let Body::Exchange(exchange) = &kernel.body { Some(exchange) } else { None })
-}
-
-/// Adds the messages of a rank to those of all.
-fn add(all: &mut Vec<OfAll>, rank: usize, size: usize, own: Vec<OfRank>) {
-    for (place, own) in own.into_iter().enumerate() {
-        let Message { launch, follows, what, bytes } = own;
-        if all.len() == place {
-            all.push(Message { launch, follows, what, bytes: vec![vec![0; size]; size] });
-        }
-        all[place].bytes[rank].iter_mut().zip(bytes).for_each(|(all, bytes)| *all += bytes);
-    }
-}
-
-/// The messages of a step on the whole graph.
-fn of_whole_graph(bound: &BoundJob, compiled: &CompiledRanks, program: &Program, size: usize) -> Vec<OfAll> {
-    let placed = &compiled.placed;
-    let sent = rows_sent(&bound.data, &placed.tables, placed.division);
-    let mut all = vec![];
-    for rank in 0..size {
-        let rows = RowsOfRank {
-            rank,
-            sent: &|to| sent[to.index()].get(rank).cloned().unwrap_or_default(),
-            summed: &|_| (0..size).map(|rank| placed.division.sections_of(rank).len()).collect(),
-        };
-        add(&mut all, rank, size, own_messages(program, false, &rows));
-    }
-    all
-}
-
-/// The messages of the first mini-batches, which are sampled for all ranks.
-fn of_batches(
-    bound: &BoundJob,
-    compiled: &CompiledRanks,
-    program: &Program,
-    request: &PlanRequest,
-) -> Result<(u64, Vec<OfAll>), Error> {
-    let executable = &compiled.executable;
-    let (Some(training), Some(layout)) = (&executable.training, &executable.batch) else { return Ok((1, vec![])) };
-    let Some(batch) = &training.batch else { return Ok((1, vec![])) };
-    let (data, placed) = (&bound.data, &compiled.placed);
-    let seed = bound.options.seed.unwrap_or(training.seed);
-    let size = request.ranks;
-    let sampled = |comm: &Arc<dyn Comm>| -> Result<(u64, Vec<OfRank>, u64), ExecError> {
-        // Routes need no rows of inputs.
-        let inputs = vec![GraphInput::Nothing; executable.infer.inputs.len()];
-        let mut loader =
-            MiniBatchLoader::new(program, layout, batch, data, &inputs, (&executable.infer, training), None)?;
-        let (division, relations) = (placed.division, placed.relations.clone());
-        loader.share(Rank { comm: Arc::clone(comm), division, relations }, program, None);
-        let count = loader.num_batches().min(request.batches);
-        let (order, mut worker, mut mini_batch) =
-            (loader.order(seed, 0), loader.worker_in_order()?, MiniBatch::default());
-        let mut sum: Vec<OfRank> = vec![];
-        for batch in 0..count {
-            loader.routes(&mut worker, &order, BatchKey { seed, epoch: 0, batch }, &mut mini_batch)?;
-            let routes = &mini_batch.data;
-            let sent =
-                |to: VertexType| routes.routes[to.index()].as_ref().map_or(vec![0; size], |it| it.send_rows.clone());
-            let summed =
-                |of: VertexType| routes.rows_of_ranks[of.index()].as_ref().map_or(vec![0; size], |it| it.to_vec());
-            let own = own_messages(program, true, &RowsOfRank { rank: comm.rank(), sent: &sent, summed: &summed });
-            if sum.is_empty() {
-                sum = own;
-            } else {
-                let pairs = sum.iter_mut().zip(own).flat_map(|(sum, own)| sum.bytes.iter_mut().zip(own.bytes));
-                pairs.for_each(|(sum, bytes)| *sum += bytes);
-            }
-        }
-        Ok((count, sum, loader.sent_bytes()))
-    };
-    let of_ranks = threads::run(size, |comm| thread_pool(1)?.install(|| sampled(comm)));
-    let mut all = vec![];
-    let mut asked = vec![vec![0; size]; size];
-    let mut steps = 1;
-    for (rank, of_rank) in of_ranks.into_iter().enumerate() {
-        let (count, own, ids) = of_rank?;
-        steps = count;
-        asked[rank][(rank + 1) % size] = ids;
-        add(&mut all, rank, size, own);
-    }
-    if size > 1 && asked.iter().flatten().any(|&bytes| bytes > 0) {
-        let what = "vertices whose rows a rank needs, ahead of the step".into();
-        all.push(Message { launch: None, follows: false, what, bytes: asked });
-    }
-    Ok((steps, all))
-}
-
-/// Predicted seconds of each launch, on one rank with all rows.
-fn launch_seconds(program: &Program, compiled: &CompiledRanks, machine: &Machine) -> Vec<f64> {
-    let on_batches = compiled.executable.batch.is_some();
-    let kernels = compiled.train_sizes.as_ref().map_or(vec![], |sizes| cost::kernels(program, sizes, machine));
+/// Predicted seconds of each launch, of a rank with tables of these sizes.
+fn launch_seconds(program: &Program, on_batches: bool, sizes: Option<&SizeInfo>, machine: &Machine) -> Vec<f64> {
+    let kernels = sizes.map_or(vec![], |sizes| cost::kernels(program, sizes, machine));
     let mut of_step = kernels.iter().filter(|kernel| on_batches || !kernel.bound.once);
     let seconds = |launch: &Launch| {
         let kernels = of_step.by_ref().take(launch.kernels.len());
@@ -424,8 +325,8 @@ fn launch_seconds(program: &Program, compiled: &CompiledRanks, machine: &Machine
     launches(program, on_batches).map(seconds).collect()
 }
 
-/// The mean step of a rank that computes a part of all launches.
-fn trace(launches: &[f64], part: f64, rank: usize, messages: &[OfAll], steps: u64) -> Trace {
+/// The mean step of a rank whose launches take so many seconds.
+fn trace(launches: &[f64], rank: usize, messages: &[OfAll], steps: u64) -> Trace {
     let mut events = vec![];
     for (launch, seconds) in launches.iter().enumerate() {
         let of_launch = || (0..).zip(messages).filter(move |(_, message)| message.launch == Some(launch));
@@ -437,7 +338,7 @@ fn trace(launches: &[f64], part: f64, rank: usize, messages: &[OfAll], steps: u6
         events.extend(
             of_launch().filter(|(_, message)| !message.follows).map(|(number, message)| start(number, message)),
         );
-        events.push(Event::Compute(part * seconds));
+        events.push(Event::Compute(*seconds));
         events.extend(
             of_launch().filter(|(_, message)| !message.follows).map(|(number, _)| Event::Wait { exchange: id(number) }),
         );

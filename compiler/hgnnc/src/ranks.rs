@@ -8,8 +8,8 @@ use hgnnc_data::ranks::Division;
 use hgnnc_data::{BoundData, ExecError};
 use hgnnc_dist::{Comm, Tag, all_gather};
 use hgnnc_driver::{
-    Disabled, LowerError, LowerOptions, NOT_ON_RANKS, Relations, SizeInfo, Split, assign_relations, compile_cpu_ranks,
-    lower_for_ranks,
+    Disabled, LowerError, LowerOptions, LoweredForRanks, NOT_ON_RANKS, RelationModel, RelationTimes, Relations,
+    SizeInfo, Split, assign_relations, compile_cpu_ranks, lower_for_ranks,
 };
 use hgnnc_executable::Executable;
 use hgnnc_ir::kernel;
@@ -91,48 +91,62 @@ impl CompiledRanks {
         ranks: &Ranks,
         observer: &mut dyn Observer,
     ) -> Result<Self, Error> {
-        let (model, options) = (&bound.model, bound.lower_options());
-        let own = [("model", &model.name), ("dataset", &bound.data.dataset)];
-        for (planned, (what, own)) in ranks.planned_for.iter().flatten().zip(own) {
-            if planned != own {
-                return Err(Error::input(format!("the plan is for the {what} `{planned}`, not `{own}`")));
-            }
-        }
-        // Evaluations need no training program.
-        let evaluation_only = options.evaluation_only || purpose != Purpose::Train;
-        let options = LowerOptions { evaluation_only, ..options };
-        let mut lowered = lower_for_ranks(model, &options, ranks.split).map_err(|error| match error {
-            LowerError::Place(ref refused) => {
-                // The place of a construct that several processes do not compute.
-                let place = refused.origin.and_then(|origin| bound.sources()?.place(origin.file, origin.start));
-                Error::Input(place.map_or_else(|| error.to_string(), |place| format!("{error} ({place})")))
-            }
-            error => error.into(),
-        })?;
+        let mut lowered = lower(bound, purpose, ranks)?;
         let cpu_options = cpu_options(&bound.options);
         bound.pool.install(|| compile_cpu_ranks(&mut lowered, &cpu_options));
-        let executable = lowered.executable;
-        let division = Division { sections: ranks.sections, ranks: size };
-        let one = model.flow.with_tables_of(model.name.clone());
-        let relations = match ranks.split {
-            Split::Seeds => None,
-            Split::Relations => relations_of(&executable, &options, (size, ranks.relations.as_ref()), observer)?,
-        };
-        let rank_of = relations.as_ref().map(|relations| relations.rank_of.clone().into());
-        let placed = Placed { one, tables: lowered.tables, division, relations: rank_of };
-        Ok(Self { executable, placed, train_sizes: lowered.train_sizes, relations })
+        let compiled = Self::of(lowered, bound, (size, ranks), RelationTimes::default())?;
+        compiled.note_relations(observer);
+        Ok(compiled)
     }
 
-    /// The expected work of each rank, in any unit.
-    pub fn work_of_ranks(&self, size: usize) -> Vec<f64> {
-        self.relations.as_ref().map_or(vec![1.0; size], |relations| relations.work_of_ranks(size))
+    /// A lowered job on as many ranks. Relations that ranks share are assigned by these times, unless `ranks` has a plan.
+    pub fn of(
+        lowered: LoweredForRanks,
+        bound: &BoundJob,
+        (size, ranks): (usize, &Ranks),
+        times: RelationTimes,
+    ) -> Result<Self, Error> {
+        let LoweredForRanks { executable, tables, train_sizes, .. } = lowered;
+        let division = Division { sections: ranks.sections, ranks: size };
+        let one = bound.model.flow.with_tables_of(bound.model.name.clone());
+        let relations = match ranks.split {
+            Split::Seeds => None,
+            Split::Relations => relations_of(&executable, Some(&bound.sizes), (size, ranks.relations.as_ref()), times)?,
+        };
+        let rank_of = relations.as_ref().map(|relations| relations.rank_of.clone().into());
+        let placed = Placed { one, tables, division, relations: rank_of };
+        Ok(Self { executable, placed, train_sizes, relations })
+    }
+
+    fn note_relations(&self, observer: &mut dyn Observer) {
+        let Some(Relations { rank_of, graphs, loads }) = &self.relations else { return };
+        for (rank, load) in loads.iter().enumerate() {
+            let own = graphs.iter().filter(|graph| rank_of[graph.index()] == rank);
+            let names: Vec<&str> = own.map(|graph| &self.executable.infer.graphs[graph.index()].name[..]).collect();
+            let rows = match load.row_bytes {
+                0.0 => String::new(),
+                bytes => format!(", and {:.3} MB of learned rows", 1e-6 * bytes),
+            };
+            observer.note(format!(
+                "rank {rank} aggregates {}: about {:.0} edges a batch{rows}",
+                names.join(", "),
+                load.edges
+            ));
+        }
+    }
+
+    /// The part of a rank in the expected work of all.
+    pub fn part(&self, rank: usize) -> f64 {
+        let Some(Relations { loads, .. }) = &self.relations else { return 1.0 / self.placed.division.ranks as f64 };
+        let all: f64 = loads.iter().map(|load| load.edges).sum();
+        loads[rank].edges / all.max(f64::MIN_POSITIVE)
     }
 
     /// By name of a semantic graph to the seeds, where relations are shared: its rank.
     pub fn names_of_relations(&self) -> BTreeMap<String, usize> {
-        let Some(Relations { rank_of, work }) = &self.relations else { return BTreeMap::new() };
-        let graphs = &self.executable.infer.graphs;
-        work.iter().map(|(graph, _)| (graphs[graph.index()].name.clone(), rank_of[graph.index()])).collect()
+        let Some(Relations { rank_of, graphs, .. }) = &self.relations else { return BTreeMap::new() };
+        let decls = &self.executable.infer.graphs;
+        graphs.iter().map(|graph| (decls[graph.index()].name.clone(), rank_of[graph.index()])).collect()
     }
 
     /// The trainer of a rank, from the data of the whole graph. Ranks of one process share the inputs of the data, which
@@ -156,39 +170,57 @@ impl CompiledRanks {
     }
 }
 
+/// Lowers a job for any number of ranks.
+pub(crate) fn lower(bound: &BoundJob, purpose: Purpose, ranks: &Ranks) -> Result<LoweredForRanks, Error> {
+    let (model, options) = (&bound.model, bound.lower_options());
+    let own = [("model", &model.name), ("dataset", &bound.data.dataset)];
+    for (planned, (what, own)) in ranks.planned_for.iter().flatten().zip(own) {
+        if planned != own {
+            return Err(Error::input(format!("the plan is for the {what} `{planned}`, not `{own}`")));
+        }
+    }
+    // Evaluations need no training program.
+    let evaluation_only = options.evaluation_only || purpose != Purpose::Train;
+    let options = LowerOptions { evaluation_only, ..options };
+    lower_for_ranks(model, &options, ranks.split).map_err(|error| match error {
+        LowerError::Place(ref refused) => {
+            // The place of a construct that several processes do not compute.
+            let place = refused.origin.and_then(|origin| bound.sources()?.place(origin.file, origin.start));
+            Error::Input(place.map_or_else(|| error.to_string(), |place| format!("{error} ({place})")))
+        }
+        error => error.into(),
+    })
+}
+
+/// The model of mini-batches whose relations ranks share, with the sizes of the dataset.
+pub(crate) fn relation_model<'a>(executable: &'a Executable, sizes: Option<&'a SizeInfo>) -> Option<RelationModel<'a>> {
+    let batch = executable.training.as_ref()?.batch.as_ref()?;
+    Some(RelationModel { flow: &executable.infer, layout: executable.batch.as_ref()?, batch, sizes })
+}
+
 /// By semantic graph: the rank that aggregates its edges to the seeds.
 fn relations_of(
     executable: &Executable,
-    options: &LowerOptions,
+    sizes: Option<&SizeInfo>,
     (size, planned): (usize, Option<&BTreeMap<String, usize>>),
-    observer: &mut dyn Observer,
+    times: RelationTimes,
 ) -> Result<Option<Relations>, Error> {
-    let flow = &executable.infer;
-    let Some((batch, layout)) =
-        executable.training.as_ref().and_then(|it| it.batch.as_ref()).zip(executable.batch.as_ref())
-    else {
-        return Ok(None);
-    };
-    let mut relations = assign_relations(flow, layout, batch, options.sizes.as_ref(), size);
+    let Some(model) = relation_model(executable, sizes) else { return Ok(None) };
+    let count = model.graphs_to_seeds().len();
+    if count < size {
+        return Err(Error::input(format!(
+            "{size} processes cannot share {count} semantic graphs to the seeds: there is at most one process for each"
+        )));
+    }
+    let mut relations = assign_relations(&model, size, times);
     if let Some(planned) = planned {
-        for (graph, _) in &relations.work {
-            let name = &flow.graphs[graph.index()].name;
+        for graph in &relations.graphs {
+            let name = &model.flow.graphs[graph.index()].name;
             let rank = planned.get(name).filter(|&&rank| rank < size);
             let missing = || Error::input(format!("the plan has no process for the semantic graph `{name}`"));
             relations.rank_of[graph.index()] = *rank.ok_or_else(missing)?;
         }
-    }
-    let Relations { rank_of, work } = &relations;
-    if work.len() < size {
-        return Err(Error::input(format!(
-            "{size} processes cannot share {} semantic graphs to the seeds: there is at most one process for each",
-            work.len()
-        )));
-    }
-    for (rank, edges) in relations.work_of_ranks(size).into_iter().enumerate() {
-        let own = work.iter().filter(|(graph, _)| rank_of[graph.index()] == rank);
-        let names: Vec<&str> = own.map(|(graph, _)| &flow.graphs[graph.index()].name[..]).collect();
-        observer.note(format!("rank {rank} aggregates {}: about {edges:.0} edges a batch", names.join(", ")));
+        relations.loads = model.loads(&relations.rank_of, size);
     }
     Ok(Some(relations))
 }

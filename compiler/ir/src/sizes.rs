@@ -116,6 +116,35 @@ impl SizeInfo {
         }
     }
 
+    /// The means of sizes of the same tables, as of the mini-batches of an epoch, rounded up. Empty without sizes.
+    pub fn mean(of: &[SizeInfo]) -> SizeInfo {
+        let count = of.len().max(1) as u64;
+        let mean = |number: &dyn Fn(&SizeInfo) -> Option<u64>| {
+            of.iter().filter_map(number).fold(0u64, u64::saturating_add).div_ceil(count)
+        };
+        let numbers = |table: fn(&SizeInfo) -> &Vec<u64>| {
+            let most = of.iter().map(|sizes| table(sizes).len()).max().unwrap_or(0);
+            (0..most).map(|index| mean(&|sizes| table(sizes).get(index).copied())).collect()
+        };
+        let ends = |index: usize| {
+            let end = |number: fn(&Endpoints) -> u64| mean(&|sizes| sizes.ends.get(index).map(number));
+            Endpoints {
+                sources: end(|ends| ends.sources),
+                destinations: end(|ends| ends.destinations),
+                max_out: end(|ends| ends.max_out),
+                max_in: end(|ends| ends.max_in),
+            }
+        };
+        let most = of.iter().map(|sizes| sizes.ends.len()).max().unwrap_or(0);
+        SizeInfo {
+            vertices: numbers(|sizes| &sizes.vertices),
+            edges: numbers(|sizes| &sizes.edges),
+            ends: (0..most).map(ends).collect(),
+            stored: numbers(|sizes| &sizes.stored),
+            columns: numbers(|sizes| &sizes.columns),
+        }
+    }
+
     /// Distinct destinations (sources) of a graph, or a bound.
     fn pairs(&self, flow: &Dataflow, graph: Graph, direction: Direction) -> u64 {
         let Space::Vertices(end) = flow.graph_end(graph, direction) else { return 0 };
@@ -200,5 +229,24 @@ impl SizeInfo {
             Direction::Out => self.vertices[decl.vertex.index()] as f64,
         };
         most.min(self.stored(tables, pattern))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_of_sizes_are_rounded_up() {
+        let sizes = |vertices: u64, sources: u64| SizeInfo {
+            vertices: vec![vertices, 4],
+            edges: vec![10 * vertices],
+            ends: vec![Endpoints { sources, destinations: 1, max_out: sources, max_in: 3 }],
+            ..SizeInfo::default()
+        };
+        let mean = SizeInfo::mean(&[sizes(1, 7), sizes(2, 9)]);
+        let ends = vec![Endpoints { sources: 8, destinations: 1, max_out: 8, max_in: 3 }];
+        assert_eq!(mean, SizeInfo { vertices: vec![2, 4], edges: vec![15], ends, ..SizeInfo::default() });
+        assert_eq!(SizeInfo::mean(&[]), SizeInfo::default());
     }
 }

@@ -4,6 +4,7 @@ mod graphs;
 mod ranks;
 mod reused_rows;
 mod rows;
+mod sizes;
 mod uses;
 
 use std::borrow::Cow;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use hgnnc::rank_plan::{Candidate, PlanRequest, RankPlan, Shared, plan_ranks};
+use hgnnc::rank_plan::{Candidate, Candidates, PlanRequest, RankPlan, Shared, plan_ranks};
 use hgnnc::simulate::{Simulation, simulate};
 use hgnnc::{Error, Job, Purpose, Silent, Split, prepare};
 use hgnnc_dist::network::Network;
 use hgnnc_dist::threads;
 use hgnnc_graph::Dataset;
 use hgnnc_machine::Machine;
-use hgnnc_model_tests::{World, case};
+use hgnnc_model_tests::{Case, World, case};
 
 use crate::rank_links;
 use crate::ranks::{TRAIN, job, world_of};
@@ -29,11 +29,15 @@ fn world(name: &str, source: &str) -> Arc<Dataset> {
     world_of(&case(name), source, &world)
 }
 
+fn found(source: &str, data: &Arc<Dataset>, ranks: usize, network: Network) -> Candidates {
+    let request = PlanRequest { ranks, network, machine: Machine::cpu(), batches: 1000 };
+    let found = plan_ranks(&job(source, data, None), &request, &mut Silent);
+    found.unwrap_or_else(|error| panic!("{error}"))
+}
+
 /// The plans for as many ranks, by what they share.
 fn plans(source: &str, data: &Arc<Dataset>, ranks: usize) -> Vec<Candidate> {
-    let request = PlanRequest { ranks, network: NETWORK, machine: Machine::cpu(), batches: 1000 };
-    let found = plan_ranks(&job(source, data, None), &request, &mut Silent);
-    found.unwrap_or_else(|error| panic!("{error}")).all
+    found(source, data, ranks, NETWORK).all
 }
 
 /// The bytes that each rank sends in the steps of an epoch.
@@ -113,4 +117,151 @@ fn more_seeds_for_more_ranks_need_batches() {
     let job: Job = job(&source, &world("gcn", &source), None);
     let error = simulate(&job, &simulation, None, &mut Silent).expect_err("no batch").to_string();
     assert!(error.contains("give it a `batch`"), "{error}");
+}
+
+#[test]
+fn a_plan_says_where_edges_and_rows_are() {
+    for (name, batch) in [("rgcn_basis", false), ("rgcn_basis", true)] {
+        let source = source_of(name, batch);
+        let data = world(name, &source);
+        let authors = data.vertex_types.iter().find(|of| of.name.contains("Author")).map(|of| of.count);
+        for candidate in plans(&source, &data, 3) {
+            let Candidate::Planned(plan) = candidate else { panic!("{name}: {candidate:?}") };
+            assert!(!plan.graphs.is_empty(), "{plan:?}");
+            for graph in &plan.graphs {
+                let edges: u64 = graph.edges.iter().sum();
+                assert_eq!(graph.edges.len(), 3, "{graph:?}");
+                match plan.share {
+                    Shared::Vertices => {
+                        let relation = graph.graph.trim_start_matches("rev_").trim_start_matches('~');
+                        let known = data.relations.iter().find(|known| relation.contains(&known.name));
+                        if let Some(known) = known {
+                            assert_eq!(edges, known.src_ids.len() as u64, "{graph:?}");
+                        }
+                        assert!(
+                            graph.out_edges.is_empty() || graph.out_edges.iter().sum::<u64>() == edges,
+                            "{graph:?}"
+                        );
+                    }
+                    Shared::Seeds => assert!(graph.to_seeds.is_empty() && edges > 0, "{graph:?}"),
+                    // Only the rank of a relation has edges of it to the seeds.
+                    Shared::Relations => {
+                        for (rank, &to_seeds) in graph.to_seeds.iter().enumerate() {
+                            assert!(to_seeds == 0 || plan.relations[&graph.graph] == rank, "{plan:?}");
+                            assert!(to_seeds <= graph.edges[rank], "{graph:?}");
+                        }
+                    }
+                }
+            }
+            for table in &plan.tables {
+                assert!(table.rows[0][0] == 0 && table.rows.windows(2).all(|two| two[0][1] == two[1][0]), "{table:?}");
+            }
+            println!("{:?} {:?} {authors:?}", plan.graphs, plan.tables);
+        }
+    }
+}
+
+/// Two relations from each of two types with learned rows.
+const TABLES: Case = Case {
+    name: "tables",
+    uses: "use std::rgcn::RgcnConv",
+    body: "    let conv = RgcnConv(hidden: 3) over relations of features
+    output y: Paper = linear(conv.Paper, 3)",
+    schema: "
+schema Library {
+    vertex Paper { x: f32[5], topic: class[3] }
+    vertex Author { x: embedding[4] }
+    vertex Venue { x: embedding[4] }
+
+    relation writes: Author -> Paper
+    relation reviews: Author -> Paper
+    relation prints: Venue -> Paper
+    relation lists: Venue -> Paper
+}
+",
+};
+
+/// So many edges of each of their relations to each of 12 papers.
+fn world_of_tables(edges: [u32; 4]) -> World {
+    let of = |count: u32| -> Vec<(u32, u32)> {
+        (0..12).flat_map(|paper| (0..count).map(move |edge| ((3 * paper + edge) % 9, paper))).collect()
+    };
+    let [writes, reviews, prints, lists] = edges.map(of);
+    let relations = [("writes", &writes[..]), ("reviews", &reviews), ("prints", &prints), ("lists", &lists)];
+    World::new(5, &[("Paper", 12), ("Author", 9), ("Venue", 9)], &relations)
+}
+
+/// The plan of two ranks that share relations.
+fn of_relations(case: &Case, edges: [u32; 4], network: Network) -> (RankPlan, String, Arc<Dataset>) {
+    let source = case.trained_by(&TRAIN.replace(EPOCHS, "epochs 1").replace("seed 3", "seed 3\n    batch 6"));
+    let data = world_of(case, &source, &world_of_tables(edges));
+    let all = found(&source, &data, 2, network).all;
+    let is_planned = |candidate: Candidate| match candidate {
+        Candidate::Planned(plan) if plan.share == Shared::Relations => Some(plan),
+        _ => None,
+    };
+    (all.into_iter().find_map(is_planned).expect("a plan that shares relations"), source, data)
+}
+
+/// Whether the relations from authors have a rank, and those from venues the other.
+fn is_by_table(plan: &RankPlan) -> bool {
+    let rank = |name: &str| {
+        let of_name = |(graph, &rank): (&String, &usize)| graph.contains(name).then_some(rank);
+        plan.relations.iter().find_map(of_name).expect("a rank for each relation")
+    };
+    rank("writes") == rank("reviews") && rank("prints") == rank("lists") && rank("writes") != rank("prints")
+}
+
+#[test]
+fn relations_with_a_table_in_common_have_one_rank() {
+    let (plan, source, data) = of_relations(&TABLES, [4; 4], NETWORK);
+    assert!(is_by_table(&plan), "{:?}", plan.relations);
+    let sent: u64 = counted(&source, &data, &plan).iter().sum();
+    assert_eq!(plan.predicted.sent_bytes.iter().sum::<u64>(), sent);
+    // The heaviest relation to the rank with the least edges, all being equal: what was assigned by edges alone.
+    let mut by_edges = plan.clone();
+    by_edges.relations.values_mut().enumerate().for_each(|(at, rank)| *rank = at % 2);
+    let of_names = |plan: &RankPlan| plan.relations.clone();
+    if is_by_table(&by_edges) || of_names(&by_edges) == of_names(&plan) {
+        by_edges.relations.values_mut().enumerate().for_each(|(at, rank)| *rank = at / 2);
+    }
+    assert!(!is_by_table(&by_edges), "{:?}", by_edges.relations);
+    let before: u64 = counted(&source, &data, &by_edges).iter().sum();
+    println!("{before} bytes by edges alone, {sent} with the rows of tables");
+    assert!(sent < before, "{sent} and {before} bytes");
+}
+
+#[test]
+fn rows_of_tables_count_by_the_network() {
+    let edges = [4, 3, 2, 1];
+    // By edges, both ranks have as many: 4 and 1, 3 and 2.
+    let (fast, ..) = of_relations(&TABLES, edges, Network { latency_s: 0.0, bytes_per_s: 1e18 });
+    assert!(!is_by_table(&fast), "{:?}", fast.relations);
+    let (slow, ..) = of_relations(&TABLES, edges, Network { latency_s: 0.0, bytes_per_s: 1e2 });
+    assert!(is_by_table(&slow), "{:?}", slow.relations);
+    // Features that are given do not travel.
+    let given = TABLES.schema.replace("embedding[4]", "f32[4]");
+    let given = Case { schema: Box::leak(given.into_boxed_str()), ..TABLES };
+    let (given, ..) = of_relations(&given, edges, Network { latency_s: 0.0, bytes_per_s: 1e2 });
+    assert!(!is_by_table(&given), "{:?}", given.relations);
+}
+
+#[test]
+fn fewer_ranks_are_planned_as_well() {
+    let source = source_of("rgcn_basis", true);
+    let data = world("rgcn_basis", &source);
+    let slow = found(&source, &data, 5, Network { latency_s: 1.0, bytes_per_s: 1e3 });
+    let mut fewer: Vec<(usize, Shared)> = slow.fewer.iter().map(|plan| (plan.ranks, plan.share)).collect();
+    fewer.sort_by_key(|&(ranks, share)| (ranks, share.name()));
+    let all =
+        [(1, Shared::Seeds), (2, Shared::Relations), (2, Shared::Seeds), (4, Shared::Relations), (4, Shared::Seeds)];
+    assert_eq!(fewer, all);
+    assert_eq!(slow.faster().map(|plan| plan.ranks), Some(1), "{slow:?}");
+    assert!(slow.fewer.windows(2).all(|two| two[0].predicted.step_ms <= two[1].predicted.step_ms));
+    // Their bytes are counted, too.
+    for plan in slow.fewer.iter().filter(|plan| plan.ranks > 1) {
+        assert_eq!(plan.predicted.sent_bytes, counted(&source, &data, plan), "{} ranks", plan.ranks);
+    }
+    let one = found(&source, &data, 1, NETWORK);
+    assert!(one.fewer.is_empty() && one.faster().is_none() && one.one_rank_ms > 0.0, "{one:?}");
 }
