@@ -439,8 +439,14 @@ pub struct TrainArgs {
     /// Divide mini-batches among processes by these: each has its own seeds, or all seeds and some of the relations to them
     #[arg(help_heading = heading::TRAINING, long, value_name = "WHAT", value_enum, default_value_t)]
     pub share: Share,
+    /// With `--share relations`: so many groups of processes with seeds of their own, each of which shares the relations to
+    /// them
+    #[arg(help_heading = heading::TRAINING, long, value_name = "R", value_parser = parse_within::<1, 65_536>,
+        default_value_t = 1, allow_negative_numbers = true)]
+    pub replicas: u64,
     /// Divide the work as this file of `build --ranks N -o PLAN.json` says. Without a launcher, one process runs all of them
-    #[arg(help_heading = heading::TRAINING, long, value_name = "PLAN.json", conflicts_with_all = ["sections", "share"])]
+    #[arg(help_heading = heading::TRAINING, long, value_name = "PLAN.json",
+        conflicts_with_all = ["sections", "share", "replicas"])]
     pub plan: Option<PathBuf>,
     /// Write the parameters of the best epoch
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.safetensors")]

@@ -51,7 +51,7 @@ pub fn build_ranks(args: &BuildArgs, ranks: usize) -> Result<ExitCode, Failure> 
     if let Some(faster) = found.faster() {
         let who = match faster.ranks {
             1 => "one process is".to_owned(),
-            ranks => format!("{ranks} processes, divided by {}, are", faster.share.name()),
+            ranks => format!("{ranks} processes, divided by {}, are", faster.divided_by()),
         };
         let step = |plan: &RankPlan| time(1e-3 * plan.predicted.step_ms);
         note(&format!("note: {who} predicted to be faster: {} a step, not {}", step(faster), step(plan)));
@@ -70,7 +70,7 @@ fn candidates(found: &Candidates) -> String {
     for candidate in &found.all {
         match candidate {
             Candidate::Planned(plan) => {
-                table.row([&[plan.share.name().into()][..], &figures(plan, found.one_rank_ms)].concat());
+                table.row([&[plan.divided_by()][..], &figures(plan, found.one_rank_ms)].concat());
             }
             Candidate::Refused(share, why) => refused += &format!("not divided by {}: {why}\n", share.name()),
         }
@@ -85,7 +85,7 @@ fn fewer(found: &Candidates) -> String {
     let heads = ["processes", "divided", "step", "computing", "sent by all", "most by one", "than one process"];
     let mut table = Table::new(2, &heads);
     for plan in &found.fewer {
-        let names = [plan.ranks.to_string(), plan.share.name().into()];
+        let names = [plan.ranks.to_string(), plan.divided_by()];
         table.row([&names[..], &figures(plan, found.one_rank_ms)].concat());
     }
     format!("\nfewer processes\n{}", table.text().trim_end())
@@ -106,12 +106,16 @@ fn figures(plan: &RankPlan, one_rank_ms: f64) -> Vec<String> {
 
 /// Where semantic graphs and rows of tables are.
 fn places(plan: &RankPlan, all: bool) -> String {
-    let mut text = format!("\ndivided by {}", plan.share.name());
+    let mut text = format!("\ndivided by {}", plan.divided_by());
     text += match plan.share {
         Shared::Vertices => ": each process has the edges of its own vertices",
         Shared::Seeds => ": each process samples around its own seeds, and has the in-edges of all vertices",
         Shared::Relations => {
             ": each process samples from the edges of its own relations to the seeds on, and has all in-edges"
+        }
+        Shared::Grid => {
+            ": replicas of as many processes have seeds of their own, and their processes relations to these; each has all \
+             in-edges"
         }
     };
     let steps = plan.predicted.steps.max(1) as f64;
@@ -125,7 +129,7 @@ fn places(plan: &RankPlan, all: bool) -> String {
         let mean = sum(edges) as f64 / edges.len().max(1) as f64;
         vec![cell(least as f64), cell(mean), cell(most(edges) as f64)]
     };
-    let by_relation = plan.share == Shared::Relations;
+    let by_relation = plan.share.split().shares_relations();
     let (shown, more) = largest(&plan.graphs, |graph: &GraphPlace| sum(&graph.edges), all || by_relation);
     let mut table = match by_relation {
         true => Table::new(2, &["semantic graph", "aggregated by", "to the seeds", "least", "mean", "most"]),

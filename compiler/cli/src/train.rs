@@ -17,7 +17,7 @@ use hgnnc_graph::show_bytes;
 use hgnnc_loader::CacheOptions;
 use hgnnc_train::{Outcome, RankReport, Report, TrainOptions, checkpoint};
 
-use crate::args::TrainArgs;
+use crate::args::{Share, TrainArgs};
 use crate::cluster::{end_together, processes};
 use crate::failure::Failure;
 use crate::output::{keep_log, log, logged, note, print};
@@ -36,16 +36,25 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.plan {
         return train_by_plan(args, &RankPlan::read(path)?);
     }
-    let (sections, split) = (args.sections.map(|sections| sections as usize), args.share.into());
+    let (sections, replicas) = (args.sections.map(|sections| sections as usize), args.replicas as usize);
+    let split = match (args.share, replicas) {
+        (share, 1) => share.into(),
+        (Share::Relations, _) => Split::Grid,
+        (Share::Seeds, _) => {
+            return Err(Failure::input(
+                "replicas are groups of processes that share relations: add `--share relations`",
+            ));
+        }
+    };
     let Some(comm) = processes()? else {
         // One process computes what several would.
         let alone = Ranks::new(Arc::new(Alone));
-        let asked = sections.is_some() || split == Split::Relations;
-        let ranks = asked.then(|| Ranks { sections: sections.unwrap_or(alone.sections), split, ..alone });
+        let asked = sections.is_some() || split.shares_relations();
+        let ranks = asked.then(|| Ranks { sections: sections.unwrap_or(alone.sections), split, replicas, ..alone });
         return train_with(args, ranks);
     };
     let ranks = Ranks::new(Arc::clone(&comm));
-    let ranks = Some(Ranks { sections: sections.unwrap_or(ranks.sections), split, ..ranks });
+    let ranks = Some(Ranks { sections: sections.unwrap_or(ranks.sections), split, replicas, ..ranks });
     let outcome = if comm.rank() == 0 { train_with(args, ranks) } else { train_along(args, ranks) };
     end_together(&*comm, outcome)
 }

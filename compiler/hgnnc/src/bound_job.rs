@@ -292,8 +292,11 @@ pub(crate) fn bind_job(
             let (tables, mut settings) = (tables(&model), settings(&model));
             if let Some(ranks) = &job.ranks {
                 settings.insert("sections".into(), ranks.sections.to_string());
-                if ranks.split == Split::Relations {
+                if ranks.split.shares_relations() {
                     settings.insert("share".into(), "relations".into());
+                }
+                if ranks.replicas > 1 {
+                    settings.insert("replicas".into(), ranks.replicas.to_string());
                 }
             }
             let identity = pool.install(|| Identity::new(&tables, settings, &dataset, &bind_options))?;

@@ -49,7 +49,11 @@ pub struct RankPlan {
     /// Number of sections of the vertices of a type.
     pub sections: usize,
     pub share: Shared,
-    /// By semantic graph to the seeds, if relations are shared: the rank that aggregates its edges.
+    /// Replicas of a grid, of as many consecutive ranks each; 1 without one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub replicas: usize,
+    /// By semantic graph to the seeds, if relations are shared: the rank that aggregates its edges, counted from the first
+    /// one of a replica.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub relations: BTreeMap<String, usize>,
     /// Where the edges of semantic graphs are.
@@ -59,6 +63,15 @@ pub struct RankPlan {
     #[serde(default)]
     pub tables: Vec<TablePlace>,
     pub predicted: Predicted,
+}
+
+fn one() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(replicas: &usize) -> bool {
+    *replicas == 1
 }
 
 /// The work that ranks divide among themselves.
@@ -71,6 +84,8 @@ pub enum Shared {
     Seeds,
     /// The relations to the seeds of mini-batches.
     Relations,
+    /// The seeds among replicas, and the relations to them among the ranks of each.
+    Grid,
 }
 
 impl Shared {
@@ -80,6 +95,7 @@ impl Shared {
             Shared::Vertices => "vertices",
             Shared::Seeds => "seeds",
             Shared::Relations => "relations",
+            Shared::Grid => "grid",
         }
     }
 
@@ -88,6 +104,7 @@ impl Shared {
         match self {
             Shared::Vertices | Shared::Seeds => Split::Seeds,
             Shared::Relations => Split::Relations,
+            Shared::Grid => Split::Grid,
         }
     }
 }
@@ -151,9 +168,18 @@ impl Candidates {
 impl RankPlan {
     /// The division of work among the ranks of a job. The job's model and dataset must be those of the plan.
     pub fn ranks(&self, comm: Arc<dyn Comm>) -> Ranks {
-        let relations = (self.share == Shared::Relations).then(|| self.relations.clone());
+        let split = self.share.split();
+        let relations = split.shares_relations().then(|| self.relations.clone());
         let planned_for = Some([self.model.clone(), self.dataset.clone()]);
-        Ranks { comm, sections: self.sections, split: self.share.split(), relations, planned_for }
+        Ranks { comm, sections: self.sections, split, replicas: self.replicas, relations, planned_for }
+    }
+
+    /// The words for the way to divide the work in texts.
+    pub fn divided_by(&self) -> String {
+        match self.share {
+            Shared::Grid => format!("grid {} x {}", self.replicas, self.ranks / self.replicas),
+            share => share.name().into(),
+        }
     }
 
     /// Writes a plan for `hgnnc train --plan`.
@@ -178,8 +204,13 @@ impl RankPlan {
             Self { ranks, sections, .. } if sections < ranks => {
                 Err(wrong(format!("{ranks} ranks have {sections} sections")))
             }
-            plan if plan.relations.values().any(|&rank| rank >= plan.ranks) => {
-                Err(wrong(format!("a relation belongs to a rank above {}", plan.ranks - 1)))
+            Self { ranks, replicas, share, .. }
+                if replicas == 0 || !ranks.is_multiple_of(replicas) || (replicas > 1) != (share == Shared::Grid) =>
+            {
+                Err(wrong(format!("{ranks} ranks divided by {} are no {replicas} replicas", share.name())))
+            }
+            plan if plan.relations.values().any(|&rank| rank >= plan.ranks / plan.replicas) => {
+                Err(wrong(format!("a relation belongs to a rank above {}", plan.ranks / plan.replicas - 1)))
             }
             plan => Ok(plan),
         }
@@ -195,7 +226,10 @@ pub fn plan_ranks(job: &Job, request: &PlanRequest, observer: &mut dyn Observer)
     check_ranks(&job)?;
     let mut bound = bind_job(Purpose::Train, &job, None, observer)?;
     bound.dataset = None;
-    let shares = if bound.on_batches() { vec![Shared::Seeds, Shared::Relations] } else { vec![Shared::Vertices] };
+    let shares = match bound.on_batches() {
+        true => vec![Shared::Seeds, Shared::Relations, Shared::Grid],
+        false => vec![Shared::Vertices],
+    };
     let (mut all, mut fewer) = (vec![], vec![]);
     for share in shares {
         // Programs do not depend on the number of ranks.
@@ -204,18 +238,26 @@ pub fn plan_ranks(job: &Job, request: &PlanRequest, observer: &mut dyn Observer)
             // One rank has all seeds and all relations.
             let only = |&size: &usize| size > 1 || share != Shared::Relations;
             for size in fewer_ranks(request.ranks).into_iter().filter(only) {
-                match plan(&bound, &lowered, (share, size), request) {
-                    Ok(plan) => fewer.push(plan),
-                    Err(Error::Input(_)) => {}
-                    Err(error) => return Err(error),
+                for replicas in replicas_of(share, size) {
+                    match plan(&bound, &lowered, (share, size, replicas), request) {
+                        Ok(plan) => fewer.push(plan),
+                        Err(Error::Input(_)) => {}
+                        Err(error) => return Err(error),
+                    }
                 }
             }
-            plan(&bound, &lowered, (share, request.ranks), request)
+            let plans = replicas_of(share, request.ranks).into_iter();
+            Ok(plans.map(|replicas| plan(&bound, &lowered, (share, request.ranks, replicas), request)).collect())
         });
-        match planned {
-            Ok(plan) => all.push(Candidate::Planned(plan)),
-            Err(Error::Input(why)) => all.push(Candidate::Refused(share, why)),
-            Err(error) => return Err(error),
+        let planned: Vec<Result<RankPlan, Error>> = planned.unwrap_or_else(|error| vec![Err(error)]);
+        for planned in planned {
+            match planned {
+                Ok(plan) => all.push(Candidate::Planned(plan)),
+                // Relations are refused for the same reason.
+                Err(Error::Input(_)) if share == Shared::Grid => {}
+                Err(Error::Input(why)) => all.push(Candidate::Refused(share, why)),
+                Err(error) => return Err(error),
+            }
         }
     }
     let time = |candidate: &Candidate| match candidate {
@@ -235,15 +277,23 @@ fn fewer_ranks(ranks: usize) -> Vec<usize> {
     std::iter::successors(Some(1), |&fewer| Some(2 * fewer)).take_while(|&fewer| fewer < ranks).collect()
 }
 
+/// The replicas that so many ranks may be. Those of a grid have several ranks each.
+fn replicas_of(share: Shared, size: usize) -> Vec<usize> {
+    match share {
+        Shared::Grid => (2..=size / 2).filter(|&replicas| size.is_multiple_of(replicas)).collect(),
+        _ => vec![1],
+    }
+}
+
 /// A plan for so many ranks.
 fn plan(
     bound: &BoundJob,
     lowered: &LoweredForRanks,
-    (share, size): (Shared, usize),
+    (share, size, replicas): (Shared, usize, usize),
     request: &PlanRequest,
 ) -> Result<RankPlan, Error> {
     let sections = size.next_multiple_of(Ranks::SECTIONS);
-    let ranks = Ranks { sections, split: share.split(), ..Ranks::new(Arc::new(Alone)) };
+    let ranks = Ranks { sections, split: share.split(), replicas, ..Ranks::new(Arc::new(Alone)) };
     let times = relation_times(bound, lowered, request);
     let compiled = CompiledRanks::of(lowered.clone(), bound, (size, &ranks), times)?;
     let Some(program) = &compiled.executable.kernels.train else {
@@ -254,7 +304,7 @@ fn plan(
             let messages = messages::of_whole_graph(bound, &compiled, program, size);
             (Batches { steps: 1, messages, ..Batches::default() }, places::of_whole_graph(bound, &compiled))
         }
-        Shared::Seeds | Shared::Relations => {
+        Shared::Seeds | Shared::Relations | Shared::Grid => {
             let batches = of_batches(bound, &compiled, program, (size, request.batches))?;
             let graphs = places::of_batches(&compiled, &batches);
             (batches, graphs)
@@ -293,6 +343,7 @@ fn plan(
         ranks: size,
         sections,
         share,
+        replicas,
         relations: compiled.names_of_relations(),
         graphs,
         tables: places::of_tables(bound, &compiled),

@@ -14,6 +14,7 @@ use hgnnc_driver::{
 use hgnnc_executable::Executable;
 use hgnnc_ir::kernel;
 use hgnnc_ranks::{Placed, RankBackend, SharedInputs};
+use hgnnc_session::SharedRelations;
 use hgnnc_train::{TrainOptions, Trainer};
 use rayon::ThreadPool;
 use xxhash_rust::xxh3::Xxh3;
@@ -33,8 +34,11 @@ pub struct Ranks {
     pub sections: usize,
     /// The part of a mini-batch that the ranks divide among themselves.
     pub split: Split,
-    /// By name of a semantic graph to the seeds: the rank that aggregates its edges, where relations are divided. `None`:
-    /// by their expected work.
+    /// Replicas of [`Split::Grid`]: each has seeds of its own and as many consecutive ranks, which share the relations to
+    /// these. 1 for other ways.
+    pub replicas: usize,
+    /// By name of a semantic graph to the seeds: the rank that aggregates its edges, counted from the first one of a
+    /// replica, where relations are divided. `None`: by their expected work.
     pub relations: Option<BTreeMap<String, usize>>,
     /// The names of the model and of the dataset that a plan is for, if there is one.
     pub planned_for: Option<[String; 2]>,
@@ -47,7 +51,7 @@ impl Ranks {
     /// The ranks of a job, with as many sections as they need.
     pub fn new(comm: Arc<dyn Comm>) -> Self {
         let sections = comm.size().next_multiple_of(Self::SECTIONS);
-        Self { comm, sections, split: Split::default(), relations: None, planned_for: None }
+        Self { comm, sections, split: Split::default(), replicas: 1, relations: None, planned_for: None }
     }
 
     /// Switches off the passes that several ranks do not know.
@@ -109,12 +113,21 @@ impl CompiledRanks {
         let LoweredForRanks { executable, tables, train_sizes, .. } = lowered;
         let division = Division { sections: ranks.sections, ranks: size };
         let one = bound.model.flow.with_tables_of(bound.model.name.clone());
+        let replicas = ranks.replicas.max(1);
+        if !size.is_multiple_of(replicas) {
+            return Err(Error::input(format!(
+                "{size} processes are no {replicas} replicas of as many processes each: choose a number that divides {size}"
+            )));
+        }
         let relations = match ranks.split {
             Split::Seeds => None,
-            Split::Relations => relations_of(&executable, Some(&bound.sizes), (size, ranks.relations.as_ref()), times)?,
+            Split::Relations | Split::Grid => {
+                let planned = ranks.relations.as_ref();
+                relations_of(&executable, Some(&bound.sizes), (size / replicas, planned), times)?
+            }
         };
-        let rank_of = relations.as_ref().map(|relations| relations.rank_of.clone().into());
-        let placed = Placed { one, tables, division, relations: rank_of };
+        let shared = |relations: &Relations| SharedRelations { rank_of: relations.rank_of.clone().into(), replicas };
+        let placed = Placed { one, tables, division, relations: relations.as_ref().map(shared) };
         Ok(Self { executable, placed, train_sizes, relations })
     }
 
@@ -127,8 +140,12 @@ impl CompiledRanks {
                 0.0 => String::new(),
                 bytes => format!(", and {:.3} MB of learned rows", 1e-6 * bytes),
             };
+            let of = match self.placed.division.ranks > loads.len() {
+                true => " of each replica",
+                false => "",
+            };
             observer.note(format!(
-                "rank {rank} aggregates {}: about {:.0} edges a batch{rows}",
+                "rank {rank}{of} aggregates {}: about {:.0} edges a batch{rows}",
                 names.join(", "),
                 load.edges
             ));
@@ -138,8 +155,9 @@ impl CompiledRanks {
     /// The part of a rank in the expected work of all.
     pub fn part(&self, rank: usize) -> f64 {
         let Some(Relations { loads, .. }) = &self.relations else { return 1.0 / self.placed.division.ranks as f64 };
+        let replicas = self.placed.division.ranks / loads.len().max(1);
         let all: f64 = loads.iter().map(|load| load.edges).sum();
-        loads[rank].edges / all.max(f64::MIN_POSITIVE)
+        loads[rank % loads.len()].edges / (all * replicas as f64).max(f64::MIN_POSITIVE)
     }
 
     /// By name of a semantic graph to the seeds, where relations are shared: its rank.

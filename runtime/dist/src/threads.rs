@@ -110,8 +110,8 @@ type Address = (Tag, usize, usize);
 
 #[derive(Default)]
 struct State {
-    /// Messages that are sent and not yet received.
-    messages: HashMap<Address, VecDeque<Vec<u8>>>,
+    /// Messages that are sent and not yet received, with the number of their exchange.
+    messages: HashMap<Address, VecDeque<(u32, Vec<u8>)>>,
     /// The first rank that has ended the job.
     ended: Option<CommError>,
     /// Ranks whose work is done.
@@ -169,7 +169,7 @@ impl VirtualRank {
             bytes: counts.iter().map(|&count| count as u64).collect(),
         });
         for (to, part) in parts(counts).enumerate() {
-            state.messages.entry((tag, self.rank, to)).or_default().push_back(bytes[part].to_vec());
+            state.messages.entry((tag, self.rank, to)).or_default().push_back((exchange.number, bytes[part].to_vec()));
         }
         self.computes(&mut state);
         drop(state);
@@ -184,7 +184,7 @@ impl VirtualRank {
         self.record(&mut state, || Event::Wait { exchange });
         for (from, part) in parts(counts).enumerate() {
             let message;
-            (state, message) = self.message(state, (exchange.tag, from, self.rank))?;
+            (state, message) = self.message(state, (exchange.tag, from, self.rank), exchange.number)?;
             if message.len() != part.len() {
                 let (sent, expected) = (message.len(), part.len());
                 return Err(CommError::Differs { from, to: self.rank, sent, expected });
@@ -199,12 +199,18 @@ impl VirtualRank {
         &'s self,
         mut state: MutexGuard<'s, State>,
         address: Address,
+        number: u32,
     ) -> Result<(MutexGuard<'s, State>, Vec<u8>), CommError> {
         loop {
             if let Some(error) = &state.ended {
                 return Err(error.clone());
             }
-            if let Some(message) = state.messages.get_mut(&address).and_then(VecDeque::pop_front) {
+            // Exchanges may be waited for in another order than they were started in.
+            let sent = state.messages.get_mut(&address).and_then(|sent| {
+                let place = sent.iter().position(|(of, _)| *of == number)?;
+                sent.remove(place)
+            });
+            if let Some((_, message)) = sent {
                 return Ok((state, message));
             }
             if state.done.contains(&address.1) {

@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use hgnnc_data::metrics::{Predictions, Tally};
 use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId, Target};
-use hgnnc_dist::{Comm, CommError, Tag, all_gather};
+use hgnnc_dist::{Comm, CommError, Tag, all_gather, gather_texts};
 use hgnnc_executable::Role;
 use hgnnc_ir::training::Task;
 use hgnnc_ir::types::{Space, VertexType};
@@ -276,11 +276,7 @@ impl Session for RankSession {
     }
 
     fn all_texts(&mut self, own: &str) -> Result<Vec<String>> {
-        let mut all = vec![];
-        let lens = self.gather(own.as_bytes(), &mut all)?;
-        let mut rest = &all[..];
-        let of_rank = |len: usize| String::from_utf8_lossy(rest.split_off(..len).unwrap_or_default()).into_owned();
-        Ok(lens.into_iter().map(of_rank).collect())
+        gather_texts(&*self.comm, Tag::STEP, own).map_err(failed)
     }
 
     fn process(&self) -> (usize, usize) {

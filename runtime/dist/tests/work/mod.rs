@@ -45,6 +45,11 @@ pub fn everything(comm: &dyn Comm, seed: u64) {
     };
     assert!(step.wait().unwrap().recv == expected, "rank {rank}");
     assert!(ahead.wait().unwrap().recv == of_ahead, "rank {rank}");
+    // Two of one kind, waited for in the other order.
+    let [(first, expected), (second, of_second)] = [3, 4].map(|n| exchange(comm, seed.wrapping_add(n)));
+    let [first, second] = [first, second].map(|exchange| comm.start(Tag::STEP, exchange).unwrap());
+    assert!(second.wait().unwrap().recv == of_second, "rank {rank}");
+    assert!(first.wait().unwrap().recv == expected, "rank {rank}");
     comm.barrier().unwrap();
     for count in [0, 1, 5, 1000] {
         let mut sum = numbers(seed, rank, count);

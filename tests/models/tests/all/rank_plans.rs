@@ -61,12 +61,14 @@ fn predicted_bytes_are_those_that_are_sent() {
         models.push((name, source, data));
     }
     models.push(("links", rank_links::MODEL.replace("epochs    4", "epochs    1"), rank_links::music()));
+    let mut grids = 0;
     for (name, source, data) in models {
-        for ranks in [2, 3] {
+        for ranks in [2, 3, 4] {
             let mut planned = 0;
             for candidate in plans(&source, &data, ranks) {
                 let Candidate::Planned(plan) = candidate else { continue };
                 planned += 1;
+                grids += usize::from(plan.replicas > 1);
                 let sent = counted(&source, &data, &plan);
                 assert_eq!(plan.predicted.sent_bytes, sent, "{name}, {ranks} ranks, divided by {}", plan.share.name());
                 assert!(sent.iter().all(|&bytes| bytes > 0) && plan.predicted.step_ms > 0.0, "{name}: {plan:?}");
@@ -74,6 +76,7 @@ fn predicted_bytes_are_those_that_are_sent() {
             assert!(planned > 0, "{name} has a plan for {ranks} ranks");
         }
     }
+    assert_eq!(grids, 3, "those of models whose relations are shared");
 }
 
 #[test]
@@ -124,7 +127,6 @@ fn a_plan_says_where_edges_and_rows_are() {
     for (name, batch) in [("rgcn_basis", false), ("rgcn_basis", true)] {
         let source = source_of(name, batch);
         let data = world(name, &source);
-        let authors = data.vertex_types.iter().find(|of| of.name.contains("Author")).map(|of| of.count);
         for candidate in plans(&source, &data, 3) {
             let Candidate::Planned(plan) = candidate else { panic!("{name}: {candidate:?}") };
             assert!(!plan.graphs.is_empty(), "{plan:?}");
@@ -145,7 +147,7 @@ fn a_plan_says_where_edges_and_rows_are() {
                     }
                     Shared::Seeds => assert!(graph.to_seeds.is_empty() && edges > 0, "{graph:?}"),
                     // Only the rank of a relation has edges of it to the seeds.
-                    Shared::Relations => {
+                    Shared::Relations | Shared::Grid => {
                         for (rank, &to_seeds) in graph.to_seeds.iter().enumerate() {
                             assert!(to_seeds == 0 || plan.relations[&graph.graph] == rank, "{plan:?}");
                             assert!(to_seeds <= graph.edges[rank], "{graph:?}");
@@ -156,7 +158,6 @@ fn a_plan_says_where_edges_and_rows_are() {
             for table in &plan.tables {
                 assert!(table.rows[0][0] == 0 && table.rows.windows(2).all(|two| two[0][1] == two[1][0]), "{table:?}");
             }
-            println!("{:?} {:?} {authors:?}", plan.graphs, plan.tables);
         }
     }
 }
@@ -253,8 +254,8 @@ fn fewer_ranks_are_planned_as_well() {
     let slow = found(&source, &data, 5, Network { latency_s: 1.0, bytes_per_s: 1e3 });
     let mut fewer: Vec<(usize, Shared)> = slow.fewer.iter().map(|plan| (plan.ranks, plan.share)).collect();
     fewer.sort_by_key(|&(ranks, share)| (ranks, share.name()));
-    let all =
-        [(1, Shared::Seeds), (2, Shared::Relations), (2, Shared::Seeds), (4, Shared::Relations), (4, Shared::Seeds)];
+    let of_four = [Shared::Grid, Shared::Relations, Shared::Seeds].map(|share| (4, share));
+    let all = [&[(1, Shared::Seeds), (2, Shared::Relations), (2, Shared::Seeds)][..], &of_four].concat();
     assert_eq!(fewer, all);
     assert_eq!(slow.faster().map(|plan| plan.ranks), Some(1), "{slow:?}");
     assert!(slow.fewer.windows(2).all(|two| two[0].predicted.step_ms <= two[1].predicted.step_ms));

@@ -161,11 +161,10 @@ fn ranks_train_on_batches_as_one_process(name: &str) {
     let wide = |numbers: &[f32]| -> Vec<f64> { numbers.iter().map(|&x| f64::from(x)).collect() };
     let alone = train(&job(&without_masks, &data, None)).unwrap_or_else(|error| panic!("{name}: {error}"));
     for (source, mut expected) in [(without_masks, Some(alone)), (with_masks, None)] {
-        for (split, ranks) in
-            [Split::Seeds, Split::Relations].into_iter().flat_map(|split| [1, 2, 3].map(|n| (split, n)))
-        {
+        let ways = [Split::Seeds, Split::Relations].into_iter().flat_map(|split| [1, 2, 3].map(|n| (split, n, 1)));
+        for (split, ranks, replicas) in ways.chain([(Split::Grid, 4, 2), (Split::Grid, 6, 2)]) {
             let all = of_ranks(threads::run(ranks, |comm| {
-                let ranks = Ranks { sections: 6, split, ..Ranks::new(Arc::clone(comm)) };
+                let ranks = Ranks { sections: 6, split, replicas, ..Ranks::new(Arc::clone(comm)) };
                 train(&job(&source, &data, Some(ranks)))
             }));
             for (rank, trained) in all.into_iter().enumerate() {
