@@ -1,11 +1,10 @@
 //! Assigns the relations to the seeds of mini-batches to ranks, where ranks share relations ([`Split::Relations`]).
 //!
 //! A rank samples the edges of its relations to the seeds and all beneath their sources (the sub-metatree of Heta: Zhong et
-//! al. 2024, arXiv 2408.09697, §4). Its load is the expected number of these edges, and the rows of tables that it needs:
-//! rows belong to ranks by ranges, so all but one of `ranks` parts come from others, and their gradients go back. Relations
-//! whose sources have a table in common need many rows twice when they are on two ranks, and once on one. Loads are
-//! therefore functions of sets of relations, not sums; Heta adds static weights instead, and counts each type once for each
-//! partition.
+//! al. 2024, arXiv 2408.09697, §4, whose weights are static sizes instead). Its load is the expected number of these edges,
+//! and the rows of tables that it needs: a rank owns one part of the rows, so the others come from other ranks, and their
+//! gradients go back. Relations whose sources have a table in common need many rows twice when they are on two ranks, and
+//! once on one. Loads are therefore functions of sets of relations, not sums of weights.
 //!
 //! The time of a rank is that of its edges, its rows, and the rows that it has for others; the slowest rank decides, and
 //! the sum of all among equal ones. Up to [`ALL_WAYS`] relations are tried in all ways (4140 for eight). More of them: the

@@ -23,6 +23,7 @@ fn a_plan_says_what_processes_send_each_other() {
     assert!(run.out.contains("Paper to Paper.sources, 8 numbers a row"), "{}", run.out);
     let slow = place.with_data("build", &["--ranks", "3", "--network", "1k"]).works();
     assert!(slow.err.contains("one process is predicted to be faster"), "{}", slow.err);
+    assert!(!slow.out.contains("fewer processes"), "{}", slow.out);
     let most = |run: &Run| run.out.lines().filter(|line| line.contains(" numbers")).count();
     let all = place.with_data("build", &["--ranks", "3", "--explain"]).works();
     assert!(most(&all) > most(&run) && !all.out.contains("smaller ones"), "{}", all.out);
@@ -33,6 +34,47 @@ fn a_plan_says_what_processes_send_each_other() {
     assert_eq!((count("seeds "), count("relations ")), (1, 1), "{}", run.out);
     let plan = place.json("plan.json");
     assert_eq!((plan["ranks"].as_u64(), plan["sections"].as_u64()), (Some(2), Some(24)), "{plan}");
+}
+
+/// The numbers of a list of a plan.
+fn numbers(list: &serde_json::Value) -> Vec<u64> {
+    list.as_array().into_iter().flatten().map(|number| number.as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_plan_says_where_edges_and_learned_rows_are() {
+    let place = place();
+    let run = place.with_data("build", &["--ranks", "3", "-o", "plan.json", "--explain"]).works();
+    for part in ["edges of a process", "writes, out-edges", "fewer processes", "learned rows", "Author.x: rank 0 0.."] {
+        assert!(run.out.contains(part), "no `{part}` in\n{}", run.out);
+    }
+    let plan = place.json("plan.json");
+    let graphs = plan["graphs"].as_array().unwrap();
+    assert!(graphs.iter().any(|graph| graph["graph"] == "writes"), "{plan}");
+    for graph in graphs {
+        let (edges, out_edges) = (numbers(&graph["edges"]), numbers(&graph["out_edges"]));
+        assert!(edges.len() == 3 && edges.iter().sum::<u64>() > 0, "{graph}");
+        assert!(out_edges.is_empty() || out_edges.iter().sum::<u64>() == edges.iter().sum(), "{graph}");
+    }
+    let table = &plan["tables"][0];
+    assert_eq!((table["vertex"].as_str(), table["width"].as_u64()), (Some("Author"), Some(4)), "{plan}");
+    let rows: Vec<Vec<u64>> = table["rows"].as_array().unwrap().iter().map(numbers).collect();
+    assert!(rows[0][0] == 0 && rows.windows(2).all(|two| two[0][1] == two[1][0]), "{table}");
+
+    let place = with_batches();
+    let run = place.with_data("build", &["--ranks", "2", "-o", "plan.json", "--explain"]).works();
+    assert!(run.out.contains("sampled edges of a process"), "{}", run.out);
+    let plan = place.json("plan.json");
+    let computing = plan["predicted"]["rank_compute_ms"].as_array().unwrap();
+    assert!(computing.len() == 2 && computing.iter().all(|ms| ms.as_f64().unwrap() > 0.0), "{plan}");
+    // Plans of before have neither graphs nor tables.
+    let mut before = plan.clone();
+    for field in ["graphs", "tables"] {
+        assert!(before.as_object_mut().unwrap().remove(field).is_some(), "{plan}");
+    }
+    before["predicted"].as_object_mut().unwrap().remove("rank_compute_ms");
+    fs::write(place.path("plan.json"), before.to_string()).unwrap();
+    place.with_data("train", &["--plan", "plan.json", "--threads", "1", "--epochs", "1"]).works();
 }
 
 #[test]
