@@ -177,7 +177,7 @@ fn computing(papers: u32) -> f64 {
 fn times_follow_from_sampled_sizes() {
     let (skewed, even) = (computing(6), computing(12_000));
     println!("{skewed} ms where 6 papers have all edges, {even} ms where all have as many");
-    assert!(skewed < 0.8 * even, "{skewed} and {even} ms");
+    assert!(skewed < 0.9 * even, "{skewed} and {even} ms");
 }
 
 /// Two relations from each of two types with learned rows.
