@@ -65,9 +65,33 @@ pub enum CommError {
         /// Value of the variable.
         value: String,
     },
-    /// The thread that calls the MPI library has ended.
-    #[error("the thread that calls the MPI library has ended")]
+    /// The thread that exchanges messages has ended.
+    #[error("the thread that exchanges messages with other ranks has ended")]
     Gone,
+    /// NCCL, or the driver of its devices, is not on this machine.
+    #[error("{what} was asked for, but not found:\n{}", tried.join("\n"))]
+    NotFound {
+        /// The library, in words.
+        what: &'static str,
+        /// The files that were tried, with what is wrong with each.
+        tried: Vec<String>,
+    },
+    /// There is no device for a rank.
+    #[error("{reason}")]
+    NoDevice {
+        /// The rank, and the devices of its machine, in words.
+        reason: String,
+    },
+    /// A function of NCCL, or of the driver of its devices, failed.
+    #[error("{function} of {library} failed: {reason}")]
+    Failed {
+        /// Name of the function.
+        function: &'static str,
+        /// Version and path of the library.
+        library: String,
+        /// The reason that the library gives.
+        reason: String,
+    },
     /// A function of the MPI library failed.
     #[error("{function} of {library} failed with code {code}")]
     Library {

@@ -8,16 +8,19 @@
 
 mod alone;
 mod collective;
+mod dynamic;
 mod error;
 pub mod launcher;
 pub mod measure;
 pub mod members;
 pub mod mpi;
+pub mod nccl;
 pub mod network;
 pub mod simgrid;
 pub mod slices;
 pub mod threads;
 pub mod trace;
+mod work;
 
 use std::fmt::Debug;
 

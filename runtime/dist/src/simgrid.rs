@@ -12,9 +12,10 @@ use std::path::Path;
 use std::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use serde::{Deserialize, Serialize};
 
+use crate::dynamic::{self, functions};
 use crate::network::Network;
 use crate::trace::{Event, ExchangeId, RankTimes, Trace};
 
@@ -53,24 +54,6 @@ const FLOPS: f64 = 1e9;
 
 /// A handle of SMPI: an address.
 type Handle = usize;
-
-macro_rules! functions {
-    ($($name:ident: fn($($arg:ty),*) $(-> $result:ty)?),* $(,)?) => {
-        #[allow(non_snake_case, reason = "names of the library")]
-        struct Functions {
-            $($name: Symbol<unsafe extern "C" fn($($arg),*) $(-> $result)?>),*
-        }
-
-        impl Functions {
-            fn of(library: &Library) -> Result<Functions, libloading::Error> {
-                // SAFETY: the types are those of SimGrid's headers, with handles and pointers in registers.
-                unsafe {
-                    Ok(Functions { $($name: library.get(concat!(stringify!($name), "\0").as_bytes())?),* })
-                }
-            }
-        }
-    };
-}
 
 /// The function of a simulated rank.
 type Main = extern "C" fn(c_int, *mut *mut c_char) -> c_int;
@@ -119,9 +102,8 @@ static SIMULATION: OnceLock<Simulation> = OnceLock::new();
 fn open() -> Result<Library, SimgridError> {
     let named = std::env::var("HGNNC_SIMGRID").ok().filter(|name| !name.is_empty());
     let names = named.map_or(vec!["libsimgrid.so.3.32".to_owned(), "libsimgrid.so".to_owned()], |name| vec![name]);
-    // SAFETY: the library's initialization has no conditions.
-    let open = |name: &String| unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) }.ok();
-    names.iter().find_map(open).ok_or_else(|| SimgridError::NotFound(names[0].clone()))
+    let open = |name: &str| dynamic::open(name, RTLD_NOW | RTLD_GLOBAL);
+    dynamic::first(&names, open).map_err(|_| SimgridError::NotFound(names[0].clone()))
 }
 
 /// The times of ranks that go through their traces, of which there is one at least, on a network. `folder` is for a file

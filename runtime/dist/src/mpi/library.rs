@@ -9,42 +9,25 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW, Symbol};
+use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::CommError;
+use crate::dynamic::{cause, functions, open};
 
 /// A handle of any family.
 type Handle = usize;
 
-macro_rules! functions {
-    ($($name:ident: fn($($arg:ty),*)),* $(,)?) => {
-        #[allow(non_snake_case, reason = "names of the standard")]
-        struct Functions {
-            $($name: Symbol<unsafe extern "C" fn($($arg),*) -> c_int>),*
-        }
-
-        impl Functions {
-            fn of(library: &Opened) -> Result<Functions, libloading::Error> {
-                // SAFETY: the types are those of the standard, with handles and pointers in registers.
-                unsafe {
-                    Ok(Functions { $($name: library.get(concat!(stringify!($name), "\0").as_bytes())?),* })
-                }
-            }
-        }
-    };
-}
-
 functions! {
-    MPI_Init_thread: fn(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int),
-    MPI_Finalize: fn(),
-    MPI_Abort: fn(Handle, c_int),
-    MPI_Comm_rank: fn(Handle, *mut c_int),
-    MPI_Comm_size: fn(Handle, *mut c_int),
-    MPI_Get_library_version: fn(*mut c_char, *mut c_int),
-    MPI_Isend: fn(*const c_void, c_int, Handle, c_int, c_int, Handle, *mut c_void),
-    MPI_Irecv: fn(*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut c_void),
-    MPI_Test: fn(*mut c_void, *mut c_int, *mut c_void),
-    MPI_Get_count: fn(*const c_void, Handle, *mut c_int),
+    MPI_Init_thread: fn(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int) -> c_int,
+    MPI_Finalize: fn() -> c_int,
+    MPI_Abort: fn(Handle, c_int) -> c_int,
+    MPI_Comm_rank: fn(Handle, *mut c_int) -> c_int,
+    MPI_Comm_size: fn(Handle, *mut c_int) -> c_int,
+    MPI_Get_library_version: fn(*mut c_char, *mut c_int) -> c_int,
+    MPI_Isend: fn(*const c_void, c_int, Handle, c_int, c_int, Handle, *mut c_void) -> c_int,
+    MPI_Irecv: fn(*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut c_void) -> c_int,
+    MPI_Test: fn(*mut c_void, *mut c_int, *mut c_void) -> c_int,
+    MPI_Get_count: fn(*const c_void, Handle, *mut c_int) -> c_int,
 }
 
 /// A message on its way. A request of MPICH has four bytes, others eight.
@@ -69,9 +52,8 @@ pub(super) struct Library {
 impl Library {
     /// Opens the library of a path or name; what is wrong with it otherwise.
     pub fn open(path: &str) -> Result<Library, String> {
-        // SAFETY: initialisers of MPI libraries have no conditions. Open MPI's own plugins need its symbols to be global.
-        let opened = unsafe { Opened::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
-        let opened = opened.map_err(|error| format!("  {path}: {}", cause(&error)))?;
+        // Open MPI's own plugins need its symbols to be global.
+        let opened = open(path, RTLD_NOW | RTLD_GLOBAL)?;
         let functions =
             Functions::of(&opened).map_err(|error| format!("  {path}: is no MPI library: {}", cause(&error)))?;
         let symbol = |name: &[u8]| -> Option<Handle> {
@@ -185,11 +167,6 @@ impl Library {
             code => Err(CommError::Library { function, library: self.name.clone(), code }),
         }
     }
-}
-
-/// The reason that the system gives.
-fn cause(error: &libloading::Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// The name and version at the beginning of a library's description of itself.

@@ -16,14 +16,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use self::library::{Library, Request};
+use crate::dynamic::first;
 use crate::launcher::{Family, Launcher};
-use crate::{Comm, CommError, Exchange, Pending, Tag, check, parts};
+use crate::work::{Work, patience};
+use crate::{Comm, CommError, Exchange, Pending, Tag, parts};
 
 /// Largest number of bytes of one message.
 const MESSAGE: usize = 1 << 30;
-
-/// Time that a rank waits before it ends the job, unless HGNNC_RANK_TIMEOUT is another number of seconds.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The processes of a launcher, on an MPI library.
 #[derive(Debug)]
@@ -41,20 +40,6 @@ enum Order {
     Abort(String),
     End,
 }
-
-/// An exchange between this rank and all others.
-struct Work {
-    tag: Tag,
-    send: *const u8,
-    send_counts: Vec<usize>,
-    recv: *mut u8,
-    recv_counts: Vec<usize>,
-    done: Sender<Result<(), CommError>>,
-}
-
-// SAFETY: the thread that made it waits for `done` before it uses or frees the memory.
-#[allow(unsafe_code)]
-unsafe impl Send for Work {}
 
 /// A message of an exchange that is on its way.
 struct Message {
@@ -79,10 +64,7 @@ impl Mpi {
     /// When no library of the launcher is found, or the library does not see the launcher's processes.
     pub fn open(launcher: &Launcher) -> Result<Mpi, CommError> {
         let library = find(launcher)?;
-        let patience = match std::env::var("HGNNC_RANK_TIMEOUT") {
-            Ok(value) => value.parse().map(Duration::from_secs).map_err(|_| CommError::Timeout { value })?,
-            Err(_) => PATIENCE,
-        };
+        let patience = patience()?;
         let (orders, inbox) = channel();
         let (joined, answer) = channel();
         let launcher = launcher.clone();
@@ -98,30 +80,6 @@ impl Mpi {
         let thread = thread.map_err(|_| CommError::Gone)?;
         let (rank, size, engine) = answer.recv().unwrap_or(Err(CommError::Gone))?;
         Ok(Mpi { rank, size, engine, orders, thread: Some(thread) })
-    }
-
-    /// Gives an exchange to the thread, after the part of this rank for itself is copied.
-    fn begin(
-        &self,
-        tag: Tag,
-        send: (&[u8], &[usize]),
-        recv: (&mut [u8], &[usize]),
-    ) -> Result<Receiver<Result<(), CommError>>, CommError> {
-        check(self.size, send.0.len(), send.1);
-        check(self.size, recv.0.len(), recv.1);
-        let own = |counts: &[usize]| -> Range<usize> { parts(counts).nth(self.rank).unwrap_or_default() };
-        let (from, to) = (own(send.1), own(recv.1));
-        if from.len() != to.len() {
-            let (sent, expected) = (from.len(), to.len());
-            return Err(CommError::Differs { from: self.rank, to: self.rank, sent, expected });
-        }
-        recv.0[to].copy_from_slice(&send.0[from]);
-        let (done, answer) = channel();
-        let (send_counts, recv_counts) = (send.1.to_vec(), recv.1.to_vec());
-        let (send, recv) = (send.0.as_ptr(), recv.0.as_mut_ptr());
-        let work = Work { tag, send, send_counts, recv, recv_counts, done };
-        self.orders.send(Order::Exchange(work)).map_err(|_| CommError::Gone)?;
-        Ok(answer)
     }
 }
 
@@ -139,14 +97,15 @@ impl Comm for Mpi {
     }
 
     fn alltoallv(&self, tag: Tag, send: (&[u8], &[usize]), recv: (&mut [u8], &[usize])) -> Result<(), CommError> {
-        let answer = self.begin(tag, send, recv)?;
-        answer.recv().unwrap_or(Err(CommError::Gone))
+        let (work, answer) = Work::new((self.rank, self.size), tag, send, recv)?;
+        self.orders.send(Order::Exchange(work)).map_err(|_| CommError::Gone)?;
+        answer.wait()
     }
 
-    fn start(&self, tag: Tag, mut exchange: Exchange) -> Result<Box<dyn Pending>, CommError> {
-        let Exchange { send, send_counts, recv, recv_counts } = &mut exchange;
-        let answer = self.begin(tag, (send, send_counts), (recv, recv_counts))?;
-        Ok(Box::new(Started { exchange: Some(exchange), answer }))
+    fn start(&self, tag: Tag, exchange: Exchange) -> Result<Box<dyn Pending>, CommError> {
+        let (work, started) = Work::started((self.rank, self.size), tag, exchange)?;
+        self.orders.send(Order::Exchange(work)).map_err(|_| CommError::Gone)?;
+        Ok(Box::new(started))
     }
 
     fn abort(&self, reason: &str) {
@@ -166,29 +125,6 @@ impl Drop for Mpi {
     }
 }
 
-/// An exchange that owns its memory.
-struct Started {
-    exchange: Option<Exchange>,
-    answer: Receiver<Result<(), CommError>>,
-}
-
-impl Pending for Started {
-    fn wait(mut self: Box<Self>) -> Result<Exchange, CommError> {
-        let answer = self.answer.recv().unwrap_or(Err(CommError::Gone));
-        let exchange = self.exchange.take().unwrap_or_default();
-        answer.map(|()| exchange)
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        // Messages are read and written until they are there.
-        if self.exchange.is_some() {
-            let _ = self.answer.recv();
-        }
-    }
-}
-
 /// Opens the library of a launcher.
 fn find(launcher: &Launcher) -> Result<Library, CommError> {
     const STANDARD: &str = "libmpi_abi.so.1";
@@ -200,14 +136,7 @@ fn find(launcher: &Launcher) -> Result<Library, CommError> {
         (Err(_), Family::Mpich) => [STANDARD, MPICH[0], MPICH[1]].map(String::from).to_vec(),
         (Err(_), Family::Any) => [STANDARD, OPEN_MPI, MPICH[0], MPICH[1]].map(String::from).to_vec(),
     };
-    let mut tried = Vec::new();
-    for path in candidates {
-        match Library::open(&path) {
-            Ok(library) => return Ok(library),
-            Err(why) => tried.push(why),
-        }
-    }
-    Err(CommError::NoLibrary { launcher: launcher.name.into(), tried })
+    first(&candidates, Library::open).map_err(|tried| CommError::NoLibrary { launcher: launcher.name.into(), tried })
 }
 
 /// Joins the job, and checks that it is that of the launcher: with the library of another one each process believes to
