@@ -1,7 +1,8 @@
 //! Ranks: the processes of one job, and what they exchange.
 //!
 //! Everything above [`Comm`] is independent of the engine. [`open`] chooses it: [`Alone`] without a launcher, [`mpi::Mpi`]
-//! under one. [`threads::run`] runs virtual ranks as threads of one process, which tests compare with.
+//! under one. [`threads::run`] runs virtual ranks as threads of one process, which tests compare with. [`nccl::Nccl`] takes
+//! the devices of the ranks of another engine; no command uses it.
 //!
 //! Sums are taken in the order of the ranks ([`ordered_sum`]), so that they are the same on every rank, in every
 //! repetition, and on every engine: reductions of MPI libraries are not, from four ranks on.

@@ -1,5 +1,6 @@
-//! NCCL, as a library that has the memory of devices in this process. Nothing of a GPU is tested.
+//! NCCL, as a library that has devices in memory and passes messages in files. Nothing of a GPU is tested.
 
+mod mpirun;
 mod work;
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use hgnnc_dist::nccl::{Nccl, Options};
 use hgnnc_dist::{Comm, CommError, Exchange, Pending, Tag, threads};
 use hgnnc_nccl_library::{BROKEN, DEVICES, FULL, SILENT};
 use libloading::os::unix::Library;
+use mpirun::{installed, text};
 use proptest::prelude::*;
 
 /// Options for the library, which holds NCCL and the driver.
@@ -279,4 +281,81 @@ fn a_panic_of_a_rank_ends_the_job() {
     });
     let text = panic.unwrap_err().downcast::<String>().map_or_else(|_| "as planned".into(), |text| *text);
     assert!(text.contains("as planned") && start.elapsed() < Duration::from_secs(30), "{text}");
+}
+
+/// Opens NCCL on the processes of this job, on the device of a rank's place or the one that is given.
+fn open(device: Option<usize>) -> Nccl {
+    let control = Arc::from(hgnnc_dist::open().expect("MPI"));
+    Nccl::open(control, &Options { device, ..options() }).expect("NCCL")
+}
+
+#[test]
+#[ignore = "a rank of a job that the tests below start"]
+fn rank_that_works() {
+    let nccl = open(None);
+    for seed in 0..3 {
+        work::everything(&nccl, seed);
+    }
+    println!("rank {} of {} on {}", nccl.rank(), nccl.size(), nccl.engine());
+}
+
+#[test]
+#[ignore = "a rank of a job that the tests below start"]
+fn rank_that_breaks() {
+    let rank = hgnnc_dist::launcher::Launcher::of_environment(&|name| std::env::var(name).ok()).and_then(|of| of.rank);
+    let nccl = open(rank.map(|rank| if rank == 1 { BROKEN } else { rank }));
+    send_one(&nccl).unwrap();
+    println!("rank {} goes on", nccl.rank());
+}
+
+#[test]
+fn processes_exchange_and_add_as_virtual_ranks() {
+    for mpi in installed() {
+        for ranks in [1, 3] {
+            let folder = Folder::new(&format!("{}-{ranks}", mpi.name));
+            let (output, _) = mpi.run(ranks, "rank_that_works", &[("HGNN_TEST_NCCL", folder.path())]);
+            let text = text(&output);
+            assert!(output.status.success(), "{}, {ranks} ranks: {text}", mpi.name);
+            for rank in 0..ranks {
+                let line = format!("rank {rank} of {ranks} on NCCL 2.27.3 (");
+                assert!(text.contains(&line), "{}, {ranks} ranks: {text}", mpi.name);
+                assert!(text.contains(&format!(") on cuda:{rank}, over ")), "{}, {ranks} ranks: {text}", mpi.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_process_whose_device_fails_ends_the_job() {
+    for mpi in installed() {
+        let folder = Folder::new(mpi.name);
+        let (output, time) = mpi.run(3, "rank_that_breaks", &[("HGNN_TEST_NCCL", folder.path())]);
+        let text = text(&output);
+        assert!(!output.status.success() && time < Duration::from_secs(30), "{}: {time:?}: {text}", mpi.name);
+        // The first that sees it: the rank itself, or one that NCCL tells of it.
+        assert!(text.contains(" ends the job: ncclGroupEnd of NCCL 2.27.3 ("), "{}: {text}", mpi.name);
+        assert!(!text.contains("goes on"), "{}: {text}", mpi.name);
+    }
+}
+
+/// A folder for messages, which is removed when it is dropped.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let name = format!("hgnnc-nccl-{}-{}", std::process::id(), name.replace(' ', "-"));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path in UTF-8")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }

@@ -1,7 +1,7 @@
-//! NCCL and CUDA's driver for tests of `hgnnc_dist::nccl`, in the memory of one process.
+//! NCCL and CUDA's driver for tests of `hgnnc_dist::nccl`.
 //!
 //! A shared library with the functions of both that are used there. Devices are memory, streams are queues, and ranks are
-//! threads. So the order of calls, their arguments and the bytes that arrive are tested, and nothing of a GPU.
+//! threads or processes, whose messages are files: in the folder `HGNN_TEST_NCCL`, or in that of temporary files. So the order of calls, their arguments and the bytes that arrive are tested, and nothing of a GPU.
 //!
 //! # Stricter than a GPU
 //! - Work of a stream executes when the stream is queried, one operation at a time: premature reads of results and premature
@@ -18,13 +18,14 @@
 //! Those below [`FAULTLESS`] work. [`SILENT`], [`FULL`] and [`BROKEN`] fail, each in its own way.
 //!
 //! # Not modelled
-//! Several processes, speed, and functions that are not used.
+//! Speed, and functions that are not used.
 
 // The functions are called from C.
 #![allow(unsafe_code)]
 // Pointers come from C; their requirements are those of the documentation of each function.
 #![allow(clippy::missing_safety_doc)]
 
+mod clique;
 mod driver;
 mod nccl;
 mod world;

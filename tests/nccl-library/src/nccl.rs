@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::DEVICES;
+use crate::clique::Clique;
 use crate::world::{
-    Answer, Clique, Comm, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, Operation, REMOTE_ERROR, SYSTEM_ERROR, Stage,
-    Transfer, World, code, current, with,
+    Answer, Comm, IN_PROGRESS, INVALID_ARGUMENT, INVALID_USAGE, Operation, REMOTE_ERROR, SYSTEM_ERROR, Stage, Transfer,
+    World, code, current, with,
 };
 
 /// Version 2.27.3.
@@ -48,7 +49,7 @@ unsafe extern "C" fn ncclGetVersion(to: *mut c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclGetUniqueId(to: *mut UniqueId) -> c_int {
-    let number = with(|world| world.number() as u64);
+    let number = with(|world| world.number() as u64) + (u64::from(std::process::id()) << 32);
     let mut id = UniqueId([0x5a; 128]);
     // The last bytes, so that all of them have to arrive.
     id.0[120..].copy_from_slice(&number.to_le_bytes());
@@ -75,14 +76,10 @@ unsafe extern "C" fn ncclCommInitRankConfig(
     let (number, size, rank) = (u64::from_le_bytes([a, b, c, d, e, f, g, h]), size as usize, rank as usize);
     let join = |device: usize| {
         with(|world| {
-            let clique = world.cliques.entry(number).or_insert_with(|| Clique { size, ..Clique::default() });
-            if clique.size != size || clique.joined.iter().any(|other| other.0 == rank || other.1 == device) {
-                return Err(INVALID_USAGE);
-            }
-            clique.joined.push((rank, device));
+            let clique = Clique::join(number, rank, size, device)?;
             let handle = world.number();
             let (stage, deferred) = (Stage::Joining, Vec::new());
-            world.comms.insert(handle, Comm { clique: number, rank, device, stage, polls: POLLS, deferred, error: 0 });
+            world.comms.insert(handle, Comm { clique, device, stage, polls: POLLS, deferred, error: 0 });
             // SAFETY: the caller's contract.
             unsafe { to.write(handle) };
             Err(IN_PROGRESS)
@@ -103,8 +100,7 @@ extern "C" fn ncclCommFinalize(comm: usize) -> c_int {
         let device = current()?;
         let comm = ready(world, comm, device)?;
         (comm.stage, comm.polls) = (Stage::Leaving, POLLS);
-        let number = comm.clique;
-        world.cliques.get_mut(&number).ok_or(INVALID_ARGUMENT)?.finalized += 1;
+        comm.clique.finalize()?;
         Err(IN_PROGRESS)
     };
     code("ncclCommFinalize", with(finalize))
@@ -124,13 +120,7 @@ extern "C" fn ncclCommDestroy(handle: usize) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn ncclCommAbort(handle: usize) -> c_int {
-    let abort = |world: &mut World| {
-        let number = world.remove(handle)?.clique;
-        if let Some(clique) = world.cliques.get_mut(&number) {
-            clique.failed = true;
-        }
-        Ok(())
-    };
+    let abort = |world: &mut World| world.remove(handle)?.clique.fail();
     code("ncclCommAbort", with(abort))
 }
 
@@ -185,8 +175,7 @@ fn enqueue(
     let (device, address) = (current()?, address as u64);
     let peer = with(|world| {
         let of = ready(world, comm, device)?;
-        let (rank, number) = (of.rank, of.clique);
-        let size = world.cliques.get(&number).ok_or(INVALID_ARGUMENT)?.size;
+        let (rank, size) = (of.clique.rank, of.clique.size);
         let peer = usize::try_from(peer).ok().filter(|&peer| peer < size && peer != rank).ok_or(INVALID_ARGUMENT)?;
         let is_of_device = world.streams.get(&stream).is_some_and(|stream| stream.device == device);
         match kind == BYTES && is_of_device && world.range(device, address, bytes).is_ok() {

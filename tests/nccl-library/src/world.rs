@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
+use crate::clique::{Clique, Message};
 use crate::{BROKEN, DEVICES, SILENT};
 
 /// Bytes of memory that was not written.
@@ -62,7 +63,7 @@ pub enum Operation {
         sends: Vec<Transfer>,
         receives: Vec<Transfer>,
         /// Messages of the sends, once it has begun.
-        posted: Option<Vec<u64>>,
+        posted: Option<Vec<Message>>,
     },
 }
 
@@ -84,22 +85,6 @@ pub struct Pinned {
     pub bytes: usize,
 }
 
-/// Messages that were not received, in their order.
-type Mail = VecDeque<(u64, Vec<u8>)>;
-
-/// Ranks of one id.
-#[derive(Default, Debug)]
-pub struct Clique {
-    pub size: usize,
-    /// Rank and device of those that have joined.
-    pub joined: Vec<(usize, usize)>,
-    pub finalized: usize,
-    /// Whether a rank has left the others alone.
-    pub failed: bool,
-    /// By sender and receiver.
-    pub mail: BTreeMap<(usize, usize), Mail>,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     Joining,
@@ -108,11 +93,10 @@ pub enum Stage {
     Left,
 }
 
-/// A rank of a clique.
+/// A communicator.
 #[derive(Debug)]
 pub struct Comm {
-    pub clique: u64,
-    pub rank: usize,
+    pub clique: Clique,
     pub device: usize,
     pub stage: Stage,
     /// Number of polls until the last call is over.
@@ -129,7 +113,6 @@ pub struct World {
     pub streams: BTreeMap<usize, Stream>,
     memory: BTreeMap<u64, Memory>,
     pub pinned: BTreeMap<usize, Pinned>,
-    pub cliques: BTreeMap<u64, Clique>,
     pub comms: BTreeMap<usize, Comm>,
     /// By device: bytes of its sends.
     pub sent: [u64; DEVICES],
@@ -257,10 +240,8 @@ impl World {
         handle: usize,
         sends: Vec<Transfer>,
         mut receives: Vec<Transfer>,
-        posted: Option<Vec<u64>>,
+        posted: Option<Vec<Message>>,
     ) -> Answer<Option<Operation>> {
-        let comm = self.comms.get(&handle).ok_or(INVALID_HANDLE)?;
-        let (number, rank) = (comm.clique, comm.rank);
         if device == SILENT {
             return Ok(Some(Operation::Group { comm: handle, sends, receives, posted }));
         }
@@ -271,53 +252,45 @@ impl World {
                 for Transfer { address, bytes, peer } in &sends {
                     let content = self.range(device, *address, *bytes)?.to_vec();
                     self.sent[device] += content.len() as u64;
-                    let message = self.number() as u64;
-                    let clique = self.cliques.entry(number).or_default();
-                    clique.mail.entry((rank, *peer)).or_default().push_back((message, content));
-                    posted.push(message);
+                    posted.push(self.comm(handle)?.clique.send(*peer, &content)?);
                 }
                 posted
             }
         };
         let mut missing = Vec::new();
         for receive in receives.drain(..) {
-            let clique = self.cliques.entry(number).or_default();
-            match clique.mail.entry((receive.peer, rank)).or_default().pop_front() {
-                Some((_, content)) if content.len() == receive.bytes => {
+            let comm = self.comm(handle)?;
+            match comm.clique.receive(receive.peer) {
+                Some(content) if content.len() == receive.bytes => {
                     self.range(device, receive.address, receive.bytes)?.copy_from_slice(&content);
                 }
-                Some((_, content)) => {
-                    eprintln!("hgnnc-nccl-library: rank {rank} receives {} bytes of {receive:?}", content.len());
-                    self.fail(handle, INVALID_USAGE);
+                Some(content) => {
+                    eprintln!("hgnnc-nccl-library: {} bytes are received by {receive:?}", content.len());
+                    comm.error = INVALID_USAGE;
                 }
                 None => missing.push(receive),
             }
         }
-        let mail = &self.cliques.entry(number).or_default().mail;
-        let waits = mail.values().flatten().any(|(message, _)| posted.contains(message));
-        let is_over = missing.is_empty() && !waits;
+        let is_over = missing.is_empty() && posted.iter().all(Message::is_received);
         Ok((!is_over).then_some(Operation::Group { comm: handle, sends, receives: missing, posted: Some(posted) }))
     }
 
-    fn fail(&mut self, handle: usize, code: c_int) {
-        if let Some(comm) = self.comms.get_mut(&handle) {
-            comm.error = code;
-        }
+    fn comm(&mut self, handle: usize) -> Answer<&mut Comm> {
+        self.comms.get_mut(&handle).ok_or(INVALID_ARGUMENT)
     }
 
     /// A poll of a communicator: the code of its state.
     pub fn poll(&mut self, handle: usize) -> Answer<c_int> {
-        let comm = self.comms.get_mut(&handle).ok_or(INVALID_ARGUMENT)?;
-        let clique = self.cliques.get_mut(&comm.clique).ok_or(INVALID_ARGUMENT)?;
+        let comm = self.comm(handle)?;
         if comm.error != 0 {
             return Ok(comm.error);
         }
-        if clique.failed {
+        if comm.clique.has_failed() {
             return Ok(REMOTE_ERROR);
         }
         let waits = match comm.stage {
-            Stage::Joining => clique.joined.len() < clique.size,
-            Stage::Leaving => clique.finalized < clique.size,
+            Stage::Joining => !comm.clique.is_complete(),
+            Stage::Leaving => !comm.clique.is_final(),
             Stage::Joined | Stage::Left => false,
         };
         if waits || comm.polls > 0 {
@@ -344,9 +317,6 @@ impl World {
         let comm = self.comms.remove(&handle).ok_or(INVALID_ARGUMENT)?;
         for stream in self.streams.values_mut() {
             stream.queue.retain(|of| !matches!(of, Operation::Group { comm, .. } if *comm == handle));
-        }
-        if self.comms.values().all(|other| other.clique != comm.clique) {
-            self.cliques.remove(&comm.clique);
         }
         Ok(comm)
     }

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::mem::ManuallyDrop;
 use std::ptr;
 
 use libloading::os::unix::{Library as Opened, RTLD_NOW};
@@ -44,8 +45,8 @@ pub(super) struct Driver {
     path: String,
     /// Number of devices that this process sees.
     pub devices: usize,
-    // Last: what is above points into it.
-    _opened: Opened,
+    /// Never closed: threads of its own may still run.
+    _opened: ManuallyDrop<Opened>,
 }
 
 impl Driver {
@@ -54,7 +55,9 @@ impl Driver {
         let open = |path: &str| {
             let opened = open(path, RTLD_NOW)?;
             match Functions::of(&opened) {
-                Ok(functions) => Ok(Driver { functions, path: path.to_owned(), devices: 0, _opened: opened }),
+                Ok(functions) => {
+                    Ok(Driver { functions, path: path.to_owned(), devices: 0, _opened: ManuallyDrop::new(opened) })
+                }
                 Err(error) => Err(format!("  {path}: is no CUDA driver: {}", cause(&error))),
             }
         };

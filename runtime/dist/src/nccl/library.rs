@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::mem::ManuallyDrop;
 use std::ptr;
 
 use libloading::os::unix::{Library as Opened, RTLD_NOW};
@@ -69,8 +70,8 @@ pub(super) struct Library {
     /// Its version and path.
     pub name: String,
     pub version: c_int,
-    // Last: what is above points into it.
-    _opened: Opened,
+    /// Never closed: threads of its own may still run.
+    _opened: ManuallyDrop<Opened>,
 }
 
 impl Library {
@@ -87,7 +88,7 @@ impl Library {
                 return Err(format!("  {path}: is version {}, and 2.18 or later is needed", words(version)));
             }
             let name = format!("NCCL {} ({path})", words(version));
-            Ok(Library { functions, name, version, _opened: opened })
+            Ok(Library { functions, name, version, _opened: ManuallyDrop::new(opened) })
         };
         first(paths, open).map_err(|tried| CommError::NotFound { what: "NCCL", tried })
     }
