@@ -1,7 +1,8 @@
 //! NCCL and CUDA's driver for tests of `hgnnc_dist::nccl`.
 //!
 //! A shared library with the functions of both that are used there. Devices are memory, streams are queues, and ranks are
-//! threads or processes, whose messages are files: in the folder `HGNN_TEST_NCCL`, or in that of temporary files. So the order of calls, their arguments and the bytes that arrive are tested, and nothing of a GPU.
+//! threads or processes, whose messages are files: in the folder `HGNN_TEST_NCCL`, or in that of temporary files. So the
+//! order of calls, their arguments and the bytes that arrive are tested, and nothing of a GPU.
 //!
 //! # Stricter than a GPU
 //! - Work of a stream executes when the stream is queried, one operation at a time: premature reads of results and premature

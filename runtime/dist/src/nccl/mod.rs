@@ -20,10 +20,11 @@
 //! one group, so that none of them waits for another one; exchanges larger than the staging memory are several groups.
 //!
 //! # Not used
-//! Reductions of NCCL: the order of their sums depends on algorithm and topology. Sums are those of
-//! [`crate::ordered_sum`], of exchanges, in the order of the ranks. Messages of [`Tag::CONTROL`], barriers and the end of a
-//! job are those of `control`. [`Options::nccl`] has `libnccl.so.2`, the name in NVIDIA's packages, which `cudarc` 0.19 does
-//! not look for; it panics where a function is missing, and its result codes are an enum, which newer libraries exceed.
+//! - Reductions of NCCL: the order of their sums depends on algorithm and topology. Sums are those of
+//!   [`crate::ordered_sum`], made of exchanges, in the order of the ranks.
+//! - Messages of [`Tag::CONTROL`], barriers and the end of a job, which are those of `control`.
+//! - The bindings of `cudarc` 0.19, which do not look for `libnccl.so.2`, the name in NVIDIA's packages, and panic where a
+//!   function is missing. Their result codes are an enum, and newer libraries have more of them.
 //!
 //! # Errors
 //! No call of the communicator blocks. While a rank waits, it asks for errors that came up in the background
