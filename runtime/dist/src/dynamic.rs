@@ -28,7 +28,11 @@ pub(crate) use functions;
 #[allow(unsafe_code)]
 pub(crate) fn open(path: &str, flags: c_int) -> Result<Opened, String> {
     // SAFETY: initialisers of the libraries that are opened here have no conditions.
-    unsafe { Opened::open(Some(path), flags) }.map_err(|error| format!("  {path}: {}", cause(&error)))
+    unsafe { Opened::open(Some(path), flags) }.map_err(|error| {
+        let cause = cause(&error);
+        // Most systems name the file themselves.
+        format!("  {path}: {}", cause.strip_prefix(&format!("{path}: ")).unwrap_or(&cause))
+    })
 }
 
 /// The first that opens; otherwise a line on what is wrong with each.

@@ -180,7 +180,10 @@ fn a_library_that_is_missing_is_named() {
     let open = |options: &Options| threads::run(1, |control| Nccl::open(Arc::clone(control), options).map(|_| ()));
     let error = |options: &Options| open(options)[0].clone().unwrap_err().to_string();
     let missing = error(&Options { nccl: ["libnone.so.2", "libc.so.6"].map(String::from).to_vec(), ..options() });
-    assert!(missing.starts_with("NCCL was asked for, but not found:\n  libnone.so.2: "), "{missing}");
+    assert!(
+        missing.starts_with("NCCL was asked for, but not found:\n  libnone.so.2: cannot open shared object"),
+        "{missing}"
+    );
     assert!(missing.contains("\n  libc.so.6: is no NCCL: "), "{missing}");
     let missing = error(&Options { driver: vec!["libnone.so.1".into()], ..options() });
     assert!(missing.starts_with("the NVIDIA driver was asked for, but not found:\n  libnone.so.1: "), "{missing}");
@@ -335,6 +338,37 @@ fn a_process_whose_device_fails_ends_the_job() {
         // The first that sees it: the rank itself, or one that NCCL tells of it.
         assert!(text.contains(" ends the job: ncclGroupEnd of NCCL 2.27.3 ("), "{}: {text}", mpi.name);
         assert!(!text.contains("goes on"), "{}: {text}", mpi.name);
+    }
+}
+
+/// A real NCCL, in the file HGNN_NCCL (`libnccl.so.2` of `pip download nvidia-nccl-cu12`), on a machine without a driver:
+/// it opens, has all functions, makes an id, and says that it finds no driver.
+#[test]
+fn a_real_library_opens_and_finds_no_driver() {
+    let Ok(path) = std::env::var("HGNN_NCCL") else { return println!("skipped: HGNN_NCCL names no library") };
+    for ranks in [1, 2] {
+        let errors = threads::run(ranks, |control| {
+            Nccl::open(Arc::clone(control), &Options { nccl: vec![path.clone()], ..options() }).map(|_| ())
+        });
+        for error in errors {
+            let Err(CommError::Failed { function, library, reason }) = error else { panic!("{error:?}") };
+            assert_eq!(function, "ncclCommInitRankConfig");
+            assert!(library.starts_with("NCCL 2.") && library.ends_with(&format!(" ({path})")), "{library}");
+            assert!(reason.starts_with("unhandled cuda error") && reason.contains("CUDA driver version"), "{reason}");
+        }
+    }
+}
+
+/// The real library and driver: HGNN_NCCL_RANKS virtual ranks, on as many devices. One rank joins and leaves.
+#[test]
+fn ranks_exchange_over_devices_of_this_machine() {
+    let Ok(ranks) = std::env::var("HGNN_NCCL_RANKS") else { return println!("skipped: no devices are named") };
+    for staging in [0, Options::default().staging] {
+        threads::run(ranks.parse().expect("a number of ranks"), |control| {
+            let nccl = Nccl::open(Arc::clone(control), &Options { staging, ..Options::default() }).unwrap();
+            work::everything(&nccl, 1);
+            println!("{nccl:?}");
+        });
     }
 }
 
