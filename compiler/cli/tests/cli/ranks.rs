@@ -167,6 +167,18 @@ fn several_processes_train_on_batches() {
         }
         assert_eq!(weights[0], weights[1], "{}", launcher.name.display());
         assert!(weights.iter().all(|of_run| of_run.len() == weights[0].len()), "{}", launcher.name.display());
+        // Two replicas, of which each shares the relations to seeds of its own.
+        let grid = [&DATA[..], &["--share", "relations", "--replicas", "2", "--report", "report.json"]].concat();
+        let run = Run::of(launcher.train(&place, 4, &grid).output().unwrap()).works();
+        assert_eq!(run.err.matches("rank 1 of each replica aggregates ").count(), 1, "{}", run.err);
+        assert!(metrics("report.json")["train"]["micro_f1"].as_f64().is_some_and(|f1| f1 > 0.3));
+        let fails = |ranks: usize, args: &[&str], message: &str| {
+            let output = launcher.train(&place, ranks, &[&DATA[..], args].concat()).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && text.contains(message), "{text}");
+        };
+        fails(3, &["--share", "relations", "--replicas", "2"], "3 processes are no 2 replicas");
+        fails(2, &["--replicas", "2"], "add `--share relations`");
         let cached = [&DATA[..], &["--cache", "1MiB"]].concat();
         let output = launcher.train(&place, 2, &cached).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
