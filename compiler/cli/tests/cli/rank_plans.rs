@@ -54,7 +54,7 @@ fn a_plan_says_where_edges_and_learned_rows_are() {
     for graph in graphs {
         let (edges, out_edges) = (numbers(&graph["edges"]), numbers(&graph["out_edges"]));
         assert!(edges.len() == 3 && edges.iter().sum::<u64>() > 0, "{graph}");
-        assert!(out_edges.is_empty() || out_edges.iter().sum::<u64>() == edges.iter().sum(), "{graph}");
+        assert!(out_edges.is_empty() || out_edges.iter().sum::<u64>() == edges.iter().sum::<u64>(), "{graph}");
     }
     let table = &plan["tables"][0];
     assert_eq!((table["vertex"].as_str(), table["width"].as_u64()), (Some("Author"), Some(4)), "{plan}");
