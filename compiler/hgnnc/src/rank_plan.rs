@@ -26,6 +26,11 @@ use crate::outputs::write_file;
 use crate::ranks::{CompiledRanks, Ranks, lower, relation_model};
 use crate::{Error, Observer};
 
+/// Most ranks of a plan.
+const MOST_RANKS: usize = 4096;
+/// Most sections of the vertices of a type.
+const MOST_SECTIONS: usize = 1 << 16;
+
 /// The ranks of a plan, and the machines that they run on.
 #[derive(Clone, Debug)]
 pub struct PlanRequest {
@@ -141,7 +146,7 @@ pub struct MessageBytes {
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum Candidate {
-    Planned(RankPlan),
+    Planned(Box<RankPlan>),
     /// It has no placement, for this reason.
     Refused(Shared, String),
 }
@@ -201,8 +206,14 @@ impl RankPlan {
         let plan: Self = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         match plan {
             Self { ranks: 0, .. } => Err(wrong("it has no ranks".into())),
+            Self { ranks, sections, .. } if ranks > MOST_RANKS || sections > MOST_SECTIONS => Err(wrong(format!(
+                "it has {ranks} ranks and {sections} sections, more than {MOST_RANKS} and {MOST_SECTIONS}"
+            ))),
             Self { ranks, sections, .. } if sections < ranks => {
                 Err(wrong(format!("{ranks} ranks have {sections} sections")))
+            }
+            Self { share, relations, .. } if !share.split().shares_relations() && !relations.is_empty() => {
+                Err(wrong(format!("relations have ranks of their own, but it divides {}", share.name())))
             }
             Self { ranks, replicas, share, .. }
                 if replicas == 0 || !ranks.is_multiple_of(replicas) || (replicas > 1) != (share == Shared::Grid) =>
@@ -232,33 +243,9 @@ pub fn plan_ranks(job: &Job, request: &PlanRequest, observer: &mut dyn Observer)
     };
     let (mut all, mut fewer) = (vec![], vec![]);
     for share in shares {
-        // Programs do not depend on the number of ranks.
-        let ranks = Ranks { split: share.split(), ..Ranks::new(Arc::new(Alone)) };
-        let planned = lower(&bound, Purpose::Train, &ranks).and_then(|lowered| {
-            // One rank has all seeds and all relations.
-            let only = |&size: &usize| size > 1 || share != Shared::Relations;
-            for size in fewer_ranks(request.ranks).into_iter().filter(only) {
-                for replicas in replicas_of(share, size) {
-                    match plan(&bound, &lowered, (share, size, replicas), request) {
-                        Ok(plan) => fewer.push(plan),
-                        Err(Error::Input(_)) => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-            }
-            let plans = replicas_of(share, request.ranks).into_iter();
-            Ok(plans.map(|replicas| plan(&bound, &lowered, (share, request.ranks, replicas), request)).collect())
-        });
-        let planned: Vec<Result<RankPlan, Error>> = planned.unwrap_or_else(|error| vec![Err(error)]);
-        for planned in planned {
-            match planned {
-                Ok(plan) => all.push(Candidate::Planned(plan)),
-                // Relations are refused for the same reason.
-                Err(Error::Input(_)) if share == Shared::Grid => {}
-                Err(Error::Input(why)) => all.push(Candidate::Refused(share, why)),
-                Err(error) => return Err(error),
-            }
-        }
+        let (candidates, of_fewer) = plans_of(&bound, share, request)?;
+        all.extend(candidates);
+        fewer.extend(of_fewer);
     }
     let time = |candidate: &Candidate| match candidate {
         Candidate::Planned(plan) => plan.predicted.step_ms,
@@ -269,6 +256,41 @@ pub fn plan_ranks(job: &Job, request: &PlanRequest, observer: &mut dyn Observer)
     let alone = fewer.iter().find(|plan| plan.ranks == 1).map(|plan| plan.predicted.step_ms);
     let one_rank_ms = alone.or_else(|| all.first().map(time)).filter(|ms| ms.is_finite()).unwrap_or(0.0);
     Ok(Candidates { all, fewer, one_rank_ms })
+}
+
+/// The plans for a way to divide the work: for as many ranks as are asked for, and for fewer.
+fn plans_of(
+    bound: &BoundJob,
+    share: Shared,
+    request: &PlanRequest,
+) -> Result<(Vec<Candidate>, Vec<RankPlan>), Error> {
+    // Programs do not depend on the number of ranks.
+    let ranks = Ranks { split: share.split(), ..Ranks::new(Arc::new(Alone)) };
+    let lowered = match lower(bound, Purpose::Train, &ranks) {
+        Ok(lowered) => lowered,
+        Err(Error::Input(why)) => return Ok((vec![Candidate::Refused(share, why)], vec![])),
+        Err(error) => return Err(error),
+    };
+    let (mut all, mut fewer) = (vec![], vec![]);
+    for replicas in replicas_of(share, request.ranks) {
+        match plan(bound, &lowered, (share, request.ranks, replicas), request) {
+            Ok(plan) => all.push(Candidate::Planned(Box::new(plan))),
+            // Other grids may have fewer ranks for the relations.
+            Err(Error::Input(_)) if share == Shared::Grid => {}
+            Err(Error::Input(why)) => all.push(Candidate::Refused(share, why)),
+            Err(error) => return Err(error),
+        }
+    }
+    // One rank has all seeds and all relations. Grids are planned for all ranks only.
+    let only = |&size: &usize| share != Shared::Grid && (size > 1 || share != Shared::Relations);
+    for size in fewer_ranks(request.ranks).into_iter().filter(only) {
+        match plan(bound, &lowered, (share, size, 1), request) {
+            Ok(plan) => fewer.push(plan),
+            Err(Error::Input(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((all, fewer))
 }
 
 /// Powers of two: a plan for any number of ranks has one for half as many or more beside it, and all of them together

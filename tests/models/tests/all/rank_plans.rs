@@ -216,7 +216,7 @@ fn of_relations(case: &Case, edges: [u32; 4], network: Network) -> (RankPlan, St
     let data = world_of(case, &source, &world_of_tables(edges));
     let all = found(&source, &data, 2, network).all;
     let is_planned = |candidate: Candidate| match candidate {
-        Candidate::Planned(plan) if plan.share == Shared::Relations => Some(plan),
+        Candidate::Planned(plan) if plan.share == Shared::Relations => Some(*plan),
         _ => None,
     };
     (all.into_iter().find_map(is_planned).expect("a plan that shares relations"), source, data)
@@ -248,6 +248,32 @@ fn relations_with_a_table_in_common_have_one_rank() {
     let before: u64 = counted(&source, &data, &by_edges).iter().sum();
     println!("{before} bytes by edges alone, {sent} with the rows of tables");
     assert!(sent < before, "{sent} and {before} bytes");
+}
+
+/// So many are not tried in all ways.
+#[test]
+fn many_relations_are_assigned_by_their_tables() {
+    let from = |at: usize| if at.is_multiple_of(2) { "Author" } else { "Venue" };
+    let names: Vec<String> = (0..10).map(|at| format!("{}{at}", from(at))).collect();
+    let relations: Vec<String> =
+        names.iter().enumerate().map(|(at, name)| format!("relation {name}: {} -> Paper", from(at))).collect();
+    let (before, _) = TABLES.schema.split_once("relation").expect("relations");
+    let schema = format!("{before}{}\n}}", relations.join("\n    "));
+    let case = Case { schema: Box::leak(schema.into_boxed_str()), ..TABLES };
+    let source = case.trained_by(&TRAIN.replace("seed 3", "seed 3\n    batch 6"));
+    let edges: Vec<(u32, u32)> = (0..60).map(|edge| (edge % 9, edge / 5)).collect();
+    let of_world: Vec<(&str, &[(u32, u32)])> = names.iter().map(|name| (&name[..], &edges[..])).collect();
+    let world = World::new(5, &[("Paper", 12), ("Author", 9), ("Venue", 9)], &of_world);
+    for candidate in found(&source, &world_of(&case, &source, &world), 2, NETWORK).all {
+        let Candidate::Planned(plan) = candidate else { panic!("{candidate:?}") };
+        if plan.share == Shared::Relations {
+            assert_eq!(plan.relations.len(), 10);
+            let of_authors = plan.relations["Author0"];
+            for (graph, &rank) in &plan.relations {
+                assert_eq!(rank == of_authors, graph.starts_with("Author"), "{:?}", plan.relations);
+            }
+        }
+    }
 }
 
 #[test]
