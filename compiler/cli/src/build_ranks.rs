@@ -139,7 +139,10 @@ fn places(plan: &RankPlan, all: bool) -> String {
         let mut cells = vec![graph.graph.clone()];
         if by_relation {
             let rank = plan.relations.get(&graph.graph);
-            cells.push(rank.map_or("-".into(), |rank| format!("rank {rank}")));
+            cells.push(rank.map_or("-".into(), |rank| {
+                let of = if plan.replicas > 1 { " of each replica" } else { "" };
+                format!("rank {rank}{of}")
+            }));
             cells.push(rank.map_or("-".into(), |_| amount(sum(&graph.to_seeds) as f64 / steps)));
         }
         table.row([cells, spread(&graph.edges)].concat());

@@ -105,7 +105,15 @@ fn train_along(args: &TrainArgs, ranks: Option<Ranks>) -> Result<ExitCode, Failu
     }
     let stop = stop_on_interrupt()?;
     let outcome = match args.seeds {
-        None => prepared.trainer.run(&stop, &mut |_| {})?,
+        None => {
+            let outcome = prepared.trainer.run(&stop, &mut |_| {});
+            if let (Err(ExecError::Diverged { .. } | ExecError::NotFinite { .. }), Some(ranks)) = (&outcome, &job.ranks)
+            {
+                // Rank 0 has the same error, and ends the job when it has written the best parameters.
+                let _ = ranks.comm.barrier();
+            }
+            outcome?
+        }
         Some(num) => prepared.train_seeds(num, args.max_time, &stop, &mut |_, _| {})?.outcome,
     };
     if args.seeds.is_none() {

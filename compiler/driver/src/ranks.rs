@@ -38,7 +38,7 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions, split: Split) -
     let passes = PassManager::new(&options.disabled)?;
     let spec = model.train.as_ref().filter(|_| !options.evaluation_only);
     let on_batches = spec.is_some_and(|spec| spec.training.batch.is_some());
-    if split == Split::Relations && !on_batches {
+    if split.shares_relations() && !on_batches {
         let why = "relations are shared in training on mini-batches (`batch` in the `train` block)".into();
         return Err(NotPlaced { why, origin: None }.into());
     }

@@ -9,7 +9,7 @@ use hgnnc_cpu::thread_pool;
 use hgnnc_data::{BindOptions, BoundData, Identity, bind, materialize};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
-    Analyzed, Diagnostics, Disabled, LowerError, LowerOptions, SizeInfo, Split, UnknownName, check_unseen, plan_graphs,
+    Analyzed, Diagnostics, Disabled, LowerError, LowerOptions, SizeInfo, UnknownName, check_unseen, plan_graphs,
     settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};

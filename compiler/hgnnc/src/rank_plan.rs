@@ -259,11 +259,7 @@ pub fn plan_ranks(job: &Job, request: &PlanRequest, observer: &mut dyn Observer)
 }
 
 /// The plans for a way to divide the work: for as many ranks as are asked for, and for fewer.
-fn plans_of(
-    bound: &BoundJob,
-    share: Shared,
-    request: &PlanRequest,
-) -> Result<(Vec<Candidate>, Vec<RankPlan>), Error> {
+fn plans_of(bound: &BoundJob, share: Shared, request: &PlanRequest) -> Result<(Vec<Candidate>, Vec<RankPlan>), Error> {
     // Programs do not depend on the number of ranks.
     let ranks = Ranks { split: share.split(), ..Ranks::new(Arc::new(Alone)) };
     let lowered = match lower(bound, Purpose::Train, &ranks) {

@@ -116,7 +116,7 @@ impl CompiledRanks {
         let replicas = ranks.replicas.max(1);
         if !size.is_multiple_of(replicas) {
             return Err(Error::input(format!(
-                "{size} processes are no {replicas} replicas of as many processes each: choose a number that divides {size}"
+                "{replicas} replicas need as many processes each: {size} is no multiple of {replicas}"
             )));
         }
         let relations = match ranks.split {

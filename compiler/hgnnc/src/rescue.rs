@@ -66,7 +66,9 @@ impl Rescued {
                 file.display()
             ),
             Rescued::Lost => {
-                "the parameters of the best epoch were on the device or on other processes only, and are lost".into()
+                "the parameters of the best epoch were on the device, or with other processes, and are lost: `--checkpoint` \
+                 keeps them"
+                    .into()
             }
         }
     }

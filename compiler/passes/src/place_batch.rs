@@ -373,7 +373,8 @@ impl Placing<'_> {
         self.refuse(value, format!("it reduces over {of} that were sampled, of which several processes have the same"))
     }
 
-    /// Reduces what all ranks of a replica have over the replicas.
+    /// Reduces what all ranks of a replica have over the replicas. A sum counts the first rank of each, by a factor of 1 or
+    /// 0: a number that is not finite stays so on all of them, though infinity becomes NaN.
     fn over_replicas(&mut self, value: Value, reduce: Reduce, own: Value) -> Result<Value> {
         match reduce {
             Reduce::Sum => {

@@ -67,7 +67,8 @@ impl Division {
         (0..self.ranks).map(|rank| self.vertices_of(rank, vertices).start).chain([vertices]).collect()
     }
 
-    /// The rank that owns a vertex, of a type with `vertices` vertices.
+    /// The rank that owns a vertex, of a type with `vertices` vertices. For many vertices of one type, [`Division::borders`]
+    /// are looked up faster.
     pub fn owner(self, vertex: usize, vertices: usize) -> usize {
         let (mut first, mut last) = (0, self.ranks - 1);
         while first < last {
@@ -537,4 +538,24 @@ fn picked(numbers: &[f32], rows: &[u32]) -> Vec<f32> {
 fn picked_rows(numbers: &[f32], rows: &[u32], count: usize) -> Vec<f32> {
     let width = numbers.len() / count.max(1);
     rows.iter().flat_map(|&row| numbers[row as usize * width..][..width].iter().copied()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_vertex_is_owned_by_the_rank_whose_range_has_it() {
+        for (sections, ranks) in [(1, 1), (6, 2), (7, 3), (24, 5), (24, 24)] {
+            let division = Division { sections, ranks };
+            for vertices in [0, 1, 3, 23, 100] {
+                let borders = division.borders(vertices);
+                for vertex in 0..vertices {
+                    let owner = division.owner(vertex, vertices);
+                    assert!(division.vertices_of(owner, vertices).contains(&vertex), "{vertex} of {vertices}");
+                    assert_eq!(owner, borders[1..].partition_point(|&border| border <= vertex));
+                }
+            }
+        }
+    }
 }

@@ -94,8 +94,8 @@ pub struct Rank {
 pub struct SharedRelations {
     /// By semantic graph: the process that aggregates its edges to the seeds, counted from the first of its replica.
     pub rank_of: Arc<[usize]>,
-    /// Number of replicas, each of as many consecutive processes: these have the same seeds, and other ones than the
-    /// other replicas.
+    /// Number of replicas, which divides that of the processes: each has as many consecutive ones with the same seeds, which
+    /// are other ones than those of the other replicas.
     pub replicas: usize,
 }
 

@@ -1,6 +1,6 @@
 //! Checkpoint files. A resumed run continues bit for bit where the checkpoint was saved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,8 @@ use crate::weights::{self, Tensor};
 
 /// Version of the checkpoint format.
 const VERSION: u32 = 1;
+/// Version of a checkpoint with rows in files of their own, which older programs cannot read.
+const IN_PARTS: u32 = 2;
 /// No run counts as far as this.
 const MOST: u64 = 1 << 53;
 
@@ -58,6 +60,8 @@ pub struct Progress {
 pub struct Parts {
     /// One more than that of the checkpoint before, so that its files stay until this one is complete.
     pub generation: u64,
+    /// Steps that were done.
+    pub step: u64,
     /// Number of files.
     pub files: usize,
     /// The tensors whose rows are in them.
@@ -91,7 +95,27 @@ impl Parts {
             let expected = tensor.shape.first().map(|&rows| rows as u64);
             tensor.rows.len() == self.files && expected.is_some() && rows == expected
         };
-        self.generation < MOST && !self.tensors.is_empty() && self.tensors.iter().all(complete)
+        let names: BTreeSet<&String> = self.tensors.iter().map(|tensor| &tensor.name).collect();
+        self.generation < MOST && names.len() == self.tensors.len() && self.tensors.iter().all(complete)
+    }
+
+    /// The text in a file, which tells it from one of another checkpoint.
+    fn text(&self, index: usize) -> String {
+        format!("rows {index} of {} of checkpoint {} after step {}", self.files, self.generation, self.step)
+    }
+
+    /// Checks that this process sees the files of all.
+    ///
+    /// # Errors
+    /// Names a file that is not there.
+    pub fn check_there(&self, folder: &Path) -> Result<()> {
+        match (0..self.files).map(|file| folder.join(self.name(file))).find(|path| !path.is_file()) {
+            Some(path) => {
+                let reason = "another process has written it, and it is not there: all processes need the same folder";
+                Err(ExecError::Io { action: "find", path, source: std::io::Error::other(reason) })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Reads some rows of tensors, by name. Files without any of them are not read.
@@ -119,6 +143,10 @@ impl Parts {
                 (tensor.name.clone(), [&[tensor.rows[file] as usize], &tensor.shape[1..]].concat())
             };
             weights::check(&path, &read, &self.tensors.iter().map(shape).collect::<Vec<_>>())?;
+            if read.text != Some(self.text(file)) {
+                let reason = "is a file of another checkpoint than the one beside it".into();
+                return Err(ExecError::Weights { path, reason });
+            }
             for (tensor, rows) in self.tensors.iter().zip(rows) {
                 let width = tensor.shape[1..].iter().product::<usize>();
                 let rows = rows.unwrap_or_default();
@@ -225,7 +253,8 @@ pub fn file_of(folder: &Path) -> PathBuf {
 pub fn save(folder: &Path, progress: &Progress, tensors: Vec<(String, Tensor<'_>)>) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|source| ExecError::Io { action: "make", path: folder.into(), source })?;
     let path = file_of(folder);
-    let text = serde_json::to_string(progress)
+    let version = if progress.parts.is_some() { IN_PARTS } else { VERSION };
+    let text = serde_json::to_string(&Progress { version, ..progress.clone() })
         .map_err(|e| ExecError::Weights { path: path.clone(), reason: format!("cannot be written: {e}") })?;
     weights::write(&path, tensors, Some(text))
 }
@@ -236,7 +265,21 @@ pub fn save(folder: &Path, progress: &Progress, tensors: Vec<(String, Tensor<'_>
 /// When the folder cannot be created or written, or the disk is full.
 pub fn save_part(folder: &Path, parts: &Parts, index: usize, tensors: Vec<(String, Tensor<'_>)>) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|source| ExecError::Io { action: "make", path: folder.into(), source })?;
-    weights::write(&folder.join(parts.name(index)), tensors, None)
+    weights::write(&folder.join(parts.name(index)), tensors, Some(parts.text(index)))
+}
+
+/// Whether this is the name of a file with rows, or of one that a killed process has begun.
+fn is_part(name: &str) -> bool {
+    let begun = name.strip_prefix('.').filter(|name| name.ends_with(".hgnnc-tmp"));
+    let numbers = |text: &str| {
+        let (generation, rest) = text.strip_prefix("rows-")?.split_once('-')?;
+        let (index, files) = rest.split_once("-of-")?;
+        let (files, ending) = files.split_once('.')?;
+        let ending = ending == "safetensors" || begun.is_some() && ending.starts_with("safetensors.");
+        let are_numbers = [generation, index, files].into_iter().all(|number| number.parse::<u64>().is_ok());
+        (ending && are_numbers).then_some(())
+    };
+    numbers(begun.unwrap_or(name)).is_some()
 }
 
 /// Removes files of earlier checkpoints, and of those that were never complete. Files that cannot be removed stay.
@@ -246,9 +289,7 @@ pub fn remove_old_parts(folder: &Path, current: Option<&Parts>) {
     for entry in entries.flatten() {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
-        // With the temporary files of killed processes.
-        let is_part = name.trim_start_matches('.').starts_with("rows-") && name.contains(".safetensors");
-        if is_part && !names.iter().any(|current| current == name) {
+        if is_part(name) && !names.iter().any(|current| current == name) {
             let _ = std::fs::remove_file(entry.path());
         }
     }
@@ -386,8 +427,11 @@ pub fn load(folder: &Path, model: &str) -> Result<(Progress, weights::File)> {
     let wrong = |reason: String| ExecError::Weights { path: path.clone(), reason };
     let text = file.text.as_deref().ok_or_else(|| wrong("is not a checkpoint: these are weights only".into()))?;
     let progress: Progress = serde_json::from_str(text).map_err(|e| wrong(format!("is not a checkpoint: {e}")))?;
-    if progress.version != VERSION {
-        return Err(wrong(format!("has format version {}, this runtime reads version {VERSION}", progress.version)));
+    if ![VERSION, IN_PARTS].contains(&progress.version) {
+        return Err(wrong(format!(
+            "has format version {}, this runtime reads the versions {VERSION} and {IN_PARTS}",
+            progress.version
+        )));
     }
     if progress.model != model {
         return Err(wrong(format!("is a checkpoint of the model `{}`, not of `{model}`", progress.model)));
@@ -479,7 +523,7 @@ mod tests {
     fn rows_are_read_from_the_files_that_have_them() {
         let folder = tempfile::tempdir().expect("a folder for a test");
         let tensor = PartTensor { name: "param/x".into(), shape: vec![5, 2], rows: vec![2, 0, 3] };
-        let parts = Parts { generation: 7, files: 3, tensors: vec![tensor] };
+        let parts = Parts { generation: 7, step: 40, files: 3, tensors: vec![tensor] };
         assert!(parts.are_complete());
         let all: Vec<f32> = (0..10u8).map(f32::from).collect();
         for (file, rows) in [0..2, 2..2, 2..5].into_iter().enumerate() {
@@ -492,17 +536,27 @@ mod tests {
             assert_eq!(read["param/x"], all[2 * rows.start..2 * rows.end]);
         }
         // Files of other checkpoints are removed, and only these.
-        let mine = folder.path().join("rows.txt");
-        std::fs::write(&mine, "").expect("written");
+        let mine =
+            ["rows.txt", "rows-best.safetensors", "rows-1-2-of-3.safetensors.txt"].map(|it| folder.path().join(it));
+        mine.iter().for_each(|path| std::fs::write(path, "").expect("written"));
+        std::fs::write(folder.path().join(".rows-6-1-of-3.safetensors.x1y2.hgnnc-tmp"), "").expect("written");
+        let other = Parts { step: 41, ..parts.clone() };
+        let error = other.read(folder.path(), &BTreeMap::from([("param/x", 0..1)])).expect_err("of another step");
+        assert!(error.to_string().contains("of another checkpoint"), "{error}");
+        parts.check_there(folder.path()).expect("all are there");
+        assert!(Parts { files: 4, ..parts.clone() }.check_there(folder.path()).is_err());
         let next = Parts { generation: 8, ..parts.clone() };
         std::fs::write(folder.path().join(next.name(1)), "").expect("written");
         remove_old_parts(folder.path(), Some(&next));
-        assert!(mine.exists() && folder.path().join(next.name(1)).exists());
+        assert!(mine.iter().all(|path| path.exists()) && folder.path().join(next.name(1)).exists());
+        assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 4);
         assert!(parts.read(folder.path(), &BTreeMap::from([("param/x", 0..1)])).is_err());
+        let twice = Parts { tensors: [&parts.tensors[..], &parts.tensors].concat(), ..parts.clone() };
+        assert!(!twice.are_complete(), "one tensor has its name");
         // Only those of files that add up.
         for (rows, shape) in [(vec![2, 3], vec![5, 2]), (vec![2, 0, 2], vec![5, 2]), (vec![u64::MAX, 1, 0], vec![])] {
             let tensor = PartTensor { name: "x".into(), shape, rows };
-            assert!(!Parts { generation: 1, files: 3, tensors: vec![tensor] }.are_complete());
+            assert!(!Parts { generation: 1, step: 1, files: 3, tensors: vec![tensor] }.are_complete());
         }
     }
 

@@ -207,7 +207,7 @@ fn a_kernel_that_fails_later_can_be_asked_for() {
     let args = ["--quiet", "--epochs", "5000", "--device", "cuda", "--weights-out", "w"];
     let hint = "CUDA_LAUNCH_BLOCKING=1";
     // The best parameters are read from the device once a minute, and when training ends.
-    let lost = "the parameters of the best epoch were on the device or on other processes only, and are lost";
+    let lost = "the parameters of the best epoch were on the device, or with other processes, and are lost";
     driver.run("launches=600", "train", &args).fails(3, &["CUDA_ERROR_LAUNCH_FAILED", hint, lost]);
     assert!(!driver.place.names().contains(&"w".to_owned()), "nothing is written");
     let run = driver.run_with("launches=600", &[("CUDA_LAUNCH_BLOCKING", "1")], "train", &args);

@@ -207,9 +207,10 @@ fn part(rank: usize, count: usize, ranks: usize) -> Range<usize> {
     count * rank / ranks..count * (rank + 1) / ranks
 }
 
-/// By seed: the rank that owns it, until that one has its part of them, and then the first one with less.
-fn shared_evenly(owners: &[usize], ranks: usize) -> Vec<usize> {
-    let mut room: Vec<usize> = (0..ranks).map(|rank| part(rank, owners.len(), ranks).len()).collect();
+/// By seed: the share that owns it, a rank or a replica, until that one has its part of them, and then the first one with
+/// less. `owners` has the owning share of each seed.
+fn shared_evenly(owners: &[usize], shares: usize) -> Vec<usize> {
+    let mut room: Vec<usize> = (0..shares).map(|share| part(share, owners.len(), shares).len()).collect();
     let mut rank_of: Vec<Option<usize>> = vec![];
     for &owner in owners {
         let has_room = room[owner] > 0;

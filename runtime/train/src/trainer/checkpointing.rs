@@ -11,6 +11,7 @@ use hgnnc_ir::types::{Dim, Param, VertexType};
 use hgnnc_session::Session;
 
 use super::Trainer;
+use super::epochs::is_tolerated;
 use crate::checkpoint::{self, PartTensor, Parts, Progress};
 use crate::weights::{self, Tensor};
 
@@ -22,15 +23,48 @@ struct Saved {
     is_divided: bool,
 }
 
-/// Errors on all processes that train together if one of them could not write its file.
+/// Errors on all processes that train together if one of them could not write its file; on all of them such that training
+/// goes on ([`is_tolerated`]), or on none.
 fn all_written(session: &mut dyn Session, own: Result<()>) -> Result<()> {
     let text = own.as_ref().err().map_or_else(String::new, ToString::to_string);
+    let is_fatal = own.as_ref().err().is_some_and(|error| !is_tolerated(error));
     let all = session.all_texts(&text)?;
-    own?;
-    match all.iter().position(|text| !text.is_empty()) {
-        Some(rank) => Err(ExecError::OtherRank { rank, error: all[rank].clone() }),
-        None => Ok(()),
+    let is_fatal = session.agree(is_fatal)?;
+    match (own, all.iter().position(|text| !text.is_empty())) {
+        (Err(own), _) if is_fatal && is_tolerated(&own) => Err(ExecError::Ranks(own.to_string())),
+        (Err(own), _) => Err(own),
+        (Ok(()), Some(rank)) if is_fatal => Err(ExecError::Ranks(format!("rank {rank}: {}", all[rank]))),
+        (Ok(()), Some(rank)) => Err(ExecError::OtherRank { rank, error: all[rank].clone() }),
+        (Ok(()), None) => Ok(()),
     }
+}
+
+/// Writes the rows that each process has of tensors, with their elements, each to a file of its own.
+fn save_parts(
+    session: &mut dyn Session,
+    folder: &Path,
+    parts: Parts,
+    tensors: &[(&Saved, &Vec<f32>)],
+) -> Result<Parts> {
+    let (process, processes) = session.process();
+    let parts = Parts { files: processes, ..parts };
+    let rows = |(saved, data): &(&Saved, &Vec<f32>)| data.len() / saved.shape[1..].iter().product::<usize>().max(1);
+    let own = tensors.iter().map(|tensor| {
+        let shape = [&[rows(tensor)], &tensor.0.shape[1..]].concat();
+        (tensor.0.name.clone(), Tensor { shape, data: tensor.1 })
+    });
+    let written = checkpoint::save_part(folder, &parts, process, own.collect());
+    all_written(session, written)?;
+    let counts = session.of_all(&tensors.iter().map(|tensor| rows(tensor) as u64).collect::<Vec<_>>())?;
+    let tensor = |(index, (saved, _)): (usize, &(&Saved, &Vec<f32>))| PartTensor {
+        name: saved.name.clone(),
+        shape: saved.shape.clone(),
+        rows: counts.iter().map(|of_process| of_process[index]).collect(),
+    };
+    let parts = Parts { tensors: tensors.iter().enumerate().map(tensor).collect(), ..parts };
+    let found = if process == 0 { parts.check_there(folder) } else { Ok(()) };
+    all_written(session, found)?;
+    Ok(parts)
 }
 
 impl Trainer {
@@ -90,7 +124,7 @@ impl Trainer {
     /// has all rows of tables.
     ///
     /// # Errors
-    /// When a device fails.
+    /// When a device fails, or the rows of a table are on other processes.
     pub fn params(&mut self) -> Result<Vec<Vec<f32>>> {
         let mut params: Vec<Vec<f32>> =
             self.shapes().iter().map(|(_, shape)| vec![0.0; shape.iter().product()]).collect();
@@ -133,15 +167,19 @@ impl Trainer {
         (decl.name.clone(), decl.dims.iter().map(extent).collect())
     }
 
-    /// Writes the current parameters by name; after [`Trainer::run`] those of the best epoch.
+    /// Writes the current parameters by name; after [`Trainer::run`] those of the best epoch. Of several processes, the
+    /// first one writes, after training.
     ///
     /// # Errors
     /// When the file cannot be written; an old one is then unchanged.
     pub fn save_weights(&mut self, path: &Path) -> Result<()> {
+        if !self.session.writes_files() {
+            return Ok(());
+        }
         let values = self.params()?;
         let shapes = self.shapes();
         let tensors = shapes.into_iter().zip(&values).map(|((name, shape), data)| (name, Tensor { shape, data }));
-        if self.session.writes_files() { weights::write(path, tensors.collect(), None) } else { Ok(()) }
+        weights::write(path, tensors.collect(), None)
     }
 
     /// Gives the process that writes files all rows of the best parameters, where several train together: after an error
@@ -281,39 +319,26 @@ impl Trainer {
         let best: &[Vec<f32>] = if with_best { &self.best } else { &[] };
         let elements = params.iter().chain(best).chain(&states);
         let (of_parts, of_all): (Vec<_>, Vec<_>) = saved.iter().zip(elements).partition(|(saved, _)| saved.is_divided);
-        let (process, processes) = self.session.process();
         let mut progress = self.progress.clone();
         progress.parts = None;
         if !of_parts.is_empty() {
             let generation = self.progress.parts.as_ref().map_or(0, |parts| parts.generation) + 1;
-            let parts = Parts { generation, files: processes, tensors: vec![] };
-            let rows =
-                |(saved, data): &(&Saved, &Vec<f32>)| data.len() / saved.shape[1..].iter().product::<usize>().max(1);
-            let counts: Vec<u64> = of_parts.iter().map(|part| rows(part) as u64).collect();
-            let tensors = of_parts.iter().map(|part| {
-                let shape = [&[rows(part)], &part.0.shape[1..]].concat();
-                (part.0.name.clone(), Tensor { shape, data: part.1 })
-            });
-            let written = checkpoint::save_part(&folder, &parts, process, tensors.collect());
-            let counts = self.session.of_all(&counts)?;
-            all_written(&mut *self.session, written)?;
-            let tensors = of_parts.iter().enumerate().map(|(index, (saved, _))| PartTensor {
-                name: saved.name.clone(),
-                shape: saved.shape.clone(),
-                rows: counts.iter().map(|of_process| of_process[index]).collect(),
-            });
-            progress.parts = Some(Parts { tensors: tensors.collect(), ..parts });
+            let parts = Parts { generation, step: progress.steps_done, ..Parts::default() };
+            // Also where a file could not be written, so that no later one has the name of another.
+            self.progress.parts = Some(parts.clone());
+            progress.parts = Some(save_parts(&mut *self.session, &folder, parts, &of_parts)?);
         }
         let tensors =
             of_all.iter().map(|(saved, data)| (saved.name.clone(), Tensor { shape: saved.shape.clone(), data }));
-        let written = match process {
-            0 => checkpoint::save(&folder, &progress, tensors.collect()),
-            _ => Ok(()),
-        };
-        all_written(&mut *self.session, written)?;
-        if process == 0 {
-            checkpoint::remove_old_parts(&folder, progress.parts.as_ref());
+        let mut written = Ok(());
+        if self.session.writes_files() {
+            written = checkpoint::save(&folder, &progress, tensors.collect());
+            // Before the other processes go on, which may write the next parts.
+            if written.is_ok() {
+                checkpoint::remove_old_parts(&folder, progress.parts.as_ref());
+            }
         }
+        all_written(&mut *self.session, written)?;
         self.progress.parts = progress.parts;
         Ok(())
     }
@@ -340,7 +365,16 @@ impl Trainer {
             }
             (None, all) => all.map_or_else(Vec::new, |(_, all)| all),
         };
-        Ok(saved.iter().map(own).collect())
+        let all: Vec<Vec<f32>> = saved.iter().map(own).collect();
+        for (it, own) in saved.iter().zip(&all) {
+            let expected = rows(it).len() * it.shape.get(1..).unwrap_or_default().iter().product::<usize>();
+            if own.len() != expected {
+                let path = checkpoint::file_of(folder);
+                let reason = format!("is damaged: `{}` has {} elements, not {expected}", it.name, own.len());
+                return Err(ExecError::Weights { path, reason });
+            }
+        }
+        Ok(all)
     }
 
     pub(super) fn resume(&mut self) -> Result<()> {

@@ -41,7 +41,7 @@ impl Trainer {
         };
         // All processes that train together have such a loss.
         if let Err(ExecError::Diverged { .. } | ExecError::NotFinite { .. }) = &outcome {
-            self.collect_best()?;
+            let _ = self.collect_best();
         }
         outcome
     }
@@ -124,6 +124,9 @@ impl Trainer {
     /// Errors if the run has no usable result: non-finite parameters, or no epoch that could be the best.
     fn check_trained(&mut self, select: Criterion) -> Result<()> {
         if self.current()?.params().are_finite() != Some(true) {
+            if !self.session.writes_files() {
+                return Err(ExecError::NotFinite { what: "parameters are not finite after training".into() });
+            }
             let values = self.params()?;
             let shapes = self.shapes();
             let mut found =
@@ -290,7 +293,10 @@ impl Trainer {
         }
         let mut cause = found.or_else(|| not_finite::of_loss(&self.executable, &mut *self.session, step));
         self.restore_best()?;
-        if let Some(not_finite::Found::Param(name)) = cause {
+        // Several processes have rows of their own, which are not those of a whole step.
+        if self.session.process().1 == 1
+            && let Some(not_finite::Found::Param(name)) = cause
+        {
             cause = not_finite::of_update(&self.executable, &mut *self.session, step, &name, &self.best);
         }
         let cause = cause.map(|found| Box::new(found.into_cause()));
@@ -299,7 +305,7 @@ impl Trainer {
 }
 
 /// Whether an error, such as a full disk, may be gone when the next checkpoint is due.
-fn is_tolerated(error: &ExecError) -> bool {
+pub(super) fn is_tolerated(error: &ExecError) -> bool {
     matches!(error, ExecError::Io { .. } | ExecError::OtherRank { .. })
 }
 

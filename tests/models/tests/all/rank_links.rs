@@ -178,6 +178,13 @@ fn sampled_neighbours_are_those_of_one_process() {
     ranks_learn_as_one_process(&MODEL.replace("batch     32", "batch     32\n    fanout    [3, 3]"));
 }
 
+/// Some ranks have no pairs of a batch.
+#[test]
+fn batches_of_fewer_links_than_ranks() {
+    let source = MODEL.replace("batch     32", "batch     3").replace("epochs    4", "epochs    2");
+    ranks_learn_as_one_process(&source.replace("lr: 0.5", "lr: 0.05"));
+}
+
 #[test]
 fn relations_are_not_shared() {
     let data = music();

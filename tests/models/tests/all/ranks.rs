@@ -1,5 +1,6 @@
 //! Training by several processes: every layer of the library, in full batch, gives the bits of one process.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -28,12 +29,14 @@ train M {
 const RANKS: [usize; 5] = [1, 2, 3, 4, 7];
 
 /// The losses of a run's epochs, and the parameters and the output after them. Of several ranks, the first one has all
-/// parameters, and the others have those that are not divided by rows.
+/// parameters.
 #[derive(Clone, PartialEq, Debug)]
 struct Trained {
     losses: Vec<f64>,
     params: Vec<f32>,
     output: Vec<f32>,
+    /// By name: the bits of the parameters that are not divided.
+    dense: BTreeMap<String, Vec<u32>>,
 }
 
 impl Trained {
@@ -48,9 +51,8 @@ fn of_ranks(mut all: Vec<Result<Trained, Error>>) -> Vec<Result<Trained, Error>>
     let Some((Ok(first), others)) = all.split_first_mut() else { return all };
     for other in others.iter_mut().flatten() {
         assert_eq!((&other.losses, &other.output), (&first.losses, &first.output), "the ranks come to one result");
-        let mut rest = first.params.iter();
-        let found = other.params.iter().all(|own| rest.any(|of_first| own.to_bits() == of_first.to_bits()));
-        assert!(found, "the ranks have the same parameters");
+        assert!(!other.dense.is_empty(), "some parameters are not divided");
+        assert_eq!(other.dense, first.dense, "the ranks have the same parameters");
         other.params.clone_from(&first.params);
     }
     all
@@ -76,14 +78,15 @@ fn train(job: &Job) -> Result<Trained, Error> {
     trainer.run(&AtomicBool::new(false), &mut |epoch| losses.push(epoch.loss))?;
     let output = trainer.infer(None)?.data;
     let is_first = job.ranks.as_ref().is_none_or(|ranks| ranks.comm.rank() == 0);
-    let params = if is_first { trainer.params()? } else { dense(trainer.shapes(), trainer.own_params()?) };
-    Ok(Trained { losses, params: params.concat(), output })
+    let dense = dense(trainer.shapes(), trainer.own_params()?);
+    let params = if is_first { trainer.params()?.concat() } else { vec![] };
+    Ok(Trained { losses, params, output, dense })
 }
 
 /// The parameters of which a rank has all elements.
-fn dense(shapes: Vec<(String, Vec<usize>)>, own: Vec<Vec<f32>>) -> Vec<Vec<f32>> {
+fn dense(shapes: Vec<(String, Vec<usize>)>, own: Vec<Vec<f32>>) -> BTreeMap<String, Vec<u32>> {
     let all = shapes.into_iter().zip(own).filter(|((_, shape), own)| shape.iter().product::<usize>() == own.len());
-    all.map(|(_, own)| own).collect()
+    all.map(|((name, _), own)| (name, own.iter().map(|x| x.to_bits()).collect())).collect()
 }
 
 /// Trains on virtual ranks; a result for each.
@@ -162,7 +165,7 @@ fn ranks_train_on_batches_as_one_process(name: &str) {
     let alone = train(&job(&without_masks, &data, None)).unwrap_or_else(|error| panic!("{name}: {error}"));
     for (source, mut expected) in [(without_masks, Some(alone)), (with_masks, None)] {
         let ways = [Split::Seeds, Split::Relations].into_iter().flat_map(|split| [1, 2, 3].map(|n| (split, n, 1)));
-        for (split, ranks, replicas) in ways.chain([(Split::Grid, 4, 2), (Split::Grid, 6, 2)]) {
+        for (split, ranks, replicas) in ways.chain([(Split::Grid, 4, 2), (Split::Grid, 6, 3), (Split::Grid, 3, 3)]) {
             let all = of_ranks(threads::run(ranks, |comm| {
                 let ranks = Ranks { sections: 6, split, replicas, ..Ranks::new(Arc::clone(comm)) };
                 train(&job(&source, &data, Some(ranks)))
