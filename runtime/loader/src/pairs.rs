@@ -260,10 +260,11 @@ impl PairSource {
             let may_repeat = if room.has_all { batch.known[0][block.dst_type] as usize } else { dst.len() };
             let mut kept = 0;
             let mut begin = 0;
-            for row in 0..block.indptr.len().saturating_sub(1) {
+            // Rows are those of the first destinations.
+            for (row, &vertex) in dst.iter().enumerate().take(block.indptr.len().saturating_sub(1)) {
                 let end = block.indptr[row + 1] as usize;
                 let of_row = |&Repeat { links, reverse }: &Repeat| match row < may_repeat {
-                    true => room.links[links].repeated_at(dst[row], reverse),
+                    true => room.links[links].repeated_at(vertex, reverse),
                     false => &[],
                 };
                 let links: Vec<&[(u32, u32)]> = repeats.iter().map(of_row).filter(|links| !links.is_empty()).collect();

@@ -85,7 +85,7 @@ fn share(
             }
             VertexRows::Copies(of) => owned(of),
             VertexRows::Rank => vec![rank as u32],
-            VertexRows::Replica if rank % of_replica == 0 => vec![rank as u32],
+            VertexRows::Replica if rank.is_multiple_of(of_replica) => vec![rank as u32],
             VertexRows::Replica => vec![],
             VertexRows::Mirrors(..) => (0..ranks as u32).collect(),
             _ => sampled(vertex, rank),
