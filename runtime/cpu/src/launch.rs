@@ -54,14 +54,15 @@ pub(crate) struct Runner<'a> {
 
 impl Runner<'_> {
     /// Runs independent steps. `busy` accumulates the nanoseconds that the tasks of each step took. `spans`, if given,
-    /// records task times, with the index of the first step.
+    /// records task times, with the index of the first step. Returns steps and the nanoseconds that they have waited for
+    /// other ranks, which are not those of a task.
     pub fn launch(
         &self,
         steps: &[Step],
         schedules: &[Vec<RegionSchedule>],
         busy: &[AtomicU64],
         spans: Option<(&Spans, usize)>,
-    ) {
+    ) -> Vec<(usize, u64)> {
         for (index, (step, busy)) in steps.iter().zip(busy).enumerate() {
             if let StepKind::Factored(paths) = &step.kind {
                 let start = Instant::now();
@@ -90,18 +91,22 @@ impl Runner<'_> {
             .filter_map(|step| if let StepKind::RankSum(sum) = step.kind { Some(sum) } else { None })
             .collect();
         let first_sum = steps.iter().position(|step| matches!(step.kind, StepKind::RankSum(_)));
-        let timed = |work: &mut dyn FnMut()| {
-            let start = Instant::now();
+        let mut waits = vec![];
+        let waited = || self.exchanger.map_or(0, |exchanger| exchanger.exchanged().waited_ns);
+        let mut timed = |index: usize, work: &mut dyn FnMut()| {
+            let (start, before) = (Instant::now(), waited());
             work();
-            if let Some(index) = first_sum {
-                busy[index].fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
-                spans.iter().for_each(|(spans, first)| spans.task(first + index, start));
+            let wait = waited() - before;
+            busy[index].fetch_add((start.elapsed().as_nanos() as u64).saturating_sub(wait), Relaxed);
+            spans.iter().for_each(|(spans, first)| spans.task(first + index, start));
+            if wait > 0 {
+                waits.push((index, wait));
             }
         };
         let mut started_sums = None;
-        let exchanger = self.exchanger.filter(|_| !sums.is_empty());
-        if let Some(exchanger) = exchanger {
-            timed(&mut || started_sums = exchanger.start_sums(self.context.slabs, self.context.data, &sums));
+        let summing = self.exchanger.zip(first_sum);
+        if let Some((exchanger, index)) = summing {
+            timed(index, &mut || started_sums = exchanger.start_sums(self.context.slabs, self.context.data, &sums));
         }
         for round in rounds(schedules) {
             let count = |step: usize| tasks_of(&steps[step], &schedules[step], round);
@@ -122,17 +127,14 @@ impl Runner<'_> {
                 }
             });
         }
-        if let Some(exchanger) = exchanger {
-            timed(&mut || exchanger.finish_sums(self.context.slabs, self.context.data, &sums, started_sums.take()));
+        let (slabs, data) = (self.context.slabs, self.context.data);
+        if let Some((exchanger, index)) = summing {
+            timed(index, &mut || exchanger.finish_sums(slabs, data, &sums, started_sums.take()));
         }
-        for (index, exchange, exchanger, pending) in started {
-            let start = Instant::now();
-            exchanger.finish(self.context.slabs, self.context.data, exchange, pending);
-            busy[index].fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
-            if let Some((spans, first)) = spans {
-                spans.task(first + index, start);
-            }
+        for (index, exchange, exchanger, mut pending) in started {
+            timed(index, &mut || exchanger.finish(slabs, data, exchange, pending.take()));
         }
+        waits
     }
 
     fn task(&self, step: &Step, schedules: &[RegionSchedule], round: Round, task: usize) {

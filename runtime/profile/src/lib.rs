@@ -3,8 +3,13 @@
 //! A *run* is an epoch on the full graph, or a mini-batch. Runs are measured as in training, with the timestamps that
 //! training takes between launches anyway. Costlier measurements follow in a few extra runs: task spans ([`Timeline`])
 //! and hardware counters ([`Counted`]).
+//!
+//! Of processes that train together, each measures its own kernels, and all measure the same number of runs: the calls here
+//! are collective.
 
 #![forbid(unsafe_code)]
+
+mod ranks;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -21,11 +26,13 @@ use hgnnc_loader::BatchSpan;
 use hgnnc_sample::BatchKey;
 use hgnnc_session::Session;
 use hgnnc_trace::{Event, KernelSpan, Missing, TaskSpan, Times, Trace};
-use hgnnc_train::batches::Batches;
-
 use hgnnc_train::Trainer;
+use hgnnc_train::batches::{Batches, sizes_of};
 use hgnnc_train::report::BatchReport;
 use hgnnc_train::trainer::TRAIN;
+
+pub use ranks::RankTime;
+use ranks::{agree, exchanged};
 
 /// Warm-up epochs, in which caches and clock rates settle.
 const WARM_UP: u64 = 3;
@@ -71,8 +78,14 @@ pub struct Profile {
     pub between_ms: f64,
     /// Batches per epoch, and means of their parts.
     pub batches: Option<BatchReport>,
-    /// Sizes of some batches.
+    /// Sizes of some batches, or of the part of the graph that this process has of those that train together.
     pub sizes: Vec<SizeInfo>,
+    /// Waiting for other processes between runs, to decide whether there is another one. Part of a run.
+    pub agreeing_ms: f64,
+    /// Runs of this process, for [`Profile::ranks`].
+    own: RankTime,
+    /// By process, where several train together.
+    pub ranks: Vec<RankTime>,
     /// Spans of all events in one or several runs.
     pub timeline: Timeline,
     /// Hardware counters, available and missing.
@@ -86,6 +99,8 @@ pub struct KernelTime {
     pub number: usize,
     /// Milliseconds per run of training.
     pub ms: f64,
+    /// Those of them in which nothing was left to do but to wait for other processes.
+    pub waited_ms: f64,
     /// Milliseconds with a cache-resident working set, if measured.
     pub in_cache_ms: Option<f64>,
     /// Fraction of each stage, in the order of [`hgnnc_ir::Stage::ALL`].
@@ -141,7 +156,7 @@ pub struct EntryProfile {
 }
 
 /// Trains for a few epochs or batches, or until `stop` is set, and measures each kernel. Skips evaluation and
-/// keeps no best epoch.
+/// keeps no best epoch. All processes that train together call it.
 ///
 /// # Errors
 /// A model that cannot be trained, or a non-finite loss.
@@ -150,9 +165,15 @@ pub fn profile(trainer: &mut Trainer, options: ProfileOptions, stop: &AtomicBool
     if options.in_cache.is_some() {
         check_in_cache(trainer)?;
     }
-    if trainer.batches().is_some() {
-        return profile_batches(trainer, options, stop);
-    }
+    let mut found = match trainer.batches() {
+        Some(_) => profile_batches(trainer, options, stop)?,
+        None => profile_whole_graph(trainer, options, stop)?,
+    };
+    found.ranks = found.own.of_all(trainer)?;
+    Ok(found)
+}
+
+fn profile_whole_graph(trainer: &mut Trainer, options: ProfileOptions, stop: &AtomicBool) -> Result<Profile> {
     // Runs inside the pool as training does, which avoids handing each launch to it.
     engine(trainer)?;
     let pool = Arc::clone(trainer.pool());
@@ -190,7 +211,9 @@ fn in_cache(engine: &mut Engine, bytes: usize, epochs: u64, kernels: &mut [Kerne
 /// Checks that the trainer supports cache-resident measurement.
 fn check_in_cache(trainer: &mut Trainer) -> Result<()> {
     let of_batches = trainer.batches().is_some();
+    let of_several = trainer.session().process().1 > 1;
     let reason = match engine(trainer).ok().map(|engine| engine.threads()) {
+        _ if of_several => "one process: start the command without `mpirun`".into(),
         _ if of_batches => "the whole graph, and this model is trained on batches".into(),
         None => "this processor: add `--device cpu`".into(),
         Some(1) => return Ok(()),
@@ -202,20 +225,29 @@ fn check_in_cache(trainer: &mut Trainer) -> Result<()> {
 fn profile_epochs(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Result<Profile> {
     let (mut epochs_ms, mut copies_ms, mut commit_ms): (Vec<f64>, Vec<f64>, Vec<f64>) = Default::default();
     let (mut reading_ms, mut between_ms) = (vec![], vec![]);
-    let mut kernels_ms: Vec<Vec<f64>> = vec![];
+    let (mut agreeing_ms, mut computing_ms, mut waiting_ms) = (vec![], vec![], vec![]);
+    let (mut kernels_ms, mut waits_ms): (Vec<Vec<f64>>, Vec<Vec<f64>>) = Default::default();
+    let mut before = exchanged(trainer);
     let mut next = 0..;
     let mut step = |trainer: &mut Trainer| trainer.train_step(next.next().unwrap_or(0));
     for epoch in 0..WARM_UP.saturating_add(epochs) {
-        if stop.load(Ordering::Relaxed) {
+        let (ends, agreeing) = agree(trainer, stop)?;
+        if ends {
             break;
         }
+        let waited_before = exchanged(trainer).waited_ns;
         let (_, ms) = step(trainer)?;
         let reading = Instant::now();
         if epoch < WARM_UP {
             engine(trainer)?.forget_times();
+            before = exchanged(trainer);
             continue;
         }
-        epochs_ms.push(ms);
+        let waited = 1e-6 * (exchanged(trainer).waited_ns - waited_before) as f64;
+        epochs_ms.push(ms + agreeing);
+        agreeing_ms.push(agreeing);
+        computing_ms.push(ms - waited);
+        waiting_ms.push(waited + agreeing);
         let engine = engine(trainer)?;
         let commit = engine.commit_ms(TRAIN);
         let (copies, kernels) = copies_and_kernels(engine.step_times(TRAIN));
@@ -223,24 +255,38 @@ fn profile_epochs(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Resu
         commit_ms.push(commit);
         copies_ms.push(sum(&copies));
         kernels_ms.resize(kernels.len(), vec![]);
-        for (all, step) in kernels_ms.iter_mut().zip(kernels) {
+        waits_ms.resize(kernels.len(), vec![]);
+        for ((all, waits), step) in kernels_ms.iter_mut().zip(&mut waits_ms).zip(kernels) {
             all.push(step.ms);
+            waits.push(step.waited_ms);
         }
         engine.forget_times();
         reading_ms.push(1e3 * reading.elapsed().as_secs_f64());
     }
+    let runs = epochs_ms.len() as u64;
     let mut found = Profile {
-        runs: epochs_ms.len() as u64,
+        runs,
         run_range_ms: range(&epochs_ms),
         run_ms: median(epochs_ms),
+        agreeing_ms: median(agreeing_ms),
         reading_ms: median(reading_ms),
         between_ms: median(between_ms),
         copies_ms: median(copies_ms),
         commit_ms: median(commit_ms),
         ..Profile::default()
     };
-    if found.runs == 0 || stop.load(Ordering::Relaxed) {
+    let own = RankTime {
+        run_ms: found.run_ms,
+        computing_ms: median(computing_ms),
+        waiting_ms: median(waiting_ms),
+        ..RankTime::default()
+    };
+    found.own = own.with_exchanges(before, exchanged(trainer), runs);
+    if runs == 0 || agree(trainer, stop)?.0 {
         return Ok(found);
+    }
+    if trainer.session().process().1 > 1 {
+        found.sizes = vec![sizes_of(engine(trainer)?.data())];
     }
     engine(trainer)?.trace_spans();
     let start = Instant::now();
@@ -254,10 +300,11 @@ fn profile_epochs(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Resu
     let engine = engine(trainer)?;
     let prelude = engine.plan(TRAIN).prelude.len();
     let times = engine.all_step_times(TRAIN);
-    let (mut kernels, found_kernels) = (kernels_ms.into_iter().map(median), &mut found.kernels);
+    let (mut kernels, found_kernels) = (kernels_ms.into_iter().zip(waits_ms), &mut found.kernels);
     for (number, step) in times.iter().map(|time| time.step).filter(|step| !is_copy(step)).enumerate().skip(prelude) {
-        let ms = kernels.next().unwrap_or(0.0);
-        found_kernels.push(KernelTime { number, ms, in_cache_ms: None, shares: step.shares, counts: vec![] });
+        let (ms, waits) = kernels.next().unwrap_or_default();
+        let (ms, waited_ms) = (median(ms), median(waits));
+        found_kernels.push(KernelTime { number, ms, waited_ms, in_cache_ms: None, shares: step.shares, counts: vec![] });
     }
     found.timeline.kernels = numbers(times.iter().map(|time| time.step));
     found.counted = counted(engine, &found.timeline.kernels, &mut found.kernels);
@@ -295,25 +342,45 @@ fn measure_batches(
     let (batches, _) = trainer.batches().ok_or_else(none)?;
     batches.forget_times();
     step_engine(batches)?.0.forget_times();
-    let mut batches_ms = vec![];
+    let before = exchanged(trainer);
+    let (mut batches_ms, mut agreeing_ms) = (vec![], 0.0);
     let mut start = Instant::now();
-    while (batches_ms.len() as u64) < measured && !stop.load(Ordering::Relaxed) {
+    while (batches_ms.len() as u64) < measured {
+        let (ends, agreeing) = agree(trainer, stop)?;
+        if ends {
+            break;
+        }
+        agreeing_ms += agreeing;
         step(trainer)?;
         let end = Instant::now();
         batches_ms.push(1e3 * (end - start).as_secs_f64());
         start = end;
     }
+    let after = exchanged(trainer);
+    let runs = batches_ms.len() as u64;
+    let mean = |all: f64| all / runs.max(1) as f64;
     let mut found = Profile {
-        runs: batches_ms.len() as u64,
-        run_ms: batches_ms.iter().sum::<f64>() / batches_ms.len().max(1) as f64,
+        runs,
+        run_ms: mean(batches_ms.iter().sum()),
         run_range_ms: range(&batches_ms),
+        agreeing_ms: mean(agreeing_ms),
         ..Profile::default()
     };
     if found.runs == 0 {
         return Ok(found);
     }
     let (batches, _) = trainer.batches().ok_or_else(none)?;
-    found.batches = Some(batches.report());
+    let report = batches.report();
+    let waiting_ms = mean(1e-6 * (after.waited_ns - before.waited_ns) as f64) + found.agreeing_ms;
+    let own = RankTime {
+        run_ms: found.run_ms,
+        computing_ms: (found.run_ms - waiting_ms - report.wait_ms).max(0.0),
+        waiting_ms,
+        loading_ms: report.wait_ms,
+        ..RankTime::default()
+    };
+    found.own = own.with_exchanges(before, after, runs);
+    found.batches = Some(report);
     let (engine, program) = step_engine(batches)?;
     found.commit_ms = engine.commit_ms(program);
     let times = engine.all_step_times(program);
@@ -322,13 +389,15 @@ fn measure_batches(
     found.copies_ms = sum(&copies);
     let sum_of = |batches: &BatchReport| batches.wait_ms + batches.values_ms + batches.bind_ms + batches.rows_ms;
     let parts = found.batches.as_ref().map_or(0.0, sum_of);
-    found.between_ms = (found.run_ms - parts - found.commit_ms - found.copies_ms - sum(&kernels)).max(0.0);
+    let known = parts + found.agreeing_ms + found.commit_ms + found.copies_ms + sum(&kernels);
+    found.between_ms = (found.run_ms - known).max(0.0);
     found.kernels = kernels
         .iter()
         .enumerate()
         .map(|(number, time)| KernelTime {
             number,
             ms: time.ms,
+            waited_ms: time.waited_ms,
             in_cache_ms: None,
             shares: time.step.shares,
             counts: vec![],
@@ -398,7 +467,11 @@ fn numbers<'s>(steps: impl Iterator<Item = &'s Step>) -> Vec<Option<usize>> {
 
 /// The CPU engine behind a session.
 fn cpu_engine(session: &mut dyn Session) -> Result<&mut Engine> {
-    let any: &mut dyn Any = session;
+    let has_inner = session.inner().is_some();
+    let any: &mut dyn Any = match has_inner {
+        true => session.inner().ok_or_else(|| ExecError::Unsupported("internal error: no engine".into()))?,
+        false => session,
+    };
     any.downcast_mut().ok_or_else(|| ExecError::Unsupported("steps are measured on this processor only".into()))
 }
 

@@ -243,6 +243,10 @@ impl Session for RankSession {
         Ok(())
     }
 
+    fn inner(&mut self) -> Option<&mut dyn Session> {
+        Some(&mut *self.inner)
+    }
+
     fn exchanged(&self) -> Exchanged {
         self.inner.exchanged()
     }

@@ -393,6 +393,12 @@ pub trait Session: Debug + Send + Any {
         (0, 1)
     }
 
+    /// The session that runs the programs of this process, where this one shows them as those of all that train together.
+    /// What it measures and holds is of this process.
+    fn inner(&mut self) -> Option<&mut dyn Session> {
+        None
+    }
+
     /// The exchanges of the programs with other processes so far.
     fn exchanged(&self) -> Exchanged {
         Exchanged::default()

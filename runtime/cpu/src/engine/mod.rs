@@ -221,7 +221,7 @@ impl Engine {
             Part::Prelude => (&plan.prelude[..], &prelude[..], 0),
             Part::Steps(range) => (&plan.steps[range.clone()], &all[range.clone()], plan.prelude.len() + range.start),
         };
-        let (nanos, trace) = (&mut self.clocks[program].nanos, &mut self.trace);
+        let (Clock { nanos, waited, .. }, trace) = (&mut self.clocks[program], &mut self.trace);
         let runner = Runner {
             context: Context {
                 slabs,
@@ -248,10 +248,11 @@ impl Engine {
                 }
                 let start = Instant::now();
                 let spans = trace.as_ref().and_then(Trace::spans).map(|spans| (spans, first + at));
-                runner.launch(&steps[launch.clone()], &schedules[launch.clone()], busy, spans);
+                let waits = runner.launch(&steps[launch.clone()], &schedules[launch.clone()], busy, spans);
                 let end = Instant::now();
-                let took = (end - start).as_nanos() as f64;
-                // Steps that share a launch get its time in proportion to the time of their tasks.
+                // What a step has waited for other ranks is its own.
+                let took = (end - start).as_nanos() as f64 - waits.iter().map(|wait| wait.1 as f64).sum::<f64>();
+                // Steps that share a launch get the rest of its time in proportion to the time of their tasks.
                 let total: u64 = busy.iter().map(|nanos| nanos.load(Relaxed)).sum();
                 let share = |own: u64| if busy.len() == 1 { 1.0 } else { own as f64 / total.max(1) as f64 };
                 match trace {
@@ -267,6 +268,12 @@ impl Engine {
                     let own = took * share(own.swap(0, Relaxed));
                     times.add(steps[index].phase, steps[index].shares, own);
                     nanos[first + index] += own;
+                }
+                for (index, wait) in waits {
+                    let (step, wait) = (&steps[at + index], wait as f64);
+                    times.add(step.phase, step.shares, wait);
+                    nanos[first + at + index] += wait;
+                    waited[first + at + index] += wait;
                 }
                 at = launch.end;
             }
@@ -297,8 +304,9 @@ impl Engine {
     /// run executes each time.
     pub fn all_step_times(&self, program: usize) -> Vec<StepTime<'_>> {
         let (clock, plan) = (&self.clocks[program], &self.plans[program]);
-        let steps = plan.prelude.iter().chain(&plan.steps).zip(&clock.nanos);
-        steps.map(|(step, &nanos)| StepTime { step, ms: clock.ms(nanos) }).collect()
+        let steps = plan.prelude.iter().chain(&plan.steps).zip(clock.nanos.iter().zip(&clock.waited));
+        let time = |(step, (&nanos, &waited))| StepTime { step, ms: clock.ms(nanos), waited_ms: clock.ms(waited) };
+        steps.map(time).collect()
     }
 
     /// Mean milliseconds of [`Engine::commit`] per run.

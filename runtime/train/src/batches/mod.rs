@@ -41,6 +41,8 @@ use crate::trainer::TrainOptions;
 use historical_embeddings::HistoricalEmbeddings;
 use tables::Table;
 
+pub use stats::sizes_of;
+
 /// Index of the mini-batch program in its session.
 const STEP: usize = 0;
 

@@ -102,7 +102,7 @@ impl Batches {
 }
 
 /// Sizes of a batch. Graphs that are never traversed from their sources have no CSR: their sources are counted here.
-fn sizes_of(data: &BoundData) -> SizeInfo {
+pub fn sizes_of(data: &BoundData) -> SizeInfo {
     let mut sizes = data.sizes();
     let sources = |topology: &Topology| {
         let mut sources = topology.csc.indices.clone();
