@@ -14,6 +14,7 @@ use hgnnc_dist::{Comm, CommError, Launcher, open};
 use crate::args::{ClusterCommand, Command};
 use crate::failure::Failure;
 use crate::output::{note, print};
+use crate::profile_args::ProfileCommand;
 
 impl From<CommError> for Failure {
     fn from(error: CommError) -> Self {
@@ -26,11 +27,16 @@ impl From<CommError> for Failure {
 pub fn refuse_ranks(command: &Command) -> Result<(), Failure> {
     let launcher = Launcher::of_environment(&|name| std::env::var(name).ok());
     let several = launcher.filter(|of| of.size.is_some_and(|size| size > 1) || of.rank.is_some_and(|rank| rank > 0));
-    match (several, command) {
-        (None, _) | (_, Command::Cluster { .. } | Command::Train(_) | Command::Eval(_) | Command::Infer(_)) => Ok(()),
+    let takes_several = match command {
+        Command::Cluster { .. } | Command::Train(_) | Command::Eval(_) | Command::Infer(_) => true,
+        Command::Profile(command) => matches!(command, ProfileCommand::Run(_)),
+        _ => false,
+    };
+    match (several, takes_several) {
+        (None, _) | (_, true) => Ok(()),
         (Some(of), _) => Err(Failure::input(format!(
             "{} started {} processes of this command, each of which would do all of the work and write the same files: \
-             `hgnnc train`, `eval`, `infer` and `cluster` take several",
+             `hgnnc train`, `eval`, `infer`, `profile MODEL` and `cluster` take several",
             of.name,
             of.size.map_or_else(|| "several".into(), |size| size.to_string()),
         ))),

@@ -1,15 +1,18 @@
 //! `hgnnc profile`.
 
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
-use hgnnc::{Device, Purpose, check_folder, profile};
+use hgnnc::{Device, Job, Prepared, Purpose, Ranks, check_folder, profile};
+use hgnnc_machine::Machine;
 use hgnnc_profile::ProfileOptions;
 use hgnnc_report::{diff, text};
 
+use crate::cluster::{on_processes, shows};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::profile_args::{DiffArgs, ProfileArgs, ProfileCommand};
-use crate::run::{options, prepare};
+use crate::run::{job, options, prepare, prepare_on};
 use crate::source::Terminal;
 use crate::train::stop_on_interrupt;
 
@@ -21,8 +24,15 @@ pub fn profile(command: &ProfileCommand) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Trains for some runs and reports where the time goes.
+/// Trains for some runs and reports where the time goes, under a launcher together with the other processes.
 fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
+    on_processes(|ranks| match ranks {
+        None => alone(args),
+        Some(ranks) => together(args, ranks),
+    })
+}
+
+fn alone(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.out {
         check_folder(folder)?;
     }
@@ -55,12 +65,51 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
     let machine = hgnnc::processor(prepared.trainer.threads(), &mut Terminal::default());
     let stop = stop_on_interrupt()?;
     let in_cache = args.in_cache.then(|| profile::cache_room(&machine));
+    measured(args, &mut prepared, machine, in_cache, &stop)
+}
+
+/// Profiles as one of several processes, of which the first shows and writes its kernels and the times of all. Each makes
+/// the same calls of what they do together.
+fn together(args: &ProfileArgs, ranks: Ranks) -> Result<ExitCode, Failure> {
+    if args.in_cache {
+        return Err(Failure::input("`--in-cache` measures one process: start the command without `mpirun`"));
+    }
+    let shows = shows(Some(&ranks));
+    if let (Some(folder), true) = (&args.out, shows) {
+        check_folder(folder)?;
+    }
+    let job = job(&args.model, args.device.device, &args.disable, options(&args.device))?;
+    let mut prepared = prepare_on(Purpose::Train, &Job { ranks: Some(ranks), ..job })?;
+    if shows {
+        // The others wait for this one meanwhile.
+        let machine = hgnnc::processor(prepared.trainer.threads(), &mut Terminal::default());
+        let stop = stop_on_interrupt()?;
+        return measured(args, &mut prepared, machine, None, &stop);
+    }
+    let stop = stop_on_interrupt()?;
+    let options = ProfileOptions { epochs: args.epochs, batches: args.batches, in_cache: None };
+    profile::measure_along(&mut prepared, options, &stop)?;
+    profile::graph_weights(&mut prepared)?;
+    if args.out.is_some() {
+        profile::classes(&mut prepared)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures, shows, and writes.
+fn measured(
+    args: &ProfileArgs,
+    prepared: &mut Prepared,
+    machine: Machine,
+    in_cache: Option<usize>,
+    stop: &AtomicBool,
+) -> Result<ExitCode, Failure> {
     let options = ProfileOptions { epochs: args.epochs, batches: args.batches, in_cache };
-    let (mut found, measured) = profile::measure(model, &mut prepared, machine, options, &stop)?;
-    found.graph_weights = profile::graph_weights(&mut prepared)?;
+    let (mut found, measured) = profile::measure(&args.model.model, prepared, machine, options, stop)?;
+    found.graph_weights = profile::graph_weights(prepared)?;
     let text = text::text(&found);
     if let Some(folder) = &args.out {
-        found.classes = profile::classes(&mut prepared)?;
+        found.classes = profile::classes(prepared)?;
         profile::write(folder, &found, &text, &measured.timeline)?;
     }
     print(&text)?;

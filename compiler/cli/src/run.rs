@@ -113,7 +113,7 @@ fn eval_with(args: &EvalArgs, ranks: Option<Ranks>) -> Result<ExitCode, Failure>
 }
 
 /// [`hgnnc::prepare`]; of several processes, the first one shows notes and diagnostics.
-fn prepare_on(purpose: Purpose, job: &Job) -> Result<Prepared, Failure> {
+pub fn prepare_on(purpose: Purpose, job: &Job) -> Result<Prepared, Failure> {
     let shows = shows(job.ranks.as_ref());
     let mut terminal = Terminal { quiet: !shows };
     hgnnc::prepare(purpose, job, &mut terminal).map_err(|error| match error {

@@ -17,10 +17,13 @@ use hgnnc_ir::kernel::print::print_rows;
 use hgnnc_ir::kernel::{self, Body, Kernel as Decl, Program};
 use hgnnc_ir::{Direction, Graph, VertexType};
 use hgnnc_machine::Machine;
-use hgnnc_profile::{KernelTime, Profile as Found, ProfileOptions, Timeline};
+use hgnnc_profile::{KernelTime, Profile as Found, ProfileOptions, RankTime, Timeline};
 use hgnnc_report::profile::{Alive, FORMAT, GraphWeights, VERSION};
+use hgnnc_report::ranks::EXCHANGE;
 use hgnnc_report::trace::{self, Trace};
-use hgnnc_report::{Batch, ClassScore, Classes, Counters, Kernel, Memory, Missing, Once, Profile, Run, json, page};
+use hgnnc_report::{
+    Batch, ClassScore, Classes, Counters, Kernel, Memory, Missing, Once, Profile, Rank, Run, json, page,
+};
 
 pub use device::{DeviceRun, measure_device};
 
@@ -35,7 +38,8 @@ const JSON: &str = "profile.json";
 /// Size of an f32 element in bytes.
 const ELEMENT: u64 = 4;
 
-/// Measures training on this processor, which `machine` describes ([`crate::processor`]), after a warm-up.
+/// Measures training on this processor, which `machine` describes ([`crate::processor`]), after a warm-up. Processes that
+/// train together all call this, or [`measure_along`].
 ///
 /// # Errors
 /// A model that is not trained, a device that is not this processor, and when `stop` was set before a run was measured.
@@ -46,18 +50,35 @@ pub fn measure(
     options: ProfileOptions,
     stop: &AtomicBool,
 ) -> Result<(Profile, Found), Error> {
+    let found = measured(prepared, options, stop)?;
+    Ok((profile(model, prepared, machine, &found)?, found))
+}
+
+/// [`measure`] on a process that shows nothing.
+///
+/// # Errors
+/// As [`measure`].
+pub fn measure_along(prepared: &mut Prepared, options: ProfileOptions, stop: &AtomicBool) -> Result<(), Error> {
+    measured(prepared, options, stop).map(|_| ())
+}
+
+fn measured(prepared: &mut Prepared, options: ProfileOptions, stop: &AtomicBool) -> Result<Found, Error> {
     let found = hgnnc_profile::profile(&mut prepared.trainer, options, stop)?;
     if found.runs == 0 {
         return Err(Error::Machine("interrupted before an epoch was measured".into()));
     }
-    Ok((profile(model, prepared, machine, &found)?, found))
+    Ok(found)
 }
 
 /// The profile of training on this processor.
 fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Found) -> Result<Profile, Error> {
     let program = program(prepared)?;
-    // Mini-batches differ in size: predictions are means over some of them.
-    let sizes = if found.batches.is_some() { &found.sizes[..] } else { std::slice::from_ref(&prepared.sizes) };
+    // Mini-batches differ in size: predictions are means over some of them. Of several processes, each has a part of the
+    // whole graph.
+    let sizes = match &found.sizes[..] {
+        [] => std::slice::from_ref(&prepared.sizes),
+        sizes => sizes,
+    };
     let bounds: Vec<Vec<KernelBound>> = sizes.iter().map(|sizes| kernels(program, sizes, &machine)).collect();
     let decls: Vec<&kernel::Kernel> = program.kernels().collect();
     let events: Vec<String> = found.counted.events.iter().map(|event| event.name().to_string()).collect();
@@ -67,13 +88,41 @@ fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Found) -
         // Shares sum to 1 up to f32 rounding.
         let all: f64 = time.shares.iter().copied().map(f64::from).sum();
         let counts = events.iter().cloned().zip(time.counts.iter().copied()).collect();
+        let predicted = predicted(time.number, program, decls[time.number], &bounds, &machine);
+        if matches!(decls[time.number].body, Body::Exchange(_)) {
+            // Its time depends on the other processes.
+            return Kernel {
+                kind: EXCHANGE.into(),
+                shares: BTreeMap::new(),
+                measured_ms: time.ms,
+                waiting_ms: Some(time.waited_ms),
+                predicted_ms: None,
+                bound: String::new(),
+                counts,
+                ..predicted
+            };
+        }
         Kernel {
             shares: shares.map(|(stage, share)| (stage.name().to_string(), f64::from(share) / all)).collect(),
             measured_ms: time.ms,
             in_cache_ms: time.in_cache_ms,
             counts,
-            ..predicted(time.number, program, decls[time.number], &bounds, &machine)
+            ..predicted
         }
+    };
+    let rank = |(rank, of): (usize, &RankTime)| Rank {
+        rank,
+        run_ms: of.run_ms,
+        computing_ms: of.computing_ms,
+        waiting_ms: of.waiting_ms,
+        loading_ms: of.loading_ms,
+        sent_bytes: of.sent_bytes,
+        exchanges: of.exchanges,
+        peak_bytes: of.peak_rss_bytes,
+    };
+    let device = match found.ranks.len() {
+        0 => "cpu".to_owned(),
+        processes => format!("cpu, {processes} processes"),
     };
     let kernels = found.kernels.iter().map(of_kernel).collect();
     let largest = sizes.iter().max_by_key(|sizes| planned(program, sizes).run.len);
@@ -93,6 +142,7 @@ fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Found) -
         copies_ms: found.copies_ms,
         commit_ms: found.commit_ms,
         between_ms: found.between_ms,
+        agreeing_ms: found.agreeing_ms,
         batch: found.batches.as_ref().map(|batches| Batch {
             sampling_ms: batches.sample_ms,
             features_ms: batches.gather_ms,
@@ -105,7 +155,8 @@ fn profile(model: &Path, prepared: &Prepared, machine: Machine, found: &Found) -
         kernels,
         memory: largest.map(|sizes| memory(program, sizes)),
         counters: Counters { events, missing },
-        ..bare(model, prepared, program, machine, "cpu", prepared.trainer.threads())
+        ranks: found.ranks.iter().enumerate().map(rank).collect(),
+        ..bare(model, prepared, program, machine, &device, prepared.trainer.threads())
     })
 }
 
@@ -186,6 +237,7 @@ pub fn bare(
         copies_ms: 0.0,
         commit_ms: 0.0,
         between_ms: 0.0,
+        agreeing_ms: 0.0,
         batch: None,
         once,
         kernels: vec![],
@@ -193,6 +245,7 @@ pub fn bare(
         counters: Counters::default(),
         graph_weights: vec![],
         classes: BTreeMap::new(),
+        ranks: vec![],
     }
 }
 
@@ -249,6 +302,7 @@ pub fn predicted(
         shares: BTreeMap::from([(kernel.stage.name().to_string(), 1.0)]),
         measured_ms: 0.0,
         in_cache_ms: None,
+        waiting_ms: None,
         predicted_ms: (!bounds.is_empty()).then(|| 1e3 * mean(&|bound| bound.prediction.seconds())),
         bound: typical.map_or(String::new(), |it| machine.bound_name(it.bound).into()),
         fits: typical.map_or(String::new(), |it| machine.levels[it.level].name.clone()),

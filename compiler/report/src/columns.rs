@@ -19,6 +19,8 @@ pub(crate) enum Column {
     Ratio,
     /// Share of the kernel's time spent waiting for memory, if measured for any kernel.
     Waits,
+    /// Time of waiting for other ranks, if there are any.
+    ForRanks,
     FlopsPerSecond,
     OfPeak,
     BytesPerSecond,
@@ -29,7 +31,12 @@ pub(crate) enum Column {
 impl Column {
     /// The columns that the profile has data for.
     pub(crate) fn known(columns: &[Self], profile: &Profile) -> Vec<Self> {
-        columns.iter().copied().filter(|&column| column != Self::Waits || profile.tells_waits()).collect()
+        let is_known = |column: &Self| match column {
+            Self::Waits => profile.tells_waits(),
+            Self::ForRanks => profile.tells_ranks(),
+            _ => true,
+        };
+        columns.iter().copied().filter(is_known).collect()
     }
 
     pub(crate) fn head(self) -> &'static str {
@@ -45,6 +52,7 @@ impl Column {
             Self::Predicted => "predicted",
             Self::Ratio => "ratio",
             Self::Waits => "waits",
+            Self::ForRanks => "for ranks",
             Self::FlopsPerSecond => "FLOP/s",
             Self::OfPeak => "of peak",
             Self::BytesPerSecond => "B/s",
@@ -67,6 +75,7 @@ impl Column {
             Self::Predicted => kernel.predicted_ms.map_or(String::new(), |ms| time(ms * 1e-3)),
             Self::Ratio => kernel.ratio().map_or(String::new(), digits),
             Self::Waits => kernel.waits().map_or(String::new(), percent),
+            Self::ForRanks => kernel.waiting_ms.map_or(String::new(), |ms| time(ms * 1e-3)),
             Self::FlopsPerSecond => amount(kernel.flops_per_s()),
             Self::OfPeak => percent(kernel.flops_per_s() / profile.machine.fma_flops),
             Self::BytesPerSecond => bytes(kernel.bytes_per_s()),

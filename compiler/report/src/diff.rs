@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::profile::Profile;
+use crate::profile::{Profile, Rank};
 use crate::summary::STAGES;
 use crate::table::{Table, digits, percent, time};
 
@@ -57,6 +57,21 @@ pub fn kernels(before: &Profile, after: &Profile) -> Vec<Change> {
     sorted(changes.into_values().collect())
 }
 
+/// Times of each rank, of profiles with as many.
+fn ranks(before: &Profile, after: &Profile) -> Vec<Change> {
+    if before.ranks.len() != after.ranks.len() {
+        return vec![];
+    }
+    let change = |name: String, before: f64, after: f64| Change { name, before: Some(before), after: Some(after) };
+    let of_rank = |(a, b): (&Rank, &Rank)| {
+        [
+            change(format!("rank {}: computing", a.rank), a.computing_ms, b.computing_ms),
+            change(format!("rank {}: other ranks", a.rank), a.waiting_ms, b.waiting_ms),
+        ]
+    };
+    before.ranks.iter().zip(&after.ranks).flat_map(of_rank).collect()
+}
+
 fn sorted(mut changes: Vec<Change>) -> Vec<Change> {
     changes.sort_by(|a, b| b.difference().abs().total_cmp(&a.difference().abs()).then(a.name.cmp(&b.name)));
     changes
@@ -79,6 +94,11 @@ pub fn text(before: &Profile, after: &Profile) -> String {
     }
     text.push_str("\nstages, and what a run does besides\n");
     text.push_str(&table(&parts(before, after)));
+    let ranks = ranks(before, after);
+    if !ranks.is_empty() {
+        text.push_str("\nranks\n");
+        text.push_str(&table(&ranks));
+    }
     text.push_str("\nkernels\n");
     text.push_str(&table(&kernels(before, after)));
     text

@@ -39,6 +39,7 @@ impl Profile {
             sentences.push(self.of_stage(stage));
             sentences.extend((self.share(other.ms) >= WORTH).then(|| self.of_rest(other)));
         }
+        sentences.extend(self.imbalance_text());
         sentences.extend(self.details(stage));
         sentences.extend(self.most_room());
         sentences.extend(self.far_off());

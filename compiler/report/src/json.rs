@@ -67,10 +67,11 @@ fn derived(profile: &Profile) -> Map<String, Value> {
         "kinds": named(KINDS.iter().zip(profile.kinds()).map(|((name, _), total)| (*name, kind(&total))).collect()),
         "rest": named(profile.rest().iter().map(|part| (part.name, rest(part))).collect()),
     });
-    match value {
-        Value::Object(object) => object,
-        _ => Map::new(),
+    let Value::Object(mut object) = value else { return Map::new() };
+    if let Some(imbalance) = profile.imbalance() {
+        object.insert("imbalance".into(), json!({"rank": imbalance.rank, "ratio": imbalance.ratio}));
     }
+    object
 }
 
 /// Why a text is not a profile.

@@ -13,9 +13,10 @@ pub mod json;
 pub mod page;
 pub mod pictures;
 pub mod profile;
+pub mod ranks;
 pub mod summary;
 pub mod table;
 pub mod text;
 pub mod trace;
 
-pub use profile::{Batch, ClassScore, Classes, Counters, Kernel, Memory, Missing, Once, Profile, Run};
+pub use profile::{Batch, ClassScore, Classes, Counters, Kernel, Memory, Missing, Once, Profile, Rank, Run};

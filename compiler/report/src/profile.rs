@@ -48,6 +48,9 @@ pub struct Profile {
     pub commit_ms: f64,
     /// The remainder of a run: launch overhead, the loss, the training loop.
     pub between_ms: f64,
+    /// Waiting for other processes between two runs, to decide together whether there is another one; part of a run.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub agreeing_ms: f64,
     /// Times of mini-batch work outside of kernels; `None` for full-batch training.
     pub batch: Option<Batch>,
     /// One-time costs before training.
@@ -64,6 +67,34 @@ pub struct Profile {
     /// By part of the split: how classes are told apart after the measured runs. Empty where the task has none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub classes: BTreeMap<String, Classes>,
+    /// The processes that train together, in their order; all else is of the first of them. Empty for one process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<Rank>,
+}
+
+fn is_zero(ms: &f64) -> bool {
+    *ms == 0.0
+}
+
+/// A run on one of several processes. Times are milliseconds, medians over epochs or means over batches.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Rank {
+    /// Number of the process, from 0.
+    pub rank: usize,
+    /// A run, with all that this process waits for.
+    pub run_ms: f64,
+    /// The run without `waiting_ms` and `loading_ms`.
+    pub computing_ms: f64,
+    /// Waiting for other processes, with nothing else to do.
+    pub waiting_ms: f64,
+    /// Waiting for the next mini-batch to be made.
+    pub loading_ms: f64,
+    /// Bytes sent to other processes in a run.
+    pub sent_bytes: f64,
+    /// Exchanges with other processes in a run.
+    pub exchanges: f64,
+    /// Peak memory of the process, in bytes.
+    pub peak_bytes: u64,
 }
 
 /// The predictions of the vertices of a part, class by class.
@@ -162,15 +193,19 @@ pub struct Kernel {
     pub stage: String,
     /// Direction: `forward`, `backward` or `update`.
     pub phase: String,
-    /// Dense product (DM), topology-based (TB), element-wise (EW) or data rearrangement (DR).
+    /// Dense product (DM), topology-based (TB), element-wise (EW), data rearrangement (DR), or an exchange with other
+    /// processes (EX).
     pub kind: String,
-    /// Share of its time per stage, with sum 1: a kernel may contain work of several stages.
+    /// Share of its time per stage, with sum 1: a kernel may contain work of several stages. Empty for an exchange.
     pub shares: BTreeMap<String, f64>,
     /// Measured time per run.
     pub measured_ms: f64,
     /// Measured time with a cache-resident working set, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_cache_ms: Option<f64>,
+    /// The part of the measured time in which nothing was left to do but to wait for other processes; of exchanges only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_ms: Option<f64>,
     /// Predicted time; `None` without a prediction.
     pub predicted_ms: Option<f64>,
     /// Bottleneck: `compute`, `launch`, or a memory level.

@@ -116,7 +116,7 @@ impl Profile {
                 let phase = if stage.stage == Stage::PU.name() { PHASES.len() - 1 } else { phase };
                 stage.phases[phase] += share * kernel.measured_ms;
                 stage.predicted_ms += share * kernel.predicted_ms.unwrap_or(0.0);
-                stage.kernels += usize::from(stage.stage == kernel.stage);
+                stage.kernels += usize::from(stage.stage == kernel.stage && !kernel.is_exchange());
             }
         }
         stages
@@ -152,7 +152,13 @@ impl Profile {
                 ms: batch.rows_ms,
             });
         }
-        let helpers = self.kernels_ms() - self.stages_ms();
+        if !self.ranks.is_empty() {
+            let words = "waiting for other ranks, with nothing else to do";
+            rest.push(Rest { name: "other ranks", words, ms: self.waits_for_ranks_ms() });
+            let words = "sending rows to other ranks, and storing theirs";
+            rest.push(Rest { name: "exchanges", words, ms: self.exchanging_ms() });
+        }
+        let helpers = self.kernels_ms() - self.stages_ms() - self.exchanges_ms();
         if helpers > 1e-9 * self.run_ms {
             rest.push(Rest { name: "helpers", words: "launches that belong to no stage", ms: helpers });
         }
@@ -192,6 +198,11 @@ impl Profile {
     /// Whether the waiting time of kernels was measured.
     pub fn tells_waits(&self) -> bool {
         self.kernels.iter().any(|kernel| kernel.in_cache_ms.is_some())
+    }
+
+    /// Whether a kernel waits for other processes.
+    pub fn tells_ranks(&self) -> bool {
+        self.kernels.iter().any(|kernel| kernel.waiting_ms.is_some())
     }
 
     /// Kernels by descending time.

@@ -16,9 +16,13 @@ pub fn text(profile: &Profile) -> String {
     }
     text.push('\n');
     text.push_str(&machine_text(&profile.machine));
-    text.push_str("\nkernels by time\n");
+    if !profile.ranks.is_empty() {
+        text.push_str("\nranks\n");
+        text.push_str(&ranks(profile));
+    }
+    text.push_str(&format!("\nkernels{} by time\n", profile.of_rank()));
     text.push_str(&kernels(profile));
-    text.push_str(&format!("\n{} by stage and direction\n", profile.run.name()));
+    text.push_str(&format!("\n{}{} by stage and direction\n", profile.run.name(), profile.of_rank()));
     text.push_str(&stages(profile));
     text.push_str("\nkinds of kernels\n");
     text.push_str(&kinds(profile));
@@ -90,7 +94,7 @@ fn unit(number: f64) -> String {
     if text.ends_with(|c: char| c.is_ascii_alphabetic()) { text } else { format!("{text} ") }
 }
 
-const COLUMNS: [Column; 15] = [
+const COLUMNS: [Column; 16] = [
     Column::NameAndRows,
     Column::Stores,
     Column::Stage,
@@ -100,6 +104,7 @@ const COLUMNS: [Column; 15] = [
     Column::Predicted,
     Column::Ratio,
     Column::Waits,
+    Column::ForRanks,
     Column::Bound,
     Column::FlopsPerSecond,
     Column::OfPeak,
@@ -107,6 +112,13 @@ const COLUMNS: [Column; 15] = [
     Column::FlopsPerByte,
     Column::Share,
 ];
+
+/// Times and exchanges of each of several processes.
+fn ranks(profile: &Profile) -> String {
+    let mut table = Table::new(1, &profile.rank_heads());
+    profile.rank_rows().into_iter().for_each(|row| table.row(row));
+    table.text()
+}
 
 fn kernels(profile: &Profile) -> String {
     let columns = Column::known(&COLUMNS, profile);

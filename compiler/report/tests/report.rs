@@ -6,7 +6,8 @@ use hgnnc_machine::Machine;
 use hgnnc_report::profile::{Alive, FORMAT, VERSION};
 use hgnnc_report::trace::{Event, Trace, Track};
 use hgnnc_report::{
-    Batch, ClassScore, Classes, Counters, Kernel, Memory, Missing, Once, Profile, Run, diff, json, page, text, trace,
+    Batch, ClassScore, Classes, Counters, Kernel, Memory, Missing, Once, Profile, Rank, Run, diff, json, page, text,
+    trace,
 };
 use serde_json::{Value, json};
 
@@ -28,6 +29,7 @@ fn kernel(number: usize, stage: &str, phase: &str, kind: &str, measured_ms: f64,
         gathered_bytes: 2e6,
         moved_bytes: 2.5e6,
         in_cache_ms: None,
+        waiting_ms: None,
         counts: BTreeMap::from([("page_faults".to_string(), 3.0)]),
     }
 }
@@ -57,6 +59,7 @@ fn profile() -> Profile {
         copies_ms: 0.25,
         commit_ms: 0.0,
         between_ms: 0.75,
+        agreeing_ms: 0.0,
         batch: None,
         once: Once { load_ms: 20.0, sgb_ms: 1.5, compile_ms: 30.0 },
         kernels: vec![
@@ -72,6 +75,7 @@ fn profile() -> Profile {
         },
         graph_weights: vec![],
         classes: BTreeMap::new(),
+        ranks: vec![],
     }
 }
 
@@ -94,6 +98,38 @@ fn of_batches() -> Profile {
         between_ms: 0.25,
         batch: Some(batch),
         ..profile()
+    }
+}
+
+/// The same model on two processes, with an exchange.
+fn of_ranks() -> Profile {
+    let exchange = Kernel {
+        rows: "exchange of V to V.copies".into(),
+        shares: BTreeMap::new(),
+        measured_ms: 1.5,
+        waiting_ms: Some(1.25),
+        predicted_ms: None,
+        bound: String::new(),
+        ..kernel(4, "NA", "forward", "EX", 1.5, 0.0)
+    };
+    let rank = |rank, computing_ms, waiting_ms, sent_bytes, peak_bytes| Rank {
+        rank,
+        run_ms: 11.6,
+        computing_ms,
+        waiting_ms,
+        loading_ms: 0.0,
+        sent_bytes,
+        exchanges: 12.0,
+        peak_bytes,
+    };
+    let one = profile();
+    Profile {
+        device: "cpu, 2 processes".into(),
+        run_ms: 11.6,
+        agreeing_ms: 0.1,
+        kernels: one.kernels.iter().cloned().chain([exchange]).collect(),
+        ranks: vec![rank(0, 10.0, 1.6, 1.2e6, 150_000_000), rank(1, 11.0, 0.6, 2.4e6, 250_000_000)],
+        ..one
     }
 }
 
@@ -129,7 +165,7 @@ fn a_profile_of_a_busy_machine_says_so() {
 
 #[test]
 fn parts_add_up_to_a_run() {
-    for profile in [profile(), of_batches()] {
+    for profile in [profile(), of_batches(), of_ranks()] {
         assert!((shares(&profile) - 1.0).abs() < 1e-12, "{}", shares(&profile));
         assert!((profile.total_ms() - profile.run_ms).abs() < 1e-12);
     }
@@ -151,7 +187,7 @@ fn parts_add_up_to_a_run() {
 
 #[test]
 fn json_reads_back_and_tells_what_follows() {
-    for profile in [profile(), of_batches()] {
+    for profile in [profile(), of_batches(), of_ranks()] {
         let text = json::write(&profile);
         assert_eq!(json::read(&text), Ok(profile.clone()));
         let value: Value = serde_json::from_str(&text).expect("JSON");
@@ -165,6 +201,79 @@ fn json_reads_back_and_tells_what_follows() {
         );
         assert_eq!(value["kernels"][0]["kernel"], 1, "the longest first");
     }
+}
+
+#[test]
+fn ranks_are_told_apart_as_text() {
+    let text = text::text(&of_ranks());
+    let table = "
+ranks
+  rank    epoch  computing  waiting for ranks     sent  exchanges  peak memory
+  0     11.6 ms    10.0 ms            1.60 ms  1.20 MB       12.0       150 MB
+  1     11.6 ms    11.0 ms             600 us  2.40 MB       12.0       250 MB
+  mean  11.6 ms    10.5 ms            1.10 ms  1.80 MB       12.0       200 MB
+
+kernels of rank 0 by time
+";
+    assert!(text.contains(table), "{text}");
+    assert!(text.contains("Of 2 ranks, rank 1 computes longest: 1.05 times the mean in each epoch.\n"), "{text}");
+    assert!(text.contains("\nepoch of rank 0 by stage and direction\n"), "{text}");
+    let line =
+        |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default().to_owned();
+    // Waits of the exchange, and those between runs.
+    assert!(line("other ranks").contains(" 1.35 ms"), "{text}");
+    assert!(line("exchanges ").contains(" 250 us"), "{text}");
+    let exchange = line("k4 ");
+    assert!(exchange.contains("exchange of V to V.copies") && exchange.contains(" 1.25 ms"), "{text}");
+    // It belongs to no stage, and nothing is predicted of it.
+    assert_eq!(of_ranks().stages(), profile().stages());
+    assert_eq!(of_ranks().kinds(), profile().kinds());
+    let mut even = of_ranks();
+    even.ranks[1].computing_ms = 10.0;
+    assert!(text::text(&even).contains("All 2 ranks compute as long in each epoch.\n"));
+    // Batches wait for two things.
+    let of_batches = Profile { ranks: of_ranks().ranks, ..of_batches() };
+    assert!(text::text(&of_batches).contains("waiting for ranks  waiting for batches"), "{}", text::text(&of_batches));
+}
+
+#[test]
+fn ranks_are_in_json_and_on_the_page_where_there_are_several() {
+    let value: Value = serde_json::from_str(&json::write(&of_ranks())).expect("JSON");
+    assert_eq!(value["imbalance"], json!({"rank": 1, "ratio": 11.0 / 10.5}));
+    assert_eq!(value["ranks"][1]["sent_bytes"], 2.4e6);
+    assert_eq!(value["rest"]["other ranks"]["measured_ms"], 1.35);
+    let page_of = |profile: &Profile| page::page(profile).expect("a page");
+    let page = page_of(&of_ranks());
+    let section = page.split_once("<h2>Ranks</h2>").expect("a section").1;
+    let section = section.split_once("</section>").expect("its end").0;
+    assert!(
+        section.starts_with("<p>Of 2 ranks, rank 1 computes longest: 1.05 times the mean in each epoch."),
+        "{section}"
+    );
+    for cell in ["rank 1", "11.0 ms computing", "<td>2.40 MB</td>", "<td>250 MB</td>", "waiting for other ranks"] {
+        assert!(section.contains(cell), "no `{cell}` in {section}");
+    }
+    assert!(!section.contains("next batch"), "{section}");
+    let of_batches = page_of(&Profile { ranks: of_ranks().ranks, ..of_batches() });
+    assert!(of_batches.contains("waiting for the next batch, or for other ranks"));
+    // Nothing of it for one process.
+    let (text, page) = (json::write(&profile()), page_of(&profile()));
+    for word in ["\"ranks\"", "\"imbalance\"", "\"agreeing_ms\"", "\"waiting_ms\"", "other ranks"] {
+        assert!(!text.contains(word), "{word}");
+    }
+    assert!(!page.contains("<h2>Ranks</h2>") && !page.contains("other ranks") && !page.contains("for ranks"));
+}
+
+#[test]
+fn profiles_of_ranks_are_compared() {
+    let mut after = of_ranks();
+    after.ranks[1].computing_ms = 22.0;
+    let text = diff::text(&of_ranks(), &after);
+    let line = text.lines().find(|line| line.contains("rank 1: computing")).expect("a line");
+    assert!(line.contains("11.0 ms  22.0 ms") && line.ends_with("2.00× as long"), "{text}");
+    let text = diff::text(&profile(), &of_ranks());
+    assert!(text.contains("note: device: cpu -> cpu, 2 processes\n") && !text.contains("rank 1"), "{text}");
+    assert!(text.contains("other ranks"), "{text}");
 }
 
 #[test]
@@ -197,7 +306,7 @@ fn a_difference_as_text() {
 
 #[test]
 fn a_page_is_complete_and_asks_for_nothing() {
-    for mut profile in [profile(), of_batches()] {
+    for mut profile in [profile(), of_batches(), of_ranks()] {
         profile.model = "<script src=\"http://evil\">.hgnn".into();
         profile.program = "A & <B>.train".into();
         profile.kernels[0].rows = "rows <i>".into();

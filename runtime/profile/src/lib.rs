@@ -282,11 +282,11 @@ fn profile_epochs(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Resu
         ..RankTime::default()
     };
     found.own = own.with_exchanges(before, exchanged(trainer), runs);
-    if runs == 0 || agree(trainer, stop)?.0 {
-        return Ok(found);
-    }
     if trainer.session().process().1 > 1 {
         found.sizes = vec![sizes_of(engine(trainer)?.data())];
+    }
+    if runs == 0 || agree(trainer, stop)?.0 {
+        return Ok(found);
     }
     engine(trainer)?.trace_spans();
     let start = Instant::now();
@@ -304,7 +304,14 @@ fn profile_epochs(trainer: &mut Trainer, epochs: u64, stop: &AtomicBool) -> Resu
     for (number, step) in times.iter().map(|time| time.step).filter(|step| !is_copy(step)).enumerate().skip(prelude) {
         let (ms, waits) = kernels.next().unwrap_or_default();
         let (ms, waited_ms) = (median(ms), median(waits));
-        found_kernels.push(KernelTime { number, ms, waited_ms, in_cache_ms: None, shares: step.shares, counts: vec![] });
+        found_kernels.push(KernelTime {
+            number,
+            ms,
+            waited_ms,
+            in_cache_ms: None,
+            shares: step.shares,
+            counts: vec![],
+        });
     }
     found.timeline.kernels = numbers(times.iter().map(|time| time.step));
     found.counted = counted(engine, &found.timeline.kernels, &mut found.kernels);

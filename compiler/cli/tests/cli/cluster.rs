@@ -26,10 +26,12 @@ fn one_process_is_a_job_too() {
 fn several_processes_of_a_command_are_refused() {
     let place = Place::new();
     place.model("model M");
-    let (code, text) = launched(&place, &["profile", "m.hgnn"]);
-    assert_eq!(code, Some(1));
-    assert!(text.contains("error: mpirun of MPICH started 2 processes of this command"), "{text}");
-    assert!(text.contains("`hgnnc train`, `eval`, `infer` and `cluster` take several"), "{text}");
+    for args in [&["build", "m.hgnn"][..], &["profile", "diff", "a", "b"]] {
+        let (code, text) = launched(&place, args);
+        assert_eq!(code, Some(1));
+        assert!(text.contains("error: mpirun of MPICH started 2 processes of this command"), "{text}");
+        assert!(text.contains("`hgnnc train`, `eval`, `infer`, `profile MODEL` and `cluster` take several"), "{text}");
+    }
     let (code, text) = launched(&place, &["cluster", "check"]);
     assert_eq!(code, Some(3));
     assert!(text.contains("mpirun of MPICH started this process, but no MPI library for it was found"), "{text}");

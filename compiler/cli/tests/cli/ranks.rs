@@ -5,8 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hgnnc_graph::npy;
+use serde_json::Value;
 
-use crate::common::{CACHE, Place, Run};
+use crate::common::{CACHE, Place, Run, names};
 use crate::links;
 
 /// Two layers with dropout of vertices and edges, sparse and dense features, learned rows, and a clipped norm.
@@ -136,7 +137,7 @@ fn several_processes_train_what_one_does_with_as_many_sections() {
 #[test]
 fn several_processes_train_on_batches() {
     let place = Place::new();
-    place.model(&MODEL.replace("seed      5", "seed      5\n    batch     2\n    fanout    [3, 3]"));
+    place.model(&on_batches());
     let metrics = |name: &str| place.json(name)["metrics"].clone();
     for launcher in launchers() {
         let mut weights = vec![];
@@ -186,6 +187,139 @@ fn several_processes_train_on_batches() {
         let output = launcher.train(&place, 2, &cached).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(text.contains("a cache of rows is for one process"), "{text}");
+    }
+}
+
+/// The usual model, trained on batches.
+fn on_batches() -> String {
+    MODEL.replace("seed      5", "seed      5\n    batch     2\n    fanout    [3, 3]")
+}
+
+#[test]
+fn several_processes_are_profiled() {
+    let place = place();
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} is no number"));
+    place.with_data("profile", &["--epochs", "2", "-o", "one"]).works();
+    assert!(place.json("one/profile.json").get("ranks").is_none());
+    for (launcher, ranks) in launchers().iter().zip([2, 3, 2]) {
+        let name = launcher.name.display();
+        for (model, run_name, runs) in [(MODEL, "epoch", "--epochs"), (&on_batches(), "batch", "--batches")] {
+            place.model(model);
+            let args = [&DATA[..], &[runs, "4", "-o", "p"]].concat();
+            let run = Run::of(launcher.command(&place, ranks, "profile", &args).output().unwrap()).works();
+            assert_eq!(names(&place.path("p")), ["profile.html", "profile.json", "profile.txt", "trace.json"]);
+            assert_eq!(String::from_utf8_lossy(&place.bytes("p/profile.txt")), run.out, "{name}");
+            // One of them shows its kernels.
+            for word in [&format!("ms per {run_name}, "), "\nranks\n", "\nkernels of rank 0 by time\n", "exchange of "]
+            {
+                assert!(run.out.contains(word), "{name}: no `{word}` in {}", run.out);
+            }
+            assert_eq!(run.out.matches("\nranks\n").count(), 1, "{}", run.out);
+            let json = place.json("p/profile.json");
+            assert_eq!((&json["run"], &json["runs"]), (&run_name.into(), &4.into()), "{name}");
+            assert_eq!(json["device"], format!("cpu, {ranks} processes"), "{name}");
+            let all = json["ranks"].as_array().unwrap_or_else(|| panic!("no ranks: {json:#}"));
+            assert_eq!(all.len(), ranks, "{name}: {json:#}");
+            for (at, of) in all.iter().enumerate() {
+                let [run, computing, waiting, loading] =
+                    ["run_ms", "computing_ms", "waiting_ms", "loading_ms"].map(|key| number(&of[key]));
+                assert_eq!(of["rank"], at, "{of:#}");
+                assert!(0.0 < computing && computing < run && 0.0 < waiting && waiting < run, "{name}: {of:#}");
+                assert_eq!(loading > 0.0, run_name == "batch", "{name}: {of:#}");
+                if run_name == "batch" {
+                    assert!((computing + waiting + loading - run).abs() < 1e-6 * run, "{name}: {of:#}");
+                }
+                for positive in ["sent_bytes", "exchanges", "peak_bytes"] {
+                    assert!(number(&of[positive]) > 0.0, "{name}: {positive} of {of:#}");
+                }
+            }
+            let slowest = all.iter().map(|of| number(&of["computing_ms"])).fold(0.0, f64::max);
+            let imbalance = &json["imbalance"];
+            let of_slowest = &all[imbalance["rank"].as_u64().unwrap() as usize]["computing_ms"];
+            assert!(number(of_slowest) == slowest && number(&imbalance["ratio"]) >= 1.0, "{name}: {imbalance}");
+            let sum =
+                |key: &str| -> f64 { json[key].as_object().unwrap().values().map(|part| number(&part["share"])).sum() };
+            assert!((sum("stages") + sum("rest") - 1.0).abs() < 1e-9, "{name}: {json:#}");
+            assert!(number(&json["rest"]["other ranks"]["measured_ms"]) > 0.0, "{name}: {json:#}");
+            let kernels = json["kernels"].as_array().unwrap();
+            let (exchanges, others): (Vec<&Value>, Vec<&Value>) = kernels.iter().partition(|of| of["kind"] == "EX");
+            assert!(!exchanges.is_empty() && !others.is_empty(), "{name}: {json:#}");
+            for of in exchanges {
+                assert!(of["predicted_ms"].is_null() && number(&of["waiting_ms"]) >= 0.0, "{name}: {of:#}");
+            }
+            for of in others {
+                assert!(of.get("waiting_ms").is_none() && number(&of["predicted_ms"]) > 0.0, "{name}: {of:#}");
+            }
+            let page = String::from_utf8(place.bytes("p/profile.html")).unwrap();
+            assert!(page.contains("<h2>Ranks</h2>") && page.contains("<h2>Scores of each class</h2>"), "{name}");
+            let diff = place.run(&["profile", "diff", "one", "p"]).works().out;
+            assert!(diff.contains(&format!("note: device: cpu -> cpu, {ranks} processes")), "{diff}");
+            place.run(&["profile", "diff", "p", "p"]).works();
+        }
+        // The bytes of a run are those of a step of training.
+        place.model(MODEL);
+        let args = [&DATA[..], &["--epochs", "3", "-o", "p"]].concat();
+        Run::of(launcher.command(&place, ranks, "profile", &args).output().unwrap()).works();
+        let args = [&DATA[..], &["--epochs", "3", "--report", "report.json"]].concat();
+        Run::of(launcher.train(&place, ranks, &args).output().unwrap()).works();
+        let (profiled, trained) = (place.json("p/profile.json"), place.json("report.json"));
+        for rank in 0..ranks {
+            let [a, b] = [&profiled["ranks"][rank]["sent_bytes"], &trained["ranks"][rank]["train_bytes"]].map(number);
+            assert_eq!(3.0 * a, b, "{name}: rank {rank}");
+        }
+    }
+}
+
+#[test]
+fn profiles_that_several_processes_do_not_make_are_refused() {
+    let place = place();
+    for launcher in launchers() {
+        for (args, words) in [
+            (&["--in-cache"][..], "`--in-cache` measures one process: start the command without `mpirun`"),
+            (&["--device", "cuda"], "several processes train on their processors, not on devices"),
+            (&["-o", "m.hgnn"], "`m.hgnn` cannot be a folder"),
+        ] {
+            let output = launcher.command(&place, 2, "profile", &[&DATA[..], args].concat()).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && text.contains(words), "{}: {text}", launcher.name.display());
+        }
+    }
+}
+
+/// Whether a process handles Ctrl-C itself.
+fn handles_interrupts(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
+    u64::from_str_radix(caught.trim(), 16).is_ok_and(|signals| signals & 0b10 != 0)
+}
+
+#[test]
+fn a_profile_is_interrupted_on_all_ranks_alike() {
+    let place = place();
+    for launcher in launchers() {
+        let name = launcher.name.display();
+        let args = [&DATA[..], &["--epochs", "100000", "-o", "p"]].concat();
+        let mut command = launcher.command(&place, 2, "profile", &args);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let start = Instant::now();
+        let are_ready = || {
+            let ours = processes_of(&place);
+            ours.len() == 2 && ours.into_iter().all(handles_interrupts)
+        };
+        while !are_ready() && start.elapsed() < Duration::from_secs(120) && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Behind the epochs that are not measured.
+        std::thread::sleep(Duration::from_secs(2));
+        let last = processes_of(&place).into_iter().max().expect("a rank");
+        let _ = Command::new("kill").args(["-INT", &last.to_string()]).status();
+        assert!(ends(&mut child), "{name} goes on");
+        assert!(child.wait().unwrap().success(), "{name}");
+        let json = place.json("p/profile.json");
+        let runs = json["runs"].as_u64().unwrap();
+        assert!(0 < runs && runs < 100_000, "{name}: {runs}");
+        assert_eq!(json["ranks"].as_array().map(Vec::len), Some(2), "{name}: {json:#}");
+        std::fs::remove_dir_all(place.path("p")).unwrap();
     }
 }
 

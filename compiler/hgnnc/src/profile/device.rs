@@ -152,6 +152,7 @@ fn timed(
             shares,
             measured_ms: line.ms(),
             in_cache_ms: None,
+            waiting_ms: None,
             predicted_ms: (predicted > 0.0).then_some(1e3 * predicted),
             bound: word(&|bound| machine.bound_name(bound.prediction.bound).into()),
             fits: word(&|bound| machine.levels[bound.prediction.level].name.clone()),

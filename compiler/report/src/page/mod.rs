@@ -103,9 +103,13 @@ fn tiles(profile: &Profile) -> String {
             tile("An epoch", time(profile.epoch_ms() * 1e-3), format!("{batches} batches"));
         }
     }
-    let kernels = profile.kernels_ms();
+    let kernels = profile.kernels_ms() - profile.exchanges_ms();
     let predicted: f64 = profile.kernels.iter().filter_map(|kernel| kernel.predicted_ms).sum();
-    tile("In kernels", percent(profile.share(kernels)), format!("{} of them", profile.kernels.len()));
+    tile(
+        "In kernels",
+        percent(profile.share(kernels)),
+        format!("{} of them", profile.kernels.iter().filter(|kernel| !kernel.is_exchange()).count()),
+    );
     if predicted > 0.0 {
         let lower = format!("what is predicted, {}", time(predicted * 1e-3));
         tile("Kernels take", format!("{}×", digits(kernels / predicted)), lower);
@@ -157,11 +161,15 @@ fn figures(profile: &Profile) -> Result<String, PictureError> {
         &figure(&both(Width::Half, &|width| pictures::kinds(profile, width))?, &[]),
     ));
     html.push_str("</div>");
+    if !profile.ranks.is_empty() {
+        html.push_str(&ranks(profile, &both(Width::Full, &|width| pictures::ranks(profile, width))?));
+    }
     if profile.run == Run::Batch {
         let picture = both(Width::Full, &|width| Ok(pictures::pipeline(profile, width)?.unwrap_or_default()))?;
+        let waiting = if profile.ranks.is_empty() { "" } else { ", or for other ranks" };
         let legend = [
             (palette::STAGES[0], "the thread that computes".to_string()),
-            (palette::STAGES[1], "waiting for the next batch".to_string()),
+            (palette::STAGES[1], format!("waiting for the next batch{waiting}")),
             (palette::OTHER, "beside it: the thread that makes batches".to_string()),
         ];
         let words =
@@ -183,6 +191,22 @@ fn figures(profile: &Profile) -> Result<String, PictureError> {
         html.push_str(&section("Memory for values", &words, &figure(&picture, &legend)));
     }
     Ok(html)
+}
+
+/// Times and exchanges of each of several processes, in a picture and a table.
+fn ranks(profile: &Profile, picture: &str) -> String {
+    let mut legend = vec![
+        (palette::STAGES[0], "computing".to_string()),
+        (palette::STAGES[1], "waiting for other ranks".to_string()),
+    ];
+    if profile.run == Run::Batch {
+        legend.push((palette::OTHER, "waiting for the next batch".to_string()));
+    }
+    let words = format!(
+        "{} Bytes that a rank sends to others, its exchanges with them in a run, and its peak of memory. All other sections show rank 0.",
+        profile.imbalance_text().unwrap_or_default()
+    );
+    section("Ranks", &words, &format!("{}{}", figure(picture, &legend), tables::ranks(profile)))
 }
 
 fn figure(picture: &str, legend: &[(Themed, String)]) -> String {

@@ -91,6 +91,17 @@ const PARTS: [(&str, &str); 3] = [("val", "validation"), ("test", "test"), ("tra
 /// Most classes of a confusion matrix on the page.
 const MOST_CONFUSED: usize = 30;
 
+/// Times and exchanges of each of several processes.
+pub(super) fn ranks(profile: &Profile) -> String {
+    let heads = profile.rank_heads();
+    let mut table = Html::new(1, heads.len(), &heads);
+    let mut rows = profile.rank_rows();
+    let mean = rows.pop().unwrap_or_default();
+    rows.into_iter().for_each(|row| table.row(row));
+    table.sum(mean);
+    table.end()
+}
+
 fn class_scores(classes: &Classes) -> String {
     let mut table = Html::new(1, 5, &["class", "vertices", "precision", "recall", "F1"]);
     for of in &classes.scores {
@@ -166,7 +177,7 @@ fn stages(profile: &Profile) -> String {
 }
 
 /// Numbers come before the long names, so that they are visible without scrolling.
-const COLUMNS: [Column; 16] = [
+const COLUMNS: [Column; 17] = [
     Column::Name,
     Column::Stage,
     Column::Direction,
@@ -176,6 +187,7 @@ const COLUMNS: [Column; 16] = [
     Column::Predicted,
     Column::Ratio,
     Column::Waits,
+    Column::ForRanks,
     Column::Share,
     Column::FlopsPerSecond,
     Column::OfPeak,

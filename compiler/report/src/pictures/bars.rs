@@ -6,7 +6,7 @@ use plotters::style::text_anchor::{HPos, VPos};
 
 use super::palette::{self, Themed};
 use super::{Result, TEXT, Width, colour_of, colour_of_stage, svg, text_width, words};
-use crate::profile::{Kernel, Profile, Run};
+use crate::profile::{Kernel, Profile, Rank, Run};
 use crate::summary::{KINDS, STAGES};
 use crate::table::{amount, bytes, digits, percent, time};
 
@@ -173,6 +173,9 @@ pub fn kernels(profile: &Profile, width: Width) -> Result<String> {
 
 /// The time of a kernel, split by stage.
 fn by_stage(kernel: &Kernel) -> Vec<(f64, Themed)> {
+    if kernel.is_exchange() {
+        return vec![(kernel.measured_ms, palette::OTHER)];
+    }
     if kernel.shares.is_empty() {
         return vec![(kernel.measured_ms, colour_of(kernel))];
     }
@@ -188,6 +191,21 @@ fn shortened(text: &str) -> String {
     }
 }
 
+/// Time of a run on each of several processes.
+pub fn ranks(profile: &Profile, width: Width) -> Result<String> {
+    let row = |of: &Rank| Bar {
+        name: format!("rank {}", of.rank),
+        segments: vec![
+            (of.computing_ms, palette::STAGES[0]),
+            (of.waiting_ms, palette::STAGES[1]),
+            (of.loading_ms, palette::OTHER),
+        ],
+        mark: None,
+        behind: format!("{} computing", time(of.computing_ms * 1e-3)),
+    };
+    bars(&profile.ranks.iter().map(row).collect::<Vec<_>>(), width)
+}
+
 /// Work per batch of the computing thread, and of the concurrent loader thread.
 pub fn pipeline(profile: &Profile, width: Width) -> Result<Option<String>> {
     let (Run::Batch, Some(batch)) = (profile.run, &profile.batch) else { return Ok(None) };
@@ -197,7 +215,8 @@ pub fn pipeline(profile: &Profile, width: Width) -> Result<Option<String>> {
         mark: None,
         behind: time(ms * 1e-3),
     };
-    let computing = profile.run_ms - batch.waiting_ms - batch.binding_ms - batch.rows_ms - batch.values_ms;
+    let others = profile.waits_for_ranks_ms();
+    let computing = profile.run_ms - batch.waiting_ms - batch.binding_ms - batch.rows_ms - batch.values_ms - others;
     let (own, beside) = (palette::STAGES[0], palette::OTHER);
     let mut rows = vec![
         row("computing", computing.max(0.0), own),
@@ -208,6 +227,9 @@ pub fn pipeline(profile: &Profile, width: Width) -> Result<Option<String>> {
         row("features", batch.features_ms, beside),
         row("graphs", batch.graphs_ms, beside),
     ];
+    if !profile.ranks.is_empty() {
+        rows.insert(4, row("other ranks", others, palette::STAGES[1]));
+    }
     if batch.values_ms > 0.0 {
         rows.insert(1, row("reused values", batch.values_ms, own));
     }

@@ -5,7 +5,7 @@ mod memory;
 pub mod palette;
 mod roofline;
 
-pub use bars::{kernels, kinds, pipeline, stages};
+pub use bars::{kernels, kinds, pipeline, ranks, stages};
 pub use memory::memory;
 pub use roofline::roofline;
 

@@ -250,7 +250,7 @@ impl Engine {
                 let spans = trace.as_ref().and_then(Trace::spans).map(|spans| (spans, first + at));
                 let waits = runner.launch(&steps[launch.clone()], &schedules[launch.clone()], busy, spans);
                 let end = Instant::now();
-                // What a step has waited for other ranks is its own.
+                // A wait for other ranks belongs to its step alone.
                 let took = (end - start).as_nanos() as f64 - waits.iter().map(|wait| wait.1 as f64).sum::<f64>();
                 // Steps that share a launch get the rest of its time in proportion to the time of their tasks.
                 let total: u64 = busy.iter().map(|nanos| nanos.load(Relaxed)).sum();
