@@ -33,6 +33,9 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
 }
 
 fn alone(args: &ProfileArgs) -> Result<ExitCode, Failure> {
+    if args.share.is_some() {
+        return Err(Failure::input("`--share` is for several processes, as `mpirun -n 4 hgnnc profile` starts them"));
+    }
     if let Some(folder) = &args.out {
         check_folder(folder)?;
     }
@@ -78,8 +81,9 @@ fn together(args: &ProfileArgs, ranks: Ranks) -> Result<ExitCode, Failure> {
     if let (Some(folder), true) = (&args.out, shows) {
         check_folder(folder)?;
     }
+    let ranks = Some(Ranks { split: args.share.unwrap_or_default().into(), ..ranks });
     let job = job(&args.model, args.device.device, &args.disable, options(&args.device))?;
-    let mut prepared = prepare_on(Purpose::Train, &Job { ranks: Some(ranks), ..job })?;
+    let mut prepared = prepare_on(Purpose::Train, &Job { ranks, ..job })?;
     if shows {
         // The others wait for this one meanwhile.
         let machine = hgnnc::processor(prepared.trainer.threads(), &mut Terminal::default());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args as ClapArgs, FromArgMatches};
 
-use crate::args::{DeviceArgs, ModelArgs, parse_within};
+use crate::args::{DeviceArgs, ModelArgs, Share, parse_within};
 use crate::switches::DisableArgs;
 
 /// Arguments of `profile` with a model.
@@ -26,6 +26,9 @@ pub struct ProfileArgs {
     /// for memory beyond; of one thread (`--threads 1`) and the whole graph
     #[arg(long)]
     pub in_cache: bool,
+    /// Of several processes: divide mini-batches among them by these, as `train` does [default: seeds]
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub share: Option<Share>,
     /// Also write `profile.html`, `profile.txt`, `profile.json` and `trace.json` (for Perfetto) into this folder
     #[arg(short, long, value_name = "OUT")]
     pub out: Option<PathBuf>,

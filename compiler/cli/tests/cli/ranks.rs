@@ -256,6 +256,10 @@ fn several_processes_are_profiled() {
             assert!(diff.contains(&format!("note: device: cpu -> cpu, {ranks} processes")), "{diff}");
             place.run(&["profile", "diff", "p", "p"]).works();
         }
+        let args = [&DATA[..], &["--batches", "2", "--share", "relations", "-o", "p"]].concat();
+        let run = Run::of(launcher.command(&place, 2, "profile", &args).output().unwrap()).works();
+        assert_eq!(run.err.matches("rank 1 aggregates ").count(), 1, "{name}: {}", run.err);
+        assert_eq!(place.json("p/profile.json")["ranks"].as_array().map(Vec::len), Some(2), "{name}");
         // The bytes of a run are those of a step of training.
         place.model(MODEL);
         let args = [&DATA[..], &["--epochs", "3", "-o", "p"]].concat();
@@ -273,6 +277,7 @@ fn several_processes_are_profiled() {
 #[test]
 fn profiles_that_several_processes_do_not_make_are_refused() {
     let place = place();
+    place.with_data("profile", &["--share", "seeds"]).fails(1, &["`--share` is for several processes"]);
     for launcher in launchers() {
         for (args, words) in [
             (&["--in-cache"][..], "`--in-cache` measures one process: start the command without `mpirun`"),
