@@ -100,7 +100,7 @@ fn together(args: &ProfileArgs, ranks: Ranks) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures, shows, and writes.
+/// Measures training, shows the profile, and writes it.
 fn measured(
     args: &ProfileArgs,
     prepared: &mut Prepared,

@@ -24,7 +24,7 @@ use hgnnc_ir::types::{Graph, Param};
 const ALL_WAYS: usize = 8;
 /// Most rounds of moves and swaps.
 const ROUNDS: usize = 8;
-/// Bytes of an element.
+/// Bytes of an element of a row.
 const ELEMENT: f64 = 4.0;
 
 /// The work of a rank with some of the relations, expected for a mini-batch.
@@ -59,7 +59,7 @@ pub struct Relations {
     pub rank_of: Vec<usize>,
     /// The semantic graphs to the seeds, ascending.
     pub graphs: Vec<Graph>,
-    /// By rank.
+    /// By rank: its expected work.
     pub loads: Vec<Load>,
 }
 

@@ -16,7 +16,7 @@ impl Kernel {
 /// The process that computes longest.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Imbalance {
-    /// Its number.
+    /// Its number, from 0.
     pub rank: usize,
     /// Its time of computing by the mean of all processes; 1 if all compute as long.
     pub ratio: f64,

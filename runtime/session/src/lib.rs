@@ -394,7 +394,7 @@ pub trait Session: Debug + Send + Any {
     }
 
     /// The session that runs the programs of this process, where this one shows them as those of all that train together.
-    /// What it measures and holds is of this process.
+    /// Its measurements and memory are those of this process.
     fn inner(&mut self) -> Option<&mut dyn Session> {
         None
     }

@@ -160,7 +160,7 @@ fn checkpoints_of_another_run() {
     assert_eq!(names(&place.path("c")), ["checkpoint.safetensors"]);
 }
 
-/// Who forgets `--resume` loses nothing.
+/// A user that forgets `--resume` loses nothing.
 #[test]
 fn a_new_run_does_not_replace_another_one() {
     let place = Place::new();

@@ -18,17 +18,17 @@ use crate::Error;
 use crate::bound_job::BoundJob;
 use crate::ranks::CompiledRanks;
 
-/// What was counted in the first mini-batches.
+/// Counts of the first mini-batches.
 #[derive(Default)]
 pub struct Batches {
-    /// Number of mini-batches.
+    /// Number of mini-batches that were sampled.
     pub steps: u64,
     /// Bytes of all of them.
     pub messages: Vec<OfAll>,
     /// By rank: mean sizes of the tables of its program, if they were measured.
     pub sizes: Vec<Option<SizeInfo>>,
-    /// By rank and semantic graph: sampled edges of all mini-batches. Where relations are shared, those to the seeds come
-    /// first.
+    /// By rank and semantic graph: sampled edges of all mini-batches: those to the seeds where
+    /// relations are shared, and all others.
     pub edges: Vec<Vec<[u64; 2]>>,
 }
 

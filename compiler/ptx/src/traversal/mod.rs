@@ -527,7 +527,7 @@ impl Emit<'_> {
         self.finish(per_block, once, totals)
     }
 
-    /// Who this thread is.
+    /// The lanes and the rows of this thread.
     fn begin(&mut self) {
         let (thread, lane, lanes) = (self.thread, self.lane, self.shape.lanes);
         self.code.first(|code| {

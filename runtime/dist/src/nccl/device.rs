@@ -39,7 +39,7 @@ const NOT_READY: c_int = 600;
 /// The constant `CU_STREAM_NON_BLOCKING`: work of the null stream does not wait for the stream.
 const NON_BLOCKING: c_uint = 1;
 
-/// The driver, opened.
+/// The driver, which was opened at run time.
 pub(super) struct Driver {
     functions: Functions,
     path: String,
@@ -124,7 +124,7 @@ impl Device {
         // SAFETY: the device is valid, and so is the place. CUDA's runtime, which NCCL uses, has the same context.
         let code = unsafe { (driver.functions.cuDevicePrimaryCtxRetain)(&raw mut context, number) };
         driver.code("cuDevicePrimaryCtxRetain", code)?;
-        // What is opened from here on is released when `device` is dropped.
+        // All that is opened from here on is released when `device` is dropped.
         let mut device = Device { driver, number, stream: ptr::null_mut(), staging: [none; 2] };
         let functions = &device.driver.functions;
         // SAFETY: the context was retained, and places are valid.

@@ -103,8 +103,7 @@ pub fn music() -> Arc<Dataset> {
     })
 }
 
-/// Losses of epochs, parameters on the rank that has all of them, metrics of all parts in their order, and scores of
-/// some pairs.
+/// Losses of epochs, parameters on the rank that has all of them, metrics of all parts, and scores of some pairs.
 #[derive(Clone, PartialEq, Debug)]
 struct Trained {
     losses: Vec<f64>,
