@@ -127,7 +127,9 @@ fn a_plan_for_another_model_is_refused() {
 #[test]
 fn a_simulation_says_that_it_is_one() {
     let place = place();
-    let args = ["--ranks", "1,2,5", "--network", "10G", "--steps", "2", "--threads", "1"];
+    // Small messages of one rank to many wait for each other's latency in the model, and not in SimGrid: without much of it,
+    // both have the same step, however fast this machine computes.
+    let args = ["--ranks", "1,2,5", "--network", "10G,200ns", "--steps", "2", "--threads", "1"];
     let run = place.with_data("simulate", &[&args[..], &["--report", "sim.json"]].concat()).works();
     assert!(run.out.starts_with("simulated, not measured on several machines: 1 thread a rank"), "{}", run.out);
     for part in ["half the bandwidth", "twice the latency", "processors half as fast", "simulated step of 5 ranks"] {
@@ -141,8 +143,7 @@ fn a_simulation_says_that_it_is_one() {
         None => println!("skipped: SimGrid is not installed"),
         Some(other) => {
             let step = report["runs"][2]["step_ms"].as_f64().unwrap();
-            // Both have the delays of this machine in their own way; `simgrid` of `hgnnc-dist` compares them on given traces.
-            assert!(step < 4.0 * other && other < 4.0 * step, "{other} ms by SimGrid: {report}");
+            assert!(step < 1.5 * other && other < 1.5 * step, "{other} ms by SimGrid: {report}");
         }
     }
     place.run(&["simulate-network"]).fails(1, &["the standard input has no traces"]);
