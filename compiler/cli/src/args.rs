@@ -439,8 +439,7 @@ pub struct TrainArgs {
     /// Divide mini-batches among processes by these: each has its own seeds, or all seeds and some of the relations to them
     #[arg(help_heading = heading::TRAINING, long, value_name = "WHAT", value_enum, default_value_t)]
     pub share: Share,
-    /// With `--share relations`: so many groups of processes with seeds of their own, each of which shares the relations to
-    /// them
+    /// With `--share relations`: groups of processes with seeds of their own, each of which shares the relations to these
     #[arg(help_heading = heading::TRAINING, long, value_name = "R", value_parser = parse_within::<1, 65_536>,
         default_value_t = 1, allow_negative_numbers = true)]
     pub replicas: u64,

@@ -70,7 +70,7 @@ pub struct RelationModel<'a> {
     pub flow: &'a Dataflow,
     /// Its program of mini-batches.
     pub layout: &'a BatchLayout,
-    /// The mini-batches.
+    /// Size and fan-outs of mini-batches.
     pub batch: &'a MiniBatch,
     /// Sizes of the data of `flow`. Without them, all relations weigh the same.
     pub sizes: Option<&'a SizeInfo>,
@@ -88,8 +88,8 @@ impl RelationModel<'_> {
         graphs
     }
 
-    /// The load of a rank that aggregates the edges of these graphs to the seeds. Neighbours are assumed to be uniformly
-    /// distributed.
+    /// The load of a rank that aggregates the edges of these graphs to the seeds, where any neighbour is as likely as any
+    /// other one.
     pub fn load(&self, own: &[Graph]) -> Load {
         let (Some(sizes), Some(first)) = (self.sizes, own.first()) else {
             return Load { edges: own.len() as f64, row_bytes: 0.0 };
@@ -185,7 +185,7 @@ pub fn assign_relations(model: &RelationModel<'_>, ranks: usize, times: Relation
 /// Searches for the fastest assignment: a rank for each graph.
 struct Search<'a> {
     model: &'a RelationModel<'a>,
-    /// The heaviest first.
+    /// The graphs to the seeds, by descending load.
     graphs: &'a [Graph],
     ranks: usize,
     times: RelationTimes,
