@@ -170,11 +170,13 @@ impl Request {
             | Op::Reshape(_)
             | Op::Concat
             | Op::Slice { .. }
+            | Op::Transpose { .. }
             | Op::OneHot { .. }
             | Op::Rows
             | Op::MatMul { .. }
             | Op::MatMulT { .. }
             | Op::Outer { .. }
+            | Op::RowProduct { .. }
             | Op::Grouped { .. }
             | Op::GatherRows(..)
             | Op::ScatterRows(..)

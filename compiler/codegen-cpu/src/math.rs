@@ -430,7 +430,7 @@ impl Lanes<'_, '_> {
             }
             UnaryOp::Gelu => self.gelu(x),
             UnaryOp::Erf => self.erf(x),
-            UnaryOp::Floor | UnaryOp::Cos => return None,
+            UnaryOp::Floor | UnaryOp::Cos | UnaryOp::Sin => return None,
         })
     }
 

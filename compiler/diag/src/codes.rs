@@ -129,6 +129,7 @@ codes! {
     NOT_A_GRAPH "E0325" "semantic graph expected"
     MODEL_ONLY "E0326" "construct not allowed here"
     DIVISION_BY_ZERO "E0327" "division by 0"
+    BAD_SLICE "E0328" "part of a dimension that it does not have"
     METAPATH_JOIN "E0401" "relations of a metapath do not join"
     BIPARTITE_SELF_LOOP "E0402" "self loops on a relation between different types"
     FAMILY_TYPES "E0403" "semantic graph does not fit the layer"

@@ -165,9 +165,10 @@ use Meant::{Advice, Each, Names};
 const FUNCTIONS: &[Row] = &[
     (&["cat", "concatenate", "hstack", "join"], Names(&["concat"])),
     (
-        &["matmul", "mm", "bmm", "einsum", "tensordot", "inner"],
-        Advice("`x @ w` multiplies by a parameter, `dot(a, b)` multiplies two values row by row"),
+        &["einsum", "tensordot", "inner"],
+        Advice("`x @ w` is a row times a matrix, `dot(a, b)` multiplies two rows, `matmul(a, b)` two matrices"),
     ),
+    (&["mm", "bmm"], Names(&["matmul"])),
     (&["dense", "fc", "lazylinear", "heterolinear", "mlp"], Advice("`linear(x, n)` projects to the width `n`")),
     (&["logsoftmax"], Advice("losses take logits: leave it out; otherwise it is `x - logsumexp(x) over last`")),
     (&["silu", "swish"], Advice("write `x * sigmoid(x)`")),
@@ -210,12 +211,7 @@ const FUNCTIONS: &[Row] = &[
         &["copyu", "copysrc", "copye", "umule", "uaddv", "udotv", "umulv", "uadde", "srcmuledge"],
         Advice("an edge `e` has its ends as `e.src.h` and `e.dst.h`, and its data as `e.weight`"),
     ),
-    (
-        &["transpose", "permute", "swapaxes", "t"],
-        Advice(
-            "nothing is transposed: `dot(a, b)` multiplies two values row by row, and a parameter is declared as `x @ w` needs it",
-        ),
-    ),
+    (&["permute", "swapaxes", "t"], Advice("`transpose(x)` swaps the last two dimensions")),
     (&["view", "unsqueeze", "squeeze", "expand", "resize"], Names(&["reshape"])),
     (&["parameter", "addweight", "variable"], Advice("a parameter is declared: `param NAME: [n, m]`")),
     (
@@ -228,17 +224,13 @@ const FUNCTIONS: &[Row] = &[
         &["degree", "indegree", "outdegree", "indegrees", "outdegrees"],
         Advice("degrees are fields: `e.dst.in_degree` and `e.src.out_degree` in `aggregate`, `v.in_degree` in `fuse`"),
     ),
-    (
-        &["stack", "vstack"],
-        Advice(
-            "`concat(a, b)` joins values; those of semantic graphs are combined in `fuse`, as in `mean(v.z) across graphs`",
-        ),
-    ),
+    (&["vstack", "dstack"], Names(&["stack"])),
+    (&["chunk", "split", "narrow", "indexselect"], Advice("a part of a dimension is `x[0..8]`, one element `x[0]`")),
     (&["norm", "normalize"], Names(&["l2_normalize", "row_normalize"])),
     (&["batchnorm1d", "graphnorm", "instancenorm"], Names(&["batch_norm"])),
     (
         &["where", "maskedfill", "select"],
-        Advice("rows are not chosen by conditions: multiply by a gate, as in `sigmoid(s) * x`"),
+        Advice("a comparison is 1 where it holds, else 0: multiply by it, as in `(s > 0) * x`"),
     ),
     (&["detach", "nograd"], Names(&["stop_gradient"])),
     (
@@ -253,14 +245,13 @@ const FUNCTIONS: &[Row] = &[
         &["embedding", "nodeembedding"],
         Advice("learned features are declared in the schema: `vertex Paper { x: embedding[64] }`"),
     ),
-    (
-        &["onehot", "eye"],
-        Advice("features that tell vertices apart are declared in the schema: `vertex Paper { x: onehot }`"),
-    ),
+    (&["onehot"], Advice("features that tell vertices apart are declared in the schema: `vertex Paper { x: onehot }`")),
     (&["dropout1d", "dropout2d", "alphadropout", "featuredropout"], Names(&["dropout"])),
     (
-        &["zeros", "ones", "randn", "rand", "tensor", "full", "constant"],
-        Advice("numbers stand for themselves; learned ones are declared: `param b: [n] = zeros`"),
+        &["randn", "rand", "tensor", "full", "constant"],
+        Advice(
+            "numbers stand for themselves, `zeros([n])` and `ones([n])` repeat them; learned ones are declared: `param b: [n] = zeros`",
+        ),
     ),
     (&["len", "size", "shape"], Advice("`width(x)` is the last width of `x`")),
     (
@@ -393,9 +384,7 @@ const VALUES: &[Row] = &[
 const FIELDS: &[Row] = &[
     (
         &["t", "mt", "h"],
-        Advice(
-            "nothing is transposed: `dot(a, b)` multiplies two values row by row, and a parameter is declared as `x @ w` needs it",
-        ),
+        Advice("`transpose(x)` swaps the last two dimensions; `dot(a, b)` multiplies two values row by row"),
     ),
     (&["shape", "size"], Advice("`width(x)` is the last width of `x`")),
     (

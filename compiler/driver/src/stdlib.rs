@@ -2,14 +2,18 @@
 
 /// Name and source text of each module.
 pub const STDLIB: &[(&str, &str)] = &[
+    ("appnp", include_str!("../../../stdlib/appnp.hgnn")),
+    ("compgcn", include_str!("../../../stdlib/compgcn.hgnn")),
     ("gat", include_str!("../../../stdlib/gat.hgnn")),
     ("gcn", include_str!("../../../stdlib/gcn.hgnn")),
     ("gin", include_str!("../../../stdlib/gin.hgnn")),
     ("han", include_str!("../../../stdlib/han.hgnn")),
     ("hgt", include_str!("../../../stdlib/hgt.hgnn")),
+    ("light_gcn", include_str!("../../../stdlib/light_gcn.hgnn")),
     ("link", include_str!("../../../stdlib/link.hgnn")),
     ("rgat", include_str!("../../../stdlib/rgat.hgnn")),
     ("rgcn", include_str!("../../../stdlib/rgcn.hgnn")),
     ("sage", include_str!("../../../stdlib/sage.hgnn")),
+    ("sehgnn", include_str!("../../../stdlib/sehgnn.hgnn")),
     ("simple_hgn", include_str!("../../../stdlib/simple_hgn.hgnn")),
 ];

@@ -68,6 +68,19 @@ pub struct Tables {
     pub symbols: Symbols,
 }
 
+impl Tables {
+    /// The value of a graph among values by graph. Pairs to score have the value of the relation that they may be links of,
+    /// where they have none of their own.
+    pub fn of_graph<'v, T>(&self, values: &'v BTreeMap<Graph, T>, graph: Graph) -> Option<&'v T> {
+        let pairs = &self.graphs[graph.index()];
+        let joined = |other: &&Graph| {
+            let decl = &self.graphs[other.index()];
+            decl.steps == pairs.steps && !decl.links && !decl.self_loops && !decl.counted
+        };
+        values.get(&graph).or_else(|| values.get(values.keys().find(joined).filter(|_| pairs.links)?))
+    }
+}
+
 /// The handle of an expression.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExprId(u32);
@@ -219,7 +232,7 @@ pub enum ExprKind {
     Members(ExprId, Vec<usize>),
     /// The same value for each member of a family.
     Repeat(ExprId),
-    /// Edge values by semantic graph as values of a family.
+    /// Values by semantic graph, of edges or single rows, as values of a family.
     OfGraphs(ExprId, Arc<[Graph]>),
     /// Values of a family as edge values by semantic graph.
     ByGraph(ExprId, Arc<[Graph]>),
@@ -247,8 +260,23 @@ pub enum ExprKind {
     /// Two values joined along their last dimension.
     Concat(ExprId, ExprId),
 
-    /// `a @ b`: the last dimension of `a` with the dimension of the parameter `b` at the same place.
+    /// A part of a dimension: of the one at this position, as many elements as the result has, from this one on.
+    Slice {
+        /// The value that it is a part of.
+        x: ExprId,
+        /// The position of the dimension.
+        axis: usize,
+        /// The first element.
+        start: usize,
+    },
+    /// The last two dimensions of each row, swapped.
+    Transpose(ExprId),
+
+    /// `a @ b`: the last dimension of `a` with the dimension of `b` at the same place. `b` is a parameter, or has as many
+    /// rows as `a`.
     Product(ExprId, ExprId),
+    /// The products of matrices of the same row, which the last two dimensions are.
+    MatrixProduct(ExprId, ExprId),
     /// The sum of products over the last dimension.
     Dot(ExprId, ExprId),
     /// `x W + b` with parameters of its own.

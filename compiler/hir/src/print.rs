@@ -206,7 +206,10 @@ impl<'m> Printer<'m> {
             ExprKind::Flatten(x) => format!("flatten({})", self.operand(*x)),
             ExprKind::Reshape(x) => format!("reshape({})", self.operand(*x)),
             ExprKind::Concat(a, b) => format!("concat({}, {})", self.operand(*a), self.operand(*b)),
+            ExprKind::Slice { x, axis, start } => format!("slice({}, axis {axis}, start {start})", self.operand(*x)),
+            ExprKind::Transpose(x) => format!("transpose({})", self.operand(*x)),
             ExprKind::Product(a, b) => format!("{} @ {}", self.factor(*a), self.factor(*b)),
+            ExprKind::MatrixProduct(a, b) => format!("matmul({}, {})", self.operand(*a), self.operand(*b)),
             ExprKind::Dot(a, b) => format!("dot({}, {})", self.operand(*a), self.operand(*b)),
             ExprKind::Linear { x, bias, .. } => {
                 let bias = if *bias { "" } else { ", bias: false" };

@@ -26,11 +26,13 @@ impl ExprKind {
             | ExprKind::Flatten(_)
             | ExprKind::Reshape(_)
             | ExprKind::Concat(..)
+            | ExprKind::Transpose(_)
             | ExprKind::Product(..)
             | ExprKind::Scores(_)
             | ExprKind::EdgeData(..)
             | ExprKind::AtEnd(..) => 1,
             ExprKind::Pow(..) | ExprKind::Dropout(..) | ExprKind::Dot(..) => 2,
+            ExprKind::Slice { .. } | ExprKind::MatrixProduct(..) => 3,
             ExprKind::OverDimension(_, reduction, _)
             | ExprKind::OverRows(reduction, _)
             | ExprKind::Across(reduction, _) => match reduction {
@@ -63,9 +65,11 @@ impl ExprKind {
             | ExprKind::EdgeData(..) => vec![],
             ExprKind::Types(parts) => parts.iter().map(|(_, part)| *part).collect(),
             ExprKind::RowsByGraph(parts) => parts.iter().map(|(part, _)| *part).collect(),
-            ExprKind::Binary(_, a, b) | ExprKind::Concat(a, b) | ExprKind::Product(a, b) | ExprKind::Dot(a, b) => {
-                vec![*a, *b]
-            }
+            ExprKind::Binary(_, a, b)
+            | ExprKind::Concat(a, b)
+            | ExprKind::Product(a, b)
+            | ExprKind::MatrixProduct(a, b)
+            | ExprKind::Dot(a, b) => vec![*a, *b],
             ExprKind::Result(x, ..)
             | ExprKind::OfType(x, _)
             | ExprKind::Members(x, _)
@@ -79,6 +83,8 @@ impl ExprKind {
             | ExprKind::Broadcast(x)
             | ExprKind::Flatten(x)
             | ExprKind::Reshape(x)
+            | ExprKind::Slice { x, .. }
+            | ExprKind::Transpose(x)
             | ExprKind::Linear { x, .. }
             | ExprKind::Norm { x, .. }
             | ExprKind::L2Normalize(x, _)

@@ -117,6 +117,7 @@ fn models_of_every_kind_of_expression_are_right() {
         "L2Normalize",
         "Layer",
         "Linear",
+        "MatrixProduct",
         "Members",
         "Norm",
         "Number",
@@ -134,7 +135,9 @@ fn models_of_every_kind_of_expression_are_right() {
         "RowNormalize",
         "RowsByGraph",
         "Scores",
+        "Slice",
         "StopGradient",
+        "Transpose",
         "Types",
         "Unary",
         "Zeros",
@@ -346,9 +349,33 @@ fn shapes() {
             let x = one(m, P, &[4]);
             push(m, ExprKind::Concat(x, x), Type::One(row(P, &[9])));
         }),
-        ("the right side of a product is a parameter", |m| {
-            let (a, b) = (one(m, P, &[4]), one(m, P, &[4, 2]));
+        ("its operands have rows for different things", |m| {
+            let (a, b) = (one(m, P, &[4]), one(m, Space::Vertices(VertexType(1)), &[4, 2]));
             wrong(m, ExprKind::Product(a, b));
+        }),
+        ("matrices of rows have known extents", |m| {
+            let (a, b) = (one(m, P, &[4]), one(m, P, &[4, 2]));
+            let id = b.index();
+            let ty = row(P, &[4, 2]);
+            let counted = Width { dim: Dim::Count(VertexType(1)), ..ty.widths[1] };
+            m.exprs[id].ty = Arc::new(Type::One(Row { widths: vec![ty.widths[0], counted], ..ty }));
+            wrong(m, ExprKind::Product(a, b));
+        }),
+        ("the extents of the matrices do not fit", |m| {
+            let (a, b) = (one(m, P, &[2, 4]), one(m, P, &[3, 2]));
+            wrong(m, ExprKind::MatrixProduct(a, b));
+        }),
+        ("a matrix has two dimensions", |m| {
+            let x = one(m, P, &[4]);
+            wrong(m, ExprKind::Transpose(x));
+        }),
+        ("a slice ends behind its dimension", |m| {
+            let x = one(m, P, &[4]);
+            push(m, ExprKind::Slice { x, axis: 0, start: 3 }, Type::One(row(P, &[2])));
+        }),
+        ("there is no dimension at this position", |m| {
+            let x = one(m, P, &[4]);
+            push(m, ExprKind::Slice { x, axis: 1, start: 0 }, Type::One(row(P, &[4])));
         }),
         ("the extents of the left side are not the first ones of the right", |m| {
             let (a, b) = (one(m, P, &[4]), one(m, Space::Unit, &[5, 2]));

@@ -94,6 +94,17 @@ pub(crate) fn evaluate(
             let last = arg_ty(0).dims.last().map_or(1, |&d| bindings.extent(d));
             Tensor::from_fn(rows, width, |row, column| arg(0).at(row, column / len * last + start + column % len))
         }
+        Op::Transpose { axis } => {
+            let from = &arg_ty(0).dims[*axis..];
+            let (m, n) = (bindings.extent(from[0]), bindings.extent(from[1]));
+            let inner = bindings.width(&from[2..]);
+            // The result is `[.., n, m, inner]`.
+            Tensor::from_fn(rows, width, |row, column| {
+                let (outer, rest) = (column / (m * n * inner), column % (m * n * inner));
+                let (j, i, within) = (rest / (m * inner), rest / inner % m, rest % inner);
+                arg(0).at(row, ((outer * m + i) * n + j) * inner + within)
+            })
+        }
         Op::OneHot { .. } => Tensor::from_fn(rows, width, |row, class| f64::from(arg(0).at(row, 0) == class as f64)),
 
         Op::MatMul { batch } => {
@@ -116,6 +127,16 @@ pub(crate) fn evaluate(
                 let (first, j) = (element / n, element % n);
                 let outer = first / k;
                 (0..arg(0).rows).map(|row| arg(0).at(row, first) * arg(1).at(row, outer * n + j)).sum()
+            })
+        }
+
+        Op::RowProduct { batch } => {
+            let (left, right) = (&arg_ty(0).dims[*batch..], &arg_ty(1).dims[*batch..]);
+            let (m, k, n) = (bindings.extent(left[0]), bindings.extent(left[1]), bindings.extent(right[1]));
+            Tensor::from_fn(rows, width, |row, column| {
+                let (outer, i, j) = (column / (m * n), column / n % m, column % n);
+                let term = |c: usize| arg(0).at(row, (outer * m + i) * k + c) * arg(1).at(row, (outer * k + c) * n + j);
+                (0..k).map(term).sum()
             })
         }
 

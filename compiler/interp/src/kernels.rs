@@ -676,6 +676,16 @@ fn row_op<O: Copy>(op: &KernelOp<O, usize>, operands: &[Vec<f64>], width: usize)
         KernelOp::Slice { last, start, len, .. } => {
             operands[0].chunks_exact(*last).flat_map(|group| group[*start..start + len].to_vec()).collect()
         }
+        KernelOp::Transpose { m, n, inner, .. } => columns(&|column| {
+            let (outer, rest) = (column / (m * n * inner), column % (m * n * inner));
+            let (j, i, within) = (rest / (m * inner), rest / inner % m, rest % inner);
+            operands[0][((outer * m + i) * n + j) * inner + within]
+        }),
+        KernelOp::RowProduct { m, k, n, .. } => columns(&|column| {
+            let (outer, i, j) = (column / (m * n), column / n % m, column % n);
+            let term = |c: usize| operands[0][(outer * m + i) * k + c] * operands[1][(outer * k + c) * n + j];
+            (0..*k).map(term).sum()
+        }),
         KernelOp::OneHot(_) => columns(&|class| f64::from(operands[0][0] == class as f64)),
         KernelOp::ReduceTrailing(reduce, _) => {
             columns(&|group| reduced(*reduce, operands[0][group * inner()..][..inner()].iter().copied()))

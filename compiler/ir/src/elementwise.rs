@@ -38,6 +38,8 @@ pub enum UnaryOp {
     Floor,
     /// The cosine of `x` in radians.
     Cos,
+    /// The sine of `x` in radians.
+    Sin,
 }
 
 /// Element-wise functions of two operands `a` and `b`.
@@ -113,7 +115,9 @@ impl UnaryOp {
             UnaryOp::Gelu => zero("gelu", (4.0, 1.0), (50.0, 0.0)),
             UnaryOp::Erf => zero("erf", (0.0, 1.0), (50.0, 0.0)),
             UnaryOp::Floor => Facts { has_code: false, ..zero("floor", (1.0, 0.0), (1.0, 0.0)) },
-            UnaryOp::Cos => Facts { has_code: false, ..other("cos", (0.0, 1.0), (100.0, 0.0)) },
+            // Whole turns are taken off before the special function.
+            UnaryOp::Cos => Facts { has_code: false, ..other("cos", (4.0, 1.0), (100.0, 0.0)) },
+            UnaryOp::Sin => Facts { has_code: false, ..zero("sin", (5.0, 1.0), (100.0, 0.0)) },
         }
     }
 
@@ -128,7 +132,7 @@ impl UnaryOp {
     }
 
     /// All functions without constant parameters.
-    pub const PLAIN: [UnaryOp; 18] = [
+    pub const PLAIN: [UnaryOp; 19] = [
         UnaryOp::Neg,
         UnaryOp::Exp,
         UnaryOp::Log,
@@ -147,6 +151,7 @@ impl UnaryOp {
         UnaryOp::Erf,
         UnaryOp::Floor,
         UnaryOp::Cos,
+        UnaryOp::Sin,
     ];
 }
 
@@ -241,6 +246,7 @@ pub fn unary(f: UnaryOp, x: f64) -> f64 {
         UnaryOp::Erf => erf(x),
         UnaryOp::Floor => x.floor(),
         UnaryOp::Cos => x.cos(),
+        UnaryOp::Sin => x.sin(),
     }
 }
 

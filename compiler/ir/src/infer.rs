@@ -39,6 +39,7 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         | Op::MatMul { .. }
         | Op::MatMulT { .. }
         | Op::Outer { .. }
+        | Op::RowProduct { .. }
         | Op::Grouped { .. }
         | Op::ScatterRows(..)
         | Op::SegmentArg { .. } => Some(2),
@@ -52,6 +53,7 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         | Op::StopGradient
         | Op::Reshape(_)
         | Op::Slice { .. }
+        | Op::Transpose { .. }
         | Op::OneHot { .. }
         | Op::Rows
         | Op::Unrows
@@ -172,6 +174,17 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
                 _ => error(format!("{} has no elements {start}..{}", show(flow, ty(0)), start + len)),
             }
         }
+        Op::Transpose { axis } => {
+            dense(0)?;
+            let mut dims = ty(0).dims.clone();
+            match dims.get(*axis..).and_then(|rest| rest.get(..2)) {
+                Some([Dim::Fixed(_), Dim::Fixed(_)]) => {
+                    dims.swap(*axis, axis + 1);
+                    Ok(ty(0).with_dims(dims))
+                }
+                _ => error(format!("{} has no fixed dimensions {axis} and {}", show(flow, ty(0)), axis + 1)),
+            }
+        }
         Op::OneHot { classes } => {
             if ty(0).dtype == DType::I32 && ty(0).dims.is_empty() {
                 Ok(Type::fixed(ty(0).space, &[*classes]))
@@ -244,6 +257,21 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
                 Ok(Type::new(Space::Unit, dims))
             } else {
                 error(format!("no outer product of {} and {}", show(flow, x), show(flow, y)))
+            }
+        }
+
+        Op::RowProduct { batch } => {
+            dense(0)?;
+            dense(1)?;
+            let (a, b) = (ty(0), ty(1));
+            let n = *batch;
+            match (a.dims.get(n..), b.dims.get(n..)) {
+                (Some(&[m @ Dim::Fixed(_), Dim::Fixed(k)]), Some(&[Dim::Fixed(inner), columns @ Dim::Fixed(_)]))
+                    if a.space == b.space && k == inner && a.dims[..n] == b.dims[..n] =>
+                {
+                    Ok(a.with_dims([&a.dims[..n], &[m, columns]].concat()))
+                }
+                _ => error(format!("no product of the rows of {} and {}", show(flow, a), show(flow, b))),
             }
         }
 

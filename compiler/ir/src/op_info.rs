@@ -18,7 +18,7 @@ pub enum OpClass {
     Elementwise,
     /// The same elements in the same order under another type: shares the memory of its operand.
     View,
-    /// A row from the same row of the operands, other than by element or product.
+    /// A row from the same row of the operands, other than by element or by product with a weight.
     Row,
     /// Rows times a weight.
     Product,
@@ -48,7 +48,8 @@ impl Op {
             Op::RandomMask { .. } => OpClass::Random,
             Op::Unary(_) | Op::Binary(_) | Op::Broadcast(_) => OpClass::Elementwise,
             Op::StopGradient | Op::Reshape(_) | Op::Rows | Op::Unrows => OpClass::View,
-            Op::Concat | Op::Slice { .. } | Op::OneHot { .. } | Op::ReduceTrailing { .. } => OpClass::Row,
+            Op::Concat | Op::Slice { .. } | Op::Transpose { .. } | Op::OneHot { .. } => OpClass::Row,
+            Op::RowProduct { .. } | Op::ReduceTrailing { .. } => OpClass::Row,
             Op::MatMul { .. } | Op::MatMulT { .. } => OpClass::Product,
             Op::Outer { .. } => OpClass::Outer,
             Op::Grouped { .. } => OpClass::GroupedProduct,
@@ -126,12 +127,14 @@ impl Op {
             Op::Reshape(_) => "reshape",
             Op::Concat => "concat",
             Op::Slice { .. } => "slice",
+            Op::Transpose { .. } => "transpose",
             Op::OneHot { .. } => "one_hot",
             Op::Rows => "rows",
             Op::Unrows => "unrows",
             Op::MatMul { .. } => "matmul",
             Op::MatMulT { .. } => "matmul_t",
             Op::Outer { .. } => "outer",
+            Op::RowProduct { .. } => "row_product",
             Op::Grouped { form, .. } => form.name(),
             Op::GatherSrc(_) | Op::GatherDst(_) => "gather",
             Op::Segment { reduce, .. } | Op::SegmentEndpoints { reduce, .. } => reduce.name(),
@@ -168,6 +171,7 @@ impl Op {
             Op::Const(number) => [(number + 0.0).to_bits(), 0],
             Op::RandomMask { stream, .. } => [(*stream).into(), 0],
             Op::Slice { start, len } => [*start as u64, *len as u64],
+            Op::Transpose { axis } => [*axis as u64, 0],
             Op::Exchange(to) => [to.index() as u64, 0],
             _ => [self.graph().map_or(0, |graph| graph.index() as u64), 0],
         }

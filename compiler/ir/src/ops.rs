@@ -53,6 +53,12 @@ pub enum Op {
     Concat,
     /// `len` elements from `start` of the last trailing dimension.
     Slice { start: usize, len: usize },
+    /// Swaps two neighbouring dimensions of each row: `S[A.., m, n, B..]` to `S[A.., n, m, B..]`, where `axis` counts the
+    /// dimensions `A`. Every order of the dimensions is a sequence of these.
+    Transpose {
+        /// The position of the first of the two dimensions.
+        axis: usize,
+    },
     /// Class label `S[]` (i32) to `S[classes]` (f32). A label outside `0..classes` gives a row of zeros.
     OneHot { classes: usize },
     /// Reinterprets the leading dimension as the space: `[|V|, dims]` to `V[dims]`, `[n, dims]` to
@@ -75,6 +81,13 @@ pub enum Op {
     },
     /// The sum over rows of outer products: `S[B.., k]`, `S[B.., N..]` to `[B.., k, N..]`.
     Outer {
+        /// Leading dimensions that both operands share.
+        batch: usize,
+    },
+
+    /// The product of two matrices of the same row: `S[B.., m, k] · S[B.., k, n]` to `S[B.., m, n]`, where `batch` counts
+    /// the dimensions `B`.
+    RowProduct {
         /// Leading dimensions that both operands share.
         batch: usize,
     },

@@ -384,12 +384,14 @@ impl Names<'_> {
             Op::Reshape(_) => ("reshape".to_owned(), None),
             Op::Concat => ("concat".to_owned(), None),
             Op::Slice { start, len } => (format!("slice({start}, {len})"), None),
+            Op::Transpose { axis } => (format!("transpose({axis})"), None),
             Op::OneHot { classes } => (format!("one_hot({classes})"), None),
             Op::Rows => ("rows".to_owned(), None),
             Op::Unrows => ("unrows".to_owned(), None),
             Op::MatMul { batch } => (batched("matmul", *batch), None),
             Op::MatMulT { batch } => (batched("matmul_t", *batch), None),
             Op::Outer { batch } => (batched("outer", *batch), None),
+            Op::RowProduct { batch } => (batched("row_product", *batch), None),
             Op::Grouped { form, batch, members } => {
                 (batched(&format!("grouped.{}", form.name()), *batch), Some(self.graph(*members)))
             }

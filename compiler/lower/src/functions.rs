@@ -73,13 +73,57 @@ impl Instance<'_> {
         Val::Stored(self.emit(Op::Concat, &values, span))
     }
 
+    /// The elements of a range of one of the dimensions.
+    pub fn slice(&mut self, x: &Val, axis: usize, range: std::ops::Range<usize>, span: Span) -> Val {
+        let dims = self.dims(x).to_vec();
+        // Elements of the dimension with all that lies behind them are the last dimension.
+        let inner: usize = dims[axis + 1..].iter().filter_map(|dim| dim.fixed()).product();
+        let all = dims[axis].fixed().expect("the verifier refuses other extents");
+        let flat = [&dims[..axis], &[Dim::Fixed(all * inner)]].concat();
+        let flat = self.reshape(x, flat, span);
+        let slice = Op::Slice { start: range.start * inner, len: range.len() * inner };
+        let slice = Val::Stored(self.emit(slice, &[flat.stored()], span));
+        let to = [&dims[..axis], &[Dim::Fixed(range.len())], &dims[axis + 1..]].concat();
+        self.reshape(&slice, to, span)
+    }
+
+    /// The last two dimensions, swapped.
+    pub fn transpose(&mut self, x: &Val, span: Span) -> Val {
+        let axis = self.dims(x).len() - 2;
+        Val::Stored(self.emit(Op::Transpose { axis }, &[x.stored()], span))
+    }
+
     /// `a @ b`, the product over the last dimension of `a`.
     pub fn product(&mut self, a: &Val, b: &Val, span: Span) -> Val {
         if let Val::BlockDiagonal { blocks, dims } = b {
             return self.block_product(a, *blocks, dims[1], span);
         }
         let batch = self.dims(a).len() - 1;
-        self.project(a, b.stored(), batch, span)
+        if self.space(b) == Some(Space::Unit) {
+            return self.project(a, b.stored(), batch, span);
+        }
+        // A matrix for each row: those of one row are products with a matrix of one row.
+        let (of_a, of_b) = (self.dims(a).to_vec(), self.dims(b).to_vec());
+        let (lead, rest) = (&of_a[..batch], &of_b[batch + 1..]);
+        let columns = rest.iter().filter_map(|dim| dim.fixed()).product();
+        let row = self.reshape(a, [lead, &[Dim::Fixed(1), of_a[batch]]].concat(), span);
+        let matrix = self.reshape(b, [lead, &[of_b[batch], Dim::Fixed(columns)]].concat(), span);
+        let product = self.matrix_product(&row, &matrix, span);
+        self.reshape(&product, [lead, rest].concat(), span)
+    }
+
+    /// Products of matrices of the same row; single matrices meet those of every row.
+    pub fn matrix_product(&mut self, a: &Val, b: &Val, span: Span) -> Val {
+        let rows = |this: &Self, val: &Val| this.flow.ty(val.stored()).space;
+        let (left, right) = (rows(self, a), rows(self, b));
+        let space = if left == Space::Unit { right } else { left };
+        let on = |this: &mut Self, val: &Val| {
+            let ty = Type::new(space, this.dims(val));
+            this.repeated(val, ty, span).stored()
+        };
+        let (a, b) = (on(self, a), on(self, b));
+        let batch = self.flow.ty(a).dims.len() - 2;
+        Val::Stored(self.emit(Op::RowProduct { batch }, &[a, b], span))
     }
 
     /// One-hot features times a weight are the weight's rows; the product happens before the gather.

@@ -245,7 +245,10 @@ impl<'m> Instance<'m> {
                 Values::PerGraph(vec![x.one().clone(); expr.ty.num_values()])
             }
             ExprKind::OfGraphs(x, graphs) => match &*self.eval(*x) {
-                Values::ByGraph(values) => Values::PerGraph(graphs.iter().map(|graph| values[graph].clone()).collect()),
+                Values::ByGraph(values) => {
+                    let of = |graph: &Graph| self.model.tables.of_graph(values, *graph).cloned();
+                    Values::PerGraph(graphs.iter().filter_map(of).collect())
+                }
                 Values::One(_) | Values::PerGraph(_) | Values::PerType(_) => unreachable!("edge values"),
             },
             ExprKind::ByGraph(x, graphs) => self.by_graph(*x, graphs, &expr.ty, span),
@@ -307,9 +310,25 @@ impl<'m> Instance<'m> {
                 self.map2(&a, &b, |this, a, b| this.concat2(a, b, span))
             }
 
+            ExprKind::Slice { x, axis, start } => {
+                let x = self.eval(*x);
+                self.map_rows(&x, &expr.ty, |this, x, row| {
+                    let len = dims(row)[*axis].fixed().expect("the verifier refuses other extents");
+                    this.slice(x, *axis, *start..start + len, span)
+                })
+            }
+            ExprKind::Transpose(x) => {
+                let x = self.eval(*x);
+                self.map(&x, |this, x| this.transpose(x, span))
+            }
+
             ExprKind::Product(a, b) => {
                 let (a, b) = self.eval2(*a, *b);
                 self.map2(&a, &b, |this, a, b| this.product(a, b, span))
+            }
+            ExprKind::MatrixProduct(a, b) => {
+                let (a, b) = self.eval2(*a, *b);
+                self.map2(&a, &b, |this, a, b| this.matrix_product(a, b, span))
             }
             ExprKind::Dot(a, b) => {
                 let (a, b) = self.eval2(*a, *b);

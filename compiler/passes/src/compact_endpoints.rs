@@ -457,7 +457,9 @@ impl Builder<'_> {
                 }
                 _ => return None,
             },
-            Op::Broadcast(_) | Op::Reshape(_) | Op::StopGradient | Op::Slice { .. } => number(0)?,
+            Op::Broadcast(_) | Op::Reshape(_) | Op::StopGradient | Op::Slice { .. } | Op::Transpose { .. } => {
+                number(0)?
+            }
             Op::Concat => {
                 let first = number(0)?;
                 (1..rests.len()).all(|i| number(i) == Some(first)).then_some(first)?

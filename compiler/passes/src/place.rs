@@ -273,6 +273,8 @@ impl Placing<'_> {
             | Op::Reshape(_)
             | Op::Concat
             | Op::Slice { .. }
+            | Op::Transpose { .. }
+            | Op::RowProduct { .. }
             | Op::OneHot { .. }
             | Op::MatMul { .. }
             | Op::MatMulT { .. }

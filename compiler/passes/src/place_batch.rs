@@ -270,7 +270,7 @@ impl Placing<'_> {
                 Ok((made, self.placement(space)))
             }
             (Op::Reshape(_) | Op::Concat | Op::Slice { .. } | Op::OneHot { .. } | Op::MatMul { .. }, _)
-            | (Op::MatMulT { .. } | Op::ReduceTrailing { .. }, _)
+            | (Op::Transpose { .. } | Op::RowProduct { .. } | Op::MatMulT { .. } | Op::ReduceTrailing { .. }, _)
                 if self.has_rows(value) || data.args.iter().any(|&arg| self.has_rows(arg)) =>
             {
                 let name = data.op.name();
@@ -311,7 +311,7 @@ impl Placing<'_> {
         let all_alike = placements.iter().all(|&placement| placement == Placement::Part(reduce));
         let others_same = placements.iter().filter(|placement| is_part(placement)).count() == 1;
         let stays = match (&data.op, reduce) {
-            (Op::Reshape(_) | Op::Slice { .. } | Op::Concat | Op::StopGradient, _) => all_alike,
+            (Op::Reshape(_) | Op::Slice { .. } | Op::Transpose { .. } | Op::Concat | Op::StopGradient, _) => all_alike,
             (Op::Binary(BinaryOp::Add | BinaryOp::Sub), Reduce::Sum) => all_alike,
             (Op::Binary(BinaryOp::Max), Reduce::Max) => all_alike,
             (Op::Binary(BinaryOp::Min), Reduce::Min) => all_alike,

@@ -18,6 +18,8 @@
 //! | reduction over dimensions of extent 1 | reshape | |
 //! | reshape, slice, rows, broadcast of their likes | one of them, or none | |
 //! | slice of a concatenation | (slice of) the part | it lies in one part |
+//! | transpose of the same transpose | its operand | |
+//! | transpose of dimensions of which one has extent 1 | reshape | |
 //! | mask that drops nothing | ones | dense |
 //! | `(g * m) * step(x)` | `(g * m) * step(x * m)` | `m` is a dropout mask, and the program has `x * m` |
 //!
@@ -70,6 +72,7 @@ fn simpler(r: &mut Rewriter<'_>, op: &Op, args: &[Value]) -> Option<Value> {
         }
         Op::Concat if args.len() == 1 => Some(args[0]),
         Op::Slice { start, len } => slice(r, *start, *len, args[0]),
+        Op::Transpose { axis } => transpose(r, *axis, args[0]),
         Op::Rows => inside(r, args[0], |op| matches!(op, Op::Unrows)),
         Op::Unrows => inside(r, args[0], |op| matches!(op, Op::Rows)),
         Op::GatherSrc(graph) | Op::GatherDst(graph) => {
@@ -232,6 +235,19 @@ fn slice(r: &mut Rewriter<'_>, start: usize, len: usize, x: Value) -> Option<Val
         }
     }
     None
+}
+
+fn transpose(r: &mut Rewriter<'_>, axis: usize, x: Value) -> Option<Value> {
+    let data = r.new.value(x).clone();
+    let ty = result_type(r, &Op::Transpose { axis }, &[x])?;
+    if let Some(number) = constant(r, x) {
+        return Some(filled(r, ty, number));
+    }
+    if data.op == (Op::Transpose { axis }) {
+        return Some(data.args[0]);
+    }
+    let has_one = data.ty.dims[axis..axis + 2].iter().any(|dim| dim.fixed() == Some(1));
+    has_one.then(|| make(r, Op::Reshape(ty.dims), &[x]))
 }
 
 fn reduce_trailing(r: &mut Rewriter<'_>, reduce: Reduce, axes: usize, x: Value) -> Option<Value> {

@@ -103,6 +103,8 @@ fn is_by_row(flow: &Dataflow, value: Value, rows: Space) -> bool {
         | Op::Reshape(_)
         | Op::Concat
         | Op::Slice { .. }
+        | Op::Transpose { .. }
+        | Op::RowProduct { .. }
         | Op::OneHot { .. }
         | Op::ReduceTrailing { .. } => true,
         Op::MatMul { .. } | Op::MatMulT { .. } => flow.ty(data.args[1]).is_unit(),

@@ -68,7 +68,12 @@ fn is_positive(flow: &Dataflow, value: Value) -> bool {
         let mut operand = |i: usize| found(flow, data.args[i], rest);
         match data.op {
             Op::Const(number) => number > 0.0,
-            Op::Broadcast(_) | Op::Reshape(_) | Op::Slice { .. } | Op::GatherSrc(_) | Op::GatherDst(_) => operand(0),
+            Op::Broadcast(_)
+            | Op::Reshape(_)
+            | Op::Slice { .. }
+            | Op::Transpose { .. }
+            | Op::GatherSrc(_)
+            | Op::GatherDst(_) => operand(0),
             Op::Unary(UnaryOp::Sqrt) => operand(0),
             Op::Binary(BinaryOp::Max) => operand(0) || operand(1),
             Op::Binary(BinaryOp::Mul | BinaryOp::Div | BinaryOp::Min) => operand(0) && operand(1),

@@ -194,8 +194,28 @@ pub fn unary(code: &mut Code, f: UnaryOp, x: Val) -> Val {
         }
         UnaryOp::Erf => erf(code, x),
         UnaryOp::Floor => code.floor(x).into(),
-        UnaryOp::Cos => code.cos(x).into(),
+        UnaryOp::Cos => {
+            let turned = without_turns(code, x);
+            code.cos(turned).into()
+        }
+        // sin x = cos(x - π/2)
+        UnaryOp::Sin => {
+            let turned = without_turns(code, x);
+            let shifted = add(code, turned, Val::Imm(-std::f32::consts::FRAC_PI_2));
+            code.cos(shifted).into()
+        }
     }
+}
+
+/// `x - 2π k` in [-π, π]: the approximate functions are exact to 2^-20 there, and lose digits outside.
+fn without_turns(code: &mut Code, x: Val) -> Val {
+    const TURN: f32 = std::f32::consts::TAU;
+    // The rest of 2π that the number above leaves out.
+    const REST: f32 = (std::f64::consts::TAU - TURN as f64) as f32;
+    let turns = fma(code, x, Val::Imm(1.0 / TURN), Val::Imm(0.5));
+    let whole: Val = code.floor(turns).into();
+    let near = fma(code, whole, Val::Imm(-TURN), x);
+    fma(code, whole, Val::Imm(-REST), near)
 }
 
 /// `ln(e^a + e^b) = max + ln(1 + e^-|a - b|)`

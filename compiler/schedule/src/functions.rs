@@ -138,6 +138,8 @@ impl Divider<'_, '_> {
             KernelOp::OneHot(_) => instr.level == Level::Row,
             KernelOp::Segment(reduce, _) | KernelOp::ReduceAll(reduce, _) => *reduce != Reduce::Lse,
             KernelOp::Mask { .. }
+            | KernelOp::Transpose { .. }
+            | KernelOp::RowProduct { .. }
             | KernelOp::ScatterRows(..)
             | KernelOp::ScatterAdd(_)
             | KernelOp::MatMul(..)

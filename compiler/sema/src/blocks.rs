@@ -7,7 +7,7 @@ use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::show_space;
 use hgnnc_hir::{self as hir, ExprId, ExprKind as Kind, Instance, Item, Row, StmtKind, Type, Width};
 use hgnnc_ir::{Space, VertexType};
-use hgnnc_syntax::ast::{self, Binding, Block, BlockKind, Ident, LayerStmt, ResultRows, RowsOf, Stmt};
+use hgnnc_syntax::ast::{self, Binding, Block, BlockKind, Ident, LayerStmt, RowsOf, Stmt, ValueRows};
 
 use crate::checker::{Checker, LayerDef, Mistake, Place, Scope, WithoutMessages};
 use crate::layer::{LayerCx, RESERVED_FIELDS, reserved_field};
@@ -240,6 +240,18 @@ impl<'a> Checker<'a> {
                     ));
                     fine = false;
                 }
+                Stmt::Repeat(repeat) => {
+                    self.report(
+                        Diagnostic::at(
+                            codes::MODEL_ONLY,
+                            repeat.span,
+                            "`repeat` belongs into a model",
+                            "a block of a layer is evaluated once",
+                        )
+                        .help("repeat the use of the layer"),
+                    );
+                    fine = false;
+                }
             }
         }
         fine.then_some((body, assigned))
@@ -256,7 +268,7 @@ impl<'a> Checker<'a> {
         let Some((body, assigned)) = outcome else {
             cx.failed.extend(block.body.iter().filter_map(|stmt| match stmt {
                 Stmt::Assign(binding) => Some(binding.name.name.clone()),
-                Stmt::Param(_) | Stmt::Let(_) | Stmt::Output(_) => None,
+                Stmt::Param(_) | Stmt::Let(_) | Stmt::Output(_) | Stmt::Repeat(_) => None,
             }));
             return false;
         };
@@ -372,11 +384,11 @@ impl<'a> Checker<'a> {
             let name = &result.name.name;
             let family = def.layer.over.as_ref().map(|o| o.name.name.as_str());
             let rows_of = match &result.rows {
-                ResultRows::PerGraph => {
+                ValueRows::PerGraph => {
                     all.push((name.clone(), self.graph_result(def, cx, result)?));
                     continue;
                 }
-                ResultRows::Of(rows_of) => rows_of,
+                ValueRows::Of(rows_of) => rows_of,
             };
             let is_family = matches!(rows_of, RowsOf::Name(n) if Some(n.name.as_str()) == family);
             let assigned =

@@ -41,6 +41,7 @@ impl Checker<'_> {
                 self.settle(result)
             }
             ExprKind::Field(base, field) => self.field(base, field, scope),
+            ExprKind::Slice(base, parts) => self.slice(base, parts, expr.span, scope),
             ExprKind::Unary(op, a) => {
                 let a_term = self.eval(a, scope);
                 self.unary_operator(*op, a_term, expr.span)
@@ -91,12 +92,16 @@ impl Checker<'_> {
                 }
                 Term::Error => Term::Error,
                 other => {
-                    self.report(Diagnostic::at(
-                        codes::NOT_BOOLEAN,
-                        condition.span,
-                        "a condition is `true` or `false` at compile time",
-                        format!("this is {}", other.describe()),
-                    ));
+                    let message = "a condition is `true` or `false` at compile time";
+                    let label = format!("this is {}", other.describe());
+                    let mut report = Diagnostic::at(codes::NOT_BOOLEAN, condition.span, message, label);
+                    if let (Term::Value(_), ExprKind::Binary(..)) = (&other, &condition.kind) {
+                        let mask = format_expr(condition);
+                        report = report.help(format!(
+                            "`{mask}` is 1 in each element where it holds, else 0: write `({mask}) * a + (1 - ({mask})) * b`"
+                        ));
+                    }
+                    self.report(report);
                     Term::Error
                 }
             },
@@ -186,20 +191,17 @@ impl Checker<'_> {
     /// The report of `a @ b.T`.
     fn no_transpose(&self, (a, left): (&Expr, &Term), (b, right): (&Expr, &Term), field: &ast::Ident) -> Diagnostic {
         let is_single = |term: &Term| match term {
-            Term::Value(value) => match &*value.ty {
-                Type::One(row) => row.space == hgnnc_ir::Space::Unit,
-                Type::PerGraph(rows) => rows.iter().all(|row| row.space == hgnnc_ir::Space::Unit),
-                Type::PerType(_) | Type::ByGraph(_) => false,
-            },
+            Term::Value(value) => value.ty.rows().all(|row| row.space == hgnnc_ir::Space::Unit),
             _ => false,
         };
-        let report = Diagnostic::at(codes::UNKNOWN_FIELD, field.span, "nothing is transposed", "not a field");
+        let report = Diagnostic::at(codes::UNKNOWN_FIELD, field.span, "a transpose is a function", "not a field");
         let (a, b) = (format_expr(a), format_expr(b));
         match is_single(right) && !is_single(left) {
-            true => {
-                report.help(format!("declare `{b}` with the dimension that is summed in front, and write `{a} @ {b}`"))
-            }
-            false => report.help(format!("row by row, the product summed over the last dimension is `dot({a}, {b})`")),
+            true => report.help(format!("write `{a} @ transpose({b})`")),
+            false => report.help(format!(
+                "row by row, the product summed over the last dimension is `dot({a}, {b})`, and that of matrices \
+                 `matmul({a}, transpose({b}))`"
+            )),
         }
     }
 
@@ -230,10 +232,10 @@ impl Checker<'_> {
                 Ok(Term::Widths(sources.collect::<Result<_, _>>()?))
             }
             Place::Model | Place::Layer => {
-                let mut all = widths.values();
-                match (all.next(), all.next()) {
-                    (Some(only), None) => Ok(Term::Width(*only)),
-                    _ => Err(Box::new(
+                let first = widths.values().next();
+                match first.filter(|first| widths.values().all(|width| width.dim == first.dim)) {
+                    Some(same) => Ok(Term::Width(*same)),
+                    None => Err(Box::new(
                         Diagnostic::at(
                             codes::SHARED_SHAPE,
                             span,

@@ -3,7 +3,7 @@
 use hgnnc_diag::synonyms::{self, Meant};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::show_widths;
-use hgnnc_hir::{Dim, Entry, ExprId, ExprKind as Kind, Form, ParamNames, Row, Type, Width};
+use hgnnc_hir::{Dim, Entry, ExprKind as Kind, ParamNames, Row, Type, Width};
 use hgnnc_ir::{BinaryOp, Space, UnaryOp};
 use hgnnc_syntax::ast::{Arg, Call, Expr, ExprKind, Ident};
 use hgnnc_syntax::format_expr;
@@ -27,6 +27,8 @@ const UNARY: &[(&str, UnaryOp)] = &[
     ("sqrt", UnaryOp::Sqrt),
     ("abs", UnaryOp::Abs),
     ("sign", UnaryOp::Sign),
+    ("sin", UnaryOp::Sin),
+    ("cos", UnaryOp::Cos),
 ];
 
 /// Functions with arguments: name and parameters; those after the `|` may be left out.
@@ -37,6 +39,13 @@ const FUNCTIONS: &[(&str, &[&str], usize)] = &[
     ("pow", &["x", "exponent"], 2),
     ("dropout", &["x", "rate"], 2),
     ("dot", &["a", "b"], 2),
+    ("matmul", &["a", "b"], 2),
+    ("outer", &["a", "b"], 2),
+    ("transpose", &["x"], 1),
+    ("roll", &["x", "by"], 2),
+    ("zeros", &["shape"], 1),
+    ("ones", &["shape"], 1),
+    ("eye", &["n"], 1),
     ("flatten", &["x"], 1),
     ("reshape", &["x", "shape"], 2),
     ("linear", &["x", "width", "bias"], 2),
@@ -53,9 +62,12 @@ const FUNCTIONS: &[(&str, &[&str], usize)] = &[
 /// several values instead.
 pub const REDUCTIONS: &[&str] = &["sum", "mean", "max", "min", "softmax", "logsumexp", "concat"];
 
+/// The function that takes any number of values.
+const STACK: &str = "stack";
+
 /// Is it the name of a function or reduction, and so no name for a layer?
 pub fn is_function(name: &str) -> bool {
-    is_unary_function(name) || REDUCTIONS.contains(&name) || FUNCTIONS.iter().any(|f| f.0 == name)
+    is_unary_function(name) || name == STACK || REDUCTIONS.contains(&name) || FUNCTIONS.iter().any(|f| f.0 == name)
 }
 
 /// May `name` be passed as a function argument?
@@ -76,6 +88,9 @@ impl Checker<'_> {
         }
         if REDUCTIONS.contains(&name) {
             return self.reduction(call, span, scope);
+        }
+        if name == STACK {
+            return self.stack(call, span, scope);
         }
         // `activation(x)`, where `activation` is a function parameter of the layer.
         let passed = scope.layer.and_then(|l| l.arguments.get(name));
@@ -156,7 +171,12 @@ impl Checker<'_> {
             format!("no function or layer `{}`", callee.name),
             "not known here",
         );
-        let known = UNARY.iter().map(|f| f.0).chain(FUNCTIONS.iter().map(|f| f.0)).chain(REDUCTIONS.iter().copied());
+        let known = UNARY
+            .iter()
+            .map(|f| f.0)
+            .chain(FUNCTIONS.iter().map(|f| f.0))
+            .chain(REDUCTIONS.iter().copied())
+            .chain([STACK]);
         let layers = self.layers.keys().map(String::as_str);
         if let Some(module) = self.module_of(&callee.name) {
             return report.help(format!("it is a layer of the standard library: add `use {module}`"));
@@ -231,6 +251,21 @@ impl Checker<'_> {
         };
         match name {
             "identity" => x,
+            "zeros" | "ones" => self.filled(first, f64::from(name == "ones"), span, scope),
+            "eye" => self.eye(first, span, scope),
+            "transpose" => self.transpose(x, at, span),
+            "roll" => {
+                let Some(by) = option(self, 1, 0.0) else { return Term::Error };
+                self.roll(x, at, (by, args[1].map_or(span, |e| e.span)), span)
+            }
+            "matmul" | "outer" => {
+                let b_expr = args[1].expect("required");
+                let b = self.eval(b_expr, scope);
+                if name == "outer" {
+                    return self.outer((x, at), (b, b_expr.span), span);
+                }
+                self.matrix_product((x, at), (b, b_expr.span), span)
+            }
             // Whether an optional input is given is known of a use. Where it is not, nothing reads it.
             "given" if self.without_use => Term::AnyBool,
             "given" => Term::Bool(!matches!(x, Term::Absent)),
@@ -426,86 +461,6 @@ impl Checker<'_> {
         Ok(Row::dense(row.space, rest.to_vec()))
     }
 
-    /// Joins all dimensions of every value.
-    fn flatten(&mut self, x: Term, at: Span, span: Span) -> Term {
-        // Values of one dimension stay as they are.
-        if let Term::Value(value) = &x
-            && value.ty.rows().all(|row| row.widths.len() == 1)
-        {
-            return x;
-        }
-        let rule = |this: &mut Self, row: &Row| {
-            if row.widths.len() == 1 {
-                return Ok(row.clone());
-            }
-            this.check_size(&row.widths, span)?;
-            let mut extent = Dim::Fixed(1);
-            for width in &row.widths {
-                if matches!(width.dim, Dim::Count(_)) {
-                    return Err(Box::new(Diagnostic::at(
-                        codes::BAD_RESHAPE,
-                        span,
-                        "a dimension that depends on the dataset cannot be joined with others",
-                        "its extent is not known at compile time",
-                    )));
-                }
-                let symbols = &mut this.model.tables.symbols;
-                extent = symbols.multiply(extent, width.dim).unwrap_or_else(|| symbols.variable("?"));
-            }
-            this.reshape(row, vec![Width { dim: extent, origin: span }], at, span)
-        };
-        self.map(x, at, span, rule, Kind::Flatten)
-    }
-
-    /// A list of widths.
-    pub fn shape(&mut self, expr: &Expr, scope: &Scope<'_>) -> Option<Vec<Width>> {
-        let hgnnc_syntax::ast::ExprKind::List(items) = &expr.kind else {
-            self.report(Diagnostic::at(codes::BAD_RESHAPE, expr.span, "a shape is a list: `[8, 64]`", "not a list"));
-            return None;
-        };
-        let mut widths = vec![];
-        for item in items {
-            widths.push(self.one_width(item, scope)?);
-        }
-        match self.check_size(&widths, expr.span) {
-            Ok(()) => Some(widths),
-            Err(mistake) => {
-                self.report(*mistake);
-                None
-            }
-        }
-    }
-
-    fn reshape(&self, row: &Row, shape: Vec<Width>, at: Span, span: Span) -> Result<Row, Mistake> {
-        self.usable(row, at)?;
-        if row.form == Form::Sparse {
-            return Err(Box::new(Diagnostic::at(
-                codes::SPARSE_VALUE,
-                span,
-                "sparse features have no other shape",
-                "project them first",
-            )));
-        }
-        let tables = &self.model.tables;
-        let reshaped = Row::dense(row.space, shape);
-        if tables.symbols.may_have_equal_volumes(&row.dims(), &reshaped.dims()) {
-            return Ok(reshaped);
-        }
-        Err(Box::new(
-            Diagnostic::at(
-                codes::BAD_RESHAPE,
-                span,
-                format!(
-                    "{} and {} have different numbers of elements",
-                    show_widths(tables, &row.widths),
-                    show_widths(tables, &reshaped.widths)
-                ),
-                "cannot be reshaped",
-            )
-            .label(at, format!("is {}", show_widths(tables, &row.widths))),
-        ))
-    }
-
     /// `x W + b`, with `W [in, width]` and `b [width]`.
     fn linear(&self, x: &Row, width: Width, at: Span, span: Span) -> Result<Row, Mistake> {
         let [input] = x.widths[..] else {
@@ -576,58 +531,6 @@ impl Checker<'_> {
         }
         let sum = self.reduce_last(x, true, span)?;
         self.elementwise(BinaryOp::Div, Operand::of(x, at), Operand::of(&sum, at), span)
-    }
-
-    /// Joins values along their last dimension.
-    pub fn concat(&mut self, parts: &[Row], span: Span) -> Result<Row, Mistake> {
-        let first = &parts[0];
-        let mut total = Some(Dim::Fixed(0));
-        for part in parts {
-            let split = part.widths.split_last().zip(first.widths.split_last());
-            let joins = |(last, rest): (&Width, &[Width]), (_, lead): (&Width, &[Width])| {
-                let fits = !matches!(last.dim, Dim::Count(_)) && self.fit(rest, lead) && part.space == first.space;
-                fits.then_some(last.dim)
-            };
-            let Some(last) = split.and_then(|(part, first)| joins(part, first)) else {
-                let tables = &self.model.tables;
-                return Err(Box::new(
-                    Diagnostic::at(
-                        codes::BAD_CONCAT,
-                        span,
-                        format!(
-                            "{} and {} cannot be joined along their last dimension",
-                            show_widths(tables, &first.widths),
-                            show_widths(tables, &part.widths)
-                        ),
-                        "all dimensions but the last must be equal",
-                    )
-                    .help("`flatten(…)` or `reshape(…)` first"),
-                ));
-            };
-            self.dense(part, span)?;
-            let symbols = &mut self.model.tables.symbols;
-            total = total.and_then(|total| symbols.add(total, last));
-        }
-        let dim = total.unwrap_or_else(|| self.model.tables.symbols.variable("?"));
-        let mut widths = first.widths.clone();
-        widths.pop();
-        widths.push(Width { dim, origin: span });
-        Ok(Row::dense(first.space, widths))
-    }
-
-    /// A single row for every row of a space.
-    pub fn broadcast_row(&self, row: &Row, space: Space, span: Span) -> Result<Row, Mistake> {
-        self.dense(row, span)?;
-        Ok(Row { space, ..row.clone() })
-    }
-
-    /// Repeats a single value for every row of a space; one that has its rows stays as it is.
-    pub fn broadcast(&mut self, value: ExprId, row: &Row, space: Space, span: Span) -> Result<ExprId, Mistake> {
-        let broadcast = self.broadcast_row(row, space, span)?;
-        if row.space == space {
-            return Ok(value);
-        }
-        Ok(self.expr(Kind::Broadcast(value), Type::One(broadcast), span).id)
     }
 }
 

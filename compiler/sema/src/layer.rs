@@ -7,7 +7,7 @@ use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 use hgnnc_hir::text::{show_dim, show_widths};
 use hgnnc_hir::{Dim, ExprId, ExprKind as Kind, Item, LayerUse, Row, Type, UseId, Width};
 use hgnnc_ir::{Graph, Space, VertexType};
-use hgnnc_syntax::ast::{self, Arg, Call, Ident, ParamKind, RowsOf};
+use hgnnc_syntax::ast::{self, Arg, Call, Ident, ParamKind, RowsOf, ValueRows};
 use rustc_hash::FxHashMap;
 
 use crate::checker::{Checker, Frame, LayerDef, Place, Scope};
@@ -461,27 +461,40 @@ impl<'a> Checker<'a> {
     ) -> bool {
         let name = input.name.name.clone();
         cx.field_spans.insert(name.clone(), input.name.span);
-        let is_family = |rows: &RowsOf| matches!((rows, &layer.over), (RowsOf::Name(n), Some(family)) if family.name.name == n.name);
-        match term {
-            Term::Error => false,
-            Term::Value(Typed { id, ty }) if matches!(*ty, Type::ByGraph(_)) && is_family(&input.rows) => {
+        let (of_vertices, wanted) = match &input.rows {
+            ValueRows::PerGraph => (None, "a row for each semantic graph"),
+            ValueRows::Of(RowsOf::Name(n)) if layer.over.as_ref().is_some_and(|over| over.name.name == n.name) => {
+                (None, "edge values")
+            }
+            ValueRows::Of(rows) => (Some(rows), "values of vertex types"),
+        };
+        match (term, of_vertices) {
+            (Term::Error, _) => false,
+            (Term::Value(Typed { id, ty }), None) if matches!(*ty, Type::ByGraph(_)) => {
                 let Type::ByGraph(values) = &*ty else { unreachable!("it was compared") };
-                if values.values().any(|row| row.space == Space::Unit) {
-                    let message = format!("input `{name}` takes edge values, not {}", describe(&ty));
-                    let report = Diagnostic::at(codes::NOT_A_VALUE, at, message, "has one row for each semantic graph");
+                let per_graph = input.rows == ValueRows::PerGraph;
+                if values.values().any(|row| (row.space == Space::Unit) != per_graph) {
+                    let found =
+                        if per_graph { "has a row for each edge" } else { "has one row for each semantic graph" };
+                    let message = format!("input `{name}` takes {wanted}, not {}", describe(&ty));
+                    let mut report = Diagnostic::at(codes::NOT_A_VALUE, at, message, found);
+                    if !per_graph {
+                        report = report.help(format!("declare the input `{name}: per graph[…]`"));
+                    }
                     self.report(report.label(input.span, "the input is declared here"));
                     return false;
                 }
                 let mut rows = vec![];
                 for &graph in &cx.graphs {
-                    match values.get(&graph) {
+                    match self.model.tables.of_graph(values, graph) {
                         Some(row) => rows.push(row.clone()),
                         None => {
                             let graph_name = self.model.tables.graphs[graph.index()].name.clone();
+                            let missing = if per_graph { "no row" } else { "no value for the edges" };
                             self.report(Diagnostic::at(
                                 codes::NOT_PROJECTED,
                                 at,
-                                format!("there is no value for the edges of `{graph_name}` here"),
+                                format!("there is {missing} of `{graph_name}` here"),
                                 "comes from a layer over other semantic graphs",
                             ));
                             return false;
@@ -493,9 +506,9 @@ impl<'a> Checker<'a> {
                 cx.graph_fields.insert(name, value);
                 true
             }
-            Term::Value(Typed { id, ty }) if matches!(*ty, Type::PerType(_)) && !is_family(&input.rows) => {
+            (Term::Value(Typed { id, ty }), Some(rows_of)) if matches!(*ty, Type::PerType(_)) => {
                 let Type::PerType(values) = &*ty else { unreachable!("it was compared") };
-                let values = match &input.rows {
+                let values = match rows_of {
                     RowsOf::Any(_) => values.clone(),
                     RowsOf::Name(variable) => {
                         let bound = match cx.types.get(&variable.name) {
@@ -538,7 +551,7 @@ impl<'a> Checker<'a> {
                         }
                     }
                 };
-                if matches!(input.rows, RowsOf::Any(_)) && !self.covers_sources(&name, &values, at, cx) {
+                if matches!(rows_of, RowsOf::Any(_)) && !self.covers_sources(&name, &values, at, cx) {
                     return false;
                 }
                 // A value with one row for a whole vertex type is broadcast to its vertices.
@@ -562,8 +575,7 @@ impl<'a> Checker<'a> {
                 cx.vertex_fields.insert(name, repeated);
                 true
             }
-            other => {
-                let wanted = if is_family(&input.rows) { "edge values" } else { "values of vertex types" };
+            (other, _) => {
                 let mut report = self.not_a_value(&other, at);
                 if !matches!(other, Term::Label(..) | Term::Record(_)) {
                     report.message = format!("input `{name}` takes {wanted}, not {}", other.describe());

@@ -26,6 +26,7 @@ mod outputs;
 mod params;
 mod reduce;
 pub mod schema;
+mod shapes;
 pub mod train;
 mod usage;
 mod value;

@@ -14,6 +14,16 @@ use crate::consts::Consts;
 use crate::outputs::OutputSpace;
 use crate::value::Term;
 
+/// The most times that statements are repeated.
+const MOST_TIMES: f64 = 1000.0;
+
+/// The statements of a model with meaning, and its outputs.
+#[derive(Default)]
+struct Made {
+    body: Vec<hgnnc_hir::Stmt>,
+    outputs: BTreeMap<String, Output>,
+}
+
 impl Checker<'_> {
     /// Checks a model's body and its outputs.
     pub fn model(&mut self, model: &ast::Model, consts: &Consts) {
@@ -27,72 +37,24 @@ impl Checker<'_> {
             graphs: vec![],
             statement: String::new(),
         };
-        let mut outputs: BTreeMap<String, Output> = BTreeMap::new();
-        let mut body = vec![];
         self.declared_outputs = (model.body.iter())
             .filter_map(|stmt| match stmt {
                 Stmt::Output(output) => Some(output.name.name.clone()),
                 _ => None,
             })
             .collect();
+        let mut made = Made::default();
         for stmt in &model.body {
             if self.gives_up() {
                 break;
             }
             match stmt {
-                Stmt::Param(decl) => {
-                    let term = self.declare(decl, &scope);
-                    body.extend(Self::statement(StmtKind::Param, &decl.name, &term));
-                    self.bind(&mut scope, &decl.name, term);
-                }
-                Stmt::Let(Binding { name, value }) => {
-                    scope.statement.clone_from(&name.name);
-                    let term = self.eval(value, &scope);
-                    scope.statement.clear();
-                    body.extend(Self::statement(StmtKind::Let, name, &term));
-                    self.bind(&mut scope, name, term);
-                }
-                Stmt::Assign(Binding { name, value }) => {
-                    self.report(
-                        Diagnostic::at(
-                            codes::MODEL_ONLY,
-                            name.span,
-                            format!("`{}` is not declared", name.name),
-                            "a model has no fields to assign",
-                        )
-                        .help(format!("write `let {} = …`", name.name)),
-                    );
-                    let term = self.eval(value, &scope);
-                    self.bind(&mut scope, name, term);
-                }
-                Stmt::Output(output) => {
-                    if let Some(first) = outputs.get(&output.name.name) {
-                        let report = crate::names::duplicate("output", &output.name, first.span);
-                        self.report(report);
-                    }
-                    if ["loss", "row_loss"].contains(&output.name.name.as_str()) {
-                        self.report(Diagnostic::at(
-                            codes::RESERVED_NAME,
-                            output.name.span,
-                            format!("`{}` is a result that training adds", output.name.name),
-                            "choose another name",
-                        ));
-                    }
-                    scope.statement.clone_from(&output.name.name);
-                    let term = self.eval(&output.value, &scope);
-                    scope.statement.clear();
-                    if matches!(term, Term::Error) {
-                        self.output_space(&output.vertex);
-                        continue;
-                    }
-                    if let Some(of) = self.output(output, term) {
-                        let (kind, name, value) = (StmtKind::Output, output.name.name.clone(), of.value());
-                        body.push(hgnnc_hir::Stmt { kind, name, value });
-                        outputs.insert(output.name.name.clone(), Output { of, span: output.name.span });
-                    }
-                }
+                Stmt::Output(output) => self.output_statement(output, &mut scope, &mut made),
+                Stmt::Assign(binding) => self.misplaced_assignment(binding, &mut scope),
+                Stmt::Param(_) | Stmt::Let(_) | Stmt::Repeat(_) => self.model_statement(stmt, &mut scope, &mut made),
             }
         }
+        let Made { body, outputs } = made;
         if outputs.is_empty() && !self.diagnostics.has_errors() {
             self.report(
                 Diagnostic::at(
@@ -106,6 +68,128 @@ impl Checker<'_> {
         }
         self.model.body = body;
         self.model.outputs = outputs;
+    }
+
+    /// A statement that may stand in a repetition as well.
+    fn model_statement(&mut self, stmt: &Stmt, scope: &mut Scope<'_>, made: &mut Made) {
+        match stmt {
+            Stmt::Param(decl) => {
+                let term = self.declare(decl, scope);
+                made.body.extend(Self::statement(StmtKind::Param, &decl.name, &term));
+                self.bind(scope, &decl.name, term);
+            }
+            Stmt::Let(Binding { name, value }) => {
+                let term = self.named_value(name, value, scope, made);
+                self.bind(scope, name, term);
+            }
+            Stmt::Repeat(repeat) => self.repeat(repeat, scope, made),
+            Stmt::Assign(_) | Stmt::Output(_) => unreachable!("these depend on what they stand in"),
+        }
+    }
+
+    /// The value of a statement that parameters are named for.
+    fn named_value(&mut self, name: &ast::Ident, value: &ast::Expr, scope: &mut Scope<'_>, made: &mut Made) -> Term {
+        scope.statement.clone_from(&name.name);
+        let term = self.eval(value, scope);
+        scope.statement.clear();
+        made.body.extend(Self::statement(StmtKind::Let, name, &term));
+        term
+    }
+
+    fn misplaced_assignment(&mut self, Binding { name, value }: &Binding, scope: &mut Scope<'_>) {
+        let report = match scope.spans.get(&name.name) {
+            Some(first) => Diagnostic::at(
+                codes::MODEL_ONLY,
+                name.span,
+                format!("`{}` has a value already", name.name),
+                "a name gets another value in a `repeat` only",
+            )
+            .label(*first, "declared here")
+            .help("declare another name"),
+            None => Diagnostic::at(
+                codes::MODEL_ONLY,
+                name.span,
+                format!("`{}` is not declared", name.name),
+                "a model has no fields to assign",
+            )
+            .help(format!("write `let {} = …`", name.name)),
+        };
+        self.report(report);
+        let term = self.eval(value, scope);
+        if !scope.spans.contains_key(&name.name) {
+            self.bind(scope, name, term);
+        }
+    }
+
+    /// `repeat n { … }`: the statements `n` times. What a `let` declares ends with each time; an assignment gives a name of
+    /// outside another value, for the statements behind it and the next times.
+    fn repeat(&mut self, repeat: &ast::Repeat, scope: &mut Scope<'_>, made: &mut Made) {
+        let Some(times) = self.number(&repeat.times, scope) else { return };
+        if times.fract() != 0.0 || !(0.0..=MOST_TIMES).contains(&times) {
+            let message = format!("statements are repeated a whole number of times, up to {MOST_TIMES}");
+            self.report(Diagnostic::at(codes::ARGUMENT_RANGE, repeat.times.span, message, format!("this is {times}")));
+            return;
+        }
+        let outside = scope.spans.clone();
+        for _ in 0..times as usize {
+            for stmt in &repeat.body {
+                if self.gives_up() {
+                    return;
+                }
+                match stmt {
+                    Stmt::Assign(Binding { name, value }) if outside.contains_key(&name.name) => {
+                        let term = self.named_value(name, value, scope, made);
+                        scope.locals.insert(name.name.clone(), term);
+                    }
+                    Stmt::Assign(binding) => self.misplaced_assignment(binding, scope),
+                    Stmt::Let(Binding { name, .. }) if outside.contains_key(&name.name) => {
+                        let report = crate::names::duplicate("name", name, outside[&name.name]);
+                        let again = format!("write `{} = …` for another value of it", name.name);
+                        self.report(Diagnostic { help: vec![again], ..report });
+                    }
+                    Stmt::Output(output) => self.report(Diagnostic::at(
+                        codes::MODEL_ONLY,
+                        output.name.span,
+                        "an output is declared once, behind the repetition",
+                        "would be declared several times",
+                    )),
+                    Stmt::Param(_) | Stmt::Let(_) | Stmt::Repeat(_) => self.model_statement(stmt, scope, made),
+                }
+            }
+            scope.locals.retain(|name, _| outside.contains_key(name));
+            scope.spans.clone_from(&outside);
+            // What is wrong once would be reported again.
+            if self.diagnostics.has_errors() {
+                break;
+            }
+        }
+    }
+
+    fn output_statement(&mut self, output: &ast::OutputStmt, scope: &mut Scope<'_>, made: &mut Made) {
+        if let Some(first) = made.outputs.get(&output.name.name) {
+            let report = crate::names::duplicate("output", &output.name, first.span);
+            self.report(report);
+        }
+        if ["loss", "row_loss"].contains(&output.name.name.as_str()) {
+            self.report(Diagnostic::at(
+                codes::RESERVED_NAME,
+                output.name.span,
+                format!("`{}` is a result that training adds", output.name.name),
+                "choose another name",
+            ));
+        }
+        scope.statement.clone_from(&output.name.name);
+        let term = self.eval(&output.value, scope);
+        scope.statement.clear();
+        if matches!(term, Term::Error) {
+            self.output_space(&output.vertex);
+            return;
+        }
+        if let Some(of) = self.output(output, term) {
+            let (kind, name, value) = (StmtKind::Output, output.name.name.clone(), of.value());
+            made.body.push(hgnnc_hir::Stmt { kind, name, value });
+            made.outputs.insert(output.name.name.clone(), Output { of, span: output.name.span });
+        }
     }
 
     fn output(&mut self, output: &ast::OutputStmt, term: Term) -> Option<OutputOf> {

@@ -8,6 +8,9 @@ use hgnnc_syntax::ast::Ident;
 /// thousand errors may be compared with all of them.
 pub const MAX_COMPARED: usize = 10_000;
 
+/// Names that a message lists, at most.
+const LONGEST_LIST: usize = 24;
+
 /// Adds "did you mean" where a known name is close, and else a list of the known names when it is short.
 pub fn did_you_mean<'a>(diagnostic: Diagnostic, name: &str, known: impl IntoIterator<Item = &'a str>) -> Diagnostic {
     let mut known: Vec<&str> = known.into_iter().take(MAX_COMPARED + 1).collect();
@@ -18,7 +21,7 @@ pub fn did_you_mean<'a>(diagnostic: Diagnostic, name: &str, known: impl IntoIter
     known.dedup();
     match closest(name, &known) {
         Some(best) => diagnostic.help(format!("did you mean `{best}`?")),
-        None if known.is_empty() || known.len() > 12 => diagnostic,
+        None if known.is_empty() || known.len() > LONGEST_LIST => diagnostic,
         None => {
             let list: Vec<String> = known.iter().map(|k| format!("`{k}`")).collect();
             diagnostic.help(format!("known here: {}", list.join(", ")))

@@ -98,7 +98,14 @@ impl Checker<'_> {
                     }
                 };
             }
-            B::Eq | B::Ne | B::Lt | B::Le | B::Gt | B::Ge => return self.compare(op, a, b, span),
+            B::Eq | B::Ne | B::Lt | B::Le | B::Gt | B::Ge => {
+                let is_value = |term: &Term| matches!(term, Term::Value(_));
+                let is_number = |term: &Term| is_value(term) || known_number(term) != Known::No;
+                if (is_value(&a) || is_value(&b)) && is_number(&a) && is_number(&b) {
+                    return self.mask(op, (a, a_span), (b, b_span), span);
+                }
+                return self.compare(op, a, b, span);
+            }
             B::MatMul => {
                 let rule = |this: &mut Self, a: &Row, b: &Row| this.product(a, a_span, b, b_span, span);
                 return self.map2(a, b, span, rule, ExprKind::Product);
@@ -151,6 +158,21 @@ impl Checker<'_> {
             Some(dim) => Term::Width(Width { dim, origin: span }),
             None => Term::AnyNumber,
         }
+    }
+
+    /// A comparison of values: 1 in each element where it holds, else 0.
+    fn mask(&mut self, op: ast::BinaryOp, a: (Term, Span), b: (Term, Span), span: Span) -> Term {
+        use ast::BinaryOp as B;
+        let (of, a, b) = match op {
+            B::Eq | B::Ne => (BinaryOp::Eq, a, b),
+            B::Gt | B::Le => (BinaryOp::Gt, a, b),
+            _ => (BinaryOp::Gt, b, a),
+        };
+        let holds = self.binary(of, a, b, span);
+        if matches!(op, B::Ne | B::Le | B::Ge) {
+            return self.binary(BinaryOp::Sub, (Term::Number(1.0), span), (holds, span), span);
+        }
+        holds
     }
 
     fn compare(&mut self, op: ast::BinaryOp, a: Term, b: Term, span: Span) -> Term {
@@ -408,6 +430,33 @@ impl Checker<'_> {
     ) -> Result<Row, Mistake> {
         self.usable(a, a_span)?;
         self.usable(b, b_span)?;
+        let space = self.common_rows((a, a_span), (b, b_span), span)?;
+        if !self.starts_with(&a.widths, &b.widths) && !self.starts_with(&b.widths, &a.widths) {
+            return Err(Box::new(self.shape_mismatch((a, a_id, a_span), (b, b_id, b_span), span)));
+        }
+        let longer = if a.widths.len() >= b.widths.len() { a } else { b };
+        let whole = |row: &Row| row.widths.len() == longer.widths.len();
+        let form = match (a.form, b.form) {
+            (Form::Sparse, Form::Sparse) if op.zero_with_zero() => Form::Sparse,
+            // Multiplication by and division by a dense operand keep zeros.
+            (Form::Sparse, Form::Dense) if matches!(op, BinaryOp::Mul | BinaryOp::Div) && whole(a) => Form::Sparse,
+            (Form::Dense, Form::Sparse) if op == BinaryOp::Mul && whole(b) => Form::Sparse,
+            (Form::Dense, Form::Dense) => Form::Dense,
+            _ => {
+                let sparse = if a.form == Form::Sparse { a } else { b };
+                return Err(Box::new(self.fills_zeros(sparse, span)));
+            }
+        };
+        Ok(Row { space, widths: longer.widths.clone(), form })
+    }
+
+    /// The rows of a result of two values, of which one may be a single row.
+    pub fn common_rows(
+        &self,
+        (a, a_span): (&Row, Span),
+        (b, b_span): (&Row, Span),
+        span: Span,
+    ) -> Result<Space, Mistake> {
         let (a_space, b_space) = (a.space, b.space);
         if a_space != b_space && a_space != Space::Unit && b_space != Space::Unit {
             let mut report = Diagnostic::at(
@@ -425,24 +474,7 @@ impl Checker<'_> {
             };
             return Err(Box::new(report));
         }
-        if !self.starts_with(&a.widths, &b.widths) && !self.starts_with(&b.widths, &a.widths) {
-            return Err(Box::new(self.shape_mismatch((a, a_id, a_span), (b, b_id, b_span), span)));
-        }
-        let (longer, other) = if a.widths.len() >= b.widths.len() { (a, b) } else { (b, a) };
-        let whole = |row: &Row| row.widths.len() == longer.widths.len();
-        let form = match (a.form, b.form) {
-            (Form::Sparse, Form::Sparse) if op.zero_with_zero() => Form::Sparse,
-            // Multiplication by and division by a dense operand keep zeros.
-            (Form::Sparse, Form::Dense) if matches!(op, BinaryOp::Mul | BinaryOp::Div) && whole(a) => Form::Sparse,
-            (Form::Dense, Form::Sparse) if op == BinaryOp::Mul && whole(b) => Form::Sparse,
-            (Form::Dense, Form::Dense) => Form::Dense,
-            _ => {
-                let sparse = if a.form == Form::Sparse { a } else { b };
-                return Err(Box::new(self.fills_zeros(sparse, span)));
-            }
-        };
-        let space = if longer.space == Space::Unit { other.space } else { longer.space };
-        Ok(Row { space, widths: longer.widths.clone(), form })
+        Ok(if a_space == Space::Unit { b_space } else { a_space })
     }
 
     fn shape_mismatch(
@@ -495,22 +527,18 @@ impl Checker<'_> {
     }
 
     /// `a @ b`: over the last dimension of `a` and the dimension of `b` at the same place; all dimensions
-    /// before it are batch dimensions that both share.
+    /// before it are batch dimensions that both share. `b` is a parameter, or has a matrix for each row.
     pub fn product(&self, a: &Row, a_span: Span, b: &Row, b_span: Span, span: Span) -> Result<Row, Mistake> {
-        if b.space != Space::Unit {
-            return Err(Box::new(
-                Diagnostic::at(
-                    codes::DIFFERENT_SPACES,
-                    b_span,
-                    "the right side of `@` is a parameter",
-                    format!("has {}", show_space(&self.model.tables, b.space)),
-                )
-                .help(match a.space {
-                    Space::Unit => "the value stands on the left of `@`, the parameter on the right: `x @ w`",
-                    _ => "`dot(a, b)` multiplies two values row by row",
-                }),
-            ));
-        }
+        let space = match b.space {
+            Space::Unit => a.space,
+            _ => {
+                self.dense(a, a_span)?;
+                self.dense(b, b_span)?;
+                self.known_extents(a, a_span)?;
+                self.known_extents(b, b_span)?;
+                self.common_rows((a, a_span), (b, b_span), span)?
+            }
+        };
         let fits = !a.widths.is_empty() && self.starts_with(&b.widths, &a.widths);
         if !fits {
             return Err(Box::new(self.width_mismatch(a, a_span, b, b_span, span)));
@@ -531,7 +559,7 @@ impl Checker<'_> {
         }
         self.usable(b, b_span)?;
         let widths: Vec<Width> = a.widths[..batch].iter().chain(&b.widths[batch + 1..]).copied().collect();
-        Ok(Row::dense(a.space, widths))
+        Ok(Row::dense(space, widths))
     }
 
     fn width_mismatch(&self, a: &Row, a_span: Span, b: &Row, b_span: Span, span: Span) -> Diagnostic {

@@ -8,7 +8,7 @@ use hgnnc_hir::text::{show_space, show_widths};
 use hgnnc_hir::{ExprId, ExprKind as Kind, Row, Type};
 use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_ir::{Graph, Space, VertexType};
-use hgnnc_syntax::ast::{self, Ident, LayerResult, ResultRows};
+use hgnnc_syntax::ast::{self, Ident, LayerResult, ValueRows};
 
 use crate::checker::{Checker, LayerDef};
 use crate::layer::LayerCx;
@@ -33,7 +33,7 @@ pub enum OutputSpace {
 
 /// The result of this name, if it has one row per semantic graph.
 pub fn row_per_graph<'l>(layer: &'l ast::Layer, name: &Ident) -> Option<&'l LayerResult> {
-    layer.results.iter().find(|result| result.rows == ResultRows::PerGraph && result.name.name == name.name)
+    layer.results.iter().find(|result| result.rows == ValueRows::PerGraph && result.name.name == name.name)
 }
 
 impl<'a> Checker<'a> {

@@ -107,7 +107,7 @@ fn layer_usage(layer: &Layer, diagnostics: &mut Unused<'_>) {
                                 diagnostics,
                             );
                         }
-                        Stmt::Let(_) | Stmt::Assign(_) | Stmt::Output(_) => {}
+                        Stmt::Let(_) | Stmt::Assign(_) | Stmt::Output(_) | Stmt::Repeat(_) => {}
                     }
                 }
             }
@@ -120,7 +120,8 @@ fn model_usage(model: &Model, diagnostics: &mut Unused<'_>) {
     let mut used = Names::default();
     used.body(&model.body);
     let mut params = vec![];
-    for stmt in &model.body {
+    let mut pending: Vec<&Stmt> = model.body.iter().rev().collect();
+    while let Some(stmt) = pending.pop() {
         match stmt {
             Stmt::Param(decl) => params.push(decl),
             Stmt::Let(binding) if !used.names.contains(&binding.name.name) => {
@@ -128,6 +129,7 @@ fn model_usage(model: &Model, diagnostics: &mut Unused<'_>) {
                 unused(codes::UNUSED_LET, binding.name.span, message, "has no effect on an output", diagnostics);
                 diagnostics.spans.push(binding.value.span);
             }
+            Stmt::Repeat(repeat) => pending.extend(repeat.body.iter().rev()),
             Stmt::Let(_) | Stmt::Assign(_) | Stmt::Output(_) => {}
         }
     }
@@ -223,6 +225,10 @@ impl Names {
                 Stmt::Param(decl) => self.param(decl),
                 Stmt::Let(binding) | Stmt::Assign(binding) => self.expr(&binding.value),
                 Stmt::Output(output) => self.expr(&output.value),
+                Stmt::Repeat(repeat) => {
+                    self.expr(&repeat.times);
+                    self.body(&repeat.body);
+                }
             }
         }
     }
@@ -249,6 +255,10 @@ impl Names {
             ExprKind::Field(base, field) => {
                 self.fields.insert(field.name.clone());
                 self.expr(base);
+            }
+            ExprKind::Slice(base, parts) => {
+                self.expr(base);
+                parts.iter().flat_map(|part| part.bounds()).for_each(|bound| self.expr(bound));
             }
             ExprKind::Unary(_, a) => self.expr(a),
             ExprKind::Binary(_, a, b) => {

@@ -11,7 +11,7 @@ use hgnnc_diag::Diagnostics;
 use hgnnc_hir::{ExprKind as Kind, Row, Type, Width};
 use hgnnc_ir::dataflow::Step;
 use hgnnc_ir::{Space, VertexType};
-use hgnnc_syntax::ast::{self, ExprKind, ParamKind, RowsOf};
+use hgnnc_syntax::ast::{self, ExprKind, ParamKind, RowsOf, ValueRows};
 
 use crate::checker::{Checker, LayerDef, Place};
 use crate::layer::{LayerCx, param_kind};
@@ -45,8 +45,8 @@ pub fn check(
 fn schema_of(layer: &ast::Layer) -> Schema {
     let ends = layer.over.iter().flat_map(|over| &over.ends).map(|(src, _)| src);
     let inputs = layer.inputs.iter().filter_map(|input| match &input.rows {
-        RowsOf::Name(name) if !is_family(layer, name) => Some(name),
-        RowsOf::Name(_) | RowsOf::Any(_) => None,
+        ValueRows::Of(RowsOf::Name(name)) if !is_family(layer, name) => Some(name),
+        ValueRows::Of(RowsOf::Name(_) | RowsOf::Any(_)) | ValueRows::PerGraph => None,
     });
     let vertex = ends.chain(inputs).next().map_or("*", |name| &name.name);
     let relation = layer.over.as_ref().map_or("graphs", |over| &over.name.name);
@@ -105,13 +105,17 @@ impl<'a> Checker<'a> {
         for input in &def.layer.inputs {
             let name = input.name.name.clone();
             cx.field_spans.insert(name.clone(), input.name.span);
-            let of_edges = matches!(&input.rows, RowsOf::Name(rows) if is_family(def.layer, rows));
-            if let (RowsOf::Name(variable), false) = (&input.rows, of_edges) {
+            let of_family = match &input.rows {
+                ValueRows::PerGraph => true,
+                ValueRows::Of(RowsOf::Name(rows)) => is_family(def.layer, rows),
+                ValueRows::Of(RowsOf::Any(_)) => false,
+            };
+            if let (ValueRows::Of(RowsOf::Name(variable)), false) = (&input.rows, of_family) {
                 cx.types.insert(variable.name.clone(), VERTEX);
             }
             let mut widths = vec![];
             for dim in &input.dims {
-                let binds = |variable: &str| !of_edges && !cx.arguments.contains_key(variable);
+                let binds = |variable: &str| !of_family && !cx.arguments.contains_key(variable);
                 match &dim.kind {
                     ExprKind::Name(variable) if binds(variable) && def.consts.get(variable).is_none() => {
                         let symbols = &mut self.model.tables.symbols;
@@ -132,8 +136,12 @@ impl<'a> Checker<'a> {
             }
             if widths.len() < input.dims.len() {
                 cx.failed.insert(name);
-            } else if of_edges {
-                let rows = cx.graphs.iter().map(|graph| Row::dense(Space::Edges(*graph), widths.clone())).collect();
+            } else if of_family {
+                let space = |graph: &hgnnc_ir::Graph| match input.rows {
+                    ValueRows::PerGraph => Space::Unit,
+                    ValueRows::Of(_) => Space::Edges(*graph),
+                };
+                let rows = cx.graphs.iter().map(|graph| Row::dense(space(graph), widths.clone())).collect();
                 cx.graph_fields.insert(name, self.expr(Kind::Zeros, Type::PerGraph(rows), input.span));
             } else {
                 let row = Row::dense(Space::Vertices(VERTEX), widths);

@@ -283,12 +283,12 @@ pub enum RowsOf {
     Any(Span),
 }
 
-/// A tensor input of a layer: `x: V[in]`, `prev: graphs[heads] optional`.
+/// A tensor input of a layer: `x: V[in]`, `prev: graphs[heads] optional`, `r: per graph[d]`.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct LayerInput {
     pub name: Ident,
-    pub rows: RowsOf,
+    pub rows: ValueRows,
     /// Trailing dimensions: names to bind, or expressions to compare with.
     pub dims: Vec<Expr>,
     /// The input may be omitted; `given(x)` tests for it.
@@ -302,7 +302,7 @@ pub struct LayerInput {
 pub struct LayerResult {
     /// Name; `out` for an unnamed result.
     pub name: Ident,
-    pub rows: ResultRows,
+    pub rows: ValueRows,
     pub dims: Vec<Expr>,
     pub span: Span,
 }
@@ -314,10 +314,10 @@ impl LayerResult {
     }
 }
 
-/// The row space of a layer's result.
+/// The row space of a layer's input or result.
 #[derive(Clone, PartialEq, Debug)]
-pub enum ResultRows {
-    /// Vertices or edges, as for an input.
+pub enum ValueRows {
+    /// Vertices or edges.
     Of(RowsOf),
     /// `per graph`: one row for each semantic graph of the family.
     PerGraph,
@@ -377,6 +377,19 @@ pub enum Stmt {
     Assign(Binding),
     /// A model output, `output logits: Paper = …`.
     Output(OutputStmt),
+    /// Statements of a model, several times: `repeat 3 { … }`.
+    Repeat(Repeat),
+}
+
+/// Statements that are written once and evaluated several times.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Repeat {
+    /// The number of times.
+    pub times: Expr,
+    pub body: Vec<Stmt>,
+    /// The span of the statement up to its body.
+    pub span: Span,
 }
 
 /// A name with its value.
@@ -554,6 +567,8 @@ pub enum ExprKind {
     Name(String),
     /// A field access: `e.src.h`, `Paper.x`.
     Field(Box<Expr>, Ident),
+    /// Parts of dimensions, the first one first: `x[0..8]`, `x[.., 2]`.
+    Slice(Box<Expr>, Vec<Part>),
     /// A prefix operator: `-a`, `not a`.
     Unary(UnaryOp, Box<Expr>),
     /// An infix operator: `a + b`.
@@ -570,6 +585,26 @@ pub enum ExprKind {
     If(Box<Expr>, Box<Expr>, Box<Expr>),
     /// A placeholder for text that did not parse and has been reported.
     Error,
+}
+
+/// What is taken of a dimension.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Part {
+    /// One element, without the dimension.
+    At(Expr),
+    /// The elements from the first number on, up to the second one and without it.
+    Range(Option<Expr>, Option<Expr>),
+}
+
+impl Part {
+    /// The numbers that it is written with.
+    pub fn bounds(&self) -> impl Iterator<Item = &Expr> {
+        let (first, second) = match self {
+            Part::At(at) => (Some(at), None),
+            Part::Range(start, end) => (start.as_ref(), end.as_ref()),
+        };
+        first.into_iter().chain(second)
+    }
 }
 
 /// Prefix operators, `-a` and `not a`.

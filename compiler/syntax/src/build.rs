@@ -26,7 +26,7 @@ pub(crate) fn unary(op: UnaryOp, operand: Expr, span: Span) -> Expr {
 }
 
 /// The first result of a layer may be unnamed. It is called `out`, with the span of its type.
-pub(crate) fn unnamed_result(rows: ResultRows, dims: Option<Vec<Expr>>, span: Span) -> LayerResult {
+pub(crate) fn unnamed_result(rows: ValueRows, dims: Option<Vec<Expr>>, span: Span) -> LayerResult {
     LayerResult { name: ident("out", span), rows, dims: dims.unwrap_or_default(), span }
 }
 

@@ -35,7 +35,9 @@ pub(crate) fn meant(text: &str, before: usize, start: usize) -> Option<Foreign> 
     let dropped = match character {
         '²' => Some("a square is `square(x)`".to_owned()),
         '³' => Some("a cube is `pow(x, 3)`".to_owned()),
-        'ᵀ' | '⊤' => Some("nothing is transposed: `dot(a, b)` multiplies two values row by row".to_owned()),
+        'ᵀ' | '⊤' => Some(
+            "`transpose(x)` swaps the last two dimensions; `dot(a, b)` multiplies two values row by row".to_owned(),
+        ),
         '\u{a0}' | '\u{2007}' | '\u{202f}' | '\u{3000}' => {
             Some("this is a special blank: type an ordinary one".to_owned())
         }

@@ -42,7 +42,9 @@ fn is_head(frame: Frame, token: &Token) -> bool {
         Frame::Top => starts_item(token) || matches!(token, BadSchemaHead | BadLayerHead | BadModelHead | BadTrainHead),
         Frame::Schema => matches!(token, Vertex | Relation | Metapath | Family | BadDeclHead),
         Frame::Layer => matches!(token, Param | Project | Aggregate | Fuse | BadBlockHead),
-        Frame::Fields | Frame::Statements | Frame::Train | Frame::Plain => false,
+        // A brace behind `=` is part of an expression.
+        Frame::Statements => matches!(token, Repeat | Assign),
+        Frame::Fields | Frame::Train | Frame::Plain => false,
     }
 }
 
@@ -58,6 +60,7 @@ fn opened_by(frame: Frame, head: Option<&Token>, bracket: &Token) -> Frame {
         (Frame::Top, Some(Train | BadTrainHead)) => Frame::Train,
         (Frame::Schema, Some(Vertex | Relation | BadDeclHead)) => Frame::Fields,
         (Frame::Layer, Some(Project | Aggregate | Fuse | BadBlockHead)) => Frame::Statements,
+        (Frame::Statements, Some(Repeat)) => Frame::Statements,
         _ => Frame::Plain,
     }
 }
@@ -105,7 +108,7 @@ fn starts_part(frame: Frame, tokens: &[Lexeme], begin: usize, index: usize) -> b
         Frame::Fields => previous.is_none_or(|p| *p == Comma),
         Frame::Layer => fresh || matches!(token, Param | Project | Aggregate | Fuse | BadElement | BadBlockHead),
         Frame::Statements => match token {
-            Let | Param | Output | BadElement => true,
+            Let | Param | Output | Repeat | BadElement => true,
             Shared => false,
             _ => {
                 let assigns = token.is_name() && next == Some(&Assign);

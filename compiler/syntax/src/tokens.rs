@@ -30,7 +30,8 @@ macro_rules! tokens {
             #[regex("[A-Za-z_][A-Za-z0-9_]*", |lexer| lexer.slice().to_owned())]
             #[token("`", quoted_name)]
             Name(String),
-            #[regex(r"[0-9](?:[eE][+-]|[0-9A-Za-z_.])*", number)]
+            // A point belongs to a number only with something behind it: `0..8` is a range.
+            #[regex(r"[0-9](?:[eE][+-]|\.?[0-9A-Za-z_])*", number)]
             Number(f64),
             #[token("\"", string)]
             #[regex(r"'[^'\n]*'", single_quoted)]
@@ -114,6 +115,7 @@ tokens! {
     reserved {
         Use "use" Const "const" Schema "schema" Vertex "vertex" Relation "relation" Metapath "metapath"
         Family "family" Layer "layer" Model "model" Train "train" Param "param" Let "let" Output "output"
+        Repeat "repeat"
         Project "project" Aggregate "aggregate" Fuse "fuse" Over "over" Across "across" Of "of" Per "per"
         If "if" Else "else" And "and" Or "or" Not "not" True "true" False "false" Into "into"
         From "from" Counted "counted"
@@ -129,7 +131,7 @@ tokens! {
     }
     symbols {
         LeftParen "(" RightParen ")" LeftBracket "[" RightBracket "]" LeftBrace "{" RightBrace "}"
-        Comma "," Colon ":" Path "::" Dot "." Assign "=" Arrow "->" BackArrow "<-" Plus "+" Minus "-"
+        Comma "," Colon ":" Path "::" Dot "." Range ".." Assign "=" Arrow "->" BackArrow "<-" Plus "+" Minus "-"
         Star "*" Slash "/" At "@" Equal "==" NotEqual "!=" Less "<" LessEqual "<=" Greater ">"
         GreaterEqual ">=" Semicolon ";" ColonAssign ":=" AndAnd "&&" OrOr "||" Bang "!" Caret "^" Power "**"
     }
@@ -544,6 +546,11 @@ fn single_quoted(lexer: &mut Lexer<'_, Token>) -> String {
 }
 
 fn number(lexer: &mut Lexer<'_, Token>) -> f64 {
+    // A single point behind a number is part of a malformed one.
+    let rest = lexer.remainder();
+    if rest.starts_with('.') && !rest.starts_with("..") {
+        lexer.bump(1);
+    }
     let text = lexer.slice();
     let mut problem = |code, message, help: &str| {
         let range = lexer.span();

@@ -103,6 +103,22 @@ fn shapes_and_trailing_reductions() {
             case.result(r);
         }
     }
+    let swapped = case.flow.add(Op::Transpose { axis: 0 }, &[wide]);
+    case.result(swapped);
+    let deep = case.flow.add(Op::Transpose { axis: 1 }, &[swapped]);
+    case.result(deep);
+    for (a, b) in [(swapped, deep), (flat, flat)] {
+        let batch = case.flow.ty(a).dims.len() - 2;
+        let turned = case.flow.add(Op::Transpose { axis: batch }, &[b]);
+        let product = case.flow.add(Op::RowProduct { batch }, &[a, if batch == 0 { turned } else { b }]);
+        case.result(product);
+    }
+    let column = case.flow.add(Op::Reshape(vec![Dim::Fixed(24), Dim::Fixed(1)]), &[x]);
+    let line = case.flow.add(Op::Transpose { axis: 0 }, &[column]);
+    for factors in [[line, column], [column, line]] {
+        let product = case.flow.add(Op::RowProduct { batch: 0 }, &factors);
+        case.result(product);
+    }
     let product = case.flow.binary(BinaryOp::Mul, x, rows);
     let dot = case.flow.reduce_trailing(Reduce::Sum, 2, product);
     case.result(dot);

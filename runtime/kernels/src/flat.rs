@@ -76,6 +76,7 @@ fn unary_body<const FMA: bool>(op: UnaryOp, x: &[f32], out: &mut [f32]) {
         UnaryOp::Erf => each!(math::erf::<FMA>),
         UnaryOp::Floor => each!(|v: f32| v.floor()),
         UnaryOp::Cos => each!(|v: f32| v.cos()),
+        UnaryOp::Sin => each!(|v: f32| v.sin()),
     }
 }
 

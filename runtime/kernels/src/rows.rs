@@ -256,6 +256,59 @@ fn dot_array<const FMA: bool, const K: usize>(x: &[f32; K], y: &[f32; K]) -> f32
     products[0]
 }
 
+/// Groups `[m, n, inner]` of each row as groups `[n, m, inner]`.
+pub fn transpose(from: Rows<'_>, width: usize, (m, n, inner): (usize, usize, usize), out: &mut [f32]) {
+    let group = m * n * inner;
+    for (i, row) in out.chunks_exact_mut(width.max(1)).enumerate() {
+        let groups = from.row(i, width).chunks_exact(group).zip(row.chunks_exact_mut(group));
+        for (from, to) in groups {
+            for (column, to) in to.chunks_exact_mut(m * inner).enumerate() {
+                for (row, to) in to.chunks_exact_mut(inner).enumerate() {
+                    to.copy_from_slice(&from[(row * n + column) * inner..][..inner]);
+                }
+            }
+        }
+    }
+}
+
+multiversion! {
+    /// Groups `[m, k]` of each row of `a` times groups `[k, n]` of the same row of `b`, to groups `[m, n]`. Operands are
+    /// given with their widths.
+    pub fn product(
+        dispatch: Dispatch,
+        a: (Rows<'_>, usize), b: (Rows<'_>, usize), extents: (usize, usize, usize), out: &mut [f32],
+    ) as product_body
+}
+
+#[inline(always)]
+fn product_body<const FMA: bool>(
+    (a, left): (Rows<'_>, usize),
+    (b, right): (Rows<'_>, usize),
+    (m, k, n): (usize, usize, usize),
+    out: &mut [f32],
+) {
+    let groups = left / (m * k).max(1);
+    for (i, row) in out.chunks_exact_mut((groups * m * n).max(1)).enumerate() {
+        let (a, b) = (a.row(i, left), b.row(i, right));
+        for (group, out) in row.chunks_exact_mut(m * n).enumerate() {
+            let (a, b) = (&a[group * m * k..][..m * k], &b[group * k * n..][..k * n]);
+            for (a, out) in a.chunks_exact(k).zip(out.chunks_exact_mut(n)) {
+                if let [out] = out {
+                    *out = dot_slices::<FMA>(a, b);
+                    continue;
+                }
+                // Rows of `b` are added one after another, so that vectors run along the result.
+                out.fill(0.0);
+                for (&a, b) in a.iter().zip(b.chunks_exact(n)) {
+                    for (out, &b) in out.iter_mut().zip(b) {
+                        *out = math::fma::<FMA>(a, b, *out);
+                    }
+                }
+            }
+        }
+    }
+}
+
 multiversion! {
     /// `out = out ∘ Σ over rows`: accumulates rows of `width` elements into one row.
     pub fn accumulate_rows(dispatch: Dispatch, reduce: Reduce, x: &[f32], width: usize, out: &mut [f32]) as accumulate_rows_body

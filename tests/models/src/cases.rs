@@ -190,6 +190,46 @@ pub const CASES: &[Case] = &[
     let second = HgtConv(hidden: 3, heads: 2, per_relation: true) over [relations, reverses] of first
     output y: Paper = linear(second.Paper, 3)",
     ),
+    of(
+        "gat_v2",
+        "use std::gat::GatV2Conv",
+        "    let conv = GatV2Conv(hidden: 3, heads: 2, dropout: 0.3) over [self_loops(cites), PAP] of Paper.x
+    output y: Paper = linear(elu(conv), 3)",
+    ),
+    of(
+        "appnp",
+        "use std::appnp::AppnpStep",
+        "    let h = linear(dropout(Paper.x, 0.2), 3)
+    let z = h
+    repeat 2 { z = AppnpStep(alpha: 0.2) over self_loops(cites) of (z, start: h) }
+    output y: Paper = z",
+    ),
+    of(
+        "light_gcn",
+        "use std::light_gcn::LightGcnConv",
+        "    let h = linear(features, 3)
+    let first = LightGcnConv() over [relations, reverses] of h
+    let second = LightGcnConv() over [relations, reverses] of first
+    output y: Paper = ((h + first + second) / 3).Paper",
+    ),
+    of(
+        "sehgnn",
+        "use std::sehgnn::SeHgnnConv",
+        "    let conv = SeHgnnConv(hidden: 4, attention: 2, dropout: 0.2) over [PAP, relations, reverses] of features
+    output y: Paper = linear(conv.Paper, 3)",
+    ),
+    of(
+        "compgcn",
+        "use std::compgcn::{CompGcnConv, CompGcnSelf, RelationVectors}",
+        "    let embedded = linear(features, 4)
+    let given = RelationVectors(width: 4) over [relations, reverses]
+    let first = CompGcnConv(hidden: 4) over [relations, reverses] of (embedded, r: given)
+    let own = CompGcnSelf(hidden: 4, corr: true) of embedded
+    let second = CompGcnConv(hidden: 4, mult: true) over [relations, reverses] of (tanh(first.out + own), r: first.rel)
+    let third = CompGcnConv(hidden: 3, corr: true) over [relations, reverses]
+        of (dropout(tanh(second.out), 0.2), r: tanh(second.rel))
+    output y: Paper = third.out.Paper",
+    ),
     Case {
         name: "rgcn_sparse",
         uses: "use std::rgcn::RgcnConv",

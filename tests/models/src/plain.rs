@@ -96,6 +96,11 @@ impl<'a> Plain<'a> {
             .unwrap_or_else(|| panic!("no parameter `{name}`; there are {:?}", self.params.keys().collect::<Vec<_>>()))
     }
 
+    /// A parameter that the compiled model has only where something reads it.
+    pub fn param_if_read(&self, path: &str, name: &str) -> Option<&Weight> {
+        self.params.get(&format!("{path}.{name}"))
+    }
+
     /// The elements of a vector parameter, such as biases.
     #[track_caller]
     pub fn vector(&self, name: &str) -> &[f64] {

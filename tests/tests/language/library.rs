@@ -5,7 +5,7 @@ use std::time::Instant;
 use hgnnc_driver::diag::Severity;
 use hgnnc_driver::{Endpoints, LowerOptions, STDLIB, SizeInfo, analyze, codes, format, lower};
 use hgnnc_machine::Machine;
-use hgnnc_syntax::ast::{Item, Layer, LayerGraphs, ParamKind, ResultRows, RowsOf};
+use hgnnc_syntax::ast::{Item, Layer, LayerGraphs, ParamKind, RowsOf, ValueRows};
 use hgnnc_tests::{check, sources};
 
 #[test]
@@ -88,29 +88,55 @@ fn model_of(module: &str, layer: &Layer) -> String {
     // A layer that scores pairs runs over links, and its inputs may be several.
     let family = layer.over.as_ref().map(|over| over.name.name.as_str());
     let of_pairs =
-        matches!(&layer.results[0].rows, ResultRows::Of(RowsOf::Name(rows)) if Some(rows.name.as_str()) == family);
+        matches!(&layer.results[0].rows, ValueRows::Of(RowsOf::Name(rows)) if Some(rows.name.as_str()) == family);
     let (over, output) = match of_pairs {
         true => (
             format!("links({})", over.replace("[relations, reverse(writes)]", "relations")),
             "score: links = h".to_owned(),
         ),
+        false if layer.results[0].rows == ValueRows::PerGraph => (over.to_owned(), "weights: graphs = h".to_owned()),
         false => (over.to_owned(), format!("logits: Paper = linear(h{select}, 3)")),
     };
-    let inputs: Vec<String> =
-        (layer.inputs.iter().filter(|own| !own.optional)).map(|own| format!("{}: {input}", own.name.name)).collect();
-    let input = if inputs.len() > 1 { format!("({})", inputs.join(", ")) } else { input.to_owned() };
+    // Rows of semantic graphs come from a layer as well.
+    let vectors = format!("Vectors() over {}", over.trim_start_matches("links(").trim_end_matches(')'));
+    let given = |rows: &ValueRows| if *rows == ValueRows::PerGraph { vectors.clone() } else { input.to_owned() };
+    let inputs: Vec<String> = (layer.inputs.iter().filter(|own| !own.optional))
+        .map(|own| format!("{}: {}", own.name.name, given(&own.rows)))
+        .collect();
+    let of = match &inputs[..] {
+        [] => String::new(),
+        [_] => format!(" of {input}"),
+        _ => format!(" of ({})", inputs.join(", ")),
+    };
+    let declared = match inputs.iter().any(|input| input.ends_with(&vectors)) {
+        true => {
+            "layer Vectors() over graphs: [*] -> r: per graph[6] {
+    aggregate e: g in graphs {
+        param vector: [6]
+        r = vector
+    }
+}
+"
+        }
+        false => "",
+    };
+    let over = if layer.over.is_some() { format!(" over {over}") } else { String::new() };
     let other_type = "\n    vertex Author { x: f32[6] }\n    relation writes: Author -> Paper";
     let other_type = if one_type { "" } else { other_type };
+    let relations = match layer.over {
+        Some(_) => format!("\n    relation cites: Paper -> Paper{other_type}"),
+        None => String::new(),
+    };
     format!(
         "use std::{module}::{name}
 
+{declared}
 schema S {{
-    vertex Paper {{ x: f32[6], topic: class[3] }}
-    relation cites: Paper -> Paper{other_type}
+    vertex Paper {{ x: f32[6], topic: class[3] }}{relations}
 }}
 
 model M(schema: S) {{
-    let h = {name}({arguments}) over {over} of {input}
+    let h = {name}({arguments}){over}{of}
     output {output}
 }}
 "

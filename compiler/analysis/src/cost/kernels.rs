@@ -54,7 +54,14 @@ fn kind(kernel: &Kernel) -> Kind {
     } else if any(|op| matches!(op, KernelOp::MatMul(..) | KernelOp::MatMulT(..) | KernelOp::OuterAll(..))) {
         Kind::DM
     } else if any(|op| {
-        !matches!(op, KernelOp::Copy(_) | KernelOp::Concat { .. } | KernelOp::Slice { .. } | KernelOp::OneHot(_))
+        !matches!(
+            op,
+            KernelOp::Copy(_)
+                | KernelOp::Concat { .. }
+                | KernelOp::Slice { .. }
+                | KernelOp::Transpose { .. }
+                | KernelOp::OneHot(_)
+        )
     }) {
         Kind::EW
     } else {
@@ -385,8 +392,10 @@ impl<'a> Walk<'a> {
             | KernelOp::ScatterAdd(_)
             | KernelOp::Concat { .. }
             | KernelOp::Slice { .. }
+            | KernelOp::Transpose { .. }
             | KernelOp::OneHot(_)
             | KernelOp::Mask { .. } => results * cycles::ELEMENT,
+            KernelOp::RowProduct { k, .. } => results * *k as f64 * cycles::ELEMENT,
         };
         own + picked * count * cycles::PICK
     }
@@ -407,6 +416,8 @@ impl<'a> Walk<'a> {
                 rates::add(work, added, rates::SIMPLE);
             }
             KernelOp::Copy(_) | KernelOp::ScatterRows(..) | KernelOp::Concat { .. } | KernelOp::Slice { .. } => {}
+            KernelOp::Transpose { .. } => {}
+            KernelOp::RowProduct { k, .. } => work.products += results * *k as f64,
             KernelOp::OneHot(_) => rates::add(work, results, rates::SIMPLE),
             KernelOp::Mask { .. } => rates::add(work, results, rates::MASK),
             KernelOp::MatMul(of, ..) | KernelOp::MatMulT(of, ..) | KernelOp::OuterAll(of, ..) => {

@@ -72,7 +72,7 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
             }
             Kind::EW
         }
-        Op::Broadcast(_) | Op::Concat | Op::Slice { .. } | Op::OneHot { .. } => {
+        Op::Broadcast(_) | Op::Concat | Op::Slice { .. } | Op::Transpose { .. } | Op::OneHot { .. } => {
             // A slice reads only its part.
             match &node.op {
                 Op::Slice { .. } => work.read += ELEMENT * results,
@@ -102,6 +102,12 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
         Op::Outer { .. } => {
             count.sparse_product(&mut work, args[0], Direction::Out, count.width(args[1]));
             Kind::TB
+        }
+        Op::RowProduct { .. } => {
+            let inner = flow.ty(args[0]).dims.last().and_then(|dim| dim.fixed()).unwrap_or(1);
+            work.products = results * inner as f64;
+            args.iter().for_each(|&arg| read(&mut work, arg));
+            Kind::EW
         }
         Op::Grouped { form, .. } => {
             // The elements of one member's weight.

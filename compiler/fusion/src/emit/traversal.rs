@@ -5,7 +5,7 @@
 
 use hgnnc_analysis::aliases::{AliasAnalysis, Topology};
 use hgnnc_ir::kernel::{Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Source, Traversal, Width};
-use hgnnc_ir::{BinaryOp, Direction, Op, Provenance, Reduce, Space, Stage, Type, UnaryOp, Value};
+use hgnnc_ir::{BinaryOp, Dim, Direction, Op, Provenance, Reduce, Space, Stage, Type, UnaryOp, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Builder, operand};
@@ -221,6 +221,13 @@ impl Lowering<'_, '_, '_> {
         self.operand(if prefix { peeled } else { value }, level)
     }
 
+    /// A matrix of each row: a single one for all rows is read in place.
+    fn matrix(&mut self, value: Value, level: Level) -> Result<Operand> {
+        let peeled = self.peel(value);
+        let whole = self.aliases.flow.ty(peeled).dims == self.aliases.flow.ty(value).dims;
+        self.operand(if whole { peeled } else { value }, level)
+    }
+
     /// Looks through the broadcasts that this traversal would compute, for consumers that broadcast themselves. A
     /// broadcast that an earlier kernel stored is read as it is: its operand may be dead.
     pub(crate) fn peel(&self, mut value: Value) -> Value {
@@ -305,6 +312,22 @@ impl Lowering<'_, '_, '_> {
                 let last =
                     last.ok_or_else(|| error(aliases, value, "a slice of a dimension without a fixed extent"))?;
                 KernelOp::Slice { a: self.operand(arg(0), level)?, last, start: *start, len: *len }
+            }
+            Op::Transpose { axis } => {
+                let from = &flow.ty(arg(0)).dims[*axis..];
+                let fixed = |dims: &[Dim]| Width::of(dims).as_fixed();
+                let (Some(m), Some(n), Some(inner)) = (fixed(&from[..1]), fixed(&from[1..2]), fixed(&from[2..])) else {
+                    return Err(error(aliases, value, "a transpose of a dimension without a fixed extent"));
+                };
+                KernelOp::Transpose { a: self.operand(arg(0), level)?, m, n, inner }
+            }
+            Op::RowProduct { batch } => {
+                let (left, right) = (&flow.ty(arg(0)).dims[*batch..], &flow.ty(arg(1)).dims[*batch..]);
+                let (Some(m), Some(k), Some(n)) = (left[0].fixed(), left[1].fixed(), right[1].fixed()) else {
+                    return Err(error(aliases, value, "a product of rows without fixed extents"));
+                };
+                let (a, b) = (self.matrix(arg(0), level)?, self.matrix(arg(1), level)?);
+                KernelOp::RowProduct { m, k, n, a, b }
             }
             Op::OneHot { .. } => {
                 if level == Level::Edge || !matches!(flow.value(aliases.storage_of(arg(0))).op, Op::Input(_)) {

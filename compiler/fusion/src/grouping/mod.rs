@@ -552,6 +552,8 @@ impl Grouping<'_, '_> {
             | Op::Reshape(_)
             | Op::Concat
             | Op::Slice { .. }
+            | Op::Transpose { .. }
+            | Op::RowProduct { .. }
             | Op::OneHot { .. }
             | Op::Rows
             | Op::Unrows

@@ -80,6 +80,8 @@ fn is_forward(flow: &Dataflow) -> Result<(), String> {
             | Op::Reshape(_)
             | Op::Concat
             | Op::Slice { .. }
+            | Op::Transpose { .. }
+            | Op::RowProduct { .. }
             | Op::OneHot { .. }
             | Op::Rows
             | Op::Unrows

@@ -115,6 +115,9 @@ impl Verifier<'_> {
             | ExprKind::Zeros
             | ExprKind::Flatten(_)
             | ExprKind::Reshape(_)
+            | ExprKind::Slice { .. }
+            | ExprKind::Transpose(_)
+            | ExprKind::MatrixProduct(..)
             | ExprKind::Concat(..)
             | ExprKind::Product(..)
             | ExprKind::Dot(..)

@@ -112,6 +112,20 @@ pub(super) fn combine(reduction: Reduction) -> BinaryOp {
     }
 }
 
+/// The rows of a value that is computed from both, of which one may be a single row.
+fn common_rows(a: &Row, b: &Row) -> Rule<Space> {
+    match (a.space, b.space) {
+        (x, y) if x == y || y == Space::Unit => Ok(x),
+        (Space::Unit, y) => Ok(y),
+        _ => Err("its operands have rows for different things".into()),
+    }
+}
+
+/// The last two widths, and those before them.
+fn ends(widths: &[Width]) -> Option<(&[Width; 2], &[Width])> {
+    widths.split_last_chunk::<2>().map(|(lead, last)| (last, lead))
+}
+
 impl Verifier<'_> {
     pub(super) fn may_equal(&self, a: Dim, b: Dim) -> bool {
         !self.model.tables.symbols.differ(a, b)
@@ -215,10 +229,62 @@ impl Verifier<'_> {
         self.concat(&[&on(a, b), &on(b, a)], declared)
     }
 
+    /// A part of a dimension, as long as the declared one.
+    pub(super) fn slice(&self, row: &Row, axis: usize, start: usize, declared: &Row) -> Rule<Row> {
+        dense(row)?;
+        let (Some(from), Some(to)) = (row.widths.get(axis), declared.widths.get(axis)) else {
+            return Err("there is no dimension at this position".into());
+        };
+        let fixed = |dims: &[Width]| dims.iter().all(|width| !matches!(width.dim, Dim::Count(_)));
+        if !fixed(&row.widths) {
+            return Err("slices are those of known extents".into());
+        }
+        if let (Some(all), Some(len)) = (from.dim.fixed(), to.dim.fixed())
+            && start + len > all
+        {
+            return Err("a slice ends behind its dimension".into());
+        }
+        let mut widths = row.widths.clone();
+        widths[axis] = *to;
+        Ok(Row::dense(row.space, widths))
+    }
+
+    /// The last two dimensions, swapped.
+    pub(super) fn transpose(&self, row: &Row) -> Rule<Row> {
+        dense(row)?;
+        let [.., m, n] = row.widths[..] else { return Err("a matrix has two dimensions".into()) };
+        if [m, n].iter().any(|width| matches!(width.dim, Dim::Count(_))) {
+            return Err("only known extents are swapped".into());
+        }
+        let lead = &row.widths[..row.widths.len() - 2];
+        Ok(Row::dense(row.space, [lead, &[n, m]].concat()))
+    }
+
+    /// Products of matrices `[B.., m, k]` and `[B.., k, n]` of the same row.
+    pub(super) fn matrix_product(&self, a: &Row, b: &Row) -> Rule<Row> {
+        dense(a)?;
+        dense(b)?;
+        let space = common_rows(a, b)?;
+        let (Some((&[m, k], lead)), Some((&[inner, n], rest))) = (ends(&a.widths), ends(&b.widths)) else {
+            return Err("a matrix has two dimensions".into());
+        };
+        if a.widths.iter().chain(&b.widths).any(|width| matches!(width.dim, Dim::Count(_))) {
+            return Err("matrices of rows have known extents".into());
+        }
+        if !self.fit(lead, rest) || !self.may_equal(k.dim, inner.dim) {
+            return Err("the extents of the matrices do not fit".into());
+        }
+        Ok(Row::dense(space, [lead, &[m, n]].concat()))
+    }
+
     /// `a @ b`: over the last dimension of `a` and the one of `b` at the same place.
     pub(super) fn product(&self, a: &Row, b: &Row) -> Rule<Row> {
+        let space = if b.space == Space::Unit { a.space } else { common_rows(a, b)? };
         if b.space != Space::Unit {
-            return Err("the right side of a product is a parameter".into());
+            dense(a)?;
+            if a.widths.iter().chain(&b.widths).any(|width| matches!(width.dim, Dim::Count(_))) {
+                return Err("matrices of rows have known extents".into());
+            }
         }
         if a.form == Form::BlockDiagonal {
             return Err("a block-diagonal weight is only the right side of a product".into());
@@ -236,7 +302,7 @@ impl Verifier<'_> {
             dense(b)?;
         }
         let widths = [&a.widths[..batch], &b.widths[batch + 1..]].concat();
-        Ok(Row::dense(a.space, widths))
+        Ok(Row::dense(space, widths))
     }
 
     pub(super) fn dot(&self, a: &Row, b: &Row) -> Rule<Row> {

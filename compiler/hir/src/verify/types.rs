@@ -71,7 +71,8 @@ impl Verifier<'_> {
             ExprKind::Repeat(x) => Ok(Type::PerGraph(vec![one(self.ty(*x))?.clone(); per_graph(declared)?.len()])),
             ExprKind::OfGraphs(x, graphs) => {
                 let Type::ByGraph(rows) = self.ty(*x) else { return Err("it selects of edge values".into()) };
-                let chosen = graphs.iter().map(|graph| rows.get(graph).cloned()).collect::<Option<_>>();
+                let of = |graph: &Graph| self.model.tables.of_graph(rows, *graph).cloned();
+                let chosen = graphs.iter().map(of).collect::<Option<_>>();
                 Ok(Type::PerGraph(chosen.ok_or("there is no value of a graph")?))
             }
             ExprKind::ByGraph(x, graphs) => self.by_graph(*x, graphs, declared),
@@ -95,6 +96,12 @@ impl Verifier<'_> {
                 map2(self.ty(*a), self.ty(*b), |a, b| self.concat2(a, b, declared()?))
             }
 
+            ExprKind::Slice { x, axis, start } => {
+                zip(self.ty(*x), declared, |row, declared| self.slice(row, *axis, *start, declared))
+            }
+            ExprKind::Transpose(x) => map(self.ty(*x), |row| self.transpose(row)),
+
+            ExprKind::MatrixProduct(a, b) => map2(self.ty(*a), self.ty(*b), |a, b| self.matrix_product(a, b)),
             ExprKind::Product(a, b) => map2(self.ty(*a), self.ty(*b), |a, b| self.product(a, b)),
             ExprKind::Dot(a, b) => map2(self.ty(*a), self.ty(*b), |a, b| self.dot(a, b)),
             ExprKind::Linear { x, names, .. } => {

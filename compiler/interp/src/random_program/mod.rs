@@ -360,6 +360,7 @@ impl Generator {
             UnaryOp::Gelu,
             UnaryOp::Erf,
             UnaryOp::Cos,
+            UnaryOp::Sin,
         ];
         let on_positive =
             [UnaryOp::Log, UnaryOp::Log1p, UnaryOp::Sqrt, UnaryOp::Recip, UnaryOp::Exp, UnaryOp::Softplus];
@@ -426,7 +427,12 @@ impl Generator {
         let x = self.pick();
         let Some(dims) = self.fixed_dims(x) else { return };
         let space = self.flow.ty(x).space;
-        let y = match self.below(5) {
+        let y = match self.below(7) {
+            5 if dims.len() >= 2 => {
+                let axis = self.below(dims.len() - 1);
+                self.flow.add(Op::Transpose { axis }, &[x])
+            }
+            6 => return self.row_product(x, &dims),
             0 => {
                 let mut wider = dims;
                 wider.push(2);
@@ -460,6 +466,21 @@ impl Generator {
             }
         };
         self.pool.push(y);
+    }
+
+    /// The product of the rows of a value, as matrices, with their transposes.
+    fn row_product(&mut self, x: Value, dims: &[usize]) {
+        let (batch, matrix) = match dims.len().checked_sub(2) {
+            Some(batch) => (batch, x),
+            None => {
+                let shape = [Dim::Fixed(1), Dim::Fixed(dims.iter().product())];
+                (0, self.flow.add(Op::Reshape(shape.to_vec()), &[x]))
+            }
+        };
+        let transposed = self.flow.add(Op::Transpose { axis: batch }, &[matrix]);
+        let factors = if self.chance(0.5) { [matrix, transposed] } else { [transposed, matrix] };
+        let product = self.flow.add(Op::RowProduct { batch }, &factors);
+        self.keep(product);
     }
 
     /// Computes on a unit value row by row along its leading dimension, together with a unit value shared by all rows.

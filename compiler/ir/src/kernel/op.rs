@@ -68,6 +68,10 @@ pub enum KernelOp<O = Operand, W = Width> {
         start: usize,
         len: usize,
     },
+    /// Swaps two dimensions: groups `[m, n, inner]` of consecutive elements become `[n, m, inner]`.
+    Transpose { a: O, m: usize, n: usize, inner: usize },
+    /// The product of matrices of the same row: groups `[m, k]` of `a` times groups `[k, n]` of `b` give groups `[m, n]`.
+    RowProduct { m: usize, k: usize, n: usize, a: O, b: O },
     /// One-hot encoding: 1 at the class of a label, else 0.
     OneHot(O),
     /// A dropout mask: see [`crate::Op::RandomMask`].
@@ -160,12 +164,14 @@ impl<O: Copy, W> KernelOp<O, W> {
             | KernelOp::Select { a, .. }
             | KernelOp::Copy(a)
             | KernelOp::Slice { a, .. }
+            | KernelOp::Transpose { a, .. }
             | KernelOp::OneHot(a)
             | KernelOp::ReduceTrailing(_, a)
             | KernelOp::Segment(_, a)
             | KernelOp::ReduceAll(_, a) => vec![*a],
             KernelOp::Binary(_, a, b)
             | KernelOp::Compose { a, b, .. }
+            | KernelOp::RowProduct { a, b, .. }
             | KernelOp::ScatterRows(a, b)
             | KernelOp::MatMul(_, a, b)
             | KernelOp::MatMulT(_, a, b)
@@ -191,6 +197,8 @@ impl<O: Copy, W> KernelOp<O, W> {
             KernelOp::ScatterAdd(_) => "scatter_add",
             KernelOp::Concat { .. } => "concat",
             KernelOp::Slice { .. } => "slice",
+            KernelOp::Transpose { .. } => "transpose",
+            KernelOp::RowProduct { .. } => "row_product",
             KernelOp::OneHot(_) => "one_hot",
             KernelOp::Mask { .. } => "random_mask",
             KernelOp::MatMul(..) => "matmul",
@@ -233,6 +241,12 @@ impl<O, W> KernelOp<O, W> {
             KernelOp::Concat { parts, lead } => KernelOp::Concat { parts: each(parts, operand)?, lead: width(lead) },
             KernelOp::Slice { a, last, start, len } => {
                 KernelOp::Slice { a: operand(0, a)?, last: *last, start: *start, len: *len }
+            }
+            KernelOp::Transpose { a, m, n, inner } => {
+                KernelOp::Transpose { a: operand(0, a)?, m: *m, n: *n, inner: *inner }
+            }
+            KernelOp::RowProduct { m, k, n, a, b } => {
+                KernelOp::RowProduct { m: *m, k: *k, n: *n, a: operand(0, a)?, b: operand(1, b)? }
             }
             KernelOp::OneHot(label) => KernelOp::OneHot(operand(0, label)?),
             KernelOp::Mask { stream, rate } => KernelOp::Mask { stream: *stream, rate: *rate },

@@ -566,6 +566,8 @@ impl<X: Extension> Reader<X> {
                 self.base.sign(")")?;
                 Head::Slice { last, start, len }
             }
+            "transpose" => Head::Transpose(self.three()?),
+            "row_product" => Head::RowProduct(self.three()?),
             "one_hot" => Head::OneHot,
             "random_mask" => {
                 self.base.sign("(")?;
@@ -664,6 +666,18 @@ impl<X: Extension> Reader<X> {
         }
     }
 
+    /// Three numbers, `(2 x 3 x 4)`.
+    fn three(&mut self) -> Parse<[usize; 3]> {
+        self.base.sign("(")?;
+        let first = self.base.integer()?;
+        self.base.word("x")?;
+        let second = self.base.integer()?;
+        self.base.word("x")?;
+        let third = self.base.integer()?;
+        self.base.sign(")")?;
+        Ok([first, second, third])
+    }
+
     fn extents(&mut self) -> Parse<Extents> {
         self.base.sign("(")?;
         let batch = self.width()?;
@@ -706,6 +720,8 @@ pub(crate) enum Head {
     ScatterAdd,
     Concat(Width),
     Slice { last: usize, start: usize, len: usize },
+    Transpose([usize; 3]),
+    RowProduct([usize; 3]),
     OneHot,
     Mask { stream: u32, rate: f64 },
     MatMul(Extents),
@@ -741,6 +757,8 @@ impl Head {
             (Head::ScatterRows, &[a, b]) => KernelOp::ScatterRows(a, b),
             (Head::ScatterAdd, [_, ..]) => KernelOp::ScatterAdd(operands.to_vec()),
             (Head::Slice { last, start, len }, &[a]) => KernelOp::Slice { a, last, start, len },
+            (Head::Transpose([m, n, inner]), &[a]) => KernelOp::Transpose { a, m, n, inner },
+            (Head::RowProduct([m, k, n]), &[a, b]) => KernelOp::RowProduct { m, k, n, a, b },
             (Head::OneHot, &[a]) => KernelOp::OneHot(a),
             (Head::ReduceTrailing(reduce), &[a]) => KernelOp::ReduceTrailing(reduce, a),
             (Head::Segment(reduce), &[a]) => KernelOp::Segment(reduce, a),

@@ -386,6 +386,8 @@ pub(crate) fn head<O: Copy, W>(op: &KernelOp<O, W>, over: &str, width: impl Fn(&
         KernelOp::Select { positive, otherwise, .. } => format!("select({positive:?}, {otherwise:?})"),
         KernelOp::Concat { lead, .. } => format!("concat(lead {})", width(lead)),
         KernelOp::Slice { last, start, len, .. } => format!("slice(last {last}, start {start}, len {len})"),
+        KernelOp::Transpose { m, n, inner, .. } => format!("transpose({m} x {n} x {inner})"),
+        KernelOp::RowProduct { m, k, n, .. } => format!("row_product({m} x {k} x {n})"),
         KernelOp::Mask { stream, rate } => format!("random_mask(stream {stream}, rate {rate:?})"),
         KernelOp::MatMul(of, ..) | KernelOp::MatMulT(of, ..) => format!("{}{}", op.name(), extents(of, width)),
         KernelOp::ReduceTrailing(reduce, _) | KernelOp::Segment(reduce, _) => {

@@ -558,6 +558,12 @@ impl Verifier<'_> {
                 let lead = operands[0].divided_by(&Width::fixed(*last));
                 start + len <= *last && lead.is_some_and(|lead| lead.times(&Width::fixed(*len)) == *width)
             }
+            KernelOp::Transpose { m, n, inner, .. } => {
+                operands[0] == *width && width.divided_by(&Width::fixed(m * n * inner)).is_some()
+            }
+            KernelOp::RowProduct { m, k, n, .. } => width.divided_by(&Width::fixed(m * n)).is_some_and(|lead| {
+                operands[0] == lead.times(&Width::fixed(m * k)) && operands[1] == lead.times(&Width::fixed(k * n))
+            }),
             KernelOp::OneHot(_) => operands[0].is_one() && width.as_fixed().is_some(),
             KernelOp::Mask { rate, .. } => {
                 if !(0.0..1.0).contains(rate) {

@@ -197,6 +197,8 @@ impl Function {
             KernelOp::ScatterRows(..)
             | KernelOp::ScatterAdd(_)
             | KernelOp::Mask { .. }
+            | KernelOp::Transpose { .. }
+            | KernelOp::RowProduct { .. }
             | KernelOp::MatMul(..)
             | KernelOp::MatMulT(..)
             | KernelOp::WeightedSum { .. }

@@ -152,6 +152,12 @@ impl Parser {
                 self.sign(")")?;
                 Op::Slice { start, len }
             }
+            "transpose" => {
+                self.sign("(")?;
+                let axis = self.integer()?;
+                self.sign(")")?;
+                Op::Transpose { axis }
+            }
             "one_hot" => {
                 self.sign("(")?;
                 let classes = self.integer()?;
@@ -163,6 +169,7 @@ impl Parser {
             "matmul" => Op::MatMul { batch: self.batch()? },
             "matmul_t" => Op::MatMulT { batch: self.batch()? },
             "outer" => Op::Outer { batch: self.batch()? },
+            "row_product" => Op::RowProduct { batch: self.batch()? },
             "grouped.matmul" | "grouped.matmul_t" | "grouped.outer" => {
                 let known = |form: &ProductForm| mnemonic.strip_prefix("grouped.") == Some(form.name());
                 let form = ProductForm::ALL.into_iter().find(known).expect("the mnemonic names a form");

@@ -94,11 +94,11 @@ impl Tape<'_> {
                 let bell = self.flow.push(Op::Unary(UnaryOp::Exp), &[exponent])?;
                 self.with_constant(Mul, bell, std::f64::consts::FRAC_2_SQRT_PI)?
             }
-            // -sin x = cos(x + π/2)
             UnaryOp::Cos => {
-                let shifted = self.with_constant(Add, x, std::f64::consts::FRAC_PI_2)?;
-                self.flow.push(Op::Unary(UnaryOp::Cos), &[shifted])?
+                let sine = self.flow.push(Op::Unary(UnaryOp::Sin), &[x])?;
+                self.flow.push(Op::Unary(UnaryOp::Neg), &[sine])?
             }
+            UnaryOp::Sin => self.flow.push(Op::Unary(UnaryOp::Cos), &[x])?,
             UnaryOp::Sign | UnaryOp::Step | UnaryOp::Floor => {
                 unreachable!("piecewise constant functions hand on no gradient")
             }

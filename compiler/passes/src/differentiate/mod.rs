@@ -300,6 +300,25 @@ impl Tape<'_> {
                 self.product(b, Op::MatMul { batch }, a, g)
             }
 
+            // The dimensions are swapped back.
+            Op::Transpose { axis } => {
+                let dx = self.flow.push(Op::Transpose { axis }, &[g])?;
+                self.give(args[0], dx)
+            }
+            // y = a b per row: da = g bᵀ, db = aᵀ g.
+            Op::RowProduct { batch } => {
+                let (a, b) = (args[0], args[1]);
+                if self.needed[b.index()] {
+                    let transposed = self.flow.push(Op::Transpose { axis: batch }, &[a])?;
+                    self.product(b, Op::RowProduct { batch }, transposed, g)?;
+                }
+                if self.needed[a.index()] {
+                    let transposed = self.flow.push(Op::Transpose { axis: batch }, &[b])?;
+                    self.product(a, Op::RowProduct { batch }, g, transposed)?;
+                }
+                Ok(())
+            }
+
             // As the products above, with the weight of each row's member.
             Op::Grouped { form, batch, members } => {
                 let grouped = |form| Op::Grouped { form, batch, members };

@@ -260,7 +260,7 @@ impl<'a> Emitter<'a> {
                 (BinaryOp::Mul, Some(0.0), _) | (BinaryOp::Mul, _, Some(0.0)) => Some(0.0),
                 _ => None,
             },
-            Op::Broadcast(_) | Op::Reshape(_) | Op::StopGradient | Op::Slice { .. } => number(0),
+            Op::Broadcast(_) | Op::Reshape(_) | Op::StopGradient | Op::Slice { .. } | Op::Transpose { .. } => number(0),
             Op::MatMul { .. } => number(0).filter(|&x| x == 0.0),
             Op::ReduceTrailing { reduce: Reduce::Sum, .. } => number(0).filter(|&x| x == 0.0),
             _ => None,
@@ -373,6 +373,7 @@ impl<'a> Emitter<'a> {
             | Op::Reshape(_)
             | Op::Concat
             | Op::Slice { .. }
+            | Op::Transpose { .. }
             | Op::ReduceTrailing { .. } => args.iter().all(|&arg| self.can_read(arg, rows)),
             Op::MatMul { .. } => match (args[1], rows) {
                 (Operand::Same(w), _) if self.old.ty(w).is_unit() => self.can_read(args[0], rows),

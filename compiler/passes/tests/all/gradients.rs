@@ -41,7 +41,7 @@ fn cases() -> Vec<Case> {
     let mut cases = vec![];
     let smooth = [UnaryOp::Neg, UnaryOp::Exp, UnaryOp::Softplus, UnaryOp::Tanh, UnaryOp::Sigmoid];
     let kinked = [UnaryOp::Abs, UnaryOp::Relu, UnaryOp::LeakyRelu(0.2), UnaryOp::Elu, UnaryOp::Gelu, UnaryOp::Erf];
-    let flat = [UnaryOp::Sign, UnaryOp::Step, UnaryOp::Floor, UnaryOp::Cos];
+    let flat = [UnaryOp::Sign, UnaryOp::Step, UnaryOp::Floor, UnaryOp::Cos, UnaryOp::Sin];
     for f in smooth.into_iter().chain(kinked).chain(flat) {
         cases.push(case(&format!("{f:?}"), move |world| {
             let x = world.rows_in(A, &[3], -2.0, 2.0);
@@ -127,6 +127,19 @@ fn cases() -> Vec<Case> {
         let (x, y) = (world.rows(A, &[2, 3]), world.rows(A, &[2, 1]));
         world.flow.add(Op::Concat, &[x, y, x])
     }));
+    for axis in 0..2 {
+        cases.push(case(&format!("transpose {axis}"), move |world| {
+            let x = world.rows(A, &[2, 3, 4]);
+            world.flow.add(Op::Transpose { axis }, &[x])
+        }));
+    }
+    for (batch, lead) in [(0, &[][..]), (1, &[2]), (2, &[3, 1])] {
+        cases.push(case(&format!("row_product {batch}"), move |world| {
+            let a = world.rows(A, &[lead, &[2, 4]].concat());
+            let b = world.rows(A, &[lead, &[4, 3]].concat());
+            world.flow.add(Op::RowProduct { batch }, &[a, b])
+        }));
+    }
     for (start, len) in [(0, 2), (1, 2), (3, 2), (0, 5)] {
         cases.push(case(&format!("slice {start} {len}"), move |world| {
             let x = world.rows(A, &[2, 5]);

@@ -165,6 +165,72 @@ impl Emit<'_> {
         Ok(Value::One(Held { layout, position, regs }))
     }
 
+    /// The product of matrices of the same row: each lane has its elements of the result, and goes through the inner
+    /// dimension of both operands where they are stored, or in the memory of the team.
+    pub(super) fn row_product(
+        &mut self,
+        extents: (usize, usize, usize),
+        a: Operand,
+        b: Operand,
+        width: usize,
+    ) -> Result<Value> {
+        let (_, k, n) = extents;
+        let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
+        let position = positions[0];
+        // Operands that lanes look up are put in memory before the loop.
+        for operand in [a, b] {
+            if self.produced_value(operand).is_some() {
+                self.stage(operand)?;
+            }
+        }
+        let mut elements = vec![];
+        for slot in self.layouts[layout].slots(position) {
+            elements.push(slot.map(|slot| {
+                let element = self.element(layout, position, slot.offset);
+                // Lanes without elements compute the last one.
+                let element = self.code.min(element, width - 1);
+                let sum = self.code.mov_f32(Val::ZERO);
+                (self.terms(element, extents), sum)
+            }));
+        }
+        let counter = self.code.mov(0);
+        let again = self.code.label();
+        self.code.push(Item::NoUnroll);
+        self.code.place(again);
+        let known = (self.row.known.num_rows(), self.edge.known.num_rows());
+        for &((from_a, from_b), sum) in elements.iter().flatten() {
+            let (at_a, at_b) = (self.code.add(from_a, counter), self.code.mad(counter, n, from_b));
+            let (a, b) = (self.gather(a, at_a, None)?, self.gather(b, at_b, None)?);
+            self.code.set(sum, Opcode::Mad(Type::F32), (a, b, sum));
+        }
+        // Row positions that were looked up in the loop are not known after it.
+        self.row.known.forget_rows(known.0);
+        self.edge.known.forget_rows(known.1);
+        self.code.increase(counter, 1);
+        let more = self.code.lt(counter, k);
+        self.code.jump_if(more, again);
+        let regs = elements.into_iter().map(|element| element.map(|(_, sum)| Val::Reg(sum))).collect();
+        Ok(Value::One(Held { layout, position, regs }))
+    }
+
+    /// The first elements of both operands that an element of groups `[m, n]` of their products is computed from.
+    pub(super) fn terms(&mut self, element: Reg, (m, k, n): (usize, usize, usize)) -> (Reg, Reg) {
+        let (row, column) = (self.code.div(element, n), self.code.rem(element, n));
+        let group = self.code.div(row, m);
+        let first = self.code.mul(group, k * n);
+        (self.code.mul(row, k), self.code.add(first, column))
+    }
+
+    /// The element of groups `[m, n, inner]` that an element of their transposes is.
+    pub(super) fn transposed(&mut self, element: Reg, (m, n, inner): (usize, usize, usize)) -> Reg {
+        let (outer, rest) = (self.code.div(element, m * n * inner), self.code.rem(element, m * n * inner));
+        let (column, rest) = (self.code.div(rest, m * inner), self.code.rem(rest, m * inner));
+        let (row, within) = (self.code.div(rest, inner), self.code.rem(rest, inner));
+        let row = self.code.mad(outer, m, row);
+        let cell = self.code.mad(row, n, column);
+        self.code.mad(cell, inner, within)
+    }
+
     /// Is the row that is multiplied put in the memory of the team? What is stored, too: lanes load it together, while
     /// each would read all of it.
     fn is_staged(&mut self, x: Operand) -> Result<bool> {

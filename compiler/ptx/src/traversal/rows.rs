@@ -177,6 +177,16 @@ impl Emit<'_> {
                 })?;
                 one(layout, positions[0], regs)
             }
+            KernelOp::Transpose { a, m, n, inner } => {
+                let (layout, positions) = self.layout(&[width]).expect("one width makes a chain");
+                let (a, extents) = (*a, (*m, *n, *inner));
+                let regs = self.each(layout, positions[0], |emit, element, exists| {
+                    let from = emit.transposed(element, extents);
+                    emit.gather(a, from, exists)
+                })?;
+                one(layout, positions[0], regs)
+            }
+            KernelOp::RowProduct { m, k, n, a, b } => self.row_product((*m, *k, *n), *a, *b, width),
             KernelOp::OneHot(label) => self.one_hot(*label, width),
             KernelOp::Mask { stream, rate } => self.mask(*stream, *rate, width),
             KernelOp::MatMul(of, x, w) => self.product(of, *x, *w, width, false),

@@ -12,8 +12,8 @@ use crate::operators::Operand;
 use crate::value::{Term, Typed};
 
 impl Checker<'_> {
-    /// Combines the values of all semantic graphs in scope.
-    pub(super) fn across_graphs(
+    /// Combines the values of all semantic graphs in scope: in `fuse` those of a vertex, in `aggregate` single rows.
+    pub fn across_graphs(
         &mut self,
         kind: Reduction,
         x: Term,
@@ -22,16 +22,22 @@ impl Checker<'_> {
         span: Span,
         scope: &Scope<'_>,
     ) -> Result<Term, Mistake> {
-        let Place::Fuse(vertex, _) = scope.place else {
-            return Err(Box::new(
-                Diagnostic::at(
-                    codes::WRONG_SCOPE,
-                    across.span,
-                    "`across` alone belongs into a `fuse` block",
-                    "not a `fuse` block",
-                )
-                .help("in `aggregate`, write `over in_edges across …` for all in-edges together"),
-            ));
+        let is_single = |row: &Row| row.space == Space::Unit;
+        let vertex = match (scope.place, &x) {
+            (Place::Fuse(vertex, _), _) => Some(vertex),
+            // The rows of all semantic graphs, one for each: parameters, and what is computed of them.
+            (Place::Aggregate, Term::Value(value)) if value.ty.rows().all(is_single) => None,
+            _ => {
+                return Err(Box::new(
+                    Diagnostic::at(
+                        codes::WRONG_SCOPE,
+                        across.span,
+                        "`across` alone belongs into a `fuse` block",
+                        "not a `fuse` block",
+                    )
+                    .help("in `aggregate`, write `over in_edges across …` for all in-edges together"),
+                ));
+            }
         };
         let x = match x {
             Term::Value(Typed { id, ty }) if matches!(*ty, Type::PerGraph(_)) => Typed { id, ty },
@@ -40,7 +46,7 @@ impl Checker<'_> {
             other => return Err(Box::new(self.not_a_value(&other, arg.span))),
         };
         let Type::PerGraph(rows) = &*x.ty else { unreachable!("it was compared") };
-        if rows.is_empty() {
+        if let (true, Some(vertex)) = (rows.is_empty(), vertex) {
             // No semantic graph ends here: a sum over nothing is 0, anything else has no value.
             return match kind {
                 Reduction::Sum | Reduction::Mean => {

@@ -146,14 +146,7 @@ impl Checker<'_> {
                 let mut joined = self.eval(first, scope);
                 for next in rest {
                     let next = self.eval(next, scope);
-                    let rule = |this: &mut Self, a: &Row, b: &Row| {
-                        // A single row is repeated, so that a parameter can be joined to every vertex.
-                        let left =
-                            if a.space == Space::Unit { this.broadcast_row(a, b.space, span)? } else { a.clone() };
-                        let right =
-                            if b.space == Space::Unit { this.broadcast_row(b, a.space, span)? } else { b.clone() };
-                        this.concat(&[left, right], span)
-                    };
+                    let rule = |this: &mut Self, a: &Row, b: &Row| this.joined(a, b, span);
                     joined = self.map2(joined, next, span, rule, Kind::Concat);
                 }
                 joined
@@ -185,7 +178,7 @@ impl Checker<'_> {
         }
     }
 
-    fn is_family(&mut self, across: &Ident, scope: &Scope<'_>) -> bool {
+    pub fn is_family(&mut self, across: &Ident, scope: &Scope<'_>) -> bool {
         let family = scope.layer.and_then(|l| l.layer.over.as_ref());
         match family {
             Some(family) if family.name.name == across.name => true,

@@ -24,6 +24,10 @@ impl Printer<'_> {
                 let least = if matches!(base.kind, ExprKind::Number(_)) { POSTFIX + 1 } else { POSTFIX };
                 format!("{}.{}", self.expr(base, least), field_name(field))
             }
+            ExprKind::Slice(base, parts) => {
+                let parts: Vec<String> = parts.iter().map(|part| self.part(part)).collect();
+                format!("{}[{}]", self.expr(base, POSTFIX), parts.join(", "))
+            }
             ExprKind::Unary(UnaryOp::Neg, operand) => format!("-{}", self.expr(operand, NEGATION)),
             ExprKind::Unary(UnaryOp::Not, operand) => format!("not {}", self.expr(operand, NOT)),
             ExprKind::Binary(op, left, right) => {
@@ -64,6 +68,14 @@ impl Printer<'_> {
             }
         };
         if level(expr) < least { format!("({text})") } else { text }
+    }
+
+    fn part(&self, part: &Part) -> String {
+        let bound = |bound: &Option<Expr>| bound.as_ref().map_or(String::new(), |bound| self.expr(bound, LOOSEST));
+        match part {
+            Part::At(at) => self.expr(at, LOOSEST),
+            Part::Range(start, end) => format!("{}..{}", bound(start), bound(end)),
+        }
     }
 
     fn arg(&self, arg: &Arg) -> String {

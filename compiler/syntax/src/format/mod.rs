@@ -16,7 +16,7 @@ use crate::ast::*;
 use crate::tokens::{Lexeme, Token, lex};
 
 use expressions::LOOSEST;
-use parts::{broken, criterion_text, from, graph_expr, name, rows, string, width};
+use parts::{broken, criterion_text, from, graph_expr, name, rows, string, value_rows, width};
 
 /// Maximum line width, in columns.
 const WIDTH: usize = 120;
@@ -453,15 +453,11 @@ impl<'a> Printer<'a> {
 
     fn input(&self, input: &LayerInput) -> String {
         let optional = if input.optional { " optional" } else { "" };
-        format!("{}: {}{}{optional}", name(&input.name), rows(&input.rows), self.dims(&input.dims, false))
+        format!("{}: {}{}{optional}", name(&input.name), value_rows(&input.rows), self.dims(&input.dims, false))
     }
 
     fn result(&self, result: &LayerResult) -> String {
-        let of = match &result.rows {
-            ResultRows::Of(of) => rows(of),
-            ResultRows::PerGraph => "per graph".to_owned(),
-        };
-        let ty = format!("{of}{}", self.dims(&result.dims, false));
+        let ty = format!("{}{}", value_rows(&result.rows), self.dims(&result.dims, false));
         if result.is_unnamed() { ty } else { format!("{}: {ty}", name(&result.name)) }
     }
 
@@ -518,6 +514,12 @@ impl<'a> Printer<'a> {
                     let value = self.layout(&output.value, LOOSEST, self.indent, self.indent + width(&head));
                     self.line(&(head + &value));
                     self.end(end);
+                }
+                Stmt::Repeat(repeat) => {
+                    self.begin(repeat.span.start as usize, repeat.span.end as usize, false);
+                    self.line(&format!("repeat {} {{", self.expr(&repeat.times, LOOSEST)));
+                    let braces = self.braces_after(repeat.span.end as usize);
+                    self.body(braces, |printer| printer.statements(&repeat.body));
                 }
             }
         }

@@ -45,6 +45,13 @@ pub(super) fn rows(rows: &RowsOf) -> String {
     }
 }
 
+pub(super) fn value_rows(of: &ValueRows) -> String {
+    match of {
+        ValueRows::Of(of) => rows(of),
+        ValueRows::PerGraph => "per graph".to_owned(),
+    }
+}
+
 pub(super) fn from(from: &Option<Text>, source: &str) -> String {
     from.as_ref().map_or(String::new(), |text| format!(" from {}", string(text, source)))
 }

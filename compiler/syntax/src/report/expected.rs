@@ -66,7 +66,7 @@ impl Expected {
         if self.after_operand() {
             group(&mut left, OPERATORS, "an operator");
             if self.has("let") {
-                group(&mut left, &["let", "param", "output", "NAME"], "the next statement");
+                group(&mut left, &["let", "param", "output", "repeat", "NAME"], "the next statement");
                 left.retain(|terminal| !is_contextual(terminal));
             } else if self.entry() {
                 left.retain(|terminal| !is_contextual(terminal));
@@ -76,7 +76,7 @@ impl Expected {
             group(&mut left, EXPRESSION, "an expression");
             left.retain(|terminal| !is_contextual(terminal));
         } else if self.has("let") {
-            group(&mut left, &["let", "param", "output", "NAME"], "a statement");
+            group(&mut left, &["let", "param", "output", "repeat", "NAME"], "a statement");
             left.retain(|terminal| !is_contextual(terminal));
         } else if self.has("NAME") {
             group(&mut left, &["NAME"], "a name");
@@ -122,8 +122,8 @@ impl Expected {
 }
 
 const OPERATORS: &[&str] = &[
-    "+", "-", "*", "/", "@", "==", "!=", "<", "<=", ">", ">=", "and", "or", ".", "over", "across", "of", "(", "into",
-    "from",
+    "+", "-", "*", "/", "@", "==", "!=", "<", "<=", ">", ">=", "and", "or", ".", "over", "across", "of", "(", "[",
+    "into", "from",
 ];
 const EXPRESSION: &[&str] = &["NAME", "NUMBER", "(", "[", "{", "-", "not", "if", "true", "false"];
 /// Terminals in the order of messages: declarations and entries first, as they usually follow each other.

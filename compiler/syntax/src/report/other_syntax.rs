@@ -47,7 +47,8 @@ impl Mistake<'_> {
             }
             LeftParen if expected.after_operand() && previous.is_some_and(|l| l.token == RightParen) => {
                 let open = groups.list.iter().find(|inner| inner.close == self.at - 1).map(|inner| inner.open);
-                let callee = open.and_then(|open| open.checked_sub(1)).filter(|&name| self.tokens[name].token.is_name());
+                let callee =
+                    open.and_then(|open| open.checked_sub(1)).filter(|&name| self.tokens[name].token.is_name());
                 match callee.and_then(|name| synonyms::meant(Place::Function, self.text_of(name))) {
                     Some(Meant::Advice(advice)) => Some(advice.to_owned()),
                     _ => Some(
@@ -59,29 +60,32 @@ impl Mistake<'_> {
             LeftBracket if expected.after_operand() && entry == Some(&Loss) => {
                 Some("the split says which vertices are for training: leave the brackets out".to_owned())
             }
-            LeftBracket if expected.after_operand() && matches!(next, Some(Text(_))) => {
-                let last = self.text_of(self.at.checked_sub(1)?);
+            Text(name) if previous.is_some_and(|l| l.token == LeftBracket) && expected.has("..") => {
+                let last = self.text_of(self.at.checked_sub(2)?);
                 let of_other = synonyms::meant(Place::Value, last).or_else(|| synonyms::meant(Place::Field, last));
                 if let Some(Meant::Advice(advice)) = of_other {
                     return Some(advice.to_owned());
                 }
-                let Some(Text(name)) = next else { return None };
-                Some(format!("a field is selected by its name: `{}.{}`", self.operand(self.at - 1), named(name)))
+                Some(format!("a field is selected by its name: `{}.{}`", self.operand(self.at - 2), named(name)))
+            }
+            Colon if expected.has("..") => {
+                Some("a part of a dimension is written `x[0..8]`, and `..` takes all of it: `x[.., 0]`".to_owned())
             }
             LeftBracket if expected.after_operand() => Some(
-                "values have no indices: `.name` selects a field or vertex type, and dimensions are reduced `over last` or `over first`"
+                "parts are taken of a name, a field or a call: declare the value by `let`, and write `x[0..8]`"
                     .to_owned(),
             ),
-            If if expected.after_operand() => {
-                Some("a choice is written `if c { a } else { b }`, with `c` known when the model is compiled".to_owned())
-            }
+            If if expected.after_operand() => Some(
+                "a choice is written `if c { a } else { b }`, with `c` known when the model is compiled".to_owned(),
+            ),
             Star if previous.is_some_and(|l| l.token == Over) => {
                 Some("`over relations` is over all relations, `over metapaths` over all metapaths".to_owned())
             }
             LeftBrace | LeftParen if previous.is_some_and(|l| l.token == Over) => {
                 let group = groups.list.iter().find(|inner| inner.open == self.at);
                 let inside = group.and_then(|group| {
-                    let (first, last) = (self.tokens.get(group.open + 1)?, self.tokens.get(group.close.checked_sub(1)?)?);
+                    let (first, last) =
+                        (self.tokens.get(group.open + 1)?, self.tokens.get(group.close.checked_sub(1)?)?);
                     self.text.get(first.start..last.end)
                 });
                 Some(format!("several semantic graphs stand in square brackets: `over [{}]`", inside.unwrap_or("…")))
@@ -94,7 +98,9 @@ impl Mistake<'_> {
             token if entry == Some(&Metrics) && token.is_name() && !found.first => {
                 Some("metrics are separated by commas: `metrics accuracy, macro_f1`".to_owned())
             }
-            LeftBracket if entry == Some(&Metrics) => Some("metrics stand without brackets: `metrics accuracy, macro_f1`".to_owned()),
+            LeftBracket if entry == Some(&Metrics) => {
+                Some("metrics stand without brackets: `metrics accuracy, macro_f1`".to_owned())
+            }
             At if entry == Some(&Metrics) => Some("metrics of ranks are `hits_1`, `hits_3` and `hits_10`".to_owned()),
             _ if entry == Some(&Stop) && !(expected.has("COMMA")) && expected.has("when") => {
                 let numbers = self.tokens[self.at..].iter().take_while(|l| !l.first || l.start == found.start);
@@ -102,9 +108,9 @@ impl Mistake<'_> {
                 let number = number.map_or("20", |l| &self.text[l.start..l.end]);
                 Some(format!("write `stop when val.loss has not improved for {number} epochs`"))
             }
-            Text(_) if expected.has("counted") => {
-                Some("a metapath is written as a path: `metapath PAP = Paper <-writes- Author -writes-> Paper`".to_owned())
-            }
+            Text(_) if expected.has("counted") => Some(
+                "a metapath is written as a path: `metapath PAP = Paper <-writes- Author -writes-> Paper`".to_owned(),
+            ),
             Text(number) if number.parse::<f64>().is_ok() && expected.has("NUMBER") => {
                 Some(format!("numbers stand without quotes: `{number}`"))
             }
@@ -141,7 +147,9 @@ impl Mistake<'_> {
             token if token.is_name() && !found.first && frame == Frame::Plain && expected.after_operand() => {
                 let name = previous.filter(|l| l.token.is_name())?;
                 let name = &self.text[name.start..name.end];
-                Some(format!("arguments stand in parentheses: `{name}({word})`; values are joined by an operator or `,`"))
+                Some(format!(
+                    "arguments stand in parentheses: `{name}({word})`; values are joined by an operator or `,`"
+                ))
             }
             _ => None,
         }

@@ -41,10 +41,10 @@ fn item(out: &mut String, item: &Item) {
             }
             for input in &layer.inputs {
                 let optional = if input.optional { " optional" } else { "" };
-                put!(out, 1, "input {} {}{}{optional}", input.name.name, rows(&input.rows), exprs(&input.dims));
+                put!(out, 1, "input {} {}{}{optional}", input.name.name, value_rows(&input.rows), exprs(&input.dims));
             }
             for result in &layer.results {
-                put!(out, 1, "result {} {}{}", result.name.name, result_rows(&result.rows), exprs(&result.dims));
+                put!(out, 1, "result {} {}{}", result.name.name, value_rows(&result.rows), exprs(&result.dims));
             }
             for part in &layer.body {
                 match part {
@@ -124,10 +124,10 @@ fn idents(idents: &[Ident]) -> String {
     idents.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-fn result_rows(of: &ResultRows) -> &str {
+fn value_rows(of: &ValueRows) -> &str {
     match of {
-        ResultRows::Of(of) => rows(of),
-        ResultRows::PerGraph => "per graph",
+        ValueRows::Of(of) => rows(of),
+        ValueRows::PerGraph => "per graph",
     }
 }
 
@@ -160,6 +160,10 @@ fn stmt(stmt: &Stmt) -> String {
         Stmt::Let(binding) => format!("let {} {}", binding.name.name, expr(&binding.value)),
         Stmt::Assign(binding) => format!("set {} {}", binding.name.name, expr(&binding.value)),
         Stmt::Output(o) => format!("output {} {} {}", o.name.name, o.vertex.name, expr(&o.value)),
+        Stmt::Repeat(repeat) => {
+            let body: Vec<String> = repeat.body.iter().map(self::stmt).collect();
+            format!("repeat {} {{ {} }}", expr(&repeat.times), body.join("; "))
+        }
     }
 }
 
@@ -206,6 +210,14 @@ pub fn expr(of: &Expr) -> String {
         ExprKind::Bool(value) => value.to_string(),
         ExprKind::Name(name) => name.clone(),
         ExprKind::Field(base, field) => format!("(. {} {})", expr(base), field.name),
+        ExprKind::Slice(base, parts) => {
+            let bound = |bound: &Option<Expr>| bound.as_ref().map_or(String::new(), expr);
+            let part = |part: &Part| match part {
+                Part::At(at) => expr(at),
+                Part::Range(start, end) => format!("{}..{}", bound(start), bound(end)),
+            };
+            format!("(part {} {})", expr(base), parts.iter().map(part).collect::<Vec<_>>().join(" "))
+        }
         ExprKind::Unary(op, operand) => format!("({op:?} {})", expr(operand)),
         ExprKind::Binary(op, left, right) => format!("({op:?} {} {})", expr(left), expr(right)),
         ExprKind::Call(call) => {

@@ -103,6 +103,13 @@ impl Block<'_> {
                     }
                 }
             }
+            KernelOp::Transpose { a, m, n, inner } => {
+                rows::transpose(self.operand(a, op.level), a.width, (*m, *n, *inner), out);
+            }
+            KernelOp::RowProduct { m, k, n, a, b } => {
+                let (left, right) = (self.operand(a, op.level), self.operand(b, op.level));
+                rows::product(dispatch, (left, a.width), (right, b.width), (*m, *k, *n), out);
+            }
             KernelOp::OneHot(labels) => {
                 out.fill(0.0);
                 let Base::Labels(input) = labels.base else { unreachable!("a one-hot encoding reads labels") };

@@ -444,6 +444,8 @@ fn word(op: &KernelOp) -> &'static str {
         KernelOp::Copy(_)
         | KernelOp::Concat { .. }
         | KernelOp::Slice { .. }
+        | KernelOp::Transpose { .. }
+        | KernelOp::RowProduct { .. }
         | KernelOp::OneHot(_)
         | KernelOp::ScatterRows(..)
         | KernelOp::ScatterAdd(_)

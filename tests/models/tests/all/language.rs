@@ -13,7 +13,7 @@ use hgnnc_model_tests::{World, assert_close, compile};
 use crate::differential::engine_agrees;
 use crate::gradients::gradients_are_differences;
 
-const SCHEMA: &str = "
+pub const SCHEMA: &str = "
 schema S {
     vertex A { x: f32[3], topic: class[2] }
     vertex B { x: f32[2] }
@@ -24,7 +24,7 @@ schema S {
 
 const TRAIN: &str = "train M { loss cross_entropy(y, A.topic) optimizer sgd(lr: 0.1) epochs 1 }";
 
-fn worlds() -> Vec<World> {
+pub fn worlds() -> Vec<World> {
     let written_down = World::new(
         1,
         &[("A", 5), ("B", 3)],
@@ -36,7 +36,7 @@ fn worlds() -> Vec<World> {
 
 /// `z` is what the layer computes for `A`, of the width that the layer says; the output is a linear map of it.
 #[track_caller]
-fn means(layer: &str, using: &str, reference: impl Fn(&Plain<'_>) -> Rows) {
+pub fn means(layer: &str, using: &str, reference: impl Fn(&Plain<'_>) -> Rows) {
     let source = format!(
         "{SCHEMA}\n{layer}\nmodel M(schema: S) {{\n let z = {using}\n output y: A = linear(z.A, 2)\n output out: A = z.A\n}}\n{TRAIN}"
     );

@@ -14,7 +14,7 @@ const TOLERANCE: f64 = 1e-10;
 
 /// Compares the output `y` of a case with a reference in all worlds.
 #[track_caller]
-fn agrees(name: &str, reference: impl Fn(&Plain<'_>) -> Rows) {
+pub fn agrees(name: &str, reference: impl Fn(&Plain<'_>) -> Rows) {
     let compiled = compile(&case(name).source());
     for world in cases::worlds(worlds(12)) {
         let found = compiled.output(&world, "y");
@@ -26,7 +26,7 @@ fn agrees(name: &str, reference: impl Fn(&Plain<'_>) -> Rows) {
 
 // ---- the parts of the schema -------------------------------------------------------------------------
 
-fn features(p: &Plain<'_>) -> Typed {
+pub fn features(p: &Plain<'_>) -> Typed {
     ["Paper", "Author", "Venue"].into_iter().map(|v| (v, rows_or_zero(p, v))).collect()
 }
 
@@ -36,7 +36,7 @@ fn rows_or_zero(p: &Plain<'_>, vertex: &'static str) -> Rows {
     if rows.len() == p.count(vertex) { rows } else { zeros(p.count(vertex), 1) }
 }
 
-fn both_ways(p: &Plain<'_>) -> Vec<Graph> {
+pub fn both_ways(p: &Plain<'_>) -> Vec<Graph> {
     vec![
         p.relation("cites", "Paper", "Paper"),
         p.relation("writes", "Author", "Paper"),
@@ -49,7 +49,7 @@ fn both_ways(p: &Plain<'_>) -> Vec<Graph> {
     ]
 }
 
-fn pap(p: &Plain<'_>) -> Graph {
+pub fn pap(p: &Plain<'_>) -> Graph {
     p.metapath("PAP", "Paper", &[("writes", true), ("writes", false)])
 }
 
@@ -61,11 +61,11 @@ fn prp(p: &Plain<'_>) -> Graph {
     p.metapath("PRP", "Paper", &[("reviews", true), ("reviews", false)])
 }
 
-fn cites(p: &Plain<'_>) -> Graph {
+pub fn cites(p: &Plain<'_>) -> Graph {
     p.relation("cites", "Paper", "Paper")
 }
 
-fn looped_cites(p: &Plain<'_>) -> Graph {
+pub fn looped_cites(p: &Plain<'_>) -> Graph {
     p.self_loops(&cites(p), "cites_self_loops")
 }
 
@@ -74,7 +74,7 @@ fn each_type(x: &Typed, f: impl Fn(f64) -> f64 + Copy) -> Typed {
 }
 
 /// `linear(features, n)`: a weight and a bias for each vertex type.
-fn embedded(p: &Plain<'_>) -> Typed {
+pub fn embedded(p: &Plain<'_>) -> Typed {
     features(p).into_iter().map(|(v, rows)| (v, p.linear("embedded", &format!(".{v}"), &rows))).collect()
 }
 

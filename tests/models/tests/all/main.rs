@@ -14,5 +14,7 @@ mod orders;
 mod rank_links;
 mod rank_plans;
 mod ranks;
+mod recent_layers;
 mod reuse;
 mod training_cases;
+mod values;

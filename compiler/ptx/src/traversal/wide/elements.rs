@@ -155,6 +155,22 @@ impl<'a> Wide<'a> {
                 let from = code.mad(outer, last, within);
                 self.element(&operands[0], Some(from))?
             }
+            KernelOp::Transpose { m, n, inner, .. } => {
+                let from = self.emit.transposed(at, (*m, *n, *inner));
+                self.element(&operands[0], Some(from))?
+            }
+            KernelOp::RowProduct { m, k, n, .. } => {
+                let (from_a, from_b) = self.emit.terms(at, (*m, *k, *n));
+                let sum = self.emit.code.mov_f32(Val::ZERO);
+                let number = self.emit.code.mov(0);
+                self.repeat((number, 1), *k, |wide, number| {
+                    let (at_a, at_b) = (wide.emit.code.add(from_a, number), wide.emit.code.mad(number, *n, from_b));
+                    let (a, b) = (wide.element(&operands[0], Some(at_a))?, wide.element(&operands[1], Some(at_b))?);
+                    wide.emit.code.set(sum, Opcode::Mad(Type::F32), (a, b, sum));
+                    Ok(())
+                })?;
+                sum.into()
+            }
             KernelOp::OneHot(_) => {
                 let here = self.emit.code.eq(at, map.class.expect("a class"));
                 self.emit.code.selp_f32(Val::Imm(1.0), Val::ZERO, here).into()

@@ -140,12 +140,14 @@ impl<'a> Wide<'a> {
                     | KernelOp::ScatterAdd(_)
                     | KernelOp::Concat { .. }
                     | KernelOp::Slice { .. }
+                    | KernelOp::Transpose { .. }
                     | KernelOp::OneHot(_)
                     | KernelOp::Mask { .. }
             );
         let once = match &reader.op {
             op if op.is_element_wise() => own.width == reader.width,
             KernelOp::Slice { .. }
+            | KernelOp::Transpose { .. }
             | KernelOp::ReduceTrailing(..)
             | KernelOp::Dot(..)
             | KernelOp::Segment(..)
