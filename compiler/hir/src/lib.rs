@@ -603,6 +603,8 @@ pub struct Stmt {
     pub kind: StmtKind,
     pub name: String,
     pub value: ExprId,
+    /// The name of the statement whose parameters, in order, are those of this one as well; the last one of that name.
+    pub sharing: Option<String>,
 }
 
 /// The kind of a statement.

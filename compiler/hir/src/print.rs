@@ -66,7 +66,8 @@ impl<'m> Printer<'m> {
             StmtKind::Assign => format!("{name} = {value}: {ty}"),
             StmtKind::Output => format!("output {name} = {value}: {ty}"),
         };
-        self.line(depth, &line);
+        let sharing = stmt.sharing.as_ref().map_or(String::new(), |of| format!(" sharing {of}"));
+        self.line(depth, &(line + &sharing));
         self.name(stmt.value, name);
     }
 

@@ -96,7 +96,9 @@ pub fn instantiate_with(model: &Model, wanted: impl Fn(&str) -> bool) -> Program
     };
     instance.enter(Stage::FP);
     for stmt in &model.body {
+        instance.params.begin(stmt.sharing.as_deref());
         instance.eval(stmt.value);
+        instance.params.end(&stmt.name);
     }
     let families = instance.outputs(wanted);
     if let Some(loss) = &model.loss {

@@ -21,6 +21,19 @@ pub struct Params {
     /// The number of the first base that was free for a path and members.
     free_bases: FxHashMap<(String, Vec<String>), usize>,
     names: UniqueNames,
+    /// The parameters of each statement of the model, in the order of evaluation; the last one of each name.
+    statements: FxHashMap<String, Vec<Param>>,
+    /// Those of the statement that is evaluated.
+    made: Vec<Param>,
+    /// Those that the statement has of another.
+    shared: Option<Shared>,
+}
+
+/// Parameters of another statement, which a statement has in the same order.
+struct Shared {
+    rest: std::vec::IntoIter<Param>,
+    /// Those that have been taken, by their names in this statement.
+    taken: FxHashMap<String, Param>,
 }
 
 /// The parameters whose names are a text, or start with it and a dot.
@@ -66,9 +79,42 @@ impl Params {
         known
     }
 
+    /// A statement begins, which may have the parameters of another.
+    pub fn begin(&mut self, sharing: Option<&str>) {
+        self.made.clear();
+        self.shared = sharing
+            .and_then(|of| self.statements.get(of))
+            .map(|params| Shared { rest: params.clone().into_iter(), taken: FxHashMap::default() });
+    }
+
+    /// The statement of this name ends.
+    pub fn end(&mut self, name: &str) {
+        self.statements.insert(name.to_owned(), std::mem::take(&mut self.made));
+        self.shared = None;
+    }
+
+    /// The parameter of this name, declared at `span`.
+    fn declared(&self, name: &str, span: Span) -> Option<Param> {
+        match &self.shared {
+            Some(shared) => shared.taken.get(name).copied(),
+            None => self.named(name).filter(|param| self.spans[param.index()] == span),
+        }
+    }
+
     /// The parameter of this name.
     fn named(&self, name: &str) -> Option<Param> {
-        self.starts.get(name)?.param
+        match &self.shared {
+            Some(shared) => shared.taken.get(name).copied(),
+            None => self.starts.get(name)?.param,
+        }
+    }
+
+    /// The next parameter of the statement whose parameters this one has.
+    fn next_shared(&mut self, name: &str) -> Option<Param> {
+        let shared = self.shared.as_mut()?;
+        let param = shared.rest.next()?;
+        shared.taken.insert(name.to_owned(), param);
+        Some(param)
     }
 
     /// `base`, or `base_2`, …: the first that no parameter of another declaration has as its name or as its start.
@@ -147,16 +193,26 @@ impl Instance<'_> {
 
     /// Declares a parameter and returns its value.
     pub fn parameter(&mut self, name: String, dims: Vec<Dim>, init: Init, decay: bool, span: Span) -> Val {
-        let name = self.params.take(&name, span);
-        let param = self.flow.declare_param(ParamDecl::new(name, dims, init, decay));
+        let param = match self.params.next_shared(&name) {
+            Some(shared) => shared,
+            None => self.new_parameter(&name, dims, init, decay, span),
+        };
+        self.params.made.push(param);
         Val::Stored(self.emit(Op::Param(param), &[], span))
+    }
+
+    fn new_parameter(&mut self, name: &str, dims: Vec<Dim>, init: Init, decay: bool, span: Span) -> Param {
+        let name = self.params.take(name, span);
+        self.flow.declare_param(ParamDecl::new(name, dims, init, decay))
     }
 
     /// The table of learned rows of a vertex type.
     pub fn embedding(&mut self, features: &Features, vertex: VertexType, width: Dim) -> Value {
         let rows = Dim::Count(vertex);
         let init = Init::Glorot { fan_in: rows, fan_out: width.fixed().unwrap_or(1) };
-        self.parameter(features.name.clone(), vec![rows, width], init, true, features.span).stored()
+        // It belongs to the schema, wherever it is read first.
+        let param = self.new_parameter(&features.name, vec![rows, width], init, true, features.span);
+        self.emit(Op::Param(param), &[], features.span)
     }
 
     /// The entries of a declared parameter.
@@ -185,8 +241,7 @@ impl Instance<'_> {
         let name = [base, &self.suffix(entry)].concat();
         // Blocks that run for several vertex types share a parameter.
         if decl.decomposition == Decomposition::None
-            && let Some(param) = self.params.named(&name)
-            && self.params.spans[param.index()] == decl.span
+            && let Some(param) = self.params.declared(&name, decl.span)
         {
             return Val::Stored(self.emit(Op::Param(param), &[], decl.span));
         }

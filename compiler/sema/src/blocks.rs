@@ -203,7 +203,8 @@ impl<'a> Checker<'a> {
                     body.extend(Self::statement(StmtKind::Param, &decl.name, &term));
                     self.bind(&mut scope, &decl.name, term);
                 }
-                Stmt::Let(Binding { name, value }) => {
+                Stmt::Let(Binding { name, value, sharing }) => {
+                    fine &= self.shares_nothing(sharing);
                     scope.statement.clone_from(&name.name);
                     let term = self.eval(value, &scope);
                     scope.statement.clear();
@@ -211,7 +212,8 @@ impl<'a> Checker<'a> {
                     body.extend(Self::statement(StmtKind::Let, name, &term));
                     self.bind(&mut scope, name, term);
                 }
-                Stmt::Assign(binding @ Binding { name, value }) => {
+                Stmt::Assign(binding @ Binding { name, value, sharing }) => {
+                    fine &= self.shares_nothing(sharing);
                     scope.statement.clone_from(&name.name);
                     let term = self.eval(value, &scope);
                     scope.statement.clear();
@@ -257,6 +259,17 @@ impl<'a> Checker<'a> {
         fine.then_some((body, assigned))
     }
 
+    /// Refuses `sharing` in a layer; false after the report.
+    fn shares_nothing(&mut self, sharing: &Option<Ident>) -> bool {
+        let Some(of) = sharing else { return true };
+        let message = "`sharing` belongs into a model";
+        self.report(
+            Diagnostic::at(codes::MODEL_ONLY, of.span, message, "a layer shares parameters between its blocks")
+                .help("a parameter that is declared between the blocks of a layer belongs to all of them"),
+        );
+        false
+    }
+
     /// Makes the assigned fields known to the blocks behind.
     fn store(
         &mut self,
@@ -274,7 +287,7 @@ impl<'a> Checker<'a> {
         };
         instance.body = body;
         let mut fine = true;
-        for (Binding { name, value }, term) in assigned {
+        for (Binding { name, value, .. }, term) in assigned {
             cx.field_spans.entry(name.name.clone()).or_insert(name.span);
             if let (Some(vertex), Some(result)) = (instance.vertex, row_per_graph(cx.layer, name)) {
                 if !self.assign_graph_rows(cx, (name, result.span), term, vertex, value.span) {

@@ -283,7 +283,7 @@ impl<'a> Checker<'a> {
 
     /// A statement of a body; none for a term that holds no value.
     pub fn statement(kind: StmtKind, name: &Ident, term: &Term) -> Option<Stmt> {
-        Some(Stmt { kind, name: name.name.clone(), value: term.expr()? })
+        Some(Stmt { kind, name: name.name.clone(), value: term.expr()?, sharing: None })
     }
 
     /// The semantic graph in the model's table.

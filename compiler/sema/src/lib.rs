@@ -27,6 +27,7 @@ mod params;
 mod reduce;
 pub mod schema;
 mod shapes;
+mod sharing;
 pub mod train;
 mod usage;
 mod value;

@@ -12,6 +12,7 @@ use hgnnc_syntax::ast::{self, Binding, Stmt};
 use crate::checker::{Checker, Place, Scope};
 use crate::consts::Consts;
 use crate::outputs::OutputSpace;
+use crate::sharing::Parameter;
 use crate::value::Term;
 
 /// The most times that statements are repeated.
@@ -19,9 +20,11 @@ const MOST_TIMES: f64 = 1000.0;
 
 /// The statements of a model with meaning, and its outputs.
 #[derive(Default)]
-struct Made {
+pub struct Made {
     body: Vec<hgnnc_hir::Stmt>,
     outputs: BTreeMap<String, Output>,
+    /// The parameters of each statement, by its name: those of the last one of that name.
+    pub parameters: HashMap<String, Vec<Parameter>>,
 }
 
 impl Checker<'_> {
@@ -54,7 +57,7 @@ impl Checker<'_> {
                 Stmt::Param(_) | Stmt::Let(_) | Stmt::Repeat(_) => self.model_statement(stmt, &mut scope, &mut made),
             }
         }
-        let Made { body, outputs } = made;
+        let Made { body, outputs, .. } = made;
         if outputs.is_empty() && !self.diagnostics.has_errors() {
             self.report(
                 Diagnostic::at(
@@ -78,9 +81,9 @@ impl Checker<'_> {
                 made.body.extend(Self::statement(StmtKind::Param, &decl.name, &term));
                 self.bind(scope, &decl.name, term);
             }
-            Stmt::Let(Binding { name, value }) => {
-                let term = self.named_value(name, value, scope, made);
-                self.bind(scope, name, term);
+            Stmt::Let(binding) => {
+                let term = self.named_value(binding, scope, made);
+                self.bind(scope, &binding.name, term);
             }
             Stmt::Repeat(repeat) => self.repeat(repeat, scope, made),
             Stmt::Assign(_) | Stmt::Output(_) => unreachable!("these depend on what they stand in"),
@@ -88,15 +91,14 @@ impl Checker<'_> {
     }
 
     /// The value of a statement that parameters are named for.
-    fn named_value(&mut self, name: &ast::Ident, value: &ast::Expr, scope: &mut Scope<'_>, made: &mut Made) -> Term {
-        scope.statement.clone_from(&name.name);
-        let term = self.eval(value, scope);
-        scope.statement.clear();
-        made.body.extend(Self::statement(StmtKind::Let, name, &term));
+    fn named_value(&mut self, binding: &Binding, scope: &mut Scope<'_>, made: &mut Made) -> Term {
+        let Binding { name, value, sharing } = binding;
+        let (term, sharing) = self.with_parameters(name, value, sharing.as_ref(), scope, made);
+        made.body.extend(Self::statement(StmtKind::Let, name, &term).map(|stmt| hgnnc_hir::Stmt { sharing, ..stmt }));
         term
     }
 
-    fn misplaced_assignment(&mut self, Binding { name, value }: &Binding, scope: &mut Scope<'_>) {
+    fn misplaced_assignment(&mut self, Binding { name, value, .. }: &Binding, scope: &mut Scope<'_>) {
         let report = match scope.spans.get(&name.name) {
             Some(first) => Diagnostic::at(
                 codes::MODEL_ONLY,
@@ -137,9 +139,9 @@ impl Checker<'_> {
                     return;
                 }
                 match stmt {
-                    Stmt::Assign(Binding { name, value }) if outside.contains_key(&name.name) => {
-                        let term = self.named_value(name, value, scope, made);
-                        scope.locals.insert(name.name.clone(), term);
+                    Stmt::Assign(binding) if outside.contains_key(&binding.name.name) => {
+                        let term = self.named_value(binding, scope, made);
+                        scope.locals.insert(binding.name.name.clone(), term);
                     }
                     Stmt::Assign(binding) => self.misplaced_assignment(binding, scope),
                     Stmt::Let(Binding { name, .. }) if outside.contains_key(&name.name) => {
@@ -178,16 +180,14 @@ impl Checker<'_> {
                 "choose another name",
             ));
         }
-        scope.statement.clone_from(&output.name.name);
-        let term = self.eval(&output.value, scope);
-        scope.statement.clear();
+        let (term, sharing) = self.with_parameters(&output.name, &output.value, output.sharing.as_ref(), scope, made);
         if matches!(term, Term::Error) {
             self.output_space(&output.vertex);
             return;
         }
         if let Some(of) = self.output(output, term) {
             let (kind, name, value) = (StmtKind::Output, output.name.name.clone(), of.value());
-            made.body.push(hgnnc_hir::Stmt { kind, name, value });
+            made.body.push(hgnnc_hir::Stmt { kind, name, value, sharing });
             made.outputs.insert(output.name.name.clone(), Output { of, span: output.name.span });
         }
     }

@@ -398,6 +398,15 @@ pub struct Repeat {
 pub struct Binding {
     pub name: Ident,
     pub value: Expr,
+    /// The statement of a model whose parameters are those of this one as well.
+    pub sharing: Option<Ident>,
+}
+
+impl Binding {
+    /// The end of its text.
+    pub fn end(&self) -> u32 {
+        self.sharing.as_ref().map_or(self.value.span.end, |sharing| sharing.span.end)
+    }
 }
 
 /// A model output, `output NAME: Vertex = EXPR`.
@@ -407,6 +416,8 @@ pub struct OutputStmt {
     pub name: Ident,
     pub vertex: Ident,
     pub value: Expr,
+    /// The statement whose parameters are those of this one as well.
+    pub sharing: Option<Ident>,
 }
 
 /// The declaration of a trainable parameter.

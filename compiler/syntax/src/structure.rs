@@ -109,7 +109,7 @@ fn starts_part(frame: Frame, tokens: &[Lexeme], begin: usize, index: usize) -> b
         Frame::Layer => fresh || matches!(token, Param | Project | Aggregate | Fuse | BadElement | BadBlockHead),
         Frame::Statements => match token {
             Let | Param | Output | Repeat | BadElement => true,
-            Shared => false,
+            Shared | Sharing => false,
             _ => {
                 let assigns = token.is_name() && next == Some(&Assign);
                 fresh || assigns && !matches!(previous, Some(Let | Param | Output | Const | Dot | Colon | Per))

@@ -126,7 +126,7 @@ tokens! {
         When "when" Has "has" Improved "improved" For "for" Select "select" Metrics "metrics" Split "split"
         Dataset "dataset" Seed "seed" F32 "f32" Sparse "sparse" Onehot "onehot" Embedding "embedding"
         Class "class" Multilabel "multilabel" Target "target" Graph "graph" Type "type" Src "src" Dst "dst"
-        Shared "shared" Basis "basis" Blocks "blocks" Optional "optional" NoDecay "no_decay" Dim "dim"
+        Shared "shared" Sharing "sharing" Basis "basis" Blocks "blocks" Optional "optional" NoDecay "no_decay" Dim "dim"
         Real "real" Bool "bool" Fn "fn" In "in"
     }
     symbols {

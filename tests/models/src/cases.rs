@@ -205,14 +205,6 @@ pub const CASES: &[Case] = &[
     output y: Paper = z",
     ),
     of(
-        "light_gcn",
-        "use std::light_gcn::LightGcnConv",
-        "    let h = linear(features, 3)
-    let first = LightGcnConv() over [relations, reverses] of h
-    let second = LightGcnConv() over [relations, reverses] of first
-    output y: Paper = ((h + first + second) / 3).Paper",
-    ),
-    of(
         "sehgnn",
         "use std::sehgnn::SeHgnnConv",
         "    let conv = SeHgnnConv(hidden: 4, attention: 2, dropout: 0.2) over [PAP, relations, reverses] of features

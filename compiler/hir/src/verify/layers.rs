@@ -142,7 +142,7 @@ impl Verifier<'_> {
     }
 
     fn instance(&self, instance: &Instance, family: &[Graph]) -> Rule<()> {
-        for Stmt { kind, name, value } in &instance.body {
+        for Stmt { kind, name, value, .. } in &instance.body {
             match kind {
                 StmtKind::Param => self.param_stmt(*value, instance.vertex, family)?,
                 StmtKind::Let | StmtKind::Assign => {}
@@ -201,7 +201,11 @@ impl Verifier<'_> {
     }
 
     pub(super) fn statements(&mut self) {
-        for (row, Stmt { kind, value, .. }) in self.model.body.iter().enumerate() {
+        for (row, Stmt { kind, value, sharing, .. }) in self.model.body.iter().enumerate() {
+            let before = &self.model.body[..row];
+            if sharing.as_ref().is_some_and(|of| before.iter().all(|stmt| stmt.name != *of)) {
+                self.report(Place::Statement(row), "the statement whose parameters it has is not before it");
+            }
             let rule = match kind {
                 StmtKind::Param => self.param_stmt(*value, None, &[]),
                 StmtKind::Let | StmtKind::Output => Ok(()),

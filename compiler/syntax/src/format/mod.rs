@@ -16,7 +16,7 @@ use crate::ast::*;
 use crate::tokens::{Lexeme, Token, lex};
 
 use expressions::LOOSEST;
-use parts::{broken, criterion_text, from, graph_expr, name, rows, string, value_rows, width};
+use parts::{broken, criterion_text, from, graph_expr, name, rows, sharing, string, value_rows, width};
 
 /// Maximum line width, in columns.
 const WIDTH: usize = 120;
@@ -275,7 +275,7 @@ impl<'a> Printer<'a> {
                 self.end(item.span.end as usize);
             }
             Item::Const(item) => {
-                self.binding("const ", &item.name, &item.value);
+                self.binding("const ", &item.name, &item.value, &None);
                 self.end(item.span.end as usize);
             }
             Item::Schema(schema) => {
@@ -495,24 +495,25 @@ impl<'a> Printer<'a> {
                 Stmt::Param(param) => self.param(param),
                 Stmt::Let(binding) => {
                     let start = self.token_before(binding.name.span.start as usize);
-                    let end = binding.value.span.end as usize;
+                    let end = binding.end() as usize;
                     self.begin(start, end, false);
-                    self.binding("let ", &binding.name, &binding.value);
+                    self.binding("let ", &binding.name, &binding.value, &binding.sharing);
                     self.end(end);
                 }
                 Stmt::Assign(binding) => {
-                    let end = binding.value.span.end as usize;
+                    let end = binding.end() as usize;
                     self.begin(binding.name.span.start as usize, end, false);
-                    self.binding("", &binding.name, &binding.value);
+                    self.binding("", &binding.name, &binding.value, &binding.sharing);
                     self.end(end);
                 }
                 Stmt::Output(output) => {
                     let start = self.token_before(output.name.span.start as usize);
-                    let end = output.value.span.end as usize;
+                    let end =
+                        output.sharing.as_ref().map_or(output.value.span.end, |sharing| sharing.span.end) as usize;
                     self.begin(start, end, false);
                     let head = format!("output {}: {} = ", name(&output.name), name(&output.vertex));
                     let value = self.layout(&output.value, LOOSEST, self.indent, self.indent + width(&head));
-                    self.line(&(head + &value));
+                    self.line(&(head + &value + &sharing(&output.sharing)));
                     self.end(end);
                 }
                 Stmt::Repeat(repeat) => {
@@ -525,12 +526,16 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn binding(&mut self, keyword: &str, bound: &Ident, value: &Expr) {
+    fn binding(&mut self, keyword: &str, bound: &Ident, value: &Expr, of: &Option<Ident>) {
         // An unquoted `shared` at the start of a statement would belong to the parameter above.
-        let bound = if keyword.is_empty() && bound.name == "shared" { "`shared`".to_owned() } else { name(bound) };
+        let bound = if keyword.is_empty() && ["shared", "sharing"].contains(&bound.name.as_str()) {
+            format!("`{}`", bound.name)
+        } else {
+            name(bound)
+        };
         let head = format!("{keyword}{bound} = ");
         let value = self.layout(value, LOOSEST, self.indent, self.indent + width(&head));
-        self.line(&(head + &value));
+        self.line(&(head + &value + &sharing(of)));
     }
 
     fn param(&mut self, param: &ParamDecl) {

@@ -45,6 +45,11 @@ pub(super) fn rows(rows: &RowsOf) -> String {
     }
 }
 
+/// The statement whose parameters another has as well.
+pub(super) fn sharing(of: &Option<Ident>) -> String {
+    of.as_ref().map_or(String::new(), |of| format!(" sharing {}", name(of)))
+}
+
 pub(super) fn value_rows(of: &ValueRows) -> String {
     match of {
         ValueRows::Of(of) => rows(of),

@@ -157,14 +157,24 @@ fn param(param: &ParamDecl) -> String {
 fn stmt(stmt: &Stmt) -> String {
     match stmt {
         Stmt::Param(param) => self::param(param),
-        Stmt::Let(binding) => format!("let {} {}", binding.name.name, expr(&binding.value)),
-        Stmt::Assign(binding) => format!("set {} {}", binding.name.name, expr(&binding.value)),
-        Stmt::Output(o) => format!("output {} {} {}", o.name.name, o.vertex.name, expr(&o.value)),
+        Stmt::Let(binding) => format!("let {}", self::binding(binding)),
+        Stmt::Assign(binding) => format!("set {}", self::binding(binding)),
+        Stmt::Output(o) => {
+            format!("output {} {} {}{}", o.name.name, o.vertex.name, expr(&o.value), sharing(&o.sharing))
+        }
         Stmt::Repeat(repeat) => {
             let body: Vec<String> = repeat.body.iter().map(self::stmt).collect();
             format!("repeat {} {{ {} }}", expr(&repeat.times), body.join("; "))
         }
     }
+}
+
+fn binding(binding: &Binding) -> String {
+    format!("{} {}{}", binding.name.name, expr(&binding.value), sharing(&binding.sharing))
+}
+
+fn sharing(of: &Option<Ident>) -> String {
+    of.as_ref().map_or(String::new(), |of| format!(" sharing={}", of.name))
 }
 
 fn entry(entry: &TrainEntry) -> String {

@@ -15,7 +15,13 @@ const TOLERANCE: f64 = 1e-10;
 /// Compares the output `y` of a case with a reference in all worlds.
 #[track_caller]
 pub fn agrees(name: &str, reference: impl Fn(&Plain<'_>) -> Rows) {
-    let compiled = compile(&case(name).source());
+    source_agrees(name, &case(name).source(), reference);
+}
+
+/// Compares the output `y` of a model with a reference in all worlds.
+#[track_caller]
+pub fn source_agrees(name: &str, source: &str, reference: impl Fn(&Plain<'_>) -> Rows) {
+    let compiled = compile(source);
     for world in cases::worlds(worlds(12)) {
         let found = compiled.output(&world, "y");
         let expected = reference(&Plain::of(&compiled, &world));

@@ -276,3 +276,56 @@ fn rows_of_semantic_graphs_are_normalised_over_the_family() {
         (0..h.len()).map(|i| (0..3).map(|d| of(i, d)).collect()).collect()
     });
 }
+
+/// Statements with the parameters of another: two linear maps and a layer, applied to two values each. There are no others.
+#[test]
+fn shared_parameters() {
+    let source = format!(
+        "{SCHEMA}
+        layer Sum(n: dim) over graphs: [V -> V] of x: V[in] -> V[n] {{
+            aggregate e: g in graphs {{ param w: [in, n] basis(2) z = sum(e.src.x @ w) over in_edges }}
+            fuse v: V across graphs {{ param b: [n] out = sum(v.z) across graphs + b }}
+        }}
+        model M(schema: S) {{
+            let first = tanh(linear(Sum(n: 3) over [s, reverse(s)] of linear(A.x, 4), 3))
+            let second = tanh(linear(Sum(n: 3) over [s, reverse(s)] of linear(square(A.x), 4), 3)) sharing first
+            let h = second
+            repeat 2 {{ h = tanh(linear(Sum(n: 3) over [s, reverse(s)] of linear(concat(h, h[0..1])[0..3], 4), 3)) sharing second }}
+            output y: A = first[0..2] + second[0..2] * h[0..2]
+            output out: A = first * second + h
+        }}
+        train M {{ loss cross_entropy(y, A.topic) optimizer sgd(lr: 0.1) }}"
+    );
+    let compiled = compile(&source);
+    let names: Vec<&str> = compiled.model.flow.params.iter().map(|param| param.name.as_str()).collect();
+    let own = names.iter().filter(|name| name.starts_with("first"));
+    assert_eq!(own.count(), names.len(), "{names:?}");
+    for world in worlds() {
+        let p = Plain::of(&compiled, &world);
+        let apply = |x: &Rows| -> Rows {
+            let h = p.linear("first", "", x);
+            let coefficients = ["s", "reverse_s"].map(|g| p.vector(&format!("first.w.coefficients.{g}")).to_vec());
+            let bases = p.param("first.w.bases");
+            let message = |g: usize, row: &[f64]| -> Vec<f64> {
+                let of = |b: usize, d: usize| bases.part(b).apply(row)[d] * coefficients[g][b];
+                (0..3).map(|d| of(0, d) + of(1, d)).collect()
+            };
+            let mut out: Rows = vec![p.vector("first.b").to_vec(); x.len()];
+            for (g, name) in ["s", "reverse_s"].into_iter().enumerate() {
+                for (j, i) in p.relation(name, "A", "A").edges {
+                    out[i].iter_mut().zip(message(g, &h[j])).for_each(|(sum, x)| *sum += x);
+                }
+            }
+            p.linear("first_2", "", &out).iter().map(|row| row.iter().map(|x| x.tanh()).collect()).collect()
+        };
+        let x = p.input("A.x");
+        let squared: Rows = x.iter().map(|row| row.iter().map(|x| x * x).collect()).collect();
+        let (first, second) = (apply(&x), apply(&squared));
+        let h = apply(&apply(&second));
+        let element = |i: usize, d: usize| first[i][d] * second[i][d] + h[i][d];
+        let expected: Vec<f64> =
+            (0..x.len()).flat_map(|i| (0..3).map(move |d| element(i, d)).collect::<Vec<_>>()).collect();
+        assert_close("shared", &compiled.output(&world, "out").data, &expected, 1e-10);
+        crate::gradients::gradients_are_differences("shared", &compiled.model.flow, &compiled.bind(&world));
+    }
+}
