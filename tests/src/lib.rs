@@ -2,13 +2,15 @@
 //!
 //! A case is a `.hgnn` file. Its first comment says what it shows; further comments of its head may say what
 //! stands around it: `// dataset: …` ([`Setting::dataset`]), `// new: …` ([`Setting::new`]), `// split: NAME` (as on the
-//! command line) and `// disable: PASS`.
+//! command line) and `// disable: PASS`. Files that it imports from stand behind it ([`Files`]).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use hgnnc_driver::{
     Analysis, DatasetSummary, Diagnostics, Disabled, LabelSummary, LabelSummaryKind, LowerError, LowerOptions,
-    RelationSummary, VertexSummary, analyze, check_dataset, check_unseen, codes, diag, lower, silence, unknown_name,
+    ModuleFile, ModuleFiles, ModulePath, NotFound, RelationSummary, VertexSummary, analyze_with, check_dataset,
+    check_unseen, codes, diag, lower, silence, unknown_name,
 };
 use hgnnc_ir::VertexType;
 
@@ -107,6 +109,74 @@ fn dataset(text: &str) -> DatasetSummary {
     summary
 }
 
+/// The files of a case in one text: the model's own, and others, each behind a line `//--- PATH`. A package is a folder.
+/// With `//--- PATH unreadable: REASON`, the file cannot be read.
+#[derive(Debug)]
+pub struct Files<'a> {
+    /// Path, and the text or why there is none; the model's own first.
+    files: Vec<(&'a str, Result<&'a str, &'a str>)>,
+}
+
+impl<'a> Files<'a> {
+    /// Cuts a text in front of its separators. Returns the model's own part.
+    pub fn of(name: &'a str, text: &'a str) -> (&'a str, Self) {
+        let mut parts = text.split("\n//--- ");
+        let own = parts.next().unwrap_or_default();
+        let other = |part: &'a str| {
+            let (head, text) = part.split_once('\n').unwrap_or((part, ""));
+            match head.split_once(" unreadable: ") {
+                Some((path, reason)) => (path, Err(reason)),
+                None => (head, Ok(text)),
+            }
+        };
+        let files = std::iter::once((name, Ok(own))).chain(parts.map(other)).collect();
+        (own, Files { files })
+    }
+}
+
+impl ModuleFiles for Files<'_> {
+    fn find(&mut self, from: usize, wanted: &ModulePath<'_>) -> Result<ModuleFile, NotFound> {
+        let path = match wanted {
+            ModulePath::File(path) => {
+                let mut parts: Vec<&str> = self.files[from].0.split('/').collect();
+                parts.pop();
+                for part in path.split('/') {
+                    match part {
+                        ".." => _ = parts.pop(),
+                        part => parts.push(part),
+                    }
+                }
+                parts.join("/")
+            }
+            ModulePath::Package { package, module } => format!("{package}/{}.hgnn", module.join("/")),
+        };
+        let found = self.files.iter().position(|(name, _)| *name == path);
+        let Some(number) = found else {
+            let folder = |name: &'_ str| name.split_once('/').map(|(folder, _)| folder.to_owned());
+            let known: BTreeSet<String> = self.files.iter().filter_map(|(name, _)| folder(name)).collect();
+            return Err(match wanted {
+                ModulePath::Package { package, .. } if !known.contains(*package) => NotFound::Package {
+                    manifest: (!known.is_empty()).then(|| "hgnnc.toml".to_owned()),
+                    known: known.into_iter().collect(),
+                },
+                ModulePath::Package { .. } => {
+                    let name = |name: &str| Some(name.strip_suffix(".hgnn")?.replace('/', "::"));
+                    let others = self.files.iter().filter_map(|(path, _)| name(path)).collect();
+                    NotFound::File { looked_for: path, others }
+                }
+                ModulePath::File(_) => NotFound::File {
+                    looked_for: path,
+                    others: self.files[1..].iter().map(|(name, _)| (*name).to_owned()).collect(),
+                },
+            });
+        };
+        match self.files[number] {
+            (name, Ok(text)) => Ok(ModuleFile { number, name: name.to_owned(), text: text.into() }),
+            (name, Err(reason)) => Err(NotFound::Unreadable(format!("`{name}`: {reason}"))),
+        }
+    }
+}
+
 /// A file, analyzed and met with what its head says stands around it.
 pub struct Outcome {
     /// The result of the analysis.
@@ -130,13 +200,14 @@ impl Outcome {
 /// Does what `hgnnc check` does, and lowers what is right.
 pub fn check(name: &str, text: &str) -> Outcome {
     let setting = Setting::of(text);
-    let analysis = analyze(name, text);
+    let (text, mut files) = Files::of(name, text);
+    let analysis = analyze_with(name, text, &[], &mut files);
     let mut diagnostics = analysis.diagnostics.clone();
     if let Some(model) = &analysis.model {
         if let Some(dataset) = &setting.dataset {
             let split = setting.split.as_deref();
             check_dataset(&model.schema, model.train.as_ref(), dataset, split, &mut diagnostics);
-            silence(&analysis.module.allows, &mut diagnostics, |code| code == codes::EMPTY_RELATION);
+            silence(&analysis.allows, &mut diagnostics, |code| code == codes::EMPTY_RELATION);
             diagnostics.sort();
         }
         let added = |vertex: VertexType| {

@@ -215,7 +215,7 @@ impl Code {
 /// Arguments of the command `check`.
 #[derive(ClapArgs, Debug)]
 pub struct CheckArgs {
-    /// The model, a `.hgnn` file; with `--serve` also an artifact
+    /// The model, a `.hgnn` file, or a file without a model that others import from; with `--serve` also an artifact
     pub model: PathBuf,
     /// Also say of each output what a request to the trained model must bring, which vertices cannot be new, and what
     /// depends on the whole graph

@@ -26,6 +26,9 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut analysis = hgnnc::read(&args.model, &args.set.constants)?;
+    if !args.serve && args.data.is_none() {
+        analysis.accept_module();
+    }
     hgnnc::accept(&analysis, &analysis.diagnostics, &mut terminal)?;
     if let Some(model) = analysis.model.as_ref().filter(|_| args.serve) {
         print(&serve::text(&model.flow, &analysis.sources))?;

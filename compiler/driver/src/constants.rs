@@ -1,11 +1,10 @@
 //! Constants of a file that the caller gives other values, as the option `--set` does.
 
-use std::collections::BTreeMap;
-
 use hgnnc_diag::{Diagnostic, Diagnostics, Severity, SourceMap, codes};
-use hgnnc_sema::consts::Consts;
 use hgnnc_sema::names::{did_you_mean, duplicate};
-use hgnnc_syntax::ast::{Const, Item, Module};
+use hgnnc_syntax::ast::{Const, Item};
+
+use crate::modules::Units;
 
 /// Name of the source that a given value is shown in.
 const SOURCE: &str = "--set";
@@ -13,15 +12,9 @@ const SOURCE: &str = "--set";
 /// A constant's name and its new value, an expression of numbers and of constants declared before it.
 pub type Setting = (String, String);
 
-/// The file with the given values in place of its own. Each is a source of its own, so that mistakes are shown in the
-/// user's words.
-pub(crate) fn set(
-    module: &Module,
-    settings: &[Setting],
-    sources: &mut SourceMap,
-    diagnostics: &mut Diagnostics,
-) -> Module {
-    let mut module = module.clone();
+/// Gives constants of the model's files other values. Each is a source of its own, so that mistakes are shown in the user's
+/// words.
+pub(crate) fn set(units: &mut Units, settings: &[Setting], sources: &mut SourceMap, diagnostics: &mut Diagnostics) {
     let mut before: Vec<Const> = vec![];
     for (name, value) in settings {
         let text = format!("const {name} = {value}");
@@ -42,33 +35,22 @@ pub(crate) fn set(
             diagnostics.push(duplicate("constant", &given.name, first.name.span));
             continue;
         }
-        match module.items.iter_mut().find_map(|item| own(item).filter(|own| own.name.name == given.name.name)) {
+        match units.constant(&given.name.name) {
             Some(own) => own.value = given.value.clone(),
-            None => diagnostics.push(unknown(&module, &given)),
+            None => diagnostics.push(unknown(units, &given)),
         }
         before.push(given);
     }
-    module
 }
 
-fn own(item: &mut Item) -> Option<&mut Const> {
-    match item {
-        Item::Const(own) => Some(own),
-        Item::Use(_) | Item::Schema(_) | Item::Layer(_) | Item::Model(_) | Item::Train(_) => None,
-    }
-}
-
-/// The report of a constant that the file does not declare.
-fn unknown(module: &Module, given: &Const) -> Diagnostic {
+/// The report of a constant that the file neither declares nor imports.
+fn unknown(units: &Units, given: &Const) -> Diagnostic {
     let name = &given.name.name;
     let message = format!("the model has no constant `{name}`");
     let report = Diagnostic::at(codes::UNKNOWN_NAME, given.name.span, message, "not declared");
-    let known = module.items.iter().filter_map(|item| match item {
-        Item::Const(own) => Some(own.name.name.as_str()),
-        Item::Use(_) | Item::Schema(_) | Item::Layer(_) | Item::Model(_) | Item::Train(_) => None,
-    });
-    let known: Vec<&str> = known.collect();
+    let known = units.constant_names();
     let none = known.is_empty();
+    let known = known.iter().map(String::as_str);
     let report = did_you_mean(report, name, known);
     match &name[..] {
         "epochs" | "seed" => report.help(format!("`--{name} N` sets that of the train block")),
@@ -94,11 +76,4 @@ pub(crate) fn mention(settings: &[Setting], sources: &SourceMap, diagnostics: &m
         noted.push(if follows { found.note(note.clone()) } else { found });
     }
     *diagnostics = noted;
-}
-
-/// The values of all constants of a file.
-pub(crate) fn values(module: &Module) -> BTreeMap<String, f64> {
-    // Mistakes have been reported.
-    let consts = Consts::of(module, &mut Diagnostics::default());
-    consts.names().filter_map(|name| Some((name.to_owned(), consts.get(name)?))).collect()
 }

@@ -14,6 +14,7 @@ mod lints;
 mod lower;
 mod minibatch;
 mod model;
+mod modules;
 mod pipeline;
 mod ranks;
 mod relations;
@@ -45,6 +46,7 @@ pub use hgnnc_syntax::format;
 pub use layer::{LoweredLayer, give_features, given_inputs, lower_layer};
 pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, lower, prepare};
 pub use model::{Analyzed, bind_names};
+pub use modules::{ModuleFile, ModuleFiles, ModulePath, NoFiles, NotFound};
 pub use ranks::{LoweredForRanks, NOT_ON_RANKS, Split, lower_for_ranks};
 pub use relations::{Load, RelationModel, RelationTimes, Relations, assign_relations};
 pub use settings::settings;
@@ -53,62 +55,76 @@ pub use unseen::check_unseen;
 
 use std::collections::BTreeMap;
 
-use hgnnc_diag::Severity;
+use hgnnc_diag::{FileId, Severity};
 use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_lower::{instantiate, instantiate_with};
-use hgnnc_sema::{Checked, Library};
-use hgnnc_syntax::ast::{Allow, Item, Module};
+use hgnnc_sema::Checked;
+use hgnnc_sema::imports::importable;
+use hgnnc_syntax::ast::{Allow, Module};
+
+use modules::Units;
 
 /// The result of [`analyze`] for one file.
+#[derive(Default)]
 pub struct Analysis {
-    /// The file and the library modules that it imports.
+    /// The file, those that it imports from, and library modules.
     pub sources: SourceMap,
     /// Errors and warnings, sorted by position.
     pub diagnostics: Diagnostics,
     /// The syntax tree of the file.
     pub module: Module,
+    /// The user's files that it imports from, directly or not.
+    pub imported: Vec<FileId>,
+    /// Warnings that are silenced by attributes, in all files.
+    pub allows: Vec<Allow>,
     /// The checked model; `None` if there are errors.
     pub model: Option<Analyzed>,
-    /// The values of the constants of the file.
+    /// The values of the constants that the file declares or imports.
     pub constants: BTreeMap<String, f64>,
+}
+
+impl Analysis {
+    /// The texts of the user's files that the file imports from, directly or not.
+    pub fn imported_texts(&self) -> impl Iterator<Item = &str> {
+        self.imported.iter().map(|&id| self.sources.file(id).text.as_str())
+    }
+
+    /// Accepts a file without a model if nothing else is wrong with it, and other files can import from it.
+    pub fn accept_module(&mut self) {
+        if self.module.items.iter().any(|item| importable(item).is_some()) {
+            self.diagnostics.retain(|found| found.code != codes::NO_MODEL);
+        }
+    }
 }
 
 /// Maximum size of a source file, in bytes.
 pub const MAX_SOURCE: usize = 16 << 20;
 
-/// Parses and checks the text of a file.
+/// Parses and checks the text of a file that imports from no file.
 pub fn analyze(name: &str, text: &str) -> Analysis {
-    analyze_with(name, text, &[])
+    analyze_with(name, text, &[], &mut NoFiles)
 }
 
-/// [`analyze`], with other values for some of the file's constants. The syntax tree of the result is that of the file.
-pub fn analyze_with(name: &str, text: &str, settings: &[Setting]) -> Analysis {
+/// Parses and checks the text of a file, with other values for some of the constants that it declares or imports. Files
+/// that it imports from are found by `files`. The syntax tree of the result is that of the file.
+pub fn analyze_with(name: &str, text: &str, settings: &[Setting], files: &mut dyn ModuleFiles) -> Analysis {
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
     if text.len() > MAX_SOURCE {
         let report = Diagnostic::new(codes::TOO_LARGE, format!("`{name}` has {} bytes", text.len()));
         diagnostics.push(report.note(format!("a source file has at most {MAX_SOURCE} bytes")));
-        return Analysis { sources, diagnostics, module: Module::default(), model: None, constants: BTreeMap::new() };
+        return Analysis { sources, diagnostics, ..Analysis::default() };
     }
-    let file = sources.add(name, text);
-    let module = hgnnc_syntax::parse(file, text, &mut diagnostics);
+    let mut units = Units::load(name, text, files, &mut sources, &mut diagnostics);
+    let module = units.own().clone();
     // A file with syntax errors is still checked, since the part that parsed may contain other errors. Missing
     // declarations must then not be reported as unknown.
-    let complete = !module.incomplete;
-    let libraries = libraries(&module, &mut sources, &mut diagnostics);
-    let libraries: Vec<Library<'_>> = (libraries.iter().zip(STDLIB))
-        .map(|((name, module), (_, text))| Library { name, module, layers: layer_names(text) })
-        .collect();
+    let complete = units.are_complete();
     let mut found = Diagnostics::default();
-    let with_settings;
-    let checked = if settings.is_empty() {
-        &module
-    } else {
-        with_settings = constants::set(&module, settings, &mut sources, &mut diagnostics);
-        &with_settings
-    };
-    let constants = constants::values(checked);
-    let checked = hgnnc_sema::check(checked, &libraries, &mut found);
+    constants::set(&mut units, settings, &mut sources, &mut diagnostics);
+    let files = units.files();
+    let constants = hgnnc_sema::imports::constants(&files);
+    let checked = hgnnc_sema::check(&files, units.in_library(), &mut found);
     let model = checked.and_then(|checked| with_program(checked, &mut found));
     for diagnostic in found {
         if complete || stands_alone(diagnostic.code) {
@@ -119,14 +135,18 @@ pub fn analyze_with(name: &str, text: &str, settings: &[Setting]) -> Analysis {
     if diagnostics.has_errors() {
         diagnostics.retain(|diagnostic| diagnostic.severity() == Severity::Error);
     }
-    let silenced = silence(&module.allows, &mut diagnostics, |code| code != codes::EMPTY_RELATION);
+    let allows = units.allows();
+    let silenced = silence(&allows, &mut diagnostics, |code| code != codes::EMPTY_RELATION);
     if !diagnostics.has_errors() {
-        useless(&module.allows, &silenced, &mut diagnostics);
+        // What silences nothing for this model may do so for another one, unless it stands in the model's own file.
+        let own = allows.len() - module.allows.len();
+        useless(&module.allows, &silenced[own..], &mut diagnostics);
     }
+    units.mention_imports(&mut diagnostics);
     diagnostics.sort();
     constants::mention(settings, &sources, &mut diagnostics);
     let model = if diagnostics.has_errors() { None } else { model };
-    Analysis { sources, diagnostics, module, model, constants }
+    Analysis { sources, diagnostics, module, imported: units.imported(), allows, model, constants }
 }
 
 /// The program of a checked model, with its mini-batches; `None` if there are errors.
@@ -255,11 +275,6 @@ fn stands_alone(code: Code) -> bool {
     .contains(&code)
 }
 
-/// The layers that a library file declares. Library files start each declaration on its own line.
-fn layer_names(text: &str) -> Vec<&str> {
-    text.lines().filter_map(|line| line.strip_prefix("layer ")?.split('(').next()).collect()
-}
-
 /// The report of a disabled pass or fusion that does not exist.
 pub fn unknown_name(error: &UnknownName) -> Diagnostic {
     let report = Diagnostic::new(codes::UNKNOWN_SWITCH, error.to_string());
@@ -280,25 +295,4 @@ pub fn unknown_name(error: &UnknownName) -> Diagnostic {
         UnknownName::Value { .. } if known.is_empty() => "no kernel of this program computes several values".into(),
         UnknownName::Value { .. } => format!("the kernels that can be split up store {listed}"),
     })
-}
-
-/// The library modules that a file imports from. All modules are known by name, so that misspelt imports get a
-/// suggestion, but only imported ones are parsed.
-fn libraries(module: &Module, sources: &mut SourceMap, diagnostics: &mut Diagnostics) -> Vec<(&'static str, Module)> {
-    let used = |name: &str| {
-        module.items.iter().any(|item| match item {
-            Item::Use(import) => import.path.get(1).is_some_and(|p| p.name == name),
-            Item::Const(_) | Item::Schema(_) | Item::Layer(_) | Item::Model(_) | Item::Train(_) => false,
-        })
-    };
-    STDLIB
-        .iter()
-        .map(|(name, text)| {
-            if !used(name) {
-                return (*name, Module::default());
-            }
-            let file = sources.add(format!("std::{name}"), *text);
-            (*name, hgnnc_syntax::parse(file, text, diagnostics))
-        })
-        .collect()
 }

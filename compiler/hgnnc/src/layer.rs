@@ -51,7 +51,7 @@ use hgnnc_data::stacks::{num_own_params, param_places};
 use hgnnc_data::tables::{add_given, extent};
 use hgnnc_data::{BindOptions, BoundData};
 use hgnnc_driver::{
-    CpuOptions, Disabled, Leaf, LeafGradient, LowerOptions, analyze, compile_cpu_layer, give_features, given_inputs,
+    CpuOptions, Disabled, Leaf, LeafGradient, LowerOptions, compile_cpu_layer, give_features, given_inputs,
     lower_layer, output_gradient, plan_layer_graphs,
 };
 use hgnnc_executable::gpu::Precision;
@@ -72,7 +72,7 @@ use crate::{Error, Observer, Purpose, dataset, source};
 /// Model and options that a [`Layer`] is compiled from.
 #[derive(Clone, Debug)]
 pub struct LayerJob {
-    /// Name of the model's text, for messages.
+    /// Path of the model's text, which messages name, and from whose folder it imports; there need be no such file.
     pub name: String,
     /// The text of the model.
     pub text: String,
@@ -229,7 +229,7 @@ impl Layer {
             Device::Auto | Device::Cpu => None,
             asked => device::open(asked, observer)?,
         };
-        let mut analysis = analyze(&job.name, &job.text);
+        let mut analysis = source::analyze_text(Path::new(&job.name), &job.text, &[]);
         source::accept(&analysis, &analysis.diagnostics, observer)?;
         let pool = thread_pool(job.threads)?;
         let mut summary = dataset::summary(dataset);

@@ -34,6 +34,7 @@ pub mod layer;
 mod links;
 mod log;
 mod machines;
+mod modules;
 mod outputs;
 mod prepare;
 pub mod profile;
@@ -71,7 +72,7 @@ pub use results::{Naming, ResultTable, check_parquet};
 pub use run_folder::RunFolder;
 pub use seeds::SeedRuns;
 pub use sizes::read_sizes;
-pub use source::{Opened, accept, ask_for, decode, meet, prepare as prepare_model, read, text};
+pub use source::{Opened, accept, analyze_text, ask_for, decode, meet, prepare as prepare_model, read, text};
 pub use starter::{StarterLayer, starter};
 pub use sweep::{Point, Sweep, SweepObserver, SweepReport};
 

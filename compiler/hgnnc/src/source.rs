@@ -12,6 +12,7 @@ use hgnnc_graph::{Dataset, files};
 use rayon::ThreadPool;
 
 use crate::artifact::{self, Artifact};
+use crate::modules::Folder;
 use crate::{Error, ModelSource, Observer, Purpose, dataset};
 
 impl ModelSource {
@@ -40,11 +41,11 @@ impl ModelSource {
     /// # Errors
     /// A file that cannot be read, and an artifact, which has no text.
     pub(crate) fn read(&self, constants: &[Setting]) -> Result<Analysis, Error> {
-        let name = match self {
-            ModelSource::File(path) | ModelSource::Text { path, .. } => path.display().to_string(),
-            ModelSource::Artifact(_) => String::new(),
+        let path = match self {
+            ModelSource::File(path) | ModelSource::Text { path, .. } => path,
+            ModelSource::Artifact(_) => Path::new(""),
         };
-        Ok(analyze_with(&name, &self.text()?, constants))
+        Ok(analyze_text(path, &self.text()?, constants))
     }
 
     /// The text of a model.
@@ -122,7 +123,13 @@ impl Opened {
 
 /// Reads and analyzes a model, with other values for some of its constants.
 pub fn read(path: &Path, constants: &[Setting]) -> Result<Analysis, Error> {
-    Ok(analyze_with(&path.display().to_string(), &text(path)?, constants))
+    Ok(analyze_text(path, &text(path)?, constants))
+}
+
+/// Analyzes the text of a model, with other values for some of its constants. It imports from files relative to the folder
+/// of `path`, which messages name; there need be no such file.
+pub fn analyze_text(path: &Path, text: &str, constants: &[Setting]) -> Analysis {
+    analyze_with(&path.display().to_string(), text, constants, &mut Folder::of(path))
 }
 
 /// Reads the text of a model.
@@ -193,7 +200,7 @@ pub(crate) fn meet_summary(
     if purpose.is_of_outputs() {
         found = without_targets(found);
     }
-    silence(&analysis.module.allows, &mut found, |code| code == codes::EMPTY_RELATION);
+    silence(&analysis.allows, &mut found, |code| code == codes::EMPTY_RELATION);
     accept(analysis, &found, observer)?;
     bind_names(&mut model, summary);
     declare(&mut model, dataset, pool)?;

@@ -91,8 +91,8 @@ impl Sweep {
     /// A model or values that are wrong (before anything runs), a folder of another sweep, or a machine that fails.
     pub fn run(&self, stop: &AtomicBool, observer: &mut dyn SweepObserver) -> Result<SweepReport, Error> {
         let points = self.points()?;
-        let select = self.check(&points)?;
-        self.begin()?;
+        let Checked { select, imported } = self.check(&points)?;
+        self.begin(&imported)?;
         let mut found = vec![];
         for (number, (settings, folder)) in points.iter().enumerate() {
             if stop.load(Ordering::Relaxed) {
@@ -152,9 +152,9 @@ impl Sweep {
         [&self.job.constants[..], point].concat()
     }
 
-    /// Checks the model with the values of all points, and returns its selection criterion.
-    fn check(&self, points: &[(Vec<Setting>, String)]) -> Result<Criterion, Error> {
-        let mut select = None;
+    /// Checks the model with the values of all points.
+    fn check(&self, points: &[(Vec<Setting>, String)]) -> Result<Checked, Error> {
+        let mut checked = None;
         for (settings, _) in points {
             let analysis = self.job.model.read(&self.settings(settings))?;
             source::accept(&analysis, &analysis.diagnostics, &mut crate::Silent)?;
@@ -162,14 +162,17 @@ impl Sweep {
             let Some(spec) = spec else {
                 return Err(Error::input("the model has no `train` block, so it cannot be trained"));
             };
-            select = select.or(Some(spec.training.select));
+            checked.get_or_insert_with(|| Checked {
+                select: spec.training.select,
+                imported: analysis.imported_texts().map(str::to_owned).collect(),
+            });
         }
-        select.ok_or_else(|| Error::input("the sweep has no points: give values with `--set NAME=VALUE,VALUE`"))
+        checked.ok_or_else(|| Error::input("the sweep has no points: give values with `--set NAME=VALUE,VALUE`"))
     }
 
     /// Creates the folder, or makes sure that it is of this sweep: points of another model or with other options are not
     /// comparable. The grid may have grown.
-    fn begin(&self) -> Result<(), Error> {
+    fn begin(&self, imported: &[String]) -> Result<(), Error> {
         let job = &self.job;
         let mut own = Map::new();
         let data = match &job.data {
@@ -185,6 +188,10 @@ impl Sweep {
         own.insert("seed".into(), json!(job.options.seed));
         own.insert("epochs".into(), json!(job.options.epochs));
         own.insert("model".into(), json!(job.model.text()?));
+        // A sweep of a model that imports from no file is the same as one of an earlier version.
+        if !imported.is_empty() {
+            own.insert("list of imported files".into(), json!(imported));
+        }
         let own = Value::from(own);
         let path = self.out.join(RUN);
         match fs::read(&path) {
@@ -292,6 +299,14 @@ impl Sweep {
         text.push('\n');
         atomic::write(&path, text.as_bytes()).map_err(|error| Error::write(&path, &error))
     }
+}
+
+/// A model without errors.
+struct Checked {
+    /// Its selection criterion.
+    select: Criterion,
+    /// The texts of the files that it imports from.
+    imported: Vec<String>,
 }
 
 /// Why a point has no results.

@@ -9,6 +9,7 @@ use hgnnc_hir::{
     LayerUse, LossKind, Model, OutputOf, ParamId, Reduction, Row, StmtKind, Symbols, Type, UseId, Width, verify,
 };
 use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
+use hgnnc_sema::SourceFile;
 
 /// The model of `every_kind.hgnn`.
 fn model() -> Model {
@@ -17,7 +18,7 @@ fn model() -> Model {
     let mut diagnostics = Diagnostics::default();
     let file = sources.add("every_kind.hgnn", text);
     let module = hgnnc_syntax::parse(file, text, &mut diagnostics);
-    let checked = hgnnc_sema::check(&module, &[], &mut diagnostics);
+    let checked = hgnnc_sema::check(&[SourceFile::alone(file, &module)], &BTreeMap::new(), &mut diagnostics);
     assert!(!diagnostics.has_errors(), "{}", render::plain(&sources, diagnostics.iter()));
     checked.expect("it has a model").model
 }

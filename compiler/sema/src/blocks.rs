@@ -448,7 +448,7 @@ impl<'a> Checker<'a> {
                     self.note_messages(def, cx, vertex, id);
                     // Further on, a library's widths come from its use: that is what can be edited.
                     for width in &mut row.widths {
-                        if !self.is_local(width.origin) {
+                        if !self.is_edited(width.origin) {
                             width.origin = span;
                         }
                     }

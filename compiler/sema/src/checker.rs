@@ -4,10 +4,10 @@
 //! of the family at once (`aggregate`), with widths known. A mistake inside a layer is reported at its place in the
 //! layer, with a label at the use.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use hgnnc_diag::{Code, Diagnostic, Diagnostics, FileId, Label, Span, codes};
+use hgnnc_diag::{Code, Diagnostic, Diagnostics, Label, Span, codes};
 use hgnnc_hir::{
     Dim, Entry, Expr, ExprId, ExprKind, FeatureKind, Features, Form, Model, ParamId, Row, Stmt, StmtKind, Type,
     UniqueNames, UseId, Width,
@@ -19,6 +19,7 @@ use rustc_hash::FxHashMap;
 
 use crate::consts::Consts;
 use crate::doubts::Doubts;
+use crate::imports::FileNames;
 use crate::layer::LayerCx;
 use crate::names::duplicate;
 use crate::schema::{EdgesKey, FieldKind, GraphRef, Schema};
@@ -50,8 +51,8 @@ pub struct Checker<'a> {
     pub model: Model,
     /// The schema that the model names.
     pub schema: &'a Schema,
-    /// Layers in scope by name.
-    pub layers: &'a BTreeMap<String, LayerDef<'a>>,
+    /// Layers in scope, and the files.
+    pub names: &'a FileNames<'a>,
     /// The widths of each declaration of a parameter and of each entry that is shared between vertex types, by layer
     /// use: all uses of it need the same.
     pub shared_widths: HashMap<(Option<UseId>, Span, SharedPart), Vec<Width>>,
@@ -69,13 +70,8 @@ pub struct Checker<'a> {
     pub without_messages: Vec<WithoutMessages>,
     /// Constructs that are valid and probably not intended.
     pub doubts: Doubts,
-    /// The library layers by the module to import them from.
-    pub importable: &'a BTreeMap<&'a str, &'a str>,
-    /// Layers whose import is wrong, which was reported: their uses are not.
-    pub not_imported: HashSet<&'a str>,
     /// A layer is checked without a use: arguments, widths and data of edges are not known.
     pub without_use: bool,
-    file: FileId,
     reported: HashSet<(Code, Span, Span)>,
     graphs: FxHashMap<EdgesKey, Graph>,
     graph_names: UniqueNames,
@@ -156,13 +152,7 @@ pub enum Place {
 
 impl<'a> Checker<'a> {
     /// A check that has done nothing yet.
-    pub fn new(
-        name: &Ident,
-        schema: &'a Schema,
-        layers: &'a BTreeMap<String, LayerDef<'a>>,
-        importable: &'a BTreeMap<&'a str, &'a str>,
-        diagnostics: &'a mut Diagnostics,
-    ) -> Self {
+    pub fn new(name: &Ident, schema: &'a Schema, names: &'a FileNames<'a>, diagnostics: &'a mut Diagnostics) -> Self {
         let mut model = Model { name: name.name.clone(), ..Model::default() };
         for vertex in &schema.vertices {
             let decl = VertexTypeDecl::new(vertex.name.clone(), vertex.dataset_name.clone());
@@ -180,7 +170,7 @@ impl<'a> Checker<'a> {
             diagnostics,
             model,
             schema,
-            layers,
+            names,
             shared_widths: HashMap::new(),
             params: HashMap::new(),
             frames: vec![],
@@ -189,10 +179,7 @@ impl<'a> Checker<'a> {
             declared_outputs: HashSet::new(),
             without_messages: vec![],
             doubts: Doubts::default(),
-            importable,
-            not_imported: HashSet::new(),
             without_use: false,
-            file: name.span.file,
             reported: HashSet::new(),
             graphs: FxHashMap::default(),
             graph_names: UniqueNames::default(),
@@ -217,7 +204,7 @@ impl<'a> Checker<'a> {
             let instance = frame.instance.as_ref().map(|i| format!(", {i}")).unwrap_or_default();
             let text = format!("in this use of `{}`{instance}", frame.layer);
             match &mistake.primary {
-                Some(inner) if inner.span.file != self.file && frame.span.file == self.file => {
+                Some(inner) if !self.is_edited(inner.span) && self.is_edited(frame.span) => {
                     if !self.reported.insert((mistake.code, inner.span, frame.span)) {
                         return None;
                     }
@@ -230,9 +217,9 @@ impl<'a> Checker<'a> {
         Some(mistake)
     }
 
-    /// Is this place in the model's file?
-    pub fn is_local(&self, span: Span) -> bool {
-        span.file == self.file
+    /// Is this place in a file of the user's, and not in the library, which cannot be edited?
+    pub fn is_edited(&self, span: Span) -> bool {
+        !self.names.library.contains(&span.file)
     }
 
     /// Reports the mistake, if there is one, and goes on with an error term.

@@ -5,12 +5,13 @@ use std::collections::{HashMap, HashSet};
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 use hgnnc_syntax::ast::{BinaryOp, Expr, ExprKind, Item, Module, UnaryOp};
 
-use crate::names::{did_you_mean, duplicate};
+use crate::imports::Imports;
+use crate::names::{Declaration, declared_twice, did_you_mean};
 
 /// The constants of a file.
 #[derive(Debug, Default)]
 pub struct Consts {
-    values: HashMap<String, (f64, Span)>,
+    values: HashMap<String, (f64, Declaration)>,
     /// Constants whose values are wrong and reported.
     broken: HashSet<String>,
     /// Constants declared further down in the file that is being read.
@@ -18,9 +19,16 @@ pub struct Consts {
 }
 
 impl Consts {
-    /// Evaluates the constants of a file in order.
-    pub fn of(module: &Module, diagnostics: &mut Diagnostics) -> Consts {
+    /// Evaluates the constants of a file in order, after those that it imports. `others` are the constants of the files
+    /// that these come from.
+    pub fn of(module: &Module, imports: &Imports<'_>, others: &[Consts], diagnostics: &mut Diagnostics) -> Consts {
         let mut consts = Consts::default();
+        consts.broken.extend(imports.failed.iter().map(|&name| name.to_owned()));
+        for import in &imports.found {
+            let Item::Const(decl) = import.item else { continue };
+            let declaration = Declaration { span: import.at, imported: Some(decl.name.span) };
+            consts.declare(&decl.name.name, declaration, others[import.from].get(&decl.name.name), diagnostics);
+        }
         let names = module.items.iter().filter_map(|item| match item {
             Item::Const(decl) => Some((decl.name.name.clone(), decl.name.span)),
             Item::Use(_) | Item::Schema(_) | Item::Layer(_) | Item::Model(_) | Item::Train(_) => None,
@@ -28,16 +36,28 @@ impl Consts {
         consts.later = names.collect();
         for item in &module.items {
             let Item::Const(decl) = item else { continue };
-            if let Some((_, first)) = consts.values.get(&decl.name.name) {
-                diagnostics.push(duplicate("constant", &decl.name, *first));
-            } else if let Some(value) = consts.number(&decl.value, diagnostics) {
-                consts.values.insert(decl.name.name.clone(), (value, decl.name.span));
-            } else {
-                consts.broken.insert(decl.name.name.clone());
-            }
+            let value = consts.number(&decl.value, diagnostics);
+            let declaration = Declaration { span: decl.name.span, imported: None };
+            consts.declare(&decl.name.name, declaration, value, diagnostics);
             consts.later.remove(&decl.name.name);
         }
         consts
+    }
+
+    /// Adds a constant, whose value is `None` where that is wrong and reported.
+    fn declare(&mut self, name: &str, at: Declaration, value: Option<f64>, diagnostics: &mut Diagnostics) {
+        if let Some((_, first)) = self.values.get(name) {
+            let (second, before) = if at.span < first.span { (*first, at) } else { (at, *first) };
+            diagnostics.push(declared_twice("constant", name, second, before));
+            // A file's own declaration is the one that was meant.
+            if at.imported.is_some() || first.imported.is_none() {
+                return;
+            }
+        }
+        match value {
+            Some(value) => _ = self.values.insert(name.to_owned(), (value, at)),
+            None => _ = self.broken.insert(name.to_owned()),
+        }
     }
 
     /// A constant by name.

@@ -142,7 +142,7 @@ impl Checker<'_> {
 
     /// A doubt about an operation: where it was written, or at the output where that is in a library.
     fn doubt_at(&mut self, code: Code, (origin, declared): (Span, Span), message: &str, label: &str, help: &str) {
-        let doubt = match self.is_local(origin) {
+        let doubt = match self.is_edited(origin) {
             true => Diagnostic::at(code, origin, message, label).label(declared, "the output is declared here"),
             false => Diagnostic::at(code, declared, message, label).label(origin, "computed here"),
         };

@@ -79,11 +79,11 @@ impl Checker<'_> {
     /// A call: a function, a reduction, or the use of a layer.
     pub fn call(&mut self, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
         let name = call.callee.name.as_str();
-        if self.layers.contains_key(name) {
+        if self.names.layers.contains_key(name) {
             return self.use_layer(call, span, scope);
         }
         // Its import was reported.
-        if self.not_imported.contains(name) {
+        if self.names.not_imported.contains(name) {
             return Term::Error;
         }
         if REDUCTIONS.contains(&name) {
@@ -177,7 +177,7 @@ impl Checker<'_> {
             .chain(FUNCTIONS.iter().map(|f| f.0))
             .chain(REDUCTIONS.iter().copied())
             .chain([STACK]);
-        let layers = self.layers.keys().map(String::as_str);
+        let layers = self.names.layers.keys().map(String::as_str);
         if let Some(module) = self.module_of(&callee.name) {
             return report.help(format!("it is a layer of the standard library: add `use {module}`"));
         }
@@ -194,14 +194,14 @@ impl Checker<'_> {
         if let Some(module) = self.module_of(&callee.name) {
             return report.help(format!("it is in the standard library: add `use {module}`"));
         }
-        let known = self.layers.keys().map(String::as_str).chain(self.importable.keys().copied());
+        let known = self.names.layers.keys().map(String::as_str).chain(self.names.in_library.keys().copied());
         suggest(report, synonyms::Place::Function, &callee.name, known)
             .help("layers are declared with `layer`, or imported: `use std::han::HanConv`")
     }
 
     /// The path of the library layer that has this name, in whatever spelling.
     fn module_of(&self, name: &str) -> Option<String> {
-        let (layer, module) = self.importable.iter().find(|(layer, _)| synonyms::alike(layer, name))?;
+        let (layer, module) = self.names.in_library.iter().find(|(layer, _)| synonyms::alike(layer, name))?;
         Some(format!("std::{module}::{layer}"))
     }
 

@@ -127,7 +127,7 @@ impl<'a> Checker<'a> {
             );
             return Term::Error;
         }
-        let def = self.layers[&call.callee.name];
+        let def = self.names.layers[&call.callee.name];
         let Some(mut cx) = self.prepare(def, call, span, scope) else { return Term::Error };
         self.checked_layers.insert(def.layer.name.name.clone());
         let layer = def.layer.name.name.clone();

@@ -58,7 +58,7 @@ impl Checker<'_> {
             }
         }
         let Made { body, outputs, .. } = made;
-        if outputs.is_empty() && !self.diagnostics.has_errors() {
+        if outputs.is_empty() && self.declared_outputs.is_empty() && !self.diagnostics.has_errors() {
             self.report(
                 Diagnostic::at(
                     codes::MISSING_RESULT,

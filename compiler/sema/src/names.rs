@@ -1,5 +1,7 @@
 //! Suggestions and reports about names.
 
+use std::collections::BTreeSet;
+
 use hgnnc_diag::synonyms::{self, Meant, Place};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_syntax::ast::Ident;
@@ -68,17 +70,44 @@ pub fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     (distance(best) <= (length / 3).max(1) && distance(best) < length).then_some(best)
 }
 
+/// A place where a file gets a name from.
+#[derive(Clone, Copy, Debug)]
+pub struct Declaration {
+    /// Its declaration, or its import.
+    pub span: Span,
+    /// The declaration in another file, if it is imported.
+    pub imported: Option<Span>,
+}
+
 /// The report of a second declaration.
 pub fn duplicate(what: &str, name: &Ident, first: Span) -> Diagnostic {
-    let report = Diagnostic::at(
-        codes::DUPLICATE_NAME,
-        name.span,
-        format!("{what} `{}` is declared twice", name.name),
-        "declared again here",
-    )
-    .label(first, "first declared here");
+    let own = |span: Span| Declaration { span, imported: None };
+    let report = declared_twice(what, &name.name, own(name.span), own(first));
     match what {
         "name" => report.help(format!("a name keeps its value: choose another, such as `{}_2`", name.name)),
         _ => report,
+    }
+}
+
+/// The report of a second declaration of a name, each in the file or imported.
+pub fn declared_twice(what: &str, name: &str, second: Declaration, first: Declaration) -> Diagnostic {
+    let word = |of: Declaration| if of.imported.is_some() { "imported" } else { "declared" };
+    let message = match (first.imported, second.imported) {
+        (Some(_), Some(_)) => format!("{what} `{name}` is imported twice"),
+        (None, None) => format!("{what} `{name}` is declared twice"),
+        _ => format!("{what} `{name}` is imported and declared"),
+    };
+    let label = format!("{} again here", word(second));
+    let mut report = Diagnostic::at(codes::DUPLICATE_NAME, second.span, message, label)
+        .label(first.span, format!("first {} here", word(first)));
+    let declarations: BTreeSet<Span> = [first.imported, second.imported].into_iter().flatten().collect();
+    let several = declarations.len() > 1;
+    for &span in &declarations {
+        report = report.label(span, if several { "one of the declarations" } else { "declared here" });
+    }
+    match (declarations.is_empty(), first.imported == second.imported) {
+        (true, _) => report,
+        (false, true) => report.help("import it once"),
+        (false, false) => report.help("in a file, a name has one meaning: rename one of the two, or import the others"),
     }
 }

@@ -4,13 +4,15 @@ use std::collections::HashSet;
 
 use hgnnc_diag::{Code, Diagnostic, Diagnostics, Span, codes};
 use hgnnc_syntax::ast::{
-    Call, Expr, ExprKind, FieldType, GraphExpr, Item, Layer, LayerStmt, Model, Module, ParamDecl, Schema, SchemaItem,
-    Stmt, Train, TrainEntry,
+    self, Call, Expr, ExprKind, FieldType, GraphExpr, Item, Layer, LayerStmt, Model, Module, ParamDecl, Schema,
+    SchemaItem, Stmt, Train, TrainEntry,
 };
+
+use crate::imports::Imports;
 
 /// Reports unused imports, constants, layers, schemas, layer arguments, parameters, locals and fields of a
 /// file. Gives the spans of unused declarations and values, so that nothing more is said about them.
-pub fn check(module: &Module, diagnostics: &mut Diagnostics) -> Vec<Span> {
+pub fn check(module: &Module, imports: &Imports<'_>, diagnostics: &mut Diagnostics) -> Vec<Span> {
     let mut found = Unused { diagnostics, spans: vec![] };
     let diagnostics = &mut found;
     let mut file = Names::default();
@@ -38,11 +40,23 @@ pub fn check(module: &Module, diagnostics: &mut Diagnostics) -> Vec<Span> {
     for item in &module.items {
         match item {
             Item::Use(import) => {
-                for name in &import.names {
-                    if !file.calls.contains(&name.name) {
-                        let message = format!("`{}` is imported but never used", name.name);
-                        unused(codes::UNUSED_IMPORT, name.span, message, "remove it", diagnostics);
-                    }
+                let is_used = |at: Span| {
+                    imports.found.iter().filter(|found| found.at == at).any(|found| match found.item {
+                        Item::Layer(layer) => file.calls.contains(&layer.name.name),
+                        Item::Const(decl) => file.names.contains(&decl.name.name),
+                        Item::Schema(decl) => schema.is_some_and(|used| *used == decl.name.name),
+                        Item::Use(_) | Item::Model(_) | Item::Train(_) => false,
+                    })
+                };
+                for name in import.names.iter().filter(|name| !is_used(name.span)) {
+                    let message = format!("`{}` is imported but never used", name.name);
+                    unused(codes::UNUSED_IMPORT, name.span, message, "remove it", diagnostics);
+                }
+                if let (ast::UseFrom::File(path), true) = (&import.from, import.names.is_empty())
+                    && !is_used(path.span)
+                {
+                    let message = format!("nothing of `{}` is used", path.value);
+                    unused(codes::UNUSED_IMPORT, path.span, message, "remove it", diagnostics);
                 }
             }
             Item::Const(decl) if !file.names.contains(&decl.name.name) => {

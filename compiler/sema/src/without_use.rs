@@ -14,6 +14,7 @@ use hgnnc_ir::{Space, VertexType};
 use hgnnc_syntax::ast::{self, ExprKind, ParamKind, RowsOf, ValueRows};
 
 use crate::checker::{Checker, LayerDef, Place};
+use crate::imports::FileNames;
 use crate::layer::{LayerCx, param_kind};
 use crate::schema::{GraphRef, Schema};
 use crate::value::{Single, Term};
@@ -22,16 +23,9 @@ use crate::value::{Single, Term};
 const VERTEX: VertexType = VertexType(0);
 
 /// Checks a layer without a use.
-pub fn check(
-    def: LayerDef<'_>,
-    layers: &BTreeMap<String, LayerDef<'_>>,
-    importable: &BTreeMap<&str, &str>,
-    file: &ast::Module,
-    diagnostics: &mut Diagnostics,
-) {
+pub fn check(def: LayerDef<'_>, names: &FileNames<'_>, diagnostics: &mut Diagnostics) {
     let schema = schema_of(def.layer);
-    let mut checker = Checker::new(&def.layer.name, &schema, layers, importable, diagnostics);
-    checker.not_imported = crate::not_imported(file, layers);
+    let mut checker = Checker::new(&def.layer.name, &schema, names, diagnostics);
     checker.without_use = true;
     let mut cx = LayerCx::new(def.layer, checker.layer_use());
     checker.any_arguments(def, &mut cx);

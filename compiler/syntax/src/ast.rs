@@ -43,7 +43,7 @@ pub struct Allow {
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "the variants are named for their keywords")]
 pub enum Item {
-    /// An import, `use std::han::HanConv`.
+    /// An import, `use std::han::HanConv` or `use "layers.hgnn"`.
     Use(Use),
     /// A compile-time constant, `const hidden = 64`.
     Const(Const),
@@ -53,15 +53,33 @@ pub enum Item {
     Train(Train),
 }
 
-/// An import, `use a::b::{C, D}`.
+/// An import, `use a::b::{C, D}`, `use "layers.hgnn"` or `use "layers.hgnn"::C`.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Use {
-    /// The module path, `std`, `han`.
-    pub path: Vec<Ident>,
-    /// The imported names, `C` and `D`.
+    pub from: UseFrom,
+    /// The imported names, `C` and `D`; none for all that a file declares.
     pub names: Vec<Ident>,
     pub span: Span,
+}
+
+/// The place that an import is from.
+#[derive(Clone, PartialEq, Debug)]
+pub enum UseFrom {
+    /// A module of the standard library or of a package: `std`, `han`.
+    Module(Vec<Ident>),
+    /// A file, relative to the one that imports it: `"layers.hgnn"`.
+    File(Text),
+}
+
+impl UseFrom {
+    /// `std::han`, or the path of a file.
+    pub fn text(&self) -> String {
+        match self {
+            UseFrom::Module(parts) => parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join("::"),
+            UseFrom::File(path) => path.value.clone(),
+        }
+    }
 }
 
 /// A compile-time constant, `const NAME = EXPR`.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use hgnnc::artifact::{self, Artifact, TargetForm};
 use hgnnc::{
-    DataSource, Device, Error, Job, ModelSource, Observer, Opened, Prepared, Purpose, Silent, accept, prepare,
-    processor, profile,
+    DataSource, Device, Error, Job, ModelSource, Observer, Opened, Prepared, Purpose, Silent, accept, analyze_text,
+    prepare, processor, profile,
 };
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::check_held_out;
 use hgnnc_diag::{Diagnostics, SourceMap};
-use hgnnc_driver::{Setting, analyze_with};
+use hgnnc_driver::Setting;
 use hgnnc_ir::Dataflow;
 use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_ir::training::{Target, Training};
@@ -89,7 +89,7 @@ impl Model {
     /// A model without errors, of its text.
     fn of_text(py: Python<'_>, path: PathBuf, text: String, constants: Vec<Setting>) -> PyResult<Model> {
         let source = ModelSource::Text { path: path.clone(), text: text.clone() };
-        let mut analysis = analyze_with(&path.display().to_string(), &text, &constants);
+        let mut analysis = analyze_text(&path, &text, &constants);
         accept(&analysis, &analysis.diagnostics, &mut Silent).map_err(|error| exception(py, &error))?;
         let warnings = diagnostics(&analysis.sources, &analysis.diagnostics);
         let model = analysis.model.take().ok_or_else(|| exception(py, &Error::input("internal error: no model")))?;

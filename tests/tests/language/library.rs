@@ -53,7 +53,9 @@ fn library_layers_are_right() {
 #[test]
 fn layers_are_right_without_a_use() {
     let mut layers = 0;
-    for (name, text) in sources(&["examples", "tests/cases/language", "tests/bench"]) {
+    let all = sources(&["examples", "tests/cases/language", "tests/bench"]);
+    // What is left of a case of several files is a part of its first one.
+    for (name, text) in all.into_iter().filter(|(_, text)| !text.contains("\n//--- ")) {
         let mut module = analyze(&name, &text).module;
         module.items.retain(|item| matches!(item, Item::Use(_) | Item::Const(_) | Item::Layer(_)));
         layers += module.items.iter().filter(|item| matches!(item, Item::Layer(_))).count();

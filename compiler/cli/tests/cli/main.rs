@@ -20,6 +20,7 @@ mod keep;
 mod levels;
 mod links;
 mod metapaths;
+mod modules;
 mod partition;
 mod profile;
 mod ptx;

@@ -266,11 +266,15 @@ impl<'a> Printer<'a> {
     fn item(&mut self, item: &Item) {
         match item {
             Item::Use(item) => {
-                let path: String = item.path.iter().map(|part| name(part) + "::").collect();
+                let from = match &item.from {
+                    UseFrom::Module(path) => path.iter().map(name).collect::<Vec<_>>().join("::"),
+                    UseFrom::File(path) => string(path, self.text),
+                };
                 let names: Vec<String> = item.names.iter().map(name).collect();
                 match names.as_slice() {
-                    [only] => self.line(&format!("use {path}{only}")),
-                    _ => self.line(&format!("use {path}{{{}}}", names.join(", "))),
+                    [] => self.line(&format!("use {from}")),
+                    [only] => self.line(&format!("use {from}::{only}")),
+                    _ => self.line(&format!("use {from}::{{{}}}", names.join(", "))),
                 }
                 self.end(item.span.end as usize);
             }

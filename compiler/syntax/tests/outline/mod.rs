@@ -21,7 +21,10 @@ macro_rules! put {
 
 fn item(out: &mut String, item: &Item) {
     match item {
-        Item::Use(item) => put!(out, 0, "use {} : {}", idents(&item.path), idents(&item.names)),
+        Item::Use(item) => {
+            let names = if item.names.is_empty() { "all".to_owned() } else { idents(&item.names) };
+            put!(out, 0, "use {} : {names}", item.from.text());
+        }
         Item::Const(item) => put!(out, 0, "const {} {}", item.name.name, expr(&item.value)),
         Item::Schema(schema) => {
             put!(out, 0, "schema {}", schema.name.name);

@@ -1,0 +1,230 @@
+//! Names that files import from each other: constants, schemas and layers.
+//!
+//! A file imports what another one declares itself, and passes nothing on that it imports. All of that is known before
+//! anything is checked, so an imported constant is known from the first line on.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
+use hgnnc_syntax::ast::{self, Ident, Item, Module, Use};
+
+use crate::checker::LayerDef;
+use crate::consts::Consts;
+use crate::layer;
+use crate::names::{Declaration, declared_twice, did_you_mean};
+
+/// A file of a model: its own, one that it imports from, or a module of the standard library.
+pub struct SourceFile<'a> {
+    /// Path or `std::han`, for messages.
+    pub name: &'a str,
+    /// Its id in spans.
+    pub id: FileId,
+    /// Its tree.
+    pub module: &'a Module,
+    /// For each `use` of the file, in their order: the position of the file that it names, which is a smaller one than
+    /// that of this file. `None` where there is none, which was reported.
+    pub imports: Vec<Option<usize>>,
+    /// Whether it is of the standard library, which cannot be edited.
+    pub is_library: bool,
+}
+
+impl<'a> SourceFile<'a> {
+    /// A model's file that imports nothing.
+    pub fn alone(id: FileId, module: &'a Module) -> Self {
+        Self { name: "", id, module, imports: vec![], is_library: false }
+    }
+
+    /// Its `use` declarations, each with the position of the file that it names.
+    pub fn uses(&self) -> impl Iterator<Item = (&'a Use, Option<usize>)> {
+        let uses = self.module.items.iter().filter_map(|item| match item {
+            Item::Use(import) => Some(import),
+            Item::Const(_) | Item::Schema(_) | Item::Layer(_) | Item::Model(_) | Item::Train(_) => None,
+        });
+        uses.zip(self.imports.iter().copied().chain(std::iter::repeat(None)))
+    }
+}
+
+/// A declaration of another file.
+#[derive(Clone, Copy)]
+pub struct Imported<'a> {
+    /// The name.
+    pub name: &'a Ident,
+    /// The name in the `use`, or the file of one without names.
+    pub at: Span,
+    /// The position of the file that declares it.
+    pub from: usize,
+    /// The declaration.
+    pub item: &'a Item,
+}
+
+/// All imports of a file.
+#[derive(Default)]
+pub struct Imports<'a> {
+    /// What they give, in their order.
+    pub found: Vec<Imported<'a>>,
+    /// Names that are not declared where they are imported from, which was reported.
+    pub failed: HashSet<&'a str>,
+}
+
+/// The name of a declaration that other files can import.
+pub fn importable(item: &Item) -> Option<&Ident> {
+    match item {
+        Item::Const(decl) => Some(&decl.name),
+        Item::Schema(decl) => Some(&decl.name),
+        Item::Layer(decl) => Some(&decl.name),
+        Item::Use(_) | Item::Model(_) | Item::Train(_) => None,
+    }
+}
+
+impl<'a> Imports<'a> {
+    /// Looks the imported names of a file up.
+    pub fn of(files: &[SourceFile<'a>], file: &SourceFile<'a>, diagnostics: &mut Diagnostics) -> Self {
+        let mut imports = Imports::default();
+        for (import, from) in file.uses() {
+            let Some(from) = from else {
+                imports.failed.extend(import.names.iter().map(|name| name.name.as_str()));
+                continue;
+            };
+            let source = &files[from];
+            let declared = || source.module.items.iter().filter_map(|item| Some((item, importable(item)?)));
+            if import.names.is_empty() {
+                let all = declared().map(|(item, name)| Imported { name, at: import_span(import), from, item });
+                imports.found.extend(all);
+            }
+            for wanted in &import.names {
+                let before = imports.found.len();
+                let named = declared().filter(|(_, name)| name.name == wanted.name);
+                imports.found.extend(named.map(|(item, name)| Imported { name, at: wanted.span, from, item }));
+                if imports.found.len() > before {
+                    continue;
+                }
+                imports.failed.insert(&wanted.name);
+                // A declaration that did not parse was reported.
+                if !source.module.incomplete {
+                    diagnostics.push(not_declared(import, wanted, source));
+                }
+            }
+        }
+        imports
+    }
+}
+
+/// Where a `use` names its file.
+pub fn import_span(import: &Use) -> Span {
+    match &import.from {
+        ast::UseFrom::File(path) => path.span,
+        ast::UseFrom::Module(_) => import.span,
+    }
+}
+
+/// The report of a name that a file does not declare.
+fn not_declared(import: &Use, wanted: &Ident, source: &SourceFile<'_>) -> Diagnostic {
+    let what = if source.is_library { "layer " } else { "" };
+    let from = import.from.text();
+    let report = |message: String, label: &str| Diagnostic::at(codes::UNKNOWN_MODULE, wanted.span, message, label);
+    let own = |item: &Item| match item {
+        Item::Model(model) if model.name.name == wanted.name => Some((model.name.span, "the model is declared here")),
+        Item::Use(other) => {
+            let name = other.names.iter().find(|name| name.name == wanted.name)?;
+            Some((name.span, "it is imported here: import it from the same file"))
+        }
+        _ => None,
+    };
+    let message = format!("`{from}` has no {what}`{}`", wanted.name);
+    match source.module.items.iter().find_map(own).filter(|_| !source.is_library) {
+        Some((span, label)) => report(message, "not declared there")
+            .label(span, label)
+            .help("constants, schemas and layers can be imported from the file that declares them"),
+        None => {
+            let known = source.module.items.iter().filter_map(importable).map(|name| name.name.as_str());
+            did_you_mean(report(message, "not declared there"), &wanted.name, known)
+        }
+    }
+}
+
+/// The constants of all files, each with those that it imports.
+pub fn all_consts(files: &[SourceFile<'_>], imports: &[Imports<'_>], diagnostics: &mut Diagnostics) -> Vec<Consts> {
+    let mut all: Vec<Consts> = vec![];
+    for (file, imports) in files.iter().zip(imports) {
+        let consts = Consts::of(file.module, imports, &all, diagnostics);
+        all.push(consts);
+    }
+    all
+}
+
+/// The values of the constants that the model's file, the last one, declares or imports. Nothing is reported.
+pub fn constants(files: &[SourceFile<'_>]) -> BTreeMap<String, f64> {
+    let mut ignored = Diagnostics::default();
+    let imports: Vec<Imports<'_>> = files.iter().map(|file| Imports::of(files, file, &mut ignored)).collect();
+    let Some(own) = all_consts(files, &imports, &mut ignored).pop() else { return BTreeMap::new() };
+    own.names().filter_map(|name| Some((name.to_owned(), own.get(name)?))).collect()
+}
+
+/// What a model's file can name beside its constants, and which files it consists of.
+pub struct FileNames<'a> {
+    /// Its own layers and those that it imports.
+    pub layers: BTreeMap<String, LayerDef<'a>>,
+    /// Its own schemas and those that it imports, each with the constants of the file that declares it.
+    pub schemas: Vec<(&'a ast::Schema, &'a Consts)>,
+    /// Names whose imports are wrong, which was reported: their uses are not.
+    pub not_imported: &'a HashSet<&'a str>,
+    /// The library layers by the module to import them from.
+    pub in_library: &'a BTreeMap<&'a str, &'a str>,
+    /// The files of the standard library.
+    pub library: HashSet<FileId>,
+}
+
+impl<'a> FileNames<'a> {
+    /// Those of the last file. `imports` are its own, `consts` those of all files.
+    pub fn of(
+        files: &[SourceFile<'a>],
+        imports: &'a Imports<'a>,
+        consts: &'a [Consts],
+        in_library: &'a BTreeMap<&'a str, &'a str>,
+        diagnostics: &mut Diagnostics,
+    ) -> Self {
+        let library = files.iter().filter(|file| file.is_library).map(|file| file.id).collect();
+        let mut names =
+            Self { layers: BTreeMap::new(), schemas: vec![], not_imported: &imports.failed, in_library, library };
+        let Some((own, own_consts)) = files.last().zip(consts.last()) else { return names };
+        let mut seen: HashMap<(&str, &str), Declaration> = HashMap::new();
+        let imported = imports.found.iter().map(|found| {
+            let declaration = Declaration { span: found.at, imported: Some(found.name.span) };
+            (found.item, declaration, &consts[found.from], !files[found.from].is_library)
+        });
+        let own = own.module.items.iter().filter_map(|item| {
+            let declaration = Declaration { span: importable(item)?.span, imported: None };
+            Some((item, declaration, own_consts, true))
+        });
+        let mut all: Vec<_> = imported.chain(own).collect();
+        // Of two declarations, the second one in the text is the one too many.
+        all.sort_by_key(|(_, declaration, ..)| declaration.span);
+        for (item, declaration, consts, is_edited) in all {
+            let (what, name) = match item {
+                Item::Layer(decl) => ("layer", &decl.name),
+                Item::Schema(decl) => ("schema", &decl.name),
+                Item::Const(_) | Item::Use(_) | Item::Model(_) | Item::Train(_) => continue,
+            };
+            if let (Item::Layer(layer), true) = (item, is_edited) {
+                layer::check_signature(layer, diagnostics);
+            }
+            let first = *seen.entry((what, &name.name)).or_insert(declaration);
+            if first.span != declaration.span {
+                diagnostics.push(declared_twice(what, &name.name, declaration, first));
+                // A file's own declaration is the one that was meant.
+                if declaration.imported.is_some() || first.imported.is_none() {
+                    continue;
+                }
+            }
+            match item {
+                Item::Layer(layer) => _ = names.layers.insert(name.name.clone(), LayerDef { layer, consts }),
+                Item::Schema(schema) => {
+                    names.schemas.retain(|(other, _)| other.name.name != name.name);
+                    names.schemas.push((schema, consts));
+                }
+                _ => {}
+            }
+        }
+        names
+    }
+}
