@@ -163,6 +163,12 @@ const MODULES: &[&str] = &[
 use Meant::{Advice, Each, Names};
 
 const FUNCTIONS: &[Row] = &[
+    (
+        &["lstm", "lstmcell", "gru", "grucell", "rnn", "rnncell"],
+        Advice(
+            "there are no recurrent networks, since in-edges have no order: reduce them by `sum`, `mean`, `max` or a sum weighted by `softmax`; a gate is `sigmoid(a) * b`",
+        ),
+    ),
     (&["cat", "concatenate", "hstack", "join"], Names(&["concat"])),
     (
         &["einsum", "tensordot", "inner"],
@@ -626,7 +632,10 @@ const DECLARATIONS: &[Row] = &[
 ];
 
 const ITEMS: &[Row] = &[
-    (&["import", "include", "open", "from"], Advice("layers are imported with `use`, as in `use std::han::HanConv`")),
+    (
+        &["import", "include", "open", "from", "require", "mod"],
+        Advice("other files and the library are imported with `use`: `use \"layers.hgnn\"`, `use std::han::HanConv`"),
+    ),
     (&["graph", "heterograph", "heterodata", "data"], Advice("a graph is declared as `schema NAME { … }`")),
     (
         &["def", "fn", "func", "function", "struct", "class", "module", "net", "network"],
@@ -678,6 +687,12 @@ const SCOPES: &[Row] = &[
 ];
 
 const ENDS: &[Row] = &[
+    (
+        &["mid", "middle", "between", "via", "path"],
+        Advice(
+            "an edge of a metapath joins its two ends, whatever lies between: layers over its relations, one after the other, see each vertex on the way",
+        ),
+    ),
     (&["u", "j", "source", "from", "sender", "head", "start", "s"], Names(&["src"])),
     (&["v", "i", "target", "to", "receiver", "tail", "end", "d", "destination"], Names(&["dst"])),
 ];

@@ -201,7 +201,7 @@ impl Mistake<'_> {
         let is_colon = |lexeme: &Lexeme| lexeme.token == Colon;
         let frame = groups.of.get(self.at).map_or(Frame::Top, |&group| groups.list[group].frame);
         let text_of = |index: usize| &self.text[self.tokens[index].start..self.tokens[index].end];
-        if let Some(help) = self.triples_help() {
+        if let Some(help) = self.triples_help().or_else(|| self.import_help()) {
             return Some(help);
         }
         if expected.has("onehot")
@@ -341,7 +341,7 @@ impl Mistake<'_> {
                 }
                 Token::Model => ("a model", "model NAME(schema: SCHEMA) { … }"),
                 Token::Train => ("training", "train MODEL { … }"),
-                Token::Use => ("an import", "use std::han::HanConv"),
+                Token::Use => ("an import", "use std::han::HanConv` or `use \"layers.hgnn\"::Gate"),
                 Token::Stop => ("early stopping", "stop when val.loss has not improved for 20 epochs"),
                 Token::Select => ("the best epoch", "select val.loss"),
                 // After these tokens, the mistake belongs to an expression or to the next part.

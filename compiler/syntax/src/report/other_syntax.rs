@@ -71,6 +71,13 @@ impl Mistake<'_> {
             Colon if expected.has("..") => {
                 Some("a part of a dimension is written `x[0..8]`, and `..` takes all of it: `x[.., 0]`".to_owned())
             }
+            LeftBracket if expected.after_operand() && matches!(next, Some(Number(_))) => {
+                let (name, number) = (self.operand(self.at - 1), self.text_of(self.at + 1));
+                let own = name.replace('.', "_");
+                Some(format!(
+                    "values have no indices: what has a use of its own has a name of its own, such as `param {own}_{number}: []`; dimensions are reduced `over last` or `over first`"
+                ))
+            }
             LeftBracket if expected.after_operand() => Some(
                 "parts are taken of a name, a field or a call: declare the value by `let`, and write `x[0..8]`"
                     .to_owned(),
@@ -153,6 +160,45 @@ impl Mistake<'_> {
             }
             _ => None,
         }
+    }
+
+    /// The import that was probably meant by a `use` that is spelled otherwise.
+    pub(super) fn import_help(&self) -> Option<String> {
+        use Token::*;
+        if self.tokens.first().is_none_or(|first| first.token != Use) {
+            return None;
+        }
+        let line: Vec<usize> = (1..self.tokens.len()).take_while(|&i| !self.tokens[i].first).collect();
+        let texts =
+            line.iter().find_map(|&i| if let Text(text) = &self.tokens[i].token { Some(text.clone()) } else { None });
+        // `layers.hgnn`, `./layers` and `../parts/layers.hgnn` without quotes.
+        let bare = || {
+            let sign = |&i: &usize| matches!(self.tokens[i].token, Dot | Slash);
+            let last = line.iter().copied().take_while(|i| sign(i) || self.tokens[*i].token.is_name()).last()?;
+            let path = self.text.get(self.tokens[1].start..self.tokens[last].end)?;
+            let whole = if path.ends_with(".hgnn") { path.to_owned() } else { format!("{path}.hgnn") };
+            // The parts of `std.han.HanConv` are those of a module.
+            (path.contains('/') || path.ends_with(".hgnn")).then_some(whole)
+        };
+        let is_name = |&&i: &&usize| matches!(&self.tokens[i].token, Name(name) if name != "as" && name != "import");
+        let last_name = line.iter().rfind(is_name).map(|&i| self.text_of(i));
+        if self.tokens.get(self.at).is_some_and(|found| found.token == Star) {
+            return Some(match texts {
+                Some(path) => format!("all of a file is imported by its path alone: `use \"{path}\"`"),
+                None => "of a module, name what is used: `use std::rgcn::{RgcnConv, RgcnBasisConv}`".to_owned(),
+            });
+        }
+        if line.iter().any(|&i| self.text_of(i) == "as") {
+            return Some("what is imported keeps its name".to_owned());
+        }
+        let path = texts.clone().or_else(bare)?;
+        Some(match (texts.and(last_name), line.iter().any(|&i| self.tokens[i].token == Path)) {
+            (Some(name), _) => format!("names of a file stand behind its path: `use \"{path}\"::{name}`"),
+            (None, true) => {
+                format!("the path of a file stands in quotes: `use \"{path}\"::{}`", last_name.unwrap_or("NAME"))
+            }
+            (None, false) => format!("the path of a file stands in quotes: `use \"{path}\"`"),
+        })
     }
 
     /// Is the call at the mistake a method call on `x.`?
