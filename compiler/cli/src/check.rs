@@ -7,10 +7,11 @@ use hgnnc::artifact::{self, Artifact};
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::check_held_out;
 use hgnnc_diag::{Code, SourceMap};
+use hgnnc_driver::Analysis;
 
 use crate::args::CheckArgs;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{note, print};
 use crate::serve;
 use crate::source::Terminal;
 
@@ -42,7 +43,20 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
             pool.install(|| check_held_out(flow, training, &dataset, args.split.as_deref()))?;
         }
     }
+    // Standard output is for `--serve`.
+    note(&passed(args, &analysis));
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is said of a file without errors.
+fn passed(args: &CheckArgs, analysis: &Analysis) -> String {
+    let mut text = format!("{}: no errors", args.model.display());
+    if let Some(data) = &args.data {
+        text += &format!(", and it fits the dataset `{}`", data.display());
+    } else if !analysis.declares_model() {
+        text += ", and no model: other files can import from it";
+    }
+    text
 }
 
 /// Prints the explanation of a code; without one, lists all codes with their titles.

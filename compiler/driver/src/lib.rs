@@ -60,7 +60,7 @@ use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_lower::{instantiate, instantiate_with};
 use hgnnc_sema::Checked;
 use hgnnc_sema::imports::importable;
-use hgnnc_syntax::ast::{Allow, Module};
+use hgnnc_syntax::ast::{Allow, Item, Module};
 
 use modules::Units;
 
@@ -87,6 +87,11 @@ impl Analysis {
     /// The texts of the user's files that the file imports from, directly or not.
     pub fn imported_texts(&self) -> impl Iterator<Item = &str> {
         self.imported.iter().map(|&id| self.sources.file(id).text.as_str())
+    }
+
+    /// Does the file declare a model, right or wrong?
+    pub fn declares_model(&self) -> bool {
+        self.module.items.iter().any(|item| matches!(item, Item::Model(_)))
     }
 
     /// Accepts a file without a model if nothing else is wrong with it, and other files can import from it.

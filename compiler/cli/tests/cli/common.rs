@@ -51,6 +51,14 @@ impl Run {
         self
     }
 
+    /// The exit code is 0, and there is nothing but the line that `check` ends with.
+    #[track_caller]
+    pub fn passes(&self) {
+        let (last, lines) = (self.err.trim_end(), self.err.lines().count());
+        assert_eq!((self.code, &self.out[..], lines), (Some(0), "", 1), "{}", self.err);
+        assert!(last.contains(": no errors"), "{last}");
+    }
+
     /// The exit code is 0 and neither stream has a word.
     #[track_caller]
     pub fn is_silent(&self) {
