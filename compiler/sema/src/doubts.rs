@@ -2,7 +2,7 @@
 //!
 //! A body of a layer runs several times; a doubt that holds for one run and not for another of the same use is none.
 //! Doubts are reported at the end, where nothing is wrong, and only about values that reach an output: that is known of
-//! the program.
+//! the program. So are values that do not exist and of which a type that no output needs makes no mistake.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::checker::Checker;
 /// The place of a doubt in a body, and the uses that led there.
 type Key = (Code, Span, Vec<Span>);
 
-/// A warning about a construct, and the value that it is about: it holds if that reaches an output.
+/// A report about a construct, and the value that it is about: it holds if that reaches an output.
 #[derive(Clone)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Doubt {
@@ -44,6 +44,13 @@ impl Doubts {
 }
 
 impl Checker<'_> {
+    /// Notes an error that is one if `value`, which stands in for a value that does not exist, reaches an output.
+    pub fn refuse_if_needed(&mut self, value: ExprId, report: Diagnostic) {
+        if let Some(report) = self.attribute(report) {
+            self.doubts.found.push((Doubt { report, of: Some(value) }, None));
+        }
+    }
+
     /// Notes whether a doubt about `value` holds in this run.
     fn doubt(&mut self, holds: bool, value: ExprId, doubt: Diagnostic) {
         let Some(place) = &doubt.primary else { return };

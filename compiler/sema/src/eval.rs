@@ -8,6 +8,7 @@ use hgnnc_hir::{Dim, ExprId, ExprKind as Kind, Type, Width};
 use hgnnc_syntax::ast::{self, Expr, ExprKind};
 use hgnnc_syntax::format_expr;
 
+use crate::bound_widths::BoundWidth;
 use crate::checker::{Checker, Mistake, Place, Scope};
 use crate::consts::{as_dimension, bad_dimension, not_constant};
 use crate::functions;
@@ -63,7 +64,15 @@ impl Checker<'_> {
                     return Term::Error;
                 }
                 let right = self.eval(b, scope);
-                self.binary_operator(*op, (left, a.span), (right, b.span), expr.span)
+                let Some(help) = input_help(a, b, *op, expr.span) else {
+                    return self.binary_operator(*op, (left, a.span), (right, b.span), expr.span);
+                };
+                let before = std::mem::take(self.diagnostics);
+                let term = self.binary_operator(*op, (left, a.span), (right, b.span), expr.span);
+                for found in std::mem::replace(self.diagnostics, before) {
+                    self.diagnostics.push(found.help(&help[..]));
+                }
+                term
             }
             ExprKind::Call(call) => self.call(call, expr.span, scope),
             // Shapes and class weights are read where they stand; anywhere else, a list means nothing.
@@ -207,13 +216,11 @@ impl Checker<'_> {
 
     /// A name bound to a width by `of x: V[in]`: it may differ between vertex types. In an `aggregate`
     /// block it is the width at the source.
-    fn dim_variable(
-        &self,
-        name: &str,
-        widths: &BTreeMap<hgnnc_ir::VertexType, Width>,
-        span: Span,
-        scope: &Scope<'_>,
-    ) -> Result<Term, Mistake> {
+    fn dim_variable(&self, name: &str, bound: &BoundWidth, span: Span, scope: &Scope<'_>) -> Result<Term, Mistake> {
+        let widths = match bound {
+            BoundWidth::One(width) => return Ok(Term::Width(*width)),
+            BoundWidth::ByType(widths) => widths,
+        };
         let of = |vertex| {
             widths.get(&vertex).copied().ok_or_else(|| {
                 Box::new(Diagnostic::at(
@@ -455,4 +462,19 @@ pub fn known_number(term: &Term) -> Known {
         },
         _ => Known::No,
     }
+}
+
+/// What to write where `a ∘ b` was probably meant as the input of a layer: in `L() over g of a * b`, `of` takes `a` alone.
+fn input_help(a: &Expr, b: &Expr, op: ast::BinaryOp, span: Span) -> Option<String> {
+    let ExprKind::Call(call) = &a.kind else { return None };
+    let input = &call.of.last()?.value;
+    // Otherwise the inputs, or the use of the layer, stand in parentheses.
+    let follows = call.of.len() == 1 && input.span.end == a.span.end && a.span.start == span.start;
+    let whole = Expr { kind: ExprKind::Binary(op, Box::new(input.clone()), Box::new(b.clone())), span };
+    follows.then(|| {
+        format!(
+            "`of` takes what follows it up to an operator: if all is the input, write `of ({})`",
+            format_expr(&whole)
+        )
+    })
 }

@@ -4,12 +4,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
-use hgnnc_hir::text::{show_dim, show_widths};
 use hgnnc_hir::{Dim, ExprId, ExprKind as Kind, Item, LayerUse, Row, Type, UseId, Width};
 use hgnnc_ir::{Graph, Space, VertexType};
 use hgnnc_syntax::ast::{self, Arg, Call, Ident, ParamKind, RowsOf, ValueRows};
 use rustc_hash::FxHashMap;
 
+use crate::bound_widths::BoundWidth;
 use crate::checker::{Checker, Frame, LayerDef, Place, Scope};
 use crate::eval::{Known, known_number};
 use crate::functions::{is_function, is_unary_function, match_arguments};
@@ -33,8 +33,8 @@ pub struct LayerCx<'s> {
     pub into: FxHashMap<VertexType, Vec<usize>>,
     /// The vertex types that type variables stand for.
     pub types: HashMap<String, VertexType>,
-    /// Widths bound by the inputs, by vertex type.
-    pub dims: HashMap<String, BTreeMap<VertexType, Width>>,
+    /// Widths bound by the inputs.
+    pub dims: HashMap<String, BoundWidth>,
     /// Parameters declared between the blocks.
     pub params: HashMap<String, Term>,
     /// The declarations of these parameters.
@@ -280,14 +280,11 @@ impl<'a> Checker<'a> {
                 Known::No => (codes::NOT_CONSTANT, "a number"),
             },
             (ParamKind::Dim, term) => match known_number(&term) {
-                Known::Number(number) if number >= 0.0 && number.fract() == 0.0 && number < (1u64 << 31) as f64 => {
+                Known::Number(number) => match crate::consts::as_dimension(number) {
                     // A width remembers where it was given.
-                    return Some(match crate::consts::as_dimension(number) {
-                        Some(extent) => Term::Width(Width { dim: Dim::Fixed(extent), origin: at }),
-                        None => Term::Number(number),
-                    });
-                }
-                Known::Number(_) => (codes::BAD_DIMENSION, "a whole number between 0 and 2147483647"),
+                    Some(extent) => return Some(Term::Width(Width { dim: Dim::Fixed(extent), origin: at })),
+                    None => (codes::BAD_DIMENSION, "a whole number between 1 and 2147483648"),
+                },
                 Known::Unknown => return Some(term),
                 Known::No => (codes::NOT_CONSTANT, "a whole number"),
             },
@@ -618,106 +615,6 @@ impl<'a> Checker<'a> {
         }
         true
     }
-
-    /// Binds the names of `V[in]` to widths, and compares the other expressions with them.
-    fn bind_dims(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>, callee: Span) -> bool {
-        let mut fine = true;
-        for input in &def.layer.inputs {
-            let name = &input.name.name;
-            let at = cx.input_spans.get(name).copied().unwrap_or(callee);
-            let rows: Vec<(Option<VertexType>, Row)> = match (cx.vertex_fields.get(name), cx.graph_fields.get(name)) {
-                (Some(values), _) => values.iter().map(|(v, value)| (Some(*v), value.row.clone())).collect(),
-                (None, Some(value)) => value.ty.rows().map(|row| (None, row.clone())).collect(),
-                (None, None) => continue,
-            };
-            for (vertex, row) in rows {
-                if row.widths.len() != input.dims.len() {
-                    let found = show_widths(&self.model.tables, &row.widths);
-                    let mut report = Diagnostic::at(
-                        codes::SHAPE_MISMATCH,
-                        at,
-                        format!("input `{name}` takes {} per row, not {found}", plural(input.dims.len())),
-                        format!("is {found}"),
-                    )
-                    .label(input.span, "declared here");
-                    if let Some(width) = row.widths.last().filter(|w| w.origin != at) {
-                        report = report.label(width.origin, "its last width comes from here");
-                    }
-                    if row.widths.len() > input.dims.len() {
-                        report = report.help("`flatten(…)` joins dimensions");
-                    }
-                    self.report(report);
-                    return false;
-                }
-                for (dim, width) in input.dims.iter().zip(&row.widths) {
-                    let bindable = match (&dim.kind, vertex) {
-                        (ast::ExprKind::Name(n), Some(vertex))
-                            if !cx.arguments.contains_key(n) && def.consts.get(n).is_none() =>
-                        {
-                            Some((n.clone(), vertex))
-                        }
-                        _ => None,
-                    };
-                    match bindable {
-                        Some((variable, vertex)) => {
-                            let known = cx.dims.entry(variable.clone()).or_default();
-                            let first = *known.entry(vertex).or_insert(*width);
-                            if first.dim != width.dim {
-                                fine = false;
-                                self.report(
-                                    Diagnostic::at(
-                                        codes::WIDTH_MISMATCH,
-                                        at,
-                                        format!(
-                                            "`{variable}` would be both {} and {}",
-                                            show_dim(&self.model.tables, first.dim),
-                                            show_dim(&self.model.tables, width.dim)
-                                        ),
-                                        "the inputs have different widths",
-                                    )
-                                    .label(first.origin, "one width comes from here")
-                                    .label(width.origin, "the other from here"),
-                                );
-                            }
-                        }
-                        None => fine &= self.check_dim(def, cx, name, dim, *width, at),
-                    }
-                }
-            }
-        }
-        fine
-    }
-
-    fn check_dim(
-        &mut self,
-        def: LayerDef<'a>,
-        cx: &LayerCx<'a>,
-        input: &str,
-        dim: &ast::Expr,
-        width: Width,
-        at: Span,
-    ) -> bool {
-        let inner = self.layer_scope(def, cx, Place::Layer, None);
-        let Some(declared) = self.one_width(dim, &inner) else { return false };
-        if declared.dim == width.dim {
-            return true;
-        }
-        self.report(
-            Diagnostic::at(
-                codes::WIDTH_MISMATCH,
-                at,
-                format!(
-                    "input `{input}` has width {}, but the layer takes {}",
-                    show_dim(&self.model.tables, width.dim),
-                    show_dim(&self.model.tables, declared.dim)
-                ),
-                "widths differ",
-            )
-            .label(width.origin, "this width is given")
-            .label(declared.origin, "this width is expected"),
-        );
-        false
-    }
 }
 
 /// The kind of an argument: as declared, or that of its default.
@@ -773,12 +670,5 @@ pub fn check_signature(layer: &ast::Layer, diagnostics: &mut Diagnostics) {
             format!("`{}` is a function of the language", layer.name.name),
             "choose another name",
         ));
-    }
-}
-
-fn plural(dims: usize) -> String {
-    match dims {
-        1 => "1 dimension".to_string(),
-        n => format!("{n} dimensions"),
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod batch;
 mod blocks;
+mod bound_widths;
 mod checker;
 pub mod consts;
 pub mod dataset;

@@ -123,8 +123,9 @@ impl Checker<'_> {
         }
     }
 
-    fn options(&mut self, train: &ast::Train, consts: &Consts, task: Option<Task>) -> Option<TrainSpec> {
-        let task = task.unwrap_or(Task::Classify { classes: 1 });
+    /// Reads the options. `known` is the task, if the loss is right: otherwise any metric fits.
+    fn options(&mut self, train: &ast::Train, consts: &Consts, known: Option<Task>) -> Option<TrainSpec> {
+        let task = known.unwrap_or(Task::Classify { classes: 1 });
         let default_metrics = match task {
             Task::Classify { .. } => vec![Metric::Accuracy, Metric::MacroF1],
             Task::MultiLabel { .. } => vec![Metric::MicroF1, Metric::MacroF1],
@@ -178,7 +179,7 @@ impl Checker<'_> {
                     None => fine = false,
                 },
                 TrainEntry::Stop(_, criterion, patience) => {
-                    let criterion = self.criterion(criterion, task);
+                    let criterion = self.criterion(criterion, known);
                     let patience = self.count_of(patience, consts, 1.0, "the number of epochs to wait");
                     match (criterion, patience) {
                         (Some(criterion), Some(patience)) => {
@@ -187,12 +188,12 @@ impl Checker<'_> {
                         _ => fine = false,
                     }
                 }
-                TrainEntry::Select(_, criterion) => match self.criterion(criterion, task) {
+                TrainEntry::Select(_, criterion) => match self.criterion(criterion, known) {
                     Some(criterion) => select = Some(criterion),
                     None => fine = false,
                 },
                 TrainEntry::Metrics(_, names) => {
-                    let metrics: Vec<Option<Metric>> = names.iter().map(|name| self.metric(name, task)).collect();
+                    let metrics: Vec<Option<Metric>> = names.iter().map(|name| self.metric(name, known)).collect();
                     match metrics.into_iter().collect() {
                         Some(metrics) => spec.training.metrics = metrics,
                         None => fine = false,
@@ -258,7 +259,7 @@ impl Checker<'_> {
         }
     }
 
-    fn criterion(&mut self, criterion: &ast::Criterion, task: Task) -> Option<Criterion> {
+    fn criterion(&mut self, criterion: &ast::Criterion, task: Option<Task>) -> Option<Criterion> {
         let part = match criterion.part.name.as_str() {
             "train" => Part::Train,
             "val" => Part::Val,
@@ -289,7 +290,8 @@ impl Checker<'_> {
         Some(Criterion { part, metric: self.metric(&criterion.metric, task)? })
     }
 
-    fn metric(&mut self, name: &ast::Ident, task: Task) -> Option<Metric> {
+    fn metric(&mut self, name: &ast::Ident, task: Option<Task>) -> Option<Metric> {
+        let fits = |metric: Metric| task.is_none_or(|task| metric.fits(task));
         let Some(metric) = Metric::ALL.into_iter().find(|m| m.name() == name.name) else {
             let report = Diagnostic::at(
                 codes::UNKNOWN_CHOICE,
@@ -298,7 +300,7 @@ impl Checker<'_> {
                 "unknown metric",
             );
             // Of all metrics, those that fit.
-            let fitting = || Metric::ALL.iter().filter(|metric| metric.fits(task)).map(|metric| metric.name());
+            let fitting = || Metric::ALL.iter().filter(|metric| fits(**metric)).map(|metric| metric.name());
             let named = |name: &str| fitting().any(|known| known == name);
             let elsewhere = Metric::ALL.iter().map(|m| m.name()).find(|known| closest(&name.name, &[known]).is_some());
             let report = match elsewhere.filter(|known| !named(known)) {
@@ -310,7 +312,7 @@ impl Checker<'_> {
             self.report(report);
             return None;
         };
-        if !metric.fits(task) {
+        if let Some(task) = task.filter(|_| !fits(metric)) {
             self.report(Diagnostic::at(
                 codes::METRIC_TASK,
                 name.span,

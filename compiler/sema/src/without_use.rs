@@ -13,6 +13,7 @@ use hgnnc_ir::dataflow::Step;
 use hgnnc_ir::{Space, VertexType};
 use hgnnc_syntax::ast::{self, ExprKind, ParamKind, RowsOf, ValueRows};
 
+use crate::bound_widths::{BoundWidth, names_by_type};
 use crate::checker::{Checker, LayerDef, Place};
 use crate::imports::FileNames;
 use crate::layer::{LayerCx, param_kind};
@@ -96,6 +97,7 @@ impl<'a> Checker<'a> {
 
     /// Binds the inputs to values of which the signature says everything that is known.
     fn any_inputs(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>) {
+        let by_type = names_by_type(def.layer);
         for input in &def.layer.inputs {
             let name = input.name.name.clone();
             cx.field_spans.insert(name.clone(), input.name.span);
@@ -109,13 +111,22 @@ impl<'a> Checker<'a> {
             }
             let mut widths = vec![];
             for dim in &input.dims {
-                let binds = |variable: &str| !of_family && !cx.arguments.contains_key(variable);
+                let bindable =
+                    !of_family || !matches!(&dim.kind, ExprKind::Name(name) if by_type.contains(name.as_str()));
+                let binds = |variable: &str| bindable && !cx.arguments.contains_key(variable);
                 match &dim.kind {
                     ExprKind::Name(variable) if binds(variable) && def.consts.get(variable).is_none() => {
                         let symbols = &mut self.model.tables.symbols;
-                        let known = cx.dims.entry(variable.clone()).or_default();
-                        let any = || Width { dim: symbols.variable(variable), origin: dim.span };
-                        widths.push(*known.entry(VERTEX).or_insert_with(any));
+                        let mut any = || Width { dim: symbols.variable(variable), origin: dim.span };
+                        let known = cx.dims.entry(variable.clone());
+                        let known = known.or_insert_with(|| match by_type.contains(variable.as_str()) {
+                            true => BoundWidth::ByType(BTreeMap::from([(VERTEX, any())])),
+                            false => BoundWidth::One(any()),
+                        });
+                        widths.push(match known {
+                            BoundWidth::One(width) => *width,
+                            BoundWidth::ByType(widths) => widths[&VERTEX],
+                        });
                     }
                     _ => {
                         let scope = self.layer_scope(def, cx, Place::Layer, None);

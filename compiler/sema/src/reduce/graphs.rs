@@ -48,29 +48,40 @@ impl Checker<'_> {
         let Type::PerGraph(rows) = &*x.ty else { unreachable!("it was compared") };
         if let (true, Some(vertex)) = (rows.is_empty(), vertex) {
             // No semantic graph ends here: a sum over nothing is 0, anything else has no value.
-            return match kind {
-                Reduction::Sum | Reduction::Mean => {
-                    let widths = self.widths_elsewhere(arg, scope);
-                    Ok(self.single(Kind::Zeros, Row::dense(Space::Unit, widths), span))
-                }
-                Reduction::Softmax => Ok(Term::Value(self.expr(Kind::Across(kind, x.id), Type::PerGraph(vec![]), span))),
-                Reduction::Max | Reduction::Min | Reduction::LogSumExp | Reduction::Concat => Err(Box::new(
-                    Diagnostic::at(
+            if kind == Reduction::Softmax {
+                return Ok(Term::Value(self.expr(Kind::Across(kind, x.id), Type::PerGraph(vec![]), span)));
+            }
+            let widths = self.widths_elsewhere(kind, arg, span, scope);
+            let zeros = self.expr(Kind::Zeros, Type::One(Row::dense(Space::Unit, widths)), span);
+            match kind {
+                Reduction::Sum | Reduction::Mean | Reduction::Softmax => {}
+                Reduction::Max | Reduction::Min | Reduction::LogSumExp | Reduction::Concat => {
+                    let report = Diagnostic::at(
                         codes::NO_INCOMING,
                         span,
                         format!("no semantic graph of the family ends in `{}`", self.vertex_name(vertex)),
-                        "nothing to combine",
+                        "nothing to combine, and an output needs it",
                     )
                     .label(self.schema.vertices[vertex.index()].span, "the vertex type is declared here")
-                    .help("add a relation into it to the family (`reverses` has one for each relation), or combine by `sum`"),
-                )),
-            };
+                    .help("add a relation into it to the family (`reverses` has one for each relation), or combine by `sum`");
+                    self.refuse_if_needed(zeros.id, report);
+                }
+            }
+            return Ok(Term::Value(zeros));
         }
         // One semantic graph alone is not combined with another, but the mean of it is still computed.
         for row in rows {
             self.usable(row, arg.span)?;
         }
         let row = match kind {
+            Reduction::Concat if self.without_use => {
+                // There may be any number of semantic graphs, so the width is unknown.
+                let mut row = self.concat(rows, span)?;
+                if let Some(width) = row.widths.last_mut() {
+                    width.dim = self.model.tables.symbols.variable("width across graphs");
+                }
+                return Ok(self.single(Kind::Zeros, row, span));
+            }
             Reduction::Concat => self.concat(rows, span)?,
             _ => {
                 let mut total = rows[0].clone();
@@ -94,12 +105,17 @@ impl Checker<'_> {
         Ok(Term::Value(shares))
     }
 
-    /// The widths that a value has for a semantic graph that ends in another vertex type: those of the sum over
-    /// no semantic graphs. Nothing that is found or built on the way is kept.
-    fn widths_elsewhere(&mut self, arg: &Expr, scope: &Scope<'_>) -> Vec<Width> {
+    /// The widths that a reduction has for another vertex type, in which semantic graphs end: those of one over no
+    /// semantic graphs. Nothing that is found or built on the way is kept.
+    fn widths_elsewhere(&mut self, kind: Reduction, arg: &Expr, span: Span, scope: &Scope<'_>) -> Vec<Width> {
         let Some(layer) = scope.layer else { return vec![] };
         let mut widths = vec![];
         for (position, (_, dst)) in layer.ends.iter().enumerate() {
+            // The graphs of a concatenation add up to its width.
+            let graphs = match kind {
+                Reduction::Concat => layer.into[dst].clone(),
+                _ => vec![position],
+            };
             let found = std::mem::take(self.diagnostics);
             let place = match scope.place {
                 Place::Fuse(_, many) => Place::Fuse(*dst, many),
@@ -112,16 +128,19 @@ impl Checker<'_> {
                 spans: HashMap::new(),
                 layer: scope.layer,
                 consts: scope.consts,
-                graphs: vec![position],
+                graphs,
                 statement: scope.statement.clone(),
             };
             let term = self.eval(arg, &elsewhere);
             *self.diagnostics = found;
-            if let Term::Value(Typed { ty, .. }) = term
-                && let Type::PerGraph(rows) = &*ty
-                && let [row] = &rows[..]
-            {
-                widths.clone_from(&row.widths);
+            let Term::Value(Typed { ty, .. }) = term else { continue };
+            let Type::PerGraph(rows) = &*ty else { continue };
+            let row = match kind {
+                Reduction::Concat => self.concat(rows, span).ok(),
+                _ => rows.first().cloned(),
+            };
+            if let Some(row) = row {
+                widths = row.widths;
                 break;
             }
         }
