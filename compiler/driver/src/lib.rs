@@ -46,7 +46,7 @@ pub use hgnnc_syntax::format;
 pub use layer::{LoweredLayer, give_features, given_inputs, lower_layer};
 pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, lower, prepare};
 pub use model::{Analyzed, bind_names};
-pub use modules::{ModuleFile, ModuleFiles, ModulePath, NoFiles, NotFound};
+pub use modules::{ImportedFile, ModuleFile, ModuleFiles, ModulePath, NoFiles, NotFound};
 pub use ranks::{LoweredForRanks, NOT_ON_RANKS, Split, lower_for_ranks};
 pub use relations::{Load, RelationModel, RelationTimes, Relations, assign_relations};
 pub use settings::settings;
@@ -55,14 +55,14 @@ pub use unseen::check_unseen;
 
 use std::collections::BTreeMap;
 
-use hgnnc_diag::{FileId, Severity};
+use hgnnc_diag::Severity;
 use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_lower::{instantiate, instantiate_with};
 use hgnnc_sema::Checked;
 use hgnnc_sema::imports::importable;
 use hgnnc_syntax::ast::{Allow, Item, Module};
 
-use modules::Units;
+use modules::{Units, mention_imports};
 
 /// The result of [`analyze`] for one file.
 #[derive(Default)]
@@ -74,7 +74,7 @@ pub struct Analysis {
     /// The syntax tree of the file.
     pub module: Module,
     /// The user's files that it imports from, directly or not.
-    pub imported: Vec<FileId>,
+    pub imported: Vec<ImportedFile>,
     /// Warnings that are silenced by attributes, in all files.
     pub allows: Vec<Allow>,
     /// The checked model; `None` if there are errors.
@@ -86,7 +86,13 @@ pub struct Analysis {
 impl Analysis {
     /// The texts of the user's files that the file imports from, directly or not.
     pub fn imported_texts(&self) -> impl Iterator<Item = &str> {
-        self.imported.iter().map(|&id| self.sources.file(id).text.as_str())
+        self.imported.iter().map(|file| self.sources.file(file.id).text.as_str())
+    }
+
+    /// Adds the imports that led to a file to each diagnostic in it that has no label in the model's own file, as those of
+    /// the analysis have them.
+    pub fn mention_imports(&self, diagnostics: &mut Diagnostics) {
+        mention_imports(&self.imported, &self.sources, diagnostics);
     }
 
     /// Does the file declare a model, right or wrong?
@@ -147,11 +153,12 @@ pub fn analyze_with(name: &str, text: &str, settings: &[Setting], files: &mut dy
         let own = allows.len() - module.allows.len();
         useless(&module.allows, &silenced[own..], &mut diagnostics);
     }
-    units.mention_imports(&mut diagnostics);
+    let imported = units.imported();
+    mention_imports(&imported, &sources, &mut diagnostics);
     diagnostics.sort();
     constants::mention(settings, &sources, &mut diagnostics);
     let model = if diagnostics.has_errors() { None } else { model };
-    Analysis { sources, diagnostics, module, imported: units.imported(), allows, model, constants }
+    Analysis { sources, diagnostics, module, imported, allows, model, constants }
 }
 
 /// The program of a checked model, with its mini-batches; `None` if there are errors.

@@ -17,6 +17,9 @@ use crate::stdlib::STDLIB;
 /// Maximum number of files of a model.
 const MAX_FILES: usize = 1000;
 
+/// The model's own file, which is parsed first.
+const OWN: FileId = FileId(0);
+
 /// The name of the standard library in paths.
 const STD: &str = "std";
 
@@ -155,37 +158,15 @@ impl Units {
     }
 
     /// The user's files that the model's own file imports from.
-    pub fn imported(&self) -> Vec<FileId> {
-        let others = &self.units[..self.units.len() - 1];
-        others.iter().filter(|unit| !unit.is_library).map(|unit| unit.id).collect()
+    pub fn imported(&self) -> Vec<ImportedFile> {
+        let edited = self.units.iter().filter(|unit| !unit.is_library);
+        edited.filter_map(|unit| Some(ImportedFile { id: unit.id, at: unit.imported_at? })).collect()
     }
 
     /// The warnings that the files of the user silence.
     pub fn allows(&self) -> Vec<Allow> {
         let edited = self.units.iter().filter(|unit| !unit.is_library);
         edited.flat_map(|unit| unit.module.allows.iter().cloned()).collect()
-    }
-
-    /// Adds the imports that led to a file to each diagnostic in it that has no label in the model's own file.
-    pub fn mention_imports(&self, diagnostics: &mut Diagnostics) {
-        let own = self.units.last().map(|unit| unit.id);
-        let by_file: HashMap<FileId, &Unit> =
-            self.units.iter().filter(|unit| !unit.is_library).map(|unit| (unit.id, unit)).collect();
-        let mut all = Diagnostics::default();
-        for mut found in std::mem::take(diagnostics) {
-            let labels = || found.primary.iter().chain(&found.secondary).map(|label| label.span.file);
-            let in_own = labels().any(|file| Some(file) == own);
-            let mut at = labels().next().filter(|_| !in_own).and_then(|file| by_file.get(&file)).copied();
-            while let Some(unit) = at {
-                let Some(span) = unit.imported_at else { break };
-                if !found.secondary.iter().any(|label| label.span == span) {
-                    found = found.label(span, format!("`{}` is imported here", unit.name));
-                }
-                at = by_file.get(&span.file).copied();
-            }
-            all.push(found);
-        }
-        *diagnostics = all;
     }
 
     /// The constant of the user's files that the model's own file calls by this name.
@@ -213,6 +194,33 @@ impl Units {
 
 fn is_constant(item: &Item, name: &str) -> bool {
     matches!(item, Item::Const(decl) if decl.name.name == name)
+}
+
+/// A file of the user's that a model's own file imports from, directly or not.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct ImportedFile {
+    pub id: FileId,
+    /// The first `use` of it.
+    pub at: Span,
+}
+
+/// Adds the imports that led to a file to each diagnostic in it that has no label in the model's own file.
+pub(crate) fn mention_imports(imported: &[ImportedFile], sources: &SourceMap, diagnostics: &mut Diagnostics) {
+    let find = |id: FileId| imported.iter().find(|file| file.id == id);
+    let mut all = Diagnostics::default();
+    for mut found in std::mem::take(diagnostics) {
+        let labels = || found.primary.iter().chain(&found.secondary).map(|label| label.span.file);
+        let mut at = if labels().any(|id| id == OWN) { None } else { labels().next().and_then(find) };
+        while let Some(file) = at {
+            if !found.secondary.iter().any(|label| label.span == file.at) {
+                found = found.label(file.at, format!("`{}` is imported here", sources.file(file.id).name));
+            }
+            at = find(file.at.file);
+        }
+        all.push(found);
+    }
+    *diagnostics = all;
 }
 
 /// A file whose imports are being read.

@@ -201,6 +201,7 @@ pub(crate) fn meet_summary(
         found = without_targets(found);
     }
     silence(&analysis.allows, &mut found, |code| code == codes::EMPTY_RELATION);
+    analysis.mention_imports(&mut found);
     accept(analysis, &found, observer)?;
     bind_names(&mut model, summary);
     declare(&mut model, dataset, pool)?;

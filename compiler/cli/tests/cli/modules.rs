@@ -63,6 +63,11 @@ fn a_mistake_is_shown_in_its_file_with_the_use_that_led_there() {
             "`parts/schema.hgnn` is imported here",
         ],
     );
+    // So is what does not fit the dataset.
+    let place = in_parts();
+    replace(&place.path("parts/schema.hgnn"), "f32[3]", "f32[4]");
+    let words = ["E0423", "parts/schema.hgnn:", "models/m.hgnn:1:5", "`parts/schema.hgnn` is imported here"];
+    place.run(&[&CHECK[..], &["--data", "data"]].concat()).fails(1, &words);
     let place = in_parts();
     replace(&place.path("lib/deep/layers.hgnn"), "e.src.x @ w", "e.src.x @ v");
     place.run(&CHECK).fails(1, &["E0201", "lib/deep/layers.hgnn:", "models/m.hgnn:", "in this use of `RgcnConv`"]);
