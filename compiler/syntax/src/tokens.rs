@@ -559,11 +559,11 @@ fn number(lexer: &mut Lexer<'_, Token>) -> f64 {
         0.0
     };
     if !is_number(text) {
-        let help = match text.contains("..") {
-            true => "there are no ranges: operations apply to all rows and columns at once",
-            false => "numbers look like `1`, `0.5`, `1e-3` or `1_000`",
-        };
-        return problem(codes::BAD_NUMBER, format!("malformed number `{text}`"), help);
+        return problem(
+            codes::BAD_NUMBER,
+            format!("malformed number `{text}`"),
+            "numbers look like `1`, `0.5`, `1e-3` or `1_000`",
+        );
     }
     // f64 represents every integer up to here exactly.
     const LARGEST_WHOLE: u64 = 1 << 53;

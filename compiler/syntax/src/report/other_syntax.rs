@@ -71,13 +71,6 @@ impl Mistake<'_> {
             Colon if expected.has("..") => {
                 Some("a part of a dimension is written `x[0..8]`, and `..` takes all of it: `x[.., 0]`".to_owned())
             }
-            LeftBracket if expected.after_operand() && matches!(next, Some(Number(_))) => {
-                let (name, number) = (self.operand(self.at - 1), self.text_of(self.at + 1));
-                let own = name.replace('.', "_");
-                Some(format!(
-                    "values have no indices: what has a use of its own has a name of its own, such as `param {own}_{number}: []`; dimensions are reduced `over last` or `over first`"
-                ))
-            }
             LeftBracket if expected.after_operand() => Some(
                 "parts are taken of a name, a field or a call: declare the value by `let`, and write `x[0..8]`"
                     .to_owned(),
