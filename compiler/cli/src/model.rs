@@ -49,12 +49,13 @@ pub fn text(model: &Analyzed) -> String {
     }
     let training = model.train.as_ref().map(|spec| &spec.training);
     if let Some((training, batch)) = training.and_then(|training| Some((training, training.batch.as_ref()?))) {
-        match &training.target {
-            Target::Vertices { vertex, .. } => {
+        match training.target() {
+            None => {}
+            Some(Target::Vertices { vertex, .. }) => {
                 let vertex = &flow.vertex_types[vertex.index()].name;
                 line(format!("\nmini-batches of {} vertices {vertex}", batch.size));
             }
-            Target::Links(LinkTarget { negatives, .. }) => {
+            Some(Target::Links(LinkTarget { negatives, .. })) => {
                 line(format!("\nmini-batches of {} links", batch.size));
                 let by = match negatives.by {
                     NegativeEnds::Uniform => "any vertex of its type",

@@ -65,7 +65,10 @@ fn used_by(model: &Path) -> Result<Used, Failure> {
         .collect();
     let split = model.train.as_ref().and_then(|train| train.training.split.clone());
     // Link prediction trains on edges: it has no seeds.
-    let on_vertices = model.train.as_ref().is_some_and(|train| train.training.target.vertex().is_some());
+    let on_vertices = model
+        .train
+        .as_ref()
+        .is_some_and(|train| train.training.target().is_some_and(|target| target.vertex().is_some()));
     Ok(Used { relations: names.into_iter().cloned().collect(), split: split.filter(|_| on_vertices) })
 }
 

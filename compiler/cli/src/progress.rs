@@ -101,7 +101,7 @@ impl Progress {
 /// Loss, selection criterion and time of an epoch.
 fn state(epoch: &Epoch<'_>) -> String {
     let criterion = match epoch.criterion {
-        Some((c, value)) => format!("  {}.{} {value:.4}", c.part.name(), c.metric.name()),
+        Some((name, value)) => format!("  {name} {value:.4}"),
         None => String::new(),
     };
     let best = if epoch.best { " *" } else { "" };

@@ -232,11 +232,11 @@ pub fn metrics_text(report: &Report) -> String {
     for part in ["train", "val", "test"] {
         let Some(metrics) = report.metrics.get(part) else { continue };
         let std = |name: &str| report.std.as_ref()?.get(part)?.get(name).copied();
-        let value = |(name, value): (&&str, &f64)| match report.mean.as_ref().and_then(|mean| mean.get(part)?.get(name))
-        {
-            Some(mean) => format!("{name} {mean:.4} ± {:.4}", std(name).unwrap_or(0.0)),
-            None => format!("{name} {value:.4}"),
-        };
+        let value =
+            |(name, value): (&String, &f64)| match report.mean.as_ref().and_then(|mean| mean.get(part)?.get(name)) {
+                Some(mean) => format!("{name} {mean:.4} ± {:.4}", std(name).unwrap_or(0.0)),
+                None => format!("{name} {value:.4}"),
+            };
         let values: Vec<String> = metrics.iter().map(value).collect();
         text.push_str(&format!("{part:>5}: {}\n", values.join("  ")));
     }

@@ -164,6 +164,7 @@ codes! {
     LINK_LOSS "E0511" "loss that does not fit links"
     FANOUT_KIND "E0512" "kind of fan-out that a semantic graph cannot have"
     NOT_REUSED "E0513" "model whose values cannot be reused by batches"
+    LOSS_TERM "E0514" "loss that is no sum of terms with constant weights"
     UNUSED_PARAM "W0001" "parameter is never used"
     UNUSED_LET "W0002" "value is never used"
     UNUSED_DECLARATION "W0003" "declaration is never used"

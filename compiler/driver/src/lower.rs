@@ -8,7 +8,7 @@ use hgnnc_executable::Executable;
 use hgnnc_executable::{GraphPlan, Kernels};
 use hgnnc_fusion::{Groups, LoweringOptions, NotLowered};
 use hgnnc_ir::dataflow::Cursor;
-use hgnnc_ir::training::Target;
+use hgnnc_ir::training::{Target, Trained};
 use hgnnc_ir::{Dataflow, Graph, Op, OutputKind};
 use hgnnc_machine::Machine;
 use hgnnc_passes::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
@@ -257,9 +257,10 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
 
 /// The evaluation program without its prediction head, and the head.
 fn head_of(model: &Analyzed, infer: &Dataflow) -> Option<(Dataflow, Dataflow)> {
-    match &model.train.as_ref()?.training.target {
-        Target::Vertices { vertex, label } => split_head(infer, *vertex, label),
-        Target::Links(_) => None,
+    match &model.train.as_ref()?.training.trained[..] {
+        [Trained { target: Target::Vertices { vertex, label }, .. }] => split_head(infer, *vertex, label),
+        // Several labels have no head in common.
+        _ => None,
     }
 }
 

@@ -17,8 +17,8 @@ use hgnnc_sema::schema::{FieldInfo, Schema};
 pub struct Analyzed {
     /// Name of the model.
     pub name: String,
-    /// The forward program in training mode (with dropout). Results: the outputs, and `loss` and `row_loss`
-    /// where there is a train block. Outputs of edges are there once they are asked for.
+    /// The forward program in training mode (with dropout). Results: the outputs, and those of the loss where there
+    /// is a train block. Outputs of edges are there once they are asked for.
     pub flow: Dataflow,
     /// The outputs of semantic graphs and of edges that the program has.
     pub families: Vec<FamilyOutput>,
@@ -52,7 +52,7 @@ impl Analyzed {
             training,
             optimizer: OptimizerOptions::new(sgd),
             split_span: None,
-            label_field: 0,
+            label_fields: vec![],
             span: Span { file: FileId(0), start: 0, end: 0 },
         });
         Self {
@@ -158,12 +158,13 @@ pub fn bind_names(model: &mut Analyzed, dataset: &DatasetSummary) {
             *name = found;
         }
     }
-    if let Some(train) = &mut model.train
-        && let Target::Vertices { vertex, label } = &mut train.training.target
-    {
-        let field = model.schema.vertices[vertex.index()].fields.get(train.label_field);
-        if let Some(found) = label_name(*vertex, field) {
-            *label = found;
+    let Some(train) = &mut model.train else { return };
+    for (trained, field) in train.training.trained.iter_mut().zip(&train.label_fields) {
+        if let Target::Vertices { vertex, label } = &mut trained.target {
+            let field = model.schema.vertices[vertex.index()].fields.get(*field);
+            if let Some(found) = label_name(*vertex, field) {
+                *label = found;
+            }
         }
     }
 }

@@ -123,10 +123,7 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions, split: Split) -
 }
 
 fn placed_batch(flow: &Dataflow, layout: &BatchLayout, spec: &TrainSpec, split: Split) -> Result<Dataflow, NotPlaced> {
-    let seeds = match &spec.training.target {
-        Target::Vertices { vertex, .. } => Some(*vertex),
-        Target::Links(_) => None,
-    };
+    let seeds = spec.training.target().and_then(Target::vertex);
     place_batch(flow, layout, seeds, split)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hgnnc_ir::optimizer::{Clip, Optimizer, Schedule};
-use hgnnc_ir::training::{Criterion, NegativeEnds, Target};
+use hgnnc_ir::training::NegativeEnds;
 
 use crate::model::Analyzed;
 
@@ -17,9 +17,9 @@ pub fn settings(model: &Analyzed) -> BTreeMap<String, String> {
     };
     let training = &spec.training;
     set("seed", training.seed.to_string());
-    set("select", criterion(training.select));
+    set("select", training.criterion_name(training.select));
     if let Some(stop) = &training.stop {
-        set("stop", criterion(stop.criterion));
+        set("stop", training.criterion_name(stop.criterion));
         set("patience", stop.patience.to_string());
     }
 
@@ -60,7 +60,7 @@ pub fn settings(model: &Analyzed) -> BTreeMap<String, String> {
             set("reuse", format!("hot({}, batches: {})", number(reuse.share), reuse.batches));
         }
     }
-    if let Target::Links(links) = &training.target {
+    if let Some(links) = training.links() {
         let by = match links.negatives.by {
             NegativeEnds::Uniform => "uniform",
             NegativeEnds::InBatch => "in_batch",
@@ -75,10 +75,6 @@ pub fn settings(model: &Analyzed) -> BTreeMap<String, String> {
 
 fn number(number: f64) -> String {
     format!("{number:?}")
-}
-
-fn criterion(criterion: Criterion) -> String {
-    format!("{}.{}", criterion.part.name(), criterion.metric.name())
 }
 
 fn schedule(of: &Schedule) -> String {

@@ -30,7 +30,7 @@ const DECAY: f64 = 2e-4;
 /// labelled type.
 pub(crate) fn baseline(features: Option<&Features>, data: &BoundData, task: Task) -> Option<BaselineReport> {
     let started = Instant::now();
-    let target = data.target.as_ref()?;
+    let target = data.labels()?;
     let width = match task {
         Task::Classify { classes } => classes,
         Task::MultiLabel { labels } => labels,
@@ -125,7 +125,7 @@ impl Labels<'_> {
     }
 
     /// The metrics of outputs of some vertices.
-    fn metrics(&self, outputs: &[f32], rows: &[u32]) -> BTreeMap<&'static str, f64> {
+    fn metrics(&self, outputs: &[f32], rows: &[u32]) -> BTreeMap<String, f64> {
         let target = match self.target {
             Target::Classes(labels) => Target::Classes(rows.iter().map(|&row| labels[row as usize]).collect()),
             Target::Rows(all) => {
@@ -136,7 +136,7 @@ impl Labels<'_> {
         let positions: Vec<u32> = (0..rows.len() as u32).collect();
         let (width, task) = (self.width, self.task);
         let all = Predictions { outputs, width, row_loss: None, target: &target, rows: &positions, task };
-        let value = |metric: Metric| Some((metric.name(), all.metric(metric, &mut Tally::default())?));
+        let value = |metric: Metric| Some((metric.name().to_owned(), all.metric(metric, &mut Tally::default())?));
         Metric::ALL.into_iter().filter_map(value).collect()
     }
 
@@ -340,6 +340,7 @@ fn softmax(row: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hgnnc_data::GroundTruth;
     use hgnnc_graph::SparseFeatures;
     use hgnnc_graph::dataset::DenseFeatures;
 
@@ -347,7 +348,9 @@ mod tests {
 
     fn data(target: Target) -> BoundData {
         let part = |range: std::ops::Range<u32>| range.collect();
-        BoundData { target: Some(target), parts: [part(0..30), part(30..45), part(45..60)], ..BoundData::default() }
+        let parts = [part(0..30), part(30..45), part(45..60)];
+        let truth = GroundTruth { labels: Some(target), parts, ..GroundTruth::default() };
+        BoundData { truths: vec![truth], ..BoundData::default() }
     }
 
     /// Two columns that tell the class of a row, a constant one, and one of noise, at very different scales.
@@ -407,7 +410,8 @@ mod tests {
 
     #[test]
     fn nothing_is_predicted_without_vertices_to_learn_from() {
-        let empty = BoundData { target: Some(Target::Classes(vec![0])), ..BoundData::default() };
+        let truth = GroundTruth { labels: Some(Target::Classes(vec![0])), ..GroundTruth::default() };
+        let empty = BoundData { truths: vec![truth], ..BoundData::default() };
         assert_eq!(baseline(None, &empty, Task::Classify { classes: 2 }), None);
         assert_eq!(baseline(None, &BoundData::default(), Task::Link), None);
     }

@@ -258,8 +258,8 @@ pub(crate) fn bind_job(
         check_unseen(&model, added, &mut found);
         source::accept(analysis, &found, observer)?;
     }
-    let output = model.train.as_ref().map(|t| t.training.output.clone());
-    let scores_pairs = model.train.as_ref().is_some_and(|t| matches!(t.training.target, Target::Links(_)));
+    let output = model.train.as_ref().and_then(|t| Some(t.training.first()?.output.clone()));
+    let scores_pairs = model.train.as_ref().is_some_and(|t| t.training.links().is_some());
     if let (Purpose::Score, Some(trained)) = (purpose, &output)
         && job.outputs.iter().any(|asked| asked != trained)
     {
@@ -314,7 +314,7 @@ pub(crate) fn bind_job(
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
     let baseline = model.train.as_ref().filter(|_| job.baseline && !purpose.is_of_outputs()).and_then(|spec| {
         let features = label_features.and_then(|ty| dataset.vertex_types[ty].features.as_ref());
-        baseline::baseline(features, &data, spec.training.task)
+        baseline::baseline(features, &data, spec.training.first()?.task)
     });
     let set = job.constants.iter().filter_map(|(name, _)| Some((name.clone(), *known.get(name)?)));
     let constants = set.collect();
@@ -355,7 +355,7 @@ pub(crate) fn bind_job(
 /// The vertex type of the trained label in the dataset, and the names of its classes.
 fn label_of(model: &Analyzed, dataset: &Dataset) -> (Option<usize>, Vec<String>) {
     let found = model.train.as_ref().and_then(|spec| {
-        let Target::Vertices { vertex, label } = &spec.training.target else { return None };
+        let Target::Vertices { vertex, label } = spec.training.target()? else { return None };
         let ty = dataset.vertex_type(&model.flow.vertex_types[vertex.index()].dataset_name)?;
         Some((ty, dataset.label(ty, label).map_or(vec![], |label| label.class_names.clone())))
     });

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use hgnnc_driver::{Analyzed, Disabled, Setting};
 use hgnnc_graph::{Dataset, GraphCache};
-use hgnnc_ir::training::Target;
 use hgnnc_train::TrainOptions;
 
 use crate::Error;
@@ -43,9 +42,9 @@ impl Purpose {
                 wrong(model, "there is nothing to measure it by")
             }
             (Purpose::Score, Some(model)) => {
-                let target = model.train.as_ref().map(|spec| &spec.training.target);
-                match target {
-                    Some(Target::Links(_)) => Ok(()),
+                let links = model.train.as_ref().and_then(|spec| spec.training.links());
+                match links {
+                    Some(_) => Ok(()),
                     _ => Err(Error::input(format!(
                         "the model `{}` has no loss of links, so it scores no pairs: leave `--links` out",
                         model.name

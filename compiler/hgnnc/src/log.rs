@@ -77,7 +77,7 @@ impl EpochLog {
             for part in [Part::Train, Part::Val] {
                 let of_part = epoch.metrics.iter().filter(|(of, ..)| *of == part);
                 let metrics: Map<String, Value> =
-                    of_part.map(|(_, metric, value)| (metric.name().to_owned(), json!(value))).collect();
+                    of_part.map(|(_, metric, value)| (metric.to_string(), json!(value))).collect();
                 if !metrics.is_empty() {
                     line.insert(part.name().into(), metrics.into());
                 }
@@ -98,7 +98,7 @@ impl EpochLog {
                 let names: Vec<(String, f64)> = epoch
                     .metrics
                     .iter()
-                    .map(|(part, metric, value)| (format!("{}/{}", metric.name(), part.name()), *value))
+                    .map(|(part, metric, value)| (format!("{metric}/{}", part.name()), *value))
                     .collect();
                 let own = [("loss/step", epoch.loss), ("time/epoch_ms", epoch.ms)];
                 let all = own.into_iter().chain(names.iter().map(|(name, value)| (&name[..], *value)));

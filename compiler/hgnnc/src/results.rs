@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use hgnnc_driver::Analyzed;
 use hgnnc_graph::{Dataset, VertexIds};
 use hgnnc_ir::outputs::FamilyRows;
+use hgnnc_ir::training::is_of_loss;
 use hgnnc_ir::{OutputKind, Space, VertexType};
 use hgnnc_train::OutputRows;
 
@@ -82,7 +83,7 @@ impl Naming {
 
     /// The name of the output of vertices, if there is one only.
     pub fn only_output(&self) -> Option<&str> {
-        let mut all = self.ids.keys().filter(|name| *name != "row_loss");
+        let mut all = self.ids.keys().filter(|name| !is_of_loss(name));
         all.next().filter(|_| all.next().is_none()).map(String::as_str)
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use hgnnc_data::ExecError;
-use hgnnc_ir::training::Criterion;
+use hgnnc_ir::training::{Criterion, Training};
 use hgnnc_train::report::{Metrics, SeedReport};
 use hgnnc_train::{Epoch, Outcome, Report};
 
@@ -42,7 +42,7 @@ impl Prepared {
     ) -> Result<SeedRuns, Error> {
         let started = Instant::now();
         let first = self.trainer.seed();
-        let select = self.trainer.executable().training.as_ref().map(|training| training.select);
+        let select = self.trainer.executable().training.as_ref().map(Select::of);
         let mut runs: Vec<SeedReport> = vec![];
         let mut kept: Option<(Option<f64>, Report, Vec<Vec<f32>>)> = None;
         let (mut failures, mut failed) = (vec![], None);
@@ -78,9 +78,10 @@ impl Prepared {
                 metrics: report.metrics.clone(),
                 losses: report.losses.clone(),
             });
-            let value = select.and_then(|select| measured(&report.metrics, select));
+            let value = select.as_ref().and_then(|select| select.measured(&report.metrics));
             let before = kept.as_ref().map(|(before, ..)| *before);
-            if before.is_none_or(|before| select.is_some_and(|select| better(select, value, before))) {
+            if before.is_none_or(|before| select.as_ref().is_some_and(|select| better(select.criterion, value, before)))
+            {
                 kept = Some((value, report, self.trainer.own_params()?));
             }
             if matches!(outcome, Outcome::Interrupted | Outcome::TimeLimit) {
@@ -112,15 +113,29 @@ fn failure(seed: u64, epochs: u64, error: &Error) -> SeedReport {
     }
 }
 
-/// The value of a criterion among metrics.
-pub(crate) fn measured(metrics: &Metrics, of: Criterion) -> Option<f64> {
-    metrics.get(of.part.name())?.get(of.metric.name()).copied().filter(|value| value.is_finite())
+/// The criterion by which runs are compared.
+#[derive(Clone, Debug)]
+pub(crate) struct Select {
+    pub criterion: Criterion,
+    /// The name of its metric in reports.
+    pub name: String,
+}
+
+impl Select {
+    pub fn of(training: &Training) -> Self {
+        Self { criterion: training.select, name: training.measure_name(training.select.measure) }
+    }
+
+    /// Its value among metrics.
+    pub fn measured(&self, metrics: &Metrics) -> Option<f64> {
+        metrics.get(self.criterion.part.name())?.get(&self.name).copied().filter(|value| value.is_finite())
+    }
 }
 
 /// Whether a value is better than another one, which may not have been measured.
 pub(crate) fn better(of: Criterion, value: Option<f64>, before: Option<f64>) -> bool {
     match (value, before) {
-        (Some(value), Some(before)) if of.metric.smaller_is_better() => value < before,
+        (Some(value), Some(before)) if of.measure.metric.smaller_is_better() => value < before,
         (Some(value), Some(before)) => value > before,
         (Some(_), None) => true,
         (None, _) => false,
@@ -132,13 +147,13 @@ fn mean_and_std(runs: &[&Metrics]) -> (Metrics, Metrics) {
     let (mut means, mut deviations) = (Metrics::new(), Metrics::new());
     for (&part, metrics) in runs.first().into_iter().copied().flatten() {
         let (mut mean_of, mut std_of) = (BTreeMap::new(), BTreeMap::new());
-        for &name in metrics.keys() {
+        for name in metrics.keys() {
             let values: Option<Vec<f64>> = runs.iter().map(|run| run.get(part)?.get(name).copied()).collect();
             let Some(values) = values else { continue };
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             let square = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-            mean_of.insert(name, mean);
-            std_of.insert(name, (square / (values.len().max(2) - 1) as f64).sqrt());
+            mean_of.insert(name.clone(), mean);
+            std_of.insert(name.clone(), (square / (values.len().max(2) - 1) as f64).sqrt());
         }
         means.insert(part, mean_of);
         deviations.insert(part, std_of);
@@ -151,7 +166,7 @@ mod tests {
     use super::*;
 
     fn metrics(values: &[(&'static str, f64)]) -> Metrics {
-        [("val", values.iter().copied().collect())].into()
+        [("val", values.iter().map(|(name, value)| (name.to_string(), *value)).collect())].into()
     }
 
     #[test]
@@ -169,12 +184,13 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_never_better() {
-        use hgnnc_ir::training::{Metric, Part};
-        let of = |metric| Criterion { part: Part::Val, metric };
+        use hgnnc_ir::training::{Measure, Metric, Part};
+        let of = |metric| Criterion { part: Part::Val, measure: Measure { metric, term: None } };
+        let loss = Select { criterion: of(Metric::Loss), name: "loss".into() };
         assert!(better(of(Metric::Loss), Some(1.0), Some(2.0)) && !better(of(Metric::Loss), Some(2.0), Some(2.0)));
         assert!(better(of(Metric::Accuracy), Some(0.9), Some(0.8)) && better(of(Metric::Accuracy), Some(0.0), None));
         assert!(!better(of(Metric::Loss), None, Some(1.0)) && !better(of(Metric::Loss), None, None));
-        assert_eq!(measured(&metrics(&[("loss", f64::NAN)]), of(Metric::Loss)), None);
-        assert_eq!(measured(&metrics(&[("loss", 2.0)]), of(Metric::Loss)), Some(2.0));
+        assert_eq!(loss.measured(&metrics(&[("loss", f64::NAN)])), None);
+        assert_eq!(loss.measured(&metrics(&[("loss", 2.0)])), Some(2.0));
     }
 }

@@ -13,6 +13,7 @@ use hgnnc_dist::threads::{Recorder, run_in_turns};
 use hgnnc_dist::trace::{RankTimes, Trace, replay};
 use hgnnc_dist::{Alone, Comm};
 use hgnnc_driver::Split;
+use hgnnc_ir::training::Part;
 use hgnnc_ranks::SharedInputs;
 use hgnnc_train::{TrainOptions, Trainer};
 use serde::Serialize;
@@ -128,7 +129,7 @@ pub fn simulate(
         ));
     }
     let inputs = bound.on_batches().then(|| SharedInputs::of(&mut bound.data));
-    let in_training = bound.data.parts.first().map_or(0, Vec::len);
+    let in_training = bound.data.part(Part::Train).len();
     let mut runs: Vec<RunReport> = vec![];
     let mut traces = vec![];
     for &size in &simulation.ranks {

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hgnnc_driver::Setting;
 use hgnnc_graph::atomic;
-use hgnnc_ir::training::Criterion;
 use hgnnc_train::{Epoch, Outcome};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::outputs::report_text;
+use crate::seeds::Select;
 use crate::{DataSource, Error, Job, Observer, Purpose, prepare, source};
 
 /// The parameters of a point.
@@ -113,10 +113,10 @@ impl Sweep {
                     Err(Failed::Sweep(error)) => return Err(error),
                 }
             }
-            found.push(read(&place, folder, select)?);
-            self.write_table(&self.report(select, &found, points.len()))?;
+            found.push(read(&place, folder, &select)?);
+            self.write_table(&self.report(&select, &found, points.len()))?;
         }
-        let report = self.report(select, &found, points.len());
+        let report = self.report(&select, &found, points.len());
         self.write_table(&report)?;
         Ok(report)
     }
@@ -163,7 +163,7 @@ impl Sweep {
                 return Err(Error::input("the model has no `train` block, so it cannot be trained"));
             };
             checked.get_or_insert_with(|| Checked {
-                select: spec.training.select,
+                select: Select::of(&spec.training),
                 imported: analysis.imported_texts().map(str::to_owned).collect(),
             });
         }
@@ -274,10 +274,10 @@ impl Sweep {
     }
 
     /// The points so far, the best one first.
-    fn report(&self, select: Criterion, found: &[Point], of: usize) -> SweepReport {
+    fn report(&self, select: &Select, found: &[Point], of: usize) -> SweepReport {
         let mut points = found.to_vec();
         let key = |point: &Point| match point.criterion {
-            Some(value) if select.metric.smaller_is_better() => value,
+            Some(value) if select.criterion.measure.metric.smaller_is_better() => value,
             Some(value) => -value,
             None => f64::INFINITY,
         };
@@ -288,7 +288,7 @@ impl Sweep {
             let report = json_of(&self.out.join(folder).join(REPORT)).ok()?;
             metrics_of(&report).remove("test")
         });
-        let select = format!("{}.{}", select.part.name(), select.metric.name());
+        let select = format!("{}.{}", select.criterion.part.name(), select.name);
         SweepReport { select, left: of - points.len(), points, chosen, test }
     }
 
@@ -304,7 +304,7 @@ impl Sweep {
 /// A model without errors.
 struct Checked {
     /// Its selection criterion.
-    select: Criterion,
+    select: Select,
     /// The texts of the files that it imports from.
     imported: Vec<String>,
 }
@@ -344,11 +344,11 @@ fn folder_of(point: &[Setting]) -> String {
 }
 
 /// A point that is done.
-fn read(place: &Path, folder: &str, select: Criterion) -> Result<Point, Error> {
+fn read(place: &Path, folder: &str, select: &Select) -> Result<Point, Error> {
     let report = json_of(&place.join(REPORT))?;
     let mut metrics = metrics_of(&report);
     metrics.remove("test");
-    let of = |all: Option<&Value>| all?.get(select.part.name())?.get(select.metric.name())?.as_f64();
+    let of = |all: Option<&Value>| all?.get(select.criterion.part.name())?.get(&select.name)?.as_f64();
     let criterion = of(report.get("mean")).or_else(|| of(report.get("metrics")));
     let several = report.get("seeds").and_then(Value::as_array).is_some_and(|seeds| seeds.len() > 1);
     let std = of(report.get("std")).filter(|_| several);

@@ -117,6 +117,19 @@ fn with_attention() -> (ModelSource, PathBuf) {
     (ModelSource::Text { path: "han.hgnn".into(), text }, dataset(&model))
 }
 
+/// A model of acm that compares two outputs with the label, and its dataset.
+fn with_two_losses() -> (ModelSource, PathBuf) {
+    let model = examples().into_iter().find(|(name, _)| name == "han/acm").expect("an example").1;
+    let text = std::fs::read_to_string(&model).expect("a text");
+    let (output, loss) =
+        ("    output topic_logits: Paper = linear(conv, 3)\n", "cross_entropy(topic_logits, Paper.topic)");
+    assert!(text.contains(output) && text.contains(loss));
+    let other = "    output other: Paper = linear(conv, 3)\n";
+    let text = text.replace(output, &format!("{output}{other}"));
+    let text = text.replace(loss, &format!("{loss} + 0.5 * cross_entropy(other, Paper.topic)"));
+    (ModelSource::Text { path: "han.hgnn".into(), text }, dataset(&model))
+}
+
 #[test]
 fn outputs_of_semantic_graphs_and_edges_are_those_of_the_source_to_the_bit() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -214,7 +227,7 @@ fn the_documentation_has_every_field() {
         let model = examples().into_iter().find(|(known, _)| known == name).expect("an example").1;
         (ModelSource::File(model.clone()), dataset(&model))
     };
-    for (model, data) in [example("gcn/cora"), example("rgcn/lastfm"), with_attention()] {
+    for (model, data) in [example("gcn/cora"), example("rgcn/lastfm"), with_attention(), with_two_losses()] {
         let mut prepared = open(Purpose::Infer, model, &data);
         let report = prepared.report().expect("a report");
         let bytes = artifact::to_bytes(Path::new("m.hgnnx"), &mut prepared, Some(&report)).expect("bytes");

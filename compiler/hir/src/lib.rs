@@ -321,6 +321,8 @@ pub enum ExprKind {
     },
     /// A reduction over the values that a vertex has for each semantic graph.
     Across(Reduction, ExprId),
+    /// The sum of the squares of all elements of all values of these expressions.
+    SumOfSquares(Vec<ExprId>),
 
     /// Vertex values at an end of the edges (`In`: destinations): values of vertex types, or of a family.
     AtEnd(Direction, ExprId, Arc<[Graph]>),
@@ -649,21 +651,32 @@ impl OutputOf {
     }
 }
 
-/// The loss of a train block.
+/// The loss of a train block: a sum of terms with weights.
 #[derive(Debug)]
 pub struct Loss {
-    /// The output that it is of.
-    pub value: ExprId,
-    /// The ground truth, and the comparison with it.
-    pub kind: LossKind,
+    /// The terms in order, at least one.
+    pub terms: Vec<LossTerm>,
     /// Several seeds at a time, all of which may have no weight.
     pub on_batches: bool,
     /// The expression of the train block.
     pub span: Span,
 }
 
-/// How an output is compared with the ground truth.
+/// A term of a loss.
 #[derive(Debug)]
+pub struct LossTerm {
+    /// The factor that its value has in the loss; finite.
+    pub weight: f64,
+    /// The output that it is of, or the number that it is.
+    pub value: ExprId,
+    /// The ground truth, and the comparison with it.
+    pub kind: LossKind,
+    /// The term in the train block.
+    pub span: Span,
+}
+
+/// How a term of a loss is computed: how an output is compared with the ground truth.
+#[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum LossKind {
     /// Cross entropy of classes.
@@ -674,6 +687,20 @@ pub enum LossKind {
     Distance { label: Label, width: usize, squared: bool },
     /// The mean over pairs of the binary cross entropy of their scores, which is 1 for links.
     Links,
+    /// The value itself, which is a single number.
+    Number,
+}
+
+impl LossKind {
+    /// The label that an output of vertices is compared with.
+    pub fn label(&self) -> Option<&Label> {
+        match self {
+            Self::CrossEntropy { label, .. }
+            | Self::BinaryCrossEntropy { label, .. }
+            | Self::Distance { label, .. } => Some(label),
+            Self::Links | Self::Number => None,
+        }
+    }
 }
 
 /// A label of vertices.

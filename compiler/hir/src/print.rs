@@ -8,7 +8,7 @@ use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
 use crate::text::show_widths;
 use crate::{
     Axis, Block, Decomposition, EdgeData, ExprId, ExprKind, FeatureKind, Form, Initialiser, Item, LayerUse, LossKind,
-    Model, Param, Row, Stmt, StmtKind, Tables, Type,
+    LossTerm, Model, Param, Row, Stmt, StmtKind, Tables, Type,
 };
 
 /// Longer families are counted.
@@ -21,15 +21,8 @@ pub fn print(model: &Model) -> String {
         printer.stmt(stmt, 1);
     }
     if let Some(loss) = &model.loss {
-        let value = printer.operand(loss.value);
-        let kind = match &loss.kind {
-            LossKind::CrossEntropy { label, .. } => format!("cross_entropy({value}, {})", label.name),
-            LossKind::BinaryCrossEntropy { label, .. } => format!("binary_cross_entropy({value}, {})", label.name),
-            LossKind::Distance { label, squared: true, .. } => format!("mse({value}, {})", label.name),
-            LossKind::Distance { label, squared: false, .. } => format!("mae({value}, {})", label.name),
-            LossKind::Links => format!("binary_cross_entropy({value}, links)"),
-        };
-        printer.line(1, &format!("loss {kind}"));
+        let terms: Vec<String> = loss.terms.iter().map(|term| printer.loss_term(term)).collect();
+        printer.line(1, &format!("loss {}", terms.join(" + ")));
     }
     printer.text
 }
@@ -49,6 +42,20 @@ impl<'m> Printer<'m> {
 
     fn name(&mut self, id: ExprId, name: &str) {
         self.names.entry(id).or_insert_with(|| name.to_owned());
+    }
+
+    fn loss_term(&mut self, term: &'m LossTerm) -> String {
+        self.uses(term.value, 1);
+        let value = self.operand(term.value);
+        let text = match &term.kind {
+            LossKind::CrossEntropy { label, .. } => format!("cross_entropy({value}, {})", label.name),
+            LossKind::BinaryCrossEntropy { label, .. } => format!("binary_cross_entropy({value}, {})", label.name),
+            LossKind::Distance { label, squared: true, .. } => format!("mse({value}, {})", label.name),
+            LossKind::Distance { label, squared: false, .. } => format!("mae({value}, {})", label.name),
+            LossKind::Links => format!("binary_cross_entropy({value}, links)"),
+            LossKind::Number => value,
+        };
+        if term.weight == 1.0 { text } else { format!("{} * {text}", term.weight) }
     }
 
     fn stmt(&mut self, stmt: &'m Stmt, depth: usize) {
@@ -235,6 +242,10 @@ impl<'m> Printer<'m> {
                 format!("{}({}) over in_edges{across}", reduction.name(), self.operand(*x))
             }
             ExprKind::Across(reduction, x) => format!("{}({}) across graphs", reduction.name(), self.operand(*x)),
+            ExprKind::SumOfSquares(parts) => {
+                let parts: Vec<String> = parts.iter().map(|part| self.operand(*part)).collect();
+                format!("l2({})", parts.join(", "))
+            }
             ExprKind::AtEnd(end, x, _) => format!("{}.{}", end_name(*end), self.operand(*x)),
             ExprKind::Degree(counted, _) => degree_name(*counted).to_owned(),
             ExprKind::DegreeAtEnd { end, counted, .. } => format!("{}.{}", end_name(*end), degree_name(*counted)),

@@ -46,6 +46,7 @@ impl ExprKind {
                 Reduction::Sum | Reduction::LogSumExp | Reduction::Concat => 1,
             },
             ExprKind::Degree(..) => 3,
+            ExprKind::SumOfSquares(parts) => 4 * parts.len(),
             ExprKind::DegreeAtEnd { .. } | ExprKind::Linear { .. } => 4,
             ExprKind::L2Normalize(..) | ExprKind::RowNormalize(_) => 6,
             ExprKind::Norm { .. } => 17,
@@ -63,6 +64,7 @@ impl ExprKind {
             | ExprKind::Degree(..)
             | ExprKind::DegreeAtEnd { .. }
             | ExprKind::EdgeData(..) => vec![],
+            ExprKind::SumOfSquares(parts) => parts.clone(),
             ExprKind::Types(parts) => parts.iter().map(|(_, part)| *part).collect(),
             ExprKind::RowsByGraph(parts) => parts.iter().map(|(part, _)| *part).collect(),
             ExprKind::Binary(_, a, b)
@@ -123,7 +125,7 @@ impl Model {
         let mut reached = vec![false; self.exprs.len()];
         let outputs = self.outputs.values().map(|output| output.of.value());
         let mut stack: Vec<ExprId> = self.body.iter().map(|stmt| stmt.value).chain(outputs).collect();
-        stack.extend(self.loss.as_ref().map(|loss| loss.value));
+        stack.extend(self.loss.iter().flat_map(|loss| &loss.terms).map(|term| term.value));
         while let Some(id) = stack.pop() {
             if !std::mem::replace(&mut reached[id.index()], true) {
                 let kind = &self.expr(id).kind;

@@ -138,6 +138,7 @@ fn models_of_every_kind_of_expression_are_right() {
         "Scores",
         "Slice",
         "StopGradient",
+        "SumOfSquares",
         "Transpose",
         "Types",
         "Unary",
@@ -269,7 +270,7 @@ fn handles() {
             output.of = OutputOf::Vertices(NOWHERE, output.of.value());
         }),
         ("loss: there is no vertex type v9", |m| {
-            if let Some(LossKind::CrossEntropy { label, .. }) = m.loss.as_mut().map(|loss| &mut loss.kind) {
+            if let Some(LossKind::CrossEntropy { label, .. }) = m.loss.as_mut().map(|loss| &mut loss.terms[0].kind) {
                 label.vertex = NOWHERE;
             }
         }),
@@ -700,8 +701,8 @@ fn layers() {
 
 #[test]
 fn statements_outputs_and_the_loss() {
-    fn loss(model: &mut Model) -> &mut hgnnc_hir::Loss {
-        model.loss.as_mut().expect("the model has a loss")
+    fn loss(model: &mut Model) -> &mut hgnnc_hir::LossTerm {
+        &mut model.loss.as_mut().expect("the model has a loss").terms[0]
     }
     finds(&[
         ("fields are those of layers", |m| m.body[1].kind = StmtKind::Assign),
@@ -725,6 +726,9 @@ fn statements_outputs_and_the_loss() {
             output.of = OutputOf::Edges(output.of.value());
         }),
         ("it is of no output", |m| loss(m).value = ExprId::new(0)),
+        ("it has no terms", |m| m.loss.as_mut().expect("the model has a loss").terms.clear()),
+        ("the weight of a term is not finite", |m| loss(m).weight = f64::NAN),
+        ("a term without a label is no single number", |m| loss(m).kind = LossKind::Number),
         ("it does not have a weight for each class", |m| {
             if let LossKind::CrossEntropy { class_weights: Some(weights), .. } = &mut loss(m).kind {
                 weights.pop();

@@ -6,12 +6,12 @@ use crate::types::{Graph, VertexType};
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Training {
-    /// Name of the output that the loss is computed on.
-    pub output: String,
-    /// The rows of that output and their ground truth.
-    pub target: Target,
-    /// The kind of prediction, which fixes loss and interpretation of the output.
-    pub task: Task,
+    /// The terms of the loss that compare an output with its ground truth, in their order; at least one, unless the
+    /// loss is a number that the model computes. Metrics of a loss of one such term have no name of a term.
+    pub trained: Vec<Trained>,
+    /// Whether the loss has terms that compare nothing with a ground truth. Their weighted sum is the result
+    /// [`LOSS_NUMBER`] of an evaluation.
+    pub has_number: bool,
     /// Maximum number of epochs.
     pub epochs: u64,
     /// Early stopping, if configured.
@@ -28,6 +28,93 @@ pub struct Training {
     pub seed: u64,
     /// Mini-batch training on sampled subgraphs. `None`: every step uses the whole graph.
     pub batch: Option<MiniBatch>,
+}
+
+impl Training {
+    /// The first output that is compared with a ground truth. Predicted classes, scores of classes and the baseline are
+    /// those of it, and mini-batches are of its vertices or links.
+    pub fn first(&self) -> Option<&Trained> {
+        self.trained.first()
+    }
+
+    /// The rows of the first trained output.
+    pub fn target(&self) -> Option<&Target> {
+        self.first().map(|trained| &trained.target)
+    }
+
+    /// The links that the loss scores. Their term is the only one with a ground truth.
+    pub fn links(&self) -> Option<&LinkTarget> {
+        match self.target()? {
+            Target::Links(links) => Some(links),
+            Target::Vertices { .. } => None,
+        }
+    }
+
+    /// The loss and `metrics` of all trained outputs that they fit, in the order of the terms.
+    pub fn measures(&self, metrics: &[Metric]) -> Vec<Measure> {
+        let of_all = Measure { metric: Metric::Loss, term: None };
+        let fitting = |task: Task, term: Option<usize>| {
+            let fitting = metrics.iter().filter(move |metric| **metric != Metric::Loss && metric.fits(task));
+            fitting.map(move |&metric| Measure { metric, term })
+        };
+        let mut all = vec![of_all];
+        match &self.trained[..] {
+            [only] => all.extend(fitting(only.task, None)),
+            several => {
+                for (index, trained) in several.iter().enumerate() {
+                    all.push(Measure { metric: Metric::Loss, term: Some(index) });
+                    all.extend(fitting(trained.task, Some(index)));
+                }
+            }
+        }
+        all
+    }
+
+    /// The name of a measure in reports and in the language: `loss`, or, of a term of several, `logits.loss`.
+    pub fn measure_name(&self, measure: Measure) -> String {
+        match measure.term.and_then(|term| self.trained.get(term)) {
+            Some(trained) => format!("{}.{}", trained.name, measure.metric.name()),
+            None => measure.metric.name().to_owned(),
+        }
+    }
+
+    /// The name of a criterion in reports and in the language: `val.loss`.
+    pub fn criterion_name(&self, criterion: Criterion) -> String {
+        format!("{}.{}", criterion.part.name(), self.measure_name(criterion.measure))
+    }
+}
+
+/// A term of the loss that compares an output with its ground truth.
+#[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Trained {
+    /// Name of the term in reports: that of its output, with a number where several terms are of it.
+    pub name: String,
+    /// Name of the output.
+    pub output: String,
+    /// The factor of the term in the loss.
+    pub weight: f64,
+    /// The rows of that output and their ground truth.
+    pub target: Target,
+    /// The kind of prediction, which fixes loss and interpretation of the output.
+    pub task: Task,
+}
+
+/// The result with the loss of each vertex in the term at this position, of an evaluation.
+pub fn row_loss(term: usize) -> String {
+    if term == 0 { ROW_LOSS.to_owned() } else { format!("{ROW_LOSS}.{}", term + 1) }
+}
+
+/// The result with the loss of each vertex in the first term.
+pub const ROW_LOSS: &str = "row_loss";
+
+/// The result with the weighted sum of the terms without a ground truth, of an evaluation.
+pub const LOSS_NUMBER: &str = "loss_number";
+
+/// Is this the name of a result that training adds to the outputs of a model?
+pub fn is_of_loss(result: &str) -> bool {
+    let of_term = |rest: &str| rest.is_empty() || rest.starts_with('.');
+    ["loss", LOSS_NUMBER].contains(&result) || result.strip_prefix(ROW_LOSS).is_some_and(of_term)
 }
 
 /// The rows of a trained output and their ground truth.
@@ -293,12 +380,22 @@ impl Part {
     }
 }
 
-/// A metric on a part: `val.loss`.
+/// A metric of a trained output, or the loss as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Measure {
+    /// The metric.
+    pub metric: Metric,
+    /// The term, of a loss that compares several outputs with ground truth. `None` is the weighted sum of all terms for
+    /// [`Metric::Loss`], and else a metric of the only trained output.
+    pub term: Option<usize>,
+}
+
+/// A measure on a part: `val.loss`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Criterion {
     pub part: Part,
-    pub metric: Metric,
+    pub measure: Measure,
 }
 
 /// `stop when C has not improved for N epochs`.

@@ -33,8 +33,8 @@ use value::{Val, Values};
 
 /// The program of a model.
 pub struct Program {
-    /// The forward program in training mode (with dropout). Results: the outputs, and `loss` and `row_loss` where there
-    /// is a loss. It has the values that reach them.
+    /// The forward program in training mode (with dropout). Results: the outputs, and where there is a loss, the
+    /// results of it (see [`hgnnc_ir::training::is_of_loss`]). It has the values that reach them.
     pub flow: Dataflow,
     /// All parameters that the model declares, those of the program and others.
     pub params: Vec<DeclaredParam>,
@@ -125,7 +125,8 @@ struct Instance<'m> {
     paths: UniqueNames,
     params: Params,
     embeddings: HashMap<VertexType, Value>,
-    inputs: HashMap<Binding, Input>,
+    /// By binding and name: the dataset names of labels are not known yet.
+    inputs: HashMap<(Binding, String), Input>,
     /// The number of streams of random numbers.
     streams: u32,
 }
@@ -144,11 +145,13 @@ impl<'m> Instance<'m> {
     }
 
     fn input(&mut self, name: String, ty: Type, binding: Binding, span: Span) -> Value {
-        let input = match self.inputs.get(&binding) {
+        let key = (binding, name);
+        let input = match self.inputs.get(&key) {
             Some(known) => *known,
             None => {
                 let input = Input::new(self.flow.inputs.len());
-                self.inputs.insert(binding.clone(), input);
+                let (binding, name) = key.clone();
+                self.inputs.insert(key, input);
                 self.flow.inputs.push(InputDecl { name, ty, binding });
                 input
             }
@@ -386,6 +389,8 @@ impl<'m> Instance<'m> {
                 let x = self.eval(*x);
                 self.across(*reduction, x.per_graph(), span)
             }
+
+            ExprKind::SumOfSquares(parts) => Values::One(self.sum_of_squares(parts, span)),
 
             ExprKind::AtEnd(direction, x, graphs) => self.at_end(*x, graphs, *direction, span),
             ExprKind::Degree(direction, graphs) => {

@@ -1,21 +1,60 @@
-//! Losses: the comparison of an output with its ground truth, as part of the program.
+//! Losses: comparisons of outputs with their ground truth, and the weighted sum of all terms, as part of the program.
 
 use std::collections::BTreeMap;
 
 use hgnnc_diag::Span;
-use hgnnc_hir::{Label, Loss, LossKind};
+use hgnnc_hir::{Label, Loss, LossKind, LossTerm};
 use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::training::{LOSS_NUMBER, row_loss};
 use hgnnc_ir::{BinaryOp, DType, Dim, Graph, Op, Reduce, Space, Type, UnaryOp, Value, VertexType};
 
 use crate::Instance;
 use crate::value::{Val, Values};
 
 impl Instance<'_> {
-    /// Adds the results `loss` and, for vertices, `row_loss`.
+    /// Adds the result `loss`, for terms of vertices their `row_loss`, and the sum of the terms without a ground truth.
     pub fn loss(&mut self, loss: &Loss) {
-        let at = loss.span;
-        let output = self.eval(loss.value);
-        let (label, (row, weight)) = match &loss.kind {
+        let (mut total, mut number): (Option<Value>, Option<Value>) = (None, None);
+        let mut all_rows = vec![];
+        for term in &loss.terms {
+            let (value, rows) = self.loss_term(term, loss.on_batches);
+            all_rows.extend(rows);
+            let value = self.weighted(value, term.weight, term.span);
+            if let LossKind::Number = term.kind {
+                number = Some(self.plus(number, value, term.span));
+            }
+            total = Some(self.plus(total, value, term.span));
+        }
+        self.flow.output("loss", total.expect("a loss has terms"));
+        // A term of links has none, and is the only comparison.
+        for (term, rows) in all_rows.into_iter().enumerate() {
+            self.flow.output(row_loss(term), rows);
+        }
+        if let Some(number) = number {
+            self.flow.output(LOSS_NUMBER, number);
+        }
+    }
+
+    fn weighted(&mut self, value: Value, weight: f64, at: Span) -> Value {
+        if weight == 1.0 {
+            return value;
+        }
+        let weight = self.emit(Op::Const(weight), &[], at);
+        self.emit(Op::Binary(BinaryOp::Mul), &[value, weight], at)
+    }
+
+    fn plus(&mut self, sum: Option<Value>, value: Value, at: Span) -> Value {
+        match sum {
+            Some(sum) => self.emit(Op::Binary(BinaryOp::Add), &[sum, value], at),
+            None => value,
+        }
+    }
+
+    /// The value of a term, and the loss of each vertex in it.
+    fn loss_term(&mut self, term: &LossTerm, on_batches: bool) -> (Value, Option<Value>) {
+        let at = term.span;
+        let output = self.eval(term.value);
+        let (label, (row, weight)) = match &term.kind {
             LossKind::CrossEntropy { label, classes, class_weights, smoothing } => {
                 let truth = self.label(label, &[], DType::I32, at);
                 let logits = output.one().stored();
@@ -32,11 +71,11 @@ impl Instance<'_> {
             }
             LossKind::Links => {
                 let Values::ByGraph(scores) = &*output else { unreachable!("scores of pairs are edge values") };
-                self.link_loss(scores, at);
-                return;
+                return (self.link_loss(scores, at), None);
             }
+            LossKind::Number => return (output.one().stored(), None),
         };
-        self.mean_loss(row, weight, label.vertex, at, loss.on_batches);
+        (self.mean_loss(row, weight, label.vertex, at, on_batches), Some(row))
     }
 
     fn label(&mut self, label: &Label, dims: &[usize], dtype: DType, at: Span) -> Value {
@@ -109,7 +148,14 @@ impl Instance<'_> {
     }
 
     /// The weighted mean of the row losses over the training part.
-    fn mean_loss(&mut self, row: Value, weight: Option<Value>, vertex: VertexType, at: Span, on_batches: bool) {
+    fn mean_loss(
+        &mut self,
+        row: Value,
+        weight: Option<Value>,
+        vertex: VertexType,
+        at: Span,
+        on_batches: bool,
+    ) -> Value {
         let ty = Type::fixed(Space::Vertices(vertex), &[]);
         let name = format!("{}.train", self.flow.vertex_types[vertex.index()].name);
         let mask = self.input(name, ty, Binding::TrainMask(vertex), at);
@@ -125,14 +171,12 @@ impl Instance<'_> {
             let least = self.emit(Op::Const(f64::from(f32::MIN_POSITIVE)), &[], at);
             total = self.emit(Op::Binary(BinaryOp::Max), &[total, least], at);
         }
-        let loss = self.emit(Op::Binary(BinaryOp::Div), &[sum, total], at);
-        self.flow.output("loss", loss);
-        self.flow.output("row_loss", row);
+        self.emit(Op::Binary(BinaryOp::Div), &[sum, total], at)
     }
 
-    /// Adds `loss`: the mean over all pairs of the binary cross entropy of their scores, `softplus(x) - x·y` where `y`
+    /// The mean over all pairs of the binary cross entropy of their scores, `softplus(x) - x·y` where `y`
     /// is 1 for links.
-    fn link_loss(&mut self, scores: &BTreeMap<Graph, Val>, at: Span) {
+    fn link_loss(&mut self, scores: &BTreeMap<Graph, Val>, at: Span) -> Value {
         let (mut sums, mut counts) = (vec![], vec![]);
         for (&graph, score) in scores {
             let score = score.stored();
@@ -156,7 +200,6 @@ impl Instance<'_> {
             }
             terms[0]
         });
-        let loss = self.emit(Op::Binary(BinaryOp::Div), &[sum, count], at);
-        self.flow.output("loss", loss);
+        self.emit(Op::Binary(BinaryOp::Div), &[sum, count], at)
     }
 }

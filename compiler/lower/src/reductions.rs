@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hgnnc_diag::Span;
-use hgnnc_hir::{self as hir, Reduction};
-use hgnnc_ir::{BinaryOp, Dim, Direction, Graph, Op, Reduce, Space, Type, UnaryOp, VertexType};
+use hgnnc_hir::{self as hir, ExprId, Reduction};
+use hgnnc_ir::{BinaryOp, Dim, Direction, Graph, Op, Reduce, Space, Type, UnaryOp, Value, VertexType};
 
 use crate::value::{Val, Values};
 use crate::{Instance, dims};
@@ -117,6 +117,48 @@ impl Instance<'_> {
         }
         let reduced = Val::Stored(self.emit(Op::ReduceSpace(base(reduction)), &[x.stored()], span));
         if reduction == Reduction::Softmax { self.share(x, &reduced, span) } else { reduced }
+    }
+
+    /// The sum of the squares of all elements of all values.
+    pub fn sum_of_squares(&mut self, parts: &[ExprId], span: Span) -> Val {
+        let mut sums = vec![];
+        for &part in parts {
+            let values = self.eval(part);
+            self.map(&values, |this, x| {
+                sums.push(this.squares(x, span));
+                x.clone()
+            });
+        }
+        // In pairs, so that a sum of many parameters is no long chain.
+        while sums.len() > 1 {
+            let joined = sums.chunks(2).map(|pair| match *pair {
+                [a, b] => self.emit(Op::Binary(BinaryOp::Add), &[a, b], span),
+                _ => pair[0],
+            });
+            sums = joined.collect();
+        }
+        Val::Stored(sums[0])
+    }
+
+    /// The sum of the squares of the elements of a value.
+    fn squares(&mut self, x: &Val, span: Span) -> Value {
+        let mut x = match x {
+            Val::BlockDiagonal { blocks, .. } => *blocks,
+            other => other.stored(),
+        };
+        // A row for each vertex of a type is no extent that is known.
+        if matches!(self.flow.ty(x).dims.first(), Some(Dim::Count(_))) {
+            x = self.emit(Op::Rows, &[x], span);
+        }
+        let mut sum = self.emit(Op::Binary(BinaryOp::Mul), &[x, x], span);
+        let axes = self.flow.ty(sum).dims.len();
+        if axes > 0 {
+            sum = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes }, &[sum], span);
+        }
+        match self.flow.ty(sum).is_unit() {
+            true => sum,
+            false => self.emit(Op::ReduceSpace(Reduce::Sum), &[sum], span),
+        }
     }
 
     /// Reduces the in-edges of each destination.

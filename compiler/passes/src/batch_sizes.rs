@@ -21,9 +21,10 @@ pub fn batch_sizes(
     // By hop: vertices reached so far, and edges of the vertices that are new in the hop.
     let mut known = vec![vec![0.0; flow.vertex_types.len()]];
     let mut pairs = vec![0.0; flow.graphs.len()];
-    match &training.target {
-        Target::Vertices { vertex, .. } => known[0][vertex.index()] = (batch.size as f64).min(count(*vertex)),
-        Target::Links(LinkTarget { graphs, negatives, .. }) => {
+    match training.target() {
+        None => {}
+        Some(Target::Vertices { vertex, .. }) => known[0][vertex.index()] = (batch.size as f64).min(count(*vertex)),
+        Some(Target::Links(LinkTarget { graphs, negatives, .. })) => {
             let all: f64 = graphs.iter().map(|graph| sizes.edges[graph.index()] as f64).sum();
             let drawn = &mut known[0];
             for graph in graphs {
@@ -95,13 +96,8 @@ pub fn batch_sizes(
             }
             BatchGraph::Links { graph } => {
                 let decl = &flow.graphs[graph.index()];
-                let (pairs, negatives) = (
-                    pairs[graph.index()],
-                    match &training.target {
-                        Target::Links(of) => 1.0 + f64::from(of.negatives.count),
-                        Target::Vertices { .. } => 1.0,
-                    },
-                );
+                let (pairs, negatives) =
+                    (pairs[graph.index()], training.links().map_or(1.0, |of| 1.0 + f64::from(of.negatives.count)));
                 let end = |vertex: VertexType| pairs.min(known[0][vertex.index()]);
                 let of_whole = sizes.ends.get(graph.index()).copied().unwrap_or_default();
                 let most = |links: u64| whole((links as f64 * negatives).min(pairs));

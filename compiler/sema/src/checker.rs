@@ -64,12 +64,16 @@ pub struct Checker<'a> {
     pub checked_layers: HashSet<String>,
     /// Further results of each use of a layer whose value is its first result, by the expression of that value.
     pub further_results: HashMap<ExprId, Vec<(String, Typed)>>,
+    /// The values of the names that the model declares, for the loss.
+    pub model_names: HashMap<String, Term>,
     /// The names of all outputs that the model declares, right or wrong.
     pub declared_outputs: HashSet<String>,
     /// Results of layers for vertex types that no semantic graph of the layer's family ends in.
     pub without_messages: Vec<WithoutMessages>,
     /// Constructs that are valid and probably not intended.
     pub doubts: Doubts,
+    /// An expression of the loss is checked, which sees parameters of layers.
+    pub within_loss: bool,
     /// A layer is checked without a use: arguments, widths and data of edges are not known.
     pub without_use: bool,
     reported: HashSet<(Code, Span, Span)>,
@@ -176,9 +180,11 @@ impl<'a> Checker<'a> {
             frames: vec![],
             checked_layers: HashSet::new(),
             further_results: HashMap::new(),
+            model_names: HashMap::new(),
             declared_outputs: HashSet::new(),
             without_messages: vec![],
             doubts: Doubts::default(),
+            within_loss: false,
             without_use: false,
             reported: HashSet::new(),
             graphs: FxHashMap::default(),

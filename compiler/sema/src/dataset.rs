@@ -1,5 +1,7 @@
 //! A model's schema against a dataset: after this and the dataset's own validation, no shape can be wrong.
 
+use std::collections::BTreeSet;
+
 use hgnnc_diag::{Diagnostic, Diagnostics, codes};
 
 use crate::dataset_names::DatasetNames;
@@ -100,17 +102,20 @@ pub fn check_dataset(
         }
     }
     let Some(train) = train else { return };
-    match train.training.target.vertex() {
-        None => {
-            let names: Vec<&str> = dataset.link_splits.iter().map(String::as_str).collect();
-            check_split(train, ("links", "[[link_split]]".into(), names), dataset, split, diagnostics);
-        }
-        Some(vertex) => {
-            let Some(place) = places[vertex.index()] else { return };
-            let names = dataset.splits.iter().filter(|(_, v)| *v == place).map(|(n, _)| n.as_str()).collect();
-            let vertex = format!("`{}`", dataset.vertices[place].name);
-            let table = format!("[[split]] of {vertex}");
-            check_split(train, (&vertex, table, names), dataset, split, diagnostics);
+    let mut checked = BTreeSet::new();
+    for target in train.training.trained.iter().map(|trained| &trained.target) {
+        match target.vertex() {
+            None => {
+                let names: Vec<&str> = dataset.link_splits.iter().map(String::as_str).collect();
+                check_split(train, ("links", "[[link_split]]".into(), names), dataset, split, diagnostics);
+            }
+            Some(vertex) => {
+                let Some(place) = places[vertex.index()].filter(|place| checked.insert(*place)) else { continue };
+                let names = dataset.splits.iter().filter(|(_, v)| *v == place).map(|(n, _)| n.as_str()).collect();
+                let vertex = format!("`{}`", dataset.vertices[place].name);
+                let table = format!("[[split]] of {vertex}");
+                check_split(train, (&vertex, table, names), dataset, split, diagnostics);
+            }
         }
     }
 }

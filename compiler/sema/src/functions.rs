@@ -53,6 +53,7 @@ const FUNCTIONS: &[(&str, &[&str], usize)] = &[
     ("batch_norm", &["x", "eps"], 1),
     ("l2_normalize", &["x", "eps"], 1),
     ("row_normalize", &["x"], 1),
+    ("l2", &["x"], 1),
     ("stop_gradient", &["x"], 1),
     ("width", &["x"], 1),
     ("given", &["x"], 1),
@@ -236,6 +237,9 @@ impl Checker<'_> {
 
     fn function(&mut self, name: &str, args: &[Option<&Expr>], span: Span, scope: &Scope<'_>) -> Term {
         let first = args[0].expect("every function has a first argument");
+        if name == "l2" {
+            return self.sum_of_squares(first, span, scope);
+        }
         let x = self.eval(first, scope);
         if matches!(x, Term::Error) {
             // The other arguments may be wrong by themselves.

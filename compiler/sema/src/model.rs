@@ -6,6 +6,7 @@ use hgnnc_diag::{Diagnostic, codes};
 use hgnnc_hir::text::{show_space, show_widths};
 use hgnnc_hir::{ExprId, ExprKind as Kind, Form, Output, OutputOf, StmtKind, Type};
 use hgnnc_ir::outputs::FamilyRows;
+use hgnnc_ir::training::is_of_loss;
 use hgnnc_ir::{Space, VertexType};
 use hgnnc_syntax::ast::{self, Binding, Stmt};
 
@@ -69,6 +70,7 @@ impl Checker<'_> {
                 .help("add `output NAME: VertexType = …`"),
             );
         }
+        self.model_names = scope.locals;
         self.model.body = body;
         self.model.outputs = outputs;
     }
@@ -172,7 +174,7 @@ impl Checker<'_> {
             let report = crate::names::duplicate("output", &output.name, first.span);
             self.report(report);
         }
-        if ["loss", "row_loss"].contains(&output.name.name.as_str()) {
+        if is_of_loss(&output.name.name) {
             self.report(Diagnostic::at(
                 codes::RESERVED_NAME,
                 output.name.span,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use hgnnc_diag::synonyms::{self, Place};
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_ir::VertexType;
+use hgnnc_hir::UniqueNames;
 use hgnnc_ir::optimizer::{Clip, Optimizer, OptimizerOptions, Schedule};
-use hgnnc_ir::training::{Criterion, Metric, Part, Stop, Target, Task, Training};
+use hgnnc_ir::training::{Criterion, Measure, Metric, Part, Stop, Target, Task, Trained, Training};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
 use hgnnc_syntax::format_expr;
 
@@ -14,7 +14,7 @@ use crate::batch::BatchSpec;
 use crate::checker::Checker;
 use crate::consts::Consts;
 use crate::functions::match_arguments;
-use crate::loss::TrainedOf;
+use crate::loss::{TrainedOf, TrainedTerm};
 use crate::names::{closest, did_you_mean, suggest};
 
 /// A train block, understood.
@@ -27,8 +27,8 @@ pub struct TrainSpec {
     pub optimizer: OptimizerOptions,
     /// The name of the split in the source.
     pub split_span: Option<Span>,
-    /// Position of the label's field in its vertex type, where the loss is of vertices.
-    pub label_field: usize,
+    /// For each trained output, the position of its label's field in the vertex type; 0 for links.
+    pub label_fields: Vec<usize>,
     /// The train block in the source.
     pub span: Span,
 }
@@ -39,6 +39,31 @@ pub struct TrainBlock {
     pub spec: Option<TrainSpec>,
     /// The entries about mini-batches, if there are any.
     pub batch: Option<BatchSpec>,
+}
+
+/// What the options of training need to know of a term that compares an output with its ground truth.
+struct Known {
+    name: String,
+    task: Task,
+}
+
+impl Known {
+    /// Terms are named for their outputs.
+    fn of(terms: &[TrainedTerm]) -> Vec<Self> {
+        let mut names = UniqueNames::default();
+        let name = |term: &TrainedTerm| Self { name: names.take(&term.comparison.output), task: term.comparison.task };
+        terms.iter().map(name).collect()
+    }
+}
+
+/// The metrics of a task where none are written.
+fn usual_metrics(task: Task) -> [Metric; 2] {
+    match task {
+        Task::Classify { .. } => [Metric::Accuracy, Metric::MacroF1],
+        Task::MultiLabel { .. } => [Metric::MicroF1, Metric::MacroF1],
+        Task::Regress { .. } => [Metric::Mae, Metric::Rmse],
+        Task::Link => [Metric::Auc, Metric::AveragePrecision],
+    }
 }
 
 /// Adam divides by 1 - β.
@@ -65,28 +90,30 @@ impl Checker<'_> {
             return TrainBlock { spec: None, batch: None };
         };
         let on_batches = train.entries.iter().any(|entry| matches!(entry, TrainEntry::Batch(..)));
-        let target = self.loss(loss, consts, on_batches);
-        // Options are read whether the loss is right or not, so that all mistakes are reported.
-        let options = self.options(train, consts, target.as_ref().map(|t| t.task));
+        let terms = self.loss(loss, consts, on_batches);
         let batch = self.mini_batch(train, consts);
-        let links = target.as_ref().map(|target| match &target.of {
-            TrainedOf::Label { .. } => None,
-            TrainedOf::Links(graphs) => Some(graphs.clone()),
+        let known = terms.as_ref().map(|terms| Known::of(&terms.trained));
+        // Options are read whether the loss is right or not, so that all mistakes are reported.
+        let options = self.options(train, consts, known.as_deref());
+        // A loss of links compares nothing else.
+        let graphs = terms.as_ref().map(|terms| match terms.trained.first().map(|term| &term.comparison.of) {
+            Some(TrainedOf::Links(graphs)) => Some(graphs.clone()),
+            Some(TrainedOf::Label { .. }) | None => None,
         });
-        let links = links.map(|graphs| self.link_options(train, consts, graphs));
-        let spec = target.zip(options).zip(links.flatten()).map(|((target, mut options), links)| {
-            options.training.output = target.output;
-            options.training.task = target.task;
-            match (target.of, links) {
-                (TrainedOf::Label { vertex, label, field }, _) => {
-                    options.training.target = Target::Vertices { vertex, label };
-                    options.label_field = field;
-                }
-                (TrainedOf::Links(_), links) => {
-                    options.training.target = Target::Links(links.expect("a loss of links has options of links"));
-                }
+        let links = graphs.map(|graphs| self.link_options(train, consts, graphs));
+        let spec = terms.zip(options).zip(links.flatten()).map(|((terms, mut spec), links)| {
+            spec.training.has_number = terms.has_number;
+            for (term, Known { name, task }) in terms.trained.into_iter().zip(known.unwrap_or_default()) {
+                let (target, field) = match (term.comparison.of, &links) {
+                    (TrainedOf::Label { vertex, label, field }, _) => (Target::Vertices { vertex, label }, field),
+                    (TrainedOf::Links(_), Some(links)) => (Target::Links(links.clone()), 0),
+                    (TrainedOf::Links(_), None) => unreachable!("a loss of links has options of links"),
+                };
+                let (output, weight) = (term.comparison.output, term.weight);
+                spec.training.trained.push(Trained { name, output, weight, target, task });
+                spec.label_fields.push(field);
             }
-            options
+            spec
         });
         TrainBlock { spec, batch }
     }
@@ -123,23 +150,22 @@ impl Checker<'_> {
         }
     }
 
-    /// Reads the options. `known` is the task, if the loss is right: otherwise any metric fits.
-    fn options(&mut self, train: &ast::Train, consts: &Consts, known: Option<Task>) -> Option<TrainSpec> {
-        let task = known.unwrap_or(Task::Classify { classes: 1 });
-        let default_metrics = match task {
-            Task::Classify { .. } => vec![Metric::Accuracy, Metric::MacroF1],
-            Task::MultiLabel { .. } => vec![Metric::MicroF1, Metric::MacroF1],
-            Task::Regress { .. } => vec![Metric::Mae, Metric::Rmse],
-            Task::Link => vec![Metric::Auc, Metric::AveragePrecision],
-        };
+    fn options(&mut self, train: &ast::Train, consts: &Consts, terms: Option<&[Known]>) -> Option<TrainSpec> {
+        let mut default_metrics: Vec<Metric> = vec![];
+        for metric in terms.into_iter().flatten().flat_map(|term| usual_metrics(term.task)) {
+            if !default_metrics.contains(&metric) {
+                default_metrics.push(metric);
+            }
+        }
+        // Without a ground truth, the loss is the same for all parts of a split.
+        let part = if terms.is_some_and(<[Known]>::is_empty) { Part::Train } else { Part::Val };
         let mut spec = TrainSpec {
             training: Training {
-                output: String::new(),
-                target: Target::Vertices { vertex: VertexType::new(0), label: String::new() },
-                task,
+                trained: vec![],
+                has_number: false,
                 epochs: 200,
                 stop: None,
-                select: Criterion { part: Part::Val, metric: Metric::Loss },
+                select: Criterion { part, measure: Measure { metric: Metric::Loss, term: None } },
                 metrics: default_metrics,
                 split: None,
                 dataset: None,
@@ -148,7 +174,7 @@ impl Checker<'_> {
             },
             optimizer: OptimizerOptions::new(Optimizer::adam(0.01)),
             split_span: None,
-            label_field: 0,
+            label_fields: vec![],
             span: train.span,
         };
         let mut select = None;
@@ -179,7 +205,7 @@ impl Checker<'_> {
                     None => fine = false,
                 },
                 TrainEntry::Stop(_, criterion, patience) => {
-                    let criterion = self.criterion(criterion, known);
+                    let criterion = self.criterion(criterion, terms);
                     let patience = self.count_of(patience, consts, 1.0, "the number of epochs to wait");
                     match (criterion, patience) {
                         (Some(criterion), Some(patience)) => {
@@ -188,12 +214,12 @@ impl Checker<'_> {
                         _ => fine = false,
                     }
                 }
-                TrainEntry::Select(_, criterion) => match self.criterion(criterion, known) {
+                TrainEntry::Select(_, criterion) => match self.criterion(criterion, terms) {
                     Some(criterion) => select = Some(criterion),
                     None => fine = false,
                 },
                 TrainEntry::Metrics(_, names) => {
-                    let metrics: Vec<Option<Metric>> = names.iter().map(|name| self.metric(name, known)).collect();
+                    let metrics: Vec<Option<Metric>> = names.iter().map(|name| self.metric(name, terms)).collect();
                     match metrics.into_iter().collect() {
                         Some(metrics) => spec.training.metrics = metrics,
                         None => fine = false,
@@ -259,7 +285,7 @@ impl Checker<'_> {
         }
     }
 
-    fn criterion(&mut self, criterion: &ast::Criterion, task: Option<Task>) -> Option<Criterion> {
+    fn criterion(&mut self, criterion: &ast::Criterion, terms: Option<&[Known]>) -> Option<Criterion> {
         let part = match criterion.part.name.as_str() {
             "train" => Part::Train,
             "val" => Part::Val,
@@ -287,11 +313,55 @@ impl Checker<'_> {
                 return None;
             }
         };
-        Some(Criterion { part, metric: self.metric(&criterion.metric, task)? })
+        let measure = match &criterion.term {
+            Some(term) => self.measure_of(term, &criterion.metric, terms)?,
+            None => self.measure(&criterion.metric, terms)?,
+        };
+        if part == Part::Val && terms.is_some_and(<[Known]>::is_empty) {
+            let message = "the loss compares nothing with a label, so there is no validation part";
+            let report = Diagnostic::at(codes::METRIC_TASK, criterion.part.span, message, "of which label?");
+            self.report(report.help("write `train.loss`, which is also what stands here by default"));
+            return None;
+        }
+        Some(Criterion { part, measure })
     }
 
-    fn metric(&mut self, name: &ast::Ident, task: Option<Task>) -> Option<Metric> {
-        let fits = |metric: Metric| task.is_none_or(|task| metric.fits(task));
+    /// A metric of the term of this name.
+    fn measure_of(&mut self, term: &ast::Ident, metric: &ast::Ident, terms: Option<&[Known]>) -> Option<Measure> {
+        let Some(terms) = terms else { return self.measure(metric, None) };
+        let Some(index) = terms.iter().position(|known| known.name == term.name) else {
+            let message = format!("the loss compares no output `{}` with a label", term.name);
+            let report = Diagnostic::at(codes::UNKNOWN_NAME, term.span, message, "unknown term of the loss");
+            self.report(did_you_mean(report, &term.name, terms.iter().map(|known| &known.name[..])));
+            return None;
+        };
+        let metric = self.metric(metric, Some(&terms[index..=index]))?;
+        Some(Measure { metric, term: (terms.len() > 1).then_some(index) })
+    }
+
+    /// A metric without the name of a term: the loss as a whole, or the metric of the only term that it fits.
+    fn measure(&mut self, name: &ast::Ident, terms: Option<&[Known]>) -> Option<Measure> {
+        let metric = self.metric(name, terms)?;
+        let terms = terms.unwrap_or_default();
+        let fitting = || terms.iter().enumerate().filter(|(_, term)| metric.fits(term.task));
+        let term = match (metric, terms.len(), fitting().next()) {
+            (Metric::Loss, ..) | (_, ..=1, _) | (.., None) => None,
+            (.., Some((index, _))) if fitting().count() == 1 => Some(index),
+            (.., Some(_)) => {
+                let names: Vec<String> = fitting().map(|(_, term)| format!("`{}.{}`", term.name, name.name)).collect();
+                let message = format!("`{}` of which output?", name.name);
+                let report = Diagnostic::at(codes::METRIC_TASK, name.span, message, "fits several terms of the loss");
+                self.report(report.help(format!("write {}", names.join(" or "))));
+                return None;
+            }
+        };
+        Some(Measure { metric, term })
+    }
+
+    /// A metric that fits some of the terms; any, if the loss is wrong.
+    fn metric(&mut self, name: &ast::Ident, terms: Option<&[Known]>) -> Option<Metric> {
+        let some_fits = |metric: Metric| terms.is_none_or(|terms| terms.iter().any(|term| metric.fits(term.task)));
+        let fits = |metric: Metric| metric == Metric::Loss || some_fits(metric);
         let Some(metric) = Metric::ALL.into_iter().find(|m| m.name() == name.name) else {
             let report = Diagnostic::at(
                 codes::UNKNOWN_CHOICE,
@@ -312,17 +382,18 @@ impl Checker<'_> {
             self.report(report);
             return None;
         };
-        if let Some(task) = task.filter(|_| !fits(metric)) {
+        if !fits(metric) {
             self.report(Diagnostic::at(
                 codes::METRIC_TASK,
                 name.span,
                 format!("`{}` does not fit the loss", name.name),
-                match task {
-                    Task::Regress { .. } => "the output is real numbers: use mae or rmse",
-                    Task::Classify { .. } | Task::MultiLabel { .. } => {
+                match terms.unwrap_or_default().first().map(|term| term.task) {
+                    None => "nothing is compared with a label: use loss",
+                    Some(Task::Regress { .. }) => "the output is real numbers: use mae or rmse",
+                    Some(Task::Classify { .. } | Task::MultiLabel { .. }) => {
                         "the output is classes: use accuracy, micro_f1 or macro_f1"
                     }
-                    Task::Link => "the output scores links: use auc, average_precision, mrr or hits_10",
+                    Some(Task::Link) => "the output scores links: use auc, average_precision, mrr or hits_10",
                 },
             ));
             return None;

@@ -25,7 +25,11 @@ pub fn check(module: &Module, imports: &Imports<'_>, diagnostics: &mut Diagnosti
             }
             Item::Model(model) => {
                 file.body(&model.body);
-                model_usage(model, diagnostics);
+                let trains = module.items.iter().filter_map(|item| match item {
+                    Item::Train(train) if train.model.name == model.name.name => Some(train),
+                    _ => None,
+                });
+                model_usage(model, trains, diagnostics);
             }
             Item::Schema(schema) => file.schema(schema),
             Item::Train(train) => file.train(train),
@@ -130,9 +134,15 @@ fn layer_usage(layer: &Layer, diagnostics: &mut Unused<'_>) {
     unused_params(&params, &used, diagnostics);
 }
 
-fn model_usage(model: &Model, diagnostics: &mut Unused<'_>) {
+fn model_usage<'t>(model: &Model, trains: impl Iterator<Item = &'t Train>, diagnostics: &mut Unused<'_>) {
     let mut used = Names::default();
     used.body(&model.body);
+    // A loss sees the names of its model.
+    for entry in trains.flat_map(|train| &train.entries) {
+        if let TrainEntry::Loss(_, loss) = entry {
+            used.expr(loss);
+        }
+    }
     let mut params = vec![];
     let mut pending: Vec<&Stmt> = model.body.iter().rev().collect();
     while let Some(stmt) = pending.pop() {

@@ -561,11 +561,13 @@ pub struct GraphFanout {
     pub hops: Expr,
 }
 
-/// A metric on a part of the split, `val.loss`.
+/// A metric on a part of the split, `val.loss` or `val.logits.accuracy`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Criterion {
     /// The part: `train`, `val` or `test`.
     pub part: Ident,
+    /// The output, where the loss is of several.
+    pub term: Option<Ident>,
     /// The metric: `loss`, `macro_f1`, …
     pub metric: Ident,
 }

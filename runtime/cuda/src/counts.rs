@@ -29,12 +29,12 @@ fn labels(task: Task, width: usize, target: Option<&Target>) -> Option<Labels> {
 
 /// Device bytes needed for counting.
 pub(super) fn bytes(data: &BoundData) -> u64 {
-    let labels = match &data.target {
+    let labels = match data.labels() {
         None => return 0,
         Some(Target::Classes(labels)) => labels.len(),
         Some(Target::Rows(numbers)) => numbers.len(),
     };
-    let rows: usize = data.parts.iter().map(Vec::len).sum();
+    let rows: usize = data.truths.first().map_or(0, |truth| truth.parts.iter().map(Vec::len).sum());
     (F32 * (labels + rows) + PARTS * ALIGN_BYTES) as u64
 }
 
@@ -47,20 +47,21 @@ impl Counter {
         (outputs, width): (u64, usize),
         task: Task,
     ) -> Result<Option<Self>> {
-        let Some(kind) = labels(task, width, data.target.as_ref()) else { return Ok(None) };
+        let Some(kind) = labels(task, width, data.labels()) else { return Ok(None) };
+        let parts = &data.truths[0].parts;
         let copy = |device: &mut dyn Device, what: &str, bytes: &[u8]| -> Result<u64> {
             let at = device.alloc(what, bytes.len().max(ALIGN_BYTES))?;
             device.upload(at, bytes)?;
             Ok(at)
         };
-        let labels: &[u8] = match &data.target {
+        let labels: &[u8] = match data.labels() {
             Some(Target::Classes(labels)) => bytemuck::cast_slice(labels),
             Some(Target::Rows(numbers)) => bytemuck::cast_slice(numbers),
             None => &[],
         };
         let mut table = vec![outputs, copy(device, "labels", labels)?, width as u64];
         let mut places = [0; PARTS];
-        for (place, rows) in places.iter_mut().zip(&data.parts) {
+        for (place, rows) in places.iter_mut().zip(parts) {
             *place = device.alloc("counts", (F32 * counts::words(width)).max(ALIGN_BYTES))?;
             table.extend([copy(device, "a part of the split", bytemuck::cast_slice(rows))?, rows.len() as u64, *place]);
         }
@@ -68,7 +69,7 @@ impl Counter {
         device.set_table(module, &table)?;
         let mut sequences = [0; PARTS];
         for (part, sequence) in sequences.iter_mut().enumerate() {
-            let rows = data.parts[part].len();
+            let rows = parts[part].len();
             let launch = Launch {
                 name: counts::name(part),
                 what: format!("{rows} rows of {width} outputs"),
@@ -95,6 +96,7 @@ impl Counter {
 mod tests {
     use super::*;
     use crate::Interpreter;
+    use hgnnc_data::GroundTruth;
     use hgnnc_data::metrics::Predictions;
 
     /// Values with ties and NaN.
@@ -110,7 +112,8 @@ mod tests {
 
     /// Compares the counts of each part on the device and on the CPU.
     fn check(outputs: &[f32], width: usize, target: Target, parts: [Vec<u32>; 3], task: Task) {
-        let data = BoundData { target: Some(target), parts, ..BoundData::default() };
+        let truths = vec![GroundTruth { vertex: None, labels: Some(target), parts }];
+        let data = BoundData { truths, ..BoundData::default() };
         let mut device = Interpreter::new();
         let at = device.alloc("outputs", (F32 * outputs.len()).max(ALIGN_BYTES)).expect("there is room");
         device.upload(at, bytemuck::cast_slice(outputs)).expect("it fits");
@@ -120,8 +123,8 @@ mod tests {
         for part in [0, 1, 2, 0] {
             let (mut found, mut expected) = (Tally::default(), Tally::default());
             counter.count(&mut device, part, &mut found).expect("it is executed");
-            let target = data.target.as_ref().expect("there is one");
-            let rows = &data.parts[part];
+            let target = data.labels().expect("there are some");
+            let rows = &data.truths[0].parts[part];
             Predictions { outputs, width, row_loss: None, target, rows, task }.tally(&mut expected);
             assert_eq!(found, expected, "part {part}, {width} outputs");
         }

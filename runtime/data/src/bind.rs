@@ -14,7 +14,7 @@ use hgnnc_ir::training::{self, Fanout, MiniBatch, Training};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 use hgnnc_ir::{Op, VertexRows};
 
-use crate::bound::{BoundData, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep};
+use crate::bound::{BoundData, GroundTruth, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep};
 use crate::error::{ExecError, Result};
 use crate::stacks;
 
@@ -63,31 +63,33 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
     for decl in &flow.patterns {
         data.patterns.push(binder.pattern(decl.vertex, decl.columns)?);
     }
-    let split = if options.outputs_only { None } else { binder.split(executable)? };
+    let own = executable.training.as_ref().and_then(|training| training.split.as_deref());
     for decl in &flow.inputs {
-        data.inputs.push(binder.input(decl, split)?);
+        data.inputs.push(binder.input(decl, own)?);
     }
-    if let (Some(training), false) = (&executable.training, options.outputs_only) {
-        match &training.target {
+    let trained = training.map_or(&[][..], |training| &training.trained);
+    for trained in trained {
+        let truth = match &trained.target {
             training::Target::Vertices { vertex, label } => {
-                data.target = Some(binder.target(*vertex, label)?);
+                let labels = Some(binder.target(*vertex, label)?);
+                let split = binder.split(*vertex, own)?;
                 binder.check_labelled(*vertex, label, split)?;
+                let parts = split.map(|split| &dataset.splits[split]);
+                let parts = parts.map(|split| [split.train.clone(), split.val.clone(), split.test.clone()]);
+                GroundTruth { vertex: Some(*vertex), labels, parts: parts.unwrap_or_default() }
             }
             training::Target::Links(target) => {
-                data.held_out = held_out.unwrap_or_default();
+                data.held_out = held_out.clone().unwrap_or_default();
                 let links = target.graphs.iter().map(|graph| binder.graphs[graph.index()].len()).sum();
                 let num = |part: &[Vec<(u32, u32)>]| part.iter().map(Vec::len).sum();
                 let nums: [usize; 3] = [links, num(&data.held_out[0]), num(&data.held_out[1])];
                 if nums.iter().any(|&num| num >= u32::MAX as usize) {
                     return Err(ExecError::Unsupported("there are 2^32 links or more to learn".into()));
                 }
-                data.parts = nums.map(|num| (0..num as u32).collect());
+                GroundTruth { vertex: None, labels: None, parts: nums.map(|num| (0..num as u32).collect()) }
             }
-        }
-    }
-    if let Some(split) = split {
-        let split = &dataset.splits[split];
-        data.parts = [split.train.clone(), split.val.clone(), split.test.clone()];
+        };
+        data.truths.push(truth);
     }
     let named = binder.graphs.into_iter().zip(&flow.graphs);
     data.graphs = named.map(|(edges, decl)| edges.into_topology(&decl.name)).collect();
@@ -284,7 +286,7 @@ impl Binder<'_> {
         let mut listed = vec![false; flow.graphs.len()];
         // Batches are sampled along the members, and links are drawn from them.
         match training {
-            Some(training) if training.batch.is_some() || training.target.vertex().is_none() => return listed,
+            Some(training) if training.batch.is_some() || training.links().is_some() => return listed,
             _ => {}
         }
         for member in flow.stacks.iter().flat_map(|stack| &stack.members) {
@@ -428,7 +430,7 @@ impl Binder<'_> {
         }
     }
 
-    fn input(&self, decl: &InputDecl, split: Option<usize>) -> Result<InputData> {
+    fn input(&self, decl: &InputDecl, split: Option<&str>) -> Result<InputData> {
         if let Some(members) = stacks::of_members(self.flow, decl) {
             let mut all = vec![];
             for member in &members {
@@ -477,7 +479,7 @@ impl Binder<'_> {
             },
             Binding::TrainMask(vertex) => {
                 let mut mask = vec![0.0; self.dataset.vertex_types[self.types[vertex.index()]].count];
-                let split = split.ok_or_else(|| {
+                let split = self.split(*vertex, split)?.ok_or_else(|| {
                     ExecError::Unsupported(format!("the dataset `{}` has no split to train on", self.dataset.name))
                 })?;
                 for &row in &self.dataset.splits[split].train {
@@ -554,7 +556,7 @@ impl Binder<'_> {
 
     /// Validation and test links of the split; `None` for models that are not trained on links.
     fn held_out(&self, training: &Training) -> Result<Option<[LinksByGraph; 2]>> {
-        let training::Target::Links(target) = &training.target else { return Ok(None) };
+        let Some(target) = training.links() else { return Ok(None) };
         let Some(split) = self.link_split(training.split.as_deref())? else {
             return Ok(Some([(); 2].map(|()| vec![vec![]; target.graphs.len()])));
         };
@@ -610,16 +612,9 @@ impl Binder<'_> {
         }
     }
 
-    /// Index of the vertex split to use.
-    pub fn split(&self, executable: &Executable) -> Result<Option<usize>> {
-        let masked = self.flow.inputs.iter().find_map(|decl| match &decl.binding {
-            Binding::TrainMask(vertex) => Some(*vertex),
-            _ => None,
-        });
-        let trained = executable.training.as_ref().and_then(|training| training.target.vertex());
-        let Some(vertex) = trained.or(masked) else { return Ok(None) };
+    /// Index of the split of a vertex type to use: the requested, the model's own or the first.
+    pub fn split(&self, vertex: VertexType, own: Option<&str>) -> Result<Option<usize>> {
         let of = self.types[vertex.index()];
-        let own = executable.training.as_ref().and_then(|t| t.split.as_deref());
         let wanted = self.options.split.as_deref().or(own);
         let splits = || self.dataset.splits.iter().enumerate().filter(|(_, s)| s.vertex_type == of);
         match splits().find(|(_, s)| wanted.is_none_or(|w| s.name == w)) {

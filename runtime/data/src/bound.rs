@@ -338,6 +338,18 @@ pub struct WalkStep {
     pub csc: Adjacency,
 }
 
+/// What a trained output is compared with.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct GroundTruth {
+    /// The vertex type; `None` for links.
+    pub vertex: Option<VertexType>,
+    /// Labels of all vertices of the type; `None` for links.
+    pub labels: Option<Target>,
+    /// Vertices of the training, validation and test part. For links, positions: those of training among the edges of
+    /// the graphs of links, the others in [`BoundData::held_out`].
+    pub parts: [Vec<u32>; 3],
+}
+
 /// Everything that a program runs on, except its parameters.
 #[derive(Clone, PartialEq, Debug, Default)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
@@ -351,11 +363,8 @@ pub struct BoundData {
     /// Sparse features, by [`hgnnc_ir::Pattern`].
     pub patterns: Vec<Topology>,
     pub inputs: Vec<InputData>,
-    /// Labels of the trained vertex type.
-    pub target: Option<Target>,
-    /// Vertices of the training, validation and test part. For links, positions: those of training among the edges of
-    /// the graphs of links, the others in [`BoundData::held_out`].
-    pub parts: [Vec<u32>; 3],
+    /// By trained output: what it is compared with. Empty for programs that compute outputs only.
+    pub truths: Vec<GroundTruth>,
     /// Validation and test links.
     pub held_out: [LinksByGraph; 2],
     /// Extra inputs of neighbour sampling.
@@ -375,7 +384,7 @@ pub struct BoundData {
     pub rows_of_ranks: Vec<Option<Arc<[usize]>>>,
 }
 
-/// Index of a part of the split in [`BoundData::parts`].
+/// Index of a part of the split in [`GroundTruth::parts`].
 pub fn part_index(part: Part) -> usize {
     match part {
         Part::Train => 0,
@@ -385,9 +394,24 @@ pub fn part_index(part: Part) -> usize {
 }
 
 impl BoundData {
-    /// Vertices, or positions of links, of a part of the split.
+    /// Vertices, or positions of links, of a part of the split of the first trained output; empty without one.
     pub fn part(&self, part: Part) -> &[u32] {
-        &self.parts[part_index(part)]
+        self.part_of(0, part)
+    }
+
+    /// [`BoundData::part`] of a trained output by position.
+    pub fn part_of(&self, term: usize, part: Part) -> &[u32] {
+        self.truths.get(term).map_or(&[], |truth| &truth.parts[part_index(part)])
+    }
+
+    /// Labels of the first trained output; `None` without one, and for links.
+    pub fn labels(&self) -> Option<&Target> {
+        self.labels_of(0)
+    }
+
+    /// [`BoundData::labels`] of a trained output by position.
+    pub fn labels_of(&self, term: usize) -> Option<&Target> {
+        self.truths.get(term)?.labels.as_ref()
     }
 
     /// Sizes for the cost models of passes.

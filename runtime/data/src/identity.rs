@@ -241,15 +241,33 @@ fn contents(model: &Executable, dataset: &Dataset, options: &BindOptions) -> Res
         }
     }
     if let Some(training) = &model.training {
-        match &training.target {
-            training::Target::Vertices { vertex, label } => labels.push((*vertex, label)),
-            training::Target::Links(links) => {
-                relations.extend(&links.exclude);
-                let split = binder.link_split(training.split.as_deref())?;
-                for (part, links) in split.into_iter().flat_map(|of| [("validation", &of.val), ("test", &of.test)]) {
-                    let parts = vec![bytes(&links.src), bytes(&links.relation), bytes(&links.dst)];
-                    arrays.insert(format!("{part} links"), (links.len(), parts));
+        let mut splits = BTreeSet::new();
+        for target in training.trained.iter().map(|trained| &trained.target) {
+            match target {
+                training::Target::Vertices { vertex, label } => {
+                    labels.push((*vertex, label));
+                    splits.extend(binder.split(*vertex, training.split.as_deref())?);
                 }
+                training::Target::Links(links) => {
+                    relations.extend(&links.exclude);
+                    let split = binder.link_split(training.split.as_deref())?;
+                    for (part, links) in split.into_iter().flat_map(|of| [("validation", &of.val), ("test", &of.test)])
+                    {
+                        let parts = vec![bytes(&links.src), bytes(&links.relation), bytes(&links.dst)];
+                        arrays.insert(format!("{part} links"), (links.len(), parts));
+                    }
+                }
+            }
+        }
+        let several = splits.len() > 1;
+        for split in splits {
+            let split = &dataset.splits[split];
+            let of = match several {
+                true => format!(" of `{}`", dataset.vertex_types[split.vertex_type].name),
+                false => String::new(),
+            };
+            for (part, vertices) in [("train", &split.train), ("val", &split.val), ("test", &split.test)] {
+                arrays.insert(format!("{part} part of the split{of}"), (vertices.len(), vec![bytes(vertices)]));
             }
         }
         for hop in training.batch.iter().flat_map(|batch| &batch.fanouts) {
@@ -279,12 +297,6 @@ fn contents(model: &Executable, dataset: &Dataset, options: &BindOptions) -> Res
         };
         let name = format!("label `{label}` of `{}`", dataset.vertex_types[of].name);
         arrays.insert(name, (dataset.vertex_types[of].count, parts));
-    }
-    if let Some(split) = binder.split(model)? {
-        let split = &dataset.splits[split];
-        for (part, vertices) in [("train", &split.train), ("val", &split.val), ("test", &split.test)] {
-            arrays.insert(format!("{part} part of the split"), (vertices.len(), vec![bytes(vertices)]));
-        }
     }
     let content = |(name, (count, parts)): (String, (usize, Vec<&[u8]>))| {
         (name, Content { count: count as u64, hash: format!("{:032x}", hash_of(&parts)) })

@@ -15,7 +15,7 @@ use hgnnc_diag::{Diagnostics, SourceMap};
 use hgnnc_driver::Setting;
 use hgnnc_ir::Dataflow;
 use hgnnc_ir::outputs::FamilyRows;
-use hgnnc_ir::training::{Target, Training};
+use hgnnc_ir::training::Training;
 use hgnnc_profile::ProfileOptions;
 use hgnnc_report::{json, page, text};
 use hgnnc_train::weights::{self, File};
@@ -93,7 +93,7 @@ impl Model {
         accept(&analysis, &analysis.diagnostics, &mut Silent).map_err(|error| exception(py, &error))?;
         let warnings = diagnostics(&analysis.sources, &analysis.diagnostics);
         let model = analysis.model.take().ok_or_else(|| exception(py, &Error::input("internal error: no model")))?;
-        let trained = model.train.as_ref().map(|spec| spec.training.output.clone());
+        let trained = model.train.as_ref().and_then(|spec| Some(spec.training.first()?.output.clone()));
         let target = model.train.as_ref().and_then(|spec| target(&model.flow, &spec.training));
         let params = params(&model.flow);
         let (name, outputs) = (model.name, model.outputs);
@@ -139,10 +139,8 @@ impl Model {
 
 /// The vertex type, by its name in the dataset, whose label is trained.
 fn target(flow: &Dataflow, training: &Training) -> Option<String> {
-    match training.target {
-        Target::Vertices { vertex, .. } => Some(flow.vertex_types[vertex.index()].dataset_name.clone()),
-        Target::Links(_) => None,
-    }
+    let vertex = training.target()?.vertex()?;
+    Some(flow.vertex_types[vertex.index()].dataset_name.clone())
 }
 
 /// Name and shape of each parameter.

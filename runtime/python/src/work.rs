@@ -53,7 +53,7 @@ impl<T> Reporter<T> {
         if let Some(warning) = epoch.warning {
             let _ = self.events.send(Event::Warning(warning.to_owned()));
         }
-        let criterion = epoch.criterion.map(|(c, value)| (format!("{}.{}", c.part.name(), c.metric.name()), value));
+        let criterion = epoch.criterion.map(|(name, value)| (name.to_owned(), value));
         let fields = (epoch.epoch + 1, epoch.epochs, epoch.loss, criterion, epoch.best, epoch.ms, epoch.within);
         if epoch.within.is_none() {
             self.history.lock().unwrap_or_else(PoisonError::into_inner).push(fields.clone());

@@ -166,14 +166,14 @@ impl Session for RankSession {
 
     fn count_result(&mut self, program: usize, name: &str, task: Task) -> Result<()> {
         let space = self.spaces.get(program).and_then(|spaces| spaces.get(name));
-        let (Some(Space::Vertices(vertex)), Some(target)) = (space, &self.whole.target) else { return Ok(()) };
+        let (Some(Space::Vertices(vertex)), Some(target)) = (space, self.whole.labels()) else { return Ok(()) };
         let rows = self.whole.num_vertices[vertex.index()];
         let own = self.placed.division.vertices_of(self.comm.rank(), rows);
         let of_part = |part: &Vec<u32>| {
             let within = part.iter().filter(|&&vertex| own.contains(&(vertex as usize)));
             within.map(|&vertex| vertex - own.start as u32).collect()
         };
-        let parts = self.whole.parts.iter().map(of_part).collect();
+        let parts = self.whole.truths[0].parts.iter().map(of_part).collect();
         let target = labels_of(target, own.clone(), rows);
         self.counted = Some(Counted { program, name: name.to_owned(), task, target, parts });
         Ok(())

@@ -6,7 +6,6 @@ use hgnnc_data::{BoundData, ExecError, Result};
 use hgnnc_executable::{Executable, Role};
 use hgnnc_graph::show_bytes;
 use hgnnc_ir::dataflow::{Dataflow, ParamDecl};
-use hgnnc_ir::training::Target;
 use hgnnc_ir::types::Param;
 use hgnnc_session::{Backend, PlannedSession};
 
@@ -60,7 +59,7 @@ pub(crate) fn plan(
 ) -> Result<(Box<dyn PlannedSession>, MemoryNeeded)> {
     let mut others = vec![];
     if let Some(training) = &executable.training {
-        if let Target::Links(target) = &training.target {
+        if let Some(target) = training.links() {
             others.push(("scores of links", links::memory(executable, backend, target, &data)?));
         }
         if executable.head.is_some() {

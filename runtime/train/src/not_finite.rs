@@ -11,6 +11,7 @@ use hgnnc_executable::Executable;
 use hgnnc_interp::not_finite::{NotFinite, bytes, trace};
 use hgnnc_interp::{Bindings, Tensor};
 use hgnnc_ir::dataflow::{Binding, InputDecl};
+use hgnnc_ir::training::is_of_loss;
 use hgnnc_ir::types::Dim;
 use hgnnc_ir::{Dataflow, Graph, Input, Layout, Op, OutputKind, Param, Phase, Space, Value, ValueData, VertexType};
 use hgnnc_session::Session;
@@ -47,7 +48,7 @@ pub(crate) fn of_loss(executable: &Executable, session: &mut dyn Session, step: 
         // If the prediction head computes the loss, the search starts from the values that the head reads.
         _ => match &executable.head {
             Some(head) => (&executable.infer, head.inputs.iter().map(|decl| decl.name.as_str()).collect()),
-            None => (&executable.infer, vec!["row_loss"]),
+            None => (&executable.infer, results_of_loss(&executable.infer)),
         },
     };
     let from: Vec<Value> = names.into_iter().filter_map(|name| flow.result(name)).collect();
@@ -55,6 +56,15 @@ pub(crate) fn of_loss(executable: &Executable, session: &mut dyn Session, step: 
         return None;
     }
     find(flow, session, step, &from, None, None)
+}
+
+/// The results of an evaluation that the loss is computed from.
+fn results_of_loss(infer: &Dataflow) -> Vec<&str> {
+    let names = infer.outputs.iter().filter_map(|output| match &output.kind {
+        OutputKind::Result(name) => Some(&name[..]),
+        OutputKind::UpdateParam(_) | OutputKind::UpdateState(..) => None,
+    });
+    names.filter(|name| is_of_loss(name)).collect()
 }
 
 /// Explains the non-finite loss of a mini-batch whose data a session of its program holds. `vertices` gives the vertices

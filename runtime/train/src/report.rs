@@ -184,7 +184,7 @@ impl ClassReport {
 }
 
 /// Metrics by part of the split and name.
-pub type Metrics = BTreeMap<&'static str, BTreeMap<&'static str, f64>>;
+pub type Metrics = BTreeMap<&'static str, BTreeMap<String, f64>>;
 
 /// Baseline that predicts from the features of the labelled vertices, without the graph.
 #[derive(Clone, PartialEq, Debug, Serialize)]

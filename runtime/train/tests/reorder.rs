@@ -33,7 +33,7 @@ fn in_order(case: &common::Case, orders: Vec<Option<Order>>, code: CodeMode) -> 
         return None;
     }
     let mut data = case.data.clone();
-    renumber(&mut data, &case.flow, None, orders).unwrap_or_else(|error| panic!("{error}"));
+    renumber(&mut data, &case.flow, orders).unwrap_or_else(|error| panic!("{error}"));
     let options = EngineOptions { threads: 2, ..EngineOptions::default() };
     let program = common::compiled(&program, &data, code, options.dispatch.features());
     let mut engine = Engine::new(&[&program], data, options).unwrap_or_else(|error| panic!("{error}"));

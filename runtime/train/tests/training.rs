@@ -9,11 +9,11 @@ use std::time::Duration;
 use common::Case;
 use hgnnc_codegen_cpu::{Options, compile_executable};
 use hgnnc_cpu::{CpuBackend, EngineOptions, thread_pool};
-use hgnnc_data::{BoundData, ExecError, InputData, Target};
+use hgnnc_data::{BoundData, ExecError, GroundTruth, InputData, Target};
 use hgnnc_executable::{Executable, Kernels};
 use hgnnc_ir::dataflow::Init;
 use hgnnc_ir::random::uniform;
-use hgnnc_ir::training::{self, Criterion, Metric, Part, Stop, Task, Training};
+use hgnnc_ir::training::{self, Criterion, Measure, Metric, Part, Stop, Task, Trained, Training};
 use hgnnc_ir::*;
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_train::{Outcome, TrainOptions, Trainer};
@@ -90,12 +90,17 @@ fn model(rate: f64) -> (Executable, BoundData) {
         flow.outputs.push(Output { kind, value });
     }
     let training = Training {
-        output: "y".into(),
-        target: training::Target::Vertices { vertex: VertexType(0), label: "y".into() },
-        task: Task::Classify { classes: CLASSES },
+        trained: vec![Trained {
+            name: "y".into(),
+            output: "y".into(),
+            weight: 1.0,
+            target: training::Target::Vertices { vertex: VertexType(0), label: "y".into() },
+            task: Task::Classify { classes: CLASSES },
+        }],
+        has_number: false,
         epochs: 60,
         stop: None,
-        select: Criterion { part: Part::Val, metric: Metric::Loss },
+        select: Criterion { part: Part::Val, measure: Measure { metric: Metric::Loss, term: None } },
         metrics: vec![Metric::MacroF1],
         split: None,
         dataset: None,
@@ -118,8 +123,11 @@ fn model(rate: f64) -> (Executable, BoundData) {
         families: vec![],
     };
     let mut data = case.data;
-    data.target = Some(Target::Classes(labels));
-    data.parts = [(0..150).collect(), (150..200).collect(), (200..300).collect()];
+    data.truths = vec![GroundTruth {
+        vertex: Some(VertexType(0)),
+        labels: Some(Target::Classes(labels)),
+        parts: [(0..150).collect(), (150..200).collect(), (200..300).collect()],
+    }];
     (executable, data)
 }
 
@@ -345,7 +353,7 @@ fn weights_round_trip_and_must_fit() {
 #[test]
 fn a_split_without_validation_keeps_the_last_epoch_and_says_so() {
     let (executable, mut data) = model(0.3);
-    data.parts[1].clear();
+    data.truths[0].parts[1].clear();
     let mut trainer = bound(executable, data, options(1)).expect("fits");
     assert!(trainer.warnings()[0].contains("no val part"), "{:?}", trainer.warnings());
     assert_eq!(losses(&mut trainer).len(), 60);
@@ -363,7 +371,7 @@ fn too_little_memory_is_refused_before_anything_runs() {
 #[test]
 fn data_that_does_not_fit_is_refused() {
     let (executable, mut data) = model(0.3);
-    data.target = Some(Target::Classes(vec![0; 5]));
+    data.truths[0].labels = Some(Target::Classes(vec![0; 5]));
     assert!(matches!(bound(executable, data, options(1)), Err(ExecError::Shape { .. })));
     let (executable, mut data) = model(0.3);
     data.inputs[0] = InputData::Missing;

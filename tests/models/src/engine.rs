@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hgnnc_codegen_cpu::{Options, compile, compile_executable};
 use hgnnc_cpu::{CpuBackend, Engine, EngineOptions, thread_pool};
 use hgnnc_cuda::{Device, DeviceBackend};
-use hgnnc_data::{BoundData, ExecError, InputData, Target, Topology};
+use hgnnc_data::{BoundData, ExecError, GroundTruth, InputData, Target, Topology};
 use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::CpuProgram;
 use hgnnc_fusion::lower;
@@ -30,7 +30,7 @@ pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
         data.graphs.push(Topology::from_edges(&decl.name, num_src, num_dst, edges).expect("edges exist"));
     }
     data.patterns = vec![Topology::default(); flow.patterns.len()];
-    let (mut classes, mut trained) = (vec![], vec![]);
+    let (mut classes, mut trained) = (vec![], BTreeMap::new());
     for (index, decl) in flow.inputs.iter().enumerate() {
         if let Binding::EdgeRank(..) = decl.binding {
             // Counted by the engine.
@@ -39,15 +39,16 @@ pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
         }
         let tensor = &bindings.inputs[&Input::new(index)];
         let numbers = || tensor.data.iter().map(|&x| x as f32).collect::<Vec<f32>>();
-        if let Binding::TrainMask(_) = decl.binding {
-            trained = tensor.data.iter().map(|&x| x > 0.0).collect();
+        if let Binding::TrainMask(vertex) = decl.binding {
+            trained.insert(vertex, tensor.data.iter().map(|&x| x > 0.0).collect::<Vec<bool>>());
         }
         data.inputs.push(match (&decl.binding, decl.ty.layout) {
             (Binding::StepNumber, _) => InputData::StepNumber,
             (Binding::EpochNumber, _) => InputData::EpochNumber,
-            _ if decl.ty.dtype == DType::I32 => {
-                classes = tensor.data.iter().map(|&x| x as i32).collect();
-                InputData::Classes(classes.clone())
+            (&Binding::Label(vertex, _), _) if decl.ty.dtype == DType::I32 => {
+                let of_vertices: Vec<i32> = tensor.data.iter().map(|&x| x as i32).collect();
+                classes.push((vertex, of_vertices.clone()));
+                InputData::Classes(of_vertices)
             }
             (_, Layout::Dense) => InputData::Numbers(numbers().into()),
             (_, Layout::Sparse(pattern)) => {
@@ -65,12 +66,15 @@ pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
             }
         });
     }
-    let part = |wanted: fn(i32, bool) -> bool| {
-        let all = classes.iter().zip(&trained).enumerate();
-        all.filter(|(_, (class, trained))| wanted(**class, **trained)).map(|(v, _)| v as u32).collect()
-    };
-    data.parts = [part(|c, t| t && c >= 0), part(|c, t| !t && c >= 0), part(|c, _| c >= 0)];
-    data.target = Some(Target::Classes(classes));
+    // Models of tests compare each label once.
+    for (vertex, classes) in classes {
+        let part = |wanted: fn(i32, bool) -> bool| {
+            let all = classes.iter().zip(&trained[&vertex]).enumerate();
+            all.filter(|(_, (class, trained))| wanted(**class, **trained)).map(|(v, _)| v as u32).collect()
+        };
+        let parts = [part(|c, t| t && c >= 0), part(|c, t| !t && c >= 0), part(|c, _| c >= 0)];
+        data.truths.push(GroundTruth { vertex: Some(vertex), labels: Some(Target::Classes(classes)), parts });
+    }
     data
 }
 

@@ -43,10 +43,10 @@ fn case(file: &str) {
 fn batches(model: &Analyzed) -> String {
     let lowered = lower(model, &LowerOptions::default()).expect("no pass is switched off");
     let Executable { training: Some(training), infer: flow, .. } = lowered.executable else { return String::new() };
-    let Some(batch) = training.batch else { return String::new() };
+    let Some(batch) = &training.batch else { return String::new() };
     let layout = lowered.executable.batch.expect("the program is that of a batch");
     assert_eq!(batch.fanouts.len(), layout.hops, "one for each hop that the program needs");
-    let mut listing = match &training.target {
+    let mut listing = match training.target().expect("batches are of a trained output") {
         Target::Vertices { vertex, .. } => {
             format!("batch {} of {}\n", batch.size, flow.vertex_types[vertex.index()].name)
         }

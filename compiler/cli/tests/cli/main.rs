@@ -19,6 +19,7 @@ mod interrupt;
 mod keep;
 mod levels;
 mod links;
+mod losses;
 mod metapaths;
 mod modules;
 mod partition;

@@ -8,7 +8,8 @@ use hgnnc_graph::dataset::{LabelData, LabelValues, Transform, TransformKind, Ver
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::training::{
-    Criterion, LinkTarget, Metric, MiniBatch, NegativeEnds, Negatives, Part, Stop, Target, Task, Training,
+    Criterion, LinkTarget, Measure, Metric, MiniBatch, NegativeEnds, Negatives, Part, Stop, Target, Task, Trained,
+    Training,
 };
 use hgnnc_ir::types::{Graph, Layout, VertexType};
 use hgnnc_ir::{Dataflow, Dim};
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 /// The version of the format that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The metadata of an artifact.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -71,12 +72,15 @@ pub struct MemberForm {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evaluation {
-    /// Name of the trained output.
+    /// Name of the trained output, the first one of several.
     pub output: String,
     /// The kind of prediction.
     pub task: TaskForm,
     /// The labels or links that the output is compared with.
     pub target: TargetForm,
+    /// The loss, where it is more than the comparison of this output. Versions before 3 had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<LossForm>,
     /// Names of the metrics, as in reports.
     pub metrics: Vec<String>,
     /// The metric that selected the parameters, `PART.METRIC`.
@@ -93,6 +97,34 @@ pub struct Evaluation {
     pub epochs: u64,
     /// Seeds of a mini-batch, if it was trained on mini-batches.
     pub batch: Option<usize>,
+}
+
+/// A loss that is a sum of terms.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossForm {
+    /// The factor of the first output's term.
+    pub weight: f64,
+    /// Whether there are terms that compare nothing.
+    pub number: bool,
+    /// The terms that compare further outputs.
+    pub terms: Vec<TermForm>,
+}
+
+/// A term of the loss that compares an output.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TermForm {
+    /// Name of the term in reports.
+    pub name: String,
+    /// Name of the output.
+    pub output: String,
+    /// The factor of the term.
+    pub weight: f64,
+    /// The kind of prediction.
+    pub task: TaskForm,
+    /// The labels that the output is compared with.
+    pub target: TargetForm,
 }
 
 /// The kind of prediction.
@@ -229,13 +261,17 @@ impl Description {
         training: Option<&Training>,
         dataset: &Dataset,
     ) -> Self {
+        // A loss that compares nothing is not measured.
+        let evaluation = training.and_then(|training| Evaluation::new(flow, training, dataset));
+        // Versions before 3 read what they know.
+        let has_terms = evaluation.as_ref().is_some_and(|of| of.loss.is_some());
         Self {
-            artifact: VERSION,
+            artifact: if has_terms { VERSION } else { 2 },
             hgnnc: env!("CARGO_PKG_VERSION").into(),
             model: flow.name.clone(),
             outputs: outputs.to_vec(),
             families: families.iter().map(|family| FamilyForm::new(flow, family)).collect(),
-            evaluation: training.map(|training| Evaluation::new(flow, training, dataset)),
+            evaluation,
             vertices: (0..flow.vertex_types.len()).map(|row| vertex(flow, VertexType::new(row), dataset)).collect(),
             relations: relations(flow),
             training: None,
@@ -354,34 +390,25 @@ pub(super) fn kind_of(label: &LabelData) -> TaskForm {
 }
 
 impl Evaluation {
-    fn new(flow: &Dataflow, training: &Training, dataset: &Dataset) -> Self {
-        let target = match &training.target {
-            Target::Vertices { vertex, label } => {
-                let decl = &flow.vertex_types[vertex.index()];
-                let data = dataset.vertex_type(&decl.dataset_name).and_then(|of| dataset.label(of, label));
-                TargetForm::Label {
-                    vertex: decl.name.clone(),
-                    label: label.clone(),
-                    classes: data.map(|data| data.class_names.clone()).unwrap_or_default(),
-                }
-            }
-            Target::Links(links) => TargetForm::Links {
-                graphs: links.graphs.iter().map(|graph| flow.graphs[graph.index()].name.clone()).collect(),
-                negatives: links.negatives.count,
-                by: ends_name(links.negatives.by).into(),
-                exclude: links.exclude.iter().map(|&of| flow.relations[of as usize].name.clone()).collect(),
-            },
-        };
+    /// `None` for a loss that compares nothing.
+    fn new(flow: &Dataflow, training: &Training, dataset: &Dataset) -> Option<Self> {
+        let criterion = |of: Criterion| training.criterion_name(of);
         let stop = training.stop.map(|stop| StopForm { criterion: criterion(stop.criterion), patience: stop.patience });
-        Self {
-            output: training.output.clone(),
-            task: match training.task {
-                Task::Classify { classes } => TaskForm::Class { width: classes },
-                Task::MultiLabel { labels } => TaskForm::Multilabel { width: labels },
-                Task::Regress { width } => TaskForm::Numbers { width },
-                Task::Link => TaskForm::Links,
-            },
-            target,
+        let (first, further) = training.trained.split_first()?;
+        let number = training.has_number;
+        let term = |of: &Trained| TermForm {
+            name: of.name.clone(),
+            output: of.output.clone(),
+            weight: of.weight,
+            task: TaskForm::of(of.task),
+            target: TargetForm::of(flow, &of.target, dataset),
+        };
+        let loss = LossForm { weight: first.weight, number, terms: further.iter().map(term).collect() };
+        Some(Self {
+            output: first.output.clone(),
+            task: TaskForm::of(first.task),
+            target: TargetForm::of(flow, &first.target, dataset),
+            loss: Some(loss).filter(|loss| loss.weight != 1.0 || loss.number || !loss.terms.is_empty()),
             metrics: training.metrics.iter().map(|metric| metric.name().into()).collect(),
             select: criterion(training.select),
             stop,
@@ -390,7 +417,21 @@ impl Evaluation {
             seed: training.seed,
             epochs: training.epochs,
             batch: training.batch.as_ref().map(|batch| batch.size),
-        }
+        })
+    }
+
+    /// The trained outputs.
+    pub(super) fn outputs(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.output).chain(self.further().iter().map(|term| &term.output))
+    }
+
+    /// What the trained outputs predict.
+    pub(super) fn targets(&self) -> impl Iterator<Item = (&TaskForm, &TargetForm)> {
+        std::iter::once((&self.task, &self.target)).chain(self.further().iter().map(|term| (&term.task, &term.target)))
+    }
+
+    fn further(&self) -> &[TermForm] {
+        self.loss.as_ref().map_or(&[], |loss| &loss.terms)
     }
 
     /// The training configuration, as evaluations read it: without fan-outs.
@@ -398,7 +439,120 @@ impl Evaluation {
     /// # Errors
     /// The name that means nothing.
     pub(super) fn training(&self, flow: &Dataflow) -> Result<Training, String> {
-        let target = match &self.target {
+        let loss = self.loss.as_ref();
+        let first = Trained {
+            name: self.output.clone(),
+            output: self.output.clone(),
+            weight: loss.map_or(1.0, |loss| loss.weight),
+            target: self.target.target(flow)?,
+            task: self.task.task(),
+        };
+        let mut trained = vec![first];
+        for term in self.further() {
+            trained.push(Trained {
+                name: term.name.clone(),
+                output: term.output.clone(),
+                weight: term.weight,
+                target: term.target.target(flow)?,
+                task: term.task.task(),
+            });
+        }
+        let metric = |name: &String| {
+            let found = Metric::ALL.into_iter().find(|metric| metric.name() == name);
+            found.ok_or_else(|| format!("there is no metric `{name}`"))
+        };
+        let stop = match &self.stop {
+            Some(stop) => Some(Stop { criterion: criterion_of(&stop.criterion, &trained)?, patience: stop.patience }),
+            None => None,
+        };
+        let select = criterion_of(&self.select, &trained)?;
+        Ok(Training {
+            trained,
+            has_number: loss.is_some_and(|loss| loss.number),
+            epochs: self.epochs,
+            stop,
+            select,
+            metrics: self.metrics.iter().map(metric).collect::<Result<_, _>>()?,
+            split: self.split.clone(),
+            dataset: self.dataset.clone(),
+            seed: self.seed,
+            batch: self.batch.map(|size| MiniBatch { size, fanouts: vec![], reuse: None }),
+        })
+    }
+}
+
+/// More negative samples of a link are not drawn in evaluations.
+const MOST_NEGATIVES: u32 = 1 << 16;
+
+fn ends_name(by: NegativeEnds) -> &'static str {
+    match by {
+        NegativeEnds::Uniform => "uniform",
+        NegativeEnds::InBatch => "in_batch",
+    }
+}
+
+fn criterion_of(text: &str, trained: &[Trained]) -> Result<Criterion, String> {
+    let wrong = || format!("`{text}` is no metric of a part, such as `val.loss`");
+    let (part, measure) = text.split_once('.').ok_or_else(wrong)?;
+    let part = [Part::Train, Part::Val, Part::Test].into_iter().find(|known| known.name() == part);
+    // Names of outputs may have points.
+    let (term, metric) = measure.rsplit_once('.').map_or((None, measure), |(term, metric)| (Some(term), metric));
+    let metric = Metric::ALL.into_iter().find(|known| known.name() == metric);
+    let term = match term {
+        Some(name) => Some(trained.iter().position(|of| of.name == name).ok_or_else(wrong)?),
+        None => None,
+    };
+    let measure = Measure { metric: metric.ok_or_else(wrong)?, term };
+    Ok(Criterion { part: part.ok_or_else(wrong)?, measure })
+}
+
+impl TaskForm {
+    fn of(task: Task) -> Self {
+        match task {
+            Task::Classify { classes } => Self::Class { width: classes },
+            Task::MultiLabel { labels } => Self::Multilabel { width: labels },
+            Task::Regress { width } => Self::Numbers { width },
+            Task::Link => Self::Links,
+        }
+    }
+
+    fn task(&self) -> Task {
+        match *self {
+            Self::Class { width } => Task::Classify { classes: width },
+            Self::Multilabel { width } => Task::MultiLabel { labels: width },
+            Self::Numbers { width } => Task::Regress { width },
+            Self::Links => Task::Link,
+        }
+    }
+}
+
+impl TargetForm {
+    fn of(flow: &Dataflow, target: &Target, dataset: &Dataset) -> Self {
+        match target {
+            Target::Vertices { vertex, label } => {
+                let decl = &flow.vertex_types[vertex.index()];
+                let data = dataset.vertex_type(&decl.dataset_name).and_then(|of| dataset.label(of, label));
+                Self::Label {
+                    vertex: decl.name.clone(),
+                    label: label.clone(),
+                    classes: data.map(|data| data.class_names.clone()).unwrap_or_default(),
+                }
+            }
+            Target::Links(links) => Self::Links {
+                graphs: links.graphs.iter().map(|graph| flow.graphs[graph.index()].name.clone()).collect(),
+                negatives: links.negatives.count,
+                by: ends_name(links.negatives.by).into(),
+                exclude: links.exclude.iter().map(|&of| flow.relations[of as usize].name.clone()).collect(),
+            },
+        }
+    }
+
+    /// The target, of a program.
+    ///
+    /// # Errors
+    /// The name that means nothing.
+    fn target(&self, flow: &Dataflow) -> Result<Target, String> {
+        Ok(match self {
             TargetForm::Label { vertex, label, .. } => {
                 let found = flow.vertex_types.iter().position(|decl| decl.name == *vertex);
                 let vertex = VertexType::new(found.ok_or_else(|| format!("there is no vertex type `{vertex}`"))?);
@@ -425,56 +579,8 @@ impl Evaluation {
                     exclude: exclude.iter().map(relation).collect::<Result<_, _>>()?,
                 })
             }
-        };
-        let metric = |name: &String| {
-            let found = Metric::ALL.into_iter().find(|metric| metric.name() == name);
-            found.ok_or_else(|| format!("there is no metric `{name}`"))
-        };
-        let stop = match &self.stop {
-            Some(stop) => Some(Stop { criterion: criterion_of(&stop.criterion)?, patience: stop.patience }),
-            None => None,
-        };
-        Ok(Training {
-            output: self.output.clone(),
-            target,
-            task: match self.task {
-                TaskForm::Class { width } => Task::Classify { classes: width },
-                TaskForm::Multilabel { width } => Task::MultiLabel { labels: width },
-                TaskForm::Numbers { width } => Task::Regress { width },
-                TaskForm::Links => Task::Link,
-            },
-            epochs: self.epochs,
-            stop,
-            select: criterion_of(&self.select)?,
-            metrics: self.metrics.iter().map(metric).collect::<Result<_, _>>()?,
-            split: self.split.clone(),
-            dataset: self.dataset.clone(),
-            seed: self.seed,
-            batch: self.batch.map(|size| MiniBatch { size, fanouts: vec![], reuse: None }),
         })
     }
-}
-
-/// More negative samples of a link are not drawn in evaluations.
-const MOST_NEGATIVES: u32 = 1 << 16;
-
-fn ends_name(by: NegativeEnds) -> &'static str {
-    match by {
-        NegativeEnds::Uniform => "uniform",
-        NegativeEnds::InBatch => "in_batch",
-    }
-}
-
-fn criterion(of: Criterion) -> String {
-    format!("{}.{}", of.part.name(), of.metric.name())
-}
-
-fn criterion_of(text: &str) -> Result<Criterion, String> {
-    let wrong = || format!("`{text}` is no metric of a part, such as `val.loss`");
-    let (part, metric) = text.split_once('.').ok_or_else(wrong)?;
-    let part = [Part::Train, Part::Val, Part::Test].into_iter().find(|known| known.name() == part);
-    let metric = Metric::ALL.into_iter().find(|known| known.name() == metric);
-    Ok(Criterion { part: part.ok_or_else(wrong)?, metric: metric.ok_or_else(wrong)? })
 }
 
 impl From<&Transform> for TransformForm {

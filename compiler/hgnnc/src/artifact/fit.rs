@@ -4,10 +4,10 @@ use hgnnc_graph::dataset::VertexTypeData;
 use hgnnc_graph::{Dataset, Features};
 use hgnnc_ir::types::VertexType;
 
+use super::Artifact;
 use super::description::{
     FeatureSchema, RelationSchema, TargetForm, TaskForm, VertexSchema, features, hash_of_ids, kind_of,
 };
-use super::{Artifact, Evaluation};
 use crate::{Error, Observer, Purpose};
 
 impl Artifact {
@@ -40,7 +40,10 @@ impl Artifact {
             self.relation(schema, dataset, &mut wrong);
         }
         if let Some(evaluation) = self.description.evaluation.as_ref().filter(|_| !purpose.is_of_outputs()) {
-            self.labels(evaluation, dataset, split, &mut wrong);
+            let asked = split.or(evaluation.split.as_deref());
+            for (task, target) in evaluation.targets() {
+                self.labels((task, target), dataset, asked, &mut wrong);
+            }
         }
         if wrong.is_empty() {
             return Ok(());
@@ -137,14 +140,19 @@ impl Artifact {
     }
 
     /// Labels and split, for metrics.
-    fn labels(&self, evaluation: &Evaluation, dataset: &Dataset, split: Option<&str>, wrong: &mut Vec<String>) {
-        let asked = split.or(evaluation.split.as_deref());
+    fn labels(
+        &self,
+        (task, target): (&TaskForm, &TargetForm),
+        dataset: &Dataset,
+        asked: Option<&str>,
+        wrong: &mut Vec<String>,
+    ) {
         let known = |name: &str, names: Vec<&str>, of: &str, wrong: &mut Vec<String>| {
             if !names.contains(&name) {
                 wrong.push(format!("there is no split `{name}` of {of}; it has {}", list(names.into_iter())));
             }
         };
-        let TargetForm::Label { vertex, label, classes } = &evaluation.target else {
+        let TargetForm::Label { vertex, label, classes } = target else {
             if let Some(asked) = asked {
                 known(asked, dataset.link_splits.iter().map(|of| &of.name[..]).collect(), "links", wrong);
             }
@@ -159,7 +167,7 @@ impl Artifact {
                 let labels = list(labels.map(|known| &known.name[..]));
                 wrong.push(format!("`{name}` has no label `{label}`; it has {labels}"));
             }
-            Some(data) => match (&evaluation.task, kind_of(data)) {
+            Some(data) => match (task, kind_of(data)) {
                 (task, found) if *task == found => {
                     let named = &data.class_names;
                     if !classes.is_empty() && !named.is_empty() && classes != named {

@@ -126,9 +126,9 @@ fn begins_as_safetensors(path: &Path) -> std::io::Result<bool> {
 
 impl Summary {
     fn new(report: &Report) -> Self {
-        let finite = |metrics: &BTreeMap<&'static str, f64>| {
+        let finite = |metrics: &BTreeMap<String, f64>| {
             let finite = metrics.iter().filter(|(_, value)| value.is_finite());
-            finite.map(|(name, value)| ((*name).to_owned(), *value)).collect()
+            finite.map(|(name, value)| (name.clone(), *value)).collect()
         };
         Self {
             dataset: report.dataset.clone(),

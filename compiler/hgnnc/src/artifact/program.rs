@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
-use hgnnc_ir::training::{Target, Task, Training};
+use hgnnc_ir::training::{LOSS_NUMBER, Target, Task, Trained, Training, row_loss};
 use hgnnc_ir::types::{DType, Graph, Phase, Space, Type, VertexType};
 use hgnnc_ir::{Dataflow, Dim, Op, Output, OutputKind, VertexRows, verify};
 use hgnnc_train::weights;
@@ -204,11 +204,27 @@ fn results(flow: &Dataflow, description: &Description, training: Option<&Trainin
         }
     }
     let Some(training) = training else { return Ok(()) };
-    let output = &training.output;
+    for (term, trained) in training.trained.iter().enumerate() {
+        of_term(flow, description, (term, trained))?;
+    }
+    let number = Type::new(Space::Unit, vec![]);
+    if training.has_number && result(LOSS_NUMBER) != Some(&number) {
+        return Err("its program has no number of its loss".into());
+    }
+    match result("loss") {
+        Some(ty) if *ty == number => Ok(()),
+        _ => Err("its program has no loss".into()),
+    }
+}
+
+/// The results of a term of the loss are there.
+fn of_term(flow: &Dataflow, description: &Description, (term, trained): (usize, &Trained)) -> Result<(), String> {
+    let result = |name: &str| flow.result(name).map(|value| flow.ty(value));
+    let output = &trained.output;
     if !description.outputs.contains(output) {
         return Err(format!("the trained output `{output}` is no output"));
     }
-    match (&training.target, training.task) {
+    match (&trained.target, trained.task) {
         (
             Target::Vertices { vertex, .. },
             Task::Classify { classes: n } | Task::MultiLabel { labels: n } | Task::Regress { width: n },
@@ -217,7 +233,7 @@ fn results(flow: &Dataflow, description: &Description, training: Option<&Trainin
             if result(output) != Some(&Type::new(space, vec![Dim::Fixed(n)])) || n == 0 {
                 return Err(format!("the output `{output}` has no row of {n} for each vertex"));
             }
-            if result("row_loss") != Some(&Type::new(space, vec![])) {
+            if result(&row_loss(term)) != Some(&Type::new(space, vec![])) {
                 return Err("its program has no loss of each vertex".into());
             }
         }
@@ -234,10 +250,7 @@ fn results(flow: &Dataflow, description: &Description, training: Option<&Trainin
             return Err("its task and its target disagree".into());
         }
     }
-    match result("loss") {
-        Some(ty) if *ty == Type::new(Space::Unit, vec![]) => Ok(()),
-        _ => Err("its program has no loss".into()),
-    }
+    Ok(())
 }
 
 /// Outputs of semantic graphs and edges have a row for each, all of one width.
@@ -262,8 +275,8 @@ fn family_results(flow: &Dataflow, description: &Description, families: &[Family
             }
         }
     }
-    let training = description.evaluation.as_ref().map(|of| &of.output);
-    match training.filter(|trained| names.contains(trained)) {
+    let mut trained = description.evaluation.iter().flat_map(|of| of.outputs());
+    match trained.find(|trained| names.contains(trained)) {
         Some(trained) => Err(format!("the trained output `{trained}` is not of vertices or links")),
         None => Ok(()),
     }

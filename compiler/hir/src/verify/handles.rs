@@ -3,7 +3,7 @@
 use hgnnc_ir::{Dataflow, Graph, Space, VertexType};
 
 use super::{Place, Verifier};
-use crate::{Dim, Entry, Expr, ExprId, ExprKind, Item, LossKind, OutputOf, Type, Width};
+use crate::{Dim, Entry, Expr, ExprId, ExprKind, Item, OutputOf, Type, Width};
 
 impl Verifier<'_> {
     /// Checks handles. Without violations, everything that is named can be looked up.
@@ -39,14 +39,9 @@ impl Verifier<'_> {
                 self.vertices(Place::Output(row), [vertex]);
             }
         }
-        if let Some(loss) = &model.loss {
-            self.exprs(Place::Loss, [loss.value]);
-            match &loss.kind {
-                LossKind::CrossEntropy { label, .. }
-                | LossKind::BinaryCrossEntropy { label, .. }
-                | LossKind::Distance { label, .. } => self.vertices(Place::Loss, [label.vertex]),
-                LossKind::Links => {}
-            }
+        for term in model.loss.iter().flat_map(|loss| &loss.terms) {
+            self.exprs(Place::Loss, [term.value]);
+            self.vertices(Place::Loss, term.kind.label().map(|label| label.vertex));
         }
         self.violations.is_empty()
     }
@@ -126,6 +121,7 @@ impl Verifier<'_> {
             | ExprKind::OverDimension(..)
             | ExprKind::OverRows(..)
             | ExprKind::Across(..)
+            | ExprKind::SumOfSquares(_)
             | ExprKind::Scores(_) => {}
         }
     }

@@ -8,7 +8,7 @@ use super::rows::Rule;
 use super::{Place, Verifier};
 use crate::{
     Block, BlockKind, Decomposition, Dim, EdgeData, Entry, Expr, ExprId, ExprKind, Form, Initialiser, Instance, Item,
-    LayerUse, LossKind, OutputOf, Row, Stmt, StmtKind, Type, Width,
+    LayerUse, LossKind, LossTerm, OutputOf, Row, Stmt, StmtKind, Type, Width,
 };
 
 impl Verifier<'_> {
@@ -250,10 +250,30 @@ impl Verifier<'_> {
 
     pub(super) fn loss(&mut self) {
         let Some(loss) = &self.model.loss else { return };
-        let Some(output) = self.model.outputs.values().find(|output| output.of.value() == loss.value) else {
+        if loss.terms.is_empty() {
+            self.report(Place::Loss, "it has no terms");
+        }
+        loss.terms.iter().for_each(|term| self.loss_term(term));
+    }
+
+    fn loss_term(&mut self, term: &LossTerm) {
+        if !term.weight.is_finite() {
+            self.report(Place::Loss, "the weight of a term is not finite");
+        }
+        if matches!(term.kind, LossKind::Number) {
+            let is_number = match &*self.model.expr(term.value).ty {
+                Type::One(row) => row.space == Space::Unit && row.form == Form::Dense && row.widths.is_empty(),
+                Type::PerGraph(_) | Type::PerType(_) | Type::ByGraph(_) => false,
+            };
+            if !is_number {
+                self.report(Place::Loss, "a term without a label is no single number");
+            }
+            return;
+        }
+        let Some(output) = self.model.outputs.values().find(|output| output.of.value() == term.value) else {
             return self.report(Place::Loss, "it is of no output");
         };
-        let (label, width) = match &loss.kind {
+        let (label, width) = match &term.kind {
             LossKind::CrossEntropy { label, classes, class_weights, smoothing } => {
                 if class_weights.as_ref().is_some_and(|weights| weights.len() != *classes) {
                     self.report(Place::Loss, "it does not have a weight for each class");
@@ -272,11 +292,12 @@ impl Verifier<'_> {
                 }
                 return;
             }
+            LossKind::Number => return,
         };
         if !matches!(output.of, OutputOf::Vertices(vertex, _) if vertex == label.vertex) {
             self.report(Place::Loss, "the output and the label are not of the same vertices");
         }
-        let extents: Vec<Dim> = self.model.expr(loss.value).ty.rows().flat_map(Row::dims).collect();
+        let extents: Vec<Dim> = self.model.expr(term.value).ty.rows().flat_map(Row::dims).collect();
         if extents != [Dim::Fixed(width)] {
             self.report(Place::Loss, "the output does not have the width of the label");
         }

@@ -123,6 +123,17 @@ impl Verifier<'_> {
             }
             ExprKind::Across(reduction, x) => self.across(*reduction, per_graph(self.ty(*x))?, declared),
 
+            ExprKind::SumOfSquares(parts) => {
+                let is_summed = |row: &Row| {
+                    matches!(row.form, Form::Dense | Form::BlockDiagonal)
+                        && matches!(row.space, Space::Unit | Space::Vertices(_))
+                };
+                match parts.iter().flat_map(|part| self.ty(*part).rows()).all(is_summed) {
+                    true => Ok(Type::One(Row::dense(Space::Unit, vec![]))),
+                    false => Err("it sums dense values of vertices and parameters".into()),
+                }
+            }
+
             ExprKind::AtEnd(end, x, graphs) => self.at_end(*end, *x, graphs),
             ExprKind::Degree(end, graphs) => {
                 self.per_edge_graph(graphs, |graph| Ok(Row::dense(Space::Vertices(self.end(graph, *end)), vec![])))

@@ -14,7 +14,7 @@ use hgnnc_syntax::format_expr;
 
 use crate::checker::{Checker, Mistake, Place, Scope};
 use crate::names::suggest;
-use crate::value::Term;
+use crate::value::{Term, Typed};
 
 const SCOPES: &[&str] = &["in_edges", "vertices", "last", "first"];
 
@@ -223,6 +223,7 @@ impl Checker<'_> {
                 self.map(x, span, span, rule, |x| Kind::OverDimension(Axis::First, kind, x))
             }
             _ if is_vertices => {
+                let x = self.of_named_type(x, vertex, arg.span);
                 let rule = |this: &mut Self, row: &Row| this.over_rows(kind, row, arg.span, over, vertex, span);
                 self.map(x, span, span, rule, |x| Kind::OverRows(kind, x))
             }
@@ -230,6 +231,19 @@ impl Checker<'_> {
                 self.unknown_scope(over);
                 Term::Error
             }
+        }
+    }
+
+    /// A value of the vertex type that a reduction names, where it is the only one: what it reduces to is a single row.
+    fn of_named_type(&mut self, x: Term, named: Option<VertexType>, span: Span) -> Term {
+        match (x, named) {
+            (Term::Value(Typed { id, ty }), Some(vertex)) => match &*ty {
+                Type::PerType(rows) if rows.keys().eq([&vertex]) => {
+                    self.single(Kind::OfType(id, vertex), rows[&vertex].clone(), span)
+                }
+                _ => Term::Value(Typed { id, ty }),
+            },
+            (x, _) => x,
         }
     }
 

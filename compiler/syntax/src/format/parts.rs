@@ -88,5 +88,6 @@ pub(super) fn graph_expr(graphs: &GraphExpr) -> String {
 
 pub(super) fn criterion_text(criterion: &Criterion) -> String {
     let part = if criterion.part.name == "train" { "train".to_owned() } else { name(&criterion.part) };
-    format!("{part}.{}", field_name(&criterion.metric))
+    let term = criterion.term.as_ref().map(|term| format!("{}.", field_name(term))).unwrap_or_default();
+    format!("{part}.{term}{}", field_name(&criterion.metric))
 }

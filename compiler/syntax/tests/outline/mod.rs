@@ -181,7 +181,8 @@ fn sharing(of: &Option<Ident>) -> String {
 }
 
 fn entry(entry: &TrainEntry) -> String {
-    let criterion = |c: &Criterion| format!("{}.{}", c.part.name, c.metric.name);
+    let term = |c: &Criterion| c.term.as_ref().map(|term| format!("{}.", term.name)).unwrap_or_default();
+    let criterion = |c: &Criterion| format!("{}.{}{}", c.part.name, term(c), c.metric.name);
     match entry {
         TrainEntry::Loss(_, value) => format!("loss {}", expr(value)),
         TrainEntry::Optimizer(_, value) => format!("optimizer {}", expr(value)),

@@ -7,6 +7,7 @@ use hgnnc_graph::order::{
     Gather, Growth, NO_CLUSTER, Order, by_cluster, by_degree, by_first_use, grow_clusters, missed_bytes,
 };
 use hgnnc_graph::show_bytes;
+use hgnnc_ir::training::Part;
 use hgnnc_ir::types::VertexType;
 use hgnnc_trace::machine_bench::last_level_bytes;
 use rayon::prelude::*;
@@ -85,7 +86,7 @@ pub fn order_vertices(executable: &Executable, data: &mut BoundData, options: &O
     };
     let types = orders.iter().zip(&executable.infer.vertex_types);
     let moved: Vec<String> = types.filter(|(order, _)| order.is_some()).map(|(_, decl)| decl.name.clone()).collect();
-    renumber(data, &executable.infer, target_type(executable), orders)?;
+    renumber(data, &executable.infer, orders)?;
     data.orders.kind = Some(kind);
     (ordered.applied, ordered.seconds) = (true, started.elapsed().as_secs_f64());
     let (before, after) = ordered.missed_bytes;
@@ -105,9 +106,9 @@ pub fn order_vertices(executable: &Executable, data: &mut BoundData, options: &O
     Ok(ordered)
 }
 
-/// Vertex type of labels and split.
+/// Vertex type of the first trained output.
 fn target_type(executable: &Executable) -> Option<VertexType> {
-    executable.training.as_ref().and_then(|training| training.target.vertex())
+    executable.training.as_ref()?.target()?.vertex()
 }
 
 /// Orders of all vertex types; types without edges keep the dataset's.
@@ -226,10 +227,10 @@ const BLOCKS: usize = 512;
 
 /// Initial clusters from the classes of the training part, and their number. Other labels are not read.
 fn classes(data: &BoundData, target: Option<VertexType>) -> Option<(Vec<Vec<u32>>, usize)> {
-    let (Some(Target::Classes(labels)), Some(vertex)) = (&data.target, target) else { return None };
+    let (Some(Target::Classes(labels)), Some(vertex)) = (data.labels(), target) else { return None };
     let mut start: Vec<Vec<u32>> = data.num_vertices.iter().map(|&count| vec![NO_CLUSTER; count]).collect();
     let mut clusters = 0;
-    for &trained in &data.parts[0] {
+    for &trained in data.part(Part::Train) {
         let class = labels.get(trained as usize).copied().and_then(|class| u32::try_from(class).ok());
         if let (Some(class), Some(slot)) = (class, start[vertex.index()].get_mut(trained as usize)) {
             *slot = class;

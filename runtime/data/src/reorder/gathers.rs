@@ -7,7 +7,6 @@ use hgnnc_graph::Adjacency;
 use hgnnc_graph::order::Gather;
 use hgnnc_ir::kernel::{Body, Index, KernelOp, Level, Program, Rows, Source};
 use hgnnc_ir::ops::Direction;
-use hgnnc_ir::training::Target;
 use hgnnc_ir::types::{Dim, Space, VertexType};
 
 use crate::bound::BoundData;
@@ -97,7 +96,7 @@ pub fn unsupported_reason(executable: &Executable) -> Option<&'static str> {
     if executable.batch.is_some() || training.is_some_and(|training| training.batch.is_some()) {
         return Some("batches are sampled in the numbers of the dataset");
     }
-    if training.is_some_and(|training| matches!(training.target, Target::Links(_))) || executable.score.is_some() {
+    if training.is_some_and(|training| training.links().is_some()) || executable.score.is_some() {
         return Some("links are in the numbers of the dataset");
     }
     if !executable.infer.stacks.is_empty() {

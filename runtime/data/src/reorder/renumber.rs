@@ -12,18 +12,13 @@ use crate::bound::{BoundData, InputData, Target, Topology};
 use crate::error::{ExecError, Result};
 use crate::orders::{CHUNK, Orders, copy_rows};
 
-/// Renumbers the vertices of some types. `target` is the type of labels and split.
+/// Renumbers the vertices of some types.
 ///
 /// Edges keep their order within a row.
 ///
 /// # Errors
 /// When an order does not match the vertices of its type, or vertices have been renumbered before.
-pub fn renumber(
-    data: &mut BoundData,
-    tables: &Dataflow,
-    target: Option<VertexType>,
-    types: Vec<Option<Order>>,
-) -> Result<()> {
+pub fn renumber(data: &mut BoundData, tables: &Dataflow, types: Vec<Option<Order>>) -> Result<()> {
     let fits = |(order, &count): (&Option<Order>, &usize)| order.as_ref().is_none_or(|it| it.original.len() == count);
     if data.orders.any() || !types.iter().zip(&data.num_vertices).all(fits) || types.len() != data.num_vertices.len() {
         return Err(ExecError::Unsupported("internal error: an order of vertices that does not fit the data".into()));
@@ -68,14 +63,15 @@ pub fn renumber(
     for (pattern, decl) in data.patterns.iter_mut().zip(&tables.patterns) {
         topology(pattern, None, of(decl.vertex));
     }
-    if let Some(order) = target.and_then(of) {
-        match &mut data.target {
+    for truth in &mut data.truths {
+        let Some(order) = truth.vertex.and_then(of) else { continue };
+        match &mut truth.labels {
             Some(Target::Classes(classes)) => *classes = rows(classes, &order.original),
             Some(Target::Rows(numbers)) => *numbers = rows(numbers, &order.original),
             None => {}
         }
         // Parts keep their order, so that sums over them are unchanged.
-        for vertex in data.parts.iter_mut().flatten() {
+        for vertex in truth.parts.iter_mut().flatten() {
             // An invalid vertex is reported later.
             *vertex = order.rank.get(*vertex as usize).copied().unwrap_or(*vertex);
         }

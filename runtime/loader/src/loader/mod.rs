@@ -15,7 +15,7 @@ use hgnnc_ir::batch::{BatchInput, BatchLayout};
 use hgnnc_ir::dataflow::{Binding, Dataflow, PatternDecl};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::{bits, mask_key};
-use hgnnc_ir::training::{self, Target, Training};
+use hgnnc_ir::training::{self, Part, Target, Training};
 use hgnnc_ir::types::{Graph, Layout, Space, Type, VertexType};
 use hgnnc_sample::{Batch, BatchKey, Block, Compiled, Edges, Fanout, GraphError, Plan, SampleGraph, Sampler};
 
@@ -218,11 +218,11 @@ impl MiniBatchLoader {
             uses: Uses::of(program, layout),
             inputs: layout.inputs.iter().map(of_batch).collect(),
             patterns: Arc::new(patterns),
-            seeds: match &training.target {
+            seeds: match training.target().expect("mini-batches are of a trained output") {
                 Target::Vertices { vertex, .. } => Seeds::Vertices(*vertex),
                 Target::Links(target) => Seeds::Links(PairSource::new(target, tables, &data.graphs)),
             },
-            train: data.parts[0].clone(),
+            train: data.part(Part::Train).to_vec(),
             size: batch.size,
             share: None,
             orders: Mutex::default(),

@@ -7,7 +7,7 @@ mod scorer;
 use hgnnc_data::{BoundData, Result, Topology, part_index};
 use hgnnc_executable::Executable;
 use hgnnc_ir::random::mask_key;
-use hgnnc_ir::training::{Metric, Part, Target};
+use hgnnc_ir::training::{Metric, Part};
 use hgnnc_loader::negatives;
 use hgnnc_session::{Backend, Session};
 use rayon::prelude::*;
@@ -84,8 +84,8 @@ impl LinkMeasures {
     /// Creates the metrics of a link model from full-graph data. `None` for other models.
     pub fn new(executable: &Executable, backend: &mut dyn Backend, data: &BoundData) -> Result<Option<Self>> {
         let Some(training) = &executable.training else { return Ok(None) };
-        let Target::Links(target) = &training.target else { return Ok(None) };
-        let scorer = Scorer::new(executable, backend, target, &training.output, &data.num_vertices)?;
+        let (Some(target), Some(trained)) = (training.links(), training.first()) else { return Ok(None) };
+        let scorer = Scorer::new(executable, backend, target, &trained.output, &data.num_vertices)?;
         let topologies: Vec<&Topology> = target.graphs.iter().map(|graph| &data.graphs[graph.index()]).collect();
         let ends: Vec<(usize, usize)> = topologies.iter().map(|graph| (graph.num_src, graph.num_dst)).collect();
         let trained = topologies.par_iter().map(|graph| {

@@ -1,8 +1,8 @@
 //! Checks that a model can be trained and measured on its data.
 
 use hgnnc_data::Target as Labels;
-use hgnnc_data::{ExecError, Result};
-use hgnnc_ir::training::{self, Criterion, Part, Task, Training};
+use hgnnc_data::{BoundData, ExecError, Result};
+use hgnnc_ir::training::{self, Criterion, Part, Task, Trained, Training};
 
 use super::Trainer;
 
@@ -22,52 +22,18 @@ impl Trainer {
     pub(super) fn check_target(&mut self) -> Result<()> {
         let Some(training) = &self.executable.training else { return Ok(()) };
         let data = self.session.data();
-        let (vertex, label) = match &training.target {
-            training::Target::Vertices { vertex, label } => (*vertex, label),
-            training::Target::Links(_) => {
-                let links = data.parts[0].len();
-                let size = training.batch.as_ref().map_or(0, |batch| batch.size);
-                if self.executable.batch.is_some() && (1..=size).contains(&links) {
-                    self.warnings.push(format!(
-                        "a batch holds all {links} links, so no link of their relations is a message in training: choose a \
-                         smaller `batch`"
-                    ));
-                }
-                return self.warn_of_missing_parts();
-            }
-        };
-        let rows = data.num_vertices.get(vertex.index()).copied().unwrap_or(0);
-        let what = || format!("the label `{label}`");
-        let wrong = |found: String, expected: String| Err(ExecError::Shape { what: what(), found, expected });
-        match (&data.target, training.task) {
-            (None, _) => return wrong("no data".into(), format!("{rows} rows")),
-            (Some(Labels::Classes(labels)), Task::Classify { classes }) => {
-                if labels.len() != rows {
-                    return wrong(format!("{} rows", labels.len()), rows.to_string());
-                }
-                if let Some(bad) = labels.iter().find(|&&l| l >= classes as i32) {
-                    return wrong(format!("class {bad}"), format!("classes 0 to {}", classes.saturating_sub(1)));
-                }
-            }
-            (Some(Labels::Rows(targets)), Task::MultiLabel { labels: width } | Task::Regress { width }) => {
-                if targets.len() != rows * width {
-                    return wrong(format!("{} numbers", targets.len()), format!("{rows} rows of {width}"));
-                }
-            }
-            (Some(Labels::Classes(_)), Task::MultiLabel { .. } | Task::Regress { .. } | Task::Link) => {
-                return wrong("one class per vertex".into(), "a row of numbers per vertex".into());
-            }
-            (Some(Labels::Rows(_)), Task::Classify { .. } | Task::Link) => {
-                return wrong("a row of numbers per vertex".into(), "one class per vertex".into());
+        if training.links().is_some() {
+            let links = data.part(Part::Train).len();
+            let size = training.batch.as_ref().map_or(0, |batch| batch.size);
+            if self.executable.batch.is_some() && (1..=size).contains(&links) {
+                self.warnings.push(format!(
+                    "a batch holds all {links} links, so no link of their relations is a message in training: choose a \
+                     smaller `batch`"
+                ));
             }
         }
-        for part in data.parts.iter().flatten() {
-            if *part as usize >= rows {
-                return wrong(
-                    format!("vertex {part} in the split"),
-                    format!("vertices 0 to {}", rows.saturating_sub(1)),
-                );
-            }
+        for (term, trained) in training.trained.iter().enumerate() {
+            check_labels(data, term, trained)?;
         }
         self.warn_of_missing_parts()
     }
@@ -77,23 +43,22 @@ impl Trainer {
         let Some(training) = &self.executable.training else { return Ok(()) };
         let criteria = [Some(training.select), training.stop.map(|s| s.criterion)];
         let mut missing: Vec<Criterion> =
-            criteria.into_iter().flatten().filter(|c| self.rows(c.part).is_empty()).collect();
+            criteria.into_iter().flatten().filter(|c| !self.has_rows(c.part, c.measure)).collect();
         missing.dedup();
-        let measures = |c: &Criterion| self.links.as_ref().is_none_or(|links| links.can_measure(c.part, c.metric));
+        let measures =
+            |c: &Criterion| self.links.as_ref().is_none_or(|links| links.can_measure(c.part, c.measure.metric));
         let alone = criteria.into_iter().flatten().filter(|c| !missing.contains(c) && !measures(c));
         for c in alone.collect::<Vec<_>>() {
             self.warnings.push(format!(
-                "all pairs of vertices are links, so `{}.{}` compares them with nothing: all epochs run, and the last one is kept",
-                c.part.name(),
-                c.metric.name()
+                "all pairs of vertices are links, so `{}` compares them with nothing: all epochs run, and the last one is kept",
+                training.criterion_name(c)
             ));
         }
         for c in missing {
             self.warnings.push(format!(
-                "the split has no {} part, so `{}.{}` cannot be measured: all epochs run, and the last one is kept",
+                "the split has no {} part, so `{}` cannot be measured: all epochs run, and the last one is kept",
                 c.part.name(),
-                c.part.name(),
-                c.metric.name()
+                training.criterion_name(c)
             ));
         }
         Ok(())
@@ -105,14 +70,53 @@ impl Trainer {
     /// A model without one, or nothing to train on.
     pub fn check_trainable(&self) -> Result<&Training> {
         let training = self.training()?;
-        if self.rows(Part::Train).is_empty() {
-            return Err(ExecError::Unsupported(match training.target {
-                training::Target::Vertices { .. } => {
-                    "the split has no vertices to train on: its `train` part is empty or missing".into()
-                }
-                training::Target::Links(_) => "there are no links to train on: their relations are empty".into(),
-            }));
+        let data = self.session.data();
+        for (term, trained) in training.trained.iter().enumerate() {
+            if data.part_of(term, Part::Train).is_empty() {
+                return Err(ExecError::Unsupported(match trained.target {
+                    training::Target::Vertices { .. } => {
+                        "the split has no vertices to train on: its `train` part is empty or missing".into()
+                    }
+                    training::Target::Links(_) => "there are no links to train on: their relations are empty".into(),
+                }));
+            }
         }
         Ok(training)
     }
+}
+
+/// Checks the labels and the split of a trained output.
+fn check_labels(data: &BoundData, term: usize, trained: &Trained) -> Result<()> {
+    let training::Target::Vertices { vertex, label } = &trained.target else { return Ok(()) };
+    let rows = data.num_vertices.get(vertex.index()).copied().unwrap_or(0);
+    let what = || format!("the label `{label}`");
+    let wrong = |found: String, expected: String| Err(ExecError::Shape { what: what(), found, expected });
+    match (data.labels_of(term), trained.task) {
+        (None, _) => return wrong("no data".into(), format!("{rows} rows")),
+        (Some(Labels::Classes(labels)), Task::Classify { classes }) => {
+            if labels.len() != rows {
+                return wrong(format!("{} rows", labels.len()), rows.to_string());
+            }
+            if let Some(bad) = labels.iter().find(|&&l| l >= classes as i32) {
+                return wrong(format!("class {bad}"), format!("classes 0 to {}", classes.saturating_sub(1)));
+            }
+        }
+        (Some(Labels::Rows(targets)), Task::MultiLabel { labels: width } | Task::Regress { width }) => {
+            if targets.len() != rows * width {
+                return wrong(format!("{} numbers", targets.len()), format!("{rows} rows of {width}"));
+            }
+        }
+        (Some(Labels::Classes(_)), Task::MultiLabel { .. } | Task::Regress { .. } | Task::Link) => {
+            return wrong("one class per vertex".into(), "a row of numbers per vertex".into());
+        }
+        (Some(Labels::Rows(_)), Task::Classify { .. } | Task::Link) => {
+            return wrong("a row of numbers per vertex".into(), "one class per vertex".into());
+        }
+    }
+    for part in data.truths[term].parts.iter().flatten() {
+        if *part as usize >= rows {
+            return wrong(format!("vertex {part} in the split"), format!("vertices 0 to {}", rows.saturating_sub(1)));
+        }
+    }
+    Ok(())
 }

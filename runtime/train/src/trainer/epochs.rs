@@ -75,7 +75,9 @@ impl Trainer {
             self.measure_all()?;
             let better = |criterion: Criterion, new: f64, old: Option<f64>| {
                 new.is_finite()
-                    && old.is_none_or(|old| if criterion.metric.smaller_is_better() { new < old } else { new > old })
+                    && old.is_none_or(
+                        |old| if criterion.measure.metric.smaller_is_better() { new < old } else { new > old },
+                    )
             };
             self.not_finite = selected.filter(|value| !value.is_finite()).or(self.not_finite);
             // An epoch with non-finite parameters is never the best, however good its metric.
@@ -96,10 +98,10 @@ impl Trainer {
                     outcome = Outcome::StoppedEarly;
                 }
             }
-            let criterion = selected.map(|value| (select, value));
             self.save_now_and_then()?;
             let warning = self.pending_warning.take();
             let (epochs, warning, metrics) = (self.epochs, warning.as_deref(), &self.measured[..]);
+            let criterion = selected.map(|value| (&self.criterion[..], value));
             on_epoch(&Epoch { epoch, epochs, loss, criterion, metrics, best, ms, within: None, warning });
             let remain = self.progress.epochs_done < self.epochs && !self.progress.stopped;
             let limit = self.options.max_time.filter(|_| remain);
@@ -116,13 +118,13 @@ impl Trainer {
         self.timing.train_s += started.elapsed().as_secs_f64();
         self.outcome = outcome;
         if outcome != Outcome::Interrupted {
-            self.check_trained(select)?;
+            self.check_trained()?;
         }
         Ok(outcome)
     }
 
     /// Errors if the run has no usable result: non-finite parameters, or no epoch that could be the best.
-    fn check_trained(&mut self, select: Criterion) -> Result<()> {
+    fn check_trained(&mut self) -> Result<()> {
         if self.current()?.params().are_finite() != Some(true) {
             if !self.session.writes_files() {
                 return Err(ExecError::NotFinite { what: "parameters are not finite after training".into() });
@@ -138,8 +140,7 @@ impl Trainer {
         }
         match (self.not_finite, self.progress.best_epoch) {
             (Some(value), None) => {
-                let name = format!("{}.{}", select.part.name(), select.metric.name());
-                let what = format!("`{name}` is {value} after every epoch, so that none is the best one");
+                let what = format!("`{}` is {value} after every epoch, so that none is the best one", self.criterion);
                 Err(ExecError::NotFinite { what })
             }
             _ => Ok(()),

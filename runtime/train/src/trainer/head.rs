@@ -10,7 +10,7 @@ use hgnnc_data::metrics::{MetricSums, Predictions};
 use hgnnc_data::{BoundData, ExecError, InputData, Result, Target, part_index};
 use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::dataflow::{Binding, Dataflow, InputDecl};
-use hgnnc_ir::training::{self, Metric, Part, Task};
+use hgnnc_ir::training::{self, Metric, Part, ROW_LOSS, Task, Training};
 use hgnnc_ir::types::{Type, VertexType};
 use hgnnc_session::{Backend, Rows, Session, StepKey};
 use hgnnc_trace::Times;
@@ -65,8 +65,9 @@ enum HeadInput {
 impl Head {
     /// Opens the head of an executable. `None` if it has none.
     pub fn new(executable: &Executable, backend: &mut dyn Backend, data: &BoundData) -> Result<Option<Self>> {
-        let (Some(flow), Some(training)) = (&executable.head, &executable.training) else { return Ok(None) };
-        let training::Target::Vertices { vertex, .. } = training.target else {
+        let trained = executable.training.as_ref().and_then(Training::first);
+        let (Some(flow), Some(trained)) = (&executable.head, trained) else { return Ok(None) };
+        let training::Target::Vertices { vertex, .. } = trained.target else {
             return Err(internal("a head of pairs"));
         };
         let mut inputs = vec![];
@@ -77,7 +78,7 @@ impl Head {
                 other => return Err(internal(&format!("the head reads {other:?}"))),
             });
         }
-        let target = match &data.target {
+        let target = match data.labels() {
             Some(Target::Rows(_)) => Target::Rows(vec![]),
             _ => Target::Classes(vec![]),
         };
@@ -99,8 +100,8 @@ impl Head {
             pool: Arc::clone(backend.pool()),
             vertex,
             num_vertices: data.num_vertices[vertex.index()],
-            task: training.task,
-            output: training.output.clone(),
+            task: trained.task,
+            output: trained.output.clone(),
             inputs,
             target,
             chunk,
@@ -146,9 +147,9 @@ impl Head {
         for vertices in whole.data().part(part).chunks(self.chunk) {
             self.run(whole, vertices)?;
             let (task, output) = (self.task, self.output.clone());
-            self.session.fetch(HEAD, "row_loss")?;
+            self.session.fetch(HEAD, ROW_LOSS)?;
             self.session.fetch(HEAD, &output)?;
-            let row_loss = self.session.result(HEAD, "row_loss").map(|rows| rows.numbers);
+            let row_loss = self.session.result(HEAD, ROW_LOSS).map(|rows| rows.numbers);
             let missing = || internal(&format!("no result `{output}`"));
             let Rows { width, numbers: outputs, .. } = self.session.result(HEAD, &output).ok_or_else(missing)?;
             let (target, rows) = (&self.target, &self.positions[..vertices.len()]);
@@ -184,7 +185,7 @@ impl Head {
     /// Computes the outputs of some vertices.
     fn run(&mut self, whole: &dyn Session, vertices: &[u32]) -> Result<()> {
         let Self { pool, buffers, target, .. } = self;
-        let labels = whole.data().target.as_ref().ok_or_else(|| internal("no labels"))?;
+        let labels = whole.data().labels().ok_or_else(|| internal("no labels"))?;
         match (&mut *target, labels) {
             (Target::Classes(into), Target::Classes(labels)) => {
                 into.clear();
@@ -246,14 +247,14 @@ fn width(ty: &Type) -> usize {
 /// Bytes of the session of a head when it runs.
 pub(crate) fn memory(executable: &Executable, backend: &mut dyn Backend, data: &BoundData) -> Result<u64> {
     let (Some(flow), Some(training::Target::Vertices { vertex, .. })) =
-        (&executable.head, executable.training.as_ref().map(|training| &training.target))
+        (&executable.head, executable.training.as_ref().and_then(Training::target))
     else {
         return Ok(0);
     };
     let rows = data.num_vertices[vertex.index()].min(chunk(flow));
     let mut bound = BoundData { num_vertices: vec![0; flow.vertex_types.len()], ..BoundData::default() };
     bound.num_vertices[vertex.index()] = rows;
-    let input = |decl: &InputDecl| match (&decl.binding, &data.target) {
+    let input = |decl: &InputDecl| match (&decl.binding, data.labels()) {
         (Binding::Label(..), Some(Target::Classes(_))) => InputData::Classes(vec![0; rows]),
         _ => InputData::Held(rows * width(&decl.ty)),
     };

@@ -1,6 +1,7 @@
 //! Evaluation: metrics, outputs, and the report.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use hgnnc_data::classes::ClassCounts;
@@ -9,7 +10,7 @@ use hgnnc_data::{BoundData, ExecError, Result, copy_rows, part_index};
 use hgnnc_graph::order::Order;
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
-use hgnnc_ir::training::{Criterion, Metric, Part, Target, Task};
+use hgnnc_ir::training::{Criterion, LOSS_NUMBER, Measure, Metric, Part, Task, Training, is_of_loss};
 use hgnnc_ir::types::{Graph, Stage, VertexType};
 use hgnnc_session::{Clock, Exchanged, Rows, Session, StepKey};
 use hgnnc_trace::{Times, os};
@@ -18,7 +19,7 @@ use super::head::Head;
 use super::timing::WARM_UP;
 use super::{FamilyOutputRows, GraphOutputRows, INFER, OutputRows, Trainer};
 use crate::links::LinkMeasures;
-use crate::report::{ClassReport, GraphReport, GraphWeight, GraphWeights, RankReport, Report, Spread};
+use crate::report::{ClassReport, GraphReport, GraphWeight, GraphWeights, Metrics, RankReport, Report, Spread};
 
 impl Trainer {
     /// Values of the selection and stopping criteria after an epoch; evaluates only if one of them can be measured.
@@ -27,15 +28,15 @@ impl Trainer {
         select: Criterion,
         watched: Option<Criterion>,
     ) -> Result<(Option<f64>, Option<f64>)> {
-        let possible = |c: Criterion| !self.rows(c.part).is_empty();
+        let possible = |c: Criterion| self.has_rows(c.part, c.measure);
         if !self.options.measure_all && !possible(select) && !watched.is_some_and(possible) {
             return Ok((None, None));
         }
         self.infer_all()?;
-        let selected = self.metric(select.part, select.metric)?;
+        let selected = self.metric(select.part, select.measure)?;
         let watched = match watched {
             Some(same) if same == select => selected,
-            Some(other) => self.metric(other.part, other.metric)?,
+            Some(other) => self.metric(other.part, other.measure)?,
             None => None,
         };
         Ok((selected, watched))
@@ -44,16 +45,10 @@ impl Trainer {
     /// Measures the metrics that each epoch reports, with the values of the last evaluation.
     pub(super) fn measure_all(&mut self) -> Result<()> {
         self.measured.clear();
-        let asked = self.executable.training.as_ref().filter(|_| self.options.measure_all);
-        let mut metrics: Vec<Metric> = asked.map_or(vec![], |training| training.metrics.clone());
-        metrics.retain(|metric| *metric != Metric::Loss && !metric.is_ranking());
-        if asked.is_some() {
-            metrics.insert(0, Metric::Loss);
-        }
         for part in [Part::Train, Part::Val] {
-            for &metric in &metrics {
-                if let Some(value) = self.metric(part, metric)? {
-                    self.measured.push((part, metric, value));
+            for index in 0..self.measures.len() {
+                if let Some(value) = self.metric(part, self.measures[index].0)? {
+                    self.measured.push((part, Arc::clone(&self.measures[index].1), value));
                 }
             }
         }
@@ -79,13 +74,55 @@ impl Trainer {
         Ok(())
     }
 
-    /// A metric of the last evaluation. From a device only counts are downloaded where they suffice.
-    pub(super) fn metric(&mut self, part: Part, metric: Metric) -> Result<Option<f64>> {
+    /// Whether a part of the split has rows for a measure.
+    pub(super) fn has_rows(&self, part: Part, measure: Measure) -> bool {
+        let data = self.session.data();
+        match (measure.metric, measure.term) {
+            (Metric::Loss, None) if data.truths.is_empty() => part == Part::Train,
+            (Metric::Loss, None) => (0..data.truths.len()).all(|term| !data.part_of(term, part).is_empty()),
+            (_, term) => !data.part_of(term.unwrap_or(0), part).is_empty(),
+        }
+    }
+
+    /// A measure of the last evaluation.
+    pub(super) fn metric(&mut self, part: Part, measure: Measure) -> Result<Option<f64>> {
+        match measure {
+            Measure { metric: Metric::Loss, term: None } => self.loss(part),
+            Measure { metric, term } => self.metric_of(term.unwrap_or(0), part, metric),
+        }
+    }
+
+    /// The loss in the last evaluation: the weighted sum of its terms, of which those without a ground truth have the
+    /// same value for all parts. `None` where a term has no vertices.
+    fn loss(&mut self, part: Part) -> Result<Option<f64>> {
+        let Some(training) = &self.executable.training else { return Ok(None) };
+        if training.trained.is_empty() && part != Part::Train {
+            return Ok(None);
+        }
+        let mut loss = 0.0;
+        let (terms, has_number) = (training.trained.len(), training.has_number);
+        for term in 0..terms {
+            let Some(value) = self.metric_of(term, part, Metric::Loss)? else { return Ok(None) };
+            let weight = self.executable.training.as_ref().map_or(1.0, |training| training.trained[term].weight);
+            loss += weight * value;
+        }
+        if has_number {
+            match self.session.read(INFER, LOSS_NUMBER)? {
+                Some(Rows { numbers: [number], .. }) => loss += f64::from(*number),
+                _ => return Err(ExecError::Unsupported(format!("internal error: no result `{LOSS_NUMBER}`"))),
+            }
+        }
+        Ok(Some(loss))
+    }
+
+    /// A metric of a trained output in the last evaluation. From a device only counts are downloaded where they suffice.
+    fn metric_of(&mut self, term: usize, part: Part, metric: Metric) -> Result<Option<f64>> {
         if let Some((links, session)) = self.up_to_date_links()? {
             return links.metric(session, part, metric);
         }
-        let Some(training) = &self.executable.training else { return Ok(None) };
-        let (vertices, task) = (self.rows(part).len(), training.task);
+        let trained = self.executable.training.as_ref().and_then(|training| training.trained.get(term));
+        let Some(trained) = trained else { return Ok(None) };
+        let (vertices, task) = (self.session.data().part_of(term, part).len(), trained.task);
         if vertices == 0 {
             return Ok(None);
         }
@@ -97,14 +134,15 @@ impl Trainer {
             }
             return value;
         }
-        if Tally::has(metric) && self.session.count(part_index(part), &mut self.tally)? {
+        // Only the first trained output is counted there.
+        if term == 0 && Tally::has(metric) && self.session.count(part_index(part), &mut self.tally)? {
             return Ok(self.tally.metric(metric, task, vertices));
         }
-        let needed = if metric == Metric::Loss { "row_loss" } else { &training.output };
+        let needed = if metric == Metric::Loss { &self.row_losses[term] } else { &trained.output };
         self.session.fetch(INFER, needed)?;
         // Moved out while `self` is borrowed.
         let mut tally = std::mem::take(&mut self.tally);
-        let value = self.metric_with(part, metric, &mut tally);
+        let value = self.metric_with(term, part, metric, &mut tally);
         self.tally = tally;
         Ok(value)
     }
@@ -118,41 +156,46 @@ impl Trainer {
         Ok(self.links.as_mut().map(|links| (links, &mut *self.session)))
     }
 
-    pub(super) fn metric_with(&self, part: Part, metric: Metric, tally: &mut Tally) -> Option<f64> {
-        let training = self.executable.training.as_ref()?;
-        let row_loss = self.session.result(INFER, "row_loss").map(|rows| rows.numbers);
+    fn metric_with(&self, term: usize, part: Part, metric: Metric, tally: &mut Tally) -> Option<f64> {
+        let trained = self.executable.training.as_ref()?.trained.get(term)?;
+        let row_loss = self.session.result(INFER, &self.row_losses[term]).map(|rows| rows.numbers);
         // The loss needs no outputs.
-        let outputs = self.session.result(INFER, &training.output);
+        let outputs = self.session.result(INFER, &trained.output);
         let Rows { width, numbers: outputs, .. } = match metric {
             Metric::Loss => Rows { width: 0, vertex: None, numbers: &[] },
             _ => outputs?,
         };
-        let target = self.session.data().target.as_ref()?;
-        let rows = self.rows(part);
-        Predictions { outputs, width, row_loss, target, rows, task: training.task }.metric(metric, tally)
+        let data = self.session.data();
+        let (target, rows) = (data.labels_of(term)?, data.part_of(term, part));
+        Predictions { outputs, width, row_loss, target, rows, task: trained.task }.metric(metric, tally)
     }
 
     /// Metrics of all parts with the current parameters: the loss, those of the model, and the usual ones of its task.
     ///
     /// # Errors
     /// When a device fails.
-    pub fn evaluate(&mut self) -> Result<BTreeMap<&'static str, BTreeMap<&'static str, f64>>> {
+    pub fn evaluate(&mut self) -> Result<Metrics> {
         self.infer_all()?;
         // Ranking scores all pairs of vertices: it runs only on request, and not for training links.
         let training = self.executable.training.as_ref();
         let ranked = training.is_some_and(|training| {
             let criteria = training.stop.map(|stop| stop.criterion).into_iter().chain([training.select]);
-            criteria.map(|of| of.metric).chain(training.metrics.iter().copied()).any(Metric::is_ranking)
+            criteria.map(|of| of.measure.metric).chain(training.metrics.iter().copied()).any(Metric::is_ranking)
         });
-        let mut all = BTreeMap::new();
+        let named = |training: &Training| -> Vec<(Measure, String)> {
+            let measures = training.measures(&Metric::ALL).into_iter();
+            measures.map(|measure| (measure, training.measure_name(measure))).collect()
+        };
+        let measures = training.map(named).unwrap_or_default();
+        let mut all = Metrics::new();
         for part in [Part::Train, Part::Val, Part::Test] {
             let mut values = BTreeMap::new();
-            for metric in Metric::ALL {
-                if metric.is_ranking() && !(ranked && part != Part::Train) {
+            for (measure, name) in &measures {
+                if measure.metric.is_ranking() && !(ranked && part != Part::Train) {
                     continue;
                 }
-                if let Some(value) = self.metric(part, metric)? {
-                    values.insert(metric.name(), value);
+                if let Some(value) = self.metric(part, *measure)? {
+                    values.insert(name.clone(), value);
                 }
             }
             if !values.is_empty() {
@@ -168,7 +211,7 @@ impl Trainer {
     /// # Errors
     /// When a device fails.
     pub fn infer_class_scores(&mut self) -> Result<BTreeMap<&'static str, ClassReport>> {
-        let task = self.executable.training.as_ref().map(|training| training.task);
+        let task = self.executable.training.as_ref().and_then(Training::first).map(|trained| trained.task);
         if matches!(task, Some(Task::Classify { .. } | Task::MultiLabel { .. })) {
             self.infer_all()?;
         }
@@ -178,8 +221,8 @@ impl Trainer {
     /// [`Trainer::infer_class_scores`] of the last evaluation.
     fn class_scores(&mut self) -> Result<BTreeMap<&'static str, ClassReport>> {
         let mut all = BTreeMap::new();
-        let Some(training) = &self.executable.training else { return Ok(all) };
-        let (task, output) = (training.task, training.output.clone());
+        let Some(trained) = self.executable.training.as_ref().and_then(Training::first) else { return Ok(all) };
+        let (task, output) = (trained.task, trained.output.clone());
         if !matches!(task, Task::Classify { .. } | Task::MultiLabel { .. }) {
             return Ok(all);
         }
@@ -193,7 +236,9 @@ impl Trainer {
             } else {
                 self.session.fetch(INFER, &output)?;
                 let (data, rows) = (self.session.data(), self.session.result(INFER, &output));
-                let (Some(target), Some(Rows { width, numbers: outputs, .. })) = (&data.target, rows) else { continue };
+                let (Some(target), Some(Rows { width, numbers: outputs, .. })) = (data.labels(), rows) else {
+                    continue;
+                };
                 counts.add(&Predictions { outputs, width, row_loss: None, target, rows: data.part(part), task });
             }
             all.insert(part.name(), ClassReport::new(&counts));
@@ -214,7 +259,7 @@ impl Trainer {
         let given: Vec<&str> = given.into_iter().chain(self.head.iter().flat_map(Head::reads)).collect();
         let members = || self.executable.families.iter().flat_map(|output| &output.members);
         let is_member = |name: &str| members().any(|(_, result)| result == name);
-        let is_output = |name: &&str| *name != "row_loss" && !given.contains(name) && !is_member(name);
+        let is_output = |name: &&str| !is_of_loss(name) && !given.contains(name) && !is_member(name);
         let of_head = self.head.iter().flat_map(Head::results);
         let names = self.session.results(INFER).into_iter().chain(of_head).filter(is_output);
         names.map(str::to_owned).collect()
@@ -231,7 +276,7 @@ impl Trainer {
                 "the model has no output of vertices; scores of pairs need a `train` block with a loss of links".into(),
             ));
         }
-        let trained = self.executable.training.as_ref().map(|t| t.output.as_str());
+        let trained = self.executable.training.as_ref().and_then(Training::first).map(|of| of.output.as_str());
         let name = output.or(trained).or(names.first().map(String::as_str)).unwrap_or("").to_owned();
         self.infer_all()?;
         if !names.contains(&name) {
@@ -325,8 +370,8 @@ impl Trainer {
     /// Link graphs that the model scores, by the name of their relation in the dataset, with their source and
     /// destination counts. Empty if it scores none.
     pub fn link_graphs(&self) -> Vec<(String, (usize, usize))> {
-        let target = self.executable.training.as_ref().map(|training| &training.target);
-        let (Some(Target::Links(target)), Some(links)) = (target, &self.links) else { return vec![] };
+        let target = self.executable.training.as_ref().and_then(Training::links);
+        let (Some(target), Some(links)) = (target, &self.links) else { return vec![] };
         let tables = &self.executable.infer;
         let relation = |graph: &Graph| {
             let step = tables.graphs[graph.index()].steps[0];

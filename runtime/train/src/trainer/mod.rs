@@ -18,7 +18,7 @@ use std::time::Instant;
 use hgnnc_data::metrics::Tally;
 use hgnnc_data::{BoundData, ExecError, Result};
 use hgnnc_executable::{Executable, Role};
-use hgnnc_ir::training::{Metric, Part};
+use hgnnc_ir::training::{Measure, Metric, Part, Training, row_loss};
 use hgnnc_session::{Backend, Session};
 
 use crate::batches::{Batches, graph_inputs};
@@ -67,7 +67,13 @@ pub struct Trainer {
     /// Number of those that are of the model and its data, and not of the run.
     lasting_warnings: usize,
     /// Metrics of the last epoch, if each epoch measures them.
-    measured: Vec<(Part, Metric, f64)>,
+    measured: Vec<(Part, Arc<str>, f64)>,
+    /// Those metrics, with their names in reports.
+    measures: Vec<(Measure, Arc<str>)>,
+    /// Results with the loss of each vertex, by trained output.
+    row_losses: Vec<String>,
+    /// Name of the selection criterion in reports.
+    criterion: String,
     /// A warning that has not been reported yet.
     pending_warning: Option<String>,
     /// Error of the last checkpoint.
@@ -101,6 +107,17 @@ fn no_cache(executable: &Executable) -> ExecError {
          cache out",
         executable.model
     ))
+}
+
+/// The metrics that each epoch reports, with their names: none, unless the options ask for them. Those that rank links
+/// take too long.
+fn measures_of_epochs(training: &Training, options: &TrainOptions) -> Vec<(Measure, Arc<str>)> {
+    if !options.measure_all {
+        return vec![];
+    }
+    let quick: Vec<Metric> = training.metrics.iter().copied().filter(|metric| !metric.is_ranking()).collect();
+    let named = |measure: Measure| (measure, training.measure_name(measure).into());
+    training.measures(&quick).into_iter().map(named).collect()
 }
 
 impl Trainer {
@@ -155,6 +172,10 @@ impl Trainer {
         let started = Instant::now();
         session.params().init(&executable.infer, seed)?;
         let init_s = started.elapsed().as_secs_f64();
+        let training = executable.training.as_ref();
+        let measures = training.map_or_else(Vec::new, |training| measures_of_epochs(training, &options));
+        let criterion = training.map(|training| training.criterion_name(training.select)).unwrap_or_default();
+        let row_losses = (0..training.map_or(0, |training| training.trained.len())).map(row_loss).collect();
         let links = LinkMeasures::new(&executable, backend, session.data())?;
         let head = Head::new(&executable, backend, session.data())?;
         let mut progress = Progress::new(&executable.model, seed, session.data().orders.kind());
@@ -182,14 +203,18 @@ impl Trainer {
             warnings,
             lasting_warnings: 0,
             measured: vec![],
+            measures,
+            row_losses,
+            criterion,
             pending_warning: None,
             unsaved: None,
             not_finite: None,
             outcome: Outcome::Finished,
         };
         trainer.check_target()?;
-        if let (Some(training), None) = (&trainer.executable.training, &trainer.head) {
-            trainer.session.count_result(INFER, &training.output, training.task)?;
+        let first = trainer.executable.training.as_ref().and_then(Training::first);
+        if let (Some(trained), None) = (first, &trainer.head) {
+            trainer.session.count_result(INFER, &trained.output, trained.task)?;
         }
         trainer.lasting_warnings = trainer.warnings.len();
         if trainer.options.resume {

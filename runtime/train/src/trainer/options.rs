@@ -1,12 +1,13 @@
 //! Options and results of training.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hgnnc_data::{Arena, Identity};
 use hgnnc_executable::gpu::Precision;
 use hgnnc_ir::outputs::FamilyRows;
-use hgnnc_ir::training::{Criterion, Metric, Part};
+use hgnnc_ir::training::Part;
 use hgnnc_ir::types::VertexType;
 use hgnnc_loader::CacheOptions;
 use hgnnc_machine::{CodeMode, KernelFeatures};
@@ -80,11 +81,11 @@ pub struct Epoch<'a> {
     /// Number of planned epochs.
     pub epochs: u64,
     pub loss: f64,
-    /// Selection criterion and its value.
-    pub criterion: Option<(Criterion, f64)>,
+    /// Name of the selection criterion (`val.loss`) and its value.
+    pub criterion: Option<(&'a str, f64)>,
     /// With [`TrainOptions::measure_all`], at the end of an epoch: the loss and the metrics of the train block for the
-    /// training and the validation part, without those that rank links.
-    pub metrics: &'a [(Part, Metric, f64)],
+    /// training and the validation part, by their names in reports, without those that rank links.
+    pub metrics: &'a [(Part, Arc<str>, f64)],
     /// Whether it is the best epoch so far.
     pub best: bool,
     /// Milliseconds of forward, backward and update.

@@ -312,8 +312,7 @@ fn machines_and_orders_of_vertices_agree() {
         };
         let orders = shuffled.num_vertices.iter().enumerate().map(order).collect();
         let executable = compiled.optimised(&world);
-        let target = executable.training.as_ref().and_then(|training| training.target.vertex());
-        renumber(&mut shuffled, &executable.infer, target, orders).expect("an order");
+        renumber(&mut shuffled, &executable.infer, orders).expect("an order");
         let mut renumbered = on_processor(shuffled);
         for output in ["attention", "beta"] {
             let expected = family(&mut expected, output);

@@ -11,17 +11,20 @@ use hgnnc_model_tests::engine::{bound_data, device_trainer};
 use hgnnc_model_tests::{CASES, World, compile};
 use hgnnc_train::{Report, TrainOptions, Trainer};
 
-fn options(epochs: u64) -> TrainOptions {
+/// Options of a run of so many epochs.
+pub fn options(epochs: u64) -> TrainOptions {
     TrainOptions { threads: 1, seed: Some(4), epochs: Some(epochs), ..Default::default() }
 }
 
-fn on_processor(compiled: &Compiled, world: &World, options: TrainOptions) -> Trainer {
+/// A model that is trained on the processor.
+pub fn on_processor(compiled: &Compiled, world: &World, options: TrainOptions) -> Trainer {
     let data = bound_data(compiled.training(), &compiled.bind(world));
     hgnnc_model_tests::engine::trainer(compiled.optimised(world), data, options)
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn on_device(compiled: &Compiled, world: &World, options: TrainOptions) -> Trainer {
+/// A model that is trained on the PTX interpreter.
+pub fn on_device(compiled: &Compiled, world: &World, options: TrainOptions) -> Trainer {
     let device = testing::device();
     let machine = Machine::sheet(device.target().name());
     let executable = compiled.lowered(world, LowerOptions { machine, ..LowerOptions::default() });
@@ -29,7 +32,8 @@ fn on_device(compiled: &Compiled, world: &World, options: TrainOptions) -> Train
     device_trainer(executable, data, device, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn run(trainer: &mut Trainer) -> Report {
+/// Trains and evaluates a model.
+pub fn run(trainer: &mut Trainer) -> Report {
     let outcome = trainer.run(&AtomicBool::new(false), &mut |_| {}).and_then(|_| trainer.report());
     outcome.unwrap_or_else(|error| panic!("{error}"))
 }

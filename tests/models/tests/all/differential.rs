@@ -64,7 +64,9 @@ fn check(case: &Case, drawn: u64) {
     check_trained_by(case, TRAIN, drawn);
 }
 
-fn check_trained_by(case: &Case, train: &str, drawn: u64) {
+/// Compares a case with this train block in the usual worlds and `drawn` random ones.
+#[track_caller]
+pub fn check_trained_by(case: &Case, train: &str, drawn: u64) {
     let compiled = compile(&case.trained_by(train));
     for (index, world) in cases::worlds(drawn).enumerate() {
         let bindings = compiled.bind(&world);
@@ -160,8 +162,11 @@ fn binding_a_dataset_gives_the_same_data() {
             }
             assert_eq!(found.patterns.len(), expected.patterns.len(), "{what}");
             assert_eq!(found.inputs, expected.inputs[..found.inputs.len()], "{what}");
-            assert_eq!(found.target, expected.target, "{what}");
-            assert_eq!(found.parts[0], expected.parts[0], "{what}");
+            assert_eq!(found.truths.len(), expected.truths.len(), "{what}");
+            for (found, expected) in found.truths.iter().zip(&expected.truths) {
+                assert_eq!((found.vertex, &found.labels), (expected.vertex, &expected.labels), "{what}");
+                assert_eq!(found.parts[0], expected.parts[0], "{what}");
+            }
         }
     }
 }

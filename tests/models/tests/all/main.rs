@@ -10,6 +10,7 @@ mod field_cases;
 mod gradients;
 mod language;
 mod layers;
+mod losses;
 mod orders;
 mod rank_links;
 mod rank_plans;

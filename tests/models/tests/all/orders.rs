@@ -41,9 +41,8 @@ fn renumbered(
     kept: Option<usize>,
 ) -> (Executable, BoundData) {
     assert_eq!(unsupported_reason(&executable), None);
-    let target = executable.training.as_ref().and_then(|training| training.target.vertex());
     let orders = shuffled(&data, salt, kept);
-    renumber(&mut data, &executable.infer, target, orders).unwrap_or_else(|error| panic!("{error}"));
+    renumber(&mut data, &executable.infer, orders).unwrap_or_else(|error| panic!("{error}"));
     (executable, data)
 }
 

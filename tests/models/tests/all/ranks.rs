@@ -111,13 +111,17 @@ pub fn world_of(case: &Case, source: &str, world: &World) -> Arc<Dataset> {
     Arc::new(data)
 }
 
-/// Any number of ranks gives the bits of one, and nearly the numbers of a run without ranks, which sums over all vertices
-/// in another order.
 fn ranks_give_the_bits_of_one_process(name: &str) {
     let case = case(name);
-    let source = case.trained_by(TRAIN);
     let world = if case.schema == SCHEMA { World::random_library(4) } else { World::sparse_library() };
-    let data = world_of(&case, &source, &world);
+    ranks_agree(&case, TRAIN, &world);
+}
+
+/// Any number of ranks gives the bits of one, and nearly the numbers of a run without ranks, which sums over all vertices
+/// in another order.
+pub fn ranks_agree(case: &Case, train_block: &str, world: &World) {
+    let (name, source) = (case.name, case.trained_by(train_block));
+    let data = world_of(case, &source, world);
     let alone = train(&job(&source, &data, None)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let mut first = None;
     for ranks in RANKS {

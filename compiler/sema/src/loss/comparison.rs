@@ -1,13 +1,14 @@
-//! Losses: what an output is compared with, as part of the program.
+//! Comparisons: terms of a loss that compare an output with its ground truth.
 
 use hgnnc_diag::synonyms::Place;
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::show_widths;
-use hgnnc_hir::{Dim, ExprId, Label, Loss, LossKind, Output, OutputOf, Type};
+use hgnnc_hir::{Dim, ExprId, Label, LossKind, Output, OutputOf, Type};
 use hgnnc_ir::training::Task;
 use hgnnc_ir::{Graph, VertexType};
-use hgnnc_syntax::ast::{self, Expr, ExprKind};
+use hgnnc_syntax::ast::{self, Call, Expr, ExprKind};
 
+use super::LOSSES;
 use crate::checker::Checker;
 use crate::consts::Consts;
 use crate::functions::match_arguments;
@@ -15,16 +16,18 @@ use crate::links::LINKS;
 use crate::names::{did_you_mean, suggest};
 use crate::schema::FieldKind;
 
-const LOSSES: &[&str] = &["cross_entropy", "binary_cross_entropy", "mse", "mae"];
-
-/// The output that a loss is of.
-pub struct Trained {
+/// A comparison: the output, its ground truth, and how they are compared.
+pub struct Comparison {
     /// The name of the output.
     pub output: String,
     /// How it is read.
     pub task: Task,
     /// The ground truth of the output.
     pub of: TrainedOf,
+    /// The value of the output.
+    pub value: ExprId,
+    /// The comparison in the typed model.
+    pub kind: LossKind,
 }
 
 /// The ground truth that a trained output is compared with.
@@ -46,14 +49,14 @@ struct LossCall<'e> {
 }
 
 impl Checker<'_> {
-    /// Checks the loss of a train block.
-    pub fn loss(&mut self, expr: &Expr, consts: &Consts, on_batches: bool) -> Option<Trained> {
-        let call = self.loss_call(expr)?;
+    /// Checks a comparison of an output with its ground truth.
+    pub(super) fn comparison(&mut self, call: &Call, span: Span, consts: &Consts) -> Option<Comparison> {
+        let call = self.loss_call(call, span)?;
         let output_info = self.loss_output(call.output);
         let of_links = matches!(&call.label.kind, ExprKind::Name(name) if name == LINKS);
-        let (trained, value, kind) = match (output_info, of_links) {
+        match (output_info, of_links) {
             (Some((name, Output { of: OutputOf::Links(scores), span })), _) => {
-                self.loss_of_links((name, span, scores), &call, of_links)?
+                self.loss_of_links((name, span, scores), &call, of_links)
             }
             (Some((name, Output { of: of @ (OutputOf::Graphs(_) | OutputOf::Edges(_)), span })), false) => {
                 let of = if matches!(of, OutputOf::Graphs(_)) { "semantic graphs" } else { "edges" };
@@ -62,7 +65,7 @@ impl Checker<'_> {
                     .label(span, "the output is declared here")
                     .help("a loss is of an output of vertices or of links; others are read by `eval` and `infer`");
                 self.report(report);
-                return None;
+                None
             }
             (Some((name, Output { of, span })), true) => {
                 let of = match of {
@@ -81,35 +84,19 @@ impl Checker<'_> {
                     "declare it for pairs: `output {name}: {LINKS} = DistMult() over links(relations) of h`"
                 ));
                 self.report(report);
-                return None;
+                None
             }
-            (None, true) => return None,
+            (None, true) => None,
             (output, false) => {
                 let label = self.loss_label(call.label);
                 let (name, Output { of: OutputOf::Vertices(vertex, value), span }) = output? else { return None };
-                self.loss_of_vertices((name, vertex, value, span), label?, &call, consts)?
+                self.loss_of_vertices((name, vertex, value, span), label?, &call, consts)
             }
-        };
-        self.model.loss = Some(Loss { value, kind, on_batches, span: expr.span });
-        Some(trained)
+        }
     }
 
-    /// Reads the name and the arguments of a loss.
-    fn loss_call<'e>(&mut self, expr: &'e Expr) -> Option<LossCall<'e>> {
-        let ExprKind::Call(call) = &expr.kind else {
-            if !matches!(expr.kind, ExprKind::Error) {
-                self.report(
-                    Diagnostic::at(
-                        codes::UNKNOWN_CHOICE,
-                        expr.span,
-                        "a loss compares an output with a label",
-                        "not a loss",
-                    )
-                    .help("write `cross_entropy(OUTPUT, VertexType.label)`"),
-                );
-            }
-            return None;
-        };
+    /// Reads the name and the arguments of a comparison.
+    fn loss_call<'e>(&mut self, call: &'e Call, span: Span) -> Option<LossCall<'e>> {
         let name = call.callee.name.as_str();
         let names: &[&str] = match name {
             "cross_entropy" => &["output", "label", "class_weights", "label_smoothing"],
@@ -126,7 +113,7 @@ impl Checker<'_> {
                 return None;
             }
         };
-        let sorted = match match_arguments(&call.args, names, &format!("`{name}`"), expr.span) {
+        let sorted = match match_arguments(&call.args, names, &format!("`{name}`"), span) {
             Ok(sorted) => sorted,
             Err(mistakes) => {
                 mistakes.into_iter().for_each(|mistake| self.report(mistake));
@@ -136,21 +123,14 @@ impl Checker<'_> {
         let (Some(output), Some(label)) = (sorted[0], sorted[1]) else {
             self.report(Diagnostic::at(
                 codes::MISSING_ARGUMENT,
-                expr.span,
+                span,
                 format!("`{name}` compares an output with a label"),
                 "takes (output, label)",
             ));
             return None;
         };
         let optional = |index: usize| sorted.get(index).copied().flatten();
-        Some(LossCall {
-            name: &call.callee,
-            output,
-            label,
-            class_weights: optional(2),
-            smoothing: optional(3),
-            span: expr.span,
-        })
+        Some(LossCall { name: &call.callee, output, label, class_weights: optional(2), smoothing: optional(3), span })
     }
 
     /// The loss of an output of vertices, compared with a label.
@@ -160,7 +140,7 @@ impl Checker<'_> {
         (vertex, field): (VertexType, usize),
         call: &LossCall<'_>,
         consts: &Consts,
-    ) -> Option<(Trained, ExprId, LossKind)> {
+    ) -> Option<Comparison> {
         let name = call.name.name.as_str();
         let decl = &self.schema.vertices[vertex.index()].fields[field];
         let label_name = format!("{}.{}", self.vertex_name(vertex), decl.name);
@@ -255,7 +235,7 @@ impl Checker<'_> {
             Task::Link => return None,
         };
         let of = TrainedOf::Label { vertex, label: dataset_name, field };
-        Some((Trained { output: output_name, task, of }, value, kind))
+        Some(Comparison { output: output_name, task, of, value, kind })
     }
 
     fn smoothing(&mut self, expr: &Expr, consts: &Consts) -> Option<f64> {
@@ -277,7 +257,7 @@ impl Checker<'_> {
         (name, declared, scores): (String, Span, ExprId),
         call: &LossCall<'_>,
         of_links: bool,
-    ) -> Option<(Trained, ExprId, LossKind)> {
+    ) -> Option<Comparison> {
         if call.name.name != "binary_cross_entropy" || !of_links {
             let report = Diagnostic::at(
                 codes::LINK_LOSS,
@@ -293,7 +273,7 @@ impl Checker<'_> {
         self.doubt_logits(scores, declared);
         let Type::ByGraph(rows) = &*self.model.expr(scores).ty else { unreachable!("scores of pairs are edge values") };
         let of = TrainedOf::Links(rows.keys().copied().collect());
-        Some((Trained { output: name, task: Task::Link, of }, scores, LossKind::Links))
+        Some(Comparison { output: name, task: Task::Link, of, value: scores, kind: LossKind::Links })
     }
 
     fn loss_output(&mut self, expr: &Expr) -> Option<(String, Output)> {
