@@ -49,8 +49,8 @@ pub use memory::LargePages;
 pub use npy::FloatArray;
 pub use schema::schema_text;
 pub use sgb::{
-    EdgeList, Entry, EntryGraph, Estimate, GraphCache, MetapathOptions, MetapathStats, Middle, Origin, RelationOptions,
-    SemanticGraphs, SgbError, show_bytes,
+    EdgeList, Entry, EntryGraph, Estimate, GraphCache, InstanceCounts, Instances, MetapathOptions, MetapathStats,
+    Middle, Origin, RelationOptions, SemanticGraphs, SgbError, show_bytes,
 };
 pub use shared::Shared;
 pub use transpose::transpose_into;

@@ -53,6 +53,25 @@ pub enum SgbError {
         /// The budget in bytes.
         budget: u64,
     },
+    /// The path instances exceed the memory budget. They were counted, not listed.
+    #[error(
+        "`{graph}` has {instances} path instances, up to {most} of them for one vertex; listing them takes {}, but the memory \
+         budget is {}: write `{graph} at most {fitting} per vertex` to choose that many at random for each vertex",
+        show_bytes(*bytes), show_bytes(*budget)
+    )]
+    TooManyInstances {
+        graph: String,
+        /// Number of instances to list.
+        instances: u128,
+        /// The most that end at one vertex.
+        most: u64,
+        /// Size of the listed instances with their graphs.
+        bytes: u64,
+        /// The budget in bytes.
+        budget: u64,
+        /// A limit per vertex that fits the budget.
+        fitting: u64,
+    },
     /// More edges than 32-bit edge ids can number.
     #[error("semantic graph `{graph}` would have {edges} edges, but edge ids have 32 bits")]
     TooManyEdges { graph: String, edges: u64 },

@@ -12,6 +12,7 @@
 pub mod cache;
 mod edge_list;
 mod error;
+mod instances;
 mod metapath;
 mod middle_vertex;
 mod plan;
@@ -31,6 +32,7 @@ use crate::transpose::transpose;
 pub use self::cache::{Entry, EntryGraph, GraphCache};
 pub use self::edge_list::EdgeList;
 pub use self::error::{SgbError, show_bytes};
+pub use self::instances::{InstanceCounts, Instances};
 pub use self::metapath::Origin;
 pub use self::middle_vertex::Middle;
 use self::plan::Plan;
