@@ -29,6 +29,7 @@ LINES = [
     ("han/imdb", "macro_f1", 5, 56.5, "56.8"),
     ("rgcn/imdb", "macro_f1", 5, 56.5, "57.1"),
     ("rgat/imdb", "macro_f1", 5, 56.5, "57.0"),
+    ("magnn/imdb", "macro_f1", 5, None, ""),
     ("mlp/imdb", "macro_f1", 5, None, "49.4"),
     ("gcn/cora", "accuracy", 10, 81.3, "81.7"),
     ("gat/cora", "accuracy", 10, 82.3, "82.8"),

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use hgnnc::{
-    Bound, Device, Job, Purpose, artifact, bind_sizes, check_apart, check_folder, check_readable, check_writable,
-    cpu_backend, cpu_options, make_folder, order_options, read_sizes, write_file,
+    Bound, Device, Job, Meeting, Purpose, artifact, bind_sizes, check_apart, check_folder, check_readable,
+    check_writable, cpu_backend, cpu_options, make_folder, order_options, read_sizes, write_file,
 };
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::{BindOptions, BoundData, order_vertices};
@@ -200,9 +200,9 @@ struct Sized {
 
 fn sized(args: &BuildArgs, disabled: &Disabled, analysis: &mut Analysis, pool: &ThreadPool) -> Result<Sized, Failure> {
     if let Some(folder) = &args.data {
-        let dataset = hgnnc::load(folder, pool)?;
+        let mut dataset = Arc::new(hgnnc::load(folder, pool)?);
         let purpose = if args.output.is_some() { Purpose::Infer } else { Purpose::Train };
-        let mut model = hgnnc::meet(analysis, &dataset, None, purpose, &mut Terminal::default(), pool)?;
+        let mut model = hgnnc::meet(analysis, &mut dataset, Meeting::new(purpose), &mut Terminal::default(), pool)?;
         if purpose == Purpose::Infer {
             model.forget_training();
         }
@@ -395,7 +395,8 @@ fn clif(
         // The options of lowering, since the listing depends on the machine.
         let disabled = options.disabled.clone();
         let lower = LowerOptions { disabled, machine: target(args).map(machine), ..LowerOptions::default() };
-        let dataset = hgnnc::load(folder, pool)?;
+        let mut dataset = Arc::new(hgnnc::load(folder, pool)?);
+        hgnnc::list_paths(model, &mut dataset, None, &mut Terminal::default(), pool)?;
         let Bound { data, .. } = bind_sizes(model, &dataset, &BindOptions::default(), &lower, pool)?;
         let backend = cpu_backend(&lowered.executable, pool, &train_options);
         let executable = lowered.executable.clone();

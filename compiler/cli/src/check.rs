@@ -1,9 +1,10 @@
 //! `hgnnc check` and `hgnnc explain`.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use hgnnc::Purpose;
 use hgnnc::artifact::{self, Artifact};
+use hgnnc::{Meeting, Purpose};
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::check_held_out;
 use hgnnc_diag::{Code, SourceMap};
@@ -36,8 +37,9 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     }
     if let Some(folder) = &args.data {
         let pool = thread_pool(0)?;
-        let dataset = hgnnc::load(folder, &pool)?;
-        let model = hgnnc::meet(&mut analysis, &dataset, args.split.as_deref(), Purpose::Train, &mut terminal, &pool)?;
+        let mut dataset = Arc::new(hgnnc::load(folder, &pool)?);
+        let how = Meeting { split: args.split.as_deref(), ..Meeting::new(Purpose::Train) };
+        let model = hgnnc::meet(&mut analysis, &mut dataset, how, &mut terminal, &pool)?;
         if let Some(train) = &model.train {
             let (flow, training) = (&model.flow, &train.training);
             pool.install(|| check_held_out(flow, training, &dataset, args.split.as_deref()))?;

@@ -7,7 +7,7 @@ use hgnnc_executable::GraphPlan;
 use hgnnc_ir::dataflow::{GraphDecl, MetapathDecl};
 use hgnnc_ir::{Dataflow, Graph, Op, Space};
 use hgnnc_passes::score_links;
-use hgnnc_passes::{PassCx, PassManager, UnknownName};
+use hgnnc_passes::{PassCx, PassManager, UnknownName, factor_paths};
 
 use crate::layer::draws_masks;
 use crate::lower::{LowerOptions, forward_of_training, without_dropout};
@@ -55,6 +55,15 @@ pub fn declare_metapaths<E>(
         flow.metapaths.push(MetapathDecl { of: Graph::new(index), hops, once: !decl.counted });
     }
     Ok(())
+}
+
+/// Factors sums over path instances hop by hop, where all that a metapath's instances are read for are such sums. To be
+/// called before a dataset lists instances: then it lists none of these.
+pub fn factor_path_sums(model: &mut Analyzed) {
+    // Fan-outs of mini-batches belong to the instances.
+    if model.train.as_ref().is_none_or(|train| train.training.batch.is_none()) {
+        factor_paths(&mut model.flow);
+    }
 }
 
 /// Decides which sums over metapaths are factored, and so which graphs are materialized. Compares costs, as

@@ -25,7 +25,7 @@ mod unseen;
 pub use constants::Setting;
 pub use cpu::{CpuOptions, compile_cpu, compile_cpu_layer, compile_cpu_ranks};
 pub use gpu::ptx;
-pub use graph_plan::{declare_metapaths, plan_graphs, plan_layer_graphs};
+pub use graph_plan::{declare_metapaths, factor_path_sums, plan_graphs, plan_layer_graphs};
 pub use hgnnc_analysis::cost;
 pub use hgnnc_analysis::memory::planned;
 pub use hgnnc_analysis::request;

@@ -145,7 +145,13 @@ impl Resolver<'_> {
         Some(match (fanout, &decl.steps[..]) {
             (Fanout::All | Fanout::AtMost(_), _) => return None,
             (Fanout::Weighted(_), [step]) => {
-                let relation = &self.schema.relations[step.relation as usize];
+                // Path instances come from no relation of the schema.
+                let Some(relation) = self.schema.relations.get(step.relation as usize) else {
+                    return Some(
+                        kind(format!("path instances of `{name}` have no weight to draw by"), "draws by weight")
+                            .help("they have fan-outs: how many a vertex draws"),
+                    );
+                };
                 let weight = |field: &FieldInfo| matches!(field.kind, FieldKind::Number);
                 if relation.fields.iter().any(weight) {
                     return None;

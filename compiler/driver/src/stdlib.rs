@@ -11,6 +11,7 @@ pub const STDLIB: &[(&str, &str)] = &[
     ("hgt", include_str!("../../../stdlib/hgt.hgnn")),
     ("light_gcn", include_str!("../../../stdlib/light_gcn.hgnn")),
     ("link", include_str!("../../../stdlib/link.hgnn")),
+    ("magnn", include_str!("../../../stdlib/magnn.hgnn")),
     ("rgat", include_str!("../../../stdlib/rgat.hgnn")),
     ("rgcn", include_str!("../../../stdlib/rgcn.hgnn")),
     ("sage", include_str!("../../../stdlib/sage.hgnn")),

@@ -25,7 +25,7 @@ use rayon::ThreadPool;
 use crate::artifact::Description;
 use crate::job::{DataSource, Job, Purpose};
 use crate::ranks::Ranks;
-use crate::source::Opened;
+use crate::source::{Meeting, Opened};
 use crate::{Error, Naming, Observer, baseline, dataset, source};
 
 /// A model's tables bound to a dataset.
@@ -242,8 +242,8 @@ pub(crate) fn bind_job(
         None => None,
     };
     let mut load_s = start.elapsed().as_secs_f64();
-    let split = job.split.as_deref();
-    let mut model = opened.meet(&dataset, split, purpose, observer, &pool)?;
+    let how = Meeting { split: job.split.as_deref(), purpose, graph_budget: options.memory_budget };
+    let mut model = opened.meet(&mut dataset, how, observer, &pool)?;
     let description = match &opened {
         Opened::Text(_) => {
             let training = model.train.as_ref().map(|train| &train.training);

@@ -75,7 +75,9 @@ impl From<DataErrors> for Error {
 impl From<SgbError> for Error {
     fn from(error: SgbError) -> Self {
         match error {
-            SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } => Error::Machine(error.to_string()),
+            SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } | SgbError::TooManyInstances { .. } => {
+                Error::Machine(error.to_string())
+            }
             _ => Error::Input(error.to_string()),
         }
     }

@@ -51,8 +51,8 @@ use hgnnc_data::stacks::{num_own_params, param_places};
 use hgnnc_data::tables::{add_given, extent};
 use hgnnc_data::{BindOptions, BoundData};
 use hgnnc_driver::{
-    CpuOptions, Disabled, Leaf, LeafGradient, LowerOptions, compile_cpu_layer, give_features, given_inputs,
-    lower_layer, output_gradient, plan_layer_graphs,
+    CpuOptions, Disabled, Leaf, LeafGradient, LowerOptions, compile_cpu_layer, factor_path_sums, give_features,
+    given_inputs, lower_layer, output_gradient, plan_layer_graphs,
 };
 use hgnnc_executable::gpu::Precision;
 use hgnnc_executable::{Executable, Role};
@@ -235,8 +235,17 @@ impl Layer {
         let mut summary = dataset::summary(dataset);
         let mut model = source::take(&mut analysis)?;
         give_features(&mut model, &job.given, &mut summary).map_err(Error::Input)?;
-        let met = (&summary, None);
-        let mut model = source::meet_summary((&analysis, model), dataset, met, Purpose::Infer, observer, &pool)?;
+        let mut model = source::fit((&analysis, model), (&summary, None), Purpose::Infer, observer)?;
+        let with_paths;
+        let mut dataset = dataset;
+        if !model.flow.paths.is_empty() {
+            factor_path_sums(&mut model);
+            let mut extended = Arc::new(dataset.clone());
+            source::list_paths(&model, &mut extended, None, observer, &pool)?;
+            with_paths = extended;
+            dataset = &with_paths;
+        }
+        source::declare(&mut model, dataset, &pool)?;
         if let Some(name) = model.keep_vertex_outputs() {
             return Err(Error::input(format!(
                 "the output `{name}` has a row for each pair of vertices; the outputs of a layer have a row for each vertex"

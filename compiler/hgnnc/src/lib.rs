@@ -72,7 +72,9 @@ pub use results::{Naming, ResultTable, check_parquet};
 pub use run_folder::RunFolder;
 pub use seeds::SeedRuns;
 pub use sizes::read_sizes;
-pub use source::{Opened, accept, analyze_text, ask_for, decode, meet, prepare as prepare_model, read, text};
+pub use source::{
+    Meeting, Opened, accept, analyze_text, ask_for, decode, list_paths, meet, prepare as prepare_model, read, text,
+};
 pub use starter::{StarterLayer, starter};
 pub use sweep::{Point, Sweep, SweepObserver, SweepReport};
 

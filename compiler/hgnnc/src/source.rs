@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hgnnc_data::middle_of_metapath;
+use hgnnc_data::{BindOptions, PathInstances, add_path_instances, middle_of_metapath};
 use hgnnc_driver::{
     Analysis, Analyzed, DatasetSummary, Diagnostics, Disabled, LowerError, MAX_SOURCE, Setting, analyze_with,
-    bind_names, check_dataset, codes, declare_metapaths, silence,
+    bind_names, check_dataset, codes, declare_metapaths, factor_path_sums, silence,
 };
-use hgnnc_graph::{Dataset, files};
+use hgnnc_graph::{Dataset, InstanceCounts, files};
 use rayon::ThreadPool;
 
 use crate::artifact::{self, Artifact};
@@ -71,6 +71,24 @@ impl ModelSource {
     }
 }
 
+/// For what a model meets a dataset.
+#[derive(Clone, Copy, Debug)]
+pub struct Meeting<'a> {
+    /// The split to use; by default the model's own.
+    pub split: Option<&'a str>,
+    /// What the model is prepared for.
+    pub purpose: Purpose,
+    /// Most bytes of the path instances of a metapath.
+    pub graph_budget: Option<u64>,
+}
+
+impl Meeting<'_> {
+    /// With the split of the model and the default budget.
+    pub fn new(purpose: Purpose) -> Self {
+        Self { split: None, purpose, graph_budget: None }
+    }
+}
+
 /// A model that was read.
 pub enum Opened {
     /// Its text, analyzed.
@@ -97,23 +115,25 @@ impl Opened {
         }
     }
 
-    /// Checks a model without errors against a dataset, and binds it to the dataset's names.
+    /// Checks a model without errors against a dataset, and binds it to the dataset's names. The dataset gets the path
+    /// instances that the model reads.
     ///
     /// # Errors
     /// When they do not fit together.
     pub fn meet(
         &mut self,
-        dataset: &Dataset,
-        split: Option<&str>,
-        purpose: Purpose,
+        dataset: &mut Arc<Dataset>,
+        how: Meeting<'_>,
         observer: &mut dyn Observer,
         pool: &ThreadPool,
     ) -> Result<Analyzed, Error> {
         match self {
-            Opened::Text(analysis) => meet(analysis, dataset, split, purpose, observer, pool),
+            Opened::Text(analysis) => meet(analysis, dataset, how, observer, pool),
             Opened::Artifact { artifact, edge_outputs } => {
-                artifact.check(dataset, split, purpose, observer)?;
+                artifact.check(dataset, how.split, how.purpose, observer)?;
                 let mut model = artifact.analyzed(edge_outputs);
+                factor_path_sums(&mut model);
+                list_paths(&model, dataset, how.graph_budget, observer, pool)?;
                 declare(&mut model, dataset, pool)?;
                 Ok(model)
             }
@@ -168,17 +188,21 @@ pub fn accept(analysis: &Analysis, diagnostics: &Diagnostics, observer: &mut dyn
     Ok(())
 }
 
-/// Checks an error-free model against a dataset, and binds it to the dataset's names.
+/// Checks an error-free model against a dataset, and binds it to the dataset's names. The dataset gets the path instances
+/// that the model reads.
 pub fn meet(
     analysis: &mut Analysis,
-    dataset: &Dataset,
-    split: Option<&str>,
-    purpose: Purpose,
+    dataset: &mut Arc<Dataset>,
+    how: Meeting<'_>,
     observer: &mut dyn Observer,
     pool: &ThreadPool,
 ) -> Result<Analyzed, Error> {
     let model = take(analysis)?;
-    meet_summary((analysis, model), dataset, (&dataset::summary(dataset), split), purpose, observer, pool)
+    let mut model = fit((analysis, model), (&dataset::summary(dataset), how.split), how.purpose, observer)?;
+    factor_path_sums(&mut model);
+    list_paths(&model, dataset, how.graph_budget, observer, pool)?;
+    declare(&mut model, dataset, pool)?;
+    Ok(model)
 }
 
 /// The model of an analysis whose errors were reported already.
@@ -186,14 +210,12 @@ pub(crate) fn take(analysis: &mut Analysis) -> Result<Analyzed, Error> {
     analysis.model.take().ok_or_else(|| Error::input("internal error: a model that was not checked"))
 }
 
-/// [`meet`], with a summary of the dataset in which given features take the place of the dataset's.
-pub(crate) fn meet_summary(
+/// Checks an error-free model against the summary of a dataset, and binds it to the dataset's names.
+pub(crate) fn fit(
     (analysis, mut model): (&Analysis, Analyzed),
-    dataset: &Dataset,
     (summary, split): (&DatasetSummary, Option<&str>),
     purpose: Purpose,
     observer: &mut dyn Observer,
-    pool: &ThreadPool,
 ) -> Result<Analyzed, Error> {
     let mut found = Diagnostics::default();
     check_dataset(&model.schema, model.train.as_ref(), summary, split, &mut found);
@@ -204,12 +226,37 @@ pub(crate) fn meet_summary(
     analysis.mention_imports(&mut found);
     accept(analysis, &found, observer)?;
     bind_names(&mut model, summary);
-    declare(&mut model, dataset, pool)?;
     Ok(model)
 }
 
+/// Gives a dataset the path instances that a model reads, and says how many of how many where not all are.
+pub fn list_paths(
+    model: &Analyzed,
+    dataset: &mut Arc<Dataset>,
+    graph_budget: Option<u64>,
+    observer: &mut dyn Observer,
+    pool: &ThreadPool,
+) -> Result<(), Error> {
+    if model.flow.paths.is_empty() {
+        return Ok(());
+    }
+    let dataset = Arc::make_mut(dataset);
+    let options = BindOptions { graph_budget, ..BindOptions::default() };
+    let flow = &model.flow;
+    for PathInstances { graph, counts, listed } in pool.install(|| add_path_instances(flow, dataset, &options))? {
+        let InstanceCounts { all, listed: kept, .. } = counts;
+        if !listed {
+            observer
+                .note(format!("`{graph}`: none of its {all} path instances is listed: sums over them go hop by hop"));
+        } else if kept < all {
+            observer.note(format!("`{graph}`: {kept} of its {all} path instances are read, chosen at random"));
+        }
+    }
+    Ok(())
+}
+
 /// Declares the hops of the metapaths that could be factored on a dataset, after all graphs of the model.
-fn declare(model: &mut Analyzed, dataset: &Dataset, pool: &ThreadPool) -> Result<(), Error> {
+pub(crate) fn declare(model: &mut Analyzed, dataset: &Dataset, pool: &ThreadPool) -> Result<(), Error> {
     let tables = model.flow.with_tables_of(&model.name);
     declare_metapaths(model, |decl| pool.install(|| middle_of_metapath(&tables, dataset, decl)))?;
     Ok(())

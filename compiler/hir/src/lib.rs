@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use hgnnc_diag::Span;
 use hgnnc_ir::dataflow::{GraphDecl, RelationDecl, VertexTypeDecl};
-use hgnnc_ir::{BinaryOp, Direction, Graph, Space, Table, UnaryOp, VertexType};
+use hgnnc_ir::{BinaryOp, Direction, Graph, PathDecl, Space, Table, UnaryOp, VertexType};
 
 pub use dims::{Dim, Symbol, Symbols};
 pub use print::print;
@@ -64,6 +64,8 @@ pub struct Tables {
     pub graphs: Table<GraphDecl>,
     /// Families of several semantic graphs.
     pub families: Table<Vec<Graph>>,
+    /// The metapaths whose instances are vertices of a type.
+    pub paths: Table<PathDecl>,
     /// Dimensions that are known by name only: those of a layer that is checked without a use.
     pub symbols: Symbols,
 }
@@ -326,6 +328,13 @@ pub enum ExprKind {
 
     /// Vertex values at an end of the edges (`In`: destinations): values of vertex types, or of a family.
     AtEnd(Direction, ExprId, Arc<[Graph]>),
+    /// Vertex values at a position of path instances: values of vertex types, or (at the last position) of a family.
+    AtPosition(ExprId, Arc<[PathPart]>),
+    /// Data of an edge of path instances, by the name of the field and its kind for each semantic graph.
+    HopData(String, Vec<(PathPart, EdgeData)>),
+    /// Values along path instances, one expression for each position, with the semantic graphs (positions in the family)
+    /// whose paths are that long. Reduced, or (`None`) the last one of each.
+    AlongPath(Option<Reduction>, Vec<(ExprId, Vec<usize>)>, Arc<[Graph]>),
     /// The number of in-edges or out-edges of each vertex.
     Degree(Direction, Arc<[Graph]>),
     /// Degrees at an end of the edges.
@@ -364,6 +373,15 @@ pub enum FeatureKind {
     OneHot,
     /// A learned row for each vertex.
     Embedding,
+}
+
+/// A position of the path instances that the in-edges of a semantic graph are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathPart {
+    /// The semantic graph from the instances to the vertices where they end.
+    pub graph: Graph,
+    /// The graph from the vertices at this position to the instances; `None` for the last position.
+    pub through: Option<Graph>,
 }
 
 /// Data of the edges of a semantic graph.
@@ -470,6 +488,8 @@ pub enum Entry {
     Graph(Graph),
     Src(VertexType),
     Dst(VertexType),
+    /// By position in [`Tables::relations`].
+    Relation(u32),
 }
 
 /// The initial values of a parameter. Fans follow from its shape.

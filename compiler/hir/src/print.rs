@@ -8,7 +8,7 @@ use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
 use crate::text::show_widths;
 use crate::{
     Axis, Block, Decomposition, EdgeData, ExprId, ExprKind, FeatureKind, Form, Initialiser, Item, LayerUse, LossKind,
-    LossTerm, Model, Param, Row, Stmt, StmtKind, Tables, Type,
+    LossTerm, Model, Param, PathPart, Row, Stmt, StmtKind, Tables, Type,
 };
 
 /// Longer families are counted.
@@ -247,12 +247,29 @@ impl<'m> Printer<'m> {
                 format!("l2({})", parts.join(", "))
             }
             ExprKind::AtEnd(end, x, _) => format!("{}.{}", end_name(*end), self.operand(*x)),
+            ExprKind::AtPosition(x, at) => format!("{}.{}", self.position(at), self.operand(*x)),
+            ExprKind::HopData(field, data) => {
+                let at: Vec<PathPart> = data.iter().map(|(part, _)| *part).collect();
+                format!("{}.edge.{field}", self.position(&at))
+            }
+            ExprKind::AlongPath(reduction, parts, _) => {
+                let parts: Vec<String> = parts.iter().map(|(part, _)| self.operand(*part)).collect();
+                format!("{}({}) over path", reduction.map_or("last", |reduction| reduction.name()), parts.join(", "))
+            }
             ExprKind::Degree(counted, _) => degree_name(*counted).to_owned(),
             ExprKind::DegreeAtEnd { end, counted, .. } => format!("{}.{}", end_name(*end), degree_name(*counted)),
             ExprKind::EdgeData(field, data) => match data.first() {
                 Some((_, EdgeData::Count)) | None => "edge.count".to_owned(),
                 Some((_, EdgeData::Weight | EdgeData::Features)) => format!("edge.{field}"),
             },
+        }
+    }
+
+    /// A position of path instances, by the graph of the first family member that has it.
+    fn position(&self, at: &[PathPart]) -> String {
+        match at.first().and_then(|part| part.through) {
+            Some(through) => self.model.tables.graphs[through.index()].name.clone(),
+            None => "dst".to_owned(),
         }
     }
 

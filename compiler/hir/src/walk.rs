@@ -31,6 +31,8 @@ impl ExprKind {
             | ExprKind::Scores(_)
             | ExprKind::EdgeData(..)
             | ExprKind::AtEnd(..) => 1,
+            ExprKind::AtPosition(..) | ExprKind::HopData(..) => 3,
+            ExprKind::AlongPath(_, parts, _) => parts.len(),
             ExprKind::Pow(..) | ExprKind::Dropout(..) | ExprKind::Dot(..) => 2,
             ExprKind::Slice { .. } | ExprKind::MatrixProduct(..) => 3,
             ExprKind::OverDimension(_, reduction, _)
@@ -63,7 +65,9 @@ impl ExprKind {
             | ExprKind::Zeros
             | ExprKind::Degree(..)
             | ExprKind::DegreeAtEnd { .. }
-            | ExprKind::EdgeData(..) => vec![],
+            | ExprKind::EdgeData(..)
+            | ExprKind::HopData(..) => vec![],
+            ExprKind::AlongPath(_, parts, _) => parts.iter().map(|(part, _)| *part).collect(),
             ExprKind::SumOfSquares(parts) => parts.clone(),
             ExprKind::Types(parts) => parts.iter().map(|(_, part)| *part).collect(),
             ExprKind::RowsByGraph(parts) => parts.iter().map(|(part, _)| *part).collect(),
@@ -96,6 +100,7 @@ impl ExprKind {
             | ExprKind::OverInEdges { x, .. }
             | ExprKind::Across(_, x)
             | ExprKind::AtEnd(_, x, _)
+            | ExprKind::AtPosition(x, _)
             | ExprKind::Scores(x) => vec![*x],
         }
     }

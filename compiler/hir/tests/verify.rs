@@ -6,7 +6,8 @@ use std::sync::Arc;
 use hgnnc_diag::{Diagnostics, FileId, SourceMap, Span, render};
 use hgnnc_hir::{
     Axis, Block, BlockKind, Decomposition, Dim, EdgeData, Entry, Expr, ExprId, ExprKind, Form, Initialiser, Item,
-    LayerUse, LossKind, Model, OutputOf, ParamId, Reduction, Row, StmtKind, Symbols, Type, UseId, Width, verify,
+    LayerUse, LossKind, Model, OutputOf, ParamId, PathPart, Reduction, Row, StmtKind, Symbols, Type, UseId, Width,
+    verify,
 };
 use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
 use hgnnc_sema::SourceFile;
@@ -103,7 +104,9 @@ fn models_of_every_kind_of_expression_are_right() {
     let kinds: BTreeSet<String> = model.exprs.iter().map(kind).collect();
     let all = [
         "Across",
+        "AlongPath",
         "AtEnd",
+        "AtPosition",
         "Binary",
         "Broadcast",
         "ByGraph",
@@ -115,6 +118,7 @@ fn models_of_every_kind_of_expression_are_right() {
         "EdgeData",
         "Features",
         "Flatten",
+        "HopData",
         "L2Normalize",
         "Layer",
         "Linear",
@@ -596,6 +600,22 @@ fn reductions_and_edges() {
             let x = of_form(m, Form::SparseAtEnd);
             let graphs = [graph(m, "writes")].into();
             wrong(m, ExprKind::AtEnd(Direction::In, x, graphs));
+        }),
+        ("no edge leaves the last vertex", |m| {
+            if let ExprKind::HopData(_, data) = first(m, "HopData") {
+                data[0].0.through = None;
+            }
+        }),
+        ("a position is not one of the instances", |m| {
+            let graph = graph(m, "writes");
+            if let ExprKind::AtPosition(_, at) = first(m, "AtPosition") {
+                *at = at.iter().map(|part| PathPart { through: Some(graph), ..*part }).collect();
+            }
+        }),
+        ("a member has no value", |m| {
+            if let ExprKind::AlongPath(_, parts, _) = first(m, "AlongPath") {
+                parts.clear();
+            }
         }),
         ("only relations have data", |m| {
             let data = vec![(graph(m, "PAP"), EdgeData::Weight)];

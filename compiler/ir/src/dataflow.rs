@@ -2,6 +2,7 @@
 
 use crate::infer::{TypeError, infer};
 use crate::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
+use crate::paths::PathDecl;
 use crate::ranks::EdgeShare;
 use crate::stacks::{Incidence, StackDecl, VertexRows};
 use crate::table::Table;
@@ -240,6 +241,8 @@ pub struct Dataflow {
     pub stacks: Table<StackDecl>,
     /// The semantic graphs whose edges are paths of other graphs.
     pub metapaths: Table<MetapathDecl>,
+    /// The metapaths whose instances are vertices of a type.
+    pub paths: Table<PathDecl>,
     /// Sparsity patterns of feature matrices.
     pub patterns: Table<PatternDecl>,
     pub inputs: Table<InputDecl>,
@@ -437,6 +440,7 @@ impl Dataflow {
             families: self.families.clone(),
             stacks: self.stacks.clone(),
             metapaths: self.metapaths.clone(),
+            paths: self.paths.clone(),
             patterns: self.patterns.clone(),
             inputs: self.inputs.clone(),
             params: self.params.clone(),

@@ -180,6 +180,17 @@ impl Printer<'_> {
             let once = if decl.once { " once" } else { "" };
             writeln!(self.out, "  metapath {} = {hops}{once}", names.graph(decl.of))?;
         }
+        for decl in &flow.paths {
+            write!(self.out, "  paths {} =", names.vertex(decl.vertex))?;
+            for step in &decl.steps {
+                let sign = if step.reverse { '<' } else { '>' };
+                write!(self.out, " {sign}{}", names.relation(step.relation))?;
+            }
+            if let Some(most) = decl.at_most {
+                write!(self.out, " at_most {most}")?;
+            }
+            writeln!(self.out, " by {}", listed(&decl.relations, |&relation| names.relation(relation)))?;
+        }
         for (i, decl) in flow.patterns.iter().enumerate() {
             writeln!(self.out, "  pattern p{i}: {} x {}", names.vertex(decl.vertex), decl.columns)?;
         }

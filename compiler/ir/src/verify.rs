@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::dataflow::{Binding, Dataflow, GraphDecl, Init, OutputKind, Step};
+use crate::dataflow::{Binding, Dataflow, GraphDecl, Init, OutputKind, RelationDecl, Step};
 use crate::infer::infer;
 use crate::ops::{Op, UnaryOp};
 use crate::print::{print_op, print_type};
@@ -23,6 +23,8 @@ pub enum Place {
     Stack(usize),
     /// The decomposition of a metapath graph into hops.
     Metapath(usize),
+    /// The instances of a metapath.
+    Paths(usize),
     Pattern(usize),
     Input(usize),
     Param(usize),
@@ -39,6 +41,7 @@ impl fmt::Display for Place {
             Place::Family(row) => write!(f, "family {row}"),
             Place::Stack(row) => write!(f, "stack {row}"),
             Place::Metapath(row) => write!(f, "metapath {row}"),
+            Place::Paths(row) => write!(f, "paths {row}"),
             Place::Pattern(row) => write!(f, "pattern {row}"),
             Place::Input(row) => write!(f, "input {row}"),
             Place::Param(row) => write!(f, "parameter {row}"),
@@ -114,6 +117,7 @@ impl Verifier<'_> {
             self.vertices(Place::Pattern(row), [decl.vertex]);
         }
         (0..flow.metapaths.len()).for_each(|row| self.metapath(row));
+        (0..flow.paths.len()).for_each(|row| self.paths(row));
         for (row, decl) in flow.inputs.iter().enumerate() {
             let place = Place::Input(row);
             if self.ty(place, &decl.ty) {
@@ -173,6 +177,33 @@ impl Verifier<'_> {
         }
         if !decl.once && !of.counted {
             self.report(place, format!("the edges of `{}` do not know how many paths they are", of.name));
+        }
+    }
+
+    /// Instances have a relation for each position of their path.
+    fn paths(&mut self, row: usize) {
+        let (flow, place) = (self.flow, Place::Paths(row));
+        let decl = &flow.paths[row];
+        let relation = |relation: u32| flow.relations.get(relation as usize);
+        let ends = |step: &Step| {
+            let decl = relation(step.relation)?;
+            Some(if step.reverse { (decl.dst, decl.src) } else { (decl.src, decl.dst) })
+        };
+        let ends: Option<Vec<_>> = decl.steps.iter().map(ends).collect();
+        let by: Option<Vec<_>> = decl.relations.iter().map(|&by| relation(by)).collect();
+        let (Some(ends), Some(by)) = (ends, by) else {
+            return self.report(place, "it walks along no relations");
+        };
+        let joins = ends.windows(2).all(|pair| pair[0].1 == pair[1].0);
+        let (Some(last), true) = (ends.last(), joins) else {
+            return self.report(place, "its steps do not join");
+        };
+        let fits = |(position, by): (usize, &&RelationDecl)| match ends.get(position) {
+            Some(&(at, _)) => (by.src, by.dst) == (at, decl.vertex),
+            None => (by.src, by.dst) == (decl.vertex, last.1),
+        };
+        if by.len() != ends.len() + 1 || !by.iter().enumerate().all(fits) {
+            self.report(place, "its relations do not lead from and to its vertices");
         }
     }
 

@@ -10,6 +10,7 @@ mod functions;
 mod live;
 mod loss;
 mod params;
+mod paths;
 mod reductions;
 mod value;
 
@@ -83,6 +84,7 @@ pub fn instantiate_with(model: &Model, wanted: impl Fn(&str) -> bool) -> Program
     flow.relations.clone_from(&model.tables.relations);
     flow.graphs.clone_from(&model.tables.graphs);
     flow.families.clone_from(&model.tables.families);
+    flow.paths.clone_from(&model.tables.paths);
     let mut instance = Instance {
         model,
         flow,
@@ -393,6 +395,9 @@ impl<'m> Instance<'m> {
             ExprKind::SumOfSquares(parts) => Values::One(self.sum_of_squares(parts, span)),
 
             ExprKind::AtEnd(direction, x, graphs) => self.at_end(*x, graphs, *direction, span),
+            ExprKind::AtPosition(x, at) => self.at_position(*x, at, span),
+            ExprKind::HopData(field, data) => self.hop_data(field, data, &expr.ty, span),
+            ExprKind::AlongPath(reduction, parts, graphs) => self.along_path(*reduction, parts, graphs.len(), span),
             ExprKind::Degree(direction, graphs) => {
                 Values::PerGraph(graphs.iter().map(|graph| self.degree(*graph, *direction, span)).collect())
             }

@@ -187,6 +187,7 @@ impl Instance<'_> {
                 &self.flow.vertex_types[vertex.index()].name
             }
             Entry::Graph(graph) => &self.flow.graphs[graph.index()].name,
+            Entry::Relation(relation) => &self.flow.relations[relation as usize].name,
         };
         [".", name].concat()
     }

@@ -13,6 +13,7 @@ pub mod dce;
 pub mod differentiate;
 pub mod drop_stop_gradient;
 pub mod factor_metapaths;
+pub mod factor_paths;
 pub mod historical_embeddings;
 pub mod minibatch;
 pub mod move_to_vertices;
@@ -36,6 +37,7 @@ pub mod vjp;
 
 pub use batch_sizes::batch_sizes;
 pub use differentiate::{Leaf, NotDifferentiable, Seed, differentiate, gradients, try_differentiate};
+pub use factor_paths::factor_paths;
 pub use hgnnc_ir::optimizer::{Clip, Optimizer, OptimizerOptions, Schedule};
 pub use hgnnc_ir::sizes::{Endpoints, SizeInfo};
 pub use historical_embeddings::to_minibatch_with_cache;

@@ -13,6 +13,7 @@ use crate::checker::{Checker, LayerDef, Mistake, Place, Scope, WithoutMessages};
 use crate::layer::{LayerCx, RESERVED_FIELDS, reserved_field};
 use crate::names::duplicate;
 use crate::outputs::row_per_graph;
+use crate::paths::of_hop;
 use crate::value::{Single, Term, Typed};
 
 /// A field that a block assigns.
@@ -42,6 +43,7 @@ impl<'a> Checker<'a> {
             layer: Some(cx),
             consts: def.consts,
             graphs,
+            along: None,
             statement: String::new(),
         }
     }
@@ -206,7 +208,11 @@ impl<'a> Checker<'a> {
                 Stmt::Let(Binding { name, value, sharing }) => {
                     fine &= self.shares_nothing(sharing);
                     scope.statement.clone_from(&name.name);
-                    let term = self.eval(value, &scope);
+                    let term = if of_hop(value, &scope) {
+                        Term::OfHop(Box::new(value.clone()))
+                    } else {
+                        self.eval(value, &scope)
+                    };
                     scope.statement.clear();
                     fine &= !matches!(term, Term::Error);
                     body.extend(Self::statement(StmtKind::Let, name, &term));

@@ -77,8 +77,12 @@ pub struct Checker<'a> {
     /// A layer is checked without a use: arguments, widths and data of edges are not known.
     pub without_use: bool,
     reported: HashSet<(Code, Span, Span)>,
-    graphs: FxHashMap<EdgesKey, Graph>,
-    graph_names: UniqueNames,
+    pub(crate) graphs: FxHashMap<EdgesKey, Graph>,
+    /// The semantic graphs of path instances, by the edges of the metapath and the limit per vertex.
+    pub(crate) instances: FxHashMap<(EdgesKey, Option<u32>), Graph>,
+    /// The graphs from the vertices at a position to path instances, by the semantic graph of these.
+    pub(crate) positions: FxHashMap<(Graph, usize), Graph>,
+    pub(crate) graph_names: UniqueNames,
     /// Values that expressions stood for so far.
     values: usize,
     /// Operations that the expressions take.
@@ -135,6 +139,8 @@ pub struct Scope<'s> {
     pub consts: &'s Consts,
     /// Positions in the layer's family that [`Type::PerGraph`] has a value for.
     pub graphs: Vec<usize>,
+    /// The position of paths that a value of all of them is evaluated at.
+    pub along: Option<usize>,
     /// The statement that parameters are named for; empty for those that are declared by name.
     pub statement: String,
 }
@@ -188,6 +194,8 @@ impl<'a> Checker<'a> {
             without_use: false,
             reported: HashSet::new(),
             graphs: FxHashMap::default(),
+            instances: FxHashMap::default(),
+            positions: FxHashMap::default(),
             graph_names: UniqueNames::default(),
             values: 0,
             operations: 0,
@@ -296,7 +304,15 @@ impl<'a> Checker<'a> {
 
     /// The semantic graph in the model's table, where it is there.
     pub fn declared_graph(&self, graph: &GraphRef) -> Option<Graph> {
-        self.graphs.get(&graph.edges_key()).copied()
+        let of_instances = || {
+            let key = graph.edges_key();
+            self.instances
+                .iter()
+                .filter(|((known, _), _)| *known == key)
+                .map(|(_, graph)| *graph)
+                .min_by_key(|g| g.index())
+        };
+        self.graphs.get(&graph.edges_key()).copied().or_else(of_instances)
     }
 
     /// Adds the values of an expression to the size of the program. A program that becomes too large is reported once,

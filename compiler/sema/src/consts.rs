@@ -9,7 +9,7 @@ use crate::imports::Imports;
 use crate::names::{Declaration, declared_twice, did_you_mean};
 
 /// The constants of a file.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Consts {
     values: HashMap<String, (f64, Declaration)>,
     /// Constants whose values are wrong and reported.

@@ -81,6 +81,7 @@ impl Checker<'_> {
             matches!(
                 kind,
                 ExprKind::AtEnd(Direction::In, ..)
+                    | ExprKind::AtPosition(..)
                     | ExprKind::DegreeAtEnd { end: Direction::In, .. }
                     | ExprKind::OverInEdges { reduction: Reduction::Softmax, .. }
             )
@@ -189,7 +190,7 @@ fn reaches(model: &Model, value: ExprId, mut found: impl FnMut(&ExprKind) -> boo
         let operands = match &expr.kind {
             ExprKind::Result(_, layer, result) => vec![model.uses[layer.index()].results[*result].1],
             // The values of the vertices at the ends are no edge values.
-            ExprKind::AtEnd(..) => vec![],
+            ExprKind::AtEnd(..) | ExprKind::AtPosition(..) => vec![],
             kind => kind.operands(),
         };
         stack.extend(operands.into_iter().filter(|operand| seen.insert(*operand)));
@@ -201,7 +202,8 @@ fn reaches(model: &Model, value: ExprId, mut found: impl FnMut(&ExprKind) -> boo
 fn varies(model: &Model, value: ExprId) -> bool {
     reaches(model, value, |kind| match kind {
         ExprKind::AtEnd(end, ..) | ExprKind::DegreeAtEnd { end, .. } => *end == Direction::Out,
-        ExprKind::EdgeData(..) | ExprKind::Dropout(..) => true,
+        ExprKind::AtPosition(_, at) => at.iter().any(|part| part.through.is_some()),
+        ExprKind::EdgeData(..) | ExprKind::HopData(..) | ExprKind::Dropout(..) => true,
         _ => false,
     })
 }

@@ -43,6 +43,7 @@ impl Checker<'_> {
             }
             ExprKind::Field(base, field) => self.field(base, field, scope),
             ExprKind::Slice(base, parts) => self.slice(base, parts, expr.span, scope),
+            ExprKind::PathPart { part, .. } => self.part_alone(part, expr.span, scope),
             ExprKind::Unary(op, a) => {
                 let a_term = self.eval(a, scope);
                 self.unary_operator(*op, a_term, expr.span)
@@ -119,8 +120,14 @@ impl Checker<'_> {
     }
 
     fn name(&mut self, name: &str, span: Span, scope: &Scope<'_>) -> Result<Term, Mistake> {
-        if let Some(term) = scope.locals.get(name) {
-            return Ok(term.clone());
+        match scope.locals.get(name) {
+            Some(Term::PerHop(param, row)) => return self.param_of_hop((*param, row), span, scope),
+            Some(Term::OfHop(expr)) => {
+                self.hop_before(span, scope)?;
+                return Ok(self.eval(expr, scope));
+            }
+            Some(term) => return Ok(term.clone()),
+            None => {}
         }
         if let Some(layer) = scope.layer {
             if let Some(term) = layer.arguments.get(name).or_else(|| layer.params.get(name)) {

@@ -11,6 +11,7 @@ use hgnnc_syntax::ast::{Expr, ExprKind, Ident};
 use crate::checker::{Checker, Mistake, Place, Scope};
 use crate::layer::LayerCx;
 use crate::names::{did_you_mean, suggest};
+use crate::paths::part_of_path;
 use crate::schema::FieldKind;
 use crate::value::{Term, Typed};
 
@@ -26,6 +27,13 @@ impl Checker<'_> {
                 _ => self.vertex_field(field, span, scope),
             };
             return self.settle(result);
+        }
+        if scope.place == Place::Aggregate
+            && scope.layer.is_some_and(|layer| layer.of_paths)
+            && let Some((inner, part, index)) = part_of_path(base)
+            && is_variable(inner)
+        {
+            return self.field_of_part(part, index, field, span, scope);
         }
         if let ExprKind::Field(inner, end) = &base.kind
             && is_variable(inner)
@@ -207,7 +215,7 @@ impl Checker<'_> {
     }
 
     /// The values of some semantic graphs of a family.
-    fn members(&mut self, value: &Typed, positions: &[usize], span: Span) -> Typed {
+    pub(crate) fn members(&mut self, value: &Typed, positions: &[usize], span: Span) -> Typed {
         let Type::PerGraph(rows) = &*value.ty else { unreachable!("a value for each semantic graph") };
         if positions.iter().copied().eq(0..rows.len()) {
             return value.clone();
@@ -216,7 +224,7 @@ impl Checker<'_> {
         self.expr(Kind::Members(value.id, positions.to_vec()), Type::PerGraph(mine), span)
     }
 
-    fn missing_for(&self, layer: &LayerCx<'_>, field: &Ident, vertex: VertexType) -> Diagnostic {
+    pub(crate) fn missing_for(&self, layer: &LayerCx<'_>, field: &Ident, vertex: VertexType) -> Diagnostic {
         let mut report = Diagnostic::at(
             codes::NOT_PROJECTED,
             field.span,
@@ -234,7 +242,7 @@ impl Checker<'_> {
         report
     }
 
-    fn unknown_field(&self, layer: &LayerCx<'_>, field: &Ident, whose: &str) -> Diagnostic {
+    pub(crate) fn unknown_field(&self, layer: &LayerCx<'_>, field: &Ident, whose: &str) -> Diagnostic {
         let report = Diagnostic::at(
             codes::UNKNOWN_FIELD,
             field.span,
@@ -303,7 +311,7 @@ impl Checker<'_> {
     }
 
     /// Data of the edges themselves: what the relation declares, or the number of path instances.
-    fn edge_data(
+    pub(crate) fn edge_data(
         &self,
         layer: &LayerCx<'_>,
         position: usize,
@@ -313,6 +321,15 @@ impl Checker<'_> {
         self.not_of_pairs(graph, "data of edges", field.span)?;
         let decl = &self.model.tables.graphs[graph.index()];
         let (name, steps) = (&decl.name, &decl.steps);
+        if layer.of_paths {
+            let message = format!("a path of `{name}` has no `{}`: its edges have", field.name);
+            return Err(Box::new(
+                Diagnostic::at(codes::NO_EDGE_DATA, field.span, message, "of which edge?").help(format!(
+                    "write `p.edge(0).{}` for the first one; the number of paths that end at a vertex is `p.dst.in_degree`",
+                    field.name
+                )),
+            ));
+        }
         if field.name == "count" {
             if !decl.counted && !self.without_use {
                 let mut report = Diagnostic::at(
@@ -362,7 +379,7 @@ impl Checker<'_> {
     }
 
     /// `e.src.h`, `e.dst.in_degree` in `aggregate`.
-    fn end_field(
+    pub(crate) fn end_field(
         &mut self,
         direction: Direction,
         field: &Ident,

@@ -66,9 +66,15 @@ pub const REDUCTIONS: &[&str] = &["sum", "mean", "max", "min", "softmax", "logsu
 /// The function that takes any number of values.
 const STACK: &str = "stack";
 
+/// The recurrence along path instances.
+const FOLD: &str = "fold";
+
 /// Is it the name of a function or reduction, and so no name for a layer?
 pub fn is_function(name: &str) -> bool {
-    is_unary_function(name) || name == STACK || REDUCTIONS.contains(&name) || FUNCTIONS.iter().any(|f| f.0 == name)
+    is_unary_function(name)
+        || [STACK, FOLD].contains(&name)
+        || REDUCTIONS.contains(&name)
+        || FUNCTIONS.iter().any(|f| f.0 == name)
 }
 
 /// May `name` be passed as a function argument?
@@ -92,6 +98,9 @@ impl Checker<'_> {
         }
         if name == STACK {
             return self.stack(call, span, scope);
+        }
+        if name == FOLD {
+            return self.fold(call, span, scope);
         }
         // `activation(x)`, where `activation` is a function parameter of the layer.
         let passed = scope.layer.and_then(|l| l.arguments.get(name));
@@ -126,6 +135,18 @@ impl Checker<'_> {
             let x = self.eval(args[0].expect("required"), scope);
             let at = args[0].expect("required").span;
             return self.unary(*op, x, at, span);
+        }
+        if scope.along.is_some() && ["linear", "layer_norm", "batch_norm"].contains(&&name[..]) {
+            self.report(
+                Diagnostic::at(
+                    codes::MODEL_ONLY,
+                    span,
+                    format!("`{name}` has parameters of its own, and this is evaluated at each vertex of a path"),
+                    "not possible in what goes over a path",
+                )
+                .help("project values in a `project` block, or declare a `param` and multiply by it"),
+            );
+            return Term::Error;
         }
         let Some((_, names, required)) = FUNCTIONS.iter().find(|f| f.0 == name) else {
             if !matches!(scope.locals.get(call.callee.name.as_str()), Some(Term::Error)) {

@@ -25,6 +25,8 @@ pub struct LayerCx<'s> {
     pub id: UseId,
     /// Values of the compile-time parameters.
     pub arguments: HashMap<String, Term>,
+    /// Its `aggregate` blocks run over path instances, not over edges.
+    pub of_paths: bool,
     /// The semantic graphs of the family.
     pub graphs: Vec<Graph>,
     /// Source and destination type of each semantic graph.
@@ -68,6 +70,7 @@ impl<'s> LayerCx<'s> {
             layer,
             id,
             arguments: HashMap::new(),
+            of_paths: crate::paths::of_paths(layer),
             graphs: vec![],
             ends: vec![],
             into: FxHashMap::default(),
@@ -229,6 +232,7 @@ impl<'a> Checker<'a> {
                         layer: Some(cx),
                         consts: def.consts,
                         graphs: vec![],
+                        along: None,
                         statement: String::new(),
                     };
                     (self.eval(default, &inner), default.span)
@@ -344,7 +348,10 @@ impl<'a> Checker<'a> {
         let mut fine = true;
         let mut seen: FxHashMap<Graph, &GraphRef> = FxHashMap::default();
         for graph in &graphs {
-            let handle = self.declare_graph(graph);
+            let Some(handle) = self.declare_member(graph, cx.of_paths) else {
+                fine = false;
+                continue;
+            };
             match seen.entry(handle) {
                 Entry::Occupied(first) => {
                     self.report(duplicate_graph(first.get(), graph));
@@ -657,6 +664,9 @@ pub fn check_signature(layer: &ast::Layer, diagnostics: &mut Diagnostics) {
             Entry::Occupied(first) => diagnostics.push(duplicate("result", &result.name, *first.get())),
             Entry::Vacant(place) => _ = place.insert(result.name.span),
         }
+    }
+    if let Some(report) = crate::paths::mixed_blocks(layer) {
+        diagnostics.push(report);
     }
     for input in &layer.inputs {
         if RESERVED_FIELDS.contains(&input.name.name.as_str()) {

@@ -26,6 +26,7 @@ pub mod names;
 mod operators;
 mod outputs;
 mod params;
+mod paths;
 mod reduce;
 pub mod schema;
 mod shapes;

@@ -180,12 +180,14 @@ impl Checker<'_> {
         let mut known: BTreeSet<u32> = exclude.iter().copied().collect();
         known.extend(targets.iter().map(|graph| self.model.tables.graphs[graph.index()].steps[0].relation));
         let mut walked = BTreeMap::new();
-        for decl in self.model.tables.graphs.iter().filter(|decl| decl.steps.len() > 1) {
-            if let Some(step) = decl.steps.iter().find(|step| known.contains(&step.relation)) {
+        let tables = &self.model.tables;
+        let of_pairs = tables.graphs.iter().map(|decl| &decl.steps).filter(|steps| steps.len() > 1);
+        for steps in of_pairs.chain(tables.paths.iter().map(|path| &path.steps)) {
+            if let Some(step) = steps.iter().find(|step| known.contains(&step.relation)) {
                 let of = |steps: &[hgnnc_ir::dataflow::Step]| {
                     self.schema.metapaths.iter().find(|m| m.steps == steps).map(|m| (m.name.clone(), m.span))
                 };
-                if let Some((name, span)) = of(&decl.steps).or_else(|| of(&reversed(&decl.steps))) {
+                if let Some((name, span)) = of(steps).or_else(|| of(&reversed(steps))) {
                     walked.insert(name, (span, step.relation));
                 }
             }

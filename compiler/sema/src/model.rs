@@ -39,6 +39,7 @@ impl Checker<'_> {
             layer: None,
             consts,
             graphs: vec![],
+            along: None,
             statement: String::new(),
         };
         self.declared_outputs = (model.body.iter())

@@ -54,6 +54,9 @@ impl Checker<'_> {
             self.check_size(shape, decl.span)?;
         }
         let per = self.per(decl, scope)?;
+        if per == Per::Hop {
+            return self.per_hop(decl, init, (shapes.swap_remove(0), &shapes), scope);
+        }
         // The entry that each graph in scope uses.
         let entries: Vec<Entry> = match (per, scope.layer) {
             (Per::Graph, Some(layer)) => scope.graphs.iter().map(|&g| Entry::Graph(layer.graphs[g])).collect(),
@@ -98,6 +101,29 @@ impl Checker<'_> {
         }
         let param = self.param(decl, init, decomposition, scope);
         Ok(Some(Term::Value(self.expr(Kind::Param(param, entries), Type::PerGraph(rows), decl.span))))
+    }
+
+    /// A parameter with an entry for each relation that paths walk along, all of one shape.
+    fn per_hop(
+        &mut self,
+        decl: &ParamDecl,
+        init: Initialiser,
+        (shape, others): (Vec<Width>, &[Vec<Width>]),
+        scope: &Scope<'_>,
+    ) -> Result<Option<Term>, Mistake> {
+        if others.iter().any(|other| !self.fit(other, &shape)) {
+            return Err(Box::new(self.two_shapes(scope.place, decl, &shape, others)));
+        }
+        if decl.decomposition.is_some() {
+            return Err(Box::new(Diagnostic::at(
+                codes::BAD_DECOMPOSITION,
+                decl.span,
+                "a parameter of each hop is not decomposed",
+                "has `per hop` and a decomposition",
+            )));
+        }
+        let param = self.param(decl, init, Decomposition::None, scope);
+        Ok(Some(Term::PerHop(param, Row::dense(Space::Unit, shape))))
     }
 
     /// Adds a declaration to the model.
@@ -187,6 +213,9 @@ impl Checker<'_> {
         let (own, possible): (Per, &[Per]) = match scope.place {
             Block::Model | Block::Layer => (Per::Shared, &[Per::Shared]),
             Block::Project(..) => (Per::Type, &[Per::Type, Per::Shared]),
+            Block::Aggregate if scope.layer.is_some_and(|layer| layer.of_paths) => {
+                (Per::Graph, &[Per::Graph, Per::Src, Per::Dst, Per::Hop, Per::Shared])
+            }
             Block::Aggregate => (Per::Graph, &[Per::Graph, Per::Src, Per::Dst, Per::Shared]),
             Block::Fuse(..) => (Per::Type, &[Per::Type, Per::Graph, Per::Shared]),
         };
@@ -199,6 +228,7 @@ impl Checker<'_> {
                     Per::Type => "`per type`",
                     Per::Src => "`per src`",
                     Per::Dst => "`per dst`",
+                    Per::Hop => "`per hop`",
                     Per::Shared => "`shared`",
                 };
                 let list: Vec<&str> = possible.iter().map(word).collect();

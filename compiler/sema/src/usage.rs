@@ -284,6 +284,10 @@ impl Names {
                 self.expr(base);
                 parts.iter().flat_map(|part| part.bounds()).for_each(|bound| self.expr(bound));
             }
+            ExprKind::PathPart { base, index, .. } => {
+                self.expr(base);
+                self.expr(index);
+            }
             ExprKind::Unary(_, a) => self.expr(a),
             ExprKind::Binary(_, a, b) => {
                 self.expr(a);

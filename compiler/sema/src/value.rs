@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use hgnnc_hir::{ExprId, Row, Type, Width};
+use hgnnc_hir::{ExprId, ParamId, Row, Type, Width};
 use hgnnc_ir::{Space, VertexType};
+use hgnnc_syntax::ast::Expr;
 
 /// An expression of one or several values, with its type.
 #[derive(Clone, Debug)]
@@ -48,6 +49,10 @@ pub enum Term {
     List,
     /// One or several values.
     Value(Typed),
+    /// A parameter with an entry for each relation that paths walk along: its declaration, and the shape of an entry.
+    PerHop(ParamId, Row),
+    /// A value for each hop of paths: it is evaluated where a hop is known.
+    OfHop(Box<Expr>),
     /// The results of a layer that has several.
     Record(Vec<(String, Term)>),
     /// A label field: vertex type and position of the field.
@@ -81,6 +86,7 @@ impl Term {
             Term::Absent => "an input that is not given",
             Term::Number(_) | Term::AnyNumber => "a number",
             Term::Width(_) | Term::Widths(_) => "a width",
+            Term::PerHop(..) | Term::OfHop(_) => "a value of each hop",
             Term::Bool(_) | Term::AnyBool => "a truth value",
             Term::Function(_) | Term::AnyFunction => "a function",
             Term::List => "a list",

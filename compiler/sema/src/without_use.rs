@@ -85,9 +85,10 @@ impl<'a> Checker<'a> {
             counted: false,
             self_loops: false,
             links: false,
+            at_most: None,
             span: over.span,
         };
-        cx.graphs.push(self.declare_graph(&graph));
+        cx.graphs.extend(self.declare_member(&graph, cx.of_paths));
         cx.ends.push((VERTEX, VERTEX));
         cx.into.insert(VERTEX, vec![0]);
         if let Some((src, dst)) = &over.ends {

@@ -228,6 +228,13 @@ pub enum GraphExpr {
         into: bool,
         vertex: Ident,
     },
+    /// A choice of path instances: `UATAU at most 50 per vertex`.
+    AtMost {
+        graphs: Box<GraphExpr>,
+        /// The most instances that end at a vertex.
+        limit: Box<Expr>,
+        span: Span,
+    },
 }
 
 impl GraphExpr {
@@ -235,7 +242,7 @@ impl GraphExpr {
     pub fn span(&self) -> Span {
         match self {
             GraphExpr::Name(name) => name.span,
-            GraphExpr::Call { span, .. } | GraphExpr::List(_, span) => *span,
+            GraphExpr::Call { span, .. } | GraphExpr::List(_, span) | GraphExpr::AtMost { span, .. } => *span,
             GraphExpr::Filter { graphs, vertex, .. } => graphs.span().to(vertex.span),
         }
     }
@@ -467,6 +474,8 @@ pub enum Per {
     Src,
     /// `per dst`: one for each destination vertex type (in `aggregate`).
     Dst,
+    /// `per hop`: one for each relation that paths walk along (in `aggregate` over paths).
+    Hop,
     /// `shared`: a single instance for all.
     Shared,
 }
@@ -600,6 +609,12 @@ pub enum ExprKind {
     Field(Box<Expr>, Ident),
     /// Parts of dimensions, the first one first: `x[0..8]`, `x[.., 2]`.
     Slice(Box<Expr>, Vec<Part>),
+    /// A part of a path by its number: `p.at(1)`, `p.edge(0)`.
+    PathPart {
+        base: Box<Expr>,
+        part: Ident,
+        index: Box<Expr>,
+    },
     /// A prefix operator: `-a`, `not a`.
     Unary(UnaryOp, Box<Expr>),
     /// An infix operator: `a + b`.

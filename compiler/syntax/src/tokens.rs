@@ -127,13 +127,13 @@ tokens! {
         Dataset "dataset" Seed "seed" F32 "f32" Sparse "sparse" Onehot "onehot" Embedding "embedding"
         Class "class" Multilabel "multilabel" Target "target" Graph "graph" Type "type" Src "src" Dst "dst"
         Shared "shared" Sharing "sharing" Basis "basis" Blocks "blocks" Optional "optional" NoDecay "no_decay" Dim "dim"
-        Real "real" Bool "bool" Fn "fn" In "in"
+        Real "real" Bool "bool" Fn "fn" In "in" Hop "hop" AtVertex "at" Edge "edge"
     }
     symbols {
         LeftParen "(" RightParen ")" LeftBracket "[" RightBracket "]" LeftBrace "{" RightBrace "}"
         Comma "," Colon ":" Path "::" Dot "." Range ".." Assign "=" Arrow "->" BackArrow "<-" Plus "+" Minus "-"
         Star "*" Slash "/" At "@" Equal "==" NotEqual "!=" Less "<" LessEqual "<=" Greater ">"
-        GreaterEqual ">=" Semicolon ";" ColonAssign ":=" AndAnd "&&" OrOr "||" Bang "!" Caret "^" Power "**"
+        GreaterEqual ">=" AtMost "at most" Semicolon ";" ColonAssign ":=" AndAnd "&&" OrOr "||" Bang "!" Caret "^" Power "**"
     }
 }
 
@@ -429,7 +429,11 @@ fn plain_names(lexemes: &mut [Lexeme]) {
     for index in 0..lexemes.len() {
         let after_dot = index > 0 && lexemes[index - 1].token == Token::Dot;
         let next = lexemes.get(index + 1).map(|l| l.token.clone());
+        // `p.at(1)`, `p.edge(0)`; names everywhere else.
+        let is_part = after_dot && next == Some(Token::LeftParen);
         let plain = match lexemes[index].token {
+            Token::AtVertex | Token::Edge if is_part => continue,
+            Token::AtVertex | Token::Edge => true,
             Token::Basis | Token::Blocks => next != Some(Token::LeftParen),
             Token::NoDecay => next == Some(Token::Assign),
             _ => false,

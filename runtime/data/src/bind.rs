@@ -629,9 +629,16 @@ impl Binder<'_> {
 
 /// The error of a semantic graph that cannot be built.
 fn failed(decl: &GraphDecl, error: SgbError) -> ExecError {
+    failed_graph(&decl.name, error)
+}
+
+/// The error of the semantic graph of this name.
+pub(crate) fn failed_graph(name: &str, error: SgbError) -> ExecError {
     match error {
-        SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } => ExecError::GraphTooLarge(error.to_string()),
-        other => ExecError::Unsupported(format!("semantic graph `{}`: {other}", decl.name)),
+        SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } | SgbError::TooManyInstances { .. } => {
+            ExecError::GraphTooLarge(error.to_string())
+        }
+        other => ExecError::Unsupported(format!("semantic graph `{name}`: {other}")),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`bind()`] turns a [`Dataset`](hgnnc_graph::Dataset) into [`BoundData`] for a compiled model: the adjacency of its
 //! semantic graphs and sparse features, its inputs, labels and splits. [`materialize`] adds metapath graphs that
-//! [`bind()`] has put off, [`order_vertices`] renumbers vertices so that gathers miss the cache less often, and
+//! [`bind()`] has put off, [`add_path_instances`] lists path instances, [`order_vertices`] renumbers vertices so that gathers miss the cache less often, and
 //! [`tables`] checks and completes the data for given programs. [`stacks`] gives the memory of parameters,
 //! [`Initializer`] their initial values, [`buffer`] the memory itself. [`metrics`] compares predictions with labels.
 //!
@@ -18,6 +18,7 @@ mod init;
 mod metapath_graphs;
 pub mod metrics;
 mod orders;
+mod paths;
 pub mod ranks;
 pub mod reorder;
 pub mod stacks;
@@ -34,5 +35,6 @@ pub use identity::{Difference, Identity, SEED};
 pub use init::Initializer;
 pub use metapath_graphs::{materialize, middle_of_metapath};
 pub use orders::{OrderKind, Orders, copy_rows};
+pub use paths::{PathInstances, add_path_instances};
 pub use reorder::{OrderOptions, Ordered, order_vertices};
 pub use tables::{Arena, StateId};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hgnnc::artifact::{self, Artifact, TargetForm};
 use hgnnc::{
-    DataSource, Device, Error, Job, ModelSource, Observer, Opened, Prepared, Purpose, Silent, accept, analyze_text,
+    DataSource, Device, Error, Job, Meeting, ModelSource, Observer, Opened, Prepared, Purpose, Silent, accept, analyze_text,
     prepare, processor, profile,
 };
 use hgnnc_cpu::thread_pool;
@@ -265,13 +265,13 @@ impl Model {
     fn check(&self, py: Python<'_>, data: &Dataset, split: Option<String>) -> PyResult<Vec<Found>> {
         let (source, constants, dataset) = (self.source.clone(), self.constants.clone(), Arc::clone(&data.0));
         let checked = py.detach(move || -> Result<Vec<Found>, Error> {
-            let (pool, mut warnings) = (thread_pool(0)?, Warnings::default());
+            let (pool, mut warnings, mut dataset) = (thread_pool(0)?, Warnings::default(), dataset);
             let mut opened = source.open(&constants)?;
             if let Opened::Text(analysis) = &opened {
                 accept(analysis, &analysis.diagnostics, &mut warnings)?;
             }
             let split = split.as_deref();
-            let model = opened.meet(&dataset, split, Purpose::Train, &mut warnings, &pool)?;
+            let model = opened.meet(&mut dataset, Meeting { split, ..Meeting::new(Purpose::Train) }, &mut warnings, &pool)?;
             if let Some(train) = &model.train {
                 pool.install(|| check_held_out(&model.flow, &train.training, &dataset, split))?;
             }

@@ -222,6 +222,18 @@ pub const CASES: &[Case] = &[
         of (dropout(tanh(second.out), 0.2), r: tanh(second.rel))
     output y: Paper = third.out.Paper",
     ),
+    of(
+        "magnn",
+        "use std::magnn::MagnnConv",
+        "    let conv = MagnnConv(half: 2, heads: 2, dropout: 0.3, attention: 4) over [PAP, PVP, cites] of features
+    output y: Paper = linear(conv.Paper, 3)",
+    ),
+    of(
+        "magnn_mean",
+        "use std::magnn::MagnnConv",
+        "    let conv = MagnnConv(half: 1, heads: 3, attention: 3, rotate: false) over [PAP, PRP, writes] of features
+    output y: Paper = linear(conv.Paper, 3)",
+    ),
     Case {
         name: "rgcn_sparse",
         uses: "use std::rgcn::RgcnConv",

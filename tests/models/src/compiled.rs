@@ -155,6 +155,7 @@ pub fn interpret(flow: &Dataflow, bindings: &Bindings) -> Evaluation {
 
 /// Binds a world to a program.
 pub fn bind(flow: &Dataflow, world: &World) -> Bindings {
+    let world = &world.clone().with_instances(flow);
     let mut bindings = Bindings { seed: 5, step: 1, ..Bindings::default() };
     bindings.num_vertices = flow.vertex_types.iter().map(|v| world.count(&v.name)).collect();
     let names: Vec<&str> = flow.relations.iter().map(|r| r.name.as_str()).collect();

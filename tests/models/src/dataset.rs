@@ -10,17 +10,21 @@ use hgnnc_ir::{Dataflow, Input};
 use crate::world::World;
 
 /// The dataset that the model's program is bound to in this world. Its names are those by which the model names the
-/// dataset's items; the training vertices are the split `std`.
+/// dataset's items; the training vertices are the split `std`. It has no path instances: the runtime lists them.
 pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
     let mut dataset = Dataset { name: "world".into(), ..Dataset::default() };
-    for (decl, &count) in flow.vertex_types.iter().zip(&bindings.num_vertices) {
+    let is_path = |vertex: usize| flow.paths.iter().any(|path| path.vertex.index() == vertex);
+    for (index, (decl, &count)) in flow.vertex_types.iter().zip(&bindings.num_vertices).enumerate() {
+        if is_path(index) {
+            continue;
+        }
         dataset.vertex_types.push(VertexTypeData {
             name: decl.dataset_name.clone(),
             count,
             ..VertexTypeData::default()
         });
     }
-    for decl in &flow.relations {
+    for decl in flow.relations.iter().filter(|decl| ![decl.src, decl.dst].iter().any(|end| is_path(end.index()))) {
         let edges = world.relation(&decl.name);
         dataset.relations.push(RelationData {
             name: decl.dataset_name.clone(),

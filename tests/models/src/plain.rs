@@ -130,6 +130,12 @@ impl<'a> Plain<'a> {
         graph(name, vertex, vertex, self.world.reachable(steps))
     }
 
+    /// The instances of a metapath that ends at a vertex type, each with its vertices from the first to the last.
+    pub fn instances(&self, steps: &[(&str, bool)], end: &str) -> Vec<Vec<usize>> {
+        let found = self.world.instances(steps, self.world.count(end));
+        found.into_iter().map(|path| path.into_iter().map(|v| v as usize).collect()).collect()
+    }
+
     /// A graph with missing self loops added, under another name.
     pub fn self_loops(&self, of: &Graph, name: &'static str) -> Graph {
         let edges = of.edges.iter().map(|&(s, d)| (s as u32, d as u32)).collect();

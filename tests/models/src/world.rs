@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_ir::Dataflow;
 use hgnnc_ir::random::{mask_key, uniform};
 
 /// Edges as (source, destination).
@@ -145,7 +146,8 @@ impl World {
 
     /// Edges sorted by destination, then source: of a relation (`cites`) or its reverse (`reverse_cites`).
     pub fn edges(&self, graph: &str) -> Edges {
-        let mut edges = match graph.strip_prefix("reverse_") {
+        let reversed = graph.strip_prefix("reverse_").filter(|_| !self.relations.contains_key(graph));
+        let mut edges = match reversed {
             Some(relation) => self.relation(relation).iter().map(|&(s, d)| (d, s)).collect(),
             None => self.relation(graph).clone(),
         };
@@ -180,6 +182,53 @@ impl World {
         let mut edges: Edges = self.paths(steps).into_keys().collect();
         edges.sort_by_key(|&(s, d)| (d, s));
         edges
+    }
+
+    /// Path instances, each with its vertices from the first to the last: by last vertex, then by the edges backwards from
+    /// there, each by source and by position in the data. `ends` is the number of vertices where they may end.
+    pub fn instances(&self, steps: &[(&str, bool)], ends: usize) -> Vec<Vec<u32>> {
+        let mut all = vec![];
+        for end in 0..ends as u32 {
+            // Paths from some vertex to `end`, by step from the last to the first.
+            let mut paths = vec![vec![end]];
+            for &(relation, reverse) in steps.iter().rev() {
+                let mut longer = vec![];
+                for path in &paths {
+                    let arriving = self.relation(relation).iter().map(|&(s, d)| if reverse { (d, s) } else { (s, d) });
+                    let mut sources: Vec<u32> = arriving.filter(|edge| edge.1 == path[0]).map(|edge| edge.0).collect();
+                    sources.sort_unstable();
+                    longer.extend(sources.into_iter().map(|source| [&[source], &path[..]].concat()));
+                }
+                paths = longer;
+            }
+            all.extend(paths);
+        }
+        all
+    }
+
+    /// The same world with the path instances that a program reads as vertices and relations.
+    ///
+    /// # Panics
+    /// When there is a limit: which instances are chosen is the runtime's.
+    #[must_use]
+    pub fn with_instances(mut self, flow: &Dataflow) -> Self {
+        for path in &flow.paths {
+            assert_eq!(path.at_most, None, "all instances are listed");
+            let relation = |relation: u32| &flow.relations[relation as usize];
+            let steps: Vec<(&str, bool)> =
+                path.steps.iter().map(|step| (&relation(step.relation).name[..], step.reverse)).collect();
+            let last = relation(*path.relations.last().expect("a path has vertices"));
+            let found = self.instances(&steps, self.count(&flow.vertex_types[last.dst.index()].name));
+            for (position, &by) in path.relations.iter().enumerate() {
+                let edge = |(number, vertices): (u32, &Vec<u32>)| match position == path.steps.len() {
+                    true => (number, vertices[position]),
+                    false => (vertices[position], number),
+                };
+                self.relations.insert(relation(by).name.clone(), (0..).zip(&found).map(edge).collect());
+            }
+            self.counts.insert(flow.vertex_types[path.vertex.index()].name.clone(), found.len());
+        }
+        self
     }
 
     /// Adds the missing self loops.

@@ -23,7 +23,9 @@ impl Artifact {
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
         let mut wrong = vec![];
-        for (row, schema) in self.description.vertices.iter().enumerate() {
+        // Path instances are listed later, of the dataset's relations.
+        let of_paths = |vertex: usize| self.program.paths.iter().any(|path| path.vertex.index() == vertex);
+        for (row, schema) in self.description.vertices.iter().enumerate().filter(|(row, _)| !of_paths(*row)) {
             match dataset.vertex_type(&schema.dataset) {
                 Some(of) => {
                     let read = features(&self.program, VertexType::new(row));
@@ -36,7 +38,11 @@ impl Artifact {
                 )),
             }
         }
-        for schema in &self.description.relations {
+        let of_paths = |relation: usize| {
+            self.program.paths.iter().any(|path| path.relations.iter().any(|&by| by as usize == relation))
+        };
+        let relations = self.description.relations.iter().enumerate();
+        for (_, schema) in relations.filter(|(row, _)| !of_paths(*row)) {
             self.relation(schema, dataset, &mut wrong);
         }
         if let Some(evaluation) = self.description.evaluation.as_ref().filter(|_| !purpose.is_of_outputs()) {

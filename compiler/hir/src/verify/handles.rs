@@ -3,7 +3,7 @@
 use hgnnc_ir::{Dataflow, Graph, Space, VertexType};
 
 use super::{Place, Verifier};
-use crate::{Dim, Entry, Expr, ExprId, ExprKind, Item, OutputOf, Type, Width};
+use crate::{Dim, Entry, Expr, ExprId, ExprKind, Item, OutputOf, PathPart, Type, Width};
 
 impl Verifier<'_> {
     /// Checks handles. Without violations, everything that is named can be looked up.
@@ -54,6 +54,7 @@ impl Verifier<'_> {
         flow.relations.clone_from(&tables.relations);
         flow.graphs.clone_from(&tables.graphs);
         flow.families.clone_from(&tables.families);
+        flow.paths.clone_from(&tables.paths);
         for broken in hgnnc_ir::verify(&flow).err().into_iter().flatten() {
             self.report(Place::Table(broken.place), broken.message);
         }
@@ -95,6 +96,9 @@ impl Verifier<'_> {
             | ExprKind::DegreeAtEnd { graphs, .. }
             | ExprKind::OverInEdges { graphs, .. } => self.graphs(place, graphs),
             ExprKind::RowsByGraph(parts) => parts.iter().for_each(|(_, graphs)| self.graphs(place, graphs)),
+            ExprKind::AlongPath(_, _, graphs) => self.graphs(place, graphs),
+            ExprKind::AtPosition(_, at) => at.iter().for_each(|part| self.part(place, part)),
+            ExprKind::HopData(_, data) => data.iter().for_each(|(part, _)| self.part(place, part)),
             ExprKind::EdgeData(_, data) => {
                 data.iter().for_each(|(graph, _)| self.graphs(place, &[*graph]));
             }
@@ -124,6 +128,11 @@ impl Verifier<'_> {
             | ExprKind::SumOfSquares(_)
             | ExprKind::Scores(_) => {}
         }
+    }
+
+    fn part(&mut self, place: Place, part: &PathPart) {
+        self.graphs(place, &[part.graph]);
+        self.graphs(place, part.through.as_slice());
     }
 
     fn of_type(&mut self, id: ExprId, expr: &Expr) {
@@ -162,6 +171,10 @@ impl Verifier<'_> {
                 Entry::Shared => {}
                 Entry::Type(vertex) | Entry::Src(vertex) | Entry::Dst(vertex) => self.vertices(place, [*vertex]),
                 Entry::Graph(graph) => self.graphs(place, &[*graph]),
+                Entry::Relation(relation) if *relation as usize >= self.model.tables.relations.len() => {
+                    self.report(place, "there is no such relation");
+                }
+                Entry::Relation(_) => {}
             }
         }
     }

@@ -187,10 +187,10 @@ impl Verifier<'_> {
             Type::One(_) => entries.iter().all(|entry| match entry {
                 Entry::Shared => true,
                 Entry::Type(of) => Some(*of) == vertex,
-                Entry::Graph(_) | Entry::Src(_) | Entry::Dst(_) => false,
+                Entry::Graph(_) | Entry::Src(_) | Entry::Dst(_) | Entry::Relation(_) => false,
             }),
             _ => entries.iter().zip(family).all(|(entry, graph)| match entry {
-                Entry::Shared | Entry::Type(_) => false,
+                Entry::Shared | Entry::Type(_) | Entry::Relation(_) => false,
                 Entry::Graph(of) => of == graph,
                 Entry::Src(of) => *of == self.end(*graph, Direction::Out),
                 Entry::Dst(of) => *of == self.end(*graph, Direction::In),

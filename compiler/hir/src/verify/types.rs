@@ -9,7 +9,7 @@ use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
 use super::rows::{Rule, combine, features, gathered, over_rows, unary, usable};
 use super::{Place, Verifier};
 use crate::print::type_text;
-use crate::{Decomposition, EdgeData, Entry, ExprId, ExprKind, Form, ParamId, Reduction, Row, Type};
+use crate::{Decomposition, EdgeData, Entry, ExprId, ExprKind, Form, ParamId, PathPart, Reduction, Row, Type};
 
 impl Verifier<'_> {
     /// Compares the type of each expression with the one that its kind gives it.
@@ -135,6 +135,9 @@ impl Verifier<'_> {
             }
 
             ExprKind::AtEnd(end, x, graphs) => self.at_end(*end, *x, graphs),
+            ExprKind::AtPosition(x, at) => self.at_position(*x, at),
+            ExprKind::HopData(_, data) => self.hop_data(data, declared),
+            ExprKind::AlongPath(reduction, parts, graphs) => self.along_path(*reduction, parts, graphs.len()),
             ExprKind::Degree(end, graphs) => {
                 self.per_edge_graph(graphs, |graph| Ok(Row::dense(Space::Vertices(self.end(graph, *end)), vec![])))
             }
@@ -324,6 +327,69 @@ impl Verifier<'_> {
         Ok(Type::PerGraph(rows))
     }
 
+    /// The vertices of a position, and whether its graphs lead to the instances.
+    fn position(&self, part: &PathPart) -> Rule<VertexType> {
+        match part.through {
+            None => Ok(self.end(part.graph, Direction::In)),
+            Some(through) if self.end(through, Direction::In) == self.end(part.graph, Direction::Out) => {
+                Ok(self.end(through, Direction::Out))
+            }
+            Some(_) => Err("a position is not one of the instances".into()),
+        }
+    }
+
+    fn at_position(&self, x: ExprId, at: &[PathPart]) -> Rule<Type> {
+        let mut rows = vec![];
+        for (position, part) in at.iter().enumerate() {
+            let vertex = self.position(part)?;
+            let row = match self.ty(x) {
+                Type::PerType(values) => values.get(&vertex),
+                Type::PerGraph(values) if part.through.is_none() && values.len() == at.len() => values.get(position),
+                Type::One(_) | Type::PerGraph(_) | Type::ByGraph(_) => None,
+            };
+            let row = row.ok_or("there is no value at a position of a path")?;
+            usable(row)?;
+            rows.push(gathered(row, part.graph, vertex)?);
+        }
+        Ok(Type::PerGraph(rows))
+    }
+
+    fn hop_data(&self, data: &[(PathPart, EdgeData)], declared: &Type) -> Rule<Type> {
+        let mut edges = vec![];
+        for (part, data) in data {
+            self.position(part)?;
+            edges.push((part.through.ok_or("no edge leaves the last vertex")?, *data));
+        }
+        let Type::PerGraph(rows) = self.edge_data(&edges, declared)? else {
+            return Err("a value for each graph".into());
+        };
+        let at_instance = data.iter().zip(rows).map(|((part, _), row)| Row { space: Space::Edges(part.graph), ..row });
+        Ok(Type::PerGraph(at_instance.collect()))
+    }
+
+    /// Values along paths: the reduction of those that a member has, or the last.
+    fn along_path(&self, of: Option<Reduction>, parts: &[(ExprId, Vec<usize>)], members: usize) -> Rule<Type> {
+        let mut values: Vec<Option<Row>> = vec![None; members];
+        for (part, positions) in parts {
+            let rows = per_graph(self.ty(*part))?;
+            if rows.len() != positions.len() {
+                return Err("a position does not have a value for each of its members".into());
+            }
+            for (&position, row) in positions.iter().zip(rows) {
+                let value = values.get_mut(position).ok_or("there is no such member")?;
+                *value = Some(match (value.take(), of) {
+                    (None, _) => row.clone(),
+                    (Some(_), None) => row.clone(),
+                    (Some(total), Some(Reduction::Softmax | Reduction::Concat)) => {
+                        return Err(format!("{total:?} is not reduced along a path"));
+                    }
+                    (Some(total), Some(reduction)) => self.binary(combine(reduction), &total, row)?,
+                });
+            }
+        }
+        Ok(Type::PerGraph(values.into_iter().collect::<Option<_>>().ok_or("a member has no value")?))
+    }
+
     /// A type for each graph, none of which is of pairs to score.
     fn per_edge_graph(&self, graphs: &[Graph], row: impl Fn(Graph) -> Rule<Row>) -> Rule<Type> {
         let row = |graph: &Graph| self.messages(*graph).and_then(|()| row(*graph));
@@ -358,10 +424,22 @@ impl Verifier<'_> {
                 return Ok(Some(graphs.clone()));
             }
             ExprKind::EdgeData(_, data) => return Ok(Some(data.iter().map(|(graph, _)| *graph).collect())),
+            ExprKind::HopData(_, data) => return Ok(Some(data.iter().map(|(part, _)| part.graph).collect())),
+            ExprKind::AtPosition(_, at) => return Ok(Some(at.iter().map(|part| part.graph).collect())),
+            ExprKind::AlongPath(_, parts, graphs) => {
+                let fits = |(part, positions): &(ExprId, Vec<usize>)| {
+                    let chosen = positions.iter().map(|&at| graphs.get(at).copied());
+                    self.families[part.index()].as_ref().is_none_or(|known| known.iter().copied().map(Some).eq(chosen))
+                };
+                return match parts.iter().all(fits) {
+                    true => Ok(Some(graphs.clone())),
+                    false => Err("values of different semantic graphs are combined".into()),
+                };
+            }
             ExprKind::Param(_, entries) => {
                 let graph = |entry: &Entry| match entry {
                     Entry::Graph(graph) => Some(*graph),
-                    Entry::Shared | Entry::Type(_) | Entry::Src(_) | Entry::Dst(_) => None,
+                    Entry::Shared | Entry::Type(_) | Entry::Src(_) | Entry::Dst(_) | Entry::Relation(_) => None,
                 };
                 return Ok(entries.iter().map(graph).collect::<Option<Vec<Graph>>>().map(Arc::from));
             }

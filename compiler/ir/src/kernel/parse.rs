@@ -130,7 +130,8 @@ impl<X: Extension> Reader<X> {
                     self.output()?;
                     self.lines.insert(Place::Output(self.program.outputs.len() - 1), line);
                 }
-                "vertex" | "relation" | "graph" | "family" | "stack" | "metapath" | "pattern" | "input" | "param" => {
+                "vertex" | "relation" | "graph" | "family" | "stack" | "metapath" | "paths" | "pattern" | "input"
+                | "param" => {
                     let place = self.base.item()?;
                     self.base.parsed.lines.insert(place, line);
                 }

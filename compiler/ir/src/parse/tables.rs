@@ -6,6 +6,7 @@ use crate::dataflow::{
     RelationDecl, Step, VertexTypeDecl,
 };
 use crate::ops::Direction;
+use crate::paths::PathDecl;
 use crate::ranks::{EdgeShare, Mirrors};
 use crate::stacks::{Incidence, StackDecl, VertexRows};
 use crate::types::{DType, Dim, Graph, Layout, Param, Pattern, Space, Stack, Type, VertexType};
@@ -60,17 +61,7 @@ impl Parser {
                     self.parsed.flow.graphs.push(decl);
                     return Ok(Place::Graph(self.parsed.flow.graphs.len() - 1));
                 }
-                let mut steps = vec![];
-                loop {
-                    let reverse = if self.accept("<") {
-                        true
-                    } else if self.accept(">") {
-                        false
-                    } else {
-                        break;
-                    };
-                    steps.push(Step { relation: self.relation()?, reverse });
-                }
+                let steps = self.steps()?;
                 let counted = self.accept_word("counted");
                 let self_loops = self.accept_word("self_loops");
                 let links = self.accept_word("links");
@@ -106,6 +97,19 @@ impl Parser {
                 let once = self.accept_word("once");
                 self.parsed.flow.metapaths.push(MetapathDecl { of, hops, once });
                 Ok(Place::Metapath(self.parsed.flow.metapaths.len() - 1))
+            }
+            "paths" => {
+                let vertex = self.vertex()?;
+                self.sign("=")?;
+                let steps = self.steps()?;
+                let at_most = if self.accept_word("at_most") { Some(self.integer()?) } else { None };
+                self.word("by")?;
+                let mut relations = vec![self.relation()?];
+                while self.accept(",") {
+                    relations.push(self.relation()?);
+                }
+                self.parsed.flow.paths.push(PathDecl { vertex, steps, at_most, relations });
+                Ok(Place::Paths(self.parsed.flow.paths.len() - 1))
             }
             "pattern" => {
                 let row = self.parsed.flow.patterns.len();
@@ -171,6 +175,21 @@ impl Parser {
         let src = self.vertex()?;
         self.sign("->")?;
         Ok((src, self.vertex()?))
+    }
+
+    /// Steps of a path, each along a relation (`>r`) or against it (`<r`).
+    fn steps(&mut self) -> Parse<Vec<Step>> {
+        let mut steps = vec![];
+        loop {
+            let reverse = if self.accept("<") {
+                true
+            } else if self.accept(">") {
+                false
+            } else {
+                return Ok(steps);
+            };
+            steps.push(Step { relation: self.relation()?, reverse });
+        }
     }
 
     /// Graphs, separated by commas.

@@ -201,6 +201,7 @@ impl Checker<'_> {
             layer: None,
             consts,
             graphs: vec![],
+            along: None,
             statement: STATEMENT.to_owned(),
         };
         for name in names_of(expr) {
@@ -362,6 +363,7 @@ fn parts(expr: &Expr) -> Vec<&Expr> {
     match &expr.kind {
         ExprKind::Number(_) | ExprKind::Bool(_) | ExprKind::Name(_) | ExprKind::Error => vec![],
         ExprKind::Field(base, _) => vec![base],
+        ExprKind::PathPart { base, index, .. } => vec![base, index],
         ExprKind::Slice(x, parts) => std::iter::once(&**x).chain(parts.iter().flat_map(Part::bounds)).collect(),
         ExprKind::Unary(_, a) => vec![a],
         ExprKind::Binary(_, a, b) => vec![a, b],

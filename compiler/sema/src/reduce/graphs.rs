@@ -129,6 +129,7 @@ impl Checker<'_> {
                 layer: scope.layer,
                 consts: scope.consts,
                 graphs,
+                along: None,
                 statement: scope.statement.clone(),
             };
             let term = self.eval(arg, &elsewhere);

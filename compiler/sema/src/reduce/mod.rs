@@ -14,6 +14,7 @@ use hgnnc_syntax::format_expr;
 
 use crate::checker::{Checker, Mistake, Place, Scope};
 use crate::names::suggest;
+use crate::paths::PATH;
 use crate::value::{Term, Typed};
 
 const SCOPES: &[&str] = &["in_edges", "vertices", "last", "first"];
@@ -82,6 +83,12 @@ impl Checker<'_> {
             ));
             return Term::Error;
         };
+        if let Some(GraphExpr::Name(over)) = &call.over
+            && over.name == PATH
+            && call.across.is_none()
+        {
+            return self.over_path(kind, &arg.value, over, span, scope);
+        }
         let x = self.eval(&arg.value, scope);
         if matches!(x, Term::Error) {
             // The scope may be wrong by itself.

@@ -28,6 +28,8 @@ pub struct GraphRef {
     pub self_loops: bool,
     /// Its edges are pairs to score.
     pub links: bool,
+    /// The most path instances that end at a vertex, with the place where that is written.
+    pub at_most: Option<(u32, Span)>,
     /// The expression that names it.
     pub span: Span,
 }
@@ -74,6 +76,21 @@ impl Schema {
                 let vertex = self.vertex(vertex, diagnostics)?;
                 Some(all.into_iter().filter(|g| if *into { g.dst == vertex } else { g.src == vertex }).collect())
             }
+            GraphExpr::AtMost { graphs, limit, span } => {
+                let all = self.members(graphs, diagnostics);
+                let limit_span = limit.span;
+                let limit = self.consts.dimension(limit, diagnostics)?;
+                let Ok(limit @ 1..) = u32::try_from(limit) else {
+                    diagnostics.push(Diagnostic::at(
+                        codes::ARGUMENT_RANGE,
+                        limit_span,
+                        "a vertex has at least 1 path instance, and fewer than 2^32",
+                        "outside of this range",
+                    ));
+                    return None;
+                };
+                Some(all?.into_iter().map(|g| GraphRef { at_most: Some((limit, *span)), ..g }).collect())
+            }
             GraphExpr::Call { function, argument, span } => match function.name.as_str() {
                 "reverse" => {
                     let graphs = self.members(argument, diagnostics)?;
@@ -106,6 +123,7 @@ impl Schema {
                         counted: false,
                         self_loops: true,
                         links: false,
+                        at_most: None,
                         span: *span,
                     }])
                 }
@@ -257,6 +275,8 @@ impl Schema {
         };
         let name = match &graph.steps[..] {
             [] => return format!("identity({})", self.vertices[graph.dst.index()].name),
+            // The relations of path instances are none of the schema.
+            [step] if step.relation as usize >= self.relations.len() => return graph.name.clone(),
             [step] if !graph.counted => {
                 let relation = &self.relations[step.relation as usize].name;
                 if step.reverse { format!("reverse({relation})") } else { relation.clone() }
@@ -280,6 +300,7 @@ impl Schema {
             counted: false,
             self_loops: false,
             links: false,
+            at_most: None,
             span,
         }
     }
@@ -296,6 +317,7 @@ impl Schema {
             counted: *counted,
             self_loops: false,
             links: false,
+            at_most: None,
             span,
         }
     }

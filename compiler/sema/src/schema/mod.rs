@@ -35,6 +35,8 @@ pub struct Schema {
     /// Names whose declarations are wrong: reported once, and not again where they are used. Fields are
     /// `Paper.x`.
     pub broken: HashSet<String>,
+    /// The constants of its file.
+    consts: Consts,
     /// The declaration of each name.
     index: HashMap<String, Named>,
     /// The part of [`MAX_NAMED`] that is used up.
@@ -175,7 +177,7 @@ pub struct FamilyInfo {
 impl Schema {
     /// Resolves a schema; what is wrong with it is reported and left out.
     pub fn resolve(schema: &ast::Schema, consts: &Consts, diagnostics: &mut Diagnostics) -> Schema {
-        let mut resolved = Schema { name: schema.name.name.clone(), ..Schema::default() };
+        let mut resolved = Schema { name: schema.name.name.clone(), consts: consts.clone(), ..Schema::default() };
         let mut seen: HashMap<String, Span> = HashMap::new();
         let mut declare = |name: &ast::Ident, what: &str, diagnostics: &mut Diagnostics| {
             if diagnostics.has_enough() {

@@ -28,6 +28,9 @@ impl Printer<'_> {
                 let parts: Vec<String> = parts.iter().map(|part| self.part(part)).collect();
                 format!("{}[{}]", self.expr(base, POSTFIX), parts.join(", "))
             }
+            ExprKind::PathPart { base, part, index } => {
+                format!("{}.{}({})", self.expr(base, POSTFIX), field_name(part), self.expr(index, LOOSEST))
+            }
             ExprKind::Unary(UnaryOp::Neg, operand) => format!("-{}", self.expr(operand, NEGATION)),
             ExprKind::Unary(UnaryOp::Not, operand) => format!("not {}", self.expr(operand, NOT)),
             ExprKind::Binary(op, left, right) => {

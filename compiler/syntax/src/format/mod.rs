@@ -550,6 +550,7 @@ impl<'a> Printer<'a> {
                 Per::Type => " per type",
                 Per::Src => " per src",
                 Per::Dst => " per dst",
+                Per::Hop => " per hop",
                 Per::Shared => " shared",
             };
         }

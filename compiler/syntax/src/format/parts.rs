@@ -83,6 +83,14 @@ pub(super) fn graph_expr(graphs: &GraphExpr) -> String {
         GraphExpr::Filter { graphs, into, vertex } => {
             format!("{} {} {}", graph_expr(graphs), if *into { "into" } else { "from" }, name(vertex))
         }
+        GraphExpr::AtMost { graphs, limit, .. } => {
+            let limit = match &limit.kind {
+                ExprKind::Name(constant) => quote(constant),
+                ExprKind::Number(number) => number.to_string(),
+                _ => String::new(),
+            };
+            format!("{} at most {limit} per vertex", graph_expr(graphs))
+        }
     }
 }
 

@@ -123,7 +123,7 @@ impl Expected {
 
 const OPERATORS: &[&str] = &[
     "+", "-", "*", "/", "@", "==", "!=", "<", "<=", ">", ">=", "and", "or", ".", "over", "across", "of", "(", "[",
-    "into", "from",
+    "into", "at most", "from",
 ];
 const EXPRESSION: &[&str] = &["NAME", "NUMBER", "(", "[", "{", "-", "not", "if", "true", "false"];
 /// Terminals in the order of messages: declarations and entries first, as they usually follow each other.

@@ -206,14 +206,15 @@ fn entry(entry: &TrainEntry) -> String {
     }
 }
 
-fn graphs(expr: &GraphExpr) -> String {
-    match expr {
+fn graphs(of: &GraphExpr) -> String {
+    match of {
         GraphExpr::Name(name) => name.name.clone(),
         GraphExpr::Call { function, argument, .. } => format!("({} {})", function.name, graphs(argument)),
         GraphExpr::List(list, _) => format!("[{}]", list.iter().map(graphs).collect::<Vec<_>>().join(" ")),
         GraphExpr::Filter { graphs: of, into, vertex } => {
             format!("({} {} {})", if *into { "into" } else { "from" }, graphs(of), vertex.name)
         }
+        GraphExpr::AtMost { graphs: of, limit, .. } => format!("(at_most {} {})", graphs(of), expr(limit)),
     }
 }
 
@@ -232,6 +233,7 @@ pub fn expr(of: &Expr) -> String {
             };
             format!("(part {} {})", expr(base), parts.iter().map(part).collect::<Vec<_>>().join(" "))
         }
+        ExprKind::PathPart { base, part, index } => format!("(.{} {} {})", part.name, expr(base), expr(index)),
         ExprKind::Unary(op, operand) => format!("({op:?} {})", expr(operand)),
         ExprKind::Binary(op, left, right) => format!("({op:?} {} {})", expr(left), expr(right)),
         ExprKind::Call(call) => {

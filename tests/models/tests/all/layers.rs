@@ -563,6 +563,110 @@ fn hgt_per_relation_is_the_equation_per_relation() {
     agrees("hgt_per_relation", |p| two_layers_of_hgt(p, true));
 }
 
+// ---- MAGNN ------------------------------------------------------------------------------------------
+
+/// A metapath: its name, the vertex types along it, and its steps over relations, walked forwards or (`true`) backwards.
+struct Metapath {
+    name: &'static str,
+    types: &'static [&'static str],
+    steps: &'static [(&'static str, bool)],
+}
+
+const PAP: Metapath =
+    Metapath { name: "PAP", types: &["Paper", "Author", "Paper"], steps: &[("writes", true), ("writes", false)] };
+const PVP: Metapath = Metapath {
+    name: "PVP",
+    types: &["Paper", "Venue", "Paper"],
+    steps: &[("appears_in", false), ("appears_in", true)],
+};
+const PRP: Metapath =
+    Metapath { name: "PRP", types: &["Paper", "Author", "Paper"], steps: &[("reviews", true), ("reviews", false)] };
+const CITES: Metapath = Metapath { name: "cites", types: &["Paper", "Paper"], steps: &[("cites", false)] };
+const WRITES: Metapath = Metapath { name: "writes", types: &["Author", "Paper"], steps: &[("writes", false)] };
+
+/// Fu et al. 2020, one vertex type's values after the layer `of`: content transformation (eq. 1), instance encoder (the mean
+/// of the vertices' values, or `o_i = h_i + o_{i-1} ⊙ r_i` of complex numbers with `o_n / (n + 1)`), intra-metapath
+/// attention (eq. 3 to 5), inter-metapath attention (eq. 6 and 7). Rotations are given by the tangent of half their angle;
+/// against a relation, its rotation is turned back.
+fn magnn(p: &Plain<'_>, of: &str, end: &'static str, metapaths: &[Metapath], x: &Typed, rotate: bool) -> Rows {
+    let heads = p.param(&format!("{of}.a_dst.{}", metapaths[0].name)).dims[1];
+    let project = |vertex: &str, x: &Vec<f64>| {
+        add(&p.param(&format!("{of}.w.{vertex}")).apply(x), p.vector(&format!("{of}.b.{vertex}")))
+    };
+    let types: Vec<&str> = metapaths.iter().flat_map(|m| m.types.iter().copied()).collect();
+    let used = x.iter().filter(|(vertex, _)| types.contains(vertex));
+    let h: Typed = used.map(|(v, rows)| (*v, rows.iter().map(|x| project(v, x)).collect())).collect();
+    let encode = |metapath: &Metapath, path: &Vec<usize>| -> Vec<f64> {
+        let at = |i: usize| &h[metapath.types[i]][path[i]];
+        let mut o = at(0).clone();
+        for i in 1..path.len() {
+            if rotate {
+                let (relation, backwards) = metapath.steps[i - 1];
+                for (k, number) in o.chunks_exact_mut(2).enumerate() {
+                    let angle = 2.0 * p.vector(&format!("{of}.t.{relation}"))[k].atan();
+                    let angle = if backwards { -angle } else { angle };
+                    let (re, im) = (number[0], number[1]);
+                    number[0] = re * angle.cos() - im * angle.sin();
+                    number[1] = re * angle.sin() + im * angle.cos();
+                }
+            }
+            o = add(&o, at(i));
+        }
+        times(1.0 / path.len() as f64, &o)
+    };
+    let count = p.count(end);
+    let (mut values, mut importance) = (vec![], vec![]);
+    for metapath in metapaths.iter().filter(|m| m.types.last() == Some(&end)) {
+        let a_dst = p.param(&format!("{of}.a_dst.{}", metapath.name));
+        let a_path = p.param(&format!("{of}.a_path.{}", metapath.name));
+        let paths = p.instances(metapath.steps, end);
+        let mut z = zeros(count, heads * a_dst.dims[0]);
+        for (vertex, z) in z.iter_mut().enumerate() {
+            let own: Rows =
+                paths.iter().filter(|path| path.last() == Some(&vertex)).map(|m| encode(metapath, m)).collect();
+            for k in 0..heads {
+                let score = |o: &Vec<f64>| leaky(a_dst.apply(&h[end][vertex])[k] + a_path.apply(o)[k], 0.01);
+                let alpha = softmax(&own.iter().map(score).collect::<Vec<f64>>());
+                let width = a_dst.dims[0];
+                for (alpha, o) in alpha.iter().zip(&own) {
+                    for d in 0..width {
+                        z[k * width + d] += alpha * o[d];
+                    }
+                }
+            }
+        }
+        let z = each(&z, elu);
+        let (m, b) = (p.param(&format!("{of}.m.{end}")), p.vector(&format!("{of}.b_m.{end}")));
+        let hidden: Rows = z.iter().map(|z| add(&m.apply(z), b).into_iter().map(f64::tanh).collect()).collect();
+        let s = hidden.iter().fold(vec![0.0; b.len()], |sum, row| add(&sum, row));
+        importance.push(dot(&times(1.0 / count as f64, &s), p.vector(&format!("{of}.q.{end}"))));
+        values.push(z);
+    }
+    let mut out = zeros(count, values.first().and_then(|z| z.first()).map_or(0, Vec::len));
+    for (beta, z) in softmax(&importance).iter().zip(&values) {
+        for (row, z) in out.iter_mut().zip(z) {
+            *row = add(row, &times(*beta, z));
+        }
+    }
+    out
+}
+
+#[test]
+fn magnn_is_the_paper() {
+    agrees("magnn", |p| {
+        let conv = magnn(p, "conv", "Paper", &[PAP, PVP, CITES], &features(p), true);
+        p.linear("y", "", &conv)
+    });
+}
+
+#[test]
+fn magnn_with_the_mean_encoder_is_the_paper() {
+    agrees("magnn_mean", |p| {
+        let conv = magnn(p, "conv", "Paper", &[PAP, PRP, WRITES], &features(p), false);
+        p.linear("y", "", &conv)
+    });
+}
+
 // ---- features ---------------------------------------------------------------------------------------
 
 /// Sparse features mean the matrix that they stand for, one-hot features the identity, embeddings a parameter.

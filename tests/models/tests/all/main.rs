@@ -12,6 +12,7 @@ mod language;
 mod layers;
 mod losses;
 mod orders;
+mod paths;
 mod rank_links;
 mod rank_plans;
 mod ranks;
