@@ -50,7 +50,7 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is said of a file without errors.
+/// The line about a file without errors.
 fn passed(args: &CheckArgs, analysis: &Analysis) -> String {
     let mut text = format!("{}: no errors", args.model.display());
     if let Some(data) = &args.data {

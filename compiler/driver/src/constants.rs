@@ -12,8 +12,8 @@ const SOURCE: &str = "--set";
 /// A constant's name and its new value, an expression of numbers and of constants declared before it.
 pub type Setting = (String, String);
 
-/// Gives constants of the model's files other values. Each is a source of its own, so that mistakes are shown in the user's
-/// words.
+/// Gives constants of the model's files other values. Each is a source of its own, so that mistakes are shown as the user
+/// wrote them.
 pub(crate) fn set(units: &mut Units, settings: &[Setting], sources: &mut SourceMap, diagnostics: &mut Diagnostics) {
     let mut before: Vec<Const> = vec![];
     for (name, value) in settings {

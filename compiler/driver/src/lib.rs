@@ -149,7 +149,7 @@ pub fn analyze_with(name: &str, text: &str, settings: &[Setting], files: &mut dy
     let allows = units.allows();
     let silenced = silence(&allows, &mut diagnostics, |code| code != codes::EMPTY_RELATION);
     if !diagnostics.has_errors() {
-        // What silences nothing for this model may do so for another one, unless it stands in the model's own file.
+        // An attribute that silences nothing for this model may do so for another one, unless it stands in the model's own file.
         let own = allows.len() - module.allows.len();
         useless(&module.allows, &silenced[own..], &mut diagnostics);
     }

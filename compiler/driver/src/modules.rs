@@ -33,7 +33,7 @@ pub trait ModuleFiles {
     fn find(&mut self, from: usize, wanted: &ModulePath<'_>) -> Result<ModuleFile, NotFound>;
 }
 
-/// What a `use` names.
+/// The file that a `use` names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ModulePath<'a> {
     /// `use "layers.hgnn"`: a path, relative to the file that has the `use`.
@@ -50,7 +50,7 @@ pub struct ModuleFile {
     pub number: usize,
     /// The path, for messages.
     pub name: String,
-    /// The text.
+    /// The text that is compiled.
     pub text: Arc<str>,
 }
 

@@ -76,7 +76,7 @@ impl ModelSource {
 pub struct Meeting<'a> {
     /// The split to use; by default the model's own.
     pub split: Option<&'a str>,
-    /// What the model is prepared for.
+    /// The use that the model is prepared for.
     pub purpose: Purpose,
     /// Most bytes of the path instances of a metapath.
     pub graph_budget: Option<u64>,

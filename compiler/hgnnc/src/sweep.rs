@@ -303,7 +303,7 @@ impl Sweep {
 
 /// A model without errors.
 struct Checked {
-    /// Its selection criterion.
+    /// The criterion by which points are selected.
     select: Select,
     /// The texts of the files that it imports from.
     imported: Vec<String>,

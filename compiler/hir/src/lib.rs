@@ -268,14 +268,14 @@ pub enum ExprKind {
         x: ExprId,
         /// The position of the dimension.
         axis: usize,
-        /// The first element.
+        /// The position of the first element.
         start: usize,
     },
     /// The last two dimensions of each row, swapped.
     Transpose(ExprId),
 
-    /// `a @ b`: the last dimension of `a` with the dimension of `b` at the same place. `b` is a parameter, or has as many
-    /// rows as `a`.
+    /// `a @ b`: the last dimension of `a` with the dimension of `b` at the same place. `b` is a parameter, or has a matrix
+    /// for each row of `a`.
     Product(ExprId, ExprId),
     /// The products of matrices of the same row, which the last two dimensions are.
     MatrixProduct(ExprId, ExprId),

@@ -85,8 +85,7 @@ pub enum Op {
         batch: usize,
     },
 
-    /// The product of two matrices of the same row: `S[B.., m, k] · S[B.., k, n]` to `S[B.., m, n]`, where `batch` counts
-    /// the dimensions `B`.
+    /// The product of two matrices of the same row: `S[B.., m, k] · S[B.., k, n]` to `S[B.., m, n]`; `batch` counts `B`.
     RowProduct {
         /// Leading dimensions that both operands share.
         batch: usize,

@@ -383,7 +383,7 @@ impl Part {
 /// A metric of a trained output, or the loss as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Measure {
-    /// The metric.
+    /// The metric that is measured.
     pub metric: Metric,
     /// The term, of a loss that compares several outputs with ground truth. `None` is the weighted sum of all terms for
     /// [`Metric::Loss`], and else a metric of the only trained output.

@@ -11,7 +11,7 @@ use hgnnc_syntax::ast::{self, RowsOf, ValueRows};
 use crate::checker::{Checker, LayerDef, Place};
 use crate::layer::LayerCx;
 
-/// What a name between the brackets of an input stands for.
+/// The widths that a name between the brackets of an input stands for.
 #[derive(Clone, PartialEq, Debug)]
 pub enum BoundWidth {
     /// One width: that of an input of one vertex type, or of the edges of all semantic graphs.

@@ -471,7 +471,7 @@ pub fn known_number(term: &Term) -> Known {
     }
 }
 
-/// What to write where `a ∘ b` was probably meant as the input of a layer: in `L() over g of a * b`, `of` takes `a` alone.
+/// The form to write where `a ∘ b` was probably meant as the input of a layer: in `L() over g of a * b`, `of` takes `a` alone.
 fn input_help(a: &Expr, b: &Expr, op: ast::BinaryOp, span: Span) -> Option<String> {
     let ExprKind::Call(call) = &a.kind else { return None };
     let input = &call.of.last()?.value;

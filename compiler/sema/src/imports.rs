@@ -19,7 +19,7 @@ pub struct SourceFile<'a> {
     pub name: &'a str,
     /// Its id in spans.
     pub id: FileId,
-    /// Its tree.
+    /// Its syntax tree, with all declarations.
     pub module: &'a Module,
     /// For each `use` of the file, in their order: the position of the file that it names, which is a smaller one than
     /// that of this file. `None` where there is none, which was reported.
@@ -47,20 +47,20 @@ impl<'a> SourceFile<'a> {
 /// A declaration of another file.
 #[derive(Clone, Copy)]
 pub struct Imported<'a> {
-    /// The name.
+    /// The name in this file.
     pub name: &'a Ident,
     /// The name in the `use`, or the file of one without names.
     pub at: Span,
     /// The position of the file that declares it.
     pub from: usize,
-    /// The declaration.
+    /// The declaration in that file.
     pub item: &'a Item,
 }
 
 /// All imports of a file.
 #[derive(Default)]
 pub struct Imports<'a> {
-    /// What they give, in their order.
+    /// The imported declarations, in order.
     pub found: Vec<Imported<'a>>,
     /// Names that are not declared where they are imported from, which was reported.
     pub failed: HashSet<&'a str>,
@@ -160,7 +160,7 @@ pub fn constants(files: &[SourceFile<'_>]) -> BTreeMap<String, f64> {
     own.names().filter_map(|name| Some((name.to_owned(), own.get(name)?))).collect()
 }
 
-/// What a model's file can name beside its constants, and which files it consists of.
+/// The names that a model's file has beside its constants, and the files that it consists of.
 pub struct FileNames<'a> {
     /// Its own layers and those that it imports.
     pub layers: BTreeMap<String, LayerDef<'a>>,

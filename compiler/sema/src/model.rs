@@ -163,7 +163,7 @@ impl Checker<'_> {
             }
             scope.locals.retain(|name, _| outside.contains_key(name));
             scope.spans.clone_from(&outside);
-            // What is wrong once would be reported again.
+            // A mistake would be reported again each time.
             if self.diagnostics.has_errors() {
                 break;
             }

@@ -83,7 +83,7 @@ pub fn of_hop(expr: &Expr, scope: &Scope<'_>) -> bool {
         ExprKind::Slice(base, _) => of_hop(base, scope),
         ExprKind::Unary(_, a) => of_hop(a, scope),
         ExprKind::Binary(_, a, b) => of_hop(a, scope) || of_hop(b, scope),
-        // What goes along a path knows its hops.
+        // A reduction along a path knows its hops.
         ExprKind::Call(call) if matches!(&call.over, Some(GraphExpr::Name(over)) if over.name == PATH) => false,
         ExprKind::Call(call) => call.args.iter().any(|arg| of_hop(&arg.value, scope)),
         ExprKind::List(items) | ExprKind::Tuple(items) | ExprKind::Bundle(items) => any(items),
@@ -581,8 +581,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The values at all positions, each for the semantic graphs whose paths are that long. A mistake at one of them is
-    /// reported once.
+    /// The values at all positions, each for the semantic graphs whose paths are that long. A mistake at one of them
+    /// is reported once, at the first.
     fn along(
         &mut self,
         scope: &Scope<'_>,

@@ -426,8 +426,8 @@ impl Checker<'_> {
         all
     }
 
-    /// Two values joined along their last dimension; a single row is repeated, so that a parameter can be joined to every
-    /// vertex.
+    /// Two values joined along their last dimension; a single row is repeated, so that a parameter can be joined to
+    /// those of every vertex.
     pub fn joined(&mut self, a: &Row, b: &Row, span: Span) -> Result<Row, Mistake> {
         let on = |row: &Row, other: &Row| match row.space {
             Space::Unit => Row { space: other.space, ..row.clone() },

@@ -41,7 +41,7 @@ pub struct TrainBlock {
     pub batch: Option<BatchSpec>,
 }
 
-/// What the options of training need to know of a term that compares an output with its ground truth.
+/// A term that compares an output with its ground truth, as far as the options of training need to know.
 struct Known {
     name: String,
     task: Task,

@@ -342,7 +342,7 @@ impl LayerResult {
 /// The row space of a layer's input or result.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ValueRows {
-    /// Vertices or edges.
+    /// A row for each vertex or edge.
     Of(RowsOf),
     /// `per graph`: one row for each semantic graph of the family.
     PerGraph,
@@ -633,7 +633,7 @@ pub enum ExprKind {
     Error,
 }
 
-/// What is taken of a dimension.
+/// The part of a dimension that is taken.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Part {
     /// One element, without the dimension.

@@ -338,7 +338,7 @@ pub struct WalkStep {
     pub csc: Adjacency,
 }
 
-/// What a trained output is compared with.
+/// The ground truth that a trained output is compared with.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct GroundTruth {
     /// The vertex type; `None` for links.

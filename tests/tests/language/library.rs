@@ -54,7 +54,7 @@ fn library_layers_are_right() {
 fn layers_are_right_without_a_use() {
     let mut layers = 0;
     let all = sources(&["examples", "tests/cases/language", "tests/bench"]);
-    // What is left of a case of several files is a part of its first one.
+    // A case of several files cannot be cut to its layers.
     for (name, text) in all.into_iter().filter(|(_, text)| !text.contains("\n//--- ")) {
         let mut module = analyze(&name, &text).module;
         module.items.retain(|item| matches!(item, Item::Use(_) | Item::Const(_) | Item::Layer(_)));

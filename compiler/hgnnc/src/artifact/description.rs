@@ -420,12 +420,12 @@ impl Evaluation {
         })
     }
 
-    /// The trained outputs.
+    /// The names of the trained outputs.
     pub(super) fn outputs(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.output).chain(self.further().iter().map(|term| &term.output))
     }
 
-    /// What the trained outputs predict.
+    /// The task and the ground truth of each trained output.
     pub(super) fn targets(&self) -> impl Iterator<Item = (&TaskForm, &TargetForm)> {
         std::iter::once((&self.task, &self.target)).chain(self.further().iter().map(|term| (&term.task, &term.target)))
     }

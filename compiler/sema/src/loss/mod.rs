@@ -30,7 +30,7 @@ const STATEMENT: &str = "loss";
 
 /// A term of the loss that compares an output with its ground truth.
 pub struct TrainedTerm {
-    /// The comparison.
+    /// The comparison that it is.
     pub comparison: Comparison,
     /// The factor of the term.
     pub weight: f64,

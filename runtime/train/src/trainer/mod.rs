@@ -109,8 +109,8 @@ fn no_cache(executable: &Executable) -> ExecError {
     ))
 }
 
-/// The metrics that each epoch reports, with their names: none, unless the options ask for them. Those that rank links
-/// take too long.
+/// The metrics that each epoch reports, with their names: none, unless the options ask for them. Those that rank
+/// links take too long for that.
 fn measures_of_epochs(training: &Training, options: &TrainOptions) -> Vec<(Measure, Arc<str>)> {
     if !options.measure_all {
         return vec![];

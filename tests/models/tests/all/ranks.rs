@@ -117,8 +117,8 @@ fn ranks_give_the_bits_of_one_process(name: &str) {
     ranks_agree(&case, TRAIN, &world);
 }
 
-/// Any number of ranks gives the bits of one, and nearly the numbers of a run without ranks, which sums over all vertices
-/// in another order.
+/// Any number of ranks gives the bits of one, and nearly the numbers of a run without ranks, which sums over all
+/// vertices in another order.
 pub fn ranks_agree(case: &Case, train_block: &str, world: &World) {
     let (name, source) = (case.name, case.trained_by(train_block));
     let data = world_of(case, &source, world);

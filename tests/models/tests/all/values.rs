@@ -13,7 +13,7 @@ fn of_h(body: &str, width: usize) -> String {
     )
 }
 
-/// What a function gives for the `h` of each vertex of `A`.
+/// The results of a function for the `h` of each vertex of `A`.
 fn per_vertex(p: &Plain<'_>, f: impl Fn(&[f64]) -> Vec<f64>) -> Rows {
     p.input("A.x").iter().map(|x| f(&p.param("z.w").apply(x))).collect()
 }
