@@ -231,7 +231,7 @@ pub const CASES: &[Case] = &[
     of(
         "magnn_mean",
         "use std::magnn::MagnnConv",
-        "    let conv = MagnnConv(half: 1, heads: 3, attention: 3, rotate: false) over [PAP, PRP, writes] of features
+        "    let conv = MagnnConv(half: 1, heads: 3, attention: 3, dropout: 0.2, rotate: false) over [PAP, PRP, writes] of features
     output y: Paper = linear(conv.Paper, 3)",
     ),
     Case {

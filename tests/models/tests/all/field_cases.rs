@@ -105,6 +105,7 @@ fn field_case_04_type_that_is_never_a_destination() {
         model M(schema: Library) {{
             let h = Attend(hidden: 3) over [writes] of {{Paper.x, Author.x}}
             output y: Paper = h.Paper
+            output authors: Author = h.Author
         }}"
     );
     let text = report(&attention);
