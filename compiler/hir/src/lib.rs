@@ -71,8 +71,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The value of a graph among values by graph. Pairs to score have the value of the relation that they may be links of,
-    /// where they have none of their own.
+    /// The value of a graph among values by graph. Pairs to score have the single row of the relation that they may be links
+    /// of, where they have no value of their own.
     pub fn of_graph<'v, T>(&self, values: &'v BTreeMap<Graph, T>, graph: Graph) -> Option<&'v T> {
         let pairs = &self.graphs[graph.index()];
         let joined = |other: &&Graph| {

@@ -490,17 +490,26 @@ impl<'a> Checker<'a> {
                 }
                 let mut rows = vec![];
                 for &graph in &cx.graphs {
-                    match self.model.tables.of_graph(values, graph) {
+                    // Pairs to score have no edge values, but the single rows of their relation.
+                    let own = values.get(&graph);
+                    match if per_graph { self.model.tables.of_graph(values, graph) } else { own } {
                         Some(row) => rows.push(row.clone()),
                         None => {
                             let graph_name = self.model.tables.graphs[graph.index()].name.clone();
                             let missing = if per_graph { "no row" } else { "no value for the edges" };
-                            self.report(Diagnostic::at(
+                            let report = Diagnostic::at(
                                 codes::NOT_PROJECTED,
                                 at,
                                 format!("there is {missing} of `{graph_name}` here"),
                                 "comes from a layer over other semantic graphs",
-                            ));
+                            );
+                            let of_pairs = !per_graph && self.model.tables.graphs[graph.index()].links;
+                            self.report(match of_pairs {
+                                true => report.help(format!(
+                                    "pairs to score have a row of their relation: declare `{name}: per graph[…]`, and the result that it comes from as well"
+                                )),
+                                false => report,
+                            });
                             return false;
                         }
                     }

@@ -71,7 +71,10 @@ impl Verifier<'_> {
             ExprKind::Repeat(x) => Ok(Type::PerGraph(vec![one(self.ty(*x))?.clone(); per_graph(declared)?.len()])),
             ExprKind::OfGraphs(x, graphs) => {
                 let Type::ByGraph(rows) = self.ty(*x) else { return Err("it selects of edge values".into()) };
-                let of = |graph: &Graph| self.model.tables.of_graph(rows, *graph).cloned();
+                // Values of edges are those of the same edges.
+                let same = |graph: &Graph, row: &Row| row.space == Space::Unit || rows.contains_key(graph);
+                let of =
+                    |graph: &Graph| self.model.tables.of_graph(rows, *graph).filter(|row| same(graph, row)).cloned();
                 let chosen = graphs.iter().map(of).collect::<Option<_>>();
                 Ok(Type::PerGraph(chosen.ok_or("there is no value of a graph")?))
             }
