@@ -12,8 +12,7 @@ const SOURCE: &str = "--set";
 /// A constant's name and its new value, an expression of numbers and of constants declared before it.
 pub type Setting = (String, String);
 
-/// Gives constants of the model's files other values. Each is a source of its own, so that mistakes are shown as the user
-/// wrote them.
+/// Gives constants of the model's files other values. Each value is a source of its own, so that mistakes are shown in it.
 pub(crate) fn set(units: &mut Units, settings: &[Setting], sources: &mut SourceMap, diagnostics: &mut Diagnostics) {
     let mut before: Vec<Const> = vec![];
     for (name, value) in settings {

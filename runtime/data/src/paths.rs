@@ -12,7 +12,7 @@ use crate::error::{ExecError, Result};
 pub struct PathInstances {
     /// Name of the semantic graph of the model.
     pub graph: String,
-    /// How many there are.
+    /// The number of instances, and of those that a limit leaves.
     pub counts: InstanceCounts,
     /// Whether they are listed. Otherwise the program reads none of them.
     pub listed: bool,

@@ -11,8 +11,7 @@ use crate::names::did_you_mean;
 use crate::value::Term;
 
 impl Checker<'_> {
-    /// A call of `l2`. In a loss, `conv.w` is the parameter `w` of the layers that the statement `conv` uses, with all
-    /// entries of it.
+    /// A call of `l2`. In a loss, `conv.w` is the parameter `w` of the layers that the statement `conv` uses: all entries.
     pub fn sum_of_squares(&mut self, x: &Expr, span: Span, scope: &Scope<'_>) -> Term {
         let parts = match &x.kind {
             ExprKind::Field(base, field) if self.within_loss => match &base.kind {

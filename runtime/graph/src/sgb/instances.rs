@@ -42,7 +42,7 @@ pub struct Instances {
     pub memory_budget: u64,
 }
 
-/// How many path instances there are.
+/// The number of path instances, and of those that a limit leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceCounts {
     /// All of them (saturated at `u128::MAX`).
