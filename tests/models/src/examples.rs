@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_data::{BoundData, bind};
+use hgnnc_data::{BindOptions, BoundData, add_path_instances, bind};
 use hgnnc_driver::{
     Analyzed, DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names,
 };
@@ -47,12 +47,18 @@ pub fn own_dataset(model: &Analyzed, folder: &Path) -> Option<Dataset> {
     Some(Dataset::load(&folder).unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// A model that is given a dataset's names, and the dataset as its programs see it.
+/// A model that is given a dataset's names, and the dataset as its programs see it, with the path instances that they
+/// read.
 ///
 /// # Panics
 /// When they do not fit.
 pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
     bind_names(model, &summary(dataset));
+    let mut dataset = dataset.clone();
+    let options = BindOptions::default();
+    if let Err(error) = add_path_instances(&model.flow, &mut dataset, &options) {
+        panic!("{}: {error}", model.name);
+    }
     let executable = Executable {
         model: model.name.clone(),
         train: None,
@@ -67,7 +73,7 @@ pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
         cpu: None,
         sampler: None,
     };
-    bind(&executable, dataset, &Default::default()).unwrap_or_else(|error| panic!("{}: {error}", model.name))
+    bind(&executable, &dataset, &options).unwrap_or_else(|error| panic!("{}: {error}", model.name))
 }
 
 fn summary(dataset: &Dataset) -> DatasetSummary {
