@@ -695,14 +695,15 @@ pub struct LossTerm {
     pub span: Span,
 }
 
-/// How a term of a loss is computed: how an output is compared with the ground truth.
+/// How a term of a loss is computed: how an output is compared with the ground truth. A `focus` is the exponent of the focal
+/// loss, at least 0.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum LossKind {
     /// Cross entropy of classes.
-    CrossEntropy { label: Label, classes: usize, class_weights: Option<Vec<f64>>, smoothing: f64 },
+    CrossEntropy { label: Label, classes: usize, class_weights: Option<Vec<f64>>, smoothing: f64, focus: f64 },
     /// The mean over labels of the binary cross entropy.
-    BinaryCrossEntropy { label: Label, labels: usize },
+    BinaryCrossEntropy { label: Label, labels: usize, focus: f64 },
     /// The mean over targets of the squared or absolute difference.
     Distance { label: Label, width: usize, squared: bool },
     /// The mean over pairs of the binary cross entropy of their scores, which is 1 for links.

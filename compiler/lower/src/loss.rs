@@ -55,15 +55,18 @@ impl Instance<'_> {
         let at = term.span;
         let output = self.eval(term.value);
         let (label, (row, weight)) = match &term.kind {
-            LossKind::CrossEntropy { label, classes, class_weights, smoothing } => {
+            LossKind::CrossEntropy { label, classes, class_weights, smoothing, focus } => {
                 let truth = self.label(label, &[], DType::I32, at);
                 let logits = output.one().stored();
-                let weights = class_weights.as_deref();
-                (label, self.cross_entropy(logits, truth, *classes, weights, *smoothing, at))
+                let chosen = self.emit(Op::OneHot { classes: *classes }, &[truth], at);
+                let row = self.cross_entropy(logits, chosen, (*smoothing, *focus), *classes, at);
+                (label, self.weighted_by_class(row, chosen, class_weights.as_deref(), at))
             }
-            LossKind::BinaryCrossEntropy { label, labels } => {
+            LossKind::BinaryCrossEntropy { label, labels, focus } => {
                 let truth = self.label(label, &[*labels], DType::F32, at);
-                (label, (self.binary_cross_entropy(output.one().stored(), truth, *labels, at), None))
+                let each = self.binary_cross_entropy(output.one().stored(), truth, at);
+                let each = self.focused(each, each, *focus, at);
+                (label, (self.mean_of_row(each, *labels, at), None))
             }
             LossKind::Distance { label, width, squared } => {
                 let truth = self.label(label, &[*width], DType::F32, at);
@@ -83,21 +86,20 @@ impl Instance<'_> {
         self.input(label.name.clone(), ty, Binding::Label(label.vertex, label.dataset_name.clone()), at)
     }
 
-    /// `lse(logits) - logits[label]`, weighted by class, mixed with the mean over classes by smoothing.
+    /// `lse(logits) - logits[label]`, mixed with the mean over classes by smoothing, and focused.
     fn cross_entropy(
         &mut self,
         logits: Value,
-        label: Value,
+        chosen: Value,
+        (smoothing, focus): (f64, f64),
         classes: usize,
-        class_weights: Option<&[f64]>,
-        smoothing: f64,
         at: Span,
-    ) -> (Value, Option<Value>) {
-        let chosen = self.emit(Op::OneHot { classes }, &[label], at);
+    ) -> Value {
         let lse = self.emit(Op::ReduceTrailing { reduce: Reduce::Lse, axes: 1 }, &[logits], at);
         let picked = self.emit(Op::Binary(BinaryOp::Mul), &[logits, chosen], at);
         let picked = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[picked], at);
-        let mut row = self.emit(Op::Binary(BinaryOp::Sub), &[lse, picked], at);
+        let of_class = self.emit(Op::Binary(BinaryOp::Sub), &[lse, picked], at);
+        let mut row = of_class;
         if smoothing > 0.0 {
             let sum = self.emit(Op::ReduceTrailing { reduce: Reduce::Sum, axes: 1 }, &[logits], at);
             let share = self.emit(Op::Const(1.0 / classes as f64), &[], at);
@@ -109,6 +111,39 @@ impl Instance<'_> {
             let b = self.emit(Op::Binary(BinaryOp::Mul), &[spread, rest], at);
             row = self.emit(Op::Binary(BinaryOp::Add), &[a, b], at);
         }
+        self.focused(row, of_class, focus, at)
+    }
+
+    /// The focal loss (Lin et al., ICCV 2017): `loss · (1 − p)^focus`, where `p = exp(-entropy)` is the probability that is predicted for
+    /// the truth.
+    fn focused(&mut self, loss: Value, entropy: Value, focus: f64, at: Span) -> Value {
+        if focus == 0.0 {
+            return loss;
+        }
+        let minus = self.emit(Op::Unary(UnaryOp::Neg), &[entropy], at);
+        let p = self.emit(Op::Unary(UnaryOp::Exp), &[minus], at);
+        let one = self.emit(Op::Const(1.0), &[], at);
+        let mut factor = self.emit(Op::Binary(BinaryOp::Sub), &[one, p], at);
+        if focus != 1.0 {
+            // Above the smallest difference of two numbers next to 1, the power has a derivative.
+            let least = self.emit(Op::Const(f64::from(f32::EPSILON)), &[], at);
+            let base = self.emit(Op::Binary(BinaryOp::Max), &[factor, least], at);
+            let log = self.emit(Op::Unary(UnaryOp::Log), &[base], at);
+            let exponent = self.emit(Op::Const(focus), &[], at);
+            let product = self.emit(Op::Binary(BinaryOp::Mul), &[log, exponent], at);
+            factor = self.emit(Op::Unary(UnaryOp::Exp), &[product], at);
+        }
+        self.emit(Op::Binary(BinaryOp::Mul), &[loss, factor], at)
+    }
+
+    /// The loss of each vertex times the weight of its class, and that weight.
+    fn weighted_by_class(
+        &mut self,
+        row: Value,
+        chosen: Value,
+        class_weights: Option<&[f64]>,
+        at: Span,
+    ) -> (Value, Option<Value>) {
         let Some(weights) = class_weights else { return (row, None) };
         let parts: Vec<Value> = weights
             .iter()
@@ -123,12 +158,11 @@ impl Instance<'_> {
         (self.emit(Op::Binary(BinaryOp::Mul), &[row, weight], at), Some(weight))
     }
 
-    /// `softplus(x) - x·y`, the mean over labels.
-    fn binary_cross_entropy(&mut self, logits: Value, label: Value, labels: usize, at: Span) -> Value {
+    /// `softplus(x) - x·y` for each label.
+    fn binary_cross_entropy(&mut self, logits: Value, label: Value, at: Span) -> Value {
         let softplus = self.emit(Op::Unary(UnaryOp::Softplus), &[logits], at);
         let product = self.emit(Op::Binary(BinaryOp::Mul), &[logits, label], at);
-        let each = self.emit(Op::Binary(BinaryOp::Sub), &[softplus, product], at);
-        self.mean_of_row(each, labels, at)
+        self.emit(Op::Binary(BinaryOp::Sub), &[softplus, product], at)
     }
 
     fn distance(&mut self, output: Value, label: Value, width: usize, squared: bool, at: Span) -> Value {
@@ -183,9 +217,7 @@ impl Instance<'_> {
             let space = Space::Edges(graph);
             let name = format!("{}.is_link", self.flow.graphs[graph.index()].name);
             let is_link = self.input(name, Type::fixed(space, &[]), Binding::IsLink(graph), at);
-            let softplus = self.emit(Op::Unary(UnaryOp::Softplus), &[score], at);
-            let product = self.emit(Op::Binary(BinaryOp::Mul), &[score, is_link], at);
-            let each = self.emit(Op::Binary(BinaryOp::Sub), &[softplus, product], at);
+            let each = self.binary_cross_entropy(score, is_link, at);
             sums.push(self.emit(Op::ReduceSpace(Reduce::Sum), &[each], at));
             counts.push(self.emit(Op::Count(space), &[], at));
         }

@@ -256,6 +256,12 @@ impl Verifier<'_> {
         loss.terms.iter().for_each(|term| self.loss_term(term));
     }
 
+    fn focus(&mut self, focus: f64) {
+        if !focus.is_finite() || focus < 0.0 {
+            self.report(Place::Loss, "the exponent of a focal loss is negative or not finite");
+        }
+    }
+
     fn loss_term(&mut self, term: &LossTerm) {
         if !term.weight.is_finite() {
             self.report(Place::Loss, "the weight of a term is not finite");
@@ -274,7 +280,7 @@ impl Verifier<'_> {
             return self.report(Place::Loss, "it is of no output");
         };
         let (label, width) = match &term.kind {
-            LossKind::CrossEntropy { label, classes, class_weights, smoothing } => {
+            LossKind::CrossEntropy { label, classes, class_weights, smoothing, focus } => {
                 if class_weights.as_ref().is_some_and(|weights| weights.len() != *classes) {
                     self.report(Place::Loss, "it does not have a weight for each class");
                 }
@@ -282,9 +288,13 @@ impl Verifier<'_> {
                 if !(0.0..1.0).contains(smoothing) || !weights.into_iter().all(|weight| weight.is_finite()) {
                     self.report(Place::Loss, "a weight is not finite, or smoothing not less than 1");
                 }
+                self.focus(*focus);
                 (label, *classes)
             }
-            LossKind::BinaryCrossEntropy { label, labels } => (label, *labels),
+            LossKind::BinaryCrossEntropy { label, labels, focus } => {
+                self.focus(*focus);
+                (label, *labels)
+            }
             LossKind::Distance { label, width, .. } => (label, *width),
             LossKind::Links => {
                 if !matches!(output.of, OutputOf::Links(_)) {

@@ -561,6 +561,11 @@ fn statements_outputs_and_the_loss() {
                 *smoothing = 1.0;
             }
         }),
+        ("the exponent of a focal loss is negative", |m| {
+            if let LossKind::CrossEntropy { focus, .. } = &mut loss(m).kind {
+                *focus = -1.0;
+            }
+        }),
         ("the output is not of links", |m| loss(m).kind = LossKind::Links),
         ("the output and the label are not of the same vertices", |m| {
             if let LossKind::CrossEntropy { label, .. } = &mut loss(m).kind {
@@ -569,7 +574,7 @@ fn statements_outputs_and_the_loss() {
         }),
         ("the output does not have the width of the label", |m| {
             if let LossKind::CrossEntropy { label, .. } = &loss(m).kind {
-                loss(m).kind = LossKind::BinaryCrossEntropy { label: label.clone(), labels: 9 };
+                loss(m).kind = LossKind::BinaryCrossEntropy { label: label.clone(), labels: 9, focus: 0.0 };
             }
         }),
     ]);

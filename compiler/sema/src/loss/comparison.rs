@@ -38,6 +38,9 @@ pub enum TrainedOf {
     Links(Vec<Graph>),
 }
 
+/// The largest exponent of a focal loss; published ones are at most 5.
+const MOST_FOCUS: f64 = 100.0;
+
 /// A call of a loss with its arguments.
 struct LossCall<'e> {
     name: &'e ast::Ident,
@@ -45,6 +48,7 @@ struct LossCall<'e> {
     label: &'e Expr,
     class_weights: Option<&'e Expr>,
     smoothing: Option<&'e Expr>,
+    focus: Option<&'e Expr>,
     span: Span,
 }
 
@@ -99,8 +103,9 @@ impl Checker<'_> {
     fn loss_call<'e>(&mut self, call: &'e Call, span: Span) -> Option<LossCall<'e>> {
         let name = call.callee.name.as_str();
         let names: &[&str] = match name {
-            "cross_entropy" => &["output", "label", "class_weights", "label_smoothing"],
-            "binary_cross_entropy" | "mse" | "mae" => &["output", "label"],
+            "cross_entropy" => &["output", "label", "focal", "class_weights", "label_smoothing"],
+            "binary_cross_entropy" => &["output", "label", "focal"],
+            "mse" | "mae" => &["output", "label"],
             _ => {
                 let report = Diagnostic::at(
                     codes::UNKNOWN_CHOICE,
@@ -130,7 +135,8 @@ impl Checker<'_> {
             return None;
         };
         let optional = |index: usize| sorted.get(index).copied().flatten();
-        Some(LossCall { name: &call.callee, output, label, class_weights: optional(2), smoothing: optional(3), span })
+        let (focus, class_weights, smoothing) = (optional(2), optional(3), optional(4));
+        Some(LossCall { name: &call.callee, output, label, class_weights, smoothing, focus, span })
     }
 
     /// The loss of an output of vertices, compared with a label.
@@ -222,6 +228,10 @@ impl Checker<'_> {
             Some(expr) => self.smoothing(expr, consts)?,
             None => 0.0,
         };
+        let focus = match call.focus {
+            Some(expr) => self.ranged(expr, consts, 0.0, MOST_FOCUS, "the exponent of a focal loss")?,
+            None => 0.0,
+        };
         let class_weights = class_weights?;
         if matches!(task, Task::Classify { .. } | Task::MultiLabel { .. }) {
             self.doubt_logits(value, output_span);
@@ -229,8 +239,8 @@ impl Checker<'_> {
         let dataset_name = decl.dataset_name.clone().unwrap_or_default();
         let label = Label { vertex, name: label_name, dataset_name: dataset_name.clone() };
         let kind = match task {
-            Task::Classify { classes } => LossKind::CrossEntropy { label, classes, class_weights, smoothing },
-            Task::MultiLabel { labels } => LossKind::BinaryCrossEntropy { label, labels },
+            Task::Classify { classes } => LossKind::CrossEntropy { label, classes, class_weights, smoothing, focus },
+            Task::MultiLabel { labels } => LossKind::BinaryCrossEntropy { label, labels, focus },
             Task::Regress { width } => LossKind::Distance { label, width, squared: name == "mse" },
             Task::Link => return None,
         };
@@ -268,6 +278,12 @@ impl Checker<'_> {
             .label(declared, "the output is declared here")
             .help(format!("write `binary_cross_entropy({name}, {LINKS})`"));
             self.report(report);
+            return None;
+        }
+        if let Some(focus) = call.focus {
+            let what = "the loss of links has no focal exponent";
+            let report = Diagnostic::at(codes::LINK_LOSS, focus.span, what, "only with a label");
+            self.report(report.help("more `negatives` for each link make hard ones more frequent"));
             return None;
         }
         self.doubt_logits(scores, declared);

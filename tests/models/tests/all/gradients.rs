@@ -75,7 +75,10 @@ fn losses_have_their_gradients() {
         model M(schema: S) { output y: Paper = linear(tanh(linear(Paper.x, 4)), 3) }";
     for loss in [
         "cross_entropy(y, Paper.topic, class_weights: [0.5, 2.0, 1.0], label_smoothing: 0.1)",
+        "cross_entropy(y, Paper.topic, focal: 2, class_weights: [0.5, 2.0, 1.0], label_smoothing: 0.1)",
+        "cross_entropy(y, Paper.topic, focal: 0.5)",
         "binary_cross_entropy(y, Paper.tags)",
+        "binary_cross_entropy(y, Paper.tags, focal: 1)",
         "mse(y, Paper.scores)",
         "mae(y, Paper.scores)",
     ] {

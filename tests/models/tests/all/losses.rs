@@ -121,6 +121,45 @@ fn a_device_agrees() {
     }
 }
 
+/// What a vertex loses is multiplied by (1 − p)^γ, and each of several labels as well.
+#[test]
+fn a_focal_loss_is_what_it_says() {
+    let schema = "schema S { vertex Paper { x: f32[5], topic: class[3], tags: multilabel[3] } }
+        model M(schema: S) { output y: Paper = linear(tanh(linear(Paper.x, 4)), 3) }";
+    let world = World::new(4, &[("Paper", 6)], &[]);
+    for focus in [1.0, 2.0, 2.5] {
+        let of_classes = |row: &[f64], truth: &[f64]| {
+            let p = row[truth[0] as usize].exp() / row.iter().map(|x| x.exp()).sum::<f64>();
+            -p.ln() * (1.0 - p).powf(focus)
+        };
+        let of_labels = |row: &[f64], truth: &[f64]| {
+            let each = row.iter().zip(truth).map(|(x, y)| {
+                let p = 1.0 / (1.0 + (x * (1.0 - 2.0 * y)).exp());
+                -p.ln() * (1.0 - p).powf(focus)
+            });
+            each.sum::<f64>() / row.len() as f64
+        };
+        let forms: [(&str, &dyn Fn(&[f64], &[f64]) -> f64); 2] =
+            [("cross_entropy(y, Paper.topic", &of_classes), ("binary_cross_entropy(y, Paper.tags", &of_labels)];
+        for (call, loss) in forms {
+            let compiled = compile(&format!("{schema} train M {{ loss {call}, focal: {focus}) epochs 1 }}"));
+            let (flow, bindings) = (&compiled.model.flow, compiled.bind(&world));
+            let run = interpret(flow, &bindings);
+            let input = |wanted: fn(&Binding) -> bool| {
+                let index = flow.inputs.iter().position(|decl| wanted(&decl.binding)).expect("an input");
+                &bindings.inputs[&Input::new(index)]
+            };
+            let (labels, mask) =
+                (input(|of| matches!(of, Binding::Label(..))), input(|of| matches!(of, Binding::TrainMask(_))));
+            let logits = result(flow, &run, "y");
+            let trained = (0..logits.rows).filter(|&row| mask.data[row] > 0.0);
+            let lost: Vec<f64> = trained.map(|row| loss(logits.row(row), labels.row(row))).collect();
+            let expected = lost.iter().sum::<f64>() / lost.len() as f64;
+            assert_close(&format!("{call}, {focus}"), &result(flow, &run, "loss").data, &[expected], 1e-9);
+        }
+    }
+}
+
 /// Losses that are written as expressions of outputs, as in papers.
 #[test]
 fn expressions_have_their_gradients() {
