@@ -191,7 +191,11 @@ impl Names {
             let fields = match item {
                 SchemaItem::Vertex(vertex) => &vertex.fields,
                 SchemaItem::Relation(relation) => &relation.fields,
-                SchemaItem::Metapath(_) | SchemaItem::Family(_) => continue,
+                SchemaItem::Family(family) => {
+                    self.graphs(&family.graphs);
+                    continue;
+                }
+                SchemaItem::Metapath(_) => continue,
             };
             for field in fields {
                 match &field.ty {
@@ -220,13 +224,13 @@ impl Names {
                 | TrainEntry::Seed(_, e) => self.expr(e),
                 TrainEntry::Fanout(_, fanout) => {
                     self.expr(&fanout.hops);
-                    fanout.graphs.iter().for_each(|own| self.expr(&own.hops));
+                    for own in &fanout.graphs {
+                        self.graphs(&own.graphs);
+                        self.expr(&own.hops);
+                    }
                 }
-                TrainEntry::Exclude(..)
-                | TrainEntry::Select(..)
-                | TrainEntry::Metrics(..)
-                | TrainEntry::Split(..)
-                | TrainEntry::Dataset(..) => {}
+                TrainEntry::Exclude(_, graphs) => self.graphs(graphs),
+                TrainEntry::Select(..) | TrainEntry::Metrics(..) | TrainEntry::Split(..) | TrainEntry::Dataset(..) => {}
             }
         }
     }
@@ -308,8 +312,29 @@ impl Names {
     fn call(&mut self, call: &Call) {
         self.calls.insert(call.callee.name.clone());
         call.args.iter().chain(&call.of).for_each(|arg| self.expr(&arg.value));
-        if let Some(GraphExpr::Name(name)) = &call.over {
-            self.names.insert(name.name.clone());
+        match &call.over {
+            Some(GraphExpr::Name(name)) => {
+                self.names.insert(name.name.clone());
+            }
+            Some(graphs) => self.graphs(graphs),
+            None => {}
+        }
+    }
+
+    /// Names of semantic graphs are no values, but their numbers are.
+    fn graphs(&mut self, graphs: &GraphExpr) {
+        match graphs {
+            GraphExpr::Name(_) => {}
+            GraphExpr::Call { argument, count, .. } => {
+                self.graphs(argument);
+                count.iter().for_each(|count| self.expr(count));
+            }
+            GraphExpr::List(items, _) => items.iter().for_each(|item| self.graphs(item)),
+            GraphExpr::Filter { graphs, .. } => self.graphs(graphs),
+            GraphExpr::AtMost { graphs, limit, .. } => {
+                self.graphs(graphs);
+                self.expr(limit);
+            }
         }
     }
 }
