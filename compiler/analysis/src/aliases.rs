@@ -46,7 +46,7 @@ impl<'a> AliasAnalysis<'a> {
                     flow.inputs[input.index()].binding,
                     Binding::StepNumber | Binding::EpochNumber | Binding::Given(_)
                 ),
-                op => !op.varies() && node.args.iter().all(|a| aliases.invariant[a.index()]),
+                op => !op.varies(flow) && node.args.iter().all(|a| aliases.invariant[a.index()]),
             };
             aliases.invariant.push(invariant);
         }

@@ -104,6 +104,9 @@ pub(crate) fn graph_text(flow: &Dataflow, graph: &GraphDecl) -> String {
     if graph.links {
         text.push_str(", pairs to score");
     }
+    if let Some(permutations) = graph.shuffle {
+        let _ = write!(text, ", permutations drawn for each step: {permutations}");
+    }
     if graph.self_loops {
         text.push_str(", with self loops");
     }

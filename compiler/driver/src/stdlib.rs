@@ -4,10 +4,13 @@
 pub const STDLIB: &[(&str, &str)] = &[
     ("appnp", include_str!("../../../stdlib/appnp.hgnn")),
     ("compgcn", include_str!("../../../stdlib/compgcn.hgnn")),
+    ("contrast", include_str!("../../../stdlib/contrast.hgnn")),
+    ("dgi", include_str!("../../../stdlib/dgi.hgnn")),
     ("gat", include_str!("../../../stdlib/gat.hgnn")),
     ("gcn", include_str!("../../../stdlib/gcn.hgnn")),
     ("gin", include_str!("../../../stdlib/gin.hgnn")),
     ("han", include_str!("../../../stdlib/han.hgnn")),
+    ("hdgi", include_str!("../../../stdlib/hdgi.hgnn")),
     ("hgt", include_str!("../../../stdlib/hgt.hgnn")),
     ("light_gcn", include_str!("../../../stdlib/light_gcn.hgnn")),
     ("link", include_str!("../../../stdlib/link.hgnn")),

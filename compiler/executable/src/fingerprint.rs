@@ -93,6 +93,9 @@ fn named_by_content(flow: &Dataflow) -> Dataflow {
                 text += &format!(" {word}");
             }
         }
+        if let Some(permutations) = decl.shuffle {
+            text += &format!(" shuffle {permutations}");
+        }
         tables.graphs[index].name = text;
     }
     let bindings: Vec<String> = tables.inputs.iter().map(|decl| Names(&tables).binding(&decl.binding)).collect();

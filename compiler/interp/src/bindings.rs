@@ -7,6 +7,7 @@ use std::ops::Index;
 use crate::dataflow::edges_of_rows;
 use hgnnc_ir::dataflow::{Binding, Dataflow, OutputKind};
 use hgnnc_ir::ops::Direction;
+use hgnnc_ir::random;
 use hgnnc_ir::stacks::derive;
 use hgnnc_ir::types::{Dim, Graph, Input, Param, Space, Value};
 
@@ -91,6 +92,16 @@ pub struct Bindings {
 }
 
 impl Bindings {
+    /// Draws the edges of the graphs that are shuffled, for its seed and step.
+    pub fn shuffle(&mut self, flow: &Dataflow) {
+        for (edges, decl) in self.edges.iter_mut().zip(&flow.graphs) {
+            let Some(permutations) = decl.shuffle else { continue };
+            let count = self.num_vertices[decl.dst.index()];
+            let sources = random::shuffled_sources((self.seed, self.step), decl.dst, count, permutations);
+            *edges = sources.into_iter().zip(0..).map(|(source, edge)| (source, edge / permutations)).collect();
+        }
+    }
+
     /// The extent of a dimension, in elements.
     pub fn extent(&self, dim: Dim) -> usize {
         match dim {

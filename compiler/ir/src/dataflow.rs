@@ -64,6 +64,10 @@ pub struct GraphDecl {
     /// The edges are vertex pairs to score, which may or may not be links of its relation: those of a batch in
     /// training, any requested pairs in evaluation. Such a graph has one step and carries no messages.
     pub links: bool,
+    /// The edges are so many permutations of the vertices of a type, which is both the source and the destination type,
+    /// without steps: each vertex has as many in-edges and out-edges. They are drawn anew for each step of training
+    /// ([`crate::random::shuffled_sources`]).
+    pub shuffle: Option<u32>,
     /// For a graph that is derived from the members of a stack: which one.
     pub derived: Option<(Stack, Incidence)>,
     /// The edges that a process has, in the program of several ranks.
@@ -74,7 +78,18 @@ impl GraphDecl {
     /// The graph of a relation or metapath, with the edges (or distinct pairs) as they are.
     pub fn new(name: String, src: VertexType, dst: VertexType, steps: Vec<Step>) -> Self {
         let share = EdgeShare::All;
-        Self { name, src, dst, steps, counted: false, self_loops: false, links: false, derived: None, share }
+        Self {
+            name,
+            src,
+            dst,
+            steps,
+            counted: false,
+            self_loops: false,
+            links: false,
+            shuffle: None,
+            derived: None,
+            share,
+        }
     }
 }
 

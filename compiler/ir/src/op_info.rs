@@ -4,6 +4,7 @@
 //! below, which passes and lowering ask, has an answer for it. A rule that needs more than a class (a derivative, a
 //! kernel) matches on operations where it stands.
 
+use crate::dataflow::Dataflow;
 use crate::ops::Op;
 use crate::types::{Graph, Input, Param};
 
@@ -80,9 +81,10 @@ impl Op {
         self.class() == OpClass::Leaf
     }
 
-    /// Can the value differ from one run to the next without an operand that does?
-    pub fn varies(&self) -> bool {
-        matches!(self, Op::Param(_) | Op::State(..) | Op::RandomMask { .. })
+    /// Can the value differ from one run of a program to the next without an operand that does?
+    pub fn varies(&self, flow: &Dataflow) -> bool {
+        let drawn = |graph: Graph| flow.graphs[graph.index()].shuffle.is_some();
+        matches!(self, Op::Param(_) | Op::State(..) | Op::RandomMask { .. }) || self.graph().is_some_and(drawn)
     }
 
     /// Is the derivative 0 wherever it exists, or is none wanted?

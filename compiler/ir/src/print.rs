@@ -169,6 +169,9 @@ impl Printer<'_> {
             if decl.links {
                 write!(self.out, " links")?;
             }
+            if let Some(permutations) = decl.shuffle {
+                write!(self.out, " shuffle {permutations}")?;
+            }
             if decl.share == EdgeShare::In {
                 write!(self.out, " in_edges")?;
             }

@@ -5,6 +5,8 @@
 //! "lowbias32", C. Wellons), keyed by 64 bits: enough for dropout, cheap enough to recompute in the
 //! backward pass, and the same few 32-bit instructions on a CPU and on a GPU.
 
+use crate::types::VertexType;
+
 /// The key of one mask in one training step.
 pub fn mask_key(seed: u64, step: u64, stream: u32) -> u64 {
     split_mix(split_mix(split_mix(seed).wrapping_add(step)).wrapping_add(u64::from(stream)))
@@ -54,6 +56,34 @@ pub fn keep_scale(rate: f64) -> f64 {
 /// One element of the dropout mask: [`keep_scale`] if kept, else 0.
 pub fn mask_element(key: u64, index: u64, rate: f64) -> f64 {
     if rate <= 0.0 || bits(key, index) < keep_threshold(rate) { keep_scale(rate) } else { 0.0 }
+}
+
+/// The sources of the in-edges of shuffled vertices in one training step, ascending for each vertex: those of so many
+/// independent permutations. `[count * permutations]`
+pub fn shuffled_sources((seed, step): (u64, u64), vertex: VertexType, count: usize, permutations: u32) -> Vec<u32> {
+    let key = |number: u32| split_mix(mask_key(seed, step, vertex.0) ^ split_mix(u64::from(number)));
+    if permutations == 1 {
+        return permutation(key(0), count);
+    }
+    let width = permutations as usize;
+    let mut sources = vec![0; count * width];
+    for number in 0..permutations {
+        for (at, source) in permutation(key(number), count).into_iter().enumerate() {
+            sources[at * width + number as usize] = source;
+        }
+    }
+    sources.chunks_exact_mut(width).for_each(<[u32]>::sort_unstable);
+    sources
+}
+
+/// A permutation of `0..count`, each as probable as any other (Fisher & Yates 1938, from the end): a function of the key.
+pub fn permutation(key: u64, count: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..count as u32).collect();
+    for last in (1..count).rev() {
+        let other = (uniform(key, last as u64) * (last + 1) as f64) as usize;
+        order.swap(last, other.min(last));
+    }
+    order
 }
 
 /// A uniform number in [0, 1) with 53 random bits, for initialisation.

@@ -158,6 +158,7 @@ impl Dataflow {
             counted: false,
             self_loops: false,
             links,
+            shuffle: None,
             derived: Some((stack, incidence)),
             share: EdgeShare::All,
         });

@@ -216,7 +216,8 @@ impl Verifier<'_> {
             Some([first, rest @ ..]) => {
                 let alike =
                     |other: &&GraphDecl| (other.src, other.dst, other.links) == (first.src, first.dst, first.links);
-                if !rest.iter().all(alike) || first.derived.is_some() {
+                let drawn = [*first].iter().chain(rest).any(|other| other.shuffle.is_some());
+                if !rest.iter().all(alike) || first.derived.is_some() || drawn {
                     self.report(place, "its members do not have the same end types");
                 }
             }
@@ -272,6 +273,10 @@ impl Verifier<'_> {
         let mut at = flow.owned_type(decl.src);
         if decl.links && (decl.steps.len() != 1 || decl.steps[0].reverse || decl.self_loops) {
             self.report(place, "links are those of one relation, in its direction");
+        }
+        let alone = decl.src == decl.dst && decl.steps.is_empty() && !decl.counted && !decl.self_loops && !decl.links;
+        if decl.shuffle.is_some() && !alone {
+            self.report(place, "permutations are those of the vertices of a type, without steps");
         }
         for step in &decl.steps {
             let Some(relation) = flow.relations.get(step.relation as usize) else {

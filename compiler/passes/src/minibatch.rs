@@ -152,6 +152,9 @@ impl RequiredHops {
                 {
                     return wrong("a layer uses what belongs to pairs to score");
                 }
+                (Op::GatherSrc(graph), _) if flow.graphs[graph.index()].shuffle.is_some() => {
+                    return wrong("it takes rows of vertices that are shuffled, and a batch has few of them");
+                }
                 (Op::Segment { direction: Direction::Out, .. }, _) => {
                     return wrong("it sums over out-edges, and a batch has in-edges only");
                 }

@@ -99,6 +99,11 @@ impl Placing<'_> {
         if !self.old.stacks.is_empty() {
             return refused("its semantic graphs are stacked");
         }
+        if self.old.graphs.iter().any(|graph| graph.shuffle.is_some()) {
+            return refused(
+                "it shuffles the vertices of a type, which would move all rows between the processes in each step",
+            );
+        }
         // Links to learn are no edges of a program of the whole graph: their pairs are scored by another one.
         for index in (0..self.old.graphs.len()).filter(|&index| !self.old.graphs[index].links) {
             let src = self.old.graphs[index].src;

@@ -121,6 +121,8 @@ impl Checker<'_> {
             "pairs to score are no paths"
         } else if graph.self_loops {
             "self loops that are added walk along no relation"
+        } else if graph.shuffle.is_some() {
+            "shuffled vertices are joined by no relation"
         } else {
             return Some(self.declare_instances(graph));
         };

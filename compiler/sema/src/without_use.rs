@@ -85,6 +85,7 @@ impl<'a> Checker<'a> {
             counted: false,
             self_loops: false,
             links: false,
+            shuffle: None,
             at_most: None,
             span: over.span,
         };

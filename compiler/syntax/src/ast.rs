@@ -212,11 +212,13 @@ pub struct FamilyDecl {
 pub enum GraphExpr {
     /// A name: `PAP`, `relations`, `in_edges`, `V`.
     Name(Ident),
-    /// A derived graph: `reverse(written_by)`, `self_loops(PAP)`, `identity(Paper)`.
+    /// A derived graph: `reverse(written_by)`, `self_loops(PAP)`, `identity(Paper)`, `shuffle(Paper, 16)`.
     Call {
-        /// One of `reverse`, `self_loops`, `identity`.
+        /// One of `reverse`, `self_loops`, `links`, `identity`, `shuffle`.
         function: Ident,
         argument: Box<GraphExpr>,
+        /// A number of graphs.
+        count: Option<Box<Expr>>,
         span: Span,
     },
     /// A list of graphs, `[PAP, PSP]`.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use hgnnc_data::buffer::HostBuffer;
 use hgnnc_data::{BoundData, ExecError, InputData, Result, StateId};
-use hgnnc_executable::gpu::{Blocks, Entry, GpuCompiler, KernelInfo, Module, Sizes, Slot};
+use hgnnc_executable::gpu::{Blocks, Entry, GpuCompiler, KernelInfo, Module, Sizes, Slot, Topology};
 use hgnnc_ir::dataflow::{Dataflow, OutputKind};
 use hgnnc_ir::kernel::place;
 use hgnnc_ir::kernel::print::print_rows;
 use hgnnc_ir::kernel::{Buffer, Contents, Program, Source};
+use hgnnc_ir::types::Graph;
 use hgnnc_session::RowStore;
 
 use crate::graph_arrays::{DataSizes, index_array};
@@ -83,6 +84,23 @@ impl Uploaded {
     /// Has rows of an input copied from a matrix.
     pub fn take_rows_of(&mut self, index: usize, matrix: Arc<dyn RowStore>) {
         self.matrices.insert(index, matrix);
+    }
+
+    /// Copies the edges of shuffled vertices anew: as many numbers as before, at the same addresses.
+    pub fn renew_arrays(&mut self, device: &mut SharedDevice, data: &BoundData) -> Result<()> {
+        let shuffled = |graph: &Graph| data.graphs[graph.index()].shuffle.is_some();
+        for (slot, room) in &self.arrays {
+            let drawn = match slot {
+                Slot::Others(Topology::Graph(graph), _)
+                | Slot::Positions(Topology::Graph(graph))
+                | Slot::EndOfEdges(graph, _) => shuffled(graph),
+                _ => false,
+            };
+            if let Some(array) = index_array(data, slot).filter(|_| drawn) {
+                device.upload(room.at, bytemuck::cast_slice(&array))?;
+            }
+        }
+        Ok(())
     }
 
     /// Bytes of all copies.

@@ -279,7 +279,11 @@ impl DeviceEngine {
         }
         let done = self.device.upload(self.counters, &bytes);
         self.counter_bytes = bytes;
-        done
+        done?;
+        if self.data.shuffle(seed, step) {
+            self.uploaded.renew_arrays(&mut self.device, &self.data)?;
+        }
+        Ok(())
     }
 
     /// Runs a program up to the first launch that may overwrite a parameter or a state.

@@ -14,7 +14,9 @@ use hgnnc_ir::training::{self, Fanout, MiniBatch, Training};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 use hgnnc_ir::{Op, VertexRows};
 
-use crate::bound::{BoundData, GroundTruth, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep};
+use crate::bound::{
+    BoundData, GroundTruth, InputData, LinksByGraph, SamplingInputs, Shuffle, Target, Topology, WalkStep,
+};
 use crate::error::{ExecError, Result};
 use crate::stacks;
 
@@ -94,6 +96,10 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
     let named = binder.graphs.into_iter().zip(&flow.graphs);
     data.graphs = named.map(|(edges, decl)| edges.into_topology(&decl.name)).collect();
     data.origins = binder.origins;
+    for (graph, decl) in data.graphs.iter_mut().zip(&flow.graphs) {
+        graph.shuffle = decl.shuffle.map(|permutations| Shuffle { vertex: decl.dst, permutations });
+    }
+    data.shuffle(0, 0);
     for (graph, pairs) in binder.deferred {
         data.graphs[graph].deferred = Some(pairs);
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use hgnnc_graph::{Adjacency, DegreeClasses, FloatArray, Origin, transpose_into};
 use hgnnc_ir::ops::Direction;
+use hgnnc_ir::random;
 use hgnnc_ir::sizes::{self, SizeInfo};
 use hgnnc_ir::training::Part;
 use hgnnc_ir::types::VertexType;
@@ -39,6 +40,17 @@ pub struct Topology {
     pub listed: Option<Vec<u32>>,
     /// For the edges of one rank of several: number of edges of all ranks, by which rows with many edges are split.
     pub of_whole: Option<u64>,
+    /// The edges are permutations of these vertices that [`BoundData::shuffle`] draws.
+    pub shuffle: Option<Shuffle>,
+}
+
+/// Permutations of the vertices of a type, drawn for each step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Shuffle {
+    /// The type at both ends.
+    pub vertex: VertexType,
+    pub permutations: u32,
 }
 
 /// Rows by degree class, for both directions, for all vertices and for vertices with edges only. Computed on first use,
@@ -123,6 +135,7 @@ impl Topology {
             deferred: None,
             listed: None,
             of_whole: None,
+            shuffle: None,
         })
     }
 
@@ -151,6 +164,19 @@ impl Topology {
     /// Forgets all but the in-edges, by which mini-batches are sampled.
     pub fn release_out_edges(&mut self) {
         (self.csr, self.ends, self.classes) = (Adjacency::default(), [None, None], Classes::default());
+    }
+
+    /// Replaces the edges: the same number of sources for each destination.
+    fn replace_edges(&mut self, sources: Vec<u32>) {
+        let degree = sources.len() / self.num_dst.max(1);
+        let rows = (0..=self.num_dst).map(|row| (row * degree) as u64);
+        self.csc = Adjacency { indptr: rows.collect(), indices: sources.into(), eids: vec![].into() };
+        transpose_into(&self.csc.indptr, &self.csc.indices, self.num_src, &mut self.csr);
+        for direction in [Direction::In, Direction::Out] {
+            if self.ends[direction_slot(direction)].take().is_some() {
+                self.list_endpoints(direction);
+            }
+        }
     }
 
     /// Number of edges (stored elements).
@@ -412,6 +438,28 @@ impl BoundData {
     /// [`BoundData::labels`] of a trained output by position.
     pub fn labels_of(&self, term: usize) -> Option<&Target> {
         self.truths.get(term)?.labels.as_ref()
+    }
+
+    /// Draws the edges of shuffled vertices for a step of training. Returns whether there are any.
+    ///
+    /// They are a function of the seed, the step and the vertex type, for vertices in the order of the dataset
+    /// ([`random::shuffled_sources`]).
+    pub fn shuffle(&mut self, seed: u64, step: u64) -> bool {
+        let mut any = false;
+        for graph in &mut self.graphs {
+            let Some(Shuffle { vertex, permutations }) = graph.shuffle else { continue };
+            any = true;
+            let drawn = random::shuffled_sources((seed, step), vertex, graph.num_dst, permutations);
+            graph.replace_edges(match self.orders.of(vertex) {
+                Some(order) => {
+                    let rows = order.original.iter().map(|&row| row as usize * permutations as usize);
+                    let edges = rows.flat_map(|first| &drawn[first..first + permutations as usize]);
+                    edges.map(|&source| order.rank[source as usize]).collect()
+                }
+                None => drawn,
+            });
+        }
+        any
     }
 
     /// Sizes for the cost models of passes.

@@ -26,8 +26,8 @@ pub mod tables;
 
 pub use bind::{BindOptions, bind, check_held_out};
 pub use bound::{
-    ActiveVertices, BoundData, GroundTruth, InputData, LinksByGraph, SamplingInputs, Target, Topology, WalkStep,
-    part_index,
+    ActiveVertices, BoundData, GroundTruth, InputData, LinksByGraph, SamplingInputs, Shuffle, Target, Topology,
+    WalkStep, part_index,
 };
 pub use error::{ADVICE, Cause, ExecError, Result};
 pub use hgnnc_graph::{Adjacency, transpose_into};

@@ -160,6 +160,7 @@ pub fn bind(flow: &Dataflow, world: &World) -> Bindings {
     bindings.num_vertices = flow.vertex_types.iter().map(|v| world.count(&v.name)).collect();
     let names: Vec<&str> = flow.relations.iter().map(|r| r.name.as_str()).collect();
     bindings.edges = flow.graphs.iter().map(|g| semantic_graph(flow, world, &names, g)).collect();
+    bindings.shuffle(flow);
     for (index, decl) in flow.inputs.iter().enumerate() {
         let (rows, width) = (bindings.rows(decl.ty.space), bindings.width(&decl.ty.dims));
         let random = |world: &World| Tensor::new(rows, width, world.numbers(&decl.name, rows * width, 1.0));

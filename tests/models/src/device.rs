@@ -29,6 +29,7 @@ pub fn by_oracle(train: &Dataflow, infer: &Dataflow, bindings: &Bindings, steps:
     let mut all = Numbers::new();
     for step in first..first + steps {
         bindings.step = step;
+        bindings.shuffle(train);
         step_number(train, &mut bindings);
         let run = interpret(train, &bindings);
         let loss = train.result("loss").expect("a trained model has a loss");
@@ -41,6 +42,9 @@ pub fn by_oracle(train: &Dataflow, infer: &Dataflow, bindings: &Bindings, steps:
     for ((param, slot), tensor) in &bindings.states {
         all.insert(state_name(train, *param, *slot), tensor.data.clone());
     }
+    // The devices are given the first step again.
+    bindings.step = first;
+    bindings.shuffle(infer);
     let run = interpret(infer, &bindings);
     for output in &infer.outputs {
         let OutputKind::Result(name) = &output.kind else { continue };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hgnnc_codegen_cpu::{Options, compile, compile_executable};
 use hgnnc_cpu::{CpuBackend, Engine, EngineOptions, thread_pool};
 use hgnnc_cuda::{Device, DeviceBackend};
-use hgnnc_data::{BoundData, ExecError, GroundTruth, InputData, Target, Topology};
+use hgnnc_data::{BoundData, ExecError, GroundTruth, InputData, Shuffle, Target, Topology};
 use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::CpuProgram;
 use hgnnc_fusion::lower;
@@ -27,7 +27,9 @@ pub fn bound_data(flow: &Dataflow, bindings: &Bindings) -> BoundData {
     let mut data = BoundData { num_vertices: bindings.num_vertices.clone(), ..BoundData::default() };
     for (decl, edges) in flow.graphs.iter().zip(&bindings.edges) {
         let (num_src, num_dst) = (bindings.num_vertices[decl.src.index()], bindings.num_vertices[decl.dst.index()]);
-        data.graphs.push(Topology::from_edges(&decl.name, num_src, num_dst, edges).expect("edges exist"));
+        let mut graph = Topology::from_edges(&decl.name, num_src, num_dst, edges).expect("edges exist");
+        graph.shuffle = decl.shuffle.map(|permutations| Shuffle { vertex: decl.dst, permutations });
+        data.graphs.push(graph);
     }
     data.patterns = vec![Topology::default(); flow.patterns.len()];
     let (mut classes, mut trained) = (vec![], BTreeMap::new());

@@ -97,6 +97,9 @@ fn model_of(module: &str, layer: &Layer) -> String {
             "score: links = h".to_owned(),
         ),
         false if layer.results[0].rows == ValueRows::PerGraph => (over.to_owned(), "weights: graphs = h".to_owned()),
+        false if layer.results[0].dims.is_empty() => {
+            (over.to_owned(), format!("logits: Paper = linear(reshape(h{select}, [1]), 3)"))
+        }
         false => (over.to_owned(), format!("logits: Paper = linear(h{select}, 3)")),
     };
     // Rows of semantic graphs come from a layer as well.

@@ -65,11 +65,13 @@ impl Parser {
                 let counted = self.accept_word("counted");
                 let self_loops = self.accept_word("self_loops");
                 let links = self.accept_word("links");
+                let shuffle = if self.accept_word("shuffle") { Some(self.integer()?) } else { None };
                 let share = if self.accept_word("in_edges") { EdgeShare::In } else { EdgeShare::All };
                 self.parsed.flow.graphs.push(GraphDecl {
                     counted,
                     self_loops,
                     links,
+                    shuffle,
                     share,
                     ..GraphDecl::new(name, src, dst, steps)
                 });

@@ -78,6 +78,9 @@ fn groups(flow: &Dataflow) -> Vec<Vec<Graph>> {
         let mut order = vec![];
         for &graph in family {
             let decl = &flow.graphs[graph.index()];
+            if decl.shuffle.is_some() {
+                continue;
+            }
             let ends = (decl.src, decl.dst, decl.links);
             let group = by_ends.entry(ends).or_default();
             if group.is_empty() {

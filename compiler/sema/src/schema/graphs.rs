@@ -8,8 +8,9 @@ use hgnnc_syntax::ast::{self, GraphExpr};
 use super::{MAX_NAMED, MetapathInfo, Named, Schema};
 use crate::names::did_you_mean;
 
-/// The identity of the edges of a semantic graph: the types at the ends, the steps, `counted`, `self_loops`, `links`.
-pub type EdgesKey = (usize, usize, Vec<Step>, bool, bool, bool);
+/// The identity of the edges of a semantic graph: the types at the ends, the steps, `counted`, `self_loops`, `links`,
+/// `shuffle`.
+pub type EdgesKey = (usize, usize, Vec<Step>, bool, bool, bool, Option<u32>);
 
 /// A semantic graph as a model names it. Messages go from `src` to `dst`.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub struct GraphRef {
     pub self_loops: bool,
     /// Its edges are pairs to score.
     pub links: bool,
+    /// Its edges are so many permutations of the vertices of a type.
+    pub shuffle: Option<u32>,
     /// The most path instances that end at a vertex, with the place where that is written.
     pub at_most: Option<(u32, Span)>,
     /// The expression that names it.
@@ -91,7 +94,17 @@ impl Schema {
                 };
                 Some(all?.into_iter().map(|g| GraphRef { at_most: Some((limit, *span)), ..g }).collect())
             }
-            GraphExpr::Call { function, argument, span } => match function.name.as_str() {
+            GraphExpr::Call { function, count: Some(count), .. } if function.name != "shuffle" => {
+                let report = Diagnostic::at(
+                    codes::UNKNOWN_FUNCTION,
+                    count.span,
+                    format!("`{}` takes one argument", function.name),
+                    "a second one",
+                );
+                diagnostics.push(report.help("only `shuffle(Paper, 16)` takes a number"));
+                None
+            }
+            GraphExpr::Call { function, argument, count, span } => match function.name.as_str() {
                 "reverse" => {
                     let graphs = self.members(argument, diagnostics)?;
                     graphs.into_iter().map(|g| self.reverse(g, *span, diagnostics)).collect()
@@ -105,27 +118,18 @@ impl Schema {
                     graphs.into_iter().map(|g| self.links(g, *span, diagnostics)).collect()
                 }
                 "identity" => {
-                    let GraphExpr::Name(name) = &**argument else {
-                        diagnostics.push(Diagnostic::at(
-                            codes::NOT_A_GRAPH,
-                            argument.span(),
-                            "`identity` takes a vertex type",
-                            "not a vertex type",
-                        ));
-                        return None;
+                    let (name, vertex) = self.vertex_argument(function, argument, diagnostics)?;
+                    Some(vec![GraphRef { self_loops: true, ..GraphRef::of_vertex("identity", name, vertex, *span) }])
+                }
+                "shuffle" => {
+                    let (name, vertex) = self.vertex_argument(function, argument, diagnostics)?;
+                    let permutations = match count {
+                        Some(count) => self.permutations(count, diagnostics)?,
+                        None => 1,
                     };
-                    let vertex = self.vertex(name, diagnostics)?;
-                    Some(vec![GraphRef {
-                        name: format!("identity_{}", name.name),
-                        src: vertex,
-                        dst: vertex,
-                        steps: vec![],
-                        counted: false,
-                        self_loops: true,
-                        links: false,
-                        at_most: None,
-                        span: *span,
-                    }])
+                    let graph = GraphRef::of_vertex("shuffle", name, vertex, *span);
+                    let number = if permutations == 1 { String::new() } else { format!("_{permutations}") };
+                    Some(vec![GraphRef { name: graph.name.clone() + &number, shuffle: Some(permutations), ..graph }])
                 }
                 _ => {
                     diagnostics.push(did_you_mean(
@@ -136,7 +140,7 @@ impl Schema {
                             "unknown here",
                         ),
                         &function.name,
-                        ["reverse", "self_loops", "identity", "links"],
+                        ["reverse", "self_loops", "identity", "links", "shuffle"],
                     ));
                     None
                 }
@@ -144,10 +148,43 @@ impl Schema {
         }
     }
 
+    /// The vertex type that a graph function takes.
+    fn vertex_argument<'g>(
+        &self,
+        function: &ast::Ident,
+        argument: &'g GraphExpr,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<(&'g str, usize)> {
+        let GraphExpr::Name(name) = argument else {
+            let what = format!("`{}` takes a vertex type", function.name);
+            diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, argument.span(), what, "not a vertex type"));
+            return None;
+        };
+        Some((&name.name, self.vertex(name, diagnostics)?))
+    }
+
+    /// The number of permutations that the vertices of a type are shuffled by.
+    fn permutations(&self, count: &ast::Expr, diagnostics: &mut Diagnostics) -> Option<u32> {
+        const MOST: u32 = 1 << 16;
+        let permutations = self.consts.dimension(count, diagnostics)?;
+        let fitting = u32::try_from(permutations).ok().filter(|number| (1..=MOST).contains(number));
+        if fitting.is_none() {
+            let what = format!("vertices are shuffled by 1 to {MOST} permutations");
+            diagnostics.push(Diagnostic::at(codes::ARGUMENT_RANGE, count.span, what, "outside of this range"));
+        }
+        fitting
+    }
+
     fn reverse(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
         if graph.links {
             let what = "pairs to score have the direction of their relation";
             diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, what, "cannot be reversed"));
+            return None;
+        }
+        if graph.shuffle.is_some() {
+            let what = "permutations drawn at random have no reverse";
+            let report = Diagnostic::at(codes::NOT_A_GRAPH, span, what, "cannot be reversed");
+            diagnostics.push(report.help("others are as random: leave `reverse` out"));
             return None;
         }
         Some(GraphRef { span, ..graph.reversed() })
@@ -176,6 +213,11 @@ impl Schema {
         if graph.links {
             let what = "pairs to score have no self loops";
             diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, what, "of pairs to score"));
+            return None;
+        }
+        if graph.shuffle.is_some() {
+            let what = "permutations drawn at random have no self loops to add";
+            diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, what, "of shuffled vertices"));
             return None;
         }
         if graph.src != graph.dst {
@@ -274,7 +316,14 @@ impl Schema {
             self.metapaths.iter().find(same).map(|m| m.name.clone())
         };
         let name = match &graph.steps[..] {
-            [] => return format!("identity({})", self.vertices[graph.dst.index()].name),
+            [] => {
+                let vertex = &self.vertices[graph.dst.index()].name;
+                return match graph.shuffle {
+                    Some(1) => format!("shuffle({vertex})"),
+                    Some(permutations) => format!("shuffle({vertex}, {permutations})"),
+                    None => format!("identity({vertex})"),
+                };
+            }
             // The relations of path instances are none of the schema.
             [step] if step.relation as usize >= self.relations.len() => return graph.name.clone(),
             [step] if !graph.counted => {
@@ -300,6 +349,7 @@ impl Schema {
             counted: false,
             self_loops: false,
             links: false,
+            shuffle: None,
             at_most: None,
             span,
         }
@@ -317,6 +367,7 @@ impl Schema {
             counted: *counted,
             self_loops: false,
             links: false,
+            shuffle: None,
             at_most: None,
             span,
         }
@@ -346,7 +397,7 @@ pub fn reversed(steps: &[Step]) -> Vec<Step> {
 impl GraphRef {
     /// Graphs with the same edges have the same key.
     pub fn edges_key(&self) -> EdgesKey {
-        (self.src, self.dst, self.steps.clone(), self.counted, self.self_loops, self.links)
+        (self.src, self.dst, self.steps.clone(), self.counted, self.self_loops, self.links, self.shuffle)
     }
 
     /// As a row of a program's table.
@@ -355,6 +406,7 @@ impl GraphRef {
             counted: self.counted,
             self_loops: self.self_loops,
             links: self.links,
+            shuffle: self.shuffle,
             ..GraphDecl::new(
                 self.name.clone(),
                 VertexType::new(self.src),
@@ -368,6 +420,23 @@ impl GraphRef {
     pub fn makes(&self, decl: &GraphDecl) -> bool {
         (self.src, self.dst, &self.steps) == (decl.src.index(), decl.dst.index(), &decl.steps)
             && (self.counted, self.self_loops, self.links) == (decl.counted, decl.self_loops, decl.links)
+            && self.shuffle == decl.shuffle
+    }
+
+    /// A graph from a vertex type to itself that walks no relation.
+    fn of_vertex(function: &str, name: &str, vertex: usize, span: Span) -> GraphRef {
+        GraphRef {
+            name: format!("{function}_{name}"),
+            src: vertex,
+            dst: vertex,
+            steps: vec![],
+            counted: false,
+            self_loops: false,
+            links: false,
+            shuffle: None,
+            at_most: None,
+            span,
+        }
     }
 
     /// The same edges with messages the other way.

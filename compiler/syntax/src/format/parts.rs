@@ -75,7 +75,10 @@ pub(super) fn string(text: &Text, source: &str) -> String {
 pub(super) fn graph_expr(graphs: &GraphExpr) -> String {
     match graphs {
         GraphExpr::Name(ident) => name(ident),
-        GraphExpr::Call { function, argument, .. } => format!("{}({})", name(function), graph_expr(argument)),
+        GraphExpr::Call { function, argument, count, .. } => {
+            let count = count.as_ref().map_or_else(String::new, |count| format!(", {}", number_or_constant(count)));
+            format!("{}({}{count})", name(function), graph_expr(argument))
+        }
         GraphExpr::List(graphs, _) => {
             let graphs: Vec<String> = graphs.iter().map(graph_expr).collect();
             format!("[{}]", graphs.join(", "))
@@ -84,13 +87,16 @@ pub(super) fn graph_expr(graphs: &GraphExpr) -> String {
             format!("{} {} {}", graph_expr(graphs), if *into { "into" } else { "from" }, name(vertex))
         }
         GraphExpr::AtMost { graphs, limit, .. } => {
-            let limit = match &limit.kind {
-                ExprKind::Name(constant) => quote(constant),
-                ExprKind::Number(number) => number.to_string(),
-                _ => String::new(),
-            };
-            format!("{} at most {limit} per vertex", graph_expr(graphs))
+            format!("{} at most {} per vertex", graph_expr(graphs), number_or_constant(limit))
         }
+    }
+}
+
+fn number_or_constant(limit: &Expr) -> String {
+    match &limit.kind {
+        ExprKind::Name(constant) => quote(constant),
+        ExprKind::Number(number) => number.to_string(),
+        _ => String::new(),
     }
 }
 

@@ -209,7 +209,10 @@ fn entry(entry: &TrainEntry) -> String {
 fn graphs(of: &GraphExpr) -> String {
     match of {
         GraphExpr::Name(name) => name.name.clone(),
-        GraphExpr::Call { function, argument, .. } => format!("({} {})", function.name, graphs(argument)),
+        GraphExpr::Call { function, argument, count, .. } => {
+            let count = count.as_ref().map_or_else(String::new, |count| format!(" {}", expr(count)));
+            format!("({} {}{count})", function.name, graphs(argument))
+        }
         GraphExpr::List(list, _) => format!("[{}]", list.iter().map(graphs).collect::<Vec<_>>().join(" ")),
         GraphExpr::Filter { graphs: of, into, vertex } => {
             format!("({} {} {})", if *into { "into" } else { "from" }, graphs(of), vertex.name)

@@ -181,6 +181,7 @@ impl Engine {
     /// Runs a program up to the first step that may overwrite a parameter or a state. All results are available then,
     /// and no parameter has changed.
     pub fn run_until_update(&mut self, program: usize, seed: u64, step: u64, epoch: u64, times: &mut Times) {
+        self.data.shuffle(seed, step);
         let counters = self.slabs[Slab::Counters].elements();
         counters[0] = step as f32;
         counters[1] = epoch as f32;

@@ -58,7 +58,8 @@ impl Trainer {
     /// Runs the evaluation program.
     pub(super) fn infer_all(&mut self) -> Result<()> {
         let start = Instant::now();
-        let key = StepKey { seed: self.seed, step: self.progress.steps_done, epoch: self.progress.epochs_done };
+        // Step 0: every evaluation shuffles vertices alike, so that losses of epochs are comparable.
+        let key = StepKey { seed: self.seed, step: 0, epoch: self.progress.epochs_done };
         let session = self.current()?;
         session.run(INFER, key, &mut Times::default())?;
         session.update(INFER, key, &mut Times::default())?;

@@ -18,5 +18,6 @@ mod rank_plans;
 mod ranks;
 mod recent_layers;
 mod reuse;
+mod shuffles;
 mod training_cases;
 mod values;

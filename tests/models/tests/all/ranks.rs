@@ -31,7 +31,7 @@ const RANKS: [usize; 5] = [1, 2, 3, 4, 7];
 /// The losses of a run's epochs, and the parameters and the output after them. Of several ranks, the first one has all
 /// parameters.
 #[derive(Clone, PartialEq, Debug)]
-struct Trained {
+pub struct Trained {
     losses: Vec<f64>,
     params: Vec<f32>,
     output: Vec<f32>,
@@ -90,7 +90,7 @@ fn dense(shapes: Vec<(String, Vec<usize>)>, own: Vec<Vec<f32>>) -> BTreeMap<Stri
 }
 
 /// Trains on virtual ranks; a result for each.
-fn train_on(ranks: usize, sections: usize, source: &str, data: &Arc<Dataset>) -> Vec<Result<Trained, Error>> {
+pub fn train_on(ranks: usize, sections: usize, source: &str, data: &Arc<Dataset>) -> Vec<Result<Trained, Error>> {
     of_ranks(threads::run(ranks, |comm| {
         train(&job(source, data, Some(Ranks { sections, ..Ranks::new(Arc::clone(comm)) })))
     }))
