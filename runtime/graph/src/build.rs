@@ -309,19 +309,20 @@ impl Builder {
     /// A split of the labelled vertices of a type, after its labels: training, validation and test.
     pub fn split(&mut self, ty: usize, name: &str, parts: [Named<'_, &[i64]>; 3]) {
         let at = format!("split `{name}`");
-        let (of_type, count) = (self.type_at(ty), self.dataset.vertex_types[ty].count);
+        let (type_name, count) = (self.type_at(ty), self.dataset.vertex_types[ty].count);
         if self.dataset.splits.iter().any(|split| split.vertex_type == ty && split.name == name) {
-            return self.fail(parts[0].key, format!("there are two splits `{name}` of {of_type}"));
+            return self.fail(parts[0].key, format!("there are two splits `{name}` of {type_name}"));
         }
-        let labels: Vec<&LabelData> = self.dataset.labels.iter().filter(|label| label.vertex_type == ty).collect();
+        let of_type = self.dataset.labels.iter().filter(|label| label.vertex_type == ty);
+        let labels: Vec<&LabelValues> = of_type.map(|label| &label.values).collect();
         let mut errors = Vec::new();
         let mut found: Vec<Vec<u32>> = Vec::new();
         for (part, Named { key, value }) in ["train", "val", "test"].into_iter().zip(parts) {
             let place = Place { file: key, at: &at };
-            let bound = Bound { what: "vertex", count, of: &of_type };
+            let bound = Bound { what: "vertex", count, of: &type_name };
             let ids = checks::ids(place, value, |i| format!("position {i} of `{part}`"), bound);
             let ids = match ids {
-                Ok(ids) => checks::labelled(place, part, &ids, &labels).map(|()| ids),
+                Ok(ids) => checks::labelled(place, (part, "vertex"), &ids, &labels).map(|()| ids),
                 wrong => wrong,
             };
             match ids {
@@ -333,7 +334,7 @@ impl Builder {
             }
         }
         if let Ok([train, val, test]) = <[Vec<u32>; 3]>::try_from(found) {
-            errors.extend(checks::disjoint(&at, [("train", &train), ("val", &val), ("test", &test)]));
+            errors.extend(checks::disjoint(&at, "vertex", [("train", &train), ("val", &val), ("test", &test)]));
             if errors.is_empty() {
                 self.dataset.splits.push(SplitData { name: name.to_owned(), vertex_type: ty, train, val, test });
             }

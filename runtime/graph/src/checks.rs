@@ -4,7 +4,7 @@
 
 use rayon::prelude::*;
 
-use crate::dataset::{LabelData, VertexIds};
+use crate::dataset::{LabelValues, VertexIds};
 use crate::error::DataError;
 
 /// An array in messages.
@@ -106,7 +106,7 @@ pub(crate) fn column_order(place: Place<'_>, indptr: &[u64], indices: &[u32]) ->
     Ok(())
 }
 
-/// Classes of vertices, -1 for none.
+/// Classes of rows, -1 for none.
 pub(crate) fn classes(place: Place<'_>, all: &[i64], classes: usize) -> Result<Vec<i32>, DataError> {
     let wrong = |y: i64| y < -1 || y >= classes as i64 || y > i64::from(i32::MAX);
     if let Some(row) = all.iter().position(|&y| wrong(y)) {
@@ -139,21 +139,27 @@ pub(crate) fn zero_one(
     Ok(())
 }
 
-/// Checks that each vertex of a part of a split has one of the labels, unless there are none.
-pub(crate) fn labelled(place: Place<'_>, part: &str, ids: &[u32], labels: &[&LabelData]) -> Result<(), DataError> {
+/// Checks that each row of a part of a split has one of the labels, unless there are none. `what` is the word for a row.
+pub(crate) fn labelled(
+    place: Place<'_>,
+    (part, what): (&str, &'static str),
+    ids: &[u32],
+    labels: &[&LabelValues],
+) -> Result<(), DataError> {
     let unlabelled = |v: u32| !labels.is_empty() && !labels.iter().any(|l| l.is_labelled(v as usize));
     match ids.iter().position(|&v| unlabelled(v)) {
         None => Ok(()),
         Some(position) => {
             let (file, at) = place.names();
             let more = ids[position + 1..].iter().filter(|&&v| unlabelled(v)).count();
-            Err(DataError::SplitUnlabelled { file, at, part: part.to_owned(), position, vertex: ids[position], more })
+            let (part, row) = (part.to_owned(), ids[position]);
+            Err(DataError::SplitUnlabelled { file, at, part, position, what, row, more })
         }
     }
 }
 
-/// Checks that the parts of a split, with ascending ids, are disjoint and hold no vertex twice.
-pub(crate) fn disjoint(at: &str, parts: [(&str, &[u32]); 3]) -> Vec<DataError> {
+/// Checks that the parts of a split, with ascending ids, are disjoint and hold no row twice. `what` is the word for a row.
+pub(crate) fn disjoint(at: &str, what: &'static str, parts: [(&str, &[u32]); 3]) -> Vec<DataError> {
     let mut errors = Vec::new();
     for (i, &(first, ids)) in parts.iter().enumerate() {
         for (j, &(second, others)) in parts.iter().enumerate().skip(i) {
@@ -162,9 +168,9 @@ pub(crate) fn disjoint(at: &str, parts: [(&str, &[u32]); 3]) -> Vec<DataError> {
             } else {
                 ids.iter().copied().filter(|v| others.binary_search(v).is_ok()).collect()
             };
-            if let Some(&vertex) = shared.first() {
+            if let Some(&row) = shared.first() {
                 let (at, first, second) = (at.to_owned(), first.to_owned(), second.to_owned());
-                errors.push(DataError::SplitOverlap { at, first, second, vertex, more: shared.len() - 1 });
+                errors.push(DataError::SplitOverlap { at, first, second, what, row, more: shared.len() - 1 });
             }
         }
     }

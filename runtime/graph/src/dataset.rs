@@ -235,6 +235,31 @@ pub struct RelationData {
     pub time: Option<Vec<i64>>,
     /// How the columns of the features were made, in their order.
     pub transforms: Vec<Transform>,
+    /// Labels of the edges.
+    pub labels: Vec<EdgeLabel>,
+    /// Train/validation/test splits of the edges.
+    pub splits: Vec<EdgeSplit>,
+}
+
+/// A label of the edges of a relation, whose values have a row for each edge, in file order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EdgeLabel {
+    /// Name, `y` unless given.
+    pub name: String,
+    /// Class ids, class sets or real values.
+    pub values: LabelValues,
+    /// Names of the classes, `classes` of them; may be empty.
+    pub class_names: Vec<String>,
+}
+
+/// Disjoint sets of labelled edges, by their positions in the file, ascending. A part missing from the data is empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct EdgeSplit {
+    pub name: String,
+    pub train: Vec<u32>,
+    pub val: Vec<u32>,
+    pub test: Vec<u32>,
 }
 
 impl RelationData {
@@ -243,7 +268,13 @@ impl RelationData {
         self.src_ids.len()
     }
 
-    /// Keeps some edges with all that is known of them, in the order of `edges`. Panics if there is no such edge.
+    /// The label of the edges that is called `name`.
+    pub fn label(&self, name: &str) -> Option<&EdgeLabel> {
+        self.labels.iter().find(|label| label.name == name)
+    }
+
+    /// Keeps some edges, each once, with all that is known of them, in the order of `edges`. Panics if there is no such
+    /// edge.
     pub fn keep(&mut self, edges: &[usize]) {
         let taken = |all: &[f32], dim: usize| -> FloatArray {
             edges.iter().flat_map(|&e| all[e * dim..(e + 1) * dim].iter().copied()).collect::<Vec<f32>>().into()
@@ -253,6 +284,18 @@ impl RelationData {
             features.rows = taken(&features.rows, features.dim);
         }
         self.time = self.time.take().map(|all| edges.iter().map(|&e| all[e]).collect());
+        self.labels.iter_mut().for_each(|label| label.values.keep(edges));
+        if !self.splits.is_empty() {
+            const GONE: u32 = u32::MAX;
+            let mut number = vec![GONE; self.src_ids.len()];
+            edges.iter().zip(0..).for_each(|(&edge, new)| number[edge] = new);
+            for EdgeSplit { train, val, test, .. } in &mut self.splits {
+                for part in [train, val, test] {
+                    *part = part.iter().map(|&edge| number[edge as usize]).filter(|&new| new != GONE).collect();
+                    part.sort_unstable();
+                }
+            }
+        }
         self.src_ids = edges.iter().map(|&e| self.src_ids[e]).collect();
         self.dst_ids = edges.iter().map(|&e| self.dst_ids[e]).collect();
     }
@@ -274,34 +317,26 @@ pub struct LabelData {
 impl LabelData {
     /// Whether `vertex` has a label. Panics if there is no such vertex.
     pub fn is_labelled(&self, vertex: usize) -> bool {
-        match &self.values {
-            LabelValues::Single { of, .. } => of[vertex] >= 0,
-            LabelValues::Multi { labelled, .. } | LabelValues::Real { labelled, .. } => labelled[vertex],
-        }
+        self.values.is_labelled(vertex)
     }
 
     /// Number of labelled vertices.
     pub fn num_labelled(&self) -> usize {
-        match &self.values {
-            LabelValues::Single { of, .. } => of.iter().filter(|&&y| y >= 0).count(),
-            LabelValues::Multi { labelled, .. } | LabelValues::Real { labelled, .. } => {
-                labelled.iter().filter(|&&y| y).count()
-            }
-        }
+        self.values.num_labelled()
     }
 }
 
-/// Values of a label.
+/// Values of a label, a row for each vertex or edge.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum LabelValues {
-    /// One class per vertex (multi-class).
+    /// One class per row (multi-class).
     Single {
         classes: usize,
-        /// Class of each vertex, -1 = none. `[count]`
+        /// Class of each row, -1 = none. `[count]`
         of: Vec<i32>,
     },
-    /// Any number of classes per vertex (multi-label).
+    /// Any number of classes per row (multi-label).
     Multi {
         classes: usize,
         /// 0 or 1, row-major; rows without a label are 0. `f32[count, classes]`
@@ -316,6 +351,50 @@ pub enum LabelValues {
         /// Whether each row has a label. `[count]`
         labelled: Vec<bool>,
     },
+}
+
+impl LabelValues {
+    /// Whether a row has a label. Panics if there is no such row.
+    pub fn is_labelled(&self, row: usize) -> bool {
+        match self {
+            LabelValues::Single { of, .. } => of[row] >= 0,
+            LabelValues::Multi { labelled, .. } | LabelValues::Real { labelled, .. } => labelled[row],
+        }
+    }
+
+    /// Number of labelled rows.
+    pub fn num_labelled(&self) -> usize {
+        match self {
+            LabelValues::Single { of, .. } => of.iter().filter(|&&y| y >= 0).count(),
+            LabelValues::Multi { labelled, .. } | LabelValues::Real { labelled, .. } => {
+                labelled.iter().filter(|&&y| y).count()
+            }
+        }
+    }
+
+    /// Keeps some rows, in the order of `rows`. Panics if there is no such row.
+    pub fn keep(&mut self, kept: &[usize]) {
+        match self {
+            LabelValues::Single { of, .. } => *of = kept.iter().map(|&row| of[row]).collect(),
+            LabelValues::Multi { classes: width, rows, labelled }
+            | LabelValues::Real { dim: width, rows, labelled } => {
+                *rows = kept.iter().flat_map(|&row| rows[row * *width..][..*width].iter().copied()).collect();
+                *labelled = kept.iter().map(|&row| labelled[row]).collect();
+            }
+        }
+    }
+
+    /// Adds rows without a label.
+    pub fn add_unlabelled(&mut self, count: usize) {
+        match self {
+            LabelValues::Single { of, .. } => of.extend(std::iter::repeat_n(-1, count)),
+            LabelValues::Multi { classes: width, rows, labelled }
+            | LabelValues::Real { dim: width, rows, labelled } => {
+                rows.extend(std::iter::repeat_n(0.0, *width * count));
+                labelled.extend(std::iter::repeat_n(false, count));
+            }
+        }
+    }
 }
 
 /// Disjoint sets of labelled vertices. Ids ascend. A part missing from the data is empty.

@@ -224,9 +224,9 @@ pub enum DataError {
         value: f64,
         expected: String,
     },
-    /// A split names a vertex without a label.
+    /// A split names a vertex or edge without a label.
     #[error(
-        "`{file}`: {at}, position {position} of `{part}` is vertex {vertex}, which has no label{}",
+        "`{file}`: {at}, position {position} of `{part}` is {what} {row}, which has no label{}",
         and_more(*more)
     )]
     SplitUnlabelled {
@@ -237,21 +237,25 @@ pub enum DataError {
         part: String,
         /// Position in the file.
         position: usize,
-        vertex: u32,
-        /// Number of further vertices of this part without a label.
+        /// `vertex` or `edge`.
+        what: &'static str,
+        row: u32,
+        /// Number of further rows of this part without a label.
         more: usize,
     },
-    /// Two parts of a split share a vertex, or one part contains it twice.
-    #[error("{at}: vertex {vertex} is {}{}", twice(first, second), and_more(*more))]
+    /// Two parts of a split share a vertex or edge, or one part contains it twice.
+    #[error("{at}: {what} {row} is {}{}", twice(first, second), and_more(*more))]
     SplitOverlap {
         at: String,
         /// Name of the first part.
         first: String,
         /// Name of the second part, which may be the same.
         second: String,
-        /// The smallest shared vertex.
-        vertex: u32,
-        /// Number of further shared vertices.
+        /// `vertex` or `edge`.
+        what: &'static str,
+        /// The smallest shared row.
+        row: u32,
+        /// Number of further shared rows.
         more: usize,
     },
     /// Links occur in two parts of a split, or twice in one part.

@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use crate::dataset::{
-    Dataset, DenseFeatures, Features, LabelData, LabelValues, MetapathData, RelationData, SparseFeatures, Transform,
-    TransformKind, VertexIds, VertexTypeData,
+    Dataset, DenseFeatures, Features, MetapathData, RelationData, SparseFeatures, Transform, TransformKind, VertexIds,
+    VertexTypeData,
 };
 
 /// Reasons why a dataset does not extend another one.
@@ -74,7 +74,7 @@ impl Dataset {
             }
         }
         for label in &mut dataset.labels {
-            label.add_unlabelled(places[label.vertex_type].new.len());
+            label.values.add_unlabelled(places[label.vertex_type].new.len());
         }
         for data in &new.relations {
             let Some(of) = self.relation(&data.name) else {
@@ -277,21 +277,6 @@ fn with_rows(known: &DenseFeatures, new: &DenseFeatures, rows: impl Iterator<Ite
     DenseFeatures { dim: known.dim, rows: all.into() }
 }
 
-impl LabelData {
-    /// Adds vertices without a label.
-    pub fn add_unlabelled(&mut self, count: usize) {
-        let none = |rows: &mut Vec<f32>, labelled: &mut Vec<bool>, width: usize| {
-            rows.extend(std::iter::repeat_n(0.0, count * width));
-            labelled.extend(std::iter::repeat_n(false, count));
-        };
-        match &mut self.values {
-            LabelValues::Single { of, .. } => of.extend(std::iter::repeat_n(-1, count)),
-            LabelValues::Multi { classes, rows, labelled } => none(rows, labelled, *classes),
-            LabelValues::Real { dim, rows, labelled } => none(rows, labelled, *dim),
-        }
-    }
-}
-
 fn add_edges(relation: &mut RelationData, new: &RelationData, [src, dst]: [&[u32]; 2]) -> Result<(), String> {
     let count = new.num_edges();
     if count == 0 {
@@ -320,6 +305,8 @@ fn add_edges(relation: &mut RelationData, new: &RelationData, [src, dst]: [&[u32
         (Some(known), Some(new)) => Some([&known[..], &new[..]].concat()),
         _ => None,
     };
+    // New edges are there to be predicted.
+    relation.labels.iter_mut().for_each(|label| label.values.add_unlabelled(count));
     relation.src_ids.extend(new.src_ids.iter().map(|&vertex| src[vertex as usize]));
     relation.dst_ids.extend(new.dst_ids.iter().map(|&vertex| dst[vertex as usize]));
     Ok(())
@@ -328,6 +315,7 @@ fn add_edges(relation: &mut RelationData, new: &RelationData, [src, dst]: [&[u32
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset::{LabelData, LabelValues};
 
     fn text(ids: &[&str]) -> Option<VertexIds> {
         Some(ids.iter().copied().collect())

@@ -89,31 +89,52 @@ pub struct DegreeInfo {
     pub classes: Vec<ClassInfo>,
 }
 
-/// A label of a vertex type.
+/// A label of a vertex type or of a relation's edges.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct LabelInfo {
     pub name: String,
-    pub vertex_type: String,
+    #[serde(flatten)]
+    pub of: RowsOf,
     /// `single`, `multi` or `real`.
     pub kind: &'static str,
     /// Number of classes, or of columns of a real-valued label.
     pub classes: u64,
-    /// Number of labelled vertices.
+    /// Number of labelled vertices or edges.
     pub labelled: u64,
-    /// Vertices of each class; empty for a real-valued label.
+    /// Vertices or edges of each class; empty for a real-valued label.
     pub per_class: Vec<u64>,
 }
 
-/// A train/validation/test split of vertices.
+/// A train/validation/test split of vertices or edges.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct SplitInfo {
     pub name: String,
-    pub vertex_type: String,
+    #[serde(flatten)]
+    pub of: RowsOf,
     pub train: u64,
     pub val: u64,
     pub test: u64,
+}
+
+/// The name of the vertex type or relation whose rows a label or a split is of.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RowsOf {
+    /// The vertices of a type.
+    VertexType(String),
+    /// The edges of a relation.
+    Relation(String),
+}
+
+impl RowsOf {
+    /// The name.
+    pub fn name(&self) -> &str {
+        match self {
+            RowsOf::VertexType(name) | RowsOf::Relation(name) => name,
+        }
+    }
 }
 
 /// Sizes of a link split.
@@ -177,6 +198,27 @@ impl DatasetInfo {
                 })
             })
             .collect::<Result<_, SgbError>>()?;
+        let label = |name: &str, of: RowsOf, values: &LabelValues| {
+            let (kind, classes, per_class) = classes(values);
+            LabelInfo { name: name.to_owned(), of, kind, classes, labelled: values.num_labelled() as u64, per_class }
+        };
+        let split = |name: &str, of: RowsOf, [train, val, test]: [&[u32]; 3]| {
+            let [train, val, test] = [train, val, test].map(|part| part.len() as u64);
+            SplitInfo { name: name.to_owned(), of, train, val, test }
+        };
+        let of_type = |ty: usize| RowsOf::VertexType(type_name(ty));
+        let mut labels: Vec<LabelInfo> =
+            dataset.labels.iter().map(|l| label(&l.name, of_type(l.vertex_type), &l.values)).collect();
+        let mut splits: Vec<SplitInfo> = dataset
+            .splits
+            .iter()
+            .map(|s| split(&s.name, of_type(s.vertex_type), [&s.train, &s.val, &s.test]))
+            .collect();
+        for relation in &dataset.relations {
+            let of = || RowsOf::Relation(relation.name.clone());
+            labels.extend(relation.labels.iter().map(|l| label(&l.name, of(), &l.values)));
+            splits.extend(relation.splits.iter().map(|s| split(&s.name, of(), [&s.train, &s.val, &s.test])));
+        }
         Ok(DatasetInfo {
             name: dataset.name.clone(),
             title: dataset.title.clone(),
@@ -212,26 +254,8 @@ impl DatasetInfo {
                     in_degree: degrees(dataset.vertex_types[r.dst].count, &r.dst_ids),
                 })
                 .collect(),
-            labels: dataset
-                .labels
-                .iter()
-                .map(|l| {
-                    let (kind, classes, per_class) = classes(&l.values);
-                    let (name, vertex_type) = (l.name.clone(), type_name(l.vertex_type));
-                    LabelInfo { name, vertex_type, kind, classes, labelled: l.num_labelled() as u64, per_class }
-                })
-                .collect(),
-            splits: dataset
-                .splits
-                .iter()
-                .map(|s| SplitInfo {
-                    name: s.name.clone(),
-                    vertex_type: type_name(s.vertex_type),
-                    train: s.train.len() as u64,
-                    val: s.val.len() as u64,
-                    test: s.test.len() as u64,
-                })
-                .collect(),
+            labels,
+            splits,
             link_splits: dataset
                 .link_splits
                 .iter()
@@ -296,7 +320,7 @@ impl fmt::Display for DatasetInfo {
         let mut table = Table::new(&["label", "kind", "classes", "labelled", "per class"]);
         for l in &self.labels {
             let per_class = l.per_class.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
-            let name = format!("{}.{}", l.vertex_type, l.name);
+            let name = format!("{}.{}", l.of.name(), l.name);
             table.row([name, l.kind.into(), l.classes.to_string(), l.labelled.to_string(), per_class]);
         }
         table.write(f)?;
@@ -305,7 +329,7 @@ impl fmt::Display for DatasetInfo {
         for s in &self.splits {
             let sizes = [s.train, s.val, s.test].map(|n| n.to_string());
             let [train, val, test] = sizes;
-            table.row([s.name.clone(), s.vertex_type.clone(), train, val, test]);
+            table.row([s.name.clone(), s.of.name().to_owned(), train, val, test]);
         }
         for s in &self.link_splits {
             table.row([s.name.clone(), "links".into(), self.edges.to_string(), s.val.to_string(), s.test.to_string()]);

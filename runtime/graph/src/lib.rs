@@ -18,6 +18,7 @@ mod checks;
 pub mod csr;
 pub mod dataset;
 pub mod degrees;
+mod edge_rows;
 pub mod error;
 pub mod extend;
 pub mod files;
@@ -38,10 +39,11 @@ pub mod write;
 pub use build::{Builder, GivenLabels, GivenLinks, Named};
 pub use csr::{Adjacency, EdgeError, NO_ORIGINAL, SemanticGraph};
 pub use dataset::{
-    Dataset, DenseFeatures, Features, Kinds, LabelData, LabelValues, LinkSplitData, Links, MetapathData, RelationData,
-    SparseFeatures, SplitData, Step, Transform, TransformKind, VertexIds, VertexTypeData,
+    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, Kinds, LabelData, LabelValues, LinkSplitData, Links,
+    MetapathData, RelationData, SparseFeatures, SplitData, Step, Transform, TransformKind, VertexIds, VertexTypeData,
 };
 pub use degrees::{ClassInfo, DegreeClasses, DegreeCounts, class_degrees, degree_class};
+pub use edge_rows::EdgeRows;
 pub use error::{DataError, DataErrors};
 pub use extend::{ExtendErrors, Extended};
 pub use info::DatasetInfo;

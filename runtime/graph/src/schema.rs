@@ -46,14 +46,8 @@ pub fn schema(dataset: &Dataset, metapaths: &[MetapathData], used: &[&str]) -> S
             Some(_) | None => format!("{x}: embedding[{EMBEDDING}]"),
         }];
         for (position, label) in dataset.labels.iter().enumerate().filter(|(_, l)| l.vertex_type == t) {
-            let name = fields.fresh(&snake(&label.name), "y");
-            let kind = match &label.values {
-                LabelValues::Single { classes, .. } => format!("class[{classes}]"),
-                LabelValues::Multi { classes, .. } => format!("multilabel[{classes}]"),
-                LabelValues::Real { dim, .. } => format!("target[{dim}]"),
-            };
-            let from = if name == label.name { String::new() } else { format!(" from {}", quote(&label.name)) };
-            list.push(format!("{name}: {kind}{from}"));
+            let (name, field) = label_field(&mut fields, &label.name, &label.values);
+            list.push(field);
             labels[position] = name;
         }
         text += &format!("    vertex {ident} from {} {{ {} }}\n", quote(&vertex.name), list.join(", "));
@@ -65,7 +59,10 @@ pub fn schema(dataset: &Dataset, metapaths: &[MetapathData], used: &[&str]) -> S
         text += &format!("    relation {ident}: {src} -> {dst} from {}", quote(&relation.name));
         let weight = relation.weight.as_ref().map(|_| "weight: f32".to_string());
         let features = relation.features.as_ref().map(|x| format!("x: f32[{}]", x.dim));
-        let fields: Vec<String> = weight.into_iter().chain(features).collect();
+        let mut used = Names::default();
+        ["weight", "x"].iter().for_each(|name| drop(used.fresh(name, name)));
+        let labels = relation.labels.iter().map(|label| label_field(&mut used, &label.name, &label.values).1);
+        let fields: Vec<String> = weight.into_iter().chain(features).chain(labels).collect();
         if !fields.is_empty() {
             text += &format!(" {{ {} }}", fields.join(", "));
         }
@@ -84,6 +81,19 @@ pub fn schema(dataset: &Dataset, metapaths: &[MetapathData], used: &[&str]) -> S
         idents.push(ident);
     }
     Schema { text: text + "}\n", name: schema_name, types, labels, relations, metapaths: idents }
+}
+
+/// The identifier and the declaration of a label.
+fn label_field(fields: &mut Names, label: &str, values: &LabelValues) -> (String, String) {
+    let name = fields.fresh(&snake(label), "y");
+    let kind = match values {
+        LabelValues::Single { classes, .. } => format!("class[{classes}]"),
+        LabelValues::Multi { classes, .. } => format!("multilabel[{classes}]"),
+        LabelValues::Real { dim, .. } => format!("target[{dim}]"),
+    };
+    let from = if name == label { String::new() } else { format!(" from {}", quote(label)) };
+    let field = format!("{name}: {kind}{from}");
+    (name, field)
 }
 
 /// Width of learned features.

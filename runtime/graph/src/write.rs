@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::dataset::{
-    Dataset, DenseFeatures, Features, LabelData, LabelValues, LinkSplitData, Links, MetapathData, RelationData,
-    SplitData, Transform, TransformKind, VertexIds, VertexTypeData,
+    Dataset, DenseFeatures, Features, LabelValues, LinkSplitData, Links, MetapathData, RelationData, Transform,
+    TransformKind, VertexIds, VertexTypeData,
 };
 use crate::npy::{self, Element};
 
@@ -203,9 +203,18 @@ struct EdgeFeaturesTable {
     file: String,
 }
 
+/// The field that says what the rows of a label or a split are.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum RowsOf<'a> {
+    VertexType(&'a str),
+    Relation(&'a str),
+}
+
 #[derive(Serialize)]
 struct LabelTable<'a> {
-    vertex_type: &'a str,
+    #[serde(flatten)]
+    of: RowsOf<'a>,
     name: &'a str,
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -223,7 +232,8 @@ struct LabelTable<'a> {
 #[derive(Serialize)]
 struct SplitTable<'a> {
     name: &'a str,
-    vertex_type: &'a str,
+    #[serde(flatten)]
+    of: RowsOf<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     train: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -265,6 +275,22 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn dataset(&self, dataset: &Dataset) -> Result<(), WriteError> {
         let type_name = |ty: usize| dataset.vertex_types[ty].name.as_str();
+        // Those of vertex types first.
+        let labels = dataset
+            .labels
+            .iter()
+            .map(|l| (RowsOf::VertexType(type_name(l.vertex_type)), l.name.as_str(), &l.values, &l.class_names[..]));
+        let of_edges = dataset.relations.iter().flat_map(|r| r.labels.iter().map(move |l| (r, l)));
+        let of_edges =
+            of_edges.map(|(r, l)| (RowsOf::Relation(&r.name), l.name.as_str(), &l.values, &l.class_names[..]));
+        let labels: Vec<_> = labels.chain(of_edges).collect();
+        let splits = dataset.splits.iter().map(|s| {
+            (RowsOf::VertexType(type_name(s.vertex_type)), s.name.as_str(), [&s.train[..], &s.val[..], &s.test[..]])
+        });
+        let of_edges = dataset.relations.iter().flat_map(|r| r.splits.iter().map(move |s| (r, s)));
+        let of_edges = of_edges
+            .map(|(r, s)| (RowsOf::Relation(&r.name), s.name.as_str(), [&s.train[..], &s.val[..], &s.test[..]]));
+        let splits: Vec<_> = splits.chain(of_edges).collect();
         let file = File {
             format: 1,
             name: &dataset.name,
@@ -272,8 +298,8 @@ impl Writer<'_> {
             generator: dataset.generator.as_deref(),
             vertex_type: each(&dataset.vertex_types, |i, v| self.vertex_type(i, v))?,
             relation: each(&dataset.relations, |i, r| self.relation(i, r, type_name(r.src), type_name(r.dst)))?,
-            label: each(&dataset.labels, |i, l| self.label(i, l, type_name(l.vertex_type)))?,
-            split: each(&dataset.splits, |i, s| self.split(i, s, type_name(s.vertex_type)))?,
+            label: each(&labels, |i, (of, name, values, classes)| self.label(i, *of, (name, values, classes)))?,
+            split: each(&splits, |i, (of, name, parts)| self.split(i, *of, name, *parts))?,
             link_split: each(&dataset.link_splits, |i, s| self.link_split(i, s))?,
             metapath: dataset.metapaths.iter().map(|m| metapath(dataset, m)).collect(),
         };
@@ -395,7 +421,12 @@ impl Writer<'_> {
         })
     }
 
-    fn label<'d>(&self, index: usize, of: &'d LabelData, vertex_type: &'d str) -> Result<LabelTable<'d>, WriteError> {
+    fn label<'d>(
+        &self,
+        index: usize,
+        of: RowsOf<'d>,
+        (name, values, class_names): (&'d str, &LabelValues, &'d [String]),
+    ) -> Result<LabelTable<'d>, WriteError> {
         let stem = format!("label{index}");
         let file = format!("{stem}.npy");
         let mask = |labelled: &[bool]| {
@@ -405,7 +436,7 @@ impl Writer<'_> {
             let mask: Vec<u8> = labelled.iter().map(|&l| u8::from(l)).collect();
             self.array(format!("{stem}.known.npy"), &[mask.len()], &mask).map(Some)
         };
-        let (kind, classes, dim, file, mask_file) = match &of.values {
+        let (kind, classes, dim, file, mask_file) = match values {
             LabelValues::Single { classes, of } => {
                 ("single", Some(*classes), None, self.array(file, &[of.len()], of)?, None)
             }
@@ -419,18 +450,23 @@ impl Writer<'_> {
                 ("real", None, Some(*dim), file, mask(labelled)?)
             }
         };
-        let labelled = of.num_labelled();
-        let class_names = &of.class_names[..];
-        Ok(LabelTable { vertex_type, name: &of.name, kind, classes, dim, file, mask_file, labelled, class_names })
+        let labelled = values.num_labelled();
+        Ok(LabelTable { of, name, kind, classes, dim, file, mask_file, labelled, class_names })
     }
 
-    fn split<'d>(&self, index: usize, of: &'d SplitData, vertex_type: &'d str) -> Result<SplitTable<'d>, WriteError> {
+    fn split<'d>(
+        &self,
+        index: usize,
+        of: RowsOf<'d>,
+        name: &'d str,
+        [train, val, test]: [&[u32]; 3],
+    ) -> Result<SplitTable<'d>, WriteError> {
         let part = |part: &str, ids: &[u32]| {
             let write = || self.ids(format!("split{index}.{part}.npy"), &[ids.len()], &[ids]);
             (!ids.is_empty()).then(write).transpose()
         };
-        let (train, val, test) = (part("train", &of.train)?, part("val", &of.val)?, part("test", &of.test)?);
-        Ok(SplitTable { name: &of.name, vertex_type, train, val, test })
+        let (train, val, test) = (part("train", train)?, part("val", val)?, part("test", test)?);
+        Ok(SplitTable { name, of, train, val, test })
     }
 
     fn link_split<'d>(&self, index: usize, of: &'d LinkSplitData) -> Result<LinkSplitTable<'d>, WriteError> {

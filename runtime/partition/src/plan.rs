@@ -156,12 +156,20 @@ pub fn plan(source: &Source, ranks: usize) -> Result<Plan> {
         Ok(())
     })?;
     planner.each(&mut table, "label", |planner, label, table| {
-        let Some(ty) = table.get("vertex_type").and_then(Value::as_str) else { return Ok(()) };
-        let name = table.get("name").and_then(Value::as_str).unwrap_or("y");
-        let at = format!("label `{name}` of vertex type `{ty}`");
-        let Some(ty) = planner.source.outline.vertex_type(ty) else { return Ok(()) };
-        planner.rows(table, "file", &format!("label{label}.npy"), Of::Vertices(ty), &at)?;
-        planner.rows(table, "mask_file", &format!("label{label}.known.npy"), Of::Vertices(ty), &at)
+        let text = |field: &str| table.get(field).and_then(Value::as_str);
+        let (name, outline) = (text("name").unwrap_or("y"), &planner.source.outline);
+        let (of, at) = match (text("vertex_type"), text("relation")) {
+            (Some(ty), _) => {
+                (outline.vertex_type(ty).map(Of::Vertices), format!("label `{name}` of vertex type `{ty}`"))
+            }
+            (None, Some(relation)) => {
+                (outline.relation(relation).map(Of::Edges), format!("label `{name}` of relation `{relation}`"))
+            }
+            (None, None) => return Ok(()),
+        };
+        let Some(of) = of else { return Ok(()) };
+        planner.rows(table, "file", &format!("label{label}.npy"), of, &at)?;
+        planner.rows(table, "mask_file", &format!("label{label}.known.npy"), of, &at)
     })?;
     planner.each(&mut table, "split", |planner, split, table| {
         for (part, field) in ["train", "val", "test"].into_iter().enumerate() {

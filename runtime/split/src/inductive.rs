@@ -108,7 +108,7 @@ impl Renumber<'_> {
         let edges: Vec<usize> = (0..relation.num_edges())
             .filter(|&e| is_kept((e, ends[0]), &relation.src_ids) && is_kept((e, ends[1]), &relation.dst_ids))
             .collect();
-        keep_edges(relation, &edges);
+        relation.keep(&edges);
         let RelationData { src_ids, dst_ids, .. } = relation;
         for (ids, of) in [src_ids, dst_ids].into_iter().zip(ends) {
             ids.iter_mut().filter(|_| of).for_each(|v| *v = self.number[*v as usize]);
@@ -146,21 +146,5 @@ impl Renumber<'_> {
             relation: kept.iter().map(|link| link.1).collect(),
             dst: kept.iter().map(|link| link.2).collect(),
         };
-    }
-}
-
-/// Leaves only these edges (positions, ascending) in a relation.
-pub(crate) fn keep_edges(relation: &mut RelationData, edges: &[usize]) {
-    let pick = |ids: &[u32]| edges.iter().map(|&e| ids[e]).collect::<Vec<u32>>();
-    relation.src_ids = pick(&relation.src_ids);
-    relation.dst_ids = pick(&relation.dst_ids);
-    if let Some(weight) = &mut relation.weight {
-        *weight = edges.iter().map(|&e| weight[e]).collect::<Vec<f32>>().into();
-    }
-    if let Some(x) = &mut relation.features {
-        x.rows = edges.iter().flat_map(|&e| x.row(e).iter().copied()).collect::<Vec<f32>>().into();
-    }
-    if let Some(time) = &mut relation.time {
-        *time = edges.iter().map(|&e| time[e]).collect();
     }
 }

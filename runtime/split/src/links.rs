@@ -3,7 +3,6 @@
 use hgnnc_graph::{Dataset, LinkSplitData, Links, RelationData};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::inductive::keep_edges;
 use crate::shares::shuffle;
 use crate::{Order, Shares, SplitError};
 
@@ -120,7 +119,7 @@ pub fn split_links(dataset: &mut Dataset, asked: &LinkSplit) -> Result<LinkOutco
         let edges: Vec<usize> = (0..stays.len()).filter(|&edge| stays[edge]).collect();
         if edges.len() < stays.len() {
             outcome.removed.push((relation, stays.len() - edges.len()));
-            keep_edges(&mut dataset.relations[relation], &edges);
+            dataset.relations[relation].keep(&edges);
         }
     }
     outcome.removed.sort_unstable();

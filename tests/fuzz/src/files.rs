@@ -8,14 +8,9 @@ use std::sync::atomic::AtomicBool;
 use hgnnc_codegen_cpu::{Options, compile_executable};
 use hgnnc_cpu::{CpuBackend, EngineOptions, thread_pool};
 use hgnnc_data::{BindOptions, BoundData, ExecError, Identity, bind, middle_of_metapath};
-use hgnnc_driver::{
-    DatasetSummary, Diagnostics, LabelSummary, LabelSummaryKind, LowerOptions, RelationSummary, VertexSummary, analyze,
-    bind_names, check_dataset, declare_metapaths, lower, settings,
-};
+use hgnnc_driver::{Diagnostics, LowerOptions, analyze, bind_names, check_dataset, declare_metapaths, lower, settings};
 use hgnnc_executable::Executable;
-use hgnnc_graph::{
-    Dataset, DatasetInfo, GraphCache, LabelValues, MetapathOptions, SemanticGraph, SemanticGraphs, schema_text,
-};
+use hgnnc_graph::{Dataset, DatasetInfo, GraphCache, MetapathOptions, SemanticGraph, SemanticGraphs, schema_text};
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_train::{TrainOptions, Trainer, checkpoint, weights};
 use rand::Rng;
@@ -219,7 +214,7 @@ impl Files {
         let of = rng.random_range(0..self.models.len());
         let mut analysis = analyze("m.hgnn", &self.models[of].text);
         let mut model = analysis.model.take().expect("the models are right");
-        let summary = summary(&dataset);
+        let summary = hgnnc::summary(&dataset);
         let mut found = Diagnostics::default();
         check_dataset(&model.schema, model.train.as_ref(), &summary, None, &mut found);
         let _ = hgnnc_diag::render::plain(&analysis.sources, found.iter());
@@ -354,7 +349,7 @@ fn model(text: String, dataset: &Dataset) -> Model {
     let analysis = analyze("m.hgnn", &text);
     let reports = hgnnc_diag::render::plain(&analysis.sources, analysis.diagnostics.iter());
     let mut analyzed = analysis.model.unwrap_or_else(|| panic!("{reports}"));
-    bind_names(&mut analyzed, &summary(dataset));
+    bind_names(&mut analyzed, &hgnnc::summary(dataset));
     let tables = analyzed.flow.clone();
     declare_metapaths(&mut analyzed, |decl| middle_of_metapath(&tables, dataset, decl))
         .expect("the sample has the relations");
@@ -371,41 +366,6 @@ fn collect(root: &Path, path: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     } else {
         let below = path.strip_prefix(root).expect("it lies in the folder");
         files.insert(below.to_path_buf(), std::fs::read(path).expect("a file"));
-    }
-}
-
-/// The summary that the command compares with a schema.
-fn summary(dataset: &Dataset) -> DatasetSummary {
-    let kind = |values: &LabelValues| match *values {
-        LabelValues::Single { classes, .. } => LabelSummaryKind::Class(classes),
-        LabelValues::Multi { classes, .. } => LabelSummaryKind::Multi(classes),
-        LabelValues::Real { dim, .. } => LabelSummaryKind::Real(dim),
-    };
-    let vertices = dataset.vertex_types.iter().map(|v| VertexSummary {
-        name: v.name.clone(),
-        count: v.count,
-        features: v.features.as_ref().map(|f| (f.dim(), f.is_sparse())),
-    });
-    let relations = dataset.relations.iter().map(|r| RelationSummary {
-        name: r.name.clone(),
-        src: r.src,
-        dst: r.dst,
-        edges: r.num_edges(),
-        weighted: r.weight.is_some(),
-        features: r.features.as_ref().map(|f| f.dim),
-    });
-    let labels = dataset.labels.iter().map(|l| LabelSummary {
-        name: l.name.clone(),
-        vertex: l.vertex_type,
-        kind: kind(&l.values),
-    });
-    DatasetSummary {
-        path: "dataset.toml".into(),
-        vertices: vertices.collect(),
-        relations: relations.collect(),
-        labels: labels.collect(),
-        splits: dataset.splits.iter().map(|s| (s.name.clone(), s.vertex_type)).collect(),
-        link_splits: dataset.link_splits.iter().map(|s| s.name.clone()).collect(),
     }
 }
 

@@ -164,8 +164,7 @@ fn divided(place: &Place, papers: usize, authors: usize) -> Dataset {
             dst_ids: all.iter().map(|&edge| place(relation.dst, relation.dst_ids[edge])).collect(),
             weight: relation.weight.as_ref().map(|w| all.iter().map(|&edge| w[edge]).collect::<Vec<_>>().into()),
             features,
-            time: None,
-            transforms: vec![],
+            ..RelationData::default()
         }
     };
     // The new vertices first, from the last one on, and then those that they are joined to.

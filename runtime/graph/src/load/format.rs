@@ -25,8 +25,11 @@ pub const FIELDS: &[(&str, &[&str])] = &[
     (VERTEX_FEATURES, &["kind", "dim", "file", "indptr", "indices", "data", "nnz"]),
     (RELATION, &["name", "src", "dst", "file", "columns", "edges", "weight", "time", "features", "transform"]),
     (EDGE_FEATURES, &["file", "dim"]),
-    (LABEL, &["vertex_type", "name", "kind", "classes", "file", "mask_file", "dim", "class_names", "labelled"]),
-    (SPLIT, &["name", "vertex_type", "train", "val", "test", "train_size", "val_size", "test_size"]),
+    (
+        LABEL,
+        &["vertex_type", "relation", "name", "kind", "classes", "file", "mask_file", "dim", "class_names", "labelled"],
+    ),
+    (SPLIT, &["name", "vertex_type", "relation", "train", "val", "test", "train_size", "val_size", "test_size"]),
     (LINK_SPLIT, &["name", "val", "test", "val_edges", "test_edges"]),
     (METAPATH, &["name", "steps", "pairs", "self_pairs", "instances", "max_degree", "rows", "cols"]),
 ];

@@ -76,6 +76,7 @@ struct TypeSketch {
 struct RelationSketch {
     name: String,
     ends: Option<(usize, usize)>,
+    edges: Option<usize>,
 }
 
 fn load(folder: &Path, loader: &mut Loader) -> Option<Dataset> {
@@ -132,8 +133,8 @@ fn load(folder: &Path, loader: &mut Loader) -> Option<Dataset> {
     }
     unique(loader, "relations", sketches.iter().map(|r| &r.name[..]));
 
-    let labels = targets::labels(loader, root, &types);
-    let splits = targets::splits(loader, root, &types, &labels);
+    let labels = targets::labels(loader, root, (&types, &sketches));
+    let splits = targets::splits(loader, root, (&types, &sketches), &labels);
     let link_splits = targets::link_splits(loader, root, &types, &sketches);
 
     let mut metapaths = Vec::new();
@@ -142,18 +143,19 @@ fn load(folder: &Path, loader: &mut Loader) -> Option<Dataset> {
     }
     unique(loader, "metapaths", metapaths.iter().map(|m: &MetapathData| &m.name[..]));
 
-    Some(Dataset {
+    let mut dataset = Dataset {
         folder: folder.to_path_buf(),
         name: name?,
         title,
         generator,
         vertex_types,
         relations,
-        labels: labels.into_iter().filter_map(|(_, l)| l).collect(),
-        splits,
         link_splits,
         metapaths,
-    })
+        ..Dataset::default()
+    };
+    targets::add_to(&mut dataset, labels, splits);
+    Some(dataset)
 }
 
 fn unique<'a>(loader: &mut Loader, what: &str, names: impl Iterator<Item = &'a str>) {
@@ -400,15 +402,16 @@ fn relation(
     let name = loader.string(at, "name");
     let (src, dst) = (type_named(loader, at, "src", types), type_named(loader, at, "dst", types));
     let ends = src.zip(dst);
-    let sketch = RelationSketch { name: name.clone().unwrap_or_default(), ends };
-    (sketch, edges(loader, at, name.unwrap_or_default(), ends, types))
+    let mut sketch = RelationSketch { name: name.clone().unwrap_or_default(), ends, edges: None };
+    let data = edges(loader, at, name.unwrap_or_default(), (ends, &mut sketch.edges), types);
+    (sketch, data)
 }
 
 fn edges(
     loader: &mut Loader,
     at: At<'_>,
     name: String,
-    ends: Option<(usize, usize)>,
+    (ends, count): (Option<(usize, usize)>, &mut Option<usize>),
     types: &[TypeSketch],
 ) -> Option<RelationData> {
     let file = loader.file(at, "file")?;
@@ -416,6 +419,7 @@ fn edges(
     let all = file.npy.shape()[1];
     let (begin, end) = columns(loader, at, all)?;
     let num = end - begin;
+    *count = Some(num);
     loader.check_count(at, "edges", &file.file, num as u64);
     match file.npy.dtype() {
         Dtype::Bool => return loader.wrong_dtype(&file, NO_MASK),
@@ -472,6 +476,7 @@ fn edges(
         features: features?,
         time,
         transforms,
+        ..RelationData::default()
     })
 }
 

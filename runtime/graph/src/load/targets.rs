@@ -6,44 +6,143 @@ use super::fields::{At, Loader, NamedFile};
 use super::format::{LABEL, LINK_SPLIT, SPLIT};
 use super::{RelationSketch, TypeSketch, called, type_named, unique};
 use crate::checks;
-use crate::dataset::{LabelData, LabelValues, LinkSplitData, Links, SplitData};
+use crate::dataset::{Dataset, EdgeLabel, EdgeSplit, LabelData, LabelValues, LinkSplitData, Links, SplitData};
 use crate::error::DataError;
 use crate::npy::Dtype;
 
-/// The labels, each with its vertex type (also if the label itself has a fault).
-pub(super) fn labels(
-    loader: &mut Loader,
-    root: At<'_>,
-    types: &[TypeSketch],
-) -> Vec<(Option<usize>, Option<LabelData>)> {
+/// The rows of a label or a split, by position: the vertices of a type, or the edges of a relation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowsOf {
+    Vertices(usize),
+    Edges(usize),
+}
+
+/// The vertex types and relations that labels and splits may name.
+pub(super) type Sketches<'a> = (&'a [TypeSketch], &'a [RelationSketch]);
+
+impl RowsOf {
+    /// Resolves the vertex type or the relation that a table names.
+    fn named(loader: &mut Loader, at: At<'_>, (types, relations): Sketches<'_>) -> Option<RowsOf> {
+        if let (Some(_), Some(relation)) = (at.get("vertex_type"), at.get("relation")) {
+            return loader.bad(at, "relation", "left out: the table has a `vertex_type`", relation);
+        }
+        if at.get("relation").is_none() {
+            return type_named(loader, at, "vertex_type", types).map(RowsOf::Vertices);
+        }
+        let name = loader.string(at, "relation")?;
+        let found = relations.iter().position(|relation| relation.name == name);
+        if found.is_none() {
+            loader.fail::<()>(DataError::UnknownName {
+                at: at.name.into(),
+                field: "relation".into(),
+                name,
+                what: "relation".into(),
+                known: super::list(relations.iter().map(|relation| &relation.name[..])),
+            });
+        }
+        found.map(RowsOf::Edges)
+    }
+
+    fn name<'s>(self, (types, relations): Sketches<'s>) -> &'s str {
+        match self {
+            RowsOf::Vertices(ty) => &types[ty].name,
+            RowsOf::Edges(relation) => &relations[relation].name,
+        }
+    }
+
+    /// Number of rows; `None` if it is not known for a fault.
+    fn count(self, (types, relations): Sketches<'_>) -> Option<usize> {
+        match self {
+            RowsOf::Vertices(ty) => types[ty].count,
+            RowsOf::Edges(relation) => relations[relation].edges,
+        }
+    }
+
+    /// The word for a row.
+    fn row(self) -> &'static str {
+        match self {
+            RowsOf::Vertices(_) => "vertex",
+            RowsOf::Edges(_) => "edge",
+        }
+    }
+
+    /// The word for the whole.
+    fn kind(self) -> &'static str {
+        match self {
+            RowsOf::Vertices(_) => "vertex type",
+            RowsOf::Edges(_) => "relation",
+        }
+    }
+}
+
+/// A `[[label]]`: what it is of, and its values, unless it has a fault.
+pub(super) struct Label {
+    of: Option<RowsOf>,
+    data: Option<EdgeLabel>,
+}
+
+/// Gives the labels and splits to the vertex types and relations that they are of.
+pub(super) fn add_to(dataset: &mut Dataset, labels: Vec<Label>, splits: Vec<(RowsOf, EdgeSplit)>) {
+    for label in labels {
+        match label {
+            Label { of: Some(RowsOf::Vertices(vertex_type)), data: Some(EdgeLabel { name, values, class_names }) } => {
+                dataset.labels.push(LabelData { name, vertex_type, values, class_names });
+            }
+            // A relation with a fault is missing; then the dataset is refused.
+            Label { of: Some(RowsOf::Edges(relation)), data: Some(label) } => {
+                dataset.relations.get_mut(relation).into_iter().for_each(|of| of.labels.push(label.clone()));
+            }
+            Label { .. } => {}
+        }
+    }
+    for (of, split) in splits {
+        match of {
+            RowsOf::Vertices(vertex_type) => {
+                let EdgeSplit { name, train, val, test } = split;
+                dataset.splits.push(SplitData { name, vertex_type, train, val, test });
+            }
+            RowsOf::Edges(relation) => {
+                dataset.relations.get_mut(relation).into_iter().for_each(|of| of.splits.push(split.clone()));
+            }
+        }
+    }
+}
+
+/// The labels, each with what it is of (also if the label itself has a fault).
+pub(super) fn labels(loader: &mut Loader, root: At<'_>, sketches: Sketches<'_>) -> Vec<Label> {
     let mut labels = Vec::new();
     let mut names = Vec::new();
     for (i, table) in loader.tables(root, "label").into_iter().enumerate() {
-        let of = table.get("vertex_type").and_then(Value::as_str);
-        let name = table.get("name").and_then(Value::as_str).unwrap_or("y");
-        let called = match of {
-            Some(of) => format!("label `{name}` of vertex type `{of}`"),
-            None => called("label", table, i),
+        let text = |field: &str| table.get(field).and_then(Value::as_str);
+        let name = text("name").unwrap_or("y");
+        let called = match (text("vertex_type"), text("relation")) {
+            (Some(of), _) => format!("label `{name}` of vertex type `{of}`"),
+            (None, Some(of)) => format!("label `{name}` of relation `{of}`"),
+            (None, None) => called("label", table, i),
         };
         let at = At::new(table, LABEL, &called);
-        let ty = type_named(loader, at, "vertex_type", types);
-        let label = ty.and_then(|ty| label(loader, at, ty, types[ty].count?));
-        if let Some(of) = of {
-            names.push(format!("{of}.{name}"));
+        let of = RowsOf::named(loader, at, sketches);
+        let data = of.and_then(|of| label(loader, at, (of.count(sketches)?, of.row())));
+        match text("vertex_type").map(str::to_owned).or(text("relation").map(|of| format!("relation {of}"))) {
+            Some(of) => names.push(format!("{of}.{name}")),
+            None => {}
         }
-        labels.push((ty, label));
+        labels.push(Label { of, data });
     }
     unique(loader, "labels", names.iter().map(|n| &n[..]));
     labels
 }
 
-fn label(loader: &mut Loader, at: At<'_>, vertex_type: usize, count: usize) -> Option<LabelData> {
+/// Number of rows of a label, and the word for one.
+type Rows = (usize, &'static str);
+
+fn label(loader: &mut Loader, at: At<'_>, rows: Rows) -> Option<EdgeLabel> {
     let name = if at.get("name").is_some() { loader.string(at, "name")? } else { "y".to_string() };
     let kind = if at.get("kind").is_some() { loader.string(at, "kind")? } else { "single".to_string() };
     let values = match &kind[..] {
-        "single" => single(loader, at, count),
-        "multi" => multi(loader, at, count),
-        "real" => real(loader, at, count),
+        "single" => single(loader, at, rows),
+        "multi" => multi(loader, at, rows),
+        "real" => real(loader, at, rows),
         _ => loader.bad(at, "kind", "`single`, `multi` or `real`", &Value::String(kind)),
     }?;
     let class_names = loader.strings(at, "class_names")?;
@@ -59,21 +158,20 @@ fn label(loader: &mut Loader, at: At<'_>, vertex_type: usize, count: usize) -> O
             found: format!("{} names", class_names.len()),
         });
     }
-    // Without its elements a label does not say which vertices have one.
+    // Without its elements a label does not say which rows have one.
     if loader.outline {
         return None;
     }
-    let label = LabelData { name, vertex_type, values, class_names };
     if let Some(file) = at.get("file").and_then(Value::as_str) {
-        loader.check_count(at, "labelled", file, label.num_labelled() as u64);
+        loader.check_count(at, "labelled", file, values.num_labelled() as u64);
     }
-    Some(label)
+    Some(EdgeLabel { name, values, class_names })
 }
 
-fn single(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
+fn single(loader: &mut Loader, at: At<'_>, (count, row): Rows) -> Option<LabelValues> {
     let classes = num_classes(loader, at)?;
     let file = loader.file(at, "file")?;
-    loader.shape(&file, &[Some(count)], &format!("[{count}] (one class per vertex)"))?;
+    loader.shape(&file, &[Some(count)], &format!("[{count}] (one class per {row})"))?;
     if loader.outline {
         return loader.integer_type(&file).map(|()| LabelValues::Single { classes, of: vec![] });
     }
@@ -87,13 +185,13 @@ fn num_classes(loader: &mut Loader, at: At<'_>) -> Option<usize> {
     loader.count_within(at, "classes", 1, 1 << 24, "from 1 to 2^24")
 }
 
-fn multi(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
+fn multi(loader: &mut Loader, at: At<'_>, (count, row): Rows) -> Option<LabelValues> {
     let classes = num_classes(loader, at)?;
     let file = loader.file(at, "file")?;
-    let expected = format!("[{count}, {classes}] (one row per vertex, one column per class)");
+    let expected = format!("[{count}, {classes}] (one row per {row}, one column per class)");
     loader.shape(&file, &[Some(count), Some(classes)], &expected)?;
     if loader.outline {
-        mask(loader, at, count)?;
+        mask(loader, at, (count, row))?;
         return Some(LabelValues::Multi { classes, rows: vec![], labelled: vec![] });
     }
     let mut rows: Vec<f32> = match file.npy.dtype() {
@@ -104,19 +202,19 @@ fn multi(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
             None => return loader.wrong_dtype(&file, "float32, uint8, bool or int32"),
         },
     };
-    let mut labelled = mask(loader, at, count)?;
+    let mut labelled = mask(loader, at, (count, row))?;
     loader.keep(checks::zero_one(file.place(), &mut rows, &mut labelled, classes))?;
     Some(LabelValues::Multi { classes, rows, labelled })
 }
 
-fn real(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
+fn real(loader: &mut Loader, at: At<'_>, (count, row): Rows) -> Option<LabelValues> {
     let file = loader.file(at, "file")?;
     let dim = match file.npy.shape() {
         [_] => 1,
         [_, dim] => *dim,
         _ => 0,
     };
-    let expected = format!("[{count}, dim] or [{count}] (one row per vertex)");
+    let expected = format!("[{count}, dim] or [{count}] (one row per {row})");
     // A width of 0 would let a header of a few bytes claim any number of rows.
     let axes = [Some(count), (dim == 0).then_some(1)];
     loader.shape(&file, if file.npy.shape().len() == 1 { &axes[..1] } else { &axes[..] }, &expected)?;
@@ -129,11 +227,11 @@ fn real(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
     }
     if loader.outline {
         loader.float_type(&file)?;
-        mask(loader, at, count)?;
+        mask(loader, at, (count, row))?;
         return Some(LabelValues::Real { dim, rows: vec![], labelled: vec![] });
     }
     let mut rows = loader.floats(&file)?.to_vec();
-    let labelled = mask(loader, at, count)?;
+    let labelled = mask(loader, at, (count, row))?;
     for (values, _) in rows.chunks_exact_mut(dim).zip(&labelled).filter(|(_, l)| !**l) {
         values.fill(0.0);
     }
@@ -142,9 +240,9 @@ fn real(loader: &mut Loader, at: At<'_>, count: usize) -> Option<LabelValues> {
 }
 
 /// Whether each row has a label according to `mask_file`; all rows without one.
-fn mask(loader: &mut Loader, at: At<'_>, count: usize) -> Option<Vec<bool>> {
+fn mask(loader: &mut Loader, at: At<'_>, (count, row): Rows) -> Option<Vec<bool>> {
     let Some(file) = loader.optional_file(at, "mask_file").ok()? else { return Some(vec![true; count]) };
-    loader.shape(&file, &[Some(count)], &format!("[{count}] (one entry per vertex)"))?;
+    loader.shape(&file, &[Some(count)], &format!("[{count}] (one entry per {row})"))?;
     if loader.outline {
         return Some(vec![]);
     }
@@ -165,45 +263,55 @@ fn mask(loader: &mut Loader, at: At<'_>, count: usize) -> Option<Vec<bool>> {
 pub(super) fn splits(
     loader: &mut Loader,
     root: At<'_>,
-    types: &[TypeSketch],
-    labels: &[(Option<usize>, Option<LabelData>)],
-) -> Vec<SplitData> {
+    sketches: Sketches<'_>,
+    labels: &[Label],
+) -> Vec<(RowsOf, EdgeSplit)> {
     let mut splits = Vec::new();
     let mut names = Vec::new();
     for (i, table) in loader.tables(root, "split").into_iter().enumerate() {
         let called = called("split", table, i);
         let at = At::new(table, SPLIT, &called);
-        let (name, ty) = (loader.string(at, "name"), type_named(loader, at, "vertex_type", types));
-        if let (Some(name), Some(ty)) = (&name, ty) {
-            names.push(format!("{name}` (vertex type `{}", types[ty].name));
+        let (name, of) = (loader.string(at, "name"), RowsOf::named(loader, at, sketches));
+        if let (Some(name), Some(of)) = (&name, of) {
+            names.push(format!("{name}` ({} `{}", of.kind(), of.name(sketches)));
         }
-        let Some((count, ty)) = ty.and_then(|ty| Some((types[ty].count?, ty))) else { continue };
-        // If a label of this type has a fault, the set of labelled vertices is unknown.
-        let mine: Vec<_> = labels.iter().filter(|(of, _)| *of == Some(ty)).collect();
-        let known: Option<Vec<&LabelData>> = mine.iter().map(|(_, l)| l.as_ref()).collect();
+        let Some((count, of)) = of.and_then(|of| Some((of.count(sketches)?, of))) else { continue };
+        // If a label of these rows has a fault, the set of labelled ones is unknown.
+        let mine: Vec<_> = labels.iter().filter(|label| label.of == Some(of)).collect();
+        let known: Option<Vec<&LabelValues>> = mine.iter().map(|label| Some(&label.data.as_ref()?.values)).collect();
         if mine.is_empty() {
             loader.errors.push(DataError::UnknownName {
                 at: called.clone(),
-                field: "vertex_type".into(),
-                name: types[ty].name.clone(),
+                field: of.kind().replace(' ', "_"),
+                name: of.name(sketches).to_owned(),
                 what: "[[label]]".into(),
-                known: super::list(labels.iter().filter_map(|(of, _)| of.map(|t| &types[t].name[..]))),
+                known: super::list(labels.iter().filter_map(|label| Some(label.of?.name(sketches)))),
             });
         }
+        let rows = Members { count, of, name: of.name(sketches), labels: known.as_deref() };
         let parts: Vec<Option<Vec<u32>>> = [("train", "train_size"), ("val", "val_size"), ("test", "test_size")]
             .into_iter()
-            .map(|(part, size)| split_part(loader, at, part, size, count, &types[ty].name, known.as_deref()))
+            .map(|(part, size)| split_part(loader, at, part, size, &rows))
             .collect();
         let Some(parts) = parts.into_iter().collect::<Option<Vec<_>>>() else { continue };
         let Ok([train, val, test]) = <[Vec<u32>; 3]>::try_from(parts) else { continue };
-        let found = checks::disjoint(at.name, [("train", &train), ("val", &val), ("test", &test)]);
+        let found = checks::disjoint(at.name, of.row(), [("train", &train), ("val", &val), ("test", &test)]);
         if let (Some(name), true) = (name, found.is_empty()) {
-            splits.push(SplitData { name, vertex_type: ty, train, val, test });
+            splits.push((of, EdgeSplit { name, train, val, test }));
         }
         loader.errors.extend(found);
     }
     unique(loader, "splits", names.iter().map(|n| &n[..]));
     splits
+}
+
+/// The rows that a split divides.
+struct Members<'a> {
+    count: usize,
+    of: RowsOf,
+    name: &'a str,
+    /// Their labels; `None` if one has a fault.
+    labels: Option<&'a [&'a LabelValues]>,
 }
 
 /// The ids of a part of a split, ascending.
@@ -212,17 +320,16 @@ fn split_part(
     at: At<'_>,
     part: &'static str,
     size: &'static str,
-    count: usize,
-    type_name: &str,
-    labels: Option<&[&LabelData]>,
+    rows: &Members<'_>,
 ) -> Option<Vec<u32>> {
     let Some(file) = loader.optional_file(at, part).ok()? else { return Some(Vec::new()) };
     loader.shape(&file, &[None], "[n] (one axis)")?;
     let all = loader.integers(&file)?;
     loader.check_count(at, size, &file.file, all.len() as u64);
     let place = |i: usize| format!("position {i} of `{part}`");
-    let mut ids = loader.ids(&file, &all, "vertex", place, count, &format!("vertex type `{type_name}`"))?;
-    loader.keep(checks::labelled(file.place(), part, &ids, labels.unwrap_or_default()))?;
+    let (row, bound_of) = (rows.of.row(), format!("{} `{}`", rows.of.kind(), rows.name));
+    let mut ids = loader.ids(&file, &all, row, place, rows.count, &bound_of)?;
+    loader.keep(checks::labelled(file.place(), (part, row), &ids, rows.labels.unwrap_or_default()))?;
     ids.sort_unstable();
     Some(ids)
 }

@@ -74,7 +74,7 @@ impl<'a> Graph<'a> {
             let data = &mut dataset.vertex_types[ty];
             data.add_rows(graph, named).map_err(|why| format!("vertex type `{}`: {why}", shown(&graph.name)))?;
             let labels = dataset.labels.iter_mut().filter(|label| label.vertex_type == ty);
-            labels.for_each(|label| label.add_unlabelled(named.len()));
+            labels.for_each(|label| label.values.add_unlabelled(named.len()));
         }
         Ok(())
     }

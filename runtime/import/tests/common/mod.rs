@@ -88,6 +88,7 @@ pub fn corners() -> Dataset {
             features: Some(DenseFeatures { dim: 2, rows: vec![1.0, 0.0, 0.25, -1.0, 1.0, 0.0, 0.3, 0.7].into() }),
             time: Some(vec![5, 6, -7, 8]),
             transforms: Vec::new(),
+            ..RelationData::default()
         },
         RelationData {
             name: "cites".into(),

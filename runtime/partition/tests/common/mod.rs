@@ -223,7 +223,7 @@ fn relation(random: &mut ChaCha8Rng, index: usize, types: &[VertexTypeData]) -> 
         weight: random.random_bool(0.5).then(|| floats(random, edges).into()),
         features: random.random_bool(0.5).then(|| DenseFeatures { dim, rows: floats(random, edges * dim).into() }),
         time: random.random_bool(0.5).then(|| (0..edges).map(|_| random.random()).collect()),
-        transforms: vec![],
+        ..RelationData::default()
     }
 }
 

@@ -1,0 +1,62 @@
+//! The edges of a relation as vertices of a type of their own, for models whose outputs have a row for each edge.
+
+use crate::csr::NO_ORIGINAL;
+use crate::dataset::{Dataset, EdgeLabel, EdgeSplit, LabelData, RelationData, SplitData, VertexTypeData};
+use crate::sgb::SgbError;
+
+/// The edges that a dataset is to have as vertices.
+#[derive(Clone, Debug)]
+pub struct EdgeRows {
+    /// Position of the relation.
+    pub relation: usize,
+    /// Name of the new vertex type.
+    pub vertex_type: String,
+    /// Names of the new relations: from the sources to the edges, and from the destinations to the edges.
+    pub relations: [String; 2],
+}
+
+impl EdgeRows {
+    /// Adds the vertex type, with a vertex for each edge in file order and the labels and splits of the relation, and the
+    /// two relations. The second one carries weight and features of the edges.
+    ///
+    /// # Errors
+    /// More edges than 32 bits number; then the dataset is unchanged.
+    pub fn add_to(&self, dataset: &mut Dataset) -> Result<(), SgbError> {
+        let RelationData { name, src, dst, src_ids, dst_ids, weight, features, labels, splits, .. } =
+            dataset.relations[self.relation].clone();
+        let count = src_ids.len();
+        if count >= NO_ORIGINAL as usize {
+            return Err(SgbError::TooManyEdges { graph: name, edges: count as u64 });
+        }
+        let (vertex_type, numbers) = (dataset.vertex_types.len(), (0..count as u32).collect::<Vec<u32>>());
+        let [from_src, from_dst] = self.relations.clone();
+        dataset.vertex_types.push(VertexTypeData {
+            name: self.vertex_type.clone(),
+            count,
+            ..VertexTypeData::default()
+        });
+        dataset.relations.push(RelationData {
+            name: from_src,
+            src,
+            dst: vertex_type,
+            src_ids,
+            dst_ids: numbers.clone(),
+            ..RelationData::default()
+        });
+        dataset.relations.push(RelationData {
+            name: from_dst,
+            src: dst,
+            dst: vertex_type,
+            src_ids: dst_ids,
+            dst_ids: numbers,
+            weight,
+            features,
+            ..RelationData::default()
+        });
+        let label = |EdgeLabel { name, values, class_names }| LabelData { name, vertex_type, values, class_names };
+        let split = |EdgeSplit { name, train, val, test }| SplitData { name, vertex_type, train, val, test };
+        dataset.labels.extend(labels.into_iter().map(label));
+        dataset.splits.extend(splits.into_iter().map(split));
+        Ok(())
+    }
+}
