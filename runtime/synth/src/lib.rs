@@ -13,6 +13,7 @@
 mod draw;
 mod lastfm;
 mod mag;
+mod molecules;
 mod shapes;
 
 use std::fmt;
@@ -51,12 +52,23 @@ pub enum Shape {
     Lastfm,
     /// Papers, authors, fields of study, institutions: 1.9 M vertices and 21.1 M edges, 349 classes of papers.
     Mag,
+    /// Many small graphs of atoms, which imitate no dataset; 2 classes of molecules.
+    Molecules,
 }
 
 impl Shape {
     /// All shapes, by name.
-    pub const ALL: [Shape; 8] =
-        [Shape::Acm, Shape::AcmHan, Shape::Aifb, Shape::Cora, Shape::Dblp, Shape::Imdb, Shape::Lastfm, Shape::Mag];
+    pub const ALL: [Shape; 9] = [
+        Shape::Acm,
+        Shape::AcmHan,
+        Shape::Aifb,
+        Shape::Cora,
+        Shape::Dblp,
+        Shape::Imdb,
+        Shape::Lastfm,
+        Shape::Mag,
+        Shape::Molecules,
+    ];
 
     /// Name of the shape on the command line and in `dataset.toml`.
     pub fn name(self) -> &'static str {
@@ -69,6 +81,7 @@ impl Shape {
             Shape::Imdb => "imdb",
             Shape::Lastfm => "lastfm",
             Shape::Mag => "mag",
+            Shape::Molecules => "molecules",
         }
     }
 
@@ -238,6 +251,7 @@ pub fn generate_size(size: Size, seed: u64, target: &Path) -> Result<Outcome, Sy
         Shape::Aifb => write_aifb(&mut writer, shape, &generator, rng)?,
         Shape::Lastfm => lastfm::write(&mut writer, &generator, rng)?,
         Shape::Mag => mag::write(&mut writer, &generator, scale, seed)?,
+        Shape::Molecules => molecules::write(&mut writer, &generator, rng)?,
     }
     writer.finish()?;
 

@@ -235,3 +235,28 @@ fn neighbours_tell_more_than_features_and_not_everything() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// No edge joins two molecules, and the label says whether elements 1 and 2 are bound to each other, but for the noise.
+#[test]
+fn molecules_have_their_label_from_their_structure() {
+    let dir = tempfile::tempdir().unwrap();
+    let dataset = made(Shape::Molecules, dir.path());
+    let [bond, part_of] = &dataset.relations[..] else { panic!("two relations") };
+    let Some(Features::Dense(x)) = &dataset.vertex_types[0].features else { panic!("dense features") };
+    let element = |atom: u32| x.row(atom as usize).iter().position(|&is_it| is_it == 1.0).unwrap();
+    let molecule = |atom: u32| part_of.dst_ids[atom as usize];
+    assert!(
+        part_of.src_ids.iter().copied().eq(0..dataset.vertex_types[0].count as u32),
+        "each atom is in one molecule"
+    );
+    let mut bound = vec![false; dataset.vertex_types[1].count];
+    for (&a, &b) in bond.src_ids.iter().zip(&bond.dst_ids) {
+        assert_eq!(molecule(a), molecule(b));
+        bound[molecule(a) as usize] |= (element(a), element(b)) == (1, 2);
+    }
+    let LabelValues::Single { of, .. } = &dataset.labels[0].values else { panic!("classes") };
+    let right = of.iter().zip(&bound).filter(|(class, bound)| (**class == 1) == **bound).count() as f64;
+    let active = of.iter().filter(|class| **class == 1).count() as f64;
+    let all = of.len() as f64;
+    assert!((0.87..0.93).contains(&(right / all)) && (0.35..0.65).contains(&(active / all)), "{right} {active} {all}");
+}
