@@ -117,6 +117,8 @@ impl Notes {
             let features = dataset.relations.iter().filter(|r| r.features.is_some()).map(|r| &r.name[..]).collect();
             note("features of edges", features);
         }
+        let labelled = dataset.relations.iter().filter(|r| !r.labels.is_empty()).map(|r| &r.name[..]).collect();
+        note("labels and splits of edges", labelled);
         let links = dataset.link_splits.iter().skip(holds.link_splits).map(|l| &l.name[..]).collect();
         note(if holds.link_splits == 0 { "links that are held out" } else { "several link splits" }, links);
         note("metapaths", dataset.metapaths.iter().map(|m| &m.name[..]).collect());

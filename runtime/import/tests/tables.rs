@@ -453,3 +453,47 @@ fn faults_of_a_table_are_told_by_line() {
     let lines: Vec<&str> = faults.lines().filter_map(|line| line.split("e1.csv:").nth(1)?.split(':').next()).collect();
     assert_eq!(lines, ["2", "3", "4"], "{faults}");
 }
+
+/// With a label, the split of a relation divides its labelled edges, and all edges stay.
+#[test]
+fn edges_have_labels_and_splits() {
+    let config = r#"
+        [[vertex_type]]
+        name = "user"
+        files = "users.csv"
+        id = "id"
+
+        [[relation]]
+        name = "pays"
+        src = "user"
+        dst = "user"
+        files = "pays.csv"
+        src_key = "from"
+        dst_key = "to"
+        label = [{ name = "kind", column = "kind" }, { name = "sum", column = "sum", kind = "real" }]
+        split = { by = "day", train = 0.5, val = 0.25 }
+    "#;
+    let files = [
+        ("import.toml", config),
+        ("users.csv", "id\nu\nv\n"),
+        ("pays.csv", "from,to,kind,sum,day\nu,v,honest,1,4\nv,u,fraud,2.5,1\nu,v,honest,,3\nu,u,,,2\nv,v,,7,5\n"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &files);
+    let dataset = imported(Kind::Tables, folder.path(), None);
+    assert_eq!(edges(&dataset, "pays"), [(0, 1), (1, 0), (0, 1), (0, 0), (1, 1)]);
+    let pays = &dataset.relations[0];
+    let kinds = LabelValues::Single { classes: 2, of: vec![1, 0, 1, -1, -1] };
+    assert_eq!((&pays.labels[0].values, pays.labels[0].class_names.join(" ")), (&kinds, "fraud honest".into()));
+    let labelled = vec![true, true, false, false, true];
+    assert_eq!(pays.labels[1].values, LabelValues::Real { dim: 1, rows: vec![1.0, 2.5, 0.0, 0.0, 7.0], labelled });
+    // The fourth edge has no label. By day, the others are 1, 2, 0, 4.
+    let split = &pays.splits[0];
+    assert_eq!((&split.train[..], &split.val[..], &split.test[..]), (&[1, 2][..], &[0][..], &[4][..]));
+    assert!(dataset.link_splits.is_empty() && dataset.labels.is_empty());
+    let without_train = said_of(Kind::Tables, &files, ("import.toml", "train = 0.5, ", ""));
+    assert!(without_train.contains("split of relation `pays`: the shares of a split"), "{without_train}");
+    let by_file =
+        said_of(Kind::Tables, &files, ("import.toml", "by = \"day\", train = 0.5, val = 0.25", "train = \"ids.txt\""));
+    assert!(by_file.contains("edges have no ids that a file could name"), "{by_file}");
+}

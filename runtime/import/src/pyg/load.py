@@ -20,6 +20,7 @@ and of a relation
 
     data[src, name, dst].edge_index  int64 [2, edges]
     data[src, name, dst].edge_weight, edge_attr, time
+    data[src, name, dst].y, y_mask, train_mask, ...     labels and splits of edges, as of vertices
 
 Links that are held out are data.link_splits[name]["val"][src, relation, dst], int64 [2, links] ("test" likewise), and
 metapaths data.metapaths[name], a list of edge types; an edge type of a step backwards is (dst, "rev_" + name, src).
@@ -76,7 +77,7 @@ def load(folder=Path(__file__).resolve().parent, sparse=False):
             store.time = array(of["time"], np.int64)
 
     for of in tables.get("label", []):
-        store, name = data[of["vertex_type"]], of.get("name", "y")
+        store, name = data[_rows(of, tables)], of.get("name", "y")
         if of.get("kind", "single") == "single":
             store[name] = array(of["file"], np.int64)
         else:
@@ -92,14 +93,15 @@ def load(folder=Path(__file__).resolve().parent, sparse=False):
 
     seen = set()
     for of in tables.get("split", []):
-        ty = of["vertex_type"]
-        suffix = "_" + of["name"] if ty in seen else ""
-        seen.add(ty)
+        rows = _rows(of, tables)
+        suffix = "_" + of["name"] if rows in seen else ""
+        seen.add(rows)
+        count = types[rows] if "vertex_type" in of else data[rows].edge_index.shape[1]
         for part in ("train", "val", "test"):
-            mask = torch.zeros(types[ty], dtype=torch.bool)
+            mask = torch.zeros(count, dtype=torch.bool)
             if part in of:
                 mask[array(of[part], np.int64)] = True
-            data[ty][f"{part}_mask{suffix}"] = mask
+            data[rows][f"{part}_mask{suffix}"] = mask
 
     link_splits = {}
     for of in tables.get("link_split", []):
@@ -122,6 +124,14 @@ def load(folder=Path(__file__).resolve().parent, sparse=False):
     if metapaths:
         data.metapaths = metapaths
     return data
+
+
+def _rows(of, tables):
+    """The store of a label or a split: that of a vertex type, or the edge type of a relation."""
+    if "vertex_type" in of:
+        return of["vertex_type"]
+    relation = next(relation for relation in tables["relation"] if relation["name"] == of["relation"])
+    return relation["src"], relation["name"], relation["dst"]
 
 
 def _features(of, count, array, sparse):

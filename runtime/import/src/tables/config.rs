@@ -347,7 +347,10 @@ pub(crate) struct Relation {
     /// Columns of numbers, taken as they are, or tables as of vertices.
     #[serde(default)]
     pub features: EdgeFeatures,
-    /// Links that are held out.
+    /// Labels of the edges.
+    #[serde(default)]
+    pub label: Several<Label>,
+    /// With a label, parts of the labelled edges; otherwise links that are held out.
     pub split: Option<Split>,
     #[serde(default)]
     pub unknown: Unknown,

@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::{Dataset, LinkSplitData, Links, RelationData};
+use hgnnc_graph::{Dataset, EdgeSplit, LinkSplitData, Links, RelationData, SplitData};
 use serde_json::Value;
 
 use super::config::{self, DuplicateEdges, DuplicateIds, OneOrMore, Part};
 use super::features::{self, Block, number};
 use super::rows::{Row, TableOf};
-use super::targets::{SplitOf, SplitRows};
+use super::targets::{LabelRows, SplitOf, SplitRows};
 use super::{Import, TOO_MANY, Vertices, seconds};
 use crate::error::{Unknown, shown};
 use crate::files::json::{check_integers, text_of};
@@ -78,7 +78,15 @@ impl<'a> Import<'a> {
                 Err(error) => self.wrong(format!("features of relation `{name}`: {error}")),
             }
         }
-        let mut split = match of.split.as_ref().map(|split| SplitRows::new(split, SplitOf::Links)).transpose() {
+        let mut labels = Vec::new();
+        for label in of.label.list() {
+            match LabelRows::new(label) {
+                Ok(label) => labels.push(label),
+                Err(error) => self.wrong(format!("label of relation `{name}`: {error}")),
+            }
+        }
+        let split_of = if of.label.list().is_empty() { SplitOf::Links } else { SplitOf::Labelled };
+        let mut split = match of.split.as_ref().map(|split| SplitRows::new(split, split_of)).transpose() {
             Ok(split) => split,
             Err(error) => {
                 self.wrong(format!("split of relation `{name}`: {error}"));
@@ -94,6 +102,7 @@ impl<'a> Import<'a> {
         let weight_at = of.weight.as_ref().map(|column| place(std::slice::from_ref(column)).start);
         let time_at = of.time.as_ref().map(|column| place(std::slice::from_ref(column)).start);
         let split_range = place(split.as_ref().map_or(&[], SplitRows::columns));
+        let label_ranges: Vec<Range<usize>> = labels.iter().map(|label| place(label.columns())).collect();
         let block_ranges: Vec<Range<usize>> = blocks.iter().map(|block| place(block.columns())).collect();
 
         let mut data =
@@ -139,6 +148,9 @@ impl<'a> Import<'a> {
             for (block, range) in blocks.iter_mut().zip(&block_ranges) {
                 block.push(&row.fields[range.clone()]).unwrap_or_else(&mut wrong);
             }
+            for (label, range) in labels.iter_mut().zip(&label_ranges) {
+                label.push(&row.fields[range.clone()]).unwrap_or_else(&mut wrong);
+            }
             if let (Some(at), Some(column)) = (time_at, &of.time) {
                 let found =
                     row.fields[at].map_or(Err(format!("column `{column}` has no time")), |t| seconds(t, column));
@@ -168,11 +180,49 @@ impl<'a> Import<'a> {
                 Ok(made) => (data.features, data.transforms) = made,
                 Err(error) => self.wrong(format!("features of relation `{name}`: {error}")),
             }
-            if let Some(split) = split {
-                self.hold_out(edges, &split, index, &mut data, link_splits);
+            match split {
+                Some(split) if split_of == SplitOf::Links => {
+                    self.hold_out(edges, &split, index, &mut data, link_splits);
+                }
+                split => self.edge_targets(labels, split, &mut data),
             }
         }
         data
+    }
+
+    /// Adds the labels of edges, and a split of those that have any of them.
+    fn edge_targets(&mut self, mut labels: Vec<LabelRows<'a>>, split: Option<SplitRows<'a>>, data: &mut RelationData) {
+        let name = shown(&data.name);
+        for label in &mut labels {
+            if let Err(error) = label.decide() {
+                return self.wrong(format!("relation `{name}`: {error}"));
+            }
+        }
+        let is_labelled = |edge: usize| labels.iter().any(|label| label.labelled()[edge]);
+        let labelled: Vec<bool> = (0..data.num_edges()).map(is_labelled).collect();
+        if let Some(split) = split {
+            if split.config.files().next().is_some() {
+                return self.wrong(format!(
+                    "split of relation `{name}`: edges have no ids that a file could name; its split is a column, masks or shares"
+                ));
+            }
+            let unlabelled = split.unlabelled(&labelled);
+            if unlabelled > 0 {
+                let split = shown(split.config.name());
+                self.progress.note(format!(
+                    "{unlabelled} edges of `{name}` that split `{split}` names have no label: they are left out of it"
+                ));
+            }
+            let SplitData { name, train, val, test, .. } = split.finish(0, &labelled, None);
+            data.splits.push(EdgeSplit { name, train, val, test });
+        }
+        for label in labels {
+            let known = self.graph.as_ref().and_then(|graph| graph.relation(&data.name)?.label(label.name()));
+            match label.finish(known.map(|label| &label.class_names[..])) {
+                Ok(label) => data.labels.push(label),
+                Err(error) => self.wrong(format!("relation `{name}`: {error}")),
+            }
+        }
     }
 
     /// The ends of the edges of rows that are known vertices.

@@ -1,6 +1,6 @@
-//! Labels and splits of vertices from columns.
+//! Labels and splits of vertices and edges from columns.
 
-use hgnnc_graph::{LabelData, LabelValues, SplitData};
+use hgnnc_graph::{EdgeLabel, LabelValues, SplitData};
 use hgnnc_split::{Shares, shuffle};
 
 use super::config::{self, LabelKind, Mask, Part};
@@ -224,8 +224,8 @@ impl<'a> LabelRows<'a> {
         &self.labelled
     }
 
-    /// The label; its classes are those of the same label of a `graph`, if there is one.
-    pub fn finish(self, vertex_type: usize, graph: Option<&LabelData>) -> Result<LabelData, String> {
+    /// The label; its classes are those of the same label of a `graph`, given by name, if there is one.
+    pub fn finish(self, graph: Option<&[String]>) -> Result<EdgeLabel, String> {
         // Buckets and names that are listed have an order of their own.
         let order: Vec<u32> = if self.config.buckets.is_some() || self.config.class_names.is_some() {
             (0..self.classes.len() as u32).collect()
@@ -233,7 +233,7 @@ impl<'a> LabelRows<'a> {
             self.classes.sorted()
         };
         let own = || order.iter().map(|&n| self.classes.text(n).to_owned()).collect();
-        let (rank, names) = match graph.map(|graph| &graph.class_names).filter(|names| !names.is_empty()) {
+        let (rank, names) = match graph.filter(|names| !names.is_empty()) {
             Some(names) if self.kind != LabelKind::Real => {
                 let places = places(names);
                 let of = |class: &str| {
@@ -242,7 +242,7 @@ impl<'a> LabelRows<'a> {
                         format!("`{}` is no class of the graph, which has {}", shown(class), names.join(", "))
                     })
                 };
-                (self.classes.iter().map(of).collect::<Result<Vec<u32>, String>>()?, names.clone())
+                (self.classes.iter().map(of).collect::<Result<Vec<u32>, String>>()?, names.to_vec())
             }
             _ => (crate::triples::ranks(&order), own()),
         };
@@ -273,7 +273,7 @@ impl<'a> LabelRows<'a> {
             }
             LabelKind::Real => LabelValues::Real { dim: self.dim, rows: self.numbers, labelled: self.labelled },
         };
-        Ok(LabelData { name: self.config.name().to_owned(), vertex_type, values, class_names })
+        Ok(EdgeLabel { name: self.config.name().to_owned(), values, class_names })
     }
 }
 
@@ -307,7 +307,8 @@ pub(super) struct SplitRows<'a> {
 /// Elements that a split divides into parts.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum SplitOf {
-    Vertices,
+    /// Vertices or edges with a label.
+    Labelled,
     /// All links that are not held out are those to train on.
     Links,
 }
@@ -332,11 +333,11 @@ impl<'a> SplitRows<'a> {
         if config.column.is_none() && !files && masks.is_empty() {
             let shares = shares(config);
             let enough = match of {
-                SplitOf::Vertices => shares.train.is_some(),
+                SplitOf::Labelled => shares.train.is_some(),
                 SplitOf::Links => numbers,
             };
             if !enough || shares.check().is_err() {
-                let least = if of == SplitOf::Vertices { ", with `train` among them" } else { "" };
+                let least = if of == SplitOf::Labelled { ", with `train` among them" } else { "" };
                 return Err(format!("the shares of a split are from 0 to 1 and at most 1 together{least}"));
             }
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hgnnc_graph::{Dataset, VertexTypeData};
+use hgnnc_graph::{Dataset, EdgeLabel, LabelData, VertexTypeData};
 use serde_json::Value;
 
 use super::config::{self, DuplicateIds, OneOrMore, Part};
@@ -91,7 +91,7 @@ impl<'a> Import<'a> {
         let mut takers = Takers::new(self, &of.name, &of.features, of.label.list());
         let mut splits = Vec::new();
         for split in of.split.list() {
-            match SplitRows::new(split, SplitOf::Vertices) {
+            match SplitRows::new(split, SplitOf::Labelled) {
                 Ok(split) => splits.push(split),
                 Err(error) => self.wrong(format!("split of vertex type `{}`: {error}", shown(&of.name))),
             }
@@ -252,8 +252,10 @@ impl<'a> Import<'a> {
         for label in labels {
             let of =
                 self.graph.as_ref().and_then(|graph| graph.label(&self.config.vertex_type[index].name, label.name()));
-            match label.finish(index, of) {
-                Ok(label) => dataset.labels.push(label),
+            match label.finish(of.map(|of| &of.class_names[..])) {
+                Ok(EdgeLabel { name, values, class_names }) => {
+                    dataset.labels.push(LabelData { name, vertex_type: index, values, class_names });
+                }
                 Err(error) => self.wrong(format!("vertex type `{name}`: {error}")),
             }
         }
