@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use hgnnc_driver::{
     Analysis, DatasetSummary, Diagnostics, Disabled, LabelSummary, LabelSummaryKind, LowerError, LowerOptions,
-    ModuleFile, ModuleFiles, ModulePath, NotFound, RelationSummary, VertexSummary, analyze_with, check_dataset,
+    ModuleFile, ModuleFiles, ModulePath, NotFound, RelationSummary, RowsOf, VertexSummary, analyze_with, check_dataset,
     check_unseen, codes, diag, lower, silence, unknown_name,
 };
 use hgnnc_ir::VertexType;
@@ -72,6 +72,10 @@ fn dataset(text: &str) -> DatasetSummary {
             let position = summary.vertices.iter().position(|v| v.name == name);
             position.unwrap_or_else(|| panic!("no vertex type `{name}` before `{entry}`"))
         };
+        let rows = |name: &str| match summary.relations.iter().position(|r| r.name == name) {
+            Some(relation) => RowsOf::Edges(relation),
+            None => RowsOf::Vertices(vertex(name)),
+        };
         match words[..] {
             ["vertex", name, count, ref features @ ..] => {
                 let features = match features {
@@ -100,9 +104,9 @@ fn dataset(text: &str) -> DatasetSummary {
                     "real" => LabelSummaryKind::Real(number(width)),
                     _ => panic!("`{kind}` is not a kind of label"),
                 };
-                summary.labels.push(LabelSummary { name: name.to_string(), vertex: vertex(of), kind });
+                summary.labels.push(LabelSummary { name: name.to_string(), of: rows(of), kind });
             }
-            ["split", name, of] => summary.splits.push((name.to_string(), vertex(of))),
+            ["split", name, of] => summary.splits.push((name.to_string(), rows(of))),
             _ => panic!("`{entry}` does not describe a part of a dataset"),
         }
     }

@@ -168,6 +168,7 @@ codes! {
     FANOUT_KIND "E0512" "kind of fan-out that a semantic graph cannot have"
     NOT_REUSED "E0513" "model whose values cannot be reused by batches"
     LOSS_TERM "E0514" "loss that is no sum of terms with constant weights"
+    EDGE_ROWS "E0515" "edges to predict used otherwise"
     UNUSED_PARAM "W0001" "parameter is never used"
     UNUSED_LET "W0002" "value is never used"
     UNUSED_DECLARATION "W0003" "declaration is never used"

@@ -6,10 +6,10 @@ use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::optimizer::{Optimizer, OptimizerOptions};
 use hgnnc_ir::outputs::FamilyOutput;
 use hgnnc_ir::training::{Target, Training};
-use hgnnc_ir::{Dataflow, OutputKind};
+use hgnnc_ir::{Dataflow, OutputKind, PathDecl, PathRows};
 use hgnnc_lower::instantiate_with;
 use hgnnc_sema::TrainSpec;
-use hgnnc_sema::dataset::{DatasetSummary, find_label};
+use hgnnc_sema::dataset::{DatasetSummary, RowsOf, find_label};
 use hgnnc_sema::dataset_names::DatasetNames;
 use hgnnc_sema::schema::{FieldInfo, Schema};
 
@@ -138,18 +138,40 @@ pub fn bind_names(model: &mut Analyzed, dataset: &DatasetSummary) {
         places.push(place);
     }
     let names: DatasetNames<'_> = dataset.relations.iter().map(|relation| relation.name.as_str()).collect();
+    let mut edges = vec![];
     for relation in flow.relations.iter_mut() {
-        if let Some(place) = names.find(&relation.dataset_name) {
+        let place = names.find(&relation.dataset_name);
+        if let Some(place) = place {
             relation.dataset_name.clone_from(&dataset.relations[place].name);
         }
+        edges.push(place);
     }
+    // The relation whose edges a vertex type is.
+    let relation_of = |vertex: hgnnc_ir::VertexType| {
+        let is_it = |path: &&PathDecl| path.rows == PathRows::Edges && path.vertex == vertex;
+        Some(flow.paths.iter().find(is_it)?.steps.first()?.relation as usize)
+    };
+    let rows_of: Vec<Option<RowsOf>> = (0..flow.vertex_types.len())
+        .map(|vertex| match relation_of(hgnnc_ir::VertexType::new(vertex)) {
+            Some(relation) => edges[relation].map(RowsOf::Edges),
+            None => places[vertex].map(RowsOf::Vertices),
+        })
+        .collect();
     let label_name = |vertex: hgnnc_ir::VertexType, field: Option<&FieldInfo>| {
-        let found = find_label(field?, places[vertex.index()]?, dataset)?;
+        let found = find_label(field?, rows_of[vertex.index()]?, dataset)?;
         Some(found.name.clone())
     };
+    let schema = &model.schema;
+    let owners: Vec<(&str, &[FieldInfo])> = (0..flow.vertex_types.len())
+        .map(|vertex| match relation_of(hgnnc_ir::VertexType::new(vertex)) {
+            Some(relation) => schema.relations.get(relation).map(|of| (&of.name[..], &of.fields[..])),
+            None => schema.vertices.get(vertex).map(|of| (&of.name[..], &of.fields[..])),
+        })
+        .map(Option::unwrap_or_default)
+        .collect();
     let field_of = |vertex: hgnnc_ir::VertexType, input: &str| {
-        let info = &model.schema.vertices[vertex.index()];
-        info.fields.iter().find(|f| input == format!("{}.{}", info.name, f.name))
+        let (name, fields) = owners[vertex.index()];
+        fields.iter().find(|f| input == format!("{name}.{}", f.name))
     };
     for input in flow.inputs.iter_mut() {
         if let Binding::Label(vertex, name) = &mut input.binding
@@ -161,7 +183,7 @@ pub fn bind_names(model: &mut Analyzed, dataset: &DatasetSummary) {
     let Some(train) = &mut model.train else { return };
     for (trained, field) in train.training.trained.iter_mut().zip(&train.label_fields) {
         if let Target::Vertices { vertex, label } = &mut trained.target {
-            let field = model.schema.vertices[vertex.index()].fields.get(*field);
+            let field = field.and_then(|field| field.declaration(&model.schema, *vertex));
             if let Some(found) = label_name(*vertex, field) {
                 *label = found;
             }

@@ -25,6 +25,7 @@ use rayon::ThreadPool;
 use crate::artifact::Description;
 use crate::job::{DataSource, Job, Purpose};
 use crate::ranks::Ranks;
+use crate::results::relation_of_rows;
 use crate::source::{Meeting, Opened};
 use crate::{Error, Naming, Observer, baseline, dataset, source};
 
@@ -394,7 +395,9 @@ fn asked_about(
 impl Asked {
     /// The number of new vertices of a type of the model.
     fn added_of(&self, flow: &Dataflow, vertex: VertexType, dataset: &Dataset) -> usize {
-        dataset.vertex_type(&flow.vertex_types[vertex.index()].dataset_name).map_or(0, |of| self.added[of])
+        let of = dataset.vertex_type(&flow.vertex_types[vertex.index()].dataset_name);
+        // Types that were listed for the model are behind those of the graph.
+        of.and_then(|of| self.added.get(of)).copied().unwrap_or(0)
     }
 
     /// By vertex type of the model: whether each of its vertices is asked about.
@@ -402,7 +405,7 @@ impl Asked {
         let marks = |vertex: &VertexTypeDecl| {
             let Some(of) = dataset.vertex_type(&vertex.dataset_name) else { return vec![] };
             let mut asked = vec![false; dataset.vertex_types[of].count];
-            self.vertices[of].iter().for_each(|&vertex| asked[vertex as usize] = true);
+            self.vertices.get(of).into_iter().flatten().for_each(|&vertex| asked[vertex as usize] = true);
             asked
         };
         flow.vertex_types.iter().map(marks).collect()
@@ -414,8 +417,14 @@ impl Asked {
             let (OutputKind::Result(name), Space::Vertices(ty)) = (&output.kind, flow.ty(output.value).space) else {
                 return None;
             };
+            // New edges follow those of the graph.
+            if let Some(relation) = relation_of_rows(flow, ty) {
+                let all = dataset.relations[dataset.relation(relation)?].num_edges();
+                let new = self.new.relation(relation).map_or(0, |of| self.new.relations[of].num_edges());
+                return Some((name.clone(), ((all - new) as u32..all as u32).collect()));
+            }
             let of = dataset.vertex_type(&flow.vertex_types[ty.index()].dataset_name)?;
-            Some((name.clone(), self.vertices[of].clone()))
+            Some((name.clone(), self.vertices.get(of)?.clone()))
         };
         flow.outputs.iter().filter_map(rows).collect()
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_driver::{DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary};
+use hgnnc_driver::{DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, RowsOf, VertexSummary};
 use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::{Dataset, files};
 use hgnnc_machine::Machine;
@@ -84,6 +84,25 @@ fn cache_folder() -> Result<PathBuf, Error> {
 
 /// The part of a dataset that the schema check compares.
 pub fn summary(dataset: &Dataset) -> DatasetSummary {
+    let label = |name: &str, of: RowsOf, values: &LabelValues| LabelSummary {
+        name: name.to_owned(),
+        of,
+        kind: match *values {
+            LabelValues::Single { classes, .. } => LabelSummaryKind::Class(classes),
+            LabelValues::Multi { classes, .. } => LabelSummaryKind::Multi(classes),
+            LabelValues::Real { dim, .. } => LabelSummaryKind::Real(dim),
+        },
+    };
+    let of_type = RowsOf::Vertices;
+    let relations = || dataset.relations.iter().enumerate();
+    let mut labels: Vec<LabelSummary> =
+        dataset.labels.iter().map(|l| label(&l.name, of_type(l.vertex_type), &l.values)).collect();
+    for (r, of) in relations() {
+        labels.extend(of.labels.iter().map(|l| label(&l.name, RowsOf::Edges(r), &l.values)));
+    }
+    let splits = dataset.splits.iter().map(|s| (s.name.clone(), of_type(s.vertex_type)));
+    let splits =
+        splits.chain(relations().flat_map(|(r, of)| of.splits.iter().map(move |s| (s.name.clone(), RowsOf::Edges(r)))));
     DatasetSummary {
         path: match dataset.folder.as_os_str().is_empty() {
             true => format!("the dataset `{}`", dataset.name),
@@ -110,20 +129,8 @@ pub fn summary(dataset: &Dataset) -> DatasetSummary {
                 features: r.features.as_ref().map(|f| f.dim),
             })
             .collect(),
-        labels: dataset
-            .labels
-            .iter()
-            .map(|l| LabelSummary {
-                name: l.name.clone(),
-                vertex: l.vertex_type,
-                kind: match l.values {
-                    LabelValues::Single { classes, .. } => LabelSummaryKind::Class(classes),
-                    LabelValues::Multi { classes, .. } => LabelSummaryKind::Multi(classes),
-                    LabelValues::Real { dim, .. } => LabelSummaryKind::Real(dim),
-                },
-            })
-            .collect(),
-        splits: dataset.splits.iter().map(|s| (s.name.clone(), s.vertex_type)).collect(),
+        labels,
+        splits: splits.collect(),
         link_splits: dataset.link_splits.iter().map(|s| s.name.clone()).collect(),
     }
 }

@@ -92,7 +92,7 @@ impl Prepared {
         let Some(asked) = &self.rows_asked else { return Ok(all) };
         let name = output.or(self.output.as_deref()).or(self.naming.only_output()).unwrap_or_default();
         let rows = asked.get(name).filter(|rows| !rows.is_empty()).ok_or_else(|| {
-            Error::input(format!("the new data have no vertices of the type that `{name}` is an output of"))
+            Error::input(format!("the new data have no vertices or edges that `{name}` is an output of"))
         })?;
         let row = |&row: &u32| &all.data[row as usize * all.width..][..all.width];
         Ok(OutputRows { rows: rows.len(), width: all.width, data: rows.iter().flat_map(row).copied().collect() })

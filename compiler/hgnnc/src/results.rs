@@ -9,7 +9,7 @@ use hgnnc_driver::Analyzed;
 use hgnnc_graph::{Dataset, VertexIds};
 use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_ir::training::is_of_loss;
-use hgnnc_ir::{OutputKind, Space, VertexType};
+use hgnnc_ir::{Dataflow, OutputKind, PathRows, Space, VertexType};
 use hgnnc_train::OutputRows;
 
 use crate::Error;
@@ -20,10 +20,27 @@ use crate::artifact::{Description, TargetForm, TaskForm};
 pub struct Naming {
     /// By output: the ids of its vertices, if the dataset has them.
     ids: BTreeMap<String, Option<VertexIds>>,
+    /// By output of edges to predict: the two ends of each edge.
+    edges: BTreeMap<String, [EdgeEnds; 2]>,
     /// The ids of the vertices that edges of outputs join, by vertex type of the model, if the dataset has them.
     pub(crate) ends: BTreeMap<VertexType, VertexIds>,
     /// The trained output, and what it predicts.
     trained: Option<(String, Predicted)>,
+}
+
+/// An end of each edge of a relation.
+#[derive(Clone, Default, Debug)]
+struct EdgeEnds {
+    vertices: Vec<u32>,
+    /// The ids of the vertices, if the dataset has them.
+    ids: Option<VertexIds>,
+}
+
+impl EdgeEnds {
+    fn text(&self, edge: usize) -> String {
+        let vertex = self.vertices[edge];
+        self.ids.as_ref().map_or_else(|| vertex.to_string(), |ids| ids.text(vertex as usize).into_owned())
+    }
 }
 
 /// Kind of prediction of an output, with the names of its columns.
@@ -43,7 +60,7 @@ impl Naming {
     /// vertices where some were added.
     pub(crate) fn new(model: &Analyzed, (dataset, graph): (&Dataset, &Dataset), description: &Description) -> Naming {
         let vertex = |name: &str| dataset.vertex_type(name).map(|ty| &dataset.vertex_types[ty]);
-        let mut ids = BTreeMap::new();
+        let (mut ids, mut edges) = (BTreeMap::new(), BTreeMap::new());
         for output in &model.flow.outputs {
             let (OutputKind::Result(name), Space::Vertices(ty)) = (&output.kind, model.flow.ty(output.value).space)
             else {
@@ -51,6 +68,14 @@ impl Naming {
             };
             let of = vertex(&model.flow.vertex_types[ty.index()].dataset_name);
             ids.insert(name.clone(), of.and_then(|of| of.ids.clone()));
+            if let Some(relation) = relation_of_rows(&model.flow, ty).and_then(|name| dataset.relation(name)) {
+                let of = &dataset.relations[relation];
+                let ends = |vertices: &Vec<u32>, ty: usize| EdgeEnds {
+                    vertices: vertices.clone(),
+                    ids: dataset.vertex_types[ty].ids.clone(),
+                };
+                edges.insert(name.clone(), [ends(&of.src_ids, of.src), ends(&of.dst_ids, of.dst)]);
+            }
         }
         let mut ends = BTreeMap::new();
         let of_edges = model.families.iter().filter(|family| family.rows == FamilyRows::Edges);
@@ -78,7 +103,7 @@ impl Naming {
             };
             Some((of.output.clone(), predicted))
         });
-        Naming { ids, ends, trained }
+        Naming { ids, edges, ends, trained }
     }
 
     /// The name of the output of vertices, if there is one only.
@@ -113,7 +138,8 @@ impl Naming {
         Ok(())
     }
 
-    /// The table of an output: the id of each vertex (the number of its row where the dataset has no ids); its class, or
+    /// The table of an output: the id of each vertex (the number of its row where the dataset has no ids), or the number of
+    /// each edge with the ids of both ends; its class, or
     /// its classes with `;` between them, where it predicts some; and a column for each of its numbers, unless it
     /// predicts classes and their probabilities were not asked for. `probabilities` says that [`Naming::probabilities`]
     /// were taken of the rows.
@@ -131,7 +157,8 @@ impl Naming {
             Some(Predicted::Numbers(names)) => names.clone(),
             None => (0..rows.width).map(|column| format!("{output}.{column}")).collect(),
         };
-        ResultTable { ids, predicted, numbers, rows, least: if probabilities { 0.5 } else { 0.0 } }
+        let edges = self.edges.get(output).filter(|ends| ends[0].vertices.len() == rows.rows);
+        ResultTable { ids, edges, predicted, numbers, rows, least: if probabilities { 0.5 } else { 0.0 } }
     }
 
     /// [`Naming::table`] as CSV.
@@ -147,6 +174,8 @@ impl Naming {
 #[derive(Clone, Debug)]
 pub struct ResultTable<'t> {
     ids: Option<&'t VertexIds>,
+    /// Of edges: the two ends of each.
+    edges: Option<&'t [EdgeEnds; 2]>,
     predicted: Option<&'t Predicted>,
     /// Names of the columns of numbers; none if there are none.
     numbers: Vec<String>,
@@ -169,13 +198,16 @@ impl ResultTable<'_> {
     /// Names of the columns.
     fn columns(&self) -> Vec<String> {
         let class = self.has_classes().then(|| "class".to_owned());
-        [Some("id".to_owned()), class].into_iter().flatten().chain(self.numbers.iter().cloned()).collect()
+        let keys = if self.edges.is_some() { &["edge", "src", "dst"][..] } else { &["id"] };
+        let keys = keys.iter().map(|key| (*key).to_owned());
+        keys.chain(class).chain(self.numbers.iter().cloned()).collect()
     }
 
     fn has_classes(&self) -> bool {
         matches!(self.predicted, Some(Predicted::Class(_) | Predicted::Classes(_)))
     }
 
+    /// The id of a vertex, or the number of an edge.
     fn id(&self, row: usize) -> String {
         self.ids.map_or_else(|| row.to_string(), |ids| ids.text(row).into_owned())
     }
@@ -207,6 +239,7 @@ impl ResultTable<'_> {
         out.write_record(self.columns()).map_err(failed)?;
         for row in 0..self.len() {
             let mut record = vec![self.id(row)];
+            record.extend(self.edges.into_iter().flatten().map(|end| end.text(row)));
             record.extend(self.class(row));
             if !self.numbers.is_empty() {
                 record.extend(self.row(row).iter().map(f32::to_string));
@@ -234,6 +267,12 @@ impl ResultTable<'_> {
     pub fn parquet(&self) -> Result<Vec<u8>, Error> {
         check_parquet().map(|()| Vec::new())
     }
+}
+
+/// The relation of the dataset whose edges the vertices of a type are.
+pub(crate) fn relation_of_rows(flow: &Dataflow, vertex: VertexType) -> Option<&str> {
+    let path = flow.paths.iter().find(|path| path.rows == PathRows::Edges && path.vertex == vertex)?;
+    Some(&flow.relations[path.steps.first()?.relation as usize].dataset_name)
 }
 
 /// Checks that this build writes Parquet, before there is something to write.
@@ -271,6 +310,7 @@ mod tests {
         let ids = Some(["a,b", "ü"].into_iter().collect());
         Naming {
             ids: [("logits".into(), ids)].into(),
+            edges: BTreeMap::new(),
             ends: BTreeMap::new(),
             trained: Some(("logits".into(), predicted)),
         }
@@ -306,6 +346,16 @@ mod tests {
         assert!((rows.data[0] - 0.731_058_6).abs() < 1e-6);
         let text = String::from_utf8(naming.csv("logits", &rows, true).unwrap()).unwrap();
         assert!(text.starts_with("id,class,x,y,z\n\"a,b\",x;z,0.7310"), "{text}");
+    }
+
+    #[test]
+    fn edges_are_named_by_their_ends() {
+        let mut naming = naming(Predicted::Class(names(&["honest", "fraud"])));
+        let ids = Some(["u", "v"].into_iter().collect());
+        let ends = [EdgeEnds { vertices: vec![1, 0], ids }, EdgeEnds { vertices: vec![7, 9], ids: None }];
+        naming.edges.insert("logits".into(), ends);
+        let text = String::from_utf8(naming.csv("logits", &rows(&[1.0, 3.0, 2.0, 1.0]), false).unwrap()).unwrap();
+        assert_eq!(text, "edge,src,dst,class\n0,v,7,fraud\n1,u,9,honest\n");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use hgnnc_diag::Span;
 use hgnnc_ir::dataflow::{GraphDecl, RelationDecl, VertexTypeDecl};
-use hgnnc_ir::{BinaryOp, Direction, Graph, PathDecl, Space, Table, UnaryOp, VertexType};
+use hgnnc_ir::{BinaryOp, Direction, Graph, PathDecl, PathRows, Space, Table, UnaryOp, VertexType};
 
 pub use dims::{Dim, Symbol, Symbols};
 pub use print::print;
@@ -71,15 +71,37 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The value of a graph among values by graph. Pairs to score have the single row of the relation that they may be links
-    /// of, where they have no value of their own.
+    /// The value of a graph among values by graph. Pairs to score and edges to predict have the single row of their
+    /// relation, where they have no value of their own.
     pub fn of_graph<'v, T>(&self, values: &'v BTreeMap<Graph, T>, graph: Graph) -> Option<&'v T> {
-        let pairs = &self.graphs[graph.index()];
+        let decl = &self.graphs[graph.index()];
+        let steps = match self.edges_of(graph) {
+            Some(edges) => Some(&edges.steps),
+            None => decl.links.then_some(&decl.steps),
+        };
         let joined = |other: &&Graph| {
             let decl = &self.graphs[other.index()];
-            decl.steps == pairs.steps && !decl.links && !decl.self_loops && !decl.counted
+            Some(&decl.steps) == steps && !decl.links && !decl.self_loops && !decl.counted
         };
-        values.get(&graph).or_else(|| values.get(values.keys().find(joined).filter(|_| pairs.links)?))
+        values.get(&graph).or_else(|| values.get(values.keys().find(joined)?))
+    }
+
+    /// The edges to predict that the edges of a graph are: it leads to them from their destinations.
+    pub fn edges_of(&self, graph: Graph) -> Option<&PathDecl> {
+        let [step] = self.graphs.get(graph.index())?.steps[..] else { return None };
+        let is_it = |path: &&PathDecl| path.rows == PathRows::Edges && path.relations.last() == Some(&step.relation);
+        self.paths.iter().find(is_it)
+    }
+
+    /// The vertex type at an end of a graph of a family (`In`: the destination). Edges to predict have the ends of their
+    /// relation.
+    pub fn end(&self, graph: Graph, direction: Direction) -> VertexType {
+        let decl = &self.graphs[graph.index()];
+        match (direction, self.edges_of(graph)) {
+            (Direction::In, None) => decl.dst,
+            (Direction::Out, None) | (Direction::In, Some(_)) => decl.src,
+            (Direction::Out, Some(edges)) => self.relations[edges.relations[0] as usize].src,
+        }
     }
 }
 
@@ -348,6 +370,8 @@ pub enum ExprKind {
     },
     /// Scores of pairs, of one dimension of one element at most, as single numbers.
     Scores(ExprId),
+    /// Values of a family of edges to predict, as values of the vertex types that these edges are.
+    EdgeRows(ExprId, Arc<[Graph]>),
     /// Data of the edges, by the name of the field and its kind for each semantic graph.
     EdgeData(String, Vec<(Graph, EdgeData)>),
 }
@@ -375,10 +399,11 @@ pub enum FeatureKind {
     Embedding,
 }
 
-/// A position of the path instances that the in-edges of a semantic graph are.
+/// A position of the path instances, or of the edges to predict, that the edges of a semantic graph are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathPart {
-    /// The semantic graph from the instances to the vertices where they end.
+    /// The semantic graph from the instances to the vertices where they end; of edges to predict, from these vertices to
+    /// the edges.
     pub graph: Graph,
     /// The graph from the vertices at this position to the instances; `None` for the last position.
     pub through: Option<Graph>,

@@ -196,7 +196,8 @@ impl<'m> Printer<'m> {
             | ExprKind::Repeat(x)
             | ExprKind::OfGraphs(x, _)
             | ExprKind::ByGraph(x, _)
-            | ExprKind::Scores(x) => self.operand(*x),
+            | ExprKind::Scores(x)
+            | ExprKind::EdgeRows(x, _) => self.operand(*x),
             ExprKind::RowsByGraph(parts) => {
                 let mut all: Vec<String> = parts.iter().map(|(part, _)| self.operand(*part)).collect();
                 all.dedup();

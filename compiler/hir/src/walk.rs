@@ -29,6 +29,7 @@ impl ExprKind {
             | ExprKind::Transpose(_)
             | ExprKind::Product(..)
             | ExprKind::Scores(_)
+            | ExprKind::EdgeRows(..)
             | ExprKind::EdgeData(..)
             | ExprKind::AtEnd(..) => 1,
             ExprKind::AtPosition(..) | ExprKind::HopData(..) => 3,
@@ -101,7 +102,8 @@ impl ExprKind {
             | ExprKind::Across(_, x)
             | ExprKind::AtEnd(_, x, _)
             | ExprKind::AtPosition(x, _)
-            | ExprKind::Scores(x) => vec![*x],
+            | ExprKind::Scores(x)
+            | ExprKind::EdgeRows(x, _) => vec![*x],
         }
     }
 }

@@ -40,7 +40,7 @@ pub use metapath::{MetapathReduce, MetapathTerm, PiecewiseLinear};
 pub use op_info::OpClass;
 pub use ops::{BinaryOp, Direction, Extreme, Op, ProductForm, Reduce, UnaryOp};
 pub use parse::{ParseError, parse};
-pub use paths::PathDecl;
+pub use paths::{PathDecl, PathRows};
 pub use print::print;
 pub use ranks::{EdgeShare, Mirrors};
 pub use stacks::{Incidence, StackDecl, VertexRows};

@@ -7,6 +7,9 @@
 //! So an instance has one in-edge of each of the former, and one out-edge of the latter, whose in-edges are the instances
 //! that end at a vertex. The edge at position `i` carries weight and features of the `i`-th hop.
 //!
+//! The edges of a relation can be rows as well ([`PathRows::Edges`]): paths of one step in the order of the dataset, with an
+//! in-edge from either end, so that an edge can be what a loss compares with a label and a seed of a mini-batch.
+//!
 //! These are a vertex type and relations like others. All operations, passes, samplers and back ends apply to them; only
 //! the runtime knows that it lists them instead of reading them from a dataset.
 
@@ -17,16 +20,29 @@ use crate::types::{Graph, Space, VertexType};
 /// The instances of a metapath as rows of a vertex type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathDecl {
-    /// The type that has a row for each instance: by last vertex, then by the hops from the last to the first, each in
-    /// the order of the edges that arrive at a vertex (by source, then by position in the dataset).
+    /// The type that has a row for each instance.
     pub vertex: VertexType,
     /// The hops of the path, in message direction; at least one.
     pub steps: Vec<Step>,
-    /// The most instances that end at a vertex: of more, that many are chosen at random.
-    pub at_most: Option<u32>,
+    /// The instances that are rows, and their order.
+    pub rows: PathRows,
     /// For each position of the path, as indices into [`Dataflow::relations`]: the relation from the vertices there to
-    /// the instances, and last the relation from the instances to the last vertices.
+    /// the instances; of walks, the last one leads from the instances to the last vertices.
     pub relations: Vec<u32>,
+}
+
+/// The instances of a metapath that are rows, and their order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathRows {
+    /// Walks by last vertex, then by the hops from the last to the first, each in the order of the edges that arrive at
+    /// a vertex (by source, then by position in the dataset).
+    Walks {
+        /// The most instances that end at a vertex: of more, that many are chosen at random.
+        at_most: Option<u32>,
+    },
+    /// The edges of a relation in the order of the dataset. Weight and features belong to the relation from the last
+    /// vertices.
+    Edges,
 }
 
 impl PathDecl {
@@ -36,14 +52,19 @@ impl PathDecl {
         (vertex_types, relations): (&mut crate::Table<VertexTypeDecl>, &mut crate::Table<RelationDecl>),
         name: &str,
         steps: &[Step],
-        at_most: Option<u32>,
+        rows: PathRows,
     ) -> Self {
-        let mut text = String::from("instances of");
+        let mut text = String::from(if rows == PathRows::Edges { "edges of" } else { "instances of" });
         for step in steps {
             let relation = &relations[step.relation as usize].dataset_name;
-            text += &format!(" {}{relation}", if step.reverse { '<' } else { '>' });
+            let sign = match (rows, step.reverse) {
+                (PathRows::Edges, _) => "",
+                (PathRows::Walks { .. }, true) => "<",
+                (PathRows::Walks { .. }, false) => ">",
+            };
+            text += &format!(" {sign}{relation}");
         }
-        if let Some(most) = at_most {
+        if let PathRows::Walks { at_most: Some(most) } = rows {
             text += &format!(" at most {most}");
         }
         let from = |relations: &crate::Table<RelationDecl>, step: &Step| {
@@ -53,16 +74,18 @@ impl PathDecl {
         let mut positions: Vec<VertexType> = steps.iter().map(|step| from(relations, step).0).collect();
         positions.extend(steps.last().map(|step| from(relations, step).1));
         let vertex = VertexType::new(vertex_types.len());
-        vertex_types.push(VertexTypeDecl::new(format!("{name}.paths"), text.clone()));
+        let type_name = if rows == PathRows::Edges { name.to_owned() } else { format!("{name}.paths") };
+        vertex_types.push(VertexTypeDecl::new(type_name.clone(), text.clone()));
         let last = positions.len() - 1;
         let declared = positions.iter().enumerate().map(|(position, &at)| {
-            let (src, dst) = if position == last { (vertex, at) } else { (at, vertex) };
-            let name = format!("{name}.paths.{position}");
+            let from_instances = position == last && rows != PathRows::Edges;
+            let (src, dst) = if from_instances { (vertex, at) } else { (at, vertex) };
+            let name = format!("{type_name}.{position}");
             relations.push(RelationDecl { name, dataset_name: format!("{text}, vertex {position}"), src, dst });
             (relations.len() - 1) as u32
         });
         let declared = declared.collect();
-        PathDecl { vertex, steps: steps.to_vec(), at_most, relations: declared }
+        PathDecl { vertex, steps: steps.to_vec(), rows, relations: declared }
     }
 
     /// Whether an output of a program depends on the instances.

@@ -39,6 +39,7 @@ use std::fmt::{self, Write};
 use crate::dataflow::{Binding, Cursor, Dataflow, GraphDecl, Init, OutputKind, ValueData};
 use crate::metapath::PiecewiseLinear;
 use crate::ops::{Direction, Op, Reduce, UnaryOp};
+use crate::paths::PathRows;
 use crate::ranks::EdgeShare;
 use crate::stacks::{Incidence, VertexRows};
 use crate::types::{DType, Dim, Graph, Input, Layout, Param, Phase, Space, Stack, Type, VertexType};
@@ -189,8 +190,10 @@ impl Printer<'_> {
                 let sign = if step.reverse { '<' } else { '>' };
                 write!(self.out, " {sign}{}", names.relation(step.relation))?;
             }
-            if let Some(most) = decl.at_most {
-                write!(self.out, " at_most {most}")?;
+            match decl.rows {
+                PathRows::Walks { at_most: Some(most) } => write!(self.out, " at_most {most}")?,
+                PathRows::Walks { at_most: None } => {}
+                PathRows::Edges => write!(self.out, " edges")?,
             }
             writeln!(self.out, " by {}", listed(&decl.relations, |&relation| names.relation(relation)))?;
         }

@@ -6,6 +6,7 @@ use std::fmt;
 use crate::dataflow::{Binding, Dataflow, GraphDecl, Init, OutputKind, RelationDecl, Step};
 use crate::infer::infer;
 use crate::ops::{Op, UnaryOp};
+use crate::paths::PathRows;
 use crate::print::{print_op, print_type};
 use crate::ranks::{EdgeShare, Mirrors};
 use crate::stacks::VertexRows;
@@ -198,12 +199,16 @@ impl Verifier<'_> {
         let (Some(last), true) = (ends.last(), joins) else {
             return self.report(place, "its steps do not join");
         };
-        let fits = |(position, by): (usize, &&RelationDecl)| match ends.get(position) {
-            Some(&(at, _)) => (by.src, by.dst) == (at, decl.vertex),
-            None => (by.src, by.dst) == (decl.vertex, last.1),
+        let fits = |(position, by): (usize, &&RelationDecl)| match (ends.get(position), decl.rows) {
+            (Some(&(at, _)), _) => (by.src, by.dst) == (at, decl.vertex),
+            (None, PathRows::Walks { .. }) => (by.src, by.dst) == (decl.vertex, last.1),
+            (None, PathRows::Edges) => (by.src, by.dst) == (last.1, decl.vertex),
         };
         if by.len() != ends.len() + 1 || !by.iter().enumerate().all(fits) {
             self.report(place, "its relations do not lead from and to its vertices");
+        }
+        if decl.rows == PathRows::Edges && !matches!(decl.steps[..], [Step { reverse: false, .. }]) {
+            self.report(place, "edges are those of a relation");
         }
     }
 

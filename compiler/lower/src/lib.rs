@@ -409,6 +409,7 @@ impl<'m> Instance<'m> {
                 Values::PerGraph(graphs.iter().map(at_end).collect())
             }
             ExprKind::EdgeData(field, data) => self.edge_data(field, data, &expr.ty, span),
+            ExprKind::EdgeRows(x, graphs) => self.edge_rows(*x, graphs, &expr.ty, span),
             ExprKind::Scores(x) => {
                 let x = self.eval(*x);
                 self.map(&x, |this, x| if this.dims(x).is_empty() { x.clone() } else { this.reshape(x, vec![], span) })

@@ -1,15 +1,17 @@
-//! Values along path instances.
+//! Values along path instances and at the ends of edges to predict.
 //!
 //! An instance is a vertex ([`hgnnc_ir::paths`]). A value at one of its positions is gathered along the graph from the
 //! vertices there, whose in-edge of the instance is the only one, so that its sum is the value itself; then along the graph
-//! to the vertex where the instance ends.
+//! to the vertex where the instance ends. Edges to predict have that graph the other way, whose edges are theirs.
+
+use std::collections::BTreeMap;
 
 use hgnnc_diag::Span;
 use hgnnc_hir::{self as hir, EdgeData, ExprId, PathPart, Reduction};
-use hgnnc_ir::{Direction, Graph, Op, Reduce, Space};
+use hgnnc_ir::{Direction, Graph, Op, Reduce, Space, Type};
 
-use crate::Instance;
 use crate::value::{Val, Values};
+use crate::{Instance, dims};
 
 impl Instance<'_> {
     /// Vertex values at a position of path instances, as values of the edges at which these end.
@@ -19,7 +21,7 @@ impl Instance<'_> {
         for (member, part) in at.iter().enumerate() {
             let (through, direction) = match part.through {
                 Some(through) => (through, Direction::Out),
-                None => (part.graph, Direction::In),
+                None => (part.graph, self.away_from_instances(part.graph)),
             };
             let value = match &*x {
                 Values::PerType(values) => &values[&self.end(through, direction)],
@@ -60,7 +62,30 @@ impl Instance<'_> {
     fn of_instances(&mut self, value: &Val, through: Graph, graph: Graph, span: Span) -> Val {
         let sum = Op::Segment { graph: through, direction: Direction::In, reduce: Reduce::Sum };
         let only = self.emit(sum, &[value.stored()], span);
-        self.gather(&Val::Stored(only), graph, Direction::Out, span)
+        let at_instances = match self.away_from_instances(graph) {
+            Direction::In => Direction::Out,
+            Direction::Out => Direction::In,
+        };
+        self.gather(&Val::Stored(only), graph, at_instances, span)
+    }
+
+    /// The end of a graph of instances, or of edges to predict, that is at the vertices where these end.
+    fn away_from_instances(&self, graph: Graph) -> Direction {
+        if self.model.tables.edges_of(graph).is_some() { Direction::Out } else { Direction::In }
+    }
+
+    /// Values of edges to predict as rows: each is the only in-edge of its row.
+    pub(crate) fn edge_rows(&mut self, x: ExprId, graphs: &[Graph], ty: &hir::Type, span: Span) -> Values {
+        let x = self.eval(x);
+        let mut rows = BTreeMap::new();
+        for (&graph, value) in graphs.iter().zip(x.per_graph()) {
+            let vertex = self.end(graph, Direction::In);
+            let hir::Type::PerType(types) = ty else { unreachable!("values of vertex types") };
+            let at_edges = self.repeated(value, Type::new(Space::Edges(graph), dims(&types[&vertex])), span);
+            let sum = Op::Segment { graph, direction: Direction::In, reduce: Reduce::Sum };
+            rows.insert(vertex, Val::Stored(self.emit(sum, &[at_edges.stored()], span)));
+        }
+        Values::PerType(rows)
     }
 
     /// The values of each member at the positions of its paths, reduced, or the last of them.

@@ -17,14 +17,16 @@
 //! listed. Sums are taken in another order, so results differ in the last bits.
 
 use hgnnc_ir::dataflow::{Cursor, GraphDecl};
-use hgnnc_ir::{BinaryOp, Dataflow, Direction, Graph, Op, PathDecl, Reduce, Space, Type, UnaryOp, Value, VertexType};
+use hgnnc_ir::{
+    BinaryOp, Dataflow, Direction, Graph, Op, PathDecl, PathRows, Reduce, Space, Type, UnaryOp, Value, VertexType,
+};
 
 /// Factors the sums over the metapaths that can be, and gives their positions in [`Dataflow::paths`].
 pub fn factor_paths(flow: &mut Dataflow) -> Vec<usize> {
     let mut factored = vec![];
     for index in 0..flow.paths.len() {
         let path = flow.paths[index].clone();
-        if path.at_most.is_none()
+        if (path.rows == PathRows::Walks { at_most: None })
             && path.is_read(flow)
             && let Some(without) = without_instances(flow, &path)
         {

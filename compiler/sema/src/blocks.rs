@@ -438,6 +438,11 @@ impl<'a> Checker<'a> {
                     let fitted = self.fit_row(row, Space::Edges(graph), &widths, result.span);
                     rows.insert(graph, self.or_report(fitted)?);
                 }
+                if rows.keys().all(|graph| self.edges_of(*graph).is_some()) {
+                    let value = self.as_edge_rows(&value, rows, cx, result.span);
+                    all.push((name.clone(), value));
+                    continue;
+                }
                 self.expr(Kind::ByGraph(value.id, cx.graphs.clone().into()), Type::ByGraph(rows), result.span)
             } else {
                 let mut values = vec![];

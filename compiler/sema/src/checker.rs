@@ -4,7 +4,7 @@
 //! of the family at once (`aggregate`), with widths known. A mistake inside a layer is reported at its place in the
 //! layer, with a label at the use.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use hgnnc_diag::{Code, Diagnostic, Diagnostics, Label, Span, codes};
@@ -19,6 +19,7 @@ use rustc_hash::FxHashMap;
 
 use crate::consts::Consts;
 use crate::doubts::Doubts;
+use crate::edges::EdgeRows;
 use crate::imports::FileNames;
 use crate::layer::LayerCx;
 use crate::names::duplicate;
@@ -82,6 +83,8 @@ pub struct Checker<'a> {
     pub(crate) instances: FxHashMap<(EdgesKey, Option<u32>), Graph>,
     /// The graphs from the vertices at a position to path instances, by the semantic graph of these.
     pub(crate) positions: FxHashMap<(Graph, usize), Graph>,
+    /// The edges that are rows, by their relation.
+    pub(crate) edge_rows: BTreeMap<usize, EdgeRows>,
     pub(crate) graph_names: UniqueNames,
     /// Values that expressions stood for so far.
     values: usize,
@@ -196,6 +199,7 @@ impl<'a> Checker<'a> {
             graphs: FxHashMap::default(),
             instances: FxHashMap::default(),
             positions: FxHashMap::default(),
+            edge_rows: BTreeMap::new(),
             graph_names: UniqueNames::default(),
             values: 0,
             operations: 0,
@@ -382,7 +386,10 @@ impl<'a> Checker<'a> {
 
     /// The name of a vertex type.
     pub fn vertex_name(&self, vertex: VertexType) -> &'a str {
-        &self.schema.vertices[vertex.index()].name
+        match self.relation_of_rows(vertex) {
+            Some(relation) => &self.schema.relations[relation].edges_name,
+            None => &self.schema.vertices[vertex.index()].name,
+        }
     }
 
     /// Refuses a value that cannot stand by itself.

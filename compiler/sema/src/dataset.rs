@@ -18,12 +18,21 @@ pub struct DatasetSummary {
     pub vertices: Vec<VertexSummary>,
     /// Relations, in the order of the dataset.
     pub relations: Vec<RelationSummary>,
-    /// Labels of all vertex types.
+    /// Labels of all vertex types and relations.
     pub labels: Vec<LabelSummary>,
-    /// Splits as (name, position of the vertex type).
-    pub splits: Vec<(String, usize)>,
+    /// Splits of vertices and edges, by name.
+    pub splits: Vec<(String, RowsOf)>,
     /// Names of the splits of links.
     pub link_splits: Vec<String>,
+}
+
+/// The rows of a label or a split in a dataset, by position.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum RowsOf {
+    /// The vertices of a type.
+    Vertices(usize),
+    /// The edges of a relation.
+    Edges(usize),
 }
 
 /// A vertex type of a dataset.
@@ -59,8 +68,8 @@ pub struct RelationSummary {
 pub struct LabelSummary {
     /// Its name in `dataset.toml`.
     pub name: String,
-    /// Position of the vertex type.
-    pub vertex: usize,
+    /// What it is of.
+    pub of: RowsOf,
     /// The kind of prediction, with its number of classes or columns.
     pub kind: LabelSummaryKind,
 }
@@ -72,7 +81,7 @@ pub enum LabelSummaryKind {
     Class(usize),
     /// Several labels at once.
     Multi(usize),
-    /// So many real numbers per vertex.
+    /// So many real numbers per row.
     Real(usize),
 }
 
@@ -91,41 +100,58 @@ pub fn check_dataset(
         check_vertex(vertex, *place, dataset, diagnostics);
     }
     let names: DatasetNames<'_> = dataset.relations.iter().map(|relation| relation.name.as_str()).collect();
-    for relation in &schema.relations {
-        let place = names.find(&relation.dataset_name);
-        check_relation(schema, (relation, place), &places, dataset, diagnostics);
+    let edges: Vec<Option<usize>> = schema.relations.iter().map(|r| names.find(&r.dataset_name)).collect();
+    for (relation, place) in schema.relations.iter().zip(&edges) {
+        check_relation(schema, (relation, *place), &places, dataset, diagnostics);
     }
-    for (vertex, place) in schema.vertices.iter().zip(&places) {
-        let Some(place) = *place else { continue };
-        for field in vertex.fields.iter().filter(|f| !f.kind.is_feature()) {
-            check_label(vertex, field, place, dataset, diagnostics);
+    let of_vertices = schema.vertices.iter().zip(&places);
+    let of_vertices = of_vertices.filter_map(|(v, place)| Some((&v.name, &v.fields, RowsOf::Vertices((*place)?))));
+    let of_edges = schema.relations.iter().zip(&edges);
+    let of_edges = of_edges.filter_map(|(r, place)| Some((&r.name, &r.fields, RowsOf::Edges((*place)?))));
+    for (name, fields, place) in of_vertices.chain(of_edges) {
+        for field in fields.iter().filter(|f| !f.kind.is_feature()) {
+            check_label(name, field, place, dataset, diagnostics);
         }
     }
     let Some(train) = train else { return };
     let mut checked = BTreeSet::new();
-    for target in train.training.trained.iter().map(|trained| &trained.target) {
+    for (target, label) in train.training.trained.iter().map(|trained| &trained.target).zip(&train.label_fields) {
         match target.vertex() {
             None => {
                 let names: Vec<&str> = dataset.link_splits.iter().map(String::as_str).collect();
                 check_split(train, ("links", "[[link_split]]".into(), names), dataset, split, diagnostics);
             }
             Some(vertex) => {
-                let Some(place) = places[vertex.index()].filter(|place| checked.insert(*place)) else { continue };
-                let names = dataset.splits.iter().filter(|(_, v)| *v == place).map(|(n, _)| n.as_str()).collect();
-                let vertex = format!("`{}`", dataset.vertices[place].name);
-                let table = format!("[[split]] of {vertex}");
-                check_split(train, (&vertex, table, names), dataset, split, diagnostics);
+                let place = match label.and_then(|label| label.relation) {
+                    Some(relation) => edges[relation].map(RowsOf::Edges),
+                    None => places[vertex.index()].map(RowsOf::Vertices),
+                };
+                let Some(place) = place.filter(|place| checked.insert(*place)) else { continue };
+                let names = dataset.splits.iter().filter(|(_, of)| *of == place).map(|(n, _)| n.as_str()).collect();
+                let of = format!("`{}`", dataset.name_of(place));
+                let table = format!("[[split]] of {of}");
+                check_split(train, (&of, table, names), dataset, split, diagnostics);
             }
         }
     }
 }
 
+impl DatasetSummary {
+    /// The name of a vertex type or relation; empty if there is none.
+    fn name_of(&self, rows: RowsOf) -> &str {
+        match rows {
+            RowsOf::Vertices(ty) => self.vertices.get(ty).map_or("", |vertex| &vertex.name),
+            RowsOf::Edges(relation) => self.relations.get(relation).map_or("", |relation| &relation.name),
+        }
+    }
+}
+
 /// The dataset's label that a field means: by its name, or else the only one.
-pub fn find_label<'d>(field: &FieldInfo, place: usize, dataset: &'d DatasetSummary) -> Option<&'d LabelSummary> {
-    let of_vertex = || dataset.labels.iter().filter(|l| l.vertex == place);
+pub fn find_label<'d>(field: &FieldInfo, place: RowsOf, dataset: &'d DatasetSummary) -> Option<&'d LabelSummary> {
+    let of_rows = || dataset.labels.iter().filter(|l| l.of == place);
     match &field.dataset_name {
-        Some(name) => of_vertex().find(|l| l.name == *name),
-        None => of_vertex().find(|l| l.name == field.name).or_else(|| of_vertex().next()),
+        Some(name) => of_rows().find(|l| l.name == *name),
+        None => of_rows().find(|l| l.name == field.name).or_else(|| of_rows().next()),
     }
 }
 
@@ -285,29 +311,23 @@ fn check_relation(
     }
 }
 
-fn check_label(
-    vertex: &VertexInfo,
-    field: &FieldInfo,
-    place: usize,
-    dataset: &DatasetSummary,
-    diagnostics: &mut Diagnostics,
-) {
-    let of_vertex = || dataset.labels.iter().filter(|l| l.vertex == place);
+fn check_label(owner: &str, field: &FieldInfo, place: RowsOf, dataset: &DatasetSummary, diagnostics: &mut Diagnostics) {
+    let of_rows = || dataset.labels.iter().filter(|l| l.of == place);
     let Some(found) = find_label(field, place, dataset) else {
-        let names: Vec<&str> = of_vertex().map(|l| l.name.as_str()).collect();
+        let names: Vec<&str> = of_rows().map(|l| l.name.as_str()).collect();
         let what = match &field.dataset_name {
-            Some(name) => format!("`{}` has no label `{name}` in the dataset", vertex.name),
-            None => format!("`{}` has no label in the dataset", vertex.name),
+            Some(name) => format!("`{}` has no label `{name}` in the dataset", owner),
+            None => format!("`{}` has no label in the dataset", owner),
         };
         diagnostics.push(Diagnostic::at(codes::DATA_LABEL, field.span, what, "not in the dataset").note(format!(
             "{}: [[label]] of `{}` has {}",
             dataset.path,
-            dataset.vertices[place].name,
+            dataset.name_of(place),
             list(names.iter().copied())
         )));
         return;
     };
-    let at = |what: String| format!("{}: [[label]] of `{}`, {what}", dataset.path, dataset.vertices[place].name);
+    let at = |what: String| format!("{}: [[label]] of `{}`, {what}", dataset.path, dataset.name_of(place));
     let (declared, stored) = match (field.kind, found.kind) {
         (FieldKind::Class(a), LabelSummaryKind::Class(b))
         | (FieldKind::MultiLabel(a), LabelSummaryKind::Multi(b))
@@ -322,7 +342,7 @@ fn check_label(
                 Diagnostic::at(
                     codes::DATA_LABEL,
                     field.ty_span,
-                    format!("`{}.{}` is a label of another kind in the dataset", vertex.name, field.name),
+                    format!("`{}.{}` is a label of another kind in the dataset", owner, field.name),
                     format!("expected {fitting}"),
                 )
                 .note(at(format!("kind = \"{kind}\""))),
@@ -335,7 +355,7 @@ fn check_label(
             Diagnostic::at(
                 codes::DATA_CLASSES,
                 field.ty_span,
-                format!("`{}.{}` has {stored} classes in the dataset, not {declared}", vertex.name, field.name),
+                format!("`{}.{}` has {stored} classes in the dataset, not {declared}", owner, field.name),
                 format!("expected {stored}"),
             )
             .note(at(format!("classes = {stored}"))),

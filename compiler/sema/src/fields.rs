@@ -12,7 +12,7 @@ use crate::checker::{Checker, Mistake, Place, Scope};
 use crate::layer::LayerCx;
 use crate::names::{did_you_mean, suggest};
 use crate::paths::part_of_path;
-use crate::schema::FieldKind;
+use crate::schema::{FieldInfo, FieldKind, RelationInfo};
 use crate::value::{Term, Typed};
 
 impl Checker<'_> {
@@ -60,6 +60,15 @@ impl Checker<'_> {
         {
             let result = self.schema_field(name, field, span);
             return self.settle(result);
+        }
+        if let ExprKind::Name(name) = &base.kind
+            && scope.place == Place::Model
+            && !scope.locals.contains_key(name)
+            && let Some(relation) = self.schema.relation_named(name)
+        {
+            let report = self.field_of_relation(relation, field, span);
+            self.report(report);
+            return Term::Error;
         }
         match self.eval(base, scope) {
             Term::Error => Term::Error,
@@ -161,6 +170,28 @@ impl Checker<'_> {
         }
     }
 
+    /// The report of `rates.stars` or `rates.hours` in a model.
+    fn field_of_relation(&self, relation: usize, field: &Ident, span: Span) -> Diagnostic {
+        let info = &self.schema.relations[relation];
+        let name = format!("{}.{}", info.name, field.name);
+        let Some(declared) = info.fields.iter().find(|known| known.name == field.name) else {
+            let message = format!("relation `{}` has no field `{}`", info.name, field.name);
+            let report = Diagnostic::at(codes::UNKNOWN_FIELD, field.span, message, "not declared")
+                .label(info.span, format!("`{}` is declared here", info.name));
+            return did_you_mean(report, &field.name, info.fields.iter().map(|f| f.name.as_str()));
+        };
+        match edge_data_of(info, declared, span) {
+            Err(label) => *label,
+            Ok(_) => {
+                let message = format!("`{name}` is data of edges, which layers read");
+                Diagnostic::at(codes::NOT_A_VALUE, span, message, "not a value of a model").help(format!(
+                    "in an `aggregate` block of a layer over `{0}` or `{1}`, it is `e.{2}`",
+                    info.name, info.edges_name, field.name
+                ))
+            }
+        }
+    }
+
     /// `v.h` in `project` and `fuse`.
     fn vertex_field(&mut self, field: &Ident, span: Span, scope: &Scope<'_>) -> Result<Term, Mistake> {
         let layer = scope.layer.expect("blocks are in layers");
@@ -231,7 +262,7 @@ impl Checker<'_> {
             format!("nothing provides `{}` for vertex type `{}`", field.name, self.vertex_name(vertex)),
             "has no value for this type",
         )
-        .label(self.schema.vertices[vertex.index()].span, "the vertex type is declared here")
+        .label(self.declared_at(vertex), "the vertex type is declared here")
         .help(format!(
             "give `{}` features, such as `{{ x: onehot }}`, or add it to what stands after `of` where the layer is used",
             self.vertex_name(vertex)
@@ -318,7 +349,10 @@ impl Checker<'_> {
         field: &Ident,
     ) -> Result<(EdgeData, Vec<Width>), Mistake> {
         let graph = layer.graphs[position];
-        self.not_of_pairs(graph, "data of edges", field.span)?;
+        let edges = self.edges_of(graph);
+        if edges.is_none() {
+            self.not_of_pairs(graph, "data of edges", field.span)?;
+        }
         let decl = &self.model.tables.graphs[graph.index()];
         let (name, steps) = (&decl.name, &decl.steps);
         if layer.of_paths {
@@ -348,12 +382,13 @@ impl Checker<'_> {
             }
             return Ok((EdgeData::Count, vec![]));
         }
-        let relation = match steps[..] {
-            [step] => Some(&self.schema.relations[step.relation as usize]),
-            _ => None,
+        let relation = match (edges, &steps[..]) {
+            (Some(relation), _) => Some(relation),
+            (None, [step]) => Some(&self.schema.relations[step.relation as usize]),
+            (None, _) => None,
         };
-        let declared = relation.and_then(|r| r.fields.iter().find(|f| f.name == field.name));
-        let Some(declared) = declared else {
+        let declared = relation.and_then(|r| Some((r, r.fields.iter().find(|f| f.name == field.name)?)));
+        let Some((relation, declared)) = declared else {
             let mut report = Diagnostic::at(
                 codes::NO_EDGE_DATA,
                 field.span,
@@ -371,11 +406,7 @@ impl Checker<'_> {
             }
             return Err(Box::new(report));
         };
-        let origin = declared.ty_span;
-        Ok(match declared.kind {
-            FieldKind::Real { width, .. } => (EdgeData::Features, vec![Width { dim: Dim::Fixed(width), origin }]),
-            _ => (EdgeData::Weight, vec![]),
-        })
+        edge_data_of(relation, declared, field.span)
     }
 
     /// `e.src.h`, `e.dst.in_degree` in `aggregate`.
@@ -439,17 +470,50 @@ impl Checker<'_> {
             } else {
                 return Err(Box::new(self.unknown_field(layer, field, "the vertex")));
             };
+            if self.edges_of(graph).is_some() && matches!(at_end.form, Form::Sparse | Form::OneHot) {
+                let message = format!("`{}` is read at the ends of edges before it is projected", field.name);
+                return Err(Box::new(
+                    Diagnostic::at(codes::SPARSE_VALUE, field.span, message, "sparse or one-hot features")
+                        .help("project it first, in a `project` block: `h = v.x @ w`, and read `h`"),
+                ));
+            }
             rows.push(gathered(at_end, graph));
         }
         let kind = match (known, layer.graph_fields.get(&field.name)) {
             (Some(known), _) => {
                 let parts: Vec<_> = known.iter().map(|(vertex, value)| (*vertex, value.id)).collect();
-                Kind::AtEnd(direction, self.types(parts, span).id, graphs)
+                let x = self.types(parts, span).id;
+                match self.ends_of_edges(&graphs, direction) {
+                    Some(at) => Kind::AtPosition(x, at),
+                    None => Kind::AtEnd(direction, x, graphs),
+                }
             }
             (None, Some(known)) => Kind::AtEnd(direction, self.members(&known.clone(), &scope.graphs, span).id, graphs),
             (None, None) => Kind::DegreeAtEnd { end: direction, counted, graphs },
         };
         Ok(Term::Value(self.expr(kind, Type::PerGraph(rows), span)))
+    }
+}
+
+/// The kind of data that a field of a relation is, with its widths. A label is no data.
+pub fn edge_data_of(
+    relation: &RelationInfo,
+    declared: &FieldInfo,
+    span: Span,
+) -> Result<(EdgeData, Vec<Width>), Mistake> {
+    match declared.kind {
+        FieldKind::Real { width, .. } => {
+            Ok((EdgeData::Features, vec![Width { dim: Dim::Fixed(width), origin: declared.ty_span }]))
+        }
+        kind if kind.is_feature() => Ok((EdgeData::Weight, vec![])),
+        _ => {
+            let name = format!("{}.{}", relation.name, declared.name);
+            let message = format!("`{name}` is a label: it can only be compared with an output, in a loss");
+            Err(Box::new(
+                Diagnostic::at(codes::LABEL_AS_VALUE, span, message, "a label, used as a value")
+                    .label(declared.ty_span, "declared here"),
+            ))
+        }
     }
 }
 

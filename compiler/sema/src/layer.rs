@@ -345,7 +345,7 @@ impl<'a> Checker<'a> {
             );
             return false;
         }
-        let mut fine = true;
+        let mut fine = self.one_kind_of_edges(&graphs);
         let mut seen: FxHashMap<Graph, &GraphRef> = FxHashMap::default();
         for graph in &graphs {
             let Some(handle) = self.declare_member(graph, cx.of_paths) else {
@@ -364,7 +364,10 @@ impl<'a> Checker<'a> {
             if let Some((src, dst)) = &family.ends {
                 fine &= self.unify(layer, graph, src, dst, cx);
             }
-            cx.into.entry(VertexType::new(graph.dst)).or_default().push(cx.graphs.len());
+            // Edges to predict bring no messages to vertices.
+            if !graph.edges {
+                cx.into.entry(VertexType::new(graph.dst)).or_default().push(cx.graphs.len());
+            }
             cx.graphs.push(handle);
             cx.ends.push((VertexType::new(graph.src), VertexType::new(graph.dst)));
         }
@@ -604,7 +607,7 @@ impl<'a> Checker<'a> {
         for (graph, (src, _)) in cx.graphs.iter().zip(&cx.ends) {
             if !values.contains_key(src) {
                 let vertex = self.vertex_name(*src);
-                let declared = self.schema.vertices[src.index()].span;
+                let declared = self.declared_at(*src);
                 let graph_name = self.model.tables.graphs[graph.index()].name.clone();
                 let help = match self.schema.vertices[src.index()].features() {
                     Some(field) => {

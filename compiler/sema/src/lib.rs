@@ -14,6 +14,7 @@ pub mod consts;
 pub mod dataset;
 pub mod dataset_names;
 mod doubts;
+mod edges;
 mod eval;
 mod fields;
 mod functions;
@@ -50,7 +51,7 @@ use imports::{FileNames, Imports, all_consts};
 use names::{did_you_mean, duplicate};
 use schema::Schema;
 use train::TrainBlock;
-pub use train::TrainSpec;
+pub use train::{LabelField, TrainSpec};
 
 /// A checked file. Where something is wrong, it holds what is right.
 pub struct Checked {

@@ -24,8 +24,9 @@ const NEGATIVES: Negatives = Negatives { count: 1, by: NegativeEnds::Uniform };
 const MOST_NEGATIVES: f64 = 65_536.0;
 
 impl Checker<'_> {
-    /// Refuses what only edges that carry messages have, for pairs to score.
+    /// Refuses what only edges that carry messages have, for pairs to score and edges to predict.
     pub fn not_of_pairs(&self, graph: Graph, what: &str, span: Span) -> Result<(), Mistake> {
+        self.not_of_edge_rows(graph, what, span)?;
         let decl = &self.model.tables.graphs[graph.index()];
         if !decl.links {
             return Ok(());

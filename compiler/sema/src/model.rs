@@ -12,6 +12,7 @@ use hgnnc_syntax::ast::{self, Binding, Stmt};
 
 use crate::checker::{Checker, Place, Scope};
 use crate::consts::Consts;
+use crate::edges::{declared_rows, row_of, rows_of_edges};
 use crate::outputs::OutputSpace;
 use crate::sharing::Parameter;
 use crate::value::Term;
@@ -185,7 +186,7 @@ impl Checker<'_> {
         }
         let (term, sharing) = self.with_parameters(&output.name, &output.value, output.sharing.as_ref(), scope, made);
         if matches!(term, Term::Error) {
-            self.output_space(&output.vertex);
+            self.output_space(output);
             return;
         }
         if let Some(of) = self.output(output, term) {
@@ -196,7 +197,7 @@ impl Checker<'_> {
     }
 
     fn output(&mut self, output: &ast::OutputStmt, term: Term) -> Option<OutputOf> {
-        match self.output_space(&output.vertex)? {
+        match self.output_space(output)? {
             OutputSpace::Links => self.link_output(output, term).map(OutputOf::Links),
             OutputSpace::Graphs => self.family_output(output, term, FamilyRows::Graphs).map(OutputOf::Graphs),
             OutputSpace::Edges => self.family_output(output, term, FamilyRows::Edges).map(OutputOf::Edges),
@@ -208,14 +209,15 @@ impl Checker<'_> {
 
     fn output_value(&mut self, output: &ast::OutputStmt, vertex: VertexType, term: Term) -> Option<ExprId> {
         let at = output.value.span;
+        let (declared_at, declared_for) = declared_rows(output);
         let of_all = |output: &ast::OutputStmt| {
             Diagnostic::at(
                 codes::RESULT_MISMATCH,
                 at,
-                format!("output `{}` needs one row per `{}` vertex", output.name.name, output.vertex.name),
-                "is the same for all vertices",
+                format!("output `{}` needs one row per {}", output.name.name, row_of(output)),
+                if output.of.is_some() { "is the same for all edges" } else { "is the same for all vertices" },
             )
-            .label(output.vertex.span, "the output is declared for this type")
+            .label(declared_at, declared_for)
         };
         let value = match &term {
             Term::Number(_) | Term::Width(_) => {
@@ -234,15 +236,17 @@ impl Checker<'_> {
                 Some(row) => row.clone(),
                 None => {
                     let has: Vec<_> = rows.keys().map(|v| format!("`{}`", self.vertex_name(*v))).collect();
-                    self.report(
-                        Diagnostic::at(
-                            codes::NOT_PROJECTED,
-                            at,
-                            format!("output `{}` has no value for `{}`", output.name.name, output.vertex.name),
-                            format!("has values of {}", has.join(", ")),
-                        )
-                        .label(output.vertex.span, "the output is declared for this type"),
-                    );
+                    let report = Diagnostic::at(
+                        codes::NOT_PROJECTED,
+                        at,
+                        format!("output `{}` has no value for `{}`", output.name.name, self.vertex_name(vertex)),
+                        format!("has values of {}", has.join(", ")),
+                    )
+                    .label(declared_at, declared_for);
+                    self.report(match &output.of {
+                        Some(relation) => report.help(rows_of_edges(relation)),
+                        None => report,
+                    });
                     return None;
                 }
             },

@@ -11,6 +11,7 @@ use hgnnc_ir::{Graph, Space, VertexType};
 use hgnnc_syntax::ast::{self, Ident, LayerResult, ValueRows};
 
 use crate::checker::{Checker, LayerDef};
+use crate::edges::{declared_rows, row_of, rows_of_edges};
 use crate::layer::LayerCx;
 use crate::links::LINKS;
 use crate::names::{closest, did_you_mean};
@@ -38,7 +39,11 @@ pub fn row_per_graph<'l>(layer: &'l ast::Layer, name: &Ident) -> Option<&'l Laye
 
 impl<'a> Checker<'a> {
     /// Index space that the word behind the name of an output denotes; `None` after a report.
-    pub fn output_space(&mut self, word: &Ident) -> Option<OutputSpace> {
+    pub fn output_space(&mut self, output: &ast::OutputStmt) -> Option<OutputSpace> {
+        let word = &output.vertex;
+        if let Some(relation) = &output.of {
+            return self.edges_target(word, relation).map(OutputSpace::Vertices);
+        }
         if self.schema.vertex_named(&word.name).is_none() {
             match word.name.as_str() {
                 LINKS => return Some(OutputSpace::Links),
@@ -204,6 +209,9 @@ impl<'a> Checker<'a> {
         };
         let Type::ByGraph(rows) = &*value.ty else {
             let help = match &*value.ty {
+                Type::PerType(rows) if let Some(relation) = rows.keys().find_map(|v| self.relation_of_rows(*v)) => {
+                    &declare(&self.schema.relations[relation].edges_name)
+                }
                 Type::PerType(_) => {
                     "layers have results of semantic graphs and edges besides their value: `conv.beta`, `conv.alpha`"
                 }
@@ -260,14 +268,18 @@ impl<'a> Checker<'a> {
             Type::ByGraph(rows) if rows.keys().all(of_pairs) => LINKS,
             _ => FamilyRows::Edges.name(),
         };
-        Diagnostic::at(
+        let (declared_at, declared_for) = declared_rows(output);
+        let report = Diagnostic::at(
             codes::RESULT_MISMATCH,
             at,
-            format!("output `{name}` needs one row per `{}` vertex", output.vertex.name),
+            format!("output `{name}` needs one row per {}", row_of(output)),
             format!("this is {}", describe(ty)),
         )
-        .label(output.vertex.span, "the output is declared for this type")
-        .help(format!("declare it as `output {name}: {word} = …`"))
+        .label(declared_at, declared_for);
+        match &output.of {
+            Some(relation) => report.help(rows_of_edges(relation)),
+            None => report.help(format!("declare it as `output {name}: {word} = …`")),
+        }
     }
 }
 

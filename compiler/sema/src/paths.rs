@@ -8,17 +8,17 @@
 use std::sync::Arc;
 
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_hir::{Dim, EdgeData, Entry, ExprId, ExprKind as Kind, Form, ParamId, PathPart, Reduction, Row, Type, Width};
+use hgnnc_hir::{Entry, ExprId, ExprKind as Kind, Form, ParamId, PathPart, Reduction, Row, Type};
 use hgnnc_ir::dataflow::{GraphDecl, Step};
-use hgnnc_ir::{Graph, PathDecl, Space, VertexType};
+use hgnnc_ir::{Graph, PathDecl, PathRows, Space, VertexType};
 use hgnnc_syntax::ast::{self, BlockKind, Call, Expr, ExprKind, GraphExpr, Ident, LayerStmt};
 
 use crate::checker::{Checker, Mistake, Place, Scope};
 use crate::eval::{Known, known_number};
-use crate::fields::gathered;
+use crate::fields::{edge_data_of, gathered};
 use crate::layer::LayerCx;
 use crate::names::did_you_mean;
-use crate::schema::{FieldKind, GraphRef};
+use crate::schema::GraphRef;
 use crate::value::{Term, Typed};
 
 /// The word for path instances: in the head of a block, and as the scope of a reduction.
@@ -115,10 +115,12 @@ impl Checker<'_> {
                 );
                 return None;
             }
-            return Some(self.declare_graph(graph));
+            return if graph.edges { self.declare_edges(graph) } else { Some(self.declare_graph(graph)) };
         }
         let why = if graph.links {
             "pairs to score are no paths"
+        } else if graph.edges {
+            "edges to predict are no paths"
         } else if graph.self_loops {
             "self loops that are added walk along no relation"
         } else if graph.shuffle.is_some() {
@@ -147,7 +149,12 @@ impl Checker<'_> {
         }
         let name = self.graph_names.take(&graph.name);
         let tables = &mut self.model.tables;
-        let path = PathDecl::declare((&mut tables.vertex_types, &mut tables.relations), &name, &graph.steps, at_most);
+        let path = PathDecl::declare(
+            (&mut tables.vertex_types, &mut tables.relations),
+            &name,
+            &graph.steps,
+            PathRows::Walks { at_most },
+        );
         let last = *path.relations.last().expect("a path has vertices");
         let steps = vec![Step { relation: last, reverse: false }];
         tables.graphs.push(GraphDecl::new(name, path.vertex, VertexType::new(graph.dst), steps));
@@ -443,12 +450,7 @@ impl Checker<'_> {
                 let known = relation.fields.iter().map(|known| known.name.as_str());
                 return Err(Box::new(did_you_mean(report, &field.name, known)));
             };
-            let (kind, widths) = match declared.kind {
-                FieldKind::Real { width, .. } => {
-                    (EdgeData::Features, vec![Width { dim: Dim::Fixed(width), origin: declared.ty_span }])
-                }
-                _ => (EdgeData::Weight, vec![]),
-            };
+            let (kind, widths) = edge_data_of(relation, declared, field.span)?;
             data.push((self.path_part(graph, number), kind));
             rows.push(Row::dense(Space::Edges(graph), widths));
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hgnnc_diag::synonyms::{self, Place};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::UniqueNames;
+use hgnnc_ir::VertexType;
 use hgnnc_ir::optimizer::{Clip, Optimizer, OptimizerOptions, Schedule};
 use hgnnc_ir::training::{Criterion, Measure, Metric, Part, Stop, Target, Task, Trained, Training};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
@@ -16,6 +17,7 @@ use crate::consts::Consts;
 use crate::functions::match_arguments;
 use crate::loss::{TrainedOf, TrainedTerm};
 use crate::names::{closest, did_you_mean, suggest};
+use crate::schema::{FieldInfo, Schema};
 
 /// A train block, understood.
 #[derive(Clone, Debug)]
@@ -27,10 +29,30 @@ pub struct TrainSpec {
     pub optimizer: OptimizerOptions,
     /// The name of the split in the source.
     pub split_span: Option<Span>,
-    /// For each trained output, the position of its label's field in the vertex type; 0 for links.
-    pub label_fields: Vec<usize>,
+    /// For each trained output, the declaration of its label; `None` for links.
+    pub label_fields: Vec<Option<LabelField>>,
     /// The train block in the source.
     pub span: Span,
+}
+
+/// The declaration of a label in the schema.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LabelField {
+    /// The relation, by position, of a label of edges; otherwise it is of the vertex type of the trained output.
+    pub relation: Option<usize>,
+    /// Position among the fields of the vertex type or relation.
+    pub field: usize,
+}
+
+impl LabelField {
+    /// The declaration, of a label of the edges of this relation or of vertices of this type.
+    pub fn declaration<'s>(&self, schema: &'s Schema, vertex: VertexType) -> Option<&'s FieldInfo> {
+        let fields = match self.relation {
+            Some(relation) => &schema.relations.get(relation)?.fields,
+            None => &schema.vertices.get(vertex.index())?.fields,
+        };
+        fields.get(self.field)
+    }
 }
 
 /// The parts of a train block that were understood.
@@ -105,8 +127,11 @@ impl Checker<'_> {
             spec.training.has_number = terms.has_number;
             for (term, Known { name, task }) in terms.trained.into_iter().zip(known.unwrap_or_default()) {
                 let (target, field) = match (term.comparison.of, &links) {
-                    (TrainedOf::Label { vertex, label, field }, _) => (Target::Vertices { vertex, label }, field),
-                    (TrainedOf::Links(_), Some(links)) => (Target::Links(links.clone()), 0),
+                    (TrainedOf::Label { vertex, label, field }, _) => {
+                        let field = LabelField { relation: self.relation_of_rows(vertex), field };
+                        (Target::Vertices { vertex, label }, Some(field))
+                    }
+                    (TrainedOf::Links(_), Some(links)) => (Target::Links(links.clone()), None),
                     (TrainedOf::Links(_), None) => unreachable!("a loss of links has options of links"),
                 };
                 let (output, weight) = (term.comparison.output, term.weight);

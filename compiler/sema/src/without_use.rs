@@ -86,6 +86,7 @@ impl<'a> Checker<'a> {
             self_loops: false,
             links: false,
             shuffle: None,
+            edges: false,
             at_most: None,
             span: over.span,
         };

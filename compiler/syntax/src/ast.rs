@@ -436,12 +436,14 @@ impl Binding {
     }
 }
 
-/// A model output, `output NAME: Vertex = EXPR`.
+/// A model output, `output NAME: Vertex = EXPR` or `output NAME: edges(RELATION) = EXPR`.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct OutputStmt {
     pub name: Ident,
     pub vertex: Ident,
+    /// The relation whose edges its rows are, `edges(rates)`.
+    pub of: Option<Ident>,
     pub value: Expr,
     /// The statement whose parameters are those of this one as well.
     pub sharing: Option<Ident>,

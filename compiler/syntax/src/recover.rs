@@ -110,6 +110,11 @@ fn repair_statement(tokens: &[Lexeme], groups: &Groups, range: Range<usize>, at:
     let assign = match tokens[range.start].token {
         Token::Let if named(1) && is(2, Token::Assign) => Some(2),
         Token::Output if named(1) && is(2, Token::Colon) && named(3) && is(4, Token::Assign) => Some(4),
+        Token::Output
+            if named(1) && is(2, Token::Colon) && named(3) && is(4, Token::LeftParen) && is(7, Token::Assign) =>
+        {
+            Some(7)
+        }
         Token::Param if named(1) && is(2, Token::Colon) && is(3, Token::LeftBracket) => {
             let open = range.start + 3;
             let close = groups.list.iter().find(|group| group.open == open && group.close > open).map(|g| g.close);

@@ -12,7 +12,7 @@ use hgnnc_graph::{
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
 use hgnnc_ir::training::{self, Fanout, MiniBatch, Training};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
-use hgnnc_ir::{Op, VertexRows};
+use hgnnc_ir::{Op, PathDecl, PathRows, VertexRows};
 
 use crate::bound::{
     BoundData, GroundTruth, InputData, LinksByGraph, SamplingInputs, Shuffle, Target, Topology, WalkStep,
@@ -550,9 +550,11 @@ impl Binder<'_> {
         };
         let split = &self.dataset.splits[split];
         for (part, ids) in [("train", &split.train), ("val", &split.val), ("test", &split.test)] {
-            if let Some(vertex) = ids.iter().find(|&&v| !label.is_labelled(v as usize)) {
+            if let Some(row) = ids.iter().find(|&&v| !label.is_labelled(v as usize)) {
+                let is_it = |path: &PathDecl| path.rows == PathRows::Edges && path.vertex == vertex;
+                let what = if self.flow.paths.iter().any(is_it) { "edge" } else { "vertex" };
                 return Err(ExecError::Unsupported(format!(
-                    "vertex {vertex} is in the `{part}` part of the split `{}`, but has no label `{name}`",
+                    "{what} {row} is in the `{part}` part of the split `{}`, but has no label `{name}`",
                     split.name
                 )));
             }

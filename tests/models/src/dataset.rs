@@ -1,16 +1,19 @@
 //! A world as an in-memory dataset, to test the runtime's binding of datasets.
 
 use hgnnc_graph::{
-    Dataset, DenseFeatures, Features, LabelData, LabelValues, RelationData, SparseFeatures, SplitData, VertexTypeData,
+    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, LabelData, LabelValues, RelationData, SparseFeatures,
+    SplitData, VertexTypeData,
 };
 use hgnnc_interp::Bindings;
 use hgnnc_ir::dataflow::Binding;
-use hgnnc_ir::{Dataflow, Input};
+use hgnnc_ir::types::DType;
+use hgnnc_ir::{Dataflow, Input, PathRows, VertexType};
 
 use crate::world::World;
 
 /// The dataset that the model's program is bound to in this world. Its names are those by which the model names the
-/// dataset's items; the training vertices are the split `std`. It has no path instances: the runtime lists them.
+/// dataset's items; the training vertices are the split `std`. It has no path instances and no edges as vertices: the
+/// runtime lists them. Labels and splits of these edges are those of their relation.
 pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
     let mut dataset = Dataset { name: "world".into(), ..Dataset::default() };
     let is_path = |vertex: usize| flow.paths.iter().any(|path| path.vertex.index() == vertex);
@@ -35,6 +38,11 @@ pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
             ..RelationData::default()
         });
     }
+    // The relation whose edges are a vertex type. Relations of the schema come first in both tables.
+    let relation_of = |vertex: VertexType| {
+        let path = flow.paths.iter().find(|path| path.rows == PathRows::Edges && path.vertex == vertex)?;
+        Some(path.steps[0].relation as usize)
+    };
     for (index, decl) in flow.inputs.iter().enumerate() {
         // Ranks of edges and counters are no data.
         let Some(tensor) = bindings.inputs.get(&Input::new(index)) else { continue };
@@ -48,23 +56,43 @@ pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
                 };
                 dataset.vertex_types[vertex.index()].features = Some(features);
             }
-            Binding::Label(vertex, name) => dataset.labels.push(LabelData {
+            Binding::Label(vertex, name) => {
+                let labelled = vec![true; tensor.rows];
+                let values = match (decl.ty.dtype, tensor.width) {
+                    (DType::I32, _) => {
+                        LabelValues::Single { classes: 3, of: numbers.iter().map(|&x| x as i32).collect() }
+                    }
+                    (_, dim) => LabelValues::Real { dim, rows: numbers, labelled },
+                };
                 // The model's own name: `check_dataset` resolves the dataset's name for it.
-                name: name.clone(),
-                vertex_type: vertex.index(),
-                values: LabelValues::Single { classes: 3, of: numbers.iter().map(|&x| x as i32).collect() },
-                class_names: vec![],
-            }),
-            Binding::TrainMask(vertex) => dataset.splits.push(SplitData {
-                name: "std".into(),
-                vertex_type: vertex.index(),
-                train: (0..).zip(&numbers).filter(|(_, x)| **x > 0.0).map(|(v, _)| v).collect(),
-                val: vec![],
-                test: vec![],
-            }),
-            Binding::EdgeWeight(_)
-            | Binding::EdgeCount(_)
-            | Binding::EdgeFeatures(_)
+                let (name, class_names) = (name.clone(), vec![]);
+                match relation_of(*vertex) {
+                    Some(of) => dataset.relations[of].labels.push(EdgeLabel { name, values, class_names }),
+                    None => {
+                        dataset.labels.push(LabelData { name, vertex_type: vertex.index(), values, class_names });
+                    }
+                }
+            }
+            Binding::TrainMask(vertex) => {
+                let train = (0..).zip(&numbers).filter(|(_, x)| **x > 0.0).map(|(v, _)| v).collect();
+                let (name, val, test) = ("std".into(), vec![], vec![]);
+                match relation_of(*vertex) {
+                    Some(of) => dataset.relations[of].splits.push(EdgeSplit { name, train, val, test }),
+                    None => dataset.splits.push(SplitData { name, vertex_type: vertex.index(), train, val, test }),
+                }
+            }
+            // Of edges to predict, which are in the order of the dataset.
+            Binding::EdgeWeight(graph) => {
+                if let Some(of) = relation_of(flow.graphs[graph.index()].dst) {
+                    dataset.relations[of].weight = Some(numbers.into());
+                }
+            }
+            Binding::EdgeFeatures(graph) => {
+                if let Some(of) = relation_of(flow.graphs[graph.index()].dst) {
+                    dataset.relations[of].features = Some(DenseFeatures { dim: tensor.width, rows: numbers.into() });
+                }
+            }
+            Binding::EdgeCount(_)
             | Binding::EdgeRank(..)
             | Binding::IsLink(_)
             | Binding::Given(_)

@@ -3,11 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use hgnnc_data::{BindOptions, BoundData, add_path_instances, bind};
-use hgnnc_driver::{
-    Analyzed, DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, VertexSummary, bind_names,
-};
+use hgnnc_driver::{Analyzed, bind_names};
 use hgnnc_executable::{Executable, Kernels};
-use hgnnc_graph::{Dataset, LabelValues};
+use hgnnc_graph::Dataset;
 use hgnnc_synth::{Shape, Size, generate_size};
 
 /// All examples, as (`rgcn/acm`, text), in order.
@@ -53,7 +51,7 @@ pub fn own_dataset(model: &Analyzed, folder: &Path) -> Option<Dataset> {
 /// # Panics
 /// When they do not fit.
 pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
-    bind_names(model, &summary(dataset));
+    bind_names(model, &hgnnc::summary(dataset));
     let mut dataset = dataset.clone();
     let options = BindOptions::default();
     if let Err(error) = add_path_instances(&model.flow, &mut dataset, &options) {
@@ -74,40 +72,4 @@ pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
         sampler: None,
     };
     bind(&executable, &dataset, &options).unwrap_or_else(|error| panic!("{}: {error}", model.name))
-}
-
-fn summary(dataset: &Dataset) -> DatasetSummary {
-    DatasetSummary {
-        path: String::new(),
-        vertices: (dataset.vertex_types.iter())
-            .map(|v| VertexSummary {
-                name: v.name.clone(),
-                count: v.count,
-                features: v.features.as_ref().map(|f| (f.dim(), f.is_sparse())),
-            })
-            .collect(),
-        relations: (dataset.relations.iter())
-            .map(|r| RelationSummary {
-                name: r.name.clone(),
-                src: r.src,
-                dst: r.dst,
-                edges: r.num_edges(),
-                weighted: r.weight.is_some(),
-                features: r.features.as_ref().map(|f| f.dim),
-            })
-            .collect(),
-        labels: (dataset.labels.iter())
-            .map(|l| LabelSummary {
-                name: l.name.clone(),
-                vertex: l.vertex_type,
-                kind: match l.values {
-                    LabelValues::Single { classes, .. } => LabelSummaryKind::Class(classes),
-                    LabelValues::Multi { classes, .. } => LabelSummaryKind::Multi(classes),
-                    LabelValues::Real { dim, .. } => LabelSummaryKind::Real(dim),
-                },
-            })
-            .collect(),
-        splits: dataset.splits.iter().map(|s| (s.name.clone(), s.vertex_type)).collect(),
-        link_splits: dataset.link_splits.iter().map(|s| s.name.clone()).collect(),
-    }
 }

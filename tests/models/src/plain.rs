@@ -125,6 +125,11 @@ impl<'a> Plain<'a> {
         graph(name, src, dst, self.world.edges(name))
     }
 
+    /// The edges of a relation in the order of the dataset.
+    pub fn edges(&self, name: &str) -> Vec<(usize, usize)> {
+        self.world.relation(name).iter().map(|&(src, dst)| (src as usize, dst as usize)).collect()
+    }
+
     /// The distinct pairs of a metapath.
     pub fn metapath(&self, name: &'static str, vertex: &'static str, steps: &[(&str, bool)]) -> Graph {
         graph(name, vertex, vertex, self.world.reachable(steps))

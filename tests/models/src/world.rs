@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_ir::Dataflow;
 use hgnnc_ir::random::{mask_key, uniform};
+use hgnnc_ir::{Dataflow, PathRows};
 
 /// Edges as (source, destination).
 pub type Edges = Vec<(u32, u32)>;
@@ -206,15 +206,26 @@ impl World {
         all
     }
 
-    /// The same world with the path instances that a program reads as vertices and relations.
+    /// The same world with the path instances that a program reads, and the edges that it has outputs of, as vertices and
+    /// relations.
     ///
     /// # Panics
     /// When there is a limit: which instances are chosen is the runtime's.
     #[must_use]
     pub fn with_instances(mut self, flow: &Dataflow) -> Self {
         for path in &flow.paths {
-            assert_eq!(path.at_most, None, "all instances are listed");
             let relation = |relation: u32| &flow.relations[relation as usize];
+            if path.rows == PathRows::Edges {
+                let edges = self.relation(&relation(path.steps[0].relation).name).to_vec();
+                let ends = |end: fn(&(u32, u32)) -> u32| edges.iter().map(end).zip(0..).collect::<Edges>();
+                let ends = [ends(|edge| edge.0), ends(|edge| edge.1)];
+                for (&by, ends) in path.relations.iter().zip(ends) {
+                    self.relations.insert(relation(by).name.clone(), ends);
+                }
+                self.counts.insert(flow.vertex_types[path.vertex.index()].name.clone(), edges.len());
+                continue;
+            }
+            assert_eq!(path.rows, PathRows::Walks { at_most: None }, "all instances are listed");
             let steps: Vec<(&str, bool)> =
                 path.steps.iter().map(|step| (&relation(step.relation).name[..], step.reverse)).collect();
             let last = relation(*path.relations.last().expect("a path has vertices"));

@@ -92,6 +92,8 @@ fn model_of(module: &str, layer: &Layer) -> String {
     let of_pairs =
         matches!(&layer.results[0].rows, ValueRows::Of(RowsOf::Name(rows)) if Some(rows.name.as_str()) == family);
     let (over, output) = match of_pairs {
+        // One that gives several numbers runs over edges to predict.
+        true if !layer.results[0].dims.is_empty() => ("edges(relations)".to_owned(), "y: edges(cites) = h".to_owned()),
         true => (
             format!("links({})", over.replace("[relations, reverse(writes)]", "relations")),
             "score: links = h".to_owned(),

@@ -11,6 +11,7 @@ mod commands;
 mod common;
 mod cuda;
 mod device;
+mod edges;
 mod environment;
 mod escapes;
 mod fmt;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use hgnnc_graph::Dataset;
-use hgnnc_graph::dataset::{LabelData, LabelValues, Transform, TransformKind, VertexIds};
+use hgnnc_graph::dataset::{LabelValues, Transform, TransformKind, VertexIds};
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::training::{
@@ -381,8 +381,8 @@ pub(super) fn hash_of_ids(ids: &VertexIds) -> String {
 }
 
 /// The kind of a label, and its number of classes or columns.
-pub(super) fn kind_of(label: &LabelData) -> TaskForm {
-    match label.values {
+pub(super) fn kind_of(values: &LabelValues) -> TaskForm {
+    match *values {
         LabelValues::Single { classes, .. } => TaskForm::Class { width: classes },
         LabelValues::Multi { classes, .. } => TaskForm::Multilabel { width: classes },
         LabelValues::Real { dim, .. } => TaskForm::Numbers { width: dim },

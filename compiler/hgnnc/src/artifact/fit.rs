@@ -1,7 +1,8 @@
 //! An artifact against a dataset: what the model reads must be there, as in training.
 
 use hgnnc_graph::dataset::VertexTypeData;
-use hgnnc_graph::{Dataset, Features};
+use hgnnc_graph::{Dataset, Features, LabelValues, RelationData};
+use hgnnc_ir::PathRows;
 use hgnnc_ir::types::VertexType;
 
 use super::Artifact;
@@ -9,6 +10,15 @@ use super::description::{
     FeatureSchema, RelationSchema, TargetForm, TaskForm, VertexSchema, features, hash_of_ids, kind_of,
 };
 use crate::{Error, Observer, Purpose};
+
+/// The labels and splits of the rows of an output.
+struct Labelled<'d> {
+    /// Name of the vertex type or relation.
+    name: &'d str,
+    /// Each with its values and the names of its classes.
+    labels: Vec<(&'d str, &'d LabelValues, &'d [String])>,
+    splits: Vec<&'d str>,
+}
 
 impl Artifact {
     /// Checks that a dataset has what the model reads.
@@ -45,6 +55,7 @@ impl Artifact {
         for (_, schema) in relations.filter(|(row, _)| !of_paths(*row)) {
             self.relation(schema, dataset, &mut wrong);
         }
+        self.data_of_hops(dataset, &mut wrong);
         if let Some(evaluation) = self.description.evaluation.as_ref().filter(|_| !purpose.is_of_outputs()) {
             let asked = split.or(evaluation.split.as_deref());
             for (task, target) in evaluation.targets() {
@@ -130,19 +141,48 @@ impl Artifact {
                 found[0], found[1], ends[0], ends[1]
             ));
         }
-        if schema.weight && data.weight.is_none() {
-            wrong.push(format!("the edges of `{name}` have no weight, which the model reads"));
-        }
-        let width = data.features.as_ref().map(|of| of.dim);
-        match (schema.features, width) {
-            (Some(read), None) => {
-                wrong.push(format!("the edges of `{name}` have no features; the model reads {read} columns"));
+        edge_data(schema, data, wrong);
+    }
+
+    /// Weight and features that the model reads of the hops of path instances, and of edges to predict.
+    fn data_of_hops(&self, dataset: &Dataset, wrong: &mut Vec<String>) {
+        let schema = |relation: u32| self.description.relations.get(relation as usize);
+        for path in &self.program.paths {
+            let carriers = match path.rows {
+                PathRows::Walks { .. } => &path.relations[..],
+                PathRows::Edges => &path.relations[1..],
+            };
+            for (step, carrier) in path.steps.iter().zip(carriers) {
+                if let (Some(of), Some(carrier)) = (schema(step.relation), schema(*carrier))
+                    && let Some(data) = dataset.relation(&of.dataset).map(|found| &dataset.relations[found])
+                {
+                    edge_data(carrier, data, wrong);
+                }
             }
-            (Some(read), Some(found)) if read != found => wrong.push(format!(
-                "the features of the edges of `{name}` have {found} columns; the model was trained on {read}"
-            )),
-            _ => {}
         }
+    }
+
+    /// The labels and splits of the vertices of a type of the model, or of the edges that it is.
+    fn labelled<'d>(&self, vertex: usize, dataset: &'d Dataset) -> Option<Labelled<'d>> {
+        let edges =
+            self.program.paths.iter().find(|path| path.rows == PathRows::Edges && path.vertex.index() == vertex);
+        if let Some(path) = edges {
+            let relation = self.description.relations.get(path.steps.first()?.relation as usize)?;
+            let of = &dataset.relations[dataset.relation(&relation.dataset)?];
+            return Some(Labelled {
+                name: &of.name,
+                labels: of.labels.iter().map(|of| (&of.name[..], &of.values, &of.class_names[..])).collect(),
+                splits: of.splits.iter().map(|split| &split.name[..]).collect(),
+            });
+        }
+        let of = dataset.vertex_type(&self.description.vertices.get(vertex)?.dataset)?;
+        let labels = dataset.labels.iter().filter(|label| label.vertex_type == of);
+        let splits = dataset.splits.iter().filter(|split| split.vertex_type == of);
+        Some(Labelled {
+            name: &dataset.vertex_types[of].name,
+            labels: labels.map(|of| (&of.name[..], &of.values, &of.class_names[..])).collect(),
+            splits: splits.map(|split| &split.name[..]).collect(),
+        })
     }
 
     /// Labels and split, for metrics.
@@ -164,19 +204,18 @@ impl Artifact {
             }
             return;
         };
-        let of = self.description.vertices.iter().find(|of| of.name == *vertex);
-        let Some(of) = of.and_then(|of| dataset.vertex_type(&of.dataset)) else { return };
-        let name = &dataset.vertex_types[of].name;
-        match dataset.label(of, label) {
+        let rows = self.description.vertices.iter().position(|of| of.name == *vertex);
+        let Some(Labelled { name, labels, splits }) = rows.and_then(|rows| self.labelled(rows, dataset)) else {
+            return;
+        };
+        match labels.iter().find(|(name, ..)| name == label) {
             None => {
-                let labels = dataset.labels.iter().filter(|known| known.vertex_type == of);
-                let labels = list(labels.map(|known| &known.name[..]));
+                let labels = list(labels.iter().map(|(name, ..)| *name));
                 wrong.push(format!("`{name}` has no label `{label}`; it has {labels}"));
             }
-            Some(data) => match (task, kind_of(data)) {
+            Some((_, values, named)) => match (task, kind_of(values)) {
                 (task, found) if *task == found => {
-                    let named = &data.class_names;
-                    if !classes.is_empty() && !named.is_empty() && classes != named {
+                    if !classes.is_empty() && !named.is_empty() && classes[..] != **named {
                         wrong.push(format!(
                             "the classes of `{label}` of `{name}` are {}; the model was trained on {}, in this order",
                             list(named.iter().map(|name| &name[..])),
@@ -191,8 +230,6 @@ impl Artifact {
                 )),
             },
         }
-        let splits: Vec<&str> =
-            dataset.splits.iter().filter(|split| split.vertex_type == of).map(|split| &split.name[..]).collect();
         match asked {
             Some(asked) => known(asked, splits, &format!("`{name}`"), wrong),
             None if splits.is_empty() => wrong.push(format!("there is no split of `{name}` to measure the model on")),
@@ -202,6 +239,24 @@ impl Artifact {
             )),
             None => {}
         }
+    }
+}
+
+/// Weight and features that the model reads of the edges of a relation.
+fn edge_data(read: &RelationSchema, data: &RelationData, wrong: &mut Vec<String>) {
+    let name = &data.name;
+    if read.weight && data.weight.is_none() {
+        wrong.push(format!("the edges of `{name}` have no weight, which the model reads"));
+    }
+    let width = data.features.as_ref().map(|of| of.dim);
+    match (read.features, width) {
+        (Some(read), None) => {
+            wrong.push(format!("the edges of `{name}` have no features; the model reads {read} columns"));
+        }
+        (Some(read), Some(found)) if read != found => wrong.push(format!(
+            "the features of the edges of `{name}` have {found} columns; the model was trained on {read}"
+        )),
+        _ => {}
     }
 }
 

@@ -10,7 +10,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
-use super::ResultTable;
+use super::{EdgeEnds, ResultTable};
 
 /// Rows of a row group: few enough for readers that hold one in memory.
 const GROUP: usize = 1 << 20;
@@ -76,9 +76,17 @@ impl ResultTable<'_> {
             Some(VertexIds::Integer(ids)) => Column::Integers(Box::new(|row| ids[row])),
             None => Column::Integers(Box::new(|row| row as i64)),
         };
+        let end = |end: &'_ EdgeEnds| -> Column<'_> {
+            match &end.ids {
+                Some(VertexIds::Text { .. }) => Column::Texts(Box::new(|row| end.text(row))),
+                Some(VertexIds::Integer(ids)) => Column::Integers(Box::new(|row| ids[end.vertices[row] as usize])),
+                None => Column::Integers(Box::new(|row| i64::from(end.vertices[row]))),
+            }
+        };
+        let ends = self.edges.into_iter().flatten().map(end);
         let class = self.has_classes().then(|| Column::Texts(Box::new(|row| self.class(row).unwrap_or_default())));
         let numbers = (0..self.numbers.len()).map(|at| Column::Numbers(Box::new(move |row: usize| self.row(row)[at])));
-        self.columns().into_iter().zip([Some(id), class].into_iter().flatten().chain(numbers)).collect()
+        self.columns().into_iter().zip(std::iter::once(id).chain(ends).chain(class).chain(numbers)).collect()
     }
 }
 

@@ -91,6 +91,7 @@ impl Verifier<'_> {
             ExprKind::Types(parts) => self.vertices(place, parts.iter().map(|(vertex, _)| *vertex)),
             ExprKind::OfGraphs(_, graphs)
             | ExprKind::ByGraph(_, graphs)
+            | ExprKind::EdgeRows(_, graphs)
             | ExprKind::AtEnd(_, _, graphs)
             | ExprKind::Degree(_, graphs)
             | ExprKind::DegreeAtEnd { graphs, .. }

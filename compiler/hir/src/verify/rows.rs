@@ -352,20 +352,25 @@ impl Verifier<'_> {
         if is_number { Ok(Row::dense(row.space, vec![])) } else { Err("a score is a single number".into()) }
     }
 
-    /// The vertex type at an end of a graph.
+    /// The vertex type at an end of a graph of a family.
     pub(super) fn end(&self, graph: Graph, direction: Direction) -> VertexType {
-        let decl = &self.model.tables.graphs[graph.index()];
-        match direction {
-            Direction::In => decl.dst,
-            Direction::Out => decl.src,
-        }
+        self.model.tables.end(graph, direction)
     }
 
-    /// Refuses pairs to score, which are no edges that carry messages.
-    pub(super) fn messages(&self, graph: Graph) -> Rule<()> {
+    /// Refuses pairs to score, which are no edges of a dataset.
+    pub(super) fn of_dataset(&self, graph: Graph) -> Rule<()> {
         match self.model.tables.graphs[graph.index()].links {
             true => Err("pairs to score have no degrees, no data and no reductions".into()),
             false => Ok(()),
+        }
+    }
+
+    /// Refuses pairs to score and edges to predict, which are no edges that carry messages.
+    pub(super) fn messages(&self, graph: Graph) -> Rule<()> {
+        self.of_dataset(graph)?;
+        match self.model.tables.edges_of(graph) {
+            Some(_) => Err("edges to predict have no degrees and no reductions".into()),
+            None => Ok(()),
         }
     }
 }

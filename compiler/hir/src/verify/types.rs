@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
 
-use super::rows::{Rule, combine, features, gathered, over_rows, unary, usable};
+use super::rows::{Rule, combine, dense, features, gathered, over_rows, unary, usable};
 use super::{Place, Verifier};
 use crate::print::type_text;
 use crate::{Decomposition, EdgeData, Entry, ExprId, ExprKind, Form, ParamId, PathPart, Reduction, Row, Type};
@@ -155,6 +155,7 @@ impl Verifier<'_> {
                 Type::ByGraph(_) => map(self.ty(*x), |row| self.score(row)),
                 Type::One(_) | Type::PerGraph(_) | Type::PerType(_) => Err("scores are edge values".into()),
             },
+            ExprKind::EdgeRows(x, graphs) => self.edge_rows(*x, graphs),
         }
     }
 
@@ -332,11 +333,11 @@ impl Verifier<'_> {
 
     /// The vertices of a position, and whether its graphs lead to the instances.
     fn position(&self, part: &PathPart) -> Rule<VertexType> {
+        let tables = &self.model.tables;
+        let instances = tables.edges_of(part.graph).map_or(tables.graphs[part.graph.index()].src, |edges| edges.vertex);
         match part.through {
             None => Ok(self.end(part.graph, Direction::In)),
-            Some(through) if self.end(through, Direction::In) == self.end(part.graph, Direction::Out) => {
-                Ok(self.end(through, Direction::Out))
-            }
+            Some(through) if tables.graphs[through.index()].dst == instances => Ok(tables.graphs[through.index()].src),
             Some(_) => Err("a position is not one of the instances".into()),
         }
     }
@@ -355,6 +356,24 @@ impl Verifier<'_> {
             rows.push(gathered(row, part.graph, vertex)?);
         }
         Ok(Type::PerGraph(rows))
+    }
+
+    /// Values of edges to predict, as rows of the vertex types that they are.
+    fn edge_rows(&self, x: ExprId, graphs: &[Graph]) -> Rule<Type> {
+        let rows = per_graph(self.ty(x))?;
+        if rows.len() != graphs.len() {
+            return Err("a value for each graph".into());
+        }
+        let mut of_types = BTreeMap::new();
+        for (row, &graph) in rows.iter().zip(graphs) {
+            dense(row)?;
+            let edges = self.model.tables.edges_of(graph).ok_or("these are no edges to predict")?;
+            if row.space != Space::Edges(graph) && row.space != Space::Unit {
+                return Err("a value is of another graph".into());
+            }
+            of_types.insert(edges.vertex, Row::dense(Space::Vertices(edges.vertex), row.widths.clone()));
+        }
+        Ok(Type::PerType(of_types))
     }
 
     fn hop_data(&self, data: &[(PathPart, EdgeData)], declared: &Type) -> Rule<Type> {
@@ -403,7 +422,7 @@ impl Verifier<'_> {
         let mut declared = per_graph(declared)?.iter();
         let mut rows = vec![];
         for (graph, data) in data {
-            self.messages(*graph)?;
+            self.of_dataset(*graph)?;
             let is_relation = self.model.tables.graphs[graph.index()].steps.len() == 1;
             let widths = match data {
                 EdgeData::Count => vec![],
@@ -463,9 +482,10 @@ impl Verifier<'_> {
             _ => {}
         }
         let own = match kind {
-            ExprKind::ByGraph(_, graphs) | ExprKind::AtEnd(_, _, graphs) | ExprKind::OverInEdges { graphs, .. } => {
-                Some(graphs.clone())
-            }
+            ExprKind::ByGraph(_, graphs)
+            | ExprKind::EdgeRows(_, graphs)
+            | ExprKind::AtEnd(_, _, graphs)
+            | ExprKind::OverInEdges { graphs, .. } => Some(graphs.clone()),
             _ => None,
         };
         let mut families = kind.operands().into_iter().filter_map(|x| self.families[x.index()].clone()).chain(own);

@@ -114,6 +114,7 @@ fn models_of_every_kind_of_expression_are_right() {
         "Dot",
         "Dropout",
         "EdgeData",
+        "EdgeRows",
         "Features",
         "Flatten",
         "HopData",

@@ -385,6 +385,20 @@ fn reductions_and_edges() {
             let graphs = [graph(m, "links_cites")].into();
             wrong(m, ExprKind::Degree(Direction::In, graphs));
         }),
+        ("edges to predict have no degrees and no reductions", |m| {
+            let graphs = [graph(m, "edges_likes")].into();
+            wrong(m, ExprKind::Degree(Direction::In, graphs));
+        }),
+        ("these are no edges to predict", |m| {
+            let graphs = [graph(m, "writes")].into();
+            let x = value(m, Type::PerGraph(vec![row(Space::Unit, &[])]));
+            wrong(m, ExprKind::EdgeRows(x, graphs));
+        }),
+        ("a value is of another graph", |m| {
+            let graphs = [graph(m, "edges_likes")].into();
+            let x = value(m, Type::PerGraph(vec![row(P, &[])]));
+            wrong(m, ExprKind::EdgeRows(x, graphs));
+        }),
         ("vertices at this end have no such degree", |m| {
             let graphs = [graph(m, "writes")].into();
             wrong(m, ExprKind::DegreeAtEnd { end: Direction::In, counted: Direction::Out, graphs });

@@ -6,7 +6,7 @@ use crate::dataflow::{
     RelationDecl, Step, VertexTypeDecl,
 };
 use crate::ops::Direction;
-use crate::paths::PathDecl;
+use crate::paths::{PathDecl, PathRows};
 use crate::ranks::{EdgeShare, Mirrors};
 use crate::stacks::{Incidence, StackDecl, VertexRows};
 use crate::types::{DType, Dim, Graph, Layout, Param, Pattern, Space, Stack, Type, VertexType};
@@ -104,13 +104,18 @@ impl Parser {
                 let vertex = self.vertex()?;
                 self.sign("=")?;
                 let steps = self.steps()?;
-                let at_most = if self.accept_word("at_most") { Some(self.integer()?) } else { None };
+                let rows = if self.accept_word("edges") {
+                    PathRows::Edges
+                } else {
+                    let at_most = if self.accept_word("at_most") { Some(self.integer()?) } else { None };
+                    PathRows::Walks { at_most }
+                };
                 self.word("by")?;
                 let mut relations = vec![self.relation()?];
                 while self.accept(",") {
                     relations.push(self.relation()?);
                 }
-                self.parsed.flow.paths.push(PathDecl { vertex, steps, at_most, relations });
+                self.parsed.flow.paths.push(PathDecl { vertex, steps, rows, relations });
                 Ok(Place::Paths(self.parsed.flow.paths.len() - 1))
             }
             "pattern" => {

@@ -14,7 +14,7 @@ use crate::consts::Consts;
 use crate::functions::match_arguments;
 use crate::links::LINKS;
 use crate::names::{did_you_mean, suggest};
-use crate::schema::FieldKind;
+use crate::schema::{FieldInfo, FieldKind};
 
 /// A comparison: the output, its ground truth, and how they are compared.
 pub struct Comparison {
@@ -41,6 +41,21 @@ pub enum TrainedOf {
 /// The largest exponent of a focal loss; published ones are at most 5.
 const MOST_FOCUS: f64 = 100.0;
 
+/// What a label is of.
+enum Labelled {
+    Vertices(VertexType),
+    /// The edges of a relation, by position.
+    Relation(usize),
+}
+
+/// A vertex type or relation, as far as its labels need to know.
+struct Info<'s> {
+    kind: &'static str,
+    name: &'s str,
+    span: Span,
+    fields: &'s [FieldInfo],
+}
+
 /// A call of a loss with its arguments.
 struct LossCall<'e> {
     name: &'e ast::Ident,
@@ -64,17 +79,27 @@ impl Checker<'_> {
             }
             (Some((name, Output { of: of @ (OutputOf::Graphs(_) | OutputOf::Edges(_)), span })), false) => {
                 let of = if matches!(of, OutputOf::Graphs(_)) { "semantic graphs" } else { "edges" };
-                let message = format!("output `{name}` belongs to {of}, and labels to vertices");
+                let message =
+                    format!("output `{name}` belongs to {of}, and labels to vertices or to edges of one relation");
                 let report = Diagnostic::at(codes::LABEL_VERTEX, call.output.span, message, "has no label")
-                    .label(span, "the output is declared here")
-                    .help("a loss is of an output of vertices or of links; others are read by `eval` and `infer`");
-                self.report(report);
+                    .label(span, "the output is declared here");
+                let vertex = self.loss_label(call.label).map(|(vertex, _)| vertex);
+                self.report(match vertex.and_then(|vertex| self.relation_of_rows(vertex)) {
+                    Some(relation) => report.help(format!(
+                        "declare it as `output {name}: {0} = …`, with a layer over `{0}`",
+                        self.schema.relations[relation].edges_name
+                    )),
+                    None => report.help(
+                        "a loss is of an output of vertices, of edges to predict or of links; others are read by `eval` and `infer`",
+                    ),
+                });
                 None
             }
             (Some((name, Output { of, span })), true) => {
                 let of = match of {
                     OutputOf::Graphs(_) => "semantic graphs",
                     OutputOf::Edges(_) => "edges that carry messages",
+                    OutputOf::Vertices(vertex, _) if self.relation_of_rows(vertex).is_some() => "edges to predict",
                     OutputOf::Vertices(..) | OutputOf::Links(_) => "vertices",
                 };
                 let report = Diagnostic::at(
@@ -148,8 +173,9 @@ impl Checker<'_> {
         consts: &Consts,
     ) -> Option<Comparison> {
         let name = call.name.name.as_str();
-        let decl = &self.schema.vertices[vertex.index()].fields[field];
-        let label_name = format!("{}.{}", self.vertex_name(vertex), decl.name);
+        let decl = &self.fields_of(vertex)[field];
+        let label_name = self.label_name(vertex, field);
+        let per = if self.relation_of_rows(vertex).is_some() { "edge" } else { "vertex" };
         let kind_name = match decl.kind {
             FieldKind::Class(_) => "a class",
             FieldKind::MultiLabel(_) => "several labels",
@@ -179,6 +205,8 @@ impl Checker<'_> {
             }
         };
         if of != vertex {
+            let of_edges = [of, vertex].iter().any(|vertex| self.relation_of_rows(*vertex).is_some());
+            let of_another = if of_edges { "has other rows" } else { "another vertex type" };
             self.report(
                 Diagnostic::at(
                     codes::LABEL_VERTEX,
@@ -188,7 +216,7 @@ impl Checker<'_> {
                         self.vertex_name(of),
                         self.vertex_name(vertex)
                     ),
-                    "another vertex type",
+                    of_another,
                 )
                 .label(output_span, "the output is declared here"),
             );
@@ -206,7 +234,7 @@ impl Checker<'_> {
                 codes::CLASS_COUNT,
                 call.output.span,
                 format!(
-                    "output `{output_name}` is {} per vertex, but `{label_name}` has {extent} {what}",
+                    "output `{output_name}` is {} per {per}, but `{label_name}` has {extent} {what}",
                     show_widths(&self.model.tables, &row.widths)
                 ),
                 format!("should be [{extent}]"),
@@ -332,6 +360,10 @@ impl Checker<'_> {
                 let own = vertex.fields.iter().filter(|f| !f.kind.is_feature());
                 labels.extend(own.map(|f| (f.name.as_str(), format!("`{}.{}`", vertex.name, f.name))));
             }
+            for relation in &self.schema.relations {
+                let own = relation.fields.iter().filter(|f| !f.kind.is_feature());
+                labels.extend(own.map(|f| (f.name.as_str(), format!("`{}.{}`", relation.name, f.name))));
+            }
             let named: Vec<&str> = match &expr.kind {
                 ExprKind::Name(name) => labels.iter().filter(|l| l.0 == name).map(|l| l.1.as_str()).collect(),
                 _ => vec![],
@@ -351,16 +383,34 @@ impl Checker<'_> {
             );
             return None;
         };
-        let ExprKind::Name(vertex) = &base.kind else {
-            self.report(Diagnostic::at(codes::UNKNOWN_NAME, base.span, "a vertex type is expected", "not a name"));
+        let ExprKind::Name(of) = &base.kind else {
+            let message = "a vertex type or a relation is expected";
+            self.report(Diagnostic::at(codes::UNKNOWN_NAME, base.span, message, "not a name"));
             return None;
         };
-        let ident = ast::Ident { name: vertex.clone(), span: base.span };
-        let vertex = self.schema.vertex(&ident, self.diagnostics)?;
-        let info = &self.schema.vertices[vertex];
+        let (of, info) = match self.schema.relation_named(of) {
+            Some(relation) => {
+                let info = &self.schema.relations[relation];
+                info.used.set(true);
+                (
+                    Labelled::Relation(relation),
+                    Info { kind: "relation", name: &info.name, span: info.span, fields: &info.fields },
+                )
+            }
+            None => {
+                let ident = ast::Ident { name: of.clone(), span: base.span };
+                let vertex = self.schema.vertex(&ident, self.diagnostics)?;
+                let info = &self.schema.vertices[vertex];
+                let of = Labelled::Vertices(VertexType::new(vertex));
+                (of, Info { kind: "vertex type", name: &info.name, span: info.span, fields: &info.fields })
+            }
+        };
         let is_label = |kind: FieldKind| !kind.is_feature();
         match info.fields.iter().position(|f| f.name == field.name) {
-            Some(position) if is_label(info.fields[position].kind) => Some((VertexType::new(vertex), position)),
+            Some(position) if is_label(info.fields[position].kind) => match of {
+                Labelled::Vertices(vertex) => Some((vertex, position)),
+                Labelled::Relation(relation) => Some((self.edge_rows(relation).vertex, position)),
+            },
             Some(position) => {
                 self.report(
                     Diagnostic::at(
@@ -379,7 +429,7 @@ impl Checker<'_> {
                 let report = Diagnostic::at(
                     codes::UNKNOWN_FIELD,
                     field.span,
-                    format!("vertex type `{}` has no field `{}`", info.name, field.name),
+                    format!("{} `{}` has no field `{}`", info.kind, info.name, field.name),
                     "not declared",
                 )
                 .label(info.span, format!("`{}` is declared here", info.name));

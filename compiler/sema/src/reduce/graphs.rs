@@ -62,7 +62,7 @@ impl Checker<'_> {
                         format!("no semantic graph of the family ends in `{}`", self.vertex_name(vertex)),
                         "nothing to combine, and an output needs it",
                     )
-                    .label(self.schema.vertices[vertex.index()].span, "the vertex type is declared here")
+                    .label(self.declared_at(vertex), "the vertex type is declared here")
                     .help("add a relation into it to the family (`reverses` has one for each relation), or combine by `sum`");
                     self.refuse_if_needed(zeros.id, report);
                 }

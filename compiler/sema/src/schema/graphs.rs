@@ -6,11 +6,12 @@ use hgnnc_ir::dataflow::{GraphDecl, Step};
 use hgnnc_syntax::ast::{self, GraphExpr};
 
 use super::{MAX_NAMED, MetapathInfo, Named, Schema};
+use crate::edges::EDGES;
 use crate::names::did_you_mean;
 
-/// The identity of the edges of a semantic graph: the types at the ends, the steps, `counted`, `self_loops`, `links`,
+/// The identity of the edges of a semantic graph: the types at the ends, the steps, `counted`, `self_loops`, `links`, `edges`,
 /// `shuffle`.
-pub type EdgesKey = (usize, usize, Vec<Step>, bool, bool, bool, Option<u32>);
+pub type EdgesKey = (usize, usize, Vec<Step>, bool, bool, bool, bool, Option<u32>);
 
 /// A semantic graph as a model names it. Messages go from `src` to `dst`.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub struct GraphRef {
     pub self_loops: bool,
     /// Its edges are pairs to score.
     pub links: bool,
+    /// Its edges are rows of their own, to predict something of.
+    pub edges: bool,
     /// Its edges are so many permutations of the vertices of a type.
     pub shuffle: Option<u32>,
     /// The most path instances that end at a vertex, with the place where that is written.
@@ -117,6 +120,10 @@ impl Schema {
                     let graphs = self.members(argument, diagnostics)?;
                     graphs.into_iter().map(|g| self.links(g, *span, diagnostics)).collect()
                 }
+                EDGES => {
+                    let graphs = self.members(argument, diagnostics)?;
+                    graphs.into_iter().map(|g| self.edges(g, *span, diagnostics)).collect()
+                }
                 "identity" => {
                     let (name, vertex) = self.vertex_argument(function, argument, diagnostics)?;
                     Some(vec![GraphRef { self_loops: true, ..GraphRef::of_vertex("identity", name, vertex, *span) }])
@@ -140,7 +147,7 @@ impl Schema {
                             "unknown here",
                         ),
                         &function.name,
-                        ["reverse", "self_loops", "identity", "links", "shuffle"],
+                        ["reverse", "self_loops", "identity", "links", EDGES, "shuffle"],
                     ));
                     None
                 }
@@ -176,9 +183,9 @@ impl Schema {
     }
 
     fn reverse(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
-        if graph.links {
-            let what = "pairs to score have the direction of their relation";
-            diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, what, "cannot be reversed"));
+        if let Some(what) = graph.of_no_messages() {
+            let message = format!("{what} have the direction of their relation");
+            diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, message, "cannot be reversed"));
             return None;
         }
         if graph.shuffle.is_some() {
@@ -193,7 +200,7 @@ impl Schema {
     /// The pairs that a relation may join.
     fn links(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
         match graph.steps[..] {
-            [step] if !step.reverse && !graph.self_loops && !graph.links => {
+            [step] if !step.reverse && !graph.self_loops && graph.of_no_messages().is_none() => {
                 Some(GraphRef { name: format!("links_{}", graph.name), links: true, span, ..graph })
             }
             _ => {
@@ -209,10 +216,30 @@ impl Schema {
         }
     }
 
+    /// The edges of a relation as rows.
+    fn edges(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
+        match graph.steps[..] {
+            [step] if !step.reverse && !graph.self_loops && graph.of_no_messages().is_none() => {
+                let name = self.relations[step.relation as usize].edges_name.clone();
+                Some(GraphRef { name, edges: true, span, ..graph })
+            }
+            _ => {
+                let report = Diagnostic::at(
+                    codes::NOT_A_GRAPH,
+                    span,
+                    format!("`{}` has no edges to predict", graph.name),
+                    "edges to predict are those of a relation",
+                );
+                diagnostics.push(report.help("name a relation as it is declared: `edges(rates)`"));
+                None
+            }
+        }
+    }
+
     fn with_self_loops(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
-        if graph.links {
-            let what = "pairs to score have no self loops";
-            diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, what, "of pairs to score"));
+        if let Some(what) = graph.of_no_messages() {
+            let message = format!("{what} have no self loops");
+            diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, message, format!("of {what}")));
             return None;
         }
         if graph.shuffle.is_some() {
@@ -349,6 +376,7 @@ impl Schema {
             counted: false,
             self_loops: false,
             links: false,
+            edges: false,
             shuffle: None,
             at_most: None,
             span,
@@ -367,6 +395,7 @@ impl Schema {
             counted: *counted,
             self_loops: false,
             links: false,
+            edges: false,
             shuffle: None,
             at_most: None,
             span,
@@ -397,7 +426,16 @@ pub fn reversed(steps: &[Step]) -> Vec<Step> {
 impl GraphRef {
     /// Graphs with the same edges have the same key.
     pub fn edges_key(&self) -> EdgesKey {
-        (self.src, self.dst, self.steps.clone(), self.counted, self.self_loops, self.links, self.shuffle)
+        (self.src, self.dst, self.steps.clone(), self.counted, self.self_loops, self.links, self.edges, self.shuffle)
+    }
+
+    /// What its edges are, if they carry no messages.
+    fn of_no_messages(&self) -> Option<&'static str> {
+        match (self.links, self.edges) {
+            (true, _) => Some("pairs to score"),
+            (_, true) => Some("edges to predict"),
+            (false, false) => None,
+        }
     }
 
     /// As a row of a program's table.
@@ -419,7 +457,8 @@ impl GraphRef {
     /// Is this the row of a program's table for it, whatever its name?
     pub fn makes(&self, decl: &GraphDecl) -> bool {
         (self.src, self.dst, &self.steps) == (decl.src.index(), decl.dst.index(), &decl.steps)
-            && (self.counted, self.self_loops, self.links) == (decl.counted, decl.self_loops, decl.links)
+            && (self.counted, self.self_loops, self.links, self.edges)
+                == (decl.counted, decl.self_loops, decl.links, false)
             && self.shuffle == decl.shuffle
     }
 
@@ -433,6 +472,7 @@ impl GraphRef {
             counted: false,
             self_loops: false,
             links: false,
+            edges: false,
             shuffle: None,
             at_most: None,
             span,

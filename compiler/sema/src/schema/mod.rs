@@ -136,8 +136,10 @@ pub struct RelationInfo {
     pub dst: usize,
     /// Its name in the declaration.
     pub span: Span,
-    /// Edge weight and features.
+    /// Edge weight, features and labels.
     pub fields: Vec<FieldInfo>,
+    /// The name of its edges as rows: `edges(rates)`.
+    pub edges_name: String,
     /// Mentioned anywhere outside its declaration.
     pub used: Cell<bool>,
 }
@@ -232,17 +234,24 @@ impl Schema {
                 let dst = resolved.vertex(&relation.dst, diagnostics);
                 let fields = resolve_fields(&relation.fields, false, consts, diagnostics);
                 for field in &fields {
-                    if !matches!(field.kind, FieldKind::Number | FieldKind::Real { sparse: false, .. }) {
+                    if matches!(
+                        field.kind,
+                        FieldKind::Real { sparse: true, .. } | FieldKind::OneHot | FieldKind::Embedding(_)
+                    ) {
                         diagnostics.push(
                             Diagnostic::at(
                                 codes::MODEL_ONLY,
                                 field.ty_span,
-                                "a relation has weights and dense features only",
+                                "a relation has a weight, dense features and labels only",
                                 "not possible on edges",
                             )
-                            .help("write `weight: f32` or `features: f32[8]`"),
+                            .help("write `weight: f32`, `features: f32[8]`, or a label such as `fraud: class[2]`"),
                         );
                     }
+                }
+                let known: HashSet<&str> = fields.iter().map(|f| f.name.as_str()).collect();
+                for field in relation.fields.iter().filter(|field| !known.contains(field.name.name.as_str())) {
+                    resolved.broken.insert(format!("{}.{}", relation.name.name, field.name.name));
                 }
                 if src.is_none() || dst.is_none() {
                     resolved.broken.insert(relation.name.name.clone());
@@ -255,6 +264,7 @@ impl Schema {
                         src,
                         dst,
                         span: relation.name.span,
+                        edges_name: format!("edges({})", relation.name.name),
                         fields,
                         used: Cell::new(false),
                     });
@@ -321,6 +331,14 @@ impl Schema {
         }
     }
 
+    /// The position of the relation of that name.
+    pub fn relation_named(&self, name: &str) -> Option<usize> {
+        match self.index.get(name) {
+            Some(Named::Relation(position)) => Some(*position),
+            Some(Named::Vertex(_) | Named::Metapath(_) | Named::Family(_)) | None => None,
+        }
+    }
+
     /// A vertex type without fields, and a relation from it to itself, declared at `span`.
     pub fn with_one_relation(vertex: &str, relation: &str, span: Span) -> Schema {
         let vertex = VertexInfo {
@@ -336,6 +354,7 @@ impl Schema {
             src: 0,
             dst: 0,
             span,
+            edges_name: format!("edges({relation})"),
             fields: vec![],
             used: Cell::new(true),
         };
@@ -364,10 +383,7 @@ impl Schema {
     /// The position of a relation; marks it as used.
     fn relation(&self, name: &ast::Ident, diagnostics: &mut Diagnostics) -> Option<usize> {
         let named = self.index.get(&name.name);
-        let found = match named {
-            Some(Named::Relation(position)) => Some(*position),
-            Some(Named::Vertex(_) | Named::Metapath(_) | Named::Family(_)) | None => None,
-        };
+        let found = self.relation_named(&name.name);
         match found {
             Some(index) => self.relations[index].used.set(true),
             None if self.broken.contains(&name.name) => {}

@@ -515,7 +515,8 @@ impl<'a> Printer<'a> {
                     let end =
                         output.sharing.as_ref().map_or(output.value.span.end, |sharing| sharing.span.end) as usize;
                     self.begin(start, end, false);
-                    let head = format!("output {}: {} = ", name(&output.name), name(&output.vertex));
+                    let of = output.of.as_ref().map_or_else(String::new, |of| format!("({})", name(of)));
+                    let head = format!("output {}: {}{of} = ", name(&output.name), name(&output.vertex));
                     let value = self.layout(&output.value, LOOSEST, self.indent, self.indent + width(&head));
                     self.line(&(head + &value + &sharing(&output.sharing)));
                     self.end(end);

@@ -163,7 +163,8 @@ fn stmt(stmt: &Stmt) -> String {
         Stmt::Let(binding) => format!("let {}", self::binding(binding)),
         Stmt::Assign(binding) => format!("set {}", self::binding(binding)),
         Stmt::Output(o) => {
-            format!("output {} {} {}{}", o.name.name, o.vertex.name, expr(&o.value), sharing(&o.sharing))
+            let of = o.of.as_ref().map_or_else(String::new, |of| format!("({})", of.name));
+            format!("output {} {}{of} {}{}", o.name.name, o.vertex.name, expr(&o.value), sharing(&o.sharing))
         }
         Stmt::Repeat(repeat) => {
             let body: Vec<String> = repeat.body.iter().map(self::stmt).collect();
