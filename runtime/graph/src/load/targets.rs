@@ -123,9 +123,10 @@ pub(super) fn labels(loader: &mut Loader, root: At<'_>, sketches: Sketches<'_>) 
         let at = At::new(table, LABEL, &called);
         let of = RowsOf::named(loader, at, sketches);
         let data = of.and_then(|of| label(loader, at, (of.count(sketches)?, of.row())));
-        match text("vertex_type").map(str::to_owned).or(text("relation").map(|of| format!("relation {of}"))) {
-            Some(of) => names.push(format!("{of}.{name}")),
-            None => {}
+        match (text("vertex_type"), text("relation")) {
+            (Some(of), _) => names.push(format!("{of}.{name}")),
+            (None, Some(of)) => names.push(format!("relation {of}.{name}")),
+            (None, None) => {}
         }
         labels.push(Label { of, data });
     }
