@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use hgnnc_driver::{
-    Analysis, DatasetSummary, Diagnostics, Disabled, LabelSummary, LabelSummaryKind, LowerError, LowerOptions,
-    ModuleFile, ModuleFiles, ModulePath, NotFound, RelationSummary, RowsOf, VertexSummary, analyze_with, check_dataset,
-    check_unseen, codes, diag, lower, silence, unknown_name,
+    Analysis, DatasetSummary, Diagnostics, Disabled, FieldSummary, LabelSummary, LabelSummaryKind, LowerError,
+    LowerOptions, ModuleFile, ModuleFiles, ModulePath, NotFound, RelationSummary, RowsOf, VertexSummary, analyze_with,
+    check_dataset, check_unseen, codes, diag, lower, silence, unknown_name,
 };
 use hgnnc_ir::VertexType;
 
@@ -26,7 +26,7 @@ pub fn case_text(folder: &str, file: &str) -> String {
 /// The settings in the comments at the head of a case.
 #[derive(Default, Debug)]
 pub struct Setting {
-    /// `vertex NAME COUNT [dense N | sparse N]; relation NAME SRC DST EDGES [weighted] [features N];
+    /// `vertex NAME COUNT [dense N | sparse N]; field VERTEX NAME dense|sparse N; relation NAME SRC DST EDGES [weighted] [features N];
     /// label VERTEX NAME class|multi|real N; split NAME VERTEX`
     pub dataset: Option<DatasetSummary>,
     /// `VERTEX COUNT; …`: vertices that were not there in training, by names of the model.
@@ -83,7 +83,17 @@ fn dataset(text: &str) -> DatasetSummary {
                     [layout, width] => Some((number(width), *layout == "sparse")),
                     _ => panic!("`{entry}` is not a vertex type"),
                 };
-                summary.vertices.push(VertexSummary { name: name.to_string(), count: number(count), features });
+                summary.vertices.push(VertexSummary {
+                    name: name.to_string(),
+                    count: number(count),
+                    features,
+                    fields: vec![],
+                });
+            }
+            ["field", of, name, layout, width] => {
+                let of = vertex(of);
+                let field = FieldSummary { name: name.to_string(), width: number(width), sparse: layout == "sparse" };
+                summary.vertices[of].fields.push(field);
             }
             ["relation", name, src, dst, edges, ref data @ ..] => {
                 let features = data.iter().position(|w| *w == "features").map(|at| number(data[at + 1]));

@@ -6,10 +6,10 @@ use hgnnc_fusion::LoweringOptions;
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::{Dataflow, Input, Op, Param};
 use hgnnc_passes::{Leaf, LeafGradient, PassCx, PassManager};
-use hgnnc_sema::dataset::DatasetSummary;
+use hgnnc_sema::dataset::{DatasetSummary, FieldSummary};
 use hgnnc_sema::dataset_names::DatasetNames;
 use hgnnc_sema::names::closest;
-use hgnnc_sema::schema::FieldKind;
+use hgnnc_sema::schema::{FEATURES, FieldKind};
 
 use crate::lower::{LowerError, LowerOptions, without_dropout};
 use crate::model::Analyzed;
@@ -22,14 +22,14 @@ use crate::pipeline::{Compilation, EVALUATE, LAYER};
 /// # Errors
 /// A message about a name that is no dense feature that the model reads.
 pub fn give_features(model: &mut Analyzed, names: &[String], summary: &mut DatasetSummary) -> Result<(), String> {
-    let features = model.flow.inputs.iter().filter(|decl| matches!(decl.binding, Binding::Features(_)));
+    let features = model.flow.inputs.iter().filter(|decl| matches!(decl.binding, Binding::Features(..)));
     let known: Vec<String> = features.map(|decl| decl.name.clone()).collect();
     for (position, name) in names.iter().enumerate() {
         if names[..position].contains(name) {
             return Err(format!("`{name}` is given twice"));
         }
         let found = model.flow.inputs.iter().position(|decl| decl.name == *name);
-        let found = found.filter(|&index| matches!(model.flow.inputs[index].binding, Binding::Features(_)));
+        let found = found.filter(|&index| matches!(model.flow.inputs[index].binding, Binding::Features(..)));
         let Some(index) = found else { return Err(unknown_feature(model, name, &known)) };
         let decl = &mut model.flow.inputs[index];
         if decl.ty.is_sparse() {
@@ -37,17 +37,23 @@ pub fn give_features(model: &mut Analyzed, names: &[String], summary: &mut Datas
                 "`{name}` is declared sparse, and given inputs are dense: declare it without `sparse`"
             ));
         }
-        let Binding::Features(vertex) = decl.binding else { continue };
+        let Binding::Features(vertex, _) = decl.binding else { continue };
         decl.binding = Binding::Given(name.clone());
         let info = &model.schema.vertices[vertex.index()];
-        let width = info.fields.iter().find_map(|field| match field.kind {
-            FieldKind::Real { width, .. } => Some(width),
-            _ => None,
-        });
+        let field = info.matrices().find(|field| *name == format!("{}.{}", info.name, field.name));
         let places: DatasetNames<'_> = summary.vertices.iter().map(|vertex| vertex.name.as_str()).collect();
         let place = places.find(&info.dataset_name);
-        if let (Some(place), Some(width)) = (place, width) {
-            summary.vertices[place].features = Some((width, false));
+        if let (Some(place), Some(field)) = (place, field)
+            && let FieldKind::Real { width, .. } = field.kind
+        {
+            let name = field.dataset_name.clone().unwrap_or_else(|| field.name.clone());
+            let found = &mut summary.vertices[place];
+            if name == FEATURES {
+                found.features = Some((width, false));
+            } else {
+                found.fields.retain(|known| known.name != name);
+                found.fields.push(FieldSummary { name, width, sparse: false });
+            }
         }
     }
     Ok(())

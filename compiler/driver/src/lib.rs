@@ -37,7 +37,7 @@ pub use hgnnc_passes::vjp::output_gradient;
 pub use hgnnc_passes::{Disabled, PassManager, UnknownName};
 pub use hgnnc_passes::{Endpoints, Leaf, LeafGradient, SizeInfo};
 pub use hgnnc_sema::dataset::{
-    DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, RowsOf, VertexSummary, check_dataset,
+    DatasetSummary, FieldSummary, LabelSummary, LabelSummaryKind, RelationSummary, RowsOf, VertexSummary, check_dataset,
 };
 pub use hgnnc_sema::names::closest;
 pub use hgnnc_sema::schema::Schema;

@@ -2,14 +2,14 @@
 
 use hgnnc_diag::{FileId, Span};
 use hgnnc_hir as hir;
-use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::dataflow::{Binding, InputDecl, PatternDecl};
 use hgnnc_ir::optimizer::{Optimizer, OptimizerOptions};
 use hgnnc_ir::outputs::FamilyOutput;
 use hgnnc_ir::training::{Target, Training};
-use hgnnc_ir::{Dataflow, OutputKind, PathDecl, PathRows};
+use hgnnc_ir::{Dataflow, Layout, OutputKind, PathDecl, PathRows, Table};
 use hgnnc_lower::instantiate_with;
 use hgnnc_sema::TrainSpec;
-use hgnnc_sema::dataset::{DatasetSummary, RowsOf, find_label};
+use hgnnc_sema::dataset::{DatasetSummary, RowsOf, find_features, find_label};
 use hgnnc_sema::dataset_names::DatasetNames;
 use hgnnc_sema::schema::{FieldInfo, Schema};
 
@@ -107,9 +107,11 @@ impl Analyzed {
         let flow = &mut program.flow;
         flow.vertex_types.clone_from(&self.flow.vertex_types);
         flow.relations.clone_from(&self.flow.relations);
-        for input in flow.inputs.iter_mut().filter(|input| matches!(input.binding, Binding::Label(..))) {
+        let with_names = |binding: &Binding| matches!(binding, Binding::Label(..) | Binding::Features(..));
+        for input in flow.inputs.iter_mut().filter(|input| with_names(&input.binding)) {
             if let Some(bound) = self.flow.inputs.iter().find(|bound| bound.name == input.name) {
                 input.binding.clone_from(&bound.binding);
+                name_pattern(&mut flow.patterns, input);
             }
         }
         (program.flow, program.families)
@@ -122,6 +124,13 @@ impl Analyzed {
         let is_member = |name: &String| families.iter().flat_map(|of| &of.members).any(|(_, result)| result == name);
         let is_output = |name: &String| outputs.contains(name) || is_member(name);
         self.flow.outputs.retain(|output| matches!(&output.kind, OutputKind::Result(name) if is_output(name)));
+    }
+}
+
+/// Gives the sparsity pattern of an input of features the name of its field.
+fn name_pattern(patterns: &mut Table<PatternDecl>, input: &InputDecl) {
+    if let (Binding::Features(_, field), Layout::Sparse(pattern)) = (&input.binding, input.ty.layout) {
+        patterns[pattern.index()].field.clone_from(field);
     }
 }
 
@@ -173,11 +182,32 @@ pub fn bind_names(model: &mut Analyzed, dataset: &DatasetSummary) {
         let (name, fields) = owners[vertex.index()];
         fields.iter().find(|f| input == format!("{name}.{}", f.name))
     };
+    let features_of = |vertex: hgnnc_ir::VertexType, field: Option<&FieldInfo>| {
+        let place = places[vertex.index()]?;
+        find_features(&model.schema.vertices[vertex.index()], field?, &dataset.vertices[place])
+    };
     for input in flow.inputs.iter_mut() {
-        if let Binding::Label(vertex, name) = &mut input.binding
-            && let Some(found) = label_name(*vertex, field_of(*vertex, &input.name))
-        {
-            *name = found;
+        match &mut input.binding {
+            Binding::Label(vertex, name) => {
+                if let Some(found) = label_name(*vertex, field_of(*vertex, &input.name)) {
+                    *name = found;
+                }
+            }
+            Binding::Features(vertex, field) => {
+                if let Some(found) = features_of(*vertex, field_of(*vertex, &input.name)) {
+                    *field = found.field.map(str::to_owned);
+                    name_pattern(&mut flow.patterns, input);
+                }
+            }
+            Binding::TrainMask(_)
+            | Binding::EdgeWeight(_)
+            | Binding::EdgeCount(_)
+            | Binding::EdgeFeatures(_)
+            | Binding::EdgeRank(..)
+            | Binding::IsLink(_)
+            | Binding::Given(_)
+            | Binding::StepNumber
+            | Binding::EpochNumber => {}
         }
     }
     let Some(train) = &mut model.train else { return };

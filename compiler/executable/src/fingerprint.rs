@@ -108,7 +108,8 @@ fn type_by_content(tables: &Dataflow, ty: &Type) -> String {
     let Layout::Sparse(pattern) = ty.layout else { return print_type(tables, ty) };
     let decl = &tables.patterns[pattern.index()];
     let dense = print_type(tables, &Type { layout: Layout::Dense, ..ty.clone() });
-    format!("{dense} sparse({} x {})", Names(tables).vertex(decl.vertex), decl.columns)
+    let field = decl.field.iter().map(|field| format!(" of {field}")).collect::<String>();
+    format!("{dense} sparse({} x {}{field})", Names(tables).vertex(decl.vertex), decl.columns)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ fn program(with_product: bool) -> Program {
         let vertex = VertexType::new(flow.vertex_types.len());
         flow.vertex_types.push(VertexTypeDecl::new(name.into(), name.into()));
         let ty = Type::fixed(Space::Vertices(vertex), &[512]);
-        let input = flow.declare_input(InputDecl { name: name.into(), ty, binding: Binding::Features(vertex) });
+        let input = flow.declare_input(InputDecl { name: name.into(), ty, binding: Binding::Features(vertex, None) });
         flow.add(Op::Input(input), &[])
     };
     let (paper, author) = (input("Paper"), input("Author"));

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_driver::{DatasetSummary, LabelSummary, LabelSummaryKind, RelationSummary, RowsOf, VertexSummary};
+use hgnnc_driver::{
+    DatasetSummary, FieldSummary, LabelSummary, LabelSummaryKind, RelationSummary, RowsOf, VertexSummary,
+};
 use hgnnc_graph::dataset::LabelValues;
-use hgnnc_graph::{Dataset, files};
+use hgnnc_graph::{Dataset, FieldData, files};
 use hgnnc_machine::Machine;
 use hgnnc_synth::{Outcome, Size, SynthError, generate_size};
 use hgnnc_trace::machine_bench;
@@ -82,6 +84,11 @@ fn cache_folder() -> Result<PathBuf, Error> {
     }
 }
 
+fn field_summary(field: &FieldData) -> FieldSummary {
+    let FieldData { name, values } = field;
+    FieldSummary { name: name.clone(), width: values.dim(), sparse: values.is_sparse() }
+}
+
 /// The part of a dataset that the schema check compares.
 pub fn summary(dataset: &Dataset) -> DatasetSummary {
     let label = |name: &str, of: RowsOf, values: &LabelValues| LabelSummary {
@@ -115,6 +122,7 @@ pub fn summary(dataset: &Dataset) -> DatasetSummary {
                 name: v.name.clone(),
                 count: v.count,
                 features: v.features.as_ref().map(|f| (f.dim(), f.is_sparse())),
+                fields: v.fields.iter().map(field_summary).collect(),
             })
             .collect(),
         relations: dataset

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use hgnnc_driver::{Analyzed, Endpoints, SizeInfo};
 use hgnnc_graph::files;
+use hgnnc_ir::dataflow::PatternDecl;
 
 use crate::Error;
 
 /// Reads the sizes of a model's tables by name from a JSON file, in place of those of a dataset: objects `vertices` (by
 /// vertex type) and `edges` (by semantic graph); `sources`, `destinations`, `max_out` and `max_in` (by semantic graph),
-/// `stored` and `columns` (by vertex type with sparse features) may be left out.
+/// `stored` and `columns` (by vertex type with sparse features, or `Paper.words` for the dataset's field `words`) may be left out.
 ///
 /// # Errors
 /// A file that cannot be read or is not JSON, and a number that is missing.
@@ -29,7 +30,12 @@ pub fn read_sizes(path: &Path, model: &Analyzed) -> Result<SizeInfo, Error> {
     };
     let flow = &model.flow;
     let graphs: Vec<&str> = flow.graphs.iter().map(|g| &g.name[..]).collect();
-    let patterns: Vec<&str> = flow.patterns.iter().map(|p| &flow.vertex_types[p.vertex.index()].name[..]).collect();
+    let pattern = |decl: &PatternDecl| {
+        let vertex = &flow.vertex_types[decl.vertex.index()].name;
+        decl.field.as_ref().map_or_else(|| vertex.clone(), |field| format!("{vertex}.{field}"))
+    };
+    let patterns: Vec<String> = flow.patterns.iter().map(pattern).collect();
+    let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
     let keys = ["sources", "destinations", "max_out", "max_in"];
     let known = keys.iter().all(|key| json.get(key).is_some());
     let [sources, destinations, max_out, max_in] = keys.map(|key| all(key, &graphs));

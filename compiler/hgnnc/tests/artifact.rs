@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hgnnc::artifact::{self, Artifact, TransformForm};
 use hgnnc::{Device, Error, Job, ModelSource, Prepared, Purpose, Silent, prepare};
-use hgnnc_graph::{Dataset, Features, SparseFeatures, VertexTypeData};
+use hgnnc_graph::{Dataset, DenseFeatures, Features, FieldData, SparseFeatures, VertexTypeData};
 use hgnnc_synth::{Shape, Size, generate_size};
 
 /// Examples of the default run: one of each kind of model, one on mini-batches, one of links, one with a row for each
@@ -130,6 +130,80 @@ fn with_two_losses() -> (ModelSource, PathBuf) {
     (ModelSource::Text { path: "han.hgnn".into(), text }, dataset(&model))
 }
 
+/// A model that reads four matrices of a vertex type, and a dataset that has them, written to a folder.
+fn with_fields(folder: &Path) -> (ModelSource, PathBuf) {
+    let dense = |dim: usize, rows: Vec<f32>| Features::Dense(DenseFeatures { dim, rows: rows.into() });
+    let sparse = |indices: Vec<u32>| {
+        let (indptr, data) = ((0..=indices.len() as u64).collect(), vec![1.0; indices.len()].into());
+        Features::Sparse(SparseFeatures { dim: 3, indptr, indices, data })
+    };
+    let field = |name: &str, values| FieldData { name: name.into(), values };
+    let paper = VertexTypeData {
+        name: "paper".into(),
+        count: 3,
+        features: Some(dense(2, vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0])),
+        fields: vec![
+            field("tags", sparse(vec![0, 2, 2])),
+            field("key words", sparse(vec![1, 0, 2])),
+            field("year", dense(1, vec![-1.0, 0.0, 1.0])),
+        ],
+        ..VertexTypeData::default()
+    };
+    let dataset = Dataset { name: "papers".into(), vertex_types: vec![paper], ..Dataset::default() };
+    let data = folder.join("papers");
+    dataset.write(&data).expect("written");
+    let text = "schema S {
+            vertex Paper { year: f32, id: embedding[2], x: f32[2], words: f32[3] sparse from \"key words\", tags: f32[3] sparse }
+        }
+        model M(schema: S) {
+            param a: [2, 1] = constant(1)
+            param b: [3, 1] = constant(10)
+            param c: [3, 1] = constant(0.5)
+            let words = Paper.words @ b + Paper.tags @ c
+            output y: Paper = concat(Paper.x @ a, Paper.year, words, Paper.id)
+            output of_tags: Paper = Paper.tags @ eye(3)
+            output of_words: Paper = Paper.words @ eye(3)
+        }";
+    (ModelSource::Text { path: "m.hgnn".into(), text: text.into() }, data)
+}
+
+#[test]
+fn fields_of_the_dataset_are_found_by_their_names() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (model, data) = with_fields(folder.path());
+    let file = folder.path().join("m.hgnnx");
+    let mut source = open(Purpose::Infer, model, &data);
+    artifact::save(&file, &mut source, None).expect("saved");
+    let mut both = [source, open(Purpose::Infer, &file, &data)];
+    let [expected, found] = both.each_mut().map(|of| of.infer(Some("y")).expect("outputs").data);
+    assert_eq!(bits(&found), bits(&expected));
+    let row = |v: usize| expected[5 * v..5 * v + 3].to_vec();
+    assert_eq!([row(0), row(1), row(2)], [[3.0, -1.0, 10.5], [7.0, 0.0, 10.5], [11.0, 1.0, 10.5]]);
+    for prepared in &mut both {
+        // The two sparse matrices of one width are not mistaken for each other.
+        let tags = prepared.infer(Some("of_tags")).expect("outputs").data;
+        assert_eq!(tags, [1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0]);
+        let words = prepared.infer(Some("of_words")).expect("outputs").data;
+        assert_eq!(words, [0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
+    }
+
+    let refused = |name: &str, change: &dyn Fn(&mut VertexTypeData)| -> String {
+        let mut dataset = Dataset::load(&data).expect("a dataset");
+        change(&mut dataset.vertex_types[0]);
+        let data = folder.path().join(name);
+        dataset.write(&data).expect("written");
+        let error = prepare(Purpose::Infer, &job(&file, &data), &mut Silent).err().unwrap_or_else(|| panic!("{name}"));
+        error.to_string()
+    };
+    let said = refused("gone", &|paper| paper.fields.truncate(1));
+    assert!(said.contains("`paper` has no features `key words`; the model reads 3 columns"), "{said}");
+    assert!(said.contains("`paper` has no features `year`; the model reads 1 columns"), "{said}");
+    let said = refused("dense", &|paper| paper.fields[0].values = paper.features.clone().expect("features"));
+    assert!(said.contains("the features `tags` of `paper` have 2 columns; the model was trained on 3"), "{said}");
+    let said = refused("other", &|paper| paper.features = None);
+    assert!(said.contains("`paper` has no features; the model reads 2 columns"), "{said}");
+}
+
 #[test]
 fn outputs_of_semantic_graphs_and_edges_are_those_of_the_source_to_the_bit() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -227,7 +301,9 @@ fn the_documentation_has_every_field() {
         let model = examples().into_iter().find(|(known, _)| known == name).expect("an example").1;
         (ModelSource::File(model.clone()), dataset(&model))
     };
-    for (model, data) in [example("gcn/cora"), example("rgcn/lastfm"), with_attention(), with_two_losses()] {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sources = [example("gcn/cora"), example("rgcn/lastfm"), with_attention(), with_two_losses()];
+    for (model, data) in sources.into_iter().chain([with_fields(folder.path())]) {
         let mut prepared = open(Purpose::Infer, model, &data);
         let report = prepared.report().expect("a report");
         let bytes = artifact::to_bytes(Path::new("m.hgnnx"), &mut prepared, Some(&report)).expect("bytes");

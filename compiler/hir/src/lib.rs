@@ -386,6 +386,8 @@ pub struct Features {
     pub kind: FeatureKind,
     /// The declaration in the schema.
     pub span: Span,
+    /// The dataset's field that they are, of dense and sparse ones; `None` for its `features`.
+    pub field: Option<String>,
 }
 
 /// A kind of features.

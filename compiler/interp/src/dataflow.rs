@@ -412,7 +412,7 @@ mod tests {
         }
         flow.graphs.push(GraphDecl::new("g".into(), a, b, vec![]));
         let ty = Type::fixed(Space::Vertices(a), &[2]);
-        let x = flow.declare_input(InputDecl { name: "a.x".into(), ty, binding: Binding::Features(a) });
+        let x = flow.declare_input(InputDecl { name: "a.x".into(), ty, binding: Binding::Features(a, None) });
         let x = flow.add(Op::Input(x), &[]);
         let bindings = Bindings {
             num_vertices: vec![3, 2],

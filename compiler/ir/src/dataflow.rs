@@ -112,13 +112,16 @@ pub struct PatternDecl {
     /// The vertex type that the rows belong to.
     pub vertex: VertexType,
     pub columns: usize,
+    /// The matrix of the vertex type, as in [`Binding::Features`].
+    pub field: Option<String>,
 }
 
 /// The data that the runtime binds to an input.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Binding {
-    /// The feature matrix of a vertex type, dense or sparse as the input's layout says.
-    Features(VertexType),
+    /// A feature matrix of a vertex type, dense or sparse as the input's layout says: that of the dataset's `features`
+    /// (`None`), or of the field of this name.
+    Features(VertexType, Option<String>),
     /// Labels by name: i32 `V[]` for classes (-1: unlabelled), f32 `V[classes]` for multi-label targets (0 or 1), f32
     /// `V[width]` for regression targets.
     Label(VertexType, String),
@@ -413,9 +416,8 @@ impl Dataflow {
         }))
     }
 
-    /// Declares the sparsity pattern of a vertex type's features, or returns an equal one.
-    pub fn declare_pattern(&mut self, vertex: VertexType, columns: usize) -> Pattern {
-        let decl = PatternDecl { vertex, columns };
+    /// Declares the sparsity pattern of a feature matrix, or returns an equal one.
+    pub fn declare_pattern(&mut self, decl: PatternDecl) -> Pattern {
         let found = self.patterns.iter().position(|known| *known == decl);
         Pattern::new(found.unwrap_or_else(|| {
             self.patterns.push(decl);

@@ -198,7 +198,11 @@ impl Printer<'_> {
             writeln!(self.out, " by {}", listed(&decl.relations, |&relation| names.relation(relation)))?;
         }
         for (i, decl) in flow.patterns.iter().enumerate() {
-            writeln!(self.out, "  pattern p{i}: {} x {}", names.vertex(decl.vertex), decl.columns)?;
+            write!(self.out, "  pattern p{i}: {} x {}", names.vertex(decl.vertex), decl.columns)?;
+            match &decl.field {
+                Some(field) => writeln!(self.out, " of {}", quoted(field))?,
+                None => writeln!(self.out)?,
+            }
         }
         for decl in &flow.inputs {
             let (name, ty, binding) = (quoted(&decl.name), names.ty(&decl.ty), names.binding(&decl.binding));
@@ -356,7 +360,8 @@ impl Names<'_> {
     /// The data behind an input.
     pub fn binding(&self, binding: &Binding) -> String {
         match binding {
-            Binding::Features(vertex) => format!("features({})", self.vertex(*vertex)),
+            Binding::Features(vertex, None) => format!("features({})", self.vertex(*vertex)),
+            Binding::Features(vertex, Some(field)) => format!("features({}, {})", self.vertex(*vertex), quoted(field)),
             Binding::Label(vertex, name) => format!("label({}, {})", self.vertex(*vertex), quoted(name)),
             Binding::TrainMask(vertex) => format!("train_mask({})", self.vertex(*vertex)),
             Binding::EdgeWeight(graph) => format!("edge_weight({})", self.graph(*graph)),

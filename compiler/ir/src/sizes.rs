@@ -108,7 +108,8 @@ impl SizeInfo {
         }
         // Sparse features of mirrored vertices are those of all vertices, as if one rank owned them.
         for (index, decl) in flow.patterns.iter().enumerate().skip(self.stored.len()) {
-            let own = |of: &PatternDecl| of.vertex == flow.owned_type(decl.vertex) && of.columns == decl.columns;
+            let vertex = flow.owned_type(decl.vertex);
+            let own = |of: &PatternDecl| *of == PatternDecl { vertex, ..decl.clone() };
             let Some(known) = flow.patterns[..index].iter().position(own) else { break };
             let Some(&stored) = self.stored.get(known) else { break };
             self.stored.push(stored);

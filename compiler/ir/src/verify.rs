@@ -360,7 +360,7 @@ impl Verifier<'_> {
     fn binding(&mut self, place: Place, binding: &Binding, ty: &Type) {
         let graphs = self.flow.graphs.len();
         let expected = match binding {
-            Binding::Features(vertex) => self.vertices(place, [*vertex]).then(|| {
+            Binding::Features(vertex, _) => self.vertices(place, [*vertex]).then(|| {
                 // Dense or sparse, of any width.
                 let dims = if ty.dims.len() == 1 { ty.dims.clone() } else { vec![Dim::Fixed(1)] };
                 Type { layout: ty.layout, ..Type::new(Space::Vertices(*vertex), dims) }

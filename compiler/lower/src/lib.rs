@@ -21,7 +21,7 @@ use hgnnc_diag::Span;
 use hgnnc_hir::{
     self as hir, EdgeData, ExprId, ExprKind, FeatureKind, Features, Item, LayerUse, Model, OutputOf, UniqueNames,
 };
-use hgnnc_ir::dataflow::{Binding, InputDecl};
+use hgnnc_ir::dataflow::{Binding, InputDecl, PatternDecl};
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::{
     BinaryOp, Dataflow, Dim, Direction, Graph, Input, Layout, Op, Origin, Phase, Reduce, Space, Stage, Type, Value,
@@ -126,7 +126,7 @@ struct Instance<'m> {
     prefix: String,
     paths: UniqueNames,
     params: Params,
-    embeddings: HashMap<VertexType, Value>,
+    embeddings: HashMap<String, Value>,
     /// By binding and name: the dataset names of labels are not known yet.
     inputs: HashMap<(Binding, String), Input>,
     /// The number of streams of random numbers.
@@ -506,21 +506,23 @@ impl<'m> Instance<'m> {
         let (vertex, dims) = (features.vertex, dims(row));
         match features.kind {
             FeatureKind::OneHot => Val::OneHot(dims[0]),
-            FeatureKind::Embedding => Val::Stored(match self.embeddings.get(&vertex) {
+            FeatureKind::Embedding => Val::Stored(match self.embeddings.get(&features.name) {
                 Some(value) => *value,
                 None => {
                     let table = self.embedding(features, vertex, dims[0]);
                     let value = self.emit(Op::Rows, &[table], span);
-                    self.embeddings.insert(vertex, value);
+                    self.embeddings.insert(features.name.clone(), value);
                     value
                 }
             }),
             FeatureKind::Dense | FeatureKind::Sparse => {
                 let mut ty = Type::new(Space::Vertices(vertex), dims);
-                if let (FeatureKind::Sparse, Some(width)) = (features.kind, ty.dims[0].fixed()) {
-                    ty.layout = Layout::Sparse(self.flow.declare_pattern(vertex, width));
+                let field = features.field.clone();
+                if let (FeatureKind::Sparse, Some(columns)) = (features.kind, ty.dims[0].fixed()) {
+                    let pattern = PatternDecl { vertex, columns, field: field.clone() };
+                    ty.layout = Layout::Sparse(self.flow.declare_pattern(pattern));
                 }
-                Val::Stored(self.input(features.name.clone(), ty, Binding::Features(vertex), span))
+                Val::Stored(self.input(features.name.clone(), ty, Binding::Features(vertex, field), span))
             }
         }
     }

@@ -275,10 +275,10 @@ impl Builder<'_> {
         if let Some(&known) = self.tables.patterns.get(&(pattern, hops)) {
             return known;
         }
-        let PatternDecl { vertex, columns } = self.old.patterns[pattern.index()];
-        let vertex = self.vertex(vertex, hops);
+        let decl = self.old.patterns[pattern.index()].clone();
+        let vertex = self.vertex(decl.vertex, hops);
         let new = Pattern::new(self.new.patterns.len());
-        self.new.patterns.push(PatternDecl { vertex, columns });
+        self.new.patterns.push(PatternDecl { vertex, ..decl });
         self.layout.patterns.push(BatchPattern { pattern, rows: vertex });
         self.tables.patterns.insert((pattern, hops), new);
         new
@@ -290,7 +290,7 @@ impl Builder<'_> {
         }
         let InputDecl { name, ty, binding } = self.old.inputs[input.index()].clone();
         let binding = match binding {
-            Binding::Features(vertex) => Binding::Features(self.vertex(vertex, hops)),
+            Binding::Features(vertex, field) => Binding::Features(self.vertex(vertex, hops), field),
             Binding::Label(vertex, name) => Binding::Label(self.vertex(vertex, hops), name),
             Binding::TrainMask(vertex) => Binding::TrainMask(self.vertex(vertex, hops)),
             Binding::EdgeWeight(graph) => Binding::EdgeWeight(self.graph(graph, hops)),

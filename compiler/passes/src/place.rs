@@ -339,8 +339,8 @@ impl Placing<'_> {
     }
 
     fn pattern(&mut self, pattern: Pattern, vertex: VertexType) -> Pattern {
-        let PatternDecl { vertex: own, columns } = self.old.patterns[pattern.index()];
-        if own == vertex { pattern } else { self.new.declare_pattern(vertex, columns) }
+        let own = &self.old.patterns[pattern.index()];
+        if own.vertex == vertex { pattern } else { self.new.declare_pattern(PatternDecl { vertex, ..own.clone() }) }
     }
 
     /// The input with the rows of a space.
@@ -350,7 +350,7 @@ impl Placing<'_> {
             return self.new.declare_input(decl);
         }
         let binding = match (&decl.binding, space) {
-            (Binding::Features(_), Space::Vertices(vertex)) => Binding::Features(vertex),
+            (Binding::Features(_, field), Space::Vertices(vertex)) => Binding::Features(vertex, field.clone()),
             (Binding::EdgeWeight(_), Space::Edges(graph)) => Binding::EdgeWeight(graph),
             (Binding::EdgeCount(_), Space::Edges(graph)) => Binding::EdgeCount(graph),
             (Binding::EdgeFeatures(_), Space::Edges(graph)) => Binding::EdgeFeatures(graph),

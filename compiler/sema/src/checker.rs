@@ -351,6 +351,7 @@ impl<'a> Checker<'a> {
         let info = &self.schema.vertices[vertex.index()];
         let decl = &info.fields[field];
         let origin = decl.ty_span;
+        decl.used.set(true);
         let (kind, form, dim) = match decl.kind {
             FieldKind::OneHot => (FeatureKind::OneHot, Form::OneHot, Dim::Count(vertex)),
             FieldKind::Embedding(width) => (FeatureKind::Embedding, Form::Dense, Dim::Fixed(width)),
@@ -361,7 +362,7 @@ impl<'a> Checker<'a> {
             }
         };
         let name = format!("{}.{}", info.name, decl.name);
-        let features = Features { vertex, name, kind, span: decl.span };
+        let features = Features { vertex, name, kind, span: decl.span, field: info.dataset_field(decl) };
         let row = Row { space: Space::Vertices(vertex), widths: vec![Width { dim, origin }], form };
         self.expr(ExprKind::Features(features), Type::One(row), span)
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use hgnnc_diag::{Diagnostic, Diagnostics, codes};
 
 use crate::dataset_names::DatasetNames;
-use crate::names::did_you_mean;
-use crate::schema::{FieldInfo, FieldKind, RelationInfo, Schema, VertexInfo};
+use crate::names::{closest, did_you_mean};
+use crate::schema::{FEATURES, FieldInfo, FieldKind, RelationInfo, Schema, VertexInfo};
 use crate::train::TrainSpec;
 
 /// The contents of a dataset that a schema can refer to.
@@ -44,6 +44,19 @@ pub struct VertexSummary {
     pub count: usize,
     /// Width of the features and whether they are stored as CSR.
     pub features: Option<(usize, bool)>,
+    /// Further features, by name.
+    pub fields: Vec<FieldSummary>,
+}
+
+/// Features of a vertex type that have a name in the dataset.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FieldSummary {
+    /// Its name in `dataset.toml`.
+    pub name: String,
+    /// Number of columns.
+    pub width: usize,
+    /// Stored as CSR.
+    pub sparse: bool,
 }
 
 /// A relation of a dataset.
@@ -155,6 +168,40 @@ pub fn find_label<'d>(field: &FieldInfo, place: RowsOf, dataset: &'d DatasetSumm
     }
 }
 
+/// A matrix of a vertex type in a dataset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct FoundFeatures<'d> {
+    /// The name of the field; `None` for `features`.
+    pub field: Option<&'d str>,
+    pub width: usize,
+    pub sparse: bool,
+}
+
+/// The dataset's matrix that a field of features means: by its name, or else `features`, which one field of a vertex type
+/// can be.
+pub fn find_features<'d>(
+    vertex: &VertexInfo,
+    field: &FieldInfo,
+    found: &'d VertexSummary,
+) -> Option<FoundFeatures<'d>> {
+    let named = |name: &str| {
+        let known = found.fields.iter().find(|known| known.name == *name)?;
+        Some(FoundFeatures { field: Some(&known.name), width: known.width, sparse: known.sparse })
+    };
+    let unnamed = || found.features.map(|(width, sparse)| FoundFeatures { field: None, width, sparse });
+    let is_unnamed = |field: &&FieldInfo| match &field.dataset_name {
+        Some(name) => name == FEATURES,
+        None => named(&field.name).is_none(),
+    };
+    match &field.dataset_name {
+        Some(name) if name == FEATURES => unnamed(),
+        Some(name) => named(name),
+        None => named(&field.name)
+            .or_else(|| if vertex.matrices().filter(is_unnamed).count() == 1 { unnamed() } else { None }),
+    }
+}
+
 fn check_vertex(vertex: &VertexInfo, place: Option<usize>, dataset: &DatasetSummary, diagnostics: &mut Diagnostics) {
     let names = dataset.vertices.iter().map(|v| v.name.as_str());
     let Some(place) = place else {
@@ -173,49 +220,86 @@ fn check_vertex(vertex: &VertexInfo, place: Option<usize>, dataset: &DatasetSumm
     for field in &vertex.fields {
         let FieldKind::Real { width, sparse } = field.kind else { continue };
         let at = |what: &str| format!("{}: [[vertex_type]] `{}`, {what}", dataset.path, found.name);
-        match found.features {
-            None => diagnostics.push(
-                Diagnostic::at(
-                    codes::DATA_FEATURES,
-                    field.ty_span,
-                    format!("`{}` has no features in the dataset", vertex.name),
-                    format!("declared with {width} columns"),
-                )
-                .note(at("no `features` table"))
-                .help(format!("declare `{0}: onehot` or `{0}: embedding[64]`", field.name)),
-            ),
-            Some((columns, _)) if columns != width => diagnostics.push(
+        let Some(FoundFeatures { field: name, width: columns, sparse: stored }) = find_features(vertex, field, found)
+        else {
+            diagnostics.push(no_features(vertex, field, found, at));
+            continue;
+        };
+        let is = |what: &str| match name {
+            Some(name) => at(&format!("the field `{name}` has {what}")),
+            None => at(&format!("features.{what}")),
+        };
+        match (columns, stored) {
+            _ if columns != width => diagnostics.push(
                 Diagnostic::at(
                     codes::DATA_WIDTH,
                     field.ty_span,
                     format!("`{}.{}` has {columns} columns in the dataset, not {width}", vertex.name, field.name),
                     format!("expected f32[{columns}]"),
                 )
-                .note(at(&format!("features.dim = {columns}"))),
+                .note(is(&format!("dim = {columns}"))),
             ),
-            Some((columns, true)) if !sparse => diagnostics.push(
+            (_, true) if !sparse => diagnostics.push(
                 Diagnostic::at(
                     codes::DATA_LAYOUT,
                     field.ty_span,
                     format!("`{}.{}` is stored sparsely in the dataset", vertex.name, field.name),
                     "declared as dense",
                 )
-                .note(at("features.kind = \"csr\""))
+                .note(is("kind = \"csr\""))
                 .help(format!("declare it `f32[{columns}] sparse`")),
             ),
-            Some((columns, false)) if sparse => diagnostics.push(
+            (_, false) if sparse => diagnostics.push(
                 Diagnostic::at(
                     codes::DATA_LAYOUT,
                     field.ty_span,
                     format!("`{}.{}` is stored densely in the dataset", vertex.name, field.name),
                     "declared as sparse",
                 )
-                .note(at("features.kind = \"dense\""))
+                .note(is("kind = \"dense\""))
                 .help(format!("declare it `f32[{columns}]`")),
             ),
-            Some(_) => {}
+            (_, true | false) => {}
         }
     }
+}
+
+/// A report of a field of features that the dataset does not have.
+fn no_features(
+    vertex: &VertexInfo,
+    field: &FieldInfo,
+    found: &VertexSummary,
+    at: impl Fn(&str) -> String,
+) -> Diagnostic {
+    let FieldKind::Real { width, .. } = field.kind else { unreachable!("other fields are not of the dataset") };
+    let instead = format!("declare `{0}: onehot` or `{0}: embedding[64]`", field.name);
+    let report = |message: String| {
+        Diagnostic::at(codes::DATA_FEATURES, field.ty_span, message, format!("declared with {width} columns"))
+    };
+    if found.features.is_none() && found.fields.is_empty() {
+        let message = format!("`{}` has no features in the dataset", vertex.name);
+        return report(message).note(at("no `features` table")).help(instead);
+    }
+    let name = field.dataset_name.as_ref().unwrap_or(&field.name);
+    let known: Vec<&str> = found.fields.iter().map(|field| &field.name[..]).collect();
+    let fields = list(known.iter().copied());
+    let has = match (found.features, &known[..]) {
+        (Some(_), []) => "`features`, and no fields".to_owned(),
+        (Some(_), _) => format!("`features` and the fields {fields}"),
+        (None, _) => format!("the fields {fields}, and no `features`"),
+    };
+    let help = match (closest(name, &known), found.features) {
+        (Some(meant), _) => format!("did you mean `{meant}`?"),
+        (None, Some(_)) => {
+            format!("where `features` are meant, write `{}: f32[{width}] from \"{FEATURES}\"`", field.name)
+        }
+        (None, None) => instead,
+    };
+    let message = match name == FEATURES {
+        true => format!("`{}` has no `features` in the dataset", vertex.name),
+        false => format!("`{}` has no features `{name}` in the dataset", vertex.name),
+    };
+    report(message).note(at(&format!("which has {has}"))).help(help)
 }
 
 fn check_relation(

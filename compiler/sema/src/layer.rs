@@ -609,7 +609,7 @@ impl<'a> Checker<'a> {
                 let vertex = self.vertex_name(*src);
                 let declared = self.declared_at(*src);
                 let graph_name = self.model.tables.graphs[graph.index()].name.clone();
-                let help = match self.schema.vertices[src.index()].features() {
+                let help = match self.schema.vertices[src.index()].features().next() {
                     Some(field) => {
                         format!("put `{vertex}` into a bundle: `{{…, {vertex}.{}}}`, or use `features`", field.name)
                     }

@@ -251,4 +251,18 @@ fn unused_declarations(schema: &Schema, diagnostics: &mut Diagnostics) {
             "no relation, layer or output mentions it",
         ));
     }
+    // Of several fields, those that nothing reads are easily forgotten: `features` has the first one.
+    for vertex in schema.vertices.iter().filter(|v| v.used.get() && v.features().nth(1).is_some()) {
+        for field in vertex.features().filter(|field| !field.used.get()) {
+            diagnostics.push(
+                Diagnostic::at(
+                    codes::UNUSED_DECLARATION,
+                    field.span,
+                    format!("`{}.{}` is never used", vertex.name, field.name),
+                    "no layer or output reads it",
+                )
+                .help("`features` has the first field of each vertex type: read others by their names"),
+            );
+        }
+    }
 }

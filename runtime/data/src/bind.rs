@@ -9,7 +9,7 @@ use hgnnc_graph::{
     Dataset, EdgeList, Features, GraphCache, LabelValues, LinkSplitData, MetapathOptions, NO_ORIGINAL, Origin,
     RelationOptions, SemanticGraph, SemanticGraphs, SgbError, Step,
 };
-use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
+use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl, PatternDecl};
 use hgnnc_ir::training::{self, Fanout, MiniBatch, Training};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 use hgnnc_ir::{Op, PathDecl, PathRows, VertexRows};
@@ -63,7 +63,7 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
         ..BoundData::default()
     };
     for decl in &flow.patterns {
-        data.patterns.push(binder.pattern(decl.vertex, decl.columns)?);
+        data.patterns.push(binder.pattern(decl)?);
     }
     let own = executable.training.as_ref().and_then(|training| training.split.as_deref());
     for decl in &flow.inputs {
@@ -411,19 +411,20 @@ impl Binder<'_> {
         }
     }
 
-    /// Features of a vertex type in the dataset.
-    fn features(&self, vertex: VertexType) -> Result<&Features> {
+    /// Features of a vertex type in the dataset, or its field of this name.
+    fn features(&self, vertex: VertexType, field: Option<&str>) -> Result<&Features> {
         let data = &self.dataset.vertex_types[self.types[vertex.index()]];
-        data.features.as_ref().ok_or_else(|| ExecError::Shape {
+        data.features_of(field).ok_or_else(|| ExecError::Shape {
             what: format!("the vertex type `{}` of the dataset", data.name),
-            found: "no features".into(),
+            found: field.map_or_else(|| "no features".into(), |field| format!("no features `{field}`")),
             expected: "some".into(),
         })
     }
 
-    fn pattern(&self, vertex: VertexType, columns: usize) -> Result<Topology> {
-        let name = &self.flow.vertex_types[vertex.index()].name;
-        match self.features(vertex)? {
+    fn pattern(&self, decl: &PatternDecl) -> Result<Topology> {
+        let columns = decl.columns;
+        let name = &self.flow.vertex_types[decl.vertex.index()].name;
+        match self.features(decl.vertex, decl.field.as_deref())? {
             Features::Sparse(x) if x.dim == columns => {
                 let rows = x.indptr.len().saturating_sub(1);
                 Topology::from_csc(name, columns, rows, x.indptr.clone(), x.indices.clone())
@@ -449,7 +450,7 @@ impl Binder<'_> {
         }
         Ok(match &decl.binding {
             Binding::Label(..) | Binding::TrainMask(_) if self.options.outputs_only => InputData::Missing,
-            Binding::Features(vertex) => match (self.features(*vertex)?, decl.ty.layout) {
+            Binding::Features(vertex, field) => match (self.features(*vertex, field.as_deref())?, decl.ty.layout) {
                 (Features::Sparse(x), Layout::Sparse(_)) => InputData::Numbers(x.data.clone()),
                 (Features::Dense(x), Layout::Dense) => InputData::Numbers(x.rows.clone()),
                 (Features::Sparse(x), Layout::Dense) => {

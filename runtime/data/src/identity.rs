@@ -206,10 +206,13 @@ fn contents(model: &Executable, dataset: &Dataset, options: &BindOptions) -> Res
     let mut labels = vec![];
     for input in &flow.inputs {
         match &input.binding {
-            Binding::Features(vertex) => {
+            Binding::Features(vertex, field) => {
                 let of = &dataset.vertex_types[binder.types[vertex.index()]];
-                let name = format!("features of `{}`", of.name);
-                match &of.features {
+                let name = match field {
+                    Some(field) => format!("features `{field}` of `{}`", of.name),
+                    None => format!("features of `{}`", of.name),
+                };
+                match of.features_of(field.as_deref()) {
                     None => {}
                     Some(Features::Dense(x)) => {
                         arrays.insert(name, (x.rows.len(), vec![bytes(&x.rows)]));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use hgnnc_graph::Adjacency;
 use hgnnc_graph::order::Order;
-use hgnnc_ir::dataflow::{Binding, Dataflow, InputDecl};
+use hgnnc_ir::dataflow::{Binding, Dataflow, InputDecl, PatternDecl};
 use hgnnc_ir::types::{Graph, Layout, Space, VertexType};
 use hgnnc_ir::{EdgeShare, Mirrors, VertexRows};
 
@@ -211,8 +211,8 @@ impl Divider<'_> {
         for (index, decl) in tables.patterns.iter().enumerate() {
             // Mirrors of all vertices come after the patterns of the program of one process, with equal columns.
             let of = tables.owned_type(decl.vertex);
-            let own = |known: &&hgnnc_ir::dataflow::PatternDecl| known.vertex == of && known.columns == decl.columns;
-            let own = tables.patterns.iter().position(|known| own(&known)).unwrap_or(index);
+            let own = PatternDecl { vertex: of, ..decl.clone() };
+            let own = tables.patterns.iter().position(|known| *known == own).unwrap_or(index);
             data.patterns.push(self.pattern(&whole.patterns[own], decl.vertex)?);
         }
         for decl in &tables.inputs {
@@ -443,7 +443,7 @@ impl Divider<'_> {
                 whole.write_ranks(*direction, &mut ranks)?;
                 return Ok(InputData::Numbers(picked(&ranks, &edges[graph.index()]).into()));
             }
-            Binding::Features(vertex) => Binding::Features(tables.owned_type(*vertex)),
+            Binding::Features(vertex, field) => Binding::Features(tables.owned_type(*vertex), field.clone()),
             Binding::EdgeWeight(graph) => Binding::EdgeWeight(of(graph)),
             Binding::EdgeCount(graph) => Binding::EdgeCount(of(graph)),
             Binding::EdgeFeatures(graph) => Binding::EdgeFeatures(of(graph)),
@@ -457,9 +457,8 @@ impl Divider<'_> {
                     Rows::Range(rows) => rows.clone(),
                     Rows::List(_) => return Err(mirrored_input(&decl.name)),
                 };
-                let own = tables.owned_type(vertex);
-                let columns = tables.patterns[pattern.index()].columns;
-                let of_whole = tables.patterns.iter().position(|p| p.vertex == own && p.columns == columns);
+                let own = PatternDecl { vertex: tables.owned_type(vertex), ..tables.patterns[pattern.index()].clone() };
+                let of_whole = tables.patterns.iter().position(|known| *known == own);
                 let indptr = &self.whole.patterns[of_whole.unwrap_or(pattern.index())].csc.indptr;
                 Ok(part(whole, indptr[rows.start] as usize..indptr[rows.end] as usize, None))
             }

@@ -141,7 +141,7 @@ pub fn add_derived(
                 Binding::StepNumber => InputData::StepNumber,
                 Binding::EpochNumber => InputData::EpochNumber,
                 Binding::EdgeRank(graph, direction) => hold(index, &data.graphs[graph.index()], direction)?,
-                Binding::Features(_)
+                Binding::Features(..)
                 | Binding::Label(..)
                 | Binding::TrainMask(_)
                 | Binding::EdgeWeight(_)

@@ -44,6 +44,8 @@ pub struct VertexTypeData {
     pub count: usize,
     /// Feature rows, one per vertex; `None` for a type without features.
     pub features: Option<Features>,
+    /// Further features, each with a name.
+    pub fields: Vec<FieldData>,
     /// Kind (`rdf:type`) of each vertex, for RDF data.
     pub kinds: Option<Kinds>,
     /// The names of the vertices where they came from.
@@ -52,6 +54,25 @@ pub struct VertexTypeData {
     pub time: Option<Vec<i64>>,
     /// How the columns of the features were made, in their order.
     pub transforms: Vec<Transform>,
+}
+
+/// Features of a vertex type that have a name.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct FieldData {
+    pub name: String,
+    /// One row per vertex.
+    pub values: Features,
+}
+
+impl VertexTypeData {
+    /// The features (`None`), or the field of this name.
+    pub fn features_of(&self, field: Option<&str>) -> Option<&Features> {
+        match field {
+            None => self.features.as_ref(),
+            Some(name) => self.fields.iter().find(|field| field.name == name).map(|field| &field.values),
+        }
+    }
 }
 
 /// The ids that the vertices of a type have outside of the dataset, one for each.
@@ -166,6 +187,52 @@ impl Features {
     /// Whether the rows are in CSR form.
     pub fn is_sparse(&self) -> bool {
         matches!(self, Features::Sparse(_))
+    }
+
+    /// Some of the rows, in the order of `rows`. Panics if there is no such row.
+    #[must_use]
+    pub fn rows(&self, rows: impl Iterator<Item = usize>) -> Features {
+        let mut taken = self.without_rows();
+        taken.extend(self, rows);
+        taken
+    }
+
+    /// Features of the same kind and width, without rows.
+    #[must_use]
+    pub fn without_rows(&self) -> Features {
+        match self {
+            Features::Dense(x) => Features::Dense(DenseFeatures { dim: x.dim, rows: FloatArray::default() }),
+            Features::Sparse(x) => Features::Sparse(SparseFeatures {
+                dim: x.dim,
+                indptr: vec![0],
+                indices: vec![],
+                data: FloatArray::default(),
+            }),
+        }
+    }
+
+    /// Adds some rows of features of the same kind and width. Panics if there is no such row, or the kinds differ.
+    pub fn extend(&mut self, source: &Features, rows: impl Iterator<Item = usize>) {
+        match (self, source) {
+            (Features::Dense(known), Features::Dense(new)) => {
+                let mut all = known.rows.to_vec();
+                rows.for_each(|row| all.extend_from_slice(new.row(row)));
+                known.rows = all.into();
+            }
+            (Features::Sparse(known), Features::Sparse(new)) => {
+                let mut values = known.data.to_vec();
+                for row in rows {
+                    let (columns, row) = new.row(row);
+                    known.indices.extend_from_slice(columns);
+                    values.extend_from_slice(row);
+                    known.indptr.push(known.indices.len() as u64);
+                }
+                known.data = values.into();
+            }
+            (Features::Dense(_), Features::Sparse(_)) | (Features::Sparse(_), Features::Dense(_)) => {
+                panic!("features are of the same kind")
+            }
+        }
     }
 
     /// Stored values: `rows * dim` for dense features, `nnz` for sparse ones.

@@ -9,8 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use crate::dataset::{
-    Dataset, DenseFeatures, Features, MetapathData, RelationData, SparseFeatures, Transform, TransformKind, VertexIds,
-    VertexTypeData,
+    Dataset, DenseFeatures, Features, MetapathData, RelationData, Transform, TransformKind, VertexIds, VertexTypeData,
 };
 
 /// Reasons why a dataset does not extend another one.
@@ -219,32 +218,18 @@ impl VertexTypeData {
         if self.features.is_some() && source.features.is_some() {
             made_alike(&self.transforms, &source.transforms)?;
         }
-        self.features = match (self.features.take(), &source.features) {
-            (None, _) => None,
+        match (&mut self.features, &source.features) {
+            (None, _) => {}
             (Some(_), None) => return Err("its new vertices have no features, and those of the graph have".into()),
-            (Some(known), Some(new)) if known.dim() != new.dim() => {
-                return Err(format!("its features have {} columns, those of the graph {}", new.dim(), known.dim()));
-            }
-            (Some(Features::Dense(known)), Some(Features::Dense(new))) => {
-                Some(Features::Dense(with_rows(&known, new, rows.iter().copied())))
-            }
-            (Some(Features::Sparse(known)), Some(Features::Sparse(new))) => {
-                let SparseFeatures { dim, mut indptr, mut indices, data } = known;
-                let mut values = data.to_vec();
-                for &vertex in rows {
-                    let (columns, row) = new.row(vertex);
-                    indices.extend_from_slice(columns);
-                    values.extend_from_slice(row);
-                    indptr.push(indices.len() as u64);
-                }
-                Some(Features::Sparse(SparseFeatures { dim, indptr, indices, data: values.into() }))
-            }
-            (Some(known), Some(_)) => {
-                let [graph, other] =
-                    if known.is_sparse() { ["sparse (CSR)", "dense"] } else { ["dense", "sparse (CSR)"] };
-                return Err(format!("its features are {other}, those of the graph {graph}"));
-            }
-        };
+            (Some(known), Some(new)) => add_features(known, new, rows, "its features")?,
+        }
+        for field in &mut self.fields {
+            let name = &field.name;
+            let Some(new) = source.features_of(Some(name)) else {
+                return Err(format!("its new vertices have no field `{name}`, and those of the graph have"));
+            };
+            add_features(&mut field.values, new, rows, &format!("the rows of `{name}`"))?;
+        }
         self.ids = match (self.ids.take(), &source.ids) {
             (Some(VertexIds::Integer(mut known)), Some(VertexIds::Integer(new))) => {
                 known.extend(rows.iter().map(|&vertex| new[vertex]));
@@ -268,6 +253,19 @@ impl VertexTypeData {
         self.count += rows.len();
         Ok(())
     }
+}
+
+/// Adds some rows of features, which messages call `what`.
+fn add_features(known: &mut Features, new: &Features, rows: &[usize], what: &str) -> Result<(), String> {
+    if known.dim() != new.dim() {
+        return Err(format!("{what} have {} columns, those of the graph {}", new.dim(), known.dim()));
+    }
+    if known.is_sparse() != new.is_sparse() {
+        let kind = |features: &Features| if features.is_sparse() { "sparse (CSR)" } else { "dense" };
+        return Err(format!("{what} are {}, those of the graph {}", kind(new), kind(known)));
+    }
+    known.extend(new, rows.iter().copied());
+    Ok(())
 }
 
 /// Feature rows with some of others behind them.
@@ -315,7 +313,7 @@ fn add_edges(relation: &mut RelationData, new: &RelationData, [src, dst]: [&[u32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::{LabelData, LabelValues};
+    use crate::dataset::{FieldData, LabelData, LabelValues, SparseFeatures};
 
     fn text(ids: &[&str]) -> Option<VertexIds> {
         Some(ids.iter().copied().collect())
@@ -335,6 +333,7 @@ mod tests {
         let author = VertexTypeData {
             name: "author".into(),
             count: num_authors,
+            fields: vec![FieldData { name: "age".into(), values: Features::Dense(dense.clone()) }],
             features: Some(Features::Dense(dense)),
             ids: authors,
             ..VertexTypeData::default()
@@ -387,6 +386,8 @@ mod tests {
         };
         // The new author is the first row of its dataset, papers 2 and 3 are its rows 2 and 0.
         assert_eq!(x.rows[..], [0.0, 1.0, 0.0]);
+        let Some(Features::Dense(age)) = author.features_of(Some("age")) else { panic!() };
+        assert_eq!(age.rows[..], [0.0, 1.0, 0.0]);
         assert_eq!((&y.indptr[..], &y.indices[..]), (&[0, 1, 2, 3, 4][..], &[0, 1, 2, 0][..]));
         let writes = &dataset.relations[0];
         assert_eq!((&writes.src_ids[..], &writes.dst_ids[..]), (&[0, 1, 2, 0, 2][..], &[0, 1, 3, 2, 1][..]));
@@ -443,6 +444,13 @@ mod tests {
         other.relations[0].weight = None;
         let wrong = said(&other);
         assert!(wrong.contains("its new vertices have no features") && wrong.contains("no weight"), "{wrong}");
+        let mut other = dataset(text(&["cyd"]), papers(&[2]), &[]);
+        other.vertex_types[0].fields.clear();
+        assert!(said(&other).contains("its new vertices have no field `age`, and those of the graph have"));
+        let sparse = other.vertex_types[1].features.clone();
+        other.vertex_types[0].fields =
+            sparse.map(|values| FieldData { name: "age".into(), values }).into_iter().collect();
+        assert!(said(&other).contains("the rows of `age` have 3 columns, those of the graph 1"));
         let mut other = dataset(text(&["cyd"]), papers(&[2]), &[(0, 0)]);
         (other.vertex_types[0].name, other.relations[0].name) = ("writer".into(), "wrote".into());
         let wrong = said(&other);

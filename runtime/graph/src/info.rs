@@ -5,7 +5,7 @@ use std::fmt;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::dataset::{Dataset, Features, LabelValues, Step};
+use crate::dataset::{Dataset, Features, FieldData, LabelValues, Step};
 use crate::degrees::{ClassInfo, DegreeCounts};
 use crate::sgb::{SemanticGraphs, SgbError, path_count};
 
@@ -48,6 +48,29 @@ pub struct VertexTypeInfo {
     pub dim: u64,
     /// Number of stored feature values.
     pub stored: u64,
+    /// Features with a name. Absent where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<FieldInfo>,
+}
+
+/// Statistics of features with a name.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct FieldInfo {
+    pub name: String,
+    /// `dense` or `sparse`.
+    pub kind: &'static str,
+    /// Number of columns.
+    pub dim: u64,
+    /// Number of stored values.
+    pub stored: u64,
+}
+
+fn kind(features: &Features) -> &'static str {
+    match features {
+        Features::Dense(_) => "dense",
+        Features::Sparse(_) => "sparse",
+    }
 }
 
 /// Statistics of a relation.
@@ -231,11 +254,17 @@ impl DatasetInfo {
                 .map(|v| VertexTypeInfo {
                     name: v.name.clone(),
                     count: v.count as u64,
-                    features: match &v.features {
-                        Some(Features::Dense(_)) => "dense",
-                        Some(Features::Sparse(_)) => "sparse",
-                        None => "none",
-                    },
+                    features: v.features.as_ref().map_or("none", kind),
+                    fields: v
+                        .fields
+                        .iter()
+                        .map(|FieldData { name, values }| FieldInfo {
+                            name: name.clone(),
+                            kind: kind(values),
+                            dim: values.dim() as u64,
+                            stored: values.num_stored() as u64,
+                        })
+                        .collect(),
                     dim: v.features.as_ref().map_or(0, |x| x.dim() as u64),
                     stored: v.features.as_ref().map_or(0, |x| x.num_stored() as u64),
                 })
@@ -292,6 +321,10 @@ impl fmt::Display for DatasetInfo {
         for v in &self.vertex_types {
             let features = if v.features == "none" { "none".into() } else { format!("{} {}", v.dim, v.features) };
             table.row([v.name.clone(), v.count.to_string(), features, v.stored.to_string()]);
+            for field in &v.fields {
+                let features = format!("{} {}", field.dim, field.kind);
+                table.row([format!("  {}", field.name), String::new(), features, field.stored.to_string()]);
+            }
         }
         table.write(f)?;
 

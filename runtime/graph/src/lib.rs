@@ -39,8 +39,9 @@ pub mod write;
 pub use build::{Builder, GivenLabels, GivenLinks, Named};
 pub use csr::{Adjacency, EdgeError, NO_ORIGINAL, SemanticGraph};
 pub use dataset::{
-    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, Kinds, LabelData, LabelValues, LinkSplitData, Links,
-    MetapathData, RelationData, SparseFeatures, SplitData, Step, Transform, TransformKind, VertexIds, VertexTypeData,
+    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, FieldData, Kinds, LabelData, LabelValues, LinkSplitData,
+    Links, MetapathData, RelationData, SparseFeatures, SplitData, Step, Transform, TransformKind, VertexIds,
+    VertexTypeData,
 };
 pub use degrees::{ClassInfo, DegreeClasses, DegreeCounts, class_degrees, degree_class};
 pub use edge_rows::EdgeRows;

@@ -26,6 +26,15 @@ pub fn schema_text(dataset: &Dataset) -> String {
     schema(dataset, &dataset.metapaths, &[]).text
 }
 
+/// The type of features; `None` without columns.
+fn matrix(features: &Features) -> Option<String> {
+    match features {
+        Features::Dense(d) => Some(format!("f32[{}]", d.dim)),
+        Features::Sparse(s) => Some(format!("f32[{}] sparse", s.dim)),
+    }
+    .filter(|_| features.dim() > 0)
+}
+
 /// The schema that describes `dataset`, with these metapaths over its relations.
 ///
 /// Identifiers are derived from the dataset's names (letters, digits and underscores, unique within the block, disjoint
@@ -40,11 +49,16 @@ pub fn schema(dataset: &Dataset, metapaths: &[MetapathData], used: &[&str]) -> S
     for (t, (vertex, ident)) in dataset.vertex_types.iter().zip(&types).enumerate() {
         let mut fields = Names::default();
         let x = fields.fresh("x", "x");
-        let mut list = vec![match &vertex.features {
-            Some(Features::Dense(d)) if d.dim > 0 => format!("{x}: f32[{}]", d.dim),
-            Some(Features::Sparse(s)) if s.dim > 0 => format!("{x}: f32[{}] sparse", s.dim),
-            Some(_) | None => format!("{x}: embedding[{EMBEDDING}]"),
+        let mut list = vec![match vertex.features.as_ref().and_then(matrix) {
+            Some(matrix) => format!("{x}: {matrix}"),
+            None => format!("{x}: embedding[{EMBEDDING}]"),
         }];
+        for field in &vertex.fields {
+            let Some(matrix) = matrix(&field.values) else { continue };
+            let name = fields.fresh(&snake(&field.name), "field");
+            let from = if name == field.name { String::new() } else { format!(" from {}", quote(&field.name)) };
+            list.push(format!("{name}: {matrix}{from}"));
+        }
         for (position, label) in dataset.labels.iter().enumerate().filter(|(_, l)| l.vertex_type == t) {
             let (name, field) = label_field(&mut fields, &label.name, &label.values);
             list.push(field);

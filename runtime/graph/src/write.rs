@@ -120,6 +120,8 @@ struct VertexTypeTable<'a> {
     kind_names: Option<&'a [String]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     features: Option<FeaturesTable>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    field: Vec<FieldTable<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ids: Option<IdsTable>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -131,6 +133,13 @@ struct VertexTypeTable<'a> {
 enum FeaturesTable {
     Dense { dim: usize, file: String },
     Csr { dim: usize, nnz: usize, indptr: String, indices: String, data: String },
+}
+
+#[derive(Serialize)]
+struct FieldTable<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    values: FeaturesTable,
 }
 
 #[derive(Serialize)]
@@ -344,26 +353,33 @@ impl Writer<'_> {
         times.map(|times| self.array(file, &[times.len()], times)).transpose()
     }
 
-    fn vertex_type<'d>(&self, index: usize, of: &'d VertexTypeData) -> Result<VertexTypeTable<'d>, WriteError> {
-        let stem = stem(index, &of.name);
-        let features = match &of.features {
-            None => None,
-            Some(Features::Dense(x)) => Some(FeaturesTable::Dense {
-                dim: x.dim,
-                file: self.array(format!("{stem}.x.npy"), &[of.count, x.dim], &x.rows)?,
-            }),
-            Some(Features::Sparse(x)) => Some(FeaturesTable::Csr {
+    /// Features in files whose names begin with `stem`.
+    fn features(&self, stem: &str, count: usize, of: &Features) -> Result<FeaturesTable, WriteError> {
+        Ok(match of {
+            Features::Dense(x) => {
+                FeaturesTable::Dense { dim: x.dim, file: self.array(format!("{stem}.npy"), &[count, x.dim], &x.rows)? }
+            }
+            Features::Sparse(x) => FeaturesTable::Csr {
                 dim: x.dim,
                 nnz: x.data.len(),
                 indptr: self.array(
-                    format!("{stem}.x.indptr.npy"),
-                    &[of.count + 1],
+                    format!("{stem}.indptr.npy"),
+                    &[count + 1],
                     &x.indptr.iter().map(|&end| end as i64).collect::<Vec<_>>(),
                 )?,
-                indices: self.ids(format!("{stem}.x.indices.npy"), &[x.indices.len()], &[&x.indices])?,
-                data: self.array(format!("{stem}.x.data.npy"), &[x.data.len()], &x.data)?,
-            }),
-        };
+                indices: self.ids(format!("{stem}.indices.npy"), &[x.indices.len()], &[&x.indices])?,
+                data: self.array(format!("{stem}.data.npy"), &[x.data.len()], &x.data)?,
+            },
+        })
+    }
+
+    fn vertex_type<'d>(&self, index: usize, of: &'d VertexTypeData) -> Result<VertexTypeTable<'d>, WriteError> {
+        let stem = stem(index, &of.name);
+        let features = of.features.as_ref().map(|x| self.features(&format!("{stem}.x"), of.count, x)).transpose()?;
+        let fields = each(&of.fields, |index, field| {
+            let stem = format!("{stem}.field{index}");
+            Ok(FieldTable { name: &field.name, values: self.features(&stem, of.count, &field.values)? })
+        })?;
         let ids = match &of.ids {
             None => None,
             Some(VertexIds::Integer(ids)) => {
@@ -389,6 +405,7 @@ impl Writer<'_> {
             kind_file,
             kind_names: of.kinds.as_ref().map(|kinds| &kinds.names[..]),
             features,
+            field: fields,
             ids,
             transform: of.transforms.iter().map(TransformTable::from).collect(),
         })

@@ -112,6 +112,102 @@ APA                   in      1 20%   2 80%
     assert!(schema.contains("relation writes: Author -> Paper from \"writes\" { weight: f32, x: f32[2] }"));
 }
 
+/// Adds fields to the authors.
+fn with_fields(dir: &Path) {
+    let more = "file = \"dense.npy\"\n\n[[vertex_type.field]]\nname = \"year\"\nkind = \"dense\"\ndim = 1\nfile = \"year.npy\"\n\n\
+        [[vertex_type.field]]\nname = \"words\"\nkind = \"csr\"\ndim = 4\nindptr = \"words.indptr.npy\"\n\
+        indices = \"words.indices.npy\"\ndata = \"words.data.npy\"\n";
+    toml("file = \"dense.npy\"\n", more)(dir);
+    file("year.npy", &[3, 1], &[1999f32, 2003.0, 2011.0])(dir);
+    file("words.indptr.npy", &[4], &[0i64, 1, 1, 3])(dir);
+    file("words.indices.npy", &[3], &[3i32, 0, 2])(dir);
+    file("words.data.npy", &[3], &[1f32, 2.0, 3.0])(dir);
+}
+
+#[test]
+fn further_fields_of_features_are_read() {
+    let d = load_after(with_fields).unwrap_or_else(|e| panic!("{e}"));
+    let author = &d.vertex_types[1];
+    assert_eq!(author.features.as_ref().map(Features::dim), Some(2));
+    let Some(Features::Dense(year)) = author.features_of(Some("year")) else { panic!("dense") };
+    assert_eq!((year.row(1), year.rows.is_mapped()), (&[2003.0][..], true));
+    let Some(Features::Sparse(words)) = author.features_of(Some("words")) else { panic!("sparse") };
+    assert_eq!(words.row(2), (&[0, 2][..], &[2.0, 3.0][..]));
+    assert!(author.features_of(Some("features")).is_none());
+
+    let info = DatasetInfo::new(&d).unwrap();
+    let expected = serde_json::json!([
+        { "name": "year", "kind": "dense", "dim": 1, "stored": 3 },
+        { "name": "words", "kind": "sparse", "dim": 4, "stored": 3 },
+    ]);
+    assert_eq!(info.json()["vertex_types"][1]["fields"], expected);
+    assert_eq!(info.json()["vertex_types"][0].get("fields"), None, "as before without fields");
+    let lines: Vec<String> =
+        info.text().lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for line in ["author 3 2 dense 6", "year 1 dense 3", "words 4 sparse 3"] {
+        assert!(lines.iter().any(|found| found == line), "{line}: {info}");
+    }
+    let schema = schema_text(&d);
+    assert!(schema.contains("{ x: f32[2], year: f32[1], words: f32[4] sparse, topics: multilabel[2]"), "{schema}");
+}
+
+#[test]
+fn damaged_fields_of_features_are_named() {
+    let after = |change: &dyn Fn(&Path), expected: &[&str]| {
+        says(
+            |dir| {
+                with_fields(dir);
+                change(dir);
+            },
+            expected,
+        );
+    };
+    let own = "a name of its own (`features` is that of `[vertex_type.features]`)";
+    after(
+        &toml("name = \"year\"\n", ""),
+        &["dataset.toml: field number 1 of vertex type `author` has no `name` (expected a string)"],
+    );
+    after(
+        &toml("name = \"year\"", "name = \"features\""),
+        &[&format!(
+            "dataset.toml: `name` of field `features` of vertex type `author` should be {own}, but is `features`"
+        )],
+    );
+    after(
+        &toml("name = \"year\"", "name = \"\""),
+        &[&format!("dataset.toml: `name` of field `` of vertex type `author` should be {own}, but is ``")],
+    );
+    after(
+        &toml("name = \"year\"", "name = \"words\""),
+        &["dataset.toml: two fields of vertex type `author` are called `words`"],
+    );
+    after(
+        &toml("kind = \"csr\"\ndim = 4", "kind = \"sparse\"\ndim = 4"),
+        &["dataset.toml: `kind` of field `words` of vertex type `author` should be `dense` or `csr`, but is `sparse`"],
+    );
+    after(
+        &file("words.indices.npy", &[3], &[4i32, 0, 2]),
+        &[
+            "`words.indices.npy`: field `words` of vertex type `author`, column of row 0 (position 0) is 4, but `dim` has 4, so \
+           ids go from 0 to 3",
+        ],
+    );
+    after(
+        &file("year.npy", &[2, 1], &[1f32, 2.0]),
+        &[
+            "`year.npy` (`file` of field `year` of vertex type `author`) should have shape [3, 1] (one row per vertex), but has [2, 1]",
+        ],
+    );
+    after(
+        &|dir| std::fs::remove_file(dir.join("words.data.npy")).unwrap(),
+        &["`words.data.npy` does not exist (named by `data` of field `words` of vertex type `author`)"],
+    );
+    after(
+        &file("year.npy", &[3, 1], &[1f32, f32::INFINITY, 2.0]),
+        &["`year.npy`: field `year` of vertex type `author`, row 1, column 0 is inf"],
+    );
+}
+
 #[test]
 fn other_widths_and_kinds_are_accepted() {
     let changes: [&dyn Fn(&Path); 8] = [

@@ -6,7 +6,7 @@ mod tiny;
 
 use std::path::Path;
 
-use hgnnc_graph::{Dataset, DenseFeatures, Features, VertexIds, VertexTypeData};
+use hgnnc_graph::{Dataset, DenseFeatures, Features, FieldData, VertexIds, VertexTypeData};
 
 fn round_trip(dataset: &Dataset) -> Dataset {
     let folder = tempfile::tempdir().unwrap();
@@ -21,14 +21,18 @@ fn assert_equal(before: &Dataset, after: &Dataset) {
     for (b, a) in before.vertex_types.iter().zip(&after.vertex_types) {
         assert_eq!((&b.name, b.count, &b.time, &b.transforms), (&a.name, a.count, &a.time, &a.transforms));
         assert!(b.ids == a.ids && format!("{:?}", b.kinds) == format!("{:?}", a.kinds), "{}", b.name);
-        match (&b.features, &a.features) {
-            (Some(Features::Dense(b)), Some(Features::Dense(a))) => {
-                assert!(b.dim == a.dim && b.rows == a.rows)
+        let names = |of: &VertexTypeData| of.fields.iter().map(|field| field.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(b), names(a));
+        for field in std::iter::once(None).chain(b.fields.iter().map(|field| Some(&field.name[..]))) {
+            match (b.features_of(field), a.features_of(field)) {
+                (Some(Features::Dense(b)), Some(Features::Dense(a))) => {
+                    assert!(b.dim == a.dim && b.rows == a.rows)
+                }
+                (Some(Features::Sparse(b)), Some(Features::Sparse(a))) => {
+                    assert!(b.dim == a.dim && b.indptr == a.indptr && b.indices == a.indices && b.data == a.data)
+                }
+                (b, a) => assert!(b.is_none() && a.is_none()),
             }
-            (Some(Features::Sparse(b)), Some(Features::Sparse(a))) => {
-                assert!(b.dim == a.dim && b.indptr == a.indptr && b.indices == a.indices && b.data == a.data)
-            }
-            (b, a) => assert!(b.is_none() && a.is_none()),
         }
     }
     assert_eq!(before.relations.len(), after.relations.len());
@@ -57,6 +61,10 @@ fn a_dataset_with_one_of_everything_is_written_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     tiny::write(folder.path());
     let mut dataset = Dataset::load(folder.path()).unwrap();
+    let author = dataset.vertex_types[1].features.clone().expect("features");
+    let named = |name: &str, values| FieldData { name: name.into(), values };
+    dataset.vertex_types[0].fields = vec![named("a/b", dataset.vertex_types[0].features.clone().expect("features"))];
+    dataset.vertex_types[1].fields = vec![named("x", author.clone()), named("year", author)];
     dataset.vertex_types[0].ids = Some(["p1", "", "ü", "p10"].into_iter().collect());
     dataset.vertex_types[1].ids = Some(VertexIds::Integer(vec![-5, 1 << 60, 0]));
     dataset.vertex_types[0].time = Some(vec![3, -1, i64::MAX, 0]);

@@ -100,6 +100,7 @@ impl Notes {
             dataset.vertex_types.iter().filter(|v| has(v)).map(|v| &v.name[..]).collect()
         };
         note("kinds of vertices", of_types(|v| v.kinds.is_some()));
+        note("fields beside the features", of_types(|v| !v.fields.is_empty()));
         note(
             "how features were made (they are written as the model sees them)",
             of_types(|v| !v.transforms.is_empty()),

@@ -121,10 +121,12 @@ pub fn plan(source: &Source, ranks: usize) -> Result<Plan> {
         planner.rows(table, "time", &format!("{stem}.time.npy"), of, &at)?;
         planner.rows(table, "kind_file", &format!("{stem}.kind.npy"), of, &at)?;
         if let Some(features) = table.get_mut("features").and_then(Value::as_table_mut) {
-            let at = format!("features of {at}");
-            planner.rows(features, "file", &format!("{stem}.x.npy"), of, &at)?;
-            planner.ragged(features, &["indptr", "indices", "data"], &format!("{stem}.x"), ty, &at)?;
+            planner.features(features, &format!("{stem}.x"), ty, &format!("features of {at}"))?;
         }
+        planner.each(table, "field", |planner, index, table| {
+            let (_, field) = called("field", table);
+            planner.features(table, &format!("{stem}.field{index}"), ty, &format!("{field} of {at}"))
+        })?;
         if let Some(ids) = table.get_mut("ids").and_then(Value::as_table_mut) {
             let at = format!("ids of {at}");
             planner.rows(ids, "file", &format!("{stem}.ids.npy"), of, &at)?;
@@ -241,6 +243,12 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Plans the rows of features of a vertex type, as files whose names begin with `stem`.
+    fn features(&mut self, table: &mut Table, stem: &str, ty: usize, at: &str) -> Result<()> {
+        self.rows(table, "file", &format!("{stem}.npy"), Of::Vertices(ty), at)?;
+        self.ragged(table, &["indptr", "indices", "data"], stem, ty, at)
+    }
+
     /// Plans rows of different lengths; the first field names the file of their offsets.
     fn ragged(&mut self, table: &mut Table, fields: &[&str], stem: &str, ty: usize, at: &str) -> Result<()> {
         let named = |field: &&str| table.get(*field).and_then(Value::as_str).map(str::to_owned);
@@ -280,6 +288,7 @@ fn kept(table: &Table, kind: &str) -> Table {
         let inner = match (kind, field) {
             ("dataset.toml", _) => format!("[[{field}]]"),
             ("[[vertex_type]]", "features" | "ids") => format!("[vertex_type.{field}]"),
+            ("[[vertex_type]]", "field") => "[[vertex_type.field]]".into(),
             ("[[relation]]", "features") => "[relation.features]".into(),
             (_, "transform") => "[[vertex_type.transform]]".into(),
             _ => String::new(),

@@ -93,10 +93,13 @@ fn check(place: &Place, source: &Dataset, found: &Partition) -> Result<(), TestC
         );
         let texts = |ids: &VertexIds| (0..ids.len()).map(|v| ids.text(v).into_owned()).collect::<Vec<_>>();
         prop_assert_eq!(of.ids.as_ref().map(|ids| undone(&texts(ids), numbers)), from.ids.as_ref().map(texts));
-        prop_assert_eq!(
-            of.features.as_ref().map(|x| (x.dim(), x.is_sparse(), undone(&rows(x, of.count), numbers))),
-            from.features.as_ref().map(|x| (x.dim(), x.is_sparse(), rows(x, from.count)))
-        );
+        prop_assert_eq!(of.fields.len(), from.fields.len());
+        for field in std::iter::once(None).chain(from.fields.iter().map(|field| Some(&field.name[..]))) {
+            prop_assert_eq!(
+                of.features_of(field).map(|x| (x.dim(), x.is_sparse(), undone(&rows(x, of.count), numbers))),
+                from.features_of(field).map(|x| (x.dim(), x.is_sparse(), rows(x, from.count)))
+            );
+        }
     }
     let old = |ty: usize, id: u32| numbers[ty][id as usize] as u32;
     for (relation, of) in parts.relations.iter().enumerate() {

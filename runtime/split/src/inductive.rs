@@ -4,8 +4,8 @@ use std::path::Path;
 
 use hgnnc_graph::write::{WriteError, new_folder};
 use hgnnc_graph::{
-    Dataset, DenseFeatures, Features, Kinds, LabelData, LabelValues, LinkSplitData, Links, RelationData,
-    SparseFeatures, SplitData, VertexIds, VertexTypeData,
+    Dataset, Features, FieldData, Kinds, LabelData, LabelValues, LinkSplitData, Links, RelationData, SplitData,
+    VertexIds, VertexTypeData,
 };
 
 /// Writes the two datasets of an inductive split into a new folder: `seen`, without the `unseen` vertices of a type
@@ -67,19 +67,7 @@ impl Renumber<'_> {
     }
 
     fn vertices(&self, of: &VertexTypeData) -> VertexTypeData {
-        let features = of.features.as_ref().map(|features| match features {
-            Features::Dense(x) => Features::Dense(DenseFeatures { dim: x.dim, rows: self.rows(&x.rows, x.dim).into() }),
-            Features::Sparse(x) => {
-                let (mut indptr, mut indices, mut data) = (vec![0], Vec::new(), Vec::new());
-                for &v in self.kept {
-                    let (columns, values) = x.row(v as usize);
-                    indices.extend_from_slice(columns);
-                    data.extend_from_slice(values);
-                    indptr.push(indices.len() as u64);
-                }
-                Features::Sparse(SparseFeatures { dim: x.dim, indptr, indices, data: data.into() })
-            }
-        });
+        let rows = |features: &Features| features.rows(self.kept.iter().map(|&v| v as usize));
         let ids = match &of.ids {
             None => VertexIds::Integer(self.kept.iter().map(|&v| i64::from(v)).collect()),
             Some(VertexIds::Integer(ids)) => VertexIds::Integer(self.rows(ids, 1)),
@@ -91,7 +79,12 @@ impl Renumber<'_> {
         VertexTypeData {
             name: of.name.clone(),
             count: self.kept.len(),
-            features,
+            features: of.features.as_ref().map(rows),
+            fields: of
+                .fields
+                .iter()
+                .map(|field| FieldData { name: field.name.clone(), values: rows(&field.values) })
+                .collect(),
             kinds: of.kinds.as_ref().map(|kinds| Kinds { names: kinds.names.clone(), of: self.rows(&kinds.of, 1) }),
             ids: Some(ids),
             time: of.time.as_ref().map(|time| self.rows(time, 1)),

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use hgnnc_graph::{
-    Dataset, DenseFeatures, Features, LabelData, LabelValues, RelationData, SplitData, VertexIds, VertexTypeData,
+    Dataset, DenseFeatures, Features, FieldData, LabelData, LabelValues, RelationData, SplitData, VertexIds,
+    VertexTypeData,
 };
 use hgnnc_split::{
     LinkSplit, Order, Shares, SplitError, VertexSplit, split_links, split_vertices, without_vertices, write_inductive,
@@ -24,6 +25,13 @@ fn papers() -> Dataset {
                     dim: 2,
                     rows: (0..18).map(|x| x as f32).collect::<Vec<_>>().into(),
                 })),
+                fields: vec![FieldData {
+                    name: "pages".into(),
+                    values: Features::Dense(DenseFeatures {
+                        dim: 1,
+                        rows: (0..9).map(|x| x as f32).collect::<Vec<_>>().into(),
+                    }),
+                }],
                 time: Some((0..9).map(|v| 100 - v).collect()),
                 ..Default::default()
             },
@@ -101,6 +109,8 @@ fn an_unseen_vertex_leaves_with_its_edges() {
     assert_eq!(seen.vertex_types[0].ids, Some(VertexIds::Integer(vec![2, 3, 4, 5, 6, 7, 8])));
     let Some(Features::Dense(x)) = &seen.vertex_types[0].features else { panic!("dense features") };
     assert_eq!((x.row(0), x.rows.len()), (&[4.0, 5.0][..], 14));
+    let Some(Features::Dense(pages)) = seen.vertex_types[0].features_of(Some("pages")) else { panic!("a field") };
+    assert_eq!(pages.rows[..], [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
     let edges = &seen.relations[0];
     assert_eq!((&edges.src_ids[..], &edges.dst_ids[..]), (&[1, 5, 6][..], &[1, 1, 0][..]));
     assert_eq!(edges.weight.as_ref().map(|w| w.to_vec()), Some(vec![1.0, 2.0, 3.0]));

@@ -34,6 +34,20 @@ schema Library {
 }
 ";
 
+/// The same schema with several fields of features for each vertex type.
+pub const FIELDS_SCHEMA: &str = "
+schema Library {
+    vertex Paper { x: f32[5], id: embedding[2], words: f32[6] sparse, tags: f32[6] sparse, topic: class[3] }
+    vertex Author { id: embedding[3], more: embedding[2] }
+    vertex Venue { x: f32[4], place: onehot, year: f32 }
+
+    relation cites: Paper -> Paper
+    relation writes: Author -> Paper
+    relation reviews: Author -> Paper
+    relation appears_in: Paper -> Venue
+}
+";
+
 /// A well-conditioned train block: updates are proportional to gradients.
 pub const TRAIN: &str = "
 train M {
@@ -240,5 +254,15 @@ pub const CASES: &[Case] = &[
         body: "    let first = dropout(relu(RgcnConv(hidden: 4) over [relations, reverses] of {dropout(Paper.x, 0.3), Author.x, Venue.x}), 0.3)
     output y: Paper = RgcnConv(hidden: 3) over [relations, reverses] of first",
         schema: SPARSE_SCHEMA,
+    },
+    Case {
+        name: "several_fields",
+        uses: "use std::rgcn::RgcnConv",
+        body: "    let papers = linear(concat(Paper.x, Paper.id), 4) + linear(dropout(Paper.words, 0.3), 4) + linear(Paper.tags, 4)
+    let authors = linear(concat(Author.more, Author.id), 4)
+    let venues = linear(concat(Venue.x, Venue.year), 4) + linear(Venue.place, 4)
+    let first = dropout(relu(RgcnConv(hidden: 4) over [relations, reverses] of {papers, authors, venues}), 0.3)
+    output y: Paper = RgcnConv(hidden: 3) over [relations, reverses] of first",
+        schema: FIELDS_SCHEMA,
     },
 ];

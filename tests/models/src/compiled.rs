@@ -166,12 +166,12 @@ pub fn bind(flow: &Dataflow, world: &World) -> Bindings {
         let random = |world: &World| Tensor::new(rows, width, world.numbers(&decl.name, rows * width, 1.0));
         let per_vertex = |numbers: Vec<f64>| Tensor::new(rows, 1, numbers);
         let tensor = match &decl.binding {
-            Binding::Features(_) if decl.ty.is_sparse() => {
+            Binding::Features(..) if decl.ty.is_sparse() => {
                 let mut dense = random(world);
                 dense.data.iter_mut().filter(|x| x.abs() < 0.6).for_each(|x| *x = 0.0);
                 dense
             }
-            Binding::Features(_) | Binding::EdgeWeight(_) | Binding::EdgeFeatures(_) | Binding::Given(_) => {
+            Binding::Features(..) | Binding::EdgeWeight(_) | Binding::EdgeFeatures(_) | Binding::Given(_) => {
                 random(world)
             }
             Binding::IsLink(_) => {

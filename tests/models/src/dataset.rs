@@ -1,8 +1,8 @@
 //! A world as an in-memory dataset, to test the runtime's binding of datasets.
 
 use hgnnc_graph::{
-    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, LabelData, LabelValues, RelationData, SparseFeatures,
-    SplitData, VertexTypeData,
+    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, FieldData, LabelData, LabelValues, RelationData,
+    SparseFeatures, SplitData, VertexTypeData,
 };
 use hgnnc_interp::Bindings;
 use hgnnc_ir::dataflow::Binding;
@@ -48,13 +48,17 @@ pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
         let Some(tensor) = bindings.inputs.get(&Input::new(index)) else { continue };
         let numbers: Vec<f32> = tensor.data.iter().map(|&x| x as f32).collect();
         match &decl.binding {
-            Binding::Features(vertex) => {
+            Binding::Features(vertex, field) => {
                 let features = if decl.ty.is_sparse() {
                     sparse(tensor.width, &numbers)
                 } else {
                     Features::Dense(DenseFeatures { dim: tensor.width, rows: numbers.into() })
                 };
-                dataset.vertex_types[vertex.index()].features = Some(features);
+                let of = &mut dataset.vertex_types[vertex.index()];
+                match field {
+                    Some(name) => of.fields.push(FieldData { name: name.clone(), values: features }),
+                    None => of.features = Some(features),
+                }
             }
             Binding::Label(vertex, name) => {
                 let labelled = vec![true; tensor.rows];

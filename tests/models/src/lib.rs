@@ -58,7 +58,7 @@ macro_rules! test_each_case {
             $check =>
             han rgcn rgcn_basis rgcn_block rgat rgat_across gcn gat gat_average sage_mean sage_max gin gin_normalized
             simple_hgn hgt hgt_per_relation gat_v2 appnp sehgnn compgcn magnn magnn_mean
-            rgcn_sparse
+            rgcn_sparse several_fields
         }
     };
     ($check:expr => $($name:ident)*) => {

@@ -26,7 +26,7 @@ const STEP: u64 = 1;
 fn features(flow: &Dataflow) -> Vec<Input> {
     let is_given = |index: &usize| {
         let decl = &flow.inputs[*index];
-        matches!(decl.binding, Binding::Features(_)) && !decl.ty.is_sparse()
+        matches!(decl.binding, Binding::Features(..)) && !decl.ty.is_sparse()
     };
     (0..flow.inputs.len()).filter(is_given).map(Input::new).collect()
 }
@@ -83,7 +83,7 @@ fn dataset_without(compiled: &Compiled, world: &World, given: &[Input]) -> Datas
         }
     }
     for input in given {
-        if let Binding::Features(vertex) = compiled.infer.inputs[input.index()].binding {
+        if let Binding::Features(vertex, None) = compiled.infer.inputs[input.index()].binding {
             dataset.vertex_types[vertex.index()].features = None;
         }
     }

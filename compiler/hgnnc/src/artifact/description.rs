@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 /// The version of the format that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The metadata of an artifact.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -190,6 +190,9 @@ pub struct VertexSchema {
     pub count: usize,
     /// The features that the program reads.
     pub features: Option<FeatureSchema>,
+    /// The fields of the dataset that the program reads beside them. Since version 4.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<FieldSchema>,
     /// Whether parameters have a row for each vertex (`embedding[n]`, `onehot`).
     pub rows: bool,
     /// Hash of the ids of the vertices in their order (XXH3, 128 bits, hexadecimal), if the dataset has ids.
@@ -202,6 +205,18 @@ pub struct VertexSchema {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeatureSchema {
+    /// Number of columns.
+    pub width: usize,
+    /// Whether they are stored as CSR.
+    pub sparse: bool,
+}
+
+/// Features of a vertex type that have a name in the dataset.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FieldSchema {
+    /// Name in the dataset.
+    pub name: String,
     /// Number of columns.
     pub width: usize,
     /// Whether they are stored as CSR.
@@ -263,10 +278,12 @@ impl Description {
     ) -> Self {
         // A loss that compares nothing is not measured.
         let evaluation = training.and_then(|training| Evaluation::new(flow, training, dataset));
-        // Versions before 3 read what they know.
+        // Older versions read what they know.
         let has_terms = evaluation.as_ref().is_some_and(|of| of.loss.is_some());
+        let has_fields = flow.inputs.iter().any(|input| matches!(input.binding, Binding::Features(_, Some(_))));
+        let needed = [(has_fields, VERSION), (has_terms, 3)];
         Self {
-            artifact: if has_terms { VERSION } else { 2 },
+            artifact: needed.into_iter().find(|(is_needed, _)| *is_needed).map_or(2, |(_, version)| version),
             hgnnc: env!("CARGO_PKG_VERSION").into(),
             model: flow.name.clone(),
             outputs: outputs.to_vec(),
@@ -312,13 +329,23 @@ impl FamilyForm {
     }
 }
 
-/// The features of a vertex type that a program reads.
-pub(super) fn features(flow: &Dataflow, vertex: VertexType) -> Option<FeatureSchema> {
-    let mut inputs = flow.inputs.iter().filter(|input| input.binding == Binding::Features(vertex));
-    inputs.find_map(|input| {
-        let width = input.ty.dims.first()?.fixed()?;
-        Some(FeatureSchema { width, sparse: matches!(input.ty.layout, Layout::Sparse(_)) })
-    })
+/// The features of a vertex type that a program reads, by field; `None` for those of the dataset's `features`.
+pub(super) fn features(flow: &Dataflow, vertex: VertexType) -> BTreeMap<Option<String>, FeatureSchema> {
+    let read = flow.inputs.iter().filter_map(|input| {
+        let Binding::Features(of, field) = &input.binding else { return None };
+        let width = input.ty.dims.first()?.fixed().filter(|_| *of == vertex)?;
+        Some((field.clone(), FeatureSchema { width, sparse: matches!(input.ty.layout, Layout::Sparse(_)) }))
+    });
+    read.collect()
+}
+
+/// The features that a program reads, as a schema has them: those without a name, and fields.
+pub(super) fn in_schema(flow: &Dataflow, vertex: VertexType) -> (Option<FeatureSchema>, Vec<FieldSchema>) {
+    let mut read = features(flow, vertex);
+    let unnamed = read.remove(&None);
+    let field =
+        |(name, FeatureSchema { width, sparse }): (Option<String>, _)| Some(FieldSchema { name: name?, width, sparse });
+    (unnamed, read.into_iter().filter_map(field).collect())
 }
 
 /// Whether a program has parameters with a row for each vertex of a type.
@@ -329,13 +356,14 @@ pub(super) fn has_rows(flow: &Dataflow, vertex: VertexType) -> bool {
 fn vertex(flow: &Dataflow, vertex: VertexType, dataset: &Dataset) -> VertexSchema {
     let decl = &flow.vertex_types[vertex.index()];
     let data = dataset.vertex_type(&decl.dataset_name).map(|of| &dataset.vertex_types[of]);
-    let features = features(flow, vertex);
+    let (features, fields) = in_schema(flow, vertex);
     let read = data.filter(|_| features.is_some());
     VertexSchema {
         name: decl.name.clone(),
         dataset: decl.dataset_name.clone(),
         count: data.map_or(0, |data| data.count),
         features,
+        fields,
         rows: has_rows(flow, vertex),
         ids: data.and_then(|data| data.ids.as_ref()).map(hash_of_ids),
         transforms: read.iter().flat_map(|data| &data.transforms).map(TransformForm::from).collect(),

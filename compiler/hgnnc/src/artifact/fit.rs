@@ -1,7 +1,8 @@
 //! An artifact against a dataset: what the model reads must be there, as in training.
 
+use hgnnc_graph::Dataset;
 use hgnnc_graph::dataset::VertexTypeData;
-use hgnnc_graph::{Dataset, Features, LabelValues, RelationData};
+use hgnnc_graph::{LabelValues, RelationData};
 use hgnnc_ir::PathRows;
 use hgnnc_ir::types::VertexType;
 
@@ -38,8 +39,11 @@ impl Artifact {
         for (row, schema) in self.description.vertices.iter().enumerate().filter(|(row, _)| !of_paths(*row)) {
             match dataset.vertex_type(&schema.dataset) {
                 Some(of) => {
-                    let read = features(&self.program, VertexType::new(row));
-                    self.vertex(schema, read, &dataset.vertex_types[of], &mut wrong, observer);
+                    let data = &dataset.vertex_types[of];
+                    for (field, read) in features(&self.program, VertexType::new(row)) {
+                        wrong.extend(unfit(field.as_deref(), read, data));
+                    }
+                    self.vertex(schema, data, &mut wrong, observer);
                 }
                 None => wrong.push(format!(
                     "there is no vertex type `{}`; it has {}",
@@ -76,30 +80,11 @@ impl Artifact {
     fn vertex(
         &self,
         schema: &VertexSchema,
-        read: Option<FeatureSchema>,
         data: &VertexTypeData,
         wrong: &mut Vec<String>,
         observer: &mut dyn Observer,
     ) {
         let name = &data.name;
-        match (read, &data.features) {
-            (None, _) => {}
-            (Some(read), None) => {
-                wrong.push(format!("`{name}` has no features; the model reads {} columns", read.width));
-            }
-            (Some(read), Some(found)) if found.dim() != read.width => wrong.push(format!(
-                "the features of `{name}` have {} columns; the model was trained on {}",
-                found.dim(),
-                read.width
-            )),
-            (Some(FeatureSchema { sparse: true, .. }), Some(Features::Dense(_))) => {
-                wrong.push(format!("the features of `{name}` are dense; the model reads sparse ones (CSR)"));
-            }
-            (Some(FeatureSchema { sparse: false, .. }), Some(Features::Sparse(_))) => {
-                wrong.push(format!("the features of `{name}` are sparse (CSR); the model reads dense ones"));
-            }
-            (Some(_), Some(_)) => {}
-        }
         if schema.rows && data.count != schema.count {
             wrong.push(format!(
                 "`{name}` has {} vertices; the model has learned a row for each of {} (`embedding` or `onehot`), and none \
@@ -276,5 +261,26 @@ fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
         0 => "none".into(),
         n if n > SHOWN => format!("{}, and {} more", names[..SHOWN].join(", "), n - SHOWN),
         _ => names.join(", "),
+    }
+}
+
+/// The reason why features of a vertex type are not those that a program reads, if there is one.
+fn unfit(field: Option<&str>, read: FeatureSchema, data: &VertexTypeData) -> Option<String> {
+    let name = &data.name;
+    let what = match field {
+        Some(field) => format!("features `{field}`"),
+        None => "features".to_owned(),
+    };
+    let Some(found) = data.features_of(field) else {
+        return Some(format!("`{name}` has no {what}; the model reads {} columns", read.width));
+    };
+    if found.dim() != read.width {
+        let found = found.dim();
+        return Some(format!("the {what} of `{name}` have {found} columns; the model was trained on {}", read.width));
+    }
+    match (read.sparse, found.is_sparse()) {
+        (true, false) => Some(format!("the {what} of `{name}` are dense; the model reads sparse ones (CSR)")),
+        (false, true) => Some(format!("the {what} of `{name}` are sparse (CSR); the model reads dense ones")),
+        (true, true) | (false, false) => None,
     }
 }

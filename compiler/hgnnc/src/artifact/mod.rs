@@ -25,8 +25,8 @@ use hgnnc_train::{Report, checkpoint};
 use serde::Deserialize;
 
 pub use description::{
-    Description, Evaluation, FamilyForm, FeatureSchema, MemberForm, RelationSchema, StopForm, Summary, TargetForm,
-    TaskForm, TransformForm, VERSION, VertexSchema,
+    Description, Evaluation, FamilyForm, FeatureSchema, FieldSchema, MemberForm, RelationSchema, StopForm, Summary,
+    TargetForm, TaskForm, TransformForm, VERSION, VertexSchema,
 };
 
 use crate::{Error, Prepared};

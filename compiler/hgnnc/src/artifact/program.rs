@@ -10,7 +10,7 @@ use hgnnc_ir::types::{DType, Graph, Phase, Space, Type, VertexType};
 use hgnnc_ir::{Dataflow, Dim, Op, Output, OutputKind, VertexRows, verify};
 use hgnnc_train::weights;
 
-use super::description::{Description, features, has_rows, relations};
+use super::description::{Description, has_rows, in_schema, relations};
 
 /// Most characters of the text of a program.
 pub(super) const MOST_TEXT: usize = 64 << 20;
@@ -54,7 +54,7 @@ fn is_forward(flow: &Dataflow) -> Result<(), String> {
     }
     for input in &flow.inputs {
         match input.binding {
-            Binding::Features(_)
+            Binding::Features(..)
             | Binding::Label(..)
             | Binding::TrainMask(_)
             | Binding::EdgeWeight(_)
@@ -152,7 +152,7 @@ fn schema(flow: &Dataflow, description: &Description) -> Result<(), String> {
         let vertex = VertexType::new(row);
         let same = schema.name == decl.name
             && schema.dataset == decl.dataset_name
-            && schema.features == features(flow, vertex)
+            && (schema.features, schema.fields.clone()) == in_schema(flow, vertex)
             && schema.rows == has_rows(flow, vertex);
         if !same {
             return differs(&format!("the vertex type `{}`", schema.name));

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 
 use crate::{Bindings, Tensor};
 use hgnnc_ir::dataflow::{
-    Binding, Dataflow, GraphDecl, Init, InputDecl, MetapathDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl,
+    Binding, Dataflow, GraphDecl, Init, InputDecl, MetapathDecl, ParamDecl, PatternDecl, RelationDecl, Step,
+    VertexTypeDecl,
 };
 use hgnnc_ir::metapath::{MetapathReduce, MetapathTerm, PiecewiseLinear};
 use hgnnc_ir::ops::{BinaryOp, Direction, Op, Reduce, UnaryOp};
@@ -212,9 +213,10 @@ impl Generator {
             let mut ty = Type::fixed(Space::Vertices(vertex), &[width]);
             let sparse = self.chance(0.4);
             if sparse {
-                ty.layout = Layout::Sparse(self.flow.declare_pattern(vertex, width));
+                ty.layout =
+                    Layout::Sparse(self.flow.declare_pattern(PatternDecl { vertex, columns: width, field: None }));
             }
-            let x = self.input(format!("{name}.x"), ty, Binding::Features(vertex));
+            let x = self.input(format!("{name}.x"), ty, Binding::Features(vertex, None));
             if sparse {
                 self.sparse_projection(x, width);
             } else {

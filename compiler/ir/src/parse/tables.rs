@@ -125,7 +125,8 @@ impl Parser {
                 let vertex = self.vertex()?;
                 self.word("x")?;
                 let columns = self.integer()?;
-                self.parsed.flow.patterns.push(PatternDecl { vertex, columns });
+                let field = if self.accept_word("of") { Some(self.name()?) } else { None };
+                self.parsed.flow.patterns.push(PatternDecl { vertex, columns, field });
                 Ok(Place::Pattern(row))
             }
             "input" => {
@@ -401,7 +402,10 @@ impl Parser {
         }
         self.sign("(")?;
         let binding = match kind.as_str() {
-            "features" => Binding::Features(self.vertex()?),
+            "features" => {
+                let vertex = self.vertex()?;
+                Binding::Features(vertex, if self.accept(",") { Some(self.name()?) } else { None })
+            }
             "label" => {
                 let vertex = self.vertex()?;
                 self.sign(",")?;

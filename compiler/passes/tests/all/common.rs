@@ -1,7 +1,9 @@
 //! A small heterogeneous graph to build programs on, and finite differences.
 
 use hgnnc_interp::{Bindings, Tensor, run};
-use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, RelationDecl, Step, VertexTypeDecl};
+use hgnnc_ir::dataflow::{
+    Binding, GraphDecl, Init, InputDecl, ParamDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
+};
 use hgnnc_ir::random;
 use hgnnc_ir::{
     BinaryOp, Dataflow, Dim, Direction, Graph, Layout, MetapathTerm, Op, Param, Phase, Reduce, Space, Stage, Type,
@@ -121,7 +123,7 @@ impl World {
 
     /// Sparse features of A, `A[5]`.
     pub fn sparse(&mut self) -> Value {
-        let pattern = self.flow.declare_pattern(A, 5);
+        let pattern = self.flow.declare_pattern(PatternDecl { vertex: A, columns: 5, field: None });
         let ty = Type { layout: Layout::Sparse(pattern), ..Type::fixed(Space::Vertices(A), &[5]) };
         self.input(ty, 0.2, 1.0)
     }

@@ -68,11 +68,29 @@ pub struct VertexInfo {
 }
 
 impl VertexInfo {
-    /// The field that holds features, where there is one.
-    pub fn features(&self) -> Option<&FieldInfo> {
-        self.fields.iter().find(|f| f.kind.is_feature())
+    /// The fields that hold features, in the order of their declarations. The first one is the vertex type's part of
+    /// `features`.
+    pub fn features(&self) -> impl Iterator<Item = &FieldInfo> {
+        self.fields.iter().filter(|f| f.kind.is_feature())
+    }
+
+    /// The fields whose values the dataset has, as features.
+    pub fn matrices(&self) -> impl Iterator<Item = &FieldInfo> {
+        self.fields.iter().filter(|f| matches!(f.kind, FieldKind::Real { .. }))
+    }
+
+    /// The dataset's field that a matrix is, before a dataset is known; `None` for its `features`.
+    pub fn dataset_field(&self, field: &FieldInfo) -> Option<String> {
+        match &field.dataset_name {
+            Some(name) => Some(name.clone()).filter(|name| name != FEATURES),
+            None if self.matrices().nth(1).is_none() => None,
+            None => Some(field.name.clone()),
+        }
     }
 }
+
+/// The name of the features of a vertex type that have no name of their own in the dataset.
+pub const FEATURES: &str = "features";
 
 /// A field of a vertex type or relation.
 #[derive(Debug, Clone)]
@@ -87,6 +105,8 @@ pub struct FieldInfo {
     pub kind: FieldKind,
     /// Name in the dataset, where one is written.
     pub dataset_name: Option<String>,
+    /// Read by the model, of features of a vertex type.
+    pub used: Cell<bool>,
 }
 
 /// The kind of values that a field holds, and their width.
@@ -512,13 +532,13 @@ fn resolve_fields(
         };
         if let Some(kind) = kind {
             let is_weight = kind == FieldKind::Number;
-            if kind.is_feature()
+            if !of_vertex
+                && kind.is_feature()
                 && let Some((_, first)) = features.iter().find(|(weight, _)| *weight == is_weight)
             {
-                let (message, label) = match (of_vertex, is_weight) {
-                    (true, _) => ("a vertex type has one field of features", "a second field of features"),
-                    (false, true) => ("a relation has one weight", "a second weight"),
-                    (false, false) => ("a relation has one field of features", "a second field of features"),
+                let (message, label) = match is_weight {
+                    true => ("a relation has one weight", "a second weight"),
+                    false => ("a relation has one field of features", "a second field of features"),
                 };
                 let report = Diagnostic::at(codes::DUPLICATE_NAME, field.name.span, message, label)
                     .label(*first, "the first one")
@@ -536,6 +556,7 @@ fn resolve_fields(
                 ty_span: field.ty_span,
                 kind,
                 dataset_name: field.from.as_ref().map(|t| t.value.clone()),
+                used: Cell::new(false),
             });
         }
     }

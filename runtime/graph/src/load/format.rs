@@ -19,10 +19,11 @@ pub const FIELDS: &[(&str, &[&str])] = &[
             "metapath",
         ],
     ),
-    (VERTEX_TYPE, &["name", "count", "features", "ids", "time", "transform", "kind_file", "kind_names"]),
+    (VERTEX_TYPE, &["name", "count", "features", "field", "ids", "time", "transform", "kind_file", "kind_names"]),
     (VERTEX_IDS, &["kind", "file", "offsets", "bytes"]),
     (TRANSFORM, &["kind", "columns", "missing", "shift", "scale", "categories", "separator", "bounds", "width"]),
     (VERTEX_FEATURES, &["kind", "dim", "file", "indptr", "indices", "data", "nnz"]),
+    (VERTEX_FIELD, &["name", "kind", "dim", "file", "indptr", "indices", "data", "nnz"]),
     (RELATION, &["name", "src", "dst", "file", "columns", "edges", "weight", "time", "features", "transform"]),
     (EDGE_FEATURES, &["file", "dim"]),
     (
@@ -37,6 +38,7 @@ pub const FIELDS: &[(&str, &[&str])] = &[
 pub(super) const ROOT: &str = "dataset.toml";
 pub(super) const VERTEX_TYPE: &str = "[[vertex_type]]";
 pub(super) const VERTEX_FEATURES: &str = "[vertex_type.features]";
+pub(super) const VERTEX_FIELD: &str = "[[vertex_type.field]]";
 pub(super) const VERTEX_IDS: &str = "[vertex_type.ids]";
 pub(super) const TRANSFORM: &str = "[[vertex_type.transform]]";
 pub(super) const RELATION: &str = "[[relation]]";

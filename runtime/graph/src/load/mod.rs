@@ -16,12 +16,14 @@ use toml::{Table, Value};
 pub use self::format::FIELDS;
 
 use self::fields::{At, Loader, NO_MASK};
-use self::format::{EDGE_FEATURES, METAPATH, RELATION, ROOT, TRANSFORM, VERTEX_FEATURES, VERTEX_IDS, VERTEX_TYPE};
+use self::format::{
+    EDGE_FEATURES, METAPATH, RELATION, ROOT, TRANSFORM, VERTEX_FEATURES, VERTEX_FIELD, VERTEX_IDS, VERTEX_TYPE,
+};
 use crate::checks;
 use crate::dataset::Step;
 use crate::dataset::{
-    Dataset, DenseFeatures, Features, Kinds, MetapathData, RelationData, SparseFeatures, Transform, TransformKind,
-    VertexIds, VertexTypeData,
+    Dataset, DenseFeatures, Features, FieldData, Kinds, MetapathData, RelationData, SparseFeatures, Transform,
+    TransformKind, VertexIds, VertexTypeData,
 };
 use crate::error::{DataError, DataErrors};
 use crate::files;
@@ -217,6 +219,7 @@ fn vertex_type(loader: &mut Loader, table: &Table, position: usize) -> (TypeSket
         }
         Some(other) => loader.bad(at, "features", "a table", other),
     };
+    let fields = fields_of(loader, at, &called, count);
     let kinds = if at.get("kind_file").is_some() { kinds(loader, at, count) } else { None };
     let ids = match at.get("ids") {
         None => None,
@@ -231,7 +234,26 @@ fn vertex_type(loader: &mut Loader, table: &Table, position: usize) -> (TypeSket
     let absent = at.get("features").is_none();
     let width = features.as_ref().map(Features::dim).or(absent.then_some(0));
     let transforms = width.map_or_else(Vec::new, |width| transforms(loader, at, &called, width));
-    (sketch, name.map(|name| VertexTypeData { name, count, features, kinds, ids, time, transforms }))
+    (sketch, name.map(|name| VertexTypeData { name, count, features, fields, kinds, ids, time, transforms }))
+}
+
+/// Features with a name, of the vertex type that messages call `of`.
+fn fields_of(loader: &mut Loader, at: At<'_>, of: &str, count: usize) -> Vec<FieldData> {
+    let (mut names, mut fields) = (vec![], vec![]);
+    for (i, table) in loader.tables(at, "field").into_iter().enumerate() {
+        let called = format!("{} of {of}", called("field", table, i));
+        let at = At::new(table, VERTEX_FIELD, &called);
+        let mut name = loader.string(at, "name");
+        if let Some(given) = name.take_if(|name| name.is_empty() || name == "features") {
+            let expected = "a name of its own (`features` is that of `[vertex_type.features]`)";
+            name = loader.bad(at, "name", expected, &Value::String(given));
+        }
+        let values = features(loader, at, count);
+        names.extend(name.clone());
+        fields.extend(name.zip(values).map(|(name, values)| FieldData { name, values }));
+    }
+    unique(loader, &format!("fields of {of}"), names.iter().map(|name| &name[..]));
+    fields
 }
 
 /// The times in the file that an optional field names.

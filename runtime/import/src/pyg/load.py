@@ -54,6 +54,8 @@ def load(folder=Path(__file__).resolve().parent, sparse=False):
         store.num_nodes = count
         if "features" in of:
             store.x = _features(of["features"], count, array, sparse)
+        for field in of.get("field", []):
+            store[field["name"]] = _features(field, count, array, sparse)
         if "time" in of:
             store.time = array(of["time"], np.int64)
         if "kind_file" in of:

@@ -4,7 +4,7 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use hgnnc_graph::{Dataset, DenseFeatures, Features, LabelData, RelationData, SparseFeatures, VertexTypeData};
+use hgnnc_graph::{Dataset, Features, FieldData, LabelData, RelationData, VertexTypeData};
 
 use super::Vertices;
 use crate::error::shown;
@@ -82,18 +82,14 @@ impl<'a> Graph<'a> {
 
 /// A vertex type like another one, without vertices.
 pub(super) fn without_rows(of: &VertexTypeData) -> VertexTypeData {
-    let none = |features: &Features| match features {
-        Features::Dense(of) => Features::Dense(DenseFeatures { dim: of.dim, rows: Vec::new().into() }),
-        Features::Sparse(of) => Features::Sparse(SparseFeatures {
-            dim: of.dim,
-            indptr: vec![0],
-            indices: Vec::new(),
-            data: Vec::new().into(),
-        }),
-    };
     VertexTypeData {
         name: of.name.clone(),
-        features: of.features.as_ref().map(none),
+        features: of.features.as_ref().map(Features::without_rows),
+        fields: of
+            .fields
+            .iter()
+            .map(|field| FieldData { name: field.name.clone(), values: field.values.without_rows() })
+            .collect(),
         transforms: of.transforms.clone(),
         time: of.time.as_ref().map(|_| Vec::new()),
         ..VertexTypeData::default()

@@ -313,9 +313,10 @@ fn features(loader: &MiniBatchLoader) -> Vec<Features<'_>> {
     let mut features = vec![];
     for (index, (decl, input)) in tables.inputs.iter().zip(inputs).enumerate() {
         if let (Layout::Dense, Space::Vertices(vertex)) = (decl.ty.layout, decl.ty.space)
-            && let (Binding::Features(_), GraphInput::Rows(store)) = (&decl.binding, input)
+            && let (Binding::Features(_, field), GraphInput::Rows(store)) = (&decl.binding, input)
         {
-            let name = format!("{}.x", tables.vertex_types[vertex.index()].dataset_name);
+            let field = field.as_deref().unwrap_or("x");
+            let name = format!("{}.{field}", tables.vertex_types[vertex.index()].dataset_name);
             features.push(Features { index, name, vertex, store });
         }
     }

@@ -8,8 +8,8 @@ use std::sync::Mutex;
 
 use hgnnc_graph::npy::Npy;
 use hgnnc_graph::{
-    Dataset, DenseFeatures, Features, Kinds, LabelData, LabelValues, LinkSplitData, Links, MetapathData, RelationData,
-    SparseFeatures, SplitData, Step, Transform, TransformKind, VertexIds, VertexTypeData,
+    Dataset, DenseFeatures, Features, FieldData, Kinds, LabelData, LabelValues, LinkSplitData, Links, MetapathData,
+    RelationData, SparseFeatures, SplitData, Step, Transform, TransformKind, VertexIds, VertexTypeData,
 };
 use hgnnc_partition::{Observer, Options, Partition, PartitionError, Stage, partition};
 use rand::seq::SliceRandom;
@@ -156,27 +156,36 @@ fn floats(random: &mut ChaCha8Rng, len: usize) -> Vec<f32> {
     (0..len).map(|_| random.random_range(-2.0..2.0)).collect()
 }
 
+fn feature_rows(random: &mut ChaCha8Rng, count: usize, sparse: bool) -> Features {
+    let dim = random.random_range(0..5);
+    if !sparse {
+        return Features::Dense(DenseFeatures { dim, rows: floats(random, count * dim).into() });
+    }
+    let (mut indptr, mut indices) = (vec![0], vec![]);
+    for _ in 0..count {
+        indices.extend((0..dim as u32).filter(|_| random.random_bool(0.4)));
+        indptr.push(indices.len() as u64);
+    }
+    let data = floats(random, indices.len()).into();
+    Features::Sparse(SparseFeatures { dim, indptr, indices, data })
+}
+
 fn vertex_type(random: &mut ChaCha8Rng, ty: usize) -> VertexTypeData {
     let count = match random.random_range(0..6) {
         0 => 0,
         1 => random.random_range(1..4),
         _ => random.random_range(4..60),
     };
-    let dim = random.random_range(0..5);
-    let dense = DenseFeatures { dim, rows: floats(random, count * dim).into() };
     let features = match random.random_range(0..3) {
         0 => None,
-        1 => Some(Features::Dense(dense)),
-        _ => {
-            let (mut indptr, mut indices) = (vec![0], vec![]);
-            for _ in 0..count {
-                indices.extend((0..dim as u32).filter(|_| random.random_bool(0.4)));
-                indptr.push(indices.len() as u64);
-            }
-            let data = floats(random, indices.len()).into();
-            Some(Features::Sparse(SparseFeatures { dim, indptr, indices, data }))
-        }
+        kind => Some(feature_rows(random, count, kind == 2)),
     };
+    let fields = ["year", "a/b"]
+        .into_iter()
+        .take(random.random_range(0..3))
+        .enumerate()
+        .map(|(at, name)| FieldData { name: name.into(), values: feature_rows(random, count, at == 1) });
+    let fields = fields.collect();
     let dim = features.as_ref().map_or(0, Features::dim);
     let transforms = match dim {
         0 => vec![],
@@ -198,6 +207,7 @@ fn vertex_type(random: &mut ChaCha8Rng, ty: usize) -> VertexTypeData {
         name: ["thing", "Thing", "relation 0", "a/b", "ü"][ty].into(),
         count,
         features,
+        fields,
         kinds: random
             .random_bool(0.3)
             .then(|| Kinds { names: vec!["a".into(), "b".into()], of: (0..count).map(|v| (v % 2) as u32).collect() }),

@@ -59,7 +59,7 @@ fn check(what: &str, compiled: &Compiled, world: &World) {
 
 #[test]
 fn batches_on_a_device_are_those_of_the_processor() {
-    for name in ["rgcn", "sage_mean", "rgat", "hgt", "rgcn_sparse"] {
+    for name in ["rgcn", "sage_mean", "rgat", "hgt", "rgcn_sparse", "several_fields"] {
         let case = case(name);
         let sparse = name == "rgcn_sparse";
         let world = if sparse { World::sparse_library() } else { World::random_library(31) };

@@ -684,3 +684,36 @@ fn sparse_one_hot_and_learned_features_mean_matrices() {
         plain_rgcn(p, "y", PAPER, &first).remove("Paper").expect("papers")
     });
 }
+
+/// Each field is a matrix of its own, also of two sparse ones of one width, and of two tables of one vertex type.
+#[test]
+fn fields_of_a_vertex_type_are_matrices_of_their_own() {
+    agrees("several_fields", |p| {
+        let identity = |n: usize| -> Rows { (0..n).map(|i| (0..n).map(|j| f64::from(i == j)).collect()).collect() };
+        let table = |name: &str, vertex: &str| -> Rows {
+            let table = p.param(name);
+            (0..p.count(vertex)).map(|v| table.row(v).to_vec()).collect()
+        };
+        let beside = |a: Rows, b: Rows| -> Rows { a.into_iter().zip(b).map(|(a, b)| [a, b].concat()).collect() };
+        let sum = |parts: Vec<Rows>| -> Rows {
+            let mut parts = parts.into_iter();
+            let first = parts.next().expect("a part");
+            parts.fold(first, |sum, part| sum.iter().zip(&part).map(|(a, b)| add(a, b)).collect())
+        };
+        let (words, tags) = (p.input("Paper.words"), p.input("Paper.tags"));
+        assert_ne!(words, tags, "two matrices");
+        let papers = sum(vec![
+            p.linear("papers", "", &beside(p.input("Paper.x"), table("Paper.id", "Paper"))),
+            p.linear("papers_2", "", &words),
+            p.linear("papers_3", "", &tags),
+        ]);
+        let authors = p.linear("authors", "", &beside(table("Author.more", "Author"), table("Author.id", "Author")));
+        let venues = sum(vec![
+            p.linear("venues", "", &beside(p.input("Venue.x"), p.input("Venue.year"))),
+            p.linear("venues_2", "", &identity(p.count("Venue"))),
+        ]);
+        let x = Typed::from([("Paper", papers), ("Author", authors), ("Venue", venues)]);
+        let first = each_type(&plain_rgcn(p, "first", ALL, &x), relu);
+        plain_rgcn(p, "y", PAPER, &first).remove("Paper").expect("papers")
+    });
+}
