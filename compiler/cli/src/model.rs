@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use hgnnc_driver::{Analyzed, hir};
-use hgnnc_ir::dataflow::GraphDecl;
+use hgnnc_ir::dataflow::{GraphDecl, SelfLoops};
 use hgnnc_ir::infer::show;
 use hgnnc_ir::training::{LinkTarget, NegativeEnds, Reuse, Target};
 use hgnnc_ir::{Dataflow, Dim, Param, VertexRows};
@@ -107,8 +107,10 @@ pub(crate) fn graph_text(flow: &Dataflow, graph: &GraphDecl) -> String {
     if let Some(permutations) = graph.shuffle {
         let _ = write!(text, ", permutations drawn for each step: {permutations}");
     }
-    if graph.self_loops {
-        text.push_str(", with self loops");
-    }
+    text.push_str(match graph.self_loops {
+        SelfLoops::Kept => "",
+        SelfLoops::Added => ", with self loops",
+        SelfLoops::Removed => ", without self loops",
+    });
     text
 }

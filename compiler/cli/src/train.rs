@@ -14,6 +14,7 @@ use hgnnc::{
 use hgnnc_data::ExecError;
 use hgnnc_dist::{Alone, Comm, threads};
 use hgnnc_graph::show_bytes;
+use hgnnc_ir::training::LAST;
 use hgnnc_loader::CacheOptions;
 use hgnnc_train::{Outcome, RankReport, Report, TrainOptions, checkpoint};
 
@@ -355,7 +356,11 @@ fn summary(report: &Report) -> String {
     if report.mean.is_some() {
         return seeds_summary(report);
     }
-    let best = report.best_epoch.map(|epoch| format!(", best epoch {epoch}")).unwrap_or_default();
+    let best = match (report.best_epoch, report.select.as_deref()) {
+        (None, _) => String::new(),
+        (Some(_), Some(LAST)) => ", the last one kept".to_owned(),
+        (Some(epoch), _) => format!(", best epoch {epoch}"),
+    };
     format!(
         "{}: {} epochs{best}, {:.2} ms per epoch (median), {:.2} s in all\n{}{}",
         report.outcome,

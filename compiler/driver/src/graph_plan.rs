@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use hgnnc_executable::GraphPlan;
-use hgnnc_ir::dataflow::{GraphDecl, MetapathDecl};
+use hgnnc_ir::dataflow::{GraphDecl, MetapathDecl, SelfLoops};
 use hgnnc_ir::{Dataflow, Graph, Op, Space};
 use hgnnc_passes::score_links;
 use hgnnc_passes::{PassCx, PassManager, UnknownName, factor_paths};
@@ -30,7 +30,7 @@ pub fn declare_metapaths<E>(
     let flow = &mut model.flow;
     for index in 0..flow.graphs.len() {
         let decl = flow.graphs[index].clone();
-        if decl.steps.len() < 2 || decl.self_loops || decl.links {
+        if decl.steps.len() < 2 || decl.self_loops != SelfLoops::Kept || decl.links {
             continue;
         }
         let places: Vec<usize> = match decl.counted {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 use hgnnc_ir::batch::BatchInput;
-use hgnnc_ir::dataflow::{Binding, GraphDecl, Step};
+use hgnnc_ir::dataflow::{Binding, GraphDecl, SelfLoops, Step};
 use hgnnc_ir::training::{Fanout, MiniBatch, Reuse};
 use hgnnc_ir::{Dataflow, Graph, Input, Origin, Output, OutputKind, Value};
 use hgnnc_passes::{NotBatchable, to_minibatch, to_minibatch_with_cache};
@@ -168,9 +168,13 @@ impl Resolver<'_> {
                 kind(format!("`{name}` is no metapath to walk along"), "walks need a metapath")
                     .help("a relation has fan-outs: how many in-edges a vertex draws")
             }
-            (Fanout::Walks { .. }, _) if decl.self_loops => {
+            (Fanout::Walks { .. }, _) if decl.self_loops == SelfLoops::Added => {
                 kind(format!("walks find no self loops of `{name}`"), "walks along a metapath alone")
                     .help("use the metapath without `self_loops`, or fan-outs")
+            }
+            (Fanout::Walks { .. }, _) if decl.self_loops == SelfLoops::Removed => {
+                kind(format!("walks along `{name}` come back to their vertex"), "walks along a metapath alone")
+                    .help("use the metapath as it is declared, or fan-outs")
             }
             (Fanout::Walks { .. }, _) => {
                 let count = Binding::EdgeCount(Graph::new(position));

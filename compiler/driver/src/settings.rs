@@ -17,7 +17,7 @@ pub fn settings(model: &Analyzed) -> BTreeMap<String, String> {
     };
     let training = &spec.training;
     set("seed", training.seed.to_string());
-    set("select", training.criterion_name(training.select));
+    set("select", training.selection());
     if let Some(stop) = &training.stop {
         set("stop", training.criterion_name(stop.criterion));
         set("patience", stop.patience.to_string());

@@ -88,11 +88,8 @@ fn named_by_content(flow: &Dataflow) -> Dataflow {
             text += &format!(" {}{relation}", if step.reverse { '<' } else { '>' });
         }
         text += &format!(" {}", vertex(decl.dst));
-        for (flag, word) in [(decl.counted, "counted"), (decl.self_loops, "self_loops"), (decl.links, "links")] {
-            if flag {
-                text += &format!(" {word}");
-            }
-        }
+        let words = [decl.counted.then_some("counted"), decl.self_loops.word(), decl.links.then_some("links")];
+        words.into_iter().flatten().for_each(|word| text += &format!(" {word}"));
         if let Some(permutations) = decl.shuffle {
             text += &format!(" shuffle {permutations}");
         }

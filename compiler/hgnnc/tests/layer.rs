@@ -104,6 +104,27 @@ fn gradients_are_those_of_the_formula() {
     assert_eq!(layer.param_gradient(1), Some(&[1.0, 1.0, 1.0, 1.0, 3.0, 3.0][..]));
 }
 
+/// A given field takes the place of the dataset's own, and leaves the others to the dataset.
+#[test]
+fn some_fields_of_a_vertex_type_are_given() {
+    let text = MODEL
+        .replace("{ x: f32[2] }", "{ x: f32[2], year: f32 }")
+        .replace("concat(h.Paper, Paper.x)", "concat(h.Paper, Paper.x, Paper.year)");
+    let shown =
+        |layer: &Layer| layer.inputs().map(|info| format!("{} {:?}", info.name, info.shape)).collect::<Vec<_>>();
+    let both = open(&text, &["Paper.year", "Paper.x"]).expect("the dataset has neither");
+    assert_eq!(shown(&both), ["Paper.year [3, 1]", "Paper.x [3, 2]"]);
+    assert!(refusal(&text, &["Paper.year"]).contains("`Paper` has no features `x` in the dataset"));
+
+    let mut data = library();
+    data.vertex_types[0].features = Some(Features::Dense(DenseFeatures { dim: 2, rows: X.to_vec().into() }));
+    let mut layer = Layer::new(&job(&text, &["Paper.year"]), &data, &mut Silent).expect("a layer");
+    assert_eq!(shown(&layer), ["Paper.year [3, 1]"]);
+    forward(&mut layer, &[7.0, 8.0, 9.0], &[vec![1.0, 0.0, 0.0, 1.0], vec![1.0, 0.0, 0.0, 1.0, 0.0, 0.0]]);
+    assert_eq!(layer.output(1)[..5], [1.5, 3.0, 1.0, -1.0, 7.0]);
+    assert_eq!(layer.output(1)[10..], [0.0, 0.0, 3.0, 4.0, 9.0]);
+}
+
 #[test]
 fn outputs_are_those_of_vertices() {
     let attention = MODEL.replace("use std::gcn::GcnConv", "use std::gat::GatConv").replace(

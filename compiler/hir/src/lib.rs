@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hgnnc_diag::Span;
-use hgnnc_ir::dataflow::{GraphDecl, RelationDecl, VertexTypeDecl};
+use hgnnc_ir::dataflow::{GraphDecl, RelationDecl, SelfLoops, VertexTypeDecl};
 use hgnnc_ir::{BinaryOp, Direction, Graph, PathDecl, PathRows, Space, Table, UnaryOp, VertexType};
 
 pub use dims::{Dim, Symbol, Symbols};
@@ -81,7 +81,7 @@ impl Tables {
         };
         let joined = |other: &&Graph| {
             let decl = &self.graphs[other.index()];
-            Some(&decl.steps) == steps && !decl.links && !decl.self_loops && !decl.counted
+            Some(&decl.steps) == steps && !decl.links && decl.self_loops == SelfLoops::Kept && !decl.counted
         };
         values.get(&graph).or_else(|| values.get(values.keys().find(joined)?))
     }
@@ -397,8 +397,8 @@ pub enum FeatureKind {
     Dense,
     Sparse,
     OneHot,
-    /// A learned row for each vertex.
-    Embedding,
+    /// A learned row for each vertex, with these initial values.
+    Embedding(Initialiser),
 }
 
 /// A position of the path instances, or of the edges to predict, that the edges of a semantic graph are.

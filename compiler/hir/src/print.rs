@@ -162,7 +162,7 @@ impl<'m> Printer<'m> {
         match &expr.kind {
             ExprKind::Number(number) => number.to_string(),
             ExprKind::Features(features) => match features.kind {
-                FeatureKind::Embedding => format!("embedding({})", features.name),
+                FeatureKind::Embedding(_) => format!("embedding({})", features.name),
                 FeatureKind::Dense | FeatureKind::Sparse | FeatureKind::OneHot => features.name.clone(),
             },
             ExprKind::Param(param, _) => self.declaration(&model.params[param.index()]),

@@ -43,6 +43,29 @@ pub struct Step {
     pub reverse: bool,
 }
 
+/// What a semantic graph does with edges (v, v).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum SelfLoops {
+    /// It has those of its relation or metapath.
+    #[default]
+    Kept,
+    /// Those that are missing are added.
+    Added,
+    /// It has none.
+    Removed,
+}
+
+impl SelfLoops {
+    /// The word in text formats; none for [`SelfLoops::Kept`].
+    pub const fn word(self) -> Option<&'static str> {
+        match self {
+            SelfLoops::Kept => None,
+            SelfLoops::Added => Some("self_loops"),
+            SelfLoops::Removed => Some("no_self_loops"),
+        }
+    }
+}
+
 /// A semantic graph: its endpoint types and the recipe by which the runtime builds it.
 ///
 /// Messages flow from `src` to `dst`: a relation or metapath from `A` to `B` has sources `A` and destinations `B`.
@@ -59,8 +82,8 @@ pub struct GraphDecl {
     /// For a metapath: keep one edge per pair with its number of path instances (`true`), or just the distinct pairs
     /// (`false`). A single relation keeps its edges as they are, duplicates included.
     pub counted: bool,
-    /// Add the edges (v, v) that are missing.
-    pub self_loops: bool,
+    /// What becomes of edges (v, v).
+    pub self_loops: SelfLoops,
     /// The edges are vertex pairs to score, which may or may not be links of its relation: those of a batch in
     /// training, any requested pairs in evaluation. Such a graph has one step and carries no messages.
     pub links: bool,
@@ -84,7 +107,7 @@ impl GraphDecl {
             dst,
             steps,
             counted: false,
-            self_loops: false,
+            self_loops: SelfLoops::Kept,
             links: false,
             shuffle: None,
             derived: None,

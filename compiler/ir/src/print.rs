@@ -164,8 +164,8 @@ impl Printer<'_> {
             if decl.counted {
                 write!(self.out, " counted")?;
             }
-            if decl.self_loops {
-                write!(self.out, " self_loops")?;
+            if let Some(word) = decl.self_loops.word() {
+                write!(self.out, " {word}")?;
             }
             if decl.links {
                 write!(self.out, " links")?;

@@ -19,7 +19,7 @@
 //! [`derive()`] says what the derived tables hold; runtimes compute the same faster.
 
 use crate::Direction;
-use crate::dataflow::{Dataflow, GraphDecl, VertexTypeDecl};
+use crate::dataflow::{Dataflow, GraphDecl, SelfLoops, VertexTypeDecl};
 use crate::ranks::{EdgeShare, Mirrors};
 use crate::types::{Graph, Space, Stack, VertexType};
 use crate::width::Width;
@@ -156,7 +156,7 @@ impl Dataflow {
             dst,
             steps: vec![],
             counted: false,
-            self_loops: false,
+            self_loops: SelfLoops::Kept,
             links,
             shuffle: None,
             derived: Some((stack, incidence)),

@@ -16,8 +16,10 @@ pub struct Training {
     pub epochs: u64,
     /// Early stopping, if configured.
     pub stop: Option<Stop>,
-    /// Selects the best epoch, whose parameters are kept.
+    /// The criterion of the best epoch, by which runs are compared as well.
     pub select: Criterion,
+    /// The epoch whose parameters are kept.
+    pub keep: Keep,
     /// Metrics to report after each epoch.
     pub metrics: Vec<Metric>,
     /// The dataset split, unless the command line names another.
@@ -78,11 +80,31 @@ impl Training {
         }
     }
 
+    /// What decides the epoch whose parameters are kept, in reports and in the language: `val.loss`, or `last`.
+    pub fn selection(&self) -> String {
+        match self.keep {
+            Keep::Best => self.criterion_name(self.select),
+            Keep::Last => LAST.to_owned(),
+        }
+    }
+
     /// The name of a criterion in reports and in the language: `val.loss`.
     pub fn criterion_name(&self, criterion: Criterion) -> String {
         format!("{}.{}", criterion.part.name(), self.measure_name(criterion.measure))
     }
 }
+
+/// The epoch whose parameters a run keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keep {
+    /// The best one by [`Training::select`].
+    Best,
+    /// The last one, whatever its metrics.
+    Last,
+}
+
+/// The word for [`Keep::Last`] in the language and in reports.
+pub const LAST: &str = "last";
 
 /// A term of the loss that compares an output with its ground truth.
 #[derive(Clone, PartialEq, Debug)]

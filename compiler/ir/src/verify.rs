@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::dataflow::{Binding, Dataflow, GraphDecl, Init, OutputKind, RelationDecl, Step};
+use crate::dataflow::{Binding, Dataflow, GraphDecl, Init, OutputKind, RelationDecl, SelfLoops, Step};
 use crate::infer::infer;
 use crate::ops::{Op, UnaryOp};
 use crate::paths::PathRows;
@@ -171,7 +171,7 @@ impl Verifier<'_> {
         let (Some(of), Some(hops)) = (graph(decl.of), hops) else {
             return self.report(place, "it is the path of no graphs");
         };
-        let simple = |decl: &GraphDecl| !decl.self_loops && !decl.links;
+        let simple = |decl: &GraphDecl| decl.self_loops == SelfLoops::Kept && !decl.links;
         let steps: Vec<Step> = hops.iter().flat_map(|hop| hop.steps.iter().copied()).collect();
         if hops.len() < 2 || steps != of.steps || !simple(of) || !hops.iter().all(|hop| simple(hop)) {
             self.report(place, format!("the edges of `{}` are no paths of these graphs", of.name));
@@ -276,10 +276,14 @@ impl Verifier<'_> {
         }
         let name = |vertex: VertexType| flow.vertex_types.get(vertex.index()).map_or("?", |decl| &decl.name);
         let mut at = flow.owned_type(decl.src);
-        if decl.links && (decl.steps.len() != 1 || decl.steps[0].reverse || decl.self_loops) {
+        if decl.links && (decl.steps.len() != 1 || decl.steps[0].reverse || decl.self_loops != SelfLoops::Kept) {
             self.report(place, "links are those of one relation, in its direction");
         }
-        let alone = decl.src == decl.dst && decl.steps.is_empty() && !decl.counted && !decl.self_loops && !decl.links;
+        let alone = decl.src == decl.dst
+            && decl.steps.is_empty()
+            && !decl.counted
+            && decl.self_loops == SelfLoops::Kept
+            && !decl.links;
         if decl.shuffle.is_some() && !alone {
             self.report(place, "permutations are those of the vertices of a type, without steps");
         }

@@ -13,7 +13,7 @@ impl Instance<'_> {
     pub fn space(&self, val: &Val) -> Option<Space> {
         match val {
             Val::Stored(value) => Some(self.flow.ty(*value).space),
-            Val::OneHot(_) | Val::AtEnd(..) | Val::BlockDiagonal { .. } => None,
+            Val::OneHot { .. } | Val::AtEnd(..) | Val::BlockDiagonal { .. } => None,
         }
     }
 
@@ -37,10 +37,17 @@ impl Instance<'_> {
     }
 
     pub fn dropout(&mut self, x: &Val, rate: f64, span: Span) -> Val {
-        let value = x.stored();
-        let ty = self.flow.ty(value).clone();
         let stream = self.streams;
         self.streams += 1;
+        // A row of one-hot features has one element that is not 0, so a number for each row is a mask of all elements.
+        if let Val::OneHot { columns: columns @ Dim::Count(vertex), mask: before } = *x {
+            let ty = Type::new(Space::Vertices(vertex), vec![]);
+            let mask = self.emit(Op::RandomMask { stream, rate, ty }, &[], span);
+            let both = before.map(|before| self.emit(Op::Binary(BinaryOp::Mul), &[before, mask], span));
+            return Val::OneHot { columns, mask: Some(both.unwrap_or(mask)) };
+        }
+        let value = x.stored();
+        let ty = self.flow.ty(value).clone();
         let mask = self.emit(Op::RandomMask { stream, rate, ty }, &[], span);
         Val::Stored(self.emit(Op::Binary(BinaryOp::Mul), &[value, mask], span))
     }
@@ -130,7 +137,13 @@ impl Instance<'_> {
     fn project(&mut self, a: &Val, weight: Value, batch: usize, span: Span) -> Val {
         match a {
             Val::Stored(value) => Val::Stored(self.emit(Op::MatMul { batch }, &[*value, weight], span)),
-            Val::OneHot(_) => Val::Stored(self.emit(Op::Rows, &[weight], span)),
+            Val::OneHot { mask, .. } => {
+                let rows = Val::Stored(self.emit(Op::Rows, &[weight], span));
+                match mask {
+                    Some(mask) => self.binary(BinaryOp::Mul, &rows, &Val::Stored(*mask), span),
+                    None => rows,
+                }
+            }
             Val::AtEnd(inner, graph, direction) => {
                 let projected = self.project(inner, weight, batch, span);
                 self.gather(&projected, *graph, *direction, span)

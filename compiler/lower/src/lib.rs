@@ -505,11 +505,11 @@ impl<'m> Instance<'m> {
         let row = ty.rows().next().expect("a single value");
         let (vertex, dims) = (features.vertex, dims(row));
         match features.kind {
-            FeatureKind::OneHot => Val::OneHot(dims[0]),
-            FeatureKind::Embedding => Val::Stored(match self.embeddings.get(&features.name) {
+            FeatureKind::OneHot => Val::OneHot { columns: dims[0], mask: None },
+            FeatureKind::Embedding(init) => Val::Stored(match self.embeddings.get(&features.name) {
                 Some(value) => *value,
                 None => {
-                    let table = self.embedding(features, vertex, dims[0]);
+                    let table = self.embedding(features, vec![Dim::Count(vertex), dims[0]], init);
                     let value = self.emit(Op::Rows, &[table], span);
                     self.embeddings.insert(features.name.clone(), value);
                     value

@@ -3,7 +3,7 @@
 use hgnnc_diag::Span;
 use hgnnc_hir::{self as hir, Decomposition, Entry, Features, Initialiser, ParamId, ParamNames, UniqueNames};
 use hgnnc_ir::dataflow::{Init, ParamDecl};
-use hgnnc_ir::{Dim, Op, Param, Value, VertexType};
+use hgnnc_ir::{Dim, Op, Param, Value};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use crate::value::{Val, Values};
@@ -208,11 +208,10 @@ impl Instance<'_> {
     }
 
     /// The table of learned rows of a vertex type.
-    pub fn embedding(&mut self, features: &Features, vertex: VertexType, width: Dim) -> Value {
-        let rows = Dim::Count(vertex);
-        let init = Init::Glorot { fan_in: rows, fan_out: width.fixed().unwrap_or(1) };
+    pub fn embedding(&mut self, features: &Features, dims: Vec<Dim>, init: Initialiser) -> Value {
+        let init = initial(init, &dims);
         // It belongs to the schema, wherever it is read first.
-        let param = self.new_parameter(&features.name, vec![rows, width], init, true, features.span);
+        let param = self.new_parameter(&features.name, dims, init, true, features.span);
         self.emit(Op::Param(param), &[], features.span)
     }
 

@@ -14,7 +14,12 @@ pub enum Val {
     Stored(Value),
     /// The identity matrix of a vertex type, with so many columns. Projecting it gives the weight itself, so it is
     /// never a value of the program.
-    OneHot(Dim),
+    OneHot {
+        /// The number of columns, and of rows.
+        columns: Dim,
+        /// A number for each row, by which it is multiplied (dropout).
+        mask: Option<Value>,
+    },
     /// One-hot or sparse vertex values seen from an end of the edges. They are projected before they
     /// are gathered, since neither can be gathered.
     AtEnd(Box<Val>, Graph, Direction),
@@ -35,7 +40,9 @@ impl Val {
     pub fn stored(&self) -> Value {
         match self {
             Val::Stored(value) => *value,
-            Val::OneHot(_) | Val::AtEnd(..) | Val::BlockDiagonal { .. } => panic!("{self:?} does not stand by itself"),
+            Val::OneHot { .. } | Val::AtEnd(..) | Val::BlockDiagonal { .. } => {
+                panic!("{self:?} does not stand by itself")
+            }
         }
     }
 }
@@ -89,7 +96,7 @@ impl Instance<'_> {
     pub fn dims<'a>(&'a self, val: &'a Val) -> &'a [Dim] {
         match val {
             Val::Stored(value) => &self.flow.ty(*value).dims,
-            Val::OneHot(columns) => std::slice::from_ref(columns),
+            Val::OneHot { columns, .. } => std::slice::from_ref(columns),
             Val::AtEnd(of, ..) => self.dims(of),
             Val::BlockDiagonal { dims, .. } => dims,
         }

@@ -354,7 +354,7 @@ impl<'a> Checker<'a> {
         decl.used.set(true);
         let (kind, form, dim) = match decl.kind {
             FieldKind::OneHot => (FeatureKind::OneHot, Form::OneHot, Dim::Count(vertex)),
-            FieldKind::Embedding(width) => (FeatureKind::Embedding, Form::Dense, Dim::Fixed(width)),
+            FieldKind::Embedding(width) => (FeatureKind::Embedding(decl.init), Form::Dense, Dim::Fixed(width)),
             FieldKind::Real { width, sparse: true } => (FeatureKind::Sparse, Form::Sparse, Dim::Fixed(width)),
             FieldKind::Real { width, sparse: false } => (FeatureKind::Dense, Form::Dense, Dim::Fixed(width)),
             FieldKind::Number | FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) => {

@@ -3,7 +3,7 @@
 use hgnnc_diag::synonyms::{self, Meant};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::show_widths;
-use hgnnc_hir::{Dim, Entry, ExprKind as Kind, ParamNames, Row, Type, Width};
+use hgnnc_hir::{Dim, Entry, ExprKind as Kind, Form, ParamNames, Row, Type, Width};
 use hgnnc_ir::{BinaryOp, Space, UnaryOp};
 use hgnnc_syntax::ast::{Arg, Call, Expr, ExprKind, Ident};
 use hgnnc_syntax::format_expr;
@@ -331,7 +331,7 @@ impl Checker<'_> {
                 if rate == 0.0 {
                     return x;
                 }
-                self.map(x, at, span, |this, row| this.same(row, at), |x| Kind::Dropout(x, rate))
+                self.map(x, at, span, |this, row| this.droppable(row, at), |x| Kind::Dropout(x, rate))
             }
             "dot" => {
                 let b_expr = args[1].expect("required");
@@ -439,6 +439,11 @@ impl Checker<'_> {
     }
 
     /// A value that stays as it is.
+    /// The type of `dropout`: that of its argument. A dropped row of one-hot features is 0 where it is projected.
+    fn droppable(&self, row: &Row, at: Span) -> Result<Row, Mistake> {
+        if row.form == Form::OneHot { Ok(row.clone()) } else { self.same(row, at) }
+    }
+
     fn same(&self, row: &Row, at: Span) -> Result<Row, Mistake> {
         self.usable(row, at)?;
         Ok(row.clone())

@@ -19,6 +19,7 @@ mod eval;
 mod fields;
 mod functions;
 pub mod imports;
+mod initialiser;
 mod layer;
 mod links;
 mod loss;

@@ -1,20 +1,16 @@
 //! `param` declarations: one parameter for each of what, decompositions, initialisers.
 
-use hgnnc_diag::synonyms::Place;
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::show_widths;
 use hgnnc_hir::{Decomposition, Entry, ExprKind as Kind, Form, Initialiser, Param, ParamId, Row, Type, Width};
 use hgnnc_ir::Space;
-use hgnnc_syntax::ast::{self, Expr, ExprKind, Layer, LayerStmt, ParamDecl, Per, Stmt};
+use hgnnc_syntax::ast::{self, Expr, Layer, LayerStmt, ParamDecl, Per, Stmt};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::checker::{Checker, Mistake, Place as Block, Scope, SharedPart};
 use crate::eval::Widths;
-use crate::functions::match_arguments;
-use crate::names::suggest;
+use crate::initialiser::Written;
 use crate::value::Term;
-
-const INITIALISERS: &[&str] = &["glorot", "he", "zeros", "ones", "constant", "uniform", "normal"];
 
 impl Checker<'_> {
     /// The term that a declared parameter is: one value, or one for each semantic graph.
@@ -321,74 +317,24 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// An initialiser; `None`: wrong and reported.
     fn initialiser(&mut self, expr: &Expr, scope: &Scope<'_>) -> Result<Option<Initialiser>, Mistake> {
-        let (name, name_span, args) = match &expr.kind {
-            ExprKind::Name(name) => (name.as_str(), expr.span, &[][..]),
-            ExprKind::Call(call) => (call.callee.name.as_str(), call.callee.span, &call.args[..]),
-            ExprKind::Number(number) => return Ok(Some(Initialiser::Constant(*number))),
-            ExprKind::Error => return Ok(None),
-            _ => ("", expr.span, &[][..]),
-        };
-        let names: &[&str] = match name {
-            "glorot" | "he" => &["batch"],
-            "zeros" | "ones" => &[],
-            "constant" => &["value"],
-            "uniform" => &["bound"],
-            "normal" => &["std"],
-            _ => {
-                let report = Diagnostic::at(
-                    codes::UNKNOWN_CHOICE,
-                    name_span,
-                    format!("`{name}` is not an initialiser"),
-                    "unknown initialiser",
-                );
-                return Err(Box::new(suggest(report, Place::Initialiser, name, INITIALISERS.iter().copied())));
-            }
-        };
-        let sorted = match match_arguments(args, names, &format!("`{name}`"), expr.span) {
-            Ok(sorted) => sorted,
+        let written = match Written::of(expr) {
+            Ok(written) => written,
             Err(mistakes) => {
                 mistakes.into_iter().for_each(|mistake| self.report(mistake));
                 return Ok(None);
             }
         };
-        let mut number = None;
-        if let Some(Some(argument)) = sorted.first() {
-            match self.number(argument, scope) {
-                Some(value) => number = Some((value, argument.span)),
+        let Some(written) = written else { return Ok(None) };
+        let number = match written.argument {
+            None => None,
+            Some(argument) => match self.number(argument, scope) {
+                Some(number) => Some(number),
                 None => return Ok(None),
-            }
-        }
-        let needed = |what: &str| -> Mistake {
-            Box::new(Diagnostic::at(
-                codes::MISSING_ARGUMENT,
-                expr.span,
-                format!("`{name}` needs `{what}`"),
-                format!("as in `{name}(0.1)`"),
-            ))
+            },
         };
-        let in_range = |(value, span): (f64, Span), low: f64| -> Result<f64, Mistake> {
-            if value.is_nan() || value >= low && value.is_finite() {
-                return Ok(value);
-            }
-            Err(Box::new(Diagnostic::at(
-                codes::ARGUMENT_RANGE,
-                span,
-                format!("`{name}` takes a number that is at least {low}"),
-                format!("this is {value}"),
-            )))
-        };
-        Ok(Some(match name {
-            "glorot" | "he" => {
-                let batch = number.map_or(Ok(0.0), |n| in_range(n, 0.0))? as usize;
-                if name == "glorot" { Initialiser::Glorot { batch } } else { Initialiser::He { batch } }
-            }
-            "zeros" => Initialiser::Constant(0.0),
-            "ones" => Initialiser::Constant(1.0),
-            "constant" => Initialiser::Constant(number.ok_or_else(|| needed("value"))?.0),
-            "uniform" => Initialiser::Uniform(in_range(number.ok_or_else(|| needed("bound"))?, 0.0)?),
-            _ => Initialiser::Normal(in_range(number.ok_or_else(|| needed("std"))?, 0.0)?),
-        }))
+        written.initialiser(number).map(Some)
     }
 }
 

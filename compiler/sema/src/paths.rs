@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::{Entry, ExprId, ExprKind as Kind, Form, ParamId, PathPart, Reduction, Row, Type};
-use hgnnc_ir::dataflow::{GraphDecl, Step};
+use hgnnc_ir::dataflow::{GraphDecl, SelfLoops, Step};
 use hgnnc_ir::{Graph, PathDecl, PathRows, Space, VertexType};
 use hgnnc_syntax::ast::{self, BlockKind, Call, Expr, ExprKind, GraphExpr, Ident, LayerStmt};
 
@@ -121,10 +121,12 @@ impl Checker<'_> {
             "pairs to score are no paths"
         } else if graph.edges {
             "edges to predict are no paths"
-        } else if graph.self_loops {
+        } else if graph.self_loops == SelfLoops::Added {
             "self loops that are added walk along no relation"
         } else if graph.shuffle.is_some() {
             "shuffled vertices are joined by no relation"
+        } else if graph.self_loops == SelfLoops::Removed {
+            "self loops are left out of its edges, not of walks"
         } else {
             return Some(self.declare_instances(graph));
         };

@@ -7,7 +7,7 @@ use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::UniqueNames;
 use hgnnc_ir::VertexType;
 use hgnnc_ir::optimizer::{Clip, Optimizer, OptimizerOptions, Schedule};
-use hgnnc_ir::training::{Criterion, Measure, Metric, Part, Stop, Target, Task, Trained, Training};
+use hgnnc_ir::training::{Criterion, Keep, LAST, Measure, Metric, Part, Stop, Target, Task, Trained, Training};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
 use hgnnc_syntax::format_expr;
 
@@ -158,7 +158,7 @@ impl Checker<'_> {
                 TrainEntry::Negatives(span, _) => ("negatives", *span),
                 TrainEntry::Exclude(span, _) => ("exclude", *span),
                 TrainEntry::Stop(span, ..) => ("stop", *span),
-                TrainEntry::Select(span, _) => ("select", *span),
+                TrainEntry::Select(span, _) | TrainEntry::SelectEpoch(span, _) => ("select", *span),
                 TrainEntry::Metrics(span, _) => ("metrics", *span),
                 TrainEntry::Split(span, _) => ("split", *span),
                 TrainEntry::Dataset(span, _) => ("dataset", *span),
@@ -191,6 +191,7 @@ impl Checker<'_> {
                 epochs: 200,
                 stop: None,
                 select: Criterion { part, measure: Measure { metric: Metric::Loss, term: None } },
+                keep: Keep::Best,
                 metrics: default_metrics,
                 split: None,
                 dataset: None,
@@ -243,6 +244,18 @@ impl Checker<'_> {
                     Some(criterion) => select = Some(criterion),
                     None => fine = false,
                 },
+                TrainEntry::SelectEpoch(_, name) if name.name == LAST => spec.training.keep = Keep::Last,
+                TrainEntry::SelectEpoch(_, name) => {
+                    let message = format!("`{}` selects no epoch", name.name);
+                    let known = Metric::ALL.into_iter().find(|metric| metric.name() == name.name);
+                    let metric = known.unwrap_or(Metric::Loss).name();
+                    let report =
+                        Diagnostic::at(codes::UNKNOWN_CHOICE, name.span, message, "not a choice").help(format!(
+                            "write a metric of a part, as in `select val.{metric}`, or `select last` for the last epoch"
+                        ));
+                    self.report(report);
+                    fine = false;
+                }
                 TrainEntry::Metrics(_, names) => {
                     let metrics: Vec<Option<Metric>> = names.iter().map(|name| self.metric(name, terms)).collect();
                     match metrics.into_iter().collect() {

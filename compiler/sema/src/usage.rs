@@ -205,6 +205,7 @@ impl Names {
                         self.expr(e)
                     }
                 }
+                field.init.iter().for_each(|init| self.expr(init));
             }
         }
     }
@@ -230,7 +231,11 @@ impl Names {
                     }
                 }
                 TrainEntry::Exclude(_, graphs) => self.graphs(graphs),
-                TrainEntry::Select(..) | TrainEntry::Metrics(..) | TrainEntry::Split(..) | TrainEntry::Dataset(..) => {}
+                TrainEntry::Select(..)
+                | TrainEntry::SelectEpoch(..)
+                | TrainEntry::Metrics(..)
+                | TrainEntry::Split(..)
+                | TrainEntry::Dataset(..) => {}
             }
         }
     }

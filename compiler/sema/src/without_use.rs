@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use hgnnc_diag::Diagnostics;
 use hgnnc_hir::{ExprKind as Kind, Row, Type, Width};
-use hgnnc_ir::dataflow::Step;
+use hgnnc_ir::dataflow::{SelfLoops, Step};
 use hgnnc_ir::{Space, VertexType};
 use hgnnc_syntax::ast::{self, ExprKind, ParamKind, RowsOf, ValueRows};
 
@@ -83,7 +83,7 @@ impl<'a> Checker<'a> {
             dst: VERTEX.index(),
             steps: vec![Step { relation: 0, reverse: false }],
             counted: false,
-            self_loops: false,
+            self_loops: SelfLoops::Kept,
             links: false,
             shuffle: None,
             edges: false,

@@ -133,6 +133,8 @@ pub struct FieldDecl {
     pub name: Ident,
     pub ty: FieldType,
     pub ty_span: Span,
+    /// Initialization of learned rows, as of a parameter: `uniform(0.1)`; Glorot if absent.
+    pub init: Option<Expr>,
     /// Name in the dataset, if it differs.
     pub from: Option<Text>,
 }
@@ -546,6 +548,8 @@ pub enum TrainEntry {
     Stop(Span, Criterion, Expr),
     /// `select val.macro_f1`: the criterion of the best epoch.
     Select(Span, Criterion),
+    /// `select last`: an epoch by name.
+    SelectEpoch(Span, Ident),
     /// `metrics micro_f1, macro_f1`: the metrics to report.
     Metrics(Span, Vec<Ident>),
     /// `split "gtn"`: the dataset split to use.

@@ -9,7 +9,7 @@ use hgnnc_graph::{
     Dataset, EdgeList, Features, GraphCache, LabelValues, LinkSplitData, MetapathOptions, NO_ORIGINAL, Origin,
     RelationOptions, SemanticGraph, SemanticGraphs, SgbError, Step,
 };
-use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl, PatternDecl};
+use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl, PatternDecl, SelfLoops};
 use hgnnc_ir::training::{self, Fanout, MiniBatch, Training};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 use hgnnc_ir::{Op, PathDecl, PathRows, VertexRows};
@@ -300,7 +300,9 @@ impl Binder<'_> {
             let vertices: usize =
                 [decl.src, decl.dst].map(|end| self.dataset.vertex_types[self.types[end.index()]].count).iter().sum();
             listed[member.index()] = match steps_of(self, decl)[..] {
-                [step] => !decl.self_loops && self.dataset.relations[step.relation].src_ids.len() < vertices,
+                [step] => {
+                    decl.self_loops == SelfLoops::Kept && self.dataset.relations[step.relation].src_ids.len() < vertices
+                }
                 _ => false,
             };
         }
@@ -319,8 +321,11 @@ impl Binder<'_> {
     }
 
     fn metapath_options(&self, decl: &GraphDecl) -> MetapathOptions {
-        let usual =
-            MetapathOptions { counted: decl.counted, self_loops: decl.self_loops, ..MetapathOptions::default() };
+        let usual = MetapathOptions {
+            counted: decl.counted,
+            self_loops: decl.self_loops == SelfLoops::Added,
+            ..MetapathOptions::default()
+        };
         let memory_budget = self.options.graph_budget.unwrap_or(usual.memory_budget);
         MetapathOptions { memory_budget, ..usual }
     }
@@ -386,6 +391,12 @@ impl Binder<'_> {
 
     /// Builds a graph; for a metapath also returns its origin.
     pub fn build(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<(SemanticGraph, Option<Origin>)> {
+        let (graph, origin) = self.build_whole(builder, decl)?;
+        Ok((if decl.self_loops == SelfLoops::Removed { graph.without_self_loops() } else { graph }, origin))
+    }
+
+    /// Builds a graph with all self loops of its relation or metapath.
+    fn build_whole(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<(SemanticGraph, Option<Origin>)> {
         let failed = |error: SgbError| failed(decl, error);
         let steps = steps_of(self, decl);
         match steps[..] {
@@ -399,7 +410,7 @@ impl Binder<'_> {
             [step] => {
                 let options = RelationOptions {
                     reverse: step.reverse,
-                    self_loops: decl.self_loops,
+                    self_loops: decl.self_loops == SelfLoops::Added,
                     ..RelationOptions::default()
                 };
                 builder.relation(step.relation, options).map_err(failed).map(|graph| (graph, None))

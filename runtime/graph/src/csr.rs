@@ -73,6 +73,36 @@ pub enum EdgeError {
 }
 
 impl SemanticGraph {
+    /// The graph without its edges (v, v), between vertices of one type.
+    #[must_use]
+    pub fn without_self_loops(mut self) -> SemanticGraph {
+        let mut kept = vec![];
+        let mut indptr = vec![0];
+        for (dst, row) in self.csc.indptr.windows(2).enumerate() {
+            kept.extend((row[0]..row[1]).filter(|&e| self.csc.indices[e as usize] as usize != dst));
+            indptr.push(kept.len() as u64);
+        }
+        if kept.len() == self.num_edges() {
+            return self;
+        }
+        fn taken<T: Copy>(all: &[T], kept: &[u64]) -> Vec<T> {
+            kept.iter().map(|&e| all[e as usize]).collect()
+        }
+        let indices = taken(&self.csc.indices, &kept);
+        self.counts = self.counts.map(|all| taken(&all, &kept));
+        self.weight = self.weight.map(|all| taken(&all, &kept));
+        self.original = self.original.map(|all| taken(&all, &kept));
+        let csc = Adjacency { indptr: indptr.into(), indices: indices.into(), ..Adjacency::default() };
+        let csc = std::mem::replace(&mut self.csc, csc);
+        let is_shared = self.csr.indices.as_ptr() == csc.indices.as_ptr();
+        self.csr = transpose(&self.csc, self.num_src);
+        if is_shared {
+            // It is symmetric without the loops as well.
+            (self.csr.indptr, self.csr.indices) = (self.csc.indptr.clone(), self.csc.indices.clone());
+        }
+        self
+    }
+
     /// Builds a graph from an edge list; duplicates are kept. `original` maps each edge to its place in the list.
     ///
     /// Errors when the lists differ in length, an id is out of range, or there are 2^32 - 1 edges or more.

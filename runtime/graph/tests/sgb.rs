@@ -226,6 +226,36 @@ proptest! {
     }
 
     #[test]
+    fn graphs_without_self_loops_have_all_other_edges((dataset, steps) in case(), counted: bool) {
+        let mut dataset = dataset;
+        let relation = &mut dataset.relations[steps[0].relation];
+        relation.weight = Some((0..relation.src_ids.len()).map(|i| i as f32).collect::<Vec<_>>().into());
+        let graphs = SemanticGraphs::new(&dataset);
+        let (start, end) = (dataset.step_ends(steps[0]), dataset.step_ends(*steps.last().unwrap()));
+        let mut all = vec![];
+        if start.0 == start.1 {
+            let options = RelationOptions { reverse: steps[0].reverse, ..RelationOptions::default() };
+            all.push(graphs.relation(steps[0].relation, options).unwrap());
+        }
+        if start.0 == end.1 {
+            all.push(graphs.metapath("M", &steps, MetapathOptions { counted, ..MetapathOptions::default() }).unwrap());
+        }
+        for graph in all {
+            let without = graph.clone().without_self_loops();
+            without.verify().map_err(TestCaseError::fail)?;
+            let edges = |graph: &SemanticGraph| -> Vec<(u32, u32, [Option<u32>; 3])> {
+                let (counts, weight) = (graph.counts.as_ref(), graph.weight.as_ref());
+                let ends = graph.csc.indices.iter().copied().zip(graph.edge_dst()).enumerate();
+                let number = |of: Option<&Vec<f32>>, e: usize| of.map(|of| of[e].to_bits());
+                let original = |e: usize| graph.original.as_ref().map(|of| of[e]);
+                ends.map(|(e, (s, d))| (s, d, [number(counts, e), number(weight, e), original(e)])).collect()
+            };
+            let expected: Vec<_> = edges(&graph).into_iter().filter(|edge| edge.0 != edge.1).collect();
+            prop_assert_eq!(edges(&without), expected);
+        }
+    }
+
+    #[test]
     fn edge_lists_have_the_order_of_graphs((dataset, steps) in case()) {
         let mut dataset = dataset;
         let step = steps[0];

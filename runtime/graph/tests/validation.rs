@@ -175,7 +175,7 @@ fn damaged_fields_of_features_are_named() {
     );
     after(
         &toml("name = \"year\"", "name = \"\""),
-        &[&format!("dataset.toml: `name` of field `` of vertex type `author` should be {own}, but is ``")],
+        &["dataset.toml: `name` of field `` of vertex type `author` should be a non-empty string, but is ``"],
     );
     after(
         &toml("name = \"year\"", "name = \"words\""),

@@ -13,7 +13,7 @@ use hgnnc_data::{BoundData, ExecError, GroundTruth, InputData, Target};
 use hgnnc_executable::{Executable, Kernels};
 use hgnnc_ir::dataflow::Init;
 use hgnnc_ir::random::uniform;
-use hgnnc_ir::training::{self, Criterion, Measure, Metric, Part, Stop, Task, Trained, Training};
+use hgnnc_ir::training::{self, Criterion, Keep, Measure, Metric, Part, Stop, Task, Trained, Training};
 use hgnnc_ir::*;
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_train::{Outcome, TrainOptions, Trainer};
@@ -101,6 +101,7 @@ fn model(rate: f64) -> (Executable, BoundData) {
         epochs: 60,
         stop: None,
         select: Criterion { part: Part::Val, measure: Measure { metric: Metric::Loss, term: None } },
+        keep: Keep::Best,
         metrics: vec![Metric::MacroF1],
         split: None,
         dataset: None,
@@ -315,6 +316,35 @@ fn early_stopping_keeps_the_best_epoch() {
     assert_eq!(outcome, Outcome::StoppedEarly);
     assert_eq!(trainer.epochs_done(), epoch + 11);
     assert_eq!(trainer.evaluate().expect("evaluated")["val"]["loss"], value);
+}
+
+#[test]
+fn the_last_epoch_is_kept_where_the_model_says_so() {
+    const EPOCHS: u64 = 2000;
+    let asked = |keep: Keep| {
+        let (mut executable, data) = model(0.0);
+        let training = executable.training.as_mut().expect("trained");
+        (training.epochs, training.keep) = (EPOCHS, keep);
+        bound(executable, data, options(1)).expect("fits")
+    };
+    let [mut best, mut last] = [Keep::Best, Keep::Last].map(|keep| {
+        let mut trainer = asked(keep);
+        let mut chosen = 0;
+        trainer.run(&never(), &mut |epoch| chosen += u64::from(epoch.best)).expect("trains");
+        assert_eq!(chosen > 0, keep == Keep::Best);
+        trainer
+    });
+    let reports = [&mut best, &mut last].map(|trainer| trainer.report().expect("evaluated"));
+    assert_eq!(reports[0].select.as_deref(), Some("val.loss"));
+    assert!(reports[0].best_epoch < Some(EPOCHS), "the last epoch is not the best one: {:?}", reports[0].best_epoch);
+    assert_eq!((reports[1].select.as_deref(), reports[1].best_epoch), (Some("last"), Some(EPOCHS)));
+    assert!(reports[1].metrics["val"]["loss"] > reports[0].metrics["val"]["loss"]);
+    let mut by_hand = asked(Keep::Best);
+    for epoch in 0..EPOCHS {
+        by_hand.train_step(epoch).expect("a step");
+    }
+    assert_eq!(bits(&mut last), bits(&mut by_hand));
+    assert_ne!(bits(&mut best), bits(&mut by_hand));
 }
 
 #[test]

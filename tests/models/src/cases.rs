@@ -154,6 +154,12 @@ pub const CASES: &[Case] = &[
     output y: Paper = linear(elu(conv), 3)",
     ),
     of(
+        "gat_without_loops",
+        "use std::gat::GatConv",
+        "    let conv = GatConv(hidden: 3, heads: 2, dropout: 0.3) over without_self_loops([cites, PAP]) of Paper.x
+    output y: Paper = linear(elu(conv), 3)",
+    ),
+    of(
         "gat_average",
         "use std::gat::GatConv",
         "    output y: Paper = GatConv(hidden: 3, heads: 2, dropout: 0.3, average: true) over [self_loops(cites), PAP] of Paper.x",
@@ -260,7 +266,7 @@ pub const CASES: &[Case] = &[
         uses: "use std::rgcn::RgcnConv",
         body: "    let papers = linear(concat(Paper.x, Paper.id), 4) + linear(dropout(Paper.words, 0.3), 4) + linear(Paper.tags, 4)
     let authors = linear(concat(Author.more, Author.id), 4)
-    let venues = linear(concat(Venue.x, Venue.year), 4) + linear(Venue.place, 4)
+    let venues = linear(concat(Venue.x, Venue.year), 4) + linear(dropout(Venue.place, 0.3), 4)
     let first = dropout(relu(RgcnConv(hidden: 4) over [relations, reverses] of {papers, authors, venues}), 0.3)
     output y: Paper = RgcnConv(hidden: 3) over [relations, reverses] of first",
         schema: FIELDS_SCHEMA,

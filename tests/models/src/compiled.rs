@@ -3,7 +3,7 @@
 use hgnnc_driver::{Analyzed, Endpoints, LowerOptions, SizeInfo, analyze, lower};
 use hgnnc_executable::Executable;
 use hgnnc_interp::{Bindings, Evaluation, Tensor};
-use hgnnc_ir::dataflow::{Binding, GraphDecl};
+use hgnnc_ir::dataflow::{Binding, GraphDecl, SelfLoops};
 use hgnnc_ir::{Dataflow, Dim, Direction, Graph, Input, Op, OutputKind, Param};
 use hgnnc_passes::{differentiate, update};
 
@@ -229,8 +229,10 @@ fn semantic_graph(flow: &Dataflow, world: &World, names: &[&str], decl: &GraphDe
         [(relation, true)] => world.edges(&format!("reverse_{relation}")),
         ref path => world.reachable(path),
     };
-    if decl.self_loops {
-        edges = world.with_self_loops(&flow.vertex_types[decl.src.index()].name, edges);
+    match decl.self_loops {
+        SelfLoops::Kept => {}
+        SelfLoops::Added => edges = world.with_self_loops(&flow.vertex_types[decl.src.index()].name, edges),
+        SelfLoops::Removed => edges.retain(|&(src, dst)| src != dst),
     }
     edges
 }

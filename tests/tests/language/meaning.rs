@@ -7,6 +7,7 @@ use std::fmt::Write;
 use hgnnc_driver::{Analyzed, LowerOptions, lower};
 use hgnnc_executable::Executable;
 use hgnnc_interp::{Bindings, Tensor, run};
+use hgnnc_ir::dataflow::Init;
 use hgnnc_ir::training::Target;
 use hgnnc_ir::{Dataflow, Dim, Input};
 use hgnnc_tests::{case_text, check};
@@ -189,4 +190,35 @@ fn vertices_of_a_type_reduce_to_a_single_row() {
 fn no_semantic_graph_gives_zero() {
     // No message reaches a paper; what it has itself stays.
     assert_near(&papers("[reverse(writes)]", "sum(e.src.x) over in_edges", "v.x + sum(v.z) across graphs"), &PAPERS);
+}
+
+#[test]
+fn learned_rows_have_the_initial_values_that_are_written() {
+    let text = "
+const scale = 0.5
+schema S {
+    vertex Paper {
+        a: embedding[3],
+        b: embedding[4] = uniform(0.1),
+        c: embedding[5] = normal(2 * scale),
+        d: embedding[6] = zeros,
+        e: embedding[7] = he,
+    }
+}
+model M(schema: S) {
+    output y: Paper = concat(Paper.a, Paper.b, Paper.c, Paper.d, Paper.e)
+}
+";
+    let outcome = check("initial.hgnn", text);
+    let Some(model) = &outcome.analysis.model else { panic!("{}", outcome.reports()) };
+    let rows = Dim::Count(hgnnc_ir::VertexType(0));
+    let found: Vec<(&str, Init)> = model.flow.params.iter().map(|param| (&param.name[..], param.init)).collect();
+    let expected = [
+        ("Paper.a", Init::Glorot { fan_in: rows, fan_out: 3 }),
+        ("Paper.b", Init::Uniform(0.1)),
+        ("Paper.c", Init::Normal { std: 1.0 }),
+        ("Paper.d", Init::Constant(0.0)),
+        ("Paper.e", Init::He { fan_in: rows }),
+    ];
+    assert_eq!(found, expected);
 }

@@ -187,6 +187,7 @@ const WORDS: &[&str] = &[
     "features",
     "reverse",
     "self_loops",
+    "without_self_loops",
     "identity",
     "onehot",
     "embedding",

@@ -14,6 +14,7 @@ mod device;
 mod edges;
 mod environment;
 mod escapes;
+mod fields;
 mod fmt;
 mod import;
 mod interrupt;

@@ -8,8 +8,8 @@ use hgnnc_graph::dataset::{LabelValues, Transform, TransformKind, VertexIds};
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::training::{
-    Criterion, LinkTarget, Measure, Metric, MiniBatch, NegativeEnds, Negatives, Part, Stop, Target, Task, Trained,
-    Training,
+    Criterion, Keep, LAST, LinkTarget, Measure, Metric, MiniBatch, NegativeEnds, Negatives, Part, Stop, Target, Task,
+    Trained, Training,
 };
 use hgnnc_ir::types::{Graph, Layout, VertexType};
 use hgnnc_ir::{Dataflow, Dim};
@@ -281,7 +281,8 @@ impl Description {
         // Older versions read what they know.
         let has_terms = evaluation.as_ref().is_some_and(|of| of.loss.is_some());
         let has_fields = flow.inputs.iter().any(|input| matches!(input.binding, Binding::Features(_, Some(_))));
-        let needed = [(has_fields, VERSION), (has_terms, 3)];
+        let keeps_last = training.is_some_and(|training| training.keep == Keep::Last);
+        let needed = [(has_fields || keeps_last, VERSION), (has_terms, 3)];
         Self {
             artifact: needed.into_iter().find(|(is_needed, _)| *is_needed).map_or(2, |(_, version)| version),
             hgnnc: env!("CARGO_PKG_VERSION").into(),
@@ -438,7 +439,7 @@ impl Evaluation {
             target: TargetForm::of(flow, &first.target, dataset),
             loss: Some(loss).filter(|loss| loss.weight != 1.0 || loss.number || !loss.terms.is_empty()),
             metrics: training.metrics.iter().map(|metric| metric.name().into()).collect(),
-            select: criterion(training.select),
+            select: training.selection(),
             stop,
             split: training.split.clone(),
             dataset: training.dataset.clone().filter(|name| name.starts_with("synth ")),
@@ -493,13 +494,19 @@ impl Evaluation {
             Some(stop) => Some(Stop { criterion: criterion_of(&stop.criterion, &trained)?, patience: stop.patience }),
             None => None,
         };
-        let select = criterion_of(&self.select, &trained)?;
+        // Nothing is trained: by what other metric the best epoch would be known does not matter.
+        let other = Criterion { part: Part::Val, measure: Measure { metric: Metric::Loss, term: None } };
+        let (select, keep) = match &self.select[..] {
+            LAST => (other, Keep::Last),
+            criterion => (criterion_of(criterion, &trained)?, Keep::Best),
+        };
         Ok(Training {
             trained,
             has_number: loss.is_some_and(|loss| loss.number),
             epochs: self.epochs,
             stop,
             select,
+            keep,
             metrics: self.metrics.iter().map(metric).collect::<Result<_, _>>()?,
             split: self.split.clone(),
             dataset: self.dataset.clone(),

@@ -87,9 +87,11 @@ impl Verifier<'_> {
                 let exponent = Row::dense(Space::Unit, vec![]);
                 map(self.ty(*x), |row| self.binary(BinaryOp::Pow, row, &exponent))
             }
-            ExprKind::Dropout(x, _) | ExprKind::StopGradient(x) => {
-                map(self.ty(*x), |row| usable(row).map(|()| row.clone()))
-            }
+            ExprKind::Dropout(x, _) => map(self.ty(*x), |row| match row.form {
+                Form::OneHot => Ok(row.clone()),
+                _ => usable(row).map(|()| row.clone()),
+            }),
+            ExprKind::StopGradient(x) => map(self.ty(*x), |row| usable(row).map(|()| row.clone())),
             ExprKind::Broadcast(x) => Ok(Type::One(self.repeated(one(self.ty(*x))?, one(declared)?)?)),
             ExprKind::Flatten(x) => zip(self.ty(*x), declared, |row, declared| self.flatten(row, declared)),
             ExprKind::Reshape(x) => zip(self.ty(*x), declared, |row, declared| self.reshape(row, declared)),

@@ -156,8 +156,7 @@ impl Generator {
             let steps = vec![Step { relation: self.flow.relations.len() as u32, reverse: false }];
             self.flow.relations.push(RelationDecl { name: name.clone(), dataset_name: name.clone(), src, dst });
             hops.push(Graph::new(self.flow.graphs.len()));
-            let (counted, self_loops, links) = (false, false, false);
-            self.flow.graphs.push(GraphDecl { counted, self_loops, links, ..GraphDecl::new(name, src, dst, steps) });
+            self.flow.graphs.push(GraphDecl::new(name, src, dst, steps));
             self.bindings.edges.push(edges);
         }
         let [first, second] = [0, 1].map(|hop| &self.bindings.edges[hops[hop].index()]);

@@ -3,7 +3,7 @@
 use super::{Parse, Parser, Token};
 use crate::dataflow::{
     Binding, Dataflow, GraphDecl, Init, InputDecl, MetapathDecl, Output, OutputKind, ParamDecl, PatternDecl,
-    RelationDecl, Step, VertexTypeDecl,
+    RelationDecl, SelfLoops, Step, VertexTypeDecl,
 };
 use crate::ops::Direction;
 use crate::paths::{PathDecl, PathRows};
@@ -63,7 +63,9 @@ impl Parser {
                 }
                 let steps = self.steps()?;
                 let counted = self.accept_word("counted");
-                let self_loops = self.accept_word("self_loops");
+                let known = [SelfLoops::Added, SelfLoops::Removed].into_iter();
+                let mut written = known.filter(|loops| loops.word().is_some_and(|word| self.accept_word(word)));
+                let self_loops = written.next().unwrap_or_default();
                 let links = self.accept_word("links");
                 let shuffle = if self.accept_word("shuffle") { Some(self.integer()?) } else { None };
                 let share = if self.accept_word("in_edges") { EdgeShare::In } else { EdgeShare::All };

@@ -2,7 +2,7 @@
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 use hgnnc_ir::VertexType;
-use hgnnc_ir::dataflow::{GraphDecl, Step};
+use hgnnc_ir::dataflow::{GraphDecl, SelfLoops, Step};
 use hgnnc_syntax::ast::{self, GraphExpr};
 
 use super::{MAX_NAMED, MetapathInfo, Named, Schema};
@@ -11,7 +11,7 @@ use crate::names::did_you_mean;
 
 /// The identity of the edges of a semantic graph: the types at the ends, the steps, `counted`, `self_loops`, `links`, `edges`,
 /// `shuffle`.
-pub type EdgesKey = (usize, usize, Vec<Step>, bool, bool, bool, bool, Option<u32>);
+pub type EdgesKey = (usize, usize, Vec<Step>, bool, SelfLoops, bool, bool, Option<u32>);
 
 /// A semantic graph as a model names it. Messages go from `src` to `dst`.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub struct GraphRef {
     /// Path instances are counted.
     pub counted: bool,
     /// Missing edges (v, v) are added.
-    pub self_loops: bool,
+    pub self_loops: SelfLoops,
     /// Its edges are pairs to score.
     pub links: bool,
     /// Its edges are rows of their own, to predict something of.
@@ -114,7 +114,13 @@ impl Schema {
                 }
                 "self_loops" => {
                     let graphs = self.members(argument, diagnostics)?;
-                    graphs.into_iter().map(|g| self.with_self_loops(g, *span, diagnostics)).collect()
+                    let all = graphs.into_iter();
+                    all.map(|g| self.with_self_loops(g, SelfLoops::Added, *span, diagnostics)).collect()
+                }
+                "without_self_loops" => {
+                    let graphs = self.members(argument, diagnostics)?;
+                    let all = graphs.into_iter();
+                    all.map(|g| self.with_self_loops(g, SelfLoops::Removed, *span, diagnostics)).collect()
                 }
                 "links" => {
                     let graphs = self.members(argument, diagnostics)?;
@@ -126,7 +132,10 @@ impl Schema {
                 }
                 "identity" => {
                     let (name, vertex) = self.vertex_argument(function, argument, diagnostics)?;
-                    Some(vec![GraphRef { self_loops: true, ..GraphRef::of_vertex("identity", name, vertex, *span) }])
+                    Some(vec![GraphRef {
+                        self_loops: SelfLoops::Added,
+                        ..GraphRef::of_vertex("identity", name, vertex, *span)
+                    }])
                 }
                 "shuffle" => {
                     let (name, vertex) = self.vertex_argument(function, argument, diagnostics)?;
@@ -147,7 +156,7 @@ impl Schema {
                             "unknown here",
                         ),
                         &function.name,
-                        ["reverse", "self_loops", "identity", "links", EDGES, "shuffle"],
+                        ["reverse", "self_loops", "without_self_loops", "identity", "links", EDGES, "shuffle"],
                     ));
                     None
                 }
@@ -200,7 +209,7 @@ impl Schema {
     /// The pairs that a relation may join.
     fn links(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
         match graph.steps[..] {
-            [step] if !step.reverse && !graph.self_loops && graph.of_no_messages().is_none() => {
+            [step] if !step.reverse && graph.self_loops == SelfLoops::Kept && graph.of_no_messages().is_none() => {
                 Some(GraphRef { name: format!("links_{}", graph.name), links: true, span, ..graph })
             }
             _ => {
@@ -219,7 +228,7 @@ impl Schema {
     /// The edges of a relation as rows.
     fn edges(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
         match graph.steps[..] {
-            [step] if !step.reverse && !graph.self_loops && graph.of_no_messages().is_none() => {
+            [step] if !step.reverse && graph.self_loops == SelfLoops::Kept && graph.of_no_messages().is_none() => {
                 let name = self.relations[step.relation as usize].edges_name.clone();
                 Some(GraphRef { name, edges: true, span, ..graph })
             }
@@ -236,14 +245,24 @@ impl Schema {
         }
     }
 
-    fn with_self_loops(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
+    /// A semantic graph with all self loops, or with none.
+    fn with_self_loops(
+        &self,
+        graph: GraphRef,
+        loops: SelfLoops,
+        span: Span,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<GraphRef> {
         if let Some(what) = graph.of_no_messages() {
             let message = format!("{what} have no self loops");
             diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, message, format!("of {what}")));
             return None;
         }
         if graph.shuffle.is_some() {
-            let what = "permutations drawn at random have no self loops to add";
+            let what = match loops {
+                SelfLoops::Removed => "permutations drawn at random have the self loops that are drawn",
+                SelfLoops::Kept | SelfLoops::Added => "permutations drawn at random have no self loops to add",
+            };
             diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, what, "of shuffled vertices"));
             return None;
         }
@@ -262,7 +281,22 @@ impl Schema {
             diagnostics.push(report);
             return None;
         }
-        Some(GraphRef { name: format!("{}_self_loops", graph.name), self_loops: true, span, ..graph })
+        let (base, other) = match (graph.self_loops, loops) {
+            (SelfLoops::Removed, SelfLoops::Added) | (SelfLoops::Added, SelfLoops::Removed) => {
+                let report = Diagnostic::at(
+                    codes::NOT_A_GRAPH,
+                    span,
+                    format!("`{}` is told to have all self loops, and none", graph.name),
+                    "the other way",
+                );
+                diagnostics.push(report.help("write one of `self_loops(…)` and `without_self_loops(…)`"));
+                return None;
+            }
+            (before, _) if before == loops => return Some(GraphRef { span, ..graph }),
+            (_, SelfLoops::Removed) => (graph.name.clone(), "without_self_loops"),
+            _ => (graph.name.clone(), "self_loops"),
+        };
+        Some(GraphRef { name: format!("{base}_{other}"), self_loops: loops, span, ..graph })
     }
 
     fn named_graphs(&self, name: &ast::Ident, diagnostics: &mut Diagnostics) -> Option<Vec<GraphRef>> {
@@ -362,7 +396,11 @@ impl Schema {
                 None => return graph.name.clone(),
             },
         };
-        if graph.self_loops { format!("self_loops({name})") } else { name }
+        match graph.self_loops {
+            SelfLoops::Kept => name,
+            SelfLoops::Added => format!("self_loops({name})"),
+            SelfLoops::Removed => format!("without_self_loops({name})"),
+        }
     }
 
     fn relation_graph(&self, relation: usize, span: Span) -> GraphRef {
@@ -374,7 +412,7 @@ impl Schema {
             dst: info.dst,
             steps: vec![Step { relation: relation as u32, reverse: false }],
             counted: false,
-            self_loops: false,
+            self_loops: SelfLoops::Kept,
             links: false,
             edges: false,
             shuffle: None,
@@ -393,7 +431,7 @@ impl Schema {
             dst: *dst,
             steps: steps.clone(),
             counted: *counted,
-            self_loops: false,
+            self_loops: SelfLoops::Kept,
             links: false,
             edges: false,
             shuffle: None,
@@ -470,7 +508,7 @@ impl GraphRef {
             dst: vertex,
             steps: vec![],
             counted: false,
-            self_loops: false,
+            self_loops: SelfLoops::Kept,
             links: false,
             edges: false,
             shuffle: None,

@@ -7,10 +7,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
+use hgnnc_hir::Initialiser;
 use hgnnc_ir::dataflow::Step;
 use hgnnc_syntax::ast;
 
 use crate::consts::Consts;
+use crate::initialiser::Written;
 use crate::names::{did_you_mean, duplicate};
 
 pub use graphs::{EdgesKey, GraphRef, duplicate_graph, reversed};
@@ -103,6 +105,8 @@ pub struct FieldInfo {
     pub ty_span: Span,
     /// The kind of its values, with their width.
     pub kind: FieldKind,
+    /// The initial values of learned rows.
+    pub init: Initialiser,
     /// Name in the dataset, where one is written.
     pub dataset_name: Option<String>,
     /// Read by the model, of features of a vertex type.
@@ -530,7 +534,23 @@ fn resolve_fields(
             ast::FieldType::MultiLabel(labels) => dim(labels).map(FieldKind::MultiLabel),
             ast::FieldType::Target(width) => dim(width).map(FieldKind::Target),
         };
-        if let Some(kind) = kind {
+        let init = field.init.as_ref().map_or(Some(Initialiser::Glorot { batch: 0 }), |init| {
+            if !matches!(field.ty, ast::FieldType::Embedding(_)) {
+                diagnostics.push(
+                    Diagnostic::at(
+                        codes::MODEL_ONLY,
+                        init.span,
+                        "only learned rows have initial values",
+                        "values of this field are not learned",
+                    )
+                    .label(field.ty_span, "its type")
+                    .help("an `embedding[n]` is learned, as in `id: embedding[16] = uniform(0.1)`"),
+                );
+                return None;
+            }
+            initialiser(init, consts, diagnostics)
+        });
+        if let (Some(kind), Some(init)) = (kind, init) {
             let is_weight = kind == FieldKind::Number;
             if !of_vertex
                 && kind.is_feature()
@@ -555,10 +575,30 @@ fn resolve_fields(
                 span: field.name.span,
                 ty_span: field.ty_span,
                 kind,
+                init,
                 dataset_name: field.from.as_ref().map(|t| t.value.clone()),
                 used: Cell::new(false),
             });
         }
     }
     resolved
+}
+
+/// The initialiser of learned rows, of numbers and constants; `None`: wrong and reported.
+fn initialiser(expr: &ast::Expr, consts: &Consts, diagnostics: &mut Diagnostics) -> Option<Initialiser> {
+    let made = Written::of(expr).map(|written| {
+        let written = written?;
+        let number = match written.argument {
+            Some(argument) => Some(consts.number(argument, diagnostics)?),
+            None => None,
+        };
+        Some(written.initialiser(number))
+    });
+    match made {
+        Ok(Some(Ok(initialiser))) => return Some(initialiser),
+        Ok(Some(Err(mistake))) => diagnostics.push(*mistake),
+        Ok(None) => {}
+        Err(mistakes) => mistakes.into_iter().for_each(|mistake| diagnostics.push(mistake)),
+    }
+    None
 }

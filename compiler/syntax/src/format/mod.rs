@@ -399,7 +399,8 @@ impl<'a> Printer<'a> {
             FieldType::MultiLabel(width) => format!("multilabel[{}]", self.expr(width, LOOSEST)),
             FieldType::Target(width) => format!("target[{}]", self.expr(width, LOOSEST)),
         };
-        format!("{}: {ty}{}", name(&field.name), from(&field.from, self.text))
+        let init = field.init.as_ref().map_or(String::new(), |init| format!(" = {}", self.expr(init, LOOSEST)));
+        format!("{}: {ty}{}{init}", name(&field.name), from(&field.from, self.text))
     }
 
     fn layer(&mut self, layer: &Layer) {
@@ -590,6 +591,7 @@ impl<'a> Printer<'a> {
                 (span, "stop", format!("when {when} has not improved for {patience} epochs"))
             }
             TrainEntry::Select(span, criterion) => (span, "select", criterion_text(criterion)),
+            TrainEntry::SelectEpoch(span, epoch) => (span, "select", name(epoch)),
             TrainEntry::Metrics(span, names) => {
                 (span, "metrics", names.iter().map(name).collect::<Vec<_>>().join(", "))
             }

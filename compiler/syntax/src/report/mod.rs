@@ -344,8 +344,9 @@ impl Mistake<'_> {
                 Token::Use => ("an import", "use std::han::HanConv` or `use \"layers.hgnn\"::Gate"),
                 Token::Stop => ("early stopping", "stop when val.loss has not improved for 20 epochs"),
                 Token::Select => ("the best epoch", "select val.loss"),
-                // After these tokens, the mistake belongs to an expression or to the next part.
+                // After these tokens, the mistake belongs to an expression, to the next part or to an entry without a form.
                 Token::Assign | Token::Let | Token::RightBrace => return Some(("", "")),
+                Token::Split | Token::Dataset | Token::Metrics | Token::Seed => return Some(("", "")),
                 _ => return None,
             })
         })?;

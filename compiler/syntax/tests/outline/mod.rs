@@ -99,7 +99,8 @@ fn schema_item(out: &mut String, item: &SchemaItem) {
                 FieldType::MultiLabel(width) => format!("multilabel {}", expr(width)),
                 FieldType::Target(width) => format!("target {}", expr(width)),
             };
-            put!(out, 2, "field {}: {ty}{}", field.name.name, from(&field.from));
+            let init = field.init.as_ref().map(|init| format!(" = {}", expr(init))).unwrap_or_default();
+            put!(out, 2, "field {}: {ty}{}{init}", field.name.name, from(&field.from));
         }
     };
     match item {
@@ -201,6 +202,7 @@ fn entry(entry: &TrainEntry) -> String {
         TrainEntry::Seed(_, value) => format!("seed {}", expr(value)),
         TrainEntry::Stop(_, c, patience) => format!("stop {} {}", criterion(c), expr(patience)),
         TrainEntry::Select(_, c) => format!("select {}", criterion(c)),
+        TrainEntry::SelectEpoch(_, name) => format!("select epoch {}", name.name),
         TrainEntry::Metrics(_, names) => format!("metrics {}", idents(names)),
         TrainEntry::Split(_, text) => format!("split {:?}", text.value),
         TrainEntry::Dataset(_, text) => format!("dataset {:?}", text.value),

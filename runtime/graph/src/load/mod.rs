@@ -244,7 +244,7 @@ fn fields_of(loader: &mut Loader, at: At<'_>, of: &str, count: usize) -> Vec<Fie
         let called = format!("{} of {of}", called("field", table, i));
         let at = At::new(table, VERTEX_FIELD, &called);
         let mut name = loader.string(at, "name");
-        if let Some(given) = name.take_if(|name| name.is_empty() || name == "features") {
+        if let Some(given) = name.take_if(|name| name == "features") {
             let expected = "a name of its own (`features` is that of `[vertex_type.features]`)";
             name = loader.bad(at, "name", expected, &Value::String(given));
         }

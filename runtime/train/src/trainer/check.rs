@@ -2,7 +2,7 @@
 
 use hgnnc_data::Target as Labels;
 use hgnnc_data::{BoundData, ExecError, Result};
-use hgnnc_ir::training::{self, Criterion, Part, Task, Trained, Training};
+use hgnnc_ir::training::{self, Criterion, Keep, Part, Task, Trained, Training};
 
 use super::Trainer;
 
@@ -41,7 +41,8 @@ impl Trainer {
     /// Warns of metrics that cannot be measured.
     fn warn_of_missing_parts(&mut self) -> Result<()> {
         let Some(training) = &self.executable.training else { return Ok(()) };
-        let criteria = [Some(training.select), training.stop.map(|s| s.criterion)];
+        let selected = Some(training.select).filter(|_| training.keep == Keep::Best);
+        let criteria = [selected, training.stop.map(|s| s.criterion)];
         let mut missing: Vec<Criterion> =
             criteria.into_iter().flatten().filter(|c| !self.has_rows(c.part, c.measure)).collect();
         missing.dedup();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use hgnnc_data::{ExecError, Result};
-use hgnnc_ir::training::{Criterion, Stop};
+use hgnnc_ir::training::{Criterion, Keep, Stop};
 use hgnnc_session::{Clock, Rows, Session, StepKey};
 use hgnnc_trace::Times;
 
@@ -28,7 +28,7 @@ impl Trainer {
     /// parameter at the end, or a device failure.
     pub fn run(&mut self, stop: &AtomicBool, on_epoch: &mut (dyn FnMut(&Epoch) + Send)) -> Result<Outcome> {
         let training = self.check_trainable()?;
-        let (select, early) = (training.select, training.stop);
+        let (select, early) = ((training.select, training.keep), training.stop);
         let outcome = if self.batches.is_some() {
             let outcome = self.train(select, early, stop, on_epoch);
             // The first error is the cause.
@@ -48,7 +48,7 @@ impl Trainer {
 
     fn train(
         &mut self,
-        select: Criterion,
+        (select, keep): (Criterion, Keep),
         early: Option<Stop>,
         stop: &AtomicBool,
         on_epoch: &mut (dyn FnMut(&Epoch) + Send),
@@ -81,7 +81,8 @@ impl Trainer {
             };
             self.not_finite = selected.filter(|value| !value.is_finite()).or(self.not_finite);
             // An epoch with non-finite parameters is never the best, however good its metric.
-            let best = selected.is_some_and(|value| better(select, value, self.progress.best()))
+            let best = keep == Keep::Best
+                && selected.is_some_and(|value| better(select, value, self.progress.best()))
                 && self.current()?.params().are_finite().unwrap_or(true);
             if let (true, Some(value)) = (best, selected) {
                 self.progress.set_best(epoch, value);
@@ -138,8 +139,9 @@ impl Trainer {
                 return Err(ExecError::NotFinite { what });
             }
         }
+        let last = self.executable.training.as_ref().is_some_and(|training| training.keep == Keep::Last);
         match (self.not_finite, self.progress.best_epoch) {
-            (Some(value), None) => {
+            (Some(value), None) if !last => {
                 let what = format!("`{}` is {value} after every epoch, so that none is the best one", self.criterion);
                 Err(ExecError::NotFinite { what })
             }

@@ -18,7 +18,7 @@ use std::time::Instant;
 use hgnnc_data::metrics::Tally;
 use hgnnc_data::{BoundData, ExecError, Result};
 use hgnnc_executable::{Executable, Role};
-use hgnnc_ir::training::{Measure, Metric, Part, Training, row_loss};
+use hgnnc_ir::training::{Keep, Measure, Metric, Part, Training, row_loss};
 use hgnnc_session::{Backend, Session};
 
 use crate::batches::{Batches, graph_inputs};
@@ -303,6 +303,15 @@ impl Trainer {
     /// Best epoch so far, counted from 0.
     pub fn best_epoch(&self) -> Option<u64> {
         self.progress.best_epoch
+    }
+
+    /// The epoch whose parameters are kept, counted from 1.
+    pub(super) fn kept_epoch(&self) -> Option<u64> {
+        let done = Some(self.progress.epochs_done).filter(|&epochs| epochs > 0);
+        match self.executable.training.as_ref().map(|training| training.keep) {
+            Some(Keep::Last) => done,
+            Some(Keep::Best) | None => self.progress.best_epoch.map(|epoch| epoch + 1),
+        }
     }
 
     /// Whether there is a best epoch. After [`Trainer::run`] its parameters are current, even if the run failed

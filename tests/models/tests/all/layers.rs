@@ -315,6 +315,23 @@ fn gat(p: &Plain<'_>, path: &str, graphs: &[Graph], x: &Rows, heads: usize, aver
     out
 }
 
+/// A graph without its edges (v, v), under another name.
+fn without_loops(graph: Graph, name: &'static str) -> Graph {
+    let edges: Vec<(usize, usize)> = graph.edges.iter().copied().filter(|edge| edge.0 != edge.1).collect();
+    Graph { name, edges, ..graph }
+}
+
+/// PAP joins every paper with an author to itself, and a paper of the handwritten world cites itself.
+#[test]
+fn graphs_without_self_loops_have_all_other_edges() {
+    agrees("gat_without_loops", |p| {
+        let graphs =
+            [without_loops(cites(p), "cites_without_self_loops"), without_loops(pap(p), "PAP_without_self_loops")];
+        let conv = gat(p, "conv", &graphs, &p.input("Paper.x"), 2, false);
+        p.linear("y", "", &each(&conv, elu))
+    });
+}
+
 #[test]
 fn gat_with_joined_heads_is_the_paper() {
     agrees("gat", |p| {
