@@ -93,8 +93,8 @@ impl Tables {
         self.paths.iter().find(is_it)
     }
 
-    /// The vertex type at an end of a graph of a family (`In`: the destination). Edges to predict have the ends of their
-    /// relation.
+    /// The vertex type at an end of a graph of a family (`In`: the destination). For edges to predict, the ends are
+    /// those of their relation.
     pub fn end(&self, graph: Graph, direction: Direction) -> VertexType {
         let decl = &self.graphs[graph.index()];
         match (direction, self.edges_of(graph)) {
@@ -404,8 +404,8 @@ pub enum FeatureKind {
 /// A position of the path instances, or of the edges to predict, that the edges of a semantic graph are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathPart {
-    /// The semantic graph from the instances to the vertices where they end; of edges to predict, from these vertices to
-    /// the edges.
+    /// The semantic graph from the instances to the vertices where they end. For edges to predict, it goes from these
+    /// vertices to the edges.
     pub graph: Graph,
     /// The graph from the vertices at this position to the instances; `None` for the last position.
     pub through: Option<Graph>,

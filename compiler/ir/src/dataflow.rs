@@ -43,7 +43,7 @@ pub struct Step {
     pub reverse: bool,
 }
 
-/// What a semantic graph does with edges (v, v).
+/// The treatment of edges (v, v) by a semantic graph.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum SelfLoops {
     /// It has those of its relation or metapath.
@@ -51,7 +51,7 @@ pub enum SelfLoops {
     Kept,
     /// Those that are missing are added.
     Added,
-    /// It has none.
+    /// It has none of them.
     Removed,
 }
 
@@ -82,14 +82,14 @@ pub struct GraphDecl {
     /// For a metapath: keep one edge per pair with its number of path instances (`true`), or just the distinct pairs
     /// (`false`). A single relation keeps its edges as they are, duplicates included.
     pub counted: bool,
-    /// What becomes of edges (v, v).
+    /// The treatment of edges (v, v).
     pub self_loops: SelfLoops,
     /// The edges are vertex pairs to score, which may or may not be links of its relation: those of a batch in
     /// training, any requested pairs in evaluation. Such a graph has one step and carries no messages.
     pub links: bool,
     /// The edges are so many permutations of the vertices of a type, which is both the source and the destination type,
-    /// without steps: each vertex has as many in-edges and out-edges. They are drawn anew for each step of training
-    /// ([`crate::random::shuffled_sources`]).
+    /// without steps: each vertex has as many in-edges and out-edges. They are drawn anew for each step of training, by
+    /// [`crate::random::shuffled_sources`].
     pub shuffle: Option<u32>,
     /// For a graph that is derived from the members of a stack: which one.
     pub derived: Option<(Stack, Incidence)>,

@@ -40,8 +40,8 @@ pub enum PathRows {
         /// The most instances that end at a vertex: of more, that many are chosen at random.
         at_most: Option<u32>,
     },
-    /// The edges of a relation in the order of the dataset. Weight and features belong to the relation from the last
-    /// vertices.
+    /// The edges of a relation in the order of the dataset. Their weights and features belong to the relation from the
+    /// last vertices to them.
     Edges,
 }
 

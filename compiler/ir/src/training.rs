@@ -80,7 +80,7 @@ impl Training {
         }
     }
 
-    /// What decides the epoch whose parameters are kept, in reports and in the language: `val.loss`, or `last`.
+    /// The rule by which the epoch is chosen whose parameters are kept, in reports and in the language: `val.loss`, or `last`.
     pub fn selection(&self) -> String {
         match self.keep {
             Keep::Best => self.criterion_name(self.select),

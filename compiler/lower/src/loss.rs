@@ -114,8 +114,8 @@ impl Instance<'_> {
         self.focused(row, of_class, focus, at)
     }
 
-    /// The focal loss (Lin et al., ICCV 2017): `loss · (1 − p)^focus`, where `p = exp(-entropy)` is the probability that is predicted for
-    /// the truth.
+    /// The focal loss (Lin et al., ICCV 2017): `loss · (1 − p)^focus`, where `p = exp(-entropy)` is the predicted
+    /// probability of the truth.
     fn focused(&mut self, loss: Value, entropy: Value, focus: f64, at: Span) -> Value {
         if focus == 0.0 {
             return loss;

@@ -53,9 +53,9 @@ pub struct VertexSummary {
 pub struct FieldSummary {
     /// Its name in `dataset.toml`.
     pub name: String,
-    /// Number of columns.
+    /// Number of columns of the matrix.
     pub width: usize,
-    /// Stored as CSR.
+    /// Whether it is stored as CSR.
     pub sparse: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct RelationSummary {
 pub struct LabelSummary {
     /// Its name in `dataset.toml`.
     pub name: String,
-    /// What it is of.
+    /// The rows that have it.
     pub of: RowsOf,
     /// The kind of prediction, with its number of classes or columns.
     pub kind: LabelSummaryKind,
@@ -178,8 +178,8 @@ pub struct FoundFeatures<'d> {
     pub sparse: bool,
 }
 
-/// The dataset's matrix that a field of features means: by its name, or else `features`, which one field of a vertex type
-/// can be.
+/// The dataset's matrix that a field of features means: the one of its name, or else `features`, which only one field of
+/// a vertex type can be.
 pub fn find_features<'d>(
     vertex: &VertexInfo,
     field: &FieldInfo,

@@ -442,8 +442,8 @@ impl BoundData {
 
     /// Draws the edges of shuffled vertices for a step of training. Returns whether there are any.
     ///
-    /// They are a function of the seed, the step and the vertex type, for vertices in the order of the dataset
-    /// ([`random::shuffled_sources`]).
+    /// They are those of [`random::shuffled_sources`], a function of the seed, the step and the vertex type, for vertices
+    /// in the order of the dataset.
     pub fn shuffle(&mut self, seed: u64, step: u64) -> bool {
         let mut any = false;
         for graph in &mut self.graphs {

@@ -340,8 +340,10 @@ impl RelationData {
         self.labels.iter().find(|label| label.name == name)
     }
 
-    /// Keeps some edges, each once, with all that is known of them, in the order of `edges`. Panics if there is no such
-    /// edge.
+    /// Keeps some edges, each once, with all that is known of them, in the order of `edges`.
+    ///
+    /// # Panics
+    /// When there is no such edge.
     pub fn keep(&mut self, edges: &[usize]) {
         let taken = |all: &[f32], dim: usize| -> FloatArray {
             edges.iter().flat_map(|&e| all[e * dim..(e + 1) * dim].iter().copied()).collect::<Vec<f32>>().into()

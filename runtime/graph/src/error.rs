@@ -237,7 +237,7 @@ pub enum DataError {
         part: String,
         /// Position in the file.
         position: usize,
-        /// `vertex` or `edge`.
+        /// The kind of the rows: `vertex` or `edge`.
         what: &'static str,
         row: u32,
         /// Number of further rows of this part without a label.
@@ -251,7 +251,7 @@ pub enum DataError {
         first: String,
         /// Name of the second part, which may be the same.
         second: String,
-        /// `vertex` or `edge`.
+        /// The kind of the rows: `vertex` or `edge`.
         what: &'static str,
         /// The smallest shared row.
         row: u32,

@@ -58,9 +58,9 @@ pub struct VertexTypeInfo {
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct FieldInfo {
     pub name: String,
-    /// `dense` or `sparse`.
+    /// The layout: `dense` or `sparse`.
     pub kind: &'static str,
-    /// Number of columns.
+    /// Number of columns of the matrix.
     pub dim: u64,
     /// Number of stored values.
     pub stored: u64,
@@ -152,7 +152,7 @@ pub enum RowsOf {
 }
 
 impl RowsOf {
-    /// The name.
+    /// The name of the vertex type or relation.
     pub fn name(&self) -> &str {
         match self {
             RowsOf::VertexType(name) | RowsOf::Relation(name) => name,

@@ -35,9 +35,9 @@ impl fmt::Display for Fault {
 /// The faults of an import, in the order in which they were found. Displays the first 20, one per line.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// The first ones.
+    /// The first ones of them.
     pub listed: Vec<Fault>,
-    /// How many there are.
+    /// The number of all faults.
     pub count: u64,
 }
 

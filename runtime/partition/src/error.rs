@@ -50,7 +50,7 @@ pub enum PartitionError {
     EdgeSplit {
         /// Name of the split.
         split: String,
-        /// The relation.
+        /// The relation whose edges it divides.
         relation: String,
     },
     /// There are more vertices than numbers of 32 bits.

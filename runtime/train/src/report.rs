@@ -238,7 +238,7 @@ pub struct Report {
     /// Epoch of the kept parameters, counted from 1 like all epochs shown to users: `losses[best_epoch -
     /// 1]` is its loss.
     pub best_epoch: Option<u64>,
-    /// What decided that epoch: a criterion such as `val.loss`, or `last`. Absent where there is none.
+    /// The rule that chose that epoch: a criterion such as `val.loss`, or `last`. Absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub select: Option<String>,
     /// How the run ended: `finished`, `stopped early`, `time limit` or `interrupted`.

@@ -45,8 +45,8 @@ pub fn own_dataset(model: &Analyzed, folder: &Path) -> Option<Dataset> {
     Some(Dataset::load(&folder).unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// A model that is given a dataset's names, and the dataset as its programs see it, with the path instances that they
-/// read.
+/// A model that is given a dataset's names, and the dataset as its programs see it: with path instances and with edges that
+/// are predicted.
 ///
 /// # Panics
 /// When they do not fit.

@@ -206,8 +206,8 @@ impl World {
         all
     }
 
-    /// The same world with the path instances that a program reads, and the edges that it has outputs of, as vertices and
-    /// relations.
+    /// The same world with vertices and relations for the path instances that a program reads, and for the edges that it
+    /// has outputs of.
     ///
     /// # Panics
     /// When there is a limit: which instances are chosen is the runtime's.

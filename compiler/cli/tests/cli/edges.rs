@@ -143,7 +143,7 @@ fn batches_of_edges_train_and_new_payments_are_predicted() {
     assert!(rows[1].starts_with("0,103,777,") && rows[2].starts_with("1,777,103,"), "{rows:?}");
 }
 
-/// What a dataset lacks is told in the words of the model, and of an artifact.
+/// Labels that a dataset lacks are told in the words of the model, and of an artifact.
 #[test]
 fn other_datasets_are_refused() {
     let place = place();

@@ -205,7 +205,7 @@ pub struct VertexSchema {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeatureSchema {
-    /// Number of columns.
+    /// Number of columns of the matrix.
     pub width: usize,
     /// Whether they are stored as CSR.
     pub sparse: bool,

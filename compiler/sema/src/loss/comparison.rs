@@ -41,7 +41,7 @@ pub enum TrainedOf {
 /// The largest exponent of a focal loss; published ones are at most 5.
 const MOST_FOCUS: f64 = 100.0;
 
-/// What a label is of.
+/// The rows that have a label.
 enum Labelled {
     Vertices(VertexType),
     /// The edges of a relation, by position.

@@ -467,7 +467,7 @@ impl GraphRef {
         (self.src, self.dst, self.steps.clone(), self.counted, self.self_loops, self.links, self.edges, self.shuffle)
     }
 
-    /// What its edges are, if they carry no messages.
+    /// The name of its edges in messages, if they carry none to vertices.
     fn of_no_messages(&self) -> Option<&'static str> {
         match (self.links, self.edges) {
             (true, _) => Some("pairs to score"),

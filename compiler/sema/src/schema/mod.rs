@@ -70,8 +70,8 @@ pub struct VertexInfo {
 }
 
 impl VertexInfo {
-    /// The fields that hold features, in the order of their declarations. The first one is the vertex type's part of
-    /// `features`.
+    /// The fields that hold features, in the order of their declarations. The first one is what `features` has of the
+    /// vertex type.
     pub fn features(&self) -> impl Iterator<Item = &FieldInfo> {
         self.fields.iter().filter(|f| f.kind.is_feature())
     }

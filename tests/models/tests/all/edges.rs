@@ -12,8 +12,8 @@ use crate::devices::{on_device, on_processor, options, run};
 use crate::differential::{engine_agrees, kernels_agree};
 use crate::gradients::gradients_are_differences;
 
-/// Users rate movies and trust each other. A layer makes three numbers of each rating from its two ends, its weight
-/// and its features.
+/// Users rate movies and trust each other. A layer makes three numbers of each rating, of its two ends, its weight and
+/// its own features.
 const LAYERS: &str = r#"
 use std::link::EdgeMlp
 use std::rgcn::RgcnConv

@@ -122,9 +122,9 @@ fn a_device_agrees() {
 }
 
 /// A loss of a row of logits and its truth.
-type OfRow = dyn Fn(&[f64], &[f64]) -> f64;
+type OfRow<'f> = dyn Fn(&[f64], &[f64]) -> f64 + 'f;
 
-/// What a vertex loses is multiplied by (1 − p)^γ, and each of several labels as well.
+/// The loss of a vertex is multiplied by (1 − p)^γ, and each of several labels as well.
 #[test]
 fn a_focal_loss_is_what_it_says() {
     let schema = "schema S { vertex Paper { x: f32[5], topic: class[3], tags: multilabel[3] } }
@@ -142,7 +142,7 @@ fn a_focal_loss_is_what_it_says() {
             });
             each.sum::<f64>() / row.len() as f64
         };
-        let forms: [(&str, &OfRow); 2] =
+        let forms: [(&str, &OfRow<'_>); 2] =
             [("cross_entropy(y, Paper.topic", &of_classes), ("binary_cross_entropy(y, Paper.tags", &of_labels)];
         for (call, loss) in forms {
             let compiled = compile(&format!("{schema} train M {{ loss {call}, focal: {focus}) epochs 1 }}"));
