@@ -139,10 +139,9 @@ impl Naming {
     }
 
     /// The table of an output: the id of each vertex (the number of its row where the dataset has no ids), or the number of
-    /// each edge with the ids of both ends; its class, or
-    /// its classes with `;` between them, where it predicts some; and a column for each of its numbers, unless it
-    /// predicts classes and their probabilities were not asked for. `probabilities` says that [`Naming::probabilities`]
-    /// were taken of the rows.
+    /// each edge with the ids of both ends; its class, or its classes with `;` between them, where it predicts some; and a
+    /// column for each of its numbers, unless it predicts classes and their probabilities were not asked for.
+    /// `probabilities` says that [`Naming::probabilities`] were taken of the rows.
     pub fn table<'t>(&'t self, output: &'t str, rows: &'t OutputRows, probabilities: bool) -> ResultTable<'t> {
         let predicted = self.predicted(output, rows.width);
         let ids = self.ids.get(output).and_then(Option::as_ref).filter(|ids| ids.len() == rows.rows);
@@ -354,6 +353,8 @@ mod tests {
         let ids = Some(["u", "v"].into_iter().collect());
         let ends = [EdgeEnds { vertices: vec![1, 0], ids }, EdgeEnds { vertices: vec![7, 9], ids: None }];
         naming.edges.insert("logits".into(), ends);
+        // The vertices of the dataset have ids, its edges none.
+        naming.ids.insert("logits".into(), None);
         let text = String::from_utf8(naming.csv("logits", &rows(&[1.0, 3.0, 2.0, 1.0]), false).unwrap()).unwrap();
         assert_eq!(text, "edge,src,dst,class\n0,v,7,fraud\n1,u,9,honest\n");
     }
