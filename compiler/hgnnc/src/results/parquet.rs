@@ -76,17 +76,21 @@ impl ResultTable<'_> {
             Some(VertexIds::Integer(ids)) => Column::Integers(Box::new(|row| ids[row])),
             None => Column::Integers(Box::new(|row| row as i64)),
         };
-        let end = |end: &'_ EdgeEnds| -> Column<'_> {
-            match &end.ids {
-                Some(VertexIds::Text { .. }) => Column::Texts(Box::new(|row| end.text(row))),
-                Some(VertexIds::Integer(ids)) => Column::Integers(Box::new(|row| ids[end.vertices[row] as usize])),
-                None => Column::Integers(Box::new(|row| i64::from(end.vertices[row]))),
-            }
-        };
-        let ends = self.edges.into_iter().flatten().map(end);
+        let ends = self.edges.into_iter().flatten().map(EdgeEnds::typed_column);
         let class = self.has_classes().then(|| Column::Texts(Box::new(|row| self.class(row).unwrap_or_default())));
         let numbers = (0..self.numbers.len()).map(|at| Column::Numbers(Box::new(move |row: usize| self.row(row)[at])));
         self.columns().into_iter().zip(std::iter::once(id).chain(ends).chain(class).chain(numbers)).collect()
+    }
+}
+
+impl EdgeEnds {
+    /// The vertex of each edge: its id, or its number where the vertices have no ids.
+    fn typed_column(&self) -> Column<'_> {
+        match &self.ids {
+            Some(VertexIds::Text { .. }) => Column::Texts(Box::new(|row| self.text(row))),
+            Some(VertexIds::Integer(ids)) => Column::Integers(Box::new(|row| ids[self.vertices[row] as usize])),
+            None => Column::Integers(Box::new(|row| i64::from(self.vertices[row]))),
+        }
     }
 }
 
@@ -108,7 +112,7 @@ mod tests {
     use hgnnc_train::OutputRows;
 
     use super::rows as read;
-    use crate::results::{Naming, Predicted};
+    use crate::results::{EdgeEnds, Naming, Predicted};
 
     #[test]
     fn it_has_the_columns_of_the_csv_with_types() {
@@ -130,5 +134,20 @@ mod tests {
         // Without ids they are the numbers of rows.
         let found = read(naming.table("h", &rows, false).parquet().unwrap());
         assert_eq!(found, ["{id: 0, h.0: 0.25, h.1: 0.75}", "{id: 1, h.0: 0.5, h.1: 0.5}"]);
+    }
+
+    #[test]
+    fn edges_have_the_ids_of_their_ends() {
+        let ids = Some(["u", "v"].into_iter().collect());
+        let ends = [EdgeEnds { vertices: vec![1, 0], ids }, EdgeEnds { vertices: vec![7, 9], ids: None }];
+        let naming = Naming {
+            ids: BTreeMap::from([("stars".into(), None)]),
+            edges: BTreeMap::from([("stars".into(), ends)]),
+            ..Naming::default()
+        };
+        let rows = OutputRows { rows: 2, width: 1, data: vec![2.5, 4.0] };
+        let found = read(naming.table("stars", &rows, false).parquet().unwrap());
+        let expected = [r#"{edge: 0, src: "v", dst: 7, stars.0: 2.5}"#, r#"{edge: 1, src: "u", dst: 9, stars.0: 4.0}"#];
+        assert_eq!(found, expected);
     }
 }
