@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use hgnnc::artifact::{self, Artifact, TargetForm};
 use hgnnc::{
-    DataSource, Device, Error, Job, Meeting, ModelSource, Observer, Opened, Prepared, Purpose, Silent, accept, analyze_text,
-    prepare, processor, profile,
+    DataSource, Device, Error, Job, Meeting, ModelSource, Observer, Opened, Prepared, Purpose, Silent, accept,
+    analyze_text, prepare, processor, profile,
 };
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::check_held_out;
@@ -271,7 +271,8 @@ impl Model {
                 accept(analysis, &analysis.diagnostics, &mut warnings)?;
             }
             let split = split.as_deref();
-            let model = opened.meet(&mut dataset, Meeting { split, ..Meeting::new(Purpose::Train) }, &mut warnings, &pool)?;
+            let model =
+                opened.meet(&mut dataset, Meeting { split, ..Meeting::new(Purpose::Train) }, &mut warnings, &pool)?;
             if let Some(train) = &model.train {
                 pool.install(|| check_held_out(&model.flow, &train.training, &dataset, split))?;
             }
