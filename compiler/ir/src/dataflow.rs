@@ -88,8 +88,8 @@ pub struct GraphDecl {
     /// training, any requested pairs in evaluation. Such a graph has one step and carries no messages.
     pub links: bool,
     /// The edges are so many permutations of the vertices of a type, which is both the source and the destination type,
-    /// without steps: each vertex has as many in-edges and out-edges. They are drawn anew for each step of training, by
-    /// [`crate::random::shuffled_sources`].
+    /// without steps: each vertex has as many in-edges and out-edges. [`crate::random::shuffled_sources`] draws them
+    /// anew for each step of training.
     pub shuffle: Option<u32>,
     /// For a graph that is derived from the members of a stack: which one.
     pub derived: Option<(Stack, Incidence)>,

@@ -9,8 +9,8 @@ use super::{MAX_NAMED, MetapathInfo, Named, Schema};
 use crate::edges::EDGES;
 use crate::names::did_you_mean;
 
-/// The identity of the edges of a semantic graph: the types at the ends, the steps, `counted`, `self_loops`, `links`, `edges`,
-/// `shuffle`.
+/// The identity of the edges of a semantic graph: the types at the ends, the steps, and then `counted`, `self_loops`,
+/// `links`, `edges` and `shuffle` of [`GraphRef`].
 pub type EdgesKey = (usize, usize, Vec<Step>, bool, SelfLoops, bool, bool, Option<u32>);
 
 /// A semantic graph as a model names it. Messages go from `src` to `dst`.
@@ -208,38 +208,37 @@ impl Schema {
 
     /// The pairs that a relation may join.
     fn links(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
-        match graph.steps[..] {
-            [step] if !step.reverse && graph.self_loops == SelfLoops::Kept && graph.of_no_messages().is_none() => {
-                Some(GraphRef { name: format!("links_{}", graph.name), links: true, span, ..graph })
-            }
-            _ => {
-                let report = Diagnostic::at(
-                    codes::NOT_A_GRAPH,
-                    span,
-                    format!("`{}` has no links to predict", graph.name),
-                    "links are those of a relation",
-                );
-                diagnostics.push(report.help("name a relation as it is declared: `links(likes)`, `links(relations)`"));
-                None
-            }
-        }
+        let help = "name a relation as it is declared: `links(likes)`, `links(relations)`";
+        self.plain_relation(&graph, "links", "links are", help, span, diagnostics)?;
+        Some(GraphRef { name: format!("links_{}", graph.name), links: true, span, ..graph })
     }
 
     /// The edges of a relation as rows.
     fn edges(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
+        let help = "name a relation as it is declared: `edges(rates)`";
+        let step = self.plain_relation(&graph, "edges", "edges to predict are", help, span, diagnostics)?;
+        let name = self.relations[step.relation as usize].edges_name.clone();
+        Some(GraphRef { name, edges: true, span, ..graph })
+    }
+
+    /// The step of a graph that is a relation as it is declared; others have no links or edges to predict.
+    fn plain_relation(
+        &self,
+        graph: &GraphRef,
+        what: &str,
+        they_are: &str,
+        help: &str,
+        span: Span,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<Step> {
         match graph.steps[..] {
             [step] if !step.reverse && graph.self_loops == SelfLoops::Kept && graph.of_no_messages().is_none() => {
-                let name = self.relations[step.relation as usize].edges_name.clone();
-                Some(GraphRef { name, edges: true, span, ..graph })
+                Some(step)
             }
             _ => {
-                let report = Diagnostic::at(
-                    codes::NOT_A_GRAPH,
-                    span,
-                    format!("`{}` has no edges to predict", graph.name),
-                    "edges to predict are those of a relation",
-                );
-                diagnostics.push(report.help("name a relation as it is declared: `edges(rates)`"));
+                let message = format!("`{}` has no {what} to predict", graph.name);
+                let label = format!("{they_are} those of a relation");
+                diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, message, label).help(help));
                 None
             }
         }
