@@ -379,7 +379,8 @@ impl<'a> Printer<'a> {
         self.line(&format!("{head} {{"));
         self.body((open, close), |printer| {
             for (field, text) in fields.iter().zip(one) {
-                let end = field.from.as_ref().map_or(field.ty_span, |text| text.span).end as usize;
+                let end = field.from.as_ref().map_or(field.ty_span, |text| text.span);
+                let end = field.init.as_ref().map_or(end, |init| init.span).end as usize;
                 printer.begin(field.name.span.start as usize, end, false);
                 printer.line(&(text + ","));
                 printer.end(end);
