@@ -112,5 +112,11 @@ pub(crate) fn graph_text(flow: &Dataflow, graph: &GraphDecl) -> String {
         SelfLoops::Added => ", with self loops",
         SelfLoops::Removed => ", without self loops",
     });
+    if let Some(kept) = graph.kept {
+        let _ = write!(text, ", at most {} in-edges for each vertex", kept.at_most);
+        if let Some(position) = kept.position {
+            let _ = write!(text, ", of these number {position}");
+        }
+    }
     text
 }

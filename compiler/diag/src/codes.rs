@@ -141,7 +141,7 @@ codes! {
     NO_EDGE_DATA "E0407" "edge data that the relation does not declare"
     NO_INCOMING "E0408" "vertex type without incoming semantic graph"
     NO_INSTANCES "E0409" "path instances of a semantic graph that has none"
-    LIMIT_WITHOUT_PATHS "E0410" "limit of path instances where there are none"
+    FOLD_WITHOUT_LIMIT "E0410" "recurrence over in-edges without a limit"
     NO_SUCH_POSITION "E0411" "vertex or edge that a path does not have"
     DATA_VERTEX_TYPE "E0420" "vertex type missing in the dataset"
     DATA_RELATION "E0421" "relation missing in the dataset"
@@ -186,4 +186,5 @@ codes! {
     SHORT_SCHEDULE "W0015" "schedule that ends long before training"
     SOFTMAX_OF_ONE "W0016" "softmax over one element"
     UNIFORM_ATTENTION "W0017" "attention whose score is the same for all in-edges"
+    LONG_FOLD "W0018" "recurrence of many steps"
 }

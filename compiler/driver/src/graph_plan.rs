@@ -30,7 +30,7 @@ pub fn declare_metapaths<E>(
     let flow = &mut model.flow;
     for index in 0..flow.graphs.len() {
         let decl = flow.graphs[index].clone();
-        if decl.steps.len() < 2 || decl.self_loops != SelfLoops::Kept || decl.links {
+        if decl.steps.len() < 2 || decl.self_loops != SelfLoops::Kept || decl.links || decl.kept.is_some() {
             continue;
         }
         let places: Vec<usize> = match decl.counted {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use hgnnc_ir::dataflow::{Dataflow, OutputKind, ValueData};
+use hgnnc_ir::dataflow::{Dataflow, KeptInEdges, OutputKind, ValueData};
 use hgnnc_ir::print::{Names, print_op, print_type};
 use hgnnc_ir::types::{Layout, Space, Type};
 
@@ -92,6 +92,10 @@ fn named_by_content(flow: &Dataflow) -> Dataflow {
         words.into_iter().flatten().for_each(|word| text += &format!(" {word}"));
         if let Some(permutations) = decl.shuffle {
             text += &format!(" shuffle {permutations}");
+        }
+        if let Some(KeptInEdges { at_most, position }) = decl.kept {
+            let position = position.map(|position| format!(" position {position}"));
+            text += &format!(" at_most {at_most}{}", position.unwrap_or_default());
         }
         tables.graphs[index].name = text;
     }

@@ -357,6 +357,10 @@ pub enum ExprKind {
     /// Values along path instances, one expression for each position, with the semantic graphs (positions in the family)
     /// whose paths are that long. Reduced, or (`None`) the last one of each.
     AlongPath(Option<Reduction>, Vec<(ExprId, Vec<usize>)>, Arc<[Graph]>),
+    /// A recurrence over the in-edges of each destination.
+    Fold(Fold),
+    /// In the step of a [`Fold`] over these graphs: the state before each edge.
+    Before(Arc<[Graph]>),
     /// The number of in-edges or out-edges of each vertex.
     Degree(Direction, Arc<[Graph]>),
     /// Degrees at an end of the edges.
@@ -374,6 +378,22 @@ pub enum ExprKind {
     EdgeRows(ExprId, Arc<[Graph]>),
     /// Data of the edges, by the name of the field and its kind for each semantic graph.
     EdgeData(String, Vec<(Graph, EdgeData)>),
+}
+
+/// A recurrence over the in-edges of each destination, one after the other, in each semantic graph of a family. Its
+/// values are the last states, which destinations without in-edges have from the beginning.
+#[derive(Debug)]
+pub struct Fold {
+    /// The state before the first in-edge: a single row, or an edge value that depends on the destination alone.
+    pub first: ExprId,
+    /// The state behind an edge.
+    pub step: ExprId,
+    /// The state before an edge, an [`ExprKind::Before`] that `step` is made of.
+    pub before: ExprId,
+    /// The semantic graphs of the family, each with a limit of in-edges.
+    pub graphs: Arc<[Graph]>,
+    /// For each of them, graphs with one in-edge of each destination, in the order in which they are walked.
+    pub positions: Vec<Arc<[Graph]>>,
 }
 
 /// Features of a vertex type.

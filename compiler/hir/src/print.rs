@@ -257,6 +257,12 @@ impl<'m> Printer<'m> {
                 let parts: Vec<String> = parts.iter().map(|(part, _)| self.operand(*part)).collect();
                 format!("{}({}) over path", reduction.map_or("last", |reduction| reduction.name()), parts.join(", "))
             }
+            ExprKind::Fold(fold) => {
+                let steps: Vec<String> = fold.positions.iter().map(|graphs| graphs.len().to_string()).collect();
+                let (first, step) = (self.operand(fold.first), self.operand(fold.step));
+                format!("fold({first}, {step}) over {} in_edges", steps.join(", "))
+            }
+            ExprKind::Before(_) => "before".to_owned(),
             ExprKind::Degree(counted, _) => degree_name(*counted).to_owned(),
             ExprKind::DegreeAtEnd { end, counted, .. } => format!("{}.{}", end_name(*end), degree_name(*counted)),
             ExprKind::EdgeData(field, data) => match data.first() {

@@ -48,6 +48,9 @@ impl ExprKind {
                 Reduction::Max | Reduction::Min => 9,
                 Reduction::Sum | Reduction::LogSumExp | Reduction::Concat => 1,
             },
+            // Each step is counted where the expression is made, since it takes the operations of others again.
+            ExprKind::Fold(_) => 0,
+            ExprKind::Before(_) => 1,
             ExprKind::Degree(..) => 3,
             ExprKind::SumOfSquares(parts) => 4 * parts.len(),
             ExprKind::DegreeAtEnd { .. } | ExprKind::Linear { .. } => 4,
@@ -67,7 +70,9 @@ impl ExprKind {
             | ExprKind::Degree(..)
             | ExprKind::DegreeAtEnd { .. }
             | ExprKind::EdgeData(..)
+            | ExprKind::Before(_)
             | ExprKind::HopData(..) => vec![],
+            ExprKind::Fold(fold) => vec![fold.first, fold.step, fold.before],
             ExprKind::AlongPath(_, parts, _) => parts.iter().map(|(part, _)| *part).collect(),
             ExprKind::SumOfSquares(parts) => parts.clone(),
             ExprKind::Types(parts) => parts.iter().map(|(_, part)| *part).collect(),

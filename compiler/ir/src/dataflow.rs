@@ -66,6 +66,15 @@ impl SelfLoops {
     }
 }
 
+/// The in-edges that a semantic graph keeps of each destination, of those that its steps give.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KeptInEdges {
+    /// At most so many: of more, a choice that depends on the vertex, on their number and on this limit only.
+    pub at_most: u32,
+    /// Of these only the one at this position, in the order of the sources. A destination with fewer keeps none.
+    pub position: Option<u32>,
+}
+
 /// A semantic graph: its endpoint types and the recipe by which the runtime builds it.
 ///
 /// Messages flow from `src` to `dst`: a relation or metapath from `A` to `B` has sources `A` and destinations `B`.
@@ -91,6 +100,8 @@ pub struct GraphDecl {
     /// without steps: each vertex has as many in-edges and out-edges. [`crate::random::shuffled_sources`] draws them
     /// anew for each step of training.
     pub shuffle: Option<u32>,
+    /// The in-edges that it keeps of each destination; `None`: all.
+    pub kept: Option<KeptInEdges>,
     /// For a graph that is derived from the members of a stack: which one.
     pub derived: Option<(Stack, Incidence)>,
     /// The edges that a process has, in the program of several ranks.
@@ -110,6 +121,7 @@ impl GraphDecl {
             self_loops: SelfLoops::Kept,
             links: false,
             shuffle: None,
+            kept: None,
             derived: None,
             share,
         }

@@ -36,7 +36,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-use crate::dataflow::{Binding, Cursor, Dataflow, GraphDecl, Init, OutputKind, ValueData};
+use crate::dataflow::{Binding, Cursor, Dataflow, GraphDecl, Init, KeptInEdges, OutputKind, ValueData};
 use crate::metapath::PiecewiseLinear;
 use crate::ops::{Direction, Op, Reduce, UnaryOp};
 use crate::paths::PathRows;
@@ -172,6 +172,12 @@ impl Printer<'_> {
             }
             if let Some(permutations) = decl.shuffle {
                 write!(self.out, " shuffle {permutations}")?;
+            }
+            if let Some(KeptInEdges { at_most, position }) = decl.kept {
+                write!(self.out, " at_most {at_most}")?;
+                if let Some(position) = position {
+                    write!(self.out, " position {position}")?;
+                }
             }
             if decl.share == EdgeShare::In {
                 write!(self.out, " in_edges")?;

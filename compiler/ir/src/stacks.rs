@@ -159,6 +159,7 @@ impl Dataflow {
             self_loops: SelfLoops::Kept,
             links,
             shuffle: None,
+            kept: None,
             derived: Some((stack, incidence)),
             share: EdgeShare::All,
         });

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::dataflow::{Binding, Dataflow, GraphDecl, Init, OutputKind, RelationDecl, SelfLoops, Step};
+use crate::dataflow::{Binding, Dataflow, GraphDecl, Init, KeptInEdges, OutputKind, RelationDecl, SelfLoops, Step};
 use crate::infer::infer;
 use crate::ops::{Op, UnaryOp};
 use crate::paths::PathRows;
@@ -171,7 +171,7 @@ impl Verifier<'_> {
         let (Some(of), Some(hops)) = (graph(decl.of), hops) else {
             return self.report(place, "it is the path of no graphs");
         };
-        let simple = |decl: &GraphDecl| decl.self_loops == SelfLoops::Kept && !decl.links;
+        let simple = |decl: &GraphDecl| decl.self_loops == SelfLoops::Kept && !decl.links && decl.kept.is_none();
         let steps: Vec<Step> = hops.iter().flat_map(|hop| hop.steps.iter().copied()).collect();
         if hops.len() < 2 || steps != of.steps || !simple(of) || !hops.iter().all(|hop| simple(hop)) {
             self.report(place, format!("the edges of `{}` are no paths of these graphs", of.name));
@@ -283,7 +283,12 @@ impl Verifier<'_> {
             && decl.steps.is_empty()
             && !decl.counted
             && decl.self_loops == SelfLoops::Kept
-            && !decl.links;
+            && !decl.links
+            && decl.kept.is_none();
+        let empty = |kept: KeptInEdges| kept.at_most == 0 || kept.position.is_some_and(|at| at >= kept.at_most);
+        if decl.links && decl.kept.is_some() || decl.kept.is_some_and(empty) {
+            self.report(place, "it keeps no in-edges");
+        }
         if decl.shuffle.is_some() && !alone {
             self.report(place, "permutations are those of the vertices of a type, without steps");
         }

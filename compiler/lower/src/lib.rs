@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod fold;
 mod functions;
 mod live;
 mod loss;
@@ -89,6 +90,8 @@ pub fn instantiate_with(model: &Model, wanted: impl Fn(&str) -> bool) -> Program
         model,
         flow,
         values: vec![None; model.exprs.len()],
+        fold: None,
+        in_folds: vec![],
         prefix: String::new(),
         paths: UniqueNames::default(),
         params: Params::default(),
@@ -107,11 +110,11 @@ pub fn instantiate_with(model: &Model, wanted: impl Fn(&str) -> bool) -> Program
         instance.enter(Stage::LC);
         instance.loss(loss);
     }
-    let Instance { mut flow, values, params, .. } = instance;
+    let Instance { mut flow, values, in_folds, params, .. } = instance;
     let live = flow.live_values();
-    let is_live =
-        |values: &Option<Rc<Values>>| values.as_ref().is_some_and(|values| values.any(|value| live[value.index()]));
-    let exprs = values.iter().map(is_live).collect();
+    let is_live = |values: &Rc<Values>| values.any(|value| live[value.index()]);
+    let mut exprs: Vec<bool> = values.iter().map(|values| values.as_ref().is_some_and(is_live)).collect();
+    in_folds.iter().filter(|(_, values)| is_live(values)).for_each(|(id, _)| exprs[id.index()] = true);
     let params = live::prune(&mut flow, &live, params.spans);
     Program { flow, params, families, live: exprs }
 }
@@ -122,6 +125,10 @@ struct Instance<'m> {
     flow: Dataflow,
     /// The values of each expression that was evaluated.
     values: Vec<Option<Rc<Values>>>,
+    /// The rows of the recurrence that is being evaluated.
+    fold: Option<fold::FoldRows<'m>>,
+    /// The values of each expression in the steps of recurrences.
+    in_folds: Vec<(ExprId, Rc<Values>)>,
     /// The path of the layer use that is being evaluated; empty in the model.
     prefix: String,
     paths: UniqueNames,
@@ -202,6 +209,9 @@ impl<'m> Instance<'m> {
 
     /// The values of an expression. It is evaluated once.
     fn eval(&mut self, id: ExprId) -> Rc<Values> {
+        if self.fold.is_some() {
+            return self.eval_in_fold(id);
+        }
         if let Some(known) = &self.values[id.index()] {
             return known.clone();
         }
@@ -294,7 +304,7 @@ impl<'m> Instance<'m> {
             ExprKind::Broadcast(x) => {
                 let x = self.eval(*x);
                 let row = expr.ty.rows().next().expect("a single value");
-                Values::One(self.repeated(x.one(), Type::new(row.space, dims(row)), span))
+                Values::One(self.repeated(x.one(), Type::new(self.space_here(row.space), dims(row)), span))
             }
             ExprKind::Zeros => {
                 let zero = self.constant(0.0, span);
@@ -398,13 +408,15 @@ impl<'m> Instance<'m> {
             ExprKind::AtPosition(x, at) => self.at_position(*x, at, span),
             ExprKind::HopData(field, data) => self.hop_data(field, data, &expr.ty, span),
             ExprKind::AlongPath(reduction, parts, graphs) => self.along_path(*reduction, parts, graphs.len(), span),
+            ExprKind::Fold(fold) => self.fold_in_edges(fold, span),
+            ExprKind::Before(_) => self.before(),
             ExprKind::Degree(direction, graphs) => {
                 Values::PerGraph(graphs.iter().map(|graph| self.degree(*graph, *direction, span)).collect())
             }
             ExprKind::DegreeAtEnd { end, counted, graphs } => {
                 let at_end = |graph: &Graph| {
                     let degree = self.degree(*graph, *counted, span);
-                    self.gather(&degree, *graph, *end, span)
+                    self.gather_here(&degree, *graph, *end, span)
                 };
                 Values::PerGraph(graphs.iter().map(at_end).collect())
             }
@@ -448,21 +460,30 @@ impl<'m> Instance<'m> {
                 Values::PerGraph(values) => &values[position],
                 Values::One(_) | Values::ByGraph(_) => unreachable!("vertex values"),
             };
-            gathered.push(self.gather(value, *graph, end, span));
+            gathered.push(self.gather_here(value, *graph, end, span));
         }
         Values::PerGraph(gathered)
+    }
+
+    /// Vertex values at an end of the edges, or of those that a step of a recurrence goes over.
+    fn gather_here(&mut self, value: &Val, graph: Graph, end: Direction, span: Span) -> Val {
+        match self.edges_here(graph) {
+            Some(graph) => self.gather(value, graph, end, span),
+            None => value.clone(),
+        }
     }
 
     fn edge_data(&mut self, field: &str, data: &[(Graph, EdgeData)], ty: &hir::Type, span: Span) -> Values {
         let mut values = vec![];
         for ((graph, data), row) in data.iter().zip(ty.rows()) {
+            let graph = self.edges_here(*graph).expect("data of edges are those of edges");
             let binding = match data {
-                EdgeData::Count => Binding::EdgeCount(*graph),
-                EdgeData::Weight => Binding::EdgeWeight(*graph),
-                EdgeData::Features => Binding::EdgeFeatures(*graph),
+                EdgeData::Count => Binding::EdgeCount(graph),
+                EdgeData::Weight => Binding::EdgeWeight(graph),
+                EdgeData::Features => Binding::EdgeFeatures(graph),
             };
             let name = format!("{}.{field}", self.flow.graphs[graph.index()].name);
-            let ty = Type::new(Space::Edges(*graph), dims(row));
+            let ty = Type::new(Space::Edges(graph), dims(row));
             values.push(Val::Stored(self.input(name, ty, binding, span)));
         }
         Values::PerGraph(values)

@@ -13,7 +13,7 @@ use crate::checker::{Checker, LayerDef, Mistake, Place, Scope, WithoutMessages};
 use crate::layer::{LayerCx, RESERVED_FIELDS, reserved_field};
 use crate::names::duplicate;
 use crate::outputs::row_per_graph;
-use crate::paths::of_hop;
+use crate::paths::of_step;
 use crate::value::{Single, Term, Typed};
 
 /// A field that a block assigns.
@@ -208,8 +208,8 @@ impl<'a> Checker<'a> {
                 Stmt::Let(Binding { name, value, sharing }) => {
                     fine &= self.shares_nothing(sharing);
                     scope.statement.clone_from(&name.name);
-                    let term = if of_hop(value, &scope) {
-                        Term::OfHop(Box::new(value.clone()))
+                    let term = if of_step(value, &scope) {
+                        Term::OfStep(Box::new(value.clone()))
                     } else {
                         self.eval(value, &scope)
                     };

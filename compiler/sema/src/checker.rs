@@ -80,8 +80,9 @@ pub struct Checker<'a> {
     reported: HashSet<(Code, Span, Span)>,
     pub(crate) graphs: FxHashMap<EdgesKey, Graph>,
     /// The semantic graphs of path instances, by the edges of the metapath and the limit per vertex.
-    pub(crate) instances: FxHashMap<(EdgesKey, Option<u32>), Graph>,
-    /// The graphs from the vertices at a position to path instances, by the semantic graph of these.
+    pub(crate) instances: FxHashMap<EdgesKey, Graph>,
+    /// The graphs from the vertices at a position to path instances, and of the in-edges at a position, by the semantic
+    /// graph of these.
     pub(crate) positions: FxHashMap<(Graph, usize), Graph>,
     /// The edges that are rows, by their relation.
     pub(crate) edge_rows: BTreeMap<usize, EdgeRows>,
@@ -306,17 +307,15 @@ impl<'a> Checker<'a> {
         graph
     }
 
-    /// The semantic graph in the model's table, where it is there.
+    /// The semantic graph in the model's table, where it is there, perhaps with another limit of in-edges.
     pub fn declared_graph(&self, graph: &GraphRef) -> Option<Graph> {
-        let of_instances = || {
-            let key = graph.edges_key();
-            self.instances
-                .iter()
-                .filter(|((known, _), _)| *known == key)
-                .map(|(_, graph)| *graph)
-                .min_by_key(|g| g.index())
+        let of_other_limit = || {
+            let key = graph.edges_key().without_limit();
+            let known = self.graphs.iter().chain(&self.instances);
+            let found = known.filter(|(known, _)| (*known).clone().without_limit() == key).map(|(_, graph)| *graph);
+            found.min_by_key(|graph| graph.index())
         };
-        self.graphs.get(&graph.edges_key()).copied().or_else(of_instances)
+        self.graphs.get(&graph.edges_key()).copied().or_else(of_other_limit)
     }
 
     /// Adds the values of an expression to the size of the program. A program that becomes too large is reported once,

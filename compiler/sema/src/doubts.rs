@@ -52,7 +52,7 @@ impl Checker<'_> {
     }
 
     /// Notes whether a doubt about `value` holds in this run.
-    fn doubt(&mut self, holds: bool, value: ExprId, doubt: Diagnostic) {
+    pub fn doubt(&mut self, holds: bool, value: ExprId, doubt: Diagnostic) {
         let Some(place) = &doubt.primary else { return };
         let key = (doubt.code, place.span, self.frames.iter().map(|frame| frame.span).collect());
         if !holds {

@@ -122,8 +122,8 @@ impl Checker<'_> {
     fn name(&mut self, name: &str, span: Span, scope: &Scope<'_>) -> Result<Term, Mistake> {
         match scope.locals.get(name) {
             Some(Term::PerHop(param, row)) => return self.param_of_hop((*param, row), span, scope),
-            Some(Term::OfHop(expr)) => {
-                self.hop_before(span, scope)?;
+            Some(Term::OfStep(expr)) => {
+                self.within_step(name, span, scope)?;
                 return Ok(self.eval(expr, scope));
             }
             Some(term) => return Ok(term.clone()),

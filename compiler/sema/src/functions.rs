@@ -8,6 +8,7 @@ use hgnnc_ir::{BinaryOp, Space, UnaryOp};
 use hgnnc_syntax::ast::{Arg, Call, Expr, ExprKind, Ident};
 use hgnnc_syntax::format_expr;
 
+use crate::fold::FOLD;
 use crate::checker::{Checker, Mistake, Place, Scope};
 use crate::names::suggest;
 use crate::operators::Operand;
@@ -65,9 +66,6 @@ pub const REDUCTIONS: &[&str] = &["sum", "mean", "max", "min", "softmax", "logsu
 
 /// The function that takes any number of values.
 const STACK: &str = "stack";
-
-/// The recurrence along path instances.
-const FOLD: &str = "fold";
 
 /// Is it the name of a function or reduction, and so no name for a layer?
 pub fn is_function(name: &str) -> bool {

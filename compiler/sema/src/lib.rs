@@ -17,6 +17,7 @@ mod doubts;
 mod edges;
 mod eval;
 mod fields;
+mod fold;
 mod functions;
 pub mod imports;
 mod initialiser;

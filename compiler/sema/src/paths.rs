@@ -11,11 +11,12 @@ use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::{Entry, ExprId, ExprKind as Kind, Form, ParamId, PathPart, Reduction, Row, Type};
 use hgnnc_ir::dataflow::{GraphDecl, SelfLoops, Step};
 use hgnnc_ir::{Graph, PathDecl, PathRows, Space, VertexType};
-use hgnnc_syntax::ast::{self, BlockKind, Call, Expr, ExprKind, GraphExpr, Ident, LayerStmt};
+use hgnnc_syntax::ast::{self, BlockKind, Expr, ExprKind, GraphExpr, Ident, LayerStmt};
 
 use crate::checker::{Checker, Mistake, Place, Scope};
 use crate::eval::{Known, known_number};
 use crate::fields::{edge_data_of, gathered};
+use crate::fold::{BEFORE, FOLD};
 use crate::layer::LayerCx;
 use crate::names::did_you_mean;
 use crate::schema::GraphRef;
@@ -29,9 +30,6 @@ const VERTICES: &str = "vertices";
 
 /// The edge from the vertex before.
 const HOP: &str = "hop";
-
-/// In a `fold`, the value at the vertex before.
-const BEFORE: &str = "before";
 
 /// Do the `aggregate` blocks of a layer run over path instances?
 pub fn of_paths(layer: &ast::Layer) -> bool {
@@ -68,26 +66,30 @@ pub fn part_of_path(expr: &Expr) -> Option<(&Expr, &Ident, Option<&Expr>)> {
     }
 }
 
-/// Does an expression of a block have a value for each hop of the paths?
-pub fn of_hop(expr: &Expr, scope: &Scope<'_>) -> bool {
+/// Does an expression of a block have a value for each hop of the paths, or for each step of a `fold`?
+pub fn of_step(expr: &Expr, scope: &Scope<'_>) -> bool {
     let is_path = |expr: &Expr| {
         let variable = scope.variable.filter(|_| scope.layer.is_some_and(|layer| layer.of_paths));
         matches!((&expr.kind, variable), (ExprKind::Name(name), Some(variable)) if *name == variable.name)
     };
-    let any = |all: &[Expr]| all.iter().any(|expr| of_hop(expr, scope));
+    let any = |all: &[Expr]| all.iter().any(|expr| of_step(expr, scope));
     match &expr.kind {
         ExprKind::Number(_) | ExprKind::Bool(_) | ExprKind::Error => false,
-        ExprKind::Name(name) => matches!(scope.locals.get(name), Some(Term::PerHop(..) | Term::OfHop(_))),
-        ExprKind::Field(base, field) => field.name == HOP && is_path(base) || of_hop(base, scope),
-        ExprKind::PathPart { base, index, .. } => of_hop(base, scope) || of_hop(index, scope),
-        ExprKind::Slice(base, _) => of_hop(base, scope),
-        ExprKind::Unary(_, a) => of_hop(a, scope),
-        ExprKind::Binary(_, a, b) => of_hop(a, scope) || of_hop(b, scope),
-        // A reduction along a path knows its hops.
+        ExprKind::Name(name) => match scope.locals.get(name) {
+            Some(term) => matches!(term, Term::PerHop(..) | Term::OfStep(_)),
+            None => name == BEFORE && scope.place == Place::Aggregate,
+        },
+        ExprKind::Field(base, field) => field.name == HOP && is_path(base) || of_step(base, scope),
+        ExprKind::PathPart { base, index, .. } => of_step(base, scope) || of_step(index, scope),
+        ExprKind::Slice(base, _) => of_step(base, scope),
+        ExprKind::Unary(_, a) => of_step(a, scope),
+        ExprKind::Binary(_, a, b) => of_step(a, scope) || of_step(b, scope),
+        // A reduction along a path knows its hops, and a `fold` its steps.
         ExprKind::Call(call) if matches!(&call.over, Some(GraphExpr::Name(over)) if over.name == PATH) => false,
-        ExprKind::Call(call) => call.args.iter().any(|arg| of_hop(&arg.value, scope)),
+        ExprKind::Call(call) if call.callee.name == FOLD => false,
+        ExprKind::Call(call) => call.args.iter().any(|arg| of_step(&arg.value, scope)),
         ExprKind::List(items) | ExprKind::Tuple(items) | ExprKind::Bundle(items) => any(items),
-        ExprKind::If(condition, yes, no) => of_hop(condition, scope) || of_hop(yes, scope) || of_hop(no, scope),
+        ExprKind::If(condition, yes, no) => of_step(condition, scope) || of_step(yes, scope) || of_step(no, scope),
     }
 }
 
@@ -103,18 +105,6 @@ impl Checker<'_> {
     /// The semantic graph that a layer runs over: of edges, or of path instances.
     pub fn declare_member(&mut self, graph: &GraphRef, of_paths: bool) -> Option<Graph> {
         if !of_paths {
-            if let Some((_, limit)) = graph.at_most {
-                self.report(
-                    Diagnostic::at(
-                        codes::LIMIT_WITHOUT_PATHS,
-                        limit,
-                        format!("this layer reads the pairs of `{}`, not its path instances", graph.name),
-                        "limits path instances",
-                    )
-                    .help("layers with `aggregate p: path in graphs` read path instances; a `fanout` limits in-edges of mini-batches"),
-                );
-                return None;
-            }
             return if graph.edges { self.declare_edges(graph) } else { Some(self.declare_graph(graph)) };
         }
         let why = if graph.links {
@@ -145,7 +135,7 @@ impl Checker<'_> {
     /// The graph whose in-edges are the path instances that end at a vertex.
     fn declare_instances(&mut self, graph: &GraphRef) -> Graph {
         let at_most = graph.at_most.map(|(limit, _)| limit);
-        let key = (graph.edges_key(), at_most);
+        let key = graph.edges_key();
         if let Some(known) = self.instances.get(&key) {
             return *known;
         }
@@ -232,7 +222,7 @@ impl Checker<'_> {
     ) -> Term {
         let layer = scope.layer.expect("blocks are in layers");
         if part.name == HOP && index.is_none() {
-            return self.field_of_hop(field, span, scope);
+            return self.field_of_step(field, span, scope);
         }
         let part = match self.part(part, index, layer, scope) {
             Ok(Some(part)) => part,
@@ -485,7 +475,7 @@ impl Checker<'_> {
     }
 
     /// `p.hop.direction`: 1 where the edge from the vertex before is walked forwards, and -1 where backwards.
-    fn field_of_hop(&mut self, field: &Ident, span: Span, scope: &Scope<'_>) -> Term {
+    fn field_of_step(&mut self, field: &Ident, span: Span, scope: &Scope<'_>) -> Term {
         let layer = scope.layer.expect("blocks are in layers");
         let hop = match self.hop_before(span, scope) {
             Ok(hop) => hop,
@@ -535,37 +525,25 @@ impl Checker<'_> {
     }
 
     /// `fold(first, step) over path`: a recurrence along the path, whose `step` has the value `before`.
-    pub fn fold(&mut self, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
-        let over = match &call.over {
-            Some(GraphExpr::Name(over)) if over.name == PATH && call.across.is_none() && call.of.is_empty() => over,
-            _ => {
-                self.report(
-                    Diagnostic::at(codes::MISSING_REDUCTION, span, "`fold` goes along paths", "no `over path`")
-                        .help("write `fold(first, step) over path`: `step` has the value `before` it"),
-                );
-                return Term::Error;
-            }
-        };
+    pub fn fold_over_path(
+        &mut self,
+        (first, step): (&Expr, &Expr),
+        over: &Ident,
+        span: Span,
+        scope: &Scope<'_>,
+    ) -> Term {
         if let Err(mistake) = self.goes_along(over, scope) {
             self.report(*mistake);
             return Term::Error;
         }
-        let [first, step] = &call.args[..] else {
-            let code = if call.args.len() < 2 { codes::MISSING_ARGUMENT } else { codes::EXTRA_ARGUMENT };
-            self.report(
-                Diagnostic::at(code, span, "`fold` takes two values", format!("has {}", call.args.len()))
-                    .help("the value at the first vertex, and that at any other one, made from `before`"),
-            );
-            return Term::Error;
-        };
         let evaluate = |this: &mut Self, scope: &mut Scope<'_>, before: Option<&Term>| match before {
-            None => this.eval(&first.value, scope),
+            None => this.eval(first, scope),
             Some(before) => {
                 scope.locals.insert(BEFORE.to_owned(), before.clone());
-                this.eval(&step.value, scope)
+                this.eval_step(step, scope)
             }
         };
-        let Some(parts) = self.along(scope, evaluate, step.value.span) else { return Term::Error };
+        let Some(parts) = self.along(scope, evaluate, step.span) else { return Term::Error };
         self.joined_along(None, &parts, span, scope)
     }
 

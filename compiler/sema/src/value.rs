@@ -51,8 +51,8 @@ pub enum Term {
     Value(Typed),
     /// A parameter with an entry for each relation that paths walk along: its declaration, and the shape of an entry.
     PerHop(ParamId, Row),
-    /// A value for each hop of paths: it is evaluated where a hop is known.
-    OfHop(Box<Expr>),
+    /// A value for each hop of paths, or each step of a `fold`: it is evaluated where these are known.
+    OfStep(Box<Expr>),
     /// The results of a layer that has several.
     Record(Vec<(String, Term)>),
     /// A label field: vertex type and position of the field.
@@ -86,7 +86,7 @@ impl Term {
             Term::Absent => "an input that is not given",
             Term::Number(_) | Term::AnyNumber => "a number",
             Term::Width(_) | Term::Widths(_) => "a width",
-            Term::PerHop(..) | Term::OfHop(_) => "a value of each hop",
+            Term::PerHop(..) | Term::OfStep(_) => "a value of each step",
             Term::Bool(_) | Term::AnyBool => "a truth value",
             Term::Function(_) | Term::AnyFunction => "a function",
             Term::List => "a list",

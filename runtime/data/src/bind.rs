@@ -9,7 +9,7 @@ use hgnnc_graph::{
     Dataset, EdgeList, Features, GraphCache, LabelValues, LinkSplitData, MetapathOptions, NO_ORIGINAL, Origin,
     RelationOptions, SemanticGraph, SemanticGraphs, SgbError, Step,
 };
-use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl, PatternDecl, SelfLoops};
+use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl, KeptInEdges, PatternDecl, SelfLoops};
 use hgnnc_ir::training::{self, Fanout, MiniBatch, Training};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 use hgnnc_ir::{Op, PathDecl, PathRows, VertexRows};
@@ -263,6 +263,8 @@ impl Binder<'_> {
         let own = self.flow.graphs.iter().take_while(|decl| decl.derived.is_none()).count();
         let deferred: Vec<Option<u64>> = (0..own).map(|index| self.deferred(&builder, index)).collect::<Result<_>>()?;
         let listed = self.listed(training);
+        // Of one semantic graph there are many positions of in-edges, which stand one behind the other.
+        let mut last: Option<(GraphDecl, SemanticGraph)> = None;
         for ((index, decl), deferred) in self.flow.graphs.iter().enumerate().zip(deferred) {
             if let Some(pairs) = deferred {
                 let ends = [decl.src, decl.dst].map(|end| self.dataset.vertex_types[self.types[end.index()]].count);
@@ -277,6 +279,18 @@ impl Binder<'_> {
             {
                 self.graphs.push(Edges::List(builder.edges(step).map_err(|error| failed(decl, error))?));
                 self.origins.push(None);
+                continue;
+            }
+            if let Some(KeptInEdges { at_most, position: Some(position) }) = decl.kept {
+                let kept = Some(KeptInEdges { at_most, position: None });
+                let whole = GraphDecl { name: String::new(), kept, ..decl.clone() };
+                let graph = match last.take() {
+                    Some((of, graph)) if of == whole => graph,
+                    _ => self.build(&builder, &whole)?.0,
+                };
+                self.graphs.push(Edges::Graph(graph.clone().in_edge(position)));
+                self.origins.push(None);
+                last = Some((whole, graph));
                 continue;
             }
             let (graph, origin) = self.build(&builder, decl)?;
@@ -391,8 +405,17 @@ impl Binder<'_> {
 
     /// Builds a graph; for a metapath also returns its origin.
     pub fn build(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<(SemanticGraph, Option<Origin>)> {
-        let (graph, origin) = self.build_whole(builder, decl)?;
-        Ok((if decl.self_loops == SelfLoops::Removed { graph.without_self_loops() } else { graph }, origin))
+        let (mut graph, origin) = self.build_whole(builder, decl)?;
+        if decl.self_loops == SelfLoops::Removed {
+            graph = graph.without_self_loops();
+        }
+        if let Some(kept) = decl.kept {
+            graph = graph.at_most(kept.at_most);
+            if let Some(position) = kept.position {
+                graph = graph.in_edge(position);
+            }
+        }
+        Ok((graph, origin))
     }
 
     /// Builds a graph with all self loops of its relation or metapath.

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::choose::choose;
 use crate::radix_sort::{Edges, sorted_by_key};
 use crate::shared::Shared;
 use crate::transpose::transpose;
@@ -75,11 +76,45 @@ pub enum EdgeError {
 impl SemanticGraph {
     /// The graph without its edges (v, v), between vertices of one type.
     #[must_use]
-    pub fn without_self_loops(mut self) -> SemanticGraph {
+    pub fn without_self_loops(self) -> SemanticGraph {
+        let sources = self.csc.indices.clone();
+        let is_symmetric = self.is_symmetric();
+        self.keep(is_symmetric, |dst, row, kept| kept.extend(row.filter(|&e| sources[e as usize] as usize != dst)))
+    }
+
+    /// The graph with at most so many in-edges of each destination: of more, some are chosen uniformly and without
+    /// replacement, as a function of the destination's number, its in-degree and the limit.
+    #[must_use]
+    pub fn at_most(self, limit: u32) -> SemanticGraph {
+        self.keep(false, |dst, row, kept| {
+            let degree = row.end - row.start;
+            if degree <= limit.into() {
+                kept.extend(row);
+            } else {
+                kept.extend(choose(dst as u32, degree, limit.into()).into_iter().map(|number| row.start + number));
+            }
+        })
+    }
+
+    /// The graph of one in-edge of each destination: the one at this position of its row. Shorter rows become empty.
+    #[must_use]
+    pub fn in_edge(self, position: u32) -> SemanticGraph {
+        let position = u64::from(position);
+        self.keep(false, |_, row, kept| kept.extend((row.start + position < row.end).then(|| row.start + position)))
+    }
+
+    /// Are in-edges and out-edges the same lists?
+    fn is_symmetric(&self) -> bool {
+        self.csr.indices.as_ptr() == self.csc.indices.as_ptr()
+    }
+
+    /// The graph with the edges that a function chooses of each destination's, ascending. It is symmetric if both this
+    /// one and the choice are.
+    fn keep(mut self, is_symmetric: bool, of_row: impl Fn(usize, Range<u64>, &mut Vec<u64>)) -> SemanticGraph {
         let mut kept = vec![];
         let mut indptr = vec![0];
         for (dst, row) in self.csc.indptr.windows(2).enumerate() {
-            kept.extend((row[0]..row[1]).filter(|&e| self.csc.indices[e as usize] as usize != dst));
+            of_row(dst, row[0]..row[1], &mut kept);
             indptr.push(kept.len() as u64);
         }
         if kept.len() == self.num_edges() {
@@ -93,11 +128,9 @@ impl SemanticGraph {
         self.weight = self.weight.map(|all| taken(&all, &kept));
         self.original = self.original.map(|all| taken(&all, &kept));
         let csc = Adjacency { indptr: indptr.into(), indices: indices.into(), ..Adjacency::default() };
-        let csc = std::mem::replace(&mut self.csc, csc);
-        let is_shared = self.csr.indices.as_ptr() == csc.indices.as_ptr();
+        self.csc = csc;
         self.csr = transpose(&self.csc, self.num_src);
-        if is_shared {
-            // It is symmetric without the loops as well.
+        if is_symmetric {
             (self.csr.indptr, self.csr.indices) = (self.csc.indptr.clone(), self.csc.indices.clone());
         }
         self

@@ -15,6 +15,7 @@
 pub mod atomic;
 pub mod build;
 mod checks;
+mod choose;
 pub mod csr;
 pub mod dataset;
 pub mod degrees;

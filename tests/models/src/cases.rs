@@ -177,6 +177,12 @@ pub const CASES: &[Case] = &[
     output y: Paper = linear(conv.Paper, 3)",
     ),
     of(
+        "sage_lstm",
+        "use std::sage::SageLstmConv",
+        "    let first = dropout(relu(SageLstmConv(hidden: 4, state: 2) over [cites, PAP, writes] at most 3 per vertex of dropout(features, 0.2)), 0.2)
+    output y: Paper = SageLstmConv(hidden: 3, state: 2) over cites at most 2 per vertex of first.Paper",
+    ),
+    of(
         "gin",
         "use std::gin::GinConv",
         "    let conv = GinConv(hidden: 4) over cites of dropout(Paper.x, 0.2)

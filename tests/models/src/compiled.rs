@@ -3,6 +3,7 @@
 use hgnnc_driver::{Analyzed, Endpoints, LowerOptions, SizeInfo, analyze, lower};
 use hgnnc_executable::Executable;
 use hgnnc_interp::{Bindings, Evaluation, Tensor};
+use hgnnc_graph::SemanticGraph;
 use hgnnc_ir::dataflow::{Binding, GraphDecl, SelfLoops};
 use hgnnc_ir::{Dataflow, Dim, Direction, Graph, Input, Op, OutputKind, Param};
 use hgnnc_passes::{differentiate, update};
@@ -234,7 +235,30 @@ fn semantic_graph(flow: &Dataflow, world: &World, names: &[&str], decl: &GraphDe
         SelfLoops::Added => edges = world.with_self_loops(&flow.vertex_types[decl.src.index()].name, edges),
         SelfLoops::Removed => edges.retain(|&(src, dst)| src != dst),
     }
+    if let Some(kept) = decl.kept {
+        edges = kept_of(&edges, kept.at_most);
+        if let Some(position) = kept.position {
+            let in_edges = edges.chunk_by(|a, b| a.1 == b.1);
+            edges = in_edges.filter_map(|row| row.get(position as usize).copied()).collect();
+        }
+    }
     edges
+}
+
+/// At most so many in-edges of each destination, of edges in the order of destinations and sources.
+///
+/// # Panics
+/// If they are no edges.
+pub fn kept_of(edges: &[(u32, u32)], at_most: u32) -> Edges {
+    let (src, dst): (Vec<u32>, Vec<u32>) = edges.iter().copied().unzip();
+    let end = |ids: &[u32]| ids.iter().max().map_or(0, |&last| last as usize + 1);
+    let graph = SemanticGraph::from_edges("kept", end(&src), end(&dst), &src, &dst).expect("edges");
+    let csc = graph.at_most(at_most).csc;
+    let row = |(dst, row): (usize, &[u64])| {
+        let sources = &csc.indices[row[0] as usize..row[1] as usize];
+        sources.iter().map(|&src| (src, dst as u32)).collect::<Vec<_>>()
+    };
+    csc.indptr.windows(2).enumerate().flat_map(row).collect()
 }
 
 /// Extents of a parameter.

@@ -56,7 +56,7 @@ macro_rules! test_each_case {
     ($check:expr) => {
         $crate::test_each_case! {
             $check =>
-            han rgcn rgcn_basis rgcn_block rgat rgat_across gcn gat gat_without_loops gat_average sage_mean sage_max gin gin_normalized
+            han rgcn rgcn_basis rgcn_block rgat rgat_across gcn gat gat_without_loops gat_average sage_mean sage_max sage_lstm gin gin_normalized
             simple_hgn hgt hgt_per_relation gat_v2 appnp sehgnn compgcn magnn magnn_mean
             rgcn_sparse several_fields
         }

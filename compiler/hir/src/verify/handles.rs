@@ -94,10 +94,15 @@ impl Verifier<'_> {
             | ExprKind::EdgeRows(_, graphs)
             | ExprKind::AtEnd(_, _, graphs)
             | ExprKind::Degree(_, graphs)
+            | ExprKind::Before(graphs)
             | ExprKind::DegreeAtEnd { graphs, .. }
             | ExprKind::OverInEdges { graphs, .. } => self.graphs(place, graphs),
             ExprKind::RowsByGraph(parts) => parts.iter().for_each(|(_, graphs)| self.graphs(place, graphs)),
             ExprKind::AlongPath(_, _, graphs) => self.graphs(place, graphs),
+            ExprKind::Fold(fold) => {
+                self.graphs(place, &fold.graphs);
+                fold.positions.iter().for_each(|graphs| self.graphs(place, graphs));
+            }
             ExprKind::AtPosition(_, at) => at.iter().for_each(|part| self.part(place, part)),
             ExprKind::HopData(_, data) => data.iter().for_each(|(part, _)| self.part(place, part)),
             ExprKind::EdgeData(_, data) => {

@@ -9,7 +9,7 @@ use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
 use super::rows::{Rule, combine, dense, features, gathered, over_rows, unary, usable};
 use super::{Place, Verifier};
 use crate::print::type_text;
-use crate::{Decomposition, EdgeData, Entry, ExprId, ExprKind, Form, ParamId, PathPart, Reduction, Row, Type};
+use crate::{Decomposition, EdgeData, Entry, ExprId, ExprKind, Fold, Form, ParamId, PathPart, Reduction, Row, Type};
 
 impl Verifier<'_> {
     /// Compares the type of each expression with the one that its kind gives it.
@@ -142,6 +142,12 @@ impl Verifier<'_> {
             ExprKind::AtEnd(end, x, graphs) => self.at_end(*end, *x, graphs),
             ExprKind::AtPosition(x, at) => self.at_position(*x, at),
             ExprKind::HopData(_, data) => self.hop_data(data, declared),
+            ExprKind::Fold(fold) => self.fold(fold),
+            ExprKind::Before(graphs) => {
+                let rows = per_graph(declared)?;
+                let row = |(graph, row): (&Graph, &Row)| Row::dense(Space::Edges(*graph), row.widths.clone());
+                Ok(Type::PerGraph(graphs.iter().zip(rows).map(row).collect()))
+            }
             ExprKind::AlongPath(reduction, parts, graphs) => self.along_path(*reduction, parts, graphs.len()),
             ExprKind::Degree(end, graphs) => {
                 self.per_edge_graph(graphs, |graph| Ok(Row::dense(Space::Vertices(self.end(graph, *end)), vec![])))
@@ -414,6 +420,42 @@ impl Verifier<'_> {
         Ok(Type::PerGraph(values.into_iter().collect::<Option<_>>().ok_or("a member has no value")?))
     }
 
+    /// A recurrence: its states have one shape, and each of its graphs one in-edge for each destination.
+    fn fold(&self, fold: &Fold) -> Rule<Type> {
+        let before = per_graph(self.ty(fold.before))?;
+        if !matches!(self.model.expr(fold.before).kind, ExprKind::Before(_)) || fold.positions.len() != before.len() {
+            return Err("it has no state before an edge".into());
+        }
+        let tables = &self.model.tables;
+        let mut rows = vec![];
+        for ((&graph, positions), state) in fold.graphs.iter().zip(&fold.positions).zip(before) {
+            let ends = |graph: Graph| (self.end(graph, Direction::Out), self.end(graph, Direction::In));
+            let is_position = |of: &Graph| {
+                let kept = tables.graphs[of.index()].kept;
+                ends(*of) == ends(graph) && kept.is_some_and(|kept| kept.position.is_some())
+            };
+            if positions.is_empty() || !positions.iter().all(is_position) {
+                return Err("a step goes over no single in-edges".into());
+            }
+            rows.push(Row::dense(Space::Vertices(self.end(graph, Direction::In)), state.widths.clone()));
+        }
+        for part in [fold.first, fold.step] {
+            let ty = self.ty(part);
+            let fits = |(row, state): (&Row, &Row)| {
+                is_in(row.space, &[state.space]) && row.form == Form::Dense && self.fit(&row.widths, &state.widths)
+            };
+            let right = match ty {
+                Type::One(row) => row.space == Space::Unit && before.iter().all(|state| fits((row, state))),
+                Type::PerGraph(rows) => rows.len() == before.len() && rows.iter().zip(before).all(fits),
+                Type::PerType(_) | Type::ByGraph(_) => false,
+            };
+            if !right {
+                return Err("a state has another shape than the one before it".into());
+            }
+        }
+        Ok(Type::PerGraph(rows))
+    }
+
     /// A type for each graph, none of which is of pairs to score.
     fn per_edge_graph(&self, graphs: &[Graph], row: impl Fn(Graph) -> Rule<Row>) -> Rule<Type> {
         let row = |graph: &Graph| self.messages(*graph).and_then(|()| row(*graph));
@@ -487,6 +529,8 @@ impl Verifier<'_> {
             ExprKind::ByGraph(_, graphs)
             | ExprKind::EdgeRows(_, graphs)
             | ExprKind::AtEnd(_, _, graphs)
+            | ExprKind::Before(graphs)
+            | ExprKind::Fold(Fold { graphs, .. })
             | ExprKind::OverInEdges { graphs, .. } => Some(graphs.clone()),
             _ => None,
         };

@@ -3,7 +3,7 @@
 use super::{Parse, Parser, Token};
 use crate::dataflow::{
     Binding, Dataflow, GraphDecl, Init, InputDecl, MetapathDecl, Output, OutputKind, ParamDecl, PatternDecl,
-    RelationDecl, SelfLoops, Step, VertexTypeDecl,
+    KeptInEdges, RelationDecl, SelfLoops, Step, VertexTypeDecl,
 };
 use crate::ops::Direction;
 use crate::paths::{PathDecl, PathRows};
@@ -68,12 +68,20 @@ impl Parser {
                 let self_loops = written.next().unwrap_or_default();
                 let links = self.accept_word("links");
                 let shuffle = if self.accept_word("shuffle") { Some(self.integer()?) } else { None };
+                let kept = if self.accept_word("at_most") {
+                    let at_most = self.integer()?;
+                    let position = if self.accept_word("position") { Some(self.integer()?) } else { None };
+                    Some(KeptInEdges { at_most, position })
+                } else {
+                    None
+                };
                 let share = if self.accept_word("in_edges") { EdgeShare::In } else { EdgeShare::All };
                 self.parsed.flow.graphs.push(GraphDecl {
                     counted,
                     self_loops,
                     links,
                     shuffle,
+                    kept,
                     share,
                     ..GraphDecl::new(name, src, dst, steps)
                 });

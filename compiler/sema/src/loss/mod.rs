@@ -351,7 +351,7 @@ fn compares(expr: &Expr) -> bool {
 }
 
 /// The names in an expression.
-fn names_of(expr: &Expr) -> BTreeSet<&str> {
+pub fn names_of(expr: &Expr) -> BTreeSet<&str> {
     match &expr.kind {
         ExprKind::Name(name) => BTreeSet::from([name.as_str()]),
         _ => parts(expr).into_iter().flat_map(names_of).collect(),

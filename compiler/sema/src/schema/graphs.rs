@@ -2,16 +2,33 @@
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 use hgnnc_ir::VertexType;
-use hgnnc_ir::dataflow::{GraphDecl, SelfLoops, Step};
+use hgnnc_ir::dataflow::{GraphDecl, KeptInEdges, SelfLoops, Step};
 use hgnnc_syntax::ast::{self, GraphExpr};
 
 use super::{MAX_NAMED, MetapathInfo, Named, Schema};
 use crate::edges::EDGES;
 use crate::names::did_you_mean;
 
-/// The identity of the edges of a semantic graph: the types at the ends, the steps, and then `counted`, `self_loops`,
-/// `links`, `edges` and `shuffle` of [`GraphRef`].
-pub type EdgesKey = (usize, usize, Vec<Step>, bool, SelfLoops, bool, bool, Option<u32>);
+/// The identity of the edges of a semantic graph, by the fields of [`GraphRef`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "fields are those of `GraphRef`")]
+pub struct EdgesKey {
+    ends: (usize, usize),
+    steps: Vec<Step>,
+    counted: bool,
+    self_loops: SelfLoops,
+    links: bool,
+    edges: bool,
+    shuffle: Option<u32>,
+    at_most: Option<u32>,
+}
+
+impl EdgesKey {
+    /// That of the graph with all in-edges.
+    pub fn without_limit(self) -> Self {
+        Self { at_most: None, ..self }
+    }
+}
 
 /// A semantic graph as a model names it. Messages go from `src` to `dst`.
 #[derive(Debug, Clone)]
@@ -34,7 +51,7 @@ pub struct GraphRef {
     pub edges: bool,
     /// Its edges are so many permutations of the vertices of a type.
     pub shuffle: Option<u32>,
-    /// The most path instances that end at a vertex, with the place where that is written.
+    /// The most in-edges or path instances that end at a vertex, with the place where that is written.
     pub at_most: Option<(u32, Span)>,
     /// The expression that names it.
     pub span: Span,
@@ -90,12 +107,12 @@ impl Schema {
                     diagnostics.push(Diagnostic::at(
                         codes::ARGUMENT_RANGE,
                         limit_span,
-                        "a vertex has at least 1 path instance, and fewer than 2^32",
+                        "a limit is at least 1 and less than 2^32",
                         "outside of this range",
                     ));
                     return None;
                 };
-                Some(all?.into_iter().map(|g| GraphRef { at_most: Some((limit, *span)), ..g }).collect())
+                all?.into_iter().map(|graph| self.limited(graph, (limit, *span), diagnostics)).collect()
             }
             GraphExpr::Call { function, count: Some(count), .. } if function.name != "shuffle" => {
                 let report = Diagnostic::at(
@@ -204,6 +221,18 @@ impl Schema {
             return None;
         }
         Some(GraphRef { span, ..graph.reversed() })
+    }
+
+    /// A semantic graph with at most so many in-edges, or path instances, of each vertex.
+    fn limited(&self, graph: GraphRef, limit: (u32, Span), diagnostics: &mut Diagnostics) -> Option<GraphRef> {
+        let what = match graph.shuffle {
+            Some(_) => Some("shuffled vertices"),
+            None => graph.of_no_messages(),
+        };
+        let Some(what) = what else { return Some(GraphRef { at_most: Some(limit), ..graph }) };
+        let message = format!("{what} have no in-edges to choose from");
+        diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, limit.1, message, "limits in-edges"));
+        None
     }
 
     /// The pairs that a relation may join.
@@ -395,10 +424,14 @@ impl Schema {
                 None => return graph.name.clone(),
             },
         };
-        match graph.self_loops {
+        let name = match graph.self_loops {
             SelfLoops::Kept => name,
             SelfLoops::Added => format!("self_loops({name})"),
             SelfLoops::Removed => format!("without_self_loops({name})"),
+        };
+        match graph.kept {
+            Some(kept) => format!("{name} at most {} per vertex", kept.at_most),
+            None => name,
         }
     }
 
@@ -463,7 +496,16 @@ pub fn reversed(steps: &[Step]) -> Vec<Step> {
 impl GraphRef {
     /// Graphs with the same edges have the same key.
     pub fn edges_key(&self) -> EdgesKey {
-        (self.src, self.dst, self.steps.clone(), self.counted, self.self_loops, self.links, self.edges, self.shuffle)
+        EdgesKey {
+            ends: (self.src, self.dst),
+            steps: self.steps.clone(),
+            counted: self.counted,
+            self_loops: self.self_loops,
+            links: self.links,
+            edges: self.edges,
+            shuffle: self.shuffle,
+            at_most: self.at_most.map(|(limit, _)| limit),
+        }
     }
 
     /// The name of its edges in messages, if they carry none to vertices.
@@ -482,6 +524,7 @@ impl GraphRef {
             self_loops: self.self_loops,
             links: self.links,
             shuffle: self.shuffle,
+            kept: self.kept(),
             ..GraphDecl::new(
                 self.name.clone(),
                 VertexType::new(self.src),
@@ -496,7 +539,12 @@ impl GraphRef {
         (self.src, self.dst, &self.steps) == (decl.src.index(), decl.dst.index(), &decl.steps)
             && (self.counted, self.self_loops, self.links, self.edges)
                 == (decl.counted, decl.self_loops, decl.links, false)
-            && self.shuffle == decl.shuffle
+            && (self.shuffle, self.kept()) == (decl.shuffle, decl.kept)
+    }
+
+    /// The in-edges that it keeps of each destination.
+    fn kept(&self) -> Option<KeptInEdges> {
+        self.at_most.map(|(at_most, _)| KeptInEdges { at_most, position: None })
     }
 
     /// A graph from a vertex type to itself that walks no relation.

@@ -14,12 +14,12 @@
 //! `n` instances takes time in `k`: a chosen number becomes the instance in its place by these counts, so the others are
 //! never listed.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::SgbError;
+use crate::choose::choose;
 use crate::csr::{NO_ORIGINAL, csc_of};
 use crate::dataset::{Dataset, DenseFeatures, RelationData, Step, VertexTypeData};
 
@@ -276,27 +276,4 @@ impl Instances {
             choose(end, paths, kept).into_iter().for_each(&mut push);
         }
     }
-}
-
-/// `kept` of the numbers below `paths`, uniformly and without replacement (Floyd's algorithm, Bentley & Floyd 1987). Their
-/// key is the vertex.
-fn choose(vertex: u32, paths: u64, kept: u64) -> BTreeSet<u64> {
-    let key = split_mix(vertex.into());
-    let mut chosen = BTreeSet::new();
-    for last in paths - kept..paths {
-        let bits = split_mix(key.wrapping_add(last - (paths - kept)));
-        let number = ((u128::from(bits) * (u128::from(last) + 1)) >> 64) as u64;
-        if !chosen.insert(number) {
-            chosen.insert(last);
-        }
-    }
-    chosen
-}
-
-/// The SplitMix64 finaliser (Steele et al. 2014).
-fn split_mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

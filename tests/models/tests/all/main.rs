@@ -8,6 +8,7 @@ mod devices;
 mod differential;
 mod edges;
 mod field_cases;
+mod folds;
 mod gradients;
 mod graphs;
 mod language;
