@@ -26,6 +26,7 @@ schema Library {{
     vertex Author from "author" {{ x: f32[{AUTHOR_WIDTH}] }}
     vertex Part from "graph" {{ kind: class[{CLASSES}] from "kind" }}
     relation cites: Paper -> Paper from "cites"
+    relation near: Paper -> Paper from "near"
     relation writes: Author -> Paper from "writes"
     relation part_of: Paper -> Part from "part_of"
 }}
@@ -53,6 +54,12 @@ name = "cites"
 src = "paper"
 dst = "paper"
 file = "cites.npy"
+
+[[relation]]
+name = "near"
+src = "paper"
+dst = "paper"
+file = "near.npy"
 
 [[relation]]
 name = "writes"
@@ -267,7 +274,45 @@ model Model(schema: Library) {{
         return pooled @ weights["logits.weight"] + weights["logits.bias"]
 
 
-CASES = {"GatV2Conv": GatV2(), "HgtConv": Hgt(), "RgcnConv": Rgcn(), "GinConv with readout": GinReadout()}
+class SageLstm(Case):
+    def model(self):
+        return f"""use std::sage::SageLstmConv
+SCHEMA
+model Model(schema: Library) {{
+    let conv = SageLstmConv(hidden: {HIDDEN}, state: {PAPER_WIDTH}) over near at most 4 per vertex of Paper.x
+    output logits: Paper = linear(conv, {CLASSES})
+}}"""
+
+    def logits(self, world, weights):
+        import torch
+        from torch_geometric.nn import SAGEConv
+
+        # In-edges are in the order of their sources: the edges are sorted by these already. PyG goes on over zeros where a
+        # vertex has fewer in-edges than another one, so all have four here.
+        order = torch.sort(world["near"][1], stable=True).indices
+        edges = world["near"][:, order]
+        conv = SAGEConv(PAPER_WIDTH, HIDDEN, aggr="lstm")
+        gates = weights["conv.b_gates.near"]
+        tensors = {
+            "aggr_module.lstm.weight_ih_l0": weights["conv.w_x.near"].T,
+            "aggr_module.lstm.weight_hh_l0": weights["conv.w_h.near"].T,
+            "aggr_module.lstm.bias_ih_l0": gates,
+            "aggr_module.lstm.bias_hh_l0": torch.zeros_like(gates),
+            "lin_l.weight": weights["conv.w.near"].T,
+            "lin_l.bias": weights["conv.b.Paper"],
+            "lin_r.weight": weights["conv.w_self.Paper"].T,
+        }
+        h = functional(conv, tensors, world["x"], edges)
+        return h @ weights["logits.weight"] + weights["logits.bias"]
+
+
+CASES = {
+    "GatV2Conv": GatV2(),
+    "HgtConv": Hgt(),
+    "RgcnConv": Rgcn(),
+    "GinConv with readout": GinReadout(),
+    "SageLstmConv": SageLstm(),
+}
 
 
 def write(data, rng):
@@ -282,6 +327,8 @@ def write(data, rng):
         "topic": rng.integers(0, CLASSES, PAPERS).astype(np.int32),
         "kind": rng.integers(0, CLASSES, GRAPHS).astype(np.int32),
         "cites": rng.integers(0, PAPERS, (2, 900)).astype(np.int32),
+        # So many in-edges for each paper, and none twice.
+        "near": np.stack([(np.arange(4 * PAPERS) * 7 + 1) % PAPERS, np.repeat(np.arange(PAPERS), 4)]).astype(np.int32),
         "writes": np.stack([rng.integers(0, AUTHORS, 500), rng.integers(0, PAPERS, 500)]).astype(np.int32),
         "part_of": np.stack([np.arange(PAPERS), np.sort(rng.integers(0, GRAPHS, PAPERS))]).astype(np.int32),
         "train": np.sort(order[:150]),
@@ -291,7 +338,7 @@ def write(data, rng):
         "none": np.zeros(0, dtype=np.int32),
     }
     # Edges are distinct, so that no reader merges them.
-    for name in ("cites", "writes"):
+    for name in ("cites", "near", "writes"):
         arrays[name] = np.unique(arrays[name], axis=1)
     data.mkdir()
     (data / "dataset.toml").write_text(DATASET)
@@ -323,7 +370,7 @@ def compare(name, case, hgnnc, folder, arrays):
     world = {}
     for key in ("x", "y"):
         world[key] = torch.from_numpy(arrays[key]).double()
-    for key in ("cites", "writes", "part_of"):
+    for key in ("cites", "near", "writes", "part_of"):
         world[key] = torch.from_numpy(arrays[key]).long()
     tensors = {key: torch.from_numpy(array).double().requires_grad_() for key, array in before.items()}
     logits = case.logits(world, tensors)

@@ -166,9 +166,11 @@ const FUNCTIONS: &[Row] = &[
     (
         &["lstm", "lstmcell", "gru", "grucell", "rnn", "rnncell"],
         Advice(
-            "there are no recurrent networks, since in-edges have no order: reduce them by `sum`, `mean`, `max` or a sum weighted by `softmax`; a gate is `sigmoid(a) * b`",
+            "a recurrence over in-edges is `fold(first, step) over in_edges`, whose step is made of `before` and gates such as `sigmoid(a) * b`; `SageLstmConv` of `std::sage` is an LSTM",
         ),
     ),
+    (&["var"], Names(&["variance"])),
+    (&["std", "stddev"], Advice("write `sqrt(variance(x) over … + 1e-5)`, with the scope that it goes over")),
     (&["cat", "concatenate", "hstack", "join"], Names(&["concat"])),
     (
         &["einsum", "tensordot", "inner"],

@@ -10,8 +10,8 @@ use hgnnc_diag::Span;
 use hgnnc_hir::{self as hir, ExprId, Fold};
 use hgnnc_ir::{BinaryOp, Direction, Graph, Op, Reduce, Space, Type};
 
-use crate::value::{Val, Values};
 use crate::Instance;
+use crate::value::{Val, Values};
 
 /// The rows that edge values of a recurrence are computed for.
 pub struct FoldRows<'m> {

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_hir::text::show_widths;
+use hgnnc_hir::text::{show_space, show_widths};
 use hgnnc_hir::{ExprId, ExprKind as Kind, Fold, Form, Reduction, Row, Type, Width};
 use hgnnc_ir::dataflow::{GraphDecl, KeptInEdges};
 use hgnnc_ir::{Direction, Graph, Space};
@@ -72,8 +72,13 @@ impl Checker<'_> {
         };
         let [Some(first), Some(step), reverse] = arguments[..] else {
             self.report(
-                Diagnostic::at(codes::MISSING_ARGUMENT, span, "`fold` takes two values", format!("has {}", call.args.len()))
-                    .help("the value to begin with, and that behind each step, made from `before`"),
+                Diagnostic::at(
+                    codes::MISSING_ARGUMENT,
+                    span,
+                    "`fold` takes two values",
+                    format!("has {}", call.args.len()),
+                )
+                .help("the value to begin with, and that behind each step, made from `before`"),
             );
             return Term::Error;
         };
@@ -88,7 +93,9 @@ impl Checker<'_> {
                         let message = "`reverse` is `true` or `false`";
                         Diagnostic::at(codes::NOT_BOOLEAN, at, message, format!("this is {}", term.describe()))
                     }
-                    false => Diagnostic::at(codes::EXTRA_ARGUMENT, at, "a path is walked in its direction", "of in-edges"),
+                    false => {
+                        Diagnostic::at(codes::EXTRA_ARGUMENT, at, "a path is walked in its direction", "of in-edges")
+                    }
                 };
                 self.report(report);
                 return Term::Error;
@@ -142,14 +149,15 @@ impl Checker<'_> {
         inner.locals.insert(BEFORE.to_owned(), Term::Value(before.clone()));
         let step = self.eval_step(of.step, &mut inner);
         let Some(step) = self.value(step, of.step.span)? else { return Ok(Term::Error) };
-        for ((row, state), &graph) in self.of_each(&step, graphs.len(), of.step.span)?.iter().zip(&states).zip(&*graphs) {
+        for ((row, state), &graph) in self.of_each(&step, graphs.len(), of.step.span)?.iter().zip(&states).zip(&*graphs)
+        {
             let at_edge = row.space == Space::Unit || row.space == Space::Edges(graph);
             if !at_edge || row.form != Form::Dense || !self.fit(&row.widths, &state.widths) {
                 return Err(Box::new(self.other_state(row, state, of)));
             }
         }
-        self.can_be_repeated(first.id, before.id, of.first.span)?;
-        self.can_be_repeated(step.id, before.id, of.step.span)?;
+        self.can_be_repeated(first.id, of.first.span)?;
+        self.can_be_repeated(step.id, of.step.span)?;
         let positions: Vec<Arc<[Graph]>> = graphs.iter().map(|&graph| self.in_edges_of(graph, of.backwards)).collect();
         let steps = positions.iter().map(|positions| positions.len()).max().unwrap_or(0);
         self.operations += (steps.saturating_sub(1)) * self.operations_of_step(step.id) + 5 * steps * graphs.len();
@@ -166,7 +174,9 @@ impl Checker<'_> {
             format!("this recurrence takes {steps} steps, one after the other"),
             "each step reads and writes the states of all destinations",
         )
-        .help("the states of all steps are kept for the gradient; a lower limit of in-edges takes less time and memory");
+        .help(
+            "the states of all steps are kept for the gradient; a lower limit of in-edges takes less time and memory",
+        );
         self.doubt(steps > MANY_STEPS, value.id, doubt);
         Ok(Term::Value(value))
     }
@@ -216,7 +226,11 @@ impl Checker<'_> {
             (Place::Aggregate, Some(layer)) if !layer.of_paths => layer,
             (Place::Aggregate, Some(_)) => {
                 let message = "path instances have no order to fold them in";
-                return Err(wrong(message, "over path instances", "fold `over path`, and reduce the instances by `mean`"));
+                return Err(wrong(
+                    message,
+                    "over path instances",
+                    "fold `over path`, and reduce the instances by `mean`",
+                ));
             }
             _ => {
                 let message = "`over in_edges` belongs into an `aggregate` block";
@@ -227,21 +241,24 @@ impl Checker<'_> {
         for &graph in &*graphs {
             self.not_of_pairs(graph, "in-edges to fold", over.span)?;
             let decl = &self.model.tables.graphs[graph.index()];
+            let name = self.schema.written(decl);
             match decl.kept {
                 Some(kept) if kept.at_most <= MOST_STEPS => {}
                 // Without a use of the layer, there is one graph, of which nothing is known.
                 None if self.without_use => {}
                 kept => {
-                    let name = &decl.name;
-                    let message = match kept {
-                        None => format!("the recurrence takes a step for each in-edge, and `{name}` has no limit of them"),
-                        Some(_) => format!("a recurrence takes at most {MOST_STEPS} steps, and `{name}` has a higher limit"),
+                    let (message, help) = match kept {
+                        None => (
+                            format!("the recurrence takes a step for each in-edge, and `{name}` has no limit of them"),
+                            format!("write one where the layer is used: `{name} at most 16 per vertex`"),
+                        ),
+                        Some(_) => (
+                            format!("a recurrence takes at most {MOST_STEPS} steps: not `{name}`"),
+                            "10 to 25 in-edges are usual".to_owned(),
+                        ),
                     };
-                    return Err(Box::new(
-                        Diagnostic::at(codes::FOLD_WITHOUT_LIMIT, over.span, message, "how many steps?").help(format!(
-                            "where the layer is used, write how many in-edges a vertex has at most: `{name} at most 16 per vertex`"
-                        )),
-                    ));
+                    let report = Diagnostic::at(codes::FOLD_WITHOUT_LIMIT, over.span, message, "how many steps?");
+                    return Err(Box::new(report.help(help)));
                 }
             }
         }
@@ -259,11 +276,14 @@ impl Checker<'_> {
 
     fn other_state(&self, row: &Row, state: &Row, of: &Written<'_>) -> Diagnostic {
         let text = |widths: &[Width]| show_widths(&self.model.tables, widths);
-        let (code, message) = match self.fit(&row.widths, &state.widths) {
-            true => (codes::WRONG_SCOPE, "the step of a recurrence over in-edges is no edge value"),
-            false => (codes::SHAPE_MISMATCH, "a step of this recurrence changes the shape of its value"),
-        };
-        Diagnostic::at(code, of.step.span, message, format!("{} behind the step", text(&row.widths)))
+        if self.fit(&row.widths, &state.widths) {
+            let message = "a step of a recurrence over in-edges has a value for each of them";
+            let label = format!("has {}", show_space(&self.model.tables, row.space));
+            let report = Diagnostic::at(codes::WRONG_SCOPE, of.step.span, message, label);
+            return report.help("make it of `before` and of the ends and data of an edge, such as `e.src.h`");
+        }
+        let message = "a step of this recurrence changes the shape of its value";
+        Diagnostic::at(codes::SHAPE_MISMATCH, of.step.span, message, format!("{} behind the step", text(&row.widths)))
             .label(of.first.span, format!("{} before it", text(&state.widths)))
     }
 
@@ -307,10 +327,9 @@ impl Checker<'_> {
         self.edge_values_below(step).into_iter().map(operations).sum()
     }
 
-    /// A step is computed at each position of the in-edges, and all that depends on `before` in each step.
-    fn can_be_repeated(&self, step: ExprId, before: ExprId, span: Span) -> Result<(), Mistake> {
-        let of_edges: HashSet<ExprId> = self.edge_values_below(step).into_iter().collect();
-        for &id in &of_edges {
+    /// The edge values of a step are computed at each position of the in-edges.
+    fn can_be_repeated(&self, step: ExprId, span: Span) -> Result<(), Mistake> {
+        for id in self.edge_values_below(step) {
             let expr = self.model.expr(id);
             let why = match &expr.kind {
                 Kind::Linear { .. } | Kind::Norm { .. } => {
@@ -320,19 +339,13 @@ impl Checker<'_> {
                 Kind::OfGraphs(..) => "an edge value of another layer has no order",
                 _ => continue,
             };
-            let report = Diagnostic::at(codes::MODEL_ONLY, expr.span, format!("no step of a recurrence: {why}"), "read in a step");
+            let report = Diagnostic::at(
+                codes::MODEL_ONLY,
+                expr.span,
+                format!("no step of a recurrence: {why}"),
+                "read in a step",
+            );
             return Err(Box::new(report.label(span, "this is evaluated at one in-edge after the other")));
-        }
-        // What is no edge value is computed once, whatever the step.
-        let (mut seen, mut stack) = (HashSet::new(), vec![step]);
-        while let Some(id) = stack.pop() {
-            let operands = self.model.expr(id).kind.operands();
-            if !of_edges.contains(&id) && operands.contains(&before) || id == before && !of_edges.contains(&id) {
-                let message = "the state of a recurrence is reduced within its step";
-                let report = Diagnostic::at(codes::WRONG_SCOPE, self.model.expr(id).span, message, "reduces over all rows");
-                return Err(Box::new(report.help("a step sees one in-edge and the state before it")));
-            }
-            stack.extend(operands.into_iter().filter(|operand| seen.insert(*operand)));
         }
         Ok(())
     }

@@ -8,8 +8,8 @@ use hgnnc_ir::{BinaryOp, Space, UnaryOp};
 use hgnnc_syntax::ast::{Arg, Call, Expr, ExprKind, Ident};
 use hgnnc_syntax::format_expr;
 
-use crate::fold::FOLD;
 use crate::checker::{Checker, Mistake, Place, Scope};
+use crate::fold::FOLD;
 use crate::names::suggest;
 use crate::operators::Operand;
 use crate::value::{Term, Typed};
@@ -62,7 +62,10 @@ const FUNCTIONS: &[(&str, &[&str], usize)] = &[
 
 /// Names of reductions; they need a scope (`over …`, `across …`), and `max`, `min`, `concat` also take
 /// several values instead.
-pub const REDUCTIONS: &[&str] = &["sum", "mean", "max", "min", "softmax", "logsumexp", "concat"];
+pub const REDUCTIONS: &[&str] = &["sum", "mean", "max", "min", "softmax", "logsumexp", "concat", VARIANCE];
+
+/// The reduction that is made of two means.
+pub const VARIANCE: &str = "variance";
 
 /// The function that takes any number of values.
 const STACK: &str = "stack";
@@ -196,7 +199,7 @@ impl Checker<'_> {
             .map(|f| f.0)
             .chain(FUNCTIONS.iter().map(|f| f.0))
             .chain(REDUCTIONS.iter().copied())
-            .chain([STACK]);
+            .chain([STACK, FOLD]);
         let layers = self.names.layers.keys().map(String::as_str);
         if let Some(module) = self.module_of(&callee.name) {
             return report.help(format!("it is a layer of the standard library: add `use {module}`"));

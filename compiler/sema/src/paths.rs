@@ -511,12 +511,7 @@ impl Checker<'_> {
             return Term::Error;
         }
         if matches!(kind, Reduction::Softmax | Reduction::Concat) {
-            let message = format!("`{}` does not go over the vertices of a path", kind.name());
-            self.report(
-                Diagnostic::at(codes::WRONG_SCOPE, over.span, message, "not this reduction")
-                    .help("use sum, mean, max, min or logsumexp"),
-            );
-            return Term::Error;
+            return self.not_over_path(kind.name(), over);
         }
         let Some(parts) = self.along(scope, |this, scope, _| this.eval(arg, scope), arg.span) else {
             return Term::Error;
@@ -545,6 +540,16 @@ impl Checker<'_> {
         };
         let Some(parts) = self.along(scope, evaluate, step.span) else { return Term::Error };
         self.joined_along(None, &parts, span, scope)
+    }
+
+    /// Reports a reduction that does not go along paths.
+    pub fn not_over_path(&mut self, name: &str, over: &Ident) -> Term {
+        let message = format!("`{name}` does not go over the vertices of a path");
+        self.report(
+            Diagnostic::at(codes::WRONG_SCOPE, over.span, message, "not this reduction")
+                .help("use sum, mean, max, min or logsumexp"),
+        );
+        Term::Error
     }
 
     /// Is there a path to go along?

@@ -437,6 +437,35 @@ mod tests {
     }
 
     #[test]
+    fn limited_in_edges_keep_their_data() {
+        let dst: Vec<u32> = (0..60u32).map(|edge| edge * edge % 7).collect();
+        let src: Vec<u32> = (0..60).map(|edge| edge * 11 % 9).collect();
+        let mut whole = SemanticGraph::from_edges("r", 9, 8, &src, &dst).unwrap();
+        whole.weight = whole.original.as_ref().map(|all| all.iter().map(|&edge| edge as f32 / 2.0).collect());
+        let edges = |graph: &SemanticGraph| -> Vec<(u32, u32, u32)> {
+            graph.verify().unwrap();
+            let (original, weight) = (graph.original.as_ref().unwrap(), graph.weight.as_ref().unwrap());
+            assert!(original.iter().zip(weight).all(|(&edge, &weight)| weight == edge as f32 / 2.0));
+            let ends = graph.csc.indices.iter().zip(graph.edge_dst());
+            original.iter().zip(ends).map(|(&edge, (&src, dst))| (dst, src, edge)).collect()
+        };
+        let all = edges(&whole);
+        assert_eq!(edges(&whole.clone().at_most(60)), all);
+        let limited = whole.at_most(4);
+        let kept = edges(&limited);
+        for vertex in 0..8 {
+            let of = |edges: &[(u32, u32, u32)]| edges.iter().filter(|edge| edge.0 == vertex).count();
+            assert_eq!(of(&kept), of(&all).min(4));
+        }
+        assert!(kept.iter().all(|edge| all.contains(edge)));
+        // Positions divide them, in their order.
+        let positions: Vec<Vec<_>> = (0..5).map(|position| edges(&limited.clone().in_edge(position))).collect();
+        assert!(positions[4].is_empty());
+        let of = |vertex: u32| positions.iter().filter_map(move |edges| edges.iter().find(|edge| edge.0 == vertex));
+        assert_eq!((0..8).flat_map(of).copied().collect::<Vec<_>>(), kept);
+    }
+
+    #[test]
     fn bad_edges_are_refused() {
         let build = |s: &[u32], d: &[u32]| SemanticGraph::from_edges("r", 2, 3, s, d).unwrap_err();
         assert_eq!(build(&[0], &[]), EdgeError::Lengths { sources: 1, destinations: 0 });

@@ -2,8 +2,8 @@
 
 use hgnnc_driver::{Analyzed, Endpoints, LowerOptions, SizeInfo, analyze, lower};
 use hgnnc_executable::Executable;
-use hgnnc_interp::{Bindings, Evaluation, Tensor};
 use hgnnc_graph::SemanticGraph;
+use hgnnc_interp::{Bindings, Evaluation, Tensor};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, SelfLoops};
 use hgnnc_ir::{Dataflow, Dim, Direction, Graph, Input, Op, OutputKind, Param};
 use hgnnc_passes::{differentiate, update};

@@ -82,6 +82,9 @@ fn model_of(module: &str, layer: &Layer) -> String {
     } else {
         ("[relations, reverse(writes)]", "features", ".Paper")
     };
+    // A recurrence takes a step for each in-edge.
+    let limited = over.to_owned() + " at most 3 per vertex";
+    let over = if name == "SageLstmConv" { &limited } else { over };
     let select = if !layer.results[0].is_unnamed() && layer.results.len() > 1 {
         format!(".{}{select}", layer.results[0].name.name)
     } else {

@@ -433,6 +433,22 @@ fn reductions_and_edges() {
                 parts.clear();
             }
         }),
+        ("it has no state before an edge", |m| {
+            if let ExprKind::Fold(fold) = first(m, "Fold") {
+                fold.positions.clear();
+            }
+        }),
+        ("a step goes over no single in-edges", |m| {
+            if let ExprKind::Fold(fold) = first(m, "Fold") {
+                fold.positions = vec![fold.graphs.clone()];
+            }
+        }),
+        ("a state has another shape than the one before it", |m| {
+            let other = find(m, |expr| kind(expr) == "Number");
+            if let ExprKind::Fold(fold) = first(m, "Fold") {
+                fold.step = other;
+            }
+        }),
         ("only relations have data", |m| {
             let data = vec![(graph(m, "PAP"), EdgeData::Weight)];
             push(m, ExprKind::EdgeData("weight".into(), data), Type::PerGraph(vec![row(P, &[])]));

@@ -2,8 +2,8 @@
 
 use super::{Parse, Parser, Token};
 use crate::dataflow::{
-    Binding, Dataflow, GraphDecl, Init, InputDecl, MetapathDecl, Output, OutputKind, ParamDecl, PatternDecl,
-    KeptInEdges, RelationDecl, SelfLoops, Step, VertexTypeDecl,
+    Binding, Dataflow, GraphDecl, Init, InputDecl, KeptInEdges, MetapathDecl, Output, OutputKind, ParamDecl,
+    PatternDecl, RelationDecl, SelfLoops, Step, VertexTypeDecl,
 };
 use crate::ops::Direction;
 use crate::paths::{PathDecl, PathRows};

@@ -4,6 +4,7 @@
 mod axes;
 mod edges;
 mod graphs;
+mod variance;
 
 use hgnnc_diag::{Diagnostic, Span, codes, synonyms};
 use hgnnc_hir::text::{show_space, show_widths};
@@ -13,6 +14,7 @@ use hgnnc_syntax::ast::{Call, Expr, ExprKind, GraphExpr, Ident};
 use hgnnc_syntax::format_expr;
 
 use crate::checker::{Checker, Mistake, Place, Scope};
+use crate::functions::VARIANCE;
 use crate::names::suggest;
 use crate::paths::PATH;
 use crate::value::{Term, Typed};
@@ -35,7 +37,9 @@ impl Checker<'_> {
     /// A call of a reduction.
     pub fn reduction(&mut self, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
         let name = call.callee.name.as_str();
-        let kind = Reduction::named(name).expect("it is the name of a reduction");
+        // The mean of squares around a mean is made of two reductions.
+        let is_variance = name == VARIANCE;
+        let kind = if is_variance { Reduction::Mean } else { Reduction::named(name).expect("a reduction") };
         if let Some(of) = call.of.first() {
             self.report(Diagnostic::at(
                 codes::WRONG_SCOPE,
@@ -87,6 +91,9 @@ impl Checker<'_> {
             && over.name == PATH
             && call.across.is_none()
         {
+            if is_variance {
+                return self.not_over_path(VARIANCE, over);
+            }
             return self.over_path(kind, &arg.value, over, span, scope);
         }
         let x = self.eval(&arg.value, scope);
@@ -122,9 +129,27 @@ impl Checker<'_> {
         {
             return Term::Error;
         }
-        let result = match (over, &call.across) {
+        let reduce =
+            |this: &mut Self, x: Term| this.reduced(kind, x, &arg.value, (over, call.across.as_ref()), span, scope);
+        if is_variance {
+            return self.variance(x, arg.value.span, (over, span), reduce, scope);
+        }
+        reduce(self, x)
+    }
+
+    /// Reduces a value over its scope.
+    fn reduced(
+        &mut self,
+        kind: Reduction,
+        x: Term,
+        arg: &Expr,
+        (over, across): (Option<&Ident>, Option<&Ident>),
+        span: Span,
+        scope: &Scope<'_>,
+    ) -> Term {
+        let result = match (over, across) {
             (Some(over), across) if over.name == "in_edges" => {
-                self.over_in_edges(kind, x, arg.value.span, across.is_some(), over, span, scope)
+                self.over_in_edges(kind, x, arg.span, across.is_some(), over, span, scope)
             }
             (Some(over), Some(_)) => Err(Box::new(Diagnostic::at(
                 codes::WRONG_SCOPE,
@@ -132,9 +157,9 @@ impl Checker<'_> {
                 format!("`over {}` and `across` are two reductions", over.name),
                 "only `over in_edges` goes together with `across`",
             ))),
-            (Some(over), None) => return self.over_scope(kind, x, &arg.value, over, span, scope),
-            (None, Some(across)) => self.across_graphs(kind, x, &arg.value, across, span, scope),
-            (None, None) => unreachable!("handled above"),
+            (Some(over), None) => return self.over_scope(kind, x, arg, over, span, scope),
+            (None, Some(across)) => self.across_graphs(kind, x, arg, across, span, scope),
+            (None, None) => unreachable!("a reduction has a scope"),
         };
         self.settle(result)
     }

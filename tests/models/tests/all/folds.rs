@@ -75,13 +75,18 @@ fn an_lstm_is_the_published_one() {
         z = fold(zeros([6]), concat(sigmoid(gates[9..]) * tanh(cell), cell)) over in_edges [..3]";
     let lstm = lstm.replace("z = fold", "let last = fold").replace(" [..3]", "\n z = last[..3]");
     means(&layer(&lstm), "L() over [r, s] at most 3 per vertex of features", |p| {
-        folded(p, (3, false), |_| vec![0.0; 6], |state, x, name| {
-            let of = |what: &str, x: &[f64]| p.param(&format!("z.{what}.{name}")).apply(x);
-            let gates = add(&add(&of("w_x", x), &of("w_h", &state[..3])), p.vector(&format!("z.b.{name}")));
-            let cell = |d: usize| sigmoid(gates[3 + d]) * state[3 + d] + sigmoid(gates[d]) * gates[6 + d].tanh();
-            let hidden = |d: usize| sigmoid(gates[9 + d]) * cell(d).tanh();
-            (0..3).map(hidden).chain((0..3).map(cell)).collect()
-        })
+        folded(
+            p,
+            (3, false),
+            |_| vec![0.0; 6],
+            |state, x, name| {
+                let of = |what: &str, x: &[f64]| p.param(&format!("z.{what}.{name}")).apply(x);
+                let gates = add(&add(&of("w_x", x), &of("w_h", &state[..3])), p.vector(&format!("z.b.{name}")));
+                let cell = |d: usize| sigmoid(gates[3 + d]) * state[3 + d] + sigmoid(gates[d]) * gates[6 + d].tanh();
+                let hidden = |d: usize| sigmoid(gates[9 + d]) * cell(d).tanh();
+                (0..3).map(hidden).chain((0..3).map(cell)).collect()
+            },
+        )
     });
 }
 
@@ -90,10 +95,15 @@ fn an_lstm_is_the_published_one() {
 fn each_graph_has_its_own_limit() {
     let sum = layer("z = fold(zeros([3]), before + 0.5 * before * e.src.h + e.src.h) over in_edges");
     means(&sum, "L() over [r at most 1 per vertex, s at most 1 per vertex] of features", |p| {
-        folded(p, (1, false), |_| vec![0.0; 3], |state, x, _| {
-            let weighted: Vec<f64> = state.iter().zip(x).map(|(s, x)| 0.5 * s * x).collect();
-            add(&add(state, &weighted), x)
-        })
+        folded(
+            p,
+            (1, false),
+            |_| vec![0.0; 3],
+            |state, x, _| {
+                let weighted: Vec<f64> = state.iter().zip(x).map(|(s, x)| 0.5 * s * x).collect();
+                add(&add(state, &weighted), x)
+            },
+        )
     });
     let source = |over: &str| {
         let schema = cases::SCHEMA;

@@ -98,6 +98,49 @@ fn per_element(p: &Plain<'_>, f: impl Fn(usize, usize) -> f64) -> Rows {
     (0..p.count("A")).map(|i| (0..3).map(|d| f(i, d)).collect()).collect()
 }
 
+fn variance(x: &[f64]) -> f64 {
+    let count = x.len().max(1) as f64;
+    let mean = x.iter().sum::<f64>() / count;
+    x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count
+}
+
+#[test]
+fn variance_over_every_scope() {
+    let each = layer("z = variance(e.src.h) over in_edges", "out = sum(v.z) across graphs", "3");
+    means(&each, BOTH, |p| {
+        let h = projected(p);
+        per_element(p, |i, d| {
+            in_edges(p, &h, i).iter().map(|rows| variance(&column(rows, d).collect::<Vec<_>>())).sum()
+        })
+    });
+    let together = layer("z = variance(e.src.h) over in_edges across graphs", "out = v.z", "3");
+    means(&together, BOTH, |p| {
+        let h = projected(p);
+        per_element(p, |i, d| variance(&in_edges(p, &h, i).iter().flat_map(|rows| column(rows, d)).collect::<Vec<_>>()))
+    });
+    let across = layer("z = sum(e.src.h) over in_edges", "out = variance(v.z) across graphs", "3");
+    means(&across, BOTH, |p| {
+        let h = projected(p);
+        per_element(p, |i, d| variance(&in_edges(p, &h, i).map(|rows| column(&rows, d).sum::<f64>())))
+    });
+    let of_rows = "layer L() of x: V[in] -> V[3] {
+        project v: V {
+            param w: [in, 3] = glorot
+            let h = v.x @ w
+            out = h * variance(h) over vertices + variance(h) over last
+        }
+    }";
+    means(of_rows, "L() of A.x", |p| {
+        let h = &projected_by(p, "z.w");
+        per_element(p, |i, d| h[i][d] * variance(&h.iter().map(|row| row[d]).collect::<Vec<_>>()) + variance(&h[i]))
+    });
+}
+
+/// The rows of `A` by a shared weight.
+fn projected_by(p: &Plain<'_>, weight: &str) -> Rows {
+    p.input("A.x").iter().map(|x| p.param(weight).apply(x)).collect()
+}
+
 #[test]
 fn reductions_over_the_in_edges_of_each_graph() {
     type Reduction = fn(&[(Vec<f64>, usize)], usize) -> f64;
