@@ -11,6 +11,7 @@ pub const STDLIB: &[(&str, &str)] = &[
     ("gin", include_str!("../../../stdlib/gin.hgnn")),
     ("han", include_str!("../../../stdlib/han.hgnn")),
     ("hdgi", include_str!("../../../stdlib/hdgi.hgnn")),
+    ("het_gnn", include_str!("../../../stdlib/het_gnn.hgnn")),
     ("hgt", include_str!("../../../stdlib/hgt.hgnn")),
     ("light_gcn", include_str!("../../../stdlib/light_gcn.hgnn")),
     ("link", include_str!("../../../stdlib/link.hgnn")),

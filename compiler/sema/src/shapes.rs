@@ -6,7 +6,7 @@ use hgnnc_hir::{Dim, ExprId, ExprKind as Kind, Form, Reduction, Row, Type, Width
 use hgnnc_ir::Space;
 use hgnnc_syntax::ast::{Call, Expr, Part};
 
-use crate::checker::{Checker, Mistake, Scope};
+use crate::checker::{Checker, Mistake, Place, Scope};
 use crate::value::{Term, Typed};
 
 impl Checker<'_> {
@@ -352,6 +352,11 @@ impl Checker<'_> {
         let joined = match (&call.across, &call.args[..]) {
             (Some(across), [arg]) if !scoped && self.is_family(across, scope) => {
                 let (term, at) = parts.remove(0);
+                if let (Place::Fuse(vertex, _), Term::Value(value)) = (scope.place, &term)
+                    && matches!(&*value.ty, Type::PerGraph(rows) if rows.is_empty())
+                {
+                    return self.stack_of_none(vertex, &arg.value, span, scope);
+                }
                 let flat = self.flat_part(term, at, &mut shape, span);
                 if matches!(flat, Term::Error) {
                     return Term::Error;

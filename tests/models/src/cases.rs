@@ -180,7 +180,7 @@ pub const CASES: &[Case] = &[
         "sage_lstm",
         "use std::sage::SageLstmConv",
         "    let first = dropout(relu(SageLstmConv(hidden: 4, state: 2) over [cites, PAP, writes] at most 3 per vertex of dropout(features, 0.2)), 0.2)
-    output y: Paper = SageLstmConv(hidden: 3, state: 2) over cites at most 2 per vertex of first.Paper",
+    output y: Paper = SageLstmConv(hidden: 3, state: 2) over cites at most 3 per vertex of first.Paper",
     ),
     of(
         "gin",
@@ -258,6 +258,12 @@ pub const CASES: &[Case] = &[
         "magnn_mean",
         "use std::magnn::MagnnConv",
         "    let conv = MagnnConv(half: 1, heads: 3, attention: 3, dropout: 0.2, rotate: false) over [PAP, PRP, writes] of features
+    output y: Paper = linear(conv.Paper, 3)",
+    ),
+    of(
+        "het_gnn",
+        "use std::het_gnn::HetGnnConv",
+        "    let conv = HetGnnConv(half: 1) over [PAP, cites, writes] at most 3 per vertex of dropout(features, 0.3)
     output y: Paper = linear(conv.Paper, 3)",
     ),
     Case {

@@ -84,7 +84,7 @@ fn model_of(module: &str, layer: &Layer) -> String {
     };
     // A recurrence takes a step for each in-edge.
     let limited = over.to_owned() + " at most 3 per vertex";
-    let over = if name == "SageLstmConv" { &limited } else { over };
+    let over = if ["HetGnnConv", "SageLstmConv"].contains(&name.as_str()) { &limited } else { over };
     let select = if !layer.results[0].is_unnamed() && layer.results.len() > 1 {
         format!(".{}{select}", layer.results[0].name.name)
     } else {

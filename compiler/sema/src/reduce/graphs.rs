@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_hir::{ExprKind as Kind, Reduction, Row, Type, Width};
-use hgnnc_ir::{BinaryOp, Space};
+use hgnnc_hir::{Dim, ExprId, ExprKind as Kind, Reduction, Row, Type, Width};
+use hgnnc_ir::{BinaryOp, Space, VertexType};
 use hgnnc_syntax::ast::{Expr, Ident};
 
 use crate::checker::{Checker, Mistake, Place, Scope};
@@ -56,15 +56,7 @@ impl Checker<'_> {
             match kind {
                 Reduction::Sum | Reduction::Mean | Reduction::Softmax => {}
                 Reduction::Max | Reduction::Min | Reduction::LogSumExp | Reduction::Concat => {
-                    let report = Diagnostic::at(
-                        codes::NO_INCOMING,
-                        span,
-                        format!("no semantic graph of the family ends in `{}`", self.vertex_name(vertex)),
-                        "nothing to combine, and an output needs it",
-                    )
-                    .label(self.declared_at(vertex), "the vertex type is declared here")
-                    .help("add a relation into it to the family (`reverses` has one for each relation), or combine by `sum`");
-                    self.refuse_if_needed(zeros.id, report);
+                    self.refuse_nothing(zeros.id, vertex, span);
                 }
             }
             return Ok(Term::Value(zeros));
@@ -103,6 +95,29 @@ impl Checker<'_> {
         let shares = self.expr(Kind::Across(kind, x.id), Type::PerGraph(shares), span);
         self.doubt_softmax(Some(number), "there is one semantic graph", shares.id, span);
         Ok(Term::Value(shares))
+    }
+
+    /// `stack(x) across graphs` for a vertex type in which no semantic graph ends: an error where an output needs it.
+    pub fn stack_of_none(&mut self, vertex: VertexType, arg: &Expr, span: Span, scope: &Scope<'_>) -> Term {
+        let mut widths = self.widths_elsewhere(Reduction::Sum, arg, span, scope);
+        let others = scope.layer.and_then(|layer| layer.into.values().map(Vec::len).find(|&graphs| graphs > 0));
+        widths.insert(0, Width { dim: Dim::Fixed(others.unwrap_or(1)), origin: span });
+        let zeros = self.expr(Kind::Zeros, Type::One(Row::dense(Space::Unit, widths)), span);
+        self.refuse_nothing(zeros.id, vertex, span);
+        Term::Value(zeros)
+    }
+
+    /// Refuses the values of no semantic graphs, which only a sum combines, if an output needs what stands for them.
+    fn refuse_nothing(&mut self, stand_in: ExprId, vertex: VertexType, span: Span) {
+        let report = Diagnostic::at(
+            codes::NO_INCOMING,
+            span,
+            format!("no semantic graph of the family ends in `{}`", self.vertex_name(vertex)),
+            "nothing to combine, and an output needs it",
+        )
+        .label(self.declared_at(vertex), "the vertex type is declared here")
+        .help("add a relation into it to the family (`reverses` has one for each relation), or combine by `sum`");
+        self.refuse_if_needed(stand_in, report);
     }
 
     /// The widths that a reduction has for another vertex type, in which semantic graphs end: those of one over no

@@ -2,10 +2,13 @@
 
 use hgnnc_model_tests::cases;
 use hgnnc_model_tests::compiled::kept_of;
-use hgnnc_model_tests::plain::{Plain, Rows, add, sigmoid, times};
+use hgnnc_model_tests::plain::{
+    Graph, Plain, Rows, Typed, Weight, add, dot, each, leaky, relu, sigmoid, softmax, times,
+};
 use hgnnc_model_tests::{assert_close, compile, worlds};
 
 use crate::language::means;
+use crate::layers::{agrees, features, pap};
 
 /// A layer over `r` and `s` whose in-edges are folded.
 fn layer(statements: &str) -> String {
@@ -143,4 +146,93 @@ fn a_fold_that_adds_is_a_sum() {
         assert_close("sum", &folded, &of(&format!("sum({value})")), 1e-10);
         assert_close("twice", &times(2.0, &folded), &of(&format!("fold(zeros([3]), before + 2 * {value})")), 1e-10);
     }
+}
+
+/// Hochreiter & Schmidhuber (1997): i, f, g, o of each in-neighbour in turn, and the outputs behind each of them.
+fn lstm(gates: &[Vec<f64>], recurrent: &Weight) -> Rows {
+    let width = gates.first().map_or(0, Vec::len) / 4;
+    let (mut h, mut cell, mut outputs) = (vec![0.0; width], vec![0.0; width], vec![]);
+    for given in gates {
+        let gates = add(given, &recurrent.apply(&h));
+        for d in 0..width {
+            let part = |gate: usize| gates[gate * width + d];
+            cell[d] = sigmoid(part(1)) * cell[d] + sigmoid(part(0)) * part(2).tanh();
+            h[d] = sigmoid(part(3)) * cell[d].tanh();
+        }
+        outputs.push(h.clone());
+    }
+    outputs
+}
+
+/// The sources of the in-edges of a vertex, of at most so many.
+fn sources(graph: &Graph, vertex: usize, limit: u32) -> Vec<usize> {
+    let edges: Vec<(u32, u32)> = graph.edges.iter().map(|&(src, dst)| (src as u32, dst as u32)).collect();
+    let kept = kept_of(&edges, limit).into_iter().filter(|edge| edge.1 as usize == vertex);
+    kept.map(|edge| edge.0 as usize).collect()
+}
+
+/// §3.3: the last output of an LSTM over the in-neighbours, in the order of their numbers.
+#[test]
+fn sage_with_an_lstm_is_the_paper() {
+    let conv = |p: &Plain<'_>, of: &str, graphs: &[Graph], limit: u32, x: &Typed| -> Rows {
+        let w_self = p.param(&format!("{of}.w_self.Paper"));
+        let mut out: Rows =
+            x["Paper"].iter().map(|x| add(&w_self.apply(x), p.vector(&format!("{of}.b.Paper")))).collect();
+        for graph in graphs {
+            let param = |name: &str| p.param(&format!("{of}.{name}.{}", graph.name));
+            for (i, row) in out.iter_mut().enumerate() {
+                let of_source = |j: usize| add(&param("w_x").apply(&x[graph.src][j]), &param("b_gates").data);
+                let gates: Rows = sources(graph, i, limit).into_iter().map(of_source).collect();
+                if let Some(last) = lstm(&gates, param("w_h")).last() {
+                    *row = add(row, &param("w").apply(last));
+                }
+            }
+        }
+        out
+    };
+    agrees("sage_lstm", |p| {
+        let cites = || p.relation("cites", "Paper", "Paper");
+        let first = conv(p, "first", &[cites(), pap(p), p.relation("writes", "Author", "Paper")], 3, &features(p));
+        let first = Typed::from([("Paper", each(&first, relu))]);
+        conv(p, "y", &[cites()], 3, &first)
+    });
+}
+
+/// HetGNN (Zhang et al., KDD 2019), eq. 4 to 6.
+#[test]
+fn het_gnn_is_the_paper() {
+    agrees("het_gnn", |p| {
+        let x = features(p);
+        let encoded = |vertex: &str| -> Rows {
+            let (w, b) = (p.param(&format!("conv.w.{vertex}")), p.vector(&format!("conv.b.{vertex}")));
+            x[vertex].iter().map(|x| add(&w.apply(x), b)).collect()
+        };
+        let h = Typed::from([("Paper", encoded("Paper")), ("Author", encoded("Author"))]);
+        let graphs = [pap(p), p.relation("cites", "Paper", "Paper"), p.relation("writes", "Author", "Paper")];
+        let of_vertex = |i: usize| {
+            let own = &h["Paper"][i];
+            let mut all: Rows = vec![];
+            for graph in &graphs {
+                let param = |name: &str| p.param(&format!("conv.{name}.{}", graph.src));
+                let of_source = |j: usize| add(&param("w_x").apply(&h[graph.src][j]), &param("b_gates").data);
+                let mut gates: Rows = sources(graph, i, 3).into_iter().map(of_source).collect();
+                let half = |gates: &Rows, back: bool| -> Rows {
+                    gates.iter().map(|row| row[if back { 4 } else { 0 }..][..4].to_vec()).collect()
+                };
+                let forth = lstm(&half(&gates, false), param("w_forth"));
+                gates.reverse();
+                let back = lstm(&half(&gates, true), param("w_back"));
+                let mean = |rows: &Rows| rows.iter().map(|row| row[0]).sum::<f64>() / rows.len().max(1) as f64;
+                all.push(vec![mean(&forth), mean(&back)]);
+            }
+            all.push(own.clone());
+            let score = |row: &Vec<f64>| {
+                leaky(p.param("conv.a.Paper").apply(row)[0] + dot(own, p.vector("conv.a_self.Paper")), 0.01)
+            };
+            let alpha = softmax(&all.iter().map(score).collect::<Vec<_>>());
+            alpha.iter().zip(&all).fold(vec![0.0; 2], |sum, (alpha, row)| add(&sum, &times(*alpha, row)))
+        };
+        let out: Rows = (0..p.count("Paper")).map(of_vertex).collect();
+        p.linear("y", "", &out)
+    });
 }
