@@ -220,7 +220,7 @@ pub fn check(name: &str, text: &str) -> Outcome {
     if let Some(model) = &analysis.model {
         if let Some(dataset) = &setting.dataset {
             let split = setting.split.as_deref();
-            check_dataset(&model.schema, model.train.as_ref(), dataset, split, &mut diagnostics);
+            check_dataset(&model.schema, model.train.as_ref(), dataset, (split, false), &mut diagnostics);
             silence(&analysis.allows, &mut diagnostics, |code| code == codes::EMPTY_RELATION);
             diagnostics.sort();
         }

@@ -169,6 +169,8 @@ codes! {
     NOT_REUSED "E0513" "model whose values cannot be reused by batches"
     LOSS_TERM "E0514" "loss that is no sum of terms with constant weights"
     EDGE_ROWS "E0515" "edges to predict used otherwise"
+    LABEL_LEAK "E0516" "output that may read the label that it is compared with"
+    TRAIN_LABELS "E0517" "labels read as values where they are none"
     UNUSED_PARAM "W0001" "parameter is never used"
     UNUSED_LET "W0002" "value is never used"
     UNUSED_DECLARATION "W0003" "declaration is never used"

@@ -3,7 +3,7 @@
 use hgnnc_analysis::memory::arena_bytes;
 use hgnnc_executable::{Executable, Kernels};
 use hgnnc_fusion::LoweringOptions;
-use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::dataflow::{Binding, InputDecl, Matrix};
 use hgnnc_ir::{Dataflow, Input, Op, Param};
 use hgnnc_passes::{Leaf, LeafGradient, PassCx, PassManager};
 use hgnnc_sema::dataset::{DatasetSummary, FieldSummary};
@@ -22,14 +22,18 @@ use crate::pipeline::{Compilation, EVALUATE, LAYER};
 /// # Errors
 /// A message about a name that is no dense feature that the model reads.
 pub fn give_features(model: &mut Analyzed, names: &[String], summary: &mut DatasetSummary) -> Result<(), String> {
-    let features = model.flow.inputs.iter().filter(|decl| matches!(decl.binding, Binding::Features(..)));
+    let is_feature = |decl: &InputDecl| match &decl.binding {
+        Binding::Features(_, matrix) => !matches!(matrix, Matrix::TrainLabels(_)),
+        _ => false,
+    };
+    let features = model.flow.inputs.iter().filter(|decl| is_feature(decl));
     let known: Vec<String> = features.map(|decl| decl.name.clone()).collect();
     for (position, name) in names.iter().enumerate() {
         if names[..position].contains(name) {
             return Err(format!("`{name}` is given twice"));
         }
         let found = model.flow.inputs.iter().position(|decl| decl.name == *name);
-        let found = found.filter(|&index| matches!(model.flow.inputs[index].binding, Binding::Features(..)));
+        let found = found.filter(|&index| is_feature(&model.flow.inputs[index]));
         let Some(index) = found else { return Err(unknown_feature(model, name, &known)) };
         let decl = &mut model.flow.inputs[index];
         if decl.ty.is_sparse() {

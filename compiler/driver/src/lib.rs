@@ -191,6 +191,7 @@ fn with_program(checked: Checked, diagnostics: &mut Diagnostics) -> Option<Analy
         outputs: model.outputs.keys().cloned().collect(),
         typed: model,
         schema,
+        split: train.as_ref().and_then(|train| train.training.split.clone()),
         train,
         of_batches: None,
         explanations: vec![],

@@ -2,7 +2,7 @@
 
 use hgnnc_diag::{FileId, Span};
 use hgnnc_hir as hir;
-use hgnnc_ir::dataflow::{Binding, InputDecl, PatternDecl};
+use hgnnc_ir::dataflow::{Binding, InputDecl, Matrix, PatternDecl, train_labels};
 use hgnnc_ir::optimizer::{Optimizer, OptimizerOptions};
 use hgnnc_ir::outputs::FamilyOutput;
 use hgnnc_ir::training::{Target, Training};
@@ -30,6 +30,9 @@ pub struct Analyzed {
     pub schema: Schema,
     /// The train block, where there is one.
     pub train: Option<TrainSpec>,
+    /// The split that the train block names. Labels that are values of the model are those of its training part, also
+    /// where training is forgotten.
+    pub split: Option<String>,
     /// The forward program of which those of mini-batches are made, if it is another one: passes on the program of the
     /// whole graph change tables, and batches have tables of their own.
     pub of_batches: Option<Dataflow>,
@@ -47,6 +50,7 @@ impl Analyzed {
         families: Vec<FamilyOutput>,
         training: Option<Training>,
     ) -> Self {
+        let split = training.as_ref().and_then(|training| training.split.clone());
         let sgd = Optimizer::Sgd { lr: 0.0, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
         let train = training.map(|training| TrainSpec {
             training,
@@ -63,6 +67,7 @@ impl Analyzed {
             outputs,
             schema: Schema::default(),
             train,
+            split,
             of_batches: None,
             explanations: vec![],
         }
@@ -127,10 +132,10 @@ impl Analyzed {
     }
 }
 
-/// Gives the sparsity pattern of an input of features the name of its field.
+/// Gives the sparsity pattern of an input of features the name of its matrix.
 fn name_pattern(patterns: &mut Table<PatternDecl>, input: &InputDecl) {
-    if let (Binding::Features(_, field), Layout::Sparse(pattern)) = (&input.binding, input.ty.layout) {
-        patterns[pattern.index()].field.clone_from(field);
+    if let (Binding::Features(_, matrix), Layout::Sparse(pattern)) = (&input.binding, input.ty.layout) {
+        patterns[pattern.index()].matrix.clone_from(matrix);
     }
 }
 
@@ -180,7 +185,11 @@ pub fn bind_names(model: &mut Analyzed, dataset: &DatasetSummary) {
         .collect();
     let field_of = |vertex: hgnnc_ir::VertexType, input: &str| {
         let (name, fields) = owners[vertex.index()];
-        fields.iter().find(|f| input == format!("{name}.{}", f.name))
+        let is_it = |f: &&FieldInfo| {
+            let field = format!("{name}.{}", f.name);
+            if f.kind.is_feature() { input == field } else { input == field || input == train_labels(&field) }
+        };
+        fields.iter().find(is_it)
     };
     let features_of = |vertex: hgnnc_ir::VertexType, field: Option<&FieldInfo>| {
         let place = places[vertex.index()]?;
@@ -193,9 +202,15 @@ pub fn bind_names(model: &mut Analyzed, dataset: &DatasetSummary) {
                     *name = found;
                 }
             }
-            Binding::Features(vertex, field) => {
+            Binding::Features(vertex, Matrix::TrainLabels(name)) => {
+                if let Some(found) = label_name(*vertex, field_of(*vertex, &input.name)) {
+                    *name = found;
+                    name_pattern(&mut flow.patterns, input);
+                }
+            }
+            Binding::Features(vertex, matrix) => {
                 if let Some(found) = features_of(*vertex, field_of(*vertex, &input.name)) {
-                    *field = found.field.map(str::to_owned);
+                    *matrix = Matrix::of_field(found.field.map(str::to_owned));
                     name_pattern(&mut flow.patterns, input);
                 }
             }

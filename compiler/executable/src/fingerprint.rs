@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use hgnnc_ir::dataflow::{Dataflow, KeptInEdges, OutputKind, ValueData};
+use hgnnc_ir::dataflow::{Dataflow, KeptInEdges, Matrix, OutputKind, ValueData};
 use hgnnc_ir::print::{Names, print_op, print_type};
 use hgnnc_ir::types::{Layout, Space, Type};
 
@@ -109,8 +109,12 @@ fn type_by_content(tables: &Dataflow, ty: &Type) -> String {
     let Layout::Sparse(pattern) = ty.layout else { return print_type(tables, ty) };
     let decl = &tables.patterns[pattern.index()];
     let dense = print_type(tables, &Type { layout: Layout::Dense, ..ty.clone() });
-    let field = decl.field.iter().map(|field| format!(" of {field}")).collect::<String>();
-    format!("{dense} sparse({} x {}{field})", Names(tables).vertex(decl.vertex), decl.columns)
+    let matrix = match &decl.matrix {
+        Matrix::Features => String::new(),
+        Matrix::Field(field) => format!(" of {field}"),
+        Matrix::TrainLabels(label) => format!(" train_labels {label}"),
+    };
+    format!("{dense} sparse({} x {}{matrix})", Names(tables).vertex(decl.vertex), decl.columns)
 }
 
 #[cfg(test)]

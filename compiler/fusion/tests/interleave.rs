@@ -1,7 +1,7 @@
 //! Compute-bound beside memory-bound kernels in a launch.
 
 use hgnnc_fusion::{FusionRule, KERNEL_PASSES, KernelCx, LoweringOptions, kernel_passes, lower_with};
-use hgnnc_ir::dataflow::{Binding, Init, InputDecl, ParamDecl, VertexTypeDecl};
+use hgnnc_ir::dataflow::{Binding, Init, InputDecl, Matrix, ParamDecl, VertexTypeDecl};
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::*;
@@ -14,7 +14,11 @@ fn program(with_product: bool) -> Program {
         let vertex = VertexType::new(flow.vertex_types.len());
         flow.vertex_types.push(VertexTypeDecl::new(name.into(), name.into()));
         let ty = Type::fixed(Space::Vertices(vertex), &[512]);
-        let input = flow.declare_input(InputDecl { name: name.into(), ty, binding: Binding::Features(vertex, None) });
+        let input = flow.declare_input(InputDecl {
+            name: name.into(),
+            ty,
+            binding: Binding::Features(vertex, Matrix::Features),
+        });
         flow.add(Op::Input(input), &[])
     };
     let (paper, author) = (input("Paper"), input("Author"));

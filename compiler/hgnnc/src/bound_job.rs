@@ -61,7 +61,8 @@ pub(crate) fn bind_planned(
     lower: &LowerOptions,
     (plan_graphs, pool): (GraphPlanner, &ThreadPool),
 ) -> Result<Bound, Error> {
-    let deferring = BindOptions { defer_metapaths: true, ..options.clone() };
+    let split = options.split.clone().or_else(|| model.split.clone());
+    let deferring = BindOptions { split, defer_metapaths: true, ..options.clone() };
     let tables = tables(model);
     let mut data = pool.install(|| bind(&tables, dataset, &deferring))?;
     let mut graphs = None;

@@ -4,13 +4,14 @@ use std::path::Path;
 
 use hgnnc_driver::{Analyzed, Endpoints, SizeInfo};
 use hgnnc_graph::files;
-use hgnnc_ir::dataflow::PatternDecl;
+use hgnnc_ir::dataflow::{Matrix, PatternDecl, train_labels};
 
 use crate::Error;
 
 /// Reads the sizes of a model's tables by name from a JSON file, in place of those of a dataset: objects `vertices` (by
 /// vertex type) and `edges` (by semantic graph); `sources`, `destinations`, `max_out` and `max_in` (by semantic graph),
-/// `stored` and `columns` (by vertex type with sparse features, or `Paper.words` for the dataset's field `words`) may be left out.
+/// `stored` and `columns` (by vertex type with sparse features, `Paper.words` for the dataset's field `words`, or
+/// `train_labels(Paper.topic)` for its label `topic` as an input) may be left out.
 ///
 /// # Errors
 /// A file that cannot be read or is not JSON, and a number that is missing.
@@ -32,7 +33,11 @@ pub fn read_sizes(path: &Path, model: &Analyzed) -> Result<SizeInfo, Error> {
     let graphs: Vec<&str> = flow.graphs.iter().map(|g| &g.name[..]).collect();
     let pattern = |decl: &PatternDecl| {
         let vertex = &flow.vertex_types[decl.vertex.index()].name;
-        decl.field.as_ref().map_or_else(|| vertex.clone(), |field| format!("{vertex}.{field}"))
+        match &decl.matrix {
+            Matrix::Features => vertex.clone(),
+            Matrix::Field(field) => format!("{vertex}.{field}"),
+            Matrix::TrainLabels(label) => train_labels(&format!("{vertex}.{label}")),
+        }
     };
     let patterns: Vec<String> = flow.patterns.iter().map(pattern).collect();
     let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();

@@ -218,10 +218,8 @@ pub(crate) fn fit(
     observer: &mut dyn Observer,
 ) -> Result<Analyzed, Error> {
     let mut found = Diagnostics::default();
-    check_dataset(&model.schema, model.train.as_ref(), summary, split, &mut found);
-    if purpose.is_of_outputs() {
-        found = without_targets(found);
-    }
+    let how = (split, purpose.is_of_outputs());
+    check_dataset(&model.schema, model.train.as_ref(), summary, how, &mut found);
     silence(&analysis.allows, &mut found, |code| code == codes::EMPTY_RELATION);
     analysis.mention_imports(&mut found);
     accept(analysis, &found, observer)?;
@@ -284,15 +282,4 @@ fn has_output<'n>(known: &[String], output: &str, named: impl Iterator<Item = &'
 /// Runs the passes that come before the model's tables are bound to data.
 pub fn prepare(model: &mut Analyzed, disabled: &Disabled) -> Result<(), Error> {
     Ok(hgnnc_driver::prepare(model, disabled).map_err(LowerError::from)?)
-}
-
-/// The diagnostics that matter without labels and splits.
-fn without_targets(found: Diagnostics) -> Diagnostics {
-    let mut kept = Diagnostics::default();
-    for diagnostic in found {
-        if ![codes::DATA_LABEL, codes::DATA_CLASSES, codes::DATA_SPLIT].contains(&diagnostic.code) {
-            kept.push(diagnostic);
-        }
-    }
-    kept
 }

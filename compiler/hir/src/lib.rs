@@ -406,7 +406,7 @@ pub struct Features {
     pub kind: FeatureKind,
     /// The declaration in the schema.
     pub span: Span,
-    /// The dataset's field that they are, of dense and sparse ones; `None` for its `features`.
+    /// The dataset's field that they are, of dense and sparse ones; `None` for its `features`. The label, where one is named.
     pub field: Option<String>,
 }
 
@@ -419,6 +419,8 @@ pub enum FeatureKind {
     OneHot,
     /// A learned row for each vertex, with these initial values.
     Embedding(Initialiser),
+    /// The label of a field where a vertex is in the training part, otherwise 0.
+    TrainLabels,
 }
 
 /// A position of the path instances, or of the edges to predict, that the edges of a semantic graph are.

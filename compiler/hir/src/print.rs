@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use hgnnc_ir::dataflow::train_labels;
 use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
 
 use crate::text::show_widths;
@@ -163,6 +164,7 @@ impl<'m> Printer<'m> {
             ExprKind::Number(number) => number.to_string(),
             ExprKind::Features(features) => match features.kind {
                 FeatureKind::Embedding(_) => format!("embedding({})", features.name),
+                FeatureKind::TrainLabels => train_labels(&features.name),
                 FeatureKind::Dense | FeatureKind::Sparse | FeatureKind::OneHot => features.name.clone(),
             },
             ExprKind::Param(param, _) => self.declaration(&model.params[param.index()]),

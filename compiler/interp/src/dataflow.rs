@@ -386,7 +386,7 @@ pub(crate) fn arg_extreme(extreme: Extreme, elements: impl Iterator<Item = (f64,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hgnnc_ir::dataflow::{Binding, GraphDecl, InputDecl, VertexTypeDecl};
+    use hgnnc_ir::dataflow::{Binding, GraphDecl, InputDecl, Matrix, VertexTypeDecl};
     use hgnnc_ir::ops::{BinaryOp, UnaryOp};
     use hgnnc_ir::types::{Input, VertexType};
 
@@ -412,7 +412,8 @@ mod tests {
         }
         flow.graphs.push(GraphDecl::new("g".into(), a, b, vec![]));
         let ty = Type::fixed(Space::Vertices(a), &[2]);
-        let x = flow.declare_input(InputDecl { name: "a.x".into(), ty, binding: Binding::Features(a, None) });
+        let x =
+            flow.declare_input(InputDecl { name: "a.x".into(), ty, binding: Binding::Features(a, Matrix::Features) });
         let x = flow.add(Op::Input(x), &[]);
         let bindings = Bindings {
             num_vertices: vec![3, 2],

@@ -159,7 +159,7 @@ impl Division<'_> {
             _ => *graph,
         };
         let own = match &decl.binding {
-            Binding::Features(vertex, field) => Binding::Features(self.flow.owned_type(*vertex), field.clone()),
+            Binding::Features(vertex, matrix) => Binding::Features(self.flow.owned_type(*vertex), matrix.clone()),
             Binding::EdgeWeight(graph) => Binding::EdgeWeight(of(graph)),
             Binding::EdgeCount(graph) => Binding::EdgeCount(of(graph)),
             Binding::EdgeFeatures(graph) => Binding::EdgeFeatures(of(graph)),

@@ -147,16 +147,34 @@ pub struct PatternDecl {
     /// The vertex type that the rows belong to.
     pub vertex: VertexType,
     pub columns: usize,
-    /// The matrix of the vertex type, as in [`Binding::Features`].
-    pub field: Option<String>,
+    /// The matrix of the vertex type.
+    pub matrix: Matrix,
+}
+
+/// A matrix with a row for each vertex of a type.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Matrix {
+    /// The dataset's `features`.
+    Features,
+    /// The dataset's field of this name.
+    Field(String),
+    /// The label of this name where a vertex is in the training part of the chosen split, and otherwise 0: one-hot rows of
+    /// classes, or rows as [`Binding::Label`] has them.
+    TrainLabels(String),
+}
+
+impl Matrix {
+    /// The dataset's matrix of features: of a field, or (`None`) its `features`.
+    pub fn of_field(field: Option<String>) -> Self {
+        field.map_or(Matrix::Features, Matrix::Field)
+    }
 }
 
 /// The data that the runtime binds to an input.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Binding {
-    /// A feature matrix of a vertex type, dense or sparse as the input's layout says: that of the dataset's `features`
-    /// (`None`), or of the field of this name.
-    Features(VertexType, Option<String>),
+    /// A matrix of a vertex type, dense or sparse as the input's layout says. f32 `V[columns]`.
+    Features(VertexType, Matrix),
     /// Labels by name: i32 `V[]` for classes (-1: unlabelled), f32 `V[classes]` for multi-label targets (0 or 1), f32
     /// `V[width]` for regression targets.
     Label(VertexType, String),
@@ -180,6 +198,11 @@ pub enum Binding {
     StepNumber,
     /// The number of the epoch, from 0. f32 `[]`.
     EpochNumber,
+}
+
+/// The name of the input that has the labels of a field (`Paper.topic`) for the training part.
+pub fn train_labels(field: &str) -> String {
+    format!("train_labels({field})")
 }
 
 /// The declaration of an input.

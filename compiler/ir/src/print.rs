@@ -36,7 +36,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-use crate::dataflow::{Binding, Cursor, Dataflow, GraphDecl, Init, KeptInEdges, OutputKind, ValueData};
+use crate::dataflow::{Binding, Cursor, Dataflow, GraphDecl, Init, KeptInEdges, Matrix, OutputKind, ValueData};
 use crate::metapath::PiecewiseLinear;
 use crate::ops::{Direction, Op, Reduce, UnaryOp};
 use crate::paths::PathRows;
@@ -205,9 +205,10 @@ impl Printer<'_> {
         }
         for (i, decl) in flow.patterns.iter().enumerate() {
             write!(self.out, "  pattern p{i}: {} x {}", names.vertex(decl.vertex), decl.columns)?;
-            match &decl.field {
-                Some(field) => writeln!(self.out, " of {}", quoted(field))?,
-                None => writeln!(self.out)?,
+            match &decl.matrix {
+                Matrix::Field(field) => writeln!(self.out, " of {}", quoted(field))?,
+                Matrix::TrainLabels(label) => writeln!(self.out, " train_labels {}", quoted(label))?,
+                Matrix::Features => writeln!(self.out)?,
             }
         }
         for decl in &flow.inputs {
@@ -366,8 +367,13 @@ impl Names<'_> {
     /// The data behind an input.
     pub fn binding(&self, binding: &Binding) -> String {
         match binding {
-            Binding::Features(vertex, None) => format!("features({})", self.vertex(*vertex)),
-            Binding::Features(vertex, Some(field)) => format!("features({}, {})", self.vertex(*vertex), quoted(field)),
+            Binding::Features(vertex, Matrix::Features) => format!("features({})", self.vertex(*vertex)),
+            Binding::Features(vertex, Matrix::Field(field)) => {
+                format!("features({}, {})", self.vertex(*vertex), quoted(field))
+            }
+            Binding::Features(vertex, Matrix::TrainLabels(label)) => {
+                format!("train_labels({}, {})", self.vertex(*vertex), quoted(label))
+            }
             Binding::Label(vertex, name) => format!("label({}, {})", self.vertex(*vertex), quoted(name)),
             Binding::TrainMask(vertex) => format!("train_mask({})", self.vertex(*vertex)),
             Binding::EdgeWeight(graph) => format!("edge_weight({})", self.graph(*graph)),

@@ -1,6 +1,6 @@
 //! Facts that other crates rely on: widths, sizes, functions of elements, random numbers.
 
-use hgnnc_ir::dataflow::{GraphDecl, PatternDecl};
+use hgnnc_ir::dataflow::{GraphDecl, Matrix, PatternDecl};
 use hgnnc_ir::elementwise::{binary, unary};
 use hgnnc_ir::random::{bits, mask_element, mask_key, normal, uniform};
 use hgnnc_ir::sizes::{Endpoints, SizeInfo};
@@ -26,7 +26,7 @@ fn quotients_hold_for_all_counts() {
 fn what_is_not_known_is_bounded() {
     let (a, b) = (VertexType::new(0), VertexType::new(1));
     let graph = GraphDecl::new("g".into(), a, b, vec![]);
-    let pattern = PatternDecl { vertex: a, columns: 4, field: None };
+    let pattern = PatternDecl { vertex: a, columns: 4, matrix: Matrix::Features };
     let tables = Dataflow { graphs: vec![graph].into(), patterns: vec![pattern].into(), ..Dataflow::new("d") };
     let mut sizes = SizeInfo { vertices: vec![10, 3], edges: vec![6], ..SizeInfo::default() };
     let (g, p) = (Graph::new(0), Pattern::new(0));

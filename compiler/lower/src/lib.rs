@@ -22,7 +22,7 @@ use hgnnc_diag::Span;
 use hgnnc_hir::{
     self as hir, EdgeData, ExprId, ExprKind, FeatureKind, Features, Item, LayerUse, Model, OutputOf, UniqueNames,
 };
-use hgnnc_ir::dataflow::{Binding, InputDecl, PatternDecl};
+use hgnnc_ir::dataflow::{Binding, InputDecl, Matrix, PatternDecl, train_labels};
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::{
     BinaryOp, Dataflow, Dim, Direction, Graph, Input, Layout, Op, Origin, Phase, Reduce, Space, Stage, Type, Value,
@@ -536,14 +536,19 @@ impl<'m> Instance<'m> {
                     value
                 }
             }),
-            FeatureKind::Dense | FeatureKind::Sparse => {
+            FeatureKind::Dense | FeatureKind::Sparse | FeatureKind::TrainLabels => {
                 let mut ty = Type::new(Space::Vertices(vertex), dims);
-                let field = features.field.clone();
-                if let (FeatureKind::Sparse, Some(columns)) = (features.kind, ty.dims[0].fixed()) {
-                    let pattern = PatternDecl { vertex, columns, field: field.clone() };
+                let (name, field) = (features.name.clone(), features.field.clone());
+                let (name, matrix) = match features.kind {
+                    FeatureKind::TrainLabels => (train_labels(&name), Matrix::TrainLabels(field.unwrap_or_default())),
+                    _ => (name, Matrix::of_field(field)),
+                };
+                let is_dense = matches!(features.kind, FeatureKind::Dense);
+                if let (false, Some(columns)) = (is_dense, ty.dims[0].fixed()) {
+                    let pattern = PatternDecl { vertex, columns, matrix: matrix.clone() };
                     ty.layout = Layout::Sparse(self.flow.declare_pattern(pattern));
                 }
-                Val::Stored(self.input(features.name.clone(), ty, Binding::Features(vertex, field), span))
+                Val::Stored(self.input(name, ty, Binding::Features(vertex, matrix), span))
             }
         }
     }

@@ -290,7 +290,7 @@ impl Builder<'_> {
         }
         let InputDecl { name, ty, binding } = self.old.inputs[input.index()].clone();
         let binding = match binding {
-            Binding::Features(vertex, field) => Binding::Features(self.vertex(vertex, hops), field),
+            Binding::Features(vertex, matrix) => Binding::Features(self.vertex(vertex, hops), matrix),
             Binding::Label(vertex, name) => Binding::Label(self.vertex(vertex, hops), name),
             Binding::TrainMask(vertex) => Binding::TrainMask(self.vertex(vertex, hops)),
             Binding::EdgeWeight(graph) => Binding::EdgeWeight(self.graph(graph, hops)),

@@ -350,7 +350,7 @@ impl Placing<'_> {
             return self.new.declare_input(decl);
         }
         let binding = match (&decl.binding, space) {
-            (Binding::Features(_, field), Space::Vertices(vertex)) => Binding::Features(vertex, field.clone()),
+            (Binding::Features(_, matrix), Space::Vertices(vertex)) => Binding::Features(vertex, matrix.clone()),
             (Binding::EdgeWeight(_), Space::Edges(graph)) => Binding::EdgeWeight(graph),
             (Binding::EdgeCount(_), Space::Edges(graph)) => Binding::EdgeCount(graph),
             (Binding::EdgeFeatures(_), Space::Edges(graph)) => Binding::EdgeFeatures(graph),

@@ -345,7 +345,7 @@ impl<'a> Checker<'a> {
         self.too_large || self.diagnostics.has_enough()
     }
 
-    /// The features of a vertex type: `Paper.x`.
+    /// The features of a vertex type: `Paper.x`; of a label, its rows for the training part.
     pub fn features(&mut self, vertex: VertexType, field: usize, span: Span) -> Typed {
         let info = &self.schema.vertices[vertex.index()];
         let decl = &info.fields[field];
@@ -356,12 +356,14 @@ impl<'a> Checker<'a> {
             FieldKind::Embedding(width) => (FeatureKind::Embedding(decl.init), Form::Dense, Dim::Fixed(width)),
             FieldKind::Real { width, sparse: true } => (FeatureKind::Sparse, Form::Sparse, Dim::Fixed(width)),
             FieldKind::Real { width, sparse: false } => (FeatureKind::Dense, Form::Dense, Dim::Fixed(width)),
-            FieldKind::Number | FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) => {
-                unreachable!("weights of edges and labels are not asked for as features")
+            FieldKind::Class(width) | FieldKind::MultiLabel(width) | FieldKind::Target(width) => {
+                (FeatureKind::TrainLabels, Form::Sparse, Dim::Fixed(width))
             }
+            FieldKind::Number => unreachable!("weights are of edges"),
         };
         let name = format!("{}.{}", info.name, decl.name);
-        let features = Features { vertex, name, kind, span: decl.span, field: info.dataset_field(decl) };
+        let field = if decl.kind.is_feature() { info.dataset_field(decl) } else { decl.dataset_name.clone() };
+        let features = Features { vertex, name, kind, span: decl.span, field };
         let row = Row { space: Space::Vertices(vertex), widths: vec![Width { dim, origin }], form };
         self.expr(ExprKind::Features(features), Type::One(row), span)
     }

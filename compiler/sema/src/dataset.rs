@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hgnnc_diag::{Diagnostic, Diagnostics, codes};
+use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 
 use crate::dataset_names::DatasetNames;
 use crate::names::{closest, did_you_mean};
@@ -98,12 +98,13 @@ pub enum LabelSummaryKind {
     Real(usize),
 }
 
-/// Compares schema and train block with a dataset. `split` is the one asked for on the command line.
+/// Compares schema and train block with a dataset. `split` is the one asked for on the command line. Where only outputs are
+/// computed, labels and splits that the model does not read as values need not be there.
 pub fn check_dataset(
     schema: &Schema,
     train: Option<&TrainSpec>,
     dataset: &DatasetSummary,
-    split: Option<&str>,
+    (split, outputs_only): (Option<&str>, bool),
     diagnostics: &mut Diagnostics,
 ) {
     let names: DatasetNames<'_> = dataset.vertices.iter().map(|vertex| vertex.name.as_str()).collect();
@@ -122,17 +123,24 @@ pub fn check_dataset(
     let of_edges = schema.relations.iter().zip(&edges);
     let of_edges = of_edges.filter_map(|(r, place)| Some((&r.name, &r.fields, RowsOf::Edges((*place)?))));
     for (name, fields, place) in of_vertices.chain(of_edges) {
-        for field in fields.iter().filter(|f| !f.kind.is_feature()) {
+        for field in fields.iter().filter(|f| !f.kind.is_feature() && (f.used.get() || !outputs_only)) {
             check_label(name, field, place, dataset, diagnostics);
         }
     }
-    let Some(train) = train else { return };
     let mut checked = BTreeSet::new();
+    check_train_labels(schema, (train, &places), dataset, diagnostics);
+    for (_, field, place) in train_labels(schema, &places) {
+        let Some(place) = place.filter(|place| checked.insert(*place)) else { continue };
+        let needed = Needed { train, asked: split, at: field.span, why: "its training part is read" };
+        check_split_of(place, &needed, dataset, diagnostics);
+    }
+    let Some(train) = train.filter(|_| !outputs_only) else { return };
+    let needed = Needed { train: Some(train), asked: split, at: train.span, why: "training needs one" };
     for (target, label) in train.training.trained.iter().map(|trained| &trained.target).zip(&train.label_fields) {
         match target.vertex() {
             None => {
                 let names: Vec<&str> = dataset.link_splits.iter().map(String::as_str).collect();
-                check_split(train, ("links", "[[link_split]]".into(), names), dataset, split, diagnostics);
+                check_split(&needed, ("links", "[[link_split]]".into(), names), dataset, diagnostics);
             }
             Some(vertex) => {
                 let place = match label.and_then(|label| label.relation) {
@@ -140,12 +148,58 @@ pub fn check_dataset(
                     None => places[vertex.index()].map(RowsOf::Vertices),
                 };
                 let Some(place) = place.filter(|place| checked.insert(*place)) else { continue };
-                let names = dataset.splits.iter().filter(|(_, of)| *of == place).map(|(n, _)| n.as_str()).collect();
-                let of = format!("`{}`", dataset.name_of(place));
-                let table = format!("[[split]] of {of}");
-                check_split(train, (&of, table, names), dataset, split, diagnostics);
+                check_split_of(place, &needed, dataset, diagnostics);
             }
         }
+    }
+}
+
+/// The labels that the model reads as values: vertex type, field, and place in the dataset.
+fn train_labels<'s>(
+    schema: &'s Schema,
+    places: &[Option<usize>],
+) -> impl Iterator<Item = (usize, &'s FieldInfo, Option<RowsOf>)> {
+    let of_vertex = |(index, (vertex, place)): (usize, (&'s VertexInfo, &Option<usize>))| {
+        let place = place.map(RowsOf::Vertices);
+        let labels = vertex.fields.iter().filter(|field| !field.kind.is_feature() && field.used.get());
+        labels.map(move |field| (index, field, place))
+    };
+    schema.vertices.iter().zip(places).enumerate().flat_map(of_vertex)
+}
+
+/// Refuses a label that the model reads by one field and is compared with by another one: which values hold it is known of
+/// fields.
+fn check_train_labels(
+    schema: &Schema,
+    (train, places): (Option<&TrainSpec>, &[Option<usize>]),
+    dataset: &DatasetSummary,
+    diagnostics: &mut Diagnostics,
+) {
+    let Some(train) = train else { return };
+    let targets = train.training.trained.iter().zip(&train.label_fields).filter_map(|(trained, label)| {
+        let (vertex, label) = (trained.target.vertex()?, label.filter(|label| label.relation.is_none())?);
+        let place = RowsOf::Vertices(places[vertex.index()]?);
+        let field = label.declaration(schema, vertex)?;
+        Some((field, place, find_label(field, place, dataset)?))
+    });
+    let targets: Vec<_> = targets.collect();
+    for (vertex, read, place) in train_labels(schema, places) {
+        let found = place.and_then(|place| find_label(read, place, dataset));
+        let is_same = |(field, of, label): &&(&FieldInfo, RowsOf, &LabelSummary)| {
+            field.span != read.span && Some(*of) == place && found.is_some_and(|found| found.name == label.name)
+        };
+        let Some((field, ..)) = targets.iter().find(is_same) else { continue };
+        let name = &schema.vertices[vertex].name;
+        diagnostics.push(
+            Diagnostic::at(
+                codes::DATA_LABEL,
+                read.span,
+                format!("the model reads `{name}.{}`, which is the label that an output is compared with", read.name),
+                format!("the same label of the dataset as `{}`", field.name),
+            )
+            .label(field.span, "an output is compared with this field")
+            .help("declare it once, so that what an output may read of it is known"),
+        );
     }
 }
 
@@ -447,38 +501,51 @@ fn check_label(owner: &str, field: &FieldInfo, place: RowsOf, dataset: &DatasetS
     }
 }
 
-/// The split of what is trained on, of which the dataset's tables have those of these names.
+/// A use of a split.
+struct Needed<'s> {
+    /// The train block, which may name it.
+    train: Option<&'s TrainSpec>,
+    /// Its name on the command line.
+    asked: Option<&'s str>,
+    /// The place in the source that needs it.
+    at: Span,
+    /// The reason for it there.
+    why: &'static str,
+}
+
+/// The split of the vertices of a type or the edges of a relation.
+fn check_split_of(place: RowsOf, needed: &Needed<'_>, dataset: &DatasetSummary, diagnostics: &mut Diagnostics) {
+    let names = dataset.splits.iter().filter(|(_, of)| *of == place).map(|(n, _)| n.as_str()).collect();
+    let of = format!("`{}`", dataset.name_of(place));
+    let table = format!("[[split]] of {of}");
+    check_split(needed, (&of, table, names), dataset, diagnostics);
+}
+
+/// A split, of which the dataset's tables have those of these names.
 fn check_split(
-    train: &TrainSpec,
+    Needed { train, asked, at, why }: &Needed<'_>,
     (of, tables, names): (&str, String, Vec<&str>),
     dataset: &DatasetSummary,
-    asked: Option<&str>,
     diagnostics: &mut Diagnostics,
 ) {
     let note = format!("{}: {tables} has {}", dataset.path, list(names.iter().copied()));
-    match asked.or(train.training.split.as_deref()) {
+    let own = train.and_then(|train| train.training.split.as_deref());
+    match asked.or(own) {
         Some(name) if names.contains(&name) => {}
         Some(name) => {
             let message = format!("the dataset has no split `{name}` of {of}");
-            let report = match (asked, train.split_span) {
+            let report = match (asked, train.and_then(|train| train.split_span)) {
                 (None, Some(span)) => Diagnostic::at(codes::DATA_SPLIT, span, message, "not in the dataset"),
                 _ => Diagnostic::new(codes::DATA_SPLIT, message),
             };
             diagnostics.push(did_you_mean(report.note(note), name, names));
         }
-        None if names.is_empty() => diagnostics.push(
-            Diagnostic::at(
-                codes::DATA_SPLIT,
-                train.span,
-                format!("the dataset has no split of {of}"),
-                "training needs one",
-            )
-            .note(note),
-        ),
+        None if names.is_empty() => diagnostics
+            .push(Diagnostic::at(codes::DATA_SPLIT, *at, format!("the dataset has no split of {of}"), *why).note(note)),
         None if names.len() > 1 => diagnostics.push(
             Diagnostic::at(
                 codes::DATA_SPLIT,
-                train.span,
+                *at,
                 format!("the dataset has several splits of {of}"),
                 "does not say which",
             )

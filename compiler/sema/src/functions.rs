@@ -55,6 +55,7 @@ const FUNCTIONS: &[(&str, &[&str], usize)] = &[
     ("l2_normalize", &["x", "eps"], 1),
     ("row_normalize", &["x"], 1),
     ("l2", &["x"], 1),
+    ("train_labels", &["label"], 1),
     ("stop_gradient", &["x"], 1),
     ("width", &["x"], 1),
     ("given", &["x"], 1),
@@ -261,6 +262,9 @@ impl Checker<'_> {
         let first = args[0].expect("every function has a first argument");
         if name == "l2" {
             return self.sum_of_squares(first, span, scope);
+        }
+        if name == "train_labels" {
+            return self.train_labels(first, span, scope);
         }
         let x = self.eval(first, scope);
         if matches!(x, Term::Error) {

@@ -343,12 +343,16 @@ impl Checker<'_> {
                     codes::LABEL_AS_VALUE,
                     span,
                     format!(
-                        "`{}.{}` is a label: it can only be compared with an output, in a loss",
+                        "`{}.{}` is a label: an output is compared with it, in a loss",
                         info.name, info.fields[*field].name
                     ),
                     "a label, used as a value",
                 )
                 .label(info.fields[*field].span, "declared as a label here")
+                .help(format!(
+                    "labels of the training part are a value: `train_labels({}.{})`",
+                    info.name, info.fields[*field].name
+                ))
             }
             Term::Absent => Diagnostic::at(
                 codes::NOT_A_VALUE,

@@ -113,6 +113,9 @@ impl Checker<'_> {
         };
         let on_batches = train.entries.iter().any(|entry| matches!(entry, TrainEntry::Batch(..)));
         let terms = self.loss(loss, consts, on_batches);
+        for term in terms.iter().flat_map(|terms| &terms.trained) {
+            self.labels_beside_links(&term.comparison.of, term.span);
+        }
         let batch = self.mini_batch(train, consts);
         let known = terms.as_ref().map(|terms| Known::of(&terms.trained));
         // Options are read whether the loss is right or not, so that all mistakes are reported.

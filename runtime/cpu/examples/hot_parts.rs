@@ -8,7 +8,7 @@ use std::time::Instant;
 use hgnnc_codegen_cpu::{Options, compile};
 use hgnnc_cpu::{Engine, EngineOptions};
 use hgnnc_data::{BoundData, InputData, Topology};
-use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, ParamDecl, PatternDecl, VertexTypeDecl};
+use hgnnc_ir::dataflow::{Binding, GraphDecl, Init, InputDecl, Matrix, ParamDecl, PatternDecl, VertexTypeDecl};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
 use hgnnc_kernels::simd::Dispatch;
@@ -126,9 +126,14 @@ fn tables(graph: &Topology, features: &Topology) -> (Dataflow, BoundData) {
 
 /// Hidden rows, scores of both ends, features and weight.
 fn leaves(flow: &mut Dataflow) -> [Value; 5] {
-    let pattern = flow.declare_pattern(PatternDecl { vertex: VertexType(0), columns: COLUMNS, field: None });
+    let pattern =
+        flow.declare_pattern(PatternDecl { vertex: VertexType(0), columns: COLUMNS, matrix: Matrix::Features });
     let ty = Type { layout: Layout::Sparse(pattern), ..Type::fixed(V, &[COLUMNS]) };
-    let input = flow.declare_input(InputDecl { name: "x".into(), ty, binding: Binding::Features(VertexType(0), None) });
+    let input = flow.declare_input(InputDecl {
+        name: "x".into(),
+        ty,
+        binding: Binding::Features(VertexType(0), Matrix::Features),
+    });
     let mut rows = |dims: &[usize]| {
         let mut all = vec![Dim::Count(VertexType(0))];
         all.extend(dims.iter().map(|&d| Dim::Fixed(d)));

@@ -6,10 +6,10 @@ use std::time::Instant;
 use hgnnc_executable::Executable;
 use hgnnc_graph::Adjacency;
 use hgnnc_graph::{
-    Dataset, EdgeList, Features, GraphCache, LabelValues, LinkSplitData, MetapathOptions, NO_ORIGINAL, Origin,
-    RelationOptions, SemanticGraph, SemanticGraphs, SgbError, Step,
+    Dataset, EdgeList, Features, GraphCache, LabelData, LabelValues, LinkSplitData, MetapathOptions, NO_ORIGINAL,
+    Origin, RelationOptions, SemanticGraph, SemanticGraphs, SgbError, Step,
 };
-use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl, KeptInEdges, PatternDecl, SelfLoops};
+use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl, KeptInEdges, Matrix, PatternDecl, SelfLoops};
 use hgnnc_ir::training::{self, Fanout, MiniBatch, Training};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 use hgnnc_ir::{Op, PathDecl, PathRows, VertexRows};
@@ -55,6 +55,7 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
         Some(_) | None => SamplingInputs::default(),
     };
     let sgb_s = started.elapsed().as_secs_f64();
+    binder.read_train_labels(executable.training.as_ref().and_then(|training| training.split.as_deref()))?;
     let mut data = BoundData {
         dataset: dataset.name.clone(),
         num_vertices: binder.types.iter().map(|&t| dataset.vertex_types[t].count).collect(),
@@ -209,13 +210,16 @@ pub(crate) struct Binder<'a> {
     origins: Vec<Option<Origin>>,
     /// Graphs whose edges are not materialized, with their edge counts.
     deferred: Vec<(usize, u64)>,
+    /// The labels that are inputs, by vertex type and name: sparse rows, 0 outside of the training part.
+    train_labels: HashMap<(VertexType, String), Features>,
 }
 
 impl<'a> Binder<'a> {
     /// Resolves the vertex types and relations of a model in a dataset.
     pub fn new(flow: &'a Dataflow, dataset: &'a Dataset, options: &'a BindOptions) -> Result<Self> {
         let (types, relations, graphs, origins, deferred) = (vec![], vec![], vec![], vec![], vec![]);
-        let mut binder = Self { flow, dataset, options, types, relations, graphs, origins, deferred };
+        let train_labels = HashMap::new();
+        let mut binder = Self { flow, dataset, options, types, relations, graphs, origins, deferred, train_labels };
         binder.names()?;
         Ok(binder)
     }
@@ -445,12 +449,39 @@ impl Binder<'_> {
         }
     }
 
-    /// Features of a vertex type in the dataset, or its field of this name.
-    fn features(&self, vertex: VertexType, field: Option<&str>) -> Result<&Features> {
+    /// Makes rows of the labels that are inputs, of the split that is asked for or the model's own.
+    fn read_train_labels(&mut self, own: Option<&str>) -> Result<()> {
+        for input in &self.flow.inputs {
+            let Binding::Features(vertex, Matrix::TrainLabels(name)) = &input.binding else { continue };
+            let of = self.types[vertex.index()];
+            let label = self.label(*vertex, name)?;
+            let split = self.split(*vertex, own)?.ok_or_else(|| {
+                let of = &self.dataset.vertex_types[of].name;
+                ExecError::Unsupported(format!(
+                    "the model reads `{name}` of `{of}` in the training part of a split, and the dataset `{}` has no split \
+                     of `{of}`",
+                    self.dataset.name
+                ))
+            })?;
+            let rows = label.rows_of(&self.dataset.splits[split].train, self.dataset.vertex_types[of].count);
+            self.train_labels.insert((*vertex, name.clone()), Features::Sparse(rows));
+        }
+        Ok(())
+    }
+
+    /// A matrix of a vertex type.
+    fn features(&self, vertex: VertexType, matrix: &Matrix) -> Result<&Features> {
         let data = &self.dataset.vertex_types[self.types[vertex.index()]];
-        data.features_of(field).ok_or_else(|| ExecError::Shape {
+        let (found, missing) = match matrix {
+            Matrix::Features => (data.features_of(None), "no features".to_owned()),
+            Matrix::Field(field) => (data.features_of(Some(field)), format!("no features `{field}`")),
+            Matrix::TrainLabels(name) => {
+                (self.train_labels.get(&(vertex, name.clone())), format!("no label `{name}` as an input"))
+            }
+        };
+        found.ok_or_else(|| ExecError::Shape {
             what: format!("the vertex type `{}` of the dataset", data.name),
-            found: field.map_or_else(|| "no features".into(), |field| format!("no features `{field}`")),
+            found: missing,
             expected: "some".into(),
         })
     }
@@ -458,7 +489,7 @@ impl Binder<'_> {
     fn pattern(&self, decl: &PatternDecl) -> Result<Topology> {
         let columns = decl.columns;
         let name = &self.flow.vertex_types[decl.vertex.index()].name;
-        match self.features(decl.vertex, decl.field.as_deref())? {
+        match self.features(decl.vertex, &decl.matrix)? {
             Features::Sparse(x) if x.dim == columns => {
                 let rows = x.indptr.len().saturating_sub(1);
                 Topology::from_csc(name, columns, rows, x.indptr.clone(), x.indices.clone())
@@ -484,7 +515,7 @@ impl Binder<'_> {
         }
         Ok(match &decl.binding {
             Binding::Label(..) | Binding::TrainMask(_) if self.options.outputs_only => InputData::Missing,
-            Binding::Features(vertex, field) => match (self.features(*vertex, field.as_deref())?, decl.ty.layout) {
+            Binding::Features(vertex, matrix) => match (self.features(*vertex, matrix)?, decl.ty.layout) {
                 (Features::Sparse(x), Layout::Sparse(_)) => InputData::Numbers(x.data.clone()),
                 (Features::Dense(x), Layout::Dense) => InputData::Numbers(x.rows.clone()),
                 (Features::Sparse(x), Layout::Dense) => {
@@ -566,13 +597,16 @@ impl Binder<'_> {
         Ok(rows)
     }
 
-    fn target(&self, vertex: VertexType, name: &str) -> Result<Target> {
+    fn label(&self, vertex: VertexType, name: &str) -> Result<&LabelData> {
         let of = self.types[vertex.index()];
-        let label = self.dataset.label(of, name).ok_or_else(|| {
+        self.dataset.label(of, name).ok_or_else(|| {
             let known = self.dataset.labels.iter().filter(|l| l.vertex_type == of).map(|l| l.name.clone());
             self.missing("label", name, known)
-        })?;
-        Ok(match &label.values {
+        })
+    }
+
+    fn target(&self, vertex: VertexType, name: &str) -> Result<Target> {
+        Ok(match &self.label(vertex, name)?.values {
             LabelValues::Single { of, .. } => Target::Classes(of.clone()),
             LabelValues::Multi { rows, .. } | LabelValues::Real { rows, .. } => Target::Rows(rows.clone()),
         })

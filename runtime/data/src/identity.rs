@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hgnnc_executable::{Executable, Fingerprint};
 use hgnnc_graph::dataset::LabelValues;
 use hgnnc_graph::{Dataset, Features};
-use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::dataflow::{Binding, Matrix};
 use hgnnc_ir::training::{self, Fanout};
 use hgnnc_ir::types::Graph;
 use rayon::prelude::*;
@@ -203,16 +203,23 @@ fn contents(model: &Executable, dataset: &Dataset, options: &BindOptions) -> Res
     let mut relations: BTreeSet<u32> = flow.graphs.iter().flat_map(|graph| &graph.steps).map(|s| s.relation).collect();
     let mut weighted: BTreeSet<u32> = BTreeSet::new();
 
+    let own = model.training.as_ref().and_then(|training| training.split.as_deref());
     let mut labels = vec![];
+    let mut splits = BTreeSet::new();
     for input in &flow.inputs {
         match &input.binding {
-            Binding::Features(vertex, field) => {
+            Binding::Features(vertex, Matrix::TrainLabels(label)) => {
+                labels.push((*vertex, label));
+                splits.extend(binder.split(*vertex, own)?);
+            }
+            Binding::Features(vertex, matrix) => {
                 let of = &dataset.vertex_types[binder.types[vertex.index()]];
+                let field = if let Matrix::Field(field) = matrix { Some(&field[..]) } else { None };
                 let name = match field {
                     Some(field) => format!("features `{field}` of `{}`", of.name),
                     None => format!("features of `{}`", of.name),
                 };
-                match of.features_of(field.as_deref()) {
+                match of.features_of(field) {
                     None => {}
                     Some(Features::Dense(x)) => {
                         arrays.insert(name, (x.rows.len(), vec![bytes(&x.rows)]));
@@ -244,7 +251,6 @@ fn contents(model: &Executable, dataset: &Dataset, options: &BindOptions) -> Res
         }
     }
     if let Some(training) = &model.training {
-        let mut splits = BTreeSet::new();
         for target in training.trained.iter().map(|trained| &trained.target) {
             match target {
                 training::Target::Vertices { vertex, label } => {
@@ -262,20 +268,20 @@ fn contents(model: &Executable, dataset: &Dataset, options: &BindOptions) -> Res
                 }
             }
         }
-        let several = splits.len() > 1;
-        for split in splits {
-            let split = &dataset.splits[split];
-            let of = match several {
-                true => format!(" of `{}`", dataset.vertex_types[split.vertex_type].name),
-                false => String::new(),
-            };
-            for (part, vertices) in [("train", &split.train), ("val", &split.val), ("test", &split.test)] {
-                arrays.insert(format!("{part} part of the split{of}"), (vertices.len(), vec![bytes(vertices)]));
-            }
-        }
         for hop in training.batch.iter().flat_map(|batch| &batch.fanouts) {
             let graphs = hop.iter().enumerate().filter(|(_, fanout)| matches!(fanout, Fanout::Weighted(_)));
             weighted.extend(graphs.flat_map(|(graph, _)| of_graph(&Graph::new(graph)).collect::<Vec<_>>()));
+        }
+    }
+    let several = splits.len() > 1;
+    for split in splits {
+        let split = &dataset.splits[split];
+        let of = match several {
+            true => format!(" of `{}`", dataset.vertex_types[split.vertex_type].name),
+            false => String::new(),
+        };
+        for (part, vertices) in [("train", &split.train), ("val", &split.val), ("test", &split.test)] {
+            arrays.insert(format!("{part} part of the split{of}"), (vertices.len(), vec![bytes(vertices)]));
         }
     }
     for of in relations.iter().map(|&index| relation(index)) {

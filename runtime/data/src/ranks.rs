@@ -443,7 +443,7 @@ impl Divider<'_> {
                 whole.write_ranks(*direction, &mut ranks)?;
                 return Ok(InputData::Numbers(picked(&ranks, &edges[graph.index()]).into()));
             }
-            Binding::Features(vertex, field) => Binding::Features(tables.owned_type(*vertex), field.clone()),
+            Binding::Features(vertex, matrix) => Binding::Features(tables.owned_type(*vertex), matrix.clone()),
             Binding::EdgeWeight(graph) => Binding::EdgeWeight(of(graph)),
             Binding::EdgeCount(graph) => Binding::EdgeCount(of(graph)),
             Binding::EdgeFeatures(graph) => Binding::EdgeFeatures(of(graph)),

@@ -393,6 +393,39 @@ impl LabelData {
     pub fn num_labelled(&self) -> usize {
         self.values.num_labelled()
     }
+
+    /// The rows of some vertices as a matrix of `count` rows: one-hot rows of classes, others as they are. Further vertices
+    /// and those without a label have rows of 0. Panics if there is no such vertex.
+    pub fn rows_of(&self, vertices: &[u32], count: usize) -> SparseFeatures {
+        let dim = match self.values {
+            LabelValues::Single { classes, .. } | LabelValues::Multi { classes, .. } => classes,
+            LabelValues::Real { dim, .. } => dim,
+        };
+        let mut chosen = vec![false; count];
+        vertices.iter().for_each(|&vertex| chosen[vertex as usize] = true);
+        let (mut indptr, mut indices, mut data) = (Vec::with_capacity(count + 1), vec![], vec![]);
+        indptr.push(0);
+        for (vertex, is_chosen) in chosen.into_iter().enumerate() {
+            match &self.values {
+                _ if !is_chosen => {}
+                LabelValues::Single { of, .. } => {
+                    if let Ok(class) = u32::try_from(of[vertex]) {
+                        indices.push(class);
+                        data.push(1.0);
+                    }
+                }
+                LabelValues::Multi { rows, .. } | LabelValues::Real { rows, .. } => {
+                    let row = rows[vertex * dim..][..dim].iter().enumerate();
+                    for (column, &value) in row.filter(|(_, value)| **value != 0.0) {
+                        indices.push(column as u32);
+                        data.push(value);
+                    }
+                }
+            }
+            indptr.push(indices.len() as u64);
+        }
+        SparseFeatures { dim, indptr, indices, data: data.into() }
+    }
 }
 
 /// Values of a label, a row for each vertex or edge.

@@ -216,7 +216,7 @@ impl Files {
         let mut model = analysis.model.take().expect("the models are right");
         let summary = hgnnc::summary(&dataset);
         let mut found = Diagnostics::default();
-        check_dataset(&model.schema, model.train.as_ref(), &summary, None, &mut found);
+        check_dataset(&model.schema, model.train.as_ref(), &summary, (None, false), &mut found);
         let _ = hgnnc_diag::render::plain(&analysis.sources, found.iter());
         if found.has_errors() {
             return Ok(1);

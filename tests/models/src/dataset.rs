@@ -5,7 +5,7 @@ use hgnnc_graph::{
     SparseFeatures, SplitData, VertexTypeData,
 };
 use hgnnc_interp::Bindings;
-use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::dataflow::{Binding, Matrix};
 use hgnnc_ir::types::DType;
 use hgnnc_ir::{Dataflow, Input, PathRows, VertexType};
 
@@ -48,16 +48,18 @@ pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
         let Some(tensor) = bindings.inputs.get(&Input::new(index)) else { continue };
         let numbers: Vec<f32> = tensor.data.iter().map(|&x| x as f32).collect();
         match &decl.binding {
-            Binding::Features(vertex, field) => {
+            Binding::Features(vertex, matrix) => {
                 let features = if decl.ty.is_sparse() {
                     sparse(tensor.width, &numbers)
                 } else {
                     Features::Dense(DenseFeatures { dim: tensor.width, rows: numbers.into() })
                 };
                 let of = &mut dataset.vertex_types[vertex.index()];
-                match field {
-                    Some(name) => of.fields.push(FieldData { name: name.clone(), values: features }),
-                    None => of.features = Some(features),
+                match matrix {
+                    Matrix::Field(name) => of.fields.push(FieldData { name: name.clone(), values: features }),
+                    Matrix::Features => of.features = Some(features),
+                    // Made of the labels and the training part.
+                    Matrix::TrainLabels(_) => {}
                 }
             }
             Binding::Label(vertex, name) => {

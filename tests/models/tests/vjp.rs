@@ -12,7 +12,7 @@ use hgnnc::{Device, Silent};
 use hgnnc_driver::{Leaf, output_gradient};
 use hgnnc_graph::{Dataset, DenseFeatures, Features};
 use hgnnc_interp::{Bindings, Tensor};
-use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::dataflow::{Binding, Matrix};
 use hgnnc_ir::{Dataflow, Input, OutputKind, Param};
 use hgnnc_model_tests::compiled::{Compiled, bind, compile, interpret, params};
 use hgnnc_model_tests::{CASES, Case, World, assert_close, case, cases, dataset, scale, worlds};
@@ -83,7 +83,7 @@ fn dataset_without(compiled: &Compiled, world: &World, given: &[Input]) -> Datas
         }
     }
     for input in given {
-        if let Binding::Features(vertex, None) = compiled.infer.inputs[input.index()].binding {
+        if let Binding::Features(vertex, Matrix::Features) = compiled.infer.inputs[input.index()].binding {
             dataset.vertex_types[vertex.index()].features = None;
         }
     }

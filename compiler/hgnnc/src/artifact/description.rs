@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hgnnc_graph::Dataset;
 use hgnnc_graph::dataset::{LabelValues, Transform, TransformKind, VertexIds};
-use hgnnc_ir::dataflow::{Binding, GraphDecl};
+use hgnnc_ir::dataflow::{Binding, GraphDecl, Matrix};
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::training::{
     Criterion, Keep, LAST, LinkTarget, Measure, Metric, MiniBatch, NegativeEnds, Negatives, Part, Stop, Target, Task,
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 /// The version of the format that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The metadata of an artifact.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -280,9 +280,11 @@ impl Description {
         let evaluation = training.and_then(|training| Evaluation::new(flow, training, dataset));
         // Older versions read what they know.
         let has_terms = evaluation.as_ref().is_some_and(|of| of.loss.is_some());
-        let has_fields = flow.inputs.iter().any(|input| matches!(input.binding, Binding::Features(_, Some(_))));
+        let has_fields =
+            flow.inputs.iter().any(|input| matches!(input.binding, Binding::Features(_, Matrix::Field(_))));
+        let has_labels = train_labels(flow).next().is_some();
         let keeps_last = training.is_some_and(|training| training.keep == Keep::Last);
-        let needed = [(has_fields || keeps_last, VERSION), (has_terms, 3)];
+        let needed = [(has_labels, VERSION), (has_fields || keeps_last, 4), (has_terms, 3)];
         Self {
             artifact: needed.into_iter().find(|(is_needed, _)| *is_needed).map_or(2, |(_, version)| version),
             hgnnc: env!("CARGO_PKG_VERSION").into(),
@@ -333,11 +335,23 @@ impl FamilyForm {
 /// The features of a vertex type that a program reads, by field; `None` for those of the dataset's `features`.
 pub(super) fn features(flow: &Dataflow, vertex: VertexType) -> BTreeMap<Option<String>, FeatureSchema> {
     let read = flow.inputs.iter().filter_map(|input| {
-        let Binding::Features(of, field) = &input.binding else { return None };
+        let (of, field) = match &input.binding {
+            Binding::Features(of, Matrix::Features) => (of, None),
+            Binding::Features(of, Matrix::Field(field)) => (of, Some(field.clone())),
+            _ => return None,
+        };
         let width = input.ty.dims.first()?.fixed().filter(|_| *of == vertex)?;
-        Some((field.clone(), FeatureSchema { width, sparse: matches!(input.ty.layout, Layout::Sparse(_)) }))
+        Some((field, FeatureSchema { width, sparse: matches!(input.ty.layout, Layout::Sparse(_)) }))
     });
     read.collect()
+}
+
+/// The labels that a program reads in the training part of a split: vertex type, label, and number of columns.
+pub(super) fn train_labels(flow: &Dataflow) -> impl Iterator<Item = (VertexType, &str, usize)> {
+    flow.inputs.iter().filter_map(|input| match &input.binding {
+        Binding::Features(of, Matrix::TrainLabels(label)) => Some((*of, &label[..], input.ty.dims.first()?.fixed()?)),
+        _ => None,
+    })
 }
 
 /// The features that a program reads, as a schema has them: those without a name, and fields.

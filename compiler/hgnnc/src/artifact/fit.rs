@@ -8,7 +8,7 @@ use hgnnc_ir::types::VertexType;
 
 use super::Artifact;
 use super::description::{
-    FeatureSchema, RelationSchema, TargetForm, TaskForm, VertexSchema, features, hash_of_ids, kind_of,
+    FeatureSchema, RelationSchema, TargetForm, TaskForm, VertexSchema, features, hash_of_ids, kind_of, train_labels,
 };
 use crate::{Error, Observer, Purpose};
 
@@ -60,10 +60,21 @@ impl Artifact {
             self.relation(schema, dataset, &mut wrong);
         }
         self.data_of_hops(dataset, &mut wrong);
-        if let Some(evaluation) = self.description.evaluation.as_ref().filter(|_| !purpose.is_of_outputs()) {
-            let asked = split.or(evaluation.split.as_deref());
-            for (task, target) in evaluation.targets() {
-                self.labels((task, target), dataset, asked, &mut wrong);
+        let asked = split.or(self.description.evaluation.as_ref().and_then(|of| of.split.as_deref()));
+        let evaluation = self.description.evaluation.as_ref().filter(|_| !purpose.is_of_outputs());
+        let targets: Vec<_> = evaluation.into_iter().flat_map(|evaluation| evaluation.targets()).collect();
+        for (task, target) in &targets {
+            self.labels((task, target), dataset, asked, &mut wrong);
+        }
+        for (vertex, label, width) in train_labels(&self.program) {
+            // That of a target has been compared.
+            let name = &self.description.vertices[vertex.index()].name;
+            let is_it = |target: &TargetForm| match target {
+                TargetForm::Label { vertex, label: known, .. } => vertex == name && known == label,
+                TargetForm::Links { .. } => false,
+            };
+            if !targets.iter().any(|(_, target)| is_it(target)) {
+                self.train_labels((vertex, label, width), dataset, asked, &mut wrong);
             }
         }
         if wrong.is_empty() {
@@ -168,6 +179,47 @@ impl Artifact {
             labels: labels.map(|of| (&of.name[..], &of.values, &of.class_names[..])).collect(),
             splits: splits.map(|split| &split.name[..]).collect(),
         })
+    }
+
+    /// A label that the model reads in the training part of a split.
+    fn train_labels(
+        &self,
+        (vertex, label, width): (VertexType, &str, usize),
+        dataset: &Dataset,
+        asked: Option<&str>,
+        wrong: &mut Vec<String>,
+    ) {
+        let Some(Labelled { name, labels, splits }) = self.labelled(vertex.index(), dataset) else { return };
+        match labels.iter().find(|(known, ..)| *known == label) {
+            None => {
+                let labels = list(labels.iter().map(|(name, ..)| *name));
+                wrong.push(format!("`{name}` has no label `{label}`, which the model reads; it has {labels}"));
+            }
+            Some((_, values, _)) => {
+                let found = match kind_of(values) {
+                    TaskForm::Class { width } | TaskForm::Multilabel { width } | TaskForm::Numbers { width } => width,
+                    TaskForm::Links => 0,
+                };
+                if found != width {
+                    let found = in_words(&kind_of(values));
+                    wrong.push(format!("`{label}` of `{name}` has {found}; the model reads {width} columns"));
+                }
+            }
+        }
+        let reads = format!("the model reads `{label}` of `{name}` in the training part of a split");
+        match asked {
+            Some(asked) if !splits.contains(&asked) => {
+                let splits = list(splits.into_iter());
+                wrong.push(format!("{reads}, and there is no split `{asked}` of `{name}`; it has {splits}"));
+            }
+            Some(_) => {}
+            None if splits.is_empty() => wrong.push(format!("{reads}, and there is no split of `{name}`")),
+            None if splits.len() > 1 => wrong.push(format!(
+                "{reads}, and there are several splits of `{name}` ({}): name one with `--split`",
+                list(splits.into_iter())
+            )),
+            None => {}
+        }
     }
 
     /// Labels and split, for metrics.

@@ -35,14 +35,14 @@ pub(super) fn unary(op: UnaryOp, row: &Row) -> Rule<Row> {
 pub(super) fn features(features: &Features, declared: &Row) -> Rule<Row> {
     let form = match features.kind {
         FeatureKind::Dense | FeatureKind::Embedding(_) => Form::Dense,
-        FeatureKind::Sparse => Form::Sparse,
+        FeatureKind::Sparse | FeatureKind::TrainLabels => Form::Sparse,
         FeatureKind::OneHot => Form::OneHot,
     };
     match (declared.widths[..].first(), features.kind) {
         (Some(Width { dim: Dim::Count(vertex), .. }), FeatureKind::OneHot) if *vertex == features.vertex => {}
         (
             Some(Width { dim: Dim::Fixed(_), .. }),
-            FeatureKind::Dense | FeatureKind::Sparse | FeatureKind::Embedding(_),
+            FeatureKind::Dense | FeatureKind::Sparse | FeatureKind::Embedding(_) | FeatureKind::TrainLabels,
         ) => {}
         _ => return Err("features have one extent: the declared one, or the number of vertices".into()),
     }

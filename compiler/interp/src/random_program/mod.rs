@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::{Bindings, Tensor};
 use hgnnc_ir::dataflow::{
-    Binding, Dataflow, GraphDecl, Init, InputDecl, MetapathDecl, ParamDecl, PatternDecl, RelationDecl, Step,
+    Binding, Dataflow, GraphDecl, Init, InputDecl, Matrix, MetapathDecl, ParamDecl, PatternDecl, RelationDecl, Step,
     VertexTypeDecl,
 };
 use hgnnc_ir::metapath::{MetapathReduce, MetapathTerm, PiecewiseLinear};
@@ -212,10 +212,13 @@ impl Generator {
             let mut ty = Type::fixed(Space::Vertices(vertex), &[width]);
             let sparse = self.chance(0.4);
             if sparse {
-                ty.layout =
-                    Layout::Sparse(self.flow.declare_pattern(PatternDecl { vertex, columns: width, field: None }));
+                ty.layout = Layout::Sparse(self.flow.declare_pattern(PatternDecl {
+                    vertex,
+                    columns: width,
+                    matrix: Matrix::Features,
+                }));
             }
-            let x = self.input(format!("{name}.x"), ty, Binding::Features(vertex, None));
+            let x = self.input(format!("{name}.x"), ty, Binding::Features(vertex, Matrix::Features));
             if sparse {
                 self.sparse_projection(x, width);
             } else {

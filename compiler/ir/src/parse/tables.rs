@@ -2,7 +2,7 @@
 
 use super::{Parse, Parser, Token};
 use crate::dataflow::{
-    Binding, Dataflow, GraphDecl, Init, InputDecl, KeptInEdges, MetapathDecl, Output, OutputKind, ParamDecl,
+    Binding, Dataflow, GraphDecl, Init, InputDecl, KeptInEdges, Matrix, MetapathDecl, Output, OutputKind, ParamDecl,
     PatternDecl, RelationDecl, SelfLoops, Step, VertexTypeDecl,
 };
 use crate::ops::Direction;
@@ -135,8 +135,14 @@ impl Parser {
                 let vertex = self.vertex()?;
                 self.word("x")?;
                 let columns = self.integer()?;
-                let field = if self.accept_word("of") { Some(self.name()?) } else { None };
-                self.parsed.flow.patterns.push(PatternDecl { vertex, columns, field });
+                let matrix = if self.accept_word("of") {
+                    Matrix::Field(self.name()?)
+                } else if self.accept_word("train_labels") {
+                    Matrix::TrainLabels(self.name()?)
+                } else {
+                    Matrix::Features
+                };
+                self.parsed.flow.patterns.push(PatternDecl { vertex, columns, matrix });
                 Ok(Place::Pattern(row))
             }
             "input" => {
@@ -414,7 +420,13 @@ impl Parser {
         let binding = match kind.as_str() {
             "features" => {
                 let vertex = self.vertex()?;
-                Binding::Features(vertex, if self.accept(",") { Some(self.name()?) } else { None })
+                let field = if self.accept(",") { Some(self.name()?) } else { None };
+                Binding::Features(vertex, Matrix::of_field(field))
+            }
+            "train_labels" => {
+                let vertex = self.vertex()?;
+                self.sign(",")?;
+                Binding::Features(vertex, Matrix::TrainLabels(self.name()?))
             }
             "label" => {
                 let vertex = self.vertex()?;

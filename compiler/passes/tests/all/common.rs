@@ -2,7 +2,7 @@
 
 use hgnnc_interp::{Bindings, Tensor, run};
 use hgnnc_ir::dataflow::{
-    Binding, GraphDecl, Init, InputDecl, ParamDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
+    Binding, GraphDecl, Init, InputDecl, Matrix, ParamDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
 };
 use hgnnc_ir::random;
 use hgnnc_ir::{
@@ -123,7 +123,7 @@ impl World {
 
     /// Sparse features of A, `A[5]`.
     pub fn sparse(&mut self) -> Value {
-        let pattern = self.flow.declare_pattern(PatternDecl { vertex: A, columns: 5, field: None });
+        let pattern = self.flow.declare_pattern(PatternDecl { vertex: A, columns: 5, matrix: Matrix::Features });
         let ty = Type { layout: Layout::Sparse(pattern), ..Type::fixed(Space::Vertices(A), &[5]) };
         self.input(ty, 0.2, 1.0)
     }

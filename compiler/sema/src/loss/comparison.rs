@@ -265,6 +265,7 @@ impl Checker<'_> {
             self.doubt_logits(value, output_span);
         }
         let dataset_name = decl.dataset_name.clone().unwrap_or_default();
+        self.check_leak((&output_name, value), (vertex, &label_name), call.span);
         let label = Label { vertex, name: label_name, dataset_name: dataset_name.clone() };
         let kind = match task {
             Task::Classify { classes } => LossKind::CrossEntropy { label, classes, class_weights, smoothing, focus },

@@ -109,7 +109,7 @@ pub struct FieldInfo {
     pub init: Initialiser,
     /// Name in the dataset, where one is written.
     pub dataset_name: Option<String>,
-    /// Read by the model, of features of a vertex type.
+    /// Read by the model as a value, of a vertex type.
     pub used: Cell<bool>,
 }
 

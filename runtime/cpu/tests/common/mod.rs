@@ -13,7 +13,7 @@ use hgnnc_fusion::{LoweringOptions, SoftmaxForm};
 use hgnnc_interp::random_program::random_program;
 use hgnnc_interp::{Bindings, Tensor};
 use hgnnc_ir::dataflow::{
-    Binding, GraphDecl, Init, InputDecl, ParamDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
+    Binding, GraphDecl, Init, InputDecl, Matrix, ParamDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
 };
 use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::random::uniform;
@@ -111,7 +111,7 @@ impl Case {
 
     /// Sparse features: rows of (column, number).
     pub fn sparse(&mut self, vertex: VertexType, columns: usize, rows: &[Vec<(u32, f32)>]) -> Value {
-        let pattern = self.flow.declare_pattern(PatternDecl { vertex, columns, field: None });
+        let pattern = self.flow.declare_pattern(PatternDecl { vertex, columns, matrix: Matrix::Features });
         let mut indptr = vec![0u64];
         let (mut indices, mut values, mut dense) = (vec![], vec![], vec![0.0; rows.len() * columns]);
         for (r, row) in rows.iter().enumerate() {
@@ -125,7 +125,7 @@ impl Case {
         let topology = Topology::from_csc("features", columns, rows.len(), indptr, indices).expect("valid rows");
         self.data.patterns.push(topology);
         let ty = Type { layout: Layout::Sparse(pattern), ..Type::fixed(Space::Vertices(vertex), &[columns]) };
-        let binding = Binding::Features(vertex, None);
+        let binding = Binding::Features(vertex, Matrix::Features);
         let input = self.flow.declare_input(InputDecl { name: "sparse".into(), ty, binding });
         self.bindings.inputs.insert(input, Tensor::new(rows.len(), columns, dense));
         self.data.inputs.push(InputData::Numbers(values.into()));

@@ -21,7 +21,7 @@ use std::time::Instant;
 use hgnnc_cache::{Forecast, Outcome, Placement, Policy, Slots, Table, best, place};
 use hgnnc_data::Result;
 use hgnnc_data::buffer::HostBuffer;
-use hgnnc_ir::dataflow::Binding;
+use hgnnc_ir::dataflow::{Binding, Matrix};
 use hgnnc_ir::types::{Layout, Space, VertexType};
 use hgnnc_sample::Batch;
 use hgnnc_session::{HostRows, RowStore};
@@ -313,9 +313,12 @@ fn features(loader: &MiniBatchLoader) -> Vec<Features<'_>> {
     let mut features = vec![];
     for (index, (decl, input)) in tables.inputs.iter().zip(inputs).enumerate() {
         if let (Layout::Dense, Space::Vertices(vertex)) = (decl.ty.layout, decl.ty.space)
-            && let (Binding::Features(_, field), GraphInput::Rows(store)) = (&decl.binding, input)
+            && let (Binding::Features(_, matrix), GraphInput::Rows(store)) = (&decl.binding, input)
         {
-            let field = field.as_deref().unwrap_or("x");
+            let field = match matrix {
+                Matrix::Features => "x",
+                Matrix::Field(name) | Matrix::TrainLabels(name) => name,
+            };
             let name = format!("{}.{field}", tables.vertex_types[vertex.index()].dataset_name);
             features.push(Features { index, name, vertex, store });
         }
