@@ -237,6 +237,15 @@ pub const CASES: &[Case] = &[
     output y: Paper = linear(conv.Paper, 3)",
     ),
     of(
+        "sehgnn_labels",
+        "use std::sehgnn::{SeHgnnConv, SeHgnnLabels}",
+        "    let known = train_labels(Paper.topic)
+    let writers = SeHgnnLabels(hidden: 4, dropout: 0.2) over [without_self_loops(PAP)] of known
+    let cited = SeHgnnLabels(hidden: 4) over [without_self_loops(cites)] of known
+    let conv = SeHgnnConv(hidden: 4, attention: 2, dropout: 0.2) over [PAP, PVP] of (Paper.x, labels: concat(writers, cited))
+    output y: Paper = linear(conv, 3)",
+    ),
+    of(
         "compgcn",
         "use std::compgcn::{CompGcnConv, CompGcnSelf, RelationVectors}",
         "    let embedded = linear(features, 4)

@@ -3,8 +3,7 @@
 use hgnnc_driver::{Analyzed, Endpoints, LowerOptions, SizeInfo, analyze, lower};
 use hgnnc_executable::Executable;
 use hgnnc_graph::SemanticGraph;
-use hgnnc_interp::{Bindings, Evaluation, Tensor};
-use hgnnc_ir::dataflow::{Binding, GraphDecl, SelfLoops};
+use hgnnc_ir::dataflow::{Binding, GraphDecl, Matrix, SelfLoops};
 use hgnnc_ir::{Dataflow, Dim, Direction, Graph, Input, Op, OutputKind, Param};
 use hgnnc_passes::{differentiate, update};
 
@@ -167,6 +166,14 @@ pub fn bind(flow: &Dataflow, world: &World) -> Bindings {
         let random = |world: &World| Tensor::new(rows, width, world.numbers(&decl.name, rows * width, 1.0));
         let per_vertex = |numbers: Vec<f64>| Tensor::new(rows, 1, numbers);
         let tensor = match &decl.binding {
+            Binding::Features(vertex, Matrix::TrainLabels(_)) => {
+                let name = &flow.vertex_types[vertex.index()].name;
+                let known = world.trained(name).into_iter().zip(world.classes(name, 3));
+                let row = |(trained, class): (bool, i32)| {
+                    (0..width).map(move |column| f64::from(trained && usize::try_from(class) == Ok(column)))
+                };
+                Tensor::new(rows, width, known.flat_map(row).collect())
+            }
             Binding::Features(..) if decl.ty.is_sparse() => {
                 let mut dense = random(world);
                 dense.data.iter_mut().filter(|x| x.abs() < 0.6).for_each(|x| *x = 0.0);

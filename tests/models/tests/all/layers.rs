@@ -59,7 +59,7 @@ pub fn pap(p: &Plain<'_>) -> Graph {
     p.metapath("PAP", "Paper", &[("writes", true), ("writes", false)])
 }
 
-fn pvp(p: &Plain<'_>) -> Graph {
+pub fn pvp(p: &Plain<'_>) -> Graph {
     p.metapath("PVP", "Paper", &[("appears_in", false), ("appears_in", true)])
 }
 

@@ -11,6 +11,7 @@ mod field_cases;
 mod folds;
 mod gradients;
 mod graphs;
+mod labels;
 mod language;
 mod layers;
 mod losses;

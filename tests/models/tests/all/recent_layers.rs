@@ -8,7 +8,7 @@ use hgnnc_model_tests::plain::{
 
 use hgnnc_model_tests::cases::{SCHEMA, TRAIN};
 
-use crate::layers::{agrees, both_ways, embedded, features, looped_cites, pap, source_agrees};
+use crate::layers::{agrees, both_ways, cites, embedded, features, looped_cites, pap, pvp, source_agrees};
 
 /// Brody et al. 2022, eq. 7 for each graph, heads joined, graphs summed.
 #[test]
@@ -109,37 +109,61 @@ fn layer_norm(p: &Plain<'_>, path: &str, suffix: &str, x: &[f64]) -> Vec<f64> {
 #[test]
 fn sehgnn_is_the_paper() {
     agrees("sehgnn", |p| {
-        let x = features(p);
         let mut graphs = vec![pap(p)];
         graphs.extend(both_ways(p).into_iter().filter(|graph| graph.dst == "Paper"));
-        let project = |w: &str, path: &str, suffix: &str, x: &[f64]| -> Vec<f64> {
-            let z = layer_norm(p, path, suffix, &p.param(&format!("{w}{suffix}")).apply(x));
-            z.into_iter().map(relu).collect()
-        };
-        let attended = |i: usize| -> Vec<f64> {
-            let mut h: Rows = vec![];
-            for graph in &graphs {
-                let sources: Vec<usize> = graph.edges.iter().filter(|e| e.1 == i).map(|e| e.0).collect();
-                let rows = &x[graph.src];
-                let none = vec![0.0; p.param(&format!("conv.aggregate.w.{}", graph.name)).dims[0]];
-                let sum = sources.iter().fold(none, |sum, &j| add(&sum, &rows[j]));
-                let mean = times(1.0 / sources.len().max(1) as f64, &sum);
-                h.push(project("conv.aggregate.w", "conv.z", &format!(".{}", graph.name), &mean));
-            }
-            h.push(project("conv.fuse.w", "conv.own", ".Paper", &x["Paper"][i]));
-            let by = |name: &str| -> Rows { h.iter().map(|h| p.param(name).apply(h)).collect() };
-            let (q, k, c) = (by("conv.query"), by("conv.key"), by("conv.content"));
-            let gamma = p.number("conv.gamma");
-            let of = |from: usize| {
-                let share = softmax(&k.iter().map(|k| dot(&q[from], k)).collect::<Vec<_>>());
-                let mixed = share.iter().zip(&c).fold(vec![0.0; 4], |sum, (share, c)| add(&sum, &times(*share, c)));
-                add(&times(gamma, &mixed), &h[from])
-            };
-            (0..h.len()).flat_map(of).collect()
-        };
-        let all: Rows = (0..p.count("Paper")).map(attended).collect();
-        p.linear("y", "", &p.linear("conv.out", ".Paper", &all))
+        sehgnn(p, &features(p), &graphs, |_| vec![])
     });
+}
+
+/// Means of the labels of the training part, over pairs of different papers.
+#[test]
+fn sehgnn_with_labels_is_the_paper() {
+    agrees("sehgnn_labels", |p| {
+        let labels = p.input("train_labels(Paper.topic)");
+        let around = |graph: Graph, path: &str, i: usize| {
+            let name = format!("{}_without_self_loops", graph.name);
+            let sources: Vec<usize> = graph.edges.iter().filter(|e| e.1 == i && e.0 != i).map(|e| e.0).collect();
+            let sum = sources.iter().fold(vec![0.0; 3], |sum, &j| add(&sum, &labels[j]));
+            let mean = times(1.0 / sources.len().max(1) as f64, &sum);
+            let z = p.param(&format!("{path}.w.{name}")).apply(&mean);
+            let z = layer_norm(p, &format!("{path}.z"), &format!(".{name}"), &z);
+            z.into_iter().map(relu).collect::<Vec<f64>>()
+        };
+        let x = Typed::from([("Paper", p.input("Paper.x"))]);
+        sehgnn(p, &x, &[pap(p), pvp(p)], |i| vec![around(pap(p), "writers", i), around(cites(p), "cited", i)])
+    });
+}
+
+/// The model `sehgnn`, with further rows of a paper behind those of its semantic graphs and its own.
+fn sehgnn(p: &Plain<'_>, x: &Typed, graphs: &[Graph], labels: impl Fn(usize) -> Rows) -> Rows {
+    let project = |w: &str, path: &str, suffix: &str, x: &[f64]| -> Vec<f64> {
+        let z = layer_norm(p, path, suffix, &p.param(&format!("{w}{suffix}")).apply(x));
+        z.into_iter().map(relu).collect()
+    };
+    let attended = |i: usize| -> Vec<f64> {
+        let mut h: Rows = vec![];
+        for graph in graphs {
+            let sources: Vec<usize> = graph.edges.iter().filter(|e| e.1 == i).map(|e| e.0).collect();
+            let rows = &x[graph.src];
+            let none = vec![0.0; p.param(&format!("conv.aggregate.w.{}", graph.name)).dims[0]];
+            let sum = sources.iter().fold(none, |sum, &j| add(&sum, &rows[j]));
+            let mean = times(1.0 / sources.len().max(1) as f64, &sum);
+            h.push(project("conv.aggregate.w", "conv.z", &format!(".{}", graph.name), &mean));
+        }
+        h.push(project("conv.fuse.w", "conv.own", ".Paper", &x["Paper"][i]));
+        h.extend(labels(i));
+        let by = |name: &str| -> Rows { h.iter().map(|h| p.param(name).apply(h)).collect() };
+        let (q, k, c) = (by("conv.query"), by("conv.key"), by("conv.content"));
+        let gamma = p.number("conv.gamma");
+        let of = |from: usize| {
+            let share = softmax(&k.iter().map(|k| dot(&q[from], k)).collect::<Vec<_>>());
+            let mixed = share.iter().zip(&c).fold(vec![0.0; 4], |sum, (share, c)| add(&sum, &times(*share, c)));
+            add(&times(gamma, &mixed), &h[from])
+        };
+        (0..h.len()).flat_map(of).collect()
+    };
+    let all: Rows = (0..p.count("Paper")).map(attended).collect();
+    p.linear("y", "", &p.linear("conv.out", ".Paper", &all))
 }
 
 #[derive(Clone, Copy)]
