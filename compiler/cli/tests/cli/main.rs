@@ -19,6 +19,7 @@ mod fmt;
 mod import;
 mod interrupt;
 mod keep;
+mod labels;
 mod levels;
 mod links;
 mod losses;
