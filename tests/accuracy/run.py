@@ -41,6 +41,7 @@ LINES = [
     ("rgat/aifb", "accuracy", 10, 95.5, "96.3"),
     ("hgt/acm", "macro_f1", 5, None, ""),
     ("simple_hgn/acm", "macro_f1", 5, None, ""),
+    ("sehgnn/acm", "macro_f1", 5, None, ""),
 ]
 DATASETS = {"cora_max": "cora"}
 
