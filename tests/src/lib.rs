@@ -88,12 +88,21 @@ fn dataset(text: &str) -> DatasetSummary {
                     count: number(count),
                     features,
                     fields: vec![],
+                    time: None,
                 });
             }
             ["field", of, name, layout, width] => {
                 let of = vertex(of);
                 let field = FieldSummary { name: name.to_string(), width: number(width), sparse: layout == "sparse" };
                 summary.vertices[of].fields.push(field);
+            }
+            ["time", of, first, last] => {
+                let time = [first, last].map(|time| time.parse().unwrap_or_else(|_| panic!("`{time}` is no time")));
+                let time = Some((time[0], time[1]));
+                match rows(of) {
+                    RowsOf::Vertices(vertex) => summary.vertices[vertex].time = time,
+                    RowsOf::Edges(relation) => summary.relations[relation].time = time,
+                }
             }
             ["relation", name, src, dst, edges, ref data @ ..] => {
                 let features = data.iter().position(|w| *w == "features").map(|at| number(data[at + 1]));
@@ -104,6 +113,7 @@ fn dataset(text: &str) -> DatasetSummary {
                     edges: number(edges),
                     weighted: data.contains(&"weighted"),
                     features,
+                    time: None,
                 };
                 summary.relations.push(relation);
             }

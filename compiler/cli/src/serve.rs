@@ -58,7 +58,14 @@ fn of_output(text: &mut String, flow: &Dataflow, sources: &SourceMap, request: &
         .iter()
         .map(|input| &flow.inputs[input.index()])
         .filter(|input| {
-            matches!(input.binding, Binding::Features(..) | Binding::EdgeWeight(_) | Binding::EdgeFeatures(_))
+            matches!(
+                input.binding,
+                Binding::Features(..)
+                    | Binding::Time(_)
+                    | Binding::EdgeTime(_)
+                    | Binding::EdgeWeight(_)
+                    | Binding::EdgeFeatures(_)
+            )
         })
         .map(|input| (input.name.as_str(), &input.binding))
         .collect();

@@ -49,7 +49,8 @@ pub fn declare_metapaths<E>(
             let relation = &flow.relations[last.relation as usize];
             let dst = if last.reverse { relation.src } else { relation.dst };
             hops.push(Graph::new(flow.graphs.len()));
-            flow.graphs.push(GraphDecl::new(format!("{} hop {}", decl.name, number + 1), src, dst, steps));
+            let name = format!("{} hop {}", decl.name, number + 1);
+            flow.graphs.push(GraphDecl { past: decl.past, ..GraphDecl::new(name, src, dst, steps) });
             src = dst;
         }
         flow.metapaths.push(MetapathDecl { of: Graph::new(index), hops, once: !decl.counted });

@@ -7,6 +7,7 @@
 
 mod constants;
 mod cpu;
+mod cutoff;
 mod gpu;
 mod graph_plan;
 mod layer;
@@ -173,6 +174,7 @@ fn with_program(checked: Checked, diagnostics: &mut Diagnostics) -> Option<Analy
     if diagnostics.has_errors() {
         return None;
     }
+    cutoff::check(&checked, &program.flow, diagnostics);
     lints::report(&checked, &program, checked.train.is_some(), diagnostics);
     if diagnostics.has_errors() {
         return None;

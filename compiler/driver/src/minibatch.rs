@@ -128,6 +128,17 @@ impl Resolver<'_> {
                         ok = false;
                     }
                 }
+                // The sampler has one number for each edge: its weight, or its rank.
+                let of = |by: fn(&Fanout) -> bool| hops.iter().find(|(fanout, _)| by(fanout));
+                let weighted = of(|fanout| matches!(fanout, Fanout::Weighted(_)));
+                let latest = of(|fanout| matches!(fanout, Fanout::Latest(_)));
+                if let (Some((_, weighted)), Some((_, latest))) = (weighted, latest) {
+                    let name = self.schema.written(&self.flow.graphs[position]);
+                    let message = format!("the edges of `{name}` are drawn by weight and by time");
+                    let report = Diagnostic::at(codes::FANOUT_KIND, *latest, message, "by time in this hop");
+                    self.diagnostics.push(report.label(*weighted, "by weight in this one").help("choose one of both"));
+                    ok = false;
+                }
                 own.insert(position, (graph.span, hops));
             }
         }
@@ -163,6 +174,30 @@ impl Resolver<'_> {
             (Fanout::Weighted(_), _) => {
                 kind(format!("`{name}` is no relation: its edges have no weight"), "draws by weight")
                     .help("relations and their reverses can be drawn from by weight")
+            }
+            (Fanout::Latest(_), steps) => {
+                let vertex = self.schema.vertices.get(decl.src.index());
+                let relation = match steps {
+                    [step] => self.schema.relations.get(step.relation as usize),
+                    _ => None,
+                };
+                let has_time =
+                    vertex.is_some_and(|of| of.time().is_some()) || relation.is_some_and(|of| of.time().is_some());
+                if has_time {
+                    return None;
+                }
+                let report = kind(format!("the edges of `{name}` have no time to be the latest by"), "draws by time");
+                let declare = match (relation, vertex) {
+                    (Some(relation), _) => (
+                        relation.span,
+                        format!("declare the time of its edges: `{{ at: time }}` behind `{}`", relation.name),
+                    ),
+                    (None, Some(vertex)) => {
+                        (vertex.span, format!("declare the time of its sources: `time` of `{}`", vertex.name))
+                    }
+                    (None, None) => return Some(report.help("they have fan-outs: how many a vertex draws")),
+                };
+                report.label(declare.0, "declared here, without a time").help(declare.1)
             }
             (Fanout::Walks { .. }, [] | [_]) => {
                 kind(format!("`{name}` is no metapath to walk along"), "walks need a metapath")
@@ -299,6 +334,7 @@ fn own_only(fanout: Fanout) -> Option<(&'static str, &'static str)> {
     match fanout {
         Fanout::All | Fanout::AtMost(_) => None,
         Fanout::Weighted(_) => Some(("fan-outs by weight", "cites: weighted(10)")),
+        Fanout::Latest(_) => Some(("the latest edges", "cites: latest(10)")),
         Fanout::Walks { .. } => Some(("walks", "PAP: walks(20, top: 10)")),
     }
 }

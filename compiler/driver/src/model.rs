@@ -56,6 +56,7 @@ impl Analyzed {
             training,
             optimizer: OptimizerOptions::new(sgd),
             split_span: None,
+            cutoff: None,
             label_fields: vec![],
             span: Span { file: FileId(0), start: 0, end: 0 },
         });
@@ -215,6 +216,8 @@ pub fn bind_names(model: &mut Analyzed, dataset: &DatasetSummary) {
                 }
             }
             Binding::TrainMask(_)
+            | Binding::Time(_)
+            | Binding::EdgeTime(_)
             | Binding::EdgeWeight(_)
             | Binding::EdgeCount(_)
             | Binding::EdgeFeatures(_)

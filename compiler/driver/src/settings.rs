@@ -49,6 +49,9 @@ pub fn settings(model: &Analyzed) -> BTreeMap<String, String> {
         Some(Clip::Value(limit)) => set("clip", format!("value({})", number(limit))),
     }
 
+    if model.flow.graphs.iter().any(|graph| graph.past) {
+        set("cutoff", "time".to_owned());
+    }
     if let Some(batch) = &training.batch {
         set("batch", batch.size.to_string());
         let drawn = model.flow.graphs.iter().enumerate().filter(|(_, graph)| !graph.links && graph.derived.is_none());

@@ -123,6 +123,7 @@ pub fn summary(dataset: &Dataset) -> DatasetSummary {
                 count: v.count,
                 features: v.features.as_ref().map(|f| (f.dim(), f.is_sparse())),
                 fields: v.fields.iter().map(field_summary).collect(),
+                time: v.time.as_deref().map(range),
             })
             .collect(),
         relations: dataset
@@ -135,10 +136,17 @@ pub fn summary(dataset: &Dataset) -> DatasetSummary {
                 edges: r.num_edges(),
                 weighted: r.weight.is_some(),
                 features: r.features.as_ref().map(|f| f.dim),
+                time: r.time.as_deref().map(range),
             })
             .collect(),
         labels,
         splits: splits.collect(),
         link_splits: dataset.link_splits.iter().map(|s| s.name.clone()).collect(),
     }
+}
+
+/// The earliest and the latest time.
+fn range(times: &[i64]) -> (i64, i64) {
+    let (first, last) = (times.iter().min(), times.iter().max());
+    (first.copied().unwrap_or_default(), last.copied().unwrap_or_default())
 }

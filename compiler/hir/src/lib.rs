@@ -232,6 +232,8 @@ pub enum Form {
     OneHotAtEnd,
     /// A block-diagonal weight, on the right of a product.
     BlockDiagonal,
+    /// Times: they are subtracted from and compared with each other, since their origin means nothing.
+    Time,
 }
 
 /// The meaning of an expression, with its operands.
@@ -417,6 +419,8 @@ pub enum FeatureKind {
     Dense,
     Sparse,
     OneHot,
+    /// A time of each vertex, in one element.
+    Time,
     /// A learned row for each vertex, with these initial values.
     Embedding(Initialiser),
     /// The label of a field where a vertex is in the training part, otherwise 0.
@@ -434,12 +438,14 @@ pub struct PathPart {
 }
 
 /// Data of the edges of a semantic graph.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EdgeData {
     /// The number of path instances.
     Count,
     /// The weight of a relation's edges.
     Weight,
+    /// The time of a relation's edges.
+    Time,
     /// The features of a relation's edges.
     Features,
 }

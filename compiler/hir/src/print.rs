@@ -165,7 +165,9 @@ impl<'m> Printer<'m> {
             ExprKind::Features(features) => match features.kind {
                 FeatureKind::Embedding(_) => format!("embedding({})", features.name),
                 FeatureKind::TrainLabels => train_labels(&features.name),
-                FeatureKind::Dense | FeatureKind::Sparse | FeatureKind::OneHot => features.name.clone(),
+                FeatureKind::Dense | FeatureKind::Sparse | FeatureKind::OneHot | FeatureKind::Time => {
+                    features.name.clone()
+                }
             },
             ExprKind::Param(param, _) => self.declaration(&model.params[param.index()]),
             ExprKind::Layer(layer) => model.uses[layer.index()].layer.clone(),
@@ -269,7 +271,7 @@ impl<'m> Printer<'m> {
             ExprKind::DegreeAtEnd { end, counted, .. } => format!("{}.{}", end_name(*end), degree_name(*counted)),
             ExprKind::EdgeData(field, data) => match data.first() {
                 Some((_, EdgeData::Count)) | None => "edge.count".to_owned(),
-                Some((_, EdgeData::Weight | EdgeData::Features)) => format!("edge.{field}"),
+                Some((_, EdgeData::Weight | EdgeData::Time | EdgeData::Features)) => format!("edge.{field}"),
             },
         }
     }
@@ -394,6 +396,7 @@ fn widths_text(tables: &Tables, row: &Row) -> String {
         Form::Sparse | Form::SparseAtEnd => " sparse",
         Form::OneHot | Form::OneHotAtEnd => " one-hot",
         Form::BlockDiagonal => " block-diagonal",
+        Form::Time => " time",
     };
     format!("{}{form}", show_widths(tables, &row.widths))
 }

@@ -160,6 +160,8 @@ impl Division<'_> {
         };
         let own = match &decl.binding {
             Binding::Features(vertex, matrix) => Binding::Features(self.flow.owned_type(*vertex), matrix.clone()),
+            Binding::Time(vertex) => Binding::Time(self.flow.owned_type(*vertex)),
+            Binding::EdgeTime(graph) => Binding::EdgeTime(of(graph)),
             Binding::EdgeWeight(graph) => Binding::EdgeWeight(of(graph)),
             Binding::EdgeCount(graph) => Binding::EdgeCount(of(graph)),
             Binding::EdgeFeatures(graph) => Binding::EdgeFeatures(of(graph)),

@@ -102,6 +102,9 @@ pub struct GraphDecl {
     pub shuffle: Option<u32>,
     /// The in-edges that it keeps of each destination; `None`: all.
     pub kept: Option<KeptInEdges>,
+    /// Only messages that are not later than their destination: each step leaves out the edges whose time, or the time of
+    /// the vertex that they leave, is later than the vertex where they arrive, as far as the dataset has these times.
+    pub past: bool,
     /// For a graph that is derived from the members of a stack: which one.
     pub derived: Option<(Stack, Incidence)>,
     /// The edges that a process has, in the program of several ranks.
@@ -122,6 +125,7 @@ impl GraphDecl {
             links: false,
             shuffle: None,
             kept: None,
+            past: false,
             derived: None,
             share,
         }
@@ -180,8 +184,12 @@ pub enum Binding {
     Label(VertexType, String),
     /// 1 for the vertices of the training part of the chosen split, else 0. f32 `V[]`.
     TrainMask(VertexType),
+    /// Times of the vertices of a type, as differences to the newest time that the program reads. f32 `V[]`.
+    Time(VertexType),
     /// Edge weights of a relation (1 if the dataset has none). f32 `edges(g)[]`.
     EdgeWeight(Graph),
+    /// Times of the edges of a relation, as [`Binding::Time`]; an added self loop has that of its vertex. f32 `edges(g)[]`.
+    EdgeTime(Graph),
     /// Number of path instances of each edge of a counted metapath. f32 `edges(g)[]`.
     EdgeCount(Graph),
     /// Edge features of a relation. f32 `edges(g)[width]`.

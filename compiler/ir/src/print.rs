@@ -170,6 +170,9 @@ impl Printer<'_> {
             if decl.links {
                 write!(self.out, " links")?;
             }
+            if decl.past {
+                write!(self.out, " past")?;
+            }
             if let Some(permutations) = decl.shuffle {
                 write!(self.out, " shuffle {permutations}")?;
             }
@@ -376,6 +379,8 @@ impl Names<'_> {
             }
             Binding::Label(vertex, name) => format!("label({}, {})", self.vertex(*vertex), quoted(name)),
             Binding::TrainMask(vertex) => format!("train_mask({})", self.vertex(*vertex)),
+            Binding::Time(vertex) => format!("time({})", self.vertex(*vertex)),
+            Binding::EdgeTime(graph) => format!("edge_time({})", self.graph(*graph)),
             Binding::EdgeWeight(graph) => format!("edge_weight({})", self.graph(*graph)),
             Binding::EdgeCount(graph) => format!("edge_count({})", self.graph(*graph)),
             Binding::EdgeFeatures(graph) => format!("edge_features({})", self.graph(*graph)),

@@ -160,6 +160,7 @@ impl Dataflow {
             links,
             shuffle: None,
             kept: None,
+            past: false,
             derived: Some((stack, incidence)),
             share: EdgeShare::All,
         });

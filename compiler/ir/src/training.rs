@@ -234,6 +234,9 @@ pub enum Fanout {
     /// At most this many edges, weighted by the dataset's edge weights; edges of weight 0 are never drawn. At least 1.
     /// Only for graphs of a single relation.
     Weighted(u32),
+    /// At most this many edges, those with the latest times: of the edge, or else of its source. Equal times go by the order
+    /// of the edges. At least 1.
+    Latest(u32),
     /// From the endpoints of random walks along the graph's metapath. The graph has no self loops of its own.
     Walks {
         /// Random walks per vertex, at least 1.
@@ -249,7 +252,7 @@ impl Fanout {
     pub fn of(self, degree: u32) -> u32 {
         match self {
             Fanout::All => degree,
-            Fanout::AtMost(most) | Fanout::Weighted(most) => degree.min(most),
+            Fanout::AtMost(most) | Fanout::Weighted(most) | Fanout::Latest(most) => degree.min(most),
             Fanout::Walks { walks, top } => walks.min(top),
         }
     }
@@ -258,7 +261,7 @@ impl Fanout {
     pub fn most(self) -> Option<u32> {
         match self {
             Fanout::All => None,
-            Fanout::AtMost(most) | Fanout::Weighted(most) => Some(most),
+            Fanout::AtMost(most) | Fanout::Weighted(most) | Fanout::Latest(most) => Some(most),
             Fanout::Walks { walks, top } => Some(walks.min(top)),
         }
     }
@@ -271,6 +274,7 @@ impl std::fmt::Display for Fanout {
             Fanout::All => write!(f, "all"),
             Fanout::AtMost(most) => write!(f, "{most}"),
             Fanout::Weighted(most) => write!(f, "weighted({most})"),
+            Fanout::Latest(most) => write!(f, "latest({most})"),
             Fanout::Walks { walks, top } => write!(f, "walks({walks}, top: {top})"),
         }
     }

@@ -374,7 +374,7 @@ impl Verifier<'_> {
                 let dims = if ty.dims.len() == 1 { ty.dims.clone() } else { vec![Dim::Fixed(1)] };
                 Type { layout: ty.layout, ..Type::new(Space::Vertices(*vertex), dims) }
             }),
-            Binding::TrainMask(vertex) => {
+            Binding::TrainMask(vertex) | Binding::Time(vertex) => {
                 self.vertices(place, [*vertex]).then(|| Type::new(Space::Vertices(*vertex), vec![]))
             }
             Binding::Label(vertex, _) => {
@@ -382,6 +382,7 @@ impl Verifier<'_> {
                 None
             }
             Binding::EdgeWeight(graph)
+            | Binding::EdgeTime(graph)
             | Binding::EdgeCount(graph)
             | Binding::EdgeFeatures(graph)
             | Binding::EdgeRank(graph, _)
@@ -396,6 +397,7 @@ impl Verifier<'_> {
                 None
             }
             Binding::EdgeWeight(graph)
+            | Binding::EdgeTime(graph)
             | Binding::EdgeCount(graph)
             | Binding::EdgeRank(graph, _)
             | Binding::IsLink(graph) => Some(Type::new(Space::Edges(*graph), vec![])),

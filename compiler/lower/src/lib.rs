@@ -479,6 +479,7 @@ impl<'m> Instance<'m> {
             let graph = self.edges_here(*graph).expect("data of edges are those of edges");
             let binding = match data {
                 EdgeData::Count => Binding::EdgeCount(graph),
+                EdgeData::Time => Binding::EdgeTime(graph),
                 EdgeData::Weight => Binding::EdgeWeight(graph),
                 EdgeData::Features => Binding::EdgeFeatures(graph),
             };
@@ -536,6 +537,10 @@ impl<'m> Instance<'m> {
                     value
                 }
             }),
+            FeatureKind::Time => {
+                let ty = Type::new(Space::Vertices(vertex), vec![]);
+                Val::Stored(self.input(features.name.clone(), ty, Binding::Time(vertex), span))
+            }
             FeatureKind::Dense | FeatureKind::Sparse | FeatureKind::TrainLabels => {
                 let mut ty = Type::new(Space::Vertices(vertex), dims);
                 let (name, field) = (features.name.clone(), features.field.clone());

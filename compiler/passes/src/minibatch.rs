@@ -293,6 +293,8 @@ impl Builder<'_> {
             Binding::Features(vertex, matrix) => Binding::Features(self.vertex(vertex, hops), matrix),
             Binding::Label(vertex, name) => Binding::Label(self.vertex(vertex, hops), name),
             Binding::TrainMask(vertex) => Binding::TrainMask(self.vertex(vertex, hops)),
+            Binding::Time(vertex) => Binding::Time(self.vertex(vertex, hops)),
+            Binding::EdgeTime(graph) => Binding::EdgeTime(self.graph(graph, hops)),
             Binding::EdgeWeight(graph) => Binding::EdgeWeight(self.graph(graph, hops)),
             Binding::EdgeCount(graph) => Binding::EdgeCount(self.graph(graph, hops)),
             Binding::EdgeFeatures(graph) => Binding::EdgeFeatures(self.graph(graph, hops)),

@@ -351,6 +351,8 @@ impl Placing<'_> {
         }
         let binding = match (&decl.binding, space) {
             (Binding::Features(_, matrix), Space::Vertices(vertex)) => Binding::Features(vertex, matrix.clone()),
+            (Binding::Time(_), Space::Vertices(vertex)) => Binding::Time(vertex),
+            (Binding::EdgeTime(_), Space::Edges(graph)) => Binding::EdgeTime(graph),
             (Binding::EdgeWeight(_), Space::Edges(graph)) => Binding::EdgeWeight(graph),
             (Binding::EdgeCount(_), Space::Edges(graph)) => Binding::EdgeCount(graph),
             (Binding::EdgeFeatures(_), Space::Edges(graph)) => Binding::EdgeFeatures(graph),

@@ -17,6 +17,7 @@ use crate::schema::GraphRef;
 const ALL: &str = "all";
 /// Names of the fan-outs that take arguments.
 const WEIGHTED: &str = "weighted";
+const LATEST: &str = "latest";
 const WALKS: &str = "walks";
 /// Vertices whose values are reused.
 const HOT: &str = "hot";
@@ -166,7 +167,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `all`, `10`, `weighted(10)` or `walks(20, top: 10)`.
+    /// `all`, `10`, `weighted(10)`, `latest(10)` or `walks(20, top: 10)`.
     fn hop(&mut self, expr: &Expr, consts: &Consts) -> Option<Fanout> {
         match &expr.kind {
             ExprKind::Name(name) if name == ALL => Some(Fanout::All),
@@ -181,11 +182,12 @@ impl Checker<'_> {
                 None
             }
             ExprKind::Call(_) => {
-                let choices = [(WEIGHTED, &["fanout"][..]), (WALKS, &["walks", "top"])];
+                let choices = [(WEIGHTED, &["fanout"][..]), (LATEST, &["fanout"]), (WALKS, &["walks", "top"])];
                 let (name, arguments) = self.choice(expr, "fan-out", &choices)?;
                 let Some(first) = arguments[0] else {
                     let (what, example) = match &name[..] {
                         WEIGHTED => ("in-edges", "weighted(10)"),
+                        LATEST => ("in-edges", "latest(10)"),
                         _ => ("walks", "walks(20, top: 10)"),
                     };
                     self.report(Diagnostic::at(
@@ -196,11 +198,9 @@ impl Checker<'_> {
                     ));
                     return None;
                 };
-                if name == WEIGHTED {
-                    return self.at_least_one(first, consts, "a fan-out").map(|most| match most {
-                        Some(most) => Fanout::Weighted(most),
-                        None => Fanout::Weighted(u32::MAX),
-                    });
+                if name != WALKS {
+                    let of = if name == WEIGHTED { Fanout::Weighted } else { Fanout::Latest };
+                    return self.at_least_one(first, consts, "a fan-out").map(|most| of(most.unwrap_or(u32::MAX)));
                 }
                 let walks = self.count_within(first, consts, (1.0, MOST_WALKS), "the number of walks");
                 let top = arguments[1].map(|top| self.at_least_one(top, consts, "`top`"));

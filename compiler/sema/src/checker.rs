@@ -351,7 +351,13 @@ impl<'a> Checker<'a> {
         let decl = &info.fields[field];
         let origin = decl.ty_span;
         decl.used.set(true);
+        let name = format!("{}.{}", info.name, decl.name);
         let (kind, form, dim) = match decl.kind {
+            FieldKind::Time => {
+                let features = Features { vertex, name, kind: FeatureKind::Time, span: decl.span, field: None };
+                let row = Row { space: Space::Vertices(vertex), widths: vec![], form: Form::Time };
+                return self.expr(ExprKind::Features(features), Type::One(row), span);
+            }
             FieldKind::OneHot => (FeatureKind::OneHot, Form::OneHot, Dim::Count(vertex)),
             FieldKind::Embedding(width) => (FeatureKind::Embedding(decl.init), Form::Dense, Dim::Fixed(width)),
             FieldKind::Real { width, sparse: true } => (FeatureKind::Sparse, Form::Sparse, Dim::Fixed(width)),
@@ -361,7 +367,6 @@ impl<'a> Checker<'a> {
             }
             FieldKind::Number => unreachable!("weights are of edges"),
         };
-        let name = format!("{}.{}", info.name, decl.name);
         let field = if decl.kind.is_feature() { info.dataset_field(decl) } else { decl.dataset_name.clone() };
         let features = Features { vertex, name, kind, span: decl.span, field };
         let row = Row { space: Space::Vertices(vertex), widths: vec![Width { dim, origin }], form };
@@ -399,6 +404,7 @@ impl<'a> Checker<'a> {
         match row.form {
             Form::Dense | Form::Sparse => Ok(()),
             Form::OneHot | Form::OneHotAtEnd => Err(self.one_hot_mistake(row, span)),
+            Form::Time => Err(self.time_mistake(span)),
             Form::SparseAtEnd => Err(Box::new(
                 Diagnostic::at(
                     codes::SPARSE_VALUE,
@@ -416,6 +422,18 @@ impl<'a> Checker<'a> {
                 "used otherwise here",
             ))),
         }
+    }
+
+    fn time_mistake(&self, span: Span) -> Mistake {
+        Box::new(
+            Diagnostic::at(
+                codes::TIME_VALUE,
+                span,
+                "only the difference of two times is a number",
+                "a time, whose origin means nothing",
+            )
+            .help("subtract another time, as in `e.dst.t - e.src.t`, or compare both: `e.src.t < e.dst.t`"),
+        )
     }
 
     fn one_hot_mistake(&self, row: &Row, span: Span) -> Mistake {

@@ -46,6 +46,8 @@ pub struct VertexSummary {
     pub features: Option<(usize, bool)>,
     /// Further features, by name.
     pub fields: Vec<FieldSummary>,
+    /// The earliest and the latest time, if it has times. `(0, 0)` without vertices.
+    pub time: Option<(i64, i64)>,
 }
 
 /// Features of a vertex type that have a name in the dataset.
@@ -74,6 +76,8 @@ pub struct RelationSummary {
     pub weighted: bool,
     /// Width of the edge features.
     pub features: Option<usize>,
+    /// The earliest and the latest time of an edge, if it has times. `(0, 0)` without edges.
+    pub time: Option<(i64, i64)>,
 }
 
 /// A label of a dataset.
@@ -123,10 +127,11 @@ pub fn check_dataset(
     let of_edges = schema.relations.iter().zip(&edges);
     let of_edges = of_edges.filter_map(|(r, place)| Some((&r.name, &r.fields, RowsOf::Edges((*place)?))));
     for (name, fields, place) in of_vertices.chain(of_edges) {
-        for field in fields.iter().filter(|f| !f.kind.is_feature() && (f.used.get() || !outputs_only)) {
+        for field in fields.iter().filter(|f| f.kind.is_label() && (f.used.get() || !outputs_only)) {
             check_label(name, field, place, dataset, diagnostics);
         }
     }
+    check_times(schema, (&places, &edges), dataset, diagnostics);
     let mut checked = BTreeSet::new();
     check_train_labels(schema, (train, &places), dataset, diagnostics);
     for (_, field, place) in train_labels(schema, &places) {
@@ -314,6 +319,47 @@ fn check_vertex(vertex: &VertexInfo, place: Option<usize>, dataset: &DatasetSumm
                 .help(format!("declare it `f32[{columns}]`")),
             ),
             (_, true | false) => {}
+        }
+    }
+}
+
+/// Differences of times are computed in numbers that are exact up to here.
+pub const MOST_TIME: u64 = 1 << f32::MANTISSA_DIGITS;
+
+/// The times that a schema declares against those of a dataset.
+fn check_times(
+    schema: &Schema,
+    (places, edges): (&[Option<usize>], &[Option<usize>]),
+    dataset: &DatasetSummary,
+    diagnostics: &mut Diagnostics,
+) {
+    let of_vertices = schema.vertices.iter().zip(places).filter_map(|(vertex, place)| {
+        let found = &dataset.vertices[(*place)?];
+        Some((&vertex.name, vertex.time()?, "vertex_type", &found.name, found.time))
+    });
+    let of_edges = schema.relations.iter().zip(edges).filter_map(|(relation, place)| {
+        let found = &dataset.relations[(*place)?];
+        Some((&relation.name, relation.time()?, "relation", &found.name, found.time))
+    });
+    let mut range: Option<(i64, i64)> = None;
+    for (name, field, table, found, time) in of_vertices.chain(of_edges) {
+        let at = |what: &str| format!("{}: [[{table}]] `{found}`, {what}", dataset.path);
+        let Some((first, last)) = time else {
+            let message = format!("`{name}` has no times in the dataset");
+            let report = Diagnostic::at(codes::DATA_TIME, field.ty_span, message, "declared here");
+            diagnostics.push(report.note(at("no `time`")));
+            continue;
+        };
+        let (earliest, latest) = range.unwrap_or((first, last));
+        let all = (earliest.min(first), latest.max(last));
+        range = Some(all);
+        if all.1.abs_diff(all.0) > MOST_TIME {
+            let message =
+                format!("the times of the model span {} units, and {MOST_TIME} at most", all.1.abs_diff(all.0));
+            let report = Diagnostic::at(codes::DATA_TIME, field.ty_span, message, "differences would not be exact");
+            let note = at(&format!("`time` is from {first} to {last}"));
+            diagnostics.push(report.note(note).help("write times in a coarser unit: days instead of seconds"));
+            return;
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hgnnc_diag::{Diagnostic, Span, codes, synonyms};
 use hgnnc_hir::text::show_space;
 use hgnnc_hir::{Dim, EdgeData, ExprKind as Kind, Form, Row, Type, Width};
+use hgnnc_ir::dataflow::SelfLoops;
 use hgnnc_ir::{Direction, Graph, Space, VertexType};
 use hgnnc_syntax::ast::{Expr, ExprKind, Ident};
 
@@ -163,7 +164,11 @@ impl Checker<'_> {
         let vertex = VertexType::new(index);
         match info.fields[position].kind {
             FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) => Ok(Term::Label(vertex, position)),
-            FieldKind::Number | FieldKind::Real { .. } | FieldKind::OneHot | FieldKind::Embedding(_) => {
+            FieldKind::Number
+            | FieldKind::Real { .. }
+            | FieldKind::OneHot
+            | FieldKind::Embedding(_)
+            | FieldKind::Time => {
                 let features = self.features(vertex, position, span);
                 Ok(Term::Value(self.types([(vertex, features.id)], span)))
             }
@@ -335,10 +340,29 @@ impl Checker<'_> {
         for &position in &scope.graphs {
             let (kind, widths) = self.edge_data(layer, position, field)?;
             let graph = layer.graphs[position];
+            if kind == EdgeData::Time {
+                self.loops_have_times(layer, position, span)?;
+            }
             data.push((graph, kind));
-            rows.push(Row::dense(Space::Edges(graph), widths));
+            rows.push(row_of_data(kind, graph, widths));
         }
         Ok(Term::Value(self.expr(Kind::EdgeData(field.name.clone(), data), Type::PerGraph(rows), span)))
+    }
+
+    /// Refuses times of self loops that are added to vertices without times.
+    fn loops_have_times(&self, layer: &LayerCx<'_>, position: usize, span: Span) -> Result<(), Mistake> {
+        let decl = &self.model.tables.graphs[layer.graphs[position].index()];
+        let vertex = &self.schema.vertices[decl.dst.index()];
+        if decl.self_loops != SelfLoops::Added || vertex.time().is_some() {
+            return Ok(());
+        }
+        let (name, message) = (&vertex.name, format!("self loops that `{}` adds have no time", decl.name));
+        let report = Diagnostic::at(codes::NO_EDGE_DATA, span, message, "not of all of its edges");
+        Err(Box::new(
+            report
+                .label(vertex.span, format!("`{name}` declares no time, which its self loops would have"))
+                .help("give the vertex type a time, or the layer the relation without added self loops"),
+        ))
     }
 
     /// Data of the edges themselves: what the relation declares, or the number of path instances.
@@ -505,6 +529,7 @@ pub fn edge_data_of(
         FieldKind::Real { width, .. } => {
             Ok((EdgeData::Features, vec![Width { dim: Dim::Fixed(width), origin: declared.ty_span }]))
         }
+        FieldKind::Time => Ok((EdgeData::Time, vec![])),
         kind if kind.is_feature() => Ok((EdgeData::Weight, vec![])),
         _ => {
             let name = format!("{}.{}", relation.name, declared.name);
@@ -515,6 +540,12 @@ pub fn edge_data_of(
             ))
         }
     }
+}
+
+/// The type of data of the edges of a graph.
+pub fn row_of_data(data: EdgeData, graph: Graph, widths: Vec<Width>) -> Row {
+    let form = if data == EdgeData::Time { Form::Time } else { Form::Dense };
+    Row { space: Space::Edges(graph), widths, form }
 }
 
 /// A vertex value at an end of the edges. Sparse and one-hot values wait for their projection. A single row is the same

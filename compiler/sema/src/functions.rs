@@ -47,6 +47,7 @@ const FUNCTIONS: &[(&str, &[&str], usize)] = &[
     ("zeros", &["shape"], 1),
     ("ones", &["shape"], 1),
     ("eye", &["n"], 1),
+    ("range", &["n"], 1),
     ("flatten", &["x"], 1),
     ("reshape", &["x", "shape"], 2),
     ("linear", &["x", "width", "bias"], 2),
@@ -283,6 +284,7 @@ impl Checker<'_> {
             "identity" => x,
             "zeros" | "ones" => self.filled(first, f64::from(name == "ones"), span, scope),
             "eye" => self.eye(first, span, scope),
+            "range" => self.counting(first, span, scope),
             "transpose" => self.transpose(x, at, span),
             "roll" => {
                 let Some(by) = option(self, 1, 0.0) else { return Term::Error };
@@ -498,6 +500,9 @@ impl Checker<'_> {
 
     /// `x W + b`, with `W [in, width]` and `b [width]`.
     fn linear(&self, x: &Row, width: Width, at: Span, span: Span) -> Result<Row, Mistake> {
+        if x.form == Form::Time {
+            self.usable(x, at)?;
+        }
         let [input] = x.widths[..] else {
             let found = show_widths(&self.model.tables, &x.widths);
             return Err(Box::new(

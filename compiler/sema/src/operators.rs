@@ -220,7 +220,12 @@ impl Checker<'_> {
             Term::AnyNumber | Term::Width(Width { dim: Dim::Symbolic(_), .. }) => {
                 Ok(Some(self.literal(f64::NAN, span)))
             }
-            other => Err(Box::new(self.not_a_value(&other, span))),
+            // The widths of several semantic graphs are one number where they are equal.
+            other => match known_number(&other) {
+                Known::Number(number) => Ok(Some(self.literal(number, span))),
+                Known::Unknown => Ok(Some(self.literal(f64::NAN, span))),
+                Known::No => Err(Box::new(self.not_a_value(&other, span))),
+            },
         }
     }
 
@@ -432,8 +437,12 @@ impl Checker<'_> {
         Operand { row: b, id: b_id, span: b_span }: Operand<'_>,
         span: Span,
     ) -> Result<Row, Mistake> {
-        self.usable(a, a_span)?;
-        self.usable(b, b_span)?;
+        let of_times =
+            (a.form, b.form) == (Form::Time, Form::Time) && matches!(op, BinaryOp::Sub | BinaryOp::Eq | BinaryOp::Gt);
+        if !of_times {
+            self.usable(a, a_span)?;
+            self.usable(b, b_span)?;
+        }
         let space = self.common_rows((a, a_span), (b, b_span), span)?;
         if !self.starts_with(&a.widths, &b.widths) && !self.starts_with(&b.widths, &a.widths) {
             return Err(Box::new(self.shape_mismatch((a, a_id, a_span), (b, b_id, b_span), span)));
@@ -445,7 +454,7 @@ impl Checker<'_> {
             // Multiplication by and division by a dense operand keep zeros.
             (Form::Sparse, Form::Dense) if matches!(op, BinaryOp::Mul | BinaryOp::Div) && whole(a) => Form::Sparse,
             (Form::Dense, Form::Sparse) if op == BinaryOp::Mul && whole(b) => Form::Sparse,
-            (Form::Dense, Form::Dense) => Form::Dense,
+            (Form::Dense, Form::Dense) | (Form::Time, Form::Time) => Form::Dense,
             _ => {
                 let sparse = if a.form == Form::Sparse { a } else { b };
                 return Err(Box::new(self.fills_zeros(sparse, span)));

@@ -15,7 +15,7 @@ use hgnnc_syntax::ast::{self, BlockKind, Expr, ExprKind, GraphExpr, Ident, Layer
 
 use crate::checker::{Checker, Mistake, Place, Scope};
 use crate::eval::{Known, known_number};
-use crate::fields::{edge_data_of, gathered};
+use crate::fields::{edge_data_of, gathered, row_of_data};
 use crate::fold::{BEFORE, FOLD};
 use crate::layer::LayerCx;
 use crate::names::did_you_mean;
@@ -444,7 +444,7 @@ impl Checker<'_> {
             };
             let (kind, widths) = edge_data_of(relation, declared, field.span)?;
             data.push((self.path_part(graph, number), kind));
-            rows.push(Row::dense(Space::Edges(graph), widths));
+            rows.push(row_of_data(kind, graph, widths));
         }
         Ok(Term::Value(self.expr(Kind::HopData(field.name.clone(), data), Type::PerGraph(rows), span)))
     }

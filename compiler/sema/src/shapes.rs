@@ -3,7 +3,7 @@
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::{show_dim, show_widths};
 use hgnnc_hir::{Dim, ExprId, ExprKind as Kind, Form, Reduction, Row, Type, Width};
-use hgnnc_ir::Space;
+use hgnnc_ir::{BinaryOp, Space};
 use hgnnc_syntax::ast::{Call, Expr, Part};
 
 use crate::checker::{Checker, Mistake, Place, Scope};
@@ -42,6 +42,29 @@ impl Checker<'_> {
         let first = made(Kind::Slice { x: flat, axis: 0, start: 0 }, vec![of(n * n)]);
         let value = self.expr(Kind::Reshape(first), Type::One(Row::dense(Space::Unit, square)), span);
         Term::Value(value)
+    }
+
+    /// The row `0, 1, …, n - 1`. Numbers are joined with as many that follow them, so `n` of them take about `log2 n` steps.
+    pub fn counting(&mut self, n: &Expr, span: Span, scope: &Scope<'_>) -> Term {
+        let Some(width) = self.one_width(n, scope) else { return Term::Error };
+        if let Err(mistake) = self.check_size(&[width], span) {
+            self.report(*mistake);
+            return Term::Error;
+        }
+        let of = |extent: usize| vec![Width { dim: Dim::Fixed(extent), origin: width.origin }];
+        let row = |widths: Vec<Width>| Type::One(Row::dense(Space::Unit, widths));
+        let Dim::Fixed(n) = width.dim else { return Term::Value(self.constant(0.0, vec![width], span)) };
+        let (mut numbers, mut extent) = (self.constant(0.0, of(1), span), 1);
+        while extent < n {
+            let by = self.literal(extent as f64, span).id;
+            let next = self.expr(Kind::Binary(BinaryOp::Add, numbers.id, by), row(of(extent)), span);
+            extent *= 2;
+            numbers = self.expr(Kind::Concat(numbers.id, next.id), row(of(extent)), span);
+        }
+        if extent > n {
+            numbers = self.expr(Kind::Slice { x: numbers.id, axis: 0, start: 0 }, row(vec![width]), span);
+        }
+        Term::Value(numbers)
     }
 
     /// The last two dimensions of each row, swapped.
@@ -515,6 +538,9 @@ impl Checker<'_> {
         let first = &parts[0];
         let mut total = Some(Dim::Fixed(0));
         for part in parts {
+            if part.form == Form::Time {
+                self.usable(part, span)?;
+            }
             let split = part.widths.split_last().zip(first.widths.split_last());
             let joins = |(last, rest): (&Width, &[Width]), (_, lead): (&Width, &[Width])| {
                 let fits = !matches!(last.dim, Dim::Count(_)) && self.fit(rest, lead) && part.space == first.space;

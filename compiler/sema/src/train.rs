@@ -29,6 +29,8 @@ pub struct TrainSpec {
     pub optimizer: OptimizerOptions,
     /// The name of the split in the source.
     pub split_span: Option<Span>,
+    /// The entry `cutoff`: no message is later than the vertex that reads it.
+    pub cutoff: Option<Span>,
     /// For each trained output, the declaration of its label; `None` for links.
     pub label_fields: Vec<Option<LabelField>>,
     /// The train block in the source.
@@ -160,6 +162,7 @@ impl Checker<'_> {
                 TrainEntry::Reuse(span, _) => ("reuse", *span),
                 TrainEntry::Negatives(span, _) => ("negatives", *span),
                 TrainEntry::Exclude(span, _) => ("exclude", *span),
+                TrainEntry::Cutoff(span) => ("cutoff", *span),
                 TrainEntry::Stop(span, ..) => ("stop", *span),
                 TrainEntry::Select(span, _) | TrainEntry::SelectEpoch(span, _) => ("select", *span),
                 TrainEntry::Metrics(span, _) => ("metrics", *span),
@@ -203,6 +206,7 @@ impl Checker<'_> {
             },
             optimizer: OptimizerOptions::new(Optimizer::adam(0.01)),
             split_span: None,
+            cutoff: None,
             label_fields: vec![],
             span: train.span,
         };
@@ -217,6 +221,12 @@ impl Checker<'_> {
                 | TrainEntry::Reuse(..)
                 | TrainEntry::Negatives(..)
                 | TrainEntry::Exclude(..) => {}
+                TrainEntry::Cutoff(span) => {
+                    spec.cutoff = Some(*span);
+                    // Pairs and permutations have no times, and are refused where an output depends on them.
+                    let graphs = self.model.tables.graphs.iter_mut();
+                    graphs.filter(|graph| !graph.steps.is_empty() && !graph.links).for_each(|graph| graph.past = true);
+                }
                 TrainEntry::Optimizer(_, expr) => match self.optimizer(expr, consts) {
                     Some(optimizer) => spec.optimizer.optimizer = optimizer,
                     None => fine = false,

@@ -200,7 +200,7 @@ impl Names {
             for field in fields {
                 match &field.ty {
                     FieldType::Real { width, .. } => width.iter().for_each(|e| self.expr(e)),
-                    FieldType::OneHot => {}
+                    FieldType::OneHot | FieldType::Time => {}
                     FieldType::Embedding(e) | FieldType::Class(e) | FieldType::MultiLabel(e) | FieldType::Target(e) => {
                         self.expr(e)
                     }
@@ -231,7 +231,8 @@ impl Names {
                     }
                 }
                 TrainEntry::Exclude(_, graphs) => self.graphs(graphs),
-                TrainEntry::Select(..)
+                TrainEntry::Cutoff(_)
+                | TrainEntry::Select(..)
                 | TrainEntry::SelectEpoch(..)
                 | TrainEntry::Metrics(..)
                 | TrainEntry::Split(..)

@@ -159,6 +159,8 @@ pub enum FieldType {
     MultiLabel(Expr),
     /// Regression targets, `target[1]`: real numbers to predict.
     Target(Expr),
+    /// Times, `time`: of vertices or edges, in a unit of the dataset.
+    Time,
 }
 
 /// The declaration of a relation.
@@ -544,6 +546,8 @@ pub enum TrainEntry {
     Negatives(Span, Expr),
     /// `exclude [inverse_of_likes]`: relations that repeat the links.
     Exclude(Span, GraphExpr),
+    /// `cutoff time`: no message is later than the vertex that reads it.
+    Cutoff(Span),
     /// `stop when val.loss has not improved for 100 epochs`: early stopping.
     Stop(Span, Criterion, Expr),
     /// `select val.macro_f1`: the criterion of the best epoch.

@@ -84,6 +84,7 @@ pub(crate) fn starts_entry(token: &Token) -> bool {
             | Reuse
             | Negatives
             | Exclude
+            | Cutoff
             | Stop
             | Select
             | Metrics

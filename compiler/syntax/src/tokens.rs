@@ -122,12 +122,12 @@ tokens! {
     }
     contextual {
         Loss "loss" Optimizer "optimizer" Schedule "schedule" Clip "clip" Epochs "epochs" Stop "stop"
-        Batch "batch" Fanout "fanout" Reuse "reuse" Negatives "negatives" Exclude "exclude"
+        Batch "batch" Fanout "fanout" Reuse "reuse" Negatives "negatives" Exclude "exclude" Cutoff "cutoff"
         When "when" Has "has" Improved "improved" For "for" Select "select" Metrics "metrics" Split "split"
         Dataset "dataset" Seed "seed" F32 "f32" Sparse "sparse" Onehot "onehot" Embedding "embedding"
         Class "class" Multilabel "multilabel" Target "target" Graph "graph" Type "type" Src "src" Dst "dst"
         Shared "shared" Sharing "sharing" Basis "basis" Blocks "blocks" Optional "optional" NoDecay "no_decay" Dim "dim"
-        Real "real" Bool "bool" Fn "fn" In "in" Hop "hop" AtVertex "at" Edge "edge"
+        Real "real" Bool "bool" Fn "fn" In "in" Hop "hop" AtVertex "at" Edge "edge" Time "time"
     }
     symbols {
         LeftParen "(" RightParen ")" LeftBracket "[" RightBracket "]" LeftBrace "{" RightBrace "}"

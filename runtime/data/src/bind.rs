@@ -18,6 +18,7 @@ use crate::bound::{
     BoundData, GroundTruth, InputData, LinksByGraph, SamplingInputs, Shuffle, Target, Topology, WalkStep,
 };
 use crate::error::{ExecError, Result};
+use crate::past::{Builders, Past, Source};
 use crate::stacks;
 
 /// Options of [`bind`] for a model and a dataset.
@@ -48,10 +49,12 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
     // Label and split errors are reported before graphs are built.
     let held_out = training.map_or(Ok(None), |training| binder.held_out(training))?;
     let started = Instant::now();
-    binder.build_graphs(executable.training.as_ref())?;
+    let past = Past::new(flow, &binder.relations, dataset)?;
+    let builders = Builders::new(dataset, past.as_ref(), options);
+    binder.build_graphs(&builders, executable.training.as_ref())?;
     let batch = executable.training.as_ref().and_then(|training| training.batch.as_ref());
     let drawn = match batch {
-        Some(batch) if !options.outputs_only => binder.drawn(batch)?,
+        Some(batch) if !options.outputs_only => binder.drawn(&builders, batch)?,
         Some(_) | None => SamplingInputs::default(),
     };
     let sgb_s = started.elapsed().as_secs_f64();
@@ -61,6 +64,7 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
         num_vertices: binder.types.iter().map(|&t| dataset.vertex_types[t].count).collect(),
         sgb_s,
         drawn,
+        left_out: flow.graphs.iter().map(|decl| builders.of(&binder, decl).left_out(&dataset.relations)).collect(),
         ..BoundData::default()
     };
     for decl in &flow.patterns {
@@ -135,7 +139,7 @@ pub(crate) fn steps_of(binder: &Binder<'_>, decl: &GraphDecl) -> Vec<Step> {
 }
 
 /// The edges of a semantic graph.
-enum Edges {
+pub(crate) enum Edges {
     Graph(SemanticGraph),
     /// See [`Topology::listed`].
     List(EdgeList),
@@ -165,8 +169,27 @@ impl Edges {
         }
     }
 
+    /// Source of each edge.
+    pub fn sources(&self) -> &[u32] {
+        match self {
+            Edges::Graph(graph) => &graph.csc.indices,
+            Edges::List(edges) => &edges.src,
+        }
+    }
+
+    /// Destination of each edge.
+    pub fn destinations(&self) -> Vec<u32> {
+        match self {
+            Edges::Graph(graph) => {
+                let rows = graph.csc.indptr.windows(2).zip(0..);
+                rows.flat_map(|(row, vertex)| (row[0]..row[1]).map(move |_| vertex)).collect()
+            }
+            Edges::List(edges) => edges.dst.clone(),
+        }
+    }
+
     /// Position of each edge in the file of its relation; `None` for a metapath.
-    fn original(&self) -> Option<&Vec<u32>> {
+    pub fn original(&self) -> Option<&Vec<u32>> {
         match self {
             Edges::Graph(graph) => graph.original.as_ref(),
             Edges::List(edges) => Some(&edges.original),
@@ -198,14 +221,14 @@ pub(crate) fn graph_builder<'a>(dataset: &'a Dataset, options: &BindOptions) -> 
 }
 
 pub(crate) struct Binder<'a> {
-    flow: &'a Dataflow,
-    dataset: &'a Dataset,
+    pub(crate) flow: &'a Dataflow,
+    pub(crate) dataset: &'a Dataset,
     options: &'a BindOptions,
     /// Dataset vertex type of each vertex type of the model.
     pub(crate) types: Vec<usize>,
     /// Dataset relation of each relation of the model.
     pub(crate) relations: Vec<usize>,
-    graphs: Vec<Edges>,
+    pub(crate) graphs: Vec<Edges>,
     /// Origin of each metapath graph.
     origins: Vec<Option<Origin>>,
     /// Graphs whose edges are not materialized, with their edge counts.
@@ -261,11 +284,10 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn build_graphs(&mut self, training: Option<&Training>) -> Result<()> {
-        let builder = graph_builder(self.dataset, self.options);
+    fn build_graphs(&mut self, builders: &Builders<'_>, training: Option<&Training>) -> Result<()> {
         // Graphs of stacks are made of these.
         let own = self.flow.graphs.iter().take_while(|decl| decl.derived.is_none()).count();
-        let deferred: Vec<Option<u64>> = (0..own).map(|index| self.deferred(&builder, index)).collect::<Result<_>>()?;
+        let deferred: Vec<Option<u64>> = (0..own).map(|index| self.deferred(builders, index)).collect::<Result<_>>()?;
         let listed = self.listed(training);
         // Of one semantic graph there are many positions of in-edges, which stand one behind the other.
         let mut last: Option<(GraphDecl, SemanticGraph)> = None;
@@ -278,10 +300,13 @@ impl Binder<'_> {
                 self.origins.push(None);
                 continue;
             }
+            let source = builders.of(self, decl);
             if listed[index]
-                && let [step] = steps_of(self, decl)[..]
+                && let [step] = source.steps[..]
             {
-                self.graphs.push(Edges::List(builder.edges(step).map_err(|error| failed(decl, error))?));
+                let mut edges = source.builder.edges(step).map_err(|error| failed(decl, error))?;
+                source.restore(&mut edges.original);
+                self.graphs.push(Edges::List(edges));
                 self.origins.push(None);
                 continue;
             }
@@ -290,14 +315,14 @@ impl Binder<'_> {
                 let whole = GraphDecl { name: String::new(), kept, ..decl.clone() };
                 let graph = match last.take() {
                     Some((of, graph)) if of == whole => graph,
-                    _ => self.build(&builder, &whole)?.0,
+                    _ => self.build(builders, &whole)?.0,
                 };
                 self.graphs.push(Edges::Graph(graph.clone().in_edge(position)));
                 self.origins.push(None);
                 last = Some((whole, graph));
                 continue;
             }
-            let (graph, origin) = self.build(&builder, decl)?;
+            let (graph, origin) = self.build(builders, decl)?;
             self.graphs.push(Edges::Graph(graph));
             self.origins.push(origin);
         }
@@ -349,7 +374,7 @@ impl Binder<'_> {
     }
 
     /// Number of edges of a graph that is not materialized yet; `None` for others.
-    fn deferred(&self, builder: &SemanticGraphs<'_>, index: usize) -> Result<Option<u64>> {
+    fn deferred(&self, builders: &Builders<'_>, index: usize) -> Result<Option<u64>> {
         let graph = Graph::new(index);
         let path = self.flow.metapaths.iter().find(|path| path.of == graph);
         let is_hop = self.flow.metapaths.iter().any(|path| path.hops.contains(&graph));
@@ -364,9 +389,9 @@ impl Binder<'_> {
         if is_member || self.flow.inputs.iter().any(is_data) {
             return Ok(None);
         }
-        let steps = steps_of(self, &self.flow.graphs[index]);
+        let Source { dataset, builder, steps, .. } = builders.of(self, &self.flow.graphs[index]);
         let count = match steps[..] {
-            [step] => Ok(Some(self.dataset.relations[step.relation].src_ids.len() as u64)),
+            [step] => Ok(Some(dataset.relations[step.relation].src_ids.len() as u64)),
             _ if is_hop => builder.pairs(&steps).map(Some),
             _ if path.is_some_and(|path| !path.once) => builder.estimate_pairs(&steps).map(Some),
             _ => builder.middle(&steps).map(|found| found.map(|middle| middle.pairs)),
@@ -375,21 +400,27 @@ impl Binder<'_> {
     }
 
     /// Edge weights and walk steps that the fan-outs of mini-batches need.
-    fn drawn(&self, batch: &MiniBatch) -> Result<SamplingInputs> {
+    fn drawn(&self, builders: &Builders<'_>, batch: &MiniBatch) -> Result<SamplingInputs> {
         let asks = |graph: usize, what: fn(&Fanout) -> bool| batch.fanouts.iter().any(|hop| what(&hop[graph]));
-        let builder = SemanticGraphs::new(self.dataset);
         let (mut drawn, mut known) = (SamplingInputs::default(), vec![]);
         for (index, (decl, edges)) in self.flow.graphs.iter().zip(&self.graphs).enumerate() {
             let weighted = asks(index, |fanout| matches!(fanout, Fanout::Weighted(_)));
-            drawn.weights.push(weighted.then(|| edges.weights()));
+            let latest = asks(index, |fanout| matches!(fanout, Fanout::Latest(_)));
+            drawn.weights.push(match (weighted, latest) {
+                (_, true) => Some(self.recency(decl, edges)?),
+                (true, false) => Some(edges.weights()),
+                (false, false) => None,
+            });
             let mut path = vec![];
             let walked = asks(index, |fanout| matches!(fanout, Fanout::Walks { .. }));
-            for step in decl.steps.iter().rev().filter(|_| walked) {
-                let position = known.iter().position(|other| other == step);
+            let source = builders.of(self, decl);
+            for (step, found) in decl.steps.iter().zip(&source.steps).rev().filter(|_| walked) {
+                let step = (*step, decl.past);
+                let position = known.iter().position(|other| *other == step);
                 path.push(position.unwrap_or(known.len()));
                 if position.is_none() {
-                    known.push(*step);
-                    drawn.steps.push(self.drawn_step(&builder, *step)?);
+                    known.push(step);
+                    drawn.steps.push(self.drawn_step(source.builder, step.0, *found)?);
                 }
             }
             drawn.paths.push(walked.then_some(path));
@@ -397,19 +428,26 @@ impl Binder<'_> {
         Ok(drawn)
     }
 
-    fn drawn_step(&self, builder: &SemanticGraphs<'_>, step: hgnnc_ir::dataflow::Step) -> Result<WalkStep> {
+    fn drawn_step(
+        &self,
+        builder: &SemanticGraphs<'_>,
+        step: hgnnc_ir::dataflow::Step,
+        found: Step,
+    ) -> Result<WalkStep> {
         let relation = &self.flow.relations[step.relation as usize];
         let (src, dst) = if step.reverse { (relation.dst, relation.src) } else { (relation.src, relation.dst) };
         let options = RelationOptions { reverse: step.reverse, ..RelationOptions::default() };
         let graph = builder
-            .relation(self.relations[step.relation as usize], options)
+            .relation(found.relation, options)
             .map_err(|error| ExecError::Unsupported(format!("walks along `{}`: {error}", relation.name)))?;
         Ok(WalkStep { name: relation.name.clone(), src, dst, csc: topology_of(graph).csc })
     }
 
     /// Builds a graph; for a metapath also returns its origin.
-    pub fn build(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<(SemanticGraph, Option<Origin>)> {
-        let (mut graph, origin) = self.build_whole(builder, decl)?;
+    pub fn build(&self, builders: &Builders<'_>, decl: &GraphDecl) -> Result<(SemanticGraph, Option<Origin>)> {
+        let source = builders.of(self, decl);
+        let (mut graph, origin) = self.build_whole(&source, decl)?;
+        source.restore(graph.original.as_deref_mut().unwrap_or_default());
         if decl.self_loops == SelfLoops::Removed {
             graph = graph.without_self_loops();
         }
@@ -423,9 +461,9 @@ impl Binder<'_> {
     }
 
     /// Builds a graph with all self loops of its relation or metapath.
-    fn build_whole(&self, builder: &SemanticGraphs<'_>, decl: &GraphDecl) -> Result<(SemanticGraph, Option<Origin>)> {
+    fn build_whole(&self, source: &Source<'_, '_>, decl: &GraphDecl) -> Result<(SemanticGraph, Option<Origin>)> {
         let failed = |error: SgbError| failed(decl, error);
-        let steps = steps_of(self, decl);
+        let Source { builder, steps, .. } = source;
         match steps[..] {
             [] => {
                 let count = self.dataset.vertex_types[self.types[decl.dst.index()]].count;
@@ -443,7 +481,7 @@ impl Binder<'_> {
                 builder.relation(step.relation, options).map_err(failed).map(|graph| (graph, None))
             }
             _ => {
-                let built = builder.metapath_from(&decl.name, &steps, self.metapath_options(decl)).map_err(failed);
+                let built = builder.metapath_from(&decl.name, steps, self.metapath_options(decl)).map_err(failed);
                 built.map(|(graph, origin)| (graph, Some(origin)))
             }
         }
@@ -562,6 +600,8 @@ impl Binder<'_> {
                 InputData::Numbers(mask.into())
             }
             Binding::EdgeWeight(graph) => InputData::Numbers(self.graphs[graph.index()].weights().into()),
+            Binding::Time(vertex) => self.times(*vertex)?,
+            Binding::EdgeTime(graph) => self.edge_times(*graph)?,
             Binding::EdgeCount(graph) => InputData::Numbers(self.graphs[graph.index()].counts().into()),
             Binding::EdgeFeatures(graph) => InputData::Numbers(self.edge_features(*graph, decl)?.into()),
             // Filled per mini-batch, by other programs, or from the bound graph.

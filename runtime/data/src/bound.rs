@@ -343,7 +343,8 @@ pub type LinksByGraph = Vec<Vec<(u32, u32)>>;
 /// Extra inputs of neighbour sampling. Empty if no hop samples by weight or by walks.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SamplingInputs {
-    /// Per graph, the edge weights if some hop samples by them.
+    /// Per graph, the edge weights if some hop samples by them, or the ranks by time if some hop takes the latest edges:
+    /// from 1 in each row.
     pub weights: Vec<Option<Vec<f32>>>,
     /// Walk steps: relations and their reverses.
     pub steps: Vec<WalkStep>,
@@ -386,6 +387,8 @@ pub struct BoundData {
     pub graphs: Vec<Topology>,
     /// Origin of each metapath graph, for the report; `None` for other graphs and for graphs that are not materialized.
     pub origins: Vec<Option<Origin>>,
+    /// By graph: the edges of a relation that a cutoff leaves out; `None` for graphs without one, and for metapaths.
+    pub left_out: Vec<Option<u64>>,
     /// Sparse features, by [`hgnnc_ir::Pattern`].
     pub patterns: Vec<Topology>,
     pub inputs: Vec<InputData>,

@@ -231,6 +231,20 @@ fn contents(model: &Executable, dataset: &Dataset, options: &BindOptions) -> Res
                 }
             }
             Binding::Label(vertex, label) => labels.push((*vertex, label)),
+            Binding::Time(vertex) => {
+                let of = &dataset.vertex_types[binder.types[vertex.index()]];
+                if let Some(times) = &of.time {
+                    arrays.insert(format!("times of `{}`", of.name), (times.len(), vec![bytes(times)]));
+                }
+            }
+            Binding::EdgeTime(graph) => {
+                for of in of_graph(graph).map(relation) {
+                    if let Some(times) = &of.time {
+                        let name = format!("times of the edges of `{}`", of.name);
+                        arrays.insert(name, (times.len(), vec![bytes(times)]));
+                    }
+                }
+            }
             Binding::EdgeWeight(graph) => weighted.extend(of_graph(graph)),
             Binding::EdgeFeatures(graph) => {
                 for of in of_graph(graph).map(relation) {
@@ -282,6 +296,24 @@ fn contents(model: &Executable, dataset: &Dataset, options: &BindOptions) -> Res
         };
         for (part, vertices) in [("train", &split.train), ("val", &split.val), ("test", &split.test)] {
             arrays.insert(format!("{part} part of the split{of}"), (vertices.len(), vec![bytes(vertices)]));
+        }
+    }
+    // Times decide which edges there are, and which are drawn.
+    let latest = |training: &hgnnc_ir::training::Training| {
+        let fanouts = training.batch.iter().flat_map(|batch| batch.fanouts.iter().flatten());
+        fanouts.into_iter().any(|fanout| matches!(fanout, Fanout::Latest(_)))
+    };
+    if flow.graphs.iter().any(|graph| graph.past) || model.training.as_ref().is_some_and(latest) {
+        for of in binder.types.iter().map(|&of| &dataset.vertex_types[of]) {
+            if let Some(times) = &of.time {
+                arrays.insert(format!("times of `{}`", of.name), (times.len(), vec![bytes(times)]));
+            }
+        }
+        for of in relations.iter().map(|&index| relation(index)) {
+            if let Some(times) = &of.time {
+                let name = format!("times of the edges of `{}`", of.name);
+                arrays.insert(name, (times.len(), vec![bytes(times)]));
+            }
         }
     }
     for of in relations.iter().map(|&index| relation(index)) {

@@ -18,11 +18,13 @@ mod init;
 mod metapath_graphs;
 pub mod metrics;
 mod orders;
+mod past;
 mod paths;
 pub mod ranks;
 pub mod reorder;
 pub mod stacks;
 pub mod tables;
+mod times;
 
 pub use bind::{BindOptions, bind, check_held_out};
 pub use bound::{

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use hgnnc_graph::{Dataset, SemanticGraphs};
+use hgnnc_graph::Dataset;
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl};
 use hgnnc_ir::types::Graph;
 
-use crate::bind::{BindOptions, Binder, edge_counts, graph_builder, steps_of, topology_of};
+use crate::bind::{BindOptions, Binder, edge_counts, topology_of};
 use crate::bound::{BoundData, InputData};
 use crate::error::{ExecError, Result};
+use crate::past::{Builders, Past};
 
 /// Whether a metapath of the model has a middle vertex that is the only one between each of its pairs, in this
 /// dataset: after how many steps ([`SemanticGraphs::middle`]).
@@ -19,9 +20,10 @@ use crate::error::{ExecError, Result};
 pub fn middle_of_metapath(flow: &Dataflow, dataset: &Dataset, decl: &GraphDecl) -> Result<Option<usize>> {
     let options = BindOptions::default();
     let binder = Binder::new(flow, dataset, &options)?;
-    let found = SemanticGraphs::new(dataset)
-        .middle(&steps_of(&binder, decl))
-        .map_err(|error| ExecError::Unsupported(error.to_string()))?;
+    let past = Past::new(flow, &binder.relations, dataset)?;
+    let builders = Builders::new(dataset, past.as_ref(), &options);
+    let source = builders.of(&binder, decl);
+    let found = source.builder.middle(&source.steps).map_err(|error| ExecError::Unsupported(error.to_string()))?;
     Ok(found.map(|middle| middle.place))
 }
 
@@ -38,12 +40,13 @@ pub fn materialize(
 ) -> Result<()> {
     let started = std::time::Instant::now();
     let binder = Binder::new(flow, dataset, options)?;
-    let builder = graph_builder(dataset, options);
+    let past = Past::new(flow, &binder.relations, dataset)?;
+    let builders = Builders::new(dataset, past.as_ref(), options);
     let is_missing = |index: usize| data.graphs[index].deferred.is_some() && graphs.contains(&Graph::new(index));
     let missing: Vec<bool> = (0..flow.graphs.len()).map(is_missing).collect();
     for (index, decl) in flow.graphs.iter().enumerate() {
         if missing[index] {
-            let (mut graph, origin) = binder.build(&builder, decl)?;
+            let (mut graph, origin) = binder.build(&builders, decl)?;
             graph.name.clone_from(&decl.name);
             for (input, decl) in data.inputs.iter_mut().zip(&flow.inputs) {
                 if decl.binding == Binding::EdgeCount(Graph::new(index)) {

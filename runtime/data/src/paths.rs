@@ -51,7 +51,7 @@ fn instances(flow: &Dataflow, path: &PathDecl, dataset: &Dataset, options: &Bind
     let end = flow.graphs.iter().find(|decl| decl.src == path.vertex);
     let is_read = |by: &u32| {
         flow.inputs.iter().any(|input| match input.binding {
-            Binding::EdgeWeight(graph) | Binding::EdgeFeatures(graph) => {
+            Binding::EdgeWeight(graph) | Binding::EdgeTime(graph) | Binding::EdgeFeatures(graph) => {
                 flow.graphs[graph.index()].steps.iter().any(|step| step.relation == *by)
             }
             _ => false,

@@ -444,6 +444,8 @@ impl Divider<'_> {
                 return Ok(InputData::Numbers(picked(&ranks, &edges[graph.index()]).into()));
             }
             Binding::Features(vertex, matrix) => Binding::Features(tables.owned_type(*vertex), matrix.clone()),
+            Binding::Time(vertex) => Binding::Time(tables.owned_type(*vertex)),
+            Binding::EdgeTime(graph) => Binding::EdgeTime(of(graph)),
             Binding::EdgeWeight(graph) => Binding::EdgeWeight(of(graph)),
             Binding::EdgeCount(graph) => Binding::EdgeCount(of(graph)),
             Binding::EdgeFeatures(graph) => Binding::EdgeFeatures(of(graph)),

@@ -173,6 +173,7 @@ pub fn of_members(tables: &Dataflow, decl: &InputDecl) -> Option<Vec<InputDecl>>
     let of_member = |&member: &Graph| {
         let binding = match decl.binding {
             Binding::EdgeWeight(_) => Binding::EdgeWeight(member),
+            Binding::EdgeTime(_) => Binding::EdgeTime(member),
             Binding::EdgeCount(_) => Binding::EdgeCount(member),
             Binding::EdgeFeatures(_) => Binding::EdgeFeatures(member),
             Binding::IsLink(_) => Binding::IsLink(member),

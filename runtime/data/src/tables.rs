@@ -144,6 +144,8 @@ pub fn add_derived(
                 Binding::Features(..)
                 | Binding::Label(..)
                 | Binding::TrainMask(_)
+                | Binding::Time(_)
+                | Binding::EdgeTime(_)
                 | Binding::EdgeWeight(_)
                 | Binding::EdgeCount(_)
                 | Binding::EdgeFeatures(_)

@@ -17,12 +17,12 @@ pub struct EdgeRows {
 
 impl EdgeRows {
     /// Adds the vertex type, with a vertex for each edge in file order and the labels and splits of the relation, and the
-    /// two relations. The second one carries weight and features of the edges.
+    /// two relations. The second one carries weight, time and features of the edges.
     ///
     /// # Errors
     /// More edges than 32 bits number; then the dataset is unchanged.
     pub fn add_to(&self, dataset: &mut Dataset) -> Result<(), SgbError> {
-        let RelationData { name, src, dst, src_ids, dst_ids, weight, features, labels, splits, .. } =
+        let RelationData { name, src, dst, src_ids, dst_ids, weight, features, time, labels, splits, .. } =
             dataset.relations[self.relation].clone();
         let count = src_ids.len();
         if count >= NO_ORIGINAL as usize {
@@ -51,6 +51,7 @@ impl EdgeRows {
             dst_ids: numbers,
             weight,
             features,
+            time,
             ..RelationData::default()
         });
         let label = |EdgeLabel { name, values, class_names }| LabelData { name, vertex_type, values, class_names };

@@ -105,7 +105,7 @@ impl Batch {
                 return Err(SampleError::Fanouts { hop, expected: relations, found: fanouts.len() });
             }
             let without = |(relation, fanout): &(&Relation<'_>, &Fanout)| {
-                matches!(fanout, Fanout::Weighted(_)) && relation.weights().is_none()
+                matches!(fanout, Fanout::Weighted(_) | Fanout::Latest(_)) && relation.weights().is_none()
             };
             if let Some((relation, _)) = graph.relations().iter().zip(fanouts).find(without) {
                 return Err(SampleError::NoWeights { hop, relation: relation.name.clone() });

@@ -135,6 +135,7 @@ impl Compiled {
             return;
         };
         let DrawArgs { rows, first, indptr, draws, ids, vertices, eids, indices } = args;
+        let latest = matches!(self.plan.fanouts[hop][relation], Fanout::Latest(_));
         let relation = &graph.relations()[relation];
         let (first_edge, end) = (indptr[0] as usize, indptr[rows.len()] as usize);
         assert!(eids.len() >= end + SLACK && indices.len() >= end, "the sampler makes room for all edges");
@@ -144,7 +145,7 @@ impl Compiled {
         let (num_known, known) = (known.len(), known.as_mut_ptr());
         let (stamp, limit) = ids.marks();
         let weights = relation.weights().unwrap_or_default();
-        let mut weigher = Weigher { weights, key: draws.key, keys: draws.keys };
+        let mut weigher = Weigher { weights, latest, key: draws.key, keys: draws.keys };
         let mut call = DrawCall {
             rows: rows.as_ptr(),
             destinations: vertices[relation.dst_type][first..first + rows.len()].as_ptr(),
@@ -203,7 +204,7 @@ fn functions(graph: &SampleGraph<'_>, plan: &Plan) -> (Functions, Functions) {
             let fanout = plan.fanouts[hop][r];
             let most = match fanout {
                 Fanout::All | Fanout::Walks { .. } => None,
-                Fanout::AtMost(most) | Fanout::Weighted(most) => Some(most),
+                Fanout::AtMost(most) | Fanout::Weighted(most) | Fanout::Latest(most) => Some(most),
             };
             let listed = matches!(fanout, Fanout::Weighted(_)) && graph.relations()[r].positive().is_some();
             Counted { slot: graph.relations()[r].slot(), most, listed }
@@ -218,7 +219,8 @@ fn functions(graph: &SampleGraph<'_>, plan: &Plan) -> (Functions, Functions) {
             Fanout::AtMost(most) if most < longest => Take::Uniform { most, long: longest > SHORT },
             Fanout::All | Fanout::AtMost(_) => Take::Whole,
             Fanout::Weighted(most) if most >= longest && graph.relations()[r].positive().is_none() => Take::Whole,
-            Fanout::Weighted(_) => Take::Weighted,
+            Fanout::Latest(most) if most >= longest => Take::Whole,
+            Fanout::Weighted(_) | Fanout::Latest(_) => Take::Weighted,
         };
         Some(SamplerFunction::Draw(take))
     };

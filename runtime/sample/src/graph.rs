@@ -25,7 +25,8 @@ pub struct Edges<'a> {
     /// Source of each edge, in CSC order. `[E]` Borrowed sources are used in place; owned ones are copied to huge
     /// pages.
     pub indices: Cow<'a, [u32]>,
-    /// Sampling weight of each edge, finite and at least 0; weighted sampling never takes an edge of weight 0. `[E]`
+    /// Sampling weight of each edge, finite and at least 0; weighted sampling never takes an edge of weight 0. For
+    /// [`Fanout::Latest`], the rank of the edge in its row, from 1 for the latest one. `[E]`
     pub weights: Option<Cow<'a, [f32]>>,
 }
 
@@ -88,7 +89,8 @@ impl Relation<'_> {
     pub(crate) fn available(&self, fanout: Fanout, vertex: u32, degree: u32) -> u32 {
         match (fanout, &self.positive) {
             (Fanout::Weighted(_), Some(positive)) => positive[vertex as usize],
-            (Fanout::Weighted(_), None) | (Fanout::All | Fanout::AtMost(_) | Fanout::Walks { .. }, _) => degree,
+            (Fanout::Weighted(_), None)
+            | (Fanout::All | Fanout::AtMost(_) | Fanout::Latest(_) | Fanout::Walks { .. }, _) => degree,
         }
     }
 
@@ -341,7 +343,7 @@ impl<'a> SampleGraph<'a> {
         let (Some(walked), Some(path)) = (&self.walked, &self.relations[relation].path) else { return None };
         match fanout {
             Fanout::Walks { walks, top: top_k } => Some((walked, WalkPlan { metapath: path.clone(), walks, top_k })),
-            Fanout::All | Fanout::AtMost(_) | Fanout::Weighted(_) => None,
+            Fanout::All | Fanout::AtMost(_) | Fanout::Weighted(_) | Fanout::Latest(_) => None,
         }
     }
 

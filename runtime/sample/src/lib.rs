@@ -44,6 +44,11 @@
 //! [`bits`](hgnnc_ir::random::bits) of the relation's key for (`v`, position in the row). Edges of weight 0 are never
 //! sampled. A row costs time in its degree.
 //!
+//! # The latest edges
+//!
+//! A fan-out [`Fanout::Latest`] takes the edges of the lowest ranks in their row, in row order: the caller ranks edges by time, and so
+//! decides ties. Nothing is random.
+//!
 //! # Random walks
 //!
 //! A walk from a seed takes one step per relation of a metapath: along a uniformly random in-edge of the current

@@ -61,6 +61,14 @@ pub fn sample_with_historical(
                         let weights = &relation.weights().unwrap_or_default()[row.clone()];
                         take_by_weight(weights, most, key.of(r), vertex).into_iter().map(edge).collect()
                     }
+                    (Fanout::Latest(most), _) => {
+                        let ranks = &relation.weights().unwrap_or_default()[row.clone()];
+                        let mut order: Vec<u32> = (0..degree).collect();
+                        order.sort_by(|&a, &b| ranks[a as usize].total_cmp(&ranks[b as usize]));
+                        order.truncate(most as usize);
+                        order.sort();
+                        order.into_iter().map(edge).collect()
+                    }
                     (Fanout::Walks { .. }, Some((walked, plan))) => visited(walked, plan, &steps, vertex),
                     // Validating the plan ensured that there is a metapath.
                     (Fanout::Walks { .. }, None) => vec![],

@@ -67,8 +67,9 @@ pub(crate) fn take(
             let destinations = &vertices[relation.dst_type][first + begin..first + row];
             let into = &mut eids[drawn..ends[0]];
             match (fanout, relation.weights()) {
-                (Fanout::Weighted(_), Some(weights)) => {
-                    let mut weigher = Weigher { weights, key: drawer.0.key, keys: drawer.0.keys };
+                (Fanout::Weighted(_) | Fanout::Latest(_), Some(weights)) => {
+                    let latest = matches!(fanout, Fanout::Latest(_));
+                    let mut weigher = Weigher { weights, latest, key: drawer.0.key, keys: drawer.0.keys };
                     weigh_rows(&mut weigher, &rows[begin..row], destinations, &indptr[begin..=row], sources, into);
                 }
                 _ => draw_rows(drawer, &rows[begin..row], destinations, fanout, sources, into),

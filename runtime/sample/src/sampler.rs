@@ -194,7 +194,7 @@ impl<'g> Sampler<'g> {
         let (rows, indptr) = (&self.rows[r][..], &indptr[first..]);
         let draws = match fanout {
             Fanout::All | Fanout::AtMost(_) => fanout.of(relation.max_degree()),
-            Fanout::Weighted(_) | Fanout::Walks { .. } => 0,
+            Fanout::Weighted(_) | Fanout::Latest(_) | Fanout::Walks { .. } => 0,
         };
         let draws = self.space.draws(key.of(r), draws, relation.max_degree());
         let (table, vertices) = (&mut self.tables[relation.src_type], &mut batch.vertices);

@@ -1,4 +1,4 @@
-//! Weighted sampling.
+//! Weighted sampling, and that of the latest edges.
 
 use hgnnc_ir::random::bits;
 
@@ -30,6 +30,8 @@ pub(crate) fn exponential(random: u32) -> f64 {
 /// Samples edges of rows of one relation by weight.
 pub(crate) struct Weigher<'s> {
     pub weights: &'s [f32],
+    /// Weights are ranks, of which the lowest are taken.
+    pub latest: bool,
     pub key: u64,
     /// Keys and positions of the edges of a row, as scratch memory.
     pub keys: &'s mut Vec<(u64, u32)>,
@@ -42,9 +44,12 @@ impl Weigher<'_> {
         let weights = &self.weights[start as usize..start as usize + degree as usize];
         self.keys.clear();
         self.keys.extend(weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0).map(|(k, &weight)| {
-            let random = bits(self.key, u64::from(vertex) << 32 | k as u64);
+            let key = match self.latest {
+                true => f64::from(weight),
+                false => exponential(bits(self.key, u64::from(vertex) << 32 | k as u64)) / f64::from(weight),
+            };
             // Positive floats compare as their bit patterns.
-            ((exponential(random) / f64::from(weight)).to_bits(), k as u32)
+            (key.to_bits(), k as u32)
         }));
         if out.len() < self.keys.len() {
             self.keys.select_nth_unstable(out.len());

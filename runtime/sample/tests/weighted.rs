@@ -3,7 +3,7 @@
 mod common;
 
 use common::{KEY, weighted_graph};
-use hgnnc_sample::Fanout::{All, Weighted};
+use hgnnc_sample::Fanout::{All, Latest, Weighted};
 use hgnnc_sample::{Batch, BatchKey, Compiled, Plan, SampleGraph, Sampler, naive};
 
 /// Rows of edges with the given weights, from disjoint sources.
@@ -116,4 +116,33 @@ fn weights_that_are_none() {
 /// The compiler of samplers for this processor.
 fn compiler() -> std::sync::Arc<dyn hgnnc_executable::sampler::SamplerCompiler> {
     hgnnc_codegen_cpu::sampler(Default::default()).expect("a processor that Cranelift knows")
+}
+
+/// The edges of the lowest ranks, in row order, whatever the key; all of a shorter row.
+#[test]
+fn the_latest_edges_are_those_of_the_lowest_ranks() {
+    let edges = (0..8).map(|e| (e, e / 5)).collect();
+    let ranks = |_, edge: usize| Some([3.0, 1.0, 5.0, 2.0, 4.0, 2.0, 1.0, 3.0][edge]);
+    let graph = weighted_graph(&[8, 2], &[(0, 1, edges)], ranks).unwrap();
+    let seeds = [vec![], vec![0, 1]];
+    for (fanout, expected) in [
+        (Latest(1), (vec![1, 6], vec![0, 1, 2])),
+        (Latest(3), (vec![0, 1, 3, 5, 6, 7], vec![0, 3, 6])),
+        (Latest(9), ((0..8).collect(), vec![0, 5, 8])),
+    ] {
+        let plan = Plan::uniform(&[fanout], 1);
+        for batch in 0..3 {
+            let key = BatchKey { batch, ..KEY };
+            let slow = naive::sample(&graph, &plan, &seeds, key).unwrap();
+            slow.verify(&graph, &plan).unwrap();
+            assert_eq!((slow.blocks[0].eids.clone(), slow.blocks[0].indptr.clone()), expected, "{fanout}");
+            let code = Compiled::new(&graph, plan.clone(), &compiler()).unwrap();
+            for mut sampler in [Sampler::new(&graph, plan.clone()).unwrap(), Sampler::compiled(&graph, &code).unwrap()]
+            {
+                let mut fast = Batch::default();
+                sampler.sample(&seeds, key, &mut fast).unwrap();
+                assert_eq!(fast, slow, "{fanout}");
+            }
+        }
+    }
 }

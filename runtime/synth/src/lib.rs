@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod citations;
 mod draw;
 mod lastfm;
 mod mag;
@@ -42,6 +43,8 @@ pub enum Shape {
     AcmHan,
     /// An RDF graph without features, 45 relations between entities; 4 classes, 176 labelled.
     Aifb,
+    /// Papers and authors with times, which imitate no dataset; 6 classes of papers.
+    Citations,
     /// A citation graph; 7 classes.
     Cora,
     /// Authors, papers, terms, venues; 4 classes of authors.
@@ -58,10 +61,11 @@ pub enum Shape {
 
 impl Shape {
     /// All shapes, by name.
-    pub const ALL: [Shape; 9] = [
+    pub const ALL: [Shape; 10] = [
         Shape::Acm,
         Shape::AcmHan,
         Shape::Aifb,
+        Shape::Citations,
         Shape::Cora,
         Shape::Dblp,
         Shape::Imdb,
@@ -76,6 +80,7 @@ impl Shape {
             Shape::Acm => "acm",
             Shape::AcmHan => "acm_han",
             Shape::Aifb => "aifb",
+            Shape::Citations => "citations",
             Shape::Cora => "cora",
             Shape::Dblp => "dblp",
             Shape::Imdb => "imdb",
@@ -251,6 +256,7 @@ pub fn generate_size(size: Size, seed: u64, target: &Path) -> Result<Outcome, Sy
         Shape::Aifb => write_aifb(&mut writer, shape, &generator, rng)?,
         Shape::Lastfm => lastfm::write(&mut writer, &generator, rng)?,
         Shape::Mag => mag::write(&mut writer, &generator, scale, seed)?,
+        Shape::Citations => citations::write(&mut writer, &generator, rng)?,
         Shape::Molecules => molecules::write(&mut writer, &generator, rng)?,
     }
     writer.finish()?;

@@ -260,3 +260,33 @@ fn molecules_have_their_label_from_their_structure() {
     let all = of.len() as f64;
     assert!((0.87..0.93).contains(&(right / all)) && (0.35..0.65).contains(&(active / all)), "{right} {active} {all}");
 }
+
+/// Recent references are of the topic of a paper, classics of another one, and nothing is cited before it is written.
+#[test]
+fn citations_have_their_topic_from_recent_references() {
+    let dir = tempfile::tempdir().unwrap();
+    let dataset = made(Shape::Citations, dir.path());
+    let [paper, author] = &dataset.vertex_types[..] else { panic!("two vertex types") };
+    let (year, since) = (paper.time.as_ref().unwrap(), author.time.as_ref().unwrap());
+    let [cites, writes] = &dataset.relations[..] else { panic!("two relations") };
+    let LabelValues::Single { of, .. } = &dataset.labels[0].values else { panic!("classes") };
+    let (mut same, mut all) = ([0.0; 2], [0.0; 2]);
+    for ((&src, &dst), &time) in cites.src_ids.iter().zip(&cites.dst_ids).zip(cites.time.as_ref().unwrap()) {
+        let age = year[src as usize] - year[dst as usize];
+        assert!(time == year[src as usize] && (1..=3).contains(&age) || age > 8, "{age}");
+        let kind = usize::from(age > 8);
+        all[kind] += 1.0;
+        same[kind] += f64::from(u8::from(of[src as usize] == of[dst as usize]));
+    }
+    assert!(same[0] / all[0] > 0.85 && same[1] / all[1] < 0.1, "{same:?} of {all:?}");
+    assert!(all[1] / all[0] > 0.5, "there are classics: {all:?}");
+    for (&author, &paper) in writes.src_ids.iter().zip(&writes.dst_ids) {
+        assert!(since[author as usize] <= year[paper as usize]);
+    }
+    let split = &dataset.splits[0];
+    let years = |ids: &[u32]| {
+        let years = ids.iter().map(|&paper| year[paper as usize]);
+        (years.clone().min().unwrap(), years.max().unwrap())
+    };
+    assert!(years(&split.train).1 < years(&split.val).0 && years(&split.val).1 < years(&split.test).0);
+}

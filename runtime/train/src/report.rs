@@ -38,6 +38,9 @@ pub struct GraphReport {
     pub cols: usize,
     /// Number of edges, materialized or not.
     pub edges: u64,
+    /// Edges of a relation that a cutoff leaves out; absent without one, and for metapaths.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<u64>,
     /// Whether the edges are materialized; otherwise aggregation is factored hop by hop.
     pub listed: bool,
     /// For a materialized metapath graph: whether it was read from the cache beside the dataset.

@@ -48,6 +48,20 @@ schema Library {
 }
 ";
 
+/// The same schema with times.
+pub const TIME_SCHEMA: &str = "
+schema Library {
+    vertex Paper { x: f32[5], year: time, topic: class[3] }
+    vertex Author { x: f32[3], since: time }
+    vertex Venue { x: f32[4], since: time }
+
+    relation cites: Paper -> Paper
+    relation writes: Author -> Paper
+    relation reviews: Author -> Paper
+    relation appears_in: Paper -> Venue
+}
+";
+
 /// A well-conditioned train block: updates are proportional to gradients.
 pub const TRAIN: &str = "
 train M {
@@ -216,6 +230,16 @@ pub const CASES: &[Case] = &[
     let second = HgtConv(hidden: 3, heads: 2, per_relation: true) over [relations, reverses] of first
     output y: Paper = linear(second.Paper, 3)",
     ),
+    Case {
+        name: "hgt_rte",
+        uses: "use std::hgt::HgtRteConv",
+        body: "    let times = {Paper.year, Author.since, Venue.since}
+    let embedded = linear(features, 4)
+    let first = HgtRteConv(hidden: 3, heads: 2, dropout: 0.2) over [relations, reverses] of (embedded, t: times)
+    let second = HgtRteConv(hidden: 3, heads: 2) over [relations, reverses] of (first, t: times)
+    output y: Paper = linear(second.Paper, 3)",
+        schema: TIME_SCHEMA,
+    },
     of(
         "gat_v2",
         "use std::gat::GatV2Conv",

@@ -183,6 +183,11 @@ pub fn bind(flow: &Dataflow, world: &World) -> Bindings {
             Binding::Features(..) | Binding::EdgeWeight(_) | Binding::EdgeFeatures(_) | Binding::Given(_) => {
                 random(world)
             }
+            Binding::Time(_) | Binding::EdgeTime(_) => {
+                let mut times = random(world);
+                times.data.iter_mut().for_each(|x| *x = (*x * 9.0).round());
+                times
+            }
             Binding::IsLink(_) => {
                 let mut bits = random(world);
                 bits.data.iter_mut().for_each(|x| *x = f64::from(*x > 0.0));

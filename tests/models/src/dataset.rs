@@ -98,6 +98,14 @@ pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
                     dataset.relations[of].features = Some(DenseFeatures { dim: tensor.width, rows: numbers.into() });
                 }
             }
+            Binding::Time(vertex) => {
+                dataset.vertex_types[vertex.index()].time = Some(numbers.iter().map(|&time| time as i64).collect());
+            }
+            Binding::EdgeTime(graph) => {
+                if let Some(of) = relation_of(flow.graphs[graph.index()].dst) {
+                    dataset.relations[of].time = Some(numbers.iter().map(|&time| time as i64).collect());
+                }
+            }
             Binding::EdgeCount(_)
             | Binding::EdgeRank(..)
             | Binding::IsLink(_)

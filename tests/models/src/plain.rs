@@ -120,6 +120,12 @@ impl<'a> Plain<'a> {
         self.inputs.get(name).cloned().unwrap_or_default()
     }
 
+    /// The same with other rows of an input.
+    pub fn with_input(mut self, name: &str, rows: Rows) -> Self {
+        self.inputs.insert(name.to_owned(), rows);
+        self
+    }
+
     /// A relation (`cites`) or its reverse (`reverse_cites`) as a semantic graph.
     pub fn relation(&self, name: &'static str, src: &'static str, dst: &'static str) -> Graph {
         graph(name, src, dst, self.world.edges(name))

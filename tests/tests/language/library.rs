@@ -109,9 +109,14 @@ fn model_of(module: &str, layer: &Layer) -> String {
     };
     // Rows of semantic graphs come from a layer as well.
     let vectors = format!("Vectors() over {}", over.trim_start_matches("links(").trim_end_matches(')'));
-    let given = |rows: &ValueRows| if *rows == ValueRows::PerGraph { vectors.clone() } else { input.to_owned() };
+    // An input of single numbers takes times.
+    let given = |rows: &ValueRows, dims: usize| match rows {
+        ValueRows::PerGraph => vectors.clone(),
+        ValueRows::Of(_) if dims == 0 => "{Paper.year, Author.since}".to_owned(),
+        ValueRows::Of(_) => input.to_owned(),
+    };
     let inputs: Vec<String> = (layer.inputs.iter().filter(|own| !own.optional))
-        .map(|own| format!("{}: {}", own.name.name, given(&own.rows)))
+        .map(|own| format!("{}: {}", own.name.name, given(&own.rows, own.dims.len())))
         .collect();
     let of = match &inputs[..] {
         [] => String::new(),
@@ -131,7 +136,7 @@ fn model_of(module: &str, layer: &Layer) -> String {
         false => "",
     };
     let over = if layer.over.is_some() { format!(" over {over}") } else { String::new() };
-    let other_type = "\n    vertex Author { x: f32[6] }\n    relation writes: Author -> Paper";
+    let other_type = "\n    vertex Author { x: f32[6], since: time }\n    relation writes: Author -> Paper";
     let other_type = if one_type { "" } else { other_type };
     let relations = match layer.over {
         Some(_) => format!("\n    relation cites: Paper -> Paper{other_type}"),
@@ -142,7 +147,7 @@ fn model_of(module: &str, layer: &Layer) -> String {
 
 {declared}
 schema S {{
-    vertex Paper {{ x: f32[6], topic: class[3] }}{relations}
+    vertex Paper {{ x: f32[6], year: time, topic: class[3] }}{relations}
 }}
 
 model M(schema: S) {{

@@ -57,6 +57,8 @@ fn is_forward(flow: &Dataflow) -> Result<(), String> {
             Binding::Features(..)
             | Binding::Label(..)
             | Binding::TrainMask(_)
+            | Binding::Time(_)
+            | Binding::EdgeTime(_)
             | Binding::EdgeWeight(_)
             | Binding::EdgeCount(_)
             | Binding::EdgeFeatures(_)

@@ -15,6 +15,7 @@ pub(super) fn usable(row: &Row) -> Rule<()> {
         Form::OneHot | Form::OneHotAtEnd => Err("a one-hot value is only multiplied".into()),
         Form::SparseAtEnd => Err("sparse values are multiplied before they are gathered".into()),
         Form::BlockDiagonal => Err("a block-diagonal weight is only the right side of a product".into()),
+        Form::Time => Err("a time is only subtracted from and compared with another".into()),
     }
 }
 
@@ -37,6 +38,10 @@ pub(super) fn features(features: &Features, declared: &Row) -> Rule<Row> {
         FeatureKind::Dense | FeatureKind::Embedding(_) => Form::Dense,
         FeatureKind::Sparse | FeatureKind::TrainLabels => Form::Sparse,
         FeatureKind::OneHot => Form::OneHot,
+        FeatureKind::Time if declared.widths.is_empty() => {
+            return Ok(Row { space: Space::Vertices(features.vertex), widths: vec![], form: Form::Time });
+        }
+        FeatureKind::Time => return Err("a time is one number".into()),
     };
     match (declared.widths[..].first(), features.kind) {
         (Some(Width { dim: Dim::Count(vertex), .. }), FeatureKind::OneHot) if *vertex == features.vertex => {}
@@ -93,6 +98,7 @@ pub(super) fn gathered(row: &Row, graph: Graph, vertex: VertexType) -> Rule<Row>
         Form::Dense => Form::Dense,
         Form::Sparse => Form::SparseAtEnd,
         Form::OneHot => Form::OneHotAtEnd,
+        Form::Time => Form::Time,
         Form::SparseAtEnd | Form::OneHotAtEnd | Form::BlockDiagonal => return Err("it is no vertex value".into()),
     };
     match row.space {
@@ -143,8 +149,12 @@ impl Verifier<'_> {
     }
 
     pub(super) fn binary(&self, op: BinaryOp, a: &Row, b: &Row) -> Rule<Row> {
-        usable(a)?;
-        usable(b)?;
+        let of_times =
+            (a.form, b.form) == (Form::Time, Form::Time) && matches!(op, BinaryOp::Sub | BinaryOp::Eq | BinaryOp::Gt);
+        if !of_times {
+            usable(a)?;
+            usable(b)?;
+        }
         if a.space != b.space && a.space != Space::Unit && b.space != Space::Unit {
             return Err("its operands have rows for different things".into());
         }
@@ -154,7 +164,7 @@ impl Verifier<'_> {
         }
         let is_whole = |row: &Row| row.widths.len() == longer.widths.len();
         let form = match (a.form, b.form) {
-            (Form::Dense, Form::Dense) => Form::Dense,
+            (Form::Dense, Form::Dense) | (Form::Time, Form::Time) => Form::Dense,
             (Form::Sparse, Form::Sparse) if op.zero_with_zero() => Form::Sparse,
             (Form::Sparse, Form::Dense) if matches!(op, BinaryOp::Mul | BinaryOp::Div) && is_whole(a) => Form::Sparse,
             (Form::Dense, Form::Sparse) if op == BinaryOp::Mul && is_whole(b) => Form::Sparse,

@@ -360,7 +360,9 @@ impl Verifier<'_> {
                 Type::One(_) | Type::PerGraph(_) | Type::ByGraph(_) => None,
             };
             let row = row.ok_or("there is no value at a position of a path")?;
-            usable(row)?;
+            if row.form != Form::Time {
+                usable(row)?;
+            }
             rows.push(gathered(row, part.graph, vertex)?);
         }
         Ok(Type::PerGraph(rows))
@@ -470,15 +472,16 @@ impl Verifier<'_> {
             let is_relation = self.model.tables.graphs[graph.index()].steps.len() == 1;
             let widths = match data {
                 EdgeData::Count => vec![],
-                EdgeData::Weight if is_relation => vec![],
+                EdgeData::Weight | EdgeData::Time if is_relation => vec![],
                 EdgeData::Features if is_relation => match declared.clone().next().map(|row| &row.widths[..]) {
                     Some([width]) if width.dim.fixed().is_some() => vec![*width],
                     _ => return Err("features have one known extent".into()),
                 },
-                EdgeData::Weight | EdgeData::Features => return Err("only relations have data".into()),
+                EdgeData::Weight | EdgeData::Time | EdgeData::Features => return Err("only relations have data".into()),
             };
             declared.next();
-            rows.push(Row::dense(Space::Edges(*graph), widths));
+            let form = if matches!(data, EdgeData::Time) { Form::Time } else { Form::Dense };
+            rows.push(Row { space: Space::Edges(*graph), widths, form });
         }
         Ok(Type::PerGraph(rows))
     }

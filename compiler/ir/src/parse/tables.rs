@@ -67,6 +67,7 @@ impl Parser {
                 let mut written = known.filter(|loops| loops.word().is_some_and(|word| self.accept_word(word)));
                 let self_loops = written.next().unwrap_or_default();
                 let links = self.accept_word("links");
+                let past = self.accept_word("past");
                 let shuffle = if self.accept_word("shuffle") { Some(self.integer()?) } else { None };
                 let kept = if self.accept_word("at_most") {
                     let at_most = self.integer()?;
@@ -82,6 +83,7 @@ impl Parser {
                     links,
                     shuffle,
                     kept,
+                    past,
                     share,
                     ..GraphDecl::new(name, src, dst, steps)
                 });
@@ -434,6 +436,8 @@ impl Parser {
                 Binding::Label(vertex, self.name()?)
             }
             "train_mask" => Binding::TrainMask(self.vertex()?),
+            "time" => Binding::Time(self.vertex()?),
+            "edge_time" => Binding::EdgeTime(self.graph()?),
             "edge_weight" => Binding::EdgeWeight(self.graph()?),
             "edge_count" => Binding::EdgeCount(self.graph()?),
             "edge_features" => Binding::EdgeFeatures(self.graph()?),

@@ -361,7 +361,11 @@ impl<'a> Emitter<'a> {
                 let binding = &self.old.inputs[input.index()].binding;
                 let of_edges = matches!(
                     binding,
-                    Binding::EdgeWeight(_) | Binding::EdgeCount(_) | Binding::EdgeFeatures(_) | Binding::IsLink(_)
+                    Binding::EdgeWeight(_)
+                        | Binding::EdgeTime(_)
+                        | Binding::EdgeCount(_)
+                        | Binding::EdgeFeatures(_)
+                        | Binding::IsLink(_)
                 );
                 of_edges && rows == Rows::Edges
             }
@@ -477,6 +481,7 @@ impl<'a> Emitter<'a> {
                 let graph = self.graph(Incidence::Edges);
                 let (name, binding) = match decl.binding {
                     Binding::EdgeWeight(_) => ("weight", Binding::EdgeWeight(graph)),
+                    Binding::EdgeTime(_) => ("time", Binding::EdgeTime(graph)),
                     Binding::EdgeCount(_) => ("count", Binding::EdgeCount(graph)),
                     Binding::EdgeFeatures(_) => ("features", Binding::EdgeFeatures(graph)),
                     Binding::IsLink(_) => ("is_link", Binding::IsLink(graph)),

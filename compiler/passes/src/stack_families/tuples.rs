@@ -157,6 +157,7 @@ impl Bases {
         let params = (0..flow.params.len()).map(|param| number(base(flow, Param::new(param)).into())).collect();
         let inputs = flow.inputs.iter().map(|decl| match decl.binding {
             Binding::EdgeWeight(_) => "weight".into(),
+            Binding::EdgeTime(_) => "time".into(),
             Binding::EdgeCount(_) => "count".into(),
             Binding::EdgeFeatures(_) => "features".into(),
             Binding::IsLink(_) => "link".into(),

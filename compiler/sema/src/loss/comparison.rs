@@ -358,11 +358,11 @@ impl Checker<'_> {
             }
             let mut labels = vec![];
             for vertex in &self.schema.vertices {
-                let own = vertex.fields.iter().filter(|f| !f.kind.is_feature());
+                let own = vertex.fields.iter().filter(|f| f.kind.is_label());
                 labels.extend(own.map(|f| (f.name.as_str(), format!("`{}.{}`", vertex.name, f.name))));
             }
             for relation in &self.schema.relations {
-                let own = relation.fields.iter().filter(|f| !f.kind.is_feature());
+                let own = relation.fields.iter().filter(|f| f.kind.is_label());
                 labels.extend(own.map(|f| (f.name.as_str(), format!("`{}.{}`", relation.name, f.name))));
             }
             let named: Vec<&str> = match &expr.kind {
@@ -406,7 +406,7 @@ impl Checker<'_> {
                 (of, Info { kind: "vertex type", name: &info.name, span: info.span, fields: &info.fields })
             }
         };
-        let is_label = |kind: FieldKind| !kind.is_feature();
+        let is_label = FieldKind::is_label;
         match info.fields.iter().position(|f| f.name == field.name) {
             Some(position) if is_label(info.fields[position].kind) => match of {
                 Labelled::Vertices(vertex) => Some((vertex, position)),

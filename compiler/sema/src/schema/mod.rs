@@ -76,6 +76,11 @@ impl VertexInfo {
         self.fields.iter().filter(|f| f.kind.is_feature())
     }
 
+    /// The field that holds its time.
+    pub fn time(&self) -> Option<&FieldInfo> {
+        self.fields.iter().find(|f| f.kind == FieldKind::Time)
+    }
+
     /// The fields whose values the dataset has, as features.
     pub fn matrices(&self) -> impl Iterator<Item = &FieldInfo> {
         self.fields.iter().filter(|f| matches!(f.kind, FieldKind::Real { .. }))
@@ -135,6 +140,8 @@ pub enum FieldKind {
     MultiLabel(usize),
     /// Real numbers to predict.
     Target(usize),
+    /// A time, of which differences are numbers.
+    Time,
 }
 
 impl FieldKind {
@@ -142,8 +149,13 @@ impl FieldKind {
     pub fn is_feature(self) -> bool {
         match self {
             FieldKind::Number | FieldKind::Real { .. } | FieldKind::OneHot | FieldKind::Embedding(_) => true,
-            FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) => false,
+            FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) | FieldKind::Time => false,
         }
+    }
+
+    /// Is it what an output is compared with?
+    pub fn is_label(self) -> bool {
+        !self.is_feature() && self != FieldKind::Time
     }
 }
 
@@ -166,6 +178,13 @@ pub struct RelationInfo {
     pub edges_name: String,
     /// Mentioned anywhere outside its declaration.
     pub used: Cell<bool>,
+}
+
+impl RelationInfo {
+    /// The field that holds the times of its edges.
+    pub fn time(&self) -> Option<&FieldInfo> {
+        self.fields.iter().find(|f| f.kind == FieldKind::Time)
+    }
 }
 
 /// A metapath: a path of relations.
@@ -266,7 +285,7 @@ impl Schema {
                             Diagnostic::at(
                                 codes::MODEL_ONLY,
                                 field.ty_span,
-                                "a relation has a weight, dense features and labels only",
+                                "a relation has a weight, dense features, a time and labels only",
                                 "not possible on edges",
                             )
                             .help("write `weight: f32`, `features: f32[8]`, or a label such as `fraud: class[2]`"),
@@ -533,6 +552,7 @@ fn resolve_fields(
             ast::FieldType::Class(classes) => dim(classes).map(FieldKind::Class),
             ast::FieldType::MultiLabel(labels) => dim(labels).map(FieldKind::MultiLabel),
             ast::FieldType::Target(width) => dim(width).map(FieldKind::Target),
+            ast::FieldType::Time => Some(FieldKind::Time),
         };
         let init = field.init.as_ref().map_or(Some(Initialiser::Glorot { batch: 0 }), |init| {
             if !matches!(field.ty, ast::FieldType::Embedding(_)) {
@@ -550,6 +570,24 @@ fn resolve_fields(
             }
             initialiser(init, consts, diagnostics)
         });
+        if let (Some(FieldKind::Time), Some(from)) = (kind, &field.from) {
+            let report = Diagnostic::at(codes::MODEL_ONLY, from.span, "times have no name in a dataset", "a name")
+                .label(field.ty_span, "its type")
+                .help("a dataset has one `time` for each vertex type and relation: leave `from` out");
+            diagnostics.push(report);
+            continue;
+        }
+        if kind == Some(FieldKind::Time)
+            && let Some(first) = resolved.iter().find(|known| known.kind == FieldKind::Time)
+        {
+            let whose = if of_vertex { "a vertex type" } else { "a relation" };
+            let report =
+                Diagnostic::at(codes::DUPLICATE_NAME, field.name.span, format!("{whose} has one time"), "a second one")
+                    .label(first.span, "the first one")
+                    .help("a further date is a feature: `born: f32`");
+            diagnostics.push(report);
+            continue;
+        }
         if let (Some(kind), Some(init)) = (kind, init) {
             let is_weight = kind == FieldKind::Number;
             if !of_vertex

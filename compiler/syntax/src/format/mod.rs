@@ -398,6 +398,7 @@ impl<'a> Printer<'a> {
             FieldType::Embedding(width) => format!("embedding[{}]", self.expr(width, LOOSEST)),
             FieldType::Class(width) => format!("class[{}]", self.expr(width, LOOSEST)),
             FieldType::MultiLabel(width) => format!("multilabel[{}]", self.expr(width, LOOSEST)),
+            FieldType::Time => "time".to_owned(),
             FieldType::Target(width) => format!("target[{}]", self.expr(width, LOOSEST)),
         };
         let init = field.init.as_ref().map_or(String::new(), |init| format!(" = {}", self.expr(init, LOOSEST)));
@@ -585,6 +586,7 @@ impl<'a> Printer<'a> {
             TrainEntry::Reuse(span, expr) => (span, "reuse", value(expr)),
             TrainEntry::Negatives(span, expr) => (span, "negatives", value(expr)),
             TrainEntry::Exclude(span, graphs) => (span, "exclude", graph_expr(graphs)),
+            TrainEntry::Cutoff(span) => (span, "cutoff", "time".to_owned()),
             TrainEntry::Seed(span, expr) => (span, "seed", value(expr)),
             TrainEntry::Stop(span, criterion, patience) => {
                 let patience = self.expr(patience, LOOSEST);

@@ -132,7 +132,7 @@ const ORDER: &[&[&str]] = &[
     SCHEMA_WORDS,
     BLOCK_WORDS,
     ENTRY_WORDS,
-    &["f32", "onehot", "embedding", "class", "multilabel", "target"],
+    &["f32", "onehot", "embedding", "class", "multilabel", "target", "time"],
     &["graph", "type", "src", "dst", "shared", "basis", "blocks"],
     &["=", "no_decay", ",", ")", "]", "{", "}"],
 ];

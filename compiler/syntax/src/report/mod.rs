@@ -36,6 +36,7 @@ const ENTRY_WORDS: &[&str] = &[
     "reuse",
     "negatives",
     "exclude",
+    "cutoff",
     "stop",
     "select",
     "metrics",

@@ -98,6 +98,7 @@ fn schema_item(out: &mut String, item: &SchemaItem) {
                 FieldType::Class(width) => format!("class {}", expr(width)),
                 FieldType::MultiLabel(width) => format!("multilabel {}", expr(width)),
                 FieldType::Target(width) => format!("target {}", expr(width)),
+                FieldType::Time => "time".to_owned(),
             };
             let init = field.init.as_ref().map(|init| format!(" = {}", expr(init))).unwrap_or_default();
             put!(out, 2, "field {}: {ty}{}{init}", field.name.name, from(&field.from));
@@ -198,6 +199,7 @@ fn entry(entry: &TrainEntry) -> String {
         }
         TrainEntry::Reuse(_, value) => format!("reuse {}", expr(value)),
         TrainEntry::Negatives(_, value) => format!("negatives {}", expr(value)),
+        TrainEntry::Cutoff(_) => "cutoff".to_owned(),
         TrainEntry::Exclude(_, graphs) => format!("exclude {}", self::graphs(graphs)),
         TrainEntry::Seed(_, value) => format!("seed {}", expr(value)),
         TrainEntry::Stop(_, c, patience) => format!("stop {} {}", criterion(c), expr(patience)),

@@ -36,7 +36,7 @@ pub struct Instances {
     pub at_most: Option<u32>,
     /// Names of the new relations, one for each position of the path: one more than there are steps.
     pub relations: Vec<String>,
-    /// Whether weight and features of a step's edges are read. `[steps]`
+    /// Whether weight, time and features of a step's edges are read. `[steps]`
     pub edge_data: Vec<bool>,
     /// Largest size in bytes of the instances with the graphs that are made of their relations.
     pub memory_budget: u64,
@@ -128,6 +128,7 @@ impl Instances {
                         let of_edges = |all: &[f32], dim: usize| -> Vec<f32> {
                             edges.iter().flat_map(|&e| all[e as usize * dim..][..dim].iter().copied()).collect()
                         };
+                        relation.time = data.time.as_ref().map(|all| edges.iter().map(|&e| all[e as usize]).collect());
                         relation.weight = data.weight.as_ref().map(|all| of_edges(all, 1).into());
                         relation.features = data
                             .features

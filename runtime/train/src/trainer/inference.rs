@@ -446,12 +446,13 @@ impl Trainer {
             self.executable.infer.metapaths.iter().flat_map(|path| &path.hops).map(|hop| hop.index()).collect();
         let own = data.graphs.iter().enumerate().filter(|(graph, _)| !hops.contains(graph));
         let semantic_graphs = own
-            .map(|(graph, g)| (g, data.origins.get(graph).copied().flatten()))
-            .map(|(g, origin)| GraphReport {
+            .map(|(graph, g)| (graph, g, data.origins.get(graph).copied().flatten()))
+            .map(|(graph, g, origin)| GraphReport {
                 name: g.name.clone(),
                 rows: g.num_dst,
                 cols: g.num_src,
                 edges: g.all_edges(),
+                left_out: data.left_out.get(graph).copied().flatten(),
                 listed: g.deferred.is_none(),
                 cached: origin.map(|origin| origin.cached),
                 sgb_ms: origin.map(|origin| 1e3 * origin.took.as_secs_f64()),

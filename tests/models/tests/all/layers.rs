@@ -514,19 +514,27 @@ fn hgt(
     types: &[&'static str],
     x: &Typed,
     (heads, hidden): (usize, usize),
-    per_relation: bool,
+    (per_relation, times_of): (bool, Option<&Typed>),
 ) -> Typed {
     let graphs: Vec<Graph> = both_ways(p).into_iter().filter(|g| only(types)(&g.dst)).collect();
-    let project = |what: &str, vertex: &str, i: usize| {
+    let project = |what: &str, vertex: &str, x: &[f64]| {
         let w = p.param(&format!("{path}.w_{what}.{vertex}"));
-        add(&w.apply(&x[vertex][i]), p.vector(&format!("{path}.b_{what}.{vertex}")))
+        add(&w.apply(x), p.vector(&format!("{path}.b_{what}.{vertex}")))
+    };
+    // What a source sends along an edge: its row, with the temporal encoding of eq. 6 to 8 where there are times.
+    let sent = |graph: &Graph, j: usize, i: usize| -> Vec<f64> {
+        let Some(times_of) = times_of else { return x[graph.src][j].clone() };
+        let later = times_of[graph.dst][i][0] - times_of[graph.src][j][0];
+        let base = temporal_base(later, x[graph.src][j].len());
+        let encoded = add(&p.param(&format!("{path}.w_t")).apply(&base), p.vector(&format!("{path}.b_t")));
+        add(&x[graph.src][j], &encoded)
     };
     let mut scores = vec![];
     for graph in &graphs {
         let w_att = p.param(&format!("{path}.w_att.{}", graph.name));
         let mu = p.vector(&format!("{path}.mu.{}", graph.name));
         let score = |&(j, i): &(usize, usize)| -> Vec<f64> {
-            let (key, query) = (project("k", graph.src, j), project("q", graph.dst, i));
+            let (key, query) = (project("k", graph.src, &sent(graph, j, i)), project("q", graph.dst, &x[graph.dst][i]));
             let of = |k| dot(&w_att.part(k).apply(head(&key, k, heads)), head(&query, k, heads));
             (0..heads).map(|k| of(k) * mu[k] / (hidden as f64).sqrt()).collect()
         };
@@ -543,7 +551,7 @@ fn hgt(
         for (graph, share) in graphs.iter().zip(&shares).filter(|(g, _)| g.dst == vertex) {
             let w_msg = p.param(&format!("{path}.w_msg.{}", graph.name));
             for (&(j, i), share) in graph.edges.iter().zip(share) {
-                let m = project("m", graph.src, j);
+                let m = project("m", graph.src, &sent(graph, j, i));
                 let of = |k: usize| times(share[k], &w_msg.part(k).apply(head(&m, k, heads)));
                 message[i] = add(&message[i], &(0..heads).flat_map(of).collect::<Vec<f64>>());
             }
@@ -565,8 +573,8 @@ fn hgt(
 }
 
 fn two_layers_of_hgt(p: &Plain<'_>, per_relation: bool) -> Rows {
-    let first = hgt(p, "first", ALL, &features(p), (2, 3), per_relation);
-    let second = hgt(p, "second", PAPER, &first, (2, 3), per_relation);
+    let first = hgt(p, "first", ALL, &features(p), (2, 3), (per_relation, None));
+    let second = hgt(p, "second", PAPER, &first, (2, 3), (per_relation, None));
     p.linear("y", "", &second["Paper"])
 }
 
@@ -578,6 +586,26 @@ fn hgt_over_all_in_edges_is_the_paper() {
 #[test]
 fn hgt_per_relation_is_the_equation_per_relation() {
     agrees("hgt_per_relation", |p| two_layers_of_hgt(p, true));
+}
+
+/// Hu et al. 2020, eq. 6: sin(ΔT / 10000^(2i / d)) in front of cos(ΔT / 10000^((2i + 1) / d)).
+fn temporal_base(later: f64, width: usize) -> Vec<f64> {
+    let angle = |k: usize| later / 10000f64.powf(k as f64 / width as f64);
+    (0..width).map(|k| if k % 2 == 0 { angle(k).sin() } else { angle(k).cos() }).collect()
+}
+
+#[test]
+fn hgt_with_times_encodes_them_as_in_the_paper() {
+    agrees("hgt_rte", |p| {
+        let times = [("Paper", "year"), ("Author", "since"), ("Venue", "since")];
+        let times = times.map(|(vertex, field)| (vertex, p.input(&format!("{vertex}.{field}"))));
+        let times = times.into_iter().map(|(v, rows)| (v, if rows.is_empty() { zeros(p.count(v), 1) } else { rows }));
+        let times: Typed = times.collect();
+        let embedded = features(p).iter().map(|(v, x)| (*v, p.linear("embedded", v, x))).collect();
+        let first = hgt(p, "first", ALL, &embedded, (2, 3), (false, Some(&times)));
+        let second = hgt(p, "second", PAPER, &first, (2, 3), (false, Some(&times)));
+        p.linear("y", "", &second["Paper"])
+    });
 }
 
 // ---- MAGNN ------------------------------------------------------------------------------------------

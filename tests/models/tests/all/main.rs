@@ -3,6 +3,7 @@
 mod attention;
 mod batches;
 mod caches;
+mod cutoffs;
 mod device_batches;
 mod devices;
 mod differential;
@@ -23,5 +24,6 @@ mod ranks;
 mod recent_layers;
 mod reuse;
 mod shuffles;
+mod times;
 mod training_cases;
 mod values;

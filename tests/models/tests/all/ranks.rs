@@ -32,9 +32,9 @@ const RANKS: [usize; 5] = [1, 2, 3, 4, 7];
 /// parameters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Trained {
-    losses: Vec<f64>,
+    pub losses: Vec<f64>,
     params: Vec<f32>,
-    output: Vec<f32>,
+    pub output: Vec<f32>,
     /// By name: the bits of the parameters that are not divided.
     dense: BTreeMap<String, Vec<u32>>,
 }
@@ -71,7 +71,8 @@ pub fn job(source: &str, data: &Arc<Dataset>, ranks: Option<Ranks>) -> Job {
     Job { data: DataSource::Loaded(Arc::clone(data)), options, ranks, graph_cache: None, ..Job::new(model) }
 }
 
-fn train(job: &Job) -> Result<Trained, Error> {
+/// Trains a job, and computes its output.
+pub fn train(job: &Job) -> Result<Trained, Error> {
     let mut prepared = prepare(Purpose::Train, job, &mut Quiet)?;
     let mut losses = vec![];
     let trainer = &mut prepared.trainer;
