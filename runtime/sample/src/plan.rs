@@ -101,8 +101,8 @@ pub enum SampleError {
         expected: usize,
         found: usize,
     },
-    /// A weighted fan-out, or one of the latest edges, of a relation without weights or ranks.
-    #[error("hop {hop} draws from relation `{relation}` by weight or time, but its edges have none")]
+    /// A weighted fan-out of a relation without weights, or one of the latest edges without their ranks.
+    #[error("hop {hop} draws from relation `{relation}` by weight, but its edges have none")]
     NoWeights { hop: usize, relation: String },
     /// A fan-out by walks of a relation without a metapath.
     #[error("hop {hop} walks along relation `{relation}`, which has no path")]

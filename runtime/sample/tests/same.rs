@@ -3,7 +3,7 @@
 mod common;
 
 use common::{KEY, busy_graph, graph_of_many_relations, random_graph, seeds};
-use hgnnc_sample::Fanout::{All, AtMost, Latest, Weighted};
+use hgnnc_sample::Fanout::{All, AtMost, Weighted};
 use hgnnc_sample::{Batch, BatchKey, Compiled, HistoricalVertices, Plan, SampleGraph, Sampler, naive, sample_each};
 
 /// Fan-outs below and above the limits of the linear search and of the register bitmap, different per relation.
@@ -20,7 +20,6 @@ fn plans(graph: &SampleGraph<'_>) -> Vec<Plan> {
         Plan::uniform(&[AtMost(100), AtMost(u32::MAX)], n),
         Plan::uniform(&[Weighted(3), Weighted(0), Weighted(60)], n),
         Plan::uniform(&[Weighted(1), AtMost(3), Weighted(u32::MAX)], n),
-        Plan::uniform(&[Latest(2), AtMost(3), Latest(40)], n),
         Plan { fanouts: (0..3).map(mixed).collect() },
     ]
 }

@@ -284,7 +284,10 @@ impl Description {
             flow.inputs.iter().any(|input| matches!(input.binding, Binding::Features(_, Matrix::Field(_))));
         let has_labels = train_labels(flow).next().is_some();
         let keeps_last = training.is_some_and(|training| training.keep == Keep::Last);
-        let needed = [(has_labels, VERSION), (has_fields || keeps_last, 4), (has_terms, 3)];
+        let is_new = |graph: &GraphDecl| graph.past || graph.kept.is_some();
+        let has_times_or_limits = flow.graphs.iter().any(is_new)
+            || flow.inputs.iter().any(|input| matches!(input.binding, Binding::Time(_) | Binding::EdgeTime(_)));
+        let needed = [(has_labels || has_times_or_limits, VERSION), (has_fields || keeps_last, 4), (has_terms, 3)];
         Self {
             artifact: needed.into_iter().find(|(is_needed, _)| *is_needed).map_or(2, |(_, version)| version),
             hgnnc: env!("CARGO_PKG_VERSION").into(),
