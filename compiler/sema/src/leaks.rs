@@ -11,7 +11,7 @@
 //! | other vertices | behind a graph of the label's vertex type that has no edge (v, v) |
 //! | perhaps the vertex itself, on a way back | behind any other graph, behind a further one, and what combines all rows |
 //!
-//! What is not known to keep rows apart is a way back. Parameters are not followed: they learn from all labels anyway.
+//! Any other operation is a way back. Parameters are not followed: they learn from all labels anyway.
 
 use std::collections::BTreeMap;
 

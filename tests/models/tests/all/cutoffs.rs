@@ -209,7 +209,7 @@ fn world(seed: u64, data: &Dataset) -> World {
     World::new(seed, &TYPES, &relations)
 }
 
-/// What a vertex has after some layers, computed for it alone: it asks the vertices that it may read, as of its own time.
+/// The values of a vertex after some layers, computed for it alone: it asks the vertices that it may read, as of its own time.
 struct Alone<'a> {
     data: &'a Dataset,
     layers: &'a [Vec<Walk>],

@@ -521,7 +521,7 @@ fn hgt(
         let w = p.param(&format!("{path}.w_{what}.{vertex}"));
         add(&w.apply(x), p.vector(&format!("{path}.b_{what}.{vertex}")))
     };
-    // What a source sends along an edge: its row, with the temporal encoding of eq. 6 to 8 where there are times.
+    // A source sends along an edge its row, with the temporal encoding of eq. 6 to 8 where there are times.
     let sent = |graph: &Graph, j: usize, i: usize| -> Vec<f64> {
         let Some(times_of) = times_of else { return x[graph.src][j].clone() };
         let later = times_of[graph.dst][i][0] - times_of[graph.src][j][0];

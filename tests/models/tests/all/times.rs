@@ -43,7 +43,7 @@ fn world() -> World {
     )
 }
 
-/// What the model computes, edge by edge. The edges of a graph and their times are those that the program is bound to.
+/// The values of the model, edge by edge. The edges of a graph and their times are those that the program is bound to.
 fn reference(compiled: &Compiled, p: &Plain<'_>) -> Rows {
     let bindings = compiled.bind(&world());
     let mut out: Rows = vec![vec![0.0; 4]; 5];
