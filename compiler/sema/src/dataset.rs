@@ -166,7 +166,7 @@ fn train_labels<'s>(
 ) -> impl Iterator<Item = (usize, &'s FieldInfo, Option<RowsOf>)> {
     let of_vertex = |(index, (vertex, place)): (usize, (&'s VertexInfo, &Option<usize>))| {
         let place = place.map(RowsOf::Vertices);
-        let labels = vertex.fields.iter().filter(|field| !field.kind.is_feature() && field.used.get());
+        let labels = vertex.fields.iter().filter(|field| field.kind.is_label() && field.used.get());
         labels.map(move |field| (index, field, place))
     };
     schema.vertices.iter().zip(places).enumerate().flat_map(of_vertex)

@@ -44,7 +44,7 @@ impl Checker<'_> {
             return None;
         }
         let info = &self.schema.relations[self.schema.relation_named(name)?];
-        let declared = info.fields.iter().find(|known| known.name == field.name && !known.kind.is_feature())?;
+        let declared = info.fields.iter().find(|known| known.name == field.name && known.kind.is_label())?;
         let message = format!("`{name}.{}` is a label of edges, which models cannot read", field.name);
         let report = Diagnostic::at(codes::TRAIN_LABELS, label.span, message, "not a label of vertices")
             .label(declared.span, "declared here");

@@ -4,7 +4,7 @@ use hgnnc_driver::{Analyzed, Endpoints, LowerOptions, SizeInfo, analyze, lower};
 use hgnnc_executable::Executable;
 use hgnnc_graph::SemanticGraph;
 use hgnnc_interp::{Bindings, Evaluation, Tensor};
-use hgnnc_ir::dataflow::{Binding, GraphDecl, Matrix, SelfLoops};
+use hgnnc_ir::dataflow::{Binding, GraphDecl, InputDecl, Matrix, SelfLoops};
 use hgnnc_ir::{Dataflow, Dim, Direction, Graph, Input, Op, OutputKind, Param};
 use hgnnc_passes::{differentiate, update};
 
@@ -222,6 +222,16 @@ pub fn bind(flow: &Dataflow, world: &World) -> Bindings {
             Binding::EpochNumber => Tensor::scalar(0.0),
         };
         bindings.inputs.insert(Input::new(index), tensor);
+    }
+    // Times are differences to the newest one, as they are bound.
+    let is_time = |input: &&InputDecl| matches!(input.binding, Binding::Time(_) | Binding::EdgeTime(_));
+    let times: Vec<Input> =
+        (0..flow.inputs.len()).map(Input::new).filter(|at| is_time(&&flow.inputs[at.index()])).collect();
+    let newest = times.iter().flat_map(|at| bindings.inputs[at].data.clone()).fold(f64::MIN, f64::max);
+    for at in times {
+        if let Some(tensor) = bindings.inputs.get_mut(&at) {
+            tensor.data.iter_mut().for_each(|time| *time -= newest);
+        }
     }
     for (index, decl) in flow.params.iter().enumerate() {
         let len = bindings.width(&decl.dims);

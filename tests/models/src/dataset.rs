@@ -4,8 +4,8 @@ use hgnnc_graph::{
     Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, FieldData, LabelData, LabelValues, RelationData,
     SparseFeatures, SplitData, VertexTypeData,
 };
-use hgnnc_interp::Bindings;
-use hgnnc_ir::dataflow::{Binding, Matrix};
+use hgnnc_interp::{Bindings, Tensor};
+use hgnnc_ir::dataflow::{Binding, InputDecl, Matrix};
 use hgnnc_ir::types::DType;
 use hgnnc_ir::{Dataflow, Input, PathRows, VertexType};
 
@@ -54,11 +54,17 @@ pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
                 } else {
                     Features::Dense(DenseFeatures { dim: tensor.width, rows: numbers.into() })
                 };
+                let compared = |input: &InputDecl| matches!(&input.binding, Binding::Label(of, _) if of == vertex);
+                if let Matrix::TrainLabels(name) = matrix
+                    && !flow.inputs.iter().any(compared)
+                {
+                    known_labels(&mut dataset, (*vertex, name), world, tensor);
+                }
                 let of = &mut dataset.vertex_types[vertex.index()];
                 match matrix {
                     Matrix::Field(name) => of.fields.push(FieldData { name: name.clone(), values: features }),
                     Matrix::Features => of.features = Some(features),
-                    // Made of the labels and the training part.
+                    // Made of labels and the training part.
                     Matrix::TrainLabels(_) => {}
                 }
             }
@@ -115,6 +121,17 @@ pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
         }
     }
     dataset
+}
+
+/// The label and the split of a vertex type that labels of the training part are the rows of.
+fn known_labels(dataset: &mut Dataset, (vertex, name): (VertexType, &str), world: &World, rows: &Tensor) {
+    let of_type = &dataset.vertex_types[vertex.index()].name;
+    let (classes, name) = (rows.width, name.to_owned());
+    let values = LabelValues::Single { classes, of: world.classes(of_type, classes) };
+    let train = (0..).zip(world.trained(of_type)).filter(|(_, trained)| *trained).map(|(v, _)| v).collect();
+    let vertex_type = vertex.index();
+    dataset.labels.push(LabelData { name, vertex_type, values, class_names: vec![] });
+    dataset.splits.push(SplitData { name: "std".into(), vertex_type, train, val: vec![], test: vec![] });
 }
 
 fn sparse(dim: usize, dense: &[f32]) -> Features {

@@ -601,7 +601,7 @@ fn hgt_with_times_encodes_them_as_in_the_paper() {
         let times = times.map(|(vertex, field)| (vertex, p.input(&format!("{vertex}.{field}"))));
         let times = times.into_iter().map(|(v, rows)| (v, if rows.is_empty() { zeros(p.count(v), 1) } else { rows }));
         let times: Typed = times.collect();
-        let embedded = features(p).iter().map(|(v, x)| (*v, p.linear("embedded", v, x))).collect();
+        let embedded = features(p).iter().map(|(v, x)| (*v, p.linear("embedded", &format!(".{v}"), x))).collect();
         let first = hgt(p, "first", ALL, &embedded, (2, 3), (false, Some(&times)));
         let second = hgt(p, "second", PAPER, &first, (2, 3), (false, Some(&times)));
         p.linear("y", "", &second["Paper"])
