@@ -262,6 +262,14 @@ y: f32 } /// not a doc
 }
 
 #[test]
+fn a_comment_in_front_of_an_initialiser_stays() {
+    let text = "schema S { vertex V { last: embedding[2] // c\n = uniform(0.1), y: f32 } }";
+    let once = format(&read("field", text).module, text);
+    assert!(once.contains("= uniform(0.1), // c\n"), "{once}");
+    assert_eq!(format(&read("field", &once).module, &once), once);
+}
+
+#[test]
 fn formatting_comments_again_changes_nothing() {
     let text = |before: &str, after: &str| {
         let model = format!("model M(schema: S) {{\n    let a = 1\n\n{after}}}\n");
