@@ -262,10 +262,10 @@ y: f32 } /// not a doc
 }
 
 #[test]
-fn a_comment_in_front_of_an_initialiser_stays() {
+fn a_comment_in_front_of_an_initialiser_belongs_to_the_field() {
     let text = "schema S { vertex V { last: embedding[2] // c\n = uniform(0.1), y: f32 } }";
     let once = format(&read("field", text).module, text);
-    assert!(once.contains("= uniform(0.1), // c\n"), "{once}");
+    assert!(once.contains("// c\n        last: embedding[2] = uniform(0.1),\n"), "{once}");
     assert_eq!(format(&read("field", &once).module, &once), once);
 }
 
