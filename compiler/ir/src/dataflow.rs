@@ -158,7 +158,7 @@ pub struct PatternDecl {
 /// A matrix with a row for each vertex of a type.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Matrix {
-    /// The dataset's `features`.
+    /// The matrix that a dataset calls `features`, one for each vertex type.
     Features,
     /// The dataset's field of this name.
     Field(String),

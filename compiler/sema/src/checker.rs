@@ -81,8 +81,7 @@ pub struct Checker<'a> {
     pub(crate) graphs: FxHashMap<EdgesKey, Graph>,
     /// The semantic graphs of path instances, by the edges of the metapath and the limit per vertex.
     pub(crate) instances: FxHashMap<EdgesKey, Graph>,
-    /// The graphs from the vertices at a position to path instances, and of the in-edges at a position, by the semantic
-    /// graph of these.
+    /// By semantic graph and position: the graph from the vertices there to its path instances, or of its in-edges there.
     pub(crate) positions: FxHashMap<(Graph, usize), Graph>,
     /// The edges that are rows, by their relation.
     pub(crate) edge_rows: BTreeMap<usize, EdgeRows>,
@@ -128,6 +127,7 @@ pub struct Frame {
 }
 
 /// Names in scope and what a block runs for.
+#[derive(Clone)]
 pub struct Scope<'s> {
     /// The kind of block.
     pub place: Place,

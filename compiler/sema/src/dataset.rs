@@ -172,8 +172,8 @@ fn train_labels<'s>(
     schema.vertices.iter().zip(places).enumerate().flat_map(of_vertex)
 }
 
-/// Refuses a label that the model reads by one field and is compared with by another one: which values hold it is known of
-/// fields.
+/// Refuses a label of the dataset that the model reads by one field and compares an output with by another one. The leak
+/// check knows fields, and would not see that both are the same label.
 fn check_train_labels(
     schema: &Schema,
     (train, places): (Option<&TrainSpec>, &[Option<usize>]),

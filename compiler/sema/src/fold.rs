@@ -135,17 +135,7 @@ impl Checker<'_> {
             ));
         }
         let before = self.expr(Kind::Before(graphs.clone()), Type::PerGraph(states.clone()), of.span);
-        let mut inner = Scope {
-            place: scope.place,
-            variable: scope.variable,
-            locals: scope.locals.clone(),
-            spans: scope.spans.clone(),
-            layer: scope.layer,
-            consts: scope.consts,
-            graphs: scope.graphs.clone(),
-            along: None,
-            statement: scope.statement.clone(),
-        };
+        let mut inner = scope.clone();
         inner.locals.insert(BEFORE.to_owned(), Term::Value(before.clone()));
         let step = self.eval_step(of.step, &mut inner);
         let Some(step) = self.value(step, of.step.span)? else { return Ok(Term::Error) };

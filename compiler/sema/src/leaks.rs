@@ -37,7 +37,7 @@ struct Reach {
 #[derive(Clone, Copy, Debug)]
 struct Way {
     by: By,
-    /// The operation.
+    /// The place of the operation after which labels may come back.
     at: Span,
     /// The use of a layer that has it.
     used: Option<Span>,

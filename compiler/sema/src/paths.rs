@@ -584,17 +584,8 @@ impl Checker<'_> {
         let mut parts: Vec<(Typed, Vec<usize>)> = vec![];
         for position in 0..=lengths.iter().copied().max()? {
             let chosen: Vec<usize> = (0..lengths.len()).filter(|&member| lengths[member] >= position).collect();
-            let mut inner = Scope {
-                place: scope.place,
-                variable: scope.variable,
-                locals: scope.locals.clone(),
-                spans: scope.spans.clone(),
-                layer: scope.layer,
-                consts: scope.consts,
-                graphs: chosen.iter().map(|&member| scope.graphs[member]).collect(),
-                along: Some(position),
-                statement: scope.statement.clone(),
-            };
+            let graphs = chosen.iter().map(|&member| scope.graphs[member]).collect();
+            let mut inner = Scope { graphs, along: Some(position), ..scope.clone() };
             for term in inner.locals.values_mut() {
                 self.narrow(term, &chosen, span);
             }

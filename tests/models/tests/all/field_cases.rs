@@ -7,7 +7,6 @@ use std::sync::atomic::AtomicBool;
 use hgnnc_cpu::EngineOptions;
 use hgnnc_cpu::plan::{Domain, Level, Place, Plan, StepKind};
 use hgnnc_data::ExecError;
-use hgnnc_executable::Executable;
 use hgnnc_graph::{Dataset, MetapathOptions, RelationData, SemanticGraphs, SgbError, Step, VertexTypeData, npy};
 use hgnnc_interp::Tensor;
 use hgnnc_ir::{Dataflow, Input, Op, Space, parse, print};
@@ -17,6 +16,8 @@ use hgnnc_model_tests::engine::{bound_data, engine, run};
 use hgnnc_model_tests::plain::{Plain, dot};
 use hgnnc_model_tests::{CASES, World, assert_close, case, compile, dataset, report};
 use hgnnc_train::TrainOptions;
+
+use crate::times::inference;
 
 fn library_model(uses: &str, body: &str) -> String {
     format!("{uses}\n{SCHEMA}\nmodel M(schema: Library) {{ {body} }}\n{TRAIN}")
@@ -271,20 +272,7 @@ fn field_case_11_metapath_over_budget() {
         }
         model M(schema: S) { output y: Paper = HanConv(hidden: 2, heads: 1) over [PVP] of Paper.x }",
     );
-    let executable = Executable {
-        model: "M".into(),
-        train: None,
-        infer: compiled.infer,
-        score: None,
-        head: None,
-        kernels: Default::default(),
-        training: None,
-        batch: None,
-        graphs: None,
-        families: vec![],
-        cpu: None,
-        sampler: None,
-    };
+    let executable = inference(&compiled);
     let options = hgnnc_data::BindOptions { graph_budget: Some(64 << 20), ..Default::default() };
     match hgnnc_data::bind(&executable, &dataset, &options) {
         Err(ExecError::GraphTooLarge(text)) => assert!(text.contains("PVP"), "{text}"),

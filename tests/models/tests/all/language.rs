@@ -3,7 +3,6 @@
 //!
 //! Each is a small layer, compared with loops (1e-10), with its gradients (1e-6) and on the engine (2e-5).
 
-use hgnnc_executable::Executable;
 use hgnnc_graph::{Dataset, DenseFeatures, Features, RelationData, VertexTypeData};
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_model_tests::plain::{Plain, Rows, add, dot, times};
@@ -12,6 +11,7 @@ use hgnnc_model_tests::{World, assert_close, compile};
 
 use crate::differential::engine_agrees;
 use crate::gradients::gradients_are_differences;
+use crate::times::inference;
 
 pub const SCHEMA: &str = "
 schema S {
@@ -446,20 +446,7 @@ fn edge_data_stay_with_their_edges() {
         relations: vec![relation("r", 1, &vec![]), relation("s", 0, &edges)],
         ..Dataset::default()
     };
-    let executable = Executable {
-        model: "M".into(),
-        train: None,
-        infer: compiled.infer.clone(),
-        score: None,
-        head: None,
-        kernels: Default::default(),
-        training: None,
-        batch: None,
-        graphs: None,
-        families: vec![],
-        cpu: None,
-        sampler: None,
-    };
+    let executable = inference(&compiled);
     let data = hgnnc_data::bind(&executable, &dataset, &Default::default()).unwrap_or_else(|error| panic!("{error}"));
     let numbers = |wanted: &Binding| {
         let index = compiled.infer.inputs.iter().position(|i| i.binding == *wanted).expect("read");
