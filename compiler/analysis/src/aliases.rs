@@ -147,6 +147,18 @@ impl<'a> AliasAnalysis<'a> {
         }
     }
 
+    /// The graph whose edges are the rows of a value of vertices, which a traversal of the edges computes.
+    pub fn edges_as_rows(&self, value: Value) -> Option<Graph> {
+        let node = self.flow.value(value);
+        match (&node.op, node.ty.space) {
+            (Op::Reindex(_), Space::Vertices(_)) => match self.flow.ty(node.args[0]).space {
+                Space::Edges(graph) => Some(graph),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// The row space of a topology in a direction; `None` for the columns of a sparse matrix.
     pub fn row_space(&self, topology: Topology, direction: Direction) -> Option<Space> {
         match (topology, direction) {

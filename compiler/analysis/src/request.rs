@@ -173,6 +173,8 @@ impl Request {
             | Op::Transpose { .. }
             | Op::OneHot { .. }
             | Op::Rows
+            | Op::Reindex(_)
+            | Op::RankLinks(_)
             | Op::MatMul { .. }
             | Op::MatMulT { .. }
             | Op::Outer { .. }

@@ -453,19 +453,16 @@ const LOSSES: &[Row] = &[
     (&["l1", "l1loss", "meanabsoluteerror", "maeloss"], Names(&["mae"])),
     (&["l2", "l2loss", "mseloss", "meansquarederror", "rmse"], Names(&["mse"])),
     (&["huber", "huberloss", "smoothl1", "smoothl1loss"], Names(&["mse", "mae"])),
+    (&["bprloss", "bayesianpersonalizedranking"], Names(&["bpr"])),
     (
-        &[
-            "bpr",
-            "bprloss",
-            "marginranking",
-            "marginrankingloss",
-            "triplet",
-            "tripletloss",
-            "hinge",
-            "hingeloss",
-            "infonce",
-        ],
-        Advice("links are told from other pairs by `binary_cross_entropy(OUTPUT, links)`"),
+        &["marginrankingloss", "marginloss", "triplet", "tripletloss", "hinge", "hingeloss", "maxmargin"],
+        Names(&["margin_ranking"]),
+    ),
+    (
+        &["infonce", "nce", "sampledsoftmax", "softmaxloss", "ntxent"],
+        Advice(
+            "links are told from their own negative samples by `cross_entropy(OUTPUT, links)`; `std::contrast` has losses without links",
+        ),
     ),
 ];
 

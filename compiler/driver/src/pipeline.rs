@@ -3,10 +3,13 @@
 
 use hgnnc_fusion::{Groups, KERNEL_PASSES, KernelCx, LoweringOptions, kernel_passes};
 use hgnnc_ir::batch::BatchLayout;
+use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, Param, Value};
 use hgnnc_passes::{Leaf, LeafGradient, PassCx, PassManager};
-use hgnnc_passes::{batch_sizes, to_minibatch, to_minibatch_with_cache, try_differentiate, update, vjp};
+use hgnnc_passes::{
+    NotBatchable, batch_sizes, rank_links, to_minibatch, to_minibatch_with_cache, try_differentiate, update, vjp,
+};
 use hgnnc_sema::TrainSpec;
 
 use crate::lower::LowerError;
@@ -16,7 +19,8 @@ use crate::lower::LowerError;
 pub(crate) enum Stage {
     /// Whole graph to mini-batch, for models that are trained on batches.
     Minibatch,
-    /// [`hgnnc_passes::pipeline::MODEL`], for mini-batches: those of the whole graph ran before data was bound.
+    /// [`hgnnc_passes::pipeline::MODEL`], for mini-batches: those of the whole graph ran before data was bound. Then the
+    /// losses of links that need the pairs of a batch are written out.
     Model,
     /// [`hgnnc_passes::pipeline::FORWARD`].
     Forward,
@@ -134,6 +138,7 @@ impl<'a> Compilation<'a> {
                 Stage::Model if self.batch.is_some() => {
                     self.cx.on_batches = true;
                     passes.run_model(&mut self.flow, &mut self.cx);
+                    self.rank_links()?;
                     self.cx.sizes.iter_mut().for_each(|sizes| sizes.derive(&self.flow));
                 }
                 Stage::Model => {}
@@ -165,6 +170,12 @@ impl<'a> Compilation<'a> {
         self.cx.sizes = sizes.map(|sizes| batch_sizes(&self.flow, &layout, training, batch, &sizes));
         (self.flow, self.batch) = (flow, Some(layout));
         Ok(())
+    }
+
+    fn rank_links(&mut self) -> Result<(), LowerError> {
+        let Some(links) = self.spec.and_then(|spec| spec.training.links()) else { return Ok(()) };
+        rank_links(&mut self.flow, links.negatives.count)
+            .map_err(|TypeError(why)| LowerError::Batch(NotBatchable { why, origin: None }))
     }
 
     fn differentiate(&mut self) -> Result<(), LowerError> {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use hgnnc_diag::Span;
 use hgnnc_ir::dataflow::{GraphDecl, RelationDecl, SelfLoops, VertexTypeDecl};
+use hgnnc_ir::training::LinkLoss;
 use hgnnc_ir::{BinaryOp, Direction, Graph, PathDecl, PathRows, Space, Table, UnaryOp, VertexType};
 
 pub use dims::{Dim, Symbol, Symbols};
@@ -761,8 +762,8 @@ pub enum LossKind {
     BinaryCrossEntropy { label: Label, labels: usize, focus: f64 },
     /// The mean over targets of the squared or absolute difference.
     Distance { label: Label, width: usize, squared: bool },
-    /// The mean over pairs of the binary cross entropy of their scores, which is 1 for links.
-    Links,
+    /// A comparison of the scores of links with those of other pairs.
+    Links(LinkLoss),
     /// The value itself, which is a single number.
     Number,
 }
@@ -774,7 +775,7 @@ impl LossKind {
             Self::CrossEntropy { label, .. }
             | Self::BinaryCrossEntropy { label, .. }
             | Self::Distance { label, .. } => Some(label),
-            Self::Links | Self::Number => None,
+            Self::Links(_) | Self::Number => None,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use hgnnc_ir::dataflow::train_labels;
+use hgnnc_ir::training::{LinkLoss, RankingLoss};
 use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
 
 use crate::text::show_widths;
@@ -53,7 +54,10 @@ impl<'m> Printer<'m> {
             LossKind::BinaryCrossEntropy { label, .. } => format!("binary_cross_entropy({value}, {})", label.name),
             LossKind::Distance { label, squared: true, .. } => format!("mse({value}, {})", label.name),
             LossKind::Distance { label, squared: false, .. } => format!("mae({value}, {})", label.name),
-            LossKind::Links => format!("binary_cross_entropy({value}, links)"),
+            LossKind::Links(LinkLoss::Ranking(RankingLoss::Margin(margin))) => {
+                format!("margin_ranking({value}, links, margin: {margin})")
+            }
+            LossKind::Links(loss) => format!("{}({value}, links)", loss.name()),
             LossKind::Number => value,
         };
         if term.weight == 1.0 { text } else { format!("{} * {text}", term.weight) }

@@ -69,6 +69,15 @@ impl Tensor {
     }
 }
 
+/// A pair to score: a link, or a negative sample of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PairOfLink {
+    /// The number of the link.
+    pub link: u32,
+    /// Whether the pair is the link itself.
+    pub is_link: bool,
+}
+
 /// The inputs of a run: sizes, graphs, tensors and the seed of the dropout masks.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Bindings {
@@ -85,6 +94,8 @@ pub struct Bindings {
     /// The number in the dataset of each row that a rank has of a space ([`hgnnc_ir::ranks`]); for other spaces it is the
     /// position of the row.
     pub numbers: BTreeMap<Space, Vec<u32>>,
+    /// By graph of links, the link to which each pair belongs.
+    pub pairs: BTreeMap<Graph, Vec<PairOfLink>>,
     /// Seed of the dropout masks.
     pub seed: u64,
     /// Training step, which the dropout masks depend on.

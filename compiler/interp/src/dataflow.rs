@@ -3,11 +3,14 @@
 //! Every back end is tested against it, so it favours obvious correctness over speed: no fusion, no in-place updates,
 //! sparse values stored dense (a layout never changes what a value means), and every value kept for inspection.
 
+use std::collections::BTreeMap;
+
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::elementwise::{binary, unary};
 use hgnnc_ir::metapath::{MetapathReduce, MetapathTerm};
 use hgnnc_ir::ops::{Direction, Extreme, Op, ProductForm, Reduce};
 use hgnnc_ir::random;
+use hgnnc_ir::training::RankingLoss;
 use hgnnc_ir::types::{Graph, Space, Type, Value};
 
 use crate::bindings::{bound, bound_input, check};
@@ -76,7 +79,7 @@ pub(crate) fn evaluate(
         Op::Broadcast(_) => spread(bindings, arg(0), arg_ty(0), ty),
         Op::StopGradient => arg(0).clone(),
 
-        Op::Reshape(_) | Op::Rows | Op::Unrows => same_rows(arg(0).data.clone()),
+        Op::Reshape(_) | Op::Rows | Op::Unrows | Op::Reindex(_) => same_rows(arg(0).data.clone()),
         Op::Concat => {
             let last = |i: usize| arg_ty(i).dims.last().map_or(1, |&d| bindings.extent(d));
             let lead = bindings.width(&ty.dims[..ty.dims.len() - 1]);
@@ -225,7 +228,44 @@ pub(crate) fn evaluate(
         Op::ReduceSpace(reduce) => {
             Tensor::from_fn(1, width, |_, column| reduced(*reduce, (0..arg(0).rows).map(|row| arg(0).at(row, column))))
         }
+        Op::RankLinks(loss) => {
+            // For each link its score, and those of its negative samples.
+            let mut links: BTreeMap<u32, (f64, Vec<f64>)> = BTreeMap::new();
+            for i in 0..data.args.len() {
+                let Space::Edges(graph) = arg_ty(i).space else { unreachable!("scores belong to pairs") };
+                let name = || flow.graphs[graph.index()].name.clone();
+                let missing = || InterpError::Missing { kind: "input", name: name() };
+                let pairs = bindings.pairs.get(&graph).ok_or_else(missing)?;
+                for (pair, row) in pairs.iter().zip(0..) {
+                    let of = links.entry(pair.link).or_default();
+                    if pair.is_link { of.0 = arg(i).at(row, 0) } else { of.1.push(arg(i).at(row, 0)) }
+                }
+            }
+            Tensor::scalar(ranking_loss(*loss, links.into_values()))
+        }
     })
+}
+
+/// The loss of links with these scores and those of their negative samples.
+fn ranking_loss(loss: RankingLoss, links: impl Iterator<Item = (f64, Vec<f64>)>) -> f64 {
+    let (mut total, mut count) = (0.0, 0.0f64);
+    for (score, negatives) in links {
+        let behind = negatives.iter().map(|negative| negative - score);
+        match loss {
+            RankingLoss::CrossEntropy => {
+                total += behind.map(f64::exp).sum::<f64>().ln_1p();
+                count += 1.0;
+            }
+            RankingLoss::Bpr | RankingLoss::Margin(_) => {
+                count += behind.len() as f64;
+                total += match loss {
+                    RankingLoss::Margin(margin) => behind.map(|behind| (margin + behind).max(0.0)).sum::<f64>(),
+                    _ => behind.map(|behind| behind.exp().ln_1p()).sum(),
+                };
+            }
+        }
+    }
+    total / count.max(1.0)
 }
 
 /// A grouped product of extents (B, k, N), with an edge from each row to its group.

@@ -8,8 +8,8 @@ use crate::dataflow::Dataflow;
 use crate::metapath::{MetapathReduce, MetapathTerm};
 use crate::ops::{BinaryOp, Direction, Op, ProductForm};
 use crate::ranks::EdgeShare;
-use crate::stacks::Incidence;
-use crate::types::{DType, Dim, Graph, Layout, Space, Type, Value};
+use crate::stacks::{Incidence, VertexRows};
+use crate::types::{DType, Dim, Graph, Layout, Space, Type, Value, VertexType};
 use crate::width::Width;
 
 /// An operation whose operands do not fit; the message says why.
@@ -44,7 +44,7 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         | Op::ScatterRows(..)
         | Op::SegmentArg { .. } => Some(2),
         Op::ScatterAdd(ends) => Some(1 + ends.len()),
-        Op::Concat => None,
+        Op::Concat | Op::RankLinks(_) => None,
         Op::MetapathReduce(sum) => {
             Some(sum.term.operands() + usize::from(sum.term != MetapathTerm::LogSumExp && args.len() > 3))
         }
@@ -57,6 +57,7 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         | Op::OneHot { .. }
         | Op::Rows
         | Op::Unrows
+        | Op::Reindex(_)
         | Op::GatherSrc(_)
         | Op::GatherDst(_)
         | Op::Segment { .. }
@@ -208,6 +209,21 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
                 Space::Unit | Space::Edges(_) | Space::Endpoints(..) => {
                     error("the operand has no rows that could be a dimension")
                 }
+            }
+        }
+        Op::Reindex(space) => {
+            dense(0)?;
+            known_space(flow, *space)?;
+            let has_edges = |vertex: VertexType, graph: Graph| {
+                flow.vertex_types.get(vertex.index()).is_some_and(|decl| decl.rows == VertexRows::Edges(graph))
+            };
+            match (ty(0).space, *space) {
+                (Space::Edges(graph), Space::Vertices(vertex)) | (Space::Vertices(vertex), Space::Edges(graph))
+                    if has_edges(vertex, graph) =>
+                {
+                    Ok(Type { space: *space, ..ty(0).clone() })
+                }
+                _ => error(format!("{} has no rows under another index", show(flow, ty(0)))),
             }
         }
 
@@ -387,6 +403,16 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         Op::ReduceSpace(_) => {
             dense(0)?;
             Ok(Type::new(Space::Unit, ty(0).dims.clone()))
+        }
+        Op::RankLinks(_) => {
+            for &arg in args {
+                let ty = flow.ty(arg);
+                match ty.space {
+                    Space::Edges(graph) if flow.graphs[graph.index()].links && *ty == Type::new(ty.space, vec![]) => {}
+                    _ => return error(format!("{} is no number for each pair to score", show(flow, ty))),
+                }
+            }
+            Ok(Type::scalar())
         }
     }
 }

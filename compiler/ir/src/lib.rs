@@ -15,6 +15,7 @@ pub mod dataflow;
 pub mod elementwise;
 pub mod infer;
 pub mod kernel;
+mod link_rows;
 pub mod loops;
 pub mod metapath;
 pub mod op_info;

@@ -31,6 +31,8 @@ pub enum OpClass {
     Gather,
     /// A reduction over the edges of each row.
     Segment,
+    /// The rows of edges as rows of vertices, or the other way round.
+    Reindex,
     /// Rows at the distinct endpoints of a graph, from or to rows of vertices.
     Endpoints,
     /// A reduction over all rows.
@@ -56,8 +58,9 @@ impl Op {
             Op::Grouped { .. } => OpClass::GroupedProduct,
             Op::GatherSrc(_) | Op::GatherDst(_) => OpClass::Gather,
             Op::Segment { .. } | Op::SegmentEndpoints { .. } | Op::SegmentArg { .. } => OpClass::Segment,
+            Op::Reindex(_) => OpClass::Reindex,
             Op::GatherRows(..) | Op::ScatterRows(..) | Op::ScatterAdd(_) => OpClass::Endpoints,
-            Op::ReduceSpace(_) => OpClass::ReduceRows,
+            Op::ReduceSpace(_) | Op::RankLinks(_) => OpClass::ReduceRows,
             Op::MetapathReduce(_) => OpClass::MetapathReduce,
             Op::Exchange(_) | Op::SumRanks => OpClass::Exchange,
         }
@@ -133,6 +136,7 @@ impl Op {
             Op::OneHot { .. } => "one_hot",
             Op::Rows => "rows",
             Op::Unrows => "unrows",
+            Op::Reindex(_) => "reindex",
             Op::MatMul { .. } => "matmul",
             Op::MatMulT { .. } => "matmul_t",
             Op::Outer { .. } => "outer",
@@ -149,6 +153,7 @@ impl Op {
             Op::SumRanks => "sum_ranks",
             Op::ReduceTrailing { .. } => "reduce",
             Op::ReduceSpace(_) => "total",
+            Op::RankLinks(_) => "rank_links",
         }
     }
 

@@ -5,6 +5,7 @@
 
 pub use crate::elementwise::{BinaryOp, UnaryOp};
 use crate::metapath::MetapathReduce;
+use crate::training::RankingLoss;
 use crate::types::{Graph, Input, Param, Space, Type, VertexType};
 
 /// One operation. Operands are the `args` of its [`crate::ValueData`], in the order given here.
@@ -67,6 +68,9 @@ pub enum Op {
     Rows,
     /// The inverse of `Rows`: `V[dims]` to `[|V|, dims]`, `index(n)[dims]` to `[n, dims]`.
     Unrows,
+    /// The same rows under another index: `edges(g)[..]` to `P[..]` and back, where `P` has a row for each edge of `g`, in
+    /// their order ([`crate::VertexRows::Edges`]).
+    Reindex(Space),
 
     // ---- dense products -----------------------------------------------------------------------
     /// `S[B.., k] · [B.., k, N..]` to `S[B.., N..]`, where `batch` counts the dimensions `B`.
@@ -171,6 +175,9 @@ pub enum Op {
     },
     /// Reduces the rows of a space: `S[..]` to `[..]`.
     ReduceSpace(Reduce),
+    /// The loss of the pairs of one or several graphs of links, from the scores of each, `edges(g)[]`, to `[]`. It is written
+    /// out on the program of a mini-batch, whose pairs are known ([`crate::link_rows`]).
+    RankLinks(RankingLoss),
 }
 
 /// The kind of a dense product.

@@ -42,6 +42,7 @@ use crate::ops::{Direction, Op, Reduce, UnaryOp};
 use crate::paths::PathRows;
 use crate::ranks::EdgeShare;
 use crate::stacks::{Incidence, VertexRows};
+use crate::training::RankingLoss;
 use crate::types::{DType, Dim, Graph, Input, Layout, Param, Phase, Space, Stack, Type, VertexType};
 
 /// The text of a program. Never panics: a handle that refers to nothing prints as `?v7`, which does not parse.
@@ -188,6 +189,7 @@ impl Printer<'_> {
             writeln!(self.out)?;
         }
         self.stacks()?;
+        self.link_rows()?;
         for decl in &flow.metapaths {
             let hops = listed(&decl.hops, |&hop| names.graph(hop));
             let once = if decl.once { " once" } else { "" };
@@ -259,6 +261,7 @@ impl Printer<'_> {
                 }
                 EdgeShare::Sections => writeln!(self.out, "  graph {name}: {src} -> {dst} = sections({src})")?,
                 EdgeShare::Copies => writeln!(self.out, "  graph {name}: {src} -> {dst} = copies({dst})")?,
+                EdgeShare::Links(_) | EdgeShare::Negatives(_) => {}
                 EdgeShare::All | EdgeShare::In => {}
             }
             let Some((stack, incidence)) = decl.derived else { continue };
@@ -269,6 +272,29 @@ impl Printer<'_> {
                 Incidence::Cells(direction) => format!("cells.{}", direction.end_name()),
             };
             writeln!(self.out, "  graph {name}: {src} -> {dst} = {kind}({})", names.stack(stack))?;
+        }
+        Ok(())
+    }
+
+    /// The links of a mini-batch with their negative samples.
+    fn link_rows(&mut self) -> fmt::Result {
+        let names = Names(self.flow);
+        for decl in &self.flow.vertex_types {
+            let name = quoted(&decl.name);
+            match decl.rows {
+                VertexRows::Edges(graph) => writeln!(self.out, "  vertex {name} = edges_of({})", names.graph(graph))?,
+                VertexRows::Links { negatives } => writeln!(self.out, "  vertex {name} = links({negatives})")?,
+                _ => {}
+            }
+        }
+        for decl in &self.flow.graphs {
+            let (name, src, dst) = (quoted(&decl.name), names.vertex(decl.src), names.vertex(decl.dst));
+            let (word, of) = match decl.share {
+                EdgeShare::Links(of) => ("links_of", of),
+                EdgeShare::Negatives(of) => ("negatives_of", of),
+                _ => continue,
+            };
+            writeln!(self.out, "  graph {name}: {src} -> {dst} = {word}({})", names.graph(of))?;
         }
         Ok(())
     }
@@ -427,6 +453,7 @@ impl Names<'_> {
             Op::OneHot { classes } => (format!("one_hot({classes})"), None),
             Op::Rows => ("rows".to_owned(), None),
             Op::Unrows => ("unrows".to_owned(), None),
+            Op::Reindex(_) => ("reindex".to_owned(), None),
             Op::MatMul { batch } => (batched("matmul", *batch), None),
             Op::MatMulT { batch } => (batched("matmul_t", *batch), None),
             Op::Outer { batch } => (batched("outer", *batch), None),
@@ -465,6 +492,8 @@ impl Names<'_> {
             Op::SumRanks => ("sum_ranks".to_owned(), None),
             Op::ReduceTrailing { reduce, axes } => (format!("reduce.{}(axes {axes})", reduce.name()), None),
             Op::ReduceSpace(reduce) => (format!("reduce_space.{}", reduce.name()), None),
+            Op::RankLinks(RankingLoss::Margin(margin)) => (format!("rank_links.margin_ranking({margin:?})"), None),
+            Op::RankLinks(loss) => (format!("rank_links.{}", loss.name()), None),
         };
         let args = data.args.iter().map(|arg| arg.to_string().into());
         let operands: Vec<Cow<'_, str>> = table_row.into_iter().chain(args).collect();

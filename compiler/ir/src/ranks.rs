@@ -60,7 +60,7 @@ impl Mirrors {
     pub const ALL: [Mirrors; 3] = [Mirrors::Sources, Mirrors::Destinations, Mirrors::All];
 }
 
-/// The edges of a semantic graph that a process has.
+/// The edges of a semantic graph that a process has, or the rule by which it has others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum EdgeShare {
     /// All edges, as in the program of a single process.
@@ -75,6 +75,18 @@ pub enum EdgeShare {
     Sections,
     /// No edges of the dataset: one from each copy of a vertex in the batches of all ranks to the vertex at its owner.
     Copies,
+    /// No edges of the dataset: one from each pair of a graph of links that is a link to the link ([`crate::link_rows`]).
+    Links(Graph),
+    /// No edges of the dataset: one from each pair of a graph of links that is none to the link of which it is a negative
+    /// sample.
+    Negatives(Graph),
+}
+
+impl EdgeShare {
+    /// Whether the edges are those of a relation or metapath: the recipe of the graph says which.
+    pub fn is_of_dataset(self) -> bool {
+        matches!(self, Self::All | Self::In | Self::Out(_))
+    }
 }
 
 impl VertexRows {
@@ -82,6 +94,7 @@ impl VertexRows {
     pub fn is_of_ranks(self) -> bool {
         match self {
             Self::Dataset | Self::Members(_) | Self::Pairs(..) | Self::Cells(..) => false,
+            Self::Edges(_) | Self::Links { .. } => false,
             Self::Mirrors(..) | Self::Sections(_) | Self::Owned(_) | Self::Copies(_) => true,
             Self::Rank | Self::Replica => true,
         }

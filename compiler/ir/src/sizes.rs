@@ -42,6 +42,11 @@ impl SizeInfo {
     /// vertices behind pairs are estimated.
     pub fn derive(&mut self, flow: &Dataflow) {
         let members = |stack: Stack| &flow.stacks[stack.index()].members;
+        // The edges of a stack, whose graph has no size yet.
+        let of_stack = |sizes: &Self, graph: Graph| match flow.graphs[graph.index()].derived {
+            Some((stack, Incidence::Edges)) => members(stack).iter().map(|graph| sizes.edges[graph.index()]).sum(),
+            _ => 0,
+        };
         let known = self.vertices.len();
         for decl in flow.vertex_types.iter().skip(known) {
             let rows = match decl.rows {
@@ -59,6 +64,18 @@ impl SizeInfo {
                     self.vertices[of.index()]
                 }
                 VertexRows::Rank | VertexRows::Replica => 1,
+                VertexRows::Edges(graph) => {
+                    self.edges.get(graph.index()).map_or_else(|| of_stack(self, graph), |&of| of)
+                }
+                VertexRows::Links { negatives } => {
+                    let pairs = flow.graphs.iter().filter_map(|decl| match decl.share {
+                        EdgeShare::Links(of) => {
+                            self.edges.get(of.index()).copied().or_else(|| Some(of_stack(self, of)))
+                        }
+                        _ => None,
+                    });
+                    pairs.sum::<u64>().div_ceil(u64::from(negatives) + 1)
+                }
                 VertexRows::Sections(of) => SECTIONS.min(self.vertices[of.index()]),
             };
             self.vertices.push(rows);
@@ -74,6 +91,15 @@ impl SizeInfo {
                     EdgeShare::Sections => {
                         let max_in = sources.div_ceil(destinations.max(1));
                         (sources, Endpoints { sources, destinations, max_out: 1, max_in })
+                    }
+                    EdgeShare::Links(_) => {
+                        let links = sources.min(destinations);
+                        (links, Endpoints { sources: links, destinations: links, max_out: 1, max_in: 1 })
+                    }
+                    EdgeShare::Negatives(_) => {
+                        let edges = sources.saturating_sub(destinations);
+                        let max_in = edges.div_ceil(destinations.max(1));
+                        (edges, Endpoints { sources: edges, destinations: destinations.min(edges), max_out: 1, max_in })
                     }
                     EdgeShare::Copies => (sources, Endpoints { sources, destinations, max_out: 1, max_in: 1 }),
                     EdgeShare::All | EdgeShare::In => (0, Endpoints::default()),

@@ -54,6 +54,13 @@ pub enum VertexRows {
     Owned(VertexType),
     /// Of a mini-batch: the rows that the batches of all ranks have of vertices that a rank owns ([`crate::ranks`]).
     Copies(VertexType),
+    /// Of a mini-batch: the edges of a graph, in their order ([`crate::link_rows`]).
+    Edges(Graph),
+    /// Of a mini-batch: the links to rank ([`crate::link_rows`]).
+    Links {
+        /// Largest number of negative samples of a link.
+        negatives: u32,
+    },
     /// One row, for the rank itself ([`crate::ranks`]).
     Rank,
     /// Of a mini-batch: one row on the first rank of those that share their seeds, and none on the others

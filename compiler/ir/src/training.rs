@@ -140,7 +140,7 @@ pub fn is_of_loss(result: &str) -> bool {
 }
 
 /// The rows of a trained output and their ground truth.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum Target {
     /// Vertices, which are compared with a label.
@@ -167,14 +167,58 @@ impl Target {
 ///
 /// Links of a batch are no messages in that batch: the edges between the endpoints of a link are removed from the
 /// graphs of its relation, in either direction, and from those of `exclude`.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct LinkTarget {
     /// The graphs of links to score, by position in the tables of the whole graph.
     pub graphs: Vec<Graph>,
+    /// The loss of their scores.
+    pub loss: LinkLoss,
     /// Negative sampling for the links of a batch.
     pub negatives: Negatives,
     /// Relations that repeat the links, for example their inverses: positions in the table of relations.
     pub exclude: Vec<u32>,
+}
+
+/// A loss of links. `s` is the score of a link, `n` that of a negative sample of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum LinkLoss {
+    /// The mean over all pairs of the binary cross entropy of their scores.
+    BinaryCrossEntropy,
+    /// A loss that compares each link with its own negative samples.
+    Ranking(RankingLoss),
+}
+
+/// A loss that compares the score of each link with those of its own negative samples.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum RankingLoss {
+    /// `ln(1 + Σ e^(n - s))`, the cross entropy of choosing the link among its negative samples (sampled softmax, InfoNCE);
+    /// the mean over links.
+    CrossEntropy,
+    /// `ln(1 + e^(n - s))` (Rendle et al., UAI 2009); the mean over negative samples.
+    Bpr,
+    /// `max(0, margin - s + n)` (Bordes et al., NeurIPS 2013); the mean over negative samples.
+    Margin(f64),
+}
+
+impl LinkLoss {
+    /// The name in the language.
+    pub fn name(self) -> &'static str {
+        match self {
+            LinkLoss::BinaryCrossEntropy => "binary_cross_entropy",
+            LinkLoss::Ranking(loss) => loss.name(),
+        }
+    }
+}
+
+impl RankingLoss {
+    /// The name in the language.
+    pub fn name(self) -> &'static str {
+        match self {
+            RankingLoss::CrossEntropy => "cross_entropy",
+            RankingLoss::Bpr => "bpr",
+            RankingLoss::Margin(_) => "margin_ranking",
+        }
+    }
 }
 
 /// Negative sampling: each sample replaces one endpoint of a link, alternating between destination and source. An

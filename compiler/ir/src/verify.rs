@@ -101,6 +101,11 @@ impl Verifier<'_> {
             {
                 self.report(Place::VertexType(row), "it has rows of no earlier type");
             }
+            if let VertexRows::Edges(graph) = decl.rows
+                && graph.index() >= flow.graphs.len()
+            {
+                self.report(Place::VertexType(row), format!("there is no graph {graph}"));
+            }
         }
         for (row, decl) in flow.relations.iter().enumerate() {
             self.vertices(Place::Relation(row), [decl.src, decl.dst]);
@@ -271,7 +276,7 @@ impl Verifier<'_> {
             }
             return;
         }
-        if !self.share(place, decl) || matches!(decl.share, EdgeShare::Sections | EdgeShare::Copies) {
+        if !self.share(place, decl) || !decl.share.is_of_dataset() {
             return;
         }
         let name = |vertex: VertexType| flow.vertex_types.get(vertex.index()).map_or("?", |decl| &decl.name);
@@ -321,6 +326,9 @@ impl Verifier<'_> {
             }
             (EdgeShare::Sections, VertexRows::Dataset, VertexRows::Sections(of)) => of == decl.src,
             (EdgeShare::Copies, VertexRows::Copies(of), VertexRows::Owned(also)) => of == also,
+            (EdgeShare::Links(of) | EdgeShare::Negatives(of), VertexRows::Edges(also), VertexRows::Links { .. }) => {
+                of == also && flow.graphs.get(of.index()).is_some_and(|of| of.links)
+            }
             _ => false,
         };
         if !fits {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hgnnc_diag::Span;
 use hgnnc_hir::{Label, Loss, LossKind, LossTerm};
 use hgnnc_ir::dataflow::Binding;
-use hgnnc_ir::training::{LOSS_NUMBER, row_loss};
+use hgnnc_ir::training::{LOSS_NUMBER, LinkLoss, row_loss};
 use hgnnc_ir::{BinaryOp, DType, Dim, Graph, Op, Reduce, Space, Type, UnaryOp, Value, VertexType};
 
 use crate::Instance;
@@ -72,9 +72,16 @@ impl Instance<'_> {
                 let truth = self.label(label, &[*width], DType::F32, at);
                 (label, (self.distance(output.one().stored(), truth, *width, *squared, at), None))
             }
-            LossKind::Links => {
+            LossKind::Links(loss) => {
                 let Values::ByGraph(scores) = &*output else { unreachable!("scores of pairs are edge values") };
-                return (self.link_loss(scores, at), None);
+                let value = match *loss {
+                    LinkLoss::BinaryCrossEntropy => self.link_loss(scores, at),
+                    LinkLoss::Ranking(loss) => {
+                        let scores: Vec<Value> = scores.values().map(Val::stored).collect();
+                        self.emit(Op::RankLinks(loss), &scores, at)
+                    }
+                };
+                return (value, None);
             }
             LossKind::Number => return (output.one().stored(), None),
         };

@@ -254,6 +254,8 @@ impl Placing<'_> {
                 self.over_sections(value, *reduce, rows)
             }
             Op::Grouped { .. }
+            | Op::Reindex(_)
+            | Op::RankLinks(_)
             | Op::SegmentEndpoints { .. }
             | Op::GatherRows(..)
             | Op::ScatterRows(..)

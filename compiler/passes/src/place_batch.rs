@@ -356,9 +356,16 @@ impl Placing<'_> {
     fn counts_each_row_once(&self, value: Value, space: Space) -> Result<()> {
         let once = match space {
             Space::Unit | Space::Index(_) => true,
+            // A link is ranked by one rank.
+            Space::Vertices(vertex)
+                if matches!(self.old.vertex_types[vertex.index()].rows, VertexRows::Links { .. }) =>
+            {
+                true
+            }
             Space::Vertices(vertex) => self.are_seeds(vertex),
             // A pair is scored by one rank.
             Space::Edges(graph) if self.old.graphs[graph.index()].links => true,
+            Space::Edges(graph) if !self.old.graphs[graph.index()].share.is_of_dataset() => true,
             Space::Edges(graph) => self.are_seeds(self.old.graphs[graph.index()].dst),
             Space::Endpoints(..) => false,
         };

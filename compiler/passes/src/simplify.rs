@@ -75,6 +75,7 @@ fn simpler(r: &mut Rewriter<'_>, op: &Op, args: &[Value]) -> Option<Value> {
         Op::Transpose { axis } => transpose(r, *axis, args[0]),
         Op::Rows => inside(r, args[0], |op| matches!(op, Op::Unrows)),
         Op::Unrows => inside(r, args[0], |op| matches!(op, Op::Rows)),
+        Op::Reindex(_) => inside(r, args[0], |op| matches!(op, Op::Reindex(_))),
         Op::GatherSrc(graph) | Op::GatherDst(graph) => {
             let (inner, ty) = inside_broadcast(r, args[0])?;
             let space = Space::Edges(*graph);

@@ -53,7 +53,7 @@ impl Checker<'_> {
 
     /// Refuses labels as inputs beside a loss of links, whose split has no training part of vertices.
     pub(crate) fn labels_beside_links(&mut self, of: &TrainedOf, loss: Span) {
-        let TrainedOf::Links(_) = of else { return };
+        let TrainedOf::Links(..) = of else { return };
         let reached = self.model.reached();
         let is_read = |(_, reached): &(&hgnnc_hir::Expr, bool)| *reached;
         let labels = self.model.exprs.iter().zip(reached).filter(is_read).find_map(|(expr, _)| match &expr.kind {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::show_widths;
 use hgnnc_hir::{Dim, ExprId, ExprKind as Kind, Row, Type};
-use hgnnc_ir::training::{LinkTarget, NegativeEnds, Negatives};
+use hgnnc_ir::training::{LinkLoss, LinkTarget, NegativeEnds, Negatives};
 use hgnnc_ir::{Graph, Space};
 use hgnnc_syntax::ast::{self, Expr, GraphExpr, TrainEntry};
 
@@ -87,14 +87,15 @@ impl Checker<'_> {
         Some(self.expr(Kind::Scores(id), ty, at).id)
     }
 
-    /// Reads the entries of a train block about links. `graphs` has the links that the loss scores, or is `None` for a
-    /// loss of vertices. The result is `None` if an entry was reported.
+    /// Reads the entries of a train block about links. `loss` has the links that it scores, or is `None` for a loss of
+    /// vertices. The result is `None` if an entry was reported.
     pub fn link_options(
         &mut self,
         train: &ast::Train,
         consts: &Consts,
-        graphs: Option<Vec<Graph>>,
+        loss: Option<(Vec<Graph>, LinkLoss)>,
     ) -> Option<Option<LinkTarget>> {
+        let (graphs, loss) = loss.unzip();
         let (mut negatives, mut exclude, mut batch) = (NEGATIVES, vec![], false);
         let mut fine = true;
         for entry in &train.entries {
@@ -118,7 +119,7 @@ impl Checker<'_> {
                 _ => {}
             }
         }
-        let Some(graphs) = graphs else { return fine.then_some(None) };
+        let (Some(graphs), Some(loss)) = (graphs, loss) else { return fine.then_some(None) };
         if !batch {
             self.report(
                 Diagnostic::at(
@@ -133,7 +134,7 @@ impl Checker<'_> {
             return None;
         }
         self.leaks(&graphs, &exclude);
-        fine.then_some(Some(LinkTarget { graphs, negatives, exclude }))
+        fine.then_some(Some(LinkTarget { graphs, loss, negatives, exclude }))
     }
 
     /// Reads `uniform(10)` or `in_batch(10)`.

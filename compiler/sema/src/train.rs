@@ -124,7 +124,7 @@ impl Checker<'_> {
         let options = self.options(train, consts, known.as_deref());
         // A loss of links compares nothing else.
         let graphs = terms.as_ref().map(|terms| match terms.trained.first().map(|term| &term.comparison.of) {
-            Some(TrainedOf::Links(graphs)) => Some(graphs.clone()),
+            Some(TrainedOf::Links(graphs, loss)) => Some((graphs.clone(), *loss)),
             Some(TrainedOf::Label { .. }) | None => None,
         });
         let links = graphs.map(|graphs| self.link_options(train, consts, graphs));
@@ -136,8 +136,8 @@ impl Checker<'_> {
                         let field = LabelField { relation: self.relation_of_rows(vertex), field };
                         (Target::Vertices { vertex, label }, Some(field))
                     }
-                    (TrainedOf::Links(_), Some(links)) => (Target::Links(links.clone()), None),
-                    (TrainedOf::Links(_), None) => unreachable!("a loss of links has options of links"),
+                    (TrainedOf::Links(..), Some(links)) => (Target::Links(links.clone()), None),
+                    (TrainedOf::Links(..), None) => unreachable!("a loss of links has options of links"),
                 };
                 let (output, weight) = (term.comparison.output, term.weight);
                 spec.training.trained.push(Trained { name, output, weight, target, task });

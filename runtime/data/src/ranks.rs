@@ -357,7 +357,7 @@ impl Divider<'_> {
                 let topology = Topology::from_csc(&decl.name, src.len(), dst.len(), vec![0; dst.len() + 1], vec![])?;
                 return Ok((topology, vec![]));
             }
-            EdgeShare::All | EdgeShare::Copies => {
+            EdgeShare::All | EdgeShare::Copies | EdgeShare::Links(_) | EdgeShare::Negatives(_) => {
                 return Err(ExecError::Unsupported(format!(
                     "internal error: the graph `{}` is divided among no processes",
                     decl.name
@@ -408,7 +408,7 @@ impl Divider<'_> {
         let of_whole = match decl.share {
             EdgeShare::Out(of) => self.whole.graphs[of.index()].num_edges(),
             EdgeShare::Sections => self.count(decl.src),
-            EdgeShare::All | EdgeShare::In | EdgeShare::Copies => self.whole.graphs[graph.index()].num_edges(),
+            _ => self.whole.graphs[graph.index()].num_edges(),
         };
         Ok((Topology { of_whole: Some(of_whole as u64), ..topology }, numbers))
     }

@@ -37,14 +37,15 @@ impl Draws {
 }
 
 /// Draws a negative for each link, if there is one, for an evaluation: any two vertices, or (`replace`) the link with its
-/// destination and its source replaced by turns. All are distinct. `ends` are the numbers of sources and destinations.
+/// destination and its source replaced by turns. All are distinct, and each has the position of its link. The last but one
+/// argument has the numbers of sources and destinations.
 pub fn of_evaluation(
     links: &[(u32, u32)],
     replace: bool,
     (num_src, num_dst): (usize, usize),
     is_link: impl Fn((u32, u32)) -> bool,
     key: u64,
-) -> Vec<(u32, u32)> {
+) -> Vec<(u32, (u32, u32))> {
     let draws = Draws { key, tries: TRIES };
     let mut drawn = HashSet::new();
     let negative = |(index, &(src, dst)): (u64, &(u32, u32))| {
@@ -56,7 +57,8 @@ pub fn of_evaluation(
                 true => (end(0, num_src), dst),
             }
         };
-        draws.first(candidate, |pair| !is_link(pair) && drawn.insert(pair))
+        let pair = draws.first(candidate, |pair| !is_link(pair) && drawn.insert(pair))?;
+        Some((index as u32, pair))
     };
     (0..).zip(links).filter_map(negative).collect()
 }

@@ -66,6 +66,11 @@ pub struct Pairs {
     pub src: Vec<u32>,
     /// 1 for links, else 0. `[pairs]`
     pub is_link: Vec<f32>,
+    /// The link that a pair is or is a negative sample of, by its number among those of the batch that pairs are drawn
+    /// for. `[pairs]`
+    pub link: Vec<u32>,
+    /// Number of pairs that are links.
+    pub links: usize,
 }
 
 /// Reusable memory for drawing pairs.
@@ -73,12 +78,22 @@ pub struct Pairs {
 pub struct PairRoom {
     /// Compact id of each vertex, by vertex type.
     ids: Vec<HashMap<u32, u32>>,
-    /// By link graph: source, destination and label of each pair, in drawing order.
-    drawn: Vec<Vec<(u32, u32, bool)>>,
+    /// By link graph: the pairs in drawing order.
+    drawn: Vec<Vec<Drawn>>,
     /// By link graph: the links of the batch.
     links: Vec<BatchLinks>,
     /// Whether pairs are drawn for all links of the batch, whose ends are then seeds.
     has_all: bool,
+}
+
+/// A pair of vertices: a link of a batch, or a negative sample.
+#[derive(Clone, Copy)]
+struct Drawn {
+    src: u32,
+    dst: u32,
+    is_link: bool,
+    /// The number of the link.
+    link: u32,
 }
 
 /// Links of a batch by either end.
@@ -203,11 +218,12 @@ impl PairSource {
         }
         own.iter_mut().for_each(BatchLinks::sort);
         let draws = Draws { key: mask_key(key.seed, key.epoch, STREAM), tries: TRIES };
+        let mut link = 0;
         for (position, links) in self.graphs.iter().enumerate() {
             let of_batch = &own[position].drawn;
             let drawn_for = of_batch.iter().zip(&of_link[position]).filter(|(_, (_, is_mine))| *is_mine);
             for (&(src, dst), &(number, _)) in drawn_for {
-                drawn[position].push((src, dst, true));
+                drawn[position].push(Drawn { src, dst, is_link: true, link });
                 for k in 0..self.target.negatives.count {
                     let first = (number * u64::from(self.target.negatives.count) + u64::from(k)) * TRIES;
                     // With an odd number of negatives, too, as many replace the destination as the source, over all
@@ -227,9 +243,10 @@ impl PairSource {
                         if of_destination { (src, end) } else { (end, dst) }
                     };
                     if let Some((src, dst)) = draws.first(candidate, |(src, dst)| !links.has(src, dst)) {
-                        drawn[position].push((src, dst, false));
+                        drawn[position].push(Drawn { src, dst, is_link: false, link });
                     }
                 }
+                link += 1;
             }
         }
         ids.resize_with(seeds.len(), HashMap::new);
@@ -242,7 +259,7 @@ impl PairSource {
             })
         };
         for (links, drawn) in self.graphs.iter().zip(drawn.iter_mut()) {
-            for (src, dst, _) in drawn.iter_mut() {
+            for Drawn { src, dst, .. } in drawn.iter_mut() {
                 (*src, *dst) = (id(links.src_type, *src), id(links.dst_type, *dst));
             }
         }
@@ -287,20 +304,23 @@ impl PairSource {
 
 impl Pairs {
     /// Sorts by destination, stably.
-    fn fill(&mut self, drawn: &[(u32, u32, bool)], num_dst: usize) {
-        let Self { indptr, src, is_link: truth } = self;
+    fn fill(&mut self, drawn: &[Drawn], num_dst: usize) {
+        let Self { indptr, src, is_link: truth, link: number, links } = self;
         // Each start is shifted by one entry until all pairs are placed.
         indptr.clear();
         indptr.resize(num_dst + 2, 0);
-        drawn.iter().for_each(|&(_, dst, _)| indptr[dst as usize + 2] += 1);
+        drawn.iter().for_each(|pair| indptr[pair.dst as usize + 2] += 1);
         for dst in 2..indptr.len() {
             indptr[dst] += indptr[dst - 1];
         }
         src.resize(drawn.len(), 0);
         truth.resize(drawn.len(), 0.0);
-        for &(from, to, is_link) in drawn {
+        number.resize(drawn.len(), 0);
+        *links = drawn.iter().filter(|pair| pair.is_link).count();
+        for &Drawn { src: from, dst: to, is_link, link } in drawn {
             let slot = &mut indptr[to as usize + 1];
             src[*slot as usize] = from;
+            number[*slot as usize] = link;
             truth[*slot as usize] = if is_link { 1.0 } else { 0.0 };
             *slot += 1;
         }
@@ -313,7 +333,7 @@ mod tests {
     use std::borrow::Cow;
     use std::collections::HashSet;
 
-    use hgnnc_ir::training::Negatives;
+    use hgnnc_ir::training::{LinkLoss, Negatives};
     use hgnnc_sample::{Edges, Fanout, Plan, SampleGraph, Sampler};
 
     use super::*;
@@ -353,6 +373,7 @@ mod tests {
     fn source(graphs: &[usize], by: NegativeEnds) -> (PairSource, Dataflow, Vec<Topology>) {
         let (tables, topologies) = world();
         let target = LinkTarget {
+            loss: LinkLoss::BinaryCrossEntropy,
             graphs: graphs.iter().map(|&graph| Graph::new(graph)).collect(),
             negatives: Negatives { count: 3, by },
             exclude: if graphs.contains(&4) { vec![1] } else { vec![] },

@@ -52,7 +52,10 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
         | Op::StopGradient
         | Op::Reshape(_)
         | Op::Rows
-        | Op::Unrows => return None,
+        | Op::Unrows
+        // Written out before costs are counted.
+        | Op::RankLinks(_)
+        | Op::Reindex(_) => return None,
         Op::Broadcast(_) if flow.ty(args[0]) == &node.ty => return None,
         Op::RandomMask { .. } => {
             rates::add(&mut work, results, rates::MASK);

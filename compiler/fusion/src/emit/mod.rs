@@ -71,7 +71,9 @@ impl<'f, 'a> Builder<'f, 'a> {
             let row = leaves.get(&contents).copied().unwrap_or_else(|| {
                 let name = if self.names.contains(&name) { format!("{name}.{}", value.index()) } else { name };
                 self.names.insert(name.clone());
-                self.decls.push(BufferDecl { name, ty: flow.ty(value).clone(), contents, replaces: None });
+                // Edges as rows are written by a traversal of the edges.
+                let of = if self.aliases.edges_as_rows(value).is_some() { flow.value(value).args[0] } else { value };
+                self.decls.push(BufferDecl { name, ty: flow.ty(of).clone(), contents, replaces: None });
                 self.decls.len() - 1
             });
             if contents != Contents::Computed {

@@ -195,6 +195,11 @@ impl Lowering<'_, '_, '_> {
         let node = self.aliases.flow.value(root);
         let index = match (&node.op, direction) {
             (Op::Input(_), _) => return Ok(operand(self.builder.source(root)?, Index::Edge)),
+            // Rows of vertices that are those of the edges.
+            (Op::Reindex(_), _) => {
+                let rows = self.aliases.storage_of(node.args[0]);
+                return Ok(operand(self.builder.source(rows)?, Index::Edge));
+            }
             (Op::GatherSrc(_), Direction::In) | (Op::GatherDst(_), Direction::Out) => Index::Neighbor,
             (Op::GatherSrc(_), Direction::Out) | (Op::GatherDst(_), Direction::In) => Index::Own,
             _ => {
@@ -302,6 +307,10 @@ impl Lowering<'_, '_, '_> {
                 KernelOp::Binary(*f, a, b)
             }
             Op::Broadcast(_) => KernelOp::Copy(self.element_operand(arg(0), &node.ty, level)?),
+            Op::Reindex(Space::Vertices(_)) => {
+                level = Level::Edge;
+                KernelOp::Copy(self.operand(arg(0), level)?)
+            }
             Op::Concat => {
                 let lead = Width::of(&node.ty.dims[..node.ty.dims.len() - 1]);
                 let parts = node.args.iter().map(|&part| self.operand(part, level)).collect::<Result<_>>()?;
@@ -426,6 +435,8 @@ impl Lowering<'_, '_, '_> {
             | Op::Reshape(_)
             | Op::Rows
             | Op::Unrows
+            | Op::Reindex(_)
+            | Op::RankLinks(_)
             | Op::GatherSrc(_)
             | Op::GatherDst(_) => {
                 return Err(error(aliases, value, "internal error: not an instruction"));

@@ -463,6 +463,9 @@ impl Grouping<'_, '_> {
             // A result: its rows are the edges in CSC order.
             return vec![Kind::Edges(topology, Direction::In)];
         }
+        if let Some(graph) = aliases.edges_as_rows(v) {
+            return vec![Kind::Edges(Topology::Graph(graph), Direction::In)];
+        }
         let by_space = || match node.ty.space {
             Space::Unit => {
                 let len = aliases.width(v);
@@ -557,6 +560,9 @@ impl Grouping<'_, '_> {
             | Op::OneHot { .. }
             | Op::Rows
             | Op::Unrows
+            | Op::Reindex(_)
+            // Written out before.
+            | Op::RankLinks(_)
             | Op::GatherRows(..)
             | Op::ScatterRows(..)
             | Op::ScatterAdd(_)

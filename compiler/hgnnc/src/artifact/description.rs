@@ -8,16 +8,16 @@ use hgnnc_graph::dataset::{LabelValues, Transform, TransformKind, VertexIds};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Matrix};
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::training::{
-    Criterion, Keep, LAST, LinkTarget, Measure, Metric, MiniBatch, NegativeEnds, Negatives, Part, Stop, Target, Task,
-    Trained, Training,
+    Criterion, Keep, LAST, LinkLoss, LinkTarget, Measure, Metric, MiniBatch, NegativeEnds, Negatives, Part,
+    RankingLoss, Stop, Target, Task, Trained, Training,
 };
 use hgnnc_ir::types::{Graph, Layout, VertexType};
-use hgnnc_ir::{Dataflow, Dim};
+use hgnnc_ir::{Dataflow, Dim, Op};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 /// The version of the format that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The metadata of an artifact.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -159,6 +159,12 @@ pub enum TargetForm {
     Links {
         /// The graphs of links that are scored, by name.
         graphs: Vec<String>,
+        /// The loss of their scores by its name in the language, unless it is `binary_cross_entropy`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        loss: Option<String>,
+        /// The margin of `margin_ranking`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        margin: Option<f64>,
         /// Negative samples of a link.
         negatives: u32,
         /// How their ends are drawn: `uniform` or `in_batch`.
@@ -287,7 +293,9 @@ impl Description {
         let is_new = |graph: &GraphDecl| graph.past || graph.kept.is_some();
         let has_times_or_limits = flow.graphs.iter().any(is_new)
             || flow.inputs.iter().any(|input| matches!(input.binding, Binding::Time(_) | Binding::EdgeTime(_)));
-        let needed = [(has_labels || has_times_or_limits, VERSION), (has_fields || keeps_last, 4), (has_terms, 3)];
+        let ranks = flow.values.iter().any(|data| matches!(data.op, Op::RankLinks(_)));
+        let needed =
+            [(ranks, VERSION), (has_labels || has_times_or_limits, 5), (has_fields || keeps_last, 4), (has_terms, 3)];
         Self {
             artifact: needed.into_iter().find(|(is_needed, _)| *is_needed).map_or(2, |(_, version)| version),
             hgnnc: env!("CARGO_PKG_VERSION").into(),
@@ -592,6 +600,11 @@ impl TargetForm {
             }
             Target::Links(links) => Self::Links {
                 graphs: links.graphs.iter().map(|graph| flow.graphs[graph.index()].name.clone()).collect(),
+                loss: (links.loss != LinkLoss::BinaryCrossEntropy).then(|| links.loss.name().into()),
+                margin: match links.loss {
+                    LinkLoss::Ranking(RankingLoss::Margin(margin)) => Some(margin),
+                    _ => None,
+                },
                 negatives: links.negatives.count,
                 by: ends_name(links.negatives.by).into(),
                 exclude: links.exclude.iter().map(|&of| flow.relations[of as usize].name.clone()).collect(),
@@ -610,7 +623,7 @@ impl TargetForm {
                 let vertex = VertexType::new(found.ok_or_else(|| format!("there is no vertex type `{vertex}`"))?);
                 Target::Vertices { vertex, label: label.clone() }
             }
-            TargetForm::Links { graphs, negatives, by, exclude } => {
+            TargetForm::Links { graphs, loss, margin, negatives, by, exclude } => {
                 let graph = |name: &String| {
                     let is_it = |decl: &GraphDecl| decl.name == *name && decl.links && decl.steps.len() == 1;
                     let found = flow.graphs.iter().position(is_it);
@@ -622,8 +635,20 @@ impl TargetForm {
                 };
                 let by =
                     [NegativeEnds::Uniform, NegativeEnds::InBatch].into_iter().find(|known| ends_name(*known) == by);
+                let margin = margin.filter(|margin| margin.is_finite());
+                let losses = [
+                    LinkLoss::BinaryCrossEntropy,
+                    LinkLoss::Ranking(RankingLoss::CrossEntropy),
+                    LinkLoss::Ranking(RankingLoss::Bpr),
+                    LinkLoss::Ranking(RankingLoss::Margin(margin.unwrap_or(0.0))),
+                ];
+                let loss = match loss {
+                    Some(loss) => losses.into_iter().find(|known| known.name() == loss),
+                    None => Some(LinkLoss::BinaryCrossEntropy),
+                };
                 Target::Links(LinkTarget {
                     graphs: graphs.iter().map(graph).collect::<Result<_, _>>()?,
+                    loss: loss.ok_or("there is no such loss of links")?,
                     negatives: Negatives {
                         count: (*negatives).clamp(1, MOST_NEGATIVES),
                         by: by.ok_or("there is no such way to draw negative samples")?,

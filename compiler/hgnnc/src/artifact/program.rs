@@ -94,8 +94,10 @@ fn is_forward(flow: &Dataflow) -> Result<(), String> {
             | Op::GatherDst(_)
             | Op::Segment { .. }
             | Op::ReduceTrailing { .. }
+            | Op::RankLinks(_)
             | Op::ReduceSpace(_) => {}
             Op::State(..)
+            | Op::Reindex(_)
             | Op::Grouped { .. }
             | Op::SegmentEndpoints { .. }
             | Op::SegmentArg { .. }

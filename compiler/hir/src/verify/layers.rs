@@ -296,7 +296,7 @@ impl Verifier<'_> {
                 (label, *labels)
             }
             LossKind::Distance { label, width, .. } => (label, *width),
-            LossKind::Links => {
+            LossKind::Links(_) => {
                 if !matches!(output.of, OutputOf::Links(_)) {
                     self.report(Place::Loss, "the output is not of links");
                 }

@@ -7,6 +7,7 @@ use hgnnc_hir::{
     Axis, BlockKind, Decomposition, Dim, EdgeData, Entry, ExprId, ExprKind, Form, Initialiser, Item, LossKind, Model,
     OutputOf, ParamId, PathPart, Reduction, Row, StmtKind, Symbols, Type, UseId, Width, verify,
 };
+use hgnnc_ir::training::LinkLoss;
 use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
 
 use crate::{block, find, first, graph, kind, layer, model, of_form, of_several, one, push, row, value, width, wrong};
@@ -596,7 +597,7 @@ fn statements_outputs_and_the_loss() {
                 *focus = -1.0;
             }
         }),
-        ("the output is not of links", |m| loss(m).kind = LossKind::Links),
+        ("the output is not of links", |m| loss(m).kind = LossKind::Links(LinkLoss::BinaryCrossEntropy)),
         ("the output and the label are not of the same vertices", |m| {
             if let LossKind::CrossEntropy { label, .. } = &mut loss(m).kind {
                 label.vertex = VertexType(1);

@@ -37,6 +37,7 @@ pub use crate::ops::ProductForm as Form;
 use crate::dataflow::{Binding, Dataflow, OutputKind};
 use crate::metapath::{MetapathReduce, MetapathTerm, PiecewiseLinear};
 use crate::ops::Direction;
+use crate::stacks::VertexRows;
 use crate::types::{Graph, Input, Layout, Param, Pattern, Phase, Provenance, Space, Stage, Type, VertexType, handle};
 
 handle!(
@@ -440,8 +441,14 @@ pub struct Output {
 
 /// The number of elements of a type. `None` if it depends on the edges of a graph or on a sparsity pattern.
 fn volume(tables: &Dataflow, ty: &Type) -> Option<Width> {
+    // The edges of a graph may be rows of a vertex type.
+    let rows_of_edges = |graph: Graph| {
+        let of_type = tables.vertex_types.iter().position(|decl| decl.rows == VertexRows::Edges(graph))?;
+        Some(Width::of(&ty.dims).times(&Width::count(VertexType::new(of_type))))
+    };
     let size = match (ty.layout, ty.space) {
-        (Layout::Sparse(_), _) | (Layout::Dense, Space::Edges(_) | Space::Endpoints(..)) => None,
+        (Layout::Sparse(_), _) | (Layout::Dense, Space::Endpoints(..)) => None,
+        (Layout::Dense, Space::Edges(graph)) => rows_of_edges(graph),
         (Layout::Dense, Space::Unit) => Some(Width::of(&ty.dims)),
         (Layout::Dense, Space::Index(extent)) => Some(Width::of(&ty.dims).times(&Width::fixed(extent))),
         (Layout::Dense, Space::Vertices(vertex)) => Some(Width::of(&ty.dims).times(&Width::count(vertex))),
@@ -542,6 +549,11 @@ impl Program {
             Index::Neighbor => self.volume(buffer)?.divided_by(&rows.other_count(&self.tables)?),
             Index::Edge => match (rows, ty.space, ty.layout) {
                 (Rows::Edges(graph, _) | Rows::Endpoints(graph, _), Space::Edges(of), _) if of == *graph => {
+                    Some(Width::of(&ty.dims))
+                }
+                (Rows::Edges(graph, _) | Rows::Endpoints(graph, _), Space::Vertices(vertex), Layout::Dense)
+                    if self.tables.vertex_types[vertex.index()].rows == VertexRows::Edges(*graph) =>
+                {
                     Some(Width::of(&ty.dims))
                 }
                 (Rows::Elements(pattern, _), _, Layout::Sparse(of)) if of == *pattern => Some(Width::one()),

@@ -257,11 +257,12 @@ impl Parser {
         Ok((kind.to_owned(), direction, stack))
     }
 
-    /// `out_edges(graph)`, `sections(type)` or `copies(type)`, if the next words say so: a graph of ranks.
+    /// `out_edges(graph)`, `sections(type)` or `copies(type)`, if the next words say so: a graph of ranks; `links_of(graph)` or
+    /// `negatives_of(graph)`: one to the links of a mini-batch.
     fn graph_of_ranks(&mut self, name: &str, (src, dst): (VertexType, VertexType)) -> Parse<Option<GraphDecl>> {
         let (Token::Word(kind), Token::Sign("(")) = (self.peek().clone(), self.after_next()) else { return Ok(None) };
         let of_types = match kind.as_str() {
-            "out_edges" => None,
+            "out_edges" | "links_of" | "negatives_of" => None,
             "sections" => Some(EdgeShare::Sections),
             "copies" => Some(EdgeShare::Copies),
             _ => return Ok(None),
@@ -273,8 +274,18 @@ impl Parser {
             GraphDecl { share, ..GraphDecl::new(name.to_owned(), src, dst, vec![]) }
         } else {
             let of = self.graph()?;
-            let decl = self.parsed.flow.graphs[of.index()].clone();
-            GraphDecl { name: name.to_owned(), src, dst, share: EdgeShare::Out(of), ..decl }
+            let share = match kind.as_str() {
+                "links_of" => Some(EdgeShare::Links(of)),
+                "negatives_of" => Some(EdgeShare::Negatives(of)),
+                _ => None,
+            };
+            match share {
+                Some(share) => GraphDecl { share, ..GraphDecl::new(name.to_owned(), src, dst, vec![]) },
+                None => {
+                    let decl = self.parsed.flow.graphs[of.index()].clone();
+                    GraphDecl { name: name.to_owned(), src, dst, share: EdgeShare::Out(of), ..decl }
+                }
+            }
         };
         self.sign(")")?;
         Ok(Some(decl))
@@ -309,7 +320,26 @@ impl Parser {
         Ok(rows(of))
     }
 
+    /// `edges_of(graph)` or `links(negatives)`, if the next words say so.
+    fn link_rows(&mut self) -> Parse<Option<VertexRows>> {
+        let (Token::Word(kind), Token::Sign("(")) = (self.peek().clone(), self.after_next()) else { return Ok(None) };
+        if !["edges_of", "links"].contains(&kind.as_str()) {
+            return Ok(None);
+        }
+        self.take();
+        self.sign("(")?;
+        let rows = match kind.as_str() {
+            "links" => VertexRows::Links { negatives: self.integer()? },
+            _ => VertexRows::Edges(self.graph()?),
+        };
+        self.sign(")")?;
+        Ok(Some(rows))
+    }
+
     fn vertex_rows(&mut self) -> Parse<VertexRows> {
+        if let Some(rows) = self.link_rows()? {
+            return Ok(rows);
+        }
         if let Some(rows) = self.rows_of_ranks()? {
             return Ok(rows);
         }

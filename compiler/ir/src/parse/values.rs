@@ -4,6 +4,7 @@ use super::{Parse, Parser, Token};
 use crate::dataflow::ValueData;
 use crate::metapath::{MetapathReduce, MetapathTerm, PiecewiseLinear};
 use crate::ops::{BinaryOp, Direction, Extreme, Op, ProductForm, Reduce, UnaryOp};
+use crate::training::RankingLoss;
 use crate::types::{Graph, Phase, Space, Stage, Value};
 use crate::verify::Place;
 
@@ -27,6 +28,7 @@ impl Parser {
             Written::Mask { stream, rate } => Op::RandomMask { stream, rate, ty: ty.clone() },
             Written::Broadcast => Op::Broadcast(ty.clone()),
             Written::Reshape => Op::Reshape(ty.dims.clone()),
+            Written::Reindex => Op::Reindex(ty.space),
             Written::Unknown(mnemonic) => return self.error_at(at, format!("there is no operation `{mnemonic}`")),
         };
         self.parsed.flow.values.push(ValueData { op, args, ty, stage, phase, origin: None });
@@ -142,6 +144,15 @@ impl Parser {
             }
             "broadcast" => return Ok(Written::Broadcast),
             "reshape" => return Ok(Written::Reshape),
+            "reindex" => return Ok(Written::Reindex),
+            "rank_links.cross_entropy" => Op::RankLinks(RankingLoss::CrossEntropy),
+            "rank_links.bpr" => Op::RankLinks(RankingLoss::Bpr),
+            "rank_links.margin_ranking" => {
+                self.sign("(")?;
+                let margin = self.float()?;
+                self.sign(")")?;
+                Op::RankLinks(RankingLoss::Margin(margin))
+            }
             "stop_gradient" => Op::StopGradient,
             "concat" => Op::Concat,
             "slice" => {
@@ -272,5 +283,6 @@ enum Written {
     Mask { stream: u32, rate: f64 },
     Broadcast,
     Reshape,
+    Reindex,
     Unknown(String),
 }

@@ -218,6 +218,7 @@ impl Tape<'_> {
             | Op::StopGradient
             | Op::OneHot { .. }
             | Op::SegmentArg { .. } => Ok(()),
+            Op::RankLinks(_) => Err(TypeError("links are ranked on mini-batches".into())),
 
             Op::Unary(f) => {
                 let dx = self.unary_rule(f, args[0], y, g)?;
@@ -252,6 +253,11 @@ impl Tape<'_> {
             }
             Op::Unrows => {
                 let dx = self.flow.push(Op::Rows, &[g])?;
+                self.give(args[0], dx)
+            }
+            Op::Reindex(_) => {
+                let space = self.flow.ty(args[0]).space;
+                let dx = self.flow.push(Op::Reindex(space), &[g])?;
                 self.give(args[0], dx)
             }
             // Each part gets its columns.

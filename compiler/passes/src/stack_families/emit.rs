@@ -61,6 +61,14 @@ struct Reduction {
     others: Vec<Value>,
 }
 
+/// The scores of links that a loss takes.
+struct Ranked {
+    /// Copied operations, which become one value of the edges of all members.
+    stacked: Vec<Tuple>,
+    /// Scores of other graphs.
+    others: Vec<Value>,
+}
+
 impl<'a> Emitter<'a> {
     pub fn new(old: &'a Dataflow, tuples: &'a Tuples, members: Vec<Graph>, on_batches: bool) -> Self {
         Self {
@@ -87,11 +95,13 @@ impl<'a> Emitter<'a> {
     pub fn run(&mut self) {
         let trees = self.trees().into_iter().filter_map(|(root, tree)| Some((root, self.reduction_of(&tree)?)));
         let reductions: FxHashMap<Value, Reduction> = trees.collect();
-        let needed = self.needed(&reductions);
+        let ranked = self.ranked();
+        let needed = self.needed(&reductions, &ranked);
         for value in self.old.handles().filter(|value| needed[value.index()]) {
             let data = self.old.value(value);
             self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
             let reduced = reductions.get(&value).map(|reduction| self.reduce(reduction));
+            let reduced = reduced.or_else(|| ranked.get(&value).map(|ranked| self.rank(&data.op, ranked)));
             self.map[value.index()] = Some(reduced.unwrap_or_else(|| {
                 let mut data = data.clone();
                 data.args.iter_mut().for_each(|arg| *arg = self.map[arg.index()].expect("operands come first"));
@@ -146,22 +156,58 @@ impl<'a> Emitter<'a> {
     }
 
     /// Marks the values that reach an output. Of the copies that are reduced over pairs, the first ones stand for all.
-    fn needed(&self, reductions: &FxHashMap<Value, Reduction>) -> Vec<bool> {
+    fn needed(&self, reductions: &FxHashMap<Value, Reduction>, ranked: &FxHashMap<Value, Ranked>) -> Vec<bool> {
         let mut needed = vec![false; self.old.values.len()];
         self.old.outputs.iter().for_each(|output| needed[output.value.index()] = true);
         for value in self.old.handles().rev() {
             if !needed[value.index()] {
                 continue;
             }
-            match reductions.get(&value) {
+            let of_reduction = reductions.get(&value).map(|Reduction { reduced, others, .. }| (reduced, others));
+            let of_loss = || ranked.get(&value).map(|Ranked { stacked, others }| (stacked, others));
+            match of_reduction.or_else(of_loss) {
                 None => self.old.value(value).args.iter().for_each(|arg| needed[arg.index()] = true),
-                Some(Reduction { reduced, others, .. }) => {
-                    let firsts = reduced.iter().map(|&tuple| self.tuples.first(tuple));
+                Some((tuples, others)) => {
+                    let firsts = tuples.iter().map(|&tuple| self.tuples.first(tuple));
                     firsts.chain(others.iter().copied()).for_each(|leaf| needed[leaf.index()] = true);
                 }
             }
         }
         needed
+    }
+
+    /// The losses of links that take the scores of all members alike.
+    fn ranked(&mut self) -> FxHashMap<Value, Ranked> {
+        let mut found = FxHashMap::default();
+        for value in self.old.handles().filter(|&value| matches!(self.old.value(value).op, Op::RankLinks(_))) {
+            let scores = &self.old.value(value).args;
+            let mut counts: FxHashMap<Tuple, usize> = FxHashMap::default();
+            scores.iter().filter_map(|&score| self.tuples.slot(score)).for_each(|(tuple, _)| {
+                *counts.entry(tuple).or_default() += 1;
+            });
+            let mut ranked = Ranked { stacked: vec![], others: vec![] };
+            for &score in scores {
+                match self.tuples.slot(score) {
+                    Some((tuple, _)) if ranked.stacked.contains(&tuple) => {}
+                    Some((tuple, _)) if counts[&tuple] == self.members.len() && self.can(tuple, Rows::Edges) => {
+                        ranked.stacked.push(tuple);
+                    }
+                    _ => ranked.others.push(score),
+                }
+            }
+            if !ranked.stacked.is_empty() {
+                found.insert(value, ranked);
+            }
+        }
+        found
+    }
+
+    /// The loss of the scores of all members, and of those of other graphs.
+    fn rank(&mut self, op: &Op, ranked: &Ranked) -> Value {
+        let of_members: Vec<Value> = ranked.stacked.iter().map(|&tuple| self.emit(tuple, Rows::Edges)).collect();
+        let others = ranked.others.iter().map(|leaf| self.map[leaf.index()].expect("operands come first"));
+        let scores: Vec<Value> = of_members.into_iter().chain(others).collect();
+        self.new.add(op.clone(), &scores)
     }
 
     /// Divides the leaves of a tree into operations that can be reduced over pairs and others; `None` if none can.

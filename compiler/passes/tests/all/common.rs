@@ -203,6 +203,8 @@ pub fn kind(op: &Op) -> &'static str {
         Op::Binary(f) => f.name(),
         Op::Broadcast(_) => "broadcast",
         Op::StopGradient => "stop_gradient",
+        Op::Reindex(_) => "reindex",
+        Op::RankLinks(_) => "rank_links",
         Op::Reshape(_) => "reshape",
         Op::Concat => "concat",
         Op::Slice { .. } => "slice",

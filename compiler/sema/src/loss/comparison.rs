@@ -4,7 +4,7 @@ use hgnnc_diag::synonyms::Place;
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::show_widths;
 use hgnnc_hir::{Dim, ExprId, Label, LossKind, Output, OutputOf, Type};
-use hgnnc_ir::training::Task;
+use hgnnc_ir::training::{LinkLoss, RankingLoss, Task};
 use hgnnc_ir::{Graph, VertexType};
 use hgnnc_syntax::ast::{self, Call, Expr, ExprKind};
 
@@ -35,11 +35,15 @@ pub enum TrainedOf {
     /// Compared with a label of vertices: its name in the dataset, and its field.
     Label { vertex: VertexType, label: String, field: usize },
     /// Scores of pairs, of these graphs.
-    Links(Vec<Graph>),
+    Links(Vec<Graph>, LinkLoss),
 }
 
 /// The largest exponent of a focal loss; published ones are at most 5.
 const MOST_FOCUS: f64 = 100.0;
+
+/// The margin of a loss that names none, and the largest one.
+const MARGIN: f64 = 1.0;
+const MOST_MARGIN: f64 = 1e6;
 
 /// The rows that have a label.
 enum Labelled {
@@ -64,6 +68,7 @@ struct LossCall<'e> {
     class_weights: Option<&'e Expr>,
     smoothing: Option<&'e Expr>,
     focus: Option<&'e Expr>,
+    margin: Option<&'e Expr>,
     span: Span,
 }
 
@@ -75,7 +80,7 @@ impl Checker<'_> {
         let of_links = matches!(&call.label.kind, ExprKind::Name(name) if name == LINKS);
         match (output_info, of_links) {
             (Some((name, Output { of: OutputOf::Links(scores), span })), _) => {
-                self.loss_of_links((name, span, scores), &call, of_links)
+                self.loss_of_links((name, span, scores), &call, of_links, consts)
             }
             (Some((name, Output { of: of @ (OutputOf::Graphs(_) | OutputOf::Edges(_)), span })), false) => {
                 let of = if matches!(of, OutputOf::Graphs(_)) { "semantic graphs" } else { "edges" };
@@ -130,7 +135,8 @@ impl Checker<'_> {
         let names: &[&str] = match name {
             "cross_entropy" => &["output", "label", "focal", "class_weights", "label_smoothing"],
             "binary_cross_entropy" => &["output", "label", "focal"],
-            "mse" | "mae" => &["output", "label"],
+            "mse" | "mae" | "bpr" => &["output", "label"],
+            "margin_ranking" => &["output", "label", "margin"],
             _ => {
                 let report = Diagnostic::at(
                     codes::UNKNOWN_CHOICE,
@@ -159,9 +165,20 @@ impl Checker<'_> {
             ));
             return None;
         };
-        let optional = |index: usize| sorted.get(index).copied().flatten();
-        let (focus, class_weights, smoothing) = (optional(2), optional(3), optional(4));
-        Some(LossCall { name: &call.callee, output, label, class_weights, smoothing, focus, span })
+        let optional = |wanted: &str| {
+            let index = names.iter().position(|name| *name == wanted)?;
+            sorted[index]
+        };
+        Some(LossCall {
+            name: &call.callee,
+            output,
+            label,
+            class_weights: optional("class_weights"),
+            smoothing: optional("label_smoothing"),
+            focus: optional("focal"),
+            margin: optional("margin"),
+            span,
+        })
     }
 
     /// The loss of an output of vertices, compared with a label.
@@ -296,8 +313,22 @@ impl Checker<'_> {
         (name, declared, scores): (String, Span, ExprId),
         call: &LossCall<'_>,
         of_links: bool,
+        consts: &Consts,
     ) -> Option<Comparison> {
-        if call.name.name != "binary_cross_entropy" || !of_links {
+        let loss = match call.name.name.as_str() {
+            "binary_cross_entropy" => Some(LinkLoss::BinaryCrossEntropy),
+            "cross_entropy" => Some(LinkLoss::Ranking(RankingLoss::CrossEntropy)),
+            "bpr" => Some(LinkLoss::Ranking(RankingLoss::Bpr)),
+            "margin_ranking" => {
+                let margin = match call.margin {
+                    Some(expr) => self.ranged(expr, consts, 0.0, MOST_MARGIN, "the margin of a loss of links")?,
+                    None => MARGIN,
+                };
+                Some(LinkLoss::Ranking(RankingLoss::Margin(margin)))
+            }
+            _ => None,
+        };
+        let Some(loss) = loss.filter(|_| of_links) else {
             let report = Diagnostic::at(
                 codes::LINK_LOSS,
                 if of_links { call.name.span } else { call.span },
@@ -305,20 +336,30 @@ impl Checker<'_> {
                 if of_links { "compares something else" } else { "compares it with something else" },
             )
             .label(declared, "the output is declared here")
-            .help(format!("write `binary_cross_entropy({name}, {LINKS})`"));
+            .help(format!(
+                "write `binary_cross_entropy({name}, {LINKS})`, or `cross_entropy`, `bpr` or `margin_ranking` to compare each \
+                 link with its own negative samples"
+            ));
             self.report(report);
             return None;
-        }
-        if let Some(focus) = call.focus {
-            let what = "the loss of links has no focal exponent";
-            let report = Diagnostic::at(codes::LINK_LOSS, focus.span, what, "only with a label");
-            self.report(report.help("more `negatives` for each link make hard ones more frequent"));
+        };
+        let with_label = [
+            (call.focus, "focal exponent", "more `negatives` for each link make hard ones more frequent"),
+            (call.class_weights, "class weights", "a number of samples for each link is `negatives`"),
+            (call.smoothing, "label smoothing", "leave it out"),
+        ];
+        for (written, what, help) in with_label {
+            let Some(written) = written else { continue };
+            let what = format!("the loss of links has no {what}");
+            self.report(Diagnostic::at(codes::LINK_LOSS, written.span, what, "only with a label").help(help));
             return None;
         }
-        self.doubt_logits(scores, declared);
+        if loss == LinkLoss::BinaryCrossEntropy {
+            self.doubt_logits(scores, declared);
+        }
         let Type::ByGraph(rows) = &*self.model.expr(scores).ty else { unreachable!("scores of pairs are edge values") };
-        let of = TrainedOf::Links(rows.keys().copied().collect());
-        Some(Comparison { output: name, task: Task::Link, of, value: scores, kind: LossKind::Links })
+        let of = TrainedOf::Links(rows.keys().copied().collect(), loss);
+        Some(Comparison { output: name, task: Task::Link, of, value: scores, kind: LossKind::Links(loss) })
     }
 
     fn loss_output(&mut self, expr: &Expr) -> Option<(String, Output)> {

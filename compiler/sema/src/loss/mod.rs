@@ -23,7 +23,7 @@ use crate::value::{Term, Typed, describe};
 pub use comparison::{Comparison, TrainedOf};
 
 /// The comparisons of an output with its ground truth.
-const LOSSES: &[&str] = &["cross_entropy", "binary_cross_entropy", "mse", "mae"];
+const LOSSES: &[&str] = &["cross_entropy", "binary_cross_entropy", "mse", "mae", "bpr", "margin_ranking"];
 
 /// The statement that parameters of a loss are named for.
 const STATEMENT: &str = "loss";
@@ -293,7 +293,7 @@ impl Checker<'_> {
     fn terms_together(&mut self, sum: &mut Sum, on_batches: bool) {
         let of = |term: &TrainedTerm| match term.comparison.of {
             TrainedOf::Label { vertex, .. } => Some(vertex),
-            TrainedOf::Links(_) => None,
+            TrainedOf::Links(..) => None,
         };
         let trained = &sum.found.trained;
         let Some(first) = trained.first() else {

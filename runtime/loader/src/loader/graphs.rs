@@ -94,7 +94,9 @@ impl MiniBatchLoader {
         for (index, topology) in data.patterns.iter_mut().enumerate() {
             self.transpose(self.tables.graphs.len() + index, topology);
         }
-        stacks::derive(&self.tables, &mut data.num_vertices, &mut data.graphs)
+        stacks::derive(&self.tables, &mut data.num_vertices, &mut data.graphs)?;
+        self.link_rows(pairs, data);
+        Ok(())
     }
 
     /// Pairs of a batch along a link graph.

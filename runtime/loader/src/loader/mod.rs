@@ -1,6 +1,7 @@
 //! Mini-batch loader: sampling, feature gathering and graph construction.
 
 mod graphs;
+mod link_rows;
 mod ranks;
 mod reused_rows;
 mod rows;
@@ -526,8 +527,11 @@ impl MiniBatchLoader {
             ..BoundData::default()
         };
         stacks::derive(&self.tables, &mut data.num_vertices, &mut data.graphs)?;
+        for decl in &self.tables.graphs[data.graphs.len()..] {
+            data.graphs.push(graph(&decl.name)?);
+        }
         if let Some(share) = &self.share {
-            share.complete_empty(&self.tables, &mut data)?;
+            share.complete_empty(&self.tables, &mut data);
         }
         data.inputs.resize(self.num_inputs(), InputData::Held(0));
         Ok(data)

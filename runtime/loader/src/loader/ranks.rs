@@ -157,11 +157,8 @@ impl Share {
         data.routes[table.sampled.index()] = Some(Arc::new(to_all));
     }
 
-    /// Data of the types and graphs that only programs of ranks have, without sampled vertices.
-    pub fn complete_empty(&self, tables: &Dataflow, data: &mut BoundData) -> Result<()> {
-        for decl in &tables.graphs[data.graphs.len()..] {
-            data.graphs.push(Topology::from_csc(&decl.name, 0, 0, vec![0], vec![])?);
-        }
+    /// Data of the types that only programs of ranks have, without sampled vertices.
+    pub fn complete_empty(&self, tables: &Dataflow, data: &mut BoundData) {
         self.count(tables, data);
         let ranks = self.rank.comm.size();
         for table in &self.tables {
@@ -170,7 +167,6 @@ impl Share {
                 data.routes[vertex.index()] = Some(Arc::new(none));
             }
         }
-        Ok(())
     }
 
     /// Rows of the types that do not depend on the batch, and their routes.

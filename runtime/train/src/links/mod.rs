@@ -7,12 +7,12 @@ mod scorer;
 use hgnnc_data::{BoundData, Result, Topology, part_index};
 use hgnnc_executable::Executable;
 use hgnnc_ir::random::mask_key;
-use hgnnc_ir::training::{Metric, Part};
+use hgnnc_ir::training::{LinkLoss, Metric, Part};
 use hgnnc_loader::negatives;
 use hgnnc_session::{Backend, Session};
 use rayon::prelude::*;
 
-use curve::ScoreMetrics;
+use curve::{Corrupted, ScoreMetrics};
 use rank::{Ranks, rank};
 pub(crate) use scorer::memory;
 use scorer::{Pairs, Scorer};
@@ -23,6 +23,7 @@ const STREAM: u32 = 0x0e7a_15ed;
 /// Evaluates link scores by classification and ranking.
 pub(crate) struct LinkMeasures {
     scorer: Scorer,
+    loss: LinkLoss,
     /// Weight of negatives in the loss, relative to a link.
     negatives: f64,
     parts: [LinkPart; 3],
@@ -38,6 +39,8 @@ struct LinkPart {
     others: Vec<Vec<(u32, u32)>>,
     /// As many corrupted links by graph, drawn as in training.
     replaced: Vec<Vec<(u32, u32)>>,
+    /// By graph, the position of the link that each of them corrupts.
+    corrupted: Vec<Vec<u32>>,
     separation: Option<ScoreMetrics>,
     ranks: Option<Ranks>,
 }
@@ -106,18 +109,22 @@ impl LinkMeasures {
             .map(|graph| KnownLinks::of(parts.iter().flat_map(|part| &part[graph])))
             .collect();
         let parts = parts.into_iter().enumerate().map(|(part, links)| {
-            let draw = |replace: bool| -> Vec<Vec<(u32, u32)>> {
+            let draw = |replace: bool| -> Vec<(Vec<u32>, Vec<(u32, u32)>)> {
                 let of_graph = |graph: usize| {
                     let key = mask_key(part as u64, 2 * graph as u64 + u64::from(replace), STREAM);
-                    negatives::of_evaluation(&links[graph], replace, ends[graph], |pair| known[graph].has(pair), key)
+                    let is_link = |pair| known[graph].has(pair);
+                    negatives::of_evaluation(&links[graph], replace, ends[graph], is_link, key).into_iter().unzip()
                 };
                 (0..ends.len()).into_par_iter().map(of_graph).collect()
             };
-            LinkPart { others: draw(false), replaced: draw(true), links, separation: None, ranks: None }
+            let (_, others) = draw(false).into_iter().unzip::<_, _, Vec<_>, _>();
+            let (corrupted, replaced) = draw(true).into_iter().unzip();
+            LinkPart { others, replaced, corrupted, links, separation: None, ranks: None }
         });
         let parts: Vec<LinkPart> = parts.collect();
         let Ok(parts) = parts.try_into() else { unreachable!("there are three parts") };
-        Ok(Some(Self { scorer, negatives: target.negatives.count.into(), parts, ends, known }))
+        let (loss, negatives) = (target.loss, target.negatives.count.into());
+        Ok(Some(Self { scorer, loss, negatives, parts, ends, known }))
     }
 
     /// Takes the results of the last evaluation and invalidates previous metrics.
@@ -167,15 +174,18 @@ impl LinkMeasures {
         let joined: Vec<Vec<(u32, u32)>> = (0..links.len()).map(joined).collect();
         let scores = self.scores(whole, &joined)?;
         let [mut of_links, mut of_others, mut of_replaced] = [const { vec![] }; 3];
-        let LinkPart { links, others, .. } = &self.parts[part];
+        let mut of_corrupted = vec![];
+        let LinkPart { links, others, corrupted, .. } = &self.parts[part];
         for (graph, scores) in scores.iter().enumerate() {
             let (own, rest) = scores.split_at(links[graph].len());
             let (other, replaced) = rest.split_at(others[graph].len());
             of_links.extend_from_slice(own);
             of_others.extend_from_slice(other);
             of_replaced.extend_from_slice(replaced);
+            of_corrupted.extend(corrupted[graph].iter().map(|&link| own[link as usize]));
         }
-        Ok(ScoreMetrics::of(&of_links, &of_others, (&of_replaced, self.negatives)))
+        let replaced = Corrupted { scores: &of_replaced, of: &of_corrupted, weight: self.negatives };
+        Ok(ScoreMetrics::of(&of_links, &of_others, (self.loss, replaced)))
     }
 
     /// Whether this part has negatives for a metric.
