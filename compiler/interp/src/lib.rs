@@ -18,5 +18,5 @@ pub mod not_finite;
 pub mod random_program;
 pub mod ranks;
 
-pub use bindings::{Bindings, Evaluation, InterpError, Tensor};
+pub use bindings::{Bindings, Evaluation, InterpError, PairOfLink, Tensor};
 pub use dataflow::run;

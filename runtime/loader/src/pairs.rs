@@ -397,9 +397,9 @@ mod tests {
             let (source, _, topologies) = source(&[4, 5], by);
             let num = topologies[4].num_edges() as u32;
             let batch: Vec<u32> = (0..20).chain(num..num + 9).collect();
-            let mut draws = vec![];
+            let (mut draws, mut pairs) = (vec![], vec![]);
             for _ in 0..2 {
-                let (mut seeds, mut pairs) = (vec![vec![]; 2], vec![]);
+                let mut seeds = vec![vec![]; 2];
                 source.draw((&batch, None), KEY, &mut PairRoom::default(), &mut seeds, &mut pairs);
                 let ends = [(&seeds[0], &seeds[1]), (&seeds[0], &seeds[0])];
                 draws.push([0, 1].map(|graph| listed(&pairs[graph], ends[graph].0, ends[graph].1)));
@@ -414,6 +414,19 @@ mod tests {
                 assert_eq!(pairs.iter().filter(|pair| pair.2).count(), links);
                 assert_eq!(pairs.iter().filter(|pair| pair.2).filter(known).count(), links);
                 assert_eq!(pairs.iter().filter(|pair| !pair.2).filter(known).count(), 0, "{by:?}");
+            }
+            // Each pair shares an end with its link.
+            source.draw((&batch, None), KEY, &mut PairRoom::default(), &mut vec![vec![]; 2], &mut pairs);
+            for (pairs, first) in pairs.iter().zip([0, 20]) {
+                let rows = pairs.indptr.windows(2).enumerate();
+                let dst: Vec<u32> = rows.flat_map(|(row, at)| (at[0]..at[1]).map(move |_| row as u32)).collect();
+                let of = |at: usize| (pairs.link[at], (pairs.src[at], dst[at]));
+                let links: HashMap<u32, (u32, u32)> =
+                    (0..dst.len()).filter(|&at| pairs.is_link[at] == 1.0).map(of).collect();
+                assert_eq!((links.len(), links.keys().min()), (pairs.links, Some(&first)));
+                for (link, (src, dst)) in (0..dst.len()).map(of) {
+                    assert!(links[&link].0 == src || links[&link].1 == dst);
+                }
             }
         }
     }

@@ -174,20 +174,24 @@ fn stacked_relations_are_trained_as_ptx() {
 #[test]
 fn scores_of_stacked_relations_train_to_the_same_weights() {
     let place = place();
-    std::fs::write(
-        place.path("m.hgnn"),
-        format!(
-            "use std::link::DistMult\nuse std::rgcn::RgcnConv\n{}\
-             model M(schema: S) {{\n    let h = RgcnConv(hidden: 4) over [relations, reverses] of Entity.x\n    \
-             output score: links = DistMult() over links(relations) of h\n}}\n\
-             train M {{\n    loss binary_cross_entropy(score, links)\n    optimizer adam(lr: 0.01)\n    epochs 3\n    \
-             batch 32\n    fanout [3]\n    negatives uniform(2)\n    select train.loss\n    metrics auc\n}}\n",
-            schema("x: f32[6]")
-        ),
-    )
-    .expect("written");
-    let stacked = train(&place, "stacked.safetensors", &[]);
-    close("links", &stacked, &train(&place, "apart.safetensors", &APART));
+    for loss in ["binary_cross_entropy", "cross_entropy", "bpr", "margin_ranking"] {
+        std::fs::write(
+            place.path("m.hgnn"),
+            format!(
+                "use std::link::DistMult\nuse std::rgcn::RgcnConv\n{}\
+                 model M(schema: S) {{\n    let h = RgcnConv(hidden: 4) over [relations, reverses] of Entity.x\n    \
+                 output score: links = DistMult() over links(relations) of h\n}}\n\
+                 train M {{\n    loss {loss}(score, links)\n    optimizer sgd(lr: 0.1)\n    epochs 3\n    \
+                 batch 32\n    fanout [3]\n    negatives uniform(2)\n    select train.loss\n    metrics auc\n}}\n",
+                schema("x: f32[6]")
+            ),
+        )
+        .expect("written");
+        let stacked = train(&place, "stacked.safetensors", &[]);
+        close(&format!("{loss} of links"), &stacked, &train(&place, "apart.safetensors", &APART));
+        let ptx = train(&place, "ptx.safetensors", &["--device", "ptx-interp", "--epochs", "1"]);
+        close(&format!("{loss} as PTX"), &ptx, &train(&place, "cpu.safetensors", &["--epochs", "1"]));
+    }
 }
 
 /// Metapaths are stacked as relations are, from their edges: those that could be factored are materialized nonetheless.

@@ -12,5 +12,6 @@ mod optimizers;
 mod place;
 mod place_batch;
 mod random;
+mod rank_links;
 mod split_head;
 mod vjp;
