@@ -26,7 +26,7 @@ schema Library {{
     vertex Author from "author" {{ x: f32[{AUTHOR_WIDTH}] }}
     vertex Part from "graph" {{ kind: class[{CLASSES}] from "kind" }}
     relation cites: Paper -> Paper from "cites"
-    relation near: Paper -> Paper from "near"
+    relation near: Paper -> Paper from "near" {{ rate: target[1] }}
     relation writes: Author -> Paper from "writes"
     relation part_of: Paper -> Part from "part_of"
 }}
@@ -88,8 +88,22 @@ file = "kind.npy"
 [[split]]
 name = "half"
 vertex_type = "paper"
-train = "train.npy"
-val = "rest.npy"
+train = "paper_train.npy"
+val = "paper_rest.npy"
+test = "none.npy"
+
+[[label]]
+relation = "near"
+name = "rate"
+kind = "real"
+dim = 1
+file = "rate.npy"
+
+[[split]]
+name = "half"
+relation = "near"
+train = "edge_train.npy"
+val = "edge_rest.npy"
 test = "none.npy"
 
 [[split]]
@@ -102,9 +116,12 @@ test = "none.npy"
 
 
 class Case:
-    """A model of one layer, and the same in PyG: `logits(world, weights)` reads tensors by the names of the weights."""
+    """A model of one layer, and the same in PyG: `logits(world, weights)` reads tensors by the names of the weights. `of` names
+    the rows of the logits: papers, graphs or edges."""
 
+    of = "paper"
     label = "Paper.topic"
+    loss = "cross_entropy"
 
     def model(self):
         raise NotImplementedError
@@ -115,7 +132,7 @@ class Case:
     def source(self, rate):
         train = f"""
 train Model {{
-    loss      cross_entropy(logits, {self.label})
+    loss      {self.loss}(logits, {self.label})
     optimizer sgd(lr: {rate})
     epochs    1
     seed      5
@@ -216,6 +233,10 @@ model Model(schema: Library) {{
 }}"""
 
     def logits(self, world, weights):
+        return self.hidden(world, weights) @ weights["logits.weight"] + weights["logits.bias"]
+
+    @staticmethod
+    def hidden(world, weights):
         import torch
         from torch_geometric.nn import RGCNConv
 
@@ -227,11 +248,40 @@ model Model(schema: Library) {{
             "root": weights["conv.w_self.Paper"],
             "bias": weights["conv.b.Paper"],
         }
-        h = functional(conv, tensors, world["x"], edges, kinds)
-        return h.relu() @ weights["logits.weight"] + weights["logits.bias"]
+        return functional(conv, tensors, world["x"], edges, kinds).relu()
+
+
+class RgcnDistMult(Case):
+    """Scores of the edges of `near`, which carry no messages."""
+
+    of = "edge"
+    label = "near.rate"
+    loss = "mse"
+
+    def model(self):
+        return f"""use std::link::DistMult
+use std::rgcn::RgcnConv
+SCHEMA
+model Model(schema: Library) {{
+    let conv = relu(RgcnConv(hidden: {HIDDEN}) over [cites, reverse(cites)] of Paper.x)
+    let score = DistMult() over edges(near) of conv
+    output logits: edges(near) = reshape(score, [1])
+}}"""
+
+    def logits(self, world, weights):
+        import torch
+        from torch_geometric.nn import DistMult
+
+        h = Rgcn.hidden(world, weights)
+        source, destination = world["near"]
+        score = DistMult(PAPERS, 1, HIDDEN)
+        tensors = {"node_emb.weight": h, "rel_emb.weight": weights["score.w.edges_near"][None]}
+        scores = functional(score, tensors, source, torch.zeros_like(source), destination)
+        return (scores + weights["score.b.edges_near"])[:, None]
 
 
 class GinReadout(Case):
+    of = "graph"
     label = "Part.kind"
 
     def model(self):
@@ -310,6 +360,7 @@ CASES = {
     "GatV2Conv": GatV2(),
     "HgtConv": Hgt(),
     "RgcnConv": Rgcn(),
+    "RgcnConv with DistMult": RgcnDistMult(),
     "GinConv with readout": GinReadout(),
     "SageLstmConv": SageLstm(),
 }
@@ -321,6 +372,7 @@ def write(data, rng):
 
     order = rng.permutation(PAPERS).astype(np.int32)
     graphs = rng.permutation(GRAPHS).astype(np.int32)
+    edges = rng.permutation(4 * PAPERS).astype(np.int32)
     arrays = {
         "x": rng.normal(size=(PAPERS, PAPER_WIDTH)).astype(np.float32),
         "y": rng.normal(size=(AUTHORS, AUTHOR_WIDTH)).astype(np.float32),
@@ -331,10 +383,13 @@ def write(data, rng):
         "near": np.stack([(np.arange(4 * PAPERS) * 7 + 1) % PAPERS, np.repeat(np.arange(PAPERS), 4)]).astype(np.int32),
         "writes": np.stack([rng.integers(0, AUTHORS, 500), rng.integers(0, PAPERS, 500)]).astype(np.int32),
         "part_of": np.stack([np.arange(PAPERS), np.sort(rng.integers(0, GRAPHS, PAPERS))]).astype(np.int32),
-        "train": np.sort(order[:150]),
-        "rest": np.sort(order[150:]),
+        "rate": rng.normal(size=(4 * PAPERS, 1)).astype(np.float32),
+        "paper_train": np.sort(order[:150]),
+        "paper_rest": np.sort(order[150:]),
         "graph_train": np.sort(graphs[:20]),
         "graph_rest": np.sort(graphs[20:]),
+        "edge_train": np.sort(edges[:600]),
+        "edge_rest": np.sort(edges[600:]),
         "none": np.zeros(0, dtype=np.int32),
     }
     # Edges are distinct, so that no reader merges them.
@@ -374,10 +429,12 @@ def compare(name, case, hgnnc, folder, arrays):
         world[key] = torch.from_numpy(arrays[key]).long()
     tensors = {key: torch.from_numpy(array).double().requires_grad_() for key, array in before.items()}
     logits = case.logits(world, tensors)
-    of_graphs = case.label == "Part.kind"
-    train = torch.from_numpy(arrays["graph_train" if of_graphs else "train"]).long()
-    truth = torch.from_numpy(arrays["kind" if of_graphs else "topic"]).long()
-    torch.nn.functional.cross_entropy(logits[train], truth[train]).backward()
+    train = torch.from_numpy(arrays[f"{case.of}_train"]).long()
+    truth = torch.from_numpy(arrays[case.label.split(".")[1]])[train]
+    if case.loss == "mse":
+        torch.nn.functional.mse_loss(logits[train], truth.double()).backward()
+    else:
+        torch.nn.functional.cross_entropy(logits[train], truth.long()).backward()
 
     expected = logits.detach().numpy()
     apart = np.abs(np.load(folder / "logits.npy") - expected).max() / max(1.0, np.abs(expected).max())
