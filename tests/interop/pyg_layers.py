@@ -264,8 +264,7 @@ use std::rgcn::RgcnConv
 SCHEMA
 model Model(schema: Library) {{
     let conv = relu(RgcnConv(hidden: {HIDDEN}) over [cites, reverse(cites)] of Paper.x)
-    let score = DistMult() over edges(near) of conv
-    output logits: edges(near) = reshape(score, [1])
+    output logits: edges(near) = DistMult() over edges(near) of conv
 }}"""
 
     def logits(self, world, weights):
@@ -275,9 +274,9 @@ model Model(schema: Library) {{
         h = Rgcn.hidden(world, weights)
         source, destination = world["near"]
         score = DistMult(PAPERS, 1, HIDDEN)
-        tensors = {"node_emb.weight": h, "rel_emb.weight": weights["score.w.edges_near"][None]}
+        tensors = {"node_emb.weight": h, "rel_emb.weight": weights["logits.w.edges_near"][None]}
         scores = functional(score, tensors, source, torch.zeros_like(source), destination)
-        return (scores + weights["score.b.edges_near"])[:, None]
+        return (scores + weights["logits.b.edges_near"])[:, None]
 
 
 class GinReadout(Case):
@@ -437,7 +436,7 @@ def compare(name, case, hgnnc, folder, arrays):
         torch.nn.functional.cross_entropy(logits[train], truth.long()).backward()
 
     expected = logits.detach().numpy()
-    apart = np.abs(np.load(folder / "logits.npy") - expected).max() / max(1.0, np.abs(expected).max())
+    apart = np.abs(np.load(folder / "logits.npy").reshape(expected.shape) - expected).max() / max(1.0, np.abs(expected).max())
     gradients = {}
     for key, tensor in tensors.items():
         ours = (before[key].astype(np.float64) - after[key]) / RATE

@@ -64,13 +64,15 @@ impl Instance<'_> {
             }
             LossKind::BinaryCrossEntropy { label, labels, focus } => {
                 let truth = self.label(label, &[*labels], DType::F32, at);
-                let each = self.binary_cross_entropy(output.one().stored(), truth, at);
+                let logits = self.as_row(&output, at);
+                let each = self.binary_cross_entropy(logits, truth, at);
                 let each = self.focused(each, each, *focus, at);
                 (label, (self.mean_of_row(each, *labels, at), None))
             }
             LossKind::Distance { label, width, squared } => {
                 let truth = self.label(label, &[*width], DType::F32, at);
-                (label, (self.distance(output.one().stored(), truth, *width, *squared, at), None))
+                let output = self.as_row(&output, at);
+                (label, (self.distance(output, truth, *width, *squared, at), None))
             }
             LossKind::Links(loss) => {
                 let Values::ByGraph(scores) = &*output else { unreachable!("scores of pairs are edge values") };
@@ -86,6 +88,14 @@ impl Instance<'_> {
             LossKind::Number => return (output.one().stored(), None),
         };
         (self.mean_loss(row, weight, label.vertex, at, on_batches), Some(row))
+    }
+
+    /// An output as a row of numbers, where it is a single number.
+    fn as_row(&mut self, output: &Values, at: Span) -> Value {
+        match output.one() {
+            output if self.dims(output).is_empty() => self.reshape(output, vec![Dim::Fixed(1)], at).stored(),
+            output => output.stored(),
+        }
     }
 
     fn label(&mut self, label: &Label, dims: &[usize], dtype: DType, at: Span) -> Value {

@@ -308,7 +308,8 @@ impl Verifier<'_> {
             self.report(Place::Loss, "the output and the label are not of the same vertices");
         }
         let extents: Vec<Dim> = self.model.expr(term.value).ty.rows().flat_map(Row::dims).collect();
-        if extents != [Dim::Fixed(width)] {
+        let is_number = extents.is_empty() && width == 1 && !matches!(term.kind, LossKind::CrossEntropy { .. });
+        if extents != [Dim::Fixed(width)] && !is_number {
             self.report(Place::Loss, "the output does not have the width of the label");
         }
     }

@@ -240,7 +240,9 @@ impl Checker<'_> {
             return None;
         }
         let Type::One(row) = &*self.model.expr(value).ty else { unreachable!("an output of vertices is one value") };
-        if row.widths.len() != 1 || row.widths[0].dim != Dim::Fixed(extent) {
+        // A number for each row is a row of one number.
+        let is_number = row.widths.is_empty() && extent == 1 && !matches!(task, Task::Classify { .. });
+        if !is_number && (row.widths.len() != 1 || row.widths[0].dim != Dim::Fixed(extent)) {
             let what = match task {
                 Task::Classify { .. } => "classes",
                 Task::MultiLabel { .. } => "labels",

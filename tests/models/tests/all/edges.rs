@@ -2,7 +2,7 @@
 
 use hgnnc_driver::LowerOptions;
 use hgnnc_ir::training::{Fanout, MiniBatch};
-use hgnnc_model_tests::compiled::{Compiled, compile};
+use hgnnc_model_tests::compiled::{Compiled, compile, interpret};
 use hgnnc_model_tests::engine::bound_data;
 use hgnnc_model_tests::plain::{Plain, Rows, add, relu, times};
 use hgnnc_model_tests::{World, assert_close, dataset, engine};
@@ -15,12 +15,12 @@ use crate::gradients::gradients_are_differences;
 /// Users rate movies and trust each other. A layer makes three numbers of each rating, of its two ends, its weight and
 /// its own features.
 const LAYERS: &str = r#"
-use std::link::EdgeMlp
+use std::link::{Dot, EdgeMlp}
 use std::rgcn::RgcnConv
 schema S {
     vertex User { x: f32[3] }
     vertex Movie { x: f32[4] }
-    relation rates: User -> Movie { hours: f32, kind: f32[2], mood: class[3] from "mood", stars: target[2] from "stars", tags: multilabel[2] from "tags" }
+    relation rates: User -> Movie { hours: f32, kind: f32[2], mood: class[3] from "mood", stars: target[2] from "stars", tags: multilabel[2] from "tags", late: target[1] from "late" }
     relation trusts: User -> User
 }
 layer Score(out: dim) over graphs: [*] of x: *[in] -> y: graphs[out] {
@@ -42,6 +42,12 @@ const Y: &str = "
 
 const Z: &str = "
     output z: edges(rates) = EdgeMlp(hidden: 3, out: 2) over edges(rates) of features
+";
+
+/// A number for each edge, which is a target of one.
+const D: &str = "
+    let h = tanh(RgcnConv(hidden: 4) over [relations, reverses] of features)
+    output d: edges(rates) = Dot() over edges(rates) of h
 ";
 
 const TRAIN: &str = "
@@ -129,6 +135,7 @@ fn losses_of_edges_have_their_gradients_on_all_engines() {
         (Y, "cross_entropy(y, rates.mood, class_weights: [1, 2, 0.5])"),
         (Z, "binary_cross_entropy(z, rates.tags)"),
         (Z, "mae(z, rates.stars) + 0.5 * mse(z, rates.stars)"),
+        (D, "mse(d, rates.late)"),
     ];
     for (output, loss) in losses {
         let train = format!("train M {{ loss {loss} select train.loss epochs 3 }}");
@@ -148,6 +155,22 @@ fn losses_of_edges_have_their_gradients_on_all_engines() {
     let expected = run(&mut on_processor(&compiled, &world(), options(3)));
     let found = run(&mut on_device(&compiled, &world(), options(3)));
     assert_close("losses on a device", &found.losses, &expected.losses, 2e-4);
+}
+
+/// A number and a row of one number are compared alike.
+#[test]
+fn a_number_for_each_edge_is_a_target_of_one() {
+    let train = "train M { loss mae(d, rates.late) select train.loss }";
+    let as_row = D.replace("Dot() over edges(rates) of h", "reshape(Dot() over edges(rates) of h, [1])");
+    for world in worlds() {
+        let [number, row] = [D, as_row.as_str()].map(|output| {
+            let compiled = compile(&of_outputs(&[output], train));
+            let flow = compiled.training();
+            interpret(flow, &compiled.bind(&world))[flow.result("loss").expect("a loss")].data.clone()
+        });
+        assert_eq!(number, row);
+        assert!(number[0].is_finite() && number[0] > 0.0);
+    }
 }
 
 fn trainer(compiled: &Compiled, world: &World) -> Trainer {
