@@ -266,7 +266,7 @@ fn check_vertex(vertex: &VertexInfo, place: Option<usize>, dataset: &DatasetSumm
     let Some(place) = place else {
         let report = Diagnostic::at(
             codes::DATA_VERTEX_TYPE,
-            vertex.span,
+            vertex.dataset_name_span,
             format!("the dataset has no vertex type `{}`", vertex.dataset_name),
             "not in the dataset",
         )
@@ -413,7 +413,7 @@ fn check_relation(
     let Some(place) = place else {
         let report = Diagnostic::at(
             codes::DATA_RELATION,
-            relation.span,
+            relation.dataset_name_span,
             format!("the dataset has no relation `{}`", relation.dataset_name),
             "not in the dataset",
         )

@@ -61,6 +61,8 @@ pub struct VertexInfo {
     pub name: String,
     /// Name in the dataset.
     pub dataset_name: String,
+    /// The place that gives this name: behind `from`, or the declared name.
+    pub dataset_name_span: Span,
     /// Its name in the declaration.
     pub span: Span,
     /// Features and labels of its vertices.
@@ -166,6 +168,8 @@ pub struct RelationInfo {
     pub name: String,
     /// Name in the dataset.
     pub dataset_name: String,
+    /// The place that gives this name: behind `from`, or the declared name.
+    pub dataset_name_span: Span,
     /// Position of the source type.
     pub src: usize,
     /// Position of the destination type.
@@ -263,6 +267,7 @@ impl Schema {
                 resolved.vertices.push(VertexInfo {
                     name: vertex.name.name.clone(),
                     dataset_name: vertex.from.as_ref().map_or(vertex.name.name.clone(), |t| t.value.clone()),
+                    dataset_name_span: vertex.from.as_ref().map_or(vertex.name.span, |t| t.span),
                     span: vertex.name.span,
                     fields,
                     used: Cell::new(false),
@@ -304,6 +309,7 @@ impl Schema {
                     resolved.relations.push(RelationInfo {
                         name: relation.name.name.clone(),
                         dataset_name: relation.from.as_ref().map_or(relation.name.name.clone(), |t| t.value.clone()),
+                        dataset_name_span: relation.from.as_ref().map_or(relation.name.span, |t| t.span),
                         src,
                         dst,
                         span: relation.name.span,
@@ -387,6 +393,7 @@ impl Schema {
         let vertex = VertexInfo {
             name: vertex.to_owned(),
             dataset_name: String::new(),
+            dataset_name_span: span,
             span,
             fields: vec![],
             used: Cell::new(true),
@@ -394,6 +401,7 @@ impl Schema {
         let relation = RelationInfo {
             name: relation.to_owned(),
             dataset_name: String::new(),
+            dataset_name_span: span,
             src: 0,
             dst: 0,
             span,
