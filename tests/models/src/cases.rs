@@ -299,6 +299,70 @@ pub const CASES: &[Case] = &[
         "    let conv = HetGnnConv(half: 1) over [PAP, cites, writes] at most 3 per vertex of dropout(features, 0.3)
     output y: Paper = linear(conv.Paper, 3)",
     ),
+    of(
+        "sign",
+        "use std::sign::{SignConv, SignStep}",
+        "    let one = SignStep() over self_loops(cites) of Paper.x
+    let two = SignStep() over self_loops(cites) of one
+    let near = SignStep(average: true) over PAP of Paper.x
+    let z = SignConv(hidden: 2, operators: 4, dropout: 0.2) of concat(Paper.x, one, two, near)
+    output y: Paper = linear(dropout(z, 0.2), 3)",
+    ),
+    of(
+        "nars",
+        "use std::sign::{NarsMix, NarsStep, SignConv}",
+        "    let x = linear(features, 3)
+    let one = NarsStep() over [cites, writes, reverse(writes)] of {x.Paper, x.Author}
+    let two = NarsStep() over [cites, writes, reverse(writes)] of one
+    let other_one = NarsStep() over [reviews, reverse(reviews)] of {x.Paper, x.Author}
+    let other_two = NarsStep() over [reviews, reverse(reviews)] of other_one
+    let first = NarsMix(subsets: 2) of concat(one.Paper, other_one.Paper)
+    let second = NarsMix(subsets: 2) of concat(two.Paper, other_two.Paper)
+    let z = SignConv(hidden: 2, operators: 3, dropout: 0.2) of concat(x.Paper, first, second)
+    output y: Paper = linear(z, 3)",
+    ),
+    of(
+        "ie_hgcn",
+        "use std::ie_hgcn::IeHgcnConv",
+        "    let first = IeHgcnConv(hidden: 4, attention: 3) over [relations, reverses] of dropout(features, 0.2)
+    let second = IeHgcnConv(hidden: 3, attention: 2, activation: identity) over [relations, reverses] of dropout(first, 0.2)
+    output y: Paper = second.Paper",
+    ),
+    of(
+        "gtn",
+        "use std::gtn::{GtnConv, GtnStart, GtnStep}",
+        "    let x = linear(dropout(features, 0.2), 2, bias: false)
+    let h = GtnStart(channels: 2) of x
+    repeat 2 { h = GtnStep(channels: 2) over [relations, reverses] of h }
+    let z = GtnConv(channels: 2) of (x, paths: h)
+    output y: Paper = linear(z.Paper, 3)",
+    ),
+    of(
+        "r_hgnn",
+        "use std::compgcn::RelationVectors
+use std::r_hgnn::{RhgnnConv, RhgnnCross, RhgnnFuse, RhgnnRelations}",
+        "    let vectors = RelationVectors(width: 4) over [relations, reverses]
+    let x = linear(features, 4)
+    let written = RhgnnConv(hidden: 2, heads: 2, dropout: 0.2) over writes of (sources: x.Author, targets: x.Paper, r: vectors)
+    let cited = RhgnnConv(hidden: 2, heads: 2) over cites of (sources: x.Paper, targets: x.Paper, r: vectors)
+    let by_writes = RhgnnCross(relations: 2, heads: 2) of concat(written, cited)
+    let by_cites = RhgnnCross(relations: 2, heads: 2, dropout: 0.2) of concat(written, cited)
+    let next = RhgnnRelations(width: 6) over [cites, writes] of vectors
+    let again = RhgnnConv(hidden: 2, heads: 2) over cites of (sources: by_writes, targets: by_cites, r: next)
+    let fused = RhgnnFuse(relations: 2, heads: 2, dropout: 0.2) over [writes, cites] of (rows: concat(by_writes, again), r: next)
+    output y: Paper = linear(fused, 3)",
+    ),
+    of(
+        "heco",
+        "use std::heco::{HecoPathConv, HecoSchemaConv}",
+        "    let h = elu(linear(features, 4))
+    let schema_view = HecoSchemaConv(dropout: 0.2) over [writes at most 3 per vertex, reverse(appears_in)] of h
+    let path_view = HecoPathConv() over self_loops([PAP, PVP]) of dropout(h.Paper, 0.2)
+    let turned = HecoPathConv(transform: true) over self_loops(PRP) of h.Paper
+    let a = linear(elu(linear(schema_view.Paper, 3)), 3)
+    let b = linear(elu(linear(path_view, 3)), 3) sharing a
+    output y: Paper = linear(concat(a, b, turned), 3)",
+    ),
     Case {
         name: "rgcn_sparse",
         uses: "use std::rgcn::RgcnConv",

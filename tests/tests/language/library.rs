@@ -110,17 +110,20 @@ fn model_of(module: &str, layer: &Layer) -> String {
     // Rows of semantic graphs come from a layer as well.
     let vectors = format!("Vectors() over {}", over.trim_start_matches("links(").trim_end_matches(')'));
     // An input of single numbers takes times.
-    let given = |rows: &ValueRows, dims: usize| match rows {
+    let given = |name: &str, rows: &ValueRows, dims: usize| match rows {
         ValueRows::PerGraph => vectors.clone(),
+        // Rows of two relations, and two channels of features with their degrees.
+        ValueRows::Of(_) if name == "rows" => "concat(Paper.x, Paper.x)".to_owned(),
+        ValueRows::Of(_) if name == "paths" => "concat(features, features, ones([2]))".to_owned(),
         ValueRows::Of(_) if dims == 0 => "{Paper.year, Author.since}".to_owned(),
         ValueRows::Of(_) => input.to_owned(),
     };
     let inputs: Vec<String> = (layer.inputs.iter().filter(|own| !own.optional))
-        .map(|own| format!("{}: {}", own.name.name, given(&own.rows, own.dims.len())))
+        .map(|own| format!("{}: {}", own.name.name, given(&own.name.name, &own.rows, own.dims.len())))
         .collect();
     let of = match &inputs[..] {
         [] => String::new(),
-        [_] => format!(" of {input}"),
+        [_] => format!(" of {}", inputs[0].split_once(": ").expect("a name and a value").1),
         _ => format!(" of ({})", inputs.join(", ")),
     };
     let declared = match inputs.iter().any(|input| input.ends_with(&vectors)) {

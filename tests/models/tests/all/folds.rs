@@ -165,7 +165,7 @@ fn lstm(gates: &[Vec<f64>], recurrent: &Weight) -> Rows {
 }
 
 /// The sources of the in-edges of a vertex, of at most so many.
-fn sources(graph: &Graph, vertex: usize, limit: u32) -> Vec<usize> {
+pub fn sources(graph: &Graph, vertex: usize, limit: u32) -> Vec<usize> {
     let edges: Vec<(u32, u32)> = graph.edges.iter().map(|&(src, dst)| (src as u32, dst as u32)).collect();
     let kept = kept_of(&edges, limit).into_iter().filter(|edge| edge.1 as usize == vertex);
     kept.map(|edge| edge.0 as usize).collect()

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use hgnnc_model_tests::plain::{
-    Graph, Plain, Rows, Typed, add, dot, each, elu, head, leaky, relu, softmax, times, zeros,
+    Graph, Plain, Rows, Typed, add, dot, each, elu, head, leaky, relu, sigmoid, softmax, times, zeros,
 };
 
-use hgnnc_model_tests::cases::{SCHEMA, TRAIN};
+use hgnnc_model_tests::cases::{SCHEMA, TRAIN, case};
 
+use crate::folds::sources;
 use crate::layers::{agrees, both_ways, cites, embedded, features, looped_cites, pap, pvp, source_agrees};
 
 /// Brody et al. 2022, eq. 7 for each graph, heads joined, graphs summed.
@@ -233,4 +234,321 @@ fn compgcn_is_the_paper() {
         let (third, _) = compgcn(p, ("third", Composition::Correlation), &third, &r);
         third["Paper"].clone()
     });
+}
+
+/// Σ x_j / √(d_j d_i) over the in-edges, with D the in-degrees; or the mean over them.
+fn step(graph: &Graph, x: &Rows, average: bool) -> Rows {
+    let degree = |v: usize| graph.edges.iter().filter(|edge| edge.1 == v).count().max(1) as f64;
+    let mut out = zeros(x.len(), x.first().map_or(0, Vec::len));
+    for &(j, i) in &graph.edges {
+        let both = if average { degree(i) } else { (degree(j) * degree(i)).sqrt() };
+        out[i] = add(&out[i], &times(1.0 / both, &x[j]));
+    }
+    out
+}
+
+/// Frasca et al. 2020, eq. 4: σ([X Θ_0 ‖ A_1 X Θ_1 ‖ …]) of the rows of all operators.
+fn inception(p: &Plain<'_>, path: &str, operators: &[Rows]) -> Rows {
+    let (theta, b) = (p.param(&format!("{path}.theta")), p.param(&format!("{path}.b")));
+    let of_vertex = |i: usize| -> Vec<f64> {
+        let of = |(k, rows): (usize, &Rows)| add(&theta.part(k).apply(&rows[i]), b.row(k));
+        operators.iter().enumerate().flat_map(of).map(relu).collect()
+    };
+    (0..operators[0].len()).map(of_vertex).collect()
+}
+
+#[test]
+fn sign_is_the_paper() {
+    agrees("sign", |p| {
+        let x = p.input("Paper.x");
+        let one = step(&looped_cites(p), &x, false);
+        let two = step(&looped_cites(p), &one, false);
+        let near = step(&pap(p), &x, true);
+        p.linear("y", "", &inception(p, "z", &[x, one, two, near]))
+    });
+}
+
+/// Yu et al. 2020: for each hop, the mean over all in-edges of a subset of relations, and a learned sum over subsets.
+#[test]
+fn nars_is_the_paper() {
+    let hop = |p: &Plain<'_>, graphs: &[Graph], x: &Typed| -> Typed {
+        let of_type = |vertex: &'static str| {
+            let of_vertex = |i: usize| {
+                let into = |graph: &&Graph| graph.dst == vertex;
+                let (mut sum, mut count) = (vec![0.0; 3], 0);
+                for graph in graphs.iter().filter(into) {
+                    for &(j, _) in graph.edges.iter().filter(|edge| edge.1 == i) {
+                        sum = add(&sum, &x[graph.src][j]);
+                        count += 1;
+                    }
+                }
+                times(1.0 / f64::from(count.max(1)), &sum)
+            };
+            (vertex, (0..p.count(vertex)).map(of_vertex).collect())
+        };
+        ["Paper", "Author"].into_iter().map(of_type).collect()
+    };
+    agrees("nars", |p| {
+        let x = features(p).into_iter().filter(|(v, _)| *v != "Venue");
+        let x: Typed = x.map(|(v, rows)| (v, p.linear("x", &format!(".{v}"), &rows))).collect();
+        let subsets = [
+            vec![cites(p), p.relation("writes", "Author", "Paper"), p.relation("reverse_writes", "Paper", "Author")],
+            vec![p.relation("reviews", "Author", "Paper"), p.relation("reverse_reviews", "Paper", "Author")],
+        ];
+        let one = subsets.each_ref().map(|graphs| hop(p, graphs, &x));
+        let two = [hop(p, &subsets[0], &one[0]), hop(p, &subsets[1], &one[1])];
+        let mix = |path: &str, hops: &[Typed; 2]| -> Rows {
+            let a = p.param(&format!("{path}.a"));
+            let weighed = |k: usize, i: usize| -> Vec<f64> {
+                hops[k]["Paper"][i].iter().zip(a.row(k)).map(|(x, a)| x * a).collect()
+            };
+            (0..p.count("Paper")).map(|i| times(0.5, &add(&weighed(0, i), &weighed(1, i)))).collect()
+        };
+        let operators = [x["Paper"].clone(), mix("first", &one), mix("second", &two)];
+        p.linear("y", "", &inception(p, "z", &operators))
+    });
+}
+
+/// Yang et al. 2021, eq. 1 to 6.
+fn ie_hgcn(p: &Plain<'_>, path: &str, x: &Typed, activation: impl Fn(f64) -> f64) -> Typed {
+    let of_type = |vertex: &'static str| {
+        let w = |name: &str| p.param(&format!("{path}.{name}.{vertex}"));
+        let a = |name: &str, x: &[f64]| dot(x, p.vector(&format!("{path}.{name}.{vertex}")));
+        let of_vertex = |i: usize| {
+            let mut z = vec![w("w_self").apply(&x[vertex][i])];
+            for graph in both_ways(p).iter().filter(|graph| graph.dst == vertex) {
+                let project = p.param(&format!("{path}.w.{}", graph.name));
+                let sources: Vec<usize> = graph.edges.iter().filter(|e| e.1 == i).map(|e| e.0).collect();
+                let none = vec![0.0; z[0].len()];
+                let sum = sources.iter().fold(none, |sum, &j| add(&sum, &project.apply(&x[graph.src][j])));
+                z.push(times(1.0 / sources.len().max(1) as f64, &sum));
+            }
+            let query = a("a_q", &w("w_q").apply(&z[0]));
+            let scores: Vec<f64> = z.iter().map(|z| elu(a("a_k", &w("w_k").apply(z)) + query)).collect();
+            let share = softmax(&scores);
+            let sum = share.iter().zip(&z).fold(vec![0.0; z[0].len()], |sum, (a, z)| add(&sum, &times(*a, z)));
+            sum.into_iter().map(&activation).collect()
+        };
+        (vertex, (0..x[vertex].len()).map(of_vertex).collect())
+    };
+    x.keys().copied().filter(|v| p.param_if_read(path, &format!("w_self.{v}")).is_some()).map(of_type).collect()
+}
+
+#[test]
+fn ie_hgcn_is_the_paper() {
+    agrees("ie_hgcn", |p| {
+        let first = ie_hgcn(p, "first", &features(p), elu);
+        ie_hgcn(p, "second", &first, |x| x)["Paper"].clone()
+    });
+}
+
+/// Yun et al. 2019 with the matrices that it multiplies: over all vertices of all types in one order, Q of each hop by a softmax
+/// over the semantic graphs and the identity, A = D^-1 Q_2 Q_1, and relu(D̃^-1 (A + I) X W) for each channel.
+#[test]
+fn gtn_is_the_product_of_matrices() {
+    const TYPES: [&str; 3] = ["Paper", "Author", "Venue"];
+    agrees("gtn", |p| {
+        let x = features(p);
+        let project =
+            |v: &&'static str| -> Rows { x[v].iter().map(|x| p.param(&format!("x.weight.{v}")).apply(x)).collect() };
+        let rows: Rows = TYPES.iter().flat_map(project).collect();
+        let n = rows.len();
+        let offset = |vertex: &str| -> usize { TYPES.iter().take_while(|v| **v != vertex).map(|v| p.count(v)).sum() };
+        let selected = |path: &str, channel: usize| -> Rows {
+            let graphs = both_ways(p);
+            let mut scores: Vec<f64> =
+                graphs.iter().map(|g| p.vector(&format!("{path}.phi.{}", g.name))[channel]).collect();
+            scores.push(p.vector(&format!("{path}.own"))[channel]);
+            let share = softmax(&scores);
+            let mut q = zeros(n, n);
+            for (graph, share) in graphs.iter().zip(&share) {
+                for &(j, i) in &graph.edges {
+                    q[offset(graph.dst) + i][offset(graph.src) + j] += share;
+                }
+            }
+            (0..n).for_each(|v| q[v][v] += share[graphs.len()]);
+            q
+        };
+        let product = |a: &Rows, b: &Rows| -> Rows {
+            let of = |a: &Vec<f64>| {
+                let columns = b[0].len();
+                (0..columns).map(|k| a.iter().zip(b).map(|(a, b)| a * b[k]).sum()).collect()
+            };
+            a.iter().map(of).collect()
+        };
+        let normalized = |a: &Rows| -> Rows {
+            let of = |row: &Vec<f64>| {
+                let degree: f64 = row.iter().sum();
+                times(if degree == 0.0 { 0.0 } else { 1.0 / degree }, row)
+            };
+            a.iter().map(of).collect()
+        };
+        let channels = [0, 1].map(|channel| {
+            let mut a = normalized(&product(&selected("h_3", channel), &selected("h_2", channel)));
+            (0..n).for_each(|v| a[v][v] += 1.0);
+            each(&product(&normalized(&a), &rows), relu)
+        });
+        let joined: Rows = (0..p.count("Paper")).map(|i| [&channels[0][i][..], &channels[1][i]].concat()).collect();
+        p.linear("y", "", &joined)
+    });
+}
+
+/// Yu et al. 2022, sec. 4.1: attention of a relation whose vectors are linear maps of its row, and a gated residual.
+fn r_hgnn_conv(p: &Plain<'_>, path: &str, graph: &Graph, (from, to): (&Rows, &Rows), r: &[f64]) -> Rows {
+    let [w_src, w_dst, w_res] = ["w_src", "w_dst", "w_res"].map(|name| p.param(&format!("{path}.{name}")));
+    let a = p.param(&format!("{path}.w_r.{}", graph.name)).apply(r);
+    let gate = sigmoid(p.number(&format!("{path}.lambda")));
+    let of_vertex = |i: usize| {
+        let own = w_dst.apply(&to[i]);
+        let sent: Rows = graph.edges.iter().filter(|edge| edge.1 == i).map(|edge| w_src.apply(&from[edge.0])).collect();
+        let of_head = |k: usize| -> Vec<f64> {
+            let (a_dst, a_src) = head(&a, k, 2).split_at(2);
+            let score = |sent: &Vec<f64>| leaky(dot(head(&own, k, 2), a_dst) + dot(head(sent, k, 2), a_src), 0.2);
+            let alpha = softmax(&sent.iter().map(score).collect::<Vec<_>>());
+            let messages = alpha.iter().zip(&sent);
+            let sum = messages.fold(vec![0.0; 2], |sum, (a, sent)| add(&sum, &times(*a, head(sent, k, 2))));
+            sum.into_iter().map(relu).collect()
+        };
+        let z = [of_head(0), of_head(1)].concat();
+        let kept = add(&w_res.apply(&to[i]), p.vector(&format!("{path}.b_res")));
+        add(&times(gate, &z), &times(1.0 - gate, &kept))
+    };
+    (0..to.len()).map(of_vertex).collect()
+}
+
+/// For each head, a sum of the rows of several relations, weighted by the softmax of scores.
+fn weighed(rows: &[Vec<f64>], score: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+    let of_head = |k: usize| {
+        let share = softmax(&(0..rows.len()).map(|r| leaky(score(r, k), 0.2)).collect::<Vec<_>>());
+        share.iter().zip(rows).fold(vec![0.0; 2], |sum, (a, row)| add(&sum, &times(*a, head(row, k, 2))))
+    };
+    [of_head(0), of_head(1)].concat()
+}
+
+#[test]
+fn r_hgnn_is_the_paper() {
+    agrees("r_hgnn", |p| {
+        let x: Typed = features(p).into_iter().filter(|(v, _)| *v != "Venue").collect();
+        let x: Typed = x.iter().map(|(v, rows)| (*v, p.linear("x", &format!(".{v}"), rows))).collect();
+        let (writes, cites) = (p.relation("writes", "Author", "Paper"), cites(p));
+        let vector = |graph: &Graph| p.vector(&format!("vectors.vector.{}", graph.name)).to_vec();
+        let written = r_hgnn_conv(p, "written", &writes, (&x["Author"], &x["Paper"]), &vector(&writes));
+        let cited = r_hgnn_conv(p, "cited", &cites, (&x["Paper"], &x["Paper"]), &vector(&cites));
+        // Sec. 4.2.
+        let cross = |path: &str| -> Rows {
+            let q = p.vector(&format!("{path}.q"));
+            let of_vertex = |i: usize| {
+                let rows = [written[i].clone(), cited[i].clone()];
+                weighed(&rows, |r, k| dot(head(&rows[r], k, 2), head(q, k, 2)))
+            };
+            (0..written.len()).map(of_vertex).collect()
+        };
+        let (by_writes, by_cites) = (cross("by_writes"), cross("by_cites"));
+        // Sec. 4.3.
+        let next = |graph: &Graph| -> Vec<f64> {
+            let of = |name: &str| p.param(&format!("next.{name}.{}", graph.name));
+            add(&of("w").apply(&vector(graph)), &of("b").data)
+        };
+        let again = r_hgnn_conv(p, "again", &cites, (&by_writes, &by_cites), &next(&cites));
+        // Sec. 4.4.
+        let w_x = p.param("fused.w_x");
+        let keys = [&writes, &cites].map(|graph| {
+            let (w_r, next) = (p.param(&format!("fused.w_r.{}", graph.name)), next(graph));
+            [0, 1].map(|k| w_r.part(k).apply(head(&next, k, 2)))
+        });
+        let fused = |i: usize| {
+            let turned = [&by_writes[i], &again[i]];
+            let turned: Rows = (turned.iter().enumerate())
+                .map(|(r, row)| [0, 1].map(|k| w_x.part(r).part(k).apply(head(row, k, 2))).concat())
+                .collect();
+            weighed(&turned, |r, k| dot(head(&turned[r], k, 2), &keys[r][k]))
+        };
+        p.linear("y", "", &(0..again.len()).map(fused).collect())
+    });
+}
+
+/// Semantic attention of both views of HeCo (eq. 4, 5, 7 and 8): β by the mean over all vertices of qᵀ tanh(W h + b).
+fn attended(p: &Plain<'_>, path: &str, suffix: &str, views: &[Rows]) -> Rows {
+    let of = |name: &str| p.param(&format!("{path}.{name}{suffix}"));
+    let importance = |rows: &Rows| -> f64 {
+        let score = |z: &Vec<f64>| {
+            let hidden: Vec<f64> = add(&of("w").apply(z), &of("b").data).into_iter().map(f64::tanh).collect();
+            dot(&of("q").data, &hidden)
+        };
+        rows.iter().map(score).sum::<f64>() / rows.len() as f64
+    };
+    let beta = softmax(&views.iter().map(importance).collect::<Vec<_>>());
+    let none = zeros(views[0].len(), views[0].first().map_or(0, Vec::len));
+    let sum = |sum: Rows, (beta, view): (&f64, &Rows)| -> Rows {
+        sum.iter().zip(view).map(|(sum, z)| add(sum, &times(*beta, z))).collect()
+    };
+    beta.iter().zip(views).fold(none, sum)
+}
+
+/// Wang et al. 2021, eq. 1 to 9: both views and their projections. With `contrast`, also the loss of each vertex (eq. 10).
+fn heco(p: &Plain<'_>, contrast: bool) -> Rows {
+    let of_type = |(v, rows): (&'static str, Rows)| (v, each(&p.linear("h", &format!(".{v}"), &rows), elu));
+    let h: Typed = features(p).into_iter().map(of_type).collect();
+    let neighbours = |graph: &Graph, limit: u32| -> Rows {
+        let [a_src, a_dst] = ["a_src", "a_dst"].map(|name| p.vector(&format!("schema_view.{name}.{}", graph.name)));
+        let of_vertex = |i: usize| {
+            let sources = sources(graph, i, limit);
+            let rows = || sources.iter().map(|&j| &h[graph.src][j]);
+            let own = dot(&h["Paper"][i], a_dst);
+            let alpha = softmax(&rows().map(|x| leaky(dot(x, a_src) + own, 0.01)).collect::<Vec<_>>());
+            let sum = alpha.iter().zip(rows()).fold(vec![0.0; 4], |sum, (a, x)| add(&sum, &times(*a, x)));
+            sum.into_iter().map(elu).collect()
+        };
+        (0..p.count("Paper")).map(of_vertex).collect()
+    };
+    let writes = neighbours(&p.relation("writes", "Author", "Paper"), 3);
+    let venues = neighbours(&p.relation("reverse_appears_in", "Venue", "Paper"), u32::MAX);
+    let schema_view = attended(p, "schema_view", ".Paper", &[writes, venues]);
+
+    let looped = [p.self_loops(&pap(p), "PAP_self_loops"), p.self_loops(&pvp(p), "PVP_self_loops")];
+    let along: Vec<Rows> = looped.iter().map(|graph| step(graph, &h["Paper"], false)).collect();
+    let path_view = attended(p, "path_view", "", &along);
+
+    // With a weight and an activation; one metapath is all that attention chooses from.
+    let prp = p.metapath("PRP", "Paper", &[("reviews", true), ("reviews", false)]);
+    let along = step(&p.self_loops(&prp, "PRP_self_loops"), &h["Paper"], false);
+    let convolved = |row: &Vec<f64>| -> Vec<f64> {
+        let of = |name: &str| p.param(&format!("turned.{name}.PRP_self_loops"));
+        add(&of("w_path").apply(row), &of("b_path").data).into_iter().map(elu).collect()
+    };
+    let turned: Rows = along.iter().map(convolved).collect();
+
+    let project = |rows: &Rows| p.linear("a_2", "", &each(&p.linear("a", "", rows), elu));
+    let (a, b) = (project(&schema_view), project(&path_view));
+    let similar = |i: usize, j: usize| -> f64 {
+        let cosine = dot(&a[i], &b[j]) / (dot(&a[i], &a[i]) * dot(&b[j], &b[j])).sqrt();
+        (cosine / 0.8).exp()
+    };
+    let sum_over = |graph: &Graph, i: usize| -> f64 {
+        graph.edges.iter().filter(|edge| edge.1 == i).map(|edge| similar(i, edge.0)).sum()
+    };
+    let loss = |i: usize| {
+        let (same, others) = (sum_over(&looped[0], i), sum_over(&pvp(p), i));
+        vec![-(same / (same + others)).ln()]
+    };
+    let of_vertex = |i: usize| {
+        let loss = if contrast { loss(i) } else { vec![] };
+        [&a[i][..], &b[i], &turned[i], &loss].concat()
+    };
+    p.linear("y", "", &(0..a.len()).map(of_vertex).collect())
+}
+
+#[test]
+fn heco_is_the_paper() {
+    agrees("heco", |p| heco(p, false));
+    let output = "output y: Paper = linear(concat(a, b, turned), 3)";
+    let contrasted = "
+        let same = Similarity(temperature: 0.8) over self_loops(PAP) of (a, b)
+        let others = Similarity(temperature: 0.8) over PVP of (a, b)
+        let loss = reshape(log(same + others) - log(same), [1])
+        output y: Paper = linear(concat(a, b, turned, loss), 3)";
+    let source = case("heco").source();
+    assert!(source.contains(output));
+    let source = format!("use std::contrast::Similarity {}", source.replace(output, contrasted));
+    source_agrees("contrast", &source, |p| heco(p, true));
 }
