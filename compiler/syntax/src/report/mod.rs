@@ -288,8 +288,9 @@ impl Mistake<'_> {
             return Some("an `if` chooses between two values and needs both: `if c { a } else { b }`".to_owned());
         }
         let only_name = expected.has("NAME") && !expected.has("NUMBER") && !expected.has("let");
+        let as_a_name = format!("`{word}` is a keyword; as a name it stands in backquotes: `` `{word}` ``");
         if found.token.is_reserved() && only_name && !found.first {
-            return Some(format!("`{word}` is a keyword; as a name it stands in backquotes: `` `{word}` ``"));
+            return Some(as_a_name);
         }
         let foreign = |words: &[&str]| {
             let starts_line = self.at > 0 && self.tokens[self.at - 1].first;
@@ -318,6 +319,10 @@ impl Mistake<'_> {
         }
         if frame == Frame::Statements && expected.has("=") && previous.is_some_and(Token::is_name) {
             return Some(format!("a statement gives a name a value: `{} = …`", text_of(self.at - 1)));
+        }
+        // A keyword as a name within an expression: a width `[from]`, an argument `rate: per`.
+        if found.token.is_reserved() && expected.has("NAME") && !found.first {
+            return Some(as_a_name);
         }
         self.form(groups)
     }
