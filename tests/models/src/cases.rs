@@ -227,7 +227,7 @@ pub const CASES: &[Case] = &[
         "hgt_per_relation",
         "use std::hgt::HgtConv",
         "    let first = HgtConv(hidden: 3, heads: 2, dropout: 0.2, per_relation: true) over [relations, reverses] of features
-    let second = HgtConv(hidden: 3, heads: 2, per_relation: true) over [relations, reverses] of first
+    let second = HgtConv(hidden: 3, heads: 2, per_relation: true, gate: false) over [relations, reverses] of first
     output y: Paper = linear(second.Paper, 3)",
     ),
     Case {
@@ -333,7 +333,7 @@ pub const CASES: &[Case] = &[
         "use std::gtn::{GtnConv, GtnStart, GtnStep}",
         "    let x = linear(dropout(features, 0.2), 2, bias: false)
     let h = GtnStart(channels: 2) of x
-    repeat 2 { h = GtnStep(channels: 2) over [relations, reverses] of h }
+    repeat 2 { h = GtnStep(channels: 2, scale: 2) over [relations, reverses] of h }
     let z = GtnConv(channels: 2) of (x, paths: h)
     output y: Paper = linear(z.Paper, 3)",
     ),

@@ -514,7 +514,7 @@ fn hgt(
     types: &[&'static str],
     x: &Typed,
     (heads, hidden): (usize, usize),
-    (per_relation, times_of): (bool, Option<&Typed>),
+    (per_relation, gated, times_of): (bool, bool, Option<&Typed>),
 ) -> Typed {
     let graphs: Vec<Graph> = both_ways(p).into_iter().filter(|g| only(types)(&g.dst)).collect();
     let project = |what: &str, vertex: &str, x: &[f64]| {
@@ -548,11 +548,14 @@ fn hgt(
     let mut out = Typed::new();
     for &vertex in types {
         let mut message = zeros(p.count(vertex), heads * hidden);
+        // Relations are added where they share a softmax, and averaged where each has its own.
+        let relations = graphs.iter().filter(|g| g.dst == vertex).count();
+        let part = if per_relation { 1.0 / relations as f64 } else { 1.0 };
         for (graph, share) in graphs.iter().zip(&shares).filter(|(g, _)| g.dst == vertex) {
             let w_msg = p.param(&format!("{path}.w_msg.{}", graph.name));
             for (&(j, i), share) in graph.edges.iter().zip(share) {
                 let m = project("m", graph.src, &sent(graph, j, i));
-                let of = |k: usize| times(share[k], &w_msg.part(k).apply(head(&m, k, heads)));
+                let of = |k: usize| times(part * share[k], &w_msg.part(k).apply(head(&m, k, heads)));
                 message[i] = add(&message[i], &(0..heads).flat_map(of).collect::<Vec<f64>>());
             }
         }
@@ -561,7 +564,7 @@ fn hgt(
         let rows = message.iter().zip(&x[vertex]).map(|(message, own)| {
             let activated: Vec<f64> = message.iter().map(|&x| gelu(x)).collect();
             let a = add(&w.apply(&activated), b);
-            if own.len() != a.len() {
+            if own.len() != a.len() || !gated {
                 return a;
             }
             let gate = sigmoid(p.number(&format!("{path}.skip.{vertex}")));
@@ -572,9 +575,10 @@ fn hgt(
     out
 }
 
+/// With a softmax per relation, the second layer has no gate.
 fn two_layers_of_hgt(p: &Plain<'_>, per_relation: bool) -> Rows {
-    let first = hgt(p, "first", ALL, &features(p), (2, 3), (per_relation, None));
-    let second = hgt(p, "second", PAPER, &first, (2, 3), (per_relation, None));
+    let first = hgt(p, "first", ALL, &features(p), (2, 3), (per_relation, true, None));
+    let second = hgt(p, "second", PAPER, &first, (2, 3), (per_relation, !per_relation, None));
     p.linear("y", "", &second["Paper"])
 }
 
@@ -602,8 +606,8 @@ fn hgt_with_times_encodes_them_as_in_the_paper() {
         let times = times.into_iter().map(|(v, rows)| (v, if rows.is_empty() { zeros(p.count(v), 1) } else { rows }));
         let times: Typed = times.collect();
         let embedded = features(p).iter().map(|(v, x)| (*v, p.linear("embedded", &format!(".{v}"), x))).collect();
-        let first = hgt(p, "first", ALL, &embedded, (2, 3), (false, Some(&times)));
-        let second = hgt(p, "second", PAPER, &first, (2, 3), (false, Some(&times)));
+        let first = hgt(p, "first", ALL, &embedded, (2, 3), (false, true, Some(&times)));
+        let second = hgt(p, "second", PAPER, &first, (2, 3), (false, true, Some(&times)));
         p.linear("y", "", &second["Paper"])
     });
 }

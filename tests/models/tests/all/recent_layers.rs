@@ -359,7 +359,7 @@ fn gtn_is_the_product_of_matrices() {
             let mut scores: Vec<f64> =
                 graphs.iter().map(|g| p.vector(&format!("{path}.phi.{}", g.name))[channel]).collect();
             scores.push(p.vector(&format!("{path}.own"))[channel]);
-            let share = softmax(&scores);
+            let share = softmax(&times(2.0, &scores));
             let mut q = zeros(n, n);
             for (graph, share) in graphs.iter().zip(&share) {
                 for &(j, i) in &graph.edges {
@@ -393,7 +393,7 @@ fn gtn_is_the_product_of_matrices() {
     });
 }
 
-/// Yu et al. 2022, sec. 4.1: attention of a relation whose vectors are linear maps of its row, and a gated residual.
+/// Yu et al. 2022: attention of a relation whose vectors are linear maps of its row, and a gated residual.
 fn r_hgnn_conv(p: &Plain<'_>, path: &str, graph: &Graph, (from, to): (&Rows, &Rows), r: &[f64]) -> Rows {
     let [w_src, w_dst, w_res] = ["w_src", "w_dst", "w_res"].map(|name| p.param(&format!("{path}.{name}")));
     let a = p.param(&format!("{path}.w_r.{}", graph.name)).apply(r);
@@ -434,7 +434,7 @@ fn r_hgnn_is_the_paper() {
         let vector = |graph: &Graph| p.vector(&format!("vectors.vector.{}", graph.name)).to_vec();
         let written = r_hgnn_conv(p, "written", &writes, (&x["Author"], &x["Paper"]), &vector(&writes));
         let cited = r_hgnn_conv(p, "cited", &cites, (&x["Paper"], &x["Paper"]), &vector(&cites));
-        // Sec. 4.2.
+        // Cross-relation message passing.
         let cross = |path: &str| -> Rows {
             let q = p.vector(&format!("{path}.q"));
             let of_vertex = |i: usize| {
@@ -444,13 +444,13 @@ fn r_hgnn_is_the_paper() {
             (0..written.len()).map(of_vertex).collect()
         };
         let (by_writes, by_cites) = (cross("by_writes"), cross("by_cites"));
-        // Sec. 4.3.
+        // Rows of relations.
         let next = |graph: &Graph| -> Vec<f64> {
             let of = |name: &str| p.param(&format!("next.{name}.{}", graph.name));
             add(&of("w").apply(&vector(graph)), &of("b").data)
         };
         let again = r_hgnn_conv(p, "again", &cites, (&by_writes, &by_cites), &next(&cites));
-        // Sec. 4.4.
+        // Fusion of all relations.
         let w_x = p.param("fused.w_x");
         let keys = [&writes, &cites].map(|graph| {
             let (w_r, next) = (p.param(&format!("fused.w_r.{}", graph.name)), next(graph));
