@@ -42,6 +42,10 @@ LINES = [
     ("hgt/acm", "macro_f1", 5, None, ""),
     ("simple_hgn/acm", "macro_f1", 5, None, ""),
     ("sehgnn/acm", "macro_f1", 5, None, ""),
+    ("sign/acm", "macro_f1", 5, None, ""),
+    ("ie_hgcn/acm", "macro_f1", 5, None, ""),
+    ("gtn/acm", "macro_f1", 5, None, ""),
+    ("r_hgnn/acm", "macro_f1", 5, None, ""),
 ]
 DATASETS = {"cora_max": "cora"}
 
