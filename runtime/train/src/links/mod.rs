@@ -45,6 +45,9 @@ struct LinkPart {
     ranks: Option<Ranks>,
 }
 
+/// Negatives of a graph, with the position of the link of each.
+type Negatives = (Vec<u32>, Vec<(u32, u32)>);
+
 /// Links of a graph, over all parts.
 pub(super) struct KnownLinks {
     by_src: Vec<(u32, u32)>,
@@ -109,7 +112,7 @@ impl LinkMeasures {
             .map(|graph| KnownLinks::of(parts.iter().flat_map(|part| &part[graph])))
             .collect();
         let parts = parts.into_iter().enumerate().map(|(part, links)| {
-            let draw = |replace: bool| -> Vec<(Vec<u32>, Vec<(u32, u32)>)> {
+            let draw = |replace: bool| -> Vec<Negatives> {
                 let of_graph = |graph: usize| {
                     let key = mask_key(part as u64, 2 * graph as u64 + u64::from(replace), STREAM);
                     let is_link = |pair| known[graph].has(pair);
