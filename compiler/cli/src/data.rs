@@ -9,7 +9,7 @@ use hgnnc::{check_folder, check_writable, write_file};
 use hgnnc_cpu::thread_pool;
 use hgnnc_graph::info::DatasetInfo;
 use hgnnc_graph::write::{WriteError, vacant};
-use hgnnc_graph::{DataErrors, Entry, GraphCache, show_bytes};
+use hgnnc_graph::{DataErrors, Entry, EntryContents, EntryRows, GraphCache, show_bytes};
 use hgnnc_import::{ExportError, Kind, Layout};
 use hgnnc_synth::{Outcome, Size, generate_size};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -193,7 +193,7 @@ pub fn failed(error: WriteError) -> Failure {
     }
 }
 
-/// Lists the cached metapath graphs of a dataset, or removes them.
+/// Lists the cached metapath graphs and precomputed rows of a dataset, or removes them.
 fn cache(dir: &Path, clear: bool) -> Result<String, Failure> {
     // The cache of a dataset that fails to load can still be cleared.
     if !dir.join("dataset.toml").is_file() {
@@ -201,14 +201,26 @@ fn cache(dir: &Path, clear: bool) -> Result<String, Failure> {
     }
     let cache = GraphCache::of(dir, GraphCache::DEFAULT_LIMIT);
     let folder = cache.folder().display();
-    let graphs = |count: usize| if count == 1 { "1 graph".to_owned() } else { format!("{count} graphs") };
-    if clear {
-        let (files, bytes) = cache.clear().map_err(|error| Failure::write(cache.folder(), &error))?;
-        return Ok(format!("removed {} from {folder}, {}\n", graphs(files), show_bytes(bytes)));
-    }
     let entries = cache.entries();
+    let of_rows = |entry: &&Entry| matches!(entry.contents, Some(EntryContents::Rows(_)));
+    let rows = entries.iter().filter(of_rows).count();
+    let counted =
+        |count: usize, one: &str, more: &str| if count == 1 { one.to_owned() } else { format!("{count} {more}") };
+    let files = |all: usize| {
+        let graphs = counted(all.saturating_sub(rows), "1 graph", "graphs");
+        match rows {
+            0 => graphs,
+            rows => {
+                format!("{graphs}, {}", counted(rows, "1 matrix of precomputed rows", "matrices of precomputed rows"))
+            }
+        }
+    };
+    if clear {
+        let (all, bytes) = cache.clear().map_err(|error| Failure::write(cache.folder(), &error))?;
+        return Ok(format!("removed {} from {folder}, {}\n", files(all), show_bytes(bytes)));
+    }
     let bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
-    let mut text = format!("{folder}: {}, {}\n", graphs(entries.len()), show_bytes(bytes));
+    let mut text = format!("{folder}: {}, {}\n", files(entries.len()), show_bytes(bytes));
     // Most recently used first.
     entries.iter().rev().for_each(|entry| text += &format!("  {}\n", entry_line(entry)));
     Ok(text)
@@ -216,9 +228,16 @@ fn cache(dir: &Path, clear: bool) -> Result<String, Failure> {
 
 fn entry_line(entry: &Entry) -> String {
     let bytes = show_bytes(entry.bytes);
-    let Some(graph) = &entry.graph else {
-        let name = entry.path.file_name().unwrap_or_default().to_string_lossy();
-        return format!("{name}: {bytes}, damaged or of another version; it will be replaced or removed");
+    let graph = match &entry.contents {
+        Some(EntryContents::Graph(graph)) => graph,
+        Some(EntryContents::Rows(EntryRows { source, rows, width, build })) => {
+            let ms = 1e3 * build.as_secs_f64();
+            return format!("{source}: {rows} rows of {width} numbers, {bytes}, computed in {ms:.1} ms");
+        }
+        None => {
+            let name = entry.path.file_name().unwrap_or_default().to_string_lossy();
+            return format!("{name}: {bytes}, damaged or of another version; it will be replaced or removed");
+        }
     };
     let counted = if graph.counted { ", counted" } else { "" };
     format!(

@@ -77,7 +77,7 @@ pub enum DataCommand {
         /// Folder for the files of that layout
         out: PathBuf,
     },
-    /// Show the graphs of metapaths that are kept beside a dataset (`.hgnnc-cache`), or remove them
+    /// Show the graphs of metapaths and the precomputed rows that are kept beside a dataset (`.hgnnc-cache`), or remove them
     Cache {
         /// Folder of the dataset
         dir: PathBuf,

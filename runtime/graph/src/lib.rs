@@ -53,8 +53,8 @@ pub use memory::LargePages;
 pub use npy::FloatArray;
 pub use schema::schema_text;
 pub use sgb::{
-    EdgeList, Entry, EntryGraph, Estimate, GraphCache, InstanceCounts, Instances, MetapathOptions, MetapathStats,
-    Middle, Origin, RelationOptions, SemanticGraphs, SgbError, show_bytes,
+    CacheKey, EdgeList, Entry, EntryContents, EntryGraph, EntryRows, Estimate, GraphCache, InstanceCounts, Instances,
+    MetapathOptions, MetapathStats, Middle, Origin, RelationOptions, SemanticGraphs, SgbError, show_bytes,
 };
 pub use shared::Shared;
 pub use transpose::transpose_into;

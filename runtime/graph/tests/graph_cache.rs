@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use hgnnc_graph::{
-    Dataset, GraphCache, MetapathOptions, Origin, RelationData, SemanticGraph, SemanticGraphs, SgbError, Step,
-    VertexTypeData,
+    CacheKey, Dataset, EntryContents, GraphCache, MetapathOptions, Origin, RelationData, SemanticGraph, SemanticGraphs,
+    SgbError, Step, VertexTypeData,
 };
 
 const LIMIT: u64 = 1 << 20;
@@ -86,7 +86,7 @@ fn what_is_read_is_what_was_built() {
     }
     let entries = cache.entries();
     assert_eq!(entries.len(), 8, "one for each path and options");
-    let steps: Vec<String> = entries.iter().filter_map(|e| e.graph.as_ref()).map(|g| g.steps.clone()).collect();
+    let steps: Vec<String> = entries.iter().filter_map(|e| e.graph()).map(|g| g.steps.clone()).collect();
     assert_eq!(&steps[..2], [">written_by <written_by", ">written_by <written_by >written_by <edited_by"]);
 }
 
@@ -287,4 +287,41 @@ fn the_memory_budget_holds_for_what_is_read() {
     let without = SemanticGraphs::new(&data).metapath("P", &pap(), tight).unwrap_err();
     assert!(matches!(with, SgbError::OverBudget { .. }));
     assert_eq!(with, without);
+}
+
+/// Rows lie beside graphs, under their own key, and every damage of them is noticed.
+#[test]
+fn rows_are_kept_beside_graphs() {
+    let place = tempfile::tempdir().unwrap();
+    let data = dataset(place.path());
+    let cache = keeping_all(&data);
+    let (key, other) = (CacheKey::of_rows(7), CacheKey::of_rows(8));
+    let rows: Vec<f32> = (0..12).map(|number| number as f32 / 3.0).collect();
+    assert_eq!(cache.find_rows(key, (4, 3)), None);
+    assert!(cache.keep_rows(key, "x along P", (4, 3), &rows, Duration::from_secs(1)));
+    assert!(!cache.keep_rows(other, "x along P", (4, 4), &rows, Duration::from_secs(1)), "not as many numbers");
+    assert_eq!(cache.find_rows(key, (4, 3)).as_ref(), Some(&rows));
+    assert_eq!((cache.find_rows(key, (3, 4)), cache.find_rows(other, (4, 3))), (None, None));
+    let path = only_file(&cache);
+    let contents = cache.entries()[0].contents.clone();
+    let Some(EntryContents::Rows(found)) = contents else { panic!("no rows: {contents:?}") };
+    assert_eq!((&found.source[..], found.rows, found.width), ("x along P", 4, 3));
+
+    let whole = fs::read(&path).unwrap();
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&path, bytes).unwrap();
+        assert_eq!(cache.find_rows(key, (4, 3)), None, "byte {at}");
+        fs::write(&path, &whole[..at]).unwrap();
+        assert_eq!(cache.find_rows(key, (4, 3)), None, "{at} bytes");
+    }
+    // A file of rows is no file of a graph, and the other way round.
+    fs::write(path.with_extension("graph"), &whole).unwrap();
+    assert_eq!(cache.entries().iter().filter(|entry| entry.contents.is_some()).count(), 0);
+    build(&data, &pap(), MetapathOptions::default(), &cache);
+    let graph = cache.entries().into_iter().find(|entry| entry.graph().is_some()).expect("a graph");
+    fs::copy(&graph.path, &path).unwrap();
+    assert_eq!(cache.find_rows(key, (4, 3)), None);
+    assert_eq!(cache.clear().unwrap().0, 3);
 }

@@ -29,7 +29,7 @@ use crate::degrees::ClassInfo;
 use crate::shared::Shared;
 use crate::transpose::transpose;
 
-pub use self::cache::{Entry, EntryGraph, GraphCache};
+pub use self::cache::{Entry, EntryContents, EntryGraph, EntryRows, GraphCache, Key as CacheKey};
 pub use self::edge_list::EdgeList;
 pub use self::error::{SgbError, show_bytes};
 pub use self::instances::{InstanceCounts, Instances};

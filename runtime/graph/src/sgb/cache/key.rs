@@ -1,4 +1,4 @@
-//! The key of a stored graph.
+//! The keys of stored graphs and rows.
 
 use std::fmt;
 
@@ -10,12 +10,23 @@ use crate::sgb::{MetapathOptions, SemanticGraphs};
 /// Incremented with every change of the file format or of the hashed data.
 pub(super) const VERSION: u32 = 1;
 
-/// A 128-bit hash of everything that the graph of a metapath depends on. Names, weights and features are not part of
-/// it: after a relation is renamed, its graphs are still found.
+/// A 128-bit hash of everything that the graph of a metapath, or rows, depend on. Of a graph, names, weights and
+/// features are not part of it: after a relation is renamed, its graphs are still found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(pub(super) u128);
 
 impl Key {
+    /// The key of rows, by a hash of all that they depend on.
+    pub fn of_rows(hash: u128) -> Key {
+        Key(hash)
+    }
+
+    /// The number, to be hashed with others.
+    pub fn number(self) -> u128 {
+        self.0
+    }
+
+    /// The key of the graph of a relation or metapath.
     pub fn new(graphs: &SemanticGraphs<'_>, steps: &[Step], options: MetapathOptions) -> Key {
         // Relations in order of their first use on the path, so that their order in the dataset does not matter.
         let mut relations: Vec<usize> = vec![];

@@ -1,17 +1,18 @@
-//! Metapath graphs on disk, in the folder `.hgnnc-cache` beside `dataset.toml`.
+//! Metapath graphs and precomputed rows on disk, in the folder `.hgnnc-cache` beside `dataset.toml`.
 //!
-//! A file is named by a hash of everything its graph depends on ([`Key`]): the edges of the relations on the path, the
-//! vertex counts, the steps and the options. No entry is ever invalidated: changed data have another key, and stale
+//! A file is named by a hash of everything its contents depend on ([`Key`]). For a graph these are the edges of the
+//! relations on the path, the vertex counts, the steps and the options; for rows the program that computes them and the
+//! data that it reads, which the caller hashes. No entry is ever invalidated: changed data have another key, and stale
 //! files are evicted, least recently used first, when the folder exceeds its limit.
 //!
-//! - A graph is *stored* if it took longer to build than it takes to read ([`pays`]); in-edges only, since the
-//!   transpose is faster than reading the out-edges.
+//! - A graph and rows are *stored* if they took longer to build than they take to read ([`pays`]); of a graph in-edges
+//!   only, since the transpose is faster than reading the out-edges.
 //! - A file is *written* under a temporary name and renamed, so that readers see a whole file or none under concurrent
 //!   writers. It is not flushed to the disk; damage from a crash is detected on reading.
 //! - A file is *read* if length, key and checksum agree and the edges form a graph. Any other file is a miss, and is
 //!   replaced.
 //!
-//! A folder that cannot be read or written is no error: graphs are then built as without a cache.
+//! A folder that cannot be read or written is no error: graphs and rows are then built as without a cache.
 
 mod file;
 mod key;
@@ -25,13 +26,11 @@ use crate::csr::Adjacency;
 use crate::dataset::Dataset;
 
 pub(super) use self::file::Stored;
-use self::file::{Header, Read};
-pub(super) use self::key::Key;
+use self::file::{Header, Kind, Read};
+pub use self::key::Key;
 
 /// Name of the cache folder, beside `dataset.toml`.
 pub const FOLDER: &str = ".hgnnc-cache";
-
-const EXTENSION: &str = "graph";
 
 /// Prefix of the names of files being written.
 const TEMPORARY: &str = ".tmp-";
@@ -46,7 +45,7 @@ const READ_BYTES_PER_S: f64 = 2.5e9;
 /// Seconds that reading a file takes regardless of its size: hashing, look-up and opening.
 const READ_S: f64 = 2e-4;
 
-/// Whether a graph that took `build` to build is read faster from a file of `bytes` bytes.
+/// Whether what took `build` to build is read faster from a file of `bytes` bytes.
 pub fn pays(build: Duration, bytes: u64) -> bool {
     build.as_secs_f64() > READ_S + bytes as f64 / READ_BYTES_PER_S
 }
@@ -54,12 +53,12 @@ pub fn pays(build: Duration, bytes: u64) -> bool {
 /// In-edges, with the number of paths of each pair for a counted metapath.
 pub(super) type Incoming = (Adjacency, Option<Vec<f32>>);
 
-/// On-disk cache of the metapath graphs of one dataset.
+/// On-disk cache of the metapath graphs of one dataset, and of rows that are computed from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphCache {
     folder: PathBuf,
     limit: u64,
-    /// Store graphs whether or not that pays.
+    /// Store whether or not that pays.
     eager: bool,
 }
 
@@ -72,8 +71,40 @@ pub struct Entry {
     pub bytes: u64,
     /// Time of the last read or write.
     pub used: SystemTime,
-    /// Contents of its header; `None` if the file is no cache file or its header is damaged. The edges are not read.
-    pub graph: Option<EntryGraph>,
+    /// Contents of its header; `None` if the file is no cache file or its header is damaged. The arrays are not read.
+    pub contents: Option<EntryContents>,
+}
+
+impl Entry {
+    /// The graph, if it is one.
+    pub fn graph(&self) -> Option<&EntryGraph> {
+        match &self.contents {
+            Some(EntryContents::Graph(graph)) => Some(graph),
+            Some(EntryContents::Rows(_)) | None => None,
+        }
+    }
+}
+
+/// The contents of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryContents {
+    /// The graph of a metapath.
+    Graph(EntryGraph),
+    /// Rows that were computed before training.
+    Rows(EntryRows),
+}
+
+/// The rows in an entry, from its header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryRows {
+    /// The data that they are computed from, informative.
+    pub source: String,
+    /// The number of rows in the file.
+    pub rows: u64,
+    /// Elements of a row.
+    pub width: u64,
+    /// Time that computing them took.
+    pub build: Duration,
 }
 
 /// The graph in an entry, from its header.
@@ -155,19 +186,20 @@ impl GraphCache {
         counted: bool,
         fits: impl Fn(u64) -> bool,
     ) -> Result<Option<Incoming>, u64> {
-        let Ok(Read { mut file, header, length }) = file::open(&self.path(key)) else { return Ok(None) };
-        let expected = (key, num_src as u64, num_dst as u64, counted);
-        if (header.key, header.num_src, header.num_dst, header.counted) != expected {
+        let path = self.path(Kind::Graph, key);
+        let Ok(Read { mut file, header, length }) = file::open(Kind::Graph, &path) else { return Ok(None) };
+        let [of_src, of_dst, pairs] = header.sizes;
+        if (header.key, of_src, of_dst, header.counted) != (key, num_src as u64, num_dst as u64, counted) {
             return Ok(None);
         }
         if header.total_bytes() != Some(length) {
             return Ok(None);
         }
         // Checked before memory of its size is allocated; a wrong number is detected by the file length.
-        if !fits(header.pairs) {
-            return Err(header.pairs);
+        if !fits(pairs) {
+            return Err(pairs);
         }
-        let Ok((csc, counts)) = file::read_arrays(&mut file, &header) else { return Ok(None) };
+        let Ok((csc, counts)) = file::read_graph(&mut file, &header) else { return Ok(None) };
         // Marks the entry as recently used, if the time can be written.
         let _ = file.set_modified(SystemTime::now());
         Ok(Some((csc, counts)))
@@ -175,12 +207,41 @@ impl GraphCache {
 
     /// Stores a graph that took `build` to build, if that pays. Returns whether it is stored.
     pub(super) fn keep(&self, key: Key, steps: &str, graph: &Stored<'_>, build: Duration) -> bool {
-        let header = Header::new(key, steps, graph, build);
-        let Some(bytes) = header.total_bytes() else { return false };
-        (self.eager || pays(build, bytes)) && bytes <= self.limit && self.write(&header, graph).is_ok()
+        self.store(Kind::Graph, &Header::of_graph(key, steps, graph, build), &graph.arrays(), build)
     }
 
-    fn write(&self, header: &Header, graph: &Stored<'_>) -> io::Result<()> {
+    /// Reads rows of so many elements, if they are stored.
+    pub fn find_rows(&self, key: Key, (rows, width): (usize, usize)) -> Option<Vec<f32>> {
+        let Read { mut file, header, length } = file::open(Kind::Rows, &self.path(Kind::Rows, key)).ok()?;
+        // Before memory of their size is allocated.
+        if (header.key, header.sizes) != (key, [rows as u64, width as u64, 0]) || header.total_bytes() != Some(length) {
+            return None;
+        }
+        let found = file::read_rows(&mut file, &header).ok()?;
+        let _ = file.set_modified(SystemTime::now());
+        Some(found)
+    }
+
+    /// Stores rows that took `build` to compute, if that pays. `source` says what of. Returns whether they are stored.
+    pub fn keep_rows(
+        &self,
+        key: Key,
+        source: &str,
+        (rows, width): (usize, usize),
+        numbers: &[f32],
+        build: Duration,
+    ) -> bool {
+        let header = Header::of_rows(key, source, (rows, width), numbers, build);
+        numbers.len() == rows * width && self.store(Kind::Rows, &header, &[bytemuck::cast_slice(numbers)], build)
+    }
+
+    /// Whether it pays, and is done.
+    fn store(&self, kind: Kind, header: &Header, arrays: &[&[u8]], build: Duration) -> bool {
+        let Some(bytes) = header.total_bytes() else { return false };
+        (self.eager || pays(build, bytes)) && bytes <= self.limit && self.write(kind, header, arrays).is_ok()
+    }
+
+    fn write(&self, kind: Kind, header: &Header, arrays: &[&[u8]]) -> io::Result<()> {
         // Only the cache folder is created: the folder of the dataset must exist.
         match fs::create_dir(&self.folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -192,8 +253,8 @@ impl GraphCache {
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         let mut temporary = builder.tempfile_in(&self.folder)?;
-        file::write(temporary.as_file_mut(), header, graph)?;
-        let path = self.path(header.key);
+        file::write(temporary.as_file_mut(), header, arrays)?;
+        let path = self.path(kind, header.key);
         temporary.persist(&path).map_err(|error| error.error)?;
         self.make_room(&path);
         Ok(())
@@ -214,24 +275,24 @@ impl GraphCache {
         }
     }
 
-    fn path(&self, key: Key) -> PathBuf {
-        self.folder.join(format!("{key}.{EXTENSION}"))
+    fn path(&self, kind: Kind, key: Key) -> PathBuf {
+        self.folder.join(format!("{key}.{}", kind.extension()))
     }
 
     fn entry(&self, path: PathBuf) -> Option<Entry> {
         let metadata = fs::metadata(&path).ok()?;
         let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        let readable = file::open(&path).ok().filter(|read| read.header.total_bytes() == Some(read.length));
-        Some(Entry { path, bytes: metadata.len(), used, graph: readable.map(|read| read.header.graph()) })
+        let kind = kind_of(&path)?;
+        let readable = file::open(kind, &path).ok().filter(|read| read.header.total_bytes() == Some(read.length));
+        Some(Entry { path, bytes: metadata.len(), used, contents: readable.map(|read| read.header.contents()) })
     }
 
     fn files(&self) -> impl Iterator<Item = PathBuf> + use<> {
         let is_key =
             |stem: &std::ffi::OsStr| stem.len() == 32 && stem.to_string_lossy().bytes().all(|b| b.is_ascii_hexdigit());
-        let is_graph = move |path: &PathBuf| {
-            path.extension().is_some_and(|e| e == EXTENSION) && path.file_stem().is_some_and(is_key) && path.is_file()
-        };
-        self.all_files().filter(is_graph)
+        let is_entry =
+            move |path: &PathBuf| kind_of(path).is_some() && path.file_stem().is_some_and(is_key) && path.is_file();
+        self.all_files().filter(is_entry)
     }
 
     fn remove_temporary(&self, older: Duration) {
@@ -248,4 +309,10 @@ impl GraphCache {
     fn all_files(&self) -> impl Iterator<Item = PathBuf> + use<> {
         fs::read_dir(&self.folder).into_iter().flatten().filter_map(|entry| entry.ok().map(|entry| entry.path()))
     }
+}
+
+/// The kind of a file, by its name.
+fn kind_of(path: &Path) -> Option<Kind> {
+    let extension = path.extension()?;
+    Kind::ALL.into_iter().find(|kind| extension == kind.extension())
 }
