@@ -128,7 +128,7 @@ pub struct ModelArgs {
     pub split: Option<String>,
     #[command(flatten)]
     pub set: ConstArgs,
-    /// Build graphs of metapaths again, and keep none of them in `.hgnnc-cache` beside the dataset
+    /// Build graphs of metapaths and precomputed rows again, and keep none of them in `.hgnnc-cache` beside the dataset
     #[arg(long)]
     pub no_graph_cache: bool,
     /// Most bytes of that cache; what was not used for longest goes first

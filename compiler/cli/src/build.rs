@@ -9,10 +9,10 @@ use hgnnc::{
     check_writable, cpu_backend, cpu_options, make_folder, order_options, read_sizes, write_file,
 };
 use hgnnc_cpu::thread_pool;
-use hgnnc_data::{BindOptions, BoundData, order_vertices};
+use hgnnc_data::{BindOptions, BoundData, InputData, order_vertices};
 use hgnnc_driver::{
     Analysis, Analyzed, Disabled, LowerOptions, Lowered, REORDER_VERTICES, SizeInfo, compile_cpu, cost,
-    format as canonical, lower,
+    format as canonical, lower, precomputed_inputs,
 };
 use hgnnc_executable::cpu::CpuProgram;
 use hgnnc_executable::{Executable, GraphPlan};
@@ -206,11 +206,15 @@ fn sized(args: &BuildArgs, disabled: &Disabled, analysis: &mut Analysis, pool: &
         if purpose == Purpose::Infer {
             model.forget_training();
         }
-        hgnnc::prepare_model(&mut model, disabled)?;
+        hgnnc::prepare_model(&mut model, disabled, Some((&dataset, pool)))?;
         let lower =
             LowerOptions { disabled: disabled.clone(), machine: target(args).map(machine), ..LowerOptions::default() };
         let bind_options = BindOptions { outputs_only: purpose.is_of_outputs(), ..BindOptions::default() };
-        let Bound { data, sizes, graphs } = bind_sizes(&model, &dataset, &bind_options, &lower, pool)?;
+        let Bound { mut data, sizes, graphs } = bind_sizes(&model, &dataset, &bind_options, &lower, pool)?;
+        for (input, vertex, width) in precomputed_inputs(&model.flow) {
+            // Memory is planned without them.
+            data.inputs[input.index()] = InputData::Held(width * data.num_vertices[vertex.index()]);
+        }
         return Ok(Sized { model, sizes: Some(sizes), graphs, data: Some(data) });
     }
     // Errors were reported already.
@@ -219,7 +223,7 @@ fn sized(args: &BuildArgs, disabled: &Disabled, analysis: &mut Analysis, pool: &
         model.forget_training();
     }
     let mut sizes = args.stats.as_ref().map(|file| read_sizes(file, &model)).transpose()?;
-    hgnnc::prepare_model(&mut model, disabled)?;
+    hgnnc::prepare_model(&mut model, disabled, None)?;
     sizes.iter_mut().for_each(|sizes| sizes.derive(&model.flow));
     Ok(Sized { model, sizes, graphs: None, data: None })
 }
@@ -397,7 +401,11 @@ fn clif(
         let lower = LowerOptions { disabled, machine: target(args).map(machine), ..LowerOptions::default() };
         let mut dataset = Arc::new(hgnnc::load(folder, pool)?);
         hgnnc::list_paths(model, &mut dataset, None, &mut Terminal::default(), pool)?;
-        let Bound { data, .. } = bind_sizes(model, &dataset, &BindOptions::default(), &lower, pool)?;
+        let (bind_options, disabled) = (BindOptions::default(), lower.disabled.clone());
+        let mut bound = bind_sizes(model, &dataset, &bind_options, &lower, pool)?;
+        let how = (&bind_options, &train_options);
+        hgnnc::fill_precomputed(model, &mut bound, &dataset, how, &disabled, pool, &mut Terminal::default())?;
+        let data = bound.data;
         let backend = cpu_backend(&lowered.executable, pool, &train_options);
         let executable = lowered.executable.clone();
         let trainer = Trainer::new(executable, Box::new(backend), data, train_options)?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hgnnc_driver::{Analyzed, hir};
+use hgnnc_driver::{Analyzed, Disabled, Precomputed, hir, precomputed, precomputed_inputs, sampled_hops, sources};
 use hgnnc_ir::dataflow::{GraphDecl, SelfLoops};
 use hgnnc_ir::infer::show;
 use hgnnc_ir::training::{LinkTarget, NegativeEnds, Reuse, Target};
@@ -67,18 +67,26 @@ pub fn text(model: &Analyzed) -> String {
         if let Some(Reuse { share, batches }) = batch.reuse {
             line(format!("  values of the hottest {} % of the vertices serve {batches} batches", 100.0 * share));
         }
-        line(match batch.fanouts.len() {
-            0 => "  no in-edges: the loss sees no neighbours".to_string(),
+        let rows = precomputed(model, &Disabled::default());
+        if let Some(Precomputed { program, rest }) = &rows {
+            for (input, vertex, width) in precomputed_inputs(rest) {
+                let of = sources(program, &rest.inputs[input.index()].name);
+                let vertex = &rest.vertex_types[vertex.index()].name;
+                line(format!("  {width} numbers of each {vertex} are computed before training, of {of}"));
+            }
+        }
+        let hops = sampled_hops(model).unwrap_or(batch.fanouts.len());
+        line(match (hops, rows.is_some()) {
+            (0, false) => "  no in-edges: the loss sees no neighbours".to_string(),
+            (0, true) => "  no in-edges".to_string(),
             _ => "  in-edges drawn for each vertex, hop by hop from these".to_string(),
         });
-        let drawn = flow
-            .graphs
-            .iter()
-            .enumerate()
-            .filter(|(_, graph)| !batch.fanouts.is_empty() && !graph.links && graph.derived.is_none());
+        let drawn =
+            flow.graphs.iter().enumerate().filter(|(_, graph)| hops > 0 && !graph.links && graph.derived.is_none());
         for (index, graph) in drawn {
             let hop = |fanouts: &Vec<hgnnc_ir::training::Fanout>| fanouts[index].to_string();
-            line(format!("  {}: {}", graph.name, batch.fanouts.iter().map(hop).collect::<Vec<_>>().join(", ")));
+            let of_hops: Vec<String> = batch.fanouts.iter().take(hops).map(hop).collect();
+            line(format!("  {}: {}", graph.name, of_hops.join(", ")));
         }
     }
     text.push_str("\ncomputation\n");

@@ -192,4 +192,5 @@ codes! {
     SOFTMAX_OF_ONE "W0016" "softmax over one element"
     UNIFORM_ATTENTION "W0017" "attention whose score is the same for all in-edges"
     LONG_FOLD "W0018" "recurrence of many steps"
+    FANOUT_PRECOMPUTED "W0019" "fan-out of a hop that is precomputed"
 }

@@ -15,7 +15,8 @@ use crate::model::Analyzed;
 
 /// Declares the hops of the metapaths that could be factored: one graph for each hop, after all other graphs. A counted
 /// metapath has a hop for each step. Any other is split at a middle vertex that is the only one between its pairs:
-/// `middle` says after how many steps, if the dataset has one.
+/// `middle` says after how many steps, if the dataset has one. Of a model on mini-batches, these are the metapaths that only
+/// precomputed rows are computed along; they are declared once these rows have a program of their own.
 ///
 /// # Errors
 /// Whatever `middle` reports about the dataset, such as a relation that it does not have.
@@ -24,13 +25,20 @@ pub fn declare_metapaths<E>(
     mut middle: impl FnMut(&GraphDecl) -> Result<Option<usize>, E>,
 ) -> Result<(), E> {
     // Mini-batches are sampled from the edges of metapaths.
-    if model.train.as_ref().is_some_and(|train| train.training.batch.is_some()) {
+    let on_batches = model.train.as_ref().is_some_and(|train| train.training.batch.is_some());
+    if on_batches && (model.precomputed.is_none() || !model.flow.metapaths.is_empty()) {
         return Ok(());
     }
+    let read = if on_batches { graphs_with_edges(&model.flow) } else { BTreeSet::new() };
     let flow = &mut model.flow;
     for index in 0..flow.graphs.len() {
         let decl = flow.graphs[index].clone();
-        if decl.steps.len() < 2 || decl.self_loops != SelfLoops::Kept || decl.links || decl.kept.is_some() {
+        if read.contains(&Graph::new(index))
+            || decl.steps.len() < 2
+            || decl.self_loops != SelfLoops::Kept
+            || decl.links
+            || decl.kept.is_some()
+        {
             continue;
         }
         let places: Vec<usize> = match decl.counted {
@@ -54,6 +62,10 @@ pub fn declare_metapaths<E>(
             src = dst;
         }
         flow.metapaths.push(MetapathDecl { of: Graph::new(index), hops, once: !decl.counted });
+    }
+    if let Some(program) = &mut model.precomputed {
+        program.graphs.clone_from(&flow.graphs);
+        program.metapaths.clone_from(&flow.metapaths);
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ mod minibatch;
 mod model;
 mod modules;
 mod pipeline;
+mod precompute;
 mod ranks;
 mod relations;
 mod settings;
@@ -35,7 +36,7 @@ pub use hgnnc_fusion::{FusionRule, VALUE_PREFIX};
 pub use hgnnc_hir as hir;
 pub use hgnnc_passes::pipeline::REORDER_VERTICES;
 pub use hgnnc_passes::vjp::output_gradient;
-pub use hgnnc_passes::{Disabled, PassManager, UnknownName};
+pub use hgnnc_passes::{Disabled, PRECOMPUTE, PassManager, Precomputed, UnknownName, precomputed_inputs};
 pub use hgnnc_passes::{Endpoints, Leaf, LeafGradient, SizeInfo};
 pub use hgnnc_sema::dataset::{
     DatasetSummary, FieldSummary, LabelSummary, LabelSummaryKind, RelationSummary, RowsOf, VertexSummary, check_dataset,
@@ -46,8 +47,10 @@ pub use hgnnc_sema::train::TrainSpec;
 pub use hgnnc_syntax::format;
 pub use layer::{LoweredLayer, give_features, given_inputs, lower_layer};
 pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, lower, prepare};
+pub use minibatch::sampled_hops;
 pub use model::{Analyzed, bind_names};
 pub use modules::{ImportedFile, ModuleFile, ModuleFiles, ModulePath, NoFiles, NotFound};
+pub use precompute::{leave_precomputed, precomputed, sources};
 pub use ranks::{LoweredForRanks, NOT_ON_RANKS, Split, lower_for_ranks};
 pub use relations::{Load, RelationModel, RelationTimes, Relations, assign_relations};
 pub use settings::settings;
@@ -169,8 +172,7 @@ fn with_program(checked: Checked, diagnostics: &mut Diagnostics) -> Option<Analy
     }
     let program = instantiate(&checked.model);
     // Mini-batches are compared with the loss even if something else is wrong.
-    let batch =
-        checked.batch.as_ref().map(|spec| minibatch::resolve(spec, &program.flow, &checked.schema, diagnostics));
+    let batch = checked.batch.as_ref().map(|spec| minibatch::resolve(spec, &program.flow, &checked, diagnostics));
     if diagnostics.has_errors() {
         return None;
     }
@@ -196,6 +198,7 @@ fn with_program(checked: Checked, diagnostics: &mut Diagnostics) -> Option<Analy
         split: train.as_ref().and_then(|train| train.training.split.clone()),
         train,
         of_batches: None,
+        precomputed: None,
         explanations: vec![],
     })
 }

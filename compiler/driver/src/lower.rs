@@ -16,6 +16,7 @@ use hgnnc_passes::{NotBatchable, NotDifferentiable, NotPlaced, score_links, spli
 
 use crate::model::Analyzed;
 use crate::pipeline::{Compilation, EVALUATE, TRAIN};
+use crate::precompute::{explain, leave_precomputed};
 
 /// The options of [`lower`].
 #[derive(Clone, Debug, Default)]
@@ -128,17 +129,20 @@ impl From<NotLowered> for LowerError {
 /// Stack size of lowering threads in bytes, the usual size of a main thread's stack.
 const STACK: usize = 8 << 20;
 
-/// Runs the passes that change the tables of a model. Data is bound to the tables, so this comes first.
+/// Runs the passes that change the tables of a model. Data is bound to the tables, so this comes first. Rows that are
+/// computed before training become inputs ([`Analyzed::precomputed`]).
 ///
 /// Programs of mini-batches have tables of their own: they are made of the program as it was.
 ///
 /// # Errors
 /// When a disabled pass or fusion does not exist.
 pub fn prepare(model: &mut Analyzed, disabled: &Disabled) -> Result<(), UnknownName> {
+    let passes = PassManager::new(disabled)?;
+    leave_precomputed(model, disabled);
     let on_batches = model.train.as_ref().is_some_and(|spec| spec.training.batch.is_some());
     let before = on_batches.then(|| model.flow.clone());
     let mut cx = PassCx::default();
-    if PassManager::new(disabled)?.run_model(&mut model.flow, &mut cx).0 {
+    if passes.run_model(&mut model.flow, &mut cx).0 {
         model.of_batches = before;
     }
     model.explanations.extend(cx.explain);
@@ -221,7 +225,8 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         infer: arena_bytes(&infer.kernels, sizes),
     });
     let explained = train.as_ref().unwrap_or(&infer);
-    let mut explanations = [model.explanations.clone(), explained.cx.explain.clone()].concat();
+    let first = [model.explanations.clone(), explain(model, options.sizes.as_ref())].concat();
+    let mut explanations = [first, explained.cx.explain.clone()].concat();
     let known = train_sizes.as_ref().zip(options.machine.as_ref());
     explanations.extend(hgnnc_fusion::explain(&explained.kernels, known));
     let notes = train.as_ref().map_or_else(Vec::new, |train| train.cx.notes.clone());

@@ -1,5 +1,6 @@
 //! Mini-batches of a train block against the receptive field of the loss: how many hops it sees, along which semantic
-//! graphs, and whether it can be computed on batches at all.
+//! graphs, and whether it can be computed on batches at all. Hops beneath precomputed rows are sampled only where these
+//! are not computed before training.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +9,52 @@ use hgnnc_ir::batch::BatchInput;
 use hgnnc_ir::dataflow::{Binding, GraphDecl, SelfLoops, Step};
 use hgnnc_ir::training::{Fanout, MiniBatch, Reuse};
 use hgnnc_ir::{Dataflow, Graph, Input, Origin, Output, OutputKind, Value};
-use hgnnc_passes::{NotBatchable, to_minibatch, to_minibatch_with_cache};
+use hgnnc_passes::{Disabled, NotBatchable, to_minibatch, to_minibatch_with_cache};
+use hgnnc_sema::Checked;
 use hgnnc_sema::batch::{BatchSpec, FanoutSpec, Hop, HopList};
 use hgnnc_sema::schema::{FieldInfo, FieldKind, GraphRef, Schema, reversed};
 
+use crate::model::Analyzed;
+use crate::precompute::{precomputed, split};
+
 /// The mini-batches that `spec` describes. Mistakes are reported and give `None`. Nothing is reported about the
 /// receptive field of a loss that is wrong.
-pub fn resolve(spec: &BatchSpec, flow: &Dataflow, schema: &Schema, diagnostics: &mut Diagnostics) -> Option<MiniBatch> {
-    let field = flow.result("loss").map(|loss| ReceptiveField::of(flow, loss));
+pub fn resolve(
+    spec: &BatchSpec,
+    flow: &Dataflow,
+    checked: &Checked,
+    diagnostics: &mut Diagnostics,
+) -> Option<MiniBatch> {
+    let links = checked.train.as_ref().and_then(|train| train.training.links());
+    let rest = split(flow, links).map(|split| split.rest);
+    let field = receptive_field(rest.as_ref().unwrap_or(flow));
     if let (Some((span, _)), Some(Err(error))) = (spec.size, &field) {
         diagnostics.push(not_batchable(span, error));
     }
     let field = field.and_then(Result::ok);
-    let mut resolver = Resolver { field: field.as_ref(), flow, schema, diagnostics };
+    let whole = rest.as_ref().and_then(|_| receptive_field(flow)).and_then(Result::ok);
+    let (field, whole) = (field.as_ref(), whole.as_ref().or(field.as_ref()));
+    let mut resolver = Resolver { field, whole, flow, schema: &checked.schema, diagnostics };
     let fanouts = match &spec.fanout {
         Some(fanout) => resolver.fanouts(fanout),
-        None => field.as_ref().map(|field| vec![vec![Fanout::All; flow.graphs.len()]; field.hops]),
+        None => whole.map(|whole| vec![vec![Fanout::All; flow.graphs.len()]; whole.hops]),
     };
     let reuse = match &spec.reuse {
         Some((span, reuse)) => Some(resolver.reuse(*span, *reuse)?),
         None => None,
     };
     Some(MiniBatch { size: spec.size?.1?, fanouts: fanouts?, reuse })
+}
+
+fn receptive_field(flow: &Dataflow) -> Option<Result<ReceptiveField, NotBatchable>> {
+    flow.result("loss").map(|loss| ReceptiveField::of(flow, loss))
+}
+
+/// The hops that the batches of a model sample; `None` if it is not trained on batches.
+pub fn sampled_hops(model: &Analyzed) -> Option<usize> {
+    model.train.as_ref()?.training.batch.as_ref()?;
+    let rest = precomputed(model, &Disabled::default()).map(|split| split.rest);
+    receptive_field(rest.as_ref().unwrap_or(&model.flow))?.ok().map(|field| field.hops)
 }
 
 fn not_batchable(span: Span, error: &NotBatchable) -> Diagnostic {
@@ -46,7 +71,10 @@ fn at_origin(report: Diagnostic, origin: Option<Origin>) -> Diagnostic {
 }
 
 struct Resolver<'a> {
+    /// The part of the graph that batches sample.
     field: Option<&'a ReceptiveField>,
+    /// The part that they would sample if nothing were precomputed.
+    whole: Option<&'a ReceptiveField>,
     flow: &'a Dataflow,
     schema: &'a Schema,
     diagnostics: &'a mut Diagnostics,
@@ -90,7 +118,12 @@ impl Resolver<'_> {
             }
         }
         for entry in &spec.graphs {
-            let hops = self.hops(&entry.hops);
+            let drawn = |(_, handle): &(GraphRef, Option<Graph>)| {
+                handle.is_none_or(|graph| self.field.is_none_or(|field| field.graphs[graph.index()]))
+            };
+            // One warning is enough where no graph is drawn from.
+            let none_drawn = entry.graphs.as_ref().is_some_and(|graphs| !graphs.iter().any(drawn));
+            let hops = if none_drawn { self.hops_of_whole(&entry.hops) } else { self.hops(&entry.hops) };
             ok &= hops.is_some();
             let Some(graphs) = &entry.graphs else {
                 ok = false;
@@ -104,7 +137,7 @@ impl Resolver<'_> {
             }
             for (graph, handle) in graphs {
                 let position = handle.map(|graph| graph.index());
-                let used = |position: usize| self.field.is_none_or(|field| field.graphs[position]);
+                let used = |position: usize| self.whole.is_none_or(|whole| whole.graphs[position]);
                 let Some(position) = position.filter(|position| used(*position)) else {
                     ok = false;
                     if let Some(field) = self.field {
@@ -120,6 +153,13 @@ impl Resolver<'_> {
                     self.diagnostics.push(report.label(*first, "first given here"));
                     ok = false;
                     continue;
+                }
+                if self.field.is_some_and(|field| !field.graphs[position]) {
+                    let name = self.schema.written(&self.flow.graphs[position]);
+                    let message =
+                        format!("batches draw no in-edges of `{name}`: what the loss reads along it is precomputed");
+                    let report = Diagnostic::at(codes::FANOUT_PRECOMPUTED, graph.span, message, "draws nothing");
+                    self.diagnostics.push(report.help(format!("remove the fan-out of `{name}`")));
                 }
                 let hops = hops.clone().unwrap_or_default();
                 for &(fanout, span) in &hops {
@@ -142,10 +182,15 @@ impl Resolver<'_> {
                 own.insert(position, (graph.span, hops));
             }
         }
-        // All lists are as long as the receptive field is deep, where that is known.
+        // All lists are at least as long as what is sampled is deep, where that is known. Hops that have no fan-outs are
+        // sampled only where nothing is precomputed, and draw all in-edges then.
         let others = others.filter(|_| ok && self.field.is_some())?;
-        let of = |hop: usize, graph: usize| own.get(&graph).map_or(others[hop], |(_, hops)| hops[hop]).0;
-        Some((0..others.len()).map(|hop| (0..self.flow.graphs.len()).map(|graph| of(hop, graph)).collect()).collect())
+        let of = |hop: usize, graph: usize| {
+            let hops = own.get(&graph).map_or(&others, |(_, hops)| hops);
+            hops.get(hop).map_or(Fanout::All, |(fanout, _)| *fanout)
+        };
+        let hops = self.whole.map_or(others.len(), |whole| whole.hops);
+        Some((0..hops).map(|hop| (0..self.flow.graphs.len()).map(|graph| of(hop, graph)).collect()).collect())
     }
 
     /// The report of a fan-out that a semantic graph cannot have.
@@ -215,7 +260,7 @@ impl Resolver<'_> {
                 let count = Binding::EdgeCount(Graph::new(position));
                 let read = self.flow.inputs.iter().position(|input| input.binding == count);
                 let read =
-                    read.is_some_and(|input| self.field.is_none_or(|field| field.inputs.contains(&Input::new(input))));
+                    read.is_some_and(|input| self.whole.is_none_or(|whole| whole.inputs.contains(&Input::new(input))));
                 if !read {
                     return None;
                 }
@@ -228,12 +273,12 @@ impl Resolver<'_> {
         })
     }
 
-    /// The fan-outs of a list: as many as the receptive field has hops.
+    /// The fan-outs of a list: as many as batches sample hops, or as they would sample if nothing were precomputed.
     fn hops(&mut self, list: &HopList) -> Option<Vec<Hop>> {
         let example = |hops: usize| format!("`[{}]`", vec!["10"; hops].join(", "));
         let (items, span) = match list {
             HopList::Each(items, span) => (items, *span),
-            HopList::Every(hop) => return hop.map(|hop| vec![hop; self.field.map_or(1, |field| field.hops)]),
+            HopList::Every(hop) => return hop.map(|hop| vec![hop; self.whole.map_or(1, |whole| whole.hops)]),
             HopList::NotAList(span) => {
                 let hops = self.field.map_or(2, |field| field.hops);
                 let report = Diagnostic::at(codes::NOT_CONSTANT, *span, "fan-outs are a list", "not a list").help(
@@ -244,7 +289,12 @@ impl Resolver<'_> {
             }
             HopList::Error => return None,
         };
-        if let Some(field) = self.field.filter(|field| field.hops != items.len()) {
+        if let (Some(field), Some(whole)) = (self.field, self.whole)
+            && items.len() == whole.hops
+            && field.hops < whole.hops
+        {
+            self.diagnostics.push(precomputed_hops(field.hops, whole.hops, span));
+        } else if let Some(field) = self.field.filter(|field| field.hops != items.len()) {
             let sees = match field.hops {
                 0 => "sees no neighbours".to_string(),
                 1 => "sees neighbours 1 hop away".to_string(),
@@ -268,6 +318,14 @@ impl Resolver<'_> {
             return None;
         }
         items.iter().copied().collect()
+    }
+
+    /// The fan-outs of a list for semantic graphs that nothing is drawn from.
+    fn hops_of_whole(&mut self, list: &HopList) -> Option<Vec<Hop>> {
+        match (list, self.whole) {
+            (HopList::Each(items, _), Some(whole)) if items.len() == whole.hops => items.iter().copied().collect(),
+            _ => self.hops(list),
+        }
     }
 
     fn unused_graph(&self, graph: &GraphRef, field: &ReceptiveField) -> Diagnostic {
@@ -327,6 +385,27 @@ impl ReceptiveField {
         let reusable = to_minibatch_with_cache(&flow).map(drop);
         Ok(Self { hops: layout.hops, graphs, inputs, links, reusable })
     }
+}
+
+/// The warning of fan-outs for hops beneath precomputed rows.
+fn precomputed_hops(sampled: usize, given: usize, span: Span) -> Diagnostic {
+    let draws = match sampled {
+        0 => "batches draw no in-edges".to_owned(),
+        1 => "batches draw in-edges of 1 hop".to_owned(),
+        hops => format!("batches draw in-edges of {hops} hops"),
+    };
+    let message =
+        format!("{draws}: what the loss reads beyond depends on no parameter, and is computed before training");
+    let label = match given - sampled {
+        1 => "the last fan-out draws nothing".to_owned(),
+        unused => format!("the last {unused} fan-outs draw nothing"),
+    };
+    let report = Diagnostic::at(codes::FANOUT_PRECOMPUTED, span, message, label);
+    report.help(match sampled {
+        0 => "remove `fanout`".to_owned(),
+        1 => "keep the first fan-out".to_owned(),
+        hops => format!("keep the first {hops} fan-outs"),
+    })
 }
 
 /// A kind of fan-out that only some semantic graphs have, and an example.

@@ -36,6 +36,9 @@ pub struct Analyzed {
     /// The forward program of which those of mini-batches are made, if it is another one: passes on the program of the
     /// whole graph change tables, and batches have tables of their own.
     pub of_batches: Option<Dataflow>,
+    /// The program that computes the inputs [`Binding::Precomputed`] of the others over the whole graph, if they have any.
+    /// Its inputs are the first ones of the forward program.
+    pub precomputed: Option<Dataflow>,
     /// Decisions about the program before it is bound to data, for `--explain`.
     pub explanations: Vec<String>,
 }
@@ -70,6 +73,7 @@ impl Analyzed {
             train,
             split,
             of_batches: None,
+            precomputed: None,
             explanations: vec![],
         }
     }
@@ -224,6 +228,7 @@ pub fn bind_names(model: &mut Analyzed, dataset: &DatasetSummary) {
             | Binding::EdgeRank(..)
             | Binding::IsLink(_)
             | Binding::Given(_)
+            | Binding::Precomputed(..)
             | Binding::StepNumber
             | Binding::EpochNumber => {}
         }

@@ -9,8 +9,8 @@ use hgnnc_cpu::thread_pool;
 use hgnnc_data::{BindOptions, BoundData, Identity, bind, materialize};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
-    Analyzed, Diagnostics, Disabled, LowerError, LowerOptions, SizeInfo, UnknownName, check_unseen, plan_graphs,
-    settings,
+    Analyzed, Diagnostics, Disabled, LowerError, LowerOptions, PRECOMPUTE, SizeInfo, UnknownName, check_unseen,
+    plan_graphs, precomputed, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
 use hgnnc_graph::{Dataset, Extended};
@@ -24,6 +24,7 @@ use rayon::ThreadPool;
 
 use crate::artifact::Description;
 use crate::job::{DataSource, Job, Purpose};
+use crate::precompute::{disable_what_does_not_fit, fill_precomputed};
 use crate::ranks::Ranks;
 use crate::results::relation_of_rows;
 use crate::source::{Meeting, Opened};
@@ -145,10 +146,12 @@ impl BoundJob {
     }
 
     /// Binds the model to the dataset again, after a device has had the data and failed.
-    pub fn bind_again(&mut self) -> Result<(), Error> {
+    pub fn bind_again(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         if let (true, Some(dataset)) = (self.data.num_vertices.is_empty(), &self.dataset) {
             let options = self.lower_options();
-            let bound = bind_sizes(&self.model, dataset, &self.bind_options, &options, &self.pool)?;
+            let mut bound = bind_sizes(&self.model, dataset, &self.bind_options, &options, &self.pool)?;
+            let how = (&self.bind_options, &self.options);
+            fill_precomputed(&self.model, &mut bound, dataset, how, &self.disabled, &self.pool, observer)?;
             (self.data, self.sizes, self.graphs) = (bound.data, bound.sizes, bound.graphs);
         }
         Ok(())
@@ -307,12 +310,24 @@ pub(crate) fn bind_job(
     }
     load_s += start.elapsed().as_secs_f64();
     let start = Instant::now();
-    source::prepare(&mut model, &disabled)?;
+    if purpose != Purpose::Train {
+        // Evaluations of the whole graph compute what they need.
+        disabled.passes.push(PRECOMPUTE.into());
+    } else if job.ranks.is_none() {
+        disable_what_does_not_fit(&model, &dataset, options.memory_budget, &mut disabled, observer);
+    } else if precomputed(&model, &job.disabled).is_some() {
+        observer.note(format!(
+            "{PRECOMPUTE}: several processes compute no rows before training: batches sample what these are computed from"
+        ));
+    }
+    source::prepare(&mut model, &disabled, Some((&dataset, &pool)))?;
     front_s += start.elapsed().as_secs_f64();
     let start = Instant::now();
     let evaluation_only = matches!(opened, Opened::Artifact { .. });
     let bind_lower = LowerOptions { disabled: disabled.clone(), machine, evaluation_only, ..LowerOptions::default() };
-    let Bound { data, sizes, graphs } = bind_sizes(&model, &dataset, &bind_options, &bind_lower, &pool)?;
+    let mut bound = bind_sizes(&model, &dataset, &bind_options, &bind_lower, &pool)?;
+    fill_precomputed(&model, &mut bound, &dataset, (&bind_options, &options), &disabled, &pool, observer)?;
+    let Bound { data, sizes, graphs } = bound;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
     let baseline = model.train.as_ref().filter(|_| job.baseline && !purpose.is_of_outputs()).and_then(|spec| {
         let features = label_features.and_then(|ty| dataset.vertex_types[ty].features.as_ref());

@@ -253,7 +253,7 @@ impl Layer {
         }
         model.forget_training();
 
-        source::prepare(&mut model, &job.disabled)?;
+        source::prepare(&mut model, &job.disabled, None)?;
         // Passes before binding may change the table of inputs.
         let given = given_inputs(&model.flow, &job.given);
         let machine = device.as_ref().and_then(|opened| Machine::sheet(opened.device.target().name()));

@@ -36,6 +36,7 @@ mod log;
 mod machines;
 mod modules;
 mod outputs;
+mod precompute;
 mod prepare;
 pub mod profile;
 pub mod rank_plan;
@@ -65,6 +66,7 @@ pub use machines::{cpu_backend, cpu_options, order_options};
 pub use outputs::{
     NamedFile, check_apart, check_folder, check_readable, check_writable, make_folder, write_file, write_report,
 };
+pub use precompute::fill_precomputed;
 pub use prepare::{Prepared, prepare};
 pub use ranks::Ranks;
 pub use rescue::{Rescued, Unsaved, lock_checkpoints};

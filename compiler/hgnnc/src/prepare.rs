@@ -165,7 +165,7 @@ pub fn prepare(purpose: Purpose, job: &Job, observer: &mut dyn Observer) -> Resu
             Err(error) if !optional => return Err(error.into()),
             Err(error) => {
                 observer.note(device::on_the_processor(&error));
-                bound.bind_again()?;
+                bound.bind_again(observer)?;
                 None
             }
         },

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hgnnc_data::{BindOptions, PathInstances, add_path_instances, middle_of_metapath};
 use hgnnc_driver::{
     Analysis, Analyzed, DatasetSummary, Diagnostics, Disabled, LowerError, MAX_SOURCE, Setting, analyze_with,
-    bind_names, check_dataset, codes, declare_metapaths, factor_path_sums, silence,
+    bind_names, check_dataset, codes, declare_metapaths, factor_path_sums, leave_precomputed, silence,
 };
 use hgnnc_graph::{Dataset, InstanceCounts, files};
 use rayon::ThreadPool;
@@ -279,7 +279,16 @@ fn has_output<'n>(known: &[String], output: &str, named: impl Iterator<Item = &'
     Err(Error::input(format!("the model has no output `{output}`; it has {}", names.join(", "))))
 }
 
-/// Runs the passes that come before the model's tables are bound to data.
-pub fn prepare(model: &mut Analyzed, disabled: &Disabled) -> Result<(), Error> {
+/// Runs the passes that come before the model's tables are bound to data. Metapaths that only precomputed rows are computed
+/// along may then be factored on the dataset.
+pub fn prepare(
+    model: &mut Analyzed,
+    disabled: &Disabled,
+    dataset: Option<(&Dataset, &ThreadPool)>,
+) -> Result<(), Error> {
+    leave_precomputed(model, disabled);
+    if let Some((dataset, pool)) = dataset.filter(|_| model.precomputed.is_some()) {
+        declare(model, dataset, pool)?;
+    }
     Ok(hgnnc_driver::prepare(model, disabled).map_err(LowerError::from)?)
 }

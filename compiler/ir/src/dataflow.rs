@@ -202,6 +202,9 @@ pub enum Binding {
     /// Given by the caller of a program, by name: a result of another program, the features of a layer's call, or the
     /// gradient of a layer's output. Any dense f32 type.
     Given(String),
+    /// Rows of a type that a program of their own computes over the whole graph before training, by the name of its result:
+    /// they depend on no parameter. Any dense f32 type.
+    Precomputed(VertexType, String),
     /// The number of the training step, from 1. f32 `[]`.
     StepNumber,
     /// The number of the epoch, from 0. f32 `[]`.

@@ -413,6 +413,7 @@ impl Names<'_> {
             Binding::EdgeRank(graph, direction) => format!("edge_rank({}, {})", self.graph(*graph), direction.name()),
             Binding::IsLink(graph) => format!("is_link({})", self.graph(*graph)),
             Binding::Given(name) => format!("given({})", quoted(name)),
+            Binding::Precomputed(vertex, name) => format!("precomputed({}, {})", self.vertex(*vertex), quoted(name)),
             Binding::StepNumber => "step_number".into(),
             Binding::EpochNumber => "epoch_number".into(),
         }

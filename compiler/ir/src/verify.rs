@@ -389,6 +389,9 @@ impl Verifier<'_> {
                 self.vertices(place, [*vertex]);
                 None
             }
+            Binding::Precomputed(vertex, _) => {
+                self.vertices(place, [*vertex]).then(|| Type::new(Space::Vertices(*vertex), ty.dims.clone()))
+            }
             Binding::EdgeWeight(graph)
             | Binding::EdgeTime(graph)
             | Binding::EdgeCount(graph)

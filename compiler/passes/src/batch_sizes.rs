@@ -49,7 +49,7 @@ pub fn batch_sizes(
         for (index, graph) in flow.graphs.iter().enumerate() {
             let used = layout.deepest(Graph::new(index)).is_some_and(|deepest| deepest >= hop);
             let degree = sizes.edges[index] as f64 / count(graph.dst).max(1.0);
-            let fanout = batch.fanouts.get(hop).and_then(|fanouts| fanouts[index].most());
+            let fanout = batch.fanouts.get(hop).and_then(|fanouts| fanouts.get(index)?.most());
             let mut taken = if used { fanout.map_or(degree, |fanout| degree.min(fanout.into())) } else { 0.0 };
             if hop + 1 == layout.hops && layout.historical.iter().any(|it| type_of(it) == graph.dst) {
                 taken *= 1.0 - share;
@@ -84,8 +84,9 @@ pub fn batch_sizes(
                 let edges: f64 = edges[..=hops].iter().map(|of_hop| of_hop[graph.index()]).sum();
                 let (sources, rows) = (known[hops + 1][decl.src.index()], known[hops][decl.dst.index()]);
                 let of_whole = sizes.ends.get(graph.index()).copied().unwrap_or_default();
-                let most =
-                    batch.fanouts.iter().map(|fanouts| fanouts[graph.index()].most().map_or(u64::MAX, u64::from)).max();
+                let most = (batch.fanouts.iter().take(layout.hops))
+                    .map(|fanouts| fanouts[graph.index()].most().map_or(u64::MAX, u64::from))
+                    .max();
                 let ends = Endpoints {
                     sources: whole(edges.min(sources)),
                     destinations: whole(edges.min(rows)),

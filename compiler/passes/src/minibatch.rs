@@ -301,6 +301,7 @@ impl Builder<'_> {
             Binding::EdgeRank(graph, direction) => Binding::EdgeRank(self.graph(graph, hops), direction),
             Binding::IsLink(graph) => Binding::IsLink(self.graph(graph, hops)),
             Binding::Given(name) => Binding::Given(name),
+            Binding::Precomputed(vertex, name) => Binding::Precomputed(self.vertex(vertex, hops), name),
             Binding::StepNumber => Binding::StepNumber,
             Binding::EpochNumber => Binding::EpochNumber,
         };

@@ -19,6 +19,7 @@ use crate::drop_stop_gradient::drop_stop_gradient;
 use crate::factor_metapaths::factor_metapaths;
 use crate::move_to_vertices::move_to_vertices;
 use crate::pass::{Changed, Pass, PassCx};
+use crate::precompute::PRECOMPUTE;
 use crate::reassociate::reassociate;
 use crate::rematerialize::rematerialize;
 use crate::scale_on_edges::scale_on_edges;
@@ -135,10 +136,13 @@ pub const REORDER_VERTICES: &str = "reorder_vertices";
 /// A few words on [`REORDER_VERTICES`], for `--help`.
 const REORDER_SUMMARY: &str = "vertices are renumbered for locality (training on a CPU)";
 
+/// A few words on [`precompute`](mod@crate::precompute), for `--help`. It makes two programs of one, so it is in no list.
+const PRECOMPUTE_SUMMARY: &str = "rows that depend on no parameter are computed once, not in every batch";
+
 /// Passes and fusions to disable, by name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Disabled {
-    /// Names of passes; [`REORDER_VERTICES`] is one.
+    /// Names of passes; [`PRECOMPUTE`] and [`REORDER_VERTICES`] are among them.
     pub passes: Vec<String>,
     /// Names of fusion rules, and `value:NAME` for the kernel that stores `NAME`.
     pub fusions: Vec<String>,
@@ -250,7 +254,7 @@ impl PassManager {
     }
 
     /// The names of all passes with their summaries, each once, in the order in which they first run;
-    /// [`REORDER_VERTICES`] last.
+    /// [`PRECOMPUTE`] and [`REORDER_VERTICES`] last.
     pub fn summaries() -> Vec<(&'static str, &'static str)> {
         let mut found: Vec<(&str, &str)> = vec![];
         for pass in MODEL.iter().chain(FORWARD).chain(JOINT).chain(MEMORY) {
@@ -258,6 +262,7 @@ impl PassManager {
                 found.push((pass.name, pass.summary));
             }
         }
+        found.push((PRECOMPUTE, PRECOMPUTE_SUMMARY));
         found.push((REORDER_VERTICES, REORDER_SUMMARY));
         found
     }

@@ -401,7 +401,8 @@ impl Binder<'_> {
 
     /// Edge weights and walk steps that the fan-outs of mini-batches need.
     fn drawn(&self, builders: &Builders<'_>, batch: &MiniBatch) -> Result<SamplingInputs> {
-        let asks = |graph: usize, what: fn(&Fanout) -> bool| batch.fanouts.iter().any(|hop| what(&hop[graph]));
+        let asks =
+            |graph: usize, what: fn(&Fanout) -> bool| batch.fanouts.iter().any(|hop| hop.get(graph).is_some_and(what));
         let (mut drawn, mut known) = (SamplingInputs::default(), vec![]);
         for (index, (decl, edges)) in self.flow.graphs.iter().zip(&self.graphs).enumerate() {
             let weighted = asks(index, |fanout| matches!(fanout, Fanout::Weighted(_)));
@@ -605,7 +606,9 @@ impl Binder<'_> {
             Binding::EdgeCount(graph) => InputData::Numbers(self.graphs[graph.index()].counts().into()),
             Binding::EdgeFeatures(graph) => InputData::Numbers(self.edge_features(*graph, decl)?.into()),
             // Filled per mini-batch, by other programs, or from the bound graph.
-            Binding::IsLink(_) | Binding::Given(_) | Binding::EdgeRank(..) => InputData::Missing,
+            Binding::IsLink(_) | Binding::Given(_) | Binding::Precomputed(..) | Binding::EdgeRank(..) => {
+                InputData::Missing
+            }
             Binding::StepNumber => InputData::StepNumber,
             Binding::EpochNumber => InputData::EpochNumber,
         })

@@ -260,6 +260,7 @@ fn contents(model: &Executable, dataset: &Dataset, options: &BindOptions) -> Res
             | Binding::EdgeRank(..)
             | Binding::IsLink(_)
             | Binding::Given(_)
+            | Binding::Precomputed(..)
             | Binding::StepNumber
             | Binding::EpochNumber => {}
         }

@@ -150,7 +150,8 @@ pub fn add_derived(
                 | Binding::EdgeCount(_)
                 | Binding::EdgeFeatures(_)
                 | Binding::IsLink(_)
-                | Binding::Given(_) => InputData::Missing,
+                | Binding::Given(_)
+                | Binding::Precomputed(..) => InputData::Missing,
             };
             match data.inputs.get_mut(index) {
                 Some(missing) => *missing = made,

@@ -180,9 +180,11 @@ pub fn bind(flow: &Dataflow, world: &World) -> Bindings {
                 dense.data.iter_mut().filter(|x| x.abs() < 0.6).for_each(|x| *x = 0.0);
                 dense
             }
-            Binding::Features(..) | Binding::EdgeWeight(_) | Binding::EdgeFeatures(_) | Binding::Given(_) => {
-                random(world)
-            }
+            Binding::Features(..)
+            | Binding::EdgeWeight(_)
+            | Binding::EdgeFeatures(_)
+            | Binding::Given(_)
+            | Binding::Precomputed(..) => random(world),
             Binding::Time(_) | Binding::EdgeTime(_) => {
                 let mut times = random(world);
                 times.data.iter_mut().for_each(|x| *x = (*x * 9.0).round());

@@ -116,6 +116,7 @@ pub fn dataset(flow: &Dataflow, bindings: &Bindings, world: &World) -> Dataset {
             | Binding::EdgeRank(..)
             | Binding::IsLink(_)
             | Binding::Given(_)
+            | Binding::Precomputed(..)
             | Binding::StepNumber
             | Binding::EpochNumber => {}
         }

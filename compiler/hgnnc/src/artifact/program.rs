@@ -63,7 +63,11 @@ fn is_forward(flow: &Dataflow) -> Result<(), String> {
             | Binding::EdgeCount(_)
             | Binding::EdgeFeatures(_)
             | Binding::IsLink(_) => {}
-            Binding::EdgeRank(..) | Binding::Given(_) | Binding::StepNumber | Binding::EpochNumber => {
+            Binding::EdgeRank(..)
+            | Binding::Given(_)
+            | Binding::Precomputed(..)
+            | Binding::StepNumber
+            | Binding::EpochNumber => {
                 return foreign("an input of a compiled program");
             }
         }

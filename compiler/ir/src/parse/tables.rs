@@ -478,6 +478,11 @@ impl Parser {
             }
             "is_link" => Binding::IsLink(self.graph()?),
             "given" => Binding::Given(self.name()?),
+            "precomputed" => {
+                let vertex = self.vertex()?;
+                self.sign(",")?;
+                Binding::Precomputed(vertex, self.name()?)
+            }
             _ => return self.error_at(at, format!("nothing is bound by `{kind}`")),
         };
         self.sign(")")?;

@@ -1,8 +1,9 @@
 //! Case files, `cases/PASS/NAME.ir`: a comment, perhaps `; sizes: vertices 4 3 edges 9 sources 2 destinations 3`
 //! (of each vertex type, of each graph; ends may be left out), `; budget: 1000` (bytes of values) and
 //! `; target: sm_90`, a program, `=>`, and the program after the pass and without what it
-//! left unread; or `=> unchanged`.
+//! left unread; or `=> unchanged`. Of `precompute`, the program of the rows comes before that.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use hgnnc_passes::Endpoints;
 use hgnnc_passes::dce::dce;
 use hgnnc_passes::pipeline::{FORWARD, JOINT, MEMORY, MODEL, REORDER_VERTICES};
 use hgnnc_passes::rematerialize::rematerialize;
-use hgnnc_passes::{Disabled, PassCx, PassManager, SizeInfo, UnknownName};
+use hgnnc_passes::{Disabled, PRECOMPUTE, PassCx, PassManager, Precomputed, SizeInfo, UnknownName, precompute};
 
 fn sizes(text: &str) -> Option<SizeInfo> {
     let line = text.lines().find_map(|line| line.strip_prefix("; sizes: vertices "))?;
@@ -52,17 +53,23 @@ mod files {
 fn case(file: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(file);
     let name = file.split_once('/').expect("a case lies in the folder of its pass").0;
-    let mut lists = MODEL.iter().chain(FORWARD).chain(JOINT).chain(MEMORY);
-    let pass = lists.find(|pass| pass.name == name).expect("a pass of the lists");
     let text = fs::read_to_string(&path).expect("a readable case");
     let (before, expected) = text.split_once("=>").expect("`=>` between the programs");
     let mut flow = read(&path, before);
-    let untouched = flow.clone();
     let mut cx = PassCx { arena_budget: budget(&text), machine: target(&text), ..PassCx::new(sizes(&text)) };
-    let changed = (pass.run)(&mut flow, &mut cx);
-    assert_eq!(changed.0, flow != untouched, "{file}: reports whether it changed something");
-    dce(&mut flow, &mut PassCx::default());
-    let found = if changed.0 { format!("\n{}", print(&flow)) } else { " unchanged\n".to_owned() };
+    let found = if name == PRECOMPUTE {
+        let parts = precompute(&flow, &BTreeSet::new());
+        parts.map(|Precomputed { program, rest }| format!("\n{}\n{}", print(&program), print(&rest)))
+    } else {
+        let mut lists = MODEL.iter().chain(FORWARD).chain(JOINT).chain(MEMORY);
+        let pass = lists.find(|pass| pass.name == name).expect("a pass of the lists");
+        let untouched = flow.clone();
+        let changed = (pass.run)(&mut flow, &mut cx);
+        assert_eq!(changed.0, flow != untouched, "{file}: reports whether it changed something");
+        dce(&mut flow, &mut PassCx::default());
+        changed.0.then(|| format!("\n{}", print(&flow)))
+    };
+    let found = found.unwrap_or_else(|| " unchanged\n".to_owned());
     if found != expected && std::env::var("INSTA_UPDATE").is_ok_and(|v| v == "always") {
         fs::write(&path, format!("{before}=>{found}")).expect("a writable case");
     } else {

@@ -11,6 +11,7 @@ mod minibatch;
 mod optimizers;
 mod place;
 mod place_batch;
+mod precompute;
 mod random;
 mod rank_links;
 mod split_head;
