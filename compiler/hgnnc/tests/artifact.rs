@@ -294,6 +294,15 @@ fn fields(prefix: &str, json: &serde_json::Value, found: &mut BTreeSet<String>) 
     }
 }
 
+/// Links that are ranked among their own negative samples.
+fn with_ranked_links() -> (ModelSource, PathBuf) {
+    let (_, model) = examples().into_iter().find(|(name, _)| name == "rgcn/lastfm").expect("an example");
+    let text = std::fs::read_to_string(&model).expect("a text");
+    let loss = "margin_ranking(score, links, margin: 0.5)";
+    let text = text.replace("binary_cross_entropy(score, links)", loss);
+    (ModelSource::Text { path: model.clone(), text }, dataset(&model))
+}
+
 #[test]
 fn the_documentation_has_every_field() {
     let mut found = BTreeSet::new();
@@ -302,7 +311,7 @@ fn the_documentation_has_every_field() {
         (ModelSource::File(model.clone()), dataset(&model))
     };
     let folder = tempfile::tempdir().expect("a folder");
-    let sources = [example("gcn/cora"), example("rgcn/lastfm"), with_attention(), with_two_losses()];
+    let sources = [example("gcn/cora"), with_ranked_links(), with_attention(), with_two_losses()];
     for (model, data) in sources.into_iter().chain([with_fields(folder.path())]) {
         let mut prepared = open(Purpose::Infer, model, &data);
         let report = prepared.report().expect("a report");

@@ -98,28 +98,30 @@ fn a_newer_version_is_refused_and_all_others_are_read() {
     let sample =
         |version: u32| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cli/version-{version}.hgnnx"));
     if std::env::var_os("HGNN_WRITE_SAMPLES").is_some() {
-        // The newest version reads labels of the training part.
-        let model = with_terms().replace("    metrics", "    select last\n    metrics");
-        let known = "    output known: Paper = linear(train_labels(Paper.topic), 2)\n}\n\ntrain";
-        let model = model.replace("}\n\ntrain", known);
-        place.model(&model).with_data("train", &["-o", "m.hgnnx"]).works();
+        // The newest version ranks links.
+        let model = MODEL
+            .replace("cross_entropy(logits, Paper.topic)", "bpr(score, links)\n    batch 8\n    select train.loss");
+        let score = "    output score: links = Dot() over links(cites) of hidden\n}\n\ntrain";
+        let model = model.replace("}\n\ntrain", score).replace("    metrics   accuracy\n", "");
+        place.model(&format!("use std::link::Dot\n{model}")).with_data("train", &["-o", "m.hgnnx"]).works();
         std::fs::copy(place.path("m.hgnnx"), sample(VERSION)).expect("copied");
     }
     let mut bytes = vec![];
     for version in 1..=VERSION {
         bytes = std::fs::read(sample(version)).unwrap_or_else(|error| panic!("a sample of {version}: {error}"));
         std::fs::write(place.path("m.hgnnx"), &bytes).expect("written");
-        let run = place.run(&["infer", "m.hgnnx", "--data", "data", "--out", "y.npy"]).works();
+        let infer = ["infer", "m.hgnnx", "--data", "data", "--output", "logits", "--out", "y.npy"];
+        let run = place.run(&infer).works();
         assert!(run.out.contains("40 rows of 3"), "{version}: {}", run.out);
     }
     // The version is a digit of the header, whose length stays.
-    let text = br#"\"artifact\":5,"#;
+    let text = br#"\"artifact\":6,"#;
     let at = bytes.windows(text.len()).position(|part| part == text).expect("a version") + text.len() - 2;
     let newer: Vec<u8> = bytes.iter().enumerate().map(|(i, &byte)| if i == at { b'9' } else { byte }).collect();
     std::fs::write(place.path("m.hgnnx"), newer).expect("written");
     place
         .run(&["infer", "m.hgnnx", "--data", "data", "--out", "y.npy"])
-        .fails(1, &["is an artifact of version 9", "reads versions up to 5", "use a newer one"]);
+        .fails(1, &["is an artifact of version 9", "reads versions up to 6", "use a newer one"]);
 }
 
 /// The dataset with its last papers and authors as new ones: the rest, and a dataset of these with the vertices that
