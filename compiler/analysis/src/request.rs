@@ -174,7 +174,7 @@ impl Request {
             | Op::OneHot { .. }
             | Op::Rows
             | Op::Reindex(_)
-            | Op::RankLinks(_)
+            | Op::LinkLoss(_)
             | Op::MatMul { .. }
             | Op::MatMulT { .. }
             | Op::Outer { .. }

@@ -8,7 +8,7 @@ use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, Param, Value};
 use hgnnc_passes::{Leaf, LeafGradient, PassCx, PassManager};
 use hgnnc_passes::{
-    NotBatchable, batch_sizes, rank_links, to_minibatch, to_minibatch_with_cache, try_differentiate, update, vjp,
+    NotBatchable, batch_sizes, expand_link_loss, to_minibatch, to_minibatch_with_cache, try_differentiate, update, vjp,
 };
 use hgnnc_sema::TrainSpec;
 
@@ -138,7 +138,7 @@ impl<'a> Compilation<'a> {
                 Stage::Model if self.batch.is_some() => {
                     self.cx.on_batches = true;
                     passes.run_model(&mut self.flow, &mut self.cx);
-                    self.rank_links()?;
+                    self.expand_link_loss()?;
                     self.cx.sizes.iter_mut().for_each(|sizes| sizes.derive(&self.flow));
                 }
                 Stage::Model => {}
@@ -172,9 +172,9 @@ impl<'a> Compilation<'a> {
         Ok(())
     }
 
-    fn rank_links(&mut self) -> Result<(), LowerError> {
+    fn expand_link_loss(&mut self) -> Result<(), LowerError> {
         let Some(links) = self.spec.and_then(|spec| spec.training.links()) else { return Ok(()) };
-        rank_links(&mut self.flow, links.negatives.count)
+        expand_link_loss(&mut self.flow, links.negatives.count)
             .map_err(|TypeError(why)| LowerError::Batch(NotBatchable { why, origin: None }))
     }
 

@@ -228,7 +228,7 @@ pub(crate) fn evaluate(
         Op::ReduceSpace(reduce) => {
             Tensor::from_fn(1, width, |_, column| reduced(*reduce, (0..arg(0).rows).map(|row| arg(0).at(row, column))))
         }
-        Op::RankLinks(loss) => {
+        Op::LinkLoss(loss) => {
             // For each link its score, and those of its negative samples.
             let mut links: BTreeMap<u32, (f64, Vec<f64>)> = BTreeMap::new();
             for i in 0..data.args.len() {

@@ -44,7 +44,7 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         | Op::ScatterRows(..)
         | Op::SegmentArg { .. } => Some(2),
         Op::ScatterAdd(ends) => Some(1 + ends.len()),
-        Op::Concat | Op::RankLinks(_) => None,
+        Op::Concat | Op::LinkLoss(_) => None,
         Op::MetapathReduce(sum) => {
             Some(sum.term.operands() + usize::from(sum.term != MetapathTerm::LogSumExp && args.len() > 3))
         }
@@ -404,7 +404,7 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
             dense(0)?;
             Ok(Type::new(Space::Unit, ty(0).dims.clone()))
         }
-        Op::RankLinks(_) => {
+        Op::LinkLoss(_) => {
             for &arg in args {
                 let ty = flow.ty(arg);
                 match ty.space {

@@ -60,7 +60,7 @@ impl Op {
             Op::Segment { .. } | Op::SegmentEndpoints { .. } | Op::SegmentArg { .. } => OpClass::Segment,
             Op::Reindex(_) => OpClass::Reindex,
             Op::GatherRows(..) | Op::ScatterRows(..) | Op::ScatterAdd(_) => OpClass::Endpoints,
-            Op::ReduceSpace(_) | Op::RankLinks(_) => OpClass::ReduceRows,
+            Op::ReduceSpace(_) | Op::LinkLoss(_) => OpClass::ReduceRows,
             Op::MetapathReduce(_) => OpClass::MetapathReduce,
             Op::Exchange(_) | Op::SumRanks => OpClass::Exchange,
         }
@@ -153,7 +153,7 @@ impl Op {
             Op::SumRanks => "sum_ranks",
             Op::ReduceTrailing { .. } => "reduce",
             Op::ReduceSpace(_) => "total",
-            Op::RankLinks(_) => "rank_links",
+            Op::LinkLoss(_) => "link_loss",
         }
     }
 

@@ -177,7 +177,7 @@ pub enum Op {
     ReduceSpace(Reduce),
     /// The loss of the pairs of one or several graphs of links, from the scores of each, `edges(g)[]`, to `[]`. It is written
     /// out on the program of a mini-batch, whose pairs are known ([`crate::link_rows`]).
-    RankLinks(RankingLoss),
+    LinkLoss(RankingLoss),
 }
 
 /// The kind of a dense product.

@@ -493,8 +493,8 @@ impl Names<'_> {
             Op::SumRanks => ("sum_ranks".to_owned(), None),
             Op::ReduceTrailing { reduce, axes } => (format!("reduce.{}(axes {axes})", reduce.name()), None),
             Op::ReduceSpace(reduce) => (format!("reduce_space.{}", reduce.name()), None),
-            Op::RankLinks(RankingLoss::Margin(margin)) => (format!("rank_links.margin_ranking({margin:?})"), None),
-            Op::RankLinks(loss) => (format!("rank_links.{}", loss.name()), None),
+            Op::LinkLoss(RankingLoss::Margin(margin)) => (format!("link_loss.margin_ranking({margin:?})"), None),
+            Op::LinkLoss(loss) => (format!("link_loss.{}", loss.name()), None),
         };
         let args = data.args.iter().map(|arg| arg.to_string().into());
         let operands: Vec<Cow<'_, str>> = table_row.into_iter().chain(args).collect();

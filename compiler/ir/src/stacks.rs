@@ -56,7 +56,7 @@ pub enum VertexRows {
     Copies(VertexType),
     /// Of a mini-batch: the edges of a graph, in their order ([`crate::link_rows`]).
     Edges(Graph),
-    /// Of a mini-batch: the links to rank ([`crate::link_rows`]).
+    /// Of a mini-batch: its links ([`crate::link_rows`]).
     Links {
         /// Largest number of negative samples of a link.
         negatives: u32,

@@ -80,7 +80,7 @@ impl Instance<'_> {
                     LinkLoss::BinaryCrossEntropy => self.link_loss(scores, at),
                     LinkLoss::Ranking(loss) => {
                         let scores: Vec<Value> = scores.values().map(Val::stored).collect();
-                        self.emit(Op::RankLinks(loss), &scores, at)
+                        self.emit(Op::LinkLoss(loss), &scores, at)
                     }
                 };
                 return (value, None);

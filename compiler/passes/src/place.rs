@@ -255,7 +255,7 @@ impl Placing<'_> {
             }
             Op::Grouped { .. }
             | Op::Reindex(_)
-            | Op::RankLinks(_)
+            | Op::LinkLoss(_)
             | Op::SegmentEndpoints { .. }
             | Op::GatherRows(..)
             | Op::ScatterRows(..)

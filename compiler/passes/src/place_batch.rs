@@ -356,7 +356,7 @@ impl Placing<'_> {
     fn counts_each_row_once(&self, value: Value, space: Space) -> Result<()> {
         let once = match space {
             Space::Unit | Space::Index(_) => true,
-            // A link is ranked by one rank.
+            // A link is compared by one rank.
             Space::Vertices(vertex)
                 if matches!(self.old.vertex_types[vertex.index()].rows, VertexRows::Links { .. }) =>
             {

@@ -205,7 +205,7 @@ fn facts_of(flow: &Dataflow, changed: &BTreeSet<Graph>, value: Value, facts: &[F
         },
         Op::Param(_) | Op::State(..) | Op::RandomMask { .. } => false,
         // Of pairs to score, which are others in every batch.
-        Op::Reindex(_) | Op::RankLinks(_) => false,
+        Op::Reindex(_) | Op::LinkLoss(_) => false,
         Op::Count(space) => !of_batch(*space),
         // These are over all rows of their operand, which are those of a batch.
         Op::ReduceSpace(_) | Op::Outer { .. } | Op::Unrows => !of_batch(flow.ty(data.args[0]).space),

@@ -54,7 +54,7 @@ pub fn operation_work(flow: &Dataflow, value: Value, sizes: &SizeInfo) -> Option
         | Op::Rows
         | Op::Unrows
         // Written out before costs are counted.
-        | Op::RankLinks(_)
+        | Op::LinkLoss(_)
         | Op::Reindex(_) => return None,
         Op::Broadcast(_) if flow.ty(args[0]) == &node.ty => return None,
         Op::RandomMask { .. } => {

@@ -35,11 +35,6 @@ fn transductive() -> String {
     MODEL.replace(r#"vertex Author from "author" { x: f32[3] }"#, r#"vertex Author from "author" { x: embedding[3] }"#)
 }
 
-/// The same with a loss of several terms.
-fn with_terms() -> String {
-    MODEL.replace("Paper.topic)", "Paper.topic) + 0.01 * mean(sum(logits * logits) over last) over Paper")
-}
-
 fn floats(place: &Place, name: &str) -> Vec<f32> {
     Npy::open(&place.path(name)).unwrap_or_else(|e| panic!("{e:?}")).to_f32().expect("numbers").to_vec()
 }

@@ -436,7 +436,7 @@ impl Lowering<'_, '_, '_> {
             | Op::Rows
             | Op::Unrows
             | Op::Reindex(_)
-            | Op::RankLinks(_)
+            | Op::LinkLoss(_)
             | Op::GatherSrc(_)
             | Op::GatherDst(_) => {
                 return Err(error(aliases, value, "internal error: not an instruction"));

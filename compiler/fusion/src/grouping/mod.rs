@@ -562,7 +562,7 @@ impl Grouping<'_, '_> {
             | Op::Unrows
             | Op::Reindex(_)
             // Written out before.
-            | Op::RankLinks(_)
+            | Op::LinkLoss(_)
             | Op::GatherRows(..)
             | Op::ScatterRows(..)
             | Op::ScatterAdd(_)

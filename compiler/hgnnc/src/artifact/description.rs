@@ -293,9 +293,13 @@ impl Description {
         let is_new = |graph: &GraphDecl| graph.past || graph.kept.is_some();
         let has_times_or_limits = flow.graphs.iter().any(is_new)
             || flow.inputs.iter().any(|input| matches!(input.binding, Binding::Time(_) | Binding::EdgeTime(_)));
-        let ranks = flow.values.iter().any(|data| matches!(data.op, Op::RankLinks(_)));
-        let needed =
-            [(ranks, VERSION), (has_labels || has_times_or_limits, 5), (has_fields || keeps_last, 4), (has_terms, 3)];
+        let compares_links = flow.values.iter().any(|data| matches!(data.op, Op::LinkLoss(_)));
+        let needed = [
+            (compares_links, VERSION),
+            (has_labels || has_times_or_limits, 5),
+            (has_fields || keeps_last, 4),
+            (has_terms, 3),
+        ];
         Self {
             artifact: needed.into_iter().find(|(is_needed, _)| *is_needed).map_or(2, |(_, version)| version),
             hgnnc: env!("CARGO_PKG_VERSION").into(),

@@ -98,7 +98,7 @@ fn is_forward(flow: &Dataflow) -> Result<(), String> {
             | Op::GatherDst(_)
             | Op::Segment { .. }
             | Op::ReduceTrailing { .. }
-            | Op::RankLinks(_)
+            | Op::LinkLoss(_)
             | Op::ReduceSpace(_) => {}
             Op::State(..)
             | Op::Reindex(_)

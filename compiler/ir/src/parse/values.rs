@@ -145,13 +145,13 @@ impl Parser {
             "broadcast" => return Ok(Written::Broadcast),
             "reshape" => return Ok(Written::Reshape),
             "reindex" => return Ok(Written::Reindex),
-            "rank_links.cross_entropy" => Op::RankLinks(RankingLoss::CrossEntropy),
-            "rank_links.bpr" => Op::RankLinks(RankingLoss::Bpr),
-            "rank_links.margin_ranking" => {
+            "link_loss.cross_entropy" => Op::LinkLoss(RankingLoss::CrossEntropy),
+            "link_loss.bpr" => Op::LinkLoss(RankingLoss::Bpr),
+            "link_loss.margin_ranking" => {
                 self.sign("(")?;
                 let margin = self.float()?;
                 self.sign(")")?;
-                Op::RankLinks(RankingLoss::Margin(margin))
+                Op::LinkLoss(RankingLoss::Margin(margin))
             }
             "stop_gradient" => Op::StopGradient,
             "concat" => Op::Concat,

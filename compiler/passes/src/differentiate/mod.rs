@@ -218,7 +218,7 @@ impl Tape<'_> {
             | Op::StopGradient
             | Op::OneHot { .. }
             | Op::SegmentArg { .. } => Ok(()),
-            Op::RankLinks(_) => Err(TypeError("links are ranked on mini-batches".into())),
+            Op::LinkLoss(_) => Err(TypeError("links are ranked on mini-batches".into())),
 
             Op::Unary(f) => {
                 let dx = self.unary_rule(f, args[0], y, g)?;

@@ -62,7 +62,7 @@ struct Reduction {
 }
 
 /// The scores of links that a loss takes.
-struct Ranked {
+struct LinkScores {
     /// Copied operations, which become one value of the edges of all members.
     stacked: Vec<Tuple>,
     /// Scores of other graphs.
@@ -95,13 +95,13 @@ impl<'a> Emitter<'a> {
     pub fn run(&mut self) {
         let trees = self.trees().into_iter().filter_map(|(root, tree)| Some((root, self.reduction_of(&tree)?)));
         let reductions: FxHashMap<Value, Reduction> = trees.collect();
-        let ranked = self.ranked();
-        let needed = self.needed(&reductions, &ranked);
+        let losses = self.link_losses();
+        let needed = self.needed(&reductions, &losses);
         for value in self.old.handles().filter(|value| needed[value.index()]) {
             let data = self.old.value(value);
             self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
             let reduced = reductions.get(&value).map(|reduction| self.reduce(reduction));
-            let reduced = reduced.or_else(|| ranked.get(&value).map(|ranked| self.rank(&data.op, ranked)));
+            let reduced = reduced.or_else(|| losses.get(&value).map(|scores| self.link_loss(&data.op, scores)));
             self.map[value.index()] = Some(reduced.unwrap_or_else(|| {
                 let mut data = data.clone();
                 data.args.iter_mut().for_each(|arg| *arg = self.map[arg.index()].expect("operands come first"));
@@ -156,7 +156,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Marks the values that reach an output. Of the copies that are reduced over pairs, the first ones stand for all.
-    fn needed(&self, reductions: &FxHashMap<Value, Reduction>, ranked: &FxHashMap<Value, Ranked>) -> Vec<bool> {
+    fn needed(&self, reductions: &FxHashMap<Value, Reduction>, losses: &FxHashMap<Value, LinkScores>) -> Vec<bool> {
         let mut needed = vec![false; self.old.values.len()];
         self.old.outputs.iter().for_each(|output| needed[output.value.index()] = true);
         for value in self.old.handles().rev() {
@@ -164,7 +164,7 @@ impl<'a> Emitter<'a> {
                 continue;
             }
             let of_reduction = reductions.get(&value).map(|Reduction { reduced, others, .. }| (reduced, others));
-            let of_loss = || ranked.get(&value).map(|Ranked { stacked, others }| (stacked, others));
+            let of_loss = || losses.get(&value).map(|LinkScores { stacked, others }| (stacked, others));
             match of_reduction.or_else(of_loss) {
                 None => self.old.value(value).args.iter().for_each(|arg| needed[arg.index()] = true),
                 Some((tuples, others)) => {
@@ -177,35 +177,35 @@ impl<'a> Emitter<'a> {
     }
 
     /// The losses of links that take the scores of all members alike.
-    fn ranked(&mut self) -> FxHashMap<Value, Ranked> {
+    fn link_losses(&mut self) -> FxHashMap<Value, LinkScores> {
         let mut found = FxHashMap::default();
-        for value in self.old.handles().filter(|&value| matches!(self.old.value(value).op, Op::RankLinks(_))) {
+        for value in self.old.handles().filter(|&value| matches!(self.old.value(value).op, Op::LinkLoss(_))) {
             let scores = &self.old.value(value).args;
             let mut counts: FxHashMap<Tuple, usize> = FxHashMap::default();
             scores.iter().filter_map(|&score| self.tuples.slot(score)).for_each(|(tuple, _)| {
                 *counts.entry(tuple).or_default() += 1;
             });
-            let mut ranked = Ranked { stacked: vec![], others: vec![] };
+            let mut of = LinkScores { stacked: vec![], others: vec![] };
             for &score in scores {
                 match self.tuples.slot(score) {
-                    Some((tuple, _)) if ranked.stacked.contains(&tuple) => {}
+                    Some((tuple, _)) if of.stacked.contains(&tuple) => {}
                     Some((tuple, _)) if counts[&tuple] == self.members.len() && self.can(tuple, Rows::Edges) => {
-                        ranked.stacked.push(tuple);
+                        of.stacked.push(tuple);
                     }
-                    _ => ranked.others.push(score),
+                    _ => of.others.push(score),
                 }
             }
-            if !ranked.stacked.is_empty() {
-                found.insert(value, ranked);
+            if !of.stacked.is_empty() {
+                found.insert(value, of);
             }
         }
         found
     }
 
     /// The loss of the scores of all members, and of those of other graphs.
-    fn rank(&mut self, op: &Op, ranked: &Ranked) -> Value {
-        let of_members: Vec<Value> = ranked.stacked.iter().map(|&tuple| self.emit(tuple, Rows::Edges)).collect();
-        let others = ranked.others.iter().map(|leaf| self.map[leaf.index()].expect("operands come first"));
+    fn link_loss(&mut self, op: &Op, of: &LinkScores) -> Value {
+        let of_members: Vec<Value> = of.stacked.iter().map(|&tuple| self.emit(tuple, Rows::Edges)).collect();
+        let others = of.others.iter().map(|leaf| self.map[leaf.index()].expect("operands come first"));
         let scores: Vec<Value> = of_members.into_iter().chain(others).collect();
         self.new.add(op.clone(), &scores)
     }

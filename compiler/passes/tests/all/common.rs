@@ -204,7 +204,7 @@ pub fn kind(op: &Op) -> &'static str {
         Op::Broadcast(_) => "broadcast",
         Op::StopGradient => "stop_gradient",
         Op::Reindex(_) => "reindex",
-        Op::RankLinks(_) => "rank_links",
+        Op::LinkLoss(_) => "link_loss",
         Op::Reshape(_) => "reshape",
         Op::Concat => "concat",
         Op::Slice { .. } => "slice",

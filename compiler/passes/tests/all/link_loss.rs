@@ -7,7 +7,7 @@ use hgnnc_fusion::lower;
 use hgnnc_interp::{Bindings, PairOfLink, Tensor, run};
 use hgnnc_ir::training::RankingLoss;
 use hgnnc_ir::{Dataflow, EdgeShare, Graph, Param, VertexRows, kernel, parse, print, verify};
-use hgnnc_passes::{PassCx, PassManager, differentiate, rank_links};
+use hgnnc_passes::{PassCx, PassManager, differentiate, expand_link_loss};
 
 const LOSSES: [RankingLoss; 3] = [RankingLoss::CrossEntropy, RankingLoss::Bpr, RankingLoss::Margin(0.4)];
 const NEGATIVES: u32 = 3;
@@ -38,7 +38,7 @@ fn program(loss: RankingLoss) -> Dataflow {
     }";
     let mut flow = parse(text).expect("text");
     let scores = [7, 11].map(hgnnc_ir::Value::new);
-    let loss = flow.add(hgnnc_ir::Op::RankLinks(loss), &scores);
+    let loss = flow.add(hgnnc_ir::Op::LinkLoss(loss), &scores);
     flow.output("loss", loss);
     flow
 }
@@ -101,7 +101,7 @@ fn with_link_rows(flow: &Dataflow, bindings: &Bindings) -> Bindings {
 
 fn written_out(flow: &Dataflow) -> Dataflow {
     let mut flow = flow.clone();
-    rank_links(&mut flow, NEGATIVES).expect("scores of pairs");
+    expand_link_loss(&mut flow, NEGATIVES).expect("scores of pairs");
     verify(&flow).unwrap_or_else(|broken| panic!("{broken:#?}\n{flow}"));
     flow
 }

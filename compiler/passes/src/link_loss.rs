@@ -1,7 +1,7 @@
-//! Writes out the losses that compare each link of a mini-batch with its own negative samples ([`Op::RankLinks`]).
+//! Writes out the losses that compare each link of a mini-batch with its own negative samples ([`Op::LinkLoss`]).
 //!
 //! ```text
-//! Before:  %9 = rank_links.cross_entropy %8     : f32[]                          %8: f32[edges(likes)]
+//! Before:  %9 = link_loss.cross_entropy %8     : f32[]                          %8: f32[edges(likes)]
 //! After:   %9 = reindex %8                      : f32[likes.pairs]
 //!          %10 = gather.src likes.links, %9     : f32[edges(likes.links)]
 //!          %11 = segment.sum.in likes.links, %10 : f32[links]                    the score of each link
@@ -26,8 +26,8 @@ use hgnnc_ir::{BinaryOp, Dataflow, Direction, EdgeShare, Graph, Op, Reduce, Spac
 ///
 /// # Errors
 /// An operand that is no number for each pair to score.
-pub fn rank_links(flow: &mut Dataflow, negatives: u32) -> Result<(), TypeError> {
-    if !flow.values.iter().any(|data| matches!(data.op, Op::RankLinks(_))) {
+pub fn expand_link_loss(flow: &mut Dataflow, negatives: u32) -> Result<(), TypeError> {
+    if !flow.values.iter().any(|data| matches!(data.op, Op::LinkLoss(_))) {
         return Ok(());
     }
     let mut new = flow.with_tables_of(flow.name.clone());
@@ -36,7 +36,7 @@ pub fn rank_links(flow: &mut Dataflow, negatives: u32) -> Result<(), TypeError> 
         new.cursor = hgnnc_ir::dataflow::Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
         let args: Vec<Value> = data.args.iter().map(|arg| map[arg.index()]).collect();
         map.push(match data.op {
-            Op::RankLinks(loss) => written_out(&mut new, loss, &args, negatives)?,
+            Op::LinkLoss(loss) => written_out(&mut new, loss, &args, negatives)?,
             _ => new.push(data.op.clone(), &args)?,
         });
     }
