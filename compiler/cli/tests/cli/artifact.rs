@@ -93,12 +93,16 @@ fn a_newer_version_is_refused_and_all_others_are_read() {
     let sample =
         |version: u32| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cli/version-{version}.hgnnx"));
     if std::env::var_os("HGNN_WRITE_SAMPLES").is_some() {
-        // The newest version ranks links.
-        let model = MODEL
-            .replace("cross_entropy(logits, Paper.topic)", "bpr(score, links)\n    batch 8\n    select train.loss");
+        // The newest version compares links with their negative samples.
+        let toml = place.path("data/dataset.toml");
+        let known = std::fs::read_to_string(&toml).expect("a text");
+        std::fs::write(&toml, known.clone() + "[[link_split]]\nname = \"l\"\nval = \"val.npy\"\n").expect("written");
+        place.npy("val.npy", &[3, 1], &[0i32, 1, 0]);
+        let model = MODEL.replace("cross_entropy(logits, Paper.topic)", "bpr(score, links)\n    batch 8");
         let score = "    output score: links = Dot() over links(cites) of hidden\n}\n\ntrain";
         let model = model.replace("}\n\ntrain", score).replace("    metrics   accuracy\n", "");
         place.model(&format!("use std::link::Dot\n{model}")).with_data("train", &["-o", "m.hgnnx"]).works();
+        std::fs::write(&toml, known).expect("written");
         std::fs::copy(place.path("m.hgnnx"), sample(VERSION)).expect("copied");
     }
     let mut bytes = vec![];
