@@ -270,6 +270,14 @@ fn a_comment_in_front_of_an_initialiser_belongs_to_the_field() {
 }
 
 #[test]
+fn a_limit_that_is_too_large_keeps_its_exponent() {
+    let text = "schema S { vertex V relation r: V -> V family f = r at most 1e300 per vertex family g = r at most 4e0 per vertex }";
+    let once = format(&read("limit", text).module, text);
+    assert!(once.contains("at most 1e300 per vertex") && once.contains("at most 4 per vertex"), "{once}");
+    assert_eq!(format(&read("limit", &once).module, &once), once);
+}
+
+#[test]
 fn formatting_comments_again_changes_nothing() {
     let text = |before: &str, after: &str| {
         let model = format!("model M(schema: S) {{\n    let a = 1\n\n{after}}}\n");

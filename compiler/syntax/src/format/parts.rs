@@ -92,9 +92,14 @@ pub(super) fn graph_expr(graphs: &GraphExpr) -> String {
     }
 }
 
+/// Whole numbers of a source go up to 2^53.
+const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
+
 fn number_or_constant(limit: &Expr) -> String {
     match &limit.kind {
         ExprKind::Name(constant) => quote(constant),
+        // Its digits would be no whole number that can be written.
+        ExprKind::Number(number) if *number > LARGEST_WHOLE => format!("{number:e}"),
         ExprKind::Number(number) => number.to_string(),
         _ => String::new(),
     }
