@@ -25,8 +25,7 @@ impl Dataflow {
     }
 
     /// The graph from the pairs of a graph of links to the links of the batch, declared if it does not exist: from those
-    /// that are links, or ([`EdgeShare::Negatives`]) from the negative samples. `negatives` is their largest number for a
-    /// link.
+    /// that are links, or ([`EdgeShare::Negatives`]) from the negative samples. A link has `negatives` of these at most.
     pub fn graph_to_links(&mut self, share: EdgeShare, negatives: u32) -> Graph {
         if let Some(known) = self.graphs.iter().position(|decl| decl.share == share) {
             return Graph::new(known);

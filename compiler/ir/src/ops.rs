@@ -68,8 +68,8 @@ pub enum Op {
     Rows,
     /// The inverse of `Rows`: `V[dims]` to `[|V|, dims]`, `index(n)[dims]` to `[n, dims]`.
     Unrows,
-    /// The same rows under another index: `edges(g)[..]` to `P[..]` and back, where `P` has a row for each edge of `g`, in
-    /// their order ([`crate::VertexRows::Edges`]).
+    /// The same rows under another index: `edges(g)[..]` to `P[..]` and back, where the rows of `P` are the edges of `g`
+    /// in their order, as those of [`crate::VertexRows::Edges`] are.
     Reindex(Space),
 
     // ---- dense products -----------------------------------------------------------------------

@@ -77,8 +77,7 @@ pub enum EdgeShare {
     Copies,
     /// No edges of the dataset: one from each pair of a graph of links that is a link to the link ([`crate::link_rows`]).
     Links(Graph),
-    /// No edges of the dataset: one from each pair of a graph of links that is none to the link of which it is a negative
-    /// sample.
+    /// No edges of the dataset: one from each negative sample among the pairs of a graph of links to its link.
     Negatives(Graph),
 }
 

@@ -21,8 +21,7 @@ use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::training::RankingLoss;
 use hgnnc_ir::{BinaryOp, Dataflow, Direction, EdgeShare, Graph, Op, Reduce, Space, UnaryOp, Value};
 
-/// Writes out the ranking losses of the program of a mini-batch. `negatives` is the largest number of negative samples of a
-/// link.
+/// Writes out the ranking losses of the program of a mini-batch. A link has `negatives` negative samples at most.
 ///
 /// # Errors
 /// An operand that is no number for each pair to score.

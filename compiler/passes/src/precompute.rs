@@ -32,7 +32,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_ir::dataflow::{Binding, InputDecl};
-use hgnnc_ir::{BinaryOp, DType, Dataflow, Graph, Input, Op, Output, OutputKind, Space, Value, VertexType};
+use hgnnc_ir::{BinaryOp, DType, Dataflow, Graph, Input, Op, OpClass, Output, OutputKind, Space, Value, VertexType};
 
 use crate::rewrite::rewrite;
 
@@ -186,8 +186,8 @@ fn facts_of(flow: &Dataflow, changed: &BTreeSet<Graph>, value: Value, facts: &[F
         Space::Unit | Space::Vertices(_) | Space::Index(_) => false,
     };
     let of_batch = |space: Space| !matches!(space, Space::Unit | Space::Index(_));
-    let fixed = match &data.op {
-        Op::Input(input) => match flow.inputs[input.index()].binding {
+    let fixed = match (&data.op, data.op.class()) {
+        (Op::Input(input), _) => match flow.inputs[input.index()].binding {
             Binding::Features(..)
             | Binding::Time(_)
             | Binding::EdgeTime(_)
@@ -203,40 +203,19 @@ fn facts_of(flow: &Dataflow, changed: &BTreeSet<Graph>, value: Value, facts: &[F
             | Binding::StepNumber
             | Binding::EpochNumber => false,
         },
-        Op::Param(_) | Op::State(..) | Op::RandomMask { .. } => false,
-        // Of pairs to score, which are others in every batch.
-        Op::Reindex(_) | Op::LinkLoss(_) => false,
-        Op::Count(space) => !of_batch(*space),
+        (Op::Const(_) | Op::Segment { .. }, _) => true,
+        (Op::Count(space), _) => !of_batch(*space),
         // These are over all rows of their operand, which are those of a batch.
-        Op::ReduceSpace(_) | Op::Outer { .. } | Op::Unrows => !of_batch(flow.ty(data.args[0]).space),
+        (Op::ReduceSpace(_) | Op::Outer { .. } | Op::Unrows, _) => !of_batch(flow.ty(data.args[0]).space),
+        // Parameters, optimizer states, and random numbers.
+        (_, OpClass::Leaf | OpClass::Random) => false,
+        // Of pairs to score, which are others in every batch.
+        (_, OpClass::Reindex | OpClass::ReduceRows) => false,
         // Made by passes that come later.
-        Op::Grouped { .. }
-        | Op::SegmentEndpoints { .. }
-        | Op::SegmentArg { .. }
-        | Op::MetapathReduce(_)
-        | Op::GatherRows(..)
-        | Op::ScatterRows(..)
-        | Op::ScatterAdd(_)
-        | Op::Exchange(_)
-        | Op::SumRanks => false,
-        Op::Const(_)
-        | Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Broadcast(_)
-        | Op::StopGradient
-        | Op::Reshape(_)
-        | Op::Concat
-        | Op::Slice { .. }
-        | Op::Transpose { .. }
-        | Op::OneHot { .. }
-        | Op::Rows
-        | Op::MatMul { .. }
-        | Op::MatMulT { .. }
-        | Op::RowProduct { .. }
-        | Op::GatherSrc(_)
-        | Op::GatherDst(_)
-        | Op::Segment { .. }
-        | Op::ReduceTrailing { .. } => true,
+        (_, OpClass::GroupedProduct | OpClass::Segment | OpClass::Endpoints) => false,
+        (_, OpClass::MetapathReduce | OpClass::Exchange) => false,
+        (_, OpClass::Elementwise | OpClass::View | OpClass::Row) => true,
+        (_, OpClass::Product | OpClass::Outer | OpClass::Gather) => true,
     };
     let fixed =
         fixed && !on_other_edges && !data.op.graph().is_some_and(differs) && data.args.iter().all(|arg| of(arg).fixed);
