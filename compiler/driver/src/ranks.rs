@@ -6,7 +6,7 @@ use hgnnc_ir::Dataflow;
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::training::Target;
 pub use hgnnc_passes::Split;
-use hgnnc_passes::{NotPlaced, PRECOMPUTE, PassCx, PassManager, SizeInfo, place, place_batch, score_links};
+use hgnnc_passes::{NotPlaced, PassCx, PassManager, SizeInfo, place, place_batch, score_links};
 use hgnnc_sema::TrainSpec;
 
 use crate::lower::{LowerError, LowerOptions, forward_of_training, without_dropout};
@@ -14,7 +14,7 @@ use crate::model::Analyzed;
 use crate::pipeline::{Compilation, EVALUATE, Stage, TRAIN};
 
 /// Passes that placement does not know yet: their results have rows that no rank owns, or that no rank has.
-pub const NOT_ON_RANKS: [&str; 4] = ["stack_families", "compact_endpoints", "factor_metapaths", PRECOMPUTE];
+pub const NOT_ON_RANKS: [&str; 3] = ["stack_families", "compact_endpoints", "factor_metapaths"];
 
 /// A model compiled for several ranks.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use hgnnc_data::{BindOptions, BoundData, Identity, bind, materialize};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
     Analyzed, Diagnostics, Disabled, LowerError, LowerOptions, PRECOMPUTE, SizeInfo, UnknownName, check_unseen,
-    plan_graphs, precomputed, settings,
+    plan_graphs, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
 use hgnnc_graph::{Dataset, Extended};
@@ -313,12 +313,9 @@ pub(crate) fn bind_job(
     if purpose != Purpose::Train {
         // Evaluations of the whole graph compute what they need.
         disabled.passes.push(PRECOMPUTE.into());
-    } else if job.ranks.is_none() {
-        disable_what_does_not_fit(&model, &dataset, options.memory_budget, &mut disabled, observer);
-    } else if precomputed(&model, &job.disabled).is_some() {
-        observer.note(format!(
-            "{PRECOMPUTE}: several processes compute no rows before training: batches sample what these are computed from"
-        ));
+    } else {
+        let limits = (options.memory_budget, job.ranks.as_ref());
+        disable_what_does_not_fit(&model, &dataset, limits, &mut disabled, observer)?;
     }
     source::prepare(&mut model, &disabled, Some((&dataset, &pool)))?;
     front_s += start.elapsed().as_secs_f64();

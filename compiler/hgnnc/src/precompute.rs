@@ -19,20 +19,25 @@ use rayon::ThreadPool;
 
 use crate::bound_job::Bound;
 use crate::machines::{cpu_backend, cpu_options};
+use crate::ranks::Ranks;
 use crate::{Error, Observer};
 
 /// The part of the free memory, or of a budget, that precomputed rows may take.
 const SHARE: u64 = 2;
 
-/// Disables the pass where its rows would not fit into memory, and says so: batches then sample instead.
+/// Disables the pass where its rows would not fit into memory, and says so: batches then sample instead. Of several
+/// processes, each has all rows before they are divided, and all do the same.
+///
+/// # Errors
+/// A process that does not answer.
 pub(crate) fn disable_what_does_not_fit(
     model: &Analyzed,
     dataset: &Dataset,
-    budget: Option<u64>,
+    (budget, ranks): (Option<u64>, Option<&Ranks>),
     disabled: &mut Disabled,
     observer: &mut dyn Observer,
-) {
-    let Some(found) = precomputed(model, disabled) else { return };
+) -> Result<(), Error> {
+    let Some(found) = precomputed(model, disabled) else { return Ok(()) };
     let rows = |name: &str| dataset.vertex_type(name).map_or(0, |ty| dataset.vertex_types[ty].count as u64);
     let bytes = precomputed_inputs(&found.rest)
         .map(|(_, vertex, width)| 4 * width as u64 * rows(&found.rest.vertex_types[vertex.index()].dataset_name));
@@ -41,15 +46,23 @@ pub(crate) fn disable_what_does_not_fit(
         Some(budget) => Some(("the budget", budget)),
         None => os::free_bytes().map(|free| ("the free memory", free)),
     };
-    if let Some((what, most)) = limit.filter(|(_, most)| bytes > most / SHARE) {
+    let exceeded = limit.filter(|(_, most)| bytes > most / SHARE);
+    let of_others = match ranks {
+        Some(ranks) => ranks.any(exceeded.is_some())?,
+        None => false,
+    };
+    if let Some((what, most)) = exceeded {
         observer.note(format!(
             "warning: rows that depend on no parameter would take {}, more than half of {what} ({}), so batches sample what they \
              are computed from: project the features to fewer numbers, or give fan-outs for these hops",
             show_bytes(bytes),
             show_bytes(most)
         ));
+    }
+    if exceeded.is_some() || of_others {
         disabled.passes.push(PRECOMPUTE.into());
     }
+    Ok(())
 }
 
 /// A matrix of rows that is missing.
@@ -84,7 +97,7 @@ pub fn fill_precomputed(
         let (result, rows) = (model.flow.inputs[input.index()].name.clone(), bound.data.num_vertices[vertex.index()]);
         let program = only(program, &[&result]);
         let key = match &cache {
-            Some(_) => pool.install(|| key_of_rows(&program, &bound.data, dataset, bind))?,
+            Some(_) => pool.install(|| key_of_rows(&program, &bound.data, dataset, bind, &disabled.passes))?,
             None => None,
         };
         total += 4 * (rows * width) as u64;

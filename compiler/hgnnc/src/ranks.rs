@@ -54,6 +54,13 @@ impl Ranks {
         Self { comm, sections, split: Split::default(), replicas: 1, relations: None, planned_for: None }
     }
 
+    /// Whether something holds on any rank.
+    pub(crate) fn any(&self, here: bool) -> Result<bool, Error> {
+        let all = all_gather(&*self.comm, Tag::CONTROL, &[u64::from(here)]);
+        let all = all.map_err(|error| Error::from(ExecError::Ranks(error.to_string())))?;
+        Ok(all.contains(&1))
+    }
+
     /// Switches off the passes that several ranks do not know.
     pub(crate) fn without_passes(disabled: &mut Disabled) {
         for pass in NOT_ON_RANKS {

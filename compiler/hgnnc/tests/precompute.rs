@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use hgnnc::{Device, Job, ModelSource, Observer, Prepared, Purpose, prepare};
+use hgnnc::{Device, Job, ModelSource, Observer, Prepared, Purpose, Ranks, prepare};
 use hgnnc_diag::{Diagnostics, SourceMap};
+use hgnnc_dist::threads;
 
 /// Papers with wide sparse features, and the metapath of those with a common author.
 const SCHEMA: &str = "
@@ -114,6 +116,19 @@ fn trained(prepared: &mut Prepared) -> (Vec<f64>, Vec<f32>) {
     (losses, prepared.trainer.infer(Some("y")).expect("y").data)
 }
 
+/// Losses and outputs of two runs that differ in the order of sums.
+#[track_caller]
+fn nearly(what: &str, (losses, outputs): (Vec<f64>, Vec<f32>), (expected_losses, expected): (Vec<f64>, Vec<f32>)) {
+    for (loss, expected) in losses.iter().zip(&expected_losses) {
+        assert!((loss - expected).abs() < 1e-4 * expected, "{what}: {losses:?} instead of {expected_losses:?}");
+    }
+    let most = expected.iter().fold(0f32, |most, x| most.max(x.abs()));
+    for (found, expected) in outputs.iter().zip(&expected) {
+        assert!((found - expected).abs() < 1e-3 * most, "{what}: {found} instead of {expected}");
+    }
+    assert_eq!((losses.len(), outputs.len()), (expected_losses.len(), expected.len()), "{what}");
+}
+
 fn hops(prepared: &Prepared) -> usize {
     prepared.trainer.executable().batch.as_ref().expect("batches").hops
 }
@@ -131,14 +146,8 @@ fn training_equals_that_of_batches_that_compute_the_rows() {
         assert_eq!((hops(&with), other.line()), (0, ""), "{name}");
         assert!(hops(&without) > 0 && !notes.line().is_empty(), "{name}: {:?}", notes.0);
         let ((losses, outputs), (expected_losses, expected)) = (trained(&mut with), trained(&mut without));
-        for (loss, expected) in losses.iter().zip(&expected_losses) {
-            assert!((loss - expected).abs() < 1e-4 * expected, "{name}: {losses:?} instead of {expected_losses:?}");
-        }
-        let most = expected.iter().fold(0f32, |most, x| most.max(x.abs()));
-        for (found, expected) in outputs.iter().zip(&expected) {
-            assert!((found - expected).abs() < 1e-3 * most, "{name}: {found} instead of {expected}");
-        }
-        assert_eq!((losses.len(), outputs.len()), (3, expected.len()), "{name}");
+        assert_eq!(losses.len(), 3, "{name}");
+        nearly(name, (losses, outputs), (expected_losses, expected));
     }
 }
 
@@ -228,6 +237,29 @@ fn rows_are_found_beside_the_dataset() {
     let (mut prepared, notes) = prepared(&uncached);
     assert!(notes.line().contains("not cached"), "{:?}", notes.0);
     assert_eq!(trained(&mut prepared), first);
+}
+
+/// Several processes divide the rows like features: they learn what one of them learns.
+#[test]
+fn processes_divide_the_rows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = acm(folder.path());
+    for (name, text) in models("batch 200") {
+        let mut first = None;
+        for ranks in [1, 2, 3] {
+            let all = threads::run(ranks, |comm| {
+                let mut job = job(&text, &data);
+                (job.options.threads, job.ranks) = (1, Some(Ranks::new(Arc::clone(comm))));
+                let (mut prepared, notes) = prepared(&job);
+                (hops(&prepared), notes.line().to_owned(), trained(&mut prepared))
+            });
+            for (rank, (hops, line, trained)) in all.into_iter().enumerate() {
+                assert!(hops == 0 && !line.is_empty(), "{name}, rank {rank} of {ranks}: {hops} hops, {line}");
+                let first = first.get_or_insert_with(|| trained.clone());
+                nearly(&format!("{name}, rank {rank} of {ranks}"), trained, first.clone());
+            }
+        }
+    }
 }
 
 /// Rows that do not fit are sampled, with a warning.

@@ -160,6 +160,7 @@ impl Division<'_> {
         };
         let own = match &decl.binding {
             Binding::Features(vertex, matrix) => Binding::Features(self.flow.owned_type(*vertex), matrix.clone()),
+            Binding::Precomputed(vertex, name) => Binding::Precomputed(self.flow.owned_type(*vertex), name.clone()),
             Binding::Time(vertex) => Binding::Time(self.flow.owned_type(*vertex)),
             Binding::EdgeTime(graph) => Binding::EdgeTime(of(graph)),
             Binding::EdgeWeight(graph) => Binding::EdgeWeight(of(graph)),

@@ -353,6 +353,7 @@ impl Placing<'_> {
         }
         let binding = match (&decl.binding, space) {
             (Binding::Features(_, matrix), Space::Vertices(vertex)) => Binding::Features(vertex, matrix.clone()),
+            (Binding::Precomputed(_, name), Space::Vertices(vertex)) => Binding::Precomputed(vertex, name.clone()),
             (Binding::Time(_), Space::Vertices(vertex)) => Binding::Time(vertex),
             (Binding::EdgeTime(_), Space::Edges(graph)) => Binding::EdgeTime(graph),
             (Binding::EdgeWeight(_), Space::Edges(graph)) => Binding::EdgeWeight(graph),

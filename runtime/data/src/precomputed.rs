@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::past::{Builders, Past};
 
 /// Incremented with every change of what is hashed, and of the meaning of an operation.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The cache of a dataset, if the options ask for one and the dataset lies in a folder.
 pub fn rows_cache(dataset: &Dataset, options: &BindOptions) -> Option<GraphCache> {
@@ -23,7 +23,8 @@ pub fn rows_cache(dataset: &Dataset, options: &BindOptions) -> Option<GraphCache
 }
 
 /// The key of the results of a program without parameters: a hash of its operations, of the edges of its graphs and of
-/// its inputs, whatever positions these have in the tables of the model. `None` if an input is not bound yet.
+/// its inputs, whatever positions these have in the tables of the model; and of the passes that it is compiled without, since
+/// sums are taken in another order then. `None` if an input is not bound yet.
 ///
 /// # Errors
 /// A vertex type or relation that the dataset does not have.
@@ -32,12 +33,15 @@ pub fn key_of_rows(
     data: &BoundData,
     dataset: &Dataset,
     options: &BindOptions,
+    without_passes: &[String],
 ) -> Result<Option<CacheKey>> {
     let binder = Binder::new(program, dataset, options)?;
     let past = Past::new(program, &binder.relations, dataset)?;
     let builders = Builders::new(dataset, past.as_ref(), options);
     let mut used = Used::default();
-    let mut text = String::new();
+    let mut without: Vec<&String> = without_passes.iter().collect();
+    without.sort();
+    let mut text = format!("{without:?}\n");
     for value in program.handles() {
         let known = program.value(value);
         let op = used.op(&known.op);

@@ -444,6 +444,7 @@ impl Divider<'_> {
                 return Ok(InputData::Numbers(picked(&ranks, &edges[graph.index()]).into()));
             }
             Binding::Features(vertex, matrix) => Binding::Features(tables.owned_type(*vertex), matrix.clone()),
+            Binding::Precomputed(vertex, name) => Binding::Precomputed(tables.owned_type(*vertex), name.clone()),
             Binding::Time(vertex) => Binding::Time(tables.owned_type(*vertex)),
             Binding::EdgeTime(graph) => Binding::EdgeTime(of(graph)),
             Binding::EdgeWeight(graph) => Binding::EdgeWeight(of(graph)),
