@@ -104,6 +104,7 @@ codes! {
     UNKNOWN_MODEL "E0215" "unknown model"
     IMPORT_CYCLE "E0216" "files that import each other"
     MODULE_FILE "E0217" "file that cannot be imported"
+    LAYER_OF_ITSELF "E0218" "layer that uses itself"
     WIDTH_MISMATCH "E0301" "product of unequal widths"
     SHAPE_MISMATCH "E0302" "element-wise operation on different shapes"
     EDGE_VALUE_PER_VERTEX "E0303" "edge value where one row per vertex is needed"

@@ -616,7 +616,7 @@ pub struct LayerUse {
     pub graphs: Arc<[Graph]>,
     /// The inputs, in the order of evaluation.
     pub inputs: Vec<(String, ExprId)>,
-    /// Parameters and blocks, in order.
+    /// Parameters and blocks, or the statements of a layer that uses others, in order.
     pub body: Vec<Item>,
     /// The results, in the order of their declaration.
     pub results: Vec<(String, ExprId)>,
@@ -625,8 +625,8 @@ pub struct LayerUse {
 /// A part of the body of a layer.
 #[derive(Debug)]
 pub enum Item {
-    /// A parameter that the blocks share.
-    Param(ExprId),
+    /// A parameter that the blocks share, or a statement of a layer without blocks.
+    Stmt(Stmt),
     /// A block of statements.
     Block(Block),
 }
@@ -691,7 +691,7 @@ pub struct Stmt {
 pub enum StmtKind {
     Param,
     Let,
-    /// A field of a block.
+    /// A field of a block, or a result of a layer without blocks.
     Assign,
     Output,
 }

@@ -119,7 +119,7 @@ impl<'m> Printer<'m> {
         }
         for item in &layer.body {
             match item {
-                Item::Param(param) => self.param(*param, depth + 1),
+                Item::Stmt(stmt) => self.stmt(stmt, depth + 1),
                 Item::Block(block) => self.block(block, depth + 1),
             }
         }
@@ -132,15 +132,6 @@ impl<'m> Printer<'m> {
             for (_, part) in parts {
                 self.name(*part, name);
             }
-        }
-    }
-
-    fn param(&mut self, id: ExprId, depth: usize) {
-        if let ExprKind::Param(param, _) = self.model.expr(id).kind {
-            let (name, value) = (&self.model.params[param.index()].name, self.operand(id));
-            let ty = type_text(&self.model.tables, &self.model.expr(id).ty);
-            self.line(depth, &format!("param {name} = {value}: {ty}"));
-            self.name(id, name);
         }
     }
 

@@ -122,7 +122,7 @@ impl LayerUse {
             stmts.chain(fields).collect::<Vec<_>>()
         };
         let of_item = move |item: &Item| match item {
-            Item::Param(param) => vec![*param],
+            Item::Stmt(stmt) => vec![stmt.value],
             Item::Block(block) => of_block(block),
         };
         let inputs = self.inputs.iter().map(|(_, input)| *input);

@@ -493,14 +493,18 @@ impl<'m> Instance<'m> {
     /// Evaluates the use of a layer.
     fn layer(&mut self, layer: &'m LayerUse) {
         let stage = self.flow.cursor.stage;
-        let path = self.paths.take(&layer.statement);
+        // The statements of a composed layer are named behind the one that uses it.
+        let path = match self.prefix.as_str() {
+            "" => self.paths.take(&layer.statement),
+            outer => self.paths.take(&format!("{outer}.{}", layer.statement)),
+        };
         for (_, input) in &layer.inputs {
             self.eval(*input);
         }
         let outer = std::mem::replace(&mut self.prefix, path);
         for item in &layer.body {
             match item {
-                Item::Param(param) => _ = self.eval(*param),
+                Item::Stmt(stmt) => _ = self.eval(stmt.value),
                 Item::Block(block) => {
                     self.enter(match block.kind {
                         hir::BlockKind::Project => Stage::FP,

@@ -144,7 +144,7 @@ impl Checker<'_> {
                 }
                 _ => self.hop_list(&entry.hops, consts),
             };
-            let named = self.schema.graphs(&entry.graphs, self.diagnostics);
+            let named = self.schema.graphs(&entry.graphs, None, self.diagnostics);
             let declared = |graph: GraphRef| {
                 let handle = self.declared_graph(&graph);
                 (graph, handle)

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::show_space;
 use hgnnc_hir::{self as hir, ExprId, ExprKind as Kind, Instance, Item, Row, StmtKind, Type, Width};
-use hgnnc_ir::{Space, VertexType};
+use hgnnc_ir::{Graph, Space, VertexType};
 use hgnnc_syntax::ast::{self, Binding, Block, BlockKind, Ident, LayerStmt, RowsOf, Stmt, ValueRows};
 
 use crate::checker::{Checker, LayerDef, Mistake, Place, Scope, WithoutMessages};
+use crate::composed::is_composed;
 use crate::layer::{LayerCx, RESERVED_FIELDS, reserved_field};
 use crate::names::duplicate;
 use crate::outputs::row_per_graph;
@@ -33,7 +34,7 @@ impl<'a> Checker<'a> {
         let graphs = match place {
             Place::Aggregate => (0..cx.graphs.len()).collect(),
             Place::Fuse(vertex, _) => cx.into.get(&vertex).cloned().unwrap_or_default(),
-            Place::Model | Place::Layer | Place::Project(..) => vec![],
+            Place::Model | Place::Composed | Place::Layer | Place::Project(..) => vec![],
         };
         Scope {
             place,
@@ -50,16 +51,19 @@ impl<'a> Checker<'a> {
 
     /// Checks the body; gives the results, unless something is wrong.
     pub fn check_body(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>, span: Span) -> Option<Vec<(String, Typed)>> {
+        if is_composed(def.layer) {
+            return if self.compose(def, cx) { self.results(def, cx, span) } else { None };
+        }
         let mut fine = true;
         for stmt in &def.layer.body {
             match stmt {
-                LayerStmt::Param(decl) => {
+                LayerStmt::Statement(Stmt::Param(decl)) => {
                     let term = {
                         let scope = self.layer_scope(def, cx, Place::Layer, None);
                         self.declare(decl, &scope)
                     };
                     fine &= !matches!(term, Term::Error);
-                    cx.body.extend(term.expr().map(Item::Param));
+                    cx.body.extend(Self::statement(StmtKind::Param, &decl.name, &term).map(Item::Stmt));
                     let first = cx.param_spans.insert(decl.name.name.clone(), decl.name.span);
                     if let Some(first) = first {
                         let report = duplicate("parameter", &decl.name, first);
@@ -68,6 +72,8 @@ impl<'a> Checker<'a> {
                     }
                     cx.params.insert(decl.name.name.clone(), term);
                 }
+                // Reported with the signature.
+                LayerStmt::Statement(_) => fine = false,
                 LayerStmt::Block(block) => fine &= self.block(def, cx, block),
             }
         }
@@ -206,7 +212,7 @@ impl<'a> Checker<'a> {
                     self.bind(&mut scope, &decl.name, term);
                 }
                 Stmt::Let(Binding { name, value, sharing }) => {
-                    fine &= self.shares_nothing(sharing);
+                    fine &= self.shares_nothing(sharing, place);
                     scope.statement.clone_from(&name.name);
                     let term = if of_step(value, &scope) {
                         Term::OfStep(Box::new(value.clone()))
@@ -219,7 +225,7 @@ impl<'a> Checker<'a> {
                     self.bind(&mut scope, name, term);
                 }
                 Stmt::Assign(binding @ Binding { name, value, sharing }) => {
-                    fine &= self.shares_nothing(sharing);
+                    fine &= self.shares_nothing(sharing, place);
                     scope.statement.clone_from(&name.name);
                     let term = self.eval(value, &scope);
                     scope.statement.clear();
@@ -240,12 +246,7 @@ impl<'a> Checker<'a> {
                     scope.locals.insert(name.name.clone(), term);
                 }
                 Stmt::Output(output) => {
-                    self.report(Diagnostic::at(
-                        codes::MODEL_ONLY,
-                        output.name.span,
-                        "`output` belongs into a model",
-                        "in a layer, assign the result",
-                    ));
+                    self.output_in_layer(output);
                     fine = false;
                 }
                 Stmt::Repeat(repeat) => {
@@ -265,14 +266,27 @@ impl<'a> Checker<'a> {
         fine.then_some((body, assigned))
     }
 
+    /// Refuses an `output` in a layer.
+    pub fn output_in_layer(&mut self, output: &ast::OutputStmt) {
+        let message = "`output` belongs into a model";
+        self.report(Diagnostic::at(codes::MODEL_ONLY, output.name.span, message, "in a layer, assign the result"));
+    }
+
     /// Refuses `sharing` in a layer; false after the report.
-    fn shares_nothing(&mut self, sharing: &Option<Ident>) -> bool {
+    pub fn shares_nothing(&mut self, sharing: &Option<Ident>, place: Place) -> bool {
         let Some(of) = sharing else { return true };
+        let (label, help) = match place {
+            Place::Composed => (
+                "the statements of a layer have parameters of their own",
+                "a model's statement that uses the layer can share all of them with another one",
+            ),
+            _ => (
+                "a layer shares parameters between its blocks",
+                "a parameter that is declared between the blocks of a layer belongs to all of them",
+            ),
+        };
         let message = "`sharing` belongs into a model";
-        self.report(
-            Diagnostic::at(codes::MODEL_ONLY, of.span, message, "a layer shares parameters between its blocks")
-                .help("a parameter that is declared between the blocks of a layer belongs to all of them"),
-        );
+        self.report(Diagnostic::at(codes::MODEL_ONLY, of.span, message, label).help(help));
         false
     }
 
@@ -410,6 +424,9 @@ impl<'a> Checker<'a> {
                 ValueRows::Of(rows_of) => rows_of,
             };
             let is_family = matches!(rows_of, RowsOf::Name(n) if Some(n.name.as_str()) == family);
+            // Edges to predict are rows already where another layer has computed their values.
+            let are_rows = is_family && cx.vertex_fields.contains_key(name) && self.all_edge_rows(&cx.graphs);
+            let is_family = is_family && !are_rows;
             let assigned =
                 if is_family { cx.graph_fields.contains_key(name) } else { cx.vertex_fields.contains_key(name) };
             if !assigned && cx.failed.contains(name) {
@@ -438,7 +455,7 @@ impl<'a> Checker<'a> {
                     let fitted = self.fit_row(row, Space::Edges(graph), &widths, result.span);
                     rows.insert(graph, self.or_report(fitted)?);
                 }
-                if rows.keys().all(|graph| self.edges_of(*graph).is_some()) {
+                if self.all_edge_rows(&cx.graphs) {
                     let value = self.as_edge_rows(&value, rows, cx, result.span);
                     all.push((name.clone(), value));
                     continue;
@@ -447,7 +464,7 @@ impl<'a> Checker<'a> {
             } else {
                 let mut values = vec![];
                 for (&vertex, value) in &cx.vertex_fields[name] {
-                    if let RowsOf::Name(variable) = rows_of
+                    if let (RowsOf::Name(variable), false) = (rows_of, are_rows)
                         && cx.types.get(&variable.name) != Some(&vertex)
                     {
                         continue;
@@ -456,7 +473,9 @@ impl<'a> Checker<'a> {
                     let fitted = self.fit_row(&value.row, Space::Vertices(vertex), &widths, result.span);
                     let mut row = self.or_report(fitted)?;
                     let id = self.fitted(value.id, &value.row, &row, result.span);
-                    self.note_messages(def, cx, vertex, id);
+                    if !are_rows {
+                        self.note_messages(def, cx, vertex, id);
+                    }
                     // Further on, a library's widths come from its use: that is what can be edited.
                     for width in &mut row.widths {
                         if !self.is_edited(width.origin) {
@@ -484,6 +503,11 @@ impl<'a> Checker<'a> {
             all.push((name.clone(), value));
         }
         Some(all)
+    }
+
+    /// Are all graphs of a family edges to predict?
+    fn all_edge_rows(&self, graphs: &[Graph]) -> bool {
+        graphs.iter().all(|graph| self.edges_of(*graph).is_some())
     }
 
     /// Remembers a result for a vertex type that the layer brings no messages to; whether it matters is known

@@ -61,8 +61,8 @@ pub struct Checker<'a> {
     pub params: HashMap<(Option<UseId>, Span), ParamId>,
     /// The layer uses that are being checked, outermost first, each with what it is running for.
     pub frames: Vec<Frame>,
-    /// Layers whose body was checked.
-    pub checked_layers: HashSet<String>,
+    /// The declarations of layers whose body was checked.
+    pub checked_layers: HashSet<Span>,
     /// Further results of each use of a layer whose value is its first result, by the expression of that value.
     pub further_results: HashMap<ExprId, Vec<(String, Typed)>>,
     /// The values of the names that the model declares, for the loss.
@@ -120,6 +120,8 @@ pub struct Frame {
     pub span: Span,
     /// The name of the layer.
     pub layer: String,
+    /// Its name where it is declared.
+    pub declared: Span,
     /// "for vertex type `Author`", where the body runs for one thing at a time.
     pub instance: Option<String>,
     /// The names that the layer has for widths, by where these come from.
@@ -154,6 +156,8 @@ pub struct Scope<'s> {
 pub enum Place {
     /// The body of the model.
     Model,
+    /// The statements of a layer without blocks.
+    Composed,
     /// Between the blocks of a layer.
     Layer,
     /// `project`; `many` when it runs for several vertex types.

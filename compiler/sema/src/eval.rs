@@ -245,7 +245,7 @@ impl Checker<'_> {
                 let sources = scope.graphs.iter().map(|&g| of(layer.ends[g].0));
                 Ok(Term::Widths(sources.collect::<Result<_, _>>()?))
             }
-            Place::Model | Place::Layer => {
+            Place::Model | Place::Composed | Place::Layer => {
                 let first = widths.values().next();
                 match first.filter(|first| widths.values().all(|width| width.dim == first.dim)) {
                     Some(same) => Ok(Term::Width(*same)),

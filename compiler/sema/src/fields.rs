@@ -87,6 +87,10 @@ impl Checker<'_> {
                     Term::Error
                 }
             },
+            Term::Value(value) if matches!(*value.ty, Type::PerType(_)) && scope.place == Place::Composed => {
+                let layer = scope.layer.expect("a composed layer is a layer");
+                self.field_in_composed(&value, field, layer)
+            }
             Term::Value(Typed { ty, .. }) if matches!(*ty, Type::PerType(_)) && scope.place != Place::Model => {
                 self.report(
                     Diagnostic::at(

@@ -89,11 +89,12 @@ impl Checker<'_> {
     /// A call: a function, a reduction, or the use of a layer.
     pub fn call(&mut self, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
         let name = call.callee.name.as_str();
-        if self.names.layers.contains_key(name) {
-            return self.use_layer(call, span, scope);
+        let file = call.callee.span.file;
+        if let Some(def) = self.names.layer(name, file) {
+            return self.use_layer(def, call, span, scope);
         }
         // Its import was reported.
-        if self.names.not_imported.contains(name) {
+        if self.names.is_not_imported(name, file) {
             return Term::Error;
         }
         if REDUCTIONS.contains(&name) {

@@ -160,10 +160,20 @@ pub fn constants(files: &[SourceFile<'_>]) -> BTreeMap<String, f64> {
     own.names().filter_map(|name| Some((name.to_owned(), own.get(name)?))).collect()
 }
 
+/// The layers that can be used in a file.
+pub struct FileLayers<'a> {
+    /// Its own layers and those that it imports.
+    pub layers: BTreeMap<String, LayerDef<'a>>,
+    /// Names whose imports are wrong, which was reported: their uses are not.
+    pub not_imported: &'a HashSet<&'a str>,
+}
+
 /// The names that a model's file has beside its constants, and the files that it consists of.
 pub struct FileNames<'a> {
     /// Its own layers and those that it imports.
     pub layers: BTreeMap<String, LayerDef<'a>>,
+    /// The layers of the other files, for their own.
+    pub others: HashMap<FileId, FileLayers<'a>>,
     /// Its own schemas and those that it imports, each with the constants of the file that declares it.
     pub schemas: Vec<(&'a ast::Schema, &'a Consts)>,
     /// Names whose imports are wrong, which was reported: their uses are not.
@@ -175,18 +185,24 @@ pub struct FileNames<'a> {
 }
 
 impl<'a> FileNames<'a> {
-    /// Those of the last file. `imports` are its own, `consts` those of all files.
+    /// Those of the last file. `imports` and `consts` are those of all files; there is at least one.
     pub fn of(
         files: &[SourceFile<'a>],
-        imports: &'a Imports<'a>,
+        all_imports: &'a [Imports<'a>],
         consts: &'a [Consts],
         in_library: &'a BTreeMap<&'a str, &'a str>,
         diagnostics: &mut Diagnostics,
-    ) -> Self {
-        let library = files.iter().filter(|file| file.is_library).map(|file| file.id).collect();
-        let mut names =
-            Self { layers: BTreeMap::new(), schemas: vec![], not_imported: &imports.failed, in_library, library };
-        let Some((own, own_consts)) = files.last().zip(consts.last()) else { return names };
+    ) -> Option<Self> {
+        let (own, own_consts, imports) = (files.last()?, consts.last()?, all_imports.last()?);
+        let others = files.iter().zip(all_imports).zip(consts).take(files.len() - 1);
+        let mut names = Self {
+            layers: BTreeMap::new(),
+            others: others.map(|((file, imports), own)| (file.id, layers_of(file, imports, own, consts))).collect(),
+            schemas: vec![],
+            not_imported: &imports.failed,
+            in_library,
+            library: files.iter().filter(|file| file.is_library).map(|file| file.id).collect(),
+        };
         let mut seen: HashMap<(&str, &str), Declaration> = HashMap::new();
         let imported = imports.found.iter().map(|found| {
             let declaration = Declaration { span: found.at, imported: Some(found.name.span) };
@@ -225,6 +241,34 @@ impl<'a> FileNames<'a> {
                 _ => {}
             }
         }
-        names
+        Some(names)
     }
+
+    /// The layer of this name in a file; `None` where there is none.
+    pub fn layer(&self, name: &str, file: FileId) -> Option<LayerDef<'a>> {
+        let layers = self.others.get(&file).map_or(&self.layers, |other| &other.layers);
+        layers.get(name).copied()
+    }
+
+    /// Is it a name that a file imports wrongly, which was reported?
+    pub fn is_not_imported(&self, name: &str, file: FileId) -> bool {
+        self.others.get(&file).map_or(self.not_imported, |other| other.not_imported).contains(name)
+    }
+}
+
+/// The layers that can be used in a file that is not the model's. Of two of a name, which is reported where the file is the
+/// model's, the file's own counts.
+fn layers_of<'a>(
+    file: &SourceFile<'a>,
+    imports: &'a Imports<'a>,
+    own: &'a Consts,
+    consts: &'a [Consts],
+) -> FileLayers<'a> {
+    let imported = imports.found.iter().map(|found| (found.item, &consts[found.from]));
+    let all = imported.chain(file.module.items.iter().map(|item| (item, own)));
+    let layers = all.filter_map(|(item, consts)| match item {
+        Item::Layer(layer) => Some((layer.name.name.clone(), LayerDef { layer, consts })),
+        _ => None,
+    });
+    FileLayers { layers: layers.collect(), not_imported: &imports.failed }
 }

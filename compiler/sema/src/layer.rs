@@ -29,6 +29,8 @@ pub struct LayerCx<'s> {
     pub of_paths: bool,
     /// The semantic graphs of the family.
     pub graphs: Vec<Graph>,
+    /// These graphs, as the use of the layer names them.
+    pub members: Vec<GraphRef>,
     /// Source and destination type of each semantic graph.
     pub ends: Vec<(VertexType, VertexType)>,
     /// Positions of the semantic graphs that end in each vertex type.
@@ -72,6 +74,7 @@ impl<'s> LayerCx<'s> {
             arguments: HashMap::new(),
             of_paths: crate::paths::of_paths(layer),
             graphs: vec![],
+            members: vec![],
             ends: vec![],
             into: FxHashMap::default(),
             types: HashMap::new(),
@@ -105,17 +108,27 @@ fn width_names(cx: &LayerCx<'_>) -> Vec<(Span, String)> {
 
 impl<'a> Checker<'a> {
     /// `HanConv(hidden: 8) over [PAP, PSP] of Paper.x`
-    pub fn use_layer(&mut self, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
-        if scope.place != Place::Model {
+    pub fn use_layer(&mut self, def: LayerDef<'a>, call: &Call, span: Span, scope: &Scope<'_>) -> Term {
+        if !matches!(scope.place, Place::Model | Place::Composed) {
             self.report(
                 Diagnostic::at(
                     codes::MODEL_ONLY,
                     call.callee.span,
-                    format!("layer `{}` cannot be used inside a layer", call.callee.name),
-                    "layers are put together in models",
+                    format!("layer `{}` cannot be used inside a block", call.callee.name),
+                    "layers are put together in models, and in layers without blocks",
                 )
-                .help("use both layers in the model, one `of` the other"),
+                .help("use both layers in the model, one `of` the other, or in a layer that has statements instead of blocks"),
             );
+            return Term::Error;
+        }
+        if let Some(outer) = self.frames.iter().find(|frame| frame.declared == def.layer.name.span) {
+            let report = Diagnostic::at(
+                codes::LAYER_OF_ITSELF,
+                call.callee.span,
+                format!("layer `{}` would use itself without end", call.callee.name),
+                "used while it is used",
+            );
+            self.report(report.label(outer.declared, "the layer is declared here"));
             return Term::Error;
         }
         if let Some(across) = &call.across {
@@ -130,13 +143,13 @@ impl<'a> Checker<'a> {
             );
             return Term::Error;
         }
-        let def = self.names.layers[&call.callee.name];
         let Some(mut cx) = self.prepare(def, call, span, scope) else { return Term::Error };
-        self.checked_layers.insert(def.layer.name.name.clone());
+        self.checked_layers.insert(def.layer.name.span);
         let layer = def.layer.name.name.clone();
         self.frames.push(Frame {
             span: call.callee.span,
             layer: layer.clone(),
+            declared: def.layer.name.span,
             instance: None,
             widths: width_names(&cx),
         });
@@ -182,7 +195,7 @@ impl<'a> Checker<'a> {
             ..LayerCx::new(layer, self.layer_use())
         };
         let arguments = self.bind_arguments(def, call, scope, &mut cx);
-        let family = self.bind_family(layer, call, span, &mut cx);
+        let family = self.bind_family(layer, call, span, scope, &mut cx);
         if family && cx.graphs.len() > 1 && !self.model.tables.families.contains(&cx.graphs) {
             self.model.tables.families.push(cx.graphs.clone());
         }
@@ -302,7 +315,14 @@ impl<'a> Checker<'a> {
         None
     }
 
-    fn bind_family(&mut self, layer: &'a ast::Layer, call: &Call, span: Span, cx: &mut LayerCx<'a>) -> bool {
+    fn bind_family(
+        &mut self,
+        layer: &'a ast::Layer,
+        call: &Call,
+        span: Span,
+        scope: &Scope<'_>,
+        cx: &mut LayerCx<'a>,
+    ) -> bool {
         let (family, expr) = match (&layer.over, &call.over) {
             (None, None) => return true,
             (Some(family), Some(expr)) => (family, expr),
@@ -332,7 +352,7 @@ impl<'a> Checker<'a> {
                 return false;
             }
         };
-        let Some(graphs) = self.schema.graphs(expr, self.diagnostics) else { return false };
+        let Some(graphs) = self.schema.graphs(expr, scope.graph_names(), self.diagnostics) else { return false };
         if graphs.is_empty() {
             self.report(
                 Diagnostic::at(
@@ -371,6 +391,7 @@ impl<'a> Checker<'a> {
             cx.graphs.push(handle);
             cx.ends.push((VertexType::new(graph.src), VertexType::new(graph.dst)));
         }
+        cx.members = graphs;
         fine
     }
 
@@ -452,6 +473,11 @@ impl<'a> Checker<'a> {
                 continue;
             };
             let term = self.eval(expr, scope);
+            // An input of a composed layer that was not given there.
+            if input.optional && matches!(term, Term::Absent) {
+                cx.absent.insert(input.name.name.clone());
+                continue;
+            }
             cx.input_spans.insert(input.name.name.clone(), expr.span);
             fine &= self.bind_input(layer, input, term, expr.span, cx);
         }
@@ -677,9 +703,8 @@ pub fn check_signature(layer: &ast::Layer, diagnostics: &mut Diagnostics) {
             Entry::Vacant(place) => _ = place.insert(result.name.span),
         }
     }
-    if let Some(report) = crate::paths::mixed_blocks(layer) {
-        diagnostics.push(report);
-    }
+    let mixed = crate::paths::mixed_blocks(layer).into_iter().chain(crate::composed::mixed_body(layer));
+    mixed.for_each(|report| diagnostics.push(report));
     for input in &layer.inputs {
         if RESERVED_FIELDS.contains(&input.name.name.as_str()) {
             diagnostics.push(reserved_field(&input.name));

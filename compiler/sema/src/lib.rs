@@ -10,6 +10,7 @@ pub mod batch;
 mod blocks;
 mod bound_widths;
 mod checker;
+mod composed;
 pub mod consts;
 pub mod dataset;
 pub mod dataset_names;
@@ -85,9 +86,9 @@ pub fn check(
 ) -> Option<Checked> {
     let imports: Vec<Imports<'_>> = files.iter().map(|file| Imports::of(files, file, diagnostics)).collect();
     let consts = all_consts(files, &imports, diagnostics);
+    let names = FileNames::of(files, &imports, &consts, in_library, diagnostics)?;
     let (own, imports, own_consts) = (files.last()?, imports.last()?, consts.last()?);
-    let (file, consts) = (own.module, &consts[..]);
-    let names = FileNames::of(files, imports, consts, in_library, diagnostics);
+    let file = own.module;
     let models = unique(file, "model", diagnostics, |item| match item {
         Item::Model(model) => Some((model, &model.name)),
         _ => None,
@@ -169,10 +170,10 @@ pub fn check(
 }
 
 /// Checks the layers of a file that were not checked where they are used.
-fn check_unused_layers(file: &Module, names: &FileNames<'_>, checked: &HashSet<String>, diagnostics: &mut Diagnostics) {
+fn check_unused_layers(file: &Module, names: &FileNames<'_>, checked: &HashSet<Span>, diagnostics: &mut Diagnostics) {
     for item in &file.items {
         if let Item::Layer(layer) = item
-            && !checked.contains(&layer.name.name)
+            && !checked.contains(&layer.name.span)
             && let Some(def) = names.layers.get(&layer.name.name)
             && def.layer.name.span == layer.name.span
             && !diagnostics.has_enough()

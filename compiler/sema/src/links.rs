@@ -154,7 +154,7 @@ impl Checker<'_> {
         let endpoints = |decl: &hgnnc_ir::dataflow::GraphDecl| (decl.src.index(), decl.dst.index());
         let targets: Vec<_> = targets.iter().map(|graph| endpoints(&self.model.tables.graphs[graph.index()])).collect();
         let mut found = BTreeSet::new();
-        for graph in self.schema.graphs(written, self.diagnostics)? {
+        for graph in self.schema.graphs(written, None, self.diagnostics)? {
             let joins = |&(src, dst): &(usize, usize)| [(src, dst), (dst, src)].contains(&(graph.src, graph.dst));
             match graph.steps[..] {
                 [step] if targets.iter().any(joins) => {

@@ -23,7 +23,8 @@ const MOST_TIMES: f64 = 1000.0;
 /// The statements of a model with meaning, and its outputs.
 #[derive(Default)]
 pub struct Made {
-    body: Vec<hgnnc_hir::Stmt>,
+    /// The statements in order.
+    pub body: Vec<hgnnc_hir::Stmt>,
     outputs: BTreeMap<String, Output>,
     /// The parameters of each statement, by its name: those of the last one of that name.
     pub parameters: HashMap<String, Vec<Parameter>>,
@@ -78,7 +79,7 @@ impl Checker<'_> {
     }
 
     /// A statement that may stand in a repetition as well.
-    fn model_statement(&mut self, stmt: &Stmt, scope: &mut Scope<'_>, made: &mut Made) {
+    pub fn model_statement(&mut self, stmt: &Stmt, scope: &mut Scope<'_>, made: &mut Made) {
         match stmt {
             Stmt::Param(decl) => {
                 let term = self.declare(decl, scope);
@@ -97,12 +98,16 @@ impl Checker<'_> {
     /// The value of a statement that parameters are named for.
     fn named_value(&mut self, binding: &Binding, scope: &mut Scope<'_>, made: &mut Made) -> Term {
         let Binding { name, value, sharing } = binding;
+        if scope.place == Place::Composed && !self.shares_nothing(sharing, scope.place) {
+            return Term::Error;
+        }
         let (term, sharing) = self.with_parameters(name, value, sharing.as_ref(), scope, made);
         made.body.extend(Self::statement(StmtKind::Let, name, &term).map(|stmt| hgnnc_hir::Stmt { sharing, ..stmt }));
         term
     }
 
-    fn misplaced_assignment(&mut self, Binding { name, value, .. }: &Binding, scope: &mut Scope<'_>) {
+    /// Reports an assignment of a name that cannot have another value here.
+    pub fn misplaced_assignment(&mut self, Binding { name, value, .. }: &Binding, scope: &mut Scope<'_>) {
         let report = match scope.spans.get(&name.name) {
             Some(first) => Diagnostic::at(
                 codes::MODEL_ONLY,
@@ -116,7 +121,7 @@ impl Checker<'_> {
                 codes::MODEL_ONLY,
                 name.span,
                 format!("`{}` is not declared", name.name),
-                "a model has no fields to assign",
+                if scope.place == Place::Composed { "unknown name" } else { "a model has no fields to assign" },
             )
             .help(format!("write `let {} = …`", name.name)),
         };
@@ -131,6 +136,8 @@ impl Checker<'_> {
     /// outside another value, for the statements behind it and the next times.
     fn repeat(&mut self, repeat: &ast::Repeat, scope: &mut Scope<'_>, made: &mut Made) {
         let Some(times) = self.number(&repeat.times, scope) else { return };
+        // A number that the use of a layer gives.
+        let times = if times.is_nan() { 1.0 } else { times };
         if times.fract() != 0.0 || !(0.0..=MOST_TIMES).contains(&times) {
             let message = format!("statements are repeated a whole number of times, up to {MOST_TIMES}");
             self.report(Diagnostic::at(codes::ARGUMENT_RANGE, repeat.times.span, message, format!("this is {times}")));
@@ -153,6 +160,7 @@ impl Checker<'_> {
                         let again = format!("write `{} = …` for another value of it", name.name);
                         self.report(Diagnostic { help: vec![again], ..report });
                     }
+                    Stmt::Output(output) if scope.place == Place::Composed => self.output_in_layer(output),
                     Stmt::Output(output) => self.report(Diagnostic::at(
                         codes::MODEL_ONLY,
                         output.name.span,

@@ -132,7 +132,7 @@ impl Checker<'_> {
     ) -> ParamId {
         let name = &decl.name.name;
         let block = match scope.place {
-            Block::Model | Block::Layer => None,
+            Block::Model | Block::Composed | Block::Layer => None,
             Block::Project(..) => Some("project"),
             Block::Aggregate => Some("aggregate"),
             Block::Fuse(..) => Some("fuse"),
@@ -193,7 +193,7 @@ impl Checker<'_> {
                 Block::Aggregate => {
                     "declare it `per graph`, `per src` or `per dst`, or project the values in a `project` block"
                 }
-                Block::Model | Block::Layer => {
+                Block::Model | Block::Composed | Block::Layer => {
                     "declare it in a `project` block, where there is one for each vertex type"
                 }
             },
@@ -207,7 +207,7 @@ impl Checker<'_> {
     /// One for each of what: as written, or the block's own.
     fn per(&self, decl: &ParamDecl, scope: &Scope<'_>) -> Result<Per, Mistake> {
         let (own, possible): (Per, &[Per]) = match scope.place {
-            Block::Model | Block::Layer => (Per::Shared, &[Per::Shared]),
+            Block::Model | Block::Composed | Block::Layer => (Per::Shared, &[Per::Shared]),
             Block::Project(..) => (Per::Type, &[Per::Type, Per::Shared]),
             Block::Aggregate if scope.layer.is_some_and(|layer| layer.of_paths) => {
                 (Per::Graph, &[Per::Graph, Per::Src, Per::Dst, Per::Hop, Per::Shared])
@@ -340,14 +340,12 @@ impl Checker<'_> {
 
 /// How often a layer declares a parameter of that name.
 fn declarations(layer: &Layer, name: &str) -> usize {
+    let is_it = |stmt: &&Stmt| matches!(stmt, Stmt::Param(decl) if decl.name.name == name);
     let mut count = 0;
     for stmt in &layer.body {
         match stmt {
-            LayerStmt::Param(decl) => count += usize::from(decl.name.name == name),
-            LayerStmt::Block(block) => {
-                let is_it = |stmt: &&Stmt| matches!(stmt, Stmt::Param(decl) if decl.name.name == name);
-                count += block.body.iter().filter(is_it).count();
-            }
+            LayerStmt::Statement(stmt) => count += usize::from(is_it(&stmt)),
+            LayerStmt::Block(block) => count += block.body.iter().filter(is_it).count(),
         }
     }
     count

@@ -53,7 +53,7 @@ fn aggregates(layer: &ast::Layer) -> impl Iterator<Item = (&Ident, Span)> {
             BlockKind::Aggregate { graph, .. } => Some((graph, block.span)),
             BlockKind::Project(_) | BlockKind::Fuse { .. } => None,
         },
-        LayerStmt::Param(_) => None,
+        LayerStmt::Statement(_) => None,
     })
 }
 

@@ -100,35 +100,35 @@ fn layer_usage(layer: &Layer, diagnostics: &mut Unused<'_>) {
     }
     let results: HashSet<&str> = layer.results.iter().map(|r| r.name.name.as_str()).collect();
     let mut params: Vec<&ParamDecl> = vec![];
-    for stmt in &layer.body {
+    let statements = layer.body.iter().flat_map(|stmt| match stmt {
+        LayerStmt::Statement(stmt) => std::slice::from_ref(stmt),
+        LayerStmt::Block(block) => &block.body[..],
+    });
+    let mut pending: Vec<&Stmt> = statements.collect();
+    pending.reverse();
+    while let Some(stmt) = pending.pop() {
         match stmt {
-            LayerStmt::Param(decl) => params.push(decl),
-            LayerStmt::Block(block) => {
-                for stmt in &block.body {
-                    match stmt {
-                        Stmt::Param(decl) => params.push(decl),
-                        Stmt::Let(binding) if !used.names.contains(&binding.name.name) => {
-                            let message = format!("`{}` is never used", binding.name.name);
-                            unused(codes::UNUSED_LET, binding.name.span, message, "has no effect", diagnostics);
-                            diagnostics.spans.push(binding.value.span);
-                        }
-                        Stmt::Assign(binding)
-                            if !results.contains(binding.name.name.as_str())
-                                && !used.fields.contains(&binding.name.name)
-                                && !used.names.contains(&binding.name.name) =>
-                        {
-                            unused(
-                                codes::UNUSED_LET,
-                                binding.name.span,
-                                format!("field `{}` is never used", binding.name.name),
-                                "neither read nor a result of the layer",
-                                diagnostics,
-                            );
-                        }
-                        Stmt::Let(_) | Stmt::Assign(_) | Stmt::Output(_) | Stmt::Repeat(_) => {}
-                    }
-                }
+            Stmt::Param(decl) => params.push(decl),
+            Stmt::Let(binding) if !used.names.contains(&binding.name.name) => {
+                let message = format!("`{}` is never used", binding.name.name);
+                unused(codes::UNUSED_LET, binding.name.span, message, "has no effect", diagnostics);
+                diagnostics.spans.push(binding.value.span);
             }
+            Stmt::Assign(binding)
+                if !results.contains(binding.name.name.as_str())
+                    && !used.fields.contains(&binding.name.name)
+                    && !used.names.contains(&binding.name.name) =>
+            {
+                unused(
+                    codes::UNUSED_LET,
+                    binding.name.span,
+                    format!("field `{}` is never used", binding.name.name),
+                    "neither read nor a result of the layer",
+                    diagnostics,
+                );
+            }
+            Stmt::Repeat(repeat) => pending.extend(repeat.body.iter().rev()),
+            Stmt::Let(_) | Stmt::Assign(_) | Stmt::Output(_) => {}
         }
     }
     unused_params(&params, &used, diagnostics);
@@ -247,7 +247,7 @@ impl Names {
         layer.results.iter().flat_map(|r| &r.dims).for_each(|e| self.expr(e));
         for stmt in &layer.body {
             match stmt {
-                LayerStmt::Param(decl) => self.param(decl),
+                LayerStmt::Statement(stmt) => self.body(std::slice::from_ref(stmt)),
                 LayerStmt::Block(block) => self.body(&block.body),
             }
         }

@@ -91,6 +91,7 @@ impl<'a> Checker<'a> {
             span: over.span,
         };
         cx.graphs.extend(self.declare_member(&graph, cx.of_paths));
+        cx.members.push(graph);
         cx.ends.push((VERTEX, VERTEX));
         cx.into.insert(VERTEX, vec![0]);
         if let Some((src, dst)) = &over.ends {

@@ -357,8 +357,8 @@ pub enum ValueRows {
 /// A member of a layer's body.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LayerStmt {
-    /// A parameter shared by all blocks, `param w: [4, in, out]`.
-    Param(ParamDecl),
+    /// A parameter shared by all blocks, `param w: [4, in, out]`; in a layer without blocks, a statement like those of a model.
+    Statement(Stmt),
     /// A stage: `project v: V { … }`, `aggregate e: g in graphs { … }`, `fuse v: V across graphs { … }`.
     Block(Block),
 }

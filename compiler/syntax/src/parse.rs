@@ -151,6 +151,15 @@ fn parse_item(
                 (at, expected, fresh) = (before, Expected::expression(), false);
             }
         }
+        // The grammar took the word that should start a block for a name that is assigned.
+        if let Some(before) = at.checked_sub(1)
+            && let Some(&group) = groups.of.get(before).filter(|&&group| groups.list[group].frame == Frame::Layer)
+            && expected.has("=")
+            && tokens[before].first
+            && groups.starts(&tokens, group).contains(&before)
+        {
+            (at, expected, fresh) = (before, Expected::block(), true);
+        }
         let mistake = Mistake { file, text, tokens: &tokens, following, at, expected: &expected };
         let report = mistake.report(&groups);
         apply(&mut tokens, &groups, at, fresh, |known| {

@@ -37,7 +37,7 @@ pub(crate) fn repair(tokens: &[Lexeme], groups: &Groups, at: usize, fresh: bool)
                 let range = part(tokens, groups, group, at);
                 match frame {
                     Frame::Statements => Some(repair_statement(tokens, groups, range, at)),
-                    Frame::Layer if tokens[range.start].token == Token::Param => {
+                    Frame::Layer if is_statement(tokens, range.start) => {
                         Some(repair_statement(tokens, groups, range, at))
                     }
                     Frame::Layer => {
@@ -54,6 +54,15 @@ pub(crate) fn repair(tokens: &[Lexeme], groups: &Groups, at: usize, fresh: bool)
         fresh = false;
         at = groups.list[group].open;
         group = groups.list[group].parent;
+    }
+}
+
+/// Is the part that starts at `start` a statement of a layer, and no block?
+fn is_statement(tokens: &[Lexeme], start: usize) -> bool {
+    let assigns = || tokens.get(start + 1).is_some_and(|next| next.token == Token::Assign);
+    match tokens[start].token {
+        Token::Let | Token::Param | Token::Output | Token::Repeat => true,
+        ref token => token.is_name() && assigns(),
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) enum Frame {
     Schema,
     /// Fields of a vertex type or relation.
     Fields,
-    /// Body of a layer: parameters and stages.
+    /// Body of a layer: stages and statements.
     Layer,
     /// Statements of a stage or model.
     Statements,
@@ -41,8 +41,8 @@ fn is_head(frame: Frame, token: &Token) -> bool {
     match frame {
         Frame::Top => starts_item(token) || matches!(token, BadSchemaHead | BadLayerHead | BadModelHead | BadTrainHead),
         Frame::Schema => matches!(token, Vertex | Relation | Metapath | Family | BadDeclHead),
-        Frame::Layer => matches!(token, Param | Project | Aggregate | Fuse | BadBlockHead),
         // A brace behind `=` is part of an expression.
+        Frame::Layer => matches!(token, Param | Project | Aggregate | Fuse | Repeat | Assign | BadBlockHead),
         Frame::Statements => matches!(token, Repeat | Assign),
         Frame::Fields | Frame::Train | Frame::Plain => false,
     }
@@ -60,7 +60,7 @@ fn opened_by(frame: Frame, head: Option<&Token>, bracket: &Token) -> Frame {
         (Frame::Top, Some(Train | BadTrainHead)) => Frame::Train,
         (Frame::Schema, Some(Vertex | Relation | BadDeclHead)) => Frame::Fields,
         (Frame::Layer, Some(Project | Aggregate | Fuse | BadBlockHead)) => Frame::Statements,
-        (Frame::Statements, Some(Repeat)) => Frame::Statements,
+        (Frame::Layer | Frame::Statements, Some(Repeat)) => Frame::Statements,
         _ => Frame::Plain,
     }
 }
@@ -107,9 +107,9 @@ fn starts_part(frame: Frame, tokens: &[Lexeme], begin: usize, index: usize) -> b
         Frame::Top => starts_item(token),
         Frame::Schema => fresh || matches!(token, Vertex | Relation | Metapath | Family | BadElement | BadDeclHead),
         Frame::Fields => previous.is_none_or(|p| *p == Comma),
-        Frame::Layer => fresh || matches!(token, Param | Project | Aggregate | Fuse | BadElement | BadBlockHead),
-        Frame::Statements => match token {
+        Frame::Layer | Frame::Statements => match token {
             Let | Param | Output | Repeat | BadElement => true,
+            Project | Aggregate | Fuse | BadBlockHead if frame == Frame::Layer => true,
             Shared | Sharing => false,
             _ => {
                 let assigns = token.is_name() && next == Some(&Assign);
@@ -201,10 +201,9 @@ fn forgotten(stack: &[Open], tokens: &[Lexeme], index: usize) -> Option<usize> {
             let continues = matches!(previous, Some(Comma | LeftParen | LeftBracket | LeftBrace | Dot));
             // A brace inside an expression may hold misplaced statements; it is not unclosed.
             match stack.iter().rposition(|open| open.is_brace) {
-                Some(body) if stack[body].frame == Frame::Statements => {
+                Some(body) if matches!(stack[body].frame, Frame::Layer | Frame::Statements) => {
                     (matches!(token, Let | Param | Output) || assigns && !continues).then_some(body + 1)
                 }
-                Some(body) if stack[body].frame == Frame::Layer && *token == Param => Some(body + 1),
                 Some(body) if stack[body].frame == Frame::Train => {
                     (starts_entry(token) && !continues && !is_operand(next)).then_some(body + 1)
                 }

@@ -25,7 +25,7 @@ impl Verifier<'_> {
             self.graphs(Place::Use(row), &layer.graphs);
             let blocks = layer.body.iter().filter_map(|item| match item {
                 Item::Block(block) => Some(block),
-                Item::Param(_) => None,
+                Item::Stmt(_) => None,
             });
             let vertices = blocks.flat_map(|block| &block.instances).filter_map(|instance| instance.vertex);
             self.vertices(Place::Use(row), vertices);

@@ -101,7 +101,11 @@ impl Verifier<'_> {
         }
         for item in &layer.body {
             match item {
-                Item::Param(param) => self.param_stmt(*param, None, &[])?,
+                Item::Stmt(stmt) => match stmt.kind {
+                    StmtKind::Param => self.param_stmt(stmt.value, None, &[])?,
+                    StmtKind::Let | StmtKind::Assign => {}
+                    StmtKind::Output => return Err("outputs are those of the model".into()),
+                },
                 Item::Block(block) => self.block(block, graphs, &into)?,
             }
         }

@@ -86,7 +86,7 @@ fn layer<'m>(model: &'m mut Model, name: &str) -> &'m mut LayerUse {
 fn block(layer: &mut LayerUse, kind: BlockKind) -> &mut Block {
     let mut blocks = layer.body.iter_mut().filter_map(|item| match item {
         Item::Block(block) => Some(block),
-        Item::Param(_) => None,
+        Item::Stmt(_) => None,
     });
     blocks.find(|block| block.kind == kind).expect("the layer has it")
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hgnnc_hir::{
     Axis, BlockKind, Decomposition, Dim, EdgeData, Entry, ExprId, ExprKind, Form, Initialiser, Item, LossKind, Model,
-    OutputOf, ParamId, PathPart, Reduction, Row, StmtKind, Symbols, Type, UseId, Width, verify,
+    OutputOf, ParamId, PathPart, Reduction, Row, Stmt, StmtKind, Symbols, Type, UseId, Width, verify,
 };
 use hgnnc_ir::training::LinkLoss;
 use hgnnc_ir::{BinaryOp, Direction, Graph, Space, UnaryOp, VertexType};
@@ -514,7 +514,12 @@ fn layers() {
         }),
         ("a declaration is of a parameter", |m| {
             let other = find(m, |expr| kind(expr) == "Features");
-            layer(m, "FamilyConv").body[0] = Item::Param(other);
+            let stmt = Stmt { kind: StmtKind::Param, name: String::new(), value: other, sharing: None };
+            layer(m, "FamilyConv").body[0] = Item::Stmt(stmt);
+        }),
+        ("outputs are those of the model", |m| match &mut layer(m, "FamilyConv").body[0] {
+            Item::Stmt(stmt) => stmt.kind = StmtKind::Output,
+            Item::Block(_) => panic!("its parameter stands before its blocks"),
         }),
         ("`aggregate` runs once for the family", |m| {
             block(layer(m, "CountConv"), BlockKind::Aggregate).instances[0].vertex = Some(VertexType(0));

@@ -94,12 +94,9 @@ impl Checker<'_> {
 
 /// The declarations of parameters in the use of a layer.
 fn params_of_use(of: &LayerUse) -> Vec<ExprId> {
-    let of_item = |item: &Item| match item {
-        Item::Param(id) => vec![*id],
-        Item::Block(block) => {
-            let stmts = block.instances.iter().flat_map(|instance| &instance.body);
-            stmts.filter(|stmt| stmt.kind == StmtKind::Param).map(|stmt| stmt.value).collect()
-        }
-    };
-    of.body.iter().flat_map(of_item).collect()
+    let stmts = of.body.iter().flat_map(|item| match item {
+        Item::Stmt(stmt) => vec![stmt],
+        Item::Block(block) => block.instances.iter().flat_map(|instance| &instance.body).collect(),
+    });
+    stmts.filter(|stmt| stmt.kind == StmtKind::Param).map(|stmt| stmt.value).collect()
 }

@@ -29,7 +29,7 @@ fn scopes(place: Place) -> &'static [&'static str] {
     match place {
         Place::Aggregate => &["over in_edges", "over last"],
         Place::Fuse(..) => &["across graphs", "over vertices", "over last"],
-        Place::Model | Place::Layer | Place::Project(..) => &["over vertices", "over last"],
+        Place::Model | Place::Composed | Place::Layer | Place::Project(..) => &["over vertices", "over last"],
     }
 }
 

@@ -1,11 +1,14 @@
 //! Semantic graphs: the expressions that name them in families and uses of layers, and their edges.
 
+use std::collections::HashMap;
+
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 use hgnnc_ir::VertexType;
 use hgnnc_ir::dataflow::{GraphDecl, KeptInEdges, SelfLoops, Step};
 use hgnnc_syntax::ast::{self, GraphExpr};
 
 use super::{MAX_NAMED, MetapathInfo, Named, Schema};
+use crate::consts::Consts;
 use crate::edges::EDGES;
 use crate::names::did_you_mean;
 
@@ -57,10 +60,27 @@ pub struct GraphRef {
     pub span: Span,
 }
 
+/// The names that a composed layer has for semantic graphs.
+#[derive(Clone, Copy)]
+pub struct LayerGraphs<'l> {
+    /// The name of its family, with the members.
+    pub family: Option<(&'l str, &'l [GraphRef])>,
+    /// The vertex types that type variables stand for.
+    pub types: &'l HashMap<String, VertexType>,
+    /// The constants of its file.
+    pub consts: &'l Consts,
+}
+
 impl Schema {
-    /// The semantic graphs that an expression names, in order. Names of too many are reported.
-    pub fn graphs(&self, expr: &GraphExpr, diagnostics: &mut Diagnostics) -> Option<Vec<GraphRef>> {
-        let graphs = self.members(expr, diagnostics)?;
+    /// The semantic graphs that an expression names, in a model or in a composed layer, in order. Names of too many are
+    /// reported.
+    pub fn graphs(
+        &self,
+        expr: &GraphExpr,
+        of_layer: Option<LayerGraphs<'_>>,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<Vec<GraphRef>> {
+        let graphs = self.members(expr, of_layer, diagnostics)?;
         (self.named.get() <= MAX_NAMED).then_some(graphs)
     }
 
@@ -86,23 +106,31 @@ impl Schema {
         (after <= MAX_NAMED).then_some(())
     }
 
-    fn members(&self, expr: &GraphExpr, diagnostics: &mut Diagnostics) -> Option<Vec<GraphRef>> {
+    fn members(
+        &self,
+        expr: &GraphExpr,
+        of_layer: Option<LayerGraphs<'_>>,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<Vec<GraphRef>> {
         match expr {
-            GraphExpr::Name(name) => self.named_graphs(name, diagnostics),
+            GraphExpr::Name(name) => match of_layer {
+                Some(layer) => self.graphs_of_layer(name, layer, diagnostics),
+                None => self.named_graphs(name, diagnostics),
+            },
             GraphExpr::List(items, _) => {
                 // Every item is looked at, so that all mistakes are reported.
-                let found: Vec<_> = items.iter().map(|item| self.members(item, diagnostics)).collect();
+                let found: Vec<_> = items.iter().map(|item| self.members(item, of_layer, diagnostics)).collect();
                 Some(found.into_iter().collect::<Option<Vec<_>>>()?.into_iter().flatten().collect())
             }
             GraphExpr::Filter { graphs, into, vertex } => {
-                let all = self.members(graphs, diagnostics)?;
-                let vertex = self.vertex(vertex, diagnostics)?;
+                let all = self.members(graphs, of_layer, diagnostics)?;
+                let vertex = self.vertex_here(vertex, of_layer, diagnostics)?;
                 Some(all.into_iter().filter(|g| if *into { g.dst == vertex } else { g.src == vertex }).collect())
             }
             GraphExpr::AtMost { graphs, limit, span } => {
-                let all = self.members(graphs, diagnostics);
+                let all = self.members(graphs, of_layer, diagnostics);
                 let limit_span = limit.span;
-                let limit = self.consts.dimension(limit, diagnostics)?;
+                let limit = of_layer.map_or(&self.consts, |layer| layer.consts).dimension(limit, diagnostics)?;
                 let Ok(limit @ 1..) = u32::try_from(limit) else {
                     diagnostics.push(Diagnostic::at(
                         codes::ARGUMENT_RANGE,
@@ -126,36 +154,36 @@ impl Schema {
             }
             GraphExpr::Call { function, argument, count, span } => match function.name.as_str() {
                 "reverse" => {
-                    let graphs = self.members(argument, diagnostics)?;
+                    let graphs = self.members(argument, of_layer, diagnostics)?;
                     graphs.into_iter().map(|g| self.reverse(g, *span, diagnostics)).collect()
                 }
                 "self_loops" => {
-                    let graphs = self.members(argument, diagnostics)?;
+                    let graphs = self.members(argument, of_layer, diagnostics)?;
                     let all = graphs.into_iter();
                     all.map(|g| self.with_self_loops(g, SelfLoops::Added, *span, diagnostics)).collect()
                 }
                 "without_self_loops" => {
-                    let graphs = self.members(argument, diagnostics)?;
+                    let graphs = self.members(argument, of_layer, diagnostics)?;
                     let all = graphs.into_iter();
                     all.map(|g| self.with_self_loops(g, SelfLoops::Removed, *span, diagnostics)).collect()
                 }
                 "links" => {
-                    let graphs = self.members(argument, diagnostics)?;
+                    let graphs = self.members(argument, of_layer, diagnostics)?;
                     graphs.into_iter().map(|g| self.links(g, *span, diagnostics)).collect()
                 }
                 EDGES => {
-                    let graphs = self.members(argument, diagnostics)?;
+                    let graphs = self.members(argument, of_layer, diagnostics)?;
                     graphs.into_iter().map(|g| self.edges(g, *span, diagnostics)).collect()
                 }
                 "identity" => {
-                    let (name, vertex) = self.vertex_argument(function, argument, diagnostics)?;
+                    let (name, vertex) = self.vertex_argument(function, argument, of_layer, diagnostics)?;
                     Some(vec![GraphRef {
                         self_loops: SelfLoops::Added,
                         ..GraphRef::of_vertex("identity", name, vertex, *span)
                     }])
                 }
                 "shuffle" => {
-                    let (name, vertex) = self.vertex_argument(function, argument, diagnostics)?;
+                    let (name, vertex) = self.vertex_argument(function, argument, of_layer, diagnostics)?;
                     let permutations = match count {
                         Some(count) => self.permutations(count, diagnostics)?,
                         None => 1,
@@ -186,6 +214,7 @@ impl Schema {
         &self,
         function: &ast::Ident,
         argument: &'g GraphExpr,
+        of_layer: Option<LayerGraphs<'_>>,
         diagnostics: &mut Diagnostics,
     ) -> Option<(&'g str, usize)> {
         let GraphExpr::Name(name) = argument else {
@@ -193,7 +222,50 @@ impl Schema {
             diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, argument.span(), what, "not a vertex type"));
             return None;
         };
-        Some((&name.name, self.vertex(name, diagnostics)?))
+        Some((&name.name, self.vertex_here(name, of_layer, diagnostics)?))
+    }
+
+    /// The vertex type that a name stands for, in a model or in a composed layer.
+    fn vertex_here(
+        &self,
+        name: &ast::Ident,
+        of_layer: Option<LayerGraphs<'_>>,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<usize> {
+        let Some(layer) = of_layer else { return self.vertex(name, diagnostics) };
+        let bound = layer.types.get(&name.name);
+        if bound.is_none() {
+            let message = format!("`{}` does not stand for a vertex type", name.name);
+            let report = Diagnostic::at(codes::UNKNOWN_NAME, name.span, message, "unknown type variable");
+            let help = "type variables come from `over graphs: [U -> V]` and `of x: V[in]`";
+            diagnostics.push(did_you_mean(report, &name.name, layer.types.keys().map(String::as_str)).help(help));
+        }
+        bound.map(|vertex| vertex.index())
+    }
+
+    /// The family of a composed layer, by its name.
+    fn graphs_of_layer(
+        &self,
+        name: &ast::Ident,
+        layer: LayerGraphs<'_>,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<Vec<GraphRef>> {
+        let span = name.span;
+        match layer.family {
+            Some((family, members)) if *family == name.name => {
+                self.count(members.iter().map(|graph| &graph.steps[..]), span, diagnostics)?;
+                Some(members.iter().map(|graph| GraphRef { span, ..graph.clone() }).collect())
+            }
+            family => {
+                let message = format!("`{}` is not the family of this layer", name.name);
+                let report = Diagnostic::at(codes::UNKNOWN_NAME, span, message, "unknown family");
+                diagnostics.push(report.help(match family {
+                    Some((family, _)) => format!("the family is called `{family}`; a layer knows no others"),
+                    None => "declare one: `over graphs: [V -> V]`".to_owned(),
+                }));
+                None
+            }
+        }
     }
 
     /// The number of permutations that the vertices of a type are shuffled by.

@@ -15,7 +15,7 @@ use crate::consts::Consts;
 use crate::initialiser::Written;
 use crate::names::{did_you_mean, duplicate};
 
-pub use graphs::{EdgesKey, GraphRef, duplicate_graph, reversed};
+pub use graphs::{EdgesKey, GraphRef, LayerGraphs, duplicate_graph, reversed};
 
 /// Semantic graphs that all families and all uses of layers of a model may name together, each counted once for itself
 /// and once for each of its steps. Lists of lists multiply what is written.
@@ -340,7 +340,7 @@ impl Schema {
                 && declare(&family.name, "family", diagnostics)
             {
                 let (name, span) = (family.name.name.clone(), family.name.span);
-                let members = resolved.graphs(&family.graphs, diagnostics);
+                let members = resolved.graphs(&family.graphs, None, diagnostics);
                 // A family of families that doubles at each level would have no end of members.
                 match members.filter(|members| resolved.each_once(family, members, diagnostics)) {
                     Some(members) => {

@@ -439,7 +439,7 @@ impl<'a> Printer<'a> {
         self.body(braces, |printer| {
             for stmt in &layer.body {
                 match stmt {
-                    LayerStmt::Param(param) => printer.param(param),
+                    LayerStmt::Statement(stmt) => printer.statement(stmt),
                     LayerStmt::Block(block) => printer.block(block),
                 }
             }
@@ -497,39 +497,40 @@ impl<'a> Printer<'a> {
     // ---- statements ----
 
     fn statements(&mut self, statements: &[Stmt]) {
-        for stmt in statements {
-            match stmt {
-                Stmt::Param(param) => self.param(param),
-                Stmt::Let(binding) => {
-                    let start = self.token_before(binding.name.span.start as usize);
-                    let end = binding.end() as usize;
-                    self.begin(start, end, false);
-                    self.binding("let ", &binding.name, &binding.value, &binding.sharing);
-                    self.end(end);
-                }
-                Stmt::Assign(binding) => {
-                    let end = binding.end() as usize;
-                    self.begin(binding.name.span.start as usize, end, false);
-                    self.binding("", &binding.name, &binding.value, &binding.sharing);
-                    self.end(end);
-                }
-                Stmt::Output(output) => {
-                    let start = self.token_before(output.name.span.start as usize);
-                    let end =
-                        output.sharing.as_ref().map_or(output.value.span.end, |sharing| sharing.span.end) as usize;
-                    self.begin(start, end, false);
-                    let of = output.of.as_ref().map_or_else(String::new, |of| format!("({})", name(of)));
-                    let head = format!("output {}: {}{of} = ", name(&output.name), name(&output.vertex));
-                    let value = self.layout(&output.value, LOOSEST, self.indent, self.indent + width(&head));
-                    self.line(&(head + &value + &sharing(&output.sharing)));
-                    self.end(end);
-                }
-                Stmt::Repeat(repeat) => {
-                    self.begin(repeat.span.start as usize, repeat.span.end as usize, false);
-                    self.line(&format!("repeat {} {{", self.expr(&repeat.times, LOOSEST)));
-                    let braces = self.braces_after(repeat.span.end as usize);
-                    self.body(braces, |printer| printer.statements(&repeat.body));
-                }
+        statements.iter().for_each(|stmt| self.statement(stmt));
+    }
+
+    fn statement(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::Param(param) => self.param(param),
+            Stmt::Let(binding) => {
+                let start = self.token_before(binding.name.span.start as usize);
+                let end = binding.end() as usize;
+                self.begin(start, end, false);
+                self.binding("let ", &binding.name, &binding.value, &binding.sharing);
+                self.end(end);
+            }
+            Stmt::Assign(binding) => {
+                let end = binding.end() as usize;
+                self.begin(binding.name.span.start as usize, end, false);
+                self.binding("", &binding.name, &binding.value, &binding.sharing);
+                self.end(end);
+            }
+            Stmt::Output(output) => {
+                let start = self.token_before(output.name.span.start as usize);
+                let end = output.sharing.as_ref().map_or(output.value.span.end, |sharing| sharing.span.end) as usize;
+                self.begin(start, end, false);
+                let of = output.of.as_ref().map_or_else(String::new, |of| format!("({})", name(of)));
+                let head = format!("output {}: {}{of} = ", name(&output.name), name(&output.vertex));
+                let value = self.layout(&output.value, LOOSEST, self.indent, self.indent + width(&head));
+                self.line(&(head + &value + &sharing(&output.sharing)));
+                self.end(end);
+            }
+            Stmt::Repeat(repeat) => {
+                self.begin(repeat.span.start as usize, repeat.span.end as usize, false);
+                self.line(&format!("repeat {} {{", self.expr(&repeat.times, LOOSEST)));
+                let braces = self.braces_after(repeat.span.end as usize);
+                self.body(braces, |printer| printer.statements(&repeat.body));
             }
         }
     }

@@ -22,6 +22,11 @@ impl Expected {
         Self { terminals: ["NAME", "NUMBER", "("].map(str::to_owned).into() }
     }
 
+    /// A position where a block of a layer is required.
+    pub(crate) fn block() -> Self {
+        Self { terminals: BLOCK_WORDS.iter().map(|&word| word.to_owned()).collect() }
+    }
+
     pub(crate) fn has(&self, terminal: &str) -> bool {
         self.terminals.contains(terminal)
     }

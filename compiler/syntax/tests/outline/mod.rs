@@ -51,7 +51,7 @@ fn item(out: &mut String, item: &Item) {
             }
             for part in &layer.body {
                 match part {
-                    LayerStmt::Param(param) => put!(out, 1, "{}", self::param(param)),
+                    LayerStmt::Statement(stmt) => put!(out, 1, "{}", self::stmt(stmt)),
                     LayerStmt::Block(block) => {
                         let head = match &block.kind {
                             BlockKind::Project(of) => format!("project {}", rows(of)),

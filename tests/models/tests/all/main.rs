@@ -3,6 +3,7 @@
 mod attention;
 mod batches;
 mod caches;
+mod composed;
 mod cutoffs;
 mod device_batches;
 mod devices;
