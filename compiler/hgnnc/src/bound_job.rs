@@ -10,7 +10,7 @@ use hgnnc_data::{BindOptions, BoundData, Identity, bind, materialize};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
     Analyzed, Diagnostics, Disabled, LowerError, LowerOptions, PRECOMPUTE, SizeInfo, UnknownName, check_unseen,
-    plan_graphs, settings,
+    plan_graphs, precomputed, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
 use hgnnc_graph::{Dataset, Extended};
@@ -312,6 +312,13 @@ pub(crate) fn bind_job(
     let start = Instant::now();
     if purpose != Purpose::Train {
         // Evaluations of the whole graph compute what they need.
+        disabled.passes.push(PRECOMPUTE.into());
+    } else if job.ranks.as_ref().is_some_and(|ranks| ranks.split.shares_relations()) {
+        if precomputed(&model, &disabled).is_some() {
+            observer.note(format!(
+                "{PRECOMPUTE}: processes that share relations compute no rows before training: batches sample what these are computed from"
+            ));
+        }
         disabled.passes.push(PRECOMPUTE.into());
     } else {
         let limits = (options.memory_budget, job.ranks.as_ref());
