@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args as ClapArgs, Subcommand, ValueEnum};
 use hgnnc_import::{Kind, Layout};
 use hgnnc_partition::{By, MOST_PASSES, MOST_RANKS};
 
@@ -63,7 +63,7 @@ pub enum DataCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Divide vertices or links into parts to train, validate and test on, without leakage (see docs/splits.md)
+    /// Divide vertices, edges or links into parts to train, validate and test on, without leakage (see docs/splits.md)
     Split(SplitArgs),
     /// Renumber a dataset so that the vertices and edges of each process of a job are together (see docs/partition.md)
     Partition(PartitionArgs),
@@ -125,23 +125,29 @@ impl Layer {
 
 /// How a dataset is split.
 #[derive(ClapArgs, Debug)]
+#[command(group = ArgGroup::new("divided").required(true).args(["vertices", "edges", "links"]))]
+#[command(group = ArgGroup::new("labelled").args(["vertices", "edges"]))]
+#[command(group = ArgGroup::new("reversible").args(["edges", "links"]))]
 pub struct SplitArgs {
     /// Folder of the dataset, which stays as it is
     pub dir: PathBuf,
     /// Folder to write: the dataset with the split
     pub out: PathBuf,
     /// Split the labelled vertices of this type
-    #[arg(long, value_name = "TYPE", conflicts_with = "links", required_unless_present = "links")]
+    #[arg(long, value_name = "TYPE")]
     pub vertices: Option<String>,
-    /// The label of that type, if there are several
-    #[arg(long, value_name = "NAME", requires = "vertices", conflicts_with = "links")]
+    /// Split the labelled edges of this relation; all edges stay in the graph
+    #[arg(long, value_name = "RELATION")]
+    pub edges: Option<String>,
+    /// The label of that type or relation, if there are several
+    #[arg(long, value_name = "NAME", requires = "labelled", conflicts_with = "links")]
     pub label: Option<String>,
     /// Hold out links of this relation; may be repeated
     #[arg(long, value_name = "RELATION")]
     pub links: Vec<String>,
-    /// Edges of REVERSE are reverses of those of RELATION and are held out with them. A relation with all reverses is
-    /// found without this; RELATION=RELATION: it is symmetric
-    #[arg(long, value_name = "RELATION=REVERSE", value_parser = parse_reverse, requires = "links",
+    /// Edges of REVERSE are reverses of those of RELATION: they are held out with links, and labelled ones are in the part of
+    /// the edges. A relation with all reverses is found without this; RELATION=RELATION: it is symmetric
+    #[arg(long, value_name = "RELATION=REVERSE", value_parser = parse_reverse, requires = "reversible",
         conflicts_with = "vertices")]
     pub reverse: Vec<(String, String)>,
     /// Share to train on; what the others leave unless given
@@ -157,10 +163,10 @@ pub struct SplitArgs {
     #[arg(long, value_enum, default_value_t = SplitBy::Random)]
     pub by: SplitBy,
     /// Divide each class by itself, so that all parts have equal shares of it
-    #[arg(long, requires = "vertices", conflicts_with = "links")]
+    #[arg(long, requires = "labelled", conflicts_with = "links")]
     pub by_class: bool,
     /// Write two datasets: OUT/seen without the test vertices, to train on, and OUT/whole
-    #[arg(long, requires = "vertices", conflicts_with = "links")]
+    #[arg(long, requires = "vertices", conflicts_with_all = ["edges", "links"])]
     pub inductive: bool,
     /// Seed of what is drawn
     #[arg(long, default_value_t = 0, value_parser = parse_whole, allow_negative_numbers = true)]

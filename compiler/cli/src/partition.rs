@@ -58,8 +58,10 @@ fn used_by(model: &Path) -> Result<Used, Failure> {
     // An accepted file has a model.
     let Some(model) = &analysis.model else { return Ok(Used::default()) };
     let flow = &model.flow;
-    let steps = flow.graphs.iter().flat_map(|graph| &graph.steps);
-    let names: BTreeSet<&String> = steps
+    // Relations of path instances and of edges to predict are of the compiler's own making: the dataset has their steps.
+    let is_own = |relation: u32| flow.paths.iter().any(|paths| paths.relations.contains(&relation));
+    let steps = flow.graphs.iter().flat_map(|graph| &graph.steps).filter(|step| !is_own(step.relation));
+    let names: BTreeSet<&String> = (steps.chain(flow.paths.iter().flat_map(|paths| &paths.steps)))
         .map(|step| &flow.relations[step.relation as usize].dataset_name)
         .filter(|name| !name.is_empty())
         .collect();

@@ -1,4 +1,4 @@
-//! `hgnnc data split`: a dataset with a split of its vertices or links.
+//! `hgnnc data split`: a dataset with a split of its vertices, edges or links.
 
 use std::path::Path;
 
@@ -6,7 +6,9 @@ use hgnnc::check_folder;
 use hgnnc_cpu::thread_pool;
 use hgnnc_graph::Dataset;
 use hgnnc_graph::write::vacant;
-use hgnnc_split::{LinkSplit, Order, Shares, VertexSplit, split_links, split_vertices, write_inductive};
+use hgnnc_split::{
+    LabelSplit, LabelledEdges, LinkSplit, Order, Shares, split_edges, split_links, split_vertices, write_inductive,
+};
 
 use crate::data::failed;
 use crate::data_args::{SplitArgs, SplitBy};
@@ -21,16 +23,17 @@ pub fn split(args: &SplitArgs) -> Result<(), Failure> {
     vacant(out).map_err(failed)?;
     let pool = thread_pool(0)?;
     let mut dataset = hgnnc::load(dir, &pool)?;
-    match &args.vertices {
-        Some(name) => {
-            let vertex_type = named("vertex type", name, dataset.vertex_types.iter().map(|ty| &ty.name))?;
-            let text = vertices(&mut dataset, vertex_type, args)?;
-            print(&text)?;
-            if args.inductive {
-                return inductive(&dataset, vertex_type, out);
-            }
+    if let Some(name) = &args.vertices {
+        let vertex_type = named("vertex type", name, dataset.vertex_types.iter().map(|ty| &ty.name))?;
+        print(&vertices(&mut dataset, vertex_type, args)?)?;
+        if args.inductive {
+            return inductive(&dataset, vertex_type, out);
         }
-        None => links(&mut dataset, args)?,
+    } else if let Some(name) = &args.edges {
+        let relation = relation_named(&dataset, name)?;
+        edges(&mut dataset, relation, args)?;
+    } else {
+        links(&mut dataset, args)?;
     }
     dataset.write(out).map_err(failed)?;
     print(&format!("wrote {}", out.display()))
@@ -65,33 +68,81 @@ fn named<'a>(of: &str, asked: &str, mut names: impl Iterator<Item = &'a String> 
     Err(Failure::input(format!("the dataset has no {of} `{asked}`; it has {}", known.join(", "))))
 }
 
+/// Position of a relation of the dataset.
+fn relation_named(dataset: &Dataset, name: &str) -> Result<usize, Failure> {
+    named("relation", name, dataset.relations.iter().map(|relation| &relation.name))
+}
+
+/// Position of the label that is asked for among those of `of`; of the only one, where none is.
+fn label_of(of: &str, names: &[&String], args: &SplitArgs) -> Result<usize, Failure> {
+    match (&args.label, names) {
+        (Some(asked), _) => named("label", asked, names.iter().copied()),
+        (None, [_]) => Ok(0),
+        (None, []) => Err(Failure::input(format!("`{of}` has no label, so there is nothing to split"))),
+        (None, several) => {
+            let names: Vec<String> = several.iter().map(|name| format!("`{name}`")).collect();
+            Err(Failure::input(format!("`{of}` has several labels: name one of {} with `--label`", names.join(", "))))
+        }
+    }
+}
+
+/// How labelled vertices or edges are divided.
+fn label_split(args: &SplitArgs) -> LabelSplit {
+    LabelSplit { name: args.name.clone(), shares: shares(args), order: order(args), by_class: args.by_class }
+}
+
 /// Divides the labelled vertices of a type, and says into what.
 fn vertices(dataset: &mut Dataset, vertex_type: usize, args: &SplitArgs) -> Result<String, Failure> {
     let name = &dataset.vertex_types[vertex_type].name;
     let of_type: Vec<usize> =
         (0..dataset.labels.len()).filter(|&label| dataset.labels[label].vertex_type == vertex_type).collect();
-    let label = match (&args.label, &of_type[..]) {
-        (Some(asked), _) => of_type[named("label", asked, of_type.iter().map(|&label| &dataset.labels[label].name))?],
-        (None, &[label]) => label,
-        (None, []) => return Err(Failure::input(format!("`{name}` has no label, so there is nothing to split"))),
-        (None, several) => {
-            let names: Vec<String> = several.iter().map(|&l| format!("`{}`", dataset.labels[l].name)).collect();
-            return Err(Failure::input(format!(
-                "`{name}` has several labels: name one of {} with `--label`",
-                names.join(", ")
-            )));
-        }
-    };
+    let names: Vec<&String> = of_type.iter().map(|&label| &dataset.labels[label].name).collect();
+    let label = of_type[label_of(name, &names, args)?];
     let said = format!("`{}` of `{name}`", dataset.labels[label].name);
-    let asked = VertexSplit {
-        label,
-        name: args.name.clone(),
-        shares: shares(args),
-        order: order(args),
-        by_class: args.by_class,
-    };
-    let [train, val, test] = split_vertices(dataset, &asked).map_err(|error| Failure::input(error.to_string()))?;
+    let made = split_vertices(dataset, label, &label_split(args));
+    let [train, val, test] = made.map_err(|error| Failure::input(error.to_string()))?;
     Ok(format!("split `{}` of {said}: {train} to train on, {val} to validate, {test} to test", args.name))
+}
+
+/// Divides the labelled edges of a relation, and says into what.
+fn edges(dataset: &mut Dataset, relation: usize, args: &SplitArgs) -> Result<(), Failure> {
+    let of = &dataset.relations[relation];
+    let names: Vec<&String> = of.labels.iter().map(|label| &label.name).collect();
+    let label = label_of(&of.name, &names, args)?;
+    let label_name = names[label].clone();
+    let mut reverses = vec![];
+    for (of, reverse) in &args.reverse {
+        let (of, reverse) = (relation_named(dataset, of)?, relation_named(dataset, reverse)?);
+        match [of, reverse].iter().position(|&end| end == relation) {
+            Some(own) => reverses.push([of, reverse][1 - own]),
+            None => {
+                let relation = &dataset.relations[relation].name;
+                return Err(Failure::input(format!("`--reverse` names a reverse of `{relation}`: {relation}=REVERSE")));
+            }
+        }
+    }
+    let asked = LabelledEdges { relation, label, reverses };
+    let made = split_edges(dataset, &asked, &label_split(args));
+    let outcome = made.map_err(|error| Failure::input(error.to_string()))?;
+    let name = |relation: usize| &dataset.relations[relation].name;
+    let parts = |[train, val, test]: [usize; 3]| format!("{train} to train on, {val} to validate, {test} to test");
+    print(&format!("split `{}` of `{label_name}` of `{}`: {}", args.name, name(relation), parts(outcome.edges)))?;
+    for &(reverse, sizes) in &outcome.reverses {
+        print(&if reverse == relation {
+            format!("`{}` is symmetric: all edges between two vertices are in one part", name(relation))
+        } else {
+            let (of, reverse) = (name(relation), name(reverse));
+            format!("`{reverse}` holds reverses of `{of}`, which are in the parts of their edges: {}", parts(sizes))
+        })?;
+    }
+    for &(other, share) in &outcome.suspects {
+        let (of, other, share) = (name(relation), name(other), 100.0 * share);
+        note(&format!(
+            "warning: `{other}` holds the reverses of {share:.0} % of the edges of `{of}` and has a label `{label_name}`: \
+             `--reverse {of}={other}` puts them into the parts of their edges"
+        ));
+    }
+    Ok(())
 }
 
 /// Writes the graph without the test vertices, to train on, and the whole one, to test on.
@@ -107,7 +158,7 @@ fn inductive(dataset: &Dataset, vertex_type: usize, out: &Path) -> Result<(), Fa
 
 /// Holds out links, and says which edges left the graph.
 fn links(dataset: &mut Dataset, args: &SplitArgs) -> Result<(), Failure> {
-    let relation = |name: &str| named("relation", name, dataset.relations.iter().map(|relation| &relation.name));
+    let relation = |name: &str| relation_named(dataset, name);
     let relations = args.links.iter().map(|name| relation(name)).collect::<Result<Vec<_>, _>>()?;
     let reverses = args
         .reverse

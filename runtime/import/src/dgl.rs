@@ -149,23 +149,14 @@ impl Translation<'_> {
         let name = of.ntype.clone().unwrap_or_else(|| VERTEX.into());
         let id = of.node_id_field.clone().unwrap_or_else(|| "node_id".into());
         let columns = self.columns(&of.file_name, &[&id], of.graph_id_field.as_deref(), &name);
-        let has = |column: &str| columns.iter().any(|known| known == column);
-        let split = masks(&columns);
-        if split.is_some() && !has(LABEL) {
+        let (label, split) = (label(&columns), masks(&columns));
+        if split.is_some() && label.is_none() {
             self.faults.add(
                 &self.source.join(&of.file_name),
                 Some(1),
                 format!("there are masks, but no column `{LABEL}` to learn: leave them out by `ignore` of `--config`"),
             );
         }
-        let label = has(LABEL).then(|| Label {
-            columns: OneOrMore::One(LABEL.into()),
-            name: None,
-            kind: LabelKind::AsFound,
-            separator: None,
-            buckets: None,
-            class_names: None,
-        });
         VertexType {
             name,
             files: Some(OneOrMore::One(of.file_name.clone())),
@@ -185,16 +176,6 @@ impl Translation<'_> {
         let src_key = of.src_id_field.clone().unwrap_or_else(|| "src_id".into());
         let dst_key = of.dst_id_field.clone().unwrap_or_else(|| "dst_id".into());
         let columns = self.columns(&of.file_name, &[&src_key, &dst_key], of.graph_id_field.as_deref(), &name);
-        if columns.iter().any(|column| column == LABEL) {
-            let name = shown(&name);
-            self.faults.add(
-                &self.source.join(&of.file_name),
-                Some(1),
-                format!(
-                    "edges have no labels here: leave the column out by `ignore = [\"{name}.{LABEL}\"]` of `--config`"
-                ),
-            );
-        }
         let is_feature = |column: &&String| column[..] != *WEIGHT && !TARGETS.contains(&&column[..]);
         Relation {
             name,
@@ -207,7 +188,8 @@ impl Translation<'_> {
             dst_key: Some(OneOrMore::One(dst_key)),
             weight: columns.iter().find(|column| column[..] == *WEIGHT).cloned(),
             features: EdgeFeatures(vectors(columns.iter().filter(is_feature))),
-            split: masks(&columns),
+            label: label(&columns).into(),
+            split: masks(&columns).into(),
             unknown: self.settings.unknown,
             ..Relation::default()
         }
@@ -266,6 +248,18 @@ fn vectors<'c>(columns: impl Iterator<Item = &'c String>) -> Vec<Features> {
         ..Features::default()
     };
     columns.map(one).collect()
+}
+
+/// The label among some columns.
+fn label(columns: &[String]) -> Option<Label> {
+    columns.iter().any(|column| column == LABEL).then(|| Label {
+        columns: OneOrMore::One(LABEL.into()),
+        name: None,
+        kind: LabelKind::AsFound,
+        separator: None,
+        buckets: None,
+        class_names: None,
+    })
 }
 
 /// The split of the masks among some columns.

@@ -118,8 +118,10 @@ impl Notes {
             let features = dataset.relations.iter().filter(|r| r.features.is_some()).map(|r| &r.name[..]).collect();
             note("features of edges", features);
         }
-        let labelled = dataset.relations.iter().filter(|r| !r.labels.is_empty()).map(|r| &r.name[..]).collect();
-        note("labels and splits of edges", labelled);
+        if !holds.edge_labels {
+            let labelled = dataset.relations.iter().filter(|r| !r.labels.is_empty()).map(|r| &r.name[..]).collect();
+            note("labels and splits of edges", labelled);
+        }
         let links = dataset.link_splits.iter().skip(holds.link_splits).map(|l| &l.name[..]).collect();
         note(if holds.link_splits == 0 { "links that are held out" } else { "several link splits" }, links);
         note("metapaths", dataset.metapaths.iter().map(|m| &m.name[..]).collect());
@@ -131,6 +133,8 @@ pub(crate) struct Holds {
     pub vertex_times: bool,
     /// Times and features of edges.
     pub edge_attributes: bool,
+    /// Labels of edges, and their splits.
+    pub edge_labels: bool,
     /// Number of link splits.
     pub link_splits: usize,
 }
@@ -181,17 +185,13 @@ pub(crate) fn note_unlabelled(label: &LabelData, split: &SplitData, of: &VertexT
     }
 }
 
-/// The names of classes; their numbers where they have none.
-pub(crate) fn class_names(label: &LabelData) -> Vec<String> {
-    let classes = match &label.values {
+/// The names of the classes of a label; their numbers where they have none.
+pub(crate) fn class_names(values: &LabelValues, names: &[String]) -> Vec<String> {
+    let classes = match values {
         LabelValues::Single { classes, .. } | LabelValues::Multi { classes, .. } => *classes,
         LabelValues::Real { dim, .. } => *dim,
     };
-    if label.class_names.len() == classes {
-        label.class_names.clone()
-    } else {
-        (0..classes).map(|class| class.to_string()).collect()
-    }
+    if names.len() == classes { names.to_vec() } else { (0..classes).map(|class| class.to_string()).collect() }
 }
 
 /// Names of classes as the format holds them: none if they are their numbers.

@@ -1,7 +1,7 @@
 //! Configurations of GraphStorm's graph construction (`gconstruct-v0.1`) and the tables that they name.
 //!
 //! They are read as [`crate::tables`] are: the file is translated. What GraphStorm does and a dataset cannot keep (text
-//! encoders, ranks, values that are cut off, labels of edges) is refused with the reason.
+//! encoders, ranks, values that are cut off) is refused with the reason.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -269,37 +269,33 @@ impl Translation<'_> {
     }
 
     fn vertex_label(&mut self, tasks: &[LabelTask], name: &str) -> (Option<Label>, Option<Split>) {
-        let name = shown(name);
+        let of = format!("vertex type `{}`", shown(name));
         let [task] = tasks else {
             if tasks.len() > 1 {
-                self.wrong(format!("vertex type `{name}` has {} labels: leave all but one out", tasks.len()));
+                self.wrong(format!("{of} has {} labels: leave all but one out", tasks.len()));
             }
             return (None, None);
         };
+        let known = "`classification` or `regression`";
+        self.label(task, &of, known).map_or((None, None), |label| (Some(label), self.split(task)))
+    }
+
+    /// The label of a task; `known` are those of vertices or edges.
+    fn label(&mut self, task: &LabelTask, of: &str, known: &str) -> Option<Label> {
         let kind = match &task.task_type[..] {
             "classification" => LabelKind::Single,
             "regression" => LabelKind::Real,
             other => {
-                let other = shown(other);
-                self.wrong(format!(
-                    "vertex type `{name}`: the task `{other}` is not one of vertices: `classification` or `regression`"
-                ));
-                return (None, None);
+                self.wrong(format!("{of}: the task `{}` is not known: {known}", shown(other)));
+                return None;
             }
         };
         let Some(column) = task.label_col.clone() else {
-            self.wrong(format!("vertex type `{name}`: its label has no `label_col`"));
-            return (None, None);
+            self.wrong(format!("{of}: its label has no `label_col`"));
+            return None;
         };
-        let label = Label {
-            columns: OneOrMore::One(column),
-            name: None,
-            kind,
-            separator: None,
-            buckets: None,
-            class_names: None,
-        };
-        (Some(label), self.split(task))
+        let columns = OneOrMore::One(column);
+        Some(Label { columns, name: None, kind, separator: None, buckets: None, class_names: None })
     }
 
     /// The split of a task. None where all shares are 0.
@@ -318,22 +314,23 @@ impl Translation<'_> {
     fn relation(&mut self, edge: &Edge, name: String) -> Relation {
         let format = self.format(&edge.format);
         let features = self.features(&edge.features, &name);
-        let mut split = None;
-        for task in &edge.labels {
-            if task.task_type != "link_prediction" {
-                let (name, task) = (shown(&name), shown(&task.task_type));
-                self.wrong(format!(
-                    "relation `{name}`: the task `{task}` needs labels of edges, which a dataset does not have: leave it out, or make the column a feature"
-                ));
-            } else if split.is_some() {
-                self.wrong(format!("relation `{}` has several splits of links: leave all but one out", shown(&name)));
-            } else {
-                split = self.split(task);
+        let of = format!("relation `{}`", shown(&name));
+        let (label, split) = match &edge.labels[..] {
+            [] => (None, None),
+            [task] if task.task_type == "link_prediction" => (None, self.split(task)),
+            [task] => {
+                let known = "`classification`, `regression` or `link_prediction`";
+                (self.label(task, &of, known), self.split(task))
             }
-        }
+            several => {
+                self.wrong(format!("{of} has {} tasks: leave all but one out", several.len()));
+                (None, None)
+            }
+        };
         let (Some(src_key), Some(dst_key)) = (&edge.source_id_col, &edge.dest_id_col) else {
-            let name = shown(&name);
-            self.wrong(format!("relation `{name}` has no `source_id_col` and `dest_id_col`: put its columns into the table of the edges"));
+            self.wrong(format!(
+                "{of} has no `source_id_col` and `dest_id_col`: put its columns into the table of the edges"
+            ));
             return Relation::default();
         };
         Relation {
@@ -346,7 +343,8 @@ impl Translation<'_> {
             src_key: Some(OneOrMore::One(src_key.clone())),
             dst_key: Some(OneOrMore::One(dst_key.clone())),
             features: EdgeFeatures(features),
-            split,
+            label: label.into(),
+            split: split.into(),
             unknown: self.settings.unknown,
             ..Relation::default()
         }

@@ -84,6 +84,23 @@ fn a_graph_without_types_has_the_names_of_dgl() {
     assert_eq!(rows[..], [1.5, 0.5]);
 }
 
+/// With a label, masks divide the labelled edges; without one, they hold links out.
+#[test]
+fn labels_of_edges_are_targets() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &FILES);
+    let buys = "src_id,dst_id,label,train_mask,test_mask\n10,b,0,1,0\n2,a10,2,0,1\n10,b,-1,0,0\n";
+    write(folder.path(), &[("buys.csv", buys)]);
+    let dataset = imported(Kind::Dgl, folder.path(), None);
+    let buys = &dataset.relations[0];
+    assert_eq!(buys.num_edges(), 3);
+    assert_eq!(buys.labels[0].values, LabelValues::Single { classes: 2, of: vec![0, 1, -1] });
+    assert_eq!(buys.labels[0].class_names, ["0", "2"]);
+    let split = &buys.splits[0];
+    assert_eq!((&split.train[..], &split.val[..], &split.test[..]), (&[0][..], &[][..], &[1][..]));
+    assert_eq!(dataset.link_splits[0].test.len(), 1);
+}
+
 #[test]
 fn settings_leave_columns_and_edges_out() {
     let folder = tempfile::tempdir().unwrap();
@@ -132,7 +149,6 @@ fn faults_are_told_with_file_line_value_and_way_out() {
             &["buys.csv:3: this line names a vertex of type `item` that is not there: `c`", "unknown = \"skip\""],
         ),
         (("buys.csv", "1.5", "heavy"), &["buys.csv:3: `heavy` in column `weight` is not a number"]),
-        (("buys.csv", ",x\n", ",label\n"), &["buys.csv:1: edges have no labels here", "ignore = [\"buys.label\"]"]),
     ];
     for (change, parts) in cases {
         let said = layouts::said_of(Kind::Dgl, &FILES, *change);

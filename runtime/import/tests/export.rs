@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use hgnnc_graph::write::WriteError;
-use hgnnc_graph::{Dataset, LabelValues, SplitData};
+use hgnnc_graph::{Dataset, EdgeLabel, EdgeSplit, LabelValues, SplitData};
 use hgnnc_import::{ExportError, Kind, Layout, export};
 
 use common::{assert_equal, corners, corners_with_kinds, import, real_dataset};
@@ -50,6 +50,31 @@ fn tables_hold_all_but_kinds_and_metapaths() {
     assert_equal(&back, &corners());
     assert_eq!((back.name, back.title.as_deref()), ("corners".into(), Some("a bit of everything")));
     assert_notes(&notes, &[&["kinds of vertices", "`venue`"], &["metapaths", "`APA`"]]);
+}
+
+#[test]
+fn labels_and_splits_of_edges_are_held_by_tables_and_pyg() {
+    let mut dataset = corners();
+    let classes = LabelValues::Single { classes: 3, of: vec![2, -1, 0, 1] };
+    let sums = LabelValues::Real { dim: 1, rows: vec![0.5, 0.25, 0.0, 4.0], labelled: vec![true, true, false, true] };
+    let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+    dataset.relations[0].labels = vec![
+        EdgeLabel { name: "role".into(), values: classes, class_names: names(&["first", "last", "editor"]) },
+        EdgeLabel { name: "share".into(), values: sums, class_names: names(&["share"]) },
+    ];
+    let split = |name: &str, train, val, test| EdgeSplit { name: name.into(), train, val, test };
+    dataset.relations[0].splits = vec![split("a", vec![0, 3], vec![1], vec![2]), split("b", vec![2], vec![], vec![0])];
+    for layout in [Layout::Tables, Layout::Pyg] {
+        let (back, notes) = round_trip(layout, &dataset);
+        let (back, before) = (&back.relations[0], &dataset.relations[0]);
+        assert_eq!((&back.labels, &back.splits), (&before.labels, &before.splits));
+        assert!(notes.is_empty(), "{notes:?}");
+    }
+    for layout in [Layout::Hgb, Layout::Ogb] {
+        let (_, notes) = round_trip(layout, &dataset);
+        let said = "labels and splits of edges, which `writes` would need: left out";
+        assert!(notes.iter().any(|note| note.contains(said)), "{notes:#?}");
+    }
 }
 
 #[test]

@@ -93,6 +93,27 @@ fn tables_become_what_the_configuration_says() {
 }
 
 #[test]
+fn labels_of_edges_are_targets() {
+    for (task, values) in [
+        ("classification", LabelValues::Single { classes: 2, of: vec![1, 0, 1, 0, 1] }),
+        ("regression", LabelValues::Real { dim: 1, rows: vec![5.0, 3.0, 5.0, 3.0, 5.0], labelled: vec![true; 5] }),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &FILES);
+        let task = format!("{{\"label_col\": \"stars\", \"task_type\": \"{task}\"");
+        let config = CONFIG.replace("{\"task_type\": \"link_prediction\"", &task);
+        let buys = "u,i,how,stars\nb,7,web,5\na,8,shop,3\nb,9,web,5\nc,7,shop,3\nb,7,web,5\n";
+        write(folder.path(), &[("config.json", &config), ("buys.csv", buys)]);
+        let dataset = imported(Kind::Graphstorm, folder.path(), None);
+        let buys = &dataset.relations[0];
+        assert_eq!((buys.num_edges(), &buys.labels[0].values), (5, &values));
+        let split = &buys.splits[0];
+        assert_eq!([&split.train, &split.val, &split.test].map(Vec::len), [3, 1, 1]);
+        assert!(dataset.link_splits.is_empty());
+    }
+}
+
+#[test]
 fn links_to_hold_out_may_be_named() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), &FILES);
@@ -159,11 +180,15 @@ fn faults_are_told_with_file_line_value_and_way_out() {
         (("config.json", "\"separator\": \";\"}}", "\"truncate_dim\": 1}}"), &["`truncate_dim` cuts vectors"]),
         (
             ("config.json", "\"regression\"", "\"link_prediction\""),
-            &["vertex type `item`: the task `link_prediction` is not one of vertices"],
+            &["vertex type `item`: the task `link_prediction` is not known: `classification` or `regression`"],
+        ),
+        (
+            ("config.json", "\"link_prediction\"", "\"ranking\""),
+            &["relation `buys`: the task `ranking` is not known: `classification`, `regression` or `link_prediction`"],
         ),
         (
             ("config.json", "\"link_prediction\"", "\"classification\""),
-            &["relation `buys`: the task `classification` needs labels of edges"],
+            &["relation `buys`: its label has no `label_col`"],
         ),
         (("config.json", "\"source_id_col\": \"u\", ", ""), &["relation `buys` has no `source_id_col`"]),
         (("config.json", "\"label_col\": \"stars\", ", ""), &["vertex type `item`: its label has no `label_col`"]),

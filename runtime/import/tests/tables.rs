@@ -491,6 +491,13 @@ fn edges_have_labels_and_splits() {
     let split = &pays.splits[0];
     assert_eq!((&split.train[..], &split.val[..], &split.test[..]), (&[1, 2][..], &[0][..], &[4][..]));
     assert!(dataset.link_splits.is_empty() && dataset.labels.is_empty());
+    let second = (
+        "import.toml",
+        "split = { by = \"day\", train = 0.5, val = 0.25 }",
+        "split = [{ column = \"kind\" }, { column = \"kind\" }]",
+    );
+    let said = said_of(Kind::Tables, &files, second);
+    assert!(said.contains("splits of relation `pays` have names that differ, and two are called `given`"), "{said}");
     let without_train = said_of(Kind::Tables, &files, ("import.toml", "train = 0.5, ", ""));
     assert!(without_train.contains("split of relation `pays`: the shares of a split"), "{without_train}");
     let by_file =

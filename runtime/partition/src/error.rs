@@ -42,17 +42,6 @@ pub enum PartitionError {
         /// The names that there are.
         known: String,
     },
-    /// A split of edges, whose numbers a partition changes.
-    #[error(
-        "`{split}` is a split of the edges of `{relation}`: a partition numbers edges anew, and does not divide splits of edges; leave the \
-         split out of the dataset"
-    )]
-    EdgeSplit {
-        /// Name of the split.
-        split: String,
-        /// The relation whose edges it divides.
-        relation: String,
-    },
     /// There are more vertices than numbers of 32 bits.
     #[error("the dataset has {vertices} vertices in all, and at most {most} can be partitioned")]
     Vertices {

@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use hgnnc_graph::SplitData;
 use hgnnc_graph::load::FIELDS;
 use hgnnc_graph::write::stem;
 use toml::{Table, Value};
@@ -71,9 +72,11 @@ pub enum JobKind {
     },
     /// The number that each vertex of a type has in the source.
     Numbers(usize),
-    /// The vertices of a part of a split, of 0: train, 1: val, 2: test.
+    /// The vertices or edges of a part of a split, of 0: train, 1: val, 2: test.
     Split {
-        /// Position of the split.
+        /// Index space of the ids.
+        of: Of,
+        /// Position of the split among those of all vertex types, or of the relation.
         split: usize,
         /// The part.
         part: usize,
@@ -173,12 +176,14 @@ pub fn plan(source: &Source, ranks: usize) -> Result<Plan> {
         planner.rows(table, "file", &format!("label{label}.npy"), of, &at)?;
         planner.rows(table, "mask_file", &format!("label{label}.known.npy"), of, &at)
     })?;
-    planner.each(&mut table, "split", |planner, split, table| {
+    planner.each(&mut table, "split", |planner, index, table| {
+        let Some((of, split)) = planner.split_of(table) else { return Ok(()) };
         for (part, field) in ["train", "val", "test"].into_iter().enumerate() {
             if table.contains_key(field) {
-                let file = planner.free(format!("split{split}.{field}.npy"));
+                let file = planner.free(format!("split{index}.{field}.npy"));
                 table.insert(field.into(), Value::String(file.clone()));
-                planner.jobs.push(Job { file, kind: JobKind::Split { split, part }, bytes: 0 });
+                let bytes = planner.split_bytes(of);
+                planner.jobs.push(Job { file, kind: JobKind::Split { of, split, part }, bytes });
             }
         }
         Ok(())
@@ -229,6 +234,35 @@ impl Planner<'_> {
         let names = std::iter::once(file.clone()).chain((2..).map(|n: u32| format!("{stem}-{n}.npy")));
         // There are more names than files.
         names.into_iter().find(|name| self.names.insert(name.to_ascii_lowercase())).unwrap_or_default()
+    }
+
+    /// What a split divides, and its position among those of all vertex types, or of its relation.
+    fn split_of(&self, table: &Table) -> Option<(Of, usize)> {
+        let text = |field: &str| table.get(field).and_then(Value::as_str);
+        let (outline, name) = (&self.source.outline, text("name")?);
+        match text("relation") {
+            None => {
+                let ty = outline.vertex_type(text("vertex_type")?)?;
+                let is_it = |split: &SplitData| split.vertex_type == ty && split.name == name;
+                Some((Of::Vertices(ty), outline.splits.iter().position(is_it)?))
+            }
+            Some(relation) => {
+                let relation = outline.relation(relation)?;
+                let splits = &outline.relations[relation].splits;
+                Some((Of::Edges(relation), splits.iter().position(|split| split.name == name)?))
+            }
+        }
+    }
+
+    /// Bytes that are read to number the ids of a part of a split anew.
+    fn split_bytes(&self, of: Of) -> u64 {
+        match of {
+            Of::Vertices(_) => 0,
+            Of::Edges(relation) => {
+                let edges = &self.source.edges[relation];
+                edges.len() as u64 * edges.bytes()
+            }
+        }
     }
 
     /// Plans the rows in the file that `field` names, if there is one, as the file `new`.

@@ -76,11 +76,13 @@ fn unknown<'a>(of: &'static str, name: String, names: impl Iterator<Item = &'a S
 
 /// The ids of the training vertices of each type.
 fn seeds(source: &Source, options: &Options) -> Result<Vec<Vec<u32>>> {
-    let splits = &source.outline.splits;
+    let outline = &source.outline;
+    let of_edges = outline.relations.iter().flat_map(|relation| &relation.splits).map(|split| &split.name);
+    let names = outline.splits.iter().map(|split| &split.name).chain(of_edges);
     if let Some(name) = &options.split
-        && !splits.iter().any(|split| split.name == *name)
+        && !names.clone().any(|known| known == name)
     {
-        return Err(unknown("split", name.clone(), splits.iter().map(|split| &split.name)));
+        return Err(unknown("split", name.clone(), names));
     }
     let of = |ty| source.outline.split(ty, options.split.as_deref()).map_or(vec![], |split| split.train.clone());
     Ok((0..source.outline.vertex_types.len()).map(of).collect())
@@ -88,9 +90,11 @@ fn seeds(source: &Source, options: &Options) -> Result<Vec<Vec<u32>>> {
 
 fn needs(source: &Source, options: &Options) -> Needs {
     let listed = |ids: [&Vec<u32>; 3]| ids.iter().map(|ids| ids.len() as u64).sum::<u64>();
-    // Training vertices are listed once more while they are balanced.
+    // Training vertices are listed once more while they are balanced, and the ids of a part while it is written.
     let splits = source.outline.splits.iter().map(|split| listed([&split.train, &split.val, &split.test]));
-    let listed = splits.sum::<u64>() * 2;
+    let of_edges = source.outline.relations.iter().flat_map(|relation| &relation.splits);
+    let of_edges = of_edges.map(|split| listed([&split.train, &split.val, &split.test]));
+    let listed = splits.chain(of_edges).sum::<u64>() * 4;
     let threads = rayon::current_num_threads();
     Needs::new(source.num_vertices() as u64, source.num_edges(), listed, threads, options)
 }

@@ -67,12 +67,6 @@ impl Source {
         let path = folder.join("dataset.toml");
         let text = files::read_to_string(&path).map_err(|error| PartitionError::read(&path, error))?;
         let table: Table = text.parse().map_err(|error| PartitionError::read(&path, error))?;
-        for relation in &outline.relations {
-            if let Some(split) = relation.splits.first() {
-                let (split, relation) = (split.name.clone(), relation.name.clone());
-                return Err(PartitionError::EdgeSplit { split, relation });
-            }
-        }
         let mut first = vec![0];
         for ty in &outline.vertex_types {
             first.push(first[first.len() - 1] + ty.count);

@@ -67,7 +67,7 @@ impl Layout<'_> {
                 Ok(0)
             }
             JobKind::Numbers(ty) => self.source_numbers(*ty, &job.file, work, progress),
-            JobKind::Split { split, part } => self.split(*split, *part, &job.file, work),
+            JobKind::Split { of, split, part } => self.split(*of, *split, *part, &job.file, work, progress),
             JobKind::Links { rows, place } => self.links(rows, place, &job.file, work, progress),
         }
     }
@@ -305,17 +305,61 @@ impl Layout<'_> {
         Ok(0)
     }
 
-    fn split(&self, split: usize, part: usize, file: &str, work: &Work) -> Result<u64> {
-        let split = &self.source.outline.splits[split];
-        let numbers = &self.numbers[self.source.vertices(split.vertex_type)];
-        let ids = [&split.train, &split.val, &split.test][part];
-        let mut new: Vec<i32> = ids.iter().map(|&id| numbers[id as usize] as i32).collect();
+    fn split(
+        &self,
+        of: Of,
+        split: usize,
+        part: usize,
+        file: &str,
+        work: &Work,
+        progress: &Progress<'_>,
+    ) -> Result<u64> {
+        let outline = &self.source.outline;
+        let (ids, mut new) = match of {
+            Of::Vertices(ty) => {
+                let split = &outline.splits[split];
+                let numbers = &self.numbers[self.source.vertices(ty)];
+                let ids = [&split.train, &split.val, &split.test][part];
+                (ids, ids.iter().map(|&id| i64::from(numbers[id as usize])).collect())
+            }
+            Of::Edges(relation) => {
+                let split = &outline.relations[relation].splits[split];
+                let ids = [&split.train, &split.val, &split.test][part];
+                (ids, self.new_edges(relation, ids, progress)?)
+            }
+        };
         new.sort_unstable();
         let path = work.new_path(file);
-        npy::write(&path, &[new.len()], &new).map_err(PartitionError::io(&path))?;
+        let narrow: Option<Vec<i32>> = new.iter().map(|&id| i32::try_from(id).ok()).collect();
+        let written = match narrow {
+            Some(narrow) => npy::write(&path, &[narrow.len()], &narrow),
+            None => npy::write(&path, &[new.len()], &new),
+        };
+        written.map_err(PartitionError::io(&path))?;
         let mut hash = Xxh3::new();
         ids.iter().for_each(|id| hash.update(&id.to_le_bytes()));
         Ok(hash.digest())
+    }
+
+    /// New positions of some edges of a relation, which ascend: behind those whose destinations the ranks before own, in the
+    /// order of the source.
+    fn new_edges(&self, relation: usize, edges: &[u32], progress: &Progress<'_>) -> Result<Vec<i64>> {
+        let source = &self.source.edges[relation];
+        let ranks = &self.ranks[self.source.ends(relation).1..];
+        // By rank, the position of its next edge.
+        let mut next = crate::manifest::borders(&self.counts.relations[relation].in_edges);
+        let (mut new, mut wanted) = (Vec::with_capacity(edges.len()), edges.iter().copied().peekable());
+        source.each(|range, chunk| {
+            for (edge, &dst) in range.clone().zip(&chunk.dst) {
+                let position = &mut next[usize::from(ranks[dst as usize])];
+                if wanted.next_if_eq(&(edge as u32)).is_some() {
+                    new.push(*position as i64);
+                }
+                *position += 1;
+            }
+            progress.add(range.len() as u64 * source.bytes())
+        })?;
+        Ok(new)
     }
 
     fn links(

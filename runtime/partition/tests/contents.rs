@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Place, communities, integers, random};
-use hgnnc_graph::{Dataset, Features, LabelValues, RelationData, VertexIds};
+use hgnnc_graph::{Dataset, EdgeSplit, Features, LabelValues, RelationData, VertexIds};
 use hgnnc_partition::{By, Options, Partition};
 use proptest::prelude::*;
 
@@ -40,9 +40,16 @@ fn label_rows(values: &LabelValues, count: usize) -> Vec<(bool, Vec<f32>)> {
 }
 
 /// An edge with all that is known of it.
-type Edge = (u32, u32, Option<f32>, Option<i64>, Vec<f32>);
+type Edge = (u32, u32, Option<f32>, Option<i64>, Vec<f32>, Targets);
+
+/// The labels of an edge, and its part of each split.
+type Targets = (Vec<(bool, Vec<f32>)>, Vec<Option<usize>>);
 
 fn edges(of: &RelationData) -> Vec<Edge> {
+    let labels: Vec<_> = of.labels.iter().map(|label| label_rows(&label.values, of.num_edges())).collect();
+    let part = |split: &EdgeSplit, e: usize| {
+        [&split.train, &split.val, &split.test].iter().position(|part| part.binary_search(&(e as u32)).is_ok())
+    };
     let edge = |e: usize| {
         (
             of.src_ids[e],
@@ -50,6 +57,10 @@ fn edges(of: &RelationData) -> Vec<Edge> {
             of.weight.as_ref().map(|weight| weight[e]),
             of.time.as_ref().map(|time| time[e]),
             of.features.as_ref().map_or(vec![], |x| x.row(e).to_vec()),
+            (
+                labels.iter().map(|rows| rows[e].clone()).collect(),
+                of.splits.iter().map(|split| part(split, e)).collect(),
+            ),
         )
     };
     (0..of.num_edges()).map(edge).collect()
@@ -71,6 +82,11 @@ fn check(place: &Place, source: &Dataset, found: &Partition) -> Result<(), TestC
                 .map(|ty| (ty.name.clone(), ty.count, ty.transforms.clone()))
                 .collect::<Vec<_>>(),
             dataset.relations.iter().map(|r| (r.name.clone(), r.src, r.dst, r.transforms.clone())).collect::<Vec<_>>(),
+            dataset
+                .relations
+                .iter()
+                .flat_map(|r| r.labels.iter().map(|label| (label.name.clone(), label.class_names.clone())))
+                .collect::<Vec<_>>(),
             dataset.labels.iter().map(|l| (l.name.clone(), l.vertex_type, l.class_names.clone())).collect::<Vec<_>>(),
         )
     };
@@ -112,7 +128,7 @@ fn check(place: &Place, source: &Dataset, found: &Partition) -> Result<(), TestC
         let mut expected = edges(from);
         expected.sort_by_key(|edge| owners[edge.1 as usize]);
         let renumbered: Vec<Edge> =
-            edges(of).into_iter().map(|(s, d, w, t, x)| (old(of.src, s), old(of.dst, d), w, t, x)).collect();
+            edges(of).into_iter().map(|(s, d, w, t, x, y)| (old(of.src, s), old(of.dst, d), w, t, x, y)).collect();
         prop_assert_eq!(renumbered, expected);
     }
     for (label, from) in parts.labels.iter().zip(&source.labels) {

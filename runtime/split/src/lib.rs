@@ -1,6 +1,7 @@
-//! Training, validation and test parts of vertices and links, without leakage between them.
+//! Training, validation and test parts of vertices, edges and links, without leakage between them.
 //!
 //! - [`split_vertices`] divides the labelled vertices of a type, at random, evenly over the classes, or by time.
+//! - [`split_edges`] divides the labelled edges of a relation likewise; an edge and its reverses are in one part.
 //! - [`without_vertices`] removes vertices with their edges: the training graph of an inductive split, whose test
 //!   vertices are unseen. [`write_inductive`] writes it beside the whole graph.
 //! - [`split_links`] holds out links of relations. Equal edges, the other directions of symmetric relations, and the
@@ -11,15 +12,21 @@
 
 #![forbid(unsafe_code)]
 
+mod edges;
 mod inductive;
+mod labelled;
 mod links;
+mod reverses;
 mod shares;
 mod vertices;
 
+pub use edges::{EdgeOutcome, LabelledEdges, split_edges};
 pub use inductive::{without_vertices, write_inductive};
-pub use links::{LinkOutcome, LinkSplit, SUSPICIOUS, split_links};
+pub use labelled::LabelSplit;
+pub use links::{LinkOutcome, LinkSplit, split_links};
+pub use reverses::SUSPICIOUS;
 pub use shares::{Order, Shares, shuffle};
-pub use vertices::{VertexSplit, split_vertices};
+pub use vertices::split_vertices;
 
 /// Why a dataset was not split.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +42,7 @@ pub enum SplitError {
     #[error("{0} has no times, so it cannot be split by time")]
     NoTime(String),
     /// An even split over classes of a label without classes.
-    #[error("`{0}` is not a label of one class for each vertex, so its parts cannot have equal shares of each class")]
+    #[error("`{0}` is not a label of one class, so its parts cannot have equal shares of each class")]
     NoClasses(String),
     /// A part that has a share, and that rounding leaves without an element.
     #[error("the {part} part of {count} {of} would be empty: give it a larger share, or 0")]
@@ -53,6 +60,16 @@ pub enum SplitError {
         /// The relation.
         relation: String,
         /// The relation that was named as its reverse.
+        reverse: String,
+    },
+    /// A relation whose labelled edges are to be in the parts of those that they reverse, without such a label.
+    #[error(
+        "the edges of `{reverse}` have no label `{label}`, so there is nothing of them to split: leave `{reverse}` out"
+    )]
+    UnlabelledReverse {
+        /// Name of the label.
+        label: String,
+        /// The relation that was named as a reverse.
         reverse: String,
     },
 }

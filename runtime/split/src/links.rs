@@ -3,6 +3,7 @@
 use hgnnc_graph::{Dataset, LinkSplitData, Links, RelationData};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::reverses::{Reverses, check, undirected};
 use crate::shares::shuffle;
 use crate::{Order, Shares, SplitError};
 
@@ -33,12 +34,9 @@ pub struct LinkOutcome {
     /// symmetric: a link and its other direction are one link.
     pub reverses: Vec<(usize, usize)>,
     /// Pairs of a relation and one that holds the reverses of this share of its edges, and was not named as its reverse:
-    /// links may leak through it. From [`SUSPICIOUS`] on.
+    /// links may leak through it. From [`crate::SUSPICIOUS`] on.
     pub suspects: Vec<(usize, usize, f64)>,
 }
-
-/// The share of reverses from which on a relation is among [`LinkOutcome::suspects`].
-pub const SUSPICIOUS: f64 = 0.5;
 
 /// Holds out links of the dataset's relations and adds them as a link split.
 ///
@@ -57,12 +55,7 @@ pub fn split_links(dataset: &mut Dataset, asked: &LinkSplit) -> Result<LinkOutco
         return Err(SplitError::Name(asked.name.clone()));
     }
     let relations = &dataset.relations;
-    for &(relation, reverse) in &asked.reverses {
-        let (a, b) = (&relations[relation], &relations[reverse]);
-        if (a.src, a.dst) != (b.dst, b.src) {
-            return Err(SplitError::NotReverse { relation: a.name.clone(), reverse: b.name.clone() });
-        }
-    }
+    asked.reverses.iter().try_for_each(|&(relation, reverse)| check(&relations[relation], &relations[reverse]))?;
     // Reverses of each other, in both orders.
     let pairs: Vec<(usize, usize)> = asked.reverses.iter().flat_map(|&(a, b)| [(a, b), (b, a)]).collect();
     let mut outcome = LinkOutcome::default();
@@ -78,19 +71,10 @@ pub fn split_links(dataset: &mut Dataset, asked: &LinkSplit) -> Result<LinkOutco
         }
         divided.push(relation);
         let data = &relations[relation];
-        let mut reverses: Vec<usize> = pairs.iter().filter(|pair| pair.0 == relation).map(|pair| pair.1).collect();
-        reverses.dedup();
-        for (other, of) in relations.iter().enumerate() {
-            match reverse_share(data, of) {
-                _ if reverses.contains(&other) => {}
-                Some(1.0) => {
-                    reverses.push(other);
-                    outcome.reverses.push((relation, other));
-                }
-                Some(share) if share >= SUSPICIOUS => outcome.suspects.push((relation, other, share)),
-                _ => {}
-            }
-        }
+        let named: Vec<usize> = pairs.iter().filter(|pair| pair.0 == relation).map(|pair| pair.1).collect();
+        let Reverses { all: reverses, found, suspects } = Reverses::find(relations, relation, &named, |_| true)?;
+        outcome.reverses.extend(found.into_iter().map(|other| (relation, other)));
+        outcome.suspects.extend(suspects.into_iter().map(|(other, share)| (relation, other, share)));
         let symmetric = reverses.contains(&relation);
         let cut = Cut::new(data, symmetric, asked)?;
         for (total, size) in outcome.links.iter_mut().zip(cut.sizes) {
@@ -130,21 +114,6 @@ pub fn split_links(dataset: &mut Dataset, asked: &LinkSplit) -> Result<LinkOutco
         (metapath.pairs, metapath.self_pairs, metapath.instances, metapath.max_degree) = (None, None, None, None);
     }
     Ok(outcome)
-}
-
-/// The share of the distinct edges of `relation` whose reverse is an edge of `other`; `None` if `other` does not lead the
-/// other way, or `relation` has no edges. Self loops, which are their own reverses, do not count.
-fn reverse_share(relation: &RelationData, other: &RelationData) -> Option<f64> {
-    if (relation.src, relation.dst) != (other.dst, other.src) {
-        return None;
-    }
-    let is_loop = |&(src, dst): &(u32, u32)| relation.src == relation.dst && src == dst;
-    let edges = |data: &RelationData| -> FxHashSet<(u32, u32)> {
-        data.src_ids.iter().copied().zip(data.dst_ids.iter().copied()).filter(|edge| !is_loop(edge)).collect()
-    };
-    let (forward, other) = (edges(relation), edges(other));
-    let reversed = forward.iter().filter(|&&(src, dst)| other.contains(&(dst, src))).count();
-    (!forward.is_empty()).then(|| reversed as f64 / forward.len() as f64)
 }
 
 /// The parts of the links of one relation.
@@ -207,9 +176,4 @@ impl Cut {
         let is_later = self.until.zip(time).is_some_and(|(until, time)| time > until);
         !is_later && !self.left_out.contains(&undirected(link, self.symmetric))
     }
-}
-
-/// One form for both directions of a symmetric link.
-fn undirected((src, dst): (u32, u32), symmetric: bool) -> (u32, u32) {
-    if symmetric && src > dst { (dst, src) } else { (src, dst) }
 }

@@ -1,13 +1,14 @@
-//! Splits of vertices and links: what is in each part, and that nothing of the held-out parts is trained on.
+//! Splits of vertices, edges and links: what is in each part, and that nothing of the held-out parts is trained on.
 
 use std::collections::BTreeSet;
 
 use hgnnc_graph::{
-    Dataset, DenseFeatures, Features, FieldData, LabelData, LabelValues, RelationData, SplitData, VertexIds,
-    VertexTypeData,
+    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, FieldData, LabelData, LabelValues, RelationData, SplitData,
+    VertexIds, VertexTypeData,
 };
 use hgnnc_split::{
-    LinkSplit, Order, Shares, SplitError, VertexSplit, split_links, split_vertices, without_vertices, write_inductive,
+    LabelSplit, LabelledEdges, LinkSplit, Order, Shares, SplitError, split_edges, split_links, split_vertices,
+    without_vertices, write_inductive,
 };
 use proptest::prelude::*;
 
@@ -60,14 +61,14 @@ fn relation(name: &str, (src, dst): (usize, usize), edges: &[(u32, u32)]) -> Rel
     }
 }
 
-fn vertex_split(order: Order, by_class: bool) -> VertexSplit {
-    VertexSplit { label: 0, name: "drawn".into(), shares: SHARES, order, by_class }
+fn label_split(order: Order, by_class: bool) -> LabelSplit {
+    LabelSplit { name: "drawn".into(), shares: SHARES, order, by_class }
 }
 
 #[test]
 fn labelled_vertices_are_divided_once_each() {
     let mut dataset = papers();
-    let sizes = split_vertices(&mut dataset, &vertex_split(Order::Random(1), false)).unwrap();
+    let sizes = split_vertices(&mut dataset, 0, &label_split(Order::Random(1), false)).unwrap();
     assert_eq!(sizes, [4, 2, 2]);
     let SplitData { train, val, test, .. } = &dataset.splits[0];
     let all: BTreeSet<u32> = [train, val, test].into_iter().flatten().copied().collect();
@@ -75,7 +76,7 @@ fn labelled_vertices_are_divided_once_each() {
     // The same seed draws the same parts, another one others.
     let again = |seed| {
         let mut dataset = papers();
-        split_vertices(&mut dataset, &vertex_split(Order::Random(seed), false)).unwrap();
+        split_vertices(&mut dataset, 0, &label_split(Order::Random(seed), false)).unwrap();
         dataset.splits[0].train.clone()
     };
     assert_eq!(again(1), *train);
@@ -85,7 +86,7 @@ fn labelled_vertices_are_divided_once_each() {
 #[test]
 fn each_class_is_divided_alike() {
     let mut dataset = papers();
-    split_vertices(&mut dataset, &vertex_split(Order::Random(3), true)).unwrap();
+    split_vertices(&mut dataset, 0, &label_split(Order::Random(3), true)).unwrap();
     let SplitData { train, val, test, .. } = &dataset.splits[0];
     let first = |part: &[u32]| part.iter().filter(|v| **v < 4).count();
     assert_eq!((first(train), first(val), first(test)), (2, 1, 1));
@@ -95,7 +96,7 @@ fn each_class_is_divided_alike() {
 #[test]
 fn the_earliest_vertices_are_to_train_on() {
     let mut dataset = papers();
-    split_vertices(&mut dataset, &vertex_split(Order::Time, false)).unwrap();
+    split_vertices(&mut dataset, 0, &label_split(Order::Time, false)).unwrap();
     let split = &dataset.splits[0];
     assert_eq!((&split.train[..], &split.val[..], &split.test[..]), (&[4, 5, 6, 7][..], &[2, 3][..], &[0, 1][..]));
 }
@@ -103,7 +104,7 @@ fn the_earliest_vertices_are_to_train_on() {
 #[test]
 fn an_unseen_vertex_leaves_with_its_edges() {
     let mut dataset = papers();
-    split_vertices(&mut dataset, &vertex_split(Order::Time, false)).unwrap();
+    split_vertices(&mut dataset, 0, &label_split(Order::Time, false)).unwrap();
     let seen = without_vertices(&dataset, 0, &[0, 1]);
     assert_eq!(seen.vertex_types[0].count, 7);
     assert_eq!(seen.vertex_types[0].ids, Some(VertexIds::Integer(vec![2, 3, 4, 5, 6, 7, 8])));
@@ -122,7 +123,7 @@ fn an_unseen_vertex_leaves_with_its_edges() {
 #[test]
 fn an_inductive_split_is_two_datasets() {
     let mut dataset = papers();
-    split_vertices(&mut dataset, &vertex_split(Order::Time, false)).unwrap();
+    split_vertices(&mut dataset, 0, &label_split(Order::Time, false)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("papers");
     write_inductive(&dataset, 0, &[0, 1], &target).unwrap();
@@ -134,26 +135,158 @@ fn an_inductive_split_is_two_datasets() {
 #[test]
 fn faults_leave_the_dataset_as_it_is() {
     let mut dataset = papers();
-    let fails = |dataset: &mut Dataset, split: VertexSplit, word: &str| {
-        let error = split_vertices(dataset, &split).unwrap_err().to_string();
+    let fails = |dataset: &mut Dataset, split: LabelSplit, word: &str| {
+        let error = split_vertices(dataset, 0, &split).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
         assert!(dataset.splits.is_empty());
     };
-    let asked = vertex_split(Order::Random(0), false);
+    let asked = label_split(Order::Random(0), false);
     let none = Shares { train: Some(0.9), val: 0.05, test: None };
-    fails(&mut dataset, VertexSplit { shares: none, ..asked.clone() }, "the validation part of 8 labelled vertices");
+    fails(&mut dataset, LabelSplit { shares: none, ..asked.clone() }, "the validation part of 8 labelled vertices");
     let none = Shares { train: Some(0.9), val: 0.5, test: None };
-    fails(&mut dataset, VertexSplit { shares: none, ..asked.clone() }, "from 0 to 1");
+    fails(&mut dataset, LabelSplit { shares: none, ..asked.clone() }, "from 0 to 1");
     dataset.vertex_types[0].time = None;
-    fails(&mut dataset, vertex_split(Order::Time, false), "vertex type `paper` has no times");
-    split_vertices(&mut dataset, &asked).unwrap();
-    let error = split_vertices(&mut dataset, &asked).unwrap_err();
+    fails(&mut dataset, label_split(Order::Time, false), "vertex type `paper` has no times");
+    split_vertices(&mut dataset, 0, &asked).unwrap();
+    let error = split_vertices(&mut dataset, 0, &asked).unwrap_err();
     assert_eq!(error, SplitError::Name("drawn".into()));
     let links = LinkSplit { reverses: vec![(0, 0)], ..link_split(&[0], Order::Random(0)) };
     let error = split_links(&mut dataset, &links).unwrap_err();
     assert!(matches!(error, SplitError::NotReverse { .. }), "{error}");
     let error = split_links(&mut dataset, &link_split(&[0], Order::Time)).unwrap_err();
     assert_eq!(error.to_string(), "relation `written_by` has no times, so it cannot be split by time");
+}
+
+/// Eight payments of two classes between four accounts, the last one without a label, at descending times; `returned` holds
+/// the reverses of the first four, with their labels.
+fn payments() -> Dataset {
+    let edges = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (1, 3), (0, 1), (2, 0)];
+    let back: Vec<(u32, u32)> = edges[..4].iter().map(|&(src, dst)| (dst, src)).collect();
+    let class = |of: &[i32]| EdgeLabel {
+        name: "fraud".into(),
+        values: LabelValues::Single { classes: 2, of: of.to_vec() },
+        class_names: vec![],
+    };
+    let mut pays = relation("pays", (0, 0), &edges);
+    pays.labels = vec![class(&[0, 0, 1, 1, 0, 0, 1, -1])];
+    pays.time = Some((0..8).map(|edge| 100 - edge).collect());
+    let mut returned = relation("returned", (0, 0), &back);
+    returned.labels = vec![class(&[0, 0, 1, 1])];
+    returned.time = Some((0..4).map(|edge| 100 - edge).collect());
+    Dataset {
+        vertex_types: vec![VertexTypeData { name: "account".into(), count: 4, ..Default::default() }],
+        relations: vec![pays, returned],
+        ..Default::default()
+    }
+}
+
+const PAYMENTS: LabelledEdges = LabelledEdges { relation: 0, label: 0, reverses: vec![] };
+
+/// Shares that leave no part of seven edges, or of six pairs, empty.
+fn thirds(order: Order) -> LabelSplit {
+    LabelSplit { shares: Shares { train: Some(0.4), val: 0.3, test: None }, ..label_split(order, false) }
+}
+
+#[test]
+fn labelled_edges_are_divided_once_each() {
+    let mut dataset = payments();
+    dataset.relations.truncate(1);
+    let outcome = split_edges(&mut dataset, &PAYMENTS, &thirds(Order::Random(1))).unwrap();
+    assert_eq!((outcome.edges, &outcome.reverses[..], &outcome.suspects[..]), ([3, 2, 2], &[][..], &[][..]));
+    assert_eq!(dataset.relations[0].num_edges(), 8);
+    let EdgeSplit { train, val, test, .. } = &dataset.relations[0].splits[0];
+    let all: BTreeSet<u32> = [train, val, test].into_iter().flatten().copied().collect();
+    assert_eq!(all, (0..7).collect());
+    let mut dataset = payments();
+    dataset.relations.truncate(1);
+    let by_class = LabelSplit { by_class: true, ..thirds(Order::Random(1)) };
+    split_edges(&mut dataset, &PAYMENTS, &by_class).unwrap();
+    let fraud = |edge: &&u32| [2, 3, 6].contains(*edge);
+    let EdgeSplit { train, val, test, .. } = &dataset.relations[0].splits[0];
+    assert_eq!([train, val, test].map(|part| part.iter().filter(fraud).count()), [1, 1, 1]);
+}
+
+#[test]
+fn the_earliest_edges_are_to_train_on() {
+    let mut dataset = payments();
+    dataset.relations.truncate(1);
+    split_edges(&mut dataset, &PAYMENTS, &thirds(Order::Time)).unwrap();
+    let split = &dataset.relations[0].splits[0];
+    assert_eq!((&split.train[..], &split.val[..], &split.test[..]), (&[4, 5, 6][..], &[2, 3][..], &[0, 1][..]));
+}
+
+/// The payments (0, 1), of which there are two, are in one part, and so are the reverses.
+#[test]
+fn reverses_are_in_the_part_of_the_edges() {
+    for seed in 0..8 {
+        let mut dataset = payments();
+        let asked = LabelledEdges { reverses: vec![1], ..PAYMENTS };
+        let outcome = split_edges(&mut dataset, &asked, &thirds(Order::Random(seed))).unwrap();
+        let [pays, returned] = [0, 1].map(|relation| dataset.relations[relation].splits[0].clone());
+        assert_eq!(outcome.reverses, [(1, [&returned.train, &returned.val, &returned.test].map(Vec::len))]);
+        let part = |split: &EdgeSplit, edge: u32| {
+            [&split.train, &split.val, &split.test].iter().position(|part| part.contains(&edge)).unwrap()
+        };
+        assert_eq!(part(&pays, 0), part(&pays, 6));
+        for edge in 0..4 {
+            assert_eq!(part(&returned, edge), part(&pays, edge));
+        }
+    }
+}
+
+/// Account 0 pays account 1 at 94 for the first time, so that pair is to train on, but not the payment at 100.
+#[test]
+fn by_time_later_edges_of_two_vertices_are_in_no_part() {
+    let mut dataset = payments();
+    let asked = LabelledEdges { reverses: vec![1], ..PAYMENTS };
+    let outcome = split_edges(&mut dataset, &asked, &thirds(Order::Time)).unwrap();
+    assert_eq!(outcome.edges, [2, 2, 2]);
+    let [pays, returned] = [0, 1].map(|relation| &dataset.relations[relation].splits[0]);
+    assert_eq!((&pays.train[..], &pays.val[..], &pays.test[..]), (&[5, 6][..], &[3, 4][..], &[1, 2][..]));
+    assert_eq!((&returned.train[..], &returned.val[..], &returned.test[..]), (&[][..], &[3][..], &[1, 2][..]));
+}
+
+#[test]
+fn reverses_of_all_edges_are_found_and_of_some_are_told() {
+    let mut dataset = payments();
+    let outcome = split_edges(&mut dataset, &PAYMENTS, &thirds(Order::Random(1))).unwrap();
+    // Four of seven distinct pairs.
+    assert_eq!((&outcome.reverses[..], outcome.suspects.len(), outcome.suspects[0].0), (&[][..], 1, 1));
+    let mut dataset = payments();
+    let pays = &mut dataset.relations[0];
+    pays.keep(&[0, 1, 2, 3]);
+    let halves = LabelSplit { shares: Shares { train: Some(0.5), val: 0.25, test: None }, ..thirds(Order::Random(1)) };
+    let outcome = split_edges(&mut dataset, &PAYMENTS, &halves).unwrap();
+    assert_eq!(outcome.reverses, [(1, outcome.edges)]);
+    // Without the label they tell nothing.
+    let mut dataset = payments();
+    dataset.relations[0].keep(&[0, 1, 2, 3]);
+    dataset.relations[1].labels.clear();
+    let outcome = split_edges(&mut dataset, &PAYMENTS, &halves).unwrap();
+    assert!(outcome.reverses.is_empty() && dataset.relations[1].splits.is_empty());
+}
+
+#[test]
+fn faults_of_edges_leave_the_dataset_as_it_is() {
+    let mut dataset = payments();
+    let mut fails = |of: LabelledEdges, asked: LabelSplit, word: &str| {
+        let error = split_edges(&mut dataset, &of, &asked).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+        assert!(dataset.relations.iter().all(|relation| relation.splits.is_empty()));
+        dataset.relations[1].labels.clear();
+    };
+    let none = LabelSplit { shares: Shares { train: Some(0.9), val: 0.05, test: None }, ..thirds(Order::Time) };
+    fails(PAYMENTS, none, "the validation part of 7 labelled edges of `pays`");
+    let named = LabelledEdges { reverses: vec![1], ..PAYMENTS };
+    fails(named, thirds(Order::Time), "the edges of `returned` have no label `fraud`");
+    split_edges(&mut dataset, &PAYMENTS, &thirds(Order::Time)).unwrap();
+    assert_eq!(split_edges(&mut dataset, &PAYMENTS, &thirds(Order::Time)), Err(SplitError::Name("drawn".into())));
+    dataset.relations[0].time = None;
+    let later = LabelSplit { name: "later".into(), ..thirds(Order::Time) };
+    assert_eq!(
+        split_edges(&mut dataset, &PAYMENTS, &later).unwrap_err().to_string(),
+        "relation `pays` has no times, so it cannot be split by time"
+    );
 }
 
 fn link_split(relations: &[usize], order: Order) -> LinkSplit {

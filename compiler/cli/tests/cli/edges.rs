@@ -165,10 +165,55 @@ fn other_datasets_are_refused() {
     refused.fails(1, &["the edges of `pays` have no weight"]);
 }
 
-/// A partition numbers edges anew, so it takes no split of them.
+/// A split that `data split` draws is trained on, beside the one that the dataset has.
 #[test]
-fn a_partition_refuses_splits_of_edges() {
+fn labelled_edges_are_split() {
     let place = place();
-    let refused = place.run(&["data", "partition", "bank", "--ranks", "2", "-o", "parts"]);
-    refused.fails(1, &["`standard` is a split of the edges of `pays`"]);
+    let split = |more: &[&str]| place.run(&[&["data", "split", "bank", "made", "--edges", "pays"], more].concat());
+    let said = split(&["--name", "drawn", "--train", "0.5", "--val", "0.25", "--by-class"]).works().out;
+    assert!(said.contains("split `drawn` of `fraud` of `pays`: 160 to train on, 80 to validate, 80 to test"), "{said}");
+    let train = ["train", "m.hgnn", "--data", "made", "--split", "drawn", "-o", "run"];
+    place.run(&train).works();
+    let report = place.json("run/report.json");
+    assert!(report["metrics"]["test"]["accuracy"].as_f64().expect("a number") > 0.85, "{}", report["metrics"]);
+    std::fs::remove_dir_all(place.path("made")).expect("removed");
+    let said = split(&["--name", "pairs", "--reverse", "pays=pays"]).works().out;
+    assert!(said.contains("`pays` is symmetric: all edges between two vertices are in one part"), "{said}");
+    std::fs::remove_dir_all(place.path("made")).expect("removed");
+    split(&[]).fails(1, &["there is a split `standard` already"]);
+    split(&["--name", "n", "--by", "time"]).fails(1, &["relation `pays` has no times"]);
+    split(&["--name", "n", "--label", "y"]).fails(1, &["no label `y`; it has `fraud`"]);
+    split(&["--links", "pays"]).fails(2, &["cannot be used with"]);
+    split(&["--name", "n", "--inductive"]).fails(2, &["--inductive", "cannot be used with"]);
+    let links = ["data", "split", "bank", "other", "--links", "pays", "--by-class"];
+    place.run(&links).fails(2, &["--by-class", "cannot be used with"]);
+    place.run(&["data", "split", "bank", "other", "--edges", "paid"]).fails(1, &["no relation `paid`; it has `pays`"]);
+}
+
+/// A partition numbers edges anew: labels and splits go with them.
+#[test]
+fn a_partition_keeps_labels_and_splits_of_edges() {
+    let place = place();
+    place.run(&["data", "partition", "bank", "--ranks", "2", "--model", "m.hgnn", "-o", "parts"]).works();
+    let [before, after] = ["bank", "parts"].map(|name| Dataset::load(place.path(name)).expect("a dataset"));
+    let classes = |dataset: &Dataset, part: usize| {
+        let pays = &dataset.relations[0];
+        let EdgeSplit { train, val, test, .. } = &pays.splits[0];
+        let mut classes: Vec<_> = [train, val, test][part]
+            .iter()
+            .map(|&edge| {
+                let LabelValues::Single { of, .. } = &pays.labels[0].values else { panic!("classes") };
+                let amount = pays.weight.as_ref().map(|weight| weight[edge as usize].to_bits());
+                (amount, of[edge as usize])
+            })
+            .collect();
+        classes.sort_unstable();
+        classes
+    };
+    for part in 0..3 {
+        assert_eq!(classes(&before, part), classes(&after, part));
+    }
+    place.run(&["train", "m.hgnn", "--data", "parts", "-o", "run"]).works();
+    let report = place.json("run/report.json");
+    assert!(report["metrics"]["test"]["accuracy"].as_f64().expect("a number") > 0.85, "{}", report["metrics"]);
 }

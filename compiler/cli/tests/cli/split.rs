@@ -69,7 +69,7 @@ fn faults_name_what_there_is() {
     split(&[&label[..], &["--name", "half"]].concat()).fails(1, &["there is a split `half` already"]);
     split(&[&label[..], &["--val", "0.9", "--test", "0.3"]].concat()).fails(1, &["at most 1 together"]);
     let tags = ["--vertices", "paper", "--label", "tags", "--by-class"];
-    split(&tags).fails(1, &["`tags` is not a label of one class for each vertex"]);
+    split(&tags).fails(1, &["`tags` is not a label of one class, so"]);
     split(&["--links", "writes"]).fails(1, &["no relation `writes`; it has `author-paper`, `paper-paper`"]);
     let reverse = ["--links", "author-paper", "--reverse", "author-paper=paper-paper"];
     split(&reverse).fails(1, &["`paper-paper` is not the reverse of `author-paper`"]);

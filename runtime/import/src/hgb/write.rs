@@ -15,7 +15,11 @@ use crate::export::{
 
 /// Writes the files to an empty folder.
 pub(crate) fn write(dataset: &Dataset, folder: &Path, notes: &mut Notes) -> Result<(), ExportError> {
-    notes.unheld("HGB", &Holds { vertex_times: false, edge_attributes: false, link_splits: 1 }, dataset);
+    notes.unheld(
+        "HGB",
+        &Holds { vertex_times: false, edge_attributes: false, edge_labels: false, link_splits: 1 },
+        dataset,
+    );
     let targets = targets(dataset, notes);
     // PyG looks for the classes of type 0.
     let mut order: Vec<usize> = (0..dataset.vertex_types.len()).collect();
@@ -228,7 +232,7 @@ impl Writer<'_> {
             links.push(json!({"start": self.number[of.src], "end": self.number[of.dst], "meaning": meaning}));
         }
         let classes = targets.iter().map(|(label, _)| {
-            let names = class_names(label).into_iter().map(Value::from).collect();
+            let names = class_names(&label.values, &label.class_names).into_iter().map(Value::from).collect();
             (self.number[label.vertex_type].to_string(), numbered(names))
         });
         let info = json!({

@@ -15,7 +15,11 @@ use crate::export::{
 /// Writes the folders `raw`, `split` and `mapping` to an empty folder.
 pub(crate) fn write(dataset: &Dataset, folder: &Path, notes: &mut Notes) -> Result<(), ExportError> {
     names(dataset)?;
-    notes.unheld("OGB", &Holds { vertex_times: true, edge_attributes: true, link_splits: 0 }, dataset);
+    notes.unheld(
+        "OGB",
+        &Holds { vertex_times: true, edge_attributes: true, edge_labels: false, link_splits: 0 },
+        dataset,
+    );
     let writer = Writer { dataset, folder };
     // `ogb` asks to download a newer version where it is not there.
     writer.column(&folder.join("RELEASE_v1.txt"), [&dataset.name])?;
@@ -242,7 +246,7 @@ impl Writer<'_> {
 
     fn classes(&self, labels: &[&hgnnc_graph::LabelData], notes: &mut Notes) -> Result<(), ExportError> {
         let named = |label: &&hgnnc_graph::LabelData| {
-            let classes = class_names(label);
+            let classes = class_names(&label.values, &label.class_names);
             let fewer = match &label.values {
                 // The classes that the labels themselves tell.
                 LabelValues::Single { of, .. } => {
@@ -254,7 +258,7 @@ impl Writer<'_> {
         };
         match labels {
             [label] if named(label) => {
-                let names = class_names(label);
+                let names = class_names(&label.values, &label.class_names);
                 if names.iter().any(|name| name.trim() != name || name.contains(['\n', '\r'])) {
                     notes.add("names of classes are left out: one has blanks at an end, or several lines");
                     return Ok(());

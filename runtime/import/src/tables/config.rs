@@ -350,8 +350,9 @@ pub(crate) struct Relation {
     /// Labels of the edges.
     #[serde(default)]
     pub label: Several<Label>,
-    /// With a label, parts of the labelled edges; otherwise links that are held out.
-    pub split: Option<Split>,
+    /// With a label, parts of the labelled edges; otherwise links that are held out, of one split.
+    #[serde(default)]
+    pub split: Several<Split>,
     #[serde(default)]
     pub unknown: Unknown,
     #[serde(default)]

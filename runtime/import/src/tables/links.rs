@@ -13,7 +13,8 @@ impl<'a> Import<'a> {
         for (at, of) in self.config.link_split.iter().enumerate() {
             let name = shown(&of.name);
             let before = self.config.link_split[..at].iter().map(|other| &other.name[..]);
-            let of_relations = self.config.relation.iter().filter_map(|of| of.split.as_ref()).map(config::Split::name);
+            let of_links = self.config.relation.iter().filter(|of| of.label.list().is_empty());
+            let of_relations = of_links.flat_map(|of| of.split.list()).map(config::Split::name);
             if of.name.is_empty() || before.chain(of_relations).any(|other| other == of.name) {
                 self.wrong(format!("link splits have names that differ, and two are called `{name}`"));
             }

@@ -182,6 +182,16 @@ impl<'a> Import<'a> {
         self.faults.add(self.file, None, message);
     }
 
+    /// Refuses two labels, or two splits, of one name.
+    fn check_names(&mut self, of: &str, labels: Vec<&str>, splits: Vec<&str>) {
+        for (what, names) in [("labels", labels), ("splits", splits)] {
+            if let Some(at) = (1..names.len()).find(|&at| names[..at].contains(&names[at])) {
+                let name = shown(names[at]);
+                self.wrong(format!("{what} of {of} have names that differ, and two are called `{name}`"));
+            }
+        }
+    }
+
     /// Checks what does not need the tables.
     fn check(&mut self) {
         let config = self.config;
@@ -213,15 +223,8 @@ impl<'a> Import<'a> {
             if !of.split.list().is_empty() && labels.is_empty() {
                 self.wrong(format!("vertex type `{}` has a split but no `label` to learn", shown(&of.name)));
             }
-            let splits: Vec<&str> = of.split.list().iter().map(config::Split::name).collect();
-            for (what, names) in [("labels", labels), ("splits", splits)] {
-                if let Some(at) = (1..names.len()).find(|&at| names[..at].contains(&names[at])) {
-                    let (of, name) = (shown(&of.name), shown(names[at]));
-                    self.wrong(format!(
-                        "{what} of vertex type `{of}` have names that differ, and two are called `{name}`"
-                    ));
-                }
-            }
+            let splits = of.split.list().iter().map(config::Split::name).collect();
+            self.check_names(&format!("vertex type `{}`", shown(&of.name)), labels, splits);
         }
         self.check_link_splits();
         if let Some(graph) = &self.graph {
@@ -252,6 +255,15 @@ impl<'a> Import<'a> {
                     ));
                 }
             }
+            let labels: Vec<&str> = of.label.list().iter().map(config::Label::name).collect();
+            let splits: Vec<&str> = of.split.list().iter().map(config::Split::name).collect();
+            if labels.is_empty() && splits.len() > 1 {
+                self.wrong(format!(
+                    "relation `{name}` has {} splits of links: leave all but one out, or hold links out by `link_split`",
+                    splits.len()
+                ));
+            }
+            self.check_names(&format!("relation `{name}`"), labels, splits);
             let table = of.files.is_some() && of.src_key.is_some() && of.dst_key.is_some() && of.key.is_none();
             let foreign = of.key.is_some() && of.files.is_none() && of.src_key.is_none() && of.dst_key.is_none();
             if !table && !foreign {
@@ -309,7 +321,7 @@ impl<'a> Import<'a> {
         let of_types =
             config.vertex_type.iter().flat_map(|of| of.files.iter().chain(of.more.iter().map(|more| &more.files)));
         let splits = config.vertex_type.iter().flat_map(|of| of.split.list());
-        let named = splits.chain(config.relation.iter().filter_map(|of| of.split.as_ref())).flat_map(Split::files);
+        let named = splits.chain(config.relation.iter().flat_map(|of| of.split.list())).flat_map(Split::files);
         let all = of_types.chain(of_relations).chain(held_out).flat_map(OneOrMore::list).chain(named);
         // Errors in a pattern are reported when its files are read.
         let files = all.flat_map(|pattern| matched(self.source, pattern).unwrap_or_default());

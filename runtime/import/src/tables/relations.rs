@@ -86,13 +86,13 @@ impl<'a> Import<'a> {
             }
         }
         let split_of = if of.label.list().is_empty() { SplitOf::Links } else { SplitOf::Labelled };
-        let mut split = match of.split.as_ref().map(|split| SplitRows::new(split, split_of)).transpose() {
-            Ok(split) => split,
-            Err(error) => {
-                self.wrong(format!("split of relation `{name}`: {error}"));
-                None
+        let mut splits = Vec::new();
+        for split in of.split.list() {
+            match SplitRows::new(split, split_of) {
+                Ok(split) => splits.push(split),
+                Err(error) => self.wrong(format!("split of relation `{name}`: {error}")),
             }
-        };
+        }
         let mut wanted = [edges.src_key, edges.dst_key].concat();
         let mut place = |columns: &[String]| {
             let start = wanted.len();
@@ -101,7 +101,7 @@ impl<'a> Import<'a> {
         };
         let weight_at = of.weight.as_ref().map(|column| place(std::slice::from_ref(column)).start);
         let time_at = of.time.as_ref().map(|column| place(std::slice::from_ref(column)).start);
-        let split_range = place(split.as_ref().map_or(&[], SplitRows::columns));
+        let split_ranges: Vec<Range<usize>> = splits.iter().map(|split| place(split.columns())).collect();
         let label_ranges: Vec<Range<usize>> = labels.iter().map(|label| place(label.columns())).collect();
         let block_ranges: Vec<Range<usize>> = blocks.iter().map(|block| place(block.columns())).collect();
 
@@ -159,8 +159,8 @@ impl<'a> Import<'a> {
                     0
                 }));
             }
-            if let Some(split) = &mut split {
-                split.push(&row.fields[split_range.clone()]).unwrap_or_else(&mut wrong);
+            for (split, range) in splits.iter_mut().zip(&split_ranges) {
+                split.push(&row.fields[range.clone()]).unwrap_or_else(&mut wrong);
             }
         };
         self.batches(&edges.table, &wanted, |import, rows| {
@@ -180,18 +180,18 @@ impl<'a> Import<'a> {
                 Ok(made) => (data.features, data.transforms) = made,
                 Err(error) => self.wrong(format!("features of relation `{name}`: {error}")),
             }
-            match split {
-                Some(split) if split_of == SplitOf::Links => {
-                    self.hold_out(edges, &split, index, &mut data, link_splits);
+            match split_of {
+                SplitOf::Links => {
+                    splits.iter().for_each(|split| self.hold_out(edges, split, index, &mut data, link_splits));
                 }
-                split => self.edge_targets(labels, split, &mut data),
+                SplitOf::Labelled => self.edge_targets(labels, splits, &mut data),
             }
         }
         data
     }
 
-    /// Adds the labels of edges, and a split of those that have any of them.
-    fn edge_targets(&mut self, mut labels: Vec<LabelRows<'a>>, split: Option<SplitRows<'a>>, data: &mut RelationData) {
+    /// Adds the labels of edges, and splits of those that have any of them.
+    fn edge_targets(&mut self, mut labels: Vec<LabelRows<'a>>, splits: Vec<SplitRows<'a>>, data: &mut RelationData) {
         let name = shown(&data.name);
         for label in &mut labels {
             if let Err(error) = label.decide() {
@@ -200,7 +200,7 @@ impl<'a> Import<'a> {
         }
         let is_labelled = |edge: usize| labels.iter().any(|label| label.labelled()[edge]);
         let labelled: Vec<bool> = (0..data.num_edges()).map(is_labelled).collect();
-        if let Some(split) = split {
+        for split in splits {
             if split.config.files().next().is_some() {
                 return self.wrong(format!(
                     "split of relation `{name}`: edges have no ids that a file could name; its split is a column, masks or shares"

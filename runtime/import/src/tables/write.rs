@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use hgnnc_graph::write::{WriteError, stem};
 use hgnnc_graph::{
-    Dataset, DenseFeatures, Features, LabelData, LabelValues, LinkSplitData, RelationData, SplitData, VertexTypeData,
+    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, LabelData, LabelValues, LinkSplitData, RelationData,
+    SplitData, VertexTypeData,
 };
 use toml::{Table, Value};
 
@@ -17,7 +18,7 @@ const MOST_COLUMNS: usize = 32;
 
 /// Writes the files to an empty folder.
 pub(crate) fn write(dataset: &Dataset, folder: &Path, notes: &mut Notes) -> Result<(), ExportError> {
-    let holds = Holds { vertex_times: true, edge_attributes: true, link_splits: usize::MAX };
+    let holds = Holds { vertex_times: true, edge_attributes: true, edge_labels: true, link_splits: usize::MAX };
     notes.unheld("tables", &holds, dataset);
     let mut writer = Writer { dataset, folder, notes };
     let mut config = Table::new();
@@ -108,6 +109,30 @@ impl<'a> Columns<'a> {
     }
 }
 
+/// A label of vertices or edges.
+struct LabelOf<'a> {
+    name: &'a str,
+    values: &'a LabelValues,
+    class_names: &'a [String],
+}
+
+/// Adds tables to a configuration, if there are any.
+fn insert_tables(config: &mut Table, key: &str, tables: Vec<Value>) {
+    if !tables.is_empty() {
+        config.insert(key.into(), Value::Array(tables));
+    }
+}
+
+/// Adds the column of a split of `count` rows, and returns its table.
+fn split_column(name: &str, ids: [&Vec<u32>; 3], count: usize, columns: &mut Columns<'_>) -> Table {
+    let mut parts = vec![""; count];
+    for (part, ids) in ["train", "val", "test"].into_iter().zip(ids) {
+        ids.iter().for_each(|&id| parts[id as usize] = part);
+    }
+    let column = columns.add(&format!("split_{}", safe(name)), move |row| parts[row].to_owned());
+    table([("name", name.into()), ("column", column.into())])
+}
+
 /// A table of the configuration.
 fn table<const N: usize>(entries: [(&str, Value); N]) -> Table {
     entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
@@ -145,27 +170,26 @@ impl<'a> Writer<'a, '_> {
             config.insert("features".into(), Value::Array(vec![features(x, &mut columns).into()]));
         }
         let mut labels = Vec::new();
-        for label in dataset.labels.iter().filter(|label| label.vertex_type == ty) {
-            labels.push(self.label(label, &mut columns).into());
+        for LabelData { name, values, class_names, .. } in dataset.labels.iter().filter(|label| label.vertex_type == ty)
+        {
+            labels.push(self.label(LabelOf { name, values, class_names }, &mut columns).into());
         }
-        if !labels.is_empty() {
-            config.insert("label".into(), Value::Array(labels));
-        }
+        insert_tables(&mut config, "label", labels);
         let splits = dataset.splits.iter().filter(|split| split.vertex_type == ty);
-        let splits: Vec<Value> = splits.map(|split| self.split(split, of.count, &mut columns).into()).collect();
-        if !splits.is_empty() {
-            config.insert("split".into(), Value::Array(splits));
-        }
+        let splits = splits.map(|SplitData { name, train, val, test, .. }| {
+            split_column(name, [train, val, test], of.count, &mut columns).into()
+        });
+        insert_tables(&mut config, "split", splits.collect());
         columns.write(&self.folder.join(file), of.count, self.notes)?;
         Ok(config.into())
     }
 
-    fn label(&mut self, label: &'a LabelData, columns: &mut Columns<'a>) -> Table {
-        let mut config = table([("name", label.name.clone().into())]);
-        let column = safe(&label.name);
-        match &label.values {
+    fn label(&mut self, label: LabelOf<'a>, columns: &mut Columns<'a>) -> Table {
+        let mut config = table([("name", label.name.into())]);
+        let column = safe(label.name);
+        match label.values {
             LabelValues::Single { of, .. } => {
-                let names = self.written_names(label, "");
+                let names = self.written_names(&label, "");
                 config.insert("class_names".into(), names.clone().into());
                 let class =
                     move |vertex: usize| usize::try_from(of[vertex]).map_or(String::new(), |c| names[c].clone());
@@ -177,7 +201,7 @@ impl<'a> Writer<'a, '_> {
                     .into_iter()
                     .find(|separator| !label.class_names.iter().any(|name| name.contains(separator)));
                 let separator = separator.unwrap_or(";");
-                let names = self.written_names(label, separator);
+                let names = self.written_names(&label, separator);
                 config.insert("kind".into(), "multi".into());
                 config.insert("separator".into(), separator.into());
                 config.insert("class_names".into(), names.clone().into());
@@ -213,8 +237,8 @@ impl<'a> Writer<'a, '_> {
     }
 
     /// Names of classes that read back as they are: their numbers, which is noted, if one of them does not.
-    fn written_names(&mut self, label: &LabelData, separator: &str) -> Vec<String> {
-        let names = class_names(label);
+    fn written_names(&mut self, label: &LabelOf<'_>, separator: &str) -> Vec<String> {
+        let names = class_names(label.values, label.class_names);
         let mut seen = std::collections::HashSet::new();
         let is_kept = |name: &String| {
             let separates = !separator.is_empty() && name.contains(separator);
@@ -225,18 +249,9 @@ impl<'a> Writer<'a, '_> {
         }
         self.notes.add(format!(
             "names of the classes of `{}` are left out: one is empty, there twice, or has blanks at an end",
-            shown(&label.name)
+            shown(label.name)
         ));
         (0..names.len()).map(|class| class.to_string()).collect()
-    }
-
-    fn split(&self, split: &'a SplitData, count: usize, columns: &mut Columns<'a>) -> Table {
-        let mut parts = vec![""; count];
-        for (part, vertices) in [("train", &split.train), ("val", &split.val), ("test", &split.test)] {
-            vertices.iter().for_each(|&vertex| parts[vertex as usize] = part);
-        }
-        let column = columns.add(&format!("split_{}", safe(&split.name)), move |vertex| parts[vertex].to_owned());
-        table([("name", split.name.clone().into()), ("column", column.into())])
     }
 
     fn relation(&mut self, index: usize, of: &'a RelationData, has_ids: &[bool]) -> Result<Value, ExportError> {
@@ -269,6 +284,15 @@ impl<'a> Writer<'a, '_> {
         if let Some(x) = of.features.as_ref().filter(|x| x.dim > 0) {
             config.insert("features".into(), columns.add_dense(x));
         }
+        let mut labels = Vec::new();
+        for EdgeLabel { name, values, class_names } in &of.labels {
+            labels.push(self.label(LabelOf { name, values, class_names }, &mut columns).into());
+        }
+        insert_tables(&mut config, "label", labels);
+        let splits = of.splits.iter().map(|EdgeSplit { name, train, val, test }| {
+            split_column(name, [train, val, test], of.num_edges(), &mut columns).into()
+        });
+        insert_tables(&mut config, "split", splits.collect());
         columns.write(&self.folder.join(file), of.num_edges(), self.notes)?;
         Ok(config.into())
     }

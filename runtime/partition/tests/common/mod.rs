@@ -8,8 +8,9 @@ use std::sync::Mutex;
 
 use hgnnc_graph::npy::Npy;
 use hgnnc_graph::{
-    Dataset, DenseFeatures, Features, FieldData, Kinds, LabelData, LabelValues, LinkSplitData, Links, MetapathData,
-    RelationData, SparseFeatures, SplitData, Step, Transform, TransformKind, VertexIds, VertexTypeData,
+    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, FieldData, Kinds, LabelData, LabelValues, LinkSplitData,
+    Links, MetapathData, RelationData, SparseFeatures, SplitData, Step, Transform, TransformKind, VertexIds,
+    VertexTypeData,
 };
 use hgnnc_partition::{Observer, Options, Partition, PartitionError, Stage, partition};
 use rand::seq::SliceRandom;
@@ -99,16 +100,8 @@ pub fn random(seed: u64) -> Dataset {
         if mine.is_empty() {
             continue;
         }
-        let mut ids: Vec<u32> =
-            (0..of.count as u32).filter(|&v| mine.iter().any(|label| label.is_labelled(v as usize))).collect();
-        ids.shuffle(random);
-        let (a, b) = (ids.len() / 2, ids.len() * 3 / 4);
-        let part = |ids: &[u32]| {
-            let mut ids = ids.to_vec();
-            ids.sort_unstable();
-            ids
-        };
-        let (train, val, test) = (part(&ids[..a]), part(&ids[a..b]), part(&ids[b..]));
+        let is_labelled = |&v: &u32| mine.iter().any(|label| label.is_labelled(v as usize));
+        let [train, val, test] = parts(random, (0..of.count as u32).filter(is_labelled).collect());
         splits.push(SplitData { name: "standard".into(), vertex_type: ty, train, val, test });
     }
     let links = |random: &mut ChaCha8Rng| {
@@ -150,6 +143,19 @@ pub fn random(seed: u64) -> Dataset {
         link_splits,
         ..Dataset::default()
     }
+}
+
+/// Ids in three parts, ascending.
+fn parts(random: &mut ChaCha8Rng, mut ids: Vec<u32>) -> [Vec<u32>; 3] {
+    ids.shuffle(random);
+    let (a, b) = (ids.len() / 2, ids.len() * 3 / 4);
+    let mut parts = [ids[..a].to_vec(), ids[a..b].to_vec(), ids[b..].to_vec()];
+    parts.iter_mut().for_each(|part| part.sort_unstable());
+    parts
+}
+
+fn edge_label(LabelData { name, values, class_names, .. }: LabelData) -> EdgeLabel {
+    EdgeLabel { name, values, class_names }
 }
 
 fn floats(random: &mut ChaCha8Rng, len: usize) -> Vec<f32> {
@@ -224,8 +230,17 @@ fn relation(random: &mut ChaCha8Rng, index: usize, types: &[VertexTypeData]) -> 
     let mut ids = |ty: usize| (0..edges).map(|_| random.random_range(0..types[ty].count as u32)).collect();
     let (src_ids, dst_ids) = (ids(src), ids(dst));
     let dim = random.random_range(1..4);
+    let labels: Vec<EdgeLabel> = labels(random, 0, edges).into_iter().map(edge_label).collect();
+    let labelled = (0..edges as u32).filter(|&e| labels.iter().any(|label| label.values.is_labelled(e as usize)));
+    let [train, val, test] = parts(random, labelled.collect());
+    let splits = match labels.len() {
+        0 => vec![],
+        _ => vec![EdgeSplit { name: "standard".into(), train, val, test }],
+    };
     RelationData {
         name: format!("relation {index}"),
+        labels,
+        splits,
         src,
         dst,
         src_ids,
