@@ -1,13 +1,13 @@
 //! The body of a layer in use: its blocks, run once per vertex type or for all semantic graphs at once, and
 //! its results.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::show_space;
 use hgnnc_hir::{self as hir, ExprId, ExprKind as Kind, Instance, Item, Row, StmtKind, Type, Width};
 use hgnnc_ir::{Graph, Space, VertexType};
-use hgnnc_syntax::ast::{self, Binding, Block, BlockKind, Ident, LayerStmt, RowsOf, Stmt, ValueRows};
+use hgnnc_syntax::ast::{self, Binding, Block, BlockKind, Ident, LayerStmt, Repeat, RowsOf, Stmt, ValueRows};
 
 use crate::checker::{Checker, LayerDef, Mistake, Place, Scope, WithoutMessages};
 use crate::composed::is_composed;
@@ -54,34 +54,67 @@ impl<'a> Checker<'a> {
         if is_composed(def.layer) {
             return if self.compose(def, cx) { self.results(def, cx, span) } else { None };
         }
-        let mut fine = true;
-        for stmt in &def.layer.body {
-            match stmt {
-                LayerStmt::Statement(Stmt::Param(decl)) => {
-                    let term = {
-                        let scope = self.layer_scope(def, cx, Place::Layer, None);
-                        self.declare(decl, &scope)
-                    };
-                    fine &= !matches!(term, Term::Error);
-                    cx.body.extend(Self::statement(StmtKind::Param, &decl.name, &term).map(Item::Stmt));
-                    let first = cx.param_spans.insert(decl.name.name.clone(), decl.name.span);
-                    if let Some(first) = first {
-                        let report = duplicate("parameter", &decl.name, first);
-                        self.report(report);
-                        fine = false;
-                    }
-                    cx.params.insert(decl.name.name.clone(), term);
-                }
-                // Reported with the signature.
-                LayerStmt::Statement(_) => fine = false,
-                LayerStmt::Block(block) => fine &= self.block(def, cx, block),
-            }
-        }
-        if !fine {
+        if !self.blocks(def, cx, &def.layer.body) {
             return None;
         }
         self.for_instance(None);
         self.results(def, cx, span)
+    }
+
+    /// Checks members of the body in their order; false after a mistake.
+    fn blocks(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>, body: &'a [LayerStmt]) -> bool {
+        let mut fine = true;
+        for stmt in body {
+            fine &= match stmt {
+                LayerStmt::Statement(Stmt::Param(decl)) => self.param_of_blocks(def, cx, decl),
+                // Reported with the signature.
+                LayerStmt::Statement(_) => false,
+                LayerStmt::Block(block) => self.block(def, cx, block),
+                LayerStmt::Repeat(repeat) => self.repeat_blocks(def, cx, repeat),
+            };
+        }
+        fine
+    }
+
+    /// A parameter between the blocks.
+    fn param_of_blocks(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>, decl: &'a ast::ParamDecl) -> bool {
+        let term = {
+            let scope = self.layer_scope(def, cx, Place::Layer, None);
+            self.declare(decl, &scope)
+        };
+        let mut fine = !matches!(term, Term::Error);
+        cx.body.extend(Self::statement(StmtKind::Param, &decl.name, &term).map(Item::Stmt));
+        // Declared again is another parameter of that name, not the same one in another time of a repetition.
+        let first = cx.param_spans.insert(decl.name.name.clone(), decl.name.span);
+        if let Some(first) = first.filter(|&first| first != decl.name.span) {
+            let report = duplicate("parameter", &decl.name, first);
+            self.report(report);
+            fine = false;
+        }
+        cx.params.insert(decl.name.name.clone(), term);
+        fine
+    }
+
+    /// `repeat n { … }`: the blocks `n` times, each time with parameters of its own. A field that is assigned again has another
+    /// value for the blocks behind it and the next times.
+    fn repeat_blocks(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>, repeat: &'a Repeat<LayerStmt>) -> bool {
+        let times = {
+            let scope = self.layer_scope(def, cx, Place::Layer, None);
+            self.times(&repeat.times, &scope)
+        };
+        let Some(times) = times else { return false };
+        let outside: HashSet<String> = cx.params.keys().cloned().collect();
+        let mut fine = true;
+        for _ in 0..times {
+            self.time += 1;
+            fine = !self.gives_up() && self.blocks(def, cx, &repeat.body);
+            cx.params.retain(|name, _| outside.contains(name));
+            // A mistake would be reported again each time.
+            if !fine {
+                break;
+            }
+        }
+        fine
     }
 
     fn block(&mut self, def: LayerDef<'a>, cx: &mut LayerCx<'a>, block: &'a Block) -> bool {
@@ -254,10 +287,10 @@ impl<'a> Checker<'a> {
                         Diagnostic::at(
                             codes::MODEL_ONLY,
                             repeat.span,
-                            "`repeat` belongs into a model",
-                            "a block of a layer is evaluated once",
+                            "`repeat` stands in a model, or around blocks of a layer",
+                            "inside a block",
                         )
-                        .help("repeat the use of the layer"),
+                        .help("repeat the block: `repeat 3 { fuse v: V across graphs { … } }`"),
                     );
                     fine = false;
                 }

@@ -44,6 +44,9 @@ pub struct LayerDef<'a> {
     pub consts: &'a Consts,
 }
 
+/// A declaration of a parameter in a layer use and in one time of a repetition.
+pub type Declaration = (Option<UseId>, u32, Span);
+
 /// Checks one model, and builds its typed form.
 pub struct Checker<'a> {
     /// Receives errors and warnings, in the order of their discovery.
@@ -56,9 +59,13 @@ pub struct Checker<'a> {
     pub names: &'a FileNames<'a>,
     /// The widths of each declaration of a parameter and of each entry that is shared between vertex types, by layer
     /// use: all uses of it need the same.
-    pub shared_widths: HashMap<(Option<UseId>, Span, SharedPart), Vec<Width>>,
+    pub shared_widths: HashMap<(Declaration, SharedPart), Vec<Width>>,
     /// The parameter of each declaration, by layer use.
-    pub params: HashMap<(Option<UseId>, Span), ParamId>,
+    pub params: HashMap<Declaration, ParamId>,
+    /// Number of times that statements or blocks were repeated so far: each time has parameters of its own.
+    pub time: u32,
+    /// Number of parameters of a declaration in a repetition, by layer use.
+    pub times_declared: HashMap<(Option<UseId>, Span), usize>,
     /// The layer uses that are being checked, outermost first, each with what it is running for.
     pub frames: Vec<Frame>,
     /// The declarations of layers whose body was checked.
@@ -190,6 +197,8 @@ impl<'a> Checker<'a> {
             schema,
             names,
             shared_widths: HashMap::new(),
+            time: 0,
+            times_declared: HashMap::new(),
             params: HashMap::new(),
             frames: vec![],
             checked_layers: HashSet::new(),

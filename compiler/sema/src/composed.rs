@@ -5,7 +5,7 @@
 
 use hgnnc_diag::{Diagnostic, codes};
 use hgnnc_hir::{ExprKind as Kind, Item, StmtKind, Type};
-use hgnnc_syntax::ast::{self, Binding, Ident, LayerStmt, Stmt};
+use hgnnc_syntax::ast::{self, Binding, Ident, LayerPart, LayerStmt, Stmt};
 
 use crate::checker::{Checker, LayerDef, Place, Scope};
 use crate::layer::LayerCx;
@@ -15,21 +15,21 @@ use crate::value::{Single, Term, Typed};
 
 /// Is the body of a layer made of statements?
 pub fn is_composed(layer: &ast::Layer) -> bool {
-    let of_model = |stmt: &LayerStmt| matches!(stmt, LayerStmt::Statement(stmt) if !matches!(stmt, Stmt::Param(_)));
-    layer.body.iter().any(of_model) && !layer.body.iter().any(|stmt| matches!(stmt, LayerStmt::Block(_)))
+    let of_model = |part| matches!(part, LayerPart::Statement(stmt) if !matches!(stmt, Stmt::Param(_)));
+    layer.parts().any(of_model) && !layer.parts().any(|part| matches!(part, LayerPart::Block(_)))
 }
 
 /// The report of a layer of blocks with statements between them.
 pub fn mixed_body(layer: &ast::Layer) -> Option<Diagnostic> {
-    let block = layer.body.iter().find_map(|stmt| match stmt {
-        LayerStmt::Block(block) => Some(block.span),
-        LayerStmt::Statement(_) => None,
+    let block = layer.parts().find_map(|part| match part {
+        LayerPart::Block(block) => Some(block.span),
+        LayerPart::Statement(_) => None,
     })?;
-    let statement = layer.body.iter().find_map(|stmt| match stmt {
-        LayerStmt::Statement(Stmt::Let(Binding { name, .. }) | Stmt::Assign(Binding { name, .. })) => Some(name.span),
-        LayerStmt::Statement(Stmt::Repeat(repeat)) => Some(repeat.span),
-        LayerStmt::Statement(Stmt::Output(output)) => Some(output.name.span),
-        LayerStmt::Statement(Stmt::Param(_)) | LayerStmt::Block(_) => None,
+    let statement = layer.parts().find_map(|part| match part {
+        LayerPart::Statement(Stmt::Let(Binding { name, .. }) | Stmt::Assign(Binding { name, .. })) => Some(name.span),
+        LayerPart::Statement(Stmt::Repeat(repeat)) => Some(repeat.span),
+        LayerPart::Statement(Stmt::Output(output)) => Some(output.name.span),
+        LayerPart::Statement(Stmt::Param(_)) | LayerPart::Block(_) => None,
     })?;
     let message = "a layer consists of blocks, or of statements that use other layers";
     let report = Diagnostic::at(codes::MODEL_ONLY, statement, message, "a statement between blocks");

@@ -8,7 +8,7 @@ use hgnnc_hir::{ExprId, ExprKind as Kind, Form, Output, OutputOf, StmtKind, Type
 use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_ir::training::is_of_loss;
 use hgnnc_ir::{Space, VertexType};
-use hgnnc_syntax::ast::{self, Binding, Stmt};
+use hgnnc_syntax::ast::{self, Binding, Expr, Stmt};
 
 use crate::checker::{Checker, Place, Scope};
 use crate::consts::Consts;
@@ -132,19 +132,27 @@ impl Checker<'_> {
         }
     }
 
+    /// How often something is repeated; once, where the use of a layer gives the number.
+    pub fn times(&mut self, times: &Expr, scope: &Scope<'_>) -> Option<usize> {
+        let number = self.number(times, scope)?;
+        if number.is_nan() {
+            return Some(1);
+        }
+        if number.fract() != 0.0 || !(0.0..=MOST_TIMES).contains(&number) {
+            let message = format!("statements and blocks are repeated a whole number of times, up to {MOST_TIMES}");
+            self.report(Diagnostic::at(codes::ARGUMENT_RANGE, times.span, message, format!("this is {number}")));
+            return None;
+        }
+        Some(number as usize)
+    }
+
     /// `repeat n { … }`: the statements `n` times. What a `let` declares ends with each time; an assignment gives a name of
     /// outside another value, for the statements behind it and the next times.
-    fn repeat(&mut self, repeat: &ast::Repeat, scope: &mut Scope<'_>, made: &mut Made) {
-        let Some(times) = self.number(&repeat.times, scope) else { return };
-        // A number that the use of a layer gives.
-        let times = if times.is_nan() { 1.0 } else { times };
-        if times.fract() != 0.0 || !(0.0..=MOST_TIMES).contains(&times) {
-            let message = format!("statements are repeated a whole number of times, up to {MOST_TIMES}");
-            self.report(Diagnostic::at(codes::ARGUMENT_RANGE, repeat.times.span, message, format!("this is {times}")));
-            return;
-        }
+    fn repeat(&mut self, repeat: &ast::Repeat<Stmt>, scope: &mut Scope<'_>, made: &mut Made) {
+        let Some(times) = self.times(&repeat.times, scope) else { return };
         let outside = scope.spans.clone();
-        for _ in 0..times as usize {
+        for _ in 0..times {
+            self.time += 1;
             for stmt in &repeat.body {
                 if self.gives_up() {
                     return;

@@ -121,7 +121,10 @@ impl<'a> Checker<'a> {
                 return false;
             }
         }
-        cx.graph_rows.entry(name.name.clone()).or_default().push((value, graphs));
+        let parts = cx.graph_rows.entry(name.name.clone()).or_default();
+        // The blocks of a repetition assign it anew.
+        parts.retain(|(_, known)| *known != graphs);
+        parts.push((value, graphs));
         true
     }
 

@@ -4,7 +4,7 @@ use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::show_widths;
 use hgnnc_hir::{Decomposition, Entry, ExprKind as Kind, Form, Initialiser, Param, ParamId, Row, Type, Width};
 use hgnnc_ir::Space;
-use hgnnc_syntax::ast::{self, Expr, Layer, LayerStmt, ParamDecl, Per, Stmt};
+use hgnnc_syntax::ast::{self, Expr, Layer, LayerPart, ParamDecl, Per, Stmt};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::checker::{Checker, Mistake, Place as Block, Scope, SharedPart};
@@ -138,7 +138,8 @@ impl Checker<'_> {
             Block::Fuse(..) => Some("fuse"),
         };
         // The instances of a block declare one parameter, unless they need different ones.
-        let key = (scope.layer.map(|layer| layer.id), decl.span);
+        let of = scope.layer.map(|layer| layer.id);
+        let key = (of, self.time, decl.span);
         if let Some(&known) = self.params.get(&key) {
             let param = &self.model.params[known.index()];
             if param.init == init && param.decomposition == decomposition {
@@ -146,9 +147,11 @@ impl Checker<'_> {
             }
         }
         let repeated = scope.layer.is_some_and(|l| declarations(l.layer, name) > 1);
-        self.params.insert(key, ParamId::new(self.model.params.len()));
+        let is_new = self.params.insert(key, ParamId::new(self.model.params.len())).is_none();
+        let times = self.times_declared.entry((of, decl.span)).or_default();
+        *times += usize::from(is_new);
         self.model.params.push(Param {
-            name: name.clone(),
+            name: if *times > 1 { format!("{name}_{times}") } else { name.clone() },
             block: block.filter(|_| repeated),
             init,
             decay: !decl.no_decay,
@@ -160,7 +163,7 @@ impl Checker<'_> {
 
     /// Compares a shared part of a parameter with what another vertex type or entry needs of it.
     fn share(&mut self, decl: &ParamDecl, part: SharedPart, shape: &[Width], scope: &Scope<'_>) -> Result<(), Mistake> {
-        let key = (scope.layer.map(|layer| layer.id), decl.span, part);
+        let key = ((scope.layer.map(|layer| layer.id), self.time, decl.span), part);
         if let Some(known) = self.shared_widths.get(&key) {
             if !self.fit(known, shape) {
                 // The number of bases is the same for all.
@@ -342,10 +345,10 @@ impl Checker<'_> {
 fn declarations(layer: &Layer, name: &str) -> usize {
     let is_it = |stmt: &&Stmt| matches!(stmt, Stmt::Param(decl) if decl.name.name == name);
     let mut count = 0;
-    for stmt in &layer.body {
+    for stmt in layer.parts() {
         match stmt {
-            LayerStmt::Statement(stmt) => count += usize::from(is_it(&stmt)),
-            LayerStmt::Block(block) => count += block.body.iter().filter(is_it).count(),
+            LayerPart::Statement(stmt) => count += usize::from(is_it(&stmt)),
+            LayerPart::Block(block) => count += block.body.iter().filter(is_it).count(),
         }
     }
     count

@@ -11,7 +11,7 @@ use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::{Entry, ExprId, ExprKind as Kind, Form, ParamId, PathPart, Reduction, Row, Type};
 use hgnnc_ir::dataflow::{GraphDecl, SelfLoops, Step};
 use hgnnc_ir::{Graph, PathDecl, PathRows, Space, VertexType};
-use hgnnc_syntax::ast::{self, BlockKind, Expr, ExprKind, GraphExpr, Ident, LayerStmt};
+use hgnnc_syntax::ast::{self, Block, BlockKind, Expr, ExprKind, GraphExpr, Ident, LayerPart};
 
 use crate::checker::{Checker, Mistake, Place, Scope};
 use crate::eval::{Known, known_number};
@@ -48,12 +48,9 @@ pub fn mixed_blocks(layer: &ast::Layer) -> Option<Diagnostic> {
 
 /// The heads of the `aggregate` blocks: the name of what they run over, and the whole head.
 fn aggregates(layer: &ast::Layer) -> impl Iterator<Item = (&Ident, Span)> {
-    layer.body.iter().filter_map(|stmt| match stmt {
-        LayerStmt::Block(block) => match &block.kind {
-            BlockKind::Aggregate { graph, .. } => Some((graph, block.span)),
-            BlockKind::Project(_) | BlockKind::Fuse { .. } => None,
-        },
-        LayerStmt::Statement(_) => None,
+    layer.parts().filter_map(|stmt| match stmt {
+        LayerPart::Block(Block { kind: BlockKind::Aggregate { graph, .. }, span, .. }) => Some((graph, *span)),
+        LayerPart::Block(_) | LayerPart::Statement(_) => None,
     })
 }
 

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use hgnnc_diag::{Code, Diagnostic, Diagnostics, Span, codes};
 use hgnnc_syntax::ast::{
-    self, Call, Expr, ExprKind, FieldType, GraphExpr, Item, Layer, LayerStmt, Model, Module, ParamDecl, Schema,
-    SchemaItem, Stmt, Train, TrainEntry,
+    self, Call, Expr, ExprKind, FieldType, GraphExpr, Item, Layer, LayerPart, LayerStmt, Model, Module, ParamDecl,
+    Schema, SchemaItem, Stmt, Train, TrainEntry,
 };
 
 use crate::imports::Imports;
@@ -100,9 +100,9 @@ fn layer_usage(layer: &Layer, diagnostics: &mut Unused<'_>) {
     }
     let results: HashSet<&str> = layer.results.iter().map(|r| r.name.name.as_str()).collect();
     let mut params: Vec<&ParamDecl> = vec![];
-    let statements = layer.body.iter().flat_map(|stmt| match stmt {
-        LayerStmt::Statement(stmt) => std::slice::from_ref(stmt),
-        LayerStmt::Block(block) => &block.body[..],
+    let statements = layer.parts().flat_map(|part| match part {
+        LayerPart::Statement(stmt) => std::slice::from_ref(stmt),
+        LayerPart::Block(block) => &block.body[..],
     });
     let mut pending: Vec<&Stmt> = statements.collect();
     pending.reverse();
@@ -245,10 +245,18 @@ impl Names {
         layer.params.iter().filter_map(|p| p.default.as_ref()).for_each(|e| self.expr(e));
         layer.inputs.iter().flat_map(|i| &i.dims).for_each(|e| self.expr(e));
         layer.results.iter().flat_map(|r| &r.dims).for_each(|e| self.expr(e));
-        for stmt in &layer.body {
+        self.blocks(&layer.body);
+    }
+
+    fn blocks(&mut self, body: &[LayerStmt]) {
+        for stmt in body {
             match stmt {
                 LayerStmt::Statement(stmt) => self.body(std::slice::from_ref(stmt)),
                 LayerStmt::Block(block) => self.body(&block.body),
+                LayerStmt::Repeat(repeat) => {
+                    self.expr(&repeat.times);
+                    self.blocks(&repeat.body);
+                }
             }
         }
     }

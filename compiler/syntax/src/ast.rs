@@ -354,6 +354,31 @@ pub enum ValueRows {
     PerGraph,
 }
 
+impl Layer {
+    /// Its blocks and the statements between them as they are written, those of repeated blocks included.
+    pub fn parts(&self) -> impl Iterator<Item = LayerPart<'_>> {
+        let mut pending: Vec<&LayerStmt> = self.body.iter().rev().collect();
+        std::iter::from_fn(move || {
+            loop {
+                match pending.pop()? {
+                    LayerStmt::Statement(stmt) => return Some(LayerPart::Statement(stmt)),
+                    LayerStmt::Block(block) => return Some(LayerPart::Block(block)),
+                    LayerStmt::Repeat(repeat) => pending.extend(repeat.body.iter().rev()),
+                }
+            }
+        })
+    }
+}
+
+/// A member of a layer's body or of repeated blocks.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum LayerPart<'a> {
+    /// A parameter between the blocks, or a statement of a layer without blocks.
+    Statement(&'a Stmt),
+    /// A stage.
+    Block(&'a Block),
+}
+
 /// A member of a layer's body.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LayerStmt {
@@ -361,6 +386,8 @@ pub enum LayerStmt {
     Statement(Stmt),
     /// A stage: `project v: V { … }`, `aggregate e: g in graphs { … }`, `fuse v: V across graphs { … }`.
     Block(Block),
+    /// Blocks, several times: `repeat steps { … }`.
+    Repeat(Repeat<LayerStmt>),
 }
 
 /// A stage of a layer: FP, NA or SF.
@@ -409,16 +436,16 @@ pub enum Stmt {
     /// A model output, `output logits: Paper = …`.
     Output(OutputStmt),
     /// Statements of a model, several times: `repeat 3 { … }`.
-    Repeat(Repeat),
+    Repeat(Repeat<Stmt>),
 }
 
-/// Statements that are written once and evaluated several times.
+/// Statements of a model, or members of a layer's body, that are written once and evaluated several times.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
-pub struct Repeat {
+pub struct Repeat<S> {
     /// The number of times.
     pub times: Expr,
-    pub body: Vec<Stmt>,
+    pub body: Vec<S>,
     /// The span of the statement up to its body.
     pub span: Span,
 }

@@ -37,3 +37,15 @@ pub(crate) fn first_of(first: LayerResult, rest: Vec<LayerResult>) -> Vec<LayerR
 pub(crate) fn prepend(first: Arg, rest: Vec<Arg>) -> Vec<Arg> {
     std::iter::once(first).chain(rest).collect()
 }
+
+/// A repetition in a layer: of blocks, or of statements alone.
+pub(crate) fn repeated(times: Expr, body: Vec<LayerStmt>, span: Span) -> LayerStmt {
+    if body.iter().any(|stmt| !matches!(stmt, LayerStmt::Statement(_))) {
+        return LayerStmt::Repeat(Repeat { times, body, span });
+    }
+    let statements = body.into_iter().filter_map(|stmt| match stmt {
+        LayerStmt::Statement(stmt) => Some(stmt),
+        LayerStmt::Block(_) | LayerStmt::Repeat(_) => None,
+    });
+    LayerStmt::Statement(Stmt::Repeat(Repeat { times, body: statements.collect(), span }))
+}

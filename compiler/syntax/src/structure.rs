@@ -60,7 +60,8 @@ fn opened_by(frame: Frame, head: Option<&Token>, bracket: &Token) -> Frame {
         (Frame::Top, Some(Train | BadTrainHead)) => Frame::Train,
         (Frame::Schema, Some(Vertex | Relation | BadDeclHead)) => Frame::Fields,
         (Frame::Layer, Some(Project | Aggregate | Fuse | BadBlockHead)) => Frame::Statements,
-        (Frame::Layer | Frame::Statements, Some(Repeat)) => Frame::Statements,
+        (Frame::Layer, Some(Repeat)) => Frame::Layer,
+        (Frame::Statements, Some(Repeat)) => Frame::Statements,
         _ => Frame::Plain,
     }
 }

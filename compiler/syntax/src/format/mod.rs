@@ -436,14 +436,24 @@ impl<'a> Printer<'a> {
             self.line("{");
         }
         let braces = self.braces_after(layer.span.end as usize);
-        self.body(braces, |printer| {
-            for stmt in &layer.body {
-                match stmt {
-                    LayerStmt::Statement(stmt) => printer.statement(stmt),
-                    LayerStmt::Block(block) => printer.block(block),
-                }
+        self.body(braces, |printer| printer.blocks(&layer.body));
+    }
+
+    fn blocks(&mut self, body: &[LayerStmt]) {
+        for stmt in body {
+            match stmt {
+                LayerStmt::Statement(stmt) => self.statement(stmt),
+                LayerStmt::Block(block) => self.block(block),
+                LayerStmt::Repeat(repeat) => self.repeat(repeat, |printer| printer.blocks(&repeat.body)),
             }
-        });
+        }
+    }
+
+    fn repeat<S>(&mut self, repeat: &Repeat<S>, body: impl FnOnce(&mut Self)) {
+        self.begin(repeat.span.start as usize, repeat.span.end as usize, false);
+        self.line(&format!("repeat {} {{", self.expr(&repeat.times, LOOSEST)));
+        let braces = self.braces_after(repeat.span.end as usize);
+        self.body(braces, body);
     }
 
     fn layer_param(&self, param: &LayerParam) -> String {
@@ -526,12 +536,7 @@ impl<'a> Printer<'a> {
                 self.line(&(head + &value + &sharing(&output.sharing)));
                 self.end(end);
             }
-            Stmt::Repeat(repeat) => {
-                self.begin(repeat.span.start as usize, repeat.span.end as usize, false);
-                self.line(&format!("repeat {} {{", self.expr(&repeat.times, LOOSEST)));
-                let braces = self.braces_after(repeat.span.end as usize);
-                self.body(braces, |printer| printer.statements(&repeat.body));
-            }
+            Stmt::Repeat(repeat) => self.repeat(repeat, |printer| printer.statements(&repeat.body)),
         }
     }
 

@@ -43,7 +43,7 @@ const ENTRY_WORDS: &[&str] = &[
     "seed",
 ];
 const SCHEMA_WORDS: &[&str] = &["vertex", "relation", "metapath", "family"];
-const BLOCK_WORDS: &[&str] = &["param", "project", "aggregate", "fuse"];
+const BLOCK_WORDS: &[&str] = &["param", "project", "aggregate", "fuse", "repeat"];
 const ITEM_WORDS: &[&str] = &["use", "const", "schema", "layer", "model", "train"];
 
 /// Formats a list: `a`, `a or b`, `a, b or c`.

@@ -14,7 +14,7 @@ pub fn module(module: &Module) -> String {
 }
 
 macro_rules! put {
-    ($out:expr, $depth:literal, $($arg:tt)*) => {{
+    ($out:expr, $depth:expr, $($arg:tt)*) => {{
         let _ = writeln!($out, "{:1$}{2}", "", $depth * 2, format!($($arg)*));
     }};
 }
@@ -49,26 +49,7 @@ fn item(out: &mut String, item: &Item) {
             for result in &layer.results {
                 put!(out, 1, "result {} {}{}", result.name.name, value_rows(&result.rows), exprs(&result.dims));
             }
-            for part in &layer.body {
-                match part {
-                    LayerStmt::Statement(stmt) => put!(out, 1, "{}", self::stmt(stmt)),
-                    LayerStmt::Block(block) => {
-                        let head = match &block.kind {
-                            BlockKind::Project(of) => format!("project {}", rows(of)),
-                            BlockKind::Aggregate { graph, family } => {
-                                format!("aggregate {} in {}", graph.name, family.name)
-                            }
-                            BlockKind::Fuse { rows: of, family } => {
-                                format!("fuse {} across {:?}", rows(of), family.as_ref().map(|f| &f.name))
-                            }
-                        };
-                        put!(out, 1, "{head} as {}", block.variable.name);
-                        for stmt in &block.body {
-                            put!(out, 2, "{}", self::stmt(stmt));
-                        }
-                    }
-                }
-            }
+            blocks(out, 1, &layer.body);
         }
         Item::Model(model) => {
             put!(out, 0, "model {} schema={}", model.name.name, model.schema.name);
@@ -157,6 +138,31 @@ fn param(param: &ParamDecl) -> String {
     let init = param.init.as_ref().map(|init| format!(" init={}", expr(init))).unwrap_or_default();
     let decay = if param.no_decay { " no_decay" } else { "" };
     format!("param {} {}{per}{tied}{init}{decay}", param.name.name, exprs(&param.dims))
+}
+
+fn blocks(out: &mut String, depth: usize, body: &[LayerStmt]) {
+    for part in body {
+        match part {
+            LayerStmt::Statement(stmt) => put!(out, depth, "{}", self::stmt(stmt)),
+            LayerStmt::Block(block) => {
+                let head = match &block.kind {
+                    BlockKind::Project(of) => format!("project {}", rows(of)),
+                    BlockKind::Aggregate { graph, family } => format!("aggregate {} in {}", graph.name, family.name),
+                    BlockKind::Fuse { rows: of, family } => {
+                        format!("fuse {} across {:?}", rows(of), family.as_ref().map(|f| &f.name))
+                    }
+                };
+                put!(out, depth, "{head} as {}", block.variable.name);
+                for stmt in &block.body {
+                    put!(out, depth + 1, "{}", self::stmt(stmt));
+                }
+            }
+            LayerStmt::Repeat(repeat) => {
+                put!(out, depth, "repeat {}", expr(&repeat.times));
+                blocks(out, depth + 1, &repeat.body);
+            }
+        }
+    }
 }
 
 fn stmt(stmt: &Stmt) -> String {

@@ -5,7 +5,7 @@
 
 use hgnnc_graph::{Dataset, DenseFeatures, Features, RelationData, VertexTypeData};
 use hgnnc_ir::dataflow::Binding;
-use hgnnc_model_tests::plain::{Plain, Rows, add, dot, times};
+use hgnnc_model_tests::plain::{Plain, Rows, add, dot, times, zeros};
 use hgnnc_model_tests::world::Edges;
 use hgnnc_model_tests::{World, assert_close, compile};
 
@@ -53,6 +53,40 @@ pub fn means(layer: &str, using: &str, reference: impl Fn(&Plain<'_>) -> Rows) {
         engine_agrees(&what, &optimised.infer, &compiled.infer, &bindings);
         engine_agrees(&what, optimised.train.as_ref().expect("trained"), compiled.training(), &bindings);
     }
+}
+
+/// Each time of a repetition has its own parameters, and a parameter in front of it is one; a field that is assigned again
+/// has another value for the blocks behind.
+#[test]
+fn blocks_are_repeated() {
+    let layer = "layer L(steps: dim) over graphs: [V -> V] of x: V[in] -> V[3] {
+        param shared: [3, 3]
+        project v: V { param w: [in, 3] h = v.x @ w }
+        repeat steps {
+            aggregate e: g in graphs { param w: [3, 3] z = sum(e.src.h @ w) over in_edges }
+            repeat 2 {
+                fuse v: V across graphs { h = tanh(sum(v.z) across graphs + linear(v.h, 3, bias: false) + v.h @ shared) }
+            }
+        }
+        fuse v: V across graphs { out = v.h }
+    }";
+    means(layer, "L(steps: 2) over s of A.x", |p: &Plain<'_>| {
+        let apply = |name: &str, rows: &Rows| -> Rows { rows.iter().map(|x| p.param(name).apply(x)).collect() };
+        let mut h = apply("z.project.w", &p.input("A.x"));
+        for (own, linear) in [("", ["z.h", "z.h_2"]), ("_2", ["z.h_3", "z.h_4"])] {
+            let mut z = zeros(h.len(), 3);
+            let sent = apply(&format!("z.aggregate.w{own}.s"), &h);
+            p.edges("s").into_iter().for_each(|(j, i)| z[i] = add(&z[i], &sent[j]));
+            for linear in linear {
+                let (own, shared) = (apply(&format!("{linear}.weight"), &h), apply("z.shared", &h));
+                let next = |i: usize| -> Vec<f64> {
+                    add(&z[i], &add(&own[i], &shared[i])).into_iter().map(f64::tanh).collect()
+                };
+                h = (0..h.len()).map(next).collect();
+            }
+        }
+        h
+    });
 }
 
 /// A layer over `graphs` from any types to any, with `h = x w` of width 3 and the given statements.
