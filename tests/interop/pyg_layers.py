@@ -323,6 +323,37 @@ model Model(schema: Library) {{
         return pooled @ weights["logits.weight"] + weights["logits.bias"]
 
 
+class Set2SetReadout(Case):
+    """PyG adds two vectors to the gates; the second one is 0 here."""
+
+    of = "graph"
+    label = "Part.kind"
+
+    def model(self):
+        return f"""use std::readout::Set2Set
+SCHEMA
+model Model(schema: Library) {{
+    let h = linear(Paper.x, {HIDDEN})
+    let r = Set2Set(steps: 4) over part_of of h
+    output logits: Part = linear(r, {CLASSES})
+}}"""
+
+    def logits(self, world, weights):
+        import torch
+        from torch_geometric.nn import Set2Set
+
+        readout = Set2Set(HIDDEN, processing_steps=4)
+        tensors = {
+            "lstm.weight_ih_l0": weights["r.w"].T,
+            "lstm.weight_hh_l0": weights["r.u"].T,
+            "lstm.bias_ih_l0": weights["r.b"],
+            "lstm.bias_hh_l0": torch.zeros_like(weights["r.b"]),
+        }
+        h = world["x"] @ weights["h.weight"] + weights["h.bias"]
+        pooled = functional(readout, tensors, h, world["part_of"][1], dim_size=GRAPHS)
+        return pooled @ weights["logits.weight"] + weights["logits.bias"]
+
+
 class SageLstm(Case):
     def model(self):
         return f"""use std::sage::SageLstmConv
@@ -361,6 +392,7 @@ CASES = {
     "RgcnConv": Rgcn(),
     "RgcnConv with DistMult": RgcnDistMult(),
     "GinConv with readout": GinReadout(),
+    "Set2Set": Set2SetReadout(),
     "SageLstmConv": SageLstm(),
 }
 

@@ -363,6 +363,22 @@ use std::r_hgnn::{RhgnnConv, RhgnnCross, RhgnnFuse, RhgnnRelations}",
     let b = linear(elu(linear(path_view, 3)), 3) sharing a
     output y: Paper = linear(concat(a, b, turned), 3)",
     ),
+    of(
+        "set2set",
+        "use std::readout::Set2Set",
+        "    let r = Set2Set(steps: 2) over [writes, reviews] of dropout(Author.x, 0.2)
+    output y: Paper = linear(r, 3)",
+    ),
+    of(
+        "dmgi",
+        "use std::dmgi::DmgiConv",
+        "    let a = linear(dropout(Paper.x, 0.2), 3, bias: false)
+    let b = linear(Paper.x, 3, bias: false)
+    let real = DmgiConv() over self_loops(PAP) of a
+    let fake = DmgiConv() over self_loops(PAP) of (b, s: real.summary) sharing real
+    let losses = concat(reshape(real.loss, [1]), reshape(fake.loss, [1]))
+    output y: Paper = linear(concat(real.out, fake.out, losses), 3)",
+    ),
     Case {
         name: "rgcn_sparse",
         uses: "use std::rgcn::RgcnConv",

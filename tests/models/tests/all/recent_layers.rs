@@ -552,3 +552,67 @@ fn heco_is_the_paper() {
     let source = format!("use std::contrast::Similarity {}", source.replace(output, contrasted));
     source_agrees("contrast", &source, |p| heco(p, true));
 }
+
+/// One step of an LSTM with the gates i, f, g, o: the new output and cell.
+fn lstm(p: &Plain<'_>, path: &str, input: &[f64], (h, cell): (&[f64], &[f64])) -> (Vec<f64>, Vec<f64>) {
+    let (w, u) = (p.param(&format!("{path}.w")), p.param(&format!("{path}.u")));
+    let gates = add(&add(&w.apply(input), &u.apply(h)), p.vector(&format!("{path}.b")));
+    let gate = |k: usize, d: usize| gates[k * cell.len() + d];
+    let next: Vec<f64> = (cell.iter().enumerate())
+        .map(|(d, cell)| sigmoid(gate(1, d)) * cell + sigmoid(gate(0, d)) * gate(2, d).tanh())
+        .collect();
+    (next.iter().enumerate().map(|(d, cell)| sigmoid(gate(3, d)) * cell.tanh()).collect(), next)
+}
+
+/// Vinyals et al. 2016, eq. 3 to 7: of a paper, the set of its authors and reviewers.
+#[test]
+fn set2set_is_the_paper() {
+    agrees("set2set", |p| {
+        let x = p.input("Author.x");
+        let graphs = [p.relation("writes", "Author", "Paper"), p.relation("reviews", "Author", "Paper")];
+        let of_paper = |i: usize| {
+            let into = graphs.iter().flat_map(|graph| &graph.edges).filter(|edge| edge.1 == i);
+            let set: Vec<&Vec<f64>> = into.map(|edge| &x[edge.0]).collect();
+            let (mut query, mut cell, mut out) = (vec![0.0; 3], vec![0.0; 3], vec![0.0; 6]);
+            for _ in 0..2 {
+                (query, cell) = lstm(p, "r", &out, (&query, &cell));
+                let scores: Vec<f64> = set.iter().map(|x| dot(x, &query)).collect();
+                let alpha = if scores.is_empty() { vec![] } else { softmax(&scores) };
+                let read = alpha.iter().zip(&set).fold(vec![0.0; 3], |sum, (alpha, x)| add(&sum, &times(*alpha, x)));
+                out = [&query[..], &read].concat();
+            }
+            out
+        };
+        p.linear("y", "", &(0..p.count("Paper")).map(of_paper).collect())
+    });
+}
+
+/// Park et al. 2020, eq. 1 to 4, with w = 3: the encoder of a metapath, its summary, and what the discriminator loses.
+#[test]
+fn dmgi_is_the_paper() {
+    agrees("dmgi", |p| {
+        let graph = p.self_loops(&pap(p), "PAP_self_loops");
+        // Of the two more of the loop, too.
+        let degree = |v: usize| graph.edges.iter().filter(|edge| edge.1 == v).count() as f64 + 2.0;
+        let encode = |w: &str| -> Rows {
+            let x: Rows = p.input("Paper.x").iter().map(|x| p.param(&format!("{w}.weight")).apply(x)).collect();
+            let of_vertex = |i: usize| {
+                let own = times(2.0 / degree(i), &x[i]);
+                let around = graph.edges.iter().filter(|edge| edge.1 == i);
+                let sum =
+                    around.fold(own, |sum, &(j, _)| add(&sum, &times(1.0 / (degree(j) * degree(i)).sqrt(), &x[j])));
+                sum.into_iter().map(relu).collect()
+            };
+            (0..x.len()).map(of_vertex).collect()
+        };
+        let (real, fake) = (encode("a"), encode("b"));
+        let sum = real.iter().fold(vec![0.0; 3], |sum, h| add(&sum, h));
+        let summary: Vec<f64> = sum.iter().map(|x| sigmoid(x / real.len() as f64)).collect();
+        let score = |h: &[f64]| dot(&p.param("real.m").apply(h), &summary);
+        let of_vertex = |(real, fake): (&Vec<f64>, &Vec<f64>)| {
+            let losses = [-sigmoid(score(real)).ln(), -(1.0 - sigmoid(score(fake))).ln()];
+            [&real[..], fake, &losses].concat()
+        };
+        p.linear("y", "", &real.iter().zip(&fake).map(of_vertex).collect())
+    });
+}
