@@ -106,8 +106,7 @@ impl<'a> Checker<'a> {
         let outside: HashSet<String> = cx.params.keys().cloned().collect();
         let mut fine = true;
         for _ in 0..times {
-            self.time += 1;
-            fine = !self.gives_up() && self.blocks(def, cx, &repeat.body);
+            fine = self.begins_time(repeat.span) && self.blocks(def, cx, &repeat.body);
             cx.params.retain(|name, _| outside.contains(name));
             // A mistake would be reported again each time.
             if !fine {

@@ -32,6 +32,9 @@ const MAX_OPERATIONS: usize = 1 << 20;
 /// Values that expressions may stand for, all in all. A name of a value for each semantic graph stands for as many.
 const MAX_VALUES: usize = 1 << 24;
 
+/// Times of all repetitions of a model, those inside others counted again each time.
+const MAX_TIMES: u32 = 1 << 16;
+
 /// A mistake found while evaluating; boxed, since it is rare and large.
 pub type Mistake = Box<Diagnostic>;
 
@@ -351,6 +354,18 @@ impl<'a> Checker<'a> {
             );
         }
         false
+    }
+
+    /// Counts a time of a repetition; false where there is no use in it. Repetitions of repetitions are many before they
+    /// make any operation.
+    pub fn begins_time(&mut self, span: Span) -> bool {
+        self.time += 1;
+        if self.time > MAX_TIMES && !std::mem::replace(&mut self.too_large, true) {
+            let label = format!("here something is repeated for the {}th time", self.time);
+            let report = Diagnostic::at(codes::TOO_LARGE, span, "the program becomes too large", label);
+            self.report(report.note(format!("all repetitions together are at most {MAX_TIMES} times")));
+        }
+        !self.gives_up()
     }
 
     /// Is there no use in checking more?

@@ -152,7 +152,9 @@ impl Checker<'_> {
         let Some(times) = self.times(&repeat.times, scope) else { return };
         let outside = scope.spans.clone();
         for _ in 0..times {
-            self.time += 1;
+            if !self.begins_time(repeat.span) {
+                return;
+            }
             for stmt in &repeat.body {
                 if self.gives_up() {
                     return;
