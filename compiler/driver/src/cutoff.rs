@@ -1,18 +1,23 @@
-//! The cutoff of a train block against the model: whether each message that an output depends on has one vertex whose time
-//! bounds it.
+//! The cutoff of a train block: whether each message that an output depends on has one vertex whose time bounds it, and the rows
+//! of vertices without a time as of cutoffs.
 
 use std::collections::BTreeSet;
 
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
-use hgnnc_ir::{Dataflow, Graph, Op, Origin, Output, PathDecl, Space, Value};
-use hgnnc_passes::to_minibatch;
+use hgnnc_ir::{Dataflow, Graph, Op, Origin, Output, Space, Value};
+use hgnnc_passes::{NotAtCutoffs, Timed, cutoff_rows, to_minibatch};
 use hgnnc_sema::Checked;
+use hgnnc_sema::schema::Schema;
 
 /// Reports what the outputs of a model with a cutoff depend on and has no time that would bound it.
 pub fn check(checked: &Checked, flow: &Dataflow, diagnostics: &mut Diagnostics) {
     let Some(span) = checked.train.as_ref().and_then(|train| train.cutoff) else { return };
-    let of_vertices = |output: &&Output| matches!(flow.ty(output.value).space, Space::Vertices(_));
-    let outputs: Vec<Output> = flow.outputs.iter().filter(of_vertices).cloned().collect();
+    let is_read = |output: &&Output| match flow.ty(output.value).space {
+        Space::Vertices(_) => true,
+        Space::Edges(graph) => flow.graphs[graph.index()].links,
+        Space::Unit | Space::Index(_) | Space::Endpoints(..) => false,
+    };
+    let outputs: Vec<Output> = flow.outputs.iter().filter(is_read).cloned().collect();
     let read = reached(flow, &outputs);
     let report = |message: String, label: &str, origin: Option<Origin>| {
         let report = Diagnostic::at(codes::CUTOFF, span, message, label);
@@ -43,29 +48,43 @@ pub fn check(checked: &Checked, flow: &Dataflow, diagnostics: &mut Diagnostics) 
         }
         known = Some(graph);
         let (decl, origin) = (&flow.graphs[graph.index()], flow.value(value).origin);
-        let of_paths = |path: &PathDecl| [decl.src, decl.dst].contains(&path.vertex);
         let what = match () {
             () if decl.links => "pairs to score",
-            () if flow.paths.iter().any(of_paths) => "path instances, or edges to predict",
             () if decl.shuffle.is_some() => "shuffled vertices",
-            () => {
-                if let Some(mistake) = untimed(checked, decl, |message, label| report(message, label, origin)) {
-                    diagnostics.push(mistake);
-                    return;
-                }
-                continue;
-            }
+            () => continue,
         };
         let message = format!("an output depends on {what}, which have no time");
-        let help = "a cutoff is for outputs of vertices, over relations and metapaths";
+        let help = "a cutoff is for outputs of vertices and of edges, over relations, metapaths and path instances";
         diagnostics.push(report(message, "no vertex may read what is later", origin).help(help));
         return;
     }
-    let alone = Dataflow { outputs, ..flow.clone() };
+    let mut alone = Dataflow { outputs, ..flow.clone() };
     if let Err(error) = to_minibatch(&alone) {
         let message = format!("an output depends on more than what vertices have read: {}", error.why);
         diagnostics.push(report(message, "no vertex may read what is later", error.origin));
+        return;
     }
+    // Of outputs first: a loss follows them.
+    alone.remove_dead_values();
+    let schema = &checked.schema;
+    if let Err(error) = with_rows(alone, schema).and_then(|_| with_rows(flow.clone(), schema)) {
+        diagnostics.push(untimed(schema, flow, &error, report));
+    }
+}
+
+/// The program with rows as of cutoffs for the vertices that have no time, where it needs any.
+///
+/// # Errors
+/// A value of such a vertex that has no row for each cutoff.
+pub fn with_rows(flow: Dataflow, schema: &Schema) -> Result<Dataflow, NotAtCutoffs> {
+    if !flow.graphs.iter().any(|graph| graph.past) {
+        return Ok(flow);
+    }
+    let timed = Timed {
+        vertices: schema.vertices.iter().map(|vertex| vertex.time().is_some()).collect(),
+        relations: schema.relations.iter().map(|relation| relation.time().is_some()).collect(),
+    };
+    cutoff_rows(&flow, &timed)
 }
 
 /// The values that outputs depend on, in order.
@@ -80,28 +99,26 @@ fn reached(flow: &Dataflow, outputs: &[Output]) -> BTreeSet<Value> {
     reached
 }
 
-/// The report of a vertex without a time to which a step of a semantic graph brings messages with times.
+/// The report of a value of a vertex without a time, to which messages with times come.
 fn untimed(
-    checked: &Checked,
-    decl: &hgnnc_ir::dataflow::GraphDecl,
-    report: impl Fn(String, &str) -> Diagnostic,
-) -> Option<Diagnostic> {
-    let schema = &checked.schema;
-    decl.steps.iter().find_map(|step| {
-        let relation = schema.relations.get(step.relation as usize)?;
-        let (src, dst) = if step.reverse { (relation.dst, relation.src) } else { (relation.src, relation.dst) };
-        let (src, dst) = (&schema.vertices[src], &schema.vertices[dst]);
-        let timed = [src.time(), relation.time()].into_iter().flatten().next()?;
-        if dst.time().is_some() {
-            return None;
-        }
-        let message = format!("`{}` has no time, and receives messages with times along `{}`", dst.name, decl.name);
-        let found = report(message, "up to when may it read?");
-        Some(
-            found
-                .label(dst.span, "the vertex type is declared here")
-                .label(timed.span, "a time of its messages")
-                .help(format!("give `{}` a time, or leave the semantic graph out", dst.name)),
-        )
-    })
+    schema: &Schema,
+    flow: &Dataflow,
+    error: &NotAtCutoffs,
+    report: impl Fn(String, &str, Option<Origin>) -> Diagnostic,
+) -> Diagnostic {
+    let name = &flow.vertex_types[error.vertex.index()].name;
+    let along = schema.written(&flow.graphs[error.graph.index()]);
+    let message = format!("`{name}` has no time, and receives messages with times along `{along}`");
+    let mut found = report(message, "up to when may it read?", error.origin);
+    found = found.note(format!("`{name}` is read as of the time of each of its readers, but {}", error.what));
+    if let Some(vertex) = schema.vertices.get(error.vertex.index()) {
+        found = found.label(vertex.span, "the vertex type is declared here");
+    }
+    let relation = schema.relations.get(error.step.relation as usize);
+    let sources = relation.and_then(|of| schema.vertices.get(if error.step.reverse { of.dst } else { of.src }));
+    let times = relation.and_then(|of| of.time()).or_else(|| sources.and_then(|of| of.time()));
+    if let Some(timed) = times {
+        found = found.label(timed.span, "a time of its messages");
+    }
+    found.help(format!("give `{name}` a time, or leave `{along}` out"))
 }

@@ -184,9 +184,10 @@ fn with_program(checked: Checked, diagnostics: &mut Diagnostics) -> Option<Analy
     let Checked { model, schema, mut train, .. } = checked;
     // Outputs of edges are computed on request only: see `Analyzed::ask_for`.
     let of_edges = program.families.iter().any(|output| output.rows == FamilyRows::Edges);
-    let program = if of_edges { instantiate_with(&model, |_| false) } else { program };
+    let mut program = if of_edges { instantiate_with(&model, |_| false) } else { program };
+    program.flow = cutoff::with_rows(program.flow, &schema).ok()?;
     if let Some(train) = &mut train {
-        train.training.batch = batch.flatten();
+        train.training.batch = batch.flatten().map(|batch| minibatch::complete(batch, &program.flow));
     }
     Some(Analyzed {
         name: model.name.clone(),

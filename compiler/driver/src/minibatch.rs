@@ -46,6 +46,18 @@ pub fn resolve(
     Some(MiniBatch { size: spec.size?.1?, fanouts: fanouts?, reuse })
 }
 
+/// The mini-batches of a program with rows as of cutoffs that it did not have when they were resolved: graphs from vertices
+/// to such rows, and perhaps a hop along them, of which all edges are drawn.
+pub fn complete(mut batch: MiniBatch, flow: &Dataflow) -> MiniBatch {
+    if batch.fanouts.first().is_none_or(|fanouts| fanouts.len() == flow.graphs.len()) {
+        return batch;
+    }
+    let hops = receptive_field(flow).and_then(Result::ok).map_or(0, |field| field.hops);
+    batch.fanouts.resize(batch.fanouts.len().max(hops), vec![]);
+    batch.fanouts.iter_mut().for_each(|fanouts| fanouts.resize(flow.graphs.len(), Fanout::All));
+    batch
+}
+
 fn receptive_field(flow: &Dataflow) -> Option<Result<ReceptiveField, NotBatchable>> {
     flow.result("loss").map(|loss| ReceptiveField::of(flow, loss))
 }

@@ -7,11 +7,13 @@ use hgnnc_ir::optimizer::{Optimizer, OptimizerOptions};
 use hgnnc_ir::outputs::FamilyOutput;
 use hgnnc_ir::training::{Target, Training};
 use hgnnc_ir::{Dataflow, Layout, OutputKind, PathDecl, PathRows, Table};
-use hgnnc_lower::instantiate_with;
+use hgnnc_lower::{Program, instantiate_with};
 use hgnnc_sema::TrainSpec;
 use hgnnc_sema::dataset::{DatasetSummary, RowsOf, find_features, find_label};
 use hgnnc_sema::dataset_names::DatasetNames;
 use hgnnc_sema::schema::{FieldInfo, Schema};
+
+use crate::cutoff::with_rows;
 
 /// A model without errors, and its program.
 pub struct Analyzed {
@@ -100,9 +102,17 @@ impl Analyzed {
     /// which the program has anyway.
     pub fn ask_for(&mut self, output: &str) {
         if matches!(self.typed.outputs.get(output), Some(hir::Output { of: hir::OutputOf::Edges(_), .. })) {
-            let program = instantiate_with(&self.typed, |name| name == output);
+            let program = self.program(|name| name == output);
             (self.flow, self.families) = (program.flow, program.families);
         }
+    }
+
+    /// The program of the typed model, with those of its outputs of edges that are `wanted`.
+    fn program(&self, wanted: impl Fn(&str) -> bool) -> Program {
+        let mut program = instantiate_with(&self.typed, wanted);
+        program.flow =
+            with_rows(program.flow, &self.schema).expect("the check of a cutoff has made rows of all outputs");
+        program
     }
 
     /// The forward program with all outputs, with the names of the dataset that the model was bound to, and without
@@ -110,9 +120,9 @@ impl Analyzed {
     /// does not change these parameters.
     pub fn complete_program(&self) -> (Dataflow, Vec<FamilyOutput>) {
         let same_params = |flow: &Dataflow| flow.params == self.flow.params;
-        let mut program = instantiate_with(&self.typed, |_| true);
+        let mut program = self.program(|_| true);
         if !same_params(&program.flow) {
-            program = instantiate_with(&self.typed, |_| false);
+            program = self.program(|_| false);
         }
         let flow = &mut program.flow;
         flow.vertex_types.clone_from(&self.flow.vertex_types);

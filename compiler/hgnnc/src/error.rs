@@ -75,9 +75,10 @@ impl From<DataErrors> for Error {
 impl From<SgbError> for Error {
     fn from(error: SgbError) -> Self {
         match error {
-            SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } | SgbError::TooManyInstances { .. } => {
-                Error::Machine(error.to_string())
-            }
+            SgbError::OverBudget { .. }
+            | SgbError::TooManyEdges { .. }
+            | SgbError::TooManyInstances { .. }
+            | SgbError::TooManyCutoffRows { .. } => Error::Machine(error.to_string()),
             _ => Error::Input(error.to_string()),
         }
     }

@@ -23,6 +23,11 @@ const SOME: [&str; 9] = [
 ];
 
 fn examples() -> Vec<(String, PathBuf)> {
+    let all = std::env::var_os("HGNN_EXAMPLES").is_some_and(|which| which == "all");
+    examples_named(|name| all || SOME.contains(&name))
+}
+
+fn examples_named(wanted: impl Fn(&str) -> bool) -> Vec<(String, PathBuf)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let list = |folder: &Path| -> Vec<PathBuf> {
         let mut all: Vec<PathBuf> =
@@ -35,8 +40,7 @@ fn examples() -> Vec<(String, PathBuf)> {
         let name = path.strip_prefix(&folder).expect("found there").with_extension("");
         (name.display().to_string(), path)
     });
-    let all = std::env::var_os("HGNN_EXAMPLES").is_some_and(|which| which == "all");
-    named.filter(|(name, _)| all || SOME.contains(&&name[..])).collect()
+    named.filter(|(name, _)| wanted(name)).collect()
 }
 
 /// The synthetic dataset that a model names, generated once; of a large one a hundredth.
@@ -104,6 +108,43 @@ fn metrics_and_outputs_are_those_of_source_and_weights_to_the_bit() {
             |of: &Prepared, rows| of.naming.csv(of.output.as_deref().expect("trained"), rows, false).expect("a table");
         assert_eq!(csv(&trained, &found), csv(&source, &expected), "{name}");
     }
+}
+
+/// Authors whose times the schema does not declare have rows as of the times of their readers, in the program of an artifact too.
+#[test]
+fn rows_as_of_cutoffs_are_those_of_the_source_to_the_bit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_, example) = examples_named(|name| name == "hgt/citations").pop().expect("an example");
+    let data = dataset(&example);
+    let text = "use std::rgcn::RgcnConv
+schema S {
+    vertex Paper from \"paper\" { x: f32[24], year: time, topic: class[6] }
+    vertex Author from \"author\" { x: embedding[8] }
+    relation cites: Paper -> Paper
+    relation writes: Author -> Paper
+}
+model M(schema: S) {
+    let h = relu(RgcnConv(hidden: 8) over [relations, reverses] of features)
+    output topic: Paper = linear(RgcnConv(hidden: 8) over [writes, cites] of h, 6)
+}
+train M {
+    split  \"years\"
+    loss   cross_entropy(topic, Paper.topic)
+    cutoff time
+}
+";
+    let model = ModelSource::Text { path: "cutoffs.hgnn".into(), text: text.into() };
+    let (file, weights) = (folder.path().join("m.hgnnx"), folder.path().join("w.safetensors"));
+    let mut source = open(Purpose::Measure, model.clone(), &data);
+    source.trainer.save_weights(&weights).expect("saved");
+    artifact::save(&file, &mut source, None).expect("saved");
+    let metrics = open(Purpose::Measure, &file, &data).report().expect("a report").metrics;
+    assert_eq!(metrics, source.report().expect("a report").metrics);
+    let mut source = open(Purpose::Infer, model, &data);
+    source.trainer.load_weights(&weights).expect("loaded");
+    let expected = source.infer(None).expect("outputs");
+    let found = open(Purpose::Infer, &file, &data).infer(None).expect("outputs");
+    assert_eq!(bits(&found.data), bits(&expected.data));
 }
 
 /// HAN on acm, with the outputs of both of its attentions.

@@ -10,6 +10,9 @@
 //! The edges of a relation can be rows as well ([`PathRows::Edges`]): paths of one step in the order of the dataset, with an
 //! in-edge from either end, so that an edge can be what a loss compares with a label and a seed of a mini-batch.
 //!
+//! So can vertices as of a cutoff ([`PathRows::Cutoffs`]): a vertex without a time has a row for each time as of which it is
+//! read, and the edges between such rows are relations.
+//!
 //! These are a vertex type and relations like others. All operations, passes, samplers and back ends apply to them; only
 //! the runtime knows that it lists them instead of reading them from a dataset.
 
@@ -22,12 +25,14 @@ use crate::types::{Graph, Space, VertexType};
 pub struct PathDecl {
     /// The type that has a row for each instance.
     pub vertex: VertexType,
-    /// The hops of the path, in message direction; at least one.
+    /// The hops of the path, in message direction; at least one. Of rows as of cutoffs: the steps that start or end at
+    /// their vertex type, each with relations of its own.
     pub steps: Vec<Step>,
     /// The instances that are rows, and their order.
     pub rows: PathRows,
     /// For each position of the path, as indices into [`Dataflow::relations`]: the relation from the vertices there to
-    /// the instances; of walks, the last one leads from the instances to the last vertices.
+    /// the instances; of walks, the last one leads from the instances to the last vertices. Of rows as of cutoffs: the
+    /// relation from the vertices to their rows, and for each step the one with its edges between rows.
     pub relations: Vec<u32>,
 }
 
@@ -43,6 +48,9 @@ pub enum PathRows {
     /// The edges of a relation in the order of the dataset. Their weights and features belong to the relation from the
     /// last vertices to them.
     Edges,
+    /// A row for each vertex and each cutoff as of which it is read, by cutoff, then by vertex. To a row with a cutoff come
+    /// the edges that are not later, from the rows of their sources with the same cutoff.
+    Cutoffs,
 }
 
 impl PathDecl {
@@ -57,12 +65,10 @@ impl PathDecl {
         let mut text = String::from(if rows == PathRows::Edges { "edges of" } else { "instances of" });
         for step in steps {
             let relation = &relations[step.relation as usize].dataset_name;
-            let sign = match (rows, step.reverse) {
-                (PathRows::Edges, _) => "",
-                (PathRows::Walks { .. }, true) => "<",
-                (PathRows::Walks { .. }, false) => ">",
-            };
-            text += &format!(" {sign}{relation}");
+            match rows {
+                PathRows::Edges => text += &format!(" {relation}"),
+                _ => text += &format!(" {}{relation}", sign(*step)),
+            }
         }
         if let PathRows::Walks { at_most: Some(most) } = rows {
             text += &format!(" at most {most}");
@@ -88,6 +94,62 @@ impl PathDecl {
         PathDecl { vertex, steps: steps.to_vec(), rows, relations: declared }
     }
 
+    /// Declares rows as of cutoffs of some vertex types: for each a vertex type, the relation from the vertices, and a relation
+    /// for each of the `steps` that start or end at one of them.
+    pub fn declare_cutoffs(flow: &mut Dataflow, of: &[VertexType], steps: &[Step]) {
+        let first = flow.vertex_types.len();
+        for vertex in of {
+            let decl = &flow.vertex_types[vertex.index()];
+            let (name, text) = (format!("{}.cutoffs", decl.name), format!("{} as of cutoffs", decl.dataset_name));
+            flow.vertex_types.push(VertexTypeDecl::new(name, text));
+        }
+        let rows_of = |vertex: VertexType| of.iter().position(|known| *known == vertex);
+        let at_rows = |vertex: VertexType| rows_of(vertex).map_or(vertex, |at| VertexType::new(first + at));
+        for (at, &vertex) in of.iter().enumerate() {
+            let rows = VertexType::new(first + at);
+            let type_name = flow.vertex_types[rows.index()].name.clone();
+            let text = flow.vertex_types[rows.index()].dataset_name.clone();
+            let mut relations = vec![flow.relations.len() as u32];
+            let decl =
+                RelationDecl { name: format!("{type_name}.0"), dataset_name: text.clone(), src: vertex, dst: rows };
+            flow.relations.push(decl);
+            // A step between two such types is declared with the one where it ends.
+            let is_own = |step: &&Step| {
+                let (src, dst) = step_ends(flow, **step);
+                dst == vertex || src == vertex && rows_of(dst).is_none()
+            };
+            let own: Vec<Step> = steps.iter().filter(is_own).copied().collect();
+            for (number, step) in (1..).zip(&own) {
+                let (src, dst) = step_ends(flow, *step);
+                let along = &flow.relations[step.relation as usize].dataset_name;
+                let decl = RelationDecl {
+                    name: format!("{type_name}.{number}"),
+                    dataset_name: format!("{text}, {}{along}", sign(*step)),
+                    src: at_rows(src),
+                    dst: at_rows(dst),
+                };
+                relations.push(flow.relations.len() as u32);
+                flow.relations.push(decl);
+            }
+            flow.paths.push(PathDecl { vertex: rows, steps: own, rows: PathRows::Cutoffs, relations });
+        }
+    }
+
+    /// The vertex type whose rows as of cutoffs these are; `None` for other rows.
+    pub fn cutoffs_of(&self, flow: &Dataflow) -> Option<VertexType> {
+        let from = self.relations.first().filter(|_| self.rows == PathRows::Cutoffs)?;
+        Some(flow.relations.get(*from as usize)?.src)
+    }
+
+    /// Whether an output of a program depends on edges of a relation.
+    pub fn reads_relation(flow: &Dataflow, relation: u32) -> bool {
+        let own = |graph: Graph| flow.graphs[graph.index()].steps.iter().any(|step| step.relation == relation);
+        flow.values.iter().zip(flow.live_values()).any(|(data, live)| {
+            let of_edges = matches!(data.ty.space, Space::Edges(graph) | Space::Endpoints(graph, _) if own(graph));
+            live && (of_edges || data.op.graph().is_some_and(own))
+        })
+    }
+
     /// Whether an output of a program depends on the instances.
     pub fn is_read(&self, flow: &Dataflow) -> bool {
         let own =
@@ -102,4 +164,15 @@ impl PathDecl {
             live && (of_space(data.ty.space) || of_space(counted) || data.op.graph().is_some_and(own))
         })
     }
+}
+
+/// The vertex types where a step starts and ends.
+fn step_ends(flow: &Dataflow, step: Step) -> (VertexType, VertexType) {
+    let decl = &flow.relations[step.relation as usize];
+    if step.reverse { (decl.dst, decl.src) } else { (decl.src, decl.dst) }
+}
+
+/// The direction of a step in names.
+fn sign(step: Step) -> char {
+    if step.reverse { '<' } else { '>' }
 }

@@ -205,6 +205,7 @@ impl Printer<'_> {
                 PathRows::Walks { at_most: Some(most) } => write!(self.out, " at_most {most}")?,
                 PathRows::Walks { at_most: None } => {}
                 PathRows::Edges => write!(self.out, " edges")?,
+                PathRows::Cutoffs => write!(self.out, " cutoffs")?,
             }
             writeln!(self.out, " by {}", listed(&decl.relations, |&relation| names.relation(relation)))?;
         }

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::dataflow::{Binding, Dataflow, GraphDecl, Init, KeptInEdges, OutputKind, RelationDecl, SelfLoops, Step};
 use crate::infer::infer;
 use crate::ops::{Op, UnaryOp};
-use crate::paths::PathRows;
+use crate::paths::{PathDecl, PathRows};
 use crate::print::{print_op, print_type};
 use crate::ranks::{EdgeShare, Mirrors};
 use crate::stacks::VertexRows;
@@ -200,6 +200,9 @@ impl Verifier<'_> {
         let (Some(ends), Some(by)) = (ends, by) else {
             return self.report(place, "it walks along no relations");
         };
+        if decl.rows == PathRows::Cutoffs {
+            return self.cutoffs(row, &ends, &by);
+        }
         let joins = ends.windows(2).all(|pair| pair[0].1 == pair[1].0);
         let (Some(last), true) = (ends.last(), joins) else {
             return self.report(place, "its steps do not join");
@@ -207,13 +210,36 @@ impl Verifier<'_> {
         let fits = |(position, by): (usize, &&RelationDecl)| match (ends.get(position), decl.rows) {
             (Some(&(at, _)), _) => (by.src, by.dst) == (at, decl.vertex),
             (None, PathRows::Walks { .. }) => (by.src, by.dst) == (decl.vertex, last.1),
-            (None, PathRows::Edges) => (by.src, by.dst) == (last.1, decl.vertex),
+            (None, PathRows::Edges | PathRows::Cutoffs) => (by.src, by.dst) == (last.1, decl.vertex),
         };
         if by.len() != ends.len() + 1 || !by.iter().enumerate().all(fits) {
             self.report(place, "its relations do not lead from and to its vertices");
         }
         if decl.rows == PathRows::Edges && !matches!(decl.steps[..], [Step { reverse: false, .. }]) {
             self.report(place, "edges are those of a relation");
+        }
+    }
+
+    /// Rows as of cutoffs have a relation from their vertices, and one for each step, between rows of its ends if these have any.
+    fn cutoffs(&mut self, row: usize, ends: &[(VertexType, VertexType)], by: &[&RelationDecl]) {
+        let flow = self.flow;
+        let decl = &flow.paths[row];
+        let rows_of = |vertex: VertexType| {
+            let is_it = |path: &&PathDecl| path.cutoffs_of(flow) == Some(vertex);
+            flow.paths.iter().find(is_it).map_or(vertex, |path| path.vertex)
+        };
+        let fits = match by {
+            [from, steps @ ..] => {
+                let between = |(&(src, dst), by): (&(VertexType, VertexType), &&RelationDecl)| {
+                    let own = by.src == decl.vertex || by.dst == decl.vertex;
+                    own && (by.src, by.dst) == (rows_of(src), rows_of(dst))
+                };
+                from.dst == decl.vertex && steps.len() == ends.len() && ends.iter().zip(steps).all(between)
+            }
+            [] => false,
+        };
+        if !fits {
+            self.report(Place::Paths(row), "its relations do not lead from and to its vertices");
         }
     }
 

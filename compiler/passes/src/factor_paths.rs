@@ -11,7 +11,7 @@
 //! where `c` is the number of paths from the start to each vertex of the position, itself a sum of ones hop by hop. The
 //! work is the number of the relations' edges times the number of positions; instances are products of degrees.
 //!
-//! Applies to the metapaths without a limit all of whose instances are read in such sums: sums, differences, products with
+//! Applies to the metapaths without a limit and without a cutoff all of whose instances are read in such sums: sums, differences, products with
 //! and quotients by values of a single row, products with parameters, and joined, reshaped and repeated values. Softmax, maxima,
 //! and products of values at different positions need the instances. Runs before data is bound, since it decides what is
 //! listed. Sums are taken in another order, so results differ in the last bits.
@@ -26,7 +26,10 @@ pub fn factor_paths(flow: &mut Dataflow) -> Vec<usize> {
     let mut factored = vec![];
     for index in 0..flow.paths.len() {
         let path = flow.paths[index].clone();
-        if (path.rows == PathRows::Walks { at_most: None })
+        // A hop does not know how late the end of a path is.
+        let past = flow.graphs.iter().any(|decl| decl.past && [decl.src, decl.dst].contains(&path.vertex));
+        if !past
+            && (path.rows == PathRows::Walks { at_most: None })
             && path.is_read(flow)
             && let Some(without) = without_instances(flow, &path)
         {

@@ -9,6 +9,7 @@ pub mod batch_sizes;
 pub mod compact_endpoints;
 pub mod contract_scores;
 pub mod cse;
+pub mod cutoff_rows;
 pub mod dce;
 pub mod differentiate;
 pub mod drop_stop_gradient;
@@ -38,6 +39,7 @@ mod unread_rows;
 pub mod vjp;
 
 pub use batch_sizes::batch_sizes;
+pub use cutoff_rows::{NotAtCutoffs, Timed, cutoff_rows};
 pub use differentiate::{Leaf, NotDifferentiable, Seed, differentiate, gradients, try_differentiate};
 pub use factor_paths::factor_paths;
 pub use hgnnc_ir::optimizer::{Clip, Optimizer, OptimizerOptions, Schedule};

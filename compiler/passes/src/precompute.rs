@@ -32,7 +32,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_ir::dataflow::{Binding, InputDecl};
-use hgnnc_ir::{BinaryOp, DType, Dataflow, Graph, Input, Op, OpClass, Output, OutputKind, Space, Value, VertexType};
+use hgnnc_ir::{
+    BinaryOp, DType, Dataflow, Graph, Input, Op, OpClass, Output, OutputKind, PathRows, Space, Value, VertexType,
+};
 
 use crate::rewrite::rewrite;
 
@@ -223,7 +225,12 @@ fn facts_of(flow: &Dataflow, changed: &BTreeSet<Graph>, value: Value, facts: &[F
         return Facts::default();
     }
     let rows_of_input = matches!(data.op, Op::Input(_)) && matches!(data.ty.space, Space::Vertices(_));
-    let gathered = matches!(data.op, Op::GatherSrc(_)) && of(&data.args[0]).has_rows;
+    // Rows as of cutoffs have those of their vertices.
+    let is_copy = |graph: Graph| {
+        let decl = &flow.graphs[graph.index()];
+        flow.paths.iter().any(|path| path.vertex == decl.dst && path.cutoffs_of(flow) == Some(decl.src)) && !decl.past
+    };
+    let gathered = matches!(data.op, Op::GatherSrc(graph) if !is_copy(graph)) && of(&data.args[0]).has_rows;
     Facts {
         fixed,
         has_rows: rows_of_input || data.args.iter().any(|arg| of(arg).has_rows),
@@ -237,7 +244,8 @@ fn is_stored(flow: &Dataflow, facts: &[Facts], value: Value) -> bool {
     let data = flow.value(value);
     let known = &facts[value.index()];
     // Rows of path instances and edges are many, and hold what a gather finds.
-    let is_rows = matches!(data.ty.space, Space::Vertices(vertex) if flow.paths.iter().all(|path| path.vertex != vertex))
+    let of_edges = |vertex| flow.paths.iter().any(|path| path.vertex == vertex && path.rows != PathRows::Cutoffs);
+    let is_rows = matches!(data.ty.space, Space::Vertices(vertex) if !of_edges(vertex))
         && data.ty.dtype == DType::F32
         && !data.ty.is_sparse()
         && data.ty.dims.iter().all(|dim| dim.fixed().is_some());

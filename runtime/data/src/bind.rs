@@ -64,7 +64,7 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
         num_vertices: binder.types.iter().map(|&t| dataset.vertex_types[t].count).collect(),
         sgb_s,
         drawn,
-        left_out: flow.graphs.iter().map(|decl| builders.of(&binder, decl).left_out(&dataset.relations)).collect(),
+        left_out: binder.left_out(&builders),
         ..BoundData::default()
     };
     for decl in &flow.patterns {
@@ -282,6 +282,17 @@ impl Binder<'_> {
             self.relations.push(found);
         }
         Ok(())
+    }
+
+    /// By graph: the edges of a relation of the dataset that a cutoff leaves out. Those of path instances and of rows as of
+    /// cutoffs are listed without them.
+    fn left_out(&self, builders: &Builders<'_>) -> Vec<Option<u64>> {
+        let listed = |decl: &GraphDecl| {
+            let mut relations = self.flow.paths.iter().flat_map(|path| &path.relations);
+            relations.any(|relation| decl.steps.iter().any(|step| step.relation == *relation))
+        };
+        let of = |decl: &GraphDecl| builders.of(self, decl).left_out(&self.dataset.relations);
+        self.flow.graphs.iter().map(|decl| if listed(decl) { None } else { of(decl) }).collect()
     }
 
     fn build_graphs(&mut self, builders: &Builders<'_>, training: Option<&Training>) -> Result<()> {
@@ -755,9 +766,10 @@ fn failed(decl: &GraphDecl, error: SgbError) -> ExecError {
 /// The error of the semantic graph of this name.
 pub(crate) fn failed_graph(name: &str, error: SgbError) -> ExecError {
     match error {
-        SgbError::OverBudget { .. } | SgbError::TooManyEdges { .. } | SgbError::TooManyInstances { .. } => {
-            ExecError::GraphTooLarge(error.to_string())
-        }
+        SgbError::OverBudget { .. }
+        | SgbError::TooManyEdges { .. }
+        | SgbError::TooManyInstances { .. }
+        | SgbError::TooManyCutoffRows { .. } => ExecError::GraphTooLarge(error.to_string()),
         other => ExecError::Unsupported(format!("semantic graph `{name}`: {other}")),
     }
 }

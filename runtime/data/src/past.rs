@@ -85,8 +85,8 @@ fn kept(dataset: &Dataset, (relation, reverse): (usize, bool)) -> Result<Vec<u32
     let Some(read) = &dataset.vertex_types[to.0].time else {
         if sent.is_some() || own.is_some() {
             return Err(ExecError::Unsupported(format!(
-                "the vertex type `{}` of the dataset has no times, and messages with times arrive there along `{}`: `cutoff time` \
-                 needs a `time` of each vertex",
+                "the vertex type `{}` of the dataset has no times, and messages with times arrive there along `{}`: with `cutoff time`, \
+                 the schema must declare the times of these messages, or the dataset have a `time` of each vertex",
                 dataset.vertex_types[to.0].name, edges.name
             )));
         }

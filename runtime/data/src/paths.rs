@@ -1,7 +1,9 @@
-//! Path instances that a model reads, and edges that it has outputs of: vertices and relations that no dataset has,
-//! listed by walking its relations.
+//! Path instances that a model reads, edges that it has outputs of, and vertices as of cutoffs: vertices and relations that no
+//! dataset has, listed by walking its relations.
 
-use hgnnc_graph::{Dataset, EdgeRows, InstanceCounts, Instances, MetapathOptions};
+use hgnnc_graph::{
+    CutoffRows, CutoffType, CutoffWalk, Dataset, EdgeRows, InstanceCounts, Instances, MetapathOptions, Step,
+};
 use hgnnc_ir::dataflow::{Binding, Dataflow};
 use hgnnc_ir::{PathDecl, PathRows};
 
@@ -19,26 +21,69 @@ pub struct PathInstances {
     pub listed: bool,
 }
 
-/// Adds the path instances that a program reads to a dataset, as vertices and relations, and the edges that are rows of
-/// it. The names of the program are those of the dataset. Edges are not among the result: all of them are listed.
+/// Adds the path instances that a program reads to a dataset, as vertices and relations, the edges that are rows of it, and
+/// the rows of vertices as of cutoffs. The names of the program are those of the dataset. The result is of path instances only.
 ///
 /// # Errors
-/// A relation that the dataset does not have, and instances that exceed the memory budget of a semantic graph: they are
-/// counted before any is listed.
+/// A relation that the dataset does not have, and instances or rows that exceed the memory budget of a semantic graph: they
+/// are counted before any is listed.
 pub fn add_path_instances(flow: &Dataflow, dataset: &mut Dataset, options: &BindOptions) -> Result<Vec<PathInstances>> {
     let mut added = vec![];
     for path in &flow.paths {
-        if path.rows == PathRows::Edges {
-            let edges = edge_rows(flow, path, dataset)?;
-            edges.add_to(dataset).map_err(|error| failed_graph(&edges.vertex_type, error))?;
-            continue;
+        match path.rows {
+            PathRows::Walks { .. } => {}
+            PathRows::Edges => {
+                let edges = edge_rows(flow, path, dataset)?;
+                edges.add_to(dataset).map_err(|error| failed_graph(&edges.vertex_type, error))?;
+                continue;
+            }
+            // Their vertices may be path instances.
+            PathRows::Cutoffs => continue,
         }
         let read = path.is_read(flow);
         let instances = instances(flow, path, dataset, options)?;
         let counts = instances.add_to(dataset, read).map_err(|error| failed_graph(&instances.graph, error))?;
         added.push(PathInstances { graph: instances.graph, counts, listed: read });
     }
+    if let Some(rows) = cutoff_rows(flow, dataset, options)? {
+        let names = rows.types.iter().map(|rows| rows.vertex_type.clone()).collect::<Vec<_>>().join(", ");
+        rows.add_to(dataset).map_err(|error| failed_graph(&names, error))?;
+    }
     Ok(added)
+}
+
+/// The rows of vertices as of cutoffs in the names of the dataset; `None` without any.
+fn cutoff_rows(flow: &Dataflow, dataset: &Dataset, options: &BindOptions) -> Result<Option<CutoffRows>> {
+    let mut rows = CutoffRows { memory_budget: budget(options), ..CutoffRows::default() };
+    for path in &flow.paths {
+        let (Some(of), [from, relations @ ..]) = (path.cutoffs_of(flow), &path.relations[..]) else { continue };
+        let name = |relation: u32| flow.relations[relation as usize].dataset_name.clone();
+        let type_name = &flow.vertex_types[of.index()].dataset_name;
+        let missing = || ExecError::Unsupported(format!("the dataset `{}` has no `{type_name}`", dataset.name));
+        rows.types.push(CutoffType {
+            of: dataset.vertex_type(type_name).ok_or_else(missing)?,
+            vertex_type: flow.vertex_types[path.vertex.index()].dataset_name.clone(),
+            relation: name(*from),
+        });
+        for (step, &relation) in path.steps.iter().zip(relations) {
+            rows.walks.push(CutoffWalk {
+                step: Step { relation: relation_in(dataset, &name(step.relation))?, reverse: step.reverse },
+                relation: name(relation),
+                read: PathDecl::reads_relation(flow, relation),
+            });
+        }
+    }
+    Ok(Some(rows).filter(|rows| !rows.types.is_empty()))
+}
+
+/// The largest size of a semantic graph, in bytes.
+fn budget(options: &BindOptions) -> u64 {
+    options.graph_budget.unwrap_or(MetapathOptions::DEFAULT_MEMORY_BUDGET)
+}
+
+/// Whether the rows of a path have times: under a cutoff.
+fn is_past(flow: &Dataflow, path: &PathDecl) -> bool {
+    flow.graphs.iter().any(|decl| decl.past && [decl.src, decl.dst].contains(&path.vertex))
 }
 
 /// A metapath's instances in the names of the dataset.
@@ -49,10 +94,16 @@ fn instances(flow: &Dataflow, path: &PathDecl, dataset: &Dataset, options: &Bind
         Ok(hgnnc_graph::Step { relation: found, reverse: step.reverse })
     };
     let end = flow.graphs.iter().find(|decl| decl.src == path.vertex);
+    // Rows as of cutoffs have the edges of a relation as one of their own.
+    let is_same = |relation: u32, by: u32| {
+        let own = flow.paths.iter().filter(|path| path.rows == PathRows::Cutoffs);
+        let mut steps = own.flat_map(|path| path.steps.iter().zip(&path.relations[1..]));
+        relation == by || steps.any(|(step, own)| *own == relation && step.relation == by)
+    };
     let is_read = |by: &u32| {
         flow.inputs.iter().any(|input| match input.binding {
             Binding::EdgeWeight(graph) | Binding::EdgeTime(graph) | Binding::EdgeFeatures(graph) => {
-                flow.graphs[graph.index()].steps.iter().any(|step| step.relation == *by)
+                flow.graphs[graph.index()].steps.iter().any(|step| is_same(step.relation, *by))
             }
             _ => false,
         })
@@ -63,11 +114,12 @@ fn instances(flow: &Dataflow, path: &PathDecl, dataset: &Dataset, options: &Bind
         steps: path.steps.iter().map(step).collect::<Result<_>>()?,
         at_most: match path.rows {
             PathRows::Walks { at_most } => at_most,
-            PathRows::Edges => None,
+            PathRows::Edges | PathRows::Cutoffs => None,
         },
         relations: path.relations.iter().map(|&by| relation(by).dataset_name.clone()).collect(),
         edge_data: path.relations.iter().take(path.steps.len()).map(is_read).collect(),
-        memory_budget: options.graph_budget.unwrap_or(MetapathOptions::DEFAULT_MEMORY_BUDGET),
+        past: is_past(flow, path),
+        memory_budget: budget(options),
     })
 }
 
@@ -81,6 +133,7 @@ fn edge_rows(flow: &Dataflow, path: &PathDecl, dataset: &Dataset) -> Result<Edge
         relation: relation_in(dataset, &name(step.relation))?,
         vertex_type: flow.vertex_types[path.vertex.index()].dataset_name.clone(),
         relations: [name(*src), name(*dst)],
+        past: is_past(flow, path),
     })
 }
 

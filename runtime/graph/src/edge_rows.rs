@@ -13,6 +13,8 @@ pub struct EdgeRows {
     pub vertex_type: String,
     /// Names of the new relations: from the sources to the edges, and from the destinations to the edges.
     pub relations: [String; 2],
+    /// Whether the new vertex type has times: those of the latest of each edge and its ends, as far as the dataset has any.
+    pub past: bool,
 }
 
 impl EdgeRows {
@@ -28,11 +30,18 @@ impl EdgeRows {
         if count >= NO_ORIGINAL as usize {
             return Err(SgbError::TooManyEdges { graph: name, edges: count as u64 });
         }
+        let of_ends = [(src, &src_ids), (dst, &dst_ids)].map(|(of, ids)| {
+            let times = dataset.vertex_types[of].time.as_ref();
+            times.map(|times| ids.iter().map(|&id| times[id as usize]).collect::<Vec<i64>>())
+        });
+        let later = |a: Vec<i64>, b: Vec<i64>| a.into_iter().zip(b).map(|(a, b)| a.max(b)).collect();
+        let latest = time.clone().into_iter().chain(of_ends.into_iter().flatten()).reduce(later);
         let (vertex_type, numbers) = (dataset.vertex_types.len(), (0..count as u32).collect::<Vec<u32>>());
         let [from_src, from_dst] = self.relations.clone();
         dataset.vertex_types.push(VertexTypeData {
             name: self.vertex_type.clone(),
             count,
+            time: latest.filter(|_| self.past),
             ..VertexTypeData::default()
         });
         dataset.relations.push(RelationData {

@@ -17,6 +17,7 @@ pub mod build;
 mod checks;
 mod choose;
 pub mod csr;
+mod cutoff_rows;
 pub mod dataset;
 pub mod degrees;
 mod edge_rows;
@@ -39,6 +40,7 @@ pub mod write;
 
 pub use build::{Builder, GivenLabels, GivenLinks, Named};
 pub use csr::{Adjacency, EdgeError, NO_ORIGINAL, SemanticGraph};
+pub use cutoff_rows::{CutoffRows, CutoffType, CutoffWalk};
 pub use dataset::{
     Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, FieldData, Kinds, LabelData, LabelValues, LinkSplitData,
     Links, MetapathData, RelationData, SparseFeatures, SplitData, Step, Transform, TransformKind, VertexIds,

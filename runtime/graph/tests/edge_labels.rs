@@ -201,6 +201,7 @@ fn edges_become_vertices() {
         relation: 0,
         vertex_type: "edges".into(),
         relations: ["from sources".into(), "from destinations".into()],
+        past: false,
     };
     rows.add_to(&mut dataset).unwrap();
     let (ty, writes) = (dataset.vertex_type("edges").unwrap(), dataset.relations[0].clone());
@@ -212,4 +213,27 @@ fn edges_become_vertices() {
     assert_eq!(ends.collect::<Vec<_>>(), expected);
     assert_eq!(dataset.label(ty, "role").unwrap().values, writes.labels[0].values);
     assert_eq!(dataset.split(ty, Some("std")).unwrap().train, [0, 3]);
+}
+
+/// Under a cutoff, an edge has the time of the latest of itself and its ends.
+#[test]
+fn edges_have_the_time_of_the_latest_of_them_and_their_ends() {
+    let time_of_rows = |of_sources: Option<Vec<i64>>, own: Option<Vec<i64>>, past: bool| {
+        let mut dataset = dataset();
+        let src = dataset.relations[0].src;
+        (dataset.vertex_types[src].time, dataset.relations[0].time) = (of_sources, own);
+        let (vertex_type, relations) = ("edges".to_owned(), ["0".into(), "1".into()]);
+        EdgeRows { relation: 0, vertex_type, relations, past }.add_to(&mut dataset).unwrap();
+        dataset.vertex_types[dataset.vertex_type("edges").unwrap()].time.clone()
+    };
+    let data = dataset();
+    let of_sources: Vec<i64> = (0..data.vertex_types[data.relations[0].src].count as i64).map(|v| 10 * v).collect();
+    let ends: Vec<i64> = data.relations[0].src_ids.iter().map(|&src| of_sources[src as usize]).collect();
+    let own = vec![5, 5, 15, 15];
+    let latest: Vec<i64> = ends.iter().zip(&own).map(|(&end, &own)| end.max(own)).collect();
+    assert_eq!(time_of_rows(Some(of_sources.clone()), Some(own.clone()), true), Some(latest));
+    assert_eq!(time_of_rows(Some(of_sources.clone()), None, true), Some(ends));
+    assert_eq!(time_of_rows(None, Some(own.clone()), true), Some(own.clone()));
+    assert_eq!(time_of_rows(None, None, true), None);
+    assert_eq!(time_of_rows(Some(of_sources), Some(own), false), None);
 }

@@ -34,6 +34,7 @@ fn instances(steps: &[Step], at_most: Option<u32>) -> Instances {
         at_most,
         relations: (0..=steps.len()).map(|position| format!("P.{position}")).collect(),
         edge_data: vec![true; steps.len()],
+        past: false,
         memory_budget: 1 << 20,
     }
 }
@@ -126,6 +127,55 @@ proptest! {
         for end in 0..5 {
             prop_assert_eq!(into(&chosen, end), into(&all, end).min(limit as usize));
         }
+    }
+}
+
+/// Times of some of the vertex types and relations.
+fn with_times() -> impl Strategy<Value = (Dataset, Vec<Step>)> {
+    (case(), proptest::collection::vec(0..4i64, 5 + 4 + 28), 1..16u32).prop_map(|((mut data, steps), times, of)| {
+        let mut times = times.into_iter().cycle();
+        let mut some =
+            |number: u32, count: usize| (of >> number & 1 == 1).then(|| times.by_ref().take(count).collect());
+        for (number, vertices) in (0..).zip(&mut data.vertex_types) {
+            vertices.time = some(number, vertices.count);
+        }
+        for (number, relation) in (2..).zip(&mut data.relations) {
+            relation.time = some(number, relation.src_ids.len());
+        }
+        (data, steps)
+    })
+}
+
+proptest! {
+    /// Under a cutoff, the instances are those of which no edge and no vertex is later than the last one; a limit chooses of these.
+    #[test]
+    fn instances_of_the_past_are_not_later_than_their_end((data, steps) in with_times(), limit in 1..4u32) {
+        let types: Vec<usize> =
+            steps.iter().map(|&s| data.step_ends(s).0).chain([data.step_ends(steps[steps.len() - 1]).1]).collect();
+        let latest = |(vertices, edges): &(Vec<u32>, Vec<f32>)| {
+            let of = |times: &Option<Vec<i64>>, at: usize| times.as_ref().map(|times| times[at]);
+            let at = types.iter().zip(vertices).filter_map(|(&ty, &v)| of(&data.vertex_types[ty].time, v as usize));
+            // The weight of an edge is its position.
+            let by = steps.iter().zip(edges).filter_map(|(s, &e)| of(&data.relations[s.relation].time, e as usize));
+            at.chain(by).max()
+        };
+        let end = |path: &[u32]| data.vertex_types[types[steps.len()]].time.as_ref().map(|all| all[path[steps.len()] as usize]);
+        let expected: Vec<_> = naive(&data, &steps)
+            .into_iter()
+            .filter(|instance| end(&instance.0).is_none_or(|cutoff| latest(instance).is_some_and(|time| time <= cutoff)))
+            .collect();
+        let of = Instances { past: true, ..instances(&steps, None) };
+        prop_assert_eq!(&listed(&data, &of), &expected);
+        prop_assert_eq!(of.count(&data).unwrap().all, expected.len() as u128);
+        let mut with = data.clone();
+        of.add_to(&mut with, true).unwrap();
+        let times = with.vertex_types[2].time.clone();
+        prop_assert_eq!(times.unwrap_or_default(), expected.iter().filter_map(latest).collect::<Vec<i64>>());
+        let chosen = listed(&data, &Instances { past: true, ..instances(&steps, Some(limit)) });
+        let mut rest = expected.iter();
+        prop_assert!(chosen.iter().all(|instance| rest.any(|known| known == instance)));
+        let into = |of: &[(Vec<u32>, Vec<f32>)], v: u32| of.iter().filter(|(path, _)| path[steps.len()] == v).count();
+        prop_assert!((0..5).all(|v| into(&chosen, v) == into(&expected, v).min(limit as usize)));
     }
 }
 

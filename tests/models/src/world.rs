@@ -225,6 +225,12 @@ impl World {
                 self.counts.insert(flow.vertex_types[path.vertex.index()].name.clone(), edges.len());
                 continue;
             }
+            if path.rows == PathRows::Cutoffs {
+                // The runtime lists them, by the times of a dataset.
+                path.relations.iter().for_each(|&by| drop(self.relations.insert(relation(by).name.clone(), vec![])));
+                self.counts.insert(flow.vertex_types[path.vertex.index()].name.clone(), 0);
+                continue;
+            }
             assert_eq!(path.rows, PathRows::Walks { at_most: None }, "all instances are listed");
             let steps: Vec<(&str, bool)> =
                 path.steps.iter().map(|step| (&relation(step.relation).name[..], step.reverse)).collect();

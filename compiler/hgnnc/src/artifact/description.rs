@@ -12,7 +12,7 @@ use hgnnc_ir::training::{
     RankingLoss, Stop, Target, Task, Trained, Training,
 };
 use hgnnc_ir::types::{Graph, Layout, VertexType};
-use hgnnc_ir::{Dataflow, Dim, Op};
+use hgnnc_ir::{Dataflow, Dim, Op, PathRows};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -293,9 +293,10 @@ impl Description {
         let is_new = |graph: &GraphDecl| graph.past || graph.kept.is_some();
         let has_times_or_limits = flow.graphs.iter().any(is_new)
             || flow.inputs.iter().any(|input| matches!(input.binding, Binding::Time(_) | Binding::EdgeTime(_)));
+        let has_cutoff_rows = flow.paths.iter().any(|path| path.rows == PathRows::Cutoffs);
         let compares_links = flow.values.iter().any(|data| matches!(data.op, Op::LinkLoss(_)));
         let needed = [
-            (compares_links, VERSION),
+            (compares_links || has_cutoff_rows, VERSION),
             (has_labels || has_times_or_limits, 5),
             (has_fields || keeps_last, 4),
             (has_terms, 3),

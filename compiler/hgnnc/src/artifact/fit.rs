@@ -146,7 +146,7 @@ impl Artifact {
         for path in &self.program.paths {
             let carriers = match path.rows {
                 PathRows::Walks { .. } => &path.relations[..],
-                PathRows::Edges => &path.relations[1..],
+                PathRows::Edges | PathRows::Cutoffs => &path.relations[1..],
             };
             for (step, carrier) in path.steps.iter().zip(carriers) {
                 if let (Some(of), Some(carrier)) = (schema(step.relation), schema(*carrier))

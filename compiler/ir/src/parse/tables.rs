@@ -118,6 +118,8 @@ impl Parser {
                 let steps = self.steps()?;
                 let rows = if self.accept_word("edges") {
                     PathRows::Edges
+                } else if self.accept_word("cutoffs") {
+                    PathRows::Cutoffs
                 } else {
                     let at_most = if self.accept_word("at_most") { Some(self.integer()?) } else { None };
                     PathRows::Walks { at_most }

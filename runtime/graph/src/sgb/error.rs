@@ -72,6 +72,23 @@ pub enum SgbError {
         /// A limit per vertex that fits the budget.
         fitting: u64,
     },
+    /// The rows of vertices as of cutoffs exceed the memory budget. They were counted, not listed.
+    #[error(
+        "vertices without a time are read as of the times of their readers: {names} would have {rows} rows and {edges} edges or \
+         more, but the memory budget of a semantic graph is {}: write times in a coarser unit, such as days instead of seconds, or \
+         give the vertices a time",
+        show_bytes(*budget)
+    )]
+    TooManyCutoffRows {
+        /// The vertex types that have such rows.
+        names: String,
+        /// The number of rows that were found until it was given up.
+        rows: u64,
+        /// The number of their in-edges.
+        edges: u64,
+        /// The budget in bytes.
+        budget: u64,
+    },
     /// More edges than 32-bit edge ids can number.
     #[error("semantic graph `{graph}` would have {edges} edges, but edge ids have 32 bits")]
     TooManyEdges { graph: String, edges: u64 },

@@ -32,6 +32,7 @@ use crate::transpose::transpose;
 pub use self::cache::{Entry, EntryContents, EntryGraph, EntryRows, GraphCache, Key as CacheKey};
 pub use self::edge_list::EdgeList;
 pub use self::error::{SgbError, show_bytes};
+pub(crate) use self::instances::latest_times;
 pub use self::instances::{InstanceCounts, Instances};
 pub use self::metapath::Origin;
 pub use self::middle_vertex::Middle;

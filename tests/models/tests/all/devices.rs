@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use hgnnc_cuda::testing;
 use hgnnc_data::ExecError;
 use hgnnc_driver::LowerOptions;
+use hgnnc_interp::Bindings;
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::compiled::Compiled;
 use hgnnc_model_tests::engine::{bound_data, device_trainer};
@@ -18,17 +19,27 @@ pub fn options(epochs: u64) -> TrainOptions {
 
 /// A model that is trained on the processor.
 pub fn on_processor(compiled: &Compiled, world: &World, options: TrainOptions) -> Trainer {
-    let data = bound_data(compiled.training(), &compiled.bind(world));
+    on_processor_with(compiled, world, &compiled.bind(world), options)
+}
+
+/// A model that is trained on the processor, with other bindings than those of a world.
+pub fn on_processor_with(compiled: &Compiled, world: &World, bindings: &Bindings, options: TrainOptions) -> Trainer {
+    let data = bound_data(compiled.training(), bindings);
     hgnnc_model_tests::engine::trainer(compiled.optimised(world), data, options)
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A model that is trained on the PTX interpreter.
 pub fn on_device(compiled: &Compiled, world: &World, options: TrainOptions) -> Trainer {
+    on_device_with(compiled, world, &compiled.bind(world), options)
+}
+
+/// A model that is trained on the PTX interpreter, with other bindings than those of a world.
+pub fn on_device_with(compiled: &Compiled, world: &World, bindings: &Bindings, options: TrainOptions) -> Trainer {
     let device = testing::device();
     let machine = Machine::sheet(device.target().name());
     let executable = compiled.lowered(world, LowerOptions { machine, ..LowerOptions::default() });
-    let data = bound_data(compiled.training(), &compiled.bind(world));
+    let data = bound_data(compiled.training(), bindings);
     device_trainer(executable, data, device, options).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -40,7 +40,8 @@ pub struct Trained {
 }
 
 impl Trained {
-    fn bits(&self) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
+    /// The bits of all numbers, to compare runs by.
+    pub fn bits(&self) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
         let of = |numbers: &[f32]| numbers.iter().map(|x| x.to_bits()).collect();
         (self.losses.iter().map(|x| x.to_bits()).collect(), of(&self.params), of(&self.output))
     }

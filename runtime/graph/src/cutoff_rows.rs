@@ -1,0 +1,241 @@
+//! Vertices as of a cutoff: a row for each pair (vertex, cutoff) that a vertex with a time reads, directly or not.
+//!
+//! A vertex with a time reads what is not later than itself. A vertex without one is different for each of those that read
+//! it: what arrives at an author until 1999 is not what arrives until 2003. [`CutoffRows::add_to`] gives a dataset a vertex
+//! type with a row for each pair, a relation from the vertices to their rows, and for each step that starts or ends at such
+//! rows a relation with the edges between them: to a row with a cutoff come the edges that are not later, from the rows of
+//! their sources with the same cutoff. A source that has a time is read as of its own time, which is not later.
+//!
+//! Rows are ordered by cutoff, then by vertex. So the number of a row depends on nothing that is later than its cutoff, nor
+//! do random choices that are made by these numbers.
+
+use std::collections::BTreeSet;
+
+use crate::csr::{NO_ORIGINAL, csc_of};
+use crate::dataset::{Dataset, RelationData, Step, VertexTypeData};
+use crate::sgb::{SgbError, latest_times};
+
+/// The rows of vertices as of cutoffs that a dataset is to have.
+#[derive(Clone, Debug, Default)]
+pub struct CutoffRows {
+    /// The vertex types that have such rows.
+    pub types: Vec<CutoffType>,
+    /// The steps that start or end at such rows.
+    pub walks: Vec<CutoffWalk>,
+    /// Largest size in bytes of the rows with the graphs that are made of their relations.
+    pub memory_budget: u64,
+}
+
+/// A vertex type with rows as of cutoffs.
+#[derive(Clone, Debug)]
+pub struct CutoffType {
+    /// Position of the vertex type.
+    pub of: usize,
+    /// Name of the new vertex type.
+    pub vertex_type: String,
+    /// Name of the new relation from the vertices to their rows.
+    pub relation: String,
+}
+
+/// A step whose edges end or start at rows as of cutoffs.
+#[derive(Clone, Debug)]
+pub struct CutoffWalk {
+    /// The step over a relation of the dataset.
+    pub step: Step,
+    /// Name of the new relation.
+    pub relation: String,
+    /// Whether its edges are read. Otherwise it has none.
+    pub read: bool,
+}
+
+/// The edges of a step by the vertex where they arrive.
+struct Arriving {
+    indptr: Vec<u64>,
+    sources: Vec<u32>,
+    original: Vec<u32>,
+    /// The later one of the time of each edge and that of the vertex that it leaves.
+    times: Vec<i64>,
+    src: usize,
+    dst: usize,
+}
+
+impl Arriving {
+    fn of(dataset: &Dataset, step: Step) -> Result<Self, SgbError> {
+        let relation = &dataset.relations[step.relation];
+        let (mut from, mut to) = (&relation.src_ids, &relation.dst_ids);
+        if step.reverse {
+            std::mem::swap(&mut from, &mut to);
+        }
+        if from.len() >= NO_ORIGINAL as usize {
+            return Err(SgbError::TooManyEdges { graph: relation.name.clone(), edges: from.len() as u64 });
+        }
+        let (src, dst) = dataset.step_ends(step);
+        let (csc, original) = csc_of(dataset.vertex_types[dst].count, from, to);
+        let (indptr, sources) = (csc.indptr.to_vec(), csc.indices.to_vec());
+        let times = latest_times(dataset, step, &sources, &original);
+        Ok(Self { indptr, sources, original, times, src, dst })
+    }
+
+    /// The edges to a vertex that are not later than a cutoff.
+    fn until(&self, (cutoff, vertex): Row) -> impl Iterator<Item = usize> {
+        let row = self.indptr[vertex as usize] as usize..self.indptr[vertex as usize + 1] as usize;
+        row.filter(move |&edge| self.times[edge] <= cutoff)
+    }
+}
+
+/// A cutoff and a vertex.
+type Row = (i64, u32);
+
+impl CutoffRows {
+    /// Adds the vertex types and the relations to a dataset.
+    ///
+    /// # Errors
+    /// A vertex type without times and without such rows that messages with times arrive at, and rows or edges that exceed the
+    /// memory budget or 32-bit numbers; then the dataset is unchanged.
+    pub fn add_to(&self, dataset: &mut Dataset) -> Result<(), SgbError> {
+        let walks: Vec<Option<Arriving>> = self
+            .walks
+            .iter()
+            .map(|walk| walk.read.then(|| Arriving::of(dataset, walk.step)).transpose())
+            .collect::<Result<_, _>>()?;
+        let rows = self.rows(dataset, &walks)?;
+        let first = dataset.vertex_types.len();
+        let position = |of: usize| self.types.iter().position(|rows| rows.of == of);
+        // The row of a vertex that is read as of a cutoff.
+        let row_of = |dataset: &Dataset, of: usize, (cutoff, vertex): Row| match position(of) {
+            Some(at) => rows[at].binary_search(&(own_cutoff(dataset, of, (cutoff, vertex)), vertex)).ok(),
+            None => Some(vertex as usize),
+        };
+        let mut relations = vec![];
+        for (at, CutoffType { of, relation, .. }) in self.types.iter().enumerate() {
+            relations.push(RelationData {
+                name: relation.clone(),
+                src: *of,
+                dst: first + at,
+                src_ids: rows[at].iter().map(|row| row.1).collect(),
+                dst_ids: (0..rows[at].len() as u32).collect(),
+                ..RelationData::default()
+            });
+        }
+        for (walk, arriving) in self.walks.iter().zip(&walks) {
+            let (src, dst) = dataset.step_ends(walk.step);
+            let [new_src, new_dst] = [src, dst].map(|of| position(of).map_or(of, |at| first + at));
+            let (mut src_ids, mut dst_ids, mut edges) = (vec![], vec![], vec![]);
+            for (number, row) in (0..).zip(self.readers(dataset, &rows, dst)) {
+                for edge in arriving.iter().flat_map(|arriving| arriving.until(row).map(move |edge| (arriving, edge))) {
+                    let (arriving, edge) = edge;
+                    let source = row_of(dataset, src, (row.0, arriving.sources[edge]));
+                    src_ids.push(source.expect("what a row reads has a row") as u32);
+                    dst_ids.push(number);
+                    edges.push(arriving.original[edge] as usize);
+                }
+            }
+            let data = &dataset.relations[walk.step.relation];
+            let of_edges = |all: &[f32], dim: usize| -> Vec<f32> {
+                edges.iter().flat_map(|&edge| all[edge * dim..][..dim].iter().copied()).collect()
+            };
+            let features = data
+                .features
+                .as_ref()
+                .map(|all| crate::dataset::DenseFeatures { dim: all.dim, rows: of_edges(&all.rows, all.dim).into() });
+            relations.push(RelationData {
+                name: walk.relation.clone(),
+                src: new_src,
+                dst: new_dst,
+                src_ids,
+                dst_ids,
+                weight: data.weight.as_ref().map(|all| of_edges(all, 1).into()),
+                time: data.time.as_ref().map(|all| edges.iter().map(|&edge| all[edge]).collect()),
+                features,
+                ..RelationData::default()
+            });
+        }
+        let vertex = |(of, rows): (&CutoffType, &Vec<Row>)| VertexTypeData {
+            name: of.vertex_type.clone(),
+            count: rows.len(),
+            time: Some(rows.iter().map(|row| row.0).collect()),
+            ..VertexTypeData::default()
+        };
+        dataset.vertex_types.extend(self.types.iter().zip(&rows).map(vertex));
+        dataset.relations.extend(relations);
+        Ok(())
+    }
+
+    /// The rows of each vertex type, in order.
+    fn rows(&self, dataset: &Dataset, walks: &[Option<Arriving>]) -> Result<Vec<Vec<Row>>, SgbError> {
+        let position = |of: usize| self.types.iter().position(|rows| rows.of == of);
+        let mut rows: Vec<BTreeSet<Row>> = vec![BTreeSet::new(); self.types.len()];
+        let mut new: Vec<Vec<Row>> = vec![vec![]; self.types.len()];
+        let mut num_edges = 0u64;
+        // Vertices with times read first, and then what they read.
+        let timed = walks.iter().flatten().map(|walk| (walk, self.readers(dataset, &[], walk.dst))).collect::<Vec<_>>();
+        for (walk, readers) in timed {
+            self.read(dataset, (walk, &readers), (&mut rows, &mut new), &mut num_edges)?;
+        }
+        while new.iter().any(|new| !new.is_empty()) {
+            let readers = std::mem::replace(&mut new, vec![vec![]; self.types.len()]);
+            for walk in walks.iter().flatten() {
+                let Some(at) = position(walk.dst) else { continue };
+                self.read(dataset, (walk, &readers[at]), (&mut rows, &mut new), &mut num_edges)?;
+            }
+        }
+        Ok(rows.into_iter().map(|rows| rows.into_iter().collect()).collect())
+    }
+
+    /// Adds the rows that some rows read along a step, and the number of edges.
+    fn read(
+        &self,
+        dataset: &Dataset,
+        (walk, readers): (&Arriving, &[Row]),
+        (rows, new): (&mut [BTreeSet<Row>], &mut [Vec<Row>]),
+        num_edges: &mut u64,
+    ) -> Result<(), SgbError> {
+        let position = self.types.iter().position(|rows| rows.of == walk.src);
+        for &(cutoff, vertex) in readers {
+            for edge in walk.until((cutoff, vertex)) {
+                *num_edges += 1;
+                let Some(at) = position else { continue };
+                let source = walk.sources[edge];
+                let row = (own_cutoff(dataset, walk.src, (cutoff, source)), source);
+                if rows[at].insert(row) {
+                    new[at].push(row);
+                }
+            }
+            self.check(rows, *num_edges)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses rows and edges that do not fit.
+    fn check(&self, rows: &[BTreeSet<Row>], edges: u64) -> Result<(), SgbError> {
+        // A row: its cutoff, the relation from its vertex, and a graph with both directions. An edge: a relation, what a cutoff
+        // leaves of it, and a graph.
+        const ROW: u64 = 8 + 8 + 28;
+        const EDGE: u64 = 8 + 12 + 16;
+        let num_rows: u64 = rows.iter().map(|rows| rows.len() as u64).sum();
+        let bytes = num_rows * ROW + edges * EDGE;
+        if bytes <= self.memory_budget && num_rows.max(edges) < NO_ORIGINAL.into() {
+            return Ok(());
+        }
+        let names = self.types.iter().map(|rows| rows.vertex_type.clone()).collect::<Vec<_>>().join(", ");
+        Err(SgbError::TooManyCutoffRows { names, rows: num_rows, edges, budget: self.memory_budget })
+    }
+
+    /// The rows of a vertex type as readers: pairs of cutoff and vertex, in the order of their numbers. Without `rows`, only
+    /// those of vertex types that have times of their own.
+    fn readers(&self, dataset: &Dataset, rows: &[Vec<Row>], of: usize) -> Vec<Row> {
+        match self.types.iter().position(|rows| rows.of == of) {
+            Some(at) => rows.get(at).cloned().unwrap_or_default(),
+            None => {
+                let vertices = &dataset.vertex_types[of];
+                let times = vertices.time.iter().flatten().copied();
+                times.zip(0..vertices.count as u32).collect()
+            }
+        }
+    }
+}
+
+/// The cutoff as of which a vertex is read: its own time, if it has one.
+fn own_cutoff(dataset: &Dataset, of: usize, (cutoff, vertex): Row) -> i64 {
+    dataset.vertex_types[of].time.as_ref().map_or(cutoff, |times| times[vertex as usize])
+}
