@@ -16,7 +16,7 @@
 //!          %4 = segment.sum.in writes, (gather.src writes, %3) : f32[P; k]
 //! ```
 //!
-//! What depends on no message stays a value of the vertices, and is copied to their rows where it meets what does: features,
+//! Values that depend on no message stay with the vertices, and are copied to their rows where they meet values that do: features,
 //! learned rows, and what is computed of them alone. Rows are as many as pairs of a vertex and a time of its readers.
 //!
 //! A type has rows if a step of a graph with a cutoff brings it messages that have times: of their source, of the relation, or
@@ -39,7 +39,7 @@ pub struct Timed {
 /// A value that would need a row for each cutoff where there is none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotAtCutoffs {
-    /// What is wrong with it.
+    /// The reason, as a clause: "an output has one row for each `Author`".
     pub what: String,
     /// The vertex type without a time.
     pub vertex: VertexType,
