@@ -175,6 +175,7 @@ codes! {
     LABEL_LEAK "E0516" "output that may read the label that it is compared with"
     TRAIN_LABELS "E0517" "labels read as values where they are none"
     CUTOFF "E0518" "cutoff that the model does not keep"
+    NOT_HELD_OUT "E0519" "held-out links asked of a metapath"
     UNUSED_PARAM "W0001" "parameter is never used"
     UNUSED_LET "W0002" "value is never used"
     UNUSED_DECLARATION "W0003" "declaration is never used"

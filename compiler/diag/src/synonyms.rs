@@ -253,6 +253,10 @@ const FUNCTIONS: &[Row] = &[
         &["embedding", "nodeembedding"],
         Advice("learned features are declared in the schema: `vertex Paper { x: embedding[64] }`"),
     ),
+    (
+        &["metapath2vec", "node2vec", "deepwalk", "skipgram"],
+        Advice("walks along a metapath draw links: `output score: links = Dot() over links(PAP) of features`"),
+    ),
     (&["onehot"], Advice("features that tell vertices apart are declared in the schema: `vertex Paper { x: onehot }`")),
     (&["dropout1d", "dropout2d", "alphadropout", "featuredropout"], Names(&["dropout"])),
     (

@@ -63,6 +63,7 @@ impl Analyzed {
             split_span: None,
             cutoff: None,
             label_fields: vec![],
+            held_out: true,
             span: Span { file: FileId(0), start: 0, end: 0 },
         });
         Self {

@@ -26,12 +26,7 @@ pub(crate) fn split(flow: &Dataflow, links: Option<&LinkTarget>) -> Option<Preco
 
 /// The graphs of which a batch leaves out the edges between the ends of its links.
 fn without_links(flow: &Dataflow, links: &LinkTarget) -> BTreeSet<Graph> {
-    let predicted = links.graphs.iter().flat_map(|graph| &flow.graphs[graph.index()].steps).map(|step| step.relation);
-    let relations: BTreeSet<u32> = predicted.chain(links.exclude.iter().copied()).collect();
-    let is_changed = |graph: &Graph| match flow.graphs[graph.index()].steps[..] {
-        [step] => relations.contains(&step.relation),
-        _ => false,
-    };
+    let is_changed = |graph: &Graph| !links.repeated_by(flow, *graph).is_empty();
     (0..flow.graphs.len()).map(Graph::new).filter(is_changed).collect()
 }
 

@@ -82,12 +82,12 @@ impl Prepared {
                 let last = self.relations.len().saturating_sub(1);
                 return Err(wrong(format!("pair {pair} is of relation {relation}; the dataset has 0 to {last}")));
             };
-            let Some(graph) = graphs.iter().position(|(known, _)| known == name) else {
+            let Some(graph) = graphs.iter().position(|known| known.of_relation && known.name == *name) else {
                 return Err(wrong(format!(
                     "pair {pair} is of relation {relation}, `{name}`, which the model does not score"
                 )));
             };
-            let (num_src, num_dst) = graphs[graph].1;
+            let (num_src, num_dst) = graphs[graph].ends;
             let end = |vertex: i64, count: usize| u32::try_from(vertex).ok().filter(|&it| (it as usize) < count);
             let (Some(src), Some(dst)) = (end(src, num_src), end(dst, num_dst)) else {
                 return Err(wrong(format!(

@@ -73,7 +73,7 @@ pub struct Tables {
 
 impl Tables {
     /// The value of a graph among values by graph. Pairs to score and edges to predict have the single row of their
-    /// relation, where they have no value of their own.
+    /// relation or metapath, where they have no value of their own.
     pub fn of_graph<'v, T>(&self, values: &'v BTreeMap<Graph, T>, graph: Graph) -> Option<&'v T> {
         let decl = &self.graphs[graph.index()];
         let steps = match self.edges_of(graph) {
@@ -82,7 +82,7 @@ impl Tables {
         };
         let joined = |other: &&Graph| {
             let decl = &self.graphs[other.index()];
-            Some(&decl.steps) == steps && !decl.links && decl.self_loops == SelfLoops::Kept && !decl.counted
+            Some(&decl.steps) == steps && !decl.links && decl.self_loops == SelfLoops::Kept
         };
         values.get(&graph).or_else(|| values.get(values.keys().find(joined)?))
     }

@@ -43,6 +43,11 @@ pub struct Step {
     pub reverse: bool,
 }
 
+/// The reverse path: the steps in opposite order and direction.
+pub fn reversed(steps: &[Step]) -> Vec<Step> {
+    steps.iter().rev().map(|step| Step { reverse: !step.reverse, ..*step }).collect()
+}
+
 /// The treatment of edges (v, v) by a semantic graph.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum SelfLoops {
@@ -93,8 +98,8 @@ pub struct GraphDecl {
     pub counted: bool,
     /// The treatment of edges (v, v).
     pub self_loops: SelfLoops,
-    /// The edges are vertex pairs to score, which may or may not be links of its relation: those of a batch in
-    /// training, any requested pairs in evaluation. Such a graph has one step and carries no messages.
+    /// The edges are vertex pairs to score, which may or may not be links of its relation or metapath: those of a batch in
+    /// training, any requested pairs in evaluation. Such a graph carries no messages.
     pub links: bool,
     /// The edges are so many permutations of the vertices of a type, which is both the source and the destination type,
     /// without steps: each vertex has as many in-edges and out-edges. [`crate::random::shuffled_sources`] draws them
@@ -129,6 +134,11 @@ impl GraphDecl {
             derived: None,
             share,
         }
+    }
+
+    /// Whether it holds pairs to score of a metapath. Random walks draw its links, so its edges are listed nowhere.
+    pub fn is_walked(&self) -> bool {
+        self.links && self.steps.len() > 1
     }
 }
 

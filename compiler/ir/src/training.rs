@@ -1,5 +1,6 @@
 //! How a model is trained: what a `train` block says, for compiler and runtime.
 
+use crate::dataflow::{Dataflow, Step, reversed};
 use crate::types::{Graph, VertexType};
 
 /// The training configuration of a `train` block.
@@ -177,6 +178,41 @@ pub struct LinkTarget {
     pub negatives: Negatives,
     /// Relations that repeat the links, for example their inverses: positions in the table of relations.
     pub exclude: Vec<u32>,
+}
+
+/// A graph of links whose links are edges of another graph as well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RepeatedLinks {
+    /// Position among [`LinkTarget::graphs`].
+    pub graph: usize,
+    /// Whether the edges go from the destination of a link to its source.
+    pub reverse: bool,
+}
+
+impl LinkTarget {
+    /// The links that edges of a graph may repeat: those of the same relation or metapath, walked in either direction, and, if it
+    /// is a relation of [`LinkTarget::exclude`], all links between its vertex types. `tables` are those of the whole graph.
+    pub fn repeated_by(&self, tables: &Dataflow, graph: Graph) -> Vec<RepeatedLinks> {
+        let decl = &tables.graphs[graph.index()];
+        if decl.links || decl.steps.is_empty() {
+            return vec![];
+        }
+        let is_excluded = matches!(decl.steps[..], [Step { relation, .. }] if self.exclude.contains(&relation));
+        let backwards = reversed(&decl.steps);
+        let of_graph = |(position, of): (usize, &Graph)| {
+            let links = &tables.graphs[of.index()];
+            let repeats = is_excluded || links.steps == decl.steps || links.steps == backwards;
+            let ways = [(false, (links.src, links.dst)), (true, (links.dst, links.src))];
+            let fitting = ways.into_iter().filter(move |&(_, ends)| repeats && ends == (decl.src, decl.dst));
+            fitting.map(move |(reverse, _)| RepeatedLinks { graph: position, reverse })
+        };
+        self.graphs.iter().enumerate().flat_map(of_graph).collect()
+    }
+
+    /// Whether a part of the links can be held out, which a dataset does of relations only.
+    pub fn has_held_out(&self, tables: &Dataflow) -> bool {
+        self.graphs.iter().any(|graph| !tables.graphs[graph.index()].is_walked())
+    }
 }
 
 /// A loss of links. `s` is the score of a link, `n` that of a negative sample of it.

@@ -307,8 +307,9 @@ impl Verifier<'_> {
         }
         let name = |vertex: VertexType| flow.vertex_types.get(vertex.index()).map_or("?", |decl| &decl.name);
         let mut at = flow.owned_type(decl.src);
-        if decl.links && (decl.steps.len() != 1 || decl.steps[0].reverse || decl.self_loops != SelfLoops::Kept) {
-            self.report(place, "links are those of one relation, in its direction");
+        let of_no_links = matches!(decl.steps[..], [] | [Step { reverse: true, .. }]);
+        if decl.links && (of_no_links || decl.counted || decl.self_loops != SelfLoops::Kept) {
+            self.report(place, "links are those of a relation, in its direction, or of a metapath");
         }
         let alone = decl.src == decl.dst
             && decl.steps.is_empty()

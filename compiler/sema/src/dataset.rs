@@ -143,6 +143,13 @@ pub fn check_dataset(
     let needed = Needed { train: Some(train), asked: split, at: train.span, why: "training needs one" };
     for (target, label) in train.training.trained.iter().map(|trained| &trained.target).zip(&train.label_fields) {
         match target.vertex() {
+            None if !train.held_out => {
+                let Some(name) = split else { continue };
+                let report =
+                    Diagnostic::new(codes::NOT_HELD_OUT, format!("no links are held out by the split `{name}`"));
+                let note = "the model learns links of metapaths, which are all training links";
+                diagnostics.push(report.note(note).help("leave `--split` out"));
+            }
             None => {
                 let names: Vec<&str> = dataset.link_splits.iter().map(String::as_str).collect();
                 check_split(&needed, ("links", "[[link_split]]".into(), names), dataset, diagnostics);

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::show_widths;
 use hgnnc_hir::{Dim, ExprId, ExprKind as Kind, Row, Type};
+use hgnnc_ir::dataflow::reversed;
 use hgnnc_ir::training::{LinkLoss, LinkTarget, NegativeEnds, Negatives};
 use hgnnc_ir::{Graph, Space};
 use hgnnc_syntax::ast::{self, Expr, GraphExpr, TrainEntry};
 
 use crate::checker::{Checker, Mistake};
 use crate::consts::Consts;
-use crate::schema::reversed;
 use crate::value::{Term, Typed, describe};
 
 /// The word for links: as the label of a loss, and as the target of an output.
@@ -31,13 +31,13 @@ impl Checker<'_> {
         if !decl.links {
             return Ok(());
         }
-        let relation = &self.model.tables.relations[decl.steps[0].relation as usize].name;
+        let of = self.schema.written(decl);
         Err(Box::new(
             Diagnostic::at(
                 codes::PAIR_VALUE,
                 span,
                 format!("pairs to score have no {what}"),
-                format!("this layer runs over `links({relation})`"),
+                format!("this layer runs over `links({of})`"),
             )
             .help("a score is made of the values of both ends: `e.src.x` and `e.dst.x`"),
         ))
@@ -180,10 +180,14 @@ impl Checker<'_> {
     /// Warns of metapaths that walk links: an edge of such a path tells that a link is there, and it stays in a batch.
     fn leaks(&mut self, targets: &[Graph], exclude: &[u32]) {
         let mut known: BTreeSet<u32> = exclude.iter().copied().collect();
-        known.extend(targets.iter().map(|graph| self.model.tables.graphs[graph.index()].steps[0].relation));
-        let mut walked = BTreeMap::new();
         let tables = &self.model.tables;
-        let of_pairs = tables.graphs.iter().map(|decl| &decl.steps).filter(|steps| steps.len() > 1);
+        known.extend(targets.iter().filter_map(|graph| match tables.graphs[graph.index()].steps[..] {
+            [step] => Some(step.relation),
+            // None of its links is held out.
+            _ => None,
+        }));
+        let mut walked = BTreeMap::new();
+        let of_pairs = tables.graphs.iter().filter(|decl| !decl.links && decl.steps.len() > 1).map(|decl| &decl.steps);
         for steps in of_pairs.chain(tables.paths.iter().map(|path| &path.steps)) {
             if let Some(step) = steps.iter().find(|step| known.contains(&step.relation)) {
                 let of = |steps: &[hgnnc_ir::dataflow::Step]| {

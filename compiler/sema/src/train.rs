@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use hgnnc_diag::synonyms::{self, Place};
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_hir::UniqueNames;
-use hgnnc_ir::VertexType;
+use hgnnc_hir::{Tables, UniqueNames};
 use hgnnc_ir::optimizer::{Clip, Optimizer, OptimizerOptions, Schedule};
 use hgnnc_ir::training::{Criterion, Keep, LAST, Measure, Metric, Part, Stop, Target, Task, Trained, Training};
+use hgnnc_ir::{Graph, VertexType};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
 use hgnnc_syntax::format_expr;
 
@@ -33,6 +33,8 @@ pub struct TrainSpec {
     pub cutoff: Option<Span>,
     /// For each trained output, the declaration of its label; `None` for links.
     pub label_fields: Vec<Option<LabelField>>,
+    /// Whether a dataset can hold a part of the ground truth out: not of links that are all of metapaths.
+    pub held_out: bool,
     /// The train block in the source.
     pub span: Span,
 }
@@ -69,14 +71,32 @@ pub struct TrainBlock {
 struct Known {
     name: String,
     task: Task,
+    /// Whether a dataset can hold a part of its ground truth out: not of links that are all of metapaths.
+    held_out: bool,
 }
 
 impl Known {
     /// Terms are named for their outputs.
-    fn of(terms: &[TrainedTerm]) -> Vec<Self> {
+    fn of(terms: &[TrainedTerm], tables: &Tables) -> Vec<Self> {
         let mut names = UniqueNames::default();
-        let name = |term: &TrainedTerm| Self { name: names.take(&term.comparison.output), task: term.comparison.task };
-        terms.iter().map(name).collect()
+        let of_relation = |graph: &Graph| !tables.graphs[graph.index()].is_walked();
+        let known = |term: &TrainedTerm| Self {
+            name: names.take(&term.comparison.output),
+            task: term.comparison.task,
+            held_out: match &term.comparison.of {
+                TrainedOf::Label { .. } => true,
+                TrainedOf::Links(graphs, _) => graphs.iter().any(of_relation),
+            },
+        };
+        terms.iter().map(known).collect()
+    }
+
+    /// The report of an entry that needs held-out links, where all links are of metapaths.
+    fn needs_held_out(terms: Option<&[Self]>, message: String, span: Span, help: &str) -> Option<Diagnostic> {
+        let links = terms?.iter().find(|known| !known.held_out)?;
+        let label = format!("the links of `{}` are those of metapaths", links.name);
+        let report = Diagnostic::at(codes::NOT_HELD_OUT, span, message, label).help(help);
+        Some(report.note("walks along a metapath draw its links, and all of them are training links"))
     }
 }
 
@@ -89,6 +109,9 @@ fn usual_metrics(task: Task) -> [Metric; 2] {
         Task::Link => [Metric::Auc, Metric::AveragePrecision],
     }
 }
+
+/// What to select by where there is no validation part.
+const TRAIN_LOSS: &str = "write `train.loss`, which is also what stands here by default";
 
 /// Adam divides by 1 - β.
 const BELOW_ONE: f64 = 0.999_999_999;
@@ -119,7 +142,7 @@ impl Checker<'_> {
             self.labels_beside_links(&term.comparison.of, term.span);
         }
         let batch = self.mini_batch(train, consts);
-        let known = terms.as_ref().map(|terms| Known::of(&terms.trained));
+        let known = terms.as_ref().map(|terms| Known::of(&terms.trained, &self.model.tables));
         // Options are read whether the loss is right or not, so that all mistakes are reported.
         let options = self.options(train, consts, known.as_deref());
         // A loss of links compares nothing else.
@@ -130,7 +153,7 @@ impl Checker<'_> {
         let links = graphs.map(|graphs| self.link_options(train, consts, graphs));
         let spec = terms.zip(options).zip(links.flatten()).map(|((terms, mut spec), links)| {
             spec.training.has_number = terms.has_number;
-            for (term, Known { name, task }) in terms.trained.into_iter().zip(known.unwrap_or_default()) {
+            for (term, Known { name, task, .. }) in terms.trained.into_iter().zip(known.unwrap_or_default()) {
                 let (target, field) = match (term.comparison.of, &links) {
                     (TrainedOf::Label { vertex, label, field }, _) => {
                         let field = LabelField { relation: self.relation_of_rows(vertex), field };
@@ -189,7 +212,8 @@ impl Checker<'_> {
             }
         }
         // Without a ground truth, the loss is the same for all parts of a split.
-        let part = if terms.is_some_and(<[Known]>::is_empty) { Part::Train } else { Part::Val };
+        let held_out = terms.is_none_or(|terms| terms.iter().any(|known| known.held_out));
+        let part = if held_out { Part::Val } else { Part::Train };
         let mut spec = TrainSpec {
             training: Training {
                 trained: vec![],
@@ -208,6 +232,7 @@ impl Checker<'_> {
             split_span: None,
             cutoff: None,
             label_fields: vec![],
+            held_out,
             span: train.span,
         };
         let mut select = None;
@@ -277,6 +302,11 @@ impl Checker<'_> {
                     }
                 }
                 TrainEntry::Split(_, text) => {
+                    let message = format!("no links are held out by the split `{}`", text.value);
+                    if let Some(report) = Known::needs_held_out(terms, message, text.span, "remove `split`") {
+                        self.report(report);
+                        fine = false;
+                    }
                     spec.training.split = Some(text.value.clone());
                     spec.split_span = Some(text.span);
                 }
@@ -371,8 +401,15 @@ impl Checker<'_> {
         if part == Part::Val && terms.is_some_and(<[Known]>::is_empty) {
             let message = "the loss compares nothing with a label, so there is no validation part";
             let report = Diagnostic::at(codes::METRIC_TASK, criterion.part.span, message, "of which label?");
-            self.report(report.help("write `train.loss`, which is also what stands here by default"));
+            self.report(report.help(TRAIN_LOSS));
             return None;
+        }
+        if part == Part::Val {
+            let message = "there is no validation part of links of metapaths".to_owned();
+            if let Some(report) = Known::needs_held_out(terms, message, criterion.part.span, TRAIN_LOSS) {
+                self.report(report);
+                return None;
+            }
         }
         Some(Criterion { part, measure })
     }
@@ -433,6 +470,15 @@ impl Checker<'_> {
             self.report(report);
             return None;
         };
+        if metric.is_ranking() {
+            let message = format!("`{}` ranks held-out links, and there are none", name.name);
+            let help =
+                "use loss, auc or average_precision; measure what the vectors are for by a model that reads them";
+            if let Some(report) = Known::needs_held_out(terms, message, name.span, help) {
+                self.report(report);
+                return None;
+            }
+        }
         if !fits(metric) {
             self.report(Diagnostic::at(
                 codes::METRIC_TASK,

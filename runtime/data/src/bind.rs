@@ -1,23 +1,23 @@
 //! Binds a dataset to a compiled model: the data that its programs run on.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use hgnnc_executable::Executable;
 use hgnnc_graph::Adjacency;
 use hgnnc_graph::{
-    Dataset, EdgeList, Features, GraphCache, LabelData, LabelValues, LinkSplitData, MetapathOptions, NO_ORIGINAL,
-    Origin, RelationOptions, SemanticGraph, SemanticGraphs, SgbError, Step,
+    Dataset, EdgeList, Features, GraphCache, LabelData, LabelValues, MetapathOptions, NO_ORIGINAL, Origin,
+    RelationOptions, SemanticGraph, SemanticGraphs, SgbError, Step,
 };
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl, KeptInEdges, Matrix, PatternDecl, SelfLoops};
 use hgnnc_ir::training::{self, Fanout, MiniBatch, Training};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 use hgnnc_ir::{Op, PathDecl, PathRows, VertexRows};
 
-use crate::bound::{
-    BoundData, GroundTruth, InputData, LinksByGraph, SamplingInputs, Shuffle, Target, Topology, WalkStep,
-};
+use crate::bound::{BoundData, GroundTruth, InputData, SamplingInputs, Shuffle, Target, Topology, WalkStep};
 use crate::error::{ExecError, Result};
+use crate::link_walks::{self, LinkWalks};
 use crate::past::{Builders, Past, Source};
 use crate::stacks;
 
@@ -51,12 +51,14 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
     let started = Instant::now();
     let past = Past::new(flow, &binder.relations, dataset)?;
     let builders = Builders::new(dataset, past.as_ref(), options);
+    binder.link_walks = link_walks::of_model(&binder, &builders)?;
     binder.build_graphs(&builders, executable.training.as_ref())?;
     let batch = executable.training.as_ref().and_then(|training| training.batch.as_ref());
     let drawn = match batch {
         Some(batch) if !options.outputs_only => binder.drawn(&builders, batch)?,
         Some(_) | None => SamplingInputs::default(),
     };
+    let drawn = SamplingInputs { links: std::mem::take(&mut binder.link_walks), ..drawn };
     let sgb_s = started.elapsed().as_secs_f64();
     binder.read_train_labels(executable.training.as_ref().and_then(|training| training.split.as_deref()))?;
     let mut data = BoundData {
@@ -87,7 +89,11 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
             }
             training::Target::Links(target) => {
                 data.held_out = held_out.clone().unwrap_or_default();
-                let links = target.graphs.iter().map(|graph| binder.graphs[graph.index()].len()).sum();
+                let links = target.graphs.iter().map(|graph| match data.drawn.links.get(graph.index()) {
+                    Some(Some(walks)) => walks.len(),
+                    _ => binder.graphs[graph.index()].len(),
+                });
+                let links = links.sum();
                 let num = |part: &[Vec<(u32, u32)>]| part.iter().map(Vec::len).sum();
                 let nums: [usize; 3] = [links, num(&data.held_out[0]), num(&data.held_out[1])];
                 if nums.iter().any(|&num| num >= u32::MAX as usize) {
@@ -111,19 +117,6 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
     stacks::derive(flow, &mut data.num_vertices, &mut data.graphs)?;
     Ok(data)
 }
-
-/// Checks the validation and test links of a model without building graphs.
-///
-/// # Errors
-/// A split that the dataset does not have, that holds links of other relations only, or that overlaps
-/// with the training links.
-pub fn check_held_out(flow: &Dataflow, training: &Training, dataset: &Dataset, split: Option<&str>) -> Result<()> {
-    let options = BindOptions { split: split.map(str::to_owned), ..BindOptions::default() };
-    Binder::new(flow, dataset, &options)?.held_out(training).map(drop)
-}
-
-/// With more relations than this, a message names only the first and the last.
-const NAMED: usize = 12;
 
 /// The arrays of a semantic graph, shared and not copied.
 pub(crate) fn topology_of(graph: SemanticGraph) -> Topology {
@@ -223,7 +216,7 @@ pub(crate) fn graph_builder<'a>(dataset: &'a Dataset, options: &BindOptions) -> 
 pub(crate) struct Binder<'a> {
     pub(crate) flow: &'a Dataflow,
     pub(crate) dataset: &'a Dataset,
-    options: &'a BindOptions,
+    pub(crate) options: &'a BindOptions,
     /// Dataset vertex type of each vertex type of the model.
     pub(crate) types: Vec<usize>,
     /// Dataset relation of each relation of the model.
@@ -233,6 +226,8 @@ pub(crate) struct Binder<'a> {
     origins: Vec<Option<Origin>>,
     /// Graphs whose edges are not materialized, with their edge counts.
     deferred: Vec<(usize, u64)>,
+    /// See [`SamplingInputs::links`].
+    link_walks: Vec<Option<Arc<LinkWalks>>>,
     /// The labels that are inputs, by vertex type and name: sparse rows, 0 outside of the training part.
     train_labels: HashMap<(VertexType, String), Features>,
 }
@@ -240,16 +235,25 @@ pub(crate) struct Binder<'a> {
 impl<'a> Binder<'a> {
     /// Resolves the vertex types and relations of a model in a dataset.
     pub fn new(flow: &'a Dataflow, dataset: &'a Dataset, options: &'a BindOptions) -> Result<Self> {
-        let (types, relations, graphs, origins, deferred) = (vec![], vec![], vec![], vec![], vec![]);
-        let train_labels = HashMap::new();
-        let mut binder = Self { flow, dataset, options, types, relations, graphs, origins, deferred, train_labels };
+        let mut binder = Self {
+            flow,
+            dataset,
+            options,
+            types: vec![],
+            relations: vec![],
+            graphs: vec![],
+            origins: vec![],
+            deferred: vec![],
+            link_walks: vec![],
+            train_labels: HashMap::new(),
+        };
         binder.names()?;
         Ok(binder)
     }
 }
 
 impl Binder<'_> {
-    fn missing(&self, what: &str, name: &str, known: impl Iterator<Item = String>) -> ExecError {
+    pub(crate) fn missing(&self, what: &str, name: &str, known: impl Iterator<Item = String>) -> ExecError {
         let known: Vec<String> = known.map(|k| format!("`{k}`")).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         ExecError::Unsupported(format!("the dataset `{}` has no {what} `{name}`; it has {known}", self.dataset.name))
@@ -384,8 +388,13 @@ impl Binder<'_> {
         MetapathOptions { memory_budget, ..usual }
     }
 
-    /// Number of edges of a graph that is not materialized yet; `None` for others.
+    /// Number of edges of a graph that is not materialized yet; `None` for others. Links of a metapath never are: walks draw
+    /// as many in an epoch.
     fn deferred(&self, builders: &Builders<'_>, index: usize) -> Result<Option<u64>> {
+        if self.flow.graphs[index].is_walked() {
+            let walks = self.link_walks.get(index).and_then(Option::as_ref);
+            return Ok(Some(walks.map_or(0, |walks| walks.len() as u64)));
+        }
         let graph = Graph::new(index);
         let path = self.flow.metapaths.iter().find(|path| path.of == graph);
         let is_hop = self.flow.metapaths.iter().any(|path| path.hops.contains(&graph));
@@ -683,64 +692,6 @@ impl Binder<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Validation and test links of the split; `None` for models that are not trained on links.
-    fn held_out(&self, training: &Training) -> Result<Option<[LinksByGraph; 2]>> {
-        let Some(target) = training.links() else { return Ok(None) };
-        let Some(split) = self.link_split(training.split.as_deref())? else {
-            return Ok(Some([(); 2].map(|()| vec![vec![]; target.graphs.len()])));
-        };
-        let relation = |graph: &Graph| self.relations[self.flow.graphs[graph.index()].steps[0].relation as usize];
-        let predicted: Vec<usize> = target.graphs.iter().map(relation).collect();
-        let repeats: Vec<usize> = target.exclude.iter().map(|&of| self.relations[of as usize]).collect();
-        self.dataset.check_links(split, &predicted, &repeats)?;
-        let position: HashMap<usize, usize> = predicted.iter().enumerate().map(|(i, &of)| (of, i)).collect();
-        let parts = [&split.val, &split.test].map(|links| {
-            let mut by_graph = vec![vec![]; predicted.len()];
-            for ((&src, &dst), &relation) in links.src.iter().zip(&links.dst).zip(&links.relation) {
-                if let Some(&position) = position.get(&(relation as usize)) {
-                    by_graph[position].push((src, dst));
-                }
-            }
-            by_graph
-        });
-        self.some_are_predicted(split, &parts, &predicted)?;
-        Ok(Some(parts))
-    }
-
-    /// Errors if a split has links but none of a relation that the model predicts, since it would measure nothing.
-    fn some_are_predicted(&self, split: &LinkSplitData, parts: &[LinksByGraph; 2], predicted: &[usize]) -> Result<()> {
-        let held: BTreeSet<usize> =
-            split.val.relation.iter().chain(&split.test.relation).map(|&relation| relation as usize).collect();
-        if held.is_empty() || parts.iter().flatten().any(|links| !links.is_empty()) {
-            return Ok(());
-        }
-        let names = |relations: &mut dyn Iterator<Item = usize>| {
-            let names: Vec<String> = relations.map(|of| format!("`{}`", self.dataset.relations[of].name)).collect();
-            match &names[..] {
-                [first, .., last] if names.len() > NAMED => format!("{first} to {last} ({} relations)", names.len()),
-                _ => names.join(", "),
-            }
-        };
-        Err(ExecError::Unsupported(format!(
-            "all links of the split `{}` are of {}, but the model predicts links of {}; the middle row of a file of links is the \
-             position of the relation in dataset.toml, from 0",
-            split.name,
-            names(&mut held.into_iter()),
-            names(&mut predicted.iter().copied())
-        )))
-    }
-
-    /// Link split to use: the requested, the model's own or the only one.
-    pub fn link_split(&self, own: Option<&str>) -> Result<Option<&LinkSplitData>> {
-        let wanted = self.options.split.as_deref().or(own);
-        let splits = &self.dataset.link_splits;
-        let found = splits.iter().find(|split| wanted.is_none_or(|wanted| split.name == wanted));
-        match (found, wanted) {
-            (None, Some(name)) => Err(self.missing("split of links", name, splits.iter().map(|s| s.name.clone()))),
-            (found, _) => Ok(found),
-        }
     }
 
     /// Index of the split of a vertex type to use: the requested, the model's own or the first.

@@ -12,6 +12,7 @@ use hgnnc_ir::training::Part;
 use hgnnc_ir::types::VertexType;
 
 use crate::error::{ExecError, Result};
+use crate::link_walks::LinkWalks;
 use crate::orders::Orders;
 use crate::ranks::{Route, Sections};
 
@@ -340,7 +341,7 @@ pub enum Target {
 /// Links (source, destination) of each trained graph. `[graphs][links]`
 pub type LinksByGraph = Vec<Vec<(u32, u32)>>;
 
-/// Extra inputs of neighbour sampling. Empty if no hop samples by weight or by walks.
+/// Extra inputs of sampling. Empty if no hop samples by weight or by walks, and no walks draw links.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SamplingInputs {
     /// Per graph, the edge weights if some hop samples by them, or the ranks by time if some hop takes the latest edges:
@@ -350,6 +351,8 @@ pub struct SamplingInputs {
     pub steps: Vec<WalkStep>,
     /// Per graph sampled by walks, the steps from a destination to a source, as indices into `steps`.
     pub paths: Vec<Option<Vec<usize>>>,
+    /// Per graph, the walks that draw its links, if it is one of links of a metapath. Empty without such graphs.
+    pub links: Vec<Option<Arc<LinkWalks>>>,
 }
 
 /// A relation that walks follow against its direction.
@@ -373,7 +376,7 @@ pub struct GroundTruth {
     /// Labels of all vertices of the type; `None` for links.
     pub labels: Option<Target>,
     /// Vertices of the training, validation and test part. For links, positions: those of training among the edges of
-    /// the graphs of links, the others in [`BoundData::held_out`].
+    /// the graphs of links, or the walks that draw them, the others in [`BoundData::held_out`].
     pub parts: [Vec<u32>; 3],
 }
 
@@ -396,7 +399,7 @@ pub struct BoundData {
     pub truths: Vec<GroundTruth>,
     /// Validation and test links.
     pub held_out: [LinksByGraph; 2],
-    /// Extra inputs of neighbour sampling.
+    /// Extra inputs of sampling.
     pub drawn: SamplingInputs,
     /// Loading time in seconds.
     pub load_s: f64,
@@ -510,7 +513,8 @@ impl BoundData {
                 InputData::StepNumber | InputData::EpochNumber | InputData::Missing => 0,
             })
             .sum();
-        graphs + inputs + self.orders.bytes()
+        let walks: u64 = self.drawn.links.iter().flatten().map(|walks| walks.bytes()).sum();
+        graphs + inputs + walks + self.orders.bytes()
     }
 
     /// Graph `index`, or pattern `index - num_graphs`.

@@ -274,7 +274,10 @@ fn contents(model: &Executable, dataset: &Dataset, options: &BindOptions) -> Res
                 }
                 training::Target::Links(links) => {
                     relations.extend(&links.exclude);
-                    let split = binder.link_split(training.split.as_deref())?;
+                    let split = match links.has_held_out(flow) {
+                        true => binder.link_split(training.split.as_deref())?,
+                        false => None,
+                    };
                     for (part, links) in split.into_iter().flat_map(|of| [("validation", &of.val), ("test", &of.test)])
                     {
                         let parts = vec![bytes(&links.src), bytes(&links.relation), bytes(&links.dst)];

@@ -13,8 +13,10 @@ mod bound;
 pub mod buffer;
 pub mod classes;
 mod error;
+mod held_out;
 mod identity;
 mod init;
+mod link_walks;
 mod metapath_graphs;
 pub mod metrics;
 mod orders;
@@ -27,15 +29,17 @@ pub mod stacks;
 pub mod tables;
 mod times;
 
-pub use bind::{BindOptions, bind, check_held_out};
+pub use bind::{BindOptions, bind};
 pub use bound::{
     ActiveVertices, BoundData, GroundTruth, InputData, LinksByGraph, SamplingInputs, Shuffle, Target, Topology,
     WalkStep, part_index,
 };
 pub use error::{ADVICE, Cause, ExecError, Result};
+pub use held_out::check_held_out;
 pub use hgnnc_graph::{Adjacency, transpose_into};
 pub use identity::{Difference, Identity, SEED};
 pub use init::Initializer;
+pub use link_walks::LinkWalks;
 pub use metapath_graphs::{materialize, middle_of_metapath};
 pub use orders::{OrderKind, Orders, copy_rows};
 pub use paths::{PathInstances, add_path_instances};

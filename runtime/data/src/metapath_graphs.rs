@@ -42,7 +42,10 @@ pub fn materialize(
     let binder = Binder::new(flow, dataset, options)?;
     let past = Past::new(flow, &binder.relations, dataset)?;
     let builders = Builders::new(dataset, past.as_ref(), options);
-    let is_missing = |index: usize| data.graphs[index].deferred.is_some() && graphs.contains(&Graph::new(index));
+    let is_missing = |index: usize| {
+        let is_read = graphs.contains(&Graph::new(index)) && !flow.graphs[index].is_walked();
+        is_read && data.graphs[index].deferred.is_some()
+    };
     let missing: Vec<bool> = (0..flow.graphs.len()).map(is_missing).collect();
     for (index, decl) in flow.graphs.iter().enumerate() {
         if missing[index] {

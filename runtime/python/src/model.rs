@@ -440,14 +440,14 @@ impl Model {
             let graphs = prepared.trainer.link_graphs();
             let mut by_graph = vec![vec![]; graphs.len()];
             for (name, src, dst) in &given {
-                let Some(graph) = graphs.iter().position(|(known, _)| known == name) else {
-                    let known: Vec<_> = graphs.iter().map(|(known, _)| format!("`{known}`")).collect();
+                let Some(graph) = graphs.iter().position(|known| known.name == *name) else {
+                    let known: Vec<_> = graphs.iter().map(|known| format!("`{}`", known.name)).collect();
                     return Err(Error::input(format!(
-                        "the model does not score the relation `{name}`; it scores {}",
+                        "the model does not score pairs of `{name}`; it scores those of {}",
                         known.join(", ")
                     )));
                 };
-                let (num_src, num_dst) = graphs[graph].1;
+                let (num_src, num_dst) = graphs[graph].ends;
                 let end = |id: i64, count: usize| u32::try_from(id).ok().filter(|&id| (id as usize) < count);
                 for (pair, (&src, &dst)) in src.iter().zip(dst).enumerate() {
                     let (Some(a), Some(b)) = (end(src, num_src), end(dst, num_dst)) else {
@@ -460,7 +460,7 @@ impl Model {
                 }
             }
             let scores = prepared.trainer.score_pairs(&by_graph)?;
-            Ok(graphs.into_iter().map(|(name, _)| name).zip(scores).collect::<Vec<_>>())
+            Ok(graphs.into_iter().map(|known| known.name).zip(scores).collect::<Vec<_>>())
         })?;
         let dict = PyDict::new(py);
         for (name, scores) in worked.value {

@@ -19,7 +19,9 @@ use hgnnc_session::Session;
 
 pub use memory::MemoryNeeded;
 pub use report::{RankReport, Report};
-pub use trainer::{Arenas, Epoch, FamilyOutputRows, GraphOutputRows, Outcome, OutputRows, TrainOptions, Trainer};
+pub use trainer::{
+    Arenas, Epoch, FamilyOutputRows, GraphOutputRows, Outcome, OutputRows, ScoredLinks, TrainOptions, Trainer,
+};
 
 /// Copies the parameters to a session of another program with the same parameters. Those that it does not use have one
 /// element there.

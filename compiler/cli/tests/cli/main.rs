@@ -23,6 +23,7 @@ mod labels;
 mod levels;
 mod links;
 mod losses;
+mod metapath_links;
 mod metapaths;
 mod modules;
 mod partition;

@@ -295,8 +295,9 @@ impl Description {
             || flow.inputs.iter().any(|input| matches!(input.binding, Binding::Time(_) | Binding::EdgeTime(_)));
         let has_cutoff_rows = flow.paths.iter().any(|path| path.rows == PathRows::Cutoffs);
         let compares_links = flow.values.iter().any(|data| matches!(data.op, Op::LinkLoss(_)));
+        let walks_links = flow.graphs.iter().any(GraphDecl::is_walked);
         let needed = [
-            (compares_links || has_cutoff_rows, VERSION),
+            (compares_links || walks_links || has_cutoff_rows, VERSION),
             (has_labels || has_times_or_limits, 5),
             (has_fields || keeps_last, 4),
             (has_terms, 3),
@@ -630,7 +631,7 @@ impl TargetForm {
             }
             TargetForm::Links { graphs, loss, margin, negatives, by, exclude } => {
                 let graph = |name: &String| {
-                    let is_it = |decl: &GraphDecl| decl.name == *name && decl.links && decl.steps.len() == 1;
+                    let is_it = |decl: &GraphDecl| decl.name == *name && decl.links && decl.derived.is_none();
                     let found = flow.graphs.iter().position(is_it);
                     found.map(Graph::new).ok_or_else(|| format!("there is no graph of links `{name}`"))
                 };

@@ -33,7 +33,9 @@ fn program_with_scores(seed: u64) -> Option<(Dataflow, Bindings, Graph)> {
     }
     let relation = flow.relations.len() as u32;
     flow.relations.push(RelationDecl { name: "joined".into(), dataset_name: "joined".into(), src, dst });
-    let steps = vec![Step { relation, reverse: false }];
+    let [there, back] = [false, true].map(|reverse| Step { relation, reverse });
+    // Links of a metapath are pairs like those of a relation.
+    let steps = if seed % 2 == 0 { vec![there] } else { vec![there, back, there] };
     let name = "links_joined".to_string();
     flow.graphs.push(GraphDecl { links: true, ..GraphDecl::new(name, src, dst, steps) });
     let graph = Graph::new(flow.graphs.len() - 1);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 use hgnnc_ir::VertexType;
-use hgnnc_ir::dataflow::{GraphDecl, KeptInEdges, SelfLoops, Step};
+use hgnnc_ir::dataflow::{GraphDecl, KeptInEdges, SelfLoops, Step, reversed};
 use hgnnc_syntax::ast::{self, GraphExpr};
 
 use super::{MAX_NAMED, MetapathInfo, Named, Schema};
@@ -307,22 +307,27 @@ impl Schema {
         None
     }
 
-    /// The pairs that a relation may join.
+    /// The pairs that a relation or metapath may join. Those of a metapath are the same whether it is counted or not.
     fn links(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
-        let help = "name a relation as it is declared: `links(likes)`, `links(relations)`";
-        self.plain_relation(&graph, "links", "links are", help, span, diagnostics)?;
-        Some(GraphRef { name: format!("links_{}", graph.name), links: true, span, ..graph })
+        if graph.steps.len() < 2 || !graph.is_plain() {
+            let help =
+                "name a relation or metapath as it is declared: `links(likes)`, `links(relations)`, `links(UAU)`";
+            self.plain_relation(&graph, "links", "links are those of a relation or metapath", help, span, diagnostics)?;
+        }
+        Some(GraphRef { name: format!("links_{}", graph.name), links: true, counted: false, span, ..graph })
     }
 
     /// The edges of a relation as rows.
     fn edges(&self, graph: GraphRef, span: Span, diagnostics: &mut Diagnostics) -> Option<GraphRef> {
         let help = "name a relation as it is declared: `edges(rates)`";
-        let step = self.plain_relation(&graph, "edges", "edges to predict are", help, span, diagnostics)?;
+        let they_are = "edges to predict are those of a relation";
+        let step = self.plain_relation(&graph, "edges", they_are, help, span, diagnostics)?;
         let name = self.relations[step.relation as usize].edges_name.clone();
         Some(GraphRef { name, edges: true, span, ..graph })
     }
 
-    /// The step of a graph that is a relation as it is declared; others have no links or edges to predict.
+    /// The step of a graph that is a relation as it is declared, for those of which nothing else has links or edges to
+    /// predict.
     fn plain_relation(
         &self,
         graph: &GraphRef,
@@ -333,13 +338,10 @@ impl Schema {
         diagnostics: &mut Diagnostics,
     ) -> Option<Step> {
         match graph.steps[..] {
-            [step] if !step.reverse && graph.self_loops == SelfLoops::Kept && graph.of_no_messages().is_none() => {
-                Some(step)
-            }
+            [step] if !step.reverse && graph.is_plain() => Some(step),
             _ => {
                 let message = format!("`{}` has no {what} to predict", graph.name);
-                let label = format!("{they_are} those of a relation");
-                diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, message, label).help(help));
+                diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, message, they_are).help(help));
                 None
             }
         }
@@ -473,7 +475,7 @@ impl Schema {
     /// A semantic graph as a list of them names it.
     pub fn written(&self, graph: &GraphDecl) -> String {
         let metapath = |steps: &[Step]| {
-            let same = |m: &&MetapathInfo| m.steps == steps && m.counted == graph.counted;
+            let same = |m: &&MetapathInfo| m.steps == steps && (graph.links || m.counted == graph.counted);
             self.metapaths.iter().find(same).map(|m| m.name.clone())
         };
         let name = match &graph.steps[..] {
@@ -560,11 +562,6 @@ pub fn duplicate_graph(first: &GraphRef, graph: &GraphRef) -> Diagnostic {
     report.help("its edges would count twice; leave one of the two out")
 }
 
-/// The reverse path: the steps in opposite order and direction.
-pub fn reversed(steps: &[Step]) -> Vec<Step> {
-    steps.iter().rev().map(|step| Step { reverse: !step.reverse, ..*step }).collect()
-}
-
 impl GraphRef {
     /// Graphs with the same edges have the same key.
     pub fn edges_key(&self) -> EdgesKey {
@@ -578,6 +575,11 @@ impl GraphRef {
             shuffle: self.shuffle,
             at_most: self.at_most.map(|(limit, _)| limit),
         }
+    }
+
+    /// Whether it has the edges of its relation or metapath, all of them and no others, as messages.
+    fn is_plain(&self) -> bool {
+        self.self_loops == SelfLoops::Kept && self.at_most.is_none() && self.of_no_messages().is_none()
     }
 
     /// The name of its edges in messages, if they carry none to vertices.

@@ -15,7 +15,7 @@ use crate::consts::Consts;
 use crate::initialiser::Written;
 use crate::names::{did_you_mean, duplicate};
 
-pub use graphs::{EdgesKey, GraphRef, LayerGraphs, duplicate_graph, reversed};
+pub use graphs::{EdgesKey, GraphRef, LayerGraphs, duplicate_graph};
 
 /// Semantic graphs that all families and all uses of layers of a model may name together, each counted once for itself
 /// and once for each of its steps. Lists of lists multiply what is written.

@@ -221,7 +221,7 @@ impl MiniBatchLoader {
             patterns: Arc::new(patterns),
             seeds: match training.target().expect("mini-batches are of a trained output") {
                 Target::Vertices { vertex, .. } => Seeds::Vertices(*vertex),
-                Target::Links(target) => Seeds::Links(PairSource::new(target, tables, &data.graphs)),
+                Target::Links(target) => Seeds::Links(PairSource::new(target, tables, data)),
             },
             train: data.part(Part::Train).to_vec(),
             size: batch.size,
@@ -467,7 +467,8 @@ impl MiniBatchLoader {
                 };
             }
             Seeds::Links(source) => {
-                let mine = self.share.as_ref().and_then(|share| share.own_seeds(own, |link| source.destination(link)));
+                let mine =
+                    self.share.as_ref().and_then(|share| share.own_seeds(own, |link| source.destination(link, key)));
                 source.draw((own, mine.as_deref()), key, &mut worker.pairs, &mut seeds, &mut mini_batch.pairs);
             }
         }

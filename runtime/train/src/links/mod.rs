@@ -8,6 +8,7 @@ use hgnnc_data::{BoundData, Result, Topology, part_index};
 use hgnnc_executable::Executable;
 use hgnnc_ir::random::mask_key;
 use hgnnc_ir::training::{LinkLoss, Metric, Part};
+use hgnnc_ir::types::Graph;
 use hgnnc_loader::negatives;
 use hgnnc_session::{Backend, Session};
 use rayon::prelude::*;
@@ -19,6 +20,8 @@ use scorer::{Pairs, Scorer};
 
 /// RNG stream of evaluation negatives, the same for every model, run and epoch.
 const STREAM: u32 = 0x0e7a_15ed;
+/// In place of an epoch, for the walks that an evaluation draws links of metapaths by.
+const WALKS: u64 = u64::MAX;
 
 /// Evaluates link scores by classification and ranking.
 pub(crate) struct LinkMeasures {
@@ -94,14 +97,13 @@ impl LinkMeasures {
         let scorer = Scorer::new(executable, backend, target, &trained.output, &data.num_vertices)?;
         let topologies: Vec<&Topology> = target.graphs.iter().map(|graph| &data.graphs[graph.index()]).collect();
         let ends: Vec<(usize, usize)> = topologies.iter().map(|graph| (graph.num_src, graph.num_dst)).collect();
-        let trained = topologies.par_iter().map(|graph| {
-            let rows = graph.csc.indptr.windows(2).enumerate();
-            rows.flat_map(|(dst, row)| {
-                let sources = &graph.csc.indices[row[0] as usize..row[1] as usize];
-                sources.iter().map(move |&src| (src, dst as u32))
-            })
-            .collect()
-        });
+        // Of a metapath, the links of one epoch of walks, the same for all runs.
+        let walked = |graph: &Graph| {
+            let walks = data.drawn.links.get(graph.index())?.as_ref()?;
+            Some((0..walks.len()).map(|walk| walks.link(walk, walk as u64, (graph.index() as u64, WALKS))).collect())
+        };
+        let trained = target.graphs.par_iter().zip(&topologies);
+        let trained = trained.map(|(graph, topology)| walked(graph).unwrap_or_else(|| topology.edges()));
         let mut parts = vec![trained.collect::<Vec<Vec<(u32, u32)>>>()];
         for held_out in &data.held_out {
             // Data bound for outputs only has no held-out links.

@@ -194,7 +194,7 @@ pub(crate) fn memory(
     let of_graph = |(number, graph): (usize, &Graph)| {
         let topology = &data.graphs[graph.index()];
         let held_out = data.held_out.iter().filter_map(|links| Some(links.get(number)?.len()));
-        let links = held_out.chain([topology.num_edges()]).max().unwrap_or(0);
+        let links = held_out.chain([topology.all_edges() as usize]).max().unwrap_or(0);
         // Each link is scored with two negatives.
         let (num, rows) = ((3 * links).min(PAIRS) as u64, topology.num_dst.max(1) as u64);
         (number, Pairs { indptr: (0..=rows).map(|row| row * num / rows).collect(), src: vec![0; num as usize] })

@@ -22,10 +22,12 @@ impl Trainer {
     pub(super) fn check_target(&mut self) -> Result<()> {
         let Some(training) = &self.executable.training else { return Ok(()) };
         let data = self.session.data();
-        if training.links().is_some() {
+        if let Some(target) = training.links() {
             let links = data.part(Part::Train).len();
             let size = training.batch.as_ref().map_or(0, |batch| batch.size);
-            if self.executable.batch.is_some() && (1..=size).contains(&links) {
+            // Links of metapaths are a draw of many.
+            let of_relations = target.has_held_out(&self.executable.infer);
+            if self.executable.batch.is_some() && of_relations && (1..=size).contains(&links) {
                 self.warnings.push(format!(
                     "a batch holds all {links} links, so no link of their relations is a message in training: choose a \
                      smaller `batch`"
@@ -78,7 +80,9 @@ impl Trainer {
                     training::Target::Vertices { .. } => {
                         "the split has no vertices to train on: its `train` part is empty or missing".into()
                     }
-                    training::Target::Links(_) => "there are no links to train on: their relations are empty".into(),
+                    training::Target::Links(_) => {
+                        "there are no links to train on: their relations or metapaths are empty".into()
+                    }
                 }));
             }
         }

@@ -17,7 +17,7 @@ use hgnnc_trace::{Times, os};
 
 use super::head::Head;
 use super::timing::WARM_UP;
-use super::{FamilyOutputRows, GraphOutputRows, INFER, OutputRows, Trainer};
+use super::{FamilyOutputRows, GraphOutputRows, INFER, OutputRows, ScoredLinks, Trainer};
 use crate::links::LinkMeasures;
 use crate::report::{ClassReport, GraphReport, GraphWeight, GraphWeights, Metrics, RankReport, Report, Spread};
 
@@ -368,17 +368,20 @@ impl Trainer {
         Ok(all)
     }
 
-    /// Link graphs that the model scores, by the name of their relation in the dataset, with their source and
-    /// destination counts. Empty if it scores none.
-    pub fn link_graphs(&self) -> Vec<(String, (usize, usize))> {
+    /// The relations and metapaths whose pairs the model scores. Empty if it scores none.
+    pub fn link_graphs(&self) -> Vec<ScoredLinks> {
         let target = self.executable.training.as_ref().and_then(Training::links);
         let (Some(target), Some(links)) = (target, &self.links) else { return vec![] };
         let tables = &self.executable.infer;
-        let relation = |graph: &Graph| {
-            let step = tables.graphs[graph.index()].steps[0];
-            tables.relations[step.relation as usize].dataset_name.clone()
+        let of_graph = |(graph, &ends): (&Graph, &(usize, usize))| {
+            let decl = &tables.graphs[graph.index()];
+            let (name, of_relation) = match decl.steps[..] {
+                [step] => (&tables.relations[step.relation as usize].dataset_name[..], true),
+                _ => (decl.name.strip_prefix("links_").unwrap_or(&decl.name), false),
+            };
+            ScoredLinks { name: name.to_owned(), of_relation, ends }
         };
-        target.graphs.iter().map(relation).zip(links.endpoints().iter().copied()).collect()
+        target.graphs.iter().zip(links.endpoints()).map(of_graph).collect()
     }
 
     /// Scores of pairs (source, destination) with the current parameters, for each of [`Trainer::link_graphs`].

@@ -10,7 +10,7 @@ mod options;
 mod restart;
 mod timing;
 
-pub use options::{Arenas, Epoch, FamilyOutputRows, GraphOutputRows, Outcome, OutputRows, TrainOptions};
+pub use options::{Arenas, Epoch, FamilyOutputRows, GraphOutputRows, Outcome, OutputRows, ScoredLinks, TrainOptions};
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -142,6 +142,17 @@ pub struct FamilyOutputRows {
     pub graphs: Vec<GraphOutputRows>,
 }
 
+/// A relation or metapath whose pairs of vertices a model scores.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScoredLinks {
+    /// The name of the relation in the dataset, or of the metapath in the model.
+    pub name: String,
+    /// Whether it is a relation.
+    pub of_relation: bool,
+    /// Numbers of sources and destinations.
+    pub ends: (usize, usize),
+}
+
 /// The rows of one semantic graph in an output of a family.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GraphOutputRows {

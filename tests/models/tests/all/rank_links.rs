@@ -201,6 +201,14 @@ fn batches_of_fewer_links_than_ranks() {
     ranks_learn_as_one_process(&source.replace("lr: 0.5", "lr: 0.05"));
 }
 
+/// Walks are functions of seed and epoch, so all ranks know the links of a batch, whichever has them.
+#[test]
+fn links_of_metapaths() {
+    let with_path = "relation knows: User -> User\n    metapath UAU = User -listens-> Artist <-listens- User";
+    let source = MODEL.replace("relation knows: User -> User", with_path);
+    ranks_learn_as_one_process(&source.replace("links([listens, knows])", "links([listens, knows, UAU])"));
+}
+
 #[test]
 fn relations_are_not_shared() {
     let data = music();
