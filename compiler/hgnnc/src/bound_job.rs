@@ -14,7 +14,7 @@ use hgnnc_driver::{
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
 use hgnnc_graph::{Dataset, Extended};
-use hgnnc_ir::dataflow::VertexTypeDecl;
+use hgnnc_ir::dataflow::{GraphDecl, VertexTypeDecl};
 use hgnnc_ir::training::Target;
 use hgnnc_ir::{Dataflow, OutputKind, Space, VertexType};
 use hgnnc_machine::Machine;
@@ -343,7 +343,9 @@ pub(crate) fn bind_job(
     let is_hop =
         |graph: usize| model.flow.metapaths.iter().any(|path| path.hops.iter().any(|hop| hop.index() == graph));
     let own = data.graphs.iter().zip(&model.flow.graphs).enumerate().filter(|(graph, _)| !is_hop(*graph));
-    let metapaths = own.map(|(_, graph)| graph).filter(|(_, decl)| decl.steps.len() > 1);
+    // Outputs are computed without walks, so nothing is known of links of metapaths.
+    let is_known = |decl: &GraphDecl| !(decl.is_walked() && purpose.is_of_outputs());
+    let metapaths = own.map(|(_, graph)| graph).filter(|(_, decl)| decl.steps.len() > 1 && is_known(decl));
     for (graph, _) in metapaths.filter(|(graph, _)| graph.all_edges() == 0) {
         observer.note(format!("warning: the semantic graph `{}` has no edges", graph.name));
     }

@@ -49,7 +49,9 @@ fn users_of_one_half_come_to_have_similar_vectors() {
     assert_eq!(parts, ["train"], "no links are held out");
     assert!(report["metrics"]["train"]["auc"].as_f64().expect("a number") > 0.7, "{report}");
 
-    place.with_data("infer", &["--weights", "w.safetensors", "--output", "vectors", "--out", "v.npy"]).works();
+    let infer = ["--weights", "w.safetensors", "--output", "vectors", "--out", "v.npy"];
+    let run = place.with_data("infer", &infer).works();
+    assert!(!run.err.contains("warning"), "{}", run.err);
     let file = npy::Npy::open(&place.path("v.npy")).expect("an array");
     let vectors = file.to_f32().expect("f32");
     let row = |user: usize| &vectors[8 * user..8 * user + 8];
