@@ -326,8 +326,7 @@ impl Schema {
         Some(GraphRef { name, edges: true, span, ..graph })
     }
 
-    /// The step of a graph that is a relation as it is declared, for those of which nothing else has links or edges to
-    /// predict.
+    /// The step of a graph that is a relation as it is declared. Others are reported to have no links or edges to predict.
     fn plain_relation(
         &self,
         graph: &GraphRef,
