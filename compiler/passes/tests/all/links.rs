@@ -35,7 +35,7 @@ fn program_with_scores(seed: u64) -> Option<(Dataflow, Bindings, Graph)> {
     flow.relations.push(RelationDecl { name: "joined".into(), dataset_name: "joined".into(), src, dst });
     let [there, back] = [false, true].map(|reverse| Step { relation, reverse });
     // Links of a metapath are pairs like those of a relation.
-    let steps = if seed % 2 == 0 { vec![there] } else { vec![there, back, there] };
+    let steps = if seed.is_multiple_of(2) { vec![there] } else { vec![there, back, there] };
     let name = "links_joined".to_string();
     flow.graphs.push(GraphDecl { links: true, ..GraphDecl::new(name, src, dst, steps) });
     let graph = Graph::new(flow.graphs.len() - 1);
