@@ -339,7 +339,11 @@ impl Schema {
         match graph.steps[..] {
             [step] if !step.reverse && graph.is_plain() => Some(step),
             _ => {
-                let message = format!("`{}` has no {what} to predict", graph.name);
+                let name = match graph.at_most {
+                    Some((limit, _)) => format!("{} at most {limit} per vertex", graph.name),
+                    None => graph.name.clone(),
+                };
+                let message = format!("`{name}` has no {what} to predict");
                 diagnostics.push(Diagnostic::at(codes::NOT_A_GRAPH, span, message, they_are).help(help));
                 None
             }
