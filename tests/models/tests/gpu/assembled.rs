@@ -167,7 +167,7 @@ fn every_example_is_assembled_without_spills() {
     });
     let mut wrong = vec![];
     for (index, result) in results {
-        let Text { what, example, target, .. } = &texts[index];
+        let Text { what, example, target, text } = &texts[index];
         let name = format!("{example} {} {}", target.name(), what[0].join(", "));
         let usages = match result {
             Ok(usages) => usages,
@@ -176,7 +176,8 @@ fn every_example_is_assembled_without_spills() {
                 continue;
             }
         };
-        assert!(!usages.is_empty(), "{name}: the assembler reports registers");
+        // The outputs of metapath2vec are parameters: its evaluation has no kernels.
+        assert_eq!(usages.is_empty(), !text.contains(".entry"), "{name}: the assembler reports registers");
         let shown: Vec<String> = usages.iter().map(|usage| format!("{} {}", usage.entry, usage.registers)).collect();
         println!("{name}: registers: {}", shown.join(", "));
         for usage in usages.iter().filter(|usage| usage.spilled > 0) {
