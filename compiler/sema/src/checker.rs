@@ -356,8 +356,8 @@ impl<'a> Checker<'a> {
         false
     }
 
-    /// Counts a time of a repetition; false where there is no use in it. Repetitions of repetitions are many before they
-    /// make any operation.
+    /// Counts a time of a repetition; false where there is no use in it. Nested repetitions are many times before any
+    /// operation of theirs is counted.
     pub fn begins_time(&mut self, span: Span) -> bool {
         self.time += 1;
         if self.time > MAX_TIMES && !std::mem::replace(&mut self.too_large, true) {

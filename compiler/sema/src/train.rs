@@ -110,7 +110,7 @@ fn usual_metrics(task: Task) -> [Metric; 2] {
     }
 }
 
-/// What to select by where there is no validation part.
+/// The criterion of epochs where there is no validation part.
 const TRAIN_LOSS: &str = "write `train.loss`, which is also what stands here by default";
 
 /// Adam divides by 1 - β.

@@ -375,7 +375,7 @@ impl Layer {
 pub enum LayerPart<'a> {
     /// A parameter between the blocks, or a statement of a layer without blocks.
     Statement(&'a Stmt),
-    /// A stage.
+    /// One of its stages: FP, NA or SF.
     Block(&'a Block),
 }
 

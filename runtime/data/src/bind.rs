@@ -226,7 +226,7 @@ pub(crate) struct Binder<'a> {
     origins: Vec<Option<Origin>>,
     /// Graphs whose edges are not materialized, with their edge counts.
     deferred: Vec<(usize, u64)>,
-    /// See [`SamplingInputs::links`].
+    /// By graph, the walks that draw its links, as in [`SamplingInputs::links`].
     link_walks: Vec<Option<Arc<LinkWalks>>>,
     /// The labels that are inputs, by vertex type and name: sparse rows, 0 outside of the training part.
     train_labels: HashMap<(VertexType, String), Features>,

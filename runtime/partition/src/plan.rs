@@ -236,7 +236,7 @@ impl Planner<'_> {
         names.into_iter().find(|name| self.names.insert(name.to_ascii_lowercase())).unwrap_or_default()
     }
 
-    /// What a split divides, and its position among those of all vertex types, or of its relation.
+    /// The kind of elements that a split divides, and its position among those of all vertex types, or of its relation.
     fn split_of(&self, table: &Table) -> Option<(Of, usize)> {
         let text = |field: &str| table.get(field).and_then(Value::as_str);
         let (outline, name) = (&self.source.outline, text("name")?);

@@ -40,8 +40,8 @@ pub struct EdgeOutcome {
 ///
 /// # Errors
 /// Shares that are none, a name that is taken, a split by time of edges without times, a split by class of a label without
-/// classes, reverses that lead elsewhere or have no such label, and a part that would be empty. The dataset is unchanged
-/// then.
+/// classes, reverses that lead elsewhere or have no such label, and a part that would be empty. They leave the dataset
+/// as it was before.
 pub fn split_edges(dataset: &mut Dataset, of: &LabelledEdges, asked: &LabelSplit) -> Result<EdgeOutcome, SplitError> {
     asked.shares.check()?;
     let relations = &dataset.relations;

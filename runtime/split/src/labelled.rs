@@ -14,7 +14,7 @@ pub struct LabelSplit {
     pub name: String,
     /// Sizes of the parts.
     pub shares: Shares,
-    /// Which vertices or edges come first.
+    /// Order in which vertices or edges are taken.
     pub order: Order,
     /// Whether each class is divided by itself, so that all parts have equal shares of it.
     pub by_class: bool,

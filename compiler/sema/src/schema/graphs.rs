@@ -72,8 +72,8 @@ pub struct LayerGraphs<'l> {
 }
 
 impl Schema {
-    /// The semantic graphs that an expression names, in a model or in a composed layer, in order. Names of too many are
-    /// reported.
+    /// The semantic graphs that an expression names in a model or in a composed layer, in order, with a report where
+    /// they are too many.
     pub fn graphs(
         &self,
         expr: &GraphExpr,
