@@ -183,7 +183,7 @@ pub struct LinkTarget {
 /// A graph of links whose links are edges of another graph as well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RepeatedLinks {
-    /// Position among [`LinkTarget::graphs`].
+    /// The graph of links, by its position in [`LinkTarget::graphs`].
     pub graph: usize,
     /// Whether the edges go from the destination of a link to its source.
     pub reverse: bool,
