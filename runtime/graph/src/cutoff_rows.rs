@@ -11,9 +11,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::csr::{NO_ORIGINAL, csc_of};
+use crate::csr::NO_ORIGINAL;
 use crate::dataset::{Dataset, RelationData, Step, VertexTypeData};
-use crate::sgb::{SgbError, latest_times};
+use crate::sgb::{SgbError, edges_of_step, latest_times};
 
 /// The rows of vertices as of cutoffs that a dataset is to have.
 #[derive(Clone, Debug, Default)]
@@ -61,16 +61,8 @@ struct Arriving {
 
 impl Arriving {
     fn of(dataset: &Dataset, step: Step) -> Result<Self, SgbError> {
-        let relation = &dataset.relations[step.relation];
-        let (mut from, mut to) = (&relation.src_ids, &relation.dst_ids);
-        if step.reverse {
-            std::mem::swap(&mut from, &mut to);
-        }
-        if from.len() >= NO_ORIGINAL as usize {
-            return Err(SgbError::TooManyEdges { graph: relation.name.clone(), edges: from.len() as u64 });
-        }
         let (src, dst) = dataset.step_ends(step);
-        let (csc, original) = csc_of(dataset.vertex_types[dst].count, from, to);
+        let (csc, original) = edges_of_step(dataset, step)?;
         let (indptr, sources) = (csc.indptr.to_vec(), csc.indices.to_vec());
         let times = latest_times(dataset, step, &sources, &original);
         Ok(Self { indptr, sources, original, times, src, dst })

@@ -24,7 +24,7 @@ use rayon::prelude::*;
 
 use super::SgbError;
 use crate::choose::choose;
-use crate::csr::{NO_ORIGINAL, csc_of};
+use crate::csr::{Adjacency, NO_ORIGINAL, csc_of};
 use crate::dataset::{Dataset, DenseFeatures, RelationData, Step, VertexTypeData};
 
 /// The path instances that a dataset is to have as vertices.
@@ -169,16 +169,7 @@ impl Instances {
         super::SemanticGraphs::new(dataset).endpoints(&self.graph, &self.steps, false)?;
         let mut hops: Vec<Hop> = vec![];
         for &step in &self.steps {
-            let relation = &dataset.relations[step.relation];
-            let (mut src, mut dst) = (&relation.src_ids, &relation.dst_ids);
-            if step.reverse {
-                std::mem::swap(&mut src, &mut dst);
-            }
-            if src.len() >= NO_ORIGINAL as usize {
-                return Err(SgbError::TooManyEdges { graph: relation.name.clone(), edges: src.len() as u64 });
-            }
-            let num_dst = dataset.vertex_types[dataset.step_ends(step).1].count;
-            let (csc, original) = csc_of(num_dst, src, dst);
+            let (csc, original) = edges_of_step(dataset, step)?;
             let (indptr, sources) = (csc.indptr.to_vec(), csc.indices.to_vec());
             let arriving = self.arriving(&indptr, &sources, hops.last())?;
             let times = if self.past { latest_times(dataset, step, &sources, &original) } else { vec![] };
@@ -378,6 +369,22 @@ impl Instances {
             choose(end, paths, kept).into_iter().for_each(&mut push);
         }
     }
+}
+
+/// The edges of a step by the vertex where they arrive, and the position of each in its relation.
+///
+/// # Errors
+/// More edges than 32-bit numbers count.
+pub(crate) fn edges_of_step(dataset: &Dataset, step: Step) -> Result<(Adjacency, Vec<u32>), SgbError> {
+    let relation = &dataset.relations[step.relation];
+    let (mut src, mut dst) = (&relation.src_ids, &relation.dst_ids);
+    if step.reverse {
+        std::mem::swap(&mut src, &mut dst);
+    }
+    if src.len() >= NO_ORIGINAL as usize {
+        return Err(SgbError::TooManyEdges { graph: relation.name.clone(), edges: src.len() as u64 });
+    }
+    Ok(csc_of(dataset.vertex_types[dataset.step_ends(step).1].count, src, dst))
 }
 
 /// The later one of the time of each edge of a step and that of the vertex that it leaves, as far as there are any.
