@@ -271,6 +271,8 @@ impl Printer<'_> {
                 Incidence::Vertices(direction) => format!("vertices.{}", direction.end_name()),
                 Incidence::Members(direction) => format!("members.{}", direction.end_name()),
                 Incidence::Cells(direction) => format!("cells.{}", direction.end_name()),
+                // The other stack is that of the sources.
+                Incidence::Range { first, .. } => format!("range.{first}"),
             };
             writeln!(self.out, "  graph {name}: {src} -> {dst} = {kind}({})", names.stack(stack))?;
         }

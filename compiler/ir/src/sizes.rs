@@ -119,7 +119,7 @@ impl SizeInfo {
                 // One edge for each pair.
                 Some((stack, incidence)) => {
                     let max_in = match incidence {
-                        Incidence::Cells(_) => 1,
+                        Incidence::Cells(_) | Incidence::Range { .. } => 1,
                         Incidence::Vertices(_) => members(stack).len() as u64,
                         Incidence::Members(_) | Incidence::Edges => sources,
                     };

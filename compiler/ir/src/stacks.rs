@@ -11,6 +11,8 @@
 //!   ([`Incidence::Edges`]). Its edges are numbered as those of the members, one member after the other.
 //! - Each pair belongs to a vertex and to a member. Graphs with one edge per pair say to which
 //!   ([`Incidence::Vertices`], [`Incidence::Members`]): values are gathered and summed along them as along every graph.
+//! - Values of members, such as vectors of relations, go from one stack to another along a graph between their members
+//!   ([`Incidence::Range`]).
 //! - A parameter per member becomes one parameter with a row for each member ([`VertexRows::Members`]), or with one for
 //!   each pair of a member and a vertex of the type, if it is a table with a row per vertex ([`VertexRows::Cells`]).
 //!
@@ -79,6 +81,14 @@ pub enum Incidence {
     Members(Direction),
     /// From each pair at this end to its row among all pairs of members and vertices.
     Cells(Direction),
+    /// From each member of another stack to the one that has the same values: those of the other stack, in their order, to
+    /// consecutive ones of this stack.
+    Range {
+        /// The other stack.
+        of: Stack,
+        /// The position of the first of these members.
+        first: u32,
+    },
 }
 
 impl VertexTypeDecl {
@@ -155,6 +165,11 @@ impl Dataflow {
                 self.stacked_type(VertexRows::Pairs(stack, direction)),
                 self.stacked_type(VertexRows::Cells(stack, direction)),
             ),
+            Incidence::Range { of, first } => (
+                format!("{}.members.{name}.{first}", self.stacks[of.index()].name),
+                self.stacked_type(VertexRows::Members(of)),
+                self.stacked_type(VertexRows::Members(stack)),
+            ),
         };
         let links = incidence == Incidence::Edges && self.graphs[first.index()].links;
         self.graphs.push(GraphDecl {
@@ -219,6 +234,9 @@ pub fn derive(flow: &Dataflow, num_vertices: &mut Vec<usize>, edges: &mut Vec<Ve
                 let vertices = num_vertices[end.index()] as u32;
                 let cell = |pair: (u32, u32)| pair.0 * vertices + pair.1;
                 (0..).zip(pairs(flow, edges, stack, direction)).map(|(row, pair)| (row, cell(pair))).collect()
+            }
+            Incidence::Range { of, first } => {
+                (0..flow.stacks[of.index()].members.len() as u32).map(|row| (row, first + row)).collect()
             }
         };
         of_graph.sort_by_key(|&(src, dst)| (dst, src));

@@ -9,8 +9,8 @@ use crate::ops::{Op, UnaryOp};
 use crate::paths::{PathDecl, PathRows};
 use crate::print::{print_op, print_type};
 use crate::ranks::{EdgeShare, Mirrors};
-use crate::stacks::VertexRows;
-use crate::types::{DType, Dim, Graph, Layout, Param, Space, Type, Value, VertexType};
+use crate::stacks::{Incidence, VertexRows};
+use crate::types::{DType, Dim, Graph, Layout, Param, Space, Stack, Type, Value, VertexType};
 use crate::violation::Violation;
 
 /// The location of a violation: a table row, a value or an output.
@@ -296,9 +296,16 @@ impl Verifier<'_> {
         if !self.vertices(place, [decl.src, decl.dst]) {
             return;
         }
-        if let Some((stack, _)) = decl.derived {
-            if stack.index() >= flow.stacks.len() {
-                self.report(place, format!("there is no stack {stack}"));
+        if let Some((stack, incidence)) = decl.derived {
+            let (other, first) = if let Incidence::Range { of, first } = incidence { (of, first) } else { (stack, 0) };
+            let members = |stack: Stack| flow.stacks.get(stack.index()).map(|decl| decl.members.len());
+            match (members(stack), members(other)) {
+                (None, _) => self.report(place, format!("there is no stack {stack}")),
+                (_, None) => self.report(place, format!("there is no stack {other}")),
+                (Some(all), Some(range)) if first as usize + range > all => {
+                    self.report(place, format!("the stack has {all} members, not {range} from {first} on"));
+                }
+                _ => {}
             }
             return;
         }

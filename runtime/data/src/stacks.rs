@@ -70,6 +70,10 @@ pub fn derive(tables: &Dataflow, num_vertices: &mut Vec<usize>, graphs: &mut Vec
                 };
                 one_each(name, of.starts.windows(2).enumerate().flat_map(of_member).collect(), rows)?
             }
+            Incidence::Range { of, first } => {
+                let [range, all] = [of, stack].map(|stack| tables.stacks[stack.index()].members.len());
+                one_each(name, (first..).take(range).collect(), all)?
+            }
         };
         graphs.push(graph);
     }

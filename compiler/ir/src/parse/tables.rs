@@ -12,6 +12,14 @@ use crate::stacks::{Incidence, StackDecl, VertexRows};
 use crate::types::{DType, Dim, Graph, Layout, Param, Pattern, Space, Stack, Type, VertexType};
 use crate::verify::Place;
 
+/// A part of a stack, behind a dot.
+enum Of {
+    /// The rows at an end.
+    End(Direction),
+    /// The members from one on.
+    Number(u32),
+}
+
 impl Parser {
     pub(crate) fn item(&mut self) -> Parse<Place> {
         if matches!(self.peek(), Token::Value(_)) {
@@ -53,7 +61,7 @@ impl Parser {
                     return Ok(Place::Graph(self.parsed.flow.graphs.len() - 1));
                 }
                 if matches!(self.after_next(), Token::Sign("(")) {
-                    let (stack, incidence) = self.incidence()?;
+                    let (stack, incidence) = self.incidence(src)?;
                     let first = self.parsed.flow.stacks[stack.index()].members[0];
                     let links = incidence == Incidence::Edges && self.parsed.flow.graphs[first.index()].links;
                     let derived = Some((stack, incidence));
@@ -241,22 +249,25 @@ impl Parser {
         Ok(entries)
     }
 
-    /// `kind.end(stack)`, for what is derived from a stack.
-    fn derived(&mut self) -> Parse<(String, Option<Direction>, Stack)> {
+    /// `kind(stack)`, `kind.END(stack)` or `kind.NUMBER(stack)`, for what is derived from a stack.
+    fn derived(&mut self) -> Parse<(String, Option<Of>, Stack)> {
         let at = self.next;
         let text = self.name()?;
         let (kind, end) = text.split_once('.').map_or((&text[..], None), |(kind, end)| (kind, Some(end)));
-        let direction = match end {
+        let of = match end {
             None => None,
-            Some("dst") => Some(Direction::In),
-            Some("src") => Some(Direction::Out),
-            Some(_) => return self.error_at(at, format!("nothing is derived from a stack by `{text}`")),
+            Some("dst") => Some(Of::End(Direction::In)),
+            Some("src") => Some(Of::End(Direction::Out)),
+            Some(number) => match number.parse() {
+                Ok(number) => Some(Of::Number(number)),
+                Err(_) => return self.error_at(at, format!("nothing is derived from a stack by `{text}`")),
+            },
         };
         self.sign("(")?;
         let find = |flow: &Dataflow, name: &str| flow.stacks.iter().position(|decl| decl.name == name);
         let stack = Stack::new(self.row("stack", find)?);
         self.sign(")")?;
-        Ok((kind.to_owned(), direction, stack))
+        Ok((kind.to_owned(), of, stack))
     }
 
     /// `out_edges(graph)`, `sections(type)` or `copies(type)`, if the next words say so: a graph of ranks; `links_of(graph)` or
@@ -346,24 +357,36 @@ impl Parser {
             return Ok(rows);
         }
         let at = self.next;
-        let (kind, direction, stack) = self.derived()?;
-        match (kind.as_str(), direction) {
+        let (kind, of, stack) = self.derived()?;
+        match (kind.as_str(), of) {
             ("members", None) => Ok(VertexRows::Members(stack)),
-            ("pairs", Some(direction)) => Ok(VertexRows::Pairs(stack, direction)),
-            ("cells", Some(direction)) => Ok(VertexRows::Cells(stack, direction)),
+            ("pairs", Some(Of::End(direction))) => Ok(VertexRows::Pairs(stack, direction)),
+            ("cells", Some(Of::End(direction))) => Ok(VertexRows::Cells(stack, direction)),
             _ => self.error_at(at, "expected `members`, `pairs.END` or `cells.END`"),
         }
     }
 
-    fn incidence(&mut self) -> Parse<(Stack, Incidence)> {
+    /// The graph from vertices of the type `src` that is derived from a stack.
+    fn incidence(&mut self, src: VertexType) -> Parse<(Stack, Incidence)> {
         let at = self.next;
-        let (kind, direction, stack) = self.derived()?;
-        let incidence = match (kind.as_str(), direction) {
+        let (kind, of, stack) = self.derived()?;
+        let of_members = match self.parsed.flow.vertex_types[src.index()].rows {
+            VertexRows::Members(other) => Some(other),
+            _ => None,
+        };
+        let incidence = match (kind.as_str(), of) {
             ("edges", None) => Incidence::Edges,
-            ("vertices", Some(direction)) => Incidence::Vertices(direction),
-            ("members", Some(direction)) => Incidence::Members(direction),
-            ("cells", Some(direction)) => Incidence::Cells(direction),
-            _ => return self.error_at(at, "expected `edges`, `vertices.END`, `members.END` or `cells.END`"),
+            ("vertices", Some(Of::End(direction))) => Incidence::Vertices(direction),
+            ("members", Some(Of::End(direction))) => Incidence::Members(direction),
+            ("cells", Some(Of::End(direction))) => Incidence::Cells(direction),
+            ("range", Some(Of::Number(first))) => match of_members {
+                Some(of) => Incidence::Range { of, first },
+                None => return self.error_at(at, "the sources of `range.NUMBER` are the members of a stack"),
+            },
+            _ => {
+                let words = "expected `edges`, `vertices.END`, `members.END`, `cells.END` or `range.NUMBER`";
+                return self.error_at(at, words);
+            }
         };
         Ok((stack, incidence))
     }

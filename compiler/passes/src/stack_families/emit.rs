@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hgnnc_ir::dataflow::{Binding, Cursor, Init, InputDecl, ParamDecl};
+use hgnnc_ir::dataflow::{Binding, Cursor, Init, InputDecl, ParamDecl, ValueData};
 use hgnnc_ir::elementwise;
 use hgnnc_ir::{
     BinaryOp, Dataflow, Dim, Direction, Graph, Incidence, Op, Param, ProductForm, Reduce, Space, Stack, StackDecl,
@@ -10,7 +10,7 @@ use hgnnc_ir::{
 };
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use super::tuples::{Operand, Tuple, Tuples, base};
+use super::tuples::{Operand, Tuple, Tuples};
 use crate::rewrite::count_uses;
 
 /// The rows that a value of all members has.
@@ -40,9 +40,7 @@ pub struct Emitter<'a> {
     made: FxHashMap<(Tuple, Rows), Value>,
     lifted: FxHashMap<(Value, Direction), Value>,
     possible: FxHashMap<(Tuple, Rows), bool>,
-    params: FxHashMap<(&'a str, bool), Param>,
-    /// The parameter of each member of a family of parameters.
-    entries: FxHashMap<(&'a str, Graph), Param>,
+    params: FxHashMap<(Tuple, bool), Param>,
     stack: Option<Stack>,
 }
 
@@ -83,10 +81,6 @@ impl<'a> Emitter<'a> {
             lifted: FxHashMap::default(),
             possible: FxHashMap::default(),
             params: FxHashMap::default(),
-            entries: (0..old.params.len())
-                .map(Param::new)
-                .filter_map(|param| Some(((base(old, param), old.params[param.index()].of?), param)))
-                .collect(),
             stack: None,
         }
     }
@@ -96,12 +90,14 @@ impl<'a> Emitter<'a> {
         let trees = self.trees().into_iter().filter_map(|(root, tree)| Some((root, self.reduction_of(&tree)?)));
         let reductions: FxHashMap<Value, Reduction> = trees.collect();
         let losses = self.link_losses();
-        let needed = self.needed(&reductions, &losses);
+        let passed_on = self.passed_on();
+        let needed = self.needed(&reductions, &losses, &passed_on);
         for value in self.old.handles().filter(|value| needed[value.index()]) {
             let data = self.old.value(value);
             self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
             let reduced = reductions.get(&value).map(|reduction| self.reduce(reduction));
             let reduced = reduced.or_else(|| losses.get(&value).map(|scores| self.link_loss(&data.op, scores)));
+            let reduced = reduced.or_else(|| passed_on.get(&value).map(|&(tuple, first)| self.pass_on(value, tuple, first)));
             self.map[value.index()] = Some(reduced.unwrap_or_else(|| {
                 let mut data = data.clone();
                 data.args.iter_mut().for_each(|arg| *arg = self.map[arg.index()].expect("operands come first"));
@@ -155,25 +151,62 @@ impl<'a> Emitter<'a> {
         trees
     }
 
-    /// Marks the values that reach an output. Of the copies that are reduced over pairs, the first ones stand for all.
-    fn needed(&self, reductions: &FxHashMap<Value, Reduction>, losses: &FxHashMap<Value, LinkScores>) -> Vec<bool> {
+    /// Marks the values that reach an output. Of the copies that are reduced over pairs, the first ones stand for all, and
+    /// of values that are given to members, all are needed.
+    fn needed(
+        &self,
+        reductions: &FxHashMap<Value, Reduction>,
+        losses: &FxHashMap<Value, LinkScores>,
+        passed_on: &FxHashMap<Value, (Tuple, u32)>,
+    ) -> Vec<bool> {
         let mut needed = vec![false; self.old.values.len()];
-        self.old.outputs.iter().for_each(|output| needed[output.value.index()] = true);
-        for value in self.old.handles().rev() {
-            if !needed[value.index()] {
+        let mut pending: Vec<Value> = self.old.outputs.iter().map(|output| output.value).collect();
+        while let Some(value) = pending.pop() {
+            if std::mem::replace(&mut needed[value.index()], true) {
                 continue;
             }
-            let of_reduction = reductions.get(&value).map(|Reduction { reduced, others, .. }| (reduced, others));
-            let of_loss = || losses.get(&value).map(|LinkScores { stacked, others }| (stacked, others));
-            match of_reduction.or_else(of_loss) {
-                None => self.old.value(value).args.iter().for_each(|arg| needed[arg.index()] = true),
+            if let Some((tuple, _)) = self.tuples.slot(value).filter(|&(tuple, _)| self.tuples.is_given(tuple)) {
+                pending.extend(self.tuples.members(tuple));
+            }
+            let of_reduction = reductions.get(&value).map(|Reduction { reduced, others, .. }| (&reduced[..], &others[..]));
+            let of_loss = || losses.get(&value).map(|LinkScores { stacked, others }| (&stacked[..], &others[..]));
+            let of_others = || passed_on.get(&value).map(|(tuple, _)| (std::slice::from_ref(tuple), &[][..]));
+            match of_reduction.or_else(of_loss).or_else(of_others) {
+                None => pending.extend(&self.old.value(value).args),
                 Some((tuples, others)) => {
-                    let firsts = tuples.iter().map(|&tuple| self.tuples.first(tuple));
-                    firsts.chain(others.iter().copied()).for_each(|leaf| needed[leaf.index()] = true);
+                    pending.extend(tuples.iter().map(|&tuple| self.tuples.first(tuple)));
+                    pending.extend(others);
                 }
             }
         }
         needed
+    }
+
+    /// The values of members of other stacks that are copies for consecutive members of this one ([`given_rows`]), with the
+    /// position of the first one.
+    fn passed_on(&mut self) -> FxHashMap<Value, (Tuple, u32)> {
+        let mut found = FxHashMap::default();
+        for value in self.old.handles() {
+            if given_rows(self.old, value).is_none() {
+                continue;
+            }
+            let args = &self.old.value(value).args;
+            let Some((tuple, first)) = self.tuples.slot(args[0]) else { continue };
+            let consecutive = (first..).map(|member| Some((tuple, member)));
+            if args.iter().map(|&arg| self.tuples.slot(arg)).eq(consecutive.take(args.len()))
+                && self.can(tuple, Rows::Members)
+            {
+                found.insert(value, (tuple, first as u32));
+            }
+        }
+        found
+    }
+
+    /// The rows of the members of another stack, from those of this one.
+    fn pass_on(&mut self, value: Value, tuple: Tuple, first: u32) -> Value {
+        let of = given_rows(self.old, value).expect("rows are given to the members of a stack");
+        let rows = self.emit(tuple, Rows::Members);
+        self.read_with(value, Incidence::Range { of, first }, rows)
     }
 
     /// The losses of links that take the scores of all members alike.
@@ -343,25 +376,29 @@ impl<'a> Emitter<'a> {
     }
 
     /// The stack of the parameters of the members. `table`: each has a row for each vertex.
-    fn param(&mut self, of: Param, table: Option<Direction>) -> Param {
-        let name = base(self.old, of);
-        if let Some(&known) = self.params.get(&(name, table.is_some())) {
+    fn param(&mut self, tuple: Tuple, table: Option<Direction>) -> Param {
+        if let Some(&known) = self.params.get(&(tuple, table.is_some())) {
             return known;
         }
+        let old = self.old;
+        let entry = |value: Value| match old.value(value).op {
+            Op::Param(param) => param,
+            _ => unreachable!("copies of a parameter are parameters"),
+        };
+        let entries: Vec<Param> = self.tuples.members(tuple).map(entry).collect();
         let stack = self.stack();
         let rows = table.map_or(VertexRows::Members(stack), |direction| VertexRows::Cells(stack, direction));
         let rows = Dim::Count(self.new.stacked_type(rows));
-        let decl = &self.old.params[of.index()];
+        let decl = &old.params[entries[0].index()];
         let tail = if table.is_some() { &decl.dims[1..] } else { &decl.dims[..] };
         let dims = [&[rows], tail].concat();
-        let entry = |&graph: &Graph| self.entries[&(name, graph)];
-        let entries = self.members.iter().map(entry).collect();
         // Its entries have initial values.
         let (init, decay) = (Init::Constant(0.0), decl.decay);
+        let name = common_name(entries.iter().map(|entry| &old.params[entry.index()].name[..]));
         let taken = self.new.params.iter().any(|decl| decl.name == name);
-        let unique = if taken { format!("{name}.stack") } else { name.to_owned() };
-        let param = self.new.declare_param(ParamDecl { name: unique, dims, init, decay, of: None, entries });
-        self.params.insert((name, table.is_some()), param);
+        let name = if taken { format!("{name}.stack") } else { name.to_owned() };
+        let param = self.new.declare_param(ParamDecl { name, dims, init, decay, of: None, entries });
+        self.params.insert((tuple, table.is_some()), param);
         param
     }
 
@@ -379,6 +416,9 @@ impl<'a> Emitter<'a> {
 
     fn decide(&mut self, tuple: Tuple, rows: Rows) -> bool {
         let data = self.old.value(self.tuples.first(tuple));
+        if self.tuples.is_given(tuple) {
+            return rows == Rows::Members && data.ty.dims.iter().all(|dim| dim.fixed().is_some());
+        }
         let space = data.ty.space;
         let fits = match rows {
             Rows::Members => space == Space::Unit,
@@ -415,7 +455,7 @@ impl<'a> Emitter<'a> {
                 );
                 of_edges && rows == Rows::Edges
             }
-            Op::RandomMask { .. } => rows == Rows::Edges,
+            Op::RandomMask { .. } => matches!(rows, Rows::Edges | Rows::Members),
             Op::Unary(_)
             | Op::Binary(_)
             | Op::Broadcast(_)
@@ -495,15 +535,20 @@ impl<'a> Emitter<'a> {
         if let Some(&known) = self.made.get(&(tuple, rows)) {
             return known;
         }
-        self.stacked.insert(tuple);
         let first = self.tuples.first(tuple);
         let old = self.old;
+        if self.tuples.is_given(tuple) {
+            let value = self.given(tuple);
+            self.made.insert((tuple, rows), value);
+            return value;
+        }
+        self.stacked.insert(tuple);
         let data = old.value(first);
         let args: Vec<Operand> = data.args.iter().map(|&arg| self.tuples.operand(arg)).collect();
         let before = self.new.cursor;
         let value = match &data.op {
-            Op::Param(param) => {
-                let param = self.param(*param, None);
+            Op::Param(_) => {
+                let param = self.param(tuple, None);
                 let whole = self.at(first, Op::Param(param), &[]);
                 self.at(first, Op::Rows, &[whole])
             }
@@ -512,9 +557,9 @@ impl<'a> Emitter<'a> {
                     unreachable!("tables have rows for vertices")
                 };
                 let whole = match self.table(args[0]) {
-                    Some(param) => {
+                    Some(_) => {
                         self.stacked.insert(table);
-                        let param = self.param(param, Some(direction));
+                        let param = self.param(table, Some(direction));
                         self.at(first, Op::Param(param), &[])
                     }
                     None => self.computed_table(table, direction),
@@ -599,6 +644,17 @@ impl<'a> Emitter<'a> {
         value
     }
 
+    /// The values that are given to the members, as rows of these: see [`given_rows`].
+    fn given(&mut self, tuple: Tuple) -> Value {
+        let data = self.old.value(self.tuples.first(tuple));
+        let ty = Type { space: self.space(Rows::Members), ..data.ty.clone() };
+        let args = self.tuples.members(tuple).map(|value| self.map[value.index()].expect("operands come first"));
+        let ValueData { stage, phase, origin, .. } = *data;
+        let args = args.collect();
+        self.new.values.push(ValueData { op: Op::Concat, args, ty, stage, phase, origin });
+        Value::new(self.new.values.len() - 1)
+    }
+
     /// The tables of all members as one, with a row for each pair of a member and a vertex: all are computed at once,
     /// such as linear combinations of bases.
     fn computed_table(&mut self, table: Tuple, direction: Direction) -> Value {
@@ -672,6 +728,29 @@ impl<'a> Emitter<'a> {
         let gathered = self.at(value, Op::GatherDst(graph), &[x]);
         self.at(value, Op::Segment { graph, direction: Direction::Out, reduce: Reduce::Sum }, &[gathered])
     }
+}
+
+/// The longest beginning of all of some names that ends before a dot.
+fn common_name<'a>(mut names: impl Iterator<Item = &'a str>) -> &'a str {
+    let first = names.next().unwrap_or_default();
+    let mut common = first.rfind('.').map_or(first, |dot| &first[..dot]);
+    for name in names {
+        while !name.strip_prefix(common).is_some_and(|rest| rest.starts_with('.')) {
+            let Some(dot) = common.rfind('.') else { return first };
+            common = &common[..dot];
+        }
+    }
+    common
+}
+
+/// The stack whose members have these rows, if the value joins what is given to each of them. Such a value is none of the
+/// language of programs, whose operations have rows or none: it stands between the stack that reads the rows and the one
+/// that computes them, and either both are made or none.
+pub fn given_rows(flow: &Dataflow, value: Value) -> Option<Stack> {
+    let data = flow.value(value);
+    let (Op::Concat, Space::Vertices(rows)) = (&data.op, data.ty.space) else { return None };
+    let VertexRows::Members(stack) = flow.vertex_types[rows.index()].rows else { return None };
+    data.args.iter().all(|&arg| flow.ty(arg).is_unit()).then_some(stack)
 }
 
 /// The end that a gather reads.

@@ -37,7 +37,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::cse::cse;
 use crate::dce::dce;
 use crate::pass::{Changed, PassCx};
-use emit::Emitter;
+use emit::{Emitter, given_rows};
 use tuples::Tuples;
 
 /// With fewer relations, a kernel for each is fast enough, and can be scheduled by its own sizes.
@@ -51,20 +51,34 @@ pub fn stack_families(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     }
     // Copies read the same values where they read equal ones, such as constants.
     let Changed(mut changed) = cse(flow, &mut PassCx::default());
-    for members in groups {
-        let number = members.len();
-        let first = flow.graphs[members[0].index()].name.clone();
-        let (stacked, verdict) = match stack(flow, members, cx.on_batches) {
-            Ok(new) => {
-                let (before, after) = (flow.values.len(), new.values.len());
-                *flow = new;
-                changed = true;
-                (true, format!("{before} values before, {after} after"))
-            }
-            Err(reason) => (false, reason),
-        };
-        let verb = if stacked { "stacked" } else { "kept apart" };
-        cx.explain_all("stack_families", vec![format!("{number} semantic graphs from `{first}` on {verb}: {verdict}")]);
+    let stack_one = |flow: &mut Dataflow, members: &Vec<Graph>, with_given: bool| {
+        let new = stack(flow, members.clone(), cx.on_batches, with_given)?;
+        let (before, after) = (flow.values.len(), new.values.len());
+        *flow = new;
+        Ok(format!("{before} values before, {after} after"))
+    };
+    let mut verdicts: Vec<Result<String, String>> =
+        groups.iter().map(|members| stack_one(flow, members, false)).collect();
+    // Pairs that read vectors of relations can be stacked together with the family that the vectors are of.
+    for of_links in 0..groups.len() {
+        if verdicts[of_links].is_ok() || !flow.graphs[groups[of_links][0].index()].links {
+            continue;
+        }
+        let (mut new, mut attempt) = (flow.clone(), verdicts.clone());
+        attempt[of_links] = stack_one(&mut new, &groups[of_links], true);
+        for (members, verdict) in groups.iter().zip(&mut attempt).filter(|(_, verdict)| verdict.is_err()) {
+            *verdict = stack_one(&mut new, members, false);
+        }
+        if attempt[of_links].is_ok() && !new.handles().any(|value| given_rows(&new, value).is_some()) {
+            (*flow, verdicts) = (new, attempt);
+        }
+    }
+    for (members, verdict) in groups.iter().zip(verdicts) {
+        changed |= verdict.is_ok();
+        let (number, first) = (members.len(), &flow.graphs[members[0].index()].name);
+        let verb = if verdict.is_ok() { "stacked" } else { "kept apart" };
+        let why = verdict.unwrap_or_else(|reason| reason);
+        cx.explain_all("stack_families", vec![format!("{number} semantic graphs from `{first}` on {verb}: {why}")]);
     }
     Changed(changed)
 }
@@ -99,9 +113,10 @@ fn groups(flow: &Dataflow) -> Vec<Vec<Graph>> {
     groups
 }
 
-/// The program with the stack of these graphs, or the reason why they stay apart.
-fn stack(flow: &Dataflow, members: Vec<Graph>, on_batches: bool) -> Result<Dataflow, String> {
-    let tuples = Tuples::find(flow, &members);
+/// The program with the stack of these graphs, or the reason why they stay apart. `with_given`: values that belong to
+/// other graphs are given to the members, in a form that is left to the stack of those graphs ([`given_rows`]).
+fn stack(flow: &Dataflow, members: Vec<Graph>, on_batches: bool, with_given: bool) -> Result<Dataflow, String> {
+    let tuples = Tuples::find(flow, &members, with_given);
     let mut emitter = Emitter::new(flow, &tuples, members, on_batches);
     emitter.run();
     let Emitter { mut new, stacked, map, .. } = emitter;

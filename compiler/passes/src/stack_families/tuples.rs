@@ -6,7 +6,7 @@ use std::mem::discriminant;
 
 use hgnnc_ir::dataflow::{Binding, ValueData};
 use hgnnc_ir::{Dataflow, Graph, Op, Param, Space, Type, Value};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 /// The copies of one operation: one value for each member, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -26,72 +26,31 @@ pub struct Tuples {
     values: Vec<Vec<(usize, Value)>>,
     /// The complete tuple and the member of each value of the program.
     slots: Vec<Option<(Tuple, usize)>>,
+    /// Tuples of values that are no copies of one operation: each is given to the operations of one member.
+    given: FxHashSet<Tuple>,
 }
 
 impl Tuples {
     /// Finds the tuples of a program for these members. Copies stand in the order of the members wherever the program
-    /// has them in this order, which is how the front end writes them.
-    pub fn find(flow: &Dataflow, members: &[Graph]) -> Self {
-        let position: FxHashMap<Graph, usize> = members.iter().enumerate().map(|(i, &graph)| (graph, i)).collect();
+    /// has them in this order, which is how the front end writes them. `with_given`: a value without rows that is
+    /// read for one member only, such as the vector of a relation, belongs to that member.
+    pub fn find(flow: &Dataflow, members: &[Graph], with_given: bool) -> Self {
         let bases = Bases::of(flow);
-        let mut tuples = Self { values: vec![], slots: vec![None; flow.values.len()] };
-        // Tuples by a hash of what their values have in common: the latest, and the one before it with that hash.
-        let mut latest: FxHashMap<u64, Tuple> = FxHashMap::default();
-        let mut before: Vec<Option<Tuple>> = vec![];
+        let position = members.iter().enumerate().map(|(i, &graph)| (graph, i)).collect();
+        let read_by = if with_given { read_by_one(flow, &position) } else { vec![] };
+        let (values, slots) = (vec![], vec![None; flow.values.len()]);
+        let (latest, before) = (FxHashMap::default(), vec![]);
+        let tuples = Self { values, slots, given: FxHashSet::default() };
+        let mut search = Search { flow, members, position, bases, read_by, tuples, latest, before };
         for value in flow.handles() {
-            let data = flow.value(value);
-            let Some(member) = tuples.member(flow, value, &position) else { continue };
-            let hash = tuples.hash(data, &bases);
-            let mut alike = std::iter::successors(latest.get(&hash).copied(), |known| before[known.0]);
-            let free = alike.find(|&tuple| {
-                let values = &tuples.values[tuple.0];
-                // Copies usually stand in the order of the members.
-                let is_new = values.last().is_none_or(|last| last.0 < member)
-                    || values.iter().rev().all(|&(other, _)| other != member);
-                let Some(&(at, other)) = values.first().filter(|_| is_new) else { return false };
-                let other = flow.value(other);
-                let copies = Copies { of: [members[at], members[member]] };
-                bases.of_op(&other.op) == bases.of_op(&data.op)
-                    && tuples.same_operands(&other.args, &data.args)
-                    && copies.ops(&other.op, &data.op)
-                    && copies.types(&other.ty, &data.ty)
-                    && (other.stage, other.phase) == (data.stage, data.phase)
-            });
-            let tuple = free.unwrap_or_else(|| {
-                let tuple = Tuple(tuples.values.len());
-                tuples.values.push(vec![]);
-                before.push(latest.insert(hash, tuple));
-                tuple
-            });
-            tuples.values[tuple.0].push((member, value));
-            tuples.slots[value.index()] = Some((tuple, member));
+            if let Some(member) = search.member(value) {
+                search.place_copy(member, value);
+            }
         }
+        let mut tuples = search.tuples;
         tuples.values.iter_mut().for_each(|values| values.sort_unstable());
         tuples.drop_incomplete(flow, members.len());
         tuples
-    }
-
-    /// A hash that is equal for copies.
-    fn hash(&self, data: &ValueData, bases: &Bases) -> u64 {
-        let mut hasher = FxHasher::default();
-        discriminant(&data.op).hash(&mut hasher);
-        data.args.iter().for_each(|&arg| self.operand(arg).hash(&mut hasher));
-        bases.of_op(&data.op).hash(&mut hasher);
-        hasher.finish()
-    }
-
-    fn same_operands(&self, a: &[Value], b: &[Value]) -> bool {
-        a.len() == b.len() && a.iter().zip(b).all(|(&a, &b)| self.operand(a) == self.operand(b))
-    }
-
-    /// The member that a value belongs to, if it belongs to one.
-    fn member(&self, flow: &Dataflow, value: Value, position: &FxHashMap<Graph, usize>) -> Option<usize> {
-        let data = flow.value(value);
-        let own = graph_of(flow, &data.op, &data.ty).map(|graph| position.get(&graph).copied());
-        let of_args = data.args.iter().filter_map(|arg| self.slots[arg.index()]).map(|(_, member)| Some(member));
-        let mut all = own.into_iter().chain(of_args);
-        let first = all.next()??;
-        all.all(|other| other == Some(first)).then_some(first)
     }
 
     /// Copies of copies that some members do not have are not copies.
@@ -128,6 +87,181 @@ impl Tuples {
     /// The value of the first member, which stands for all.
     pub fn first(&self, tuple: Tuple) -> Value {
         self.values[tuple.0][0].1
+    }
+
+    /// Are the values given to the members?
+    pub fn is_given(&self, tuple: Tuple) -> bool {
+        self.given.contains(&tuple)
+    }
+}
+
+/// The readers of a value without rows that belongs to no member by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ReadBy {
+    /// Operations of one member, and nothing else.
+    Member,
+    /// Operations of one member, and others that belong to none.
+    MemberAndOthers,
+}
+
+/// The values without rows that are read for one member only, such as the vector of its relation.
+fn read_by_one(flow: &Dataflow, position: &FxHashMap<Graph, usize>) -> Vec<Option<ReadBy>> {
+    // The member of each value that names its graph or reads such a value.
+    let mut of: Vec<Option<usize>> = Vec::with_capacity(flow.values.len());
+    for data in &flow.values {
+        let own = graph_of(flow, &data.op, &data.ty).and_then(|graph| position.get(&graph).copied());
+        of.push(own.or_else(|| data.args.iter().find_map(|arg| of[arg.index()])));
+    }
+    let mut others = vec![false; flow.values.len()];
+    flow.outputs.iter().for_each(|output| others[output.value.index()] = true);
+    // The first member that reads a value, and whether another one does.
+    let mut readers: Vec<Option<(usize, bool)>> = vec![None; flow.values.len()];
+    for value in flow.handles().rev() {
+        let at = value.index();
+        let member = of[at].or_else(|| readers[at].filter(|(_, more)| !more && !others[at]).map(|(member, _)| member));
+        for arg in &flow.value(value).args {
+            match (member, &mut readers[arg.index()]) {
+                (None, _) => others[arg.index()] = true,
+                (Some(member), none @ None) => *none = Some((member, false)),
+                (Some(member), Some((first, more))) => *more |= member != *first,
+            }
+        }
+    }
+    let found = flow.values.iter().enumerate().map(|(at, data)| {
+        let can_be = of[at].is_none() && data.ty.is_unit() && !data.ty.is_sparse() && !matches!(data.op, Op::Const(_));
+        let one = readers[at].is_some_and(|(_, more)| !more);
+        (can_be && one).then_some(if others[at] { ReadBy::MemberAndOthers } else { ReadBy::Member })
+    });
+    found.collect()
+}
+
+/// The tuples of a program while they are found.
+struct Search<'a> {
+    flow: &'a Dataflow,
+    members: &'a [Graph],
+    position: FxHashMap<Graph, usize>,
+    bases: Bases,
+    /// Empty where nothing is given to members.
+    read_by: Vec<Option<ReadBy>>,
+    tuples: Tuples,
+    /// Tuples by a hash of what their values have in common: the latest, and the one before it with that hash.
+    latest: FxHashMap<u64, Tuple>,
+    before: Vec<Option<Tuple>>,
+}
+
+impl Search<'_> {
+    /// The member that a value belongs to, if it belongs to one.
+    fn member(&self, value: Value) -> Option<usize> {
+        let data = self.flow.value(value);
+        let own = graph_of(self.flow, &data.op, &data.ty).map(|graph| self.position.get(&graph).copied());
+        let of_args = data.args.iter().filter_map(|arg| self.tuples.slots[arg.index()]).map(|(_, member)| Some(member));
+        let mut all = own.into_iter().chain(of_args);
+        let first = all.next()??;
+        all.all(|other| other == Some(first)).then_some(first)
+    }
+
+    /// A hash that is equal for copies.
+    fn hash(&self, data: &ValueData) -> u64 {
+        let mut hasher = FxHasher::default();
+        discriminant(&data.op).hash(&mut hasher);
+        data.args.iter().for_each(|&arg| self.tuples.operand(arg).hash(&mut hasher));
+        self.bases.of_op(&data.op).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// The tuples of a hash, the latest first, without a value of this member whose first value, of the member `at`, fits.
+    fn free(
+        &self,
+        hash: u64,
+        member: usize,
+        fits: impl Fn(&Self, usize, Value) -> bool,
+    ) -> impl Iterator<Item = Tuple> {
+        let alike = std::iter::successors(self.latest.get(&hash).copied(), |known| self.before[known.0]);
+        alike.filter(move |&tuple| {
+            let values = &self.tuples.values[tuple.0];
+            // Copies usually stand in the order of the members.
+            let is_new = values.last().is_none_or(|last| last.0 < member)
+                || values.iter().rev().all(|&(other, _)| other != member);
+            is_new && values.first().is_some_and(|&(at, first)| fits(self, at, first))
+        })
+    }
+
+    /// Places a value of a member, and before it the operands that belong to the member because the value reads them.
+    fn place_copy(&mut self, member: usize, value: Value) {
+        for (at, &arg) in self.flow.value(value).args.iter().enumerate() {
+            self.place_operand(member, (value, at), arg);
+        }
+        let hash = self.hash(self.flow.value(value));
+        let free = self.free(hash, member, |search, at, other| search.are_copies([at, member], [other, value])).next();
+        self.place(free, hash, member, value);
+    }
+
+    /// Adds a value to a tuple, or to a new one with this hash.
+    fn place(&mut self, tuple: Option<Tuple>, hash: u64, member: usize, value: Value) -> Tuple {
+        let tuple = tuple.unwrap_or_else(|| {
+            let tuple = Tuple(self.tuples.values.len());
+            self.tuples.values.push(vec![]);
+            self.before.push(self.latest.insert(hash, tuple));
+            tuple
+        });
+        self.tuples.values[tuple.0].push((member, value));
+        self.tuples.slots[value.index()] = Some((tuple, member));
+        tuple
+    }
+
+    /// Are these values of two members copies of one operation?
+    fn are_copies(&self, members: [usize; 2], [one, other]: [Value; 2]) -> bool {
+        let [a, b] = [one, other].map(|value| self.flow.value(value));
+        let copies = Copies { of: members.map(|member| self.members[member]) };
+        let same_operands = || {
+            let operands = |args: &[Value]| args.iter().map(|&arg| self.tuples.operand(arg)).collect::<Vec<_>>();
+            operands(&a.args) == operands(&b.args)
+        };
+        self.bases.of_op(&a.op) == self.bases.of_op(&b.op)
+            && same_operands()
+            && copies.ops(&a.op, &b.op)
+            && copies.types(&a.ty, &b.ty)
+            && (a.stage, a.phase) == (b.stage, b.phase)
+    }
+
+    /// Places an operand that belongs to a member by its reader: the mask of dropout of a value without rows, or a value
+    /// that is read for one member only.
+    fn place_operand(&mut self, member: usize, (reader, at): (Value, usize), arg: Value) {
+        if self.tuples.slots[arg.index()].is_some() {
+            return;
+        }
+        let data = self.flow.value(arg);
+        let read_by = self.read_by.get(arg.index()).copied().flatten();
+        let is_given = read_by == Some(ReadBy::MemberAndOthers);
+        let is_mask = matches!(data.op, Op::RandomMask { .. }) && data.ty.is_unit();
+        if !is_mask && !is_given && !matches!(data.op, Op::Param(_)) {
+            if read_by.is_some() {
+                self.place_copy(member, arg);
+            }
+            return;
+        }
+        if read_by.is_none() && !is_mask {
+            return;
+        }
+        // Neither its operation nor its operands tell it from others: its reader does, and the order.
+        let mut hasher = FxHasher::default();
+        let reader = self.flow.value(reader);
+        (discriminant(&reader.op), at, reader.args.len(), discriminant(&data.op), is_given).hash(&mut hasher);
+        let hash = hasher.finish();
+        let is_copy = |other: &ValueData| match (&other.op, &data.op) {
+            (Op::RandomMask { rate, .. }, Op::RandomMask { rate: own, .. }) => rate == own,
+            (Op::Param(_), Op::Param(_)) => true,
+            _ => is_given,
+        };
+        let tuples = self.free(hash, member, |search, _, other| {
+            let other = search.flow.value(other);
+            is_copy(other) && other.ty == data.ty && (is_given || (other.stage, other.phase) == (data.stage, data.phase))
+        });
+        let tuple = tuples.last();
+        let tuple = self.place(tuple, hash, member, arg);
+        if is_given {
+            self.tuples.given.insert(tuple);
+        }
     }
 }
 
@@ -177,7 +311,7 @@ impl Bases {
 }
 
 /// The name of an entry of a family of parameters without that of its semantic graph.
-pub fn base(flow: &Dataflow, param: Param) -> &str {
+fn base(flow: &Dataflow, param: Param) -> &str {
     let decl = &flow.params[param.index()];
     let of_member = |graph: Graph| decl.name.strip_suffix(&flow.graphs[graph.index()].name)?.strip_suffix('.');
     decl.of.and_then(of_member).unwrap_or(&decl.name)
