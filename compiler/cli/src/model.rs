@@ -57,11 +57,18 @@ pub fn text(model: &Analyzed) -> String {
             }
             Some(Target::Links(LinkTarget { negatives, .. })) => {
                 line(format!("\nmini-batches of {} links", batch.size));
-                let by = match negatives.by {
-                    NegativeEnds::Uniform => "any vertex of its type",
-                    NegativeEnds::InBatch => "that of another link of the batch",
-                };
-                line(format!("  for each of them {} pairs, with an end replaced by {by}", negatives.count));
+                let count = negatives.count;
+                line(match negatives.by {
+                    NegativeEnds::Uniform => {
+                        format!("  for each of them {count} pairs, with an end replaced by any vertex of its type")
+                    }
+                    NegativeEnds::InBatch => format!(
+                        "  for each of them {count} pairs, with an end replaced by that of another link of the batch"
+                    ),
+                    NegativeEnds::Shared => {
+                        format!("  all of them compared with the same {count} vertices in place of either end")
+                    }
+                });
             }
         }
         if let Some(Reuse { share, batches }) = batch.reuse {

@@ -5,10 +5,12 @@ use hgnnc_fusion::{Groups, KERNEL_PASSES, KernelCx, LoweringOptions, kernel_pass
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::kernel::Program;
+use hgnnc_ir::training::{NegativeEnds, Negatives};
 use hgnnc_ir::{Dataflow, Param, Value};
 use hgnnc_passes::{Leaf, LeafGradient, PassCx, PassManager};
 use hgnnc_passes::{
-    NotBatchable, batch_sizes, expand_link_loss, to_minibatch, to_minibatch_with_cache, try_differentiate, update, vjp,
+    NotBatchable, batch_sizes, expand_link_loss, share_samples, to_minibatch, to_minibatch_with_cache,
+    try_differentiate, update, vjp,
 };
 use hgnnc_sema::TrainSpec;
 
@@ -17,7 +19,8 @@ use crate::lower::LowerError;
 /// A stage of the compiler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Whole graph to mini-batch, for models that are trained on batches.
+    /// Whole graph to mini-batch, for models that are trained on batches. The losses of links that share their negative samples
+    /// are written out.
     Minibatch,
     /// [`hgnnc_passes::pipeline::MODEL`], for mini-batches: those of the whole graph ran before data was bound. Then the
     /// losses of links that need the pairs of a batch are written out.
@@ -166,6 +169,10 @@ impl<'a> Compilation<'a> {
             None => to_minibatch(&self.flow)?,
             Some(_) => to_minibatch_with_cache(&self.flow)?,
         };
+        let mut flow = flow;
+        if let Some(Negatives { count, by: NegativeEnds::Shared }) = training.links().map(|links| links.negatives) {
+            share_samples(&mut flow, count)?;
+        }
         let sizes = self.cx.sizes.take();
         self.cx.sizes = sizes.map(|sizes| batch_sizes(&self.flow, &layout, training, batch, &sizes));
         (self.flow, self.batch) = (flow, Some(layout));

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use hgnnc_ir::optimizer::{Clip, Optimizer, Schedule};
-use hgnnc_ir::training::NegativeEnds;
 
 use crate::model::Analyzed;
 
@@ -64,11 +63,7 @@ pub fn settings(model: &Analyzed) -> BTreeMap<String, String> {
         }
     }
     if let Some(links) = training.links() {
-        let by = match links.negatives.by {
-            NegativeEnds::Uniform => "uniform",
-            NegativeEnds::InBatch => "in_batch",
-        };
-        set("negatives", format!("{by}({})", links.negatives.count));
+        set("negatives", format!("{}({})", links.negatives.by.name(), links.negatives.count));
         let name = |&relation: &u32| &model.flow.relations[relation as usize].name[..];
         let exclude: Vec<&str> = links.exclude.iter().map(name).collect();
         set("exclude", format!("[{}]", exclude.join(", ")));

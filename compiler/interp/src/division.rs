@@ -124,7 +124,12 @@ impl Division<'_> {
         let decl = &flow.graphs[graph.index()];
         let rows = |vertex: VertexType| &bindings.numbers[&Space::Vertices(vertex)];
         let of = match decl.share {
-            EdgeShare::All | EdgeShare::In | EdgeShare::Copies | EdgeShare::Links(_) | EdgeShare::Negatives(_) => graph,
+            EdgeShare::All
+            | EdgeShare::In
+            | EdgeShare::Copies
+            | EdgeShare::Links(_)
+            | EdgeShare::Negatives(_)
+            | EdgeShare::Samples => graph,
             EdgeShare::Out(of) => of,
             EdgeShare::Sections => {
                 let vertices = whole.num_vertices[decl.src.index()];

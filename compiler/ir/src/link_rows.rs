@@ -11,6 +11,10 @@
 //!
 //! These are vertex types and graphs like others: the loss is a reduction over in-edges. They follow all other tables of a
 //! mini-batch, whose loader fills them.
+//!
+//! Where all links of a batch are compared with the same samples ([`crate::training::NegativeEnds::Shared`]), a vertex type has
+//! a row for each of them ([`VertexRows::Samples`]), to which a graph leads from the vertices ([`EdgeShare::Samples`]). The
+//! samples are the first rows of the vertices, in their order. These tables follow those of the sampled graphs, before stacks.
 
 use crate::dataflow::{Dataflow, GraphDecl, VertexTypeDecl};
 use crate::ranks::EdgeShare;
@@ -39,6 +43,17 @@ impl Dataflow {
         let name = format!("{}.{word}", self.graphs[of.index()].name);
         self.graphs.push(GraphDecl { share, ..GraphDecl::new(name, src, dst, vec![]) });
         Graph::new(self.graphs.len() - 1)
+    }
+
+    /// The graph from the vertices of a type to so many samples among them, declared if it does not exist.
+    pub fn graph_to_samples(&mut self, of: VertexType, count: u32) -> Graph {
+        let name = format!("{}.samples", self.vertex_types[of.index()].name);
+        let samples = self.link_type(name.clone(), VertexRows::Samples(of, count));
+        let known = |decl: &GraphDecl| decl.share == EdgeShare::Samples && decl.dst == samples;
+        Graph::new(self.graphs.iter().position(known).unwrap_or_else(|| {
+            self.graphs.push(GraphDecl { share: EdgeShare::Samples, ..GraphDecl::new(name, of, samples, vec![]) });
+            self.graphs.len() - 1
+        }))
     }
 
     fn link_type(&mut self, name: String, rows: VertexRows) -> VertexType {

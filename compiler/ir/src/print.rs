@@ -250,6 +250,10 @@ impl Printer<'_> {
                 VertexRows::Members(stack) => ("members".to_owned(), stack),
                 VertexRows::Pairs(stack, direction) => (format!("pairs.{}", direction.end_name()), stack),
                 VertexRows::Cells(stack, direction) => (format!("cells.{}", direction.end_name()), stack),
+                VertexRows::Samples(of, count) => {
+                    writeln!(self.out, "  vertex {} = samples.{count}({})", quoted(&decl.name), names.vertex(of))?;
+                    continue;
+                }
                 _ => continue,
             };
             writeln!(self.out, "  vertex {} = {kind}({})", quoted(&decl.name), names.stack(stack))?;
@@ -262,6 +266,7 @@ impl Printer<'_> {
                 }
                 EdgeShare::Sections => writeln!(self.out, "  graph {name}: {src} -> {dst} = sections({src})")?,
                 EdgeShare::Copies => writeln!(self.out, "  graph {name}: {src} -> {dst} = copies({dst})")?,
+                EdgeShare::Samples => writeln!(self.out, "  graph {name}: {src} -> {dst} = samples_of({src})")?,
                 EdgeShare::Links(_) | EdgeShare::Negatives(_) => {}
                 EdgeShare::All | EdgeShare::In => {}
             }

@@ -79,6 +79,9 @@ pub enum EdgeShare {
     Links(Graph),
     /// No edges of the dataset: one from each negative sample among the pairs of a graph of links to its link.
     Negatives(Graph),
+    /// No edges of the dataset: one from each vertex that all links of a mini-batch are compared with to its row among these
+    /// samples.
+    Samples,
 }
 
 impl EdgeShare {
@@ -93,7 +96,7 @@ impl VertexRows {
     pub fn is_of_ranks(self) -> bool {
         match self {
             Self::Dataset | Self::Members(_) | Self::Pairs(..) | Self::Cells(..) => false,
-            Self::Edges(_) | Self::Links { .. } => false,
+            Self::Edges(_) | Self::Links { .. } | Self::Samples(..) => false,
             Self::Mirrors(..) | Self::Sections(_) | Self::Owned(_) | Self::Copies(_) => true,
             Self::Rank | Self::Replica => true,
         }

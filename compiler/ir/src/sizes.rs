@@ -76,6 +76,7 @@ impl SizeInfo {
                     });
                     pairs.sum::<u64>().div_ceil(u64::from(negatives) + 1)
                 }
+                VertexRows::Samples(_, count) => count.into(),
                 VertexRows::Sections(of) => SECTIONS.min(self.vertices[of.index()]),
             };
             self.vertices.push(rows);
@@ -100,6 +101,10 @@ impl SizeInfo {
                         let edges = sources.saturating_sub(destinations);
                         let max_in = edges.div_ceil(destinations.max(1));
                         (edges, Endpoints { sources: edges, destinations: destinations.min(edges), max_out: 1, max_in })
+                    }
+                    EdgeShare::Samples => {
+                        let ends = Endpoints { sources: destinations, destinations, max_out: 1, max_in: 1 };
+                        (destinations, ends)
                     }
                     EdgeShare::Copies => (sources, Endpoints { sources, destinations, max_out: 1, max_in: 1 }),
                     EdgeShare::All | EdgeShare::In => (0, Endpoints::default()),

@@ -63,6 +63,8 @@ pub enum VertexRows {
         /// Largest number of negative samples of a link.
         negatives: u32,
     },
+    /// Of a mini-batch: vertices of a type that all of its links are compared with, so many ([`crate::link_rows`]).
+    Samples(VertexType, u32),
     /// One row, for the rank itself ([`crate::ranks`]).
     Rank,
     /// Of a mini-batch: one row on the first rank of those that share their seeds, and none on the others
@@ -117,10 +119,14 @@ impl Dataflow {
 
     /// A size with the pairs of members and vertices ([`VertexRows::Cells`]) as the product of both numbers, so that a
     /// value with a row for each pair and one with a table for each member have equal sizes. Only where the type of the
-    /// members is declared: no value has both forms otherwise.
+    /// members is declared: no value has both forms otherwise. The number of samples of a mini-batch is known.
     pub fn expanded(&self, size: Width) -> Width {
         let factors = |&vertex: &VertexType| {
-            let VertexRows::Cells(stack, direction) = self.vertex_types.get(vertex.index())?.rows else { return None };
+            let (stack, direction) = match self.vertex_types.get(vertex.index())?.rows {
+                VertexRows::Cells(stack, direction) => (stack, direction),
+                VertexRows::Samples(_, count) => return Some((vertex, Width::fixed(count as usize))),
+                _ => return None,
+            };
             let members = VertexRows::Members(stack);
             let members = VertexType::new(self.vertex_types.iter().position(|decl| decl.rows == members)?);
             let first = *self.stacks.get(stack.index())?.members.first()?;

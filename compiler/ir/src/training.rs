@@ -274,6 +274,23 @@ pub enum NegativeEnds {
     Uniform,
     /// The endpoint of another link of the same relation in the batch; favours high-degree vertices.
     InBatch,
+    /// Uniform over the vertices of the type, without replacement, once for each batch: all of its links are compared with
+    /// these samples, in place of either endpoint ([`crate::link_rows`]).
+    Shared,
+}
+
+impl NegativeEnds {
+    /// All of them.
+    pub const ALL: [NegativeEnds; 3] = [NegativeEnds::Uniform, NegativeEnds::InBatch, NegativeEnds::Shared];
+
+    /// The name in the language.
+    pub fn name(self) -> &'static str {
+        match self {
+            NegativeEnds::Uniform => "uniform",
+            NegativeEnds::InBatch => "in_batch",
+            NegativeEnds::Shared => "shared",
+        }
+    }
 }
 
 /// Neighbour sampling for mini-batch training. A step runs the whole program on the sampled subgraph.

@@ -363,6 +363,7 @@ impl Verifier<'_> {
             (EdgeShare::Links(of) | EdgeShare::Negatives(of), VertexRows::Edges(also), VertexRows::Links { .. }) => {
                 of == also && flow.graphs.get(of.index()).is_some_and(|of| of.links)
             }
+            (EdgeShare::Samples, VertexRows::Dataset, VertexRows::Samples(of, _)) => of == decl.src,
             _ => false,
         };
         if !fits {

@@ -2,7 +2,7 @@
 
 use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern, HistoricalRows, WithinHops};
 use hgnnc_ir::sizes::{Endpoints, SizeInfo};
-use hgnnc_ir::training::{LinkTarget, MiniBatch, Target, Training};
+use hgnnc_ir::training::{LinkTarget, MiniBatch, NegativeEnds, Target, Training};
 use hgnnc_ir::{Dataflow, Graph, VertexType};
 
 /// Estimates the sizes of a mini-batch, for which its program is compiled. `flow` is the program of the whole graph,
@@ -24,21 +24,26 @@ pub fn batch_sizes(
     match training.target() {
         None => {}
         Some(Target::Vertices { vertex, .. }) => known[0][vertex.index()] = (batch.size as f64).min(count(*vertex)),
-        Some(Target::Links(LinkTarget { graphs, negatives, .. })) => {
+        Some(Target::Links(target @ LinkTarget { graphs, negatives, .. })) => {
+            let shared = if negatives.by == NegativeEnds::Shared { f64::from(negatives.count) } else { 0.0 };
             let all: f64 = graphs.iter().map(|graph| sizes.edges[graph.index()] as f64).sum();
             let drawn = &mut known[0];
             for graph in graphs {
                 let links = sizes.edges[graph.index()] as f64;
                 let links = links.min(batch.size as f64 * links / all.max(1.0));
-                pairs[graph.index()] = links * (1.0 + f64::from(negatives.count));
+                pairs[graph.index()] = links * own_pairs(target);
                 // A negative pair differs from its link in one endpoint.
                 let decl = &flow.graphs[graph.index()];
-                let ends = links * (1.0 + 0.5 * f64::from(negatives.count));
+                let ends = links * (0.5 + 0.5 * own_pairs(target));
                 [decl.src, decl.dst].iter().for_each(|end| drawn[end.index()] += ends);
             }
             for (index, drawn) in drawn.iter_mut().enumerate() {
                 let all = sizes.vertices[index] as f64;
+                let is_end = *drawn > 0.0;
                 *drawn = all * (1.0 - (-*drawn / all.max(1.0)).exp());
+                if is_end {
+                    *drawn += (all - *drawn) * (shared / all.max(1.0)).min(1.0);
+                }
             }
         }
     }
@@ -97,8 +102,7 @@ pub fn batch_sizes(
             }
             BatchGraph::Links { graph } => {
                 let decl = &flow.graphs[graph.index()];
-                let (pairs, negatives) =
-                    (pairs[graph.index()], training.links().map_or(1.0, |of| 1.0 + f64::from(of.negatives.count)));
+                let (pairs, negatives) = (pairs[graph.index()], training.links().map_or(1.0, own_pairs));
                 let end = |vertex: VertexType| pairs.min(known[0][vertex.index()]);
                 let of_whole = sizes.ends.get(graph.index()).copied().unwrap_or_default();
                 let most = |links: u64| whole((links as f64 * negatives).min(pairs));
@@ -129,4 +133,12 @@ pub fn batch_sizes(
         of_batch.columns.push(columns.min(stored));
     }
     of_batch
+}
+
+/// The pairs of a link: itself and its own negative samples.
+fn own_pairs(target: &LinkTarget) -> f64 {
+    match target.negatives.by {
+        NegativeEnds::Shared => 1.0,
+        NegativeEnds::Uniform | NegativeEnds::InBatch => 1.0 + f64::from(target.negatives.count),
+    }
 }

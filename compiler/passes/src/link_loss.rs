@@ -26,7 +26,11 @@ use hgnnc_ir::{BinaryOp, Dataflow, Direction, EdgeShare, Graph, Op, Reduce, Spac
 /// # Errors
 /// An operand that is no number for each pair to score.
 pub fn expand_link_loss(flow: &mut Dataflow, negatives: u32) -> Result<(), TypeError> {
-    if !flow.values.iter().any(|data| matches!(data.op, Op::LinkLoss(_))) {
+    let is_product = |flow: &Dataflow, op: &Op, args: &[Value]| {
+        let of_pairs = |graph: Graph| flow.graphs[graph.index()].links;
+        matches!(op, Op::MatMulT { .. }) && matches!(flow.ty(args[0]).space, Space::Edges(graph) if of_pairs(graph))
+    };
+    if !flow.values.iter().any(|data| matches!(data.op, Op::LinkLoss(_)) || is_product(flow, &data.op, &data.args)) {
         return Ok(());
     }
     let mut new = flow.with_tables_of(flow.name.clone());
@@ -36,6 +40,7 @@ pub fn expand_link_loss(flow: &mut Dataflow, negatives: u32) -> Result<(), TypeE
         let args: Vec<Value> = data.args.iter().map(|arg| map[arg.index()]).collect();
         map.push(match data.op {
             Op::LinkLoss(loss) => written_out(&mut new, loss, &args, negatives)?,
+            _ if is_product(&new, &data.op, &args) => product(&mut new, &data.op, &args)?,
             _ => new.push(data.op.clone(), &args)?,
         });
     }
@@ -44,6 +49,17 @@ pub fn expand_link_loss(flow: &mut Dataflow, negatives: u32) -> Result<(), TypeE
     new.cursor = flow.cursor;
     *flow = new;
     Ok(())
+}
+
+/// A product of the values of pairs with a table of samples ([`crate::shared_samples`]), as one of rows: a dense product, where
+/// a kernel that walks the pairs would multiply one row after the other.
+fn product(flow: &mut Dataflow, op: &Op, args: &[Value]) -> Result<Value, TypeError> {
+    let edges = flow.ty(args[0]).space;
+    let Space::Edges(graph) = edges else { unreachable!("pairs are edges") };
+    let pairs = flow.edges_as_rows(graph);
+    let rows = flow.push(Op::Reindex(Space::Vertices(pairs)), &[args[0]])?;
+    let products = flow.push(op.clone(), &[rows, args[1]])?;
+    flow.push(Op::Reindex(edges), &[products])
 }
 
 /// The mean of a ranking loss over the scores of several graphs of links.

@@ -137,15 +137,19 @@ impl Checker<'_> {
         fine.then_some(Some(LinkTarget { graphs, loss, negatives, exclude }))
     }
 
-    /// Reads `uniform(10)` or `in_batch(10)`.
+    /// Reads `uniform(10)`, `in_batch(10)` or `shared(1000)`.
     fn negatives(&mut self, expr: &Expr, consts: &Consts) -> Option<Negatives> {
-        let (name, args) =
-            self.choice(expr, "way to draw negatives", &[("uniform", &["count"]), ("in_batch", &["count"])])?;
+        let ways: [(&str, &[&str]); 3] = [("uniform", &["count"]), ("in_batch", &["count"]), ("shared", &["count"])];
+        let (name, args) = self.choice(expr, "way to draw negatives", &ways)?;
         let count = match args[0] {
             Some(count) => self.count_within(count, consts, (1.0, MOST_NEGATIVES), "the number of negatives")? as u32,
             None => NEGATIVES.count,
         };
-        let by = if name == "uniform" { NegativeEnds::Uniform } else { NegativeEnds::InBatch };
+        let by = match name.as_str() {
+            "uniform" => NegativeEnds::Uniform,
+            "in_batch" => NegativeEnds::InBatch,
+            _ => NegativeEnds::Shared,
+        };
         Some(Negatives { count, by })
     }
 

@@ -1,22 +1,24 @@
 //! Mini-batches of links: positive pairs, negative sampling, and exclusion of the message edges that would leak the
 //! labels.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use hgnnc_data::{BoundData, LinkWalks};
+use hgnnc_data::{BoundData, ExecError, LinkWalks, Result};
 use hgnnc_graph::Shared;
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::random::mask_key;
-use hgnnc_ir::training::{LinkTarget, NegativeEnds, RepeatedLinks};
+use hgnnc_ir::training::{LinkTarget, NegativeEnds, Negatives, RepeatedLinks};
 use hgnnc_ir::types::Graph;
 use hgnnc_sample::{Batch, BatchKey};
 use rayon::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::negatives::Draws;
 
 /// RNG stream of negative sampling, separate from others of the same seed.
 const STREAM: u32 = 0x0dd_5eed;
+/// RNG stream of samples that all links of a batch share.
+const SHARED_STREAM: u32 = 0x0dd_5eee;
 /// Number of times a negative that is a training link is drawn again. The last draws are from all vertices, since the
 /// links of a batch may have no other candidates.
 const TRIES: u64 = 8;
@@ -101,7 +103,7 @@ pub struct Pairs {
 #[derive(Default)]
 pub struct PairRoom {
     /// Compact id of each vertex, by vertex type.
-    ids: Vec<HashMap<u32, u32>>,
+    ids: Vec<FxHashMap<u32, u32>>,
     /// By link graph: the pairs in drawing order.
     drawn: Vec<Vec<Drawn>>,
     /// By link graph: the links of the batch.
@@ -237,7 +239,7 @@ impl PairSource {
             let drawn_for = of_batch.iter().zip(&of_link[position]).filter(|(_, (_, is_mine))| *is_mine);
             for (&(src, dst), &(number, _)) in drawn_for {
                 drawn[position].push(Drawn { src, dst, is_link: true, link });
-                for k in 0..self.target.negatives.count {
+                for k in 0..self.own_negatives() {
                     let first = (number * u64::from(self.target.negatives.count) + u64::from(k)) * TRIES;
                     // With an odd number of negatives, too, as many replace the destination as the source, over all
                     // links.
@@ -249,7 +251,7 @@ impl PairSource {
                                 let other = of_batch[draw(of_batch.len())];
                                 if of_destination { other.1 } else { other.0 }
                             }
-                            NegativeEnds::InBatch | NegativeEnds::Uniform => {
+                            NegativeEnds::InBatch | NegativeEnds::Uniform | NegativeEnds::Shared => {
                                 draw(if of_destination { links.num_dst } else { links.num_src }) as u32
                             }
                         };
@@ -263,8 +265,14 @@ impl PairSource {
                 link += 1;
             }
         }
-        ids.resize_with(seeds.len(), HashMap::new);
-        ids.iter_mut().for_each(HashMap::clear);
+        ids.resize_with(seeds.len(), FxHashMap::default);
+        ids.iter_mut().for_each(FxHashMap::clear);
+        if self.target.negatives.by == NegativeEnds::Shared {
+            self.shared_samples(key, seeds);
+            for (ids, seeds) in ids.iter_mut().zip(seeds.iter()) {
+                ids.extend(seeds.iter().copied().zip(0..));
+            }
+        }
         let mut id = |vertex_type: usize, vertex: u32| {
             let seeds = &mut seeds[vertex_type];
             *ids[vertex_type].entry(vertex).or_insert_with(|| {
@@ -280,6 +288,56 @@ impl PairSource {
         pairs.resize_with(self.graphs.len(), Pairs::default);
         for ((links, drawn), pairs) in self.graphs.iter().zip(&*drawn).zip(pairs) {
             pairs.fill(drawn, seeds[links.dst_type].len());
+        }
+    }
+
+    /// Negative samples that each link has for itself.
+    fn own_negatives(&self) -> u32 {
+        match self.target.negatives.by {
+            NegativeEnds::Shared => 0,
+            NegativeEnds::Uniform | NegativeEnds::InBatch => self.target.negatives.count,
+        }
+    }
+
+    /// Draws the vertices of each end that all links of a batch are compared with, without replacement: the same for all
+    /// processes. A type has so many vertices ([`PairSource::check`]).
+    fn shared_samples(&self, key: BatchKey, seeds: &mut [Vec<u32>]) {
+        let count = self.target.negatives.count as usize;
+        for (vertex_type, num) in self.ends() {
+            let samples = &mut seeds[vertex_type];
+            if samples.is_empty() {
+                let draws = Draws { key: mask_key(key.seed, key.epoch, SHARED_STREAM), tries: 1 };
+                let first = (key.batch * self.ends().count() as u64 + vertex_type as u64) * (count as u64);
+                // Floyd's algorithm: each subset is as probable as any other.
+                let mut drawn = FxHashSet::default();
+                for (position, last) in (first..).zip(num.saturating_sub(count)..num) {
+                    let vertex = draws.number(position, last + 1) as u32;
+                    if !drawn.insert(vertex) {
+                        drawn.insert(last as u32);
+                    }
+                }
+                samples.extend(drawn);
+                samples.sort_unstable();
+            }
+        }
+    }
+
+    /// The vertex types of the ends of links, with their numbers of vertices, for each graph.
+    fn ends(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.graphs.iter().flat_map(|links| [(links.dst_type, links.num_dst), (links.src_type, links.num_src)])
+    }
+
+    /// # Errors
+    /// More shared samples than vertices of a type.
+    pub fn check(&self, types: &[String]) -> Result<()> {
+        let Negatives { count, by } = self.target.negatives;
+        match self.ends().find(|&(_, num)| by == NegativeEnds::Shared && num < count as usize) {
+            None => Ok(()),
+            Some((vertex_type, num)) => Err(ExecError::Shape {
+                what: format!("`negatives shared({count})`"),
+                found: format!("{num} vertices of type `{}`", types[vertex_type]),
+                expected: format!("at least {count}: `negatives shared({num})` compares with all of them"),
+            }),
         }
     }
 

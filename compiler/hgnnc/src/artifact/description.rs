@@ -167,7 +167,7 @@ pub enum TargetForm {
         margin: Option<f64>,
         /// Negative samples of a link.
         negatives: u32,
-        /// How their ends are drawn: `uniform` or `in_batch`.
+        /// How their ends are drawn: `uniform`, `in_batch` or `shared`.
         by: String,
         /// Relations that repeat the links, by name.
         exclude: Vec<String>,
@@ -550,13 +550,6 @@ impl Evaluation {
 /// More negative samples of a link are not drawn in evaluations.
 const MOST_NEGATIVES: u32 = 1 << 16;
 
-fn ends_name(by: NegativeEnds) -> &'static str {
-    match by {
-        NegativeEnds::Uniform => "uniform",
-        NegativeEnds::InBatch => "in_batch",
-    }
-}
-
 fn criterion_of(text: &str, trained: &[Trained]) -> Result<Criterion, String> {
     let wrong = || format!("`{text}` is no metric of a part, such as `val.loss`");
     let (part, measure) = text.split_once('.').ok_or_else(wrong)?;
@@ -612,7 +605,7 @@ impl TargetForm {
                     _ => None,
                 },
                 negatives: links.negatives.count,
-                by: ends_name(links.negatives.by).into(),
+                by: links.negatives.by.name().into(),
                 exclude: links.exclude.iter().map(|&of| flow.relations[of as usize].name.clone()).collect(),
             },
         }
@@ -639,8 +632,7 @@ impl TargetForm {
                     let found = flow.relations.iter().position(|decl| decl.name == *name);
                     found.map(|row| row as u32).ok_or_else(|| format!("there is no relation `{name}`"))
                 };
-                let by =
-                    [NegativeEnds::Uniform, NegativeEnds::InBatch].into_iter().find(|known| ends_name(*known) == by);
+                let by = NegativeEnds::ALL.into_iter().find(|known| known.name() == by);
                 let margin = margin.filter(|margin| margin.is_finite());
                 let losses = [
                     LinkLoss::BinaryCrossEntropy,

@@ -271,13 +271,14 @@ impl Parser {
     }
 
     /// `out_edges(graph)`, `sections(type)` or `copies(type)`, if the next words say so: a graph of ranks; `links_of(graph)` or
-    /// `negatives_of(graph)`: one to the links of a mini-batch.
+    /// `negatives_of(graph)`: one to the links of a mini-batch; `samples_of(type)`: one to its samples.
     fn graph_of_ranks(&mut self, name: &str, (src, dst): (VertexType, VertexType)) -> Parse<Option<GraphDecl>> {
         let (Token::Word(kind), Token::Sign("(")) = (self.peek().clone(), self.after_next()) else { return Ok(None) };
         let of_types = match kind.as_str() {
             "out_edges" | "links_of" | "negatives_of" => None,
             "sections" => Some(EdgeShare::Sections),
             "copies" => Some(EdgeShare::Copies),
+            "samples_of" => Some(EdgeShare::Samples),
             _ => return Ok(None),
         };
         self.take();
@@ -304,13 +305,15 @@ impl Parser {
         Ok(Some(decl))
     }
 
-    /// `rank`, or `KIND(type)` with `mirrors.END`, `sections`, `owned` or `copies`, if the next words say so.
+    /// `rank`, or `KIND(type)` with `mirrors.END`, `sections`, `owned`, `copies` or `samples.COUNT`, if the next words say so.
     fn rows_of_ranks(&mut self) -> Parse<Option<VertexRows>> {
         let Token::Word(kind) = self.peek().clone() else { return Ok(None) };
         let mirrors =
             kind.strip_prefix("mirrors.").and_then(|kind| Mirrors::ALL.into_iter().find(|m| m.name() == kind));
+        let samples = kind.strip_prefix("samples.").and_then(|count| count.parse().ok());
         let rows = |of: VertexType| match (kind.as_str(), mirrors) {
             (_, Some(mirrors)) => Some(VertexRows::Mirrors(of, mirrors)),
+            _ if samples.is_some() => samples.map(|count| VertexRows::Samples(of, count)),
             ("sections", None) => Some(VertexRows::Sections(of)),
             ("owned", None) => Some(VertexRows::Owned(of)),
             ("copies", None) => Some(VertexRows::Copies(of)),

@@ -123,7 +123,9 @@ pub fn gradients(
 ) -> Result<Vec<(Leaf, Value)>, NotDifferentiable> {
     let before = flow.cursor;
     let num_forward = seeds.iter().map(|(value, _)| value.index() + 1).max().unwrap_or(0);
-    let needed = depends_on(flow, num_forward, wrt);
+    let leaves: FxHashSet<Leaf> = wrt.iter().copied().collect();
+    let is_leaf = |value: Value| Leaf::of(&flow.value(value).op).is_some_and(|leaf| leaves.contains(&leaf));
+    let needed = depends_on(flow, num_forward, is_leaf);
     let mut tape = Tape { flow, needed, gradients: vec![None; num_forward] };
     let outcome = tape.sweep(seeds);
     let gradients = tape.gradients;
@@ -156,13 +158,31 @@ pub fn gradients(
     Ok(result)
 }
 
-/// Marks the values whose gradients are needed: those that depend differentiably on a leaf of `wrt`.
-fn depends_on(flow: &Dataflow, num_forward: usize, wrt: &[Leaf]) -> Vec<bool> {
-    let wrt: FxHashSet<Leaf> = wrt.iter().copied().collect();
+/// Appends the derivative of the scalar `of` by each value of `wrt`; `None` for one that it does not depend on.
+///
+/// # Errors
+/// [`NotDifferentiable`]; the program then has unused values at its end.
+pub(crate) fn derivatives(
+    flow: &mut Dataflow,
+    of: Value,
+    wrt: &[Value],
+) -> Result<Vec<Option<Value>>, NotDifferentiable> {
+    let before = flow.cursor;
+    let needed = depends_on(flow, of.index() + 1, |value| wrt.contains(&value));
+    let mut tape = Tape { flow, gradients: vec![None; needed.len()], needed };
+    let outcome = tape.sweep(&[(of, Seed::One)]);
+    let found = wrt.iter().map(|value| tape.gradients[value.index()]).collect();
+    flow.cursor = before;
+    outcome.map(|()| found)
+}
+
+/// Marks the values whose gradients are needed: those that depend differentiably on a leaf.
+fn depends_on(flow: &Dataflow, num_forward: usize, is_leaf: impl Fn(Value) -> bool) -> Vec<bool> {
     let mut needed: Vec<bool> = Vec::with_capacity(num_forward);
-    for data in &flow.values[..num_forward] {
+    for (index, data) in flow.values[..num_forward].iter().enumerate() {
         let through = match &data.op {
-            Op::Param(_) | Op::Input(_) => Leaf::of(&data.op).is_some_and(|leaf| wrt.contains(&leaf)),
+            _ if is_leaf(Value::new(index)) => true,
+            Op::Param(_) | Op::Input(_) => false,
             Op::Unary(f) => {
                 !matches!(f, UnaryOp::Sign | UnaryOp::Step | UnaryOp::Floor) && needed[data.args[0].index()]
             }

@@ -97,7 +97,8 @@ impl<'a> Emitter<'a> {
             self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
             let reduced = reductions.get(&value).map(|reduction| self.reduce(reduction));
             let reduced = reduced.or_else(|| losses.get(&value).map(|scores| self.link_loss(&data.op, scores)));
-            let reduced = reduced.or_else(|| passed_on.get(&value).map(|&(tuple, first)| self.pass_on(value, tuple, first)));
+            let reduced =
+                reduced.or_else(|| passed_on.get(&value).map(|&(tuple, first)| self.pass_on(value, tuple, first)));
             self.map[value.index()] = Some(reduced.unwrap_or_else(|| {
                 let mut data = data.clone();
                 data.args.iter_mut().for_each(|arg| *arg = self.map[arg.index()].expect("operands come first"));
@@ -168,7 +169,8 @@ impl<'a> Emitter<'a> {
             if let Some((tuple, _)) = self.tuples.slot(value).filter(|&(tuple, _)| self.tuples.is_given(tuple)) {
                 pending.extend(self.tuples.members(tuple));
             }
-            let of_reduction = reductions.get(&value).map(|Reduction { reduced, others, .. }| (&reduced[..], &others[..]));
+            let of_reduction =
+                reductions.get(&value).map(|Reduction { reduced, others, .. }| (&reduced[..], &others[..]));
             let of_loss = || losses.get(&value).map(|LinkScores { stacked, others }| (&stacked[..], &others[..]));
             let of_others = || passed_on.get(&value).map(|(tuple, _)| (std::slice::from_ref(tuple), &[][..]));
             match of_reduction.or_else(of_loss).or_else(of_others) {
@@ -472,6 +474,9 @@ impl<'a> Emitter<'a> {
                 (Operand::Each(w), Rows::Edges) => self.can(w, Rows::Members) && self.one_end(args[0]).is_some(),
                 _ => false,
             },
+            Op::MatMulT { .. } => {
+                matches!(args[1], Operand::Same(w) if self.old.ty(w).is_unit()) && self.can_read(args[0], rows)
+            }
             Op::GatherSrc(_) | Op::GatherDst(_) => {
                 let at = end_of(&data.op);
                 (rows == Rows::Edges || rows == Rows::Pairs(at)) && self.can_read(args[0], Rows::Pairs(at))

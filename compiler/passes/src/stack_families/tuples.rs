@@ -255,7 +255,9 @@ impl Search<'_> {
         };
         let tuples = self.free(hash, member, |search, _, other| {
             let other = search.flow.value(other);
-            is_copy(other) && other.ty == data.ty && (is_given || (other.stage, other.phase) == (data.stage, data.phase))
+            is_copy(other)
+                && other.ty == data.ty
+                && (is_given || (other.stage, other.phase) == (data.stage, data.phase))
         });
         let tuple = tuples.last();
         let tuple = self.place(tuple, hash, member, arg);

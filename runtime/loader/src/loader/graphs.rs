@@ -1,8 +1,10 @@
 //! Builds the graphs of a batch from the sampled blocks.
 
-use hgnnc_data::{Adjacency, Result, Topology, stacks, transpose_into};
+use hgnnc_data::{Adjacency, BoundData, Result, Topology, stacks, transpose_into};
 use hgnnc_ir::batch::BatchGraph;
 use hgnnc_ir::types::{Graph, VertexType};
+use hgnnc_ir::{EdgeShare, VertexRows};
+use hgnnc_sample::Batch;
 
 use super::{MiniBatch, MiniBatchLoader, Seeds};
 use crate::pairs::Pairs;
@@ -94,9 +96,35 @@ impl MiniBatchLoader {
         for (index, topology) in data.patterns.iter_mut().enumerate() {
             self.transpose(self.tables.graphs.len() + index, topology);
         }
+        self.samples(sampled, data);
         stacks::derive(&self.tables, &mut data.num_vertices, &mut data.graphs)?;
         self.link_rows(pairs, data);
         Ok(())
+    }
+
+    /// Appends the types of samples that all links share, and the graphs that lead to them.
+    fn samples(&self, sampled: &Batch, data: &mut BoundData) {
+        for decl in &self.tables.vertex_types[data.num_vertices.len()..] {
+            let VertexRows::Samples(_, count) = decl.rows else { break };
+            data.num_vertices.push(count as usize);
+        }
+        for (index, decl) in self.tables.graphs.iter().enumerate().skip(data.graphs.len()) {
+            if decl.share != EdgeShare::Samples {
+                break;
+            }
+            let [num_src, num_dst] = [decl.src, decl.dst].map(|end| data.num_vertices[end.index()]);
+            let of = self.layout.vertices[decl.src.index()].vertex;
+            // The samples are the first rows.
+            let indices = match self.uses.direct[decl.src.index()] {
+                true => sampled.vertices[of.index()][..num_dst].to_vec(),
+                false => (0..num_dst as u32).collect(),
+            };
+            let indptr = (0..=num_dst as u64).collect();
+            let csc = Adjacency { indptr, indices: indices.into(), eids: vec![].into() };
+            let mut topology = Topology { name: decl.name.clone(), num_src, num_dst, csc, ..Topology::default() };
+            self.transpose(index, &mut topology);
+            data.graphs.push(topology);
+        }
     }
 
     /// Pairs of a batch along a link graph.

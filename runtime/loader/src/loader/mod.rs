@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use hgnnc_ir::EdgeShare;
 use hgnnc_ir::batch::{BatchInput, BatchLayout};
 use hgnnc_ir::dataflow::{Binding, Dataflow, PatternDecl};
 use hgnnc_ir::kernel::Program;
@@ -207,6 +208,15 @@ impl MiniBatchLoader {
             BatchInput::Whole(from) => inputs[from.index()].clone(),
             BatchInput::Historical { .. } => GraphInput::Nothing,
         };
+        let types: Vec<String> = tables.vertex_types.iter().map(|vertex| vertex.name.clone()).collect();
+        let seeds = match training.target().expect("mini-batches are of a trained output") {
+            Target::Vertices { vertex, .. } => Seeds::Vertices(*vertex),
+            Target::Links(target) => {
+                let source = PairSource::new(target, tables, data);
+                source.check(&types)?;
+                Seeds::Links(source)
+            }
+        };
         let mut loader = Self {
             graph: Arc::new(graph),
             plan,
@@ -214,15 +224,12 @@ impl MiniBatchLoader {
             hot: None,
             code,
             layout: layout.clone(),
-            types: tables.vertex_types.iter().map(|vertex| vertex.name.clone()).collect(),
+            types,
             tables: program.tables.clone(),
             uses: Uses::of(program, layout),
             inputs: layout.inputs.iter().map(of_batch).collect(),
             patterns: Arc::new(patterns),
-            seeds: match training.target().expect("mini-batches are of a trained output") {
-                Target::Vertices { vertex, .. } => Seeds::Vertices(*vertex),
-                Target::Links(target) => Seeds::Links(PairSource::new(target, tables, data)),
-            },
+            seeds,
             train: data.part(Part::Train).to_vec(),
             size: batch.size,
             share: None,
@@ -527,6 +534,9 @@ impl MiniBatchLoader {
             inputs: self.layout.inputs.iter().enumerate().map(input).collect(),
             ..BoundData::default()
         };
+        for decl in self.tables.graphs[data.graphs.len()..].iter().take_while(|decl| decl.share == EdgeShare::Samples) {
+            data.graphs.push(graph(&decl.name)?);
+        }
         stacks::derive(&self.tables, &mut data.num_vertices, &mut data.graphs)?;
         for decl in &self.tables.graphs[data.graphs.len()..] {
             data.graphs.push(graph(&decl.name)?);
