@@ -1,11 +1,12 @@
 //! Aliases, liveness and loop invariance of the values of a program.
 
 use hgnnc_ir::dataflow::Binding;
-use hgnnc_ir::kernel::{Extents, Width};
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{
     BinaryOp, Dataflow, Direction, Graph, Layout, Op, OpClass, Output, OutputKind, Pattern, Reduce, Space, Type,
     UnaryOp, Value,
 };
+use hgnnc_kernel_ir::kernel::Extents;
 
 /// The owner of edges: a graph, or a sparsity pattern with its stored elements.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,10 +1,10 @@
 //! The memory of a program of kernels for data of given sizes, from the live ranges of its buffers. It is exact up to
 //! partial results and scratch, which belong to the runtime.
 
-use hgnnc_ir::kernel::place::{Memory, memory};
-use hgnnc_ir::kernel::{Buffer, Program};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{Dataflow, Layout, Type};
+use hgnnc_kernel_ir::kernel::place::{Memory, memory};
+use hgnnc_kernel_ir::kernel::{Buffer, Program};
 
 /// The offsets at which the runtime places the values of a program.
 pub fn planned(program: &Program, sizes: &SizeInfo) -> Memory {

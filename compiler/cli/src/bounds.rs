@@ -4,9 +4,9 @@ use hgnnc::profile::{label, stores};
 use hgnnc_driver::SizeInfo;
 use hgnnc_driver::cost::{Bounded, kernels, operations};
 use hgnnc_ir::infer::show;
-use hgnnc_ir::kernel::Program;
 use hgnnc_ir::print::print_op;
 use hgnnc_ir::{Dataflow, Stage};
+use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_machine::Machine;
 
 use hgnnc_report::table::{Table, amount, bytes, digits, time};

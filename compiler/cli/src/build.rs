@@ -17,8 +17,8 @@ use hgnnc_driver::{
 use hgnnc_executable::cpu::CpuProgram;
 use hgnnc_executable::{Executable, GraphPlan};
 use hgnnc_graph::show_bytes;
-use hgnnc_ir::kernel::print as kernel_text;
 use hgnnc_ir::print::print as ir_text;
+use hgnnc_kernel_ir::kernel::print as kernel_text;
 use hgnnc_machine::Machine;
 use hgnnc_train::{Arenas, TrainOptions, Trainer};
 use rayon::ThreadPool;
@@ -246,7 +246,7 @@ fn levels(
     for &level in asked {
         match level {
             Level::Loops => {
-                texts.extend(cpu_program(lowered).map(|(_, it)| (level, hgnnc_ir::loops::print(&it.loops))))
+                texts.extend(cpu_program(lowered).map(|(_, it)| (level, hgnnc_kernel_ir::loops::print(&it.loops))))
             }
             Level::Clif => texts.push((level, clif(args, model, lowered, options, pool)?)),
             Level::Ptx => texts.push((level, ptx(args, analysis, lowered, options)?)),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use hgnnc_ir::infer::show;
-use hgnnc_ir::kernel::{Body, Dest, Extent, Instr, Kernel, Program};
+use hgnnc_kernel_ir::kernel::{Body, Dest, Extent, Instr, Kernel, Program};
 
 use hgnnc::profile::label;
 
@@ -50,11 +50,12 @@ fn kernel_text(program: &Program, kernel: &Kernel, number: usize, once: bool) ->
             (of(&[Extent::Row, Extent::Total]), of(&[Extent::Edge]), way)
         }
     };
-    let buffer = |&b: &hgnnc_ir::kernel::Buffer| {
+    let buffer = |&b: &hgnnc_kernel_ir::kernel::Buffer| {
         let decl = program.buffer(b);
         format!("{}: {}", decl.name, show(&program.tables, &decl.ty))
     };
-    let list = |buffers: Vec<hgnnc_ir::kernel::Buffer>| buffers.iter().map(buffer).collect::<Vec<_>>().join(", ");
+    let list =
+        |buffers: Vec<hgnnc_kernel_ir::kernel::Buffer>| buffers.iter().map(buffer).collect::<Vec<_>>().join(", ");
     let written = kernel.writes();
     let own: HashSet<_> = written.iter().collect();
     let reads = kernel.reads().into_iter().filter(|b| !own.contains(b)).collect();

@@ -5,8 +5,8 @@ use hgnnc_driver::{SizeInfo, planned};
 use hgnnc_executable::Executable;
 use hgnnc_graph::show_bytes;
 use hgnnc_ir::infer::show;
-use hgnnc_ir::kernel::place::{Area, END, Slot};
-use hgnnc_ir::kernel::{Buffer, Program};
+use hgnnc_kernel_ir::kernel::place::{Area, END, Slot};
+use hgnnc_kernel_ir::kernel::{Buffer, Program};
 use hgnnc_report::table::Table;
 use hgnnc_train::Arenas;
 

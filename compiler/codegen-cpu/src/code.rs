@@ -16,7 +16,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Module, default_libcall_names};
 use hgnnc_executable::cpu::{Entry, MachineCode};
-use hgnnc_ir::loops::{self};
+use hgnnc_kernel_ir::loops::{self};
 use rayon::prelude::*;
 use thiserror::Error;
 

@@ -1,7 +1,7 @@
 //! Machine code for processors, generated with Cranelift.
 //!
 //! [`compile`] schedules a kernel program ([`hgnnc_schedule`]) and translates the functions that its loops call.
-//! [`Compiler::function`] turns a [`hgnnc_ir::loops::Function`] into code that keeps intermediate values in registers:
+//! [`Compiler::function`] turns a [`hgnnc_kernel_ir::loops::Function`] into code that keeps intermediate values in registers:
 //! element-wise operations, reductions within a row, copies, and reductions over the items that a row owns, on arrays of
 //! known widths. The runtime passes addresses, row counts and offsets with each call; the code depends on none of these.
 //!

@@ -4,7 +4,7 @@
 //! reads passes through memory: through its result if it has one, else through a row on the stack, which stays
 //! in the L1 cache.
 
-use hgnnc_ir::loops::function::{Function, Row, Shape, Source};
+use hgnnc_kernel_ir::loops::function::{Function, Row, Shape, Source};
 
 /// A group of operations that run in one loop over the columns of an item.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,8 +79,8 @@ mod tests {
     use hgnnc_ir::ops::{BinaryOp, Reduce, UnaryOp};
 
     use super::*;
-    use hgnnc_ir::kernel::KernelOp;
-    use hgnnc_ir::loops::function::{Array, Instr};
+    use hgnnc_kernel_ir::kernel::KernelOp;
+    use hgnnc_kernel_ir::loops::function::{Array, Instr};
 
     /// Softmax of `a0` (8 elements) without the maximum, times `a1` (1 element).
     fn softmax(second: Row) -> Function {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use hgnnc_executable::Executable;
 use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
 use hgnnc_executable::sampler::SamplerCompiler;
-use hgnnc_ir::kernel;
-use hgnnc_ir::loops::{self, Step};
+use hgnnc_kernel_ir::kernel;
+use hgnnc_kernel_ir::loops::{self, Step};
 use hgnnc_machine::{CodeMode, SimdLevel};
 use hgnnc_schedule::{Options, schedule};
 

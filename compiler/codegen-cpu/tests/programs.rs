@@ -4,10 +4,10 @@
 #![allow(unsafe_code)]
 
 use hgnnc_codegen_cpu::Compiler;
-use hgnnc_ir::kernel::KernelOp;
-use hgnnc_ir::loops::Function;
-use hgnnc_ir::loops::function::{Array, Instr, Row, Shape, Source};
 use hgnnc_ir::ops::{BinaryOp, Reduce, UnaryOp};
+use hgnnc_kernel_ir::kernel::KernelOp;
+use hgnnc_kernel_ir::loops::Function;
+use hgnnc_kernel_ir::loops::function::{Array, Instr, Row, Shape, Source};
 
 type Op = KernelOp<Source, usize>;
 

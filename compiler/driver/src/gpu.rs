@@ -1,8 +1,8 @@
 //! Generates PTX for kernel programs.
 
 use hgnnc_diag::SourceMap;
-use hgnnc_ir::kernel::{Body, Program, Rows};
 use hgnnc_ir::{Direction, Origin};
+use hgnnc_kernel_ir::kernel::{Body, Program, Rows};
 use hgnnc_passes::SizeInfo;
 use hgnnc_ptx::{Edges, Hints, Module, Target, Unsupported};
 

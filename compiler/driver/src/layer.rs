@@ -85,7 +85,7 @@ fn unknown_feature(model: &Analyzed, name: &str, known: &[String]) -> String {
 /// A compiled layer.
 pub struct LoweredLayer {
     /// Its programs: each has a forward pass, whose results are the outputs, and a backward pass
-    /// ([`hgnnc_ir::kernel::Program::second_part`]), whose results are the gradients. The training program, with dropout,
+    /// ([`hgnnc_kernel_ir::kernel::Program::second_part`]), whose results are the gradients. The training program, with dropout,
     /// exists only if the model has any.
     pub executable: Executable,
     /// The gradients by parameters and given inputs. A leaf that no output depends on has none.

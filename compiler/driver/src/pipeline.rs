@@ -4,9 +4,9 @@
 use hgnnc_fusion::{Groups, KERNEL_PASSES, KernelCx, LoweringOptions, kernel_passes};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::infer::TypeError;
-use hgnnc_ir::kernel::Program;
 use hgnnc_ir::training::{NegativeEnds, Negatives};
 use hgnnc_ir::{Dataflow, Param, Value};
+use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_passes::{Leaf, LeafGradient, PassCx, PassManager};
 use hgnnc_passes::{
     NotBatchable, batch_sizes, expand_link_loss, share_samples, to_minibatch, to_minibatch_with_cache,

@@ -25,8 +25,8 @@ fn levels(name: &str) {
     let conventions = ["system_v", "windows_fastcall", "apple_aarch64"];
     let clif = conventions.iter().fold(clif, |text, name| text.replace(name, "host"));
     let clif = abridged(&clif);
-    let text = hgnnc_ir::loops::print(loops);
-    assert_eq!(hgnnc_ir::loops::parse(&text).as_ref(), Ok(&***loops), "{name}");
+    let text = hgnnc_kernel_ir::loops::print(loops);
+    assert_eq!(hgnnc_kernel_ir::loops::parse(&text).as_ref(), Ok(&***loops), "{name}");
     let texts = [("hir", hgnnc_driver::hir::print(&model.typed)), ("loops", text), ("clif", clif)];
     for (level, text) in texts {
         insta::with_settings!({ snapshot_suffix => format!("{name}.{level}"), omit_expression => true }, {

@@ -7,7 +7,8 @@ use hgnnc_driver::{Analyzed, Disabled, analyze, prepare};
 use hgnnc_interp::{Bindings, Tensor};
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::random::{mask_key, uniform};
-use hgnnc_ir::{Dataflow, Input, Param, kernel};
+use hgnnc_ir::{Dataflow, Input, Param};
+use hgnnc_kernel_ir::kernel;
 use hgnnc_passes::{differentiate, update};
 
 /// Relations of the test schema: `r0` to `r9` from papers to papers, and some between others.

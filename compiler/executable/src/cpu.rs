@@ -4,18 +4,18 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use hgnnc_ir::loops::VerifiedLoops;
+use hgnnc_kernel_ir::loops::VerifiedLoops;
 
 use crate::Role;
 
 /// Address of a function. Arguments: arrays, index arrays, results, offsets, and the number of items (for
-/// [`hgnnc_ir::loops::function::Shape::Segments`]: of rows that own items).
+/// [`hgnnc_kernel_ir::loops::function::Shape::Segments`]: of rows that own items).
 pub type Entry = unsafe extern "C" fn(*const *const f32, *const *const u32, *const *mut f32, *const u32, usize);
 
 /// Machine code of the functions of a program.
 #[derive(Default)]
 pub struct MachineCode {
-    /// The entry of each function, in the order of [`hgnnc_ir::loops::Program::functions`].
+    /// The entry of each function, in the order of [`hgnnc_kernel_ir::loops::Program::functions`].
     pub entries: Vec<Entry>,
     /// Bytes of code.
     pub bytes: usize,
@@ -34,7 +34,7 @@ impl fmt::Debug for MachineCode {
 pub struct CpuProgram {
     /// The loops, in order of execution.
     pub loops: Arc<VerifiedLoops>,
-    /// Code of [`hgnnc_ir::loops::Program::functions`], in their order.
+    /// Code of [`hgnnc_kernel_ir::loops::Program::functions`], in their order.
     pub code: Arc<MachineCode>,
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Dataflow;
-use hgnnc_ir::kernel;
 use hgnnc_ir::outputs::FamilyOutput;
 use hgnnc_ir::training::Training;
 use hgnnc_ir::types::Graph;
+use hgnnc_kernel_ir::kernel;
 
 use crate::cpu::CpuPrograms;
 use crate::sampler::SamplerCompiler;

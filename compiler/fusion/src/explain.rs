@@ -1,11 +1,11 @@
 //! Explanations of kernels, for people.
 
 use hgnnc_analysis::cost::{self, Times};
-use hgnnc_ir::kernel::{
-    Body, Dest, Extent, Instr, Kernel, KernelOp, Operand, Program, Rows, Source, Traversal, print::print_rows,
-};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{BinaryOp, Direction};
+use hgnnc_kernel_ir::kernel::{
+    Body, Dest, Extent, Instr, Kernel, KernelOp, Operand, Program, Rows, Source, Traversal, print::print_rows,
+};
 use hgnnc_machine::{Machine, Work};
 
 /// Explains each traversal with edges in one line: its results, and the edge values that it does not store. With sizes

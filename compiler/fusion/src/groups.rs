@@ -22,10 +22,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use hgnnc_analysis::aliases::{AliasAnalysis, Topology};
-use hgnnc_ir::kernel::print::print_rows;
-use hgnnc_ir::kernel::{Program, Rows, Width};
 use hgnnc_ir::print::{print_op, print_type};
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{Dataflow, Direction, Graph, OutputKind, Phase, Space, Value};
+use hgnnc_kernel_ir::kernel::print::print_rows;
+use hgnnc_kernel_ir::kernel::{Program, Rows};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A program whose operations are grouped.

@@ -31,8 +31,8 @@ use std::fmt;
 
 use hgnnc_analysis::aliases::AliasAnalysis;
 use hgnnc_ir::infer::show;
-use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, Value};
+use hgnnc_kernel_ir::kernel::Program;
 use rustc_hash::FxHashSet;
 
 pub use explain::explain;

@@ -13,9 +13,9 @@ use hgnnc_fusion::{
     Groups, KERNEL_PASSES, KernelCx, KernelPass, LoweringOptions, SoftmaxForm, explain, group, kernel_passes, lower,
     lower_with, store,
 };
-use hgnnc_ir::kernel::{self, Program};
 use hgnnc_ir::sizes::{Endpoints, SizeInfo};
 use hgnnc_ir::{Dataflow, Value, parse, verify};
+use hgnnc_kernel_ir::kernel::{self, Program};
 use hgnnc_machine::Machine;
 use rustc_hash::FxHashSet;
 

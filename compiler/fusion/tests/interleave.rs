@@ -2,9 +2,9 @@
 
 use hgnnc_fusion::{FusionRule, KERNEL_PASSES, KernelCx, LoweringOptions, kernel_passes, lower_with};
 use hgnnc_ir::dataflow::{Binding, Init, InputDecl, Matrix, ParamDecl, VertexTypeDecl};
-use hgnnc_ir::kernel::Program;
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::*;
+use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_machine::Machine;
 
 /// A sum of rows of one type, and, `with_product`, the product of those of another with a large weight.
@@ -62,9 +62,9 @@ fn compute_and_memory_bound_kernels_are_interleaved_where_a_gain_is_predicted() 
     assert!(text.contains("launch interleave 1 {\n    gemm"), "{text}");
     let [line] = &lines[..] else { panic!("{lines:?}") };
     assert!(line.starts_with("kernels: k0 to k1: compute-bound and memory-bound blocks interleaved ("), "{line}");
-    assert!(hgnnc_ir::kernel::verify(&after).is_ok());
+    assert!(hgnnc_kernel_ir::kernel::verify(&after).is_ok());
     // Printing and parsing gives the same program.
-    assert_eq!(hgnnc_ir::kernel::parse(&after.to_string()).as_ref(), Ok(&after));
+    assert_eq!(hgnnc_kernel_ir::kernel::parse(&after.to_string()).as_ref(), Ok(&after));
 }
 
 #[test]

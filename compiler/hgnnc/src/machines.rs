@@ -9,7 +9,7 @@ use hgnnc_data::{BoundData, ExecError, OrderOptions, order_vertices};
 use hgnnc_driver::{Analyzed, CpuOptions, LowerOptions, Lowered, REORDER_VERTICES, compile_cpu, lower};
 use hgnnc_executable::{Executable, Kernels};
 use hgnnc_graph::show_bytes;
-use hgnnc_ir::kernel::{Body, Program};
+use hgnnc_kernel_ir::kernel::{Body, Program};
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_machine::Machine;
 use hgnnc_ptx::PtxCompiler;

@@ -13,7 +13,7 @@ use hgnnc_dist::network::Network;
 use hgnnc_dist::trace::{Event, ExchangeId, Trace, replay};
 use hgnnc_dist::{Alone, Comm, Tag};
 use hgnnc_driver::{LoweredForRanks, RelationTimes, SizeInfo, Split, cost};
-use hgnnc_ir::kernel::{Launch, Program};
+use hgnnc_kernel_ir::kernel::{Launch, Program};
 use hgnnc_machine::Machine;
 use serde::{Deserialize, Serialize};
 

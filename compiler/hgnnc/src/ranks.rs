@@ -12,7 +12,7 @@ use hgnnc_driver::{
     SizeInfo, Split, assign_relations, compile_cpu_ranks, lower_for_ranks,
 };
 use hgnnc_executable::Executable;
-use hgnnc_ir::kernel;
+use hgnnc_kernel_ir::kernel;
 use hgnnc_ranks::{Placed, RankBackend, SharedInputs};
 use hgnnc_session::SharedRelations;
 use hgnnc_train::{TrainOptions, Trainer};

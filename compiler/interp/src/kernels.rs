@@ -7,18 +7,20 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
+use hgnnc_ir::ProductForm;
 use hgnnc_ir::dataflow::OutputKind;
 use hgnnc_ir::elementwise::{binary, unary};
-use hgnnc_ir::kernel::{
-    Body, Buffer, Contents, Dest, Exchange, Extent, Extents, FactoredMetapath, Form, Gemm, Index, Instr, Kernel,
-    KernelOp, Level, Operand, Program, Rows, Source, Traversal, Width,
+use hgnnc_ir::width::Width;
+use hgnnc_kernel_ir::kernel::{
+    Body, Buffer, Contents, Dest, Exchange, Extent, Extents, FactoredMetapath, Gemm, Index, Instr, Kernel, KernelOp,
+    Level, Operand, Program, Rows, Source, Traversal,
 };
 
-use hgnnc_ir::loops::{self, Call, CallResult, Function, IndexArray, Loop, Nest, Step, function};
 use hgnnc_ir::metapath::MetapathTerm;
 use hgnnc_ir::ops::{BinaryOp, Direction, Reduce};
 use hgnnc_ir::random;
 use hgnnc_ir::types::{Layout, Param, Space, VertexType};
+use hgnnc_kernel_ir::loops::{self, Call, CallResult, Function, IndexArray, Loop, Nest, Step, function};
 
 use crate::bindings::{bound, bound_input, check};
 use crate::dataflow::{MetapathScores, arg_extreme, grouped, metapath_reduce, reduced};
@@ -204,7 +206,7 @@ impl Machine<'_> {
             let edges = &self.bindings.edges[members.index()];
             let groups = self.bindings.rows(Space::Vertices(self.program.tables.graphs[members.index()].dst));
             let tensor = |data: &[f64], rows: usize| Tensor::new(rows, data.len() / rows.max(1), data.to_vec());
-            let (y_rows, out_rows) = if gemm.form == Form::Outer { (rows, groups) } else { (groups, rows) };
+            let (y_rows, out_rows) = if gemm.form == ProductForm::Outer { (rows, groups) } else { (groups, rows) };
             let (x, y) = (tensor(x, rows), tensor(y, y_rows));
             let out = grouped(gemm.form, self.numbers(&gemm.of), edges, &x, &y, out_rows);
             let place = self.place(gemm.out);
@@ -213,9 +215,9 @@ impl Machine<'_> {
         }
         let row = |data: &[f64], width: usize, row: usize| data[row * width..(row + 1) * width].to_vec();
         let out: Vec<f64> = match gemm.form {
-            Form::MatMul => (0..rows).flat_map(|r| self.mat_mul(&gemm.of, &row(x, left, r), y)).collect(),
-            Form::MatMulT => (0..rows).flat_map(|r| self.mat_mul_t(&gemm.of, &row(x, right, r), y)).collect(),
-            Form::Outer => {
+            ProductForm::MatMul => (0..rows).flat_map(|r| self.mat_mul(&gemm.of, &row(x, left, r), y)).collect(),
+            ProductForm::MatMulT => (0..rows).flat_map(|r| self.mat_mul_t(&gemm.of, &row(x, right, r), y)).collect(),
+            ProductForm::Outer => {
                 let mut sum = vec![0.0; self.eval(&gemm.of.all())];
                 for r in 0..rows {
                     self.add_outer(&gemm.of, &row(x, left, r), &row(y, right, r), &mut sum);
@@ -370,7 +372,8 @@ impl Machine<'_> {
                     function::Source::Value(value) => values[value].clone(),
                     function::Source::Label(index) => {
                         let IndexArray::Labels(input) = call.indices[index as usize] else { panic!("no labels") };
-                        let is_label = |decl: &hgnnc_ir::kernel::BufferDecl| decl.contents == Contents::Input(input);
+                        let is_label =
+                            |decl: &hgnnc_kernel_ir::kernel::BufferDecl| decl.contents == Contents::Input(input);
                         let buffer = self.program.buffers.iter().position(is_label).expect("labels are stored");
                         let source = Source::Buffer(Buffer::new(buffer));
                         self.read(Operand { source, index: Index::Own }, here, locals)

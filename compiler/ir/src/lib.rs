@@ -6,7 +6,8 @@
 //! losses and optimizers are compositions, so that one differentiation rule per operation and one
 //! meaning per operation cover every model.
 //!
-//! This crate knows no syntax, devices or datasets. How a model is trained is data that passes through it ([`training`], [`optimizer`]).
+//! This crate knows no syntax, devices or datasets, and no kernels: those are the level below, in `hgnnc-kernel-ir`. How a
+//! model is trained is data that passes through it ([`training`], [`optimizer`]).
 
 #![forbid(unsafe_code)]
 
@@ -14,9 +15,7 @@ pub mod batch;
 pub mod dataflow;
 pub mod elementwise;
 pub mod infer;
-pub mod kernel;
 mod link_rows;
-pub mod loops;
 pub mod metapath;
 pub mod op_info;
 pub mod ops;

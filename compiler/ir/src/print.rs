@@ -53,7 +53,7 @@ pub fn print(flow: &Dataflow) -> String {
 }
 
 /// The declarations of a program, as in [`print()`].
-pub(crate) fn print_tables(flow: &Dataflow) -> String {
+pub fn print_tables(flow: &Dataflow) -> String {
     let mut text = String::new();
     Printer { flow, out: &mut text }.tables().expect("writing to a string does not fail");
     text
@@ -84,7 +84,7 @@ impl fmt::Display for Dataflow {
 }
 
 /// A name as it appears in the text, quoted if necessary.
-pub(crate) fn quoted(name: &str) -> Cow<'_, str> {
+pub fn quoted(name: &str) -> Cow<'_, str> {
     let mut chars = name.chars();
     let plain = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
@@ -353,26 +353,31 @@ impl Names<'_> {
         self.0.stacks.get(stack.index()).map_or_else(|| format!("?{stack}").into(), |decl| quoted(&decl.name))
     }
 
-    pub(crate) fn graph(&self, graph: Graph) -> Cow<'_, str> {
+    /// The name of a graph.
+    pub fn graph(&self, graph: Graph) -> Cow<'_, str> {
         self.0.graphs.get(graph.index()).map_or_else(|| format!("?{graph}").into(), |decl| quoted(&decl.name))
     }
 
-    pub(crate) fn input(&self, input: Input) -> Cow<'_, str> {
+    /// The name of an input.
+    pub fn input(&self, input: Input) -> Cow<'_, str> {
         self.0.inputs.get(input.index()).map_or_else(|| format!("?{input}").into(), |decl| quoted(&decl.name))
     }
 
-    pub(crate) fn param(&self, param: Param) -> Cow<'_, str> {
+    /// The name of a parameter.
+    pub fn param(&self, param: Param) -> Cow<'_, str> {
         self.0.params.get(param.index()).map_or_else(|| format!("?{param}").into(), |decl| quoted(&decl.name))
     }
 
-    pub(crate) fn dim(&self, dim: Dim) -> String {
+    /// A trailing dimension: `64` or `|Paper|`.
+    pub fn dim(&self, dim: Dim) -> String {
         match dim {
             Dim::Fixed(extent) => extent.to_string(),
             Dim::Count(vertex) => format!("|{}|", self.vertex(vertex)),
         }
     }
 
-    pub(crate) fn space(&self, space: Space) -> Option<String> {
+    /// A space as the first dimension of a type; `None` for [`Space::Unit`].
+    pub fn space(&self, space: Space) -> Option<String> {
         match space {
             Space::Unit => None,
             Space::Vertices(vertex) => Some(self.vertex(vertex).into_owned()),
@@ -536,6 +541,6 @@ impl Direction {
 }
 
 /// The slopes of the score of a metapath reduction, below and above zero.
-pub(crate) fn slopes(score: PiecewiseLinear) -> String {
+pub fn slopes(score: PiecewiseLinear) -> String {
     format!("{:?}, {:?}", score.below, score.above)
 }

@@ -1,7 +1,7 @@
 //! Dataset sizes, which passes and cost models compare.
 
 use crate::dataflow::PatternDecl;
-use crate::kernel::Width;
+use crate::width::Width;
 use crate::{Dataflow, Dim, Direction, EdgeShare, Graph, Incidence, Pattern, Space, Stack, Value, VertexRows};
 
 /// Sections of the vertices of a type that passes reckon with.

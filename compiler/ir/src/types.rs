@@ -2,6 +2,8 @@
 
 use crate::ops::Direction;
 
+/// Declares a handle type: the position of a row of a table, printed with a prefix.
+#[macro_export]
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
@@ -33,8 +35,6 @@ macro_rules! handle {
         }
     };
 }
-
-pub(crate) use handle;
 
 handle!(
     /// A value of a [`crate::Dataflow`], printed `%7`.

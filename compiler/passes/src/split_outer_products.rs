@@ -19,7 +19,7 @@
 //! or with extents that are not known.
 
 use hgnnc_fusion::LoweringOptions;
-use hgnnc_ir::kernel::Width;
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{BinaryOp, Dataflow, Dim, Direction, Op, Reduce, Space, Value};
 
 use crate::pass::{Changed, PassCx};

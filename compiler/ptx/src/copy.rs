@@ -2,7 +2,8 @@
 
 use hgnnc_ir::Space;
 use hgnnc_ir::dataflow::OutputKind;
-use hgnnc_ir::kernel::{Contents, Output, Program, Source, Width};
+use hgnnc_ir::width::Width;
+use hgnnc_kernel_ir::kernel::{Contents, Output, Program, Source};
 
 use crate::Slot;
 use crate::code::Code;

@@ -21,7 +21,9 @@
 //! partial results, which `finish` adds in the order of the rows. One block for all rows of a member would need no
 //! parts, but the largest relation of a dataset often has most of its rows.
 
-use hgnnc_ir::kernel::{Form, Gemm, Program, Width};
+use hgnnc_ir::ProductForm;
+use hgnnc_ir::width::Width;
+use hgnnc_kernel_ir::kernel::{Gemm, Program};
 
 use crate::Slot;
 use crate::code::Code;
@@ -46,7 +48,7 @@ pub(crate) fn emit(
         [&of.k, &of.n, &of.left(), &of.right(), &of.k.times(&of.n)].map(|width| table.elements(&mut code, width));
     let rows = table.load(&mut code, Class::U32, Slot::Count(gemm.rows));
     let [x, y] = [gemm.x, gemm.y].map(|buffer| table.load(&mut code, Class::U64, Slot::Buffer(buffer)));
-    let outer = gemm.form == Form::Outer;
+    let outer = gemm.form == ProductForm::Outer;
     let out = match outer {
         true => Slot::Partials(number, 0),
         false => Slot::Buffer(gemm.out),
@@ -56,9 +58,9 @@ pub(crate) fn emit(
 
     // The block's tile, its matrix of the batch, and its part of the rows.
     let (m, columns) = match gemm.form {
-        Form::MatMul => (rows, n),
-        Form::MatMulT => (rows, k),
-        Form::Outer => (k, n),
+        ProductForm::MatMul => (rows, n),
+        ProductForm::MatMulT => (rows, k),
+        ProductForm::Outer => (k, n),
     };
     let tiles = |code: &mut Code, extent: Reg| {
         let up = code.add(extent, TILE - 1);
@@ -98,9 +100,9 @@ pub(crate) fn emit(
     // Of each operand: its buffer, the elements of a matrix of the batch (in a row, if it has rows), the elements from
     // one row to the next, whether the depth is contiguous, and whether rows begin at multiples of 16 bytes.
     let (a, b, depth, pitch_c) = match gemm.form {
-        Form::MatMul => ((x, k, left, true, k4), (y, weight, n, false, n4), k, right),
-        Form::MatMulT => ((x, n, right, true, n4), (y, weight, n, true, n4), n, left),
-        Form::Outer => ((x, k, left, false, k4), (y, n, right, false, n4), rows, n),
+        ProductForm::MatMul => ((x, k, left, true, k4), (y, weight, n, false, n4), k, right),
+        ProductForm::MatMulT => ((x, n, right, true, n4), (y, weight, n, true, n4), n, left),
+        ProductForm::Outer => ((x, k, left, false, k4), (y, n, right, false, n4), rows, n),
     };
     // The matrix of the batch, and of the member where it is of a weight.
     let matrix = match &member {
@@ -113,13 +115,13 @@ pub(crate) fn emit(
     };
     let (a, b) = (operand(a, batch, row0, m), operand(b, if outer { batch } else { matrix }, column0, columns));
     let c = match (gemm.form, &member) {
-        (Form::MatMul, _) => tile::element(&mut code, out, batch, n),
-        (Form::MatMulT, _) => tile::element(&mut code, out, batch, k),
-        (Form::Outer, None) => {
+        (ProductForm::MatMul, _) => tile::element(&mut code, out, batch, n),
+        (ProductForm::MatMulT, _) => tile::element(&mut code, out, batch, k),
+        (ProductForm::Outer, None) => {
             let part_base = code.mad(part, batches, batch);
             tile::element(&mut code, out, part_base, weight)
         }
-        (Form::Outer, Some(member)) => {
+        (ProductForm::Outer, Some(member)) => {
             let slot = member.slot(&mut code);
             let part_base = code.mad(slot, batches, batch);
             let part = tile::element(&mut code, out, part_base, weight);
@@ -143,7 +145,7 @@ pub(crate) fn emit(
             (member.row, code.min(end, member.end))
         }
     };
-    let result = if gemm.form == Form::MatMulT { &of.k } else { &of.n };
+    let result = if gemm.form == ProductForm::MatMulT { &of.k } else { &of.n };
     let even = result.as_fixed().is_some_and(|width| width % 2 == 0);
     let staging = code.mov(Symbol::Shared);
     let mut product = Product::new(&mut code, precision, thread, staging);

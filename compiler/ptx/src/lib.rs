@@ -29,9 +29,9 @@ mod traversal;
 use std::collections::HashSet;
 
 use hgnnc_executable::gpu::counts::Labels;
-use hgnnc_ir::kernel::{Body, Buffer, Kernel, Launch, Program, Rows, print::print_rows};
-use hgnnc_ir::loops::Nest;
 use hgnnc_ir::{Origin, Provenance};
+use hgnnc_kernel_ir::kernel::{Body, Buffer, Kernel, Launch, Program, Rows, print::print_rows};
+use hgnnc_kernel_ir::loops::Nest;
 
 pub use hgnnc_executable::gpu::{
     Band, Blocks, Cut, Edges, Entry, GpuCompiler, KernelInfo, Long, Members, Module, Precision, Share, Sizes, Slot,

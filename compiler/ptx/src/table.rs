@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::fmt;
 
 use hgnnc_executable::gpu::{Slot, Topology};
-use hgnnc_ir::kernel::print::{print_rows, print_width};
-use hgnnc_ir::kernel::{Contents, Program, Width};
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{Direction, Graph, Space};
+use hgnnc_kernel_ir::kernel::print::{print_rows, print_width};
+use hgnnc_kernel_ir::kernel::{Contents, Program};
 
 use crate::code::Code;
 use crate::isa::{Class, Reg};

@@ -3,7 +3,7 @@
 //! The comment that a case begins with says what to look for. `; edges: M on average, N at most` gives
 //! the degrees of its rows.
 
-use hgnnc_ir::kernel::{Body, Rows, parse, verify};
+use hgnnc_kernel_ir::kernel::{Body, Rows, parse, verify};
 use hgnnc_ptx::{Edges, Hints, Target, compile};
 
 /// The degrees of rows that the comments of a case give.

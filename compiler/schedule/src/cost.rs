@@ -11,11 +11,11 @@
 //! and 0.31 ms; edge computations (attention of HAN on ACM 43 and 93 ms). The constants for narrower vectors follow
 //! from their width and have not been measured.
 
-use hgnnc_ir::kernel::{Instr, KernelOp, Level, Operand, Program, Rows};
-use hgnnc_ir::loops::Function;
-use hgnnc_ir::loops::function::{Instr as FunctionInstr, Row, Source};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{Reduce, Space};
+use hgnnc_kernel_ir::kernel::{Instr, KernelOp, Level, Operand, Program, Rows};
+use hgnnc_kernel_ir::loops::Function;
+use hgnnc_kernel_ir::loops::function::{Instr as FunctionInstr, Row, Source};
 use hgnnc_machine::SimdLevel;
 
 use crate::Options;

@@ -1,7 +1,7 @@
 //! Dependences between the instructions of a traversal.
 
-use hgnnc_ir::kernel::{Buffer, Dest, Instr, Operand, Program, Source};
-use hgnnc_ir::loops::{Access, access, producers};
+use hgnnc_kernel_ir::kernel::{Buffer, Dest, Instr, Operand, Program, Source};
+use hgnnc_kernel_ir::loops::{Access, access, producers};
 
 use crate::rewrite::Rewritten;
 

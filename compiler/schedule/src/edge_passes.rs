@@ -1,7 +1,7 @@
-//! Loops of the passes over the edges of split rows ([`hgnnc_ir::kernel::Pieces`]).
+//! Loops of the passes over the edges of split rows ([`hgnnc_kernel_ir::kernel::Pieces`]).
 
-use hgnnc_ir::loops::EdgePass;
-use hgnnc_ir::loops::passes::{passes, passes_before};
+use hgnnc_kernel_ir::loops::EdgePass;
+use hgnnc_kernel_ir::loops::passes::{passes, passes_before};
 use hgnnc_machine::KernelFeatures;
 
 use crate::dependencies::Dependency;

@@ -6,10 +6,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hgnnc_ir::kernel::{Buffer, KernelOp, Level, Operand, Program, Source as Stored, Width};
-use hgnnc_ir::loops::function::{Array, Instr, Row, Shape, Source};
-use hgnnc_ir::loops::{Access, Call, CallResult, Function, IndexArray, Loop, Nest, Step, access, squared};
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{DType, Reduce};
+use hgnnc_kernel_ir::kernel::{Buffer, KernelOp, Level, Operand, Program, Source as Stored};
+use hgnnc_kernel_ir::loops::function::{Array, Instr, Row, Shape, Source};
+use hgnnc_kernel_ir::loops::{Access, Call, CallResult, Function, IndexArray, Loop, Nest, Step, access, squared};
 use hgnnc_machine::CodeMode;
 
 use crate::Options;
@@ -326,7 +327,7 @@ fn labels(program: &Program, operand: Operand) -> Option<hgnnc_ir::Input> {
     let Stored::Buffer(buffer) = operand.source else { return None };
     let decl = program.buffer(buffer);
     match decl.contents {
-        hgnnc_ir::kernel::Contents::Input(input) if decl.ty.dtype == DType::I32 => Some(input),
+        hgnnc_kernel_ir::kernel::Contents::Input(input) if decl.ty.dtype == DType::I32 => Some(input),
         _ => None,
     }
 }

@@ -8,8 +8,8 @@
 //! `step(x) · c + d`, the slope of a leaky ReLU, becomes a select between `c + d` and `d`. It needs only the sign of
 //! `x`, which equals the sign of `leaky_relu(x)`, so `x` itself need not be stored.
 
-use hgnnc_ir::kernel::{Dest, Index, Instr, KernelOp, Level, Local, Operand, Source};
 use hgnnc_ir::{BinaryOp, UnaryOp};
+use hgnnc_kernel_ir::kernel::{Dest, Index, Instr, KernelOp, Level, Local, Operand, Source};
 use hgnnc_machine::{KernelFeature, KernelFeatures};
 
 /// The form in which an instruction is scheduled.
@@ -100,7 +100,7 @@ pub fn forms(instrs: &[Instr], features: KernelFeatures) -> Vec<Form> {
 #[cfg(test)]
 mod tests {
     use hgnnc_ir::Stage;
-    use hgnnc_ir::kernel::Width;
+    use hgnnc_ir::width::Width;
 
     use super::*;
 

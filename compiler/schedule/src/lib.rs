@@ -25,11 +25,11 @@ mod tiles;
 
 use std::collections::{HashMap, HashSet};
 
-use hgnnc_ir::kernel::Level;
-use hgnnc_ir::kernel::{self, Body};
-use hgnnc_ir::loops::passes::{passes, passes_before};
-use hgnnc_ir::loops::{EdgePass, Loop, Nest, Program, Step, VerifiedLoops};
 use hgnnc_ir::sizes::SizeInfo;
+use hgnnc_kernel_ir::kernel::Level;
+use hgnnc_kernel_ir::kernel::{self, Body};
+use hgnnc_kernel_ir::loops::passes::{passes, passes_before};
+use hgnnc_kernel_ir::loops::{EdgePass, Loop, Nest, Program, Step, VerifiedLoops};
 use hgnnc_machine::{CodeMode, KernelFeature, KernelFeatures, SimdLevel};
 
 use functions::Functions;
@@ -91,7 +91,7 @@ pub fn schedule(mut kernels: kernel::Program, options: &Options, refused: &HashS
 pub fn schedule_rows(kernels: kernel::Program) -> VerifiedLoops {
     let nest = |traversal: &kernel::Traversal| {
         let instrs = &traversal.instrs;
-        let made_by = hgnnc_ir::loops::producers(instrs);
+        let made_by = hgnnc_kernel_ir::loops::producers(instrs);
         let deps: Vec<Vec<usize>> = made_by.iter().map(|made_by| made_by.iter().flatten().copied().collect()).collect();
         let of = |level, instrs: Vec<usize>| match instrs[..] {
             [] => vec![],

@@ -6,8 +6,8 @@
 //! stay in the L1 cache. Reductions over edges end a loop: they accumulate into their rows tile by tile.
 
 use hgnnc_ir::Reduce;
-use hgnnc_ir::kernel::{Dest, KernelOp, Level};
-use hgnnc_ir::loops::{Loop, Step};
+use hgnnc_kernel_ir::kernel::{Dest, KernelOp, Level};
+use hgnnc_kernel_ir::loops::{Loop, Step};
 use hgnnc_machine::{KernelFeature, KernelFeatures};
 
 use crate::dependencies::Dependency;

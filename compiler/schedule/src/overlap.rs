@@ -7,8 +7,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hgnnc_ir::kernel::{Buffer, Dest, Level, Operand, Program, Source, Width};
-use hgnnc_ir::loops::{Access, access, producers};
+use hgnnc_ir::width::Width;
+use hgnnc_kernel_ir::kernel::{Buffer, Dest, Level, Operand, Program, Source};
+use hgnnc_kernel_ir::loops::{Access, access, producers};
 
 use crate::rewrite::Rewritten;
 

@@ -8,10 +8,11 @@
 
 use std::collections::HashMap;
 
-use hgnnc_ir::kernel::{
-    self, Buffer, Dest, Index, Instr, KernelOp, Level, Local, Operand, Program, Rows, Source, Traversal, Width,
+use hgnnc_ir::width::Width;
+use hgnnc_kernel_ir::kernel::{
+    self, Buffer, Dest, Index, Instr, KernelOp, Level, Local, Operand, Program, Rows, Source, Traversal,
 };
-use hgnnc_ir::loops::{Access, access};
+use hgnnc_kernel_ir::loops::{Access, access};
 use hgnnc_machine::KernelFeatures;
 
 use crate::fuse::{Form, forms};

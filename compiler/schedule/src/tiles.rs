@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use hgnnc_ir::loops::{CallResult, Loop, Nest, Step, producers};
+use hgnnc_kernel_ir::loops::{CallResult, Loop, Nest, Step, producers};
 use hgnnc_machine::Machine;
 
 use crate::rewrite::Rewritten;

@@ -1,8 +1,8 @@
 //! Small kernels and the loops that they become, to be read: `cases/*.ir`. The comment that a case begins with says what
 //! to look for. All functions are made that can be.
 
-use hgnnc_ir::kernel::{parse, verify};
-use hgnnc_ir::loops;
+use hgnnc_kernel_ir::kernel::{parse, verify};
+use hgnnc_kernel_ir::loops;
 use hgnnc_machine::{CodeMode, KernelFeatures, SimdLevel};
 use hgnnc_schedule::{Options, schedule};
 

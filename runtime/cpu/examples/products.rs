@@ -14,8 +14,8 @@ use gemm_common::Parallelism;
 use hgnnc_codegen_cpu::{Options, compile};
 use hgnnc_cpu::{Engine, EngineOptions};
 use hgnnc_data::BoundData;
+use hgnnc_ir::ProductForm;
 use hgnnc_ir::dataflow::{Init, ParamDecl, VertexTypeDecl};
-use hgnnc_ir::kernel::Form;
 use hgnnc_ir::*;
 use hgnnc_kernels::product::{self, Extents};
 use hgnnc_kernels::simd::Dispatch;
@@ -49,7 +49,7 @@ fn main() -> Result<(), hgnnc_data::ExecError> {
         (16, 1, 64, 64),
     ];
     for (rows, batch, k, n) in shapes {
-        for form in [Form::MatMul, Form::MatMulT, Form::Outer] {
+        for form in [ProductForm::MatMul, ProductForm::MatMulT, ProductForm::Outer] {
             let case = Case { form, rows, of: Extents { batch, k, n } };
             let operations = 2.0 * (rows * batch * k * n) as f64;
             let mut engines = [case.engine(1)?, case.engine(threads)?];
@@ -92,7 +92,7 @@ fn timed(work: impl FnOnce()) -> f64 {
 
 /// A product.
 struct Case {
-    form: Form,
+    form: ProductForm,
     rows: usize,
     of: Extents,
 }
@@ -111,11 +111,11 @@ impl Case {
         let numbers = |len: usize| (0..len).map(|i| (i % 17) as f32 * 0.1 - 0.8).collect();
         let (xk, yn, w) = (self.rows * batch * k, self.rows * batch * n, batch * k * n);
         let [x, y, out] = match self.form {
-            Form::MatMul => [xk, w, yn],
-            Form::MatMulT => [yn, w, xk],
-            Form::Outer => [xk, yn, w],
+            ProductForm::MatMul => [xk, w, yn],
+            ProductForm::MatMulT => [yn, w, xk],
+            ProductForm::Outer => [xk, yn, w],
         };
-        let parts = if self.form == Form::Outer { self.rows.div_ceil(CHUNK) * w } else { 0 };
+        let parts = if self.form == ProductForm::Outer { self.rows.div_ceil(CHUNK) * w } else { 0 };
         Operands { x: numbers(x), y: numbers(y), out: numbers(out), parts: vec![0.0; parts] }
     }
 
@@ -123,9 +123,9 @@ impl Case {
         let Operands { x, y, out, .. } = operands;
         let dispatch = Dispatch::default();
         match self.form {
-            Form::MatMul => product::mat_mul(dispatch, self.of, self.rows, x, y, out),
-            Form::MatMulT => product::mat_mul_t(dispatch, self.of, self.rows, x, y, out),
-            Form::Outer => product::outer(dispatch, self.of, self.rows, 0..self.of.k, x, y, out, false),
+            ProductForm::MatMul => product::mat_mul(dispatch, self.of, self.rows, x, y, out),
+            ProductForm::MatMulT => product::mat_mul_t(dispatch, self.of, self.rows, x, y, out),
+            ProductForm::Outer => product::outer(dispatch, self.of, self.rows, 0..self.of.k, x, y, out, false),
         }
     }
 
@@ -135,8 +135,8 @@ impl Case {
         let Operands { x, y, out, parts } = operands;
         let (bk, bn, size) = (batch * k, batch * n, batch * k * n);
         match self.form {
-            Form::MatMul | Form::MatMulT => {
-                let flip = self.form == Form::MatMulT;
+            ProductForm::MatMul | ProductForm::MatMulT => {
+                let flip = self.form == ProductForm::MatMulT;
                 let (inner, outer, from, to) = if flip { (n, k, bn, bk) } else { (k, n, bk, bn) };
                 let strides = if flip { (1, n) } else { (n, 1) };
                 out.par_chunks_mut(CHUNK * to).zip(x.par_chunks(CHUNK * from)).with_max_len(1).for_each(|(out, x)| {
@@ -147,7 +147,7 @@ impl Case {
                     }
                 });
             }
-            Form::Outer => {
+            ProductForm::Outer => {
                 let rows = x.par_chunks(CHUNK * bk).zip(y.par_chunks(CHUNK * bn));
                 parts.par_chunks_mut(size).zip(rows).with_max_len(1).for_each(|(out, (x, y))| {
                     let rows = x.len() / bk;
@@ -179,15 +179,15 @@ impl Case {
             if rows { flow.add(Op::Rows, &[param]) } else { param }
         };
         let z = match self.form {
-            Form::MatMul => {
+            ProductForm::MatMul => {
                 let operands = [leaf(true, &[k]), leaf(false, &[k, n])];
                 flow.add(Op::MatMul { batch: leading }, &operands)
             }
-            Form::MatMulT => {
+            ProductForm::MatMulT => {
                 let operands = [leaf(true, &[n]), leaf(false, &[k, n])];
                 flow.add(Op::MatMulT { batch: leading }, &operands)
             }
-            Form::Outer => {
+            ProductForm::Outer => {
                 let operands = [leaf(true, &[k]), leaf(true, &[n])];
                 flow.add(Op::Outer { batch: leading }, &operands)
             }

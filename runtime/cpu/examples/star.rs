@@ -9,9 +9,9 @@ use hgnnc_codegen_cpu::{Options, compile};
 use hgnnc_cpu::{Engine, EngineOptions};
 use hgnnc_data::{BoundData, Topology};
 use hgnnc_fusion::{LoweringOptions, SoftmaxForm};
-use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
+use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_passes::{PassCx, PassManager, SizeInfo, differentiate};
 

@@ -8,8 +8,8 @@ use hgnnc_data::tables::{
 };
 use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId};
 use hgnnc_graph::processors;
-use hgnnc_ir::kernel;
-use hgnnc_ir::loops::VerifiedLoops;
+use hgnnc_kernel_ir::kernel;
+use hgnnc_kernel_ir::loops::VerifiedLoops;
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_machine::KernelFeatures;
 use hgnnc_session::MemoryNeeded;

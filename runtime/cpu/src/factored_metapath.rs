@@ -3,7 +3,7 @@
 
 use hgnnc_data::buffer::BufferRange;
 use hgnnc_ir::MetapathTerm;
-use hgnnc_ir::kernel::FactoredMetapath;
+use hgnnc_kernel_ir::kernel::FactoredMetapath;
 use hgnnc_kernels::factored_metapath::{
     EndData, SummedRows, add_row, begin_row, log_sum, make_table, state_len, sums, table_len,
 };

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use hgnnc_data::buffer::BufferRange;
 use hgnnc_data::{ActiveVertices, BoundData, Topology};
-use hgnnc_ir::loops::Access;
 use hgnnc_ir::ops::Direction;
+use hgnnc_kernel_ir::loops::Access;
 
 use crate::plan::{Base, Domain, IndexArray, NativeLoop, Operand, Region};
 

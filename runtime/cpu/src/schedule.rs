@@ -4,7 +4,7 @@
 //! used within one loop exist for one tile and stay in the L1 cache, others for a block.
 
 use hgnnc_data::buffer::BufferRange;
-use hgnnc_ir::kernel::place::{Lifetime, place};
+use hgnnc_kernel_ir::kernel::place::{Lifetime, place};
 
 use crate::facts::{Facts, is_sound};
 use crate::plan::{BlockOp, FusedLoop, Level, Liveness, LoopStep, Place, Region, SplitRows, Stored, block_extents};

@@ -11,7 +11,7 @@ use hgnnc_executable::cpu::{CpuProgram, CpuPrograms};
 use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::Space;
 use hgnnc_ir::dataflow::Dataflow;
-use hgnnc_ir::loops::VerifiedLoops;
+use hgnnc_kernel_ir::loops::VerifiedLoops;
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_session::{
     Backend, Exchanged, MemoryNeeded, ParamStore, PlannedSession, RowStore, Rows, Session, StepKey, TableRows,

@@ -6,8 +6,8 @@
 mod common;
 
 use hgnnc_interp::random_program::{random_program, seeds};
-use hgnnc_ir::loops::Function;
 use hgnnc_ir::*;
+use hgnnc_kernel_ir::loops::Function;
 use hgnnc_machine::CodeMode;
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager, differentiate, update};
 

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use hgnnc_interp::Bindings;
 use hgnnc_interp::random_program::{random_program, random_program_with_metapaths, seeds};
-use hgnnc_ir::kernel::Pieces;
 use hgnnc_ir::{Dataflow, OutputKind};
+use hgnnc_kernel_ir::kernel::Pieces;
 use hgnnc_machine::CodeMode;
 use hgnnc_passes::{PassCx, PassManager};
 

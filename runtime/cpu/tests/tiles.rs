@@ -2,8 +2,8 @@
 
 mod common;
 
-use hgnnc_ir::kernel::{Body, Program};
 use hgnnc_ir::*;
+use hgnnc_kernel_ir::kernel::{Body, Program};
 use hgnnc_ptx::{Precision, Target};
 
 use common::Case;

@@ -7,10 +7,10 @@ use hgnnc_data::buffer::HostBuffer;
 use hgnnc_data::{BoundData, ExecError, InputData, Result, StateId};
 use hgnnc_executable::gpu::{Blocks, Entry, GpuCompiler, KernelInfo, Module, Sizes, Slot, Topology};
 use hgnnc_ir::dataflow::{Dataflow, OutputKind};
-use hgnnc_ir::kernel::place;
-use hgnnc_ir::kernel::print::print_rows;
-use hgnnc_ir::kernel::{Buffer, Contents, Program, Source};
 use hgnnc_ir::types::Graph;
+use hgnnc_kernel_ir::kernel::place;
+use hgnnc_kernel_ir::kernel::print::print_rows;
+use hgnnc_kernel_ir::kernel::{Buffer, Contents, Program, Source};
 use hgnnc_session::RowStore;
 
 use crate::graph_arrays::{DataSizes, index_array};
@@ -218,7 +218,7 @@ impl Binder<'_> {
                 [prelude?, before?, updates?, commit?]
             }
         };
-        let found = |output: &hgnnc_ir::kernel::Output| {
+        let found = |output: &hgnnc_kernel_ir::kernel::Output| {
             let OutputKind::Result(name) = &output.kind else { return None };
             let (rows, width) = (rows(self.data, &output.ty), width(self.data, &output.ty));
             let from = match output.source {

@@ -11,9 +11,9 @@ use hgnnc_data::{Arena, BoundData, ExecError, Initializer, InputData, Result, St
 use hgnnc_executable::gpu::{Entry, GpuCompiler, Module, Target};
 use hgnnc_graph::FloatArray;
 use hgnnc_ir::dataflow::Dataflow;
-use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random;
 use hgnnc_ir::training::Task;
+use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_session::{RowStore, TableRows};
 use hgnnc_trace::Times;
 

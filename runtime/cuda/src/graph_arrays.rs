@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use hgnnc_data::{BoundData, Topology};
 use hgnnc_executable::gpu::{Band, Cut, Edges, Sizes, Slot, Topology as Of};
 use hgnnc_ir::Space;
-use hgnnc_ir::kernel::{Body, Program, Rows, Width};
 use hgnnc_ir::ops::Direction;
+use hgnnc_ir::width::Width;
+use hgnnc_kernel_ir::kernel::{Body, Program, Rows};
 
 /// Sizes of bound data.
 pub(super) struct DataSizes<'a>(pub &'a BoundData);

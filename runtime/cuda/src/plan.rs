@@ -8,9 +8,10 @@ use hgnnc_data::tables::{
 };
 use hgnnc_data::{Arena, BoundData, ExecError, InputData, Result, StateId};
 use hgnnc_executable::gpu::{Blocks, Entry, GpuCompiler, Module, Sizes, Slot, Target};
-use hgnnc_ir::kernel::place::{self, ALIGN};
-use hgnnc_ir::kernel::{Body, KernelOp, Program, Width};
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{Layout, Type};
+use hgnnc_kernel_ir::kernel::place::{self, ALIGN};
+use hgnnc_kernel_ir::kernel::{Body, KernelOp, Program};
 
 use crate::graph_arrays::{DataSizes, edges, index_array};
 use crate::{F32, counts};

@@ -9,8 +9,8 @@ use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId};
 use hgnnc_executable::gpu::{GpuCompiler, Target};
 use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::dataflow::Dataflow;
-use hgnnc_ir::kernel::Program;
 use hgnnc_ir::training::Task;
+use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_session::{
     Backend, Clock, MemoryNeeded, ParamStore, PlannedSession, RowStore, Rows, Session, StepKey, TableRows,
 };

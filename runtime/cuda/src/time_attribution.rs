@@ -5,8 +5,8 @@
 
 use hgnnc_data::BoundData;
 use hgnnc_executable::gpu::{Edges, Entry, Sizes};
-use hgnnc_ir::kernel::{Body, Kernel, Level, Program};
 use hgnnc_ir::{Phase, Stage};
+use hgnnc_kernel_ir::kernel::{Body, Kernel, Level, Program};
 use hgnnc_trace::Times;
 
 use crate::graph_arrays::DataSizes;

@@ -11,8 +11,8 @@ use hgnnc_cuda::{DeviceEngine, testing};
 use hgnnc_interp::Tensor;
 use hgnnc_interp::random_program::{random_program, seeds};
 use hgnnc_ir::dataflow::{Init, ParamDecl};
-use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::*;
+use hgnnc_kernel_ir::kernel::{Pieces, Program};
 use hgnnc_passes::{Optimizer, OptimizerOptions, PassCx, PassManager};
 use hgnnc_ptx::{Precision, PtxCompiler, Target};
 

@@ -2,9 +2,9 @@
 
 use hgnnc_graph::Adjacency;
 use hgnnc_ir::dataflow::{Binding, Dataflow, OutputKind};
-use hgnnc_ir::kernel::{Body, Contents, Program, Rows};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::types::{Dim, Graph, Param, Space};
+use hgnnc_kernel_ir::kernel::{Body, Contents, Program, Rows};
 use rayon::prelude::*;
 
 use crate::bound::{BoundData, InputData, Topology};

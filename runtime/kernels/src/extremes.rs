@@ -1,4 +1,4 @@
-//! Arg-max and arg-min over the edges of a row: see [`hgnnc_ir::kernel::KernelOp::SegmentArg`].
+//! Arg-max and arg-min over the edges of a row: see [`hgnnc_kernel_ir::kernel::KernelOp::SegmentArg`].
 //!
 //! A row holds `width` extreme elements, then the `width` ranks of their edges. Among equal elements the lowest rank
 //! wins, so a row does not depend on the order of its edges or partial results. NaN never wins, as in other reductions.

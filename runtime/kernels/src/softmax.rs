@@ -1,5 +1,5 @@
 //! Online softmax: one pass over the edges of a row that accumulates exponentials, and rows weighted by them, relative
-//! to the running maximum score: see [`hgnnc_ir::kernel::KernelOp::SoftmaxSum`].
+//! to the running maximum score: see [`hgnnc_kernel_ir::kernel::KernelOp::SoftmaxSum`].
 //!
 //! A row of the result is a *state*: `Σ t e^(s - m) x` (`heads · inner` elements), `Σ e^(s - m)` and `m` (one per
 //! head). Edges are processed in batches: first the batch maximum, so that the sums are rescaled once per batch, then

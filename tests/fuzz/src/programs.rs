@@ -62,7 +62,7 @@ impl Subject for Programs {
         let Ok(lowered) = lower(model, &LowerOptions { sizes, ..LowerOptions::default() }) else { return Ok(2) };
         let kernels = &lowered.executable.kernels;
         let kernels = kernels.train.as_ref().unwrap_or(&kernels.infer);
-        let _ = hgnnc_ir::kernel::print(kernels);
+        let _ = hgnnc_kernel_ir::kernel::print(kernels);
         if !rng.random_ratio(1, 3) {
             return Ok(3);
         }

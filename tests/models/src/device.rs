@@ -8,8 +8,8 @@ use hgnnc_cpu::{Engine, EngineOptions, thread_pool};
 use hgnnc_cuda::{Device, DeviceEngine};
 use hgnnc_data::{BoundData, ExecError};
 use hgnnc_interp::Bindings;
-use hgnnc_ir::kernel::Program;
 use hgnnc_ir::{Dataflow, OutputKind, Param};
+use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_ptx::{PtxCompiler, Target};
 
 use crate::compiled::interpret;

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hgnnc_ir::kernel::{
-    Body, Buffer, Dest, Extent, FactoredMetapath, Form, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Program,
-    Rows, Source, Traversal, Width,
-};
+use hgnnc_ir::ProductForm;
 use hgnnc_ir::sizes::SizeInfo;
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{Direction, MetapathTerm, Reduce, Space};
+use hgnnc_kernel_ir::kernel::{
+    Body, Buffer, Dest, Extent, FactoredMetapath, Gemm, Index, Instr, Kernel, KernelOp, Level, Operand, Program, Rows,
+    Source, Traversal,
+};
 use hgnnc_machine::{Gather, Machine, Work};
 
 use super::metapath::metapath_work;
@@ -126,15 +128,15 @@ fn gemm_work(program: &Program, gemm: &Gemm, sizes: &SizeInfo) -> Work {
         .map_or(1.0, |members| sizes.rows(Space::Vertices(program.tables.graphs[members.index()].dst)) as f64);
     let weights = members * all;
     let (read, written) = match gemm.form {
-        Form::MatMul => (rows * left + weights, rows * right),
-        Form::MatMulT => (rows * right + weights, rows * left),
-        Form::Outer => (rows * (left + right), weights),
+        ProductForm::MatMul => (rows * left + weights, rows * right),
+        ProductForm::MatMulT => (rows * right + weights, rows * left),
+        ProductForm::Outer => (rows * (left + right), weights),
     };
     Work {
         products: rows * all,
         read: ELEMENT * read,
         written: ELEMENT * written,
-        barriers: f64::from(u8::from(gemm.form == Form::Outer)),
+        barriers: f64::from(u8::from(gemm.form == ProductForm::Outer)),
         serial: gemm.rows == Space::Unit,
         cycles: cycles::KERNEL + cycles::DENSE * rows * all,
         ..Work::default()

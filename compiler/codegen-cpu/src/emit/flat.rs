@@ -8,8 +8,8 @@ use cranelift_frontend::Variable;
 use hgnnc_ir::ops::Reduce;
 
 use super::{Emitter, changing, fixed};
-use hgnnc_ir::kernel::KernelOp;
-use hgnnc_ir::loops::function::{Row, Source};
+use hgnnc_kernel_ir::kernel::KernelOp;
+use hgnnc_kernel_ir::loops::function::{Row, Source};
 
 /// Operations per unrolled iteration: enough instruction-level parallelism without spilling registers.
 const ROUND: usize = 48;

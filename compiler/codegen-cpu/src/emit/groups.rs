@@ -9,8 +9,8 @@ use cranelift_frontend::Variable;
 use hgnnc_ir::ops::Reduce;
 
 use super::{At, Emitter, UNROLL};
-use hgnnc_ir::kernel::KernelOp;
-use hgnnc_ir::loops::function::Source;
+use hgnnc_kernel_ir::kernel::KernelOp;
+use hgnnc_kernel_ir::loops::function::Source;
 
 /// The address of a group's first element.
 #[derive(Clone, Copy)]

@@ -27,8 +27,8 @@ use cranelift_frontend::FunctionBuilder;
 
 use crate::math::Lanes;
 use crate::phases::flat_width;
-use hgnnc_ir::kernel::KernelOp;
-use hgnnc_ir::loops::function::{Function, Source};
+use hgnnc_kernel_ir::kernel::KernelOp;
+use hgnnc_kernel_ir::loops::function::{Function, Source};
 use rows::Accumulator;
 
 /// Maximum number of operations times vectors that are unrolled; wider phases become loops over columns.

@@ -5,8 +5,8 @@ use cranelift_codegen::ir::types::{F32, F32X4, I32X4};
 use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::{At, Emitter, UNROLL};
-use hgnnc_ir::kernel::KernelOp;
-use hgnnc_ir::loops::function::Source;
+use hgnnc_kernel_ir::kernel::KernelOp;
+use hgnnc_kernel_ir::loops::function::Source;
 
 impl Emitter<'_, '_> {
     /// Emits an operation that moves elements, for the current item.

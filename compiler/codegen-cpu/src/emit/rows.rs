@@ -7,8 +7,8 @@ use hgnnc_ir::ops::Reduce;
 
 use super::{At, Emitter, changing, fixed, is_straight, vector};
 use crate::phases::{Phase, phases};
-use hgnnc_ir::kernel::KernelOp;
-use hgnnc_ir::loops::function::{Row, Shape};
+use hgnnc_kernel_ir::kernel::KernelOp;
+use hgnnc_kernel_ir::loops::function::{Row, Shape};
 
 /// Reductions add items in runs of this length, as the runtime's kernels do. The rounding error then grows with the
 /// number of runs plus the length of a run, not with their product.

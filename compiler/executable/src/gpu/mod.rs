@@ -5,8 +5,10 @@ pub mod rows;
 
 use std::fmt;
 
-use hgnnc_ir::kernel::{Buffer, Contents, Extents, Form, Program, Rows, Width};
+use hgnnc_ir::ProductForm;
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{Direction, Graph, Pattern, Reduce, Space};
+use hgnnc_kernel_ir::kernel::{Buffer, Contents, Extents, Program, Rows};
 
 /// Threads of every block.
 pub const THREADS: usize = 256;
@@ -231,8 +233,8 @@ pub enum Blocks {
     /// One for each tile of a dense product, and where rows are summed up, for each part of them.
     Gemm {
         /// The form of the product: `x · w`, `x · wᵀ`, or a sum of outer products.
-        form: Form,
-        /// The space whose rows are multiplied, or summed up by `Form::Outer`.
+        form: ProductForm,
+        /// The space whose rows are multiplied, or summed up by `ProductForm::Outer`.
         rows: Space,
         /// For a grouped product: its members. There are as many blocks as their rows can need.
         members: Option<Members>,
@@ -346,9 +348,9 @@ impl Blocks {
                 };
                 let (k, n) = (tiles(sizes.width(&of.k)), tiles(sizes.width(&of.n)));
                 let blocks = match form {
-                    Form::MatMul => of_rows(TILE) * n,
-                    Form::MatMulT => of_rows(TILE) * k,
-                    Form::Outer => of_rows(self.part_rows(sizes)).max(1) * k * n,
+                    ProductForm::MatMul => of_rows(TILE) * n,
+                    ProductForm::MatMulT => of_rows(TILE) * k,
+                    ProductForm::Outer => of_rows(self.part_rows(sizes)).max(1) * k * n,
                 };
                 (blocks * sizes.width(&of.batch)).max(1)
             }
@@ -378,10 +380,10 @@ impl Blocks {
     /// Parts of a total.
     pub fn parts(&self, sizes: &dyn Sizes) -> usize {
         match self {
-            Blocks::Gemm { form: Form::Outer, rows, members: None, .. } => {
+            Blocks::Gemm { form: ProductForm::Outer, rows, members: None, .. } => {
                 sizes.space(*rows).div_ceil(self.part_rows(sizes)).max(1)
             }
-            Blocks::Gemm { form: Form::Outer, rows, members: Some(_), .. } => {
+            Blocks::Gemm { form: ProductForm::Outer, rows, members: Some(_), .. } => {
                 member_slots(sizes.space(*rows), self.part_rows(sizes))
             }
             Blocks::Gemm { .. } | Blocks::One => 1,
@@ -397,7 +399,9 @@ impl Blocks {
     /// Rows that a part of the total of a dense product is of.
     pub fn part_rows(&self, sizes: &dyn Sizes) -> usize {
         match self {
-            Blocks::Gemm { form: Form::Outer, rows, of, .. } => part_rows(sizes.space(*rows), sizes.width(&of.all())),
+            Blocks::Gemm { form: ProductForm::Outer, rows, of, .. } => {
+                part_rows(sizes.space(*rows), sizes.width(&of.all()))
+            }
             Blocks::Gemm { .. }
             | Blocks::One
             | Blocks::Rows { .. }

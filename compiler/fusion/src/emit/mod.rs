@@ -8,11 +8,12 @@ mod traversal;
 use std::collections::BTreeSet;
 
 use hgnnc_analysis::aliases::AliasAnalysis;
-use hgnnc_ir::kernel::{
-    Body, Buffer, BufferDecl, Contents, Exchange, FactoredMetapath, FactoredOut, Form, Gemm, Index, Kernel, Launch,
-    Operand, Output, Program, Source,
-};
+use hgnnc_ir::ProductForm;
 use hgnnc_ir::{Op, Provenance, Space, Type, Value};
+use hgnnc_kernel_ir::kernel::{
+    Body, Buffer, BufferDecl, Contents, Exchange, FactoredMetapath, FactoredOut, Gemm, Index, Kernel, Launch, Operand,
+    Output, Program, Source,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::groups::{Group, Groups, Kind, value_names};
@@ -122,9 +123,9 @@ impl<'f, 'a> Builder<'f, 'a> {
         let aliases = self.aliases;
         let node = aliases.flow.value(value);
         let (form, batch, members) = match &node.op {
-            Op::MatMul { batch } => (Form::MatMul, *batch, None),
-            Op::MatMulT { batch } => (Form::MatMulT, *batch, None),
-            Op::Outer { batch } => (Form::Outer, *batch, None),
+            Op::MatMul { batch } => (ProductForm::MatMul, *batch, None),
+            Op::MatMulT { batch } => (ProductForm::MatMulT, *batch, None),
+            Op::Outer { batch } => (ProductForm::Outer, *batch, None),
             Op::Grouped { form, batch, members } => (*form, *batch, Some(*members)),
             _ => return Err(error(aliases, value, "internal error: only products are scheduled as products")),
         };
@@ -135,7 +136,7 @@ impl<'f, 'a> Builder<'f, 'a> {
             }
         };
         let (x, y, out) = (buffer(node.args[0])?, buffer(node.args[1])?, buffer(value)?);
-        let weight = if form == Form::Outer { &node.ty } else { aliases.flow.ty(node.args[1]) };
+        let weight = if form == ProductForm::Outer { &node.ty } else { aliases.flow.ty(node.args[1]) };
         let (rows, of) = (aliases.flow.ty(node.args[0]).space, aliases.extents(weight, batch));
         Ok(Gemm { form, rows, members, of, x, y, out, from: Provenance(node.origin) })
     }

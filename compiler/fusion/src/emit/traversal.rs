@@ -4,8 +4,9 @@
 //! of operands.
 
 use hgnnc_analysis::aliases::{AliasAnalysis, Topology};
-use hgnnc_ir::kernel::{Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Source, Traversal, Width};
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{BinaryOp, Dim, Direction, Op, Provenance, Reduce, Space, Stage, Type, UnaryOp, Value};
+use hgnnc_kernel_ir::kernel::{Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Source, Traversal};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Builder, operand};

@@ -25,8 +25,8 @@ mod worklist;
 use std::collections::BTreeSet;
 
 use hgnnc_analysis::aliases::{AliasAnalysis, Topology};
-use hgnnc_ir::kernel::{Extents, FactoredMetapath};
 use hgnnc_ir::{Dataflow, Direction, MetapathTerm, Op, Phase, Space, Value};
+use hgnnc_kernel_ir::kernel::{Extents, FactoredMetapath};
 use rustc_hash::FxHashSet;
 
 use crate::groups::{Group, Groups, Kind, Scored};

@@ -16,8 +16,8 @@
 
 use std::collections::BTreeSet;
 
-use hgnnc_ir::kernel::{Body, Buffer, Kernel, Launch, Program};
 use hgnnc_ir::{Phase, Space};
+use hgnnc_kernel_ir::kernel::{Body, Buffer, Kernel, Launch, Program};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::kernel_passes::KernelCx;

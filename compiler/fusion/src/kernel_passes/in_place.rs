@@ -18,7 +18,7 @@
 use std::collections::VecDeque;
 
 use hgnnc_ir::OutputKind;
-use hgnnc_ir::kernel::{Buffer, Contents, Kernel, Program, Source, Uses};
+use hgnnc_kernel_ir::kernel::{Buffer, Contents, Kernel, Program, Source, Uses};
 use rustc_hash::FxHashMap;
 
 use crate::kernel_passes::KernelCx;

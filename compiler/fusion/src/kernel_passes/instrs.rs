@@ -2,10 +2,11 @@
 
 use std::cell::OnceCell;
 
-use hgnnc_ir::kernel::{
-    Body, Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Program, Source, Traversal, Width,
-};
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{BinaryOp, Provenance, Reduce, Stage, UnaryOp};
+use hgnnc_kernel_ir::kernel::{
+    Body, Dest, Extent, Index, Instr, KernelOp, Level, Local, Operand, Program, Source, Traversal,
+};
 use rustc_hash::FxHashMap;
 
 /// Changes the traversals of a program that have an operation which a pass starts from. `change` sees the program

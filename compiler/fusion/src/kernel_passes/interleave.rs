@@ -15,7 +15,7 @@
 //! whose blocks run in no particular order. The kernels compute the same values.
 
 use hgnnc_analysis::cost;
-use hgnnc_ir::kernel::Program;
+use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_machine::Prediction;
 
 use crate::kernel_passes::KernelCx;

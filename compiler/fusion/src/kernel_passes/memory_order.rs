@@ -17,8 +17,8 @@
 use std::cmp::Reverse;
 
 use hgnnc_analysis::memory::{arena_bytes, bytes_of};
-use hgnnc_ir::kernel::{Buffer, Kernel, Launch, Program};
 use hgnnc_ir::{OutputKind, Phase};
+use hgnnc_kernel_ir::kernel::{Buffer, Kernel, Launch, Program};
 use rustc_hash::FxHashMap;
 
 use crate::kernel_passes::{KernelCx, in_place};

@@ -10,9 +10,9 @@ mod online_softmax;
 mod shared_softmax;
 mod split_rows;
 
-use hgnnc_ir::kernel::{Program, verify};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::violation::lines;
+use hgnnc_kernel_ir::kernel::{Program, verify};
 use hgnnc_machine::Machine;
 
 use crate::options::LoweringOptions;

@@ -12,7 +12,8 @@
 //! of its own, and a multiply-add takes as long as an addition: it always pays.
 
 use hgnnc_ir::Reduce;
-use hgnnc_ir::kernel::{Instr, KernelOp, Operand, Program, Source, Width};
+use hgnnc_ir::width::Width;
+use hgnnc_kernel_ir::kernel::{Instr, KernelOp, Operand, Program, Source};
 
 use super::instrs::{Defs, change_traversals};
 use crate::kernel_passes::KernelCx;

@@ -10,8 +10,9 @@
 //! Applies where the weights have one use, times at most one value of the same width (a dropout mask, the weight of an
 //! edge) that does not depend on them, and where the numbers of heads and elements are fixed.
 
-use hgnnc_ir::kernel::{Index, Instr, KernelOp, Level, Operand, Program, Traversal, Width};
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{BinaryOp, Reduce, UnaryOp};
+use hgnnc_kernel_ir::kernel::{Index, Instr, KernelOp, Level, Operand, Program, Traversal};
 use rustc_hash::FxHashMap;
 
 use super::instrs::{Defs, Editor, change_traversals, is_log_sum_exp};

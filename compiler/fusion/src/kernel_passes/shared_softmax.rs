@@ -11,10 +11,10 @@
 //! One exponential per edge instead of two, and the weights of a row sum to one however large the scores are. The largest
 //! score is clamped to finite numbers, so that rows without edges and infinite scores give no NaN: `lse` is then infinite
 //! as it should be. Applies where a traversal computes both. It rounds weights differently than traversals without the
-//! `lse` do, so instructions that are [`exact`](hgnnc_ir::kernel::Instr::exact) are left alone.
+//! `lse` do, so instructions that are [`exact`](hgnnc_kernel_ir::kernel::Instr::exact) are left alone.
 
-use hgnnc_ir::kernel::{Index, Instr, KernelOp, Level, Operand, Program, Source, Traversal};
 use hgnnc_ir::{BinaryOp, Reduce, UnaryOp};
+use hgnnc_kernel_ir::kernel::{Index, Instr, KernelOp, Level, Operand, Program, Source, Traversal};
 use rustc_hash::FxHashMap;
 
 use super::instrs::{Defs, Editor, change_traversals, is_log_sum_exp};

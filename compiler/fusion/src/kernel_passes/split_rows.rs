@@ -9,7 +9,7 @@
 //! takes about 100 us of one core; back ends split the rows that are longer than one. Rows of usual length are not
 //! affected.
 
-use hgnnc_ir::kernel::{Instr, Level, Pieces, Program};
+use hgnnc_kernel_ir::kernel::{Instr, Level, Pieces, Program};
 
 use super::instrs::change_traversals;
 use crate::kernel_passes::KernelCx;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use hgnnc_driver::cost::{Bounded, kernels};
-use hgnnc_ir::kernel::{Kernel, Program};
+use hgnnc_kernel_ir::kernel::{Kernel, Program};
 use hgnnc_machine::counters::{Class, Counters, GlobalTraffic, SharedTraffic};
 use hgnnc_machine::{Machine, Work};
 use hgnnc_profile::{DeviceProfile, EntryProfile, device, profile_device};

@@ -7,7 +7,7 @@ use hgnnc_data::ExecError;
 use hgnnc_dist::{Comm, threads};
 use hgnnc_driver::SizeInfo;
 use hgnnc_ir::VertexType;
-use hgnnc_ir::kernel::Program;
+use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_loader::loader::GraphInput;
 use hgnnc_loader::{MiniBatch, MiniBatchLoader};
 use hgnnc_sample::BatchKey;

@@ -3,7 +3,7 @@
 use hgnnc_data::ranks::rows_sent;
 use hgnnc_dist::slices;
 use hgnnc_ir::VertexType;
-use hgnnc_ir::kernel::{Body, Exchange, Launch, Program};
+use hgnnc_kernel_ir::kernel::{Body, Exchange, Launch, Program};
 
 use crate::bound_job::BoundJob;
 use crate::ranks::CompiledRanks;

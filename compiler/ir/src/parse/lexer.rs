@@ -4,13 +4,20 @@ use std::fmt;
 
 use super::ParseError;
 
+/// A token of the text format, as every level uses it.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Token {
+pub enum Token {
+    /// A name without quotes, or a keyword.
     Word(String),
+    /// A name in quotes, unescaped.
     Quoted(String),
+    /// The digits of a number, with its sign and exponent.
     Number(String),
+    /// A value: `%7`.
     Value(u32),
+    /// One of the signs of the format.
     Sign(&'static str),
+    /// The end of the text.
     End,
 }
 

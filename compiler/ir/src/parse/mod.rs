@@ -15,7 +15,7 @@ use crate::dataflow::Dataflow;
 use crate::types::{Graph, Input, Param, Value, VertexType};
 use crate::verify::Place;
 
-pub(crate) use lexer::Token;
+pub use lexer::Token;
 use lexer::{Spanned, tokens};
 
 /// A syntax error with its position.
@@ -64,58 +64,80 @@ pub fn parse_with_lines(text: &str) -> Result<Parsed, ParseError> {
     Ok(parser.parsed)
 }
 
-/// Consumes tokens and accumulates the program in `parsed`.
-pub(crate) struct Parser {
+/// Consumes tokens and accumulates the program in `parsed`. The text forms of all levels have the same declarations, so the
+/// parsers of lower levels are made of it.
+pub struct Parser {
     tokens: Vec<Spanned>,
-    pub(crate) next: usize,
-    pub(crate) parsed: Parsed,
+    /// The position of the next token.
+    pub next: usize,
+    /// The program up to the next token.
+    pub parsed: Parsed,
 }
 
-pub(crate) type Parse<T> = Result<T, ParseError>;
+/// A part of the text, or the first syntax error in it.
+pub type Parse<T> = Result<T, ParseError>;
 
 impl Parser {
-    pub(crate) fn new(text: &str) -> Parse<Self> {
+    /// A parser at the beginning of a text.
+    ///
+    /// # Errors
+    /// A character that begins no token.
+    pub fn new(text: &str) -> Parse<Self> {
         let parsed = Parsed { flow: Dataflow::default(), lines: BTreeMap::new() };
         Ok(Self { tokens: tokens(text)?, next: 0, parsed })
     }
 
     /// The line of the next token.
-    pub(crate) fn line(&self) -> usize {
+    pub fn line(&self) -> usize {
         self.tokens[self.next].line
     }
 
     /// The token after the next one.
-    pub(crate) fn after_next(&self) -> &Token {
+    pub fn after_next(&self) -> &Token {
         &self.tokens[(self.next + 1).min(self.tokens.len() - 1)].token
     }
 
     // ---- tokens -------------------------------------------------------------------------------
 
-    pub(crate) fn peek(&self) -> &Token {
+    /// The next token.
+    pub fn peek(&self) -> &Token {
         &self.tokens[self.next].token
     }
 
-    pub(crate) fn take(&mut self) -> Token {
+    /// Consumes the next token. The end stays.
+    pub fn take(&mut self) -> Token {
         let token = self.peek().clone();
         self.next = (self.next + 1).min(self.tokens.len() - 1);
         token
     }
 
     /// A syntax error at the next token.
-    pub(crate) fn error<T>(&self, message: impl Into<String>) -> Parse<T> {
+    ///
+    /// # Errors
+    /// Always.
+    pub fn error<T>(&self, message: impl Into<String>) -> Parse<T> {
         self.error_at(self.next, message)
     }
 
-    pub(crate) fn error_at<T>(&self, token: usize, message: impl Into<String>) -> Parse<T> {
+    /// A syntax error at the token of this position.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn error_at<T>(&self, token: usize, message: impl Into<String>) -> Parse<T> {
         let Spanned { line, column, .. } = self.tokens[token];
         Err(ParseError { line, column, message: message.into() })
     }
 
-    pub(crate) fn expected<T>(&self, what: &str) -> Parse<T> {
+    /// The error that something else was expected than the next token.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn expected<T>(&self, what: &str) -> Parse<T> {
         self.error(format!("expected {what}, found {}", self.peek()))
     }
 
-    pub(crate) fn accept(&mut self, sign: &'static str) -> bool {
+    /// Consumes a sign if it comes next, and returns whether it did.
+    pub fn accept(&mut self, sign: &'static str) -> bool {
         let found = *self.peek() == Token::Sign(sign);
         if found {
             self.take();
@@ -123,11 +145,16 @@ impl Parser {
         found
     }
 
-    pub(crate) fn sign(&mut self, sign: &'static str) -> Parse<()> {
+    /// Consumes a sign.
+    ///
+    /// # Errors
+    /// Unless it comes next.
+    pub fn sign(&mut self, sign: &'static str) -> Parse<()> {
         if self.accept(sign) { Ok(()) } else { self.expected(&format!("`{sign}`")) }
     }
 
-    pub(crate) fn accept_word(&mut self, word: &str) -> bool {
+    /// Consumes a keyword if it comes next, and returns whether it did.
+    pub fn accept_word(&mut self, word: &str) -> bool {
         let found = matches!(self.peek(), Token::Word(found) if found == word);
         if found {
             self.take();
@@ -135,11 +162,19 @@ impl Parser {
         found
     }
 
-    pub(crate) fn word(&mut self, word: &str) -> Parse<()> {
+    /// Consumes a keyword.
+    ///
+    /// # Errors
+    /// Unless it comes next.
+    pub fn word(&mut self, word: &str) -> Parse<()> {
         if self.accept_word(word) { Ok(()) } else { self.expected(&format!("`{word}`")) }
     }
 
-    pub(crate) fn name(&mut self) -> Parse<String> {
+    /// Consumes a name, with or without quotes.
+    ///
+    /// # Errors
+    /// Unless one comes next.
+    pub fn name(&mut self) -> Parse<String> {
         match self.peek() {
             Token::Word(name) | Token::Quoted(name) => {
                 let name = name.clone();
@@ -150,7 +185,11 @@ impl Parser {
         }
     }
 
-    pub(crate) fn integer<T: std::str::FromStr>(&mut self) -> Parse<T> {
+    /// Consumes an integer of a type.
+    ///
+    /// # Errors
+    /// Unless one comes next that the type can hold.
+    pub fn integer<T: std::str::FromStr>(&mut self) -> Parse<T> {
         if let Token::Number(digits) = self.peek()
             && let Ok(number) = digits.parse()
         {
@@ -160,7 +199,11 @@ impl Parser {
         self.expected("a number")
     }
 
-    pub(crate) fn float(&mut self) -> Parse<f64> {
+    /// Consumes a number.
+    ///
+    /// # Errors
+    /// Unless one comes next.
+    pub fn float(&mut self) -> Parse<f64> {
         let number = match self.peek() {
             Token::Number(text) => text.parse().ok(),
             Token::Word(word) if word == "inf" || word == "NaN" => word.parse().ok(),
@@ -197,7 +240,11 @@ impl Parser {
         }
     }
 
-    pub(crate) fn vertex(&mut self) -> Parse<VertexType> {
+    /// The vertex type that comes next by its name.
+    ///
+    /// # Errors
+    /// Unless it is declared.
+    pub fn vertex(&mut self) -> Parse<VertexType> {
         let find = |flow: &Dataflow, name: &str| flow.vertex_types.iter().position(|decl| decl.name == name);
         self.row("vertex type", find).map(VertexType::new)
     }
@@ -207,22 +254,38 @@ impl Parser {
         Ok(self.row("relation", find)? as u32)
     }
 
-    pub(crate) fn graph(&mut self) -> Parse<Graph> {
+    /// The graph that comes next by its name.
+    ///
+    /// # Errors
+    /// Unless it is declared.
+    pub fn graph(&mut self) -> Parse<Graph> {
         let find = |flow: &Dataflow, name: &str| flow.graphs.iter().position(|decl| decl.name == name);
         self.row("graph", find).map(Graph::new)
     }
 
-    pub(crate) fn input(&mut self) -> Parse<Input> {
+    /// The input that comes next by its name.
+    ///
+    /// # Errors
+    /// Unless it is declared.
+    pub fn input(&mut self) -> Parse<Input> {
         let find = |flow: &Dataflow, name: &str| flow.inputs.iter().position(|decl| decl.name == name);
         self.row("input", find).map(Input::new)
     }
 
-    pub(crate) fn param(&mut self) -> Parse<Param> {
+    /// The parameter that comes next by its name.
+    ///
+    /// # Errors
+    /// Unless it is declared.
+    pub fn param(&mut self) -> Parse<Param> {
         let find = |flow: &Dataflow, name: &str| flow.params.iter().position(|decl| decl.name == name);
         self.row("parameter", find).map(Param::new)
     }
 
-    pub(crate) fn slot(&mut self) -> Parse<(Param, u32)> {
+    /// An optimizer state of a parameter: `w[0]`.
+    ///
+    /// # Errors
+    /// Unless one comes next.
+    pub fn slot(&mut self) -> Parse<(Param, u32)> {
         let param = self.param()?;
         self.sign("[")?;
         let slot = self.integer()?;

@@ -21,7 +21,11 @@ enum Of {
 }
 
 impl Parser {
-    pub(crate) fn item(&mut self) -> Parse<Place> {
+    /// Parses a declaration, a value or an output into the program, and returns its place.
+    ///
+    /// # Errors
+    /// The first syntax error in it.
+    pub fn item(&mut self) -> Parse<Place> {
         if matches!(self.peek(), Token::Value(_)) {
             return self.value_line();
         }
@@ -404,7 +408,11 @@ impl Parser {
         }
     }
 
-    pub(crate) fn space(&mut self) -> Parse<Space> {
+    /// A space: a vertex type, `edges(G)`, `sources(G)`, `destinations(G)` or `index(N)`.
+    ///
+    /// # Errors
+    /// Unless one comes next, of a vertex type or graph that exists.
+    pub fn space(&mut self) -> Parse<Space> {
         // A vertex type may have such a name, too.
         let called = self.tokens.get(self.next + 1).is_some_and(|after| after.token == Token::Sign("("));
         let word = match self.peek() {
@@ -431,7 +439,11 @@ impl Parser {
         Ok(of(graph))
     }
 
-    pub(crate) fn ty(&mut self) -> Parse<Type> {
+    /// The type of a value: `f32[Paper, 64]`.
+    ///
+    /// # Errors
+    /// Unless one comes next.
+    pub fn ty(&mut self) -> Parse<Type> {
         let dtype = if self.accept_word("i32") {
             DType::I32
         } else if self.accept_word("f32") {

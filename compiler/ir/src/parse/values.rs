@@ -35,7 +35,11 @@ impl Parser {
         Ok(Place::Value(value))
     }
 
-    pub(crate) fn stage(&mut self) -> Parse<(Stage, Phase)> {
+    /// A stage with its phase: `NA.backward`; without a phase it is the forward pass.
+    ///
+    /// # Errors
+    /// Unless a stage comes next.
+    pub fn stage(&mut self) -> Parse<(Stage, Phase)> {
         let at = self.next;
         let text = self.name()?;
         let (stage, phase) = text.split_once('.').unwrap_or((&text, "forward"));
@@ -241,7 +245,10 @@ impl Parser {
     }
 
     /// The slopes of a score below and above zero: `(0.2, 1.0)`.
-    pub(crate) fn slopes(&mut self) -> Parse<PiecewiseLinear> {
+    ///
+    /// # Errors
+    /// Unless they come next.
+    pub fn slopes(&mut self) -> Parse<PiecewiseLinear> {
         self.sign("(")?;
         let below = self.float()?;
         self.sign(",")?;

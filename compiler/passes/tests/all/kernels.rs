@@ -6,8 +6,8 @@ use hgnnc_fusion::{
 };
 use hgnnc_interp::Bindings;
 use hgnnc_interp::random_program::{random_program, random_program_with_metapaths, seeds};
-use hgnnc_ir::kernel::{self, Program};
 use hgnnc_ir::{Dataflow, OutputKind};
+use hgnnc_kernel_ir::kernel::{self, Program};
 use hgnnc_passes::rematerialize::rematerialize;
 use hgnnc_passes::{PassCx, PassManager, SizeInfo};
 use rustc_hash::FxHashSet;

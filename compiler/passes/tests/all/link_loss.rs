@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use hgnnc_fusion::lower;
 use hgnnc_interp::{Bindings, PairOfLink, Tensor, run};
 use hgnnc_ir::training::RankingLoss;
-use hgnnc_ir::{Dataflow, EdgeShare, Graph, Param, VertexRows, kernel, parse, print, verify};
+use hgnnc_ir::{Dataflow, EdgeShare, Graph, Param, VertexRows, parse, print, verify};
+use hgnnc_kernel_ir::kernel;
 use hgnnc_passes::{PassCx, PassManager, differentiate, expand_link_loss};
 
 const LOSSES: [RankingLoss; 3] = [RankingLoss::CrossEntropy, RankingLoss::Bpr, RankingLoss::Margin(0.4)];

@@ -7,8 +7,8 @@
 use hgnnc_interp::random_program::{random_program_with_metapaths, seeds};
 use hgnnc_interp::{Bindings, Tensor, run};
 use hgnnc_ir::dataflow::{Binding, Init, ParamDecl};
-use hgnnc_ir::kernel::{Contents, Source};
 use hgnnc_ir::{BinaryOp, DType, Dataflow, Dim, Input, Op, OutputKind, Param, Phase, Reduce, Space, Value, random};
+use hgnnc_kernel_ir::kernel::{Contents, Source};
 use hgnnc_passes::{Leaf, LeafGradient, PassCx, PassManager, differentiate, vjp};
 
 use crate::random::sizes;
@@ -152,7 +152,7 @@ fn kernels_pause_between_the_passes() {
         let Some(second) = kernels.second_part() else { continue };
         paused += 1;
         let (first, rest) = kernels.launches.split_at(second);
-        let is_gradient = |buffer: hgnnc_ir::kernel::Buffer| match kernels.buffer(buffer).contents {
+        let is_gradient = |buffer: hgnnc_kernel_ir::kernel::Buffer| match kernels.buffer(buffer).contents {
             Contents::Input(input) => kernels.tables.inputs[input.index()].name.starts_with("grad.output."),
             Contents::Param(_) | Contents::State(..) | Contents::Computed => false,
         };
@@ -188,7 +188,7 @@ fn nothing_of_a_given_input_is_invariant() {
     for seed in seeds(40) {
         let (_, joint, _, _) = with_gradients(seed);
         let kernels = hgnnc_fusion::lower(&joint).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        let is_given = |buffer: hgnnc_ir::kernel::Buffer| match kernels.buffer(buffer).contents {
+        let is_given = |buffer: hgnnc_kernel_ir::kernel::Buffer| match kernels.buffer(buffer).contents {
             Contents::Input(input) => matches!(kernels.tables.inputs[input.index()].binding, Binding::Given(_)),
             Contents::Param(_) | Contents::State(..) | Contents::Computed => false,
         };

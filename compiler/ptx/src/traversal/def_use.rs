@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use hgnnc_ir::kernel::{Buffer, Dest, Extent, Operand, Source, Traversal};
-use hgnnc_ir::loops::passes::{Pass, passes_before};
-use hgnnc_ir::loops::{EdgePass, Nest, producers};
+use hgnnc_kernel_ir::kernel::{Buffer, Dest, Extent, Operand, Source, Traversal};
+use hgnnc_kernel_ir::loops::passes::{Pass, passes_before};
+use hgnnc_kernel_ir::loops::{EdgePass, Nest, producers};
 
 /// The instructions of a traversal by what they make and read.
 pub(super) struct DefUse {

@@ -1,7 +1,7 @@
 //! Passes over the edges of a row.
 
-use hgnnc_ir::kernel::{Extent, KernelOp, Operand};
 use hgnnc_ir::{Extreme, Reduce};
+use hgnnc_kernel_ir::kernel::{Extent, KernelOp, Operand};
 
 use super::rows::Seen;
 use super::{Edge, Emit, Held, Result, Shape, Value, WARP_BITS};
@@ -103,7 +103,7 @@ impl Emit<'_> {
     /// The first edge of the row (or piece), how many it has, and how many the longest row of the warp has.
     pub(super) fn edges_of_row(&mut self) -> Result<(Reg, Reg, Reg)> {
         let (of, direction) = self.topology().expect("a pass has edges");
-        let ends = matches!(self.traversal.rows, hgnnc_ir::kernel::Rows::Endpoints(..));
+        let ends = matches!(self.traversal.rows, hgnnc_kernel_ir::kernel::Rows::Endpoints(..));
         let base = self.entry(Slot::FirstEdges { of, direction, ends });
         let address = self.code.mad_wide(self.row.number, 4, base);
         let mut start = self.code.load_index(address);

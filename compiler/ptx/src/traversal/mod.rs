@@ -24,12 +24,13 @@ mod wide;
 
 use std::collections::{HashMap, HashSet};
 
-use hgnnc_ir::kernel::{
-    Buffer, Dest, Extent, Instr, KernelOp, Level, Operand, Program, Rows, Source, Traversal, Width,
+use hgnnc_ir::width::Width;
+use hgnnc_kernel_ir::kernel::{
+    Buffer, Dest, Extent, Instr, KernelOp, Level, Operand, Program, Rows, Source, Traversal,
 };
 
-use hgnnc_ir::kernel::print::local_extents;
-use hgnnc_ir::loops::Nest;
+use hgnnc_kernel_ir::kernel::print::local_extents;
+use hgnnc_kernel_ir::loops::Nest;
 
 use crate::code::Code;
 use crate::isa::{self, Address, Body, Class, Cmp, Guard, Item, Label, Opcode, Reg, Regions, Special, Type};
@@ -202,7 +203,7 @@ pub(crate) fn emit(
         for operand in operands {
             // Elements that are looked up one by one need no place in a layout.
             if let Some(width) = program.operand_width(&traversal.rows, &locals, operand)
-                && !matches!(operand.index, hgnnc_ir::kernel::Index::Uniform)
+                && !matches!(operand.index, hgnnc_kernel_ir::kernel::Index::Uniform)
             {
                 all.push(fixed(&width)?);
             }

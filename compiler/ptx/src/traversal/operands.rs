@@ -1,7 +1,7 @@
 //! Reading and writing the elements of operands.
 
-use hgnnc_ir::kernel::{Buffer, Dest, Index, Level, Operand, Source};
 use hgnnc_ir::{Direction, Space};
+use hgnnc_kernel_ir::kernel::{Buffer, Dest, Index, Level, Operand, Source};
 
 use super::state::Known;
 use super::{Edge, Emit, Held, Key, MOST_HOISTED, Phase, Regs, Result, Value};
@@ -66,7 +66,7 @@ impl Emit<'_> {
 
     /// The instruction that makes what an operand is of this row or edge.
     pub(super) fn own_producer(&self, operand: Operand) -> Option<usize> {
-        let once = self.traversal.rows == hgnnc_ir::kernel::Rows::Once;
+        let once = self.traversal.rows == hgnnc_kernel_ir::kernel::Rows::Once;
         let own = match operand.index {
             Index::Own | Index::Edge => true,
             Index::Uniform => once || matches!(operand.source, Source::Local(_)),
@@ -195,7 +195,7 @@ impl Emit<'_> {
     /// has no ends at all.
     fn has_row(&mut self, operand: Operand, buffer: Buffer) -> Option<Reg> {
         let Space::Endpoints(graph, direction) = self.program.buffer(buffer).ty.space else { return None };
-        let own = matches!(self.traversal.rows, hgnnc_ir::kernel::Rows::Endpoints(..));
+        let own = matches!(self.traversal.rows, hgnnc_kernel_ir::kernel::Rows::Endpoints(..));
         match operand.index {
             Index::Endpoint => {}
             Index::Own if !own => {}
@@ -237,7 +237,7 @@ impl Emit<'_> {
             emit.code.load_index(address)
         };
         let own_rows = match self.traversal.rows {
-            hgnnc_ir::kernel::Rows::Endpoints(graph, direction) => Some((graph, direction)),
+            hgnnc_kernel_ir::kernel::Rows::Endpoints(graph, direction) => Some((graph, direction)),
             _ => None,
         };
         let row = match (operand.index, space) {
@@ -316,7 +316,7 @@ impl Emit<'_> {
 
     /// The edges of this traversal.
     pub(super) fn topology(&self) -> Option<(Topology, Direction)> {
-        use hgnnc_ir::kernel::Rows;
+        use hgnnc_kernel_ir::kernel::Rows;
         match self.traversal.rows {
             Rows::Edges(graph, direction) | Rows::Endpoints(graph, direction) => {
                 Some((Topology::Graph(graph), direction))

@@ -13,8 +13,8 @@ use std::collections::HashSet;
 use std::fmt;
 
 use hgnnc_ir::Reduce;
-use hgnnc_ir::kernel::{Extent, KernelOp, Level, Traversal};
-use hgnnc_ir::loops::passes::Pass;
+use hgnnc_kernel_ir::kernel::{Extent, KernelOp, Level, Traversal};
+use hgnnc_kernel_ir::loops::passes::Pass;
 
 use super::edges::Partial;
 use super::edges::State;

@@ -4,7 +4,7 @@
 //! writes are copied once to the memory of the block, such that elements that lanes multiply with at the same time lie
 //! one after another; those of the row are in the memory of the team, or read from where they are stored.
 
-use hgnnc_ir::kernel::{Extents, Index, Operand, Rows, Source};
+use hgnnc_kernel_ir::kernel::{Extents, Index, Operand, Rows, Source};
 
 use super::operands::Loads;
 use super::{BLOCK_BITS, Emit, Held, Regs, Result, Value};

@@ -1,7 +1,7 @@
 //! Instructions that compute a value of a row or of an edge from values at hand there.
 
-use hgnnc_ir::kernel::{Instr, KernelOp, Operand, Rows, Source};
 use hgnnc_ir::{BinaryOp, Direction, Reduce};
+use hgnnc_kernel_ir::kernel::{Instr, KernelOp, Operand, Rows, Source};
 
 use super::{Emit, Held, Regs, Result, Value, WARP_BITS};
 use crate::Slot;
@@ -28,7 +28,7 @@ impl Emit<'_> {
     /// The text of an instruction, and where it comes from.
     pub(super) fn comment(&mut self, index: usize) {
         let instr = &self.traversal.instrs[index];
-        let text = hgnnc_ir::kernel::print::print_instr(self.program, &self.traversal.rows, self.locals, instr);
+        let text = hgnnc_kernel_ir::kernel::print::print_instr(self.program, &self.traversal.rows, self.locals, instr);
         let stage = instr.stage.name();
         self.code.comment(format!("{text} @{stage}{}", self.hints.place(instr.from)));
     }
@@ -424,7 +424,7 @@ impl Emit<'_> {
     /// The address and the number of elements of a stored value of any length.
     pub(super) fn long_row(&mut self, a: Operand) -> Result<(Reg, Reg)> {
         match a.source {
-            Source::Buffer(buffer) if a.index == hgnnc_ir::kernel::Index::Uniform => {
+            Source::Buffer(buffer) if a.index == hgnnc_kernel_ir::kernel::Index::Uniform => {
                 let width = self.program.operand_width(&self.traversal.rows, &[], a).expect("a verified operand");
                 Ok((self.entry(Slot::Buffer(buffer)), self.entry32(Slot::Elements(width))))
             }

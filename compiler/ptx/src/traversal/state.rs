@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use hgnnc_ir::kernel::{Buffer, Local};
 use hgnnc_ir::{Direction, Graph};
+use hgnnc_kernel_ir::kernel::{Buffer, Local};
 
 use super::Shape;
 use super::rows::Seen;

@@ -12,7 +12,9 @@
 use std::collections::HashMap;
 
 use hgnnc_ir::Space;
-use hgnnc_ir::kernel::{Buffer, Dest, Extents, Index, Instr, KernelOp, Operand, Program, Rows, Source, Traversal};
+use hgnnc_kernel_ir::kernel::{
+    Buffer, Dest, Extents, Index, Instr, KernelOp, Operand, Program, Rows, Source, Traversal,
+};
 
 use super::def_use::DefUse;
 use super::operands::Loads;
@@ -96,7 +98,7 @@ fn weighted(instr: &Instr) -> Option<Weighted<'_>> {
 
 impl Weighted<'_> {
     /// Elements of a row of the operand, and of the result, that a matrix of the batch has.
-    fn inner(&self) -> &hgnnc_ir::kernel::Width {
+    fn inner(&self) -> &hgnnc_ir::width::Width {
         if self.transposed { &self.of.n } else { &self.of.k }
     }
 

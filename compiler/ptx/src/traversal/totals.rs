@@ -2,7 +2,8 @@
 //! its own adds up the blocks, always in the same order.
 
 use hgnnc_ir::Reduce;
-use hgnnc_ir::kernel::{Buffer, Dest, Extents, Instr, KernelOp, Level, Operand, Traversal, Width};
+use hgnnc_ir::width::Width;
+use hgnnc_kernel_ir::kernel::{Buffer, Dest, Extents, Instr, KernelOp, Level, Operand, Traversal};
 
 use super::{Emit, Held, Result, WARP_BITS};
 use crate::Slot;

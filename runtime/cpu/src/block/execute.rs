@@ -1,7 +1,7 @@
 //! Calls the kernel of an operation for the rows or edges of a tile.
 
 use hgnnc_data::InputData;
-use hgnnc_ir::kernel::KernelOp;
+use hgnnc_kernel_ir::kernel::KernelOp;
 use hgnnc_kernels::flat::{self, MaskDraw, Pair, Side, Two};
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_kernels::{Rows, extremes, product, rows, segment, softmax};

@@ -1,6 +1,6 @@
 //! Calls of machine code.
 //!
-//! The compiler decides which parts of a loop are machine code ([`hgnnc_ir::loops`]) and generates it. A
+//! The compiler decides which parts of a loop are machine code ([`hgnnc_kernel_ir::loops`]) and generates it. A
 //! [`NativeLoop`] is such a call with its operands bound. The other operations of a loop are executed by micro-kernels:
 //! products, weighted sums of gathered rows, dropout masks.
 //!
@@ -12,7 +12,7 @@
 //!   ([`is_sound`](crate::facts::is_sound));
 //! - `offsets` ascend and end at the number of edges of the tile: checked by [`Facts`](crate::facts::Facts) as well;
 //! - owners of edges are written by the block itself and are rows of it;
-//! - widths are consistent: [`hgnnc_ir::loops::verify()`] checks each function and call;
+//! - widths are consistent: [`hgnnc_kernel_ir::loops::verify()`] checks each function and call;
 //! - results do not alias operands, because the plan places the outputs of a step in ranges of their own, and a
 //!   schedule places live locals apart, with the operations of a call counted as one moment. Only updates of parameters
 //!   and states may alias the old values: the compiler makes calls that read each element before it is overwritten.
@@ -22,7 +22,7 @@
 
 use hgnnc_data::InputData;
 use hgnnc_executable::cpu::MachineCode;
-use hgnnc_ir::loops::Access;
+use hgnnc_kernel_ir::loops::Access;
 use hgnnc_kernels::Rows;
 
 use super::{Block, begin, partial_of};

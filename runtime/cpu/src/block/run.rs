@@ -1,8 +1,8 @@
 //! Iterates over the blocks of a task, the pieces of split rows, and the tiles of a block.
 
 use hgnnc_data::ActiveVertices;
-use hgnnc_ir::kernel::KernelOp;
 use hgnnc_ir::ops::{Direction, Reduce};
+use hgnnc_kernel_ir::kernel::KernelOp;
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_kernels::{extremes, rows, segment, softmax};
 

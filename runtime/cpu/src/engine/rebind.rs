@@ -9,9 +9,9 @@ use std::sync::Arc;
 use hgnnc_data::buffer::{HostBuffer, PerThread, SLACK};
 use hgnnc_data::tables::{add_derived, check_tables, extent, list_endpoints};
 use hgnnc_data::{BoundData, InputData, Result};
-use hgnnc_ir::kernel;
-use hgnnc_ir::loops::VerifiedLoops;
 use hgnnc_ir::types::Param;
+use hgnnc_kernel_ir::kernel;
+use hgnnc_kernel_ir::loops::VerifiedLoops;
 
 use super::{Engine, copies};
 use crate::block::Scratch;

@@ -6,11 +6,13 @@
 use hgnnc_data::buffer::BufferRange;
 use hgnnc_data::stacks::{ParamPlace, param_places};
 use hgnnc_data::{BoundData, ExecError, InputData, Result, StateId};
+use hgnnc_ir::ProductForm;
 use hgnnc_ir::dataflow::OutputKind;
-use hgnnc_ir::kernel::place::{self, ALIGN, Slot};
-use hgnnc_ir::kernel::{self, Body, Contents, Form, Gemm, Kernel, KernelOp, Launch, Program, Source, Width};
-use hgnnc_ir::loops::{self, Nest};
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{Dim, Layout, Phase, Space, Stage, Type, VertexType};
+use hgnnc_kernel_ir::kernel::place::{self, ALIGN, Slot};
+use hgnnc_kernel_ir::kernel::{self, Body, Contents, Gemm, Kernel, KernelOp, Launch, Program, Source};
+use hgnnc_kernel_ir::loops::{self, Nest};
 use hgnnc_kernels::product::{self, Extents};
 use hgnnc_machine::KernelFeatures;
 
@@ -421,10 +423,10 @@ impl Binder<'_> {
         let of = self.extents(&gemm.of);
         let rows = self.rows(&Type::new(gemm.rows, vec![]));
         let (kind, split) = match gemm.form {
-            Form::MatMul => (ProductKind::MatMul, Split::Rows(product::task_rows(of, self.features))),
-            Form::MatMulT => (ProductKind::MatMulT, Split::Rows(product::task_rows(of, self.features))),
-            Form::Outer if of.batch == 1 && of.k >= 256 => (ProductKind::Outer, Split::Bands(64)),
-            Form::Outer => (ProductKind::Outer, Split::Parts(product::part_rows(of, rows))),
+            ProductForm::MatMul => (ProductKind::MatMul, Split::Rows(product::task_rows(of, self.features))),
+            ProductForm::MatMulT => (ProductKind::MatMulT, Split::Rows(product::task_rows(of, self.features))),
+            ProductForm::Outer if of.batch == 1 && of.k >= 256 => (ProductKind::Outer, Split::Bands(64)),
+            ProductForm::Outer => (ProductKind::Outer, Split::Parts(product::part_rows(of, rows))),
         };
         let partials = match split {
             Split::Parts(chunk) => self.partial(rows.div_ceil(chunk).max(1), of.batch * of.k * of.n),

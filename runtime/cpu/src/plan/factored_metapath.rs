@@ -2,8 +2,9 @@
 
 use hgnnc_data::Adjacency;
 use hgnnc_data::buffer::BufferRange;
-use hgnnc_ir::kernel::{self, FactoredMetapath, Width};
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{Direction, MetapathTerm, Space};
+use hgnnc_kernel_ir::kernel::{self, FactoredMetapath};
 use hgnnc_kernels::factored_metapath::{state_len, table_len};
 
 use super::bind::Binder;

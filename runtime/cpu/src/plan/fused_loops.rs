@@ -1,6 +1,6 @@
 //! The loops of a region with their operands bound.
 
-use hgnnc_ir::loops::Access;
+use hgnnc_kernel_ir::loops::Access;
 
 use super::{Level, Operand, Region};
 
@@ -57,7 +57,7 @@ pub struct NativeLoop {
     pub ops: Vec<usize>,
     /// Index of the function in the program's machine code.
     pub function: usize,
-    /// Whether rows own consecutive items ([`hgnnc_ir::loops::function::Shape::Segments`]).
+    /// Whether rows own consecutive items ([`hgnnc_kernel_ir::loops::function::Shape::Segments`]).
     pub segments: bool,
     pub arrays: Vec<Operand>,
     pub indices: Vec<IndexArray>,

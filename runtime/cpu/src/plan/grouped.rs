@@ -4,7 +4,8 @@
 //! weight is read once and stays in cache; consecutive small members share a task.
 
 use hgnnc_data::buffer::BufferRange;
-use hgnnc_ir::kernel::{Form, Gemm};
+use hgnnc_ir::ProductForm;
+use hgnnc_kernel_ir::kernel::Gemm;
 use hgnnc_kernels::product::{self, Extents};
 
 use super::ProductKind;
@@ -46,9 +47,9 @@ pub struct Piece {
 pub(super) fn bind_grouped(binder: &Binder<'_>, gemm: &Gemm, members: usize) -> GroupedProduct {
     let of = binder.extents(&gemm.of);
     let kind = match gemm.form {
-        Form::MatMul => ProductKind::MatMul,
-        Form::MatMulT => ProductKind::MatMulT,
-        Form::Outer => ProductKind::Outer,
+        ProductForm::MatMul => ProductKind::MatMul,
+        ProductForm::MatMulT => ProductKind::MatMulT,
+        ProductForm::Outer => ProductKind::Outer,
     };
     let indptr = &binder.data.graphs[members].csc.indptr;
     let (mut pieces, mut tasks, mut work) = (vec![], vec![0], 0);

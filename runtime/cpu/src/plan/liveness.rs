@@ -1,7 +1,7 @@
 //! Liveness of the local values of a region, and what they need in a block.
 
 use hgnnc_data::BoundData;
-use hgnnc_ir::kernel::place::{Lifetime, sum_alive};
+use hgnnc_kernel_ir::kernel::place::{Lifetime, sum_alive};
 
 use super::{Base, Domain, FusedLoop, Level, LoopStep, Place, Region};
 

@@ -1,6 +1,6 @@
 //! Execution plan of a program: steps, memory, and blocks of rows.
 //!
-//! Operations, their order, fusion and stored values are fixed by the [`hgnnc_ir::kernel::Program`]. A plan is a list
+//! Operations, their order, fusion and stored values are fixed by the [`hgnnc_kernel_ir::kernel::Program`]. A plan is a list
 //! of steps, one per kernel; independent steps share a launch. A *region* is a traversal, executed operation by
 //! operation in blocks of rows, so edge values exist for the edges of one block only. A *product* is a dense product
 //! over all rows. [`crate::block`] executes blocks; generated code can replace its loops.
@@ -25,11 +25,11 @@ pub use grouped::{GroupedProduct, Piece};
 pub use liveness::{Liveness, block_extents, block_widths};
 pub use split_rows::{Areas, SplitRows};
 
-pub use hgnnc_ir::kernel::Level;
-use hgnnc_ir::kernel::{KernelOp, Source};
-pub use hgnnc_ir::loops::Access;
 use hgnnc_ir::ops::{Direction, Reduce};
 use hgnnc_ir::types::{Stage, Type, VertexType};
+pub use hgnnc_kernel_ir::kernel::Level;
+use hgnnc_kernel_ir::kernel::{KernelOp, Source};
+pub use hgnnc_kernel_ir::loops::Access;
 
 use crate::slabs::SlabLayout;
 use bind::Placed;
@@ -67,7 +67,7 @@ pub struct Plan {
     /// Steps of each run.
     pub steps: Vec<Step>,
     /// Index of the first step of the second part of a run, which may overwrite parameters or states
-    /// ([`hgnnc_ir::kernel::Program::second_part`]).
+    /// ([`hgnnc_kernel_ir::kernel::Program::second_part`]).
     pub first_update: usize,
     /// Elements of the arena.
     pub arena_len: usize,

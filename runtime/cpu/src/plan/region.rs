@@ -7,11 +7,12 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use hgnnc_data::{BoundData, ExecError, InputData, Result};
-use hgnnc_ir::kernel::place::{Lifetime, sum_alive};
-use hgnnc_ir::kernel::{self, Dest, Extent, Index, KernelOp, Rows, Source, Traversal, Width};
-use hgnnc_ir::loops::function::Shape;
-use hgnnc_ir::loops::{self, CallResult, Nest, access, producers};
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{DType, Direction, Reduce, Space, VertexType};
+use hgnnc_kernel_ir::kernel::place::{Lifetime, sum_alive};
+use hgnnc_kernel_ir::kernel::{self, Dest, Extent, Index, KernelOp, Rows, Source, Traversal};
+use hgnnc_kernel_ir::loops::function::Shape;
+use hgnnc_kernel_ir::loops::{self, CallResult, Nest, access, producers};
 
 use super::bind::{Binder, stage_index};
 use super::{

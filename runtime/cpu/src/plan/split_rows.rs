@@ -113,7 +113,7 @@ impl SplitRows {
 
 #[cfg(test)]
 mod tests {
-    use hgnnc_ir::kernel::Pieces;
+    use hgnnc_kernel_ir::kernel::Pieces;
 
     use super::*;
 

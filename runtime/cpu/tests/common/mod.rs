@@ -15,9 +15,9 @@ use hgnnc_interp::{Bindings, Tensor};
 use hgnnc_ir::dataflow::{
     Binding, GraphDecl, Init, InputDecl, Matrix, ParamDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
 };
-use hgnnc_ir::kernel::{Pieces, Program};
 use hgnnc_ir::random::uniform;
 use hgnnc_ir::*;
+use hgnnc_kernel_ir::kernel::{Pieces, Program};
 use hgnnc_kernels::simd::Dispatch;
 use hgnnc_machine::{CodeMode, KernelFeatures};
 use hgnnc_passes::{Endpoints, Optimizer, OptimizerOptions, SizeInfo, differentiate, update};

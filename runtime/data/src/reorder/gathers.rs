@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use hgnnc_executable::Executable;
 use hgnnc_graph::Adjacency;
 use hgnnc_graph::order::Gather;
-use hgnnc_ir::kernel::{Body, Index, KernelOp, Level, Program, Rows, Source};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::types::{Dim, Space, VertexType};
+use hgnnc_kernel_ir::kernel::{Body, Index, KernelOp, Level, Program, Rows, Source};
 
 use crate::bound::BoundData;
 

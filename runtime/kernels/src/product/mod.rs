@@ -19,7 +19,7 @@ use crate::simd::{Dispatch, multiversion};
 use hgnnc_machine::{KernelFeature, KernelFeatures};
 
 /// Extents of a batched product: weights are `[batch, k, n]`, rows `[batch, k]` or `[batch, n]`.
-pub type Extents = hgnnc_ir::kernel::Extents<usize>;
+pub type Extents = hgnnc_kernel_ir::kernel::Extents<usize>;
 
 /// Maximum columns (or rows) of a result computed as dot products: tiles would leave most of a vector empty.
 const FEW: usize = 4;

@@ -15,10 +15,10 @@ use std::time::Instant;
 use hgnnc_ir::EdgeShare;
 use hgnnc_ir::batch::{BatchInput, BatchLayout};
 use hgnnc_ir::dataflow::{Binding, Dataflow, PatternDecl};
-use hgnnc_ir::kernel::Program;
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::training::{self, Part, Target, Training};
 use hgnnc_ir::types::{Graph, Layout, Space, Type, VertexType};
+use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_sample::{Batch, BatchKey, Block, Compiled, Edges, Fanout, GraphError, Plan, SampleGraph, Sampler};
 
 use crate::historical_embeddings::{CachedVertices, HotVertices};

@@ -20,9 +20,9 @@ use hgnnc_dist::{CommError, Tag};
 use hgnnc_graph::order::Order;
 use hgnnc_ir::batch::{BatchGraph, BatchLayout, WithinHops};
 use hgnnc_ir::dataflow::Dataflow;
-use hgnnc_ir::kernel::{KernelOp, Program};
 use hgnnc_ir::types::{Graph, VertexType};
 use hgnnc_ir::{EdgeShare, VertexRows};
+use hgnnc_kernel_ir::kernel::{KernelOp, Program};
 use hgnnc_sample::{Batch, BatchKey, Fanout, Plan, Sampler};
 use hgnnc_session::Rank;
 
@@ -85,9 +85,9 @@ impl Share {
             let graph = tables.graphs.iter().position(|decl| decl.share == EdgeShare::Copies && decl.dst == owned)?;
             Some(SharedTable { sampled, owned, copies: of(VertexRows::Copies(sampled))?, graph: Graph::new(graph) })
         };
-        let is_mask = |instr: &hgnnc_ir::kernel::Instr| matches!(instr.op, KernelOp::Mask { .. });
+        let is_mask = |instr: &hgnnc_kernel_ir::kernel::Instr| matches!(instr.op, KernelOp::Mask { .. });
         let masks = program.kernels().any(|kernel| match &kernel.body {
-            hgnnc_ir::kernel::Body::Traversal(traversal) => traversal.instrs.iter().any(is_mask),
+            hgnnc_kernel_ir::kernel::Body::Traversal(traversal) => traversal.instrs.iter().any(is_mask),
             _ => false,
         });
         let is_seeds =

@@ -1,9 +1,9 @@
 //! Data requirements of mini-batch programs.
 
 use hgnnc_ir::batch::BatchLayout;
-use hgnnc_ir::kernel::{Body, Contents, Program, Rows, Source as Operand};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::types::{DType, Space};
+use hgnnc_kernel_ir::kernel::{Body, Contents, Program, Rows, Source as Operand};
 
 /// Use of graphs and vertex types by the kernels of a program.
 pub(super) struct Uses {

@@ -7,10 +7,10 @@ use hgnnc_data::{Adjacency, BoundData, ExecError, InputData, Result, Topology, t
 use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::Table;
 use hgnnc_ir::dataflow::{Binding, GraphDecl, InputDecl};
-use hgnnc_ir::kernel::{self, Body, Rows as KernelRows};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::training::LinkTarget;
 use hgnnc_ir::types::{Graph, Space};
+use hgnnc_kernel_ir::kernel::{self, Body, Rows as KernelRows};
 use hgnnc_session::{Backend, Rows, Session, StepKey};
 use hgnnc_trace::Times;
 

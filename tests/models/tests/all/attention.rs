@@ -257,7 +257,7 @@ fn outputs_that_are_not_asked_for_cost_nothing() {
     let text = |compiled: &Compiled| {
         let executable = compiled.optimised(&world);
         let train = executable.train.expect("a train block");
-        (hgnnc_ir::print::print(&train), hgnnc_ir::kernel::print(&executable.kernels.train.expect("kernels")))
+        (hgnnc_ir::print::print(&train), hgnnc_kernel_ir::kernel::print(&executable.kernels.train.expect("kernels")))
     };
     assert_eq!(text(&with), text(&without));
     let results = |compiled: &Compiled| -> Vec<String> {

@@ -9,7 +9,8 @@
 use hgnnc_driver::LowerOptions;
 use hgnnc_fusion::lower;
 use hgnnc_interp::Bindings;
-use hgnnc_ir::{Dataflow, OutputKind, Space, kernel};
+use hgnnc_ir::{Dataflow, OutputKind, Space};
+use hgnnc_kernel_ir::kernel;
 use hgnnc_model_tests::cases::{self, TRAIN};
 use hgnnc_model_tests::compiled::{compile, interpret};
 use hgnnc_model_tests::{CASES, Case, World, assert_close, case, dataset, engine, worlds};

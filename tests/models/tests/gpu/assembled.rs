@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use hgnnc_driver::{LowerOptions, analyze, lower, ptx};
-use hgnnc_ir::kernel::{Body, Rows};
+use hgnnc_kernel_ir::kernel::{Body, Rows};
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::assembler;
 use hgnnc_model_tests::examples;

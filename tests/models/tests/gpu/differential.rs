@@ -10,7 +10,7 @@
 use hgnnc_cuda::{Device, testing};
 use hgnnc_driver::LowerOptions;
 use hgnnc_fusion::{LoweringOptions, SoftmaxForm, lower_with};
-use hgnnc_ir::kernel::Program;
+use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::compiled::{Compiled, compile};
 use hgnnc_model_tests::device::{Numbers, bits, by_engine, by_oracle, by_ptx, executed};

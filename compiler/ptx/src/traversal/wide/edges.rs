@@ -1,7 +1,7 @@
 //! Passes over the edges of a row, one edge after another.
 
-use hgnnc_ir::kernel::{Dest, Extent, KernelOp};
 use hgnnc_ir::{BinaryOp, Extreme, Reduce};
+use hgnnc_kernel_ir::kernel::{Dest, Extent, KernelOp};
 
 use super::{EDGES_AT_ONCE, Result, Wide};
 use crate::isa::{Cmp, Reg, StateSpace, Val};

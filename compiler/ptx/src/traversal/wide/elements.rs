@@ -1,6 +1,6 @@
 //! Elements of operands, and element-wise instructions, within a loop.
 
-use hgnnc_ir::kernel::{Extents, KernelOp, Operand, Source};
+use hgnnc_kernel_ir::kernel::{Extents, KernelOp, Operand, Source};
 
 use super::{Result, Wide};
 use crate::Slot;

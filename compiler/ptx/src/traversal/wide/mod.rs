@@ -20,8 +20,8 @@ mod reductions;
 use std::collections::HashMap;
 
 use hgnnc_ir::Reduce;
-use hgnnc_ir::kernel::{Buffer, Dest, Extent, Instr, KernelOp, Operand, Rows};
-use hgnnc_ir::loops::passes::Pass;
+use hgnnc_kernel_ir::kernel::{Buffer, Dest, Extent, Instr, KernelOp, Operand, Rows};
+use hgnnc_kernel_ir::loops::passes::Pass;
 
 use self::edges::is_rounded;
 use super::{BLOCK_BITS, Emit, Phase, Result, Setup, Shape};

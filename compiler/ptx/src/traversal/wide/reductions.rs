@@ -1,7 +1,8 @@
 //! Reductions of groups of elements of a row, and over all rows.
 
-use hgnnc_ir::kernel::{Dest, KernelOp, Operand, Width};
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{BinaryOp, Reduce};
+use hgnnc_kernel_ir::kernel::{Dest, KernelOp, Operand};
 
 use super::elements::{Elements, From};
 use super::{BLOCK_BITS, Result, Wide};

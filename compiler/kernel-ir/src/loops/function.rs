@@ -17,9 +17,10 @@
 
 use std::fmt;
 
+use hgnnc_ir::ops::Reduce;
+
 use crate::kernel::KernelOp;
 use crate::kernel::print::head;
-use crate::ops::Reduce;
 
 /// The loop structure over items.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,18 +3,19 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 
+use hgnnc_ir::dataflow::OutputKind;
+use hgnnc_ir::metapath::MetapathTerm;
+use hgnnc_ir::ops::{Direction, UnaryOp};
+use hgnnc_ir::print::print_type;
+use hgnnc_ir::types::{DType, Dim, Layout, Param, Space, Type};
+use hgnnc_ir::verify as dataflow;
+use hgnnc_ir::violation::Violation;
+
 use super::print::local_extents;
 use super::{
-    Body, Buffer, Contents, Dest, Exchange, Extent, Extents, FactoredMetapath, Form, Gemm, Index, Instr, Kernel,
-    KernelOp, Launch, Level, Operand, Pieces, Program, Rows, Source, Traversal, Width, volume,
+    Body, Buffer, Contents, Dest, Exchange, Extent, Extents, FactoredMetapath, Gemm, Index, Instr, Kernel, KernelOp,
+    Launch, Level, Operand, Pieces, ProductForm, Program, Rows, Source, Traversal, Width, volume,
 };
-use crate::dataflow::OutputKind;
-use crate::metapath::MetapathTerm;
-use crate::ops::{Direction, UnaryOp};
-use crate::print::print_type;
-use crate::types::{DType, Dim, Layout, Param, Space, Type};
-use crate::verify as dataflow;
-use crate::violation::Violation;
 
 /// The location of a violation in a program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -274,7 +275,7 @@ impl Verifier<'_> {
             self.report(place, "its result has no copies of its rows, nor their sum over the ranks");
         }
         let volume =
-            |vertex: Option<crate::VertexType>| vertex.map_or(width.clone(), |of| Width::count(of).times(width));
+            |vertex: Option<hgnnc_ir::VertexType>| vertex.map_or(width.clone(), |of| Width::count(of).times(width));
         for (buffer, vertex) in [(x, Some(rows)), (out, to)] {
             if program.volume(buffer) != Some(volume(vertex)) {
                 self.report(place, format!("`{}` has not the rows of the exchange", self.name(buffer)));
@@ -315,9 +316,15 @@ impl Verifier<'_> {
         };
         let of = &gemm.of;
         let (x, y, out) = match gemm.form {
-            Form::MatMul => ((by_row(gemm.x), of.left()), (whole(gemm.y), of.all()), (by_row(gemm.out), of.right())),
-            Form::MatMulT => ((by_row(gemm.x), of.right()), (whole(gemm.y), of.all()), (by_row(gemm.out), of.left())),
-            Form::Outer => ((by_row(gemm.x), of.left()), (by_row(gemm.y), of.right()), (whole(gemm.out), of.all())),
+            ProductForm::MatMul => {
+                ((by_row(gemm.x), of.left()), (whole(gemm.y), of.all()), (by_row(gemm.out), of.right()))
+            }
+            ProductForm::MatMulT => {
+                ((by_row(gemm.x), of.right()), (whole(gemm.y), of.all()), (by_row(gemm.out), of.left()))
+            }
+            ProductForm::Outer => {
+                ((by_row(gemm.x), of.left()), (by_row(gemm.y), of.right()), (whole(gemm.out), of.all()))
+            }
         };
         for (buffer, (found, expected)) in [(gemm.x, x), (gemm.y, y), (gemm.out, out)] {
             if found != Some(expected) {

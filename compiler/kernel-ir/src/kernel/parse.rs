@@ -4,18 +4,19 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_ir::dataflow::OutputKind;
+use hgnnc_ir::metapath::MetapathTerm;
+use hgnnc_ir::ops::{BinaryOp, Direction, Extreme, Reduce, UnaryOp};
+use hgnnc_ir::parse::{Parse, ParseError, Parser, Token};
+use hgnnc_ir::types::{Pattern, Provenance, Space, Stage};
+
 use super::print::index_words;
 use super::verify::Place;
 use super::{
-    Body, Buffer, BufferDecl, Contents, Dest, Exchange, Extent, Extents, FactoredMetapath, FactoredOut, Form, Gemm,
-    Index, Instr, Kernel, KernelOp, Launch, Level, Local, Operand, Output, Pieces, Program, Rows, Source, Traversal,
-    Width,
+    Body, Buffer, BufferDecl, Contents, Dest, Exchange, Extent, Extents, FactoredMetapath, FactoredOut, Gemm, Index,
+    Instr, Kernel, KernelOp, Launch, Level, Local, Operand, Output, Pieces, ProductForm, Program, Rows, Source,
+    Traversal, Width,
 };
-use crate::dataflow::OutputKind;
-use crate::metapath::MetapathTerm;
-use crate::ops::{BinaryOp, Direction, Extreme, Reduce, UnaryOp};
-use crate::parse::{Parse, ParseError, Parser, Token};
-use crate::types::{Pattern, Provenance, Space, Stage};
 
 /// A program with the source lines of its parts.
 #[derive(Clone, PartialEq, Debug)]
@@ -260,7 +261,7 @@ impl<X: Extension> Reader<X> {
         self.base.sign("=")?;
         let at = self.base.next;
         let name = self.base.name()?;
-        let Some(form) = Form::ALL.into_iter().find(|form| form.name() == name) else {
+        let Some(form) = ProductForm::ALL.into_iter().find(|form| form.name() == name) else {
             return self.base.error_at(at, format!("there is no product `{name}`"));
         };
         let of = self.extents()?;

@@ -34,14 +34,15 @@
 
 use std::fmt::{self, Write};
 
+use hgnnc_ir::dataflow::OutputKind;
+use hgnnc_ir::ops::{Direction, UnaryOp};
+use hgnnc_ir::print::{Names, print_tables, quoted, slopes};
+use hgnnc_ir::types::{Phase, Space, Stage};
+
 use super::{
     Body, Buffer, Contents, Dest, Exchange, Extent, Extents, FactoredMetapath, Gemm, Index, Instr, Kernel, KernelOp,
     Launch, Level, Operand, Output, Pieces, Program, Rows, Source, Traversal, Width,
 };
-use crate::dataflow::OutputKind;
-use crate::ops::{Direction, UnaryOp};
-use crate::print::{Names, print_tables, quoted, slopes};
-use crate::types::{Phase, Space, Stage};
 
 /// The text of a program. Never panics: a handle that refers to nothing prints as `?b7`, which does not parse.
 pub fn print(program: &Program) -> String {
@@ -112,7 +113,7 @@ pub(crate) fn print_operands<'a>(
 /// The rows of a traversal as text: `rows Paper, in_edges of PAP`.
 pub fn print_rows(program: &Program, rows: &Rows) -> String {
     let names = Names(&program.tables);
-    let end = |graph: crate::Graph, direction| match program.tables.graphs.get(graph.index()) {
+    let end = |graph: hgnnc_ir::Graph, direction| match program.tables.graphs.get(graph.index()) {
         None => "?".into(),
         Some(decl) => names.vertex(match direction {
             Direction::In => decl.dst,

@@ -6,14 +6,16 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
+use hgnnc_ir::ops::Direction;
+use hgnnc_ir::parse::{Parse, ParseError, Token};
+use hgnnc_ir::types::Stage;
+use hgnnc_ir::width::Width;
+
 use super::function::{Array, Instr, Row, Shape, Source};
 use super::verify::Place;
 use super::{Access, Call, CallResult, EdgePass, Function, IndexArray, Loop, Nest, Program, Step};
 use crate::kernel::parse::{Extension, Head, Over, Reader, parse_extended};
-use crate::kernel::{KernelOp, Level, Rows, Traversal, Width};
-use crate::ops::Direction;
-use crate::parse::{Parse, ParseError, Token};
-use crate::types::Stage;
+use crate::kernel::{KernelOp, Level, Rows, Traversal};
 
 /// A program with the source lines of its parts.
 #[derive(Clone, PartialEq, Debug)]

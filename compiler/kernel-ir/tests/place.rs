@@ -1,6 +1,6 @@
 //! Values that live at different times share memory.
 
-use hgnnc_ir::kernel::place::{END, Lifetime, is_disjoint, peak, place};
+use hgnnc_kernel_ir::kernel::place::{END, Lifetime, is_disjoint, peak, place};
 
 fn life(start: usize, end: usize, len: usize) -> Lifetime {
     Lifetime { start, end, len }

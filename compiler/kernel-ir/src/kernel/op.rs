@@ -1,7 +1,8 @@
 //! The operations of kernels: one set for the kernel IR, the loops IR and what back ends bind.
 
+use hgnnc_ir::ops::{BinaryOp, Extreme, Reduce, UnaryOp};
+
 use super::{Operand, Width};
-use crate::ops::{BinaryOp, Extreme, Reduce, UnaryOp};
 
 /// Extents of a batched product with a weight `[batch, k, n]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -74,7 +75,7 @@ pub enum KernelOp<O = Operand, W = Width> {
     RowProduct { m: usize, k: usize, n: usize, a: O, b: O },
     /// One-hot encoding: 1 at the class of a label, else 0.
     OneHot(O),
-    /// A dropout mask: see [`crate::Op::RandomMask`].
+    /// A dropout mask: see [`hgnnc_ir::Op::RandomMask`].
     Mask { stream: u32, rate: f64 },
     /// Product with a weight, `x · w`.
     MatMul(Extents<W>, O, O),
@@ -104,7 +105,7 @@ pub enum KernelOp<O = Operand, W = Width> {
         times: Option<O>,
     },
     /// Arg-max (arg-min) over the edges of each row: the extreme elements of `x`, followed by the ranks of their edges;
-    /// twice the width of `x`. See [`crate::Op::SegmentArg`].
+    /// twice the width of `x`. See [`hgnnc_ir::Op::SegmentArg`].
     SegmentArg {
         extreme: Extreme,
         x: O,

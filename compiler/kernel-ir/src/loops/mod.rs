@@ -47,7 +47,7 @@ pub use print::print;
 pub use verify::{VerifiedLoops, squared, verify};
 
 use crate::kernel::{self, Body, Instr, Level, Operand, Source, Traversal};
-use crate::types::Input;
+use hgnnc_ir::types::Input;
 
 /// A program with the loops of its traversals.
 #[derive(Clone, PartialEq, Debug, Default)]

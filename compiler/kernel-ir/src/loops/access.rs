@@ -1,8 +1,9 @@
 //! The row of an operand that each row or edge of a loop reads.
 
+use hgnnc_ir::ops::Direction;
+use hgnnc_ir::types::{Graph, Space};
+
 use crate::kernel::{Index, Level, Operand, Program, Rows, Source};
-use crate::ops::Direction;
-use crate::types::{Graph, Space};
 
 /// Index mapping from row (edge) `i` of an instruction to a row of its operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,10 +1,11 @@
 //! The text of loops: that of their kernels, with the nest of each traversal after its instructions, and the functions
 //! that loops call at the end.
 
+use hgnnc_ir::print::Names;
+
 use super::{Call, CallResult, IndexArray, Loop, Nest, Program, Step};
 use crate::kernel::print::{Extension, print_extended, print_operands};
 use crate::kernel::{Level, Operand, Traversal};
-use crate::print::Names;
 
 /// The text of a program.
 pub fn print(program: &Program) -> String {

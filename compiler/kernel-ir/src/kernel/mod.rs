@@ -9,9 +9,9 @@
 //!   within its row, in edge order; high-degree rows may be split ([`Traversal::pieces`]). A global reduction over
 //!   all rows or edges ([`KernelOp::is_total`]) completes after the kernel. An element-wise map or a reduction over
 //!   vertices is a traversal without edges.
-//! - An [`Exchange`] fills rows that other ranks own, see [`crate::ranks`].
+//! - An [`Exchange`] fills rows that other ranks own, see [`hgnnc_ir::ranks`].
 //! - [`FactoredMetapath`] is factored metapath attention: reductions over two-hop paths that share their scores, see
-//!   [`crate::metapath`].
+//!   [`hgnnc_ir::metapath`].
 //!
 //! A value is either a *local*, which lives while its row or edge is computed, or a *buffer*, which is stored: the
 //! memory footprint can be read off the text. Sizes are symbolic ([`Width`]). Thread blocks, tasks, threads and
@@ -25,20 +25,19 @@ pub mod print;
 mod replace;
 pub mod verify;
 
-pub use crate::width::Width;
 pub use op::{Extents, KernelOp};
 pub use parse::parse;
 pub use print::print;
 pub use replace::{Uses, reads_on_the_way};
 pub use verify::verify;
 
-pub use crate::ops::ProductForm as Form;
-
-use crate::dataflow::{Binding, Dataflow, OutputKind};
-use crate::metapath::{MetapathReduce, MetapathTerm, PiecewiseLinear};
-use crate::ops::Direction;
-use crate::stacks::VertexRows;
-use crate::types::{Graph, Input, Layout, Param, Pattern, Phase, Provenance, Space, Stage, Type, VertexType, handle};
+use hgnnc_ir::dataflow::{Binding, Dataflow, OutputKind};
+use hgnnc_ir::handle;
+use hgnnc_ir::metapath::{MetapathReduce, MetapathTerm, PiecewiseLinear};
+use hgnnc_ir::ops::{Direction, ProductForm};
+use hgnnc_ir::stacks::VertexRows;
+use hgnnc_ir::types::{Graph, Input, Layout, Param, Pattern, Phase, Provenance, Space, Stage, Type, VertexType};
+use hgnnc_ir::width::Width;
 
 handle!(
     /// A stored value of a [`Program`].
@@ -129,24 +128,24 @@ pub enum Body {
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Gemm {
-    pub form: Form,
+    pub form: ProductForm,
     pub rows: Space,
     /// For a grouped product: the graph from the rows to the members whose weights they have,
     /// one member after the other.
     pub members: Option<Graph>,
     /// Symbolic extents: batch, `k` and `n`.
     pub of: Extents,
-    /// Rows of the first operand, `batch · k` elements each (`batch · n` for [`Form::MatMulT`]).
+    /// Rows of the first operand, `batch · k` elements each (`batch · n` for [`ProductForm::MatMulT`]).
     pub x: Buffer,
-    /// The weight `[batch, k, n]`, or rows of `batch · n` elements for [`Form::Outer`].
+    /// The weight `[batch, k, n]`, or rows of `batch · n` elements for [`ProductForm::Outer`].
     pub y: Buffer,
     pub out: Buffer,
     /// Source location, for messages; not in the text format.
     pub from: Provenance,
 }
 
-/// Rows of vertices, sent to the ranks that have copies of them: [`crate::Op::Exchange`]. Or rows that each rank has, summed
-/// over all ranks: [`crate::Op::SumRanks`].
+/// Rows of vertices, sent to the ranks that have copies of them: [`hgnnc_ir::Op::Exchange`]. Or rows that each rank has, summed
+/// over all ranks: [`hgnnc_ir::Op::SumRanks`].
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct Exchange {

@@ -7,13 +7,13 @@
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 
+use hgnnc_ir::dataflow::{Binding, InputDecl, OutputKind};
+use hgnnc_ir::types::{Layout, Phase, Space};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     Body, Buffer, Contents, Dest, Extent, Index, Kernel, Launch, Operand, Program, Rows, Source, Traversal, Width,
 };
-use crate::dataflow::{Binding, InputDecl, OutputKind};
-use crate::types::{Layout, Phase, Space};
 
 /// The launches that write and read each buffer of a program.
 #[derive(Clone, Debug)]

@@ -3,11 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use hgnnc_ir::ops::BinaryOp;
+use hgnnc_ir::violation::{Violation, lines};
+use hgnnc_ir::width::Width;
+
 use super::function::{Row, Source};
 use super::{Access, Call, CallResult, Function, IndexArray, Loop, Nest, Program, Step, access, producers};
-use crate::kernel::{self, Body, Buffer, Dest, Instr, KernelOp, Level, Operand, Traversal, Width, verify as kernels};
-use crate::ops::BinaryOp;
-use crate::violation::{Violation, lines};
+use crate::kernel::{self, Body, Buffer, Dest, Instr, KernelOp, Level, Operand, Traversal, verify as kernels};
 
 /// Loops that obey their rules: what back ends take.
 #[derive(Clone, PartialEq, Debug, Default)]
