@@ -7,9 +7,10 @@ use std::sync::{Arc, OnceLock};
 
 use hgnnc::{check_folder, check_writable, write_file};
 use hgnnc_cpu::thread_pool;
+use hgnnc_dataset::DataErrors;
+use hgnnc_dataset::write::{WriteError, vacant};
 use hgnnc_graph::info::DatasetInfo;
-use hgnnc_graph::write::{WriteError, vacant};
-use hgnnc_graph::{DataErrors, Entry, EntryContents, EntryRows, GraphCache, show_bytes};
+use hgnnc_graph::{Entry, EntryContents, EntryRows, GraphCache, show_bytes};
 use hgnnc_import::{ExportError, Kind, Layout};
 use hgnnc_synth::{Outcome, Size, generate_size};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use hgnnc_data::ExecError;
-use hgnnc_graph::{DataErrors, SgbError};
+use hgnnc_dataset::DataErrors;
+use hgnnc_graph::SgbError;
 
 use crate::output::note;
 use crate::source::Terminal;

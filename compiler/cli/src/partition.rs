@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use hgnnc::check_folder;
 use hgnnc_cpu::thread_pool;
+use hgnnc_dataset::write::vacant;
 use hgnnc_graph::show_bytes;
-use hgnnc_graph::write::vacant;
 use hgnnc_partition::{Needs, Observer, Options, Partition, PartitionError, Stage, partition as run};
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use hgnnc::check_folder;
 use hgnnc_cpu::thread_pool;
-use hgnnc_graph::Dataset;
-use hgnnc_graph::write::vacant;
+use hgnnc_dataset::Dataset;
+use hgnnc_dataset::write::vacant;
 use hgnnc_split::{
     LabelSplit, LabelledEdges, LinkSplit, Order, Shares, split_edges, split_links, split_vertices, write_inductive,
 };

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use hgnnc_data::metrics::{Predictions, Tally};
 use hgnnc_data::{BoundData, Target};
-use hgnnc_graph::Features;
+use hgnnc_dataset::Features;
 use hgnnc_ir::training::{Metric, Part, Task};
 use hgnnc_train::report::{BaselineReport, Metrics};
 
@@ -341,8 +341,8 @@ fn softmax(row: &mut [f32]) {
 mod tests {
     use super::*;
     use hgnnc_data::GroundTruth;
-    use hgnnc_graph::SparseFeatures;
-    use hgnnc_graph::dataset::DenseFeatures;
+    use hgnnc_dataset::SparseFeatures;
+    use hgnnc_dataset::dataset::DenseFeatures;
 
     const ROWS: usize = 60;
 

@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::{BindOptions, BoundData, Identity, bind, materialize};
+use hgnnc_dataset::{Dataset, Extended};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
     Analyzed, Diagnostics, Disabled, LowerError, LowerOptions, PRECOMPUTE, SizeInfo, UnknownName, check_unseen,
     plan_graphs, precomputed, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
-use hgnnc_graph::{Dataset, Extended};
 use hgnnc_ir::dataflow::{GraphDecl, VertexTypeDecl};
 use hgnnc_ir::training::Target;
 use hgnnc_ir::{Dataflow, OutputKind, Space, VertexType};

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use hgnnc_dataset::dataset::LabelValues;
+use hgnnc_dataset::{Dataset, FieldData, files};
 use hgnnc_driver::{
     DatasetSummary, FieldSummary, LabelSummary, LabelSummaryKind, RelationSummary, RowsOf, VertexSummary,
 };
-use hgnnc_graph::dataset::LabelValues;
-use hgnnc_graph::{Dataset, FieldData, files};
 use hgnnc_machine::Machine;
 use hgnnc_synth::{Outcome, Size, SynthError, generate_size};
 use hgnnc_trace::machine_bench;

@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::Path;
 
 use hgnnc_data::ExecError;
+use hgnnc_dataset::{DataError, DataErrors};
 use hgnnc_diag::{Diagnostics, SourceMap, render};
 use hgnnc_driver::{Diagnostic, LowerError, unknown_name};
-use hgnnc_graph::{DataError, DataErrors, SgbError};
+use hgnnc_graph::SgbError;
 
 /// Why something could not be done.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Outputs of semantic graphs and of their edges as tables.
 
 #[cfg(feature = "parquet")]
-use hgnnc_graph::VertexIds;
+use hgnnc_dataset::VertexIds;
 use hgnnc_ir::VertexType;
 use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_train::FamilyOutputRows;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::npy;
+use hgnnc_dataset::npy;
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_train::{FamilyOutputRows, OutputRows, weights};
 

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hgnnc_dataset::Dataset;
 use hgnnc_driver::{Analyzed, Disabled, Setting};
-use hgnnc_graph::{Dataset, GraphCache};
+use hgnnc_graph::GraphCache;
 use hgnnc_train::TrainOptions;
 
 use crate::Error;

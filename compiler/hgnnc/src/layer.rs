@@ -8,9 +8,9 @@
 //!
 //! ```
 //! # use hgnnc::layer::{Layer, LayerJob, Mode};
-//! # let mut dataset = hgnnc_graph::Dataset { name: "three".into(), ..Default::default() };
-//! # dataset.vertex_types.push(hgnnc_graph::VertexTypeData { name: "paper".into(), count: 3, ..Default::default() });
-//! # dataset.relations.push(hgnnc_graph::RelationData {
+//! # let mut dataset = hgnnc_dataset::Dataset { name: "three".into(), ..Default::default() };
+//! # dataset.vertex_types.push(hgnnc_dataset::VertexTypeData { name: "paper".into(), count: 3, ..Default::default() });
+//! # dataset.relations.push(hgnnc_dataset::RelationData {
 //! #     name: "cites".into(),
 //! #     src_ids: vec![0, 1],
 //! #     dst_ids: vec![1, 2],
@@ -50,13 +50,14 @@ use hgnnc_cuda::{DeviceBackend, SharedDevice};
 use hgnnc_data::stacks::{num_own_params, param_places};
 use hgnnc_data::tables::{add_given, extent};
 use hgnnc_data::{BindOptions, BoundData};
+use hgnnc_dataset::Dataset;
 use hgnnc_driver::{
     CpuOptions, Disabled, Leaf, LeafGradient, LowerOptions, compile_cpu_layer, factor_path_sums, give_features,
     given_inputs, lower_layer, output_gradient, plan_layer_graphs,
 };
 use hgnnc_executable::gpu::Precision;
 use hgnnc_executable::{Executable, Role};
-use hgnnc_graph::{Dataset, GraphCache, show_bytes};
+use hgnnc_graph::{GraphCache, show_bytes};
 use hgnnc_ir::dataflow::{Binding, Dataflow};
 use hgnnc_ir::{Input, Param, Space, Type};
 use hgnnc_kernels::simd::Dispatch;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::npy::{self, Npy};
+use hgnnc_dataset::npy::{self, Npy};
 
 use crate::outputs::write_file;
 use crate::{Error, Prepared};

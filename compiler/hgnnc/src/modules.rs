@@ -6,8 +6,8 @@ use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use hgnnc_dataset::files;
 use hgnnc_driver::{ModuleFile, ModuleFiles, ModulePath, NotFound};
-use hgnnc_graph::files;
 use serde::Deserialize;
 
 use crate::source;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hgnnc_data::ExecError;
-use hgnnc_graph::{atomic, files};
+use hgnnc_dataset::{atomic, files};
 use hgnnc_train::Report;
 
 use crate::Error;

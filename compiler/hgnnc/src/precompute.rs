@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hgnnc_data::{BindOptions, BoundData, ExecError, InputData, key_of_rows, materialize, rows_cache};
+use hgnnc_dataset::Dataset;
 use hgnnc_driver::{
     Analyzed, Disabled, LowerError, LowerOptions, PRECOMPUTE, compile_cpu, lower, plan_graphs, precomputed,
     precomputed_inputs, sources,
 };
 use hgnnc_executable::Role;
-use hgnnc_graph::{CacheKey, Dataset, show_bytes};
+use hgnnc_graph::{CacheKey, show_bytes};
 use hgnnc_ir::types::Input;
 use hgnnc_ir::{Dataflow, Op};
 use hgnnc_session::{Backend, StepKey};

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use hgnnc_dataset::files;
 use hgnnc_driver::cost::{Bounded, KernelBound, kernels};
 use hgnnc_driver::{SizeInfo, planned};
-use hgnnc_graph::files;
 use hgnnc_ir::Stage;
 use hgnnc_ir::infer::show;
 use hgnnc_ir::{Direction, Graph, VertexType};

@@ -5,8 +5,8 @@ pub(crate) mod parquet;
 
 use std::collections::BTreeMap;
 
+use hgnnc_dataset::{Dataset, VertexIds};
 use hgnnc_driver::Analyzed;
-use hgnnc_graph::{Dataset, VertexIds};
 use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_ir::training::is_of_loss;
 use hgnnc_ir::{Dataflow, OutputKind, PathRows, Space, VertexType};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use hgnnc_dataset::files;
 use hgnnc_driver::{Analyzed, Endpoints, SizeInfo};
-use hgnnc_graph::files;
 use hgnnc_ir::dataflow::{Matrix, PatternDecl, train_labels};
 
 use crate::Error;

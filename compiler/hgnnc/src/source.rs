@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hgnnc_data::{BindOptions, PathInstances, add_path_instances, middle_of_metapath};
+use hgnnc_dataset::{Dataset, files};
 use hgnnc_driver::{
     Analysis, Analyzed, DatasetSummary, Diagnostics, Disabled, LowerError, MAX_SOURCE, Setting, analyze_with,
     bind_names, check_dataset, codes, declare_metapaths, factor_path_sums, leave_precomputed, silence,
 };
-use hgnnc_graph::{Dataset, InstanceCounts, files};
+use hgnnc_graph::InstanceCounts;
 use rayon::ThreadPool;
 
 use crate::artifact::{self, Artifact};

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use hgnnc_dataset::atomic;
 use hgnnc_driver::Setting;
-use hgnnc_graph::atomic;
 use hgnnc_train::{Epoch, Outcome};
 use serde::Serialize;
 use serde_json::{Map, Value, json};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hgnnc::artifact::{self, Artifact, TransformForm};
 use hgnnc::{Device, Error, Job, ModelSource, Prepared, Purpose, Silent, prepare};
-use hgnnc_graph::{Dataset, DenseFeatures, Features, FieldData, SparseFeatures, VertexTypeData};
+use hgnnc_dataset::{Dataset, DenseFeatures, Features, FieldData, SparseFeatures, VertexTypeData};
 use hgnnc_synth::{Shape, Size, generate_size};
 
 /// Examples of the default run: one of each kind of model, one on mini-batches, one of links, one with a row for each
@@ -403,7 +403,7 @@ fn other_data_are_refused_in_words() {
     let said = refused("vertices", &|data| data.vertex_types[0].name = "article".into());
     assert!(said.contains("there is no vertex type `paper`; it has `article`"), "{said}");
     let said = refused("classes", &|data| {
-        if let hgnnc_graph::LabelValues::Single { classes, .. } = &mut data.labels[0].values {
+        if let hgnnc_dataset::LabelValues::Single { classes, .. } = &mut data.labels[0].values {
             *classes += 1;
         }
         data.labels[0].class_names.clear();

@@ -2,7 +2,7 @@
 
 use hgnnc::layer::{Layer, LayerJob, Mode, Pass, TensorInfo};
 use hgnnc::{Device, Error, Silent};
-use hgnnc_graph::{Dataset, DenseFeatures, Features, RelationData, VertexTypeData};
+use hgnnc_dataset::{Dataset, DenseFeatures, Features, RelationData, VertexTypeData};
 
 const MODEL: &str = "
 use std::gcn::GcnConv

@@ -92,7 +92,7 @@ fn a_text_and_a_dataset_in_memory_train_like_files() {
     let text = std::fs::read_to_string(example()).expect("read");
     let memory = Job {
         model: ModelSource::Text { path: "a model".into(), text: text.clone() },
-        data: DataSource::Loaded(Arc::new(hgnnc_graph::Dataset::load(&data).expect("loaded"))),
+        data: DataSource::Loaded(Arc::new(hgnnc_dataset::Dataset::load(&data).expect("loaded"))),
         ..files.clone()
     };
     let mut trained = [files, memory].map(|job| {

@@ -9,8 +9,8 @@ use hgnnc::{
     ResultFormat, RunFolder, Silent, check_apart, check_folder, check_writable, lock_checkpoints, not_finite, prepare,
     profile, read_sizes, write_scores,
 };
-use hgnnc_graph::npy::{self, Npy};
-use hgnnc_graph::{Dataset, LabelData, LabelValues, RelationData, SplitData, VertexTypeData};
+use hgnnc_dataset::npy::{self, Npy};
+use hgnnc_dataset::{Dataset, LabelData, LabelValues, RelationData, SplitData, VertexTypeData};
 use hgnnc_profile::ProfileOptions;
 
 /// Two predicted relations, which have the second and the third place in the dataset, and attention.

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use hgnnc_dataset::{Dataset, Features, LabelData, LabelValues, Step};
 use hgnnc_executable::Executable;
 use hgnnc_graph::Adjacency;
 use hgnnc_graph::{
-    Dataset, EdgeList, Features, GraphCache, LabelData, LabelValues, MetapathOptions, NO_ORIGINAL, Origin,
-    RelationOptions, SemanticGraph, SemanticGraphs, SgbError, Step,
+    EdgeList, GraphCache, MetapathOptions, NO_ORIGINAL, Origin, RelationOptions, SemanticGraph, SemanticGraphs,
+    SgbError,
 };
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl, KeptInEdges, Matrix, PatternDecl, SelfLoops};
 use hgnnc_ir::training::{self, Fanout, MiniBatch, Training};

@@ -4,7 +4,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use hgnnc_graph::{Adjacency, DegreeClasses, FloatArray, Origin, transpose_into};
+use hgnnc_dataset::FloatArray;
+use hgnnc_graph::{Adjacency, DegreeClasses, Origin, transpose_into};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::random;
 use hgnnc_ir::sizes::{self, SizeInfo};

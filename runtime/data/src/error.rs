@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::{DataErrors, show_bytes};
+use hgnnc_dataset::DataErrors;
+use hgnnc_graph::show_bytes;
 use hgnnc_ir::Origin;
 
 /// Origin of a non-finite number.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use hgnnc_graph::{Dataset, LinkSplitData};
+use hgnnc_dataset::{Dataset, LinkSplitData};
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::training::Training;
 use hgnnc_ir::types::Graph;

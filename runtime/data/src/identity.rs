@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hgnnc_dataset::dataset::LabelValues;
+use hgnnc_dataset::{Dataset, Features};
 use hgnnc_executable::{Executable, Fingerprint};
-use hgnnc_graph::dataset::LabelValues;
-use hgnnc_graph::{Dataset, Features};
 use hgnnc_ir::dataflow::{Binding, Matrix};
 use hgnnc_ir::training::{self, Fanout};
 use hgnnc_ir::types::Graph;

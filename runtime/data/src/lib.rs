@@ -1,6 +1,6 @@
 //! The data that programs run on.
 //!
-//! [`bind()`] turns a [`Dataset`](hgnnc_graph::Dataset) into [`BoundData`] for a compiled model: the adjacency of its
+//! [`bind()`] turns a [`Dataset`](hgnnc_dataset::Dataset) into [`BoundData`] for a compiled model: the adjacency of its
 //! semantic graphs and sparse features, its inputs, labels and splits. [`materialize`] adds metapath graphs that
 //! [`bind()`] has put off, [`add_path_instances`] lists path instances, [`order_vertices`] renumbers vertices so that gathers miss the cache less often, and
 //! [`tables`] checks and completes the data for given programs. [`stacks`] gives the memory of parameters,

@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use hgnnc_graph::{Adjacency, RelationOptions, Step};
+use hgnnc_dataset::Step;
+use hgnnc_graph::{Adjacency, RelationOptions};
 use hgnnc_ir::random::{bits, mask_key};
 
 use crate::bind::{Binder, failed_graph};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use hgnnc_graph::Dataset;
+use hgnnc_dataset::Dataset;
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl};
 use hgnnc_ir::types::Graph;
 

@@ -8,7 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_graph::{Dataset, NO_ORIGINAL, RelationData, SemanticGraphs, Step, VertexTypeData};
+use hgnnc_dataset::{Dataset, RelationData, Step, VertexTypeData};
+use hgnnc_graph::{NO_ORIGINAL, SemanticGraphs};
 use hgnnc_ir::dataflow::{Dataflow, GraphDecl};
 
 use crate::bind::{BindOptions, Binder, graph_builder, steps_of};

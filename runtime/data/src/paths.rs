@@ -1,9 +1,8 @@
 //! Path instances that a model reads, edges that it has outputs of, and vertices as of cutoffs: vertices and relations that no
 //! dataset has, listed by walking its relations.
 
-use hgnnc_graph::{
-    CutoffRows, CutoffType, CutoffWalk, Dataset, EdgeRows, InstanceCounts, Instances, MetapathOptions, Step,
-};
+use hgnnc_dataset::{Dataset, Step};
+use hgnnc_graph::{CutoffRows, CutoffType, CutoffWalk, EdgeRows, InstanceCounts, Instances, MetapathOptions};
 use hgnnc_ir::dataflow::{Binding, Dataflow};
 use hgnnc_ir::{PathDecl, PathRows};
 
@@ -91,7 +90,7 @@ fn instances(flow: &Dataflow, path: &PathDecl, dataset: &Dataset, options: &Bind
     let relation = |relation: u32| &flow.relations[relation as usize];
     let step = |step: &hgnnc_ir::dataflow::Step| {
         let found = relation_in(dataset, &relation(step.relation).dataset_name)?;
-        Ok(hgnnc_graph::Step { relation: found, reverse: step.reverse })
+        Ok(hgnnc_dataset::Step { relation: found, reverse: step.reverse })
     };
     let end = flow.graphs.iter().find(|decl| decl.src == path.vertex);
     // Rows as of cutoffs have the edges of a relation as one of their own.

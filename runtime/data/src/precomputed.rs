@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 
-use hgnnc_graph::{CacheKey, Dataset, GraphCache, MetapathOptions};
+use hgnnc_dataset::Dataset;
+use hgnnc_graph::{CacheKey, GraphCache, MetapathOptions};
 use hgnnc_ir::dataflow::{Binding, Dataflow, SelfLoops};
 use hgnnc_ir::types::{Graph, Input, Layout, Space, VertexType};
 use hgnnc_ir::{Op, Type};

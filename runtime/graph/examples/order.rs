@@ -8,10 +8,11 @@
 
 use std::time::Instant;
 
+use hgnnc_dataset::{Dataset, LabelValues};
 use hgnnc_graph::order::{
     Gather, Growth, NO_CLUSTER, Order, by_cluster, by_degree, by_first_use, grow_clusters, missed_bytes,
 };
-use hgnnc_graph::{Dataset, LabelValues, RelationOptions, SemanticGraph, SemanticGraphs};
+use hgnnc_graph::{RelationOptions, SemanticGraph, SemanticGraphs};
 use rayon::prelude::*;
 
 const GB: f64 = 1e9;

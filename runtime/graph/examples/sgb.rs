@@ -7,7 +7,8 @@
 
 use std::time::Instant;
 
-use hgnnc_graph::{Dataset, GraphCache, LargePages, MetapathOptions, SemanticGraphs};
+use hgnnc_dataset::Dataset;
+use hgnnc_graph::{GraphCache, LargePages, MetapathOptions, SemanticGraphs};
 
 /// The allocator of the `hgnnc` binary.
 #[global_allocator]

@@ -11,8 +11,9 @@
 
 use std::collections::BTreeSet;
 
+use hgnnc_dataset::dataset::{Dataset, RelationData, Step, VertexTypeData};
+
 use crate::csr::NO_ORIGINAL;
-use crate::dataset::{Dataset, RelationData, Step, VertexTypeData};
 use crate::sgb::{SgbError, edges_of_step, latest_times};
 
 /// The rows of vertices as of cutoffs that a dataset is to have.
@@ -126,10 +127,10 @@ impl CutoffRows {
             let of_edges = |all: &[f32], dim: usize| -> Vec<f32> {
                 edges.iter().flat_map(|&edge| all[edge * dim..][..dim].iter().copied()).collect()
             };
-            let features = data
-                .features
-                .as_ref()
-                .map(|all| crate::dataset::DenseFeatures { dim: all.dim, rows: of_edges(&all.rows, all.dim).into() });
+            let features = data.features.as_ref().map(|all| hgnnc_dataset::dataset::DenseFeatures {
+                dim: all.dim,
+                rows: of_edges(&all.rows, all.dim).into(),
+            });
             relations.push(RelationData {
                 name: walk.relation.clone(),
                 src: new_src,

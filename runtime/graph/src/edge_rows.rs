@@ -1,7 +1,8 @@
 //! The edges of a relation as vertices of a type of their own, for models whose outputs have a row for each edge.
 
+use hgnnc_dataset::dataset::{Dataset, EdgeLabel, EdgeSplit, LabelData, RelationData, SplitData, VertexTypeData};
+
 use crate::csr::NO_ORIGINAL;
-use crate::dataset::{Dataset, EdgeLabel, EdgeSplit, LabelData, RelationData, SplitData, VertexTypeData};
 use crate::sgb::SgbError;
 
 /// The edges that a dataset is to have as vertices.

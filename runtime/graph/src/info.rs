@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use hgnnc_dataset::dataset::{Dataset, Features, FieldData, LabelValues, Step};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::dataset::{Dataset, Features, FieldData, LabelValues, Step};
 use crate::degrees::{ClassInfo, DegreeCounts};
 use crate::sgb::{SemanticGraphs, SgbError, path_count};
 

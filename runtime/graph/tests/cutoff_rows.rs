@@ -1,6 +1,7 @@
 //! Rows of vertices as of cutoffs: those that are read, their edges and numbers, and the errors of the list.
 
-use hgnnc_graph::{CutoffRows, CutoffType, CutoffWalk, Dataset, RelationData, SgbError, Step, VertexTypeData};
+use hgnnc_dataset::{Dataset, RelationData, Step, VertexTypeData};
+use hgnnc_graph::{CutoffRows, CutoffType, CutoffWalk, SgbError};
 
 /// Papers with times, authors without, and who wrote which paper when. `edges`: author, paper, time.
 fn dataset(papers: &[i64], authors: usize, edges: &[(u32, u32, i64)]) -> Dataset {

@@ -1,11 +1,12 @@
 //! Labels and splits of the edges of a relation: loading, faults, writing, and what becomes of them when edges change.
 
-#[path = "common/tiny.rs"]
+#[path = "../../dataset/tests/common/tiny.rs"]
 mod tiny;
 
 use std::path::Path;
 
-use hgnnc_graph::{Dataset, DatasetInfo, EdgeLabel, EdgeRows, EdgeSplit, LabelValues, npy, schema_text};
+use hgnnc_dataset::{Dataset, EdgeLabel, EdgeSplit, LabelValues, npy, schema_text};
+use hgnnc_graph::{DatasetInfo, EdgeRows};
 
 const TARGETS: &str = r#"
 [[label]]
@@ -184,7 +185,7 @@ fn they_go_with_the_edges_that_are_kept() {
 fn new_edges_have_no_label() {
     let (graph, mut new) = (dataset(), dataset());
     for ty in &mut new.vertex_types {
-        ty.ids = Some(hgnnc_graph::VertexIds::Integer((0..ty.count as i64).collect()));
+        ty.ids = Some(hgnnc_dataset::VertexIds::Integer((0..ty.count as i64).collect()));
     }
     new.relations.remove(1);
     let extended = graph.extended(&new).unwrap_or_else(|errors| panic!("{:?}", errors.0));

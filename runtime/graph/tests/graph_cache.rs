@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use hgnnc_dataset::{Dataset, RelationData, Step, VertexTypeData};
 use hgnnc_graph::{
-    CacheKey, Dataset, EntryContents, GraphCache, MetapathOptions, Origin, RelationData, SemanticGraph, SemanticGraphs,
-    SgbError, Step, VertexTypeData,
+    CacheKey, EntryContents, GraphCache, MetapathOptions, Origin, SemanticGraph, SemanticGraphs, SgbError,
 };
 
 const LIMIT: u64 = 1 << 20;

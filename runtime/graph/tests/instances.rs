@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use hgnnc_graph::{Dataset, Instances, MetapathOptions, RelationData, SemanticGraphs, SgbError, Step, VertexTypeData};
+use hgnnc_dataset::{Dataset, RelationData, Step, VertexTypeData};
+use hgnnc_graph::{Instances, MetapathOptions, SemanticGraphs, SgbError};
 use proptest::prelude::*;
 
 type Edges = Vec<(u32, u32)>;

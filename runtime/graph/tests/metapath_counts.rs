@@ -1,8 +1,10 @@
 //! Every metapath of every real dataset against the counts in its `dataset.toml`.
 
+#[path = "../../dataset/tests/common/mod.rs"]
 mod common;
 
-use hgnnc_graph::{Dataset, DegreeClasses, MetapathOptions, RelationOptions, SemanticGraphs, degree_class};
+use hgnnc_dataset::Dataset;
+use hgnnc_graph::{DegreeClasses, MetapathOptions, RelationOptions, SemanticGraphs, degree_class};
 
 #[test]
 fn metapath_counts() {
@@ -81,7 +83,7 @@ fn relations_of_real_datasets_become_graphs() {
 fn schemas_of_real_datasets_have_distinct_identifiers() {
     for folder in common::real_datasets() {
         let dataset = Dataset::load(&folder).unwrap_or_else(|e| panic!("{e}"));
-        let text = hgnnc_graph::schema_text(&dataset);
+        let text = hgnnc_dataset::schema_text(&dataset);
         println!("{}", text.lines().take(16).collect::<Vec<_>>().join("\n"));
         let mut names = std::collections::BTreeSet::new();
         for line in text.lines().skip(1).filter(|l| *l != "}") {

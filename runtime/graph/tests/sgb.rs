@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_dataset::{Dataset, RelationData, Step, VertexTypeData};
 use hgnnc_graph::{
-    Dataset, DegreeCounts, MetapathOptions, Middle, NO_ORIGINAL, RelationData, RelationOptions, SemanticGraph,
-    SemanticGraphs, SgbError, Step, VertexTypeData,
+    DegreeCounts, MetapathOptions, Middle, NO_ORIGINAL, RelationOptions, SemanticGraph, SemanticGraphs, SgbError,
 };
 use proptest::prelude::*;
 

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use hgnnc_graph::{Dataset, files};
+use hgnnc_dataset::{Dataset, files};
 use serde::Deserialize;
 
 use crate::error::{Faults, ImportError, shown};

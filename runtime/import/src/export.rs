@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use hgnnc_graph::write::{WriteError, new_folder};
-use hgnnc_graph::{Dataset, Features, LabelData, LabelValues, SplitData, VertexTypeData};
+use hgnnc_dataset::write::{WriteError, new_folder};
+use hgnnc_dataset::{Dataset, Features, LabelData, LabelValues, SplitData, VertexTypeData};
 
 use crate::error::shown;
 use crate::{hgb, ogb, pyg, tables};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::{Dataset, files};
+use hgnnc_dataset::{Dataset, files};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
 //! Numbers for ids, in the order in which they come.
 
 use hashbrown::HashTable;
-use hgnnc_graph::VertexIds;
+use hgnnc_dataset::VertexIds;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Ids of the vertices of a type, each with a number from 0. Every text is held once.

@@ -33,7 +33,7 @@ mod values;
 use std::path::Path;
 use std::sync::Arc;
 
-use hgnnc_graph::Dataset;
+use hgnnc_dataset::Dataset;
 
 pub use error::{Fault, Faults, ImportError};
 pub use export::{ExportError, Layout, export};

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::{Dataset, Kinds, LabelData, LabelValues, RelationData, SplitData, VertexTypeData};
+use hgnnc_dataset::{Dataset, Kinds, LabelData, LabelValues, RelationData, SplitData, VertexTypeData};
 use oxrdf::{NamedOrBlankNode, Term, Triple};
 use oxttl::NTriplesParser;
 use serde::Deserialize;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hgnnc_graph::files;
+use hgnnc_dataset::files;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

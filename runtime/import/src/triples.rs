@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::{Dataset, LinkSplitData, Links, RelationData, VertexTypeData};
+use hgnnc_dataset::{Dataset, LinkSplitData, Links, RelationData, VertexTypeData};
 
 use crate::error::{Faults, ImportError};
 use crate::files::{Rows, Style, separator_of};

@@ -1,6 +1,6 @@
 //! Arrays as the format holds them.
 
-use hgnnc_graph::{DenseFeatures, Features, FloatArray, SparseFeatures};
+use hgnnc_dataset::{DenseFeatures, Features, FloatArray, SparseFeatures};
 
 /// Less than this share of values that are not zero is stored as CSR: a column number beside each value costs as much as
 /// the value, and sparse products read rows out of order.

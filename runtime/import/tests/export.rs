@@ -4,8 +4,8 @@ mod common;
 
 use std::path::Path;
 
-use hgnnc_graph::write::WriteError;
-use hgnnc_graph::{Dataset, EdgeLabel, EdgeSplit, LabelValues, SplitData};
+use hgnnc_dataset::write::WriteError;
+use hgnnc_dataset::{Dataset, EdgeLabel, EdgeSplit, LabelValues, SplitData};
 use hgnnc_import::{ExportError, Kind, Layout, export};
 
 use common::{assert_equal, corners, corners_with_kinds, import, real_dataset};

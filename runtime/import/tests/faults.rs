@@ -97,7 +97,7 @@ fn without_a_fault_it_is_read() {
     let ids = dataset.vertex_types[1].ids.as_ref().unwrap();
     assert_eq!([ids.text(0), ids.text(1)], ["x|1", "y|1"]);
     dataset.write(&folder.path().join("made")).unwrap();
-    hgnnc_graph::Dataset::load(folder.path().join("made")).unwrap_or_else(|error| panic!("{error}"));
+    hgnnc_dataset::Dataset::load(folder.path().join("made")).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]

@@ -4,8 +4,8 @@ mod layouts;
 
 use std::path::Path;
 
-use hgnnc_graph::LabelValues;
-use hgnnc_graph::npy;
+use hgnnc_dataset::LabelValues;
+use hgnnc_dataset::npy;
 use hgnnc_import::Kind;
 use layouts::{edges, imported, rows, write};
 

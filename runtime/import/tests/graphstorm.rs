@@ -2,7 +2,7 @@
 
 mod layouts;
 
-use hgnnc_graph::{LabelValues, TransformKind};
+use hgnnc_dataset::{LabelValues, TransformKind};
 use hgnnc_import::Kind;
 use layouts::{edges, ids, imported, rows, write};
 

@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use hgnnc_graph::{Dataset, Features, LabelValues};
+use hgnnc_dataset::{Dataset, Features, LabelValues};
 use hgnnc_import::Kind;
 
 use common::import;

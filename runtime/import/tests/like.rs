@@ -6,7 +6,7 @@ mod layouts;
 use std::sync::Arc;
 
 use common::Notes;
-use hgnnc_graph::{Dataset, Features, LabelValues, TransformKind};
+use hgnnc_dataset::{Dataset, Features, LabelValues, TransformKind};
 use hgnnc_import::{ImportError, Kind, read_observed};
 use layouts::{Files, edges, ids, imported, rows, write};
 

@@ -5,7 +5,7 @@ mod layouts;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use hgnnc_graph::{Dataset, LabelValues};
+use hgnnc_dataset::{Dataset, LabelValues};
 use hgnnc_import::Kind;
 use layouts::{edges, ids, imported, write};
 

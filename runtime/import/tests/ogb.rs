@@ -8,8 +8,8 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder};
-use hgnnc_graph::npy::{Element, to_bytes};
-use hgnnc_graph::{Dataset, Features, LabelValues};
+use hgnnc_dataset::npy::{Element, to_bytes};
+use hgnnc_dataset::{Dataset, Features, LabelValues};
 use hgnnc_import::Kind;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hgnnc_graph::{Dataset, Features, LabelValues, TransformKind};
+use hgnnc_dataset::{Dataset, Features, LabelValues, TransformKind};
 use hgnnc_import::{Kind, read};
 
 const PAGE: &str = include_str!("../../../docs/import.md");

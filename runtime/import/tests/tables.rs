@@ -5,7 +5,7 @@ mod common;
 mod layouts;
 
 use common::import;
-use hgnnc_graph::{LabelValues, TransformKind};
+use hgnnc_dataset::{LabelValues, TransformKind};
 use hgnnc_import::Kind;
 use layouts::{Change, Files, edges, ids, imported, rows, said, said_of, write};
 
@@ -105,7 +105,7 @@ fn links_are_held_out_by_time_and_none_of_their_edges_stays() {
     // Both relations have a part in the split of one name.
     assert_eq!(edges(&dataset, "knows"), [(1, 0)]);
     let [split] = &dataset.link_splits[..] else { panic!("one split") };
-    let links = |links: &hgnnc_graph::Links| -> Vec<(u32, u32, u32)> {
+    let links = |links: &hgnnc_dataset::Links| -> Vec<(u32, u32, u32)> {
         links.src.iter().zip(&links.relation).zip(&links.dst).map(|((&s, &r), &d)| (s, r, d)).collect()
     };
     assert_eq!(

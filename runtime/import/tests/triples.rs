@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use hgnnc_graph::Dataset;
+use hgnnc_dataset::Dataset;
 use hgnnc_import::{Kind, Observer, read, read_observed};
 
 #[test]

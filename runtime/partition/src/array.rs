@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use half::f16;
-use hgnnc_graph::npy::{Dtype, Npy};
+use hgnnc_dataset::npy::{Dtype, Npy};
 
 /// Bytes of a file after which its pages are given back.
 const WINDOW: usize = 32 << 20;
@@ -184,7 +184,7 @@ fn find<const N: usize>(bytes: &[u8], float: impl Fn([u8; N]) -> f32) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hgnnc_graph::npy;
+    use hgnnc_dataset::npy;
 
     #[test]
     fn elements_and_rows_of_both_orders_are_equal() {

@@ -3,8 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::write::WriteError;
-use hgnnc_graph::{DataError, DataErrors, show_bytes};
+use hgnnc_dataset::write::WriteError;
+use hgnnc_dataset::{DataError, DataErrors};
+use hgnnc_graph::show_bytes;
 
 /// Why a dataset was not partitioned. The target is unchanged.
 #[derive(Debug, thiserror::Error)]

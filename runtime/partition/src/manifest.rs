@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use hgnnc_graph::files;
+use hgnnc_dataset::files;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{PartitionError, Result};

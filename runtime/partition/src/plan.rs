@@ -4,9 +4,9 @@
 
 use std::collections::HashSet;
 
-use hgnnc_graph::SplitData;
-use hgnnc_graph::load::FIELDS;
-use hgnnc_graph::write::stem;
+use hgnnc_dataset::SplitData;
+use hgnnc_dataset::load::FIELDS;
+use hgnnc_dataset::write::stem;
 use toml::{Table, Value};
 
 use crate::array::{Integers, Rows};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hgnnc_graph::write::vacant;
+use hgnnc_dataset::write::vacant;
 
 use crate::adjacency;
 use crate::assign::{self, Classes, Fennel};

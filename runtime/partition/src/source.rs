@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use hgnnc_graph::npy::Npy;
-use hgnnc_graph::{DataError, Dataset, files};
+use hgnnc_dataset::npy::Npy;
+use hgnnc_dataset::{DataError, Dataset, files};
 use toml::{Table, Value};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 

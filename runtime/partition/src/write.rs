@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use hgnnc_graph::DataError;
-use hgnnc_graph::npy::{self, Dtype, Npy};
+use hgnnc_dataset::DataError;
+use hgnnc_dataset::npy::{self, Dtype, Npy};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::Xxh3;
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Place, communities, integers, random};
-use hgnnc_graph::{Dataset, EdgeSplit, Features, LabelValues, RelationData, VertexIds};
+use hgnnc_dataset::{Dataset, EdgeSplit, Features, LabelValues, RelationData, VertexIds};
 use hgnnc_partition::{By, Options, Partition};
 use proptest::prelude::*;
 
@@ -102,7 +102,7 @@ fn check(place: &Place, source: &Dataset, found: &Partition) -> Result<(), TestC
             prop_assert!(own.windows(2).all(|w| w[0] < w[1]));
         }
         prop_assert_eq!(of.time.as_ref().map(|time| undone(time, numbers)), from.time.clone());
-        let kinds = |kinds: &hgnnc_graph::Kinds, of: Vec<u32>| (kinds.names.clone(), of);
+        let kinds = |kinds: &hgnnc_dataset::Kinds, of: Vec<u32>| (kinds.names.clone(), of);
         prop_assert_eq!(
             of.kinds.as_ref().map(|k| kinds(k, undone(&k.of, numbers))),
             from.kinds.as_ref().map(|k| kinds(k, k.of.clone()))

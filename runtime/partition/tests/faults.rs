@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Place, communities};
-use hgnnc_graph::{Dataset, Features, SparseFeatures, npy};
+use hgnnc_dataset::{Dataset, Features, SparseFeatures, npy};
 use hgnnc_partition::{By, MOST_RANKS, Options, Partition};
 
 /// The message of a refused run, which leaves nothing behind.

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::{Place, communities, integers, random};
-use hgnnc_graph::Dataset;
+use hgnnc_dataset::Dataset;
 use hgnnc_partition::{By, Options, Partition};
 
 fn partitioned(dataset: &Dataset, options: &Options) -> (Place, Dataset, Partition) {
@@ -172,7 +172,7 @@ fn one_rank_owns_all_in_the_order_of_the_source() {
 #[test]
 fn a_type_may_have_fewer_vertices_than_ranks() {
     let mut dataset = communities(100, 5);
-    let small = |name: &str, count| hgnnc_graph::VertexTypeData { name: name.into(), count, ..Default::default() };
+    let small = |name: &str, count| hgnnc_dataset::VertexTypeData { name: name.into(), count, ..Default::default() };
     dataset.vertex_types.extend([small("small", 2), small("empty", 0)]);
     for by in By::ALL {
         let (_, _, found) = partitioned(&dataset, &Options { by, ..Options::new(5) });

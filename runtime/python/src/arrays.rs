@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use hgnnc_graph::{Dataset, FloatArray};
+use hgnnc_dataset::{Dataset, FloatArray};
 use numpy::{Element, PyArray, PyArrayMethods, PyReadonlyArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

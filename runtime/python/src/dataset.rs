@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hgnnc_cpu::thread_pool;
-use hgnnc_graph::build::{GivenLabels, GivenLinks};
-use hgnnc_graph::dataset::LabelValues;
-use hgnnc_graph::{Builder, Features, FloatArray, Links, Named, VertexIds, schema_text};
+use hgnnc_dataset::build::{GivenLabels, GivenLinks};
+use hgnnc_dataset::dataset::LabelValues;
+use hgnnc_dataset::{Builder, Features, FloatArray, Links, Named, VertexIds, schema_text};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -164,7 +164,7 @@ fn links<'a>(given: &'a [(String, usize, Ints<'_>, Ints<'_>)]) -> PyResult<Vec<G
 
 /// A validated dataset.
 #[pyclass(frozen, module = "hgnnc._native")]
-pub struct Dataset(pub Arc<hgnnc_graph::Dataset>);
+pub struct Dataset(pub Arc<hgnnc_dataset::Dataset>);
 
 /// Source, relation and destination of held-out links.
 type LinkViews = (View, View, View);
@@ -189,7 +189,7 @@ impl Dataset {
     #[staticmethod]
     fn load(py: Python<'_>, folder: PathBuf) -> PyResult<Dataset> {
         let pool = thread_pool(0).map_err(|error| exception(py, &error.into()))?;
-        let loaded = py.detach(|| pool.install(|| hgnnc_graph::Dataset::load(&folder)));
+        let loaded = py.detach(|| pool.install(|| hgnnc_dataset::Dataset::load(&folder)));
         loaded.map(|dataset| Dataset(Arc::new(dataset))).map_err(|errors| data_error(py, errors))
     }
 
@@ -292,7 +292,7 @@ impl Dataset {
     /// Vertex type, name, kind, values, whether there is a label, and names of classes.
     #[expect(clippy::type_complexity, reason = "a row of a table that Python unpacks")]
     fn labels(&self) -> Vec<(usize, String, &'static str, usize, View, Option<View>, Vec<String>)> {
-        let one = |label: &hgnnc_graph::LabelData| {
+        let one = |label: &hgnnc_dataset::LabelData| {
             let (kind, width, values, mask) = match &label.values {
                 LabelValues::Single { classes, of } => ("class", *classes, self.view(of), None),
                 LabelValues::Multi { classes: width, rows, labelled } => {

@@ -2,7 +2,7 @@
 
 use hgnnc::Error;
 use hgnnc_diag::{Diagnostics, Severity, SourceMap, render};
-use hgnnc_graph::DataErrors;
+use hgnnc_dataset::DataErrors;
 use pyo3::prelude::*;
 
 /// A diagnostic: severity, code, message, (line, column) of begin and end, text of the label, notes and help.

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use hgnnc_graph::Dataset;
+use hgnnc_dataset::Dataset;
 use hgnnc_ir::random::bits;
 use hgnnc_sample::Fanout::AtMost;
 use hgnnc_sample::{

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 
-use hgnnc_graph::{Dataset, RelationOptions, SemanticGraphs, SgbError, Shared};
+use hgnnc_dataset::Dataset;
+use hgnnc_graph::{RelationOptions, SemanticGraphs, SgbError, Shared};
 
 use crate::plan::Fanout;
 use crate::prefetch::prefetch;

@@ -1,6 +1,6 @@
 //! Splits of the labelled edges of a relation.
 
-use hgnnc_graph::{Dataset, EdgeSplit, LabelValues, RelationData};
+use hgnnc_dataset::{Dataset, EdgeSplit, LabelValues, RelationData};
 use rustc_hash::FxHashMap;
 
 use crate::labelled::{LabelSplit, divide};

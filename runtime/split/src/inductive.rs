@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use hgnnc_graph::write::{WriteError, new_folder};
-use hgnnc_graph::{
+use hgnnc_dataset::write::{WriteError, new_folder};
+use hgnnc_dataset::{
     Dataset, Features, FieldData, Kinds, LabelData, LabelValues, LinkSplitData, Links, RelationData, SplitData,
     VertexIds, VertexTypeData,
 };

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hgnnc_graph::{EdgeLabel, LabelData, LabelValues};
+use hgnnc_dataset::{EdgeLabel, LabelData, LabelValues};
 
 use crate::shares::shuffle;
 use crate::{Order, Shares, SplitError};

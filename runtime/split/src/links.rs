@@ -1,6 +1,6 @@
 //! Splits of links.
 
-use hgnnc_graph::{Dataset, LinkSplitData, Links, RelationData};
+use hgnnc_dataset::{Dataset, LinkSplitData, Links, RelationData};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::reverses::{Reverses, check, undirected};

@@ -1,6 +1,6 @@
 //! Relations that hold the reverses of another one's edges.
 
-use hgnnc_graph::RelationData;
+use hgnnc_dataset::RelationData;
 use rustc_hash::FxHashSet;
 
 use crate::SplitError;

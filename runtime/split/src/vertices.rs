@@ -1,6 +1,6 @@
 //! Splits of the labelled vertices of a type.
 
-use hgnnc_graph::{Dataset, SplitData};
+use hgnnc_dataset::{Dataset, SplitData};
 
 use crate::labelled::{LabelSplit, divide};
 use crate::{Order, SplitError};

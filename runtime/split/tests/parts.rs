@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hgnnc_graph::{
+use hgnnc_dataset::{
     Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, FieldData, LabelData, LabelValues, RelationData, SplitData,
     VertexIds, VertexTypeData,
 };

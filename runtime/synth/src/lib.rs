@@ -22,7 +22,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use hgnnc_graph::{DataErrors, Dataset, SemanticGraphs, files, npy};
+use hgnnc_dataset::{DataErrors, Dataset, files, npy};
+use hgnnc_graph::SemanticGraphs;
 use rand::Rng;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 
-use hgnnc_graph::npy::{self, Element};
+use hgnnc_dataset::npy::{self, Element};
 use rand::seq::SliceRandom;
 use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;

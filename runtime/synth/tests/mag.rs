@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use hgnnc_graph::{Dataset, Features, LabelValues, RelationOptions, SemanticGraph, SemanticGraphs};
+use hgnnc_dataset::{Dataset, Features, LabelValues};
+use hgnnc_graph::{RelationOptions, SemanticGraph, SemanticGraphs};
 use hgnnc_synth::{Outcome, Shape, Size, SynthError, generate_size};
 
 fn made(scale: f64, dir: &Path) -> Dataset {

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use hgnnc_graph::{
-    Dataset, DatasetInfo, Features, LabelValues, MetapathOptions, RelationOptions, SemanticGraph, SemanticGraphs,
-};
+use hgnnc_dataset::{Dataset, Features, LabelValues};
+use hgnnc_graph::{DatasetInfo, MetapathOptions, RelationOptions, SemanticGraph, SemanticGraphs};
 use hgnnc_synth::{Outcome, Shape, SynthError, generate};
 
 fn made(shape: Shape, dir: &Path) -> Dataset {

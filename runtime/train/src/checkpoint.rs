@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hgnnc_data::{ExecError, Identity, OrderKind, Result};
-use hgnnc_graph::atomic;
+use hgnnc_dataset::atomic;
 use serde::{Deserialize, Serialize};
 
 use crate::weights::{self, Tensor};

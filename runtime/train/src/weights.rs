@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use hgnnc_data::{ExecError, Result};
-use hgnnc_graph::{atomic, files};
+use hgnnc_dataset::{atomic, files};
 use safetensors::tensor::{Dtype, SafeTensors, View, serialize};
 
 /// A tensor to write.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hgnnc_graph::npy;
+use hgnnc_dataset::npy;
 
 const PAPERS: i32 = 24;
 const AUTHORS: i32 = 9;

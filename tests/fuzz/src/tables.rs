@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::{Dataset, npy};
+use hgnnc_dataset::{Dataset, npy};
 use hgnnc_import::{ImportError, Kind, read};
 use rand::Rng;
 use rand::seq::IndexedRandom;

@@ -1,6 +1,6 @@
 //! A world as an in-memory dataset, to test the runtime's binding of datasets.
 
-use hgnnc_graph::{
+use hgnnc_dataset::{
     Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, FieldData, LabelData, LabelValues, RelationData,
     SparseFeatures, SplitData, VertexTypeData,
 };

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use hgnnc_data::{BindOptions, BoundData, add_path_instances, bind};
+use hgnnc_dataset::Dataset;
 use hgnnc_driver::{Analyzed, bind_names};
 use hgnnc_executable::{Executable, Kernels};
-use hgnnc_graph::Dataset;
 use hgnnc_synth::{Shape, Size, generate_size};
 
 /// All examples, as (`rgcn/acm`, text), in order.

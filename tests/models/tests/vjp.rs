@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use hgnnc::layer::{Layer, LayerJob, Mode};
 use hgnnc::{Device, Silent};
+use hgnnc_dataset::{Dataset, DenseFeatures, Features};
 use hgnnc_driver::{Leaf, output_gradient};
-use hgnnc_graph::{Dataset, DenseFeatures, Features};
 use hgnnc_interp::{Bindings, Tensor};
 use hgnnc_ir::dataflow::{Binding, Matrix};
 use hgnnc_ir::{Dataflow, Input, OutputKind, Param};

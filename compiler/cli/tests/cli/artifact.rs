@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use hgnnc::artifact::VERSION;
-use hgnnc_graph::dataset::{Dataset, DenseFeatures, Features, RelationData, SparseFeatures, VertexIds, VertexTypeData};
-use hgnnc_graph::npy::Npy;
+use hgnnc_dataset::dataset::{
+    Dataset, DenseFeatures, Features, RelationData, SparseFeatures, VertexIds, VertexTypeData,
+};
+use hgnnc_dataset::npy::Npy;
 
 use crate::common::{AUTHORS, PAPERS, Place, Run, names};
 

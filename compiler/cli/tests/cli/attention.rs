@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_graph::npy::Npy;
+use hgnnc_dataset::npy::Npy;
 use serde_json::Value;
 
 use crate::common::{PAPERS, Place, SCHEMA, TRAIN};

@@ -1,6 +1,6 @@
 //! Datasets that are damaged, odd or extreme.
 
-use hgnnc_graph::npy;
+use hgnnc_dataset::npy;
 
 use crate::common::{PAPERS, Place, usual, with_metapath};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use hgnnc_graph::npy;
+use hgnnc_dataset::npy;
 use hgnnc_train::weights;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use hgnnc_graph::{Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, LabelValues, RelationData, VertexTypeData};
+use hgnnc_dataset::{
+    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, LabelValues, RelationData, VertexTypeData,
+};
 
 use crate::common::Place;
 
@@ -57,7 +59,7 @@ fn bank(accounts: usize, payments: usize) -> Dataset {
             name: "account".into(),
             count: accounts,
             features: Some(Features::Dense(DenseFeatures { dim: 2, rows: x.into() })),
-            ids: Some(hgnnc_graph::VertexIds::Integer((0..accounts as i64).map(|account| 100 + account).collect())),
+            ids: Some(hgnnc_dataset::VertexIds::Integer((0..accounts as i64).map(|account| 100 + account).collect())),
             ..VertexTypeData::default()
         }],
         relations: vec![RelationData {
@@ -118,7 +120,7 @@ fn edges_are_trained_evaluated_and_predicted() {
         assert!(["honest", "fraud"].contains(&class), "{row}");
     }
     place.run(&["infer", "run/model.hgnnx", "--data", "bank", "--out", "fraud.npy"]).works();
-    let numbers = hgnnc_graph::npy::Npy::open(&place.path("fraud.npy")).unwrap_or_else(|error| panic!("{error:?}"));
+    let numbers = hgnnc_dataset::npy::Npy::open(&place.path("fraud.npy")).unwrap_or_else(|error| panic!("{error:?}"));
     assert_eq!(numbers.shape(), [PAYMENTS, 2]);
 }
 
@@ -132,7 +134,7 @@ fn batches_of_edges_train_and_new_payments_are_predicted() {
     assert!(report["metrics"]["test"]["accuracy"].as_f64().expect("a number") > 0.85, "{}", report["metrics"]);
     // Two payments between accounts that the graph has, one of which is new.
     let mut new = bank(2, 2);
-    new.vertex_types[0].ids = Some(hgnnc_graph::VertexIds::Integer(vec![103, 777]));
+    new.vertex_types[0].ids = Some(hgnnc_dataset::VertexIds::Integer(vec![103, 777]));
     let pays = &mut new.relations[0];
     (pays.src_ids, pays.dst_ids) = (vec![0, 1], vec![1, 0]);
     (pays.labels, pays.splits) = (vec![], vec![]);

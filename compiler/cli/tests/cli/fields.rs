@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hgnnc_graph::dataset::{Dataset, DenseFeatures, Features, FieldData, SparseFeatures};
+use hgnnc_dataset::dataset::{Dataset, DenseFeatures, Features, FieldData, SparseFeatures};
 
 use crate::common::{PAPERS, Place};
 

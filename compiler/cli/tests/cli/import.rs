@@ -1,6 +1,6 @@
 //! From tables to predictions: `data import`, `train`, `infer` with the ids of the tables.
 
-use hgnnc_graph::Dataset;
+use hgnnc_dataset::Dataset;
 
 use crate::common::Place;
 

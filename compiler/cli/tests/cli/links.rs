@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use hgnnc_graph::npy;
+use hgnnc_dataset::npy;
 
 use crate::common::*;
 

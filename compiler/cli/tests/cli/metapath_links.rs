@@ -1,6 +1,6 @@
 //! Links of metapaths (metapath2vec): from a dataset without held-out links to vectors.
 
-use hgnnc_graph::npy;
+use hgnnc_dataset::npy;
 
 use crate::common::*;
 use crate::links;

@@ -1,6 +1,6 @@
 //! `data partition`: a dataset with the vertices and edges of each rank together.
 
-use hgnnc_graph::Dataset;
+use hgnnc_dataset::Dataset;
 
 use crate::common::{Place, usual};
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hgnnc_graph::npy;
+use hgnnc_dataset::npy;
 use serde_json::Value;
 
 use crate::common::{CACHE, Place, Run, names};

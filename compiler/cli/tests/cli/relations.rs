@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use hgnnc_graph::npy;
+use hgnnc_dataset::npy;
 
 use crate::common::*;
 

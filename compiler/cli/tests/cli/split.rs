@@ -1,6 +1,6 @@
 //! `data split`: vertices and links in parts, written as a dataset of its own.
 
-use hgnnc_graph::Dataset;
+use hgnnc_dataset::Dataset;
 
 use crate::common::Place;
 

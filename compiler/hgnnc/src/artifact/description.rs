@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_graph::Dataset;
-use hgnnc_graph::dataset::{LabelValues, Transform, TransformKind, VertexIds};
+use hgnnc_dataset::Dataset;
+use hgnnc_dataset::dataset::{LabelValues, Transform, TransformKind, VertexIds};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, Matrix};
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::training::{

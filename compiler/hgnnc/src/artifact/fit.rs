@@ -1,8 +1,8 @@
 //! An artifact against a dataset: what the model reads must be there, as in training.
 
-use hgnnc_graph::Dataset;
-use hgnnc_graph::dataset::VertexTypeData;
-use hgnnc_graph::{LabelValues, RelationData};
+use hgnnc_dataset::Dataset;
+use hgnnc_dataset::dataset::VertexTypeData;
+use hgnnc_dataset::{LabelValues, RelationData};
 use hgnnc_ir::PathRows;
 use hgnnc_ir::types::VertexType;
 

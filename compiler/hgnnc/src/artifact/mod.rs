@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use hgnnc_dataset::{atomic, files};
 use hgnnc_driver::Analyzed;
-use hgnnc_graph::{atomic, files};
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
 use hgnnc_ir::training::Training;
 use hgnnc_ir::{Dataflow, OutputKind};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hgnnc_graph::VertexIds;
+use hgnnc_dataset::VertexIds;
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, FloatType, Int64Type};
 use parquet::errors::Result;

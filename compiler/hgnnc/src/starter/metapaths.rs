@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use hgnnc_graph::{Dataset, MetapathData, SemanticGraphs, SgbError, Step};
+use hgnnc_dataset::{Dataset, MetapathData, Step};
+use hgnnc_graph::{SemanticGraphs, SgbError};
 
 /// A metapath from a vertex type to itself, and the size of its graph.
 pub struct Proposal {

@@ -5,10 +5,10 @@ mod metapaths;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use hgnnc_dataset::dataset::LabelValues;
+use hgnnc_dataset::schema::{Schema, quote, schema};
+use hgnnc_dataset::{Dataset, LinkSplitData, MetapathData, SplitData};
 use hgnnc_driver::reformat;
-use hgnnc_graph::dataset::LabelValues;
-use hgnnc_graph::schema::{Schema, quote, schema};
-use hgnnc_graph::{Dataset, LinkSplitData, MetapathData, SplitData};
 
 use self::metapaths::Proposal;
 use crate::Error;

@@ -1,8 +1,9 @@
 //! The edges of a relation without row offsets.
 
+use hgnnc_dataset::dataset::Step;
+
 use super::{SemanticGraphs, SgbError};
 use crate::csr::NO_ORIGINAL;
-use crate::dataset::Step;
 
 /// The edges of a relation in the order of its CSC: by destination, then source, then position in the file. Takes memory
 /// in its edges alone, where a [`SemanticGraph`](crate::SemanticGraph) also has two row offsets for each vertex.

@@ -20,12 +20,12 @@
 
 use std::ops::Range;
 
+use hgnnc_dataset::dataset::{Dataset, DenseFeatures, RelationData, Step, VertexTypeData};
 use rayon::prelude::*;
 
 use super::SgbError;
 use crate::choose::choose;
 use crate::csr::{Adjacency, NO_ORIGINAL, csc_of};
-use crate::dataset::{Dataset, DenseFeatures, RelationData, Step, VertexTypeData};
 
 /// The path instances that a dataset is to have as vertices.
 #[derive(Clone, Debug, Default)]

@@ -23,8 +23,9 @@ mod walk;
 
 use std::sync::{Arc, OnceLock};
 
+use hgnnc_dataset::dataset::{Dataset, Step};
+
 use crate::csr::{Adjacency, NO_ORIGINAL, SemanticGraph, csc_of, rows_of};
-use crate::dataset::{Dataset, Step};
 use crate::degrees::ClassInfo;
 use crate::shared::Shared;
 use crate::transpose::transpose;

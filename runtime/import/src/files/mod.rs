@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use csv_core::ReadRecordResult;
 use flate2::read::MultiGzDecoder;
-use hgnnc_graph::files;
+use hgnnc_dataset::files;
 use serde::Deserialize;
 
 use self::json::Records;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use hgnnc_graph::DenseFeatures;
-use hgnnc_graph::npy::{Dtype, Npy};
+use hgnnc_dataset::DenseFeatures;
+use hgnnc_dataset::npy::{Dtype, Npy};
 
 use super::{FileFormat, Import};
 use crate::error::{Faults, shown};
@@ -118,7 +118,7 @@ impl Import<'_> {
 }
 
 /// All elements as numbers.
-pub(super) fn numbers(array: &Npy) -> hgnnc_graph::FloatArray {
+pub(super) fn numbers(array: &Npy) -> hgnnc_dataset::FloatArray {
     match array.to_f32() {
         Some(all) => all,
         // Every type is of floats or of integers.

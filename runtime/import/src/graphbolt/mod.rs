@@ -10,7 +10,7 @@ mod tasks;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::{Dataset, DenseFeatures, Features, FloatArray, RelationData, VertexTypeData};
+use hgnnc_dataset::{Dataset, DenseFeatures, Features, FloatArray, RelationData, VertexTypeData};
 use serde::Deserialize;
 
 use self::tasks::Task;

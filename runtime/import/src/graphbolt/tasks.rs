@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use hgnnc_graph::npy::Npy;
-use hgnnc_graph::{LabelData, LabelValues, LinkSplitData, Links, SplitData};
+use hgnnc_dataset::npy::Npy;
+use hgnnc_dataset::{LabelData, LabelValues, LinkSplitData, Links, SplitData};
 use serde::Deserialize;
 
 use super::arrays::{is_float, numbers};
@@ -238,7 +238,7 @@ impl Import<'_> {
         &mut self,
         task: &Task,
         labels: &[Labelled],
-        all: &[hgnnc_graph::FloatArray],
+        all: &[hgnnc_dataset::FloatArray],
         rows: &[f32],
         labelled: &[bool],
     ) -> Option<LabelValues> {

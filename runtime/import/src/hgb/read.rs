@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::str::FromStr;
 
-use hgnnc_graph::{
+use hgnnc_dataset::{
     Dataset, LabelData, LabelValues, LinkSplitData, Links, RelationData, SplitData, VertexIds, VertexTypeData, files,
 };
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use hgnnc_graph::{Dataset, LabelData, LabelValues, Links, SplitData};
+use hgnnc_dataset::{Dataset, LabelData, LabelValues, Links, SplitData};
 use serde_json::{Map, Value, json};
 
 use super::{INFO, LABELS, LINKS, NODES, TEST_LABELS, TEST_LINKS, VAL_IDS, VAL_LINKS};

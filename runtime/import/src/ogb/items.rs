@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::FloatArray;
-use hgnnc_graph::npy::Npy;
+use hgnnc_dataset::FloatArray;
+use hgnnc_dataset::npy::Npy;
 
 use crate::error::{Faults, shown};
 use crate::files::Lines;

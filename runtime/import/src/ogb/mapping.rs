@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::VertexIds;
+use hgnnc_dataset::VertexIds;
 
 use super::items::Cx;
 use super::scan::Graph;

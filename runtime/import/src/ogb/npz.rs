@@ -5,8 +5,8 @@ use std::io::Read;
 use std::path::Path;
 
 use flate2::bufread::DeflateDecoder;
-use hgnnc_graph::files;
-use hgnnc_graph::npy::Npy;
+use hgnnc_dataset::files;
+use hgnnc_dataset::npy::Npy;
 use rawzip::{CompressionMethod, ZipArchive};
 
 use crate::error::shown;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use hgnnc_graph::{
+use hgnnc_dataset::{
     Dataset, DenseFeatures, FloatArray, LabelData, LabelValues, RelationData, SplitData, VertexTypeData,
 };
 

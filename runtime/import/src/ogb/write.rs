@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use hgnnc_graph::{Dataset, LabelValues, RelationData};
+use hgnnc_dataset::{Dataset, LabelValues, RelationData};
 
 use super::JOINER;
 use crate::error::shown;
@@ -225,7 +225,7 @@ impl Writer<'_> {
     }
 
     /// Says where the files do not tell what a label is.
-    fn note_kind(&self, label: &hgnnc_graph::LabelData, notes: &mut Notes) {
+    fn note_kind(&self, label: &hgnnc_dataset::LabelData, notes: &mut Notes) {
         let name = shown(&label.name);
         match &label.values {
             LabelValues::Real { dim, rows, .. } => {
@@ -244,8 +244,8 @@ impl Writer<'_> {
         }
     }
 
-    fn classes(&self, labels: &[&hgnnc_graph::LabelData], notes: &mut Notes) -> Result<(), ExportError> {
-        let named = |label: &&hgnnc_graph::LabelData| {
+    fn classes(&self, labels: &[&hgnnc_dataset::LabelData], notes: &mut Notes) -> Result<(), ExportError> {
+        let named = |label: &&hgnnc_dataset::LabelData| {
             let classes = class_names(&label.values, &label.class_names);
             let fewer = match &label.values {
                 // The classes that the labels themselves tell.

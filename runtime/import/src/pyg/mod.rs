@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use hgnnc_graph::Dataset;
-use hgnnc_graph::write::WriteError;
+use hgnnc_dataset::Dataset;
+use hgnnc_dataset::write::WriteError;
 
 use crate::export::ExportError;
 

@@ -1,6 +1,6 @@
 //! Features of vertices from columns.
 
-use hgnnc_graph::{DenseFeatures, Features, RelationData, SparseFeatures, Transform, TransformKind, VertexTypeData};
+use hgnnc_dataset::{DenseFeatures, Features, RelationData, SparseFeatures, Transform, TransformKind, VertexTypeData};
 
 use super::Words;
 use super::config::{self, Missing, MissingWord, Scale};

@@ -4,7 +4,7 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use hgnnc_graph::{Dataset, Features, FieldData, LabelData, RelationData, VertexTypeData};
+use hgnnc_dataset::{Dataset, Features, FieldData, LabelData, RelationData, VertexTypeData};
 
 use super::Vertices;
 use crate::error::shown;

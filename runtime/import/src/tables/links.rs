@@ -1,6 +1,6 @@
 //! Links that are held out, from tables.
 
-use hgnnc_graph::{LinkSplitData, Links};
+use hgnnc_dataset::{LinkSplitData, Links};
 
 use super::Import;
 use super::config::{self, OneOrMore};

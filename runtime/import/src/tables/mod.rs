@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::{Dataset, files};
+use hgnnc_dataset::{Dataset, files};
 
 use self::config::{Config, DuplicateIds, OneOrMore, Split};
 use self::like::Graph;

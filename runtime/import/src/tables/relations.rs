@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::{Dataset, EdgeSplit, LinkSplitData, Links, RelationData, SplitData};
+use hgnnc_dataset::{Dataset, EdgeSplit, LinkSplitData, Links, RelationData, SplitData};
 use serde_json::Value;
 
 use super::config::{self, DuplicateEdges, DuplicateIds, OneOrMore, Part};

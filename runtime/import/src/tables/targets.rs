@@ -1,6 +1,6 @@
 //! Labels and splits of vertices and edges from columns.
 
-use hgnnc_graph::{EdgeLabel, LabelValues, SplitData};
+use hgnnc_dataset::{EdgeLabel, LabelValues, SplitData};
 use hgnnc_split::{Shares, shuffle};
 
 use super::config::{self, LabelKind, Mask, Part};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hgnnc_graph::{Dataset, EdgeLabel, LabelData, VertexTypeData};
+use hgnnc_dataset::{Dataset, EdgeLabel, LabelData, VertexTypeData};
 use serde_json::Value;
 
 use super::config::{self, DuplicateIds, OneOrMore, Part};

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::write::{WriteError, stem};
-use hgnnc_graph::{
+use hgnnc_dataset::write::{WriteError, stem};
+use hgnnc_dataset::{
     Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, LabelData, LabelValues, LinkSplitData, RelationData,
     SplitData, VertexTypeData,
 };

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::{Dataset, Features};
+use hgnnc_dataset::{Dataset, Features};
 use hgnnc_import::{Kind, read};
 
 /// Text files by name.

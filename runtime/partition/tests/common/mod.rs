@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use hgnnc_graph::npy::Npy;
-use hgnnc_graph::{
+use hgnnc_dataset::npy::Npy;
+use hgnnc_dataset::{
     Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, FieldData, Kinds, LabelData, LabelValues, LinkSplitData,
     Links, MetapathData, RelationData, SparseFeatures, SplitData, Step, Transform, TransformKind, VertexIds,
     VertexTypeData,

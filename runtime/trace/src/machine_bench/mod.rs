@@ -9,7 +9,8 @@ mod topology;
 
 use std::path::{Path, PathBuf};
 
-use hgnnc_graph::{atomic, files, processors};
+use hgnnc_dataset::{atomic, files};
+use hgnnc_graph::processors;
 use hgnnc_machine::{Capabilities, FORMAT, Machine, MemoryLevel};
 
 use bench::Bench;

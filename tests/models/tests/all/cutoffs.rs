@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hgnnc_data::{BindOptions, InputData};
-use hgnnc_graph::{
+use hgnnc_dataset::{
     Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, LabelData, LabelValues, RelationData, SplitData,
     VertexTypeData,
 };

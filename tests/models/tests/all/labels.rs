@@ -1,9 +1,9 @@
 //! Labels of the training part as values: worked by hand, never those of the vertex itself, never those of other parts.
 
 use hgnnc_data::{BindOptions, bind};
+use hgnnc_dataset::{Dataset, LabelValues, SplitData};
 use hgnnc_diag::{Severity, codes};
 use hgnnc_driver::{LowerOptions, analyze};
-use hgnnc_graph::{Dataset, LabelValues, SplitData};
 use hgnnc_ir::Input;
 use hgnnc_ir::dataflow::{Binding, Matrix};
 use hgnnc_ir::random::{mask_key, uniform};

@@ -3,7 +3,7 @@
 //!
 //! Each is a small layer, compared with loops (1e-10), with its gradients (1e-6) and on the engine (2e-5).
 
-use hgnnc_graph::{Dataset, DenseFeatures, Features, RelationData, VertexTypeData};
+use hgnnc_dataset::{Dataset, DenseFeatures, Features, RelationData, VertexTypeData};
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_model_tests::plain::{Plain, Rows, add, dot, times, zeros};
 use hgnnc_model_tests::world::Edges;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hgnnc::{DataSource, Job, LinkPair, LinkPairs, ModelSource, Purpose, Ranks, Silent, Split, prepare};
+use hgnnc_dataset::{Dataset, LinkSplitData, Links, RelationData, VertexTypeData};
 use hgnnc_dist::threads;
-use hgnnc_graph::{Dataset, LinkSplitData, Links, RelationData, VertexTypeData};
 use hgnnc_model_tests::assert_close;
 use hgnnc_train::TrainOptions;
 

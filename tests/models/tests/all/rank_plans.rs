@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 use hgnnc::rank_plan::{Candidate, Candidates, PlanRequest, RankPlan, Shared, plan_ranks};
 use hgnnc::simulate::{Simulation, simulate};
 use hgnnc::{Error, Job, Purpose, Silent, Split, prepare};
+use hgnnc_dataset::Dataset;
 use hgnnc_dist::network::Network;
 use hgnnc_dist::threads;
-use hgnnc_graph::Dataset;
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::{Case, World, case};
 

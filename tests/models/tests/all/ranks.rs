@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hgnnc::{DataSource, Error, Job, ModelSource, Purpose, Ranks, Split, prepare};
+use hgnnc_dataset::{Dataset, DenseFeatures, Features};
 use hgnnc_diag::{Diagnostics, SourceMap};
 use hgnnc_dist::threads;
-use hgnnc_graph::{Dataset, DenseFeatures, Features};
 use hgnnc_model_tests::cases::SCHEMA;
 use hgnnc_model_tests::{CASES, Case, World, assert_close, case, compile, dataset};
 use hgnnc_train::TrainOptions;

@@ -1,7 +1,7 @@
 //! Times as values: what is bound, what differences mean, and that no pass rounds them.
 
+use hgnnc_dataset::{Dataset, DenseFeatures, Features, RelationData, VertexTypeData};
 use hgnnc_executable::Executable;
-use hgnnc_graph::{Dataset, DenseFeatures, Features, RelationData, VertexTypeData};
 use hgnnc_ir::Input;
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_model_tests::plain::{Plain, Rows};

@@ -17,13 +17,13 @@ use std::io::{self, Read as _, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use hgnnc_dataset::files;
 use rayon::prelude::*;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::key::{Key, VERSION};
 use super::{EntryContents, EntryGraph, EntryRows, Incoming};
 use crate::csr::{Adjacency, row_blocks};
-use crate::files;
 use crate::memory::zeros;
 
 /// The contents of a file.

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use hgnnc_dataset::dataset::Step;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use crate::dataset::Step;
 use crate::sgb::{MetapathOptions, SemanticGraphs};
 
 /// Incremented with every change of the file format or of the hashed data.

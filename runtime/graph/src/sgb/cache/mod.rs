@@ -16,14 +16,14 @@
 
 mod file;
 mod key;
-
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use hgnnc_dataset::dataset::Dataset;
+
 use crate::csr::Adjacency;
-use crate::dataset::Dataset;
 
 pub(super) use self::file::Stored;
 use self::file::{Header, Kind, Read};

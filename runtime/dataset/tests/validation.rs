@@ -5,8 +5,9 @@ mod tiny;
 
 use std::path::Path;
 
-use hgnnc_graph::npy::{self, Element};
-use hgnnc_graph::{DataErrors, Dataset, DatasetInfo, Features, LabelValues, schema_text};
+use hgnnc_dataset::npy::{self, Element};
+use hgnnc_dataset::{DataErrors, Dataset, Features, LabelValues, schema_text};
+use hgnnc_graph::DatasetInfo;
 use proptest::prelude::*;
 
 /// Loads the tiny dataset after applying `change` to its folder.

@@ -6,7 +6,7 @@ mod tiny;
 
 use std::path::Path;
 
-use hgnnc_graph::{Dataset, DenseFeatures, Features, FieldData, VertexIds, VertexTypeData};
+use hgnnc_dataset::{Dataset, DenseFeatures, Features, FieldData, VertexIds, VertexTypeData};
 
 fn round_trip(dataset: &Dataset) -> Dataset {
     let folder = tempfile::tempdir().unwrap();

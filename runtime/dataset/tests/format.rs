@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use hgnnc_graph::load::FIELDS;
-use hgnnc_graph::{Dataset, DatasetInfo, npy};
+use hgnnc_dataset::load::FIELDS;
+use hgnnc_dataset::{Dataset, npy};
+use hgnnc_graph::DatasetInfo;
 use toml::{Table, Value};
 
 const PAGE: &str = include_str!("../../../docs/dataset.md");

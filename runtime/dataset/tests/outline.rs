@@ -1,6 +1,6 @@
 //! An outline has the names, counts and splits of a dataset, and finds the faults of heads of files.
 
-use hgnnc_graph::{
+use hgnnc_dataset::{
     Dataset, DenseFeatures, Features, LabelData, LabelValues, RelationData, SplitData, VertexTypeData, npy,
 };
 

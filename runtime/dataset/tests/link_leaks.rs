@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use hgnnc_graph::{DataError, Dataset, LinkSplitData, Links, RelationData, VertexTypeData};
+use hgnnc_dataset::{DataError, Dataset, LinkSplitData, Links, RelationData, VertexTypeData};
 use proptest::prelude::*;
 
 type Edges<'a> = &'a [(u32, u32)];

@@ -624,7 +624,8 @@ impl Step {
         Step { relation, reverse: true }
     }
 
-    pub(crate) fn flipped(self) -> Step {
+    /// The same step in the other direction.
+    pub fn flipped(self) -> Step {
         Step { reverse: !self.reverse, ..self }
     }
 }

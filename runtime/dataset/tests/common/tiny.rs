@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hgnnc_graph::npy;
+use hgnnc_dataset::npy;
 
 /// `dataset.toml` of the dataset that [`write`] writes.
 pub const TOML: &str = r#"
