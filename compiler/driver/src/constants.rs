@@ -1,7 +1,7 @@
 //! Constants of a file that the caller gives other values, as the option `--set` does.
 
+use hgnnc_declare::names::{did_you_mean, duplicate};
 use hgnnc_diag::{Diagnostic, Diagnostics, Severity, SourceMap, codes};
-use hgnnc_sema::names::{did_you_mean, duplicate};
 use hgnnc_syntax::ast::{Const, Item};
 
 use crate::modules::Units;

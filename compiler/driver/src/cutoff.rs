@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use hgnnc_declare::schema::Schema;
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 use hgnnc_ir::{Dataflow, Graph, Op, Origin, Output, Space, Value};
 use hgnnc_passes::{NotAtCutoffs, Timed, cutoff_rows, to_minibatch};
 use hgnnc_sema::Checked;
-use hgnnc_sema::schema::Schema;
 
 /// Reports what the outputs of a model with a cutoff depend on and has no time that would bound it.
 pub fn check(checked: &Checked, flow: &Dataflow, diagnostics: &mut Diagnostics) {

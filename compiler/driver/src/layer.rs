@@ -1,6 +1,8 @@
 //! A model as a layer of a larger network: given inputs, and programs with a vector-Jacobian product.
 
 use hgnnc_analysis::memory::arena_bytes;
+use hgnnc_declare::names::closest;
+use hgnnc_declare::schema::{FEATURES, FieldKind};
 use hgnnc_executable::{Executable, Kernels};
 use hgnnc_fusion::LoweringOptions;
 use hgnnc_ir::dataflow::{Binding, InputDecl, Matrix};
@@ -8,8 +10,6 @@ use hgnnc_ir::{Dataflow, Input, Op, Param};
 use hgnnc_passes::{Leaf, LeafGradient, PassCx, PassManager};
 use hgnnc_sema::dataset::{DatasetSummary, FieldSummary};
 use hgnnc_sema::dataset_names::DatasetNames;
-use hgnnc_sema::names::closest;
-use hgnnc_sema::schema::{FEATURES, FieldKind};
 
 use crate::lower::{LowerError, LowerOptions, without_dropout};
 use crate::model::Analyzed;

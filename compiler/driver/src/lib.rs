@@ -31,6 +31,8 @@ pub use graph_plan::{declare_metapaths, factor_path_sums, plan_graphs, plan_laye
 pub use hgnnc_analysis::cost;
 pub use hgnnc_analysis::memory::planned;
 pub use hgnnc_analysis::request;
+pub use hgnnc_declare::names::closest;
+pub use hgnnc_declare::schema::Schema;
 pub use hgnnc_diag::{self as diag, Code, Diagnostic, Diagnostics, SourceMap, codes};
 pub use hgnnc_fusion::{FusionRule, VALUE_PREFIX};
 pub use hgnnc_hir as hir;
@@ -41,8 +43,6 @@ pub use hgnnc_passes::{Endpoints, Leaf, LeafGradient, SizeInfo};
 pub use hgnnc_sema::dataset::{
     DatasetSummary, FieldSummary, LabelSummary, LabelSummaryKind, RelationSummary, RowsOf, VertexSummary, check_dataset,
 };
-pub use hgnnc_sema::names::closest;
-pub use hgnnc_sema::schema::Schema;
 pub use hgnnc_sema::train::TrainSpec;
 pub use hgnnc_syntax::format;
 pub use layer::{LoweredLayer, give_features, given_inputs, lower_layer};
@@ -59,11 +59,11 @@ pub use unseen::check_unseen;
 
 use std::collections::BTreeMap;
 
+use hgnnc_declare::imports::importable;
 use hgnnc_diag::Severity;
 use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_lower::{instantiate, instantiate_with};
 use hgnnc_sema::Checked;
-use hgnnc_sema::imports::importable;
 use hgnnc_syntax::ast::{Allow, Item, Module};
 
 use modules::{Units, mention_imports};
@@ -138,7 +138,7 @@ pub fn analyze_with(name: &str, text: &str, settings: &[Setting], files: &mut dy
     let mut found = Diagnostics::default();
     constants::set(&mut units, settings, &mut sources, &mut diagnostics);
     let files = units.files();
-    let constants = hgnnc_sema::imports::constants(&files);
+    let constants = hgnnc_declare::imports::constants(&files);
     let checked = hgnnc_sema::check(&files, units.in_library(), &mut found);
     let model = checked.and_then(|checked| with_program(checked, &mut found));
     for diagnostic in found {

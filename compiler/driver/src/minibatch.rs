@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_declare::schema::{FieldInfo, FieldKind, GraphRef, Schema};
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 use hgnnc_ir::batch::BatchInput;
 use hgnnc_ir::dataflow::{Binding, GraphDecl, SelfLoops, Step, reversed};
@@ -12,7 +13,6 @@ use hgnnc_ir::{Dataflow, Graph, Input, Origin, Output, OutputKind, Value};
 use hgnnc_passes::{Disabled, NotBatchable, to_minibatch, to_minibatch_with_cache};
 use hgnnc_sema::Checked;
 use hgnnc_sema::batch::{BatchSpec, FanoutSpec, Hop, HopList};
-use hgnnc_sema::schema::{FieldInfo, FieldKind, GraphRef, Schema};
 
 use crate::model::Analyzed;
 use crate::precompute::{precomputed, split};

@@ -1,5 +1,6 @@
 //! A checked model with its program, and its names in a dataset.
 
+use hgnnc_declare::schema::{FieldInfo, Schema};
 use hgnnc_diag::{FileId, Span};
 use hgnnc_hir as hir;
 use hgnnc_ir::dataflow::{Binding, InputDecl, Matrix, PatternDecl, train_labels};
@@ -11,7 +12,6 @@ use hgnnc_lower::{Program, instantiate_with};
 use hgnnc_sema::TrainSpec;
 use hgnnc_sema::dataset::{DatasetSummary, RowsOf, find_features, find_label};
 use hgnnc_sema::dataset_names::DatasetNames;
-use hgnnc_sema::schema::{FieldInfo, Schema};
 
 use crate::cutoff::with_rows;
 

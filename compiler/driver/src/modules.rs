@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use hgnnc_declare::imports::SourceFile;
+use hgnnc_declare::imports::{import_span, importable};
+use hgnnc_declare::names::{closest, did_you_mean};
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, SourceMap, Span, codes};
-use hgnnc_sema::SourceFile;
-use hgnnc_sema::imports::{import_span, importable};
-use hgnnc_sema::names::{closest, did_you_mean};
 use hgnnc_syntax::ast::{Allow, Ident, Item, Module, Use, UseFrom};
 
 use crate::stdlib::STDLIB;
@@ -188,7 +188,7 @@ impl Units {
 
     /// The names of the constants that the model's own file declares or imports.
     pub fn constant_names(&self) -> Vec<String> {
-        hgnnc_sema::imports::constants(&self.files()).into_keys().collect()
+        hgnnc_declare::imports::constants(&self.files()).into_keys().collect()
     }
 }
 

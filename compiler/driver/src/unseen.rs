@@ -1,9 +1,9 @@
 //! Vertices that a trained model has not seen, against its program.
 
 use hgnnc_analysis::request::Request;
+use hgnnc_declare::schema::FieldKind;
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 use hgnnc_ir::types::{Origin, VertexType};
-use hgnnc_sema::schema::FieldKind;
 
 use crate::model::Analyzed;
 

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Everything that depends on a gradient belongs to [`Phase::Backward`](hgnnc_ir::Phase), so that a run of the kernels
-//! pauses between the two passes ([`hgnnc_kernel_ir::kernel::Program::second_part`]).
+//! pauses between the two passes (`kernel::Program::second_part`).
 
 use hgnnc_ir::dataflow::{Binding, InputDecl};
 use hgnnc_ir::{Dataflow, OutputKind, Value};

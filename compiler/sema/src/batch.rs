@@ -3,15 +3,15 @@
 //! Whether they fit the model depends on the receptive field of its loss, which is known of the program: the driver
 //! compares them.
 
+use hgnnc_declare::consts::Consts;
+use hgnnc_declare::names::did_you_mean;
+use hgnnc_declare::schema::GraphRef;
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_ir::Graph;
 use hgnnc_ir::training::{Fanout, Reuse};
 use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
 
-use crate::checker::Checker;
-use crate::consts::Consts;
-use crate::names::did_you_mean;
-use crate::schema::GraphRef;
+use crate::train::TrainChecker;
 
 /// The fan-out that draws every in-edge.
 const ALL: &str = "all";
@@ -73,7 +73,7 @@ pub enum HopList {
 /// A fan-out, and where it is written.
 pub type Hop = (Fanout, Span);
 
-impl Checker<'_> {
+impl TrainChecker<'_, '_> {
     /// Reads the entries of a train block about mini-batches; `None` if it has none.
     pub fn mini_batch(&mut self, train: &ast::Train, consts: &Consts) -> Option<BatchSpec> {
         let mut spec = BatchSpec { size: None, fanout: None, reuse: None };
@@ -101,7 +101,7 @@ impl Checker<'_> {
         if spec.size.is_none() {
             for (name, span) in others {
                 let what = format!("`{name}` needs `batch`");
-                self.report(
+                self.checker.report(
                     Diagnostic::at(codes::TRAIN_ENTRY, span, what, "of how many vertices at a time?")
                         .help("add `batch 1024`: the number of vertices in a batch"),
                 );
@@ -120,14 +120,14 @@ impl Checker<'_> {
         let share = match arguments[0] {
             Some(share) => self.ranged(share, consts, 0.0, 1.0, "the share of hot vertices"),
             None => {
-                self.report(missing("a share of the vertices"));
+                self.checker.report(missing("a share of the vertices"));
                 None
             }
         };
         let batches = match arguments[1] {
             Some(batches) => self.count_within(batches, consts, (1.0, MOST_REUSED), "the number of batches"),
             None => {
-                self.report(missing("a number of batches"));
+                self.checker.report(missing("a number of batches"));
                 None
             }
         };
@@ -144,9 +144,9 @@ impl Checker<'_> {
                 }
                 _ => self.hop_list(&entry.hops, consts),
             };
-            let named = self.schema.graphs(&entry.graphs, None, self.diagnostics);
+            let named = self.checker.schema.graphs(&entry.graphs, None, self.checker.diagnostics);
             let declared = |graph: GraphRef| {
-                let handle = self.declared_graph(&graph);
+                let handle = self.checker.declared_graph(&graph);
                 (graph, handle)
             };
             let named = named.map(|graphs| graphs.into_iter().map(declared).collect());
@@ -178,7 +178,7 @@ impl Checker<'_> {
                     format!("a fan-out is a number or `{ALL}`"),
                     format!("there is no constant `{name}`"),
                 );
-                self.report(did_you_mean(report, name, consts.names().chain([ALL])));
+                self.checker.report(did_you_mean(report, name, consts.names().chain([ALL])));
                 None
             }
             ExprKind::Call(_) => {
@@ -190,7 +190,7 @@ impl Checker<'_> {
                         LATEST => ("in-edges", "latest(10)"),
                         _ => ("walks", "walks(20, top: 10)"),
                     };
-                    self.report(Diagnostic::at(
+                    self.checker.report(Diagnostic::at(
                         codes::MISSING_ARGUMENT,
                         expr.span,
                         format!("`{name}` needs a number of {what}"),
@@ -217,7 +217,7 @@ impl Checker<'_> {
 
     /// A whole number; `Some(None)` where it has more than 32 bits: no vertex has as many in-edges.
     fn at_least_one(&mut self, expr: &Expr, consts: &Consts, what: &str) -> Option<Option<u32>> {
-        let number = consts.number(expr, self.diagnostics)?;
+        let number = consts.number(expr, self.checker.diagnostics)?;
         if number >= 1.0 && number.fract() == 0.0 {
             return Some(u32::try_from(number as u64).ok());
         }
@@ -230,7 +230,7 @@ impl Checker<'_> {
         if what == "a fan-out" {
             report = report.help(format!("all in-edges are `{ALL}`"));
         }
-        self.report(report);
+        self.checker.report(report);
         None
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use hgnnc_declare::names::{closest, did_you_mean};
+use hgnnc_declare::schema::{FEATURES, FieldInfo, FieldKind, RelationInfo, Schema, VertexInfo};
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
 
 use crate::dataset_names::DatasetNames;
-use crate::names::{closest, did_you_mean};
-use crate::schema::{FEATURES, FieldInfo, FieldKind, RelationInfo, Schema, VertexInfo};
 use crate::train::TrainSpec;
 
 /// The contents of a dataset that a schema can refer to.

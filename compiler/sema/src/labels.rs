@@ -1,69 +1,26 @@
-//! Labels as values of a model: `train_labels(Paper.topic)`.
+//! Labels as inputs of a model that learns links.
 
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::{ExprKind as Kind, FeatureKind};
-use hgnnc_syntax::ast::{Expr, ExprKind};
 
-use crate::checker::{Checker, Place, Scope};
 use crate::loss::TrainedOf;
-use crate::value::Term;
+use crate::train::TrainChecker;
 
-impl Checker<'_> {
-    /// `train_labels(Paper.topic)`: a row for each vertex, 0 outside of the training part.
-    pub fn train_labels(&mut self, label: &Expr, span: Span, scope: &Scope<'_>) -> Term {
-        if scope.place != Place::Model {
-            let message = "a layer does not know the labels of the schema";
-            let report = Diagnostic::at(codes::MODEL_ONLY, span, message, "only in a model");
-            self.report(report.help("let the layer have an input, and give it `train_labels(…)` behind `of`"));
-            return Term::Error;
-        }
-        if let Some(report) = self.label_of_edges(label, scope) {
-            self.report(report);
-            return Term::Error;
-        }
-        match self.eval(label, scope) {
-            Term::Error => Term::Error,
-            Term::Label(vertex, field) => {
-                let labels = self.features(vertex, field, span);
-                Term::Value(self.types([(vertex, labels.id)], span))
-            }
-            other => {
-                let message = "`train_labels` takes a label of vertices";
-                let report =
-                    Diagnostic::at(codes::TRAIN_LABELS, label.span, message, format!("this is {}", other.describe()));
-                self.report(report.help("labels are declared as `class[n]`, `multilabel[n]` or `target[n]`"));
-                Term::Error
-            }
-        }
-    }
-
-    fn label_of_edges(&self, label: &Expr, scope: &Scope<'_>) -> Option<Diagnostic> {
-        let ExprKind::Field(base, field) = &label.kind else { return None };
-        let ExprKind::Name(name) = &base.kind else { return None };
-        if scope.locals.contains_key(name) || self.schema.vertex_named(name).is_some() {
-            return None;
-        }
-        let info = &self.schema.relations[self.schema.relation_named(name)?];
-        let declared = info.fields.iter().find(|known| known.name == field.name && known.kind.is_label())?;
-        let message = format!("`{name}.{}` is a label of edges, which models cannot read", field.name);
-        let report = Diagnostic::at(codes::TRAIN_LABELS, label.span, message, "not a label of vertices")
-            .label(declared.span, "declared here");
-        Some(report.help("what is known of all edges is their data: `f32` or `f32[n]`, read by layers"))
-    }
-
+impl TrainChecker<'_, '_> {
     /// Refuses labels as inputs beside a loss of links, whose split has no training part of vertices.
-    pub(crate) fn labels_beside_links(&mut self, of: &TrainedOf, loss: Span) {
+    pub fn labels_beside_links(&mut self, of: &TrainedOf, loss: Span) {
         let TrainedOf::Links(..) = of else { return };
-        let reached = self.model.reached();
+        let reached = self.checker.model.reached();
         let is_read = |(_, reached): &(&hgnnc_hir::Expr, bool)| *reached;
-        let labels = self.model.exprs.iter().zip(reached).filter(is_read).find_map(|(expr, _)| match &expr.kind {
-            Kind::Features(of) if matches!(of.kind, FeatureKind::TrainLabels) => Some((of.name.clone(), expr.span)),
-            _ => None,
-        });
+        let labels =
+            self.checker.model.exprs.iter().zip(reached).filter(is_read).find_map(|(expr, _)| match &expr.kind {
+                Kind::Features(of) if matches!(of.kind, FeatureKind::TrainLabels) => Some((of.name.clone(), expr.span)),
+                _ => None,
+            });
         let Some((name, at)) = labels else { return };
         let message = format!("`{name}` has no training part where links are learned");
         let report = Diagnostic::at(codes::TRAIN_LABELS, at, message, "these labels have no split")
             .label(loss, "the split of this loss is one of links");
-        self.report(report.help("leave it out; what is known of all vertices is a field of features"));
+        self.checker.report(report.help("leave it out; what is known of all vertices is a field of features"));
     }
 }

@@ -20,7 +20,7 @@ use hgnnc_hir::{Expr, ExprId, ExprKind as Kind, FeatureKind, Features, Model, Ty
 use hgnnc_ir::dataflow::SelfLoops;
 use hgnnc_ir::{Direction, Graph, Space, VertexType};
 
-use crate::checker::Checker;
+use crate::train::TrainChecker;
 
 /// The vertices whose labels a row may depend on.
 #[derive(Clone, Copy, Default, Debug)]
@@ -327,7 +327,7 @@ impl<'m> Reaches<'m> {
     }
 }
 
-impl Checker<'_> {
+impl TrainChecker<'_, '_> {
     /// Refuses an output of vertices that may read the label that it is compared with, at `compared`.
     pub(crate) fn check_leak(
         &mut self,
@@ -336,8 +336,8 @@ impl Checker<'_> {
         compared: Span,
     ) {
         let is_read = |expr: &&Expr| matches!(&expr.kind, Kind::Features(of) if is_label(of, vertex, label));
-        let Some(read) = self.model.exprs.iter().find(is_read).map(|expr| expr.span) else { return };
-        let reach = joined(Reaches::new(&self.model, vertex, label).all(value));
+        let Some(read) = self.checker.model.exprs.iter().find(is_read).map(|expr| expr.span) else { return };
+        let reach = joined(Reaches::new(&self.checker.model, vertex, label).all(value));
         let report = match (reach.own, reach.back) {
             (Some(own), _) => self.own_label(own, output, vertex),
             (None, Some(way)) => self.way_back(way, output, vertex).label(read, "the labels come in here"),
@@ -346,23 +346,23 @@ impl Checker<'_> {
         let report = report.label(compared, format!("`{output}` is compared with `{label}` here")).note(
             "a vertex of the training part would be scored for copying its own label, which a vertex to predict does not have",
         );
-        self.report(report);
+        self.checker.report(report);
     }
 
     fn own_label(&self, own: Span, output: &str, vertex: VertexType) -> Diagnostic {
-        let name = self.vertex_name(vertex);
+        let name = self.checker.vertex_name(vertex);
         let message = format!("`{output}` reads the label that it is compared with");
         let label = format!("each `{name}` has its own label here, and the output keeps it");
         Diagnostic::at(codes::LABEL_LEAK, own, message, label).help(self.one_hop(vertex))
     }
 
     fn way_back(&self, way: Way, output: &str, vertex: VertexType) -> Diagnostic {
-        let name = self.vertex_name(vertex);
-        let decl = |graph: Graph| &self.model.tables.graphs[graph.index()];
-        let written = |graph: Graph| self.schema.written(decl(graph));
+        let name = self.checker.vertex_name(vertex);
+        let decl = |graph: Graph| &self.checker.model.tables.graphs[graph.index()];
+        let written = |graph: Graph| self.checker.schema.written(decl(graph));
         // A graph is chosen where the layer is used, and in the library nothing can be changed.
         let of_graph = matches!(way.by, By::Loops(_) | By::SecondHop(_) | By::OtherType(_));
-        let at = way.used.filter(|_| of_graph || !self.is_edited(way.at)).unwrap_or(way.at);
+        let at = way.used.filter(|_| of_graph || !self.checker.is_edited(way.at)).unwrap_or(way.at);
         let (label, help) = match way.by {
             By::Loops(graph) if decl(graph).shuffle.is_some() => (
                 format!("along `{}`, a `{name}` may have its own row", written(graph)),
@@ -374,7 +374,7 @@ impl Checker<'_> {
             By::Loops(graph) => {
                 let kept = hgnnc_ir::dataflow::GraphDecl { self_loops: SelfLoops::Removed, ..decl(graph).clone() };
                 let label = format!("along `{}`, a `{name}` may be its own neighbour", written(graph));
-                (label, format!("write `{}`, which has no edge from a vertex to itself", self.schema.written(&kept)))
+                (label, format!("write `{}`, which has no edge from a vertex to itself", self.checker.schema.written(&kept)))
             }
             By::SecondHop(graph) => (
                 format!("along `{}`, labels of neighbours may come back to where they are from", written(graph)),
@@ -383,7 +383,7 @@ impl Checker<'_> {
                     .to_owned(),
             ),
             By::OtherType(graph) => {
-                let to = self.vertex_name(self.model.tables.end(graph, Direction::In));
+                let to = self.checker.vertex_name(self.checker.model.tables.end(graph, Direction::In));
                 let label = format!("along `{}`, labels of `{name}` go to `{to}`, and may come back", written(graph));
                 (label, self.one_hop(vertex))
             }
@@ -402,8 +402,8 @@ impl Checker<'_> {
 
     /// The way for labels that is right, with a graph of the schema where there is one.
     fn one_hop(&self, vertex: VertexType) -> String {
-        let name = self.vertex_name(vertex);
-        let (schema, of) = (self.schema, vertex.index());
+        let name = self.checker.vertex_name(vertex);
+        let (schema, of) = (self.checker.schema, vertex.index());
         let metapath = schema.metapaths.iter().find(|m| (m.src, m.dst) == (of, of)).map(|m| &m.name);
         let relation = schema.relations.iter().find(|r| (r.src, r.dst) == (of, of)).map(|r| &r.name);
         match metapath.or(relation) {

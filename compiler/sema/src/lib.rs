@@ -1,62 +1,37 @@
-//! Names, types, spaces and shapes.
+//! Checks of whole files: the model, its train block, what nothing uses, and the dataset.
 //!
-//! [`check`] takes the syntax trees of a file and of the standard library and gives the typed model ([`hgnnc_hir`]), with the
-//! loss where it is trained. It makes no program, runs no pass, and knows no files and no datasets: [`dataset`]
-//! compares a schema with a summary that the caller makes.
+//! [`check`] takes the syntax trees of a file and of those that it imports from, and gives the typed model
+//! ([`hgnnc_hir`]), with the loss where it is trained. Declarations are resolved by `hgnnc-declare` and models are
+//! elaborated by `hgnnc-elaborate`; a train block is checked here, against the model. This crate makes no program, runs no
+//! pass, and knows no files and no datasets: [`dataset`] compares a schema with a summary that the caller makes.
 
 #![forbid(unsafe_code)]
 
 pub mod batch;
-mod blocks;
-mod bound_widths;
-mod checker;
-mod composed;
-pub mod consts;
 pub mod dataset;
 pub mod dataset_names;
-mod doubts;
-mod edges;
-mod eval;
-mod fields;
-mod fold;
-mod functions;
-pub mod imports;
-mod initialiser;
 mod labels;
-mod layer;
 mod leaks;
 mod links;
 mod loss;
-mod model;
-pub mod names;
-mod operators;
-mod outputs;
-mod params;
-mod paths;
-mod reduce;
-pub mod schema;
-mod shapes;
-mod sharing;
 pub mod train;
 mod usage;
-mod value;
-mod without_use;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use hgnnc_declare::imports::{FileNames, Imports, SourceFile, all_consts};
+use hgnnc_declare::names::{did_you_mean, duplicate};
+use hgnnc_declare::schema::Schema;
 use hgnnc_diag::{Diagnostic, Diagnostics, Span, codes};
+use hgnnc_elaborate::checker::{Checker, WithoutMessages};
+use hgnnc_elaborate::doubts::Doubt;
+use hgnnc_elaborate::{check_signature, without_use};
 use hgnnc_syntax::ast::{self, Item, Module};
 
 use batch::BatchSpec;
-use checker::{Checker, WithoutMessages};
-pub use doubts::Doubt;
-pub use imports::SourceFile;
-use imports::{FileNames, Imports, all_consts};
-use names::{did_you_mean, duplicate};
-use schema::Schema;
-use train::TrainBlock;
 pub use train::{LabelField, TrainSpec};
+use train::{TrainBlock, TrainChecker};
 
 /// A checked file. Where something is wrong, it holds what is right.
 pub struct Checked {
@@ -87,6 +62,7 @@ pub fn check(
     let imports: Vec<Imports<'_>> = files.iter().map(|file| Imports::of(files, file, diagnostics)).collect();
     let consts = all_consts(files, &imports, diagnostics);
     let names = FileNames::of(files, &imports, &consts, in_library, diagnostics)?;
+    names.edited.iter().for_each(|layer| check_signature(layer, diagnostics));
     let (own, imports, own_consts) = (files.last()?, imports.last()?, consts.last()?);
     let file = own.module;
     let models = unique(file, "model", diagnostics, |item| match item {
@@ -148,7 +124,7 @@ pub fn check(
     let mut checker = Checker::new(&model.name, schema, &names, diagnostics);
     checker.model(model, own_consts);
     let TrainBlock { spec: train, batch } = match train {
-        Some(train) => checker.train(train, own_consts),
+        Some(train) => TrainChecker { checker: &mut checker }.train(train, own_consts),
         None => TrainBlock { spec: None, batch: None },
     };
     let Checker { model: typed, doubts, without_messages, checked_layers, .. } = checker;

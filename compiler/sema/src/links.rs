@@ -1,21 +1,16 @@
-//! Links to predict: outputs of pairs of vertices, their loss, and what a train block says about pairs that are none.
+//! Links to predict: what a train block says about pairs that are none, and links that leak.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_hir::text::show_widths;
-use hgnnc_hir::{Dim, ExprId, ExprKind as Kind, Row, Type};
+use hgnnc_declare::consts::Consts;
+use hgnnc_diag::{Diagnostic, codes};
+use hgnnc_elaborate::LINKS;
+use hgnnc_ir::Graph;
 use hgnnc_ir::dataflow::reversed;
 use hgnnc_ir::training::{LinkLoss, LinkTarget, NegativeEnds, Negatives};
-use hgnnc_ir::{Graph, Space};
 use hgnnc_syntax::ast::{self, Expr, GraphExpr, TrainEntry};
 
-use crate::checker::{Checker, Mistake};
-use crate::consts::Consts;
-use crate::value::{Term, Typed, describe};
-
-/// The word for links: as the label of a loss, and as the target of an output.
-pub const LINKS: &str = "links";
+use crate::train::TrainChecker;
 
 /// Pairs for each link where nothing is written.
 const NEGATIVES: Negatives = Negatives { count: 1, by: NegativeEnds::Uniform };
@@ -23,70 +18,7 @@ const NEGATIVES: Negatives = Negatives { count: 1, by: NegativeEnds::Uniform };
 /// Most pairs for each link: all of a batch are in memory.
 const MOST_NEGATIVES: f64 = 65_536.0;
 
-impl Checker<'_> {
-    /// Refuses what only edges that carry messages have, for pairs to score and edges to predict.
-    pub fn not_of_pairs(&self, graph: Graph, what: &str, span: Span) -> Result<(), Mistake> {
-        self.not_of_edge_rows(graph, what, span)?;
-        let decl = &self.model.tables.graphs[graph.index()];
-        if !decl.links {
-            return Ok(());
-        }
-        let of = self.schema.written(decl);
-        Err(Box::new(
-            Diagnostic::at(
-                codes::PAIR_VALUE,
-                span,
-                format!("pairs to score have no {what}"),
-                format!("this layer runs over `links({of})`"),
-            )
-            .help("a score is made of the values of both ends: `e.src.x` and `e.dst.x`"),
-        ))
-    }
-
-    /// The scores of an output of links, one number for each pair.
-    pub fn link_output(&mut self, output: &ast::OutputStmt, term: Term) -> Option<ExprId> {
-        let at = output.value.span;
-        let name = &output.name.name;
-        let wrong = |found: String| {
-            Diagnostic::at(codes::PAIR_VALUE, at, format!("output `{name}` is not a number for each pair"), found)
-                .label(output.vertex.span, "the output is declared for pairs to score")
-                .help("score pairs with a layer: `DistMult() over links(relations) of h`")
-        };
-        let (id, ty) = match term {
-            Term::Value(Typed { id, ty }) if matches!(*ty, Type::ByGraph(_)) => (id, ty),
-            other => {
-                let report = wrong(format!("this is {}", other.describe()));
-                self.report(report);
-                return None;
-            }
-        };
-        let Type::ByGraph(rows) = &*ty else { unreachable!("it was compared") };
-        for (graph, row) in rows {
-            let decl = &self.model.tables.graphs[graph.index()];
-            if row.space == Space::Unit {
-                let report = wrong(format!("this is {}", describe(&ty)));
-                self.report(report);
-                return None;
-            }
-            if !decl.links {
-                let report = wrong(format!("has values of the edges of `{}`, which carry messages", decl.name));
-                self.report(report);
-                return None;
-            }
-            if !(row.widths.is_empty() || row.widths.len() == 1 && row.widths[0].dim == Dim::Fixed(1)) {
-                let shape = show_widths(&self.model.tables, &row.widths);
-                let report = wrong(format!("is {shape} for each pair"));
-                self.report(report);
-                return None;
-            }
-            let usable = self.usable(row, at);
-            self.or_report(usable)?;
-        }
-        let scalar = |row: &Row| Row::dense(row.space, vec![]);
-        let ty = Type::ByGraph(rows.iter().map(|(graph, row)| (*graph, scalar(row))).collect());
-        Some(self.expr(Kind::Scores(id), ty, at).id)
-    }
-
+impl TrainChecker<'_, '_> {
     /// Reads the entries of a train block about links. `loss` has the links that it scores, or is `None` for a loss of
     /// vertices. The result is `None` if an entry was reported.
     pub fn link_options(
@@ -102,7 +34,7 @@ impl Checker<'_> {
             match entry {
                 TrainEntry::Batch(..) => batch = true,
                 TrainEntry::Negatives(span, _) | TrainEntry::Exclude(span, _) if graphs.is_none() => {
-                    self.report(
+                    self.checker.report(
                         Diagnostic::at(codes::LINK_LOSS, *span, "the loss is not of links", "belongs to links")
                             .help(format!("a loss of links is `binary_cross_entropy(OUTPUT, {LINKS})`")),
                     );
@@ -121,7 +53,7 @@ impl Checker<'_> {
         }
         let (Some(graphs), Some(loss)) = (graphs, loss) else { return fine.then_some(None) };
         if !batch {
-            self.report(
+            self.checker.report(
                 Diagnostic::at(
                     codes::TRAIN_ENTRY,
                     train.span,
@@ -156,16 +88,17 @@ impl Checker<'_> {
     /// Relations whose edges repeat links, in either direction.
     fn excluded(&mut self, written: &GraphExpr, targets: &[Graph]) -> Option<Vec<u32>> {
         let endpoints = |decl: &hgnnc_ir::dataflow::GraphDecl| (decl.src.index(), decl.dst.index());
-        let targets: Vec<_> = targets.iter().map(|graph| endpoints(&self.model.tables.graphs[graph.index()])).collect();
+        let targets: Vec<_> =
+            targets.iter().map(|graph| endpoints(&self.checker.model.tables.graphs[graph.index()])).collect();
         let mut found = BTreeSet::new();
-        for graph in self.schema.graphs(written, None, self.diagnostics)? {
+        for graph in self.checker.schema.graphs(written, None, self.checker.diagnostics)? {
             let joins = |&(src, dst): &(usize, usize)| [(src, dst), (dst, src)].contains(&(graph.src, graph.dst));
             match graph.steps[..] {
                 [step] if targets.iter().any(joins) => {
                     found.insert(step.relation);
                 }
                 _ => {
-                    self.report(
+                    self.checker.report(
                         Diagnostic::at(
                             codes::LINK_LOSS,
                             graph.span,
@@ -184,7 +117,7 @@ impl Checker<'_> {
     /// Warns of metapaths that walk links: an edge of such a path tells that a link is there, and it stays in a batch.
     fn leaks(&mut self, targets: &[Graph], exclude: &[u32]) {
         let mut known: BTreeSet<u32> = exclude.iter().copied().collect();
-        let tables = &self.model.tables;
+        let tables = &self.checker.model.tables;
         known.extend(targets.iter().filter_map(|graph| match tables.graphs[graph.index()].steps[..] {
             [step] => Some(step.relation),
             // None of its links is held out.
@@ -195,7 +128,7 @@ impl Checker<'_> {
         for steps in of_pairs.chain(tables.paths.iter().map(|path| &path.steps)) {
             if let Some(step) = steps.iter().find(|step| known.contains(&step.relation)) {
                 let of = |steps: &[hgnnc_ir::dataflow::Step]| {
-                    self.schema.metapaths.iter().find(|m| m.steps == steps).map(|m| (m.name.clone(), m.span))
+                    self.checker.schema.metapaths.iter().find(|m| m.steps == steps).map(|m| (m.name.clone(), m.span))
                 };
                 if let Some((name, span)) = of(steps).or_else(|| of(&reversed(steps))) {
                     walked.insert(name, (span, step.relation));
@@ -203,8 +136,8 @@ impl Checker<'_> {
             }
         }
         for (name, (span, relation)) in walked {
-            let relation = &self.schema.relations[relation as usize];
-            self.report(
+            let relation = &self.checker.schema.relations[relation as usize];
+            self.checker.report(
                 Diagnostic::at(
                     codes::LINK_LEAK,
                     span,

@@ -2,8 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_declare::arguments::match_arguments;
+use hgnnc_declare::consts::Consts;
+use hgnnc_declare::names::{closest, did_you_mean, suggest};
+use hgnnc_declare::schema::{FieldInfo, Schema};
 use hgnnc_diag::synonyms::{self, Place};
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_elaborate::checker::Checker;
 use hgnnc_hir::{Tables, UniqueNames};
 use hgnnc_ir::optimizer::{Clip, Optimizer, OptimizerOptions, Schedule};
 use hgnnc_ir::training::{Criterion, Keep, LAST, Measure, Metric, Part, Stop, Target, Task, Trained, Training};
@@ -12,12 +17,7 @@ use hgnnc_syntax::ast::{self, Expr, ExprKind, TrainEntry};
 use hgnnc_syntax::format_expr;
 
 use crate::batch::BatchSpec;
-use crate::checker::Checker;
-use crate::consts::Consts;
-use crate::functions::match_arguments;
 use crate::loss::{TrainedOf, TrainedTerm};
-use crate::names::{closest, did_you_mean, suggest};
-use crate::schema::{FieldInfo, Schema};
 
 /// A train block, understood.
 #[derive(Clone, Debug)]
@@ -116,7 +116,13 @@ const TRAIN_LOSS: &str = "write `train.loss`, which is also what stands here by 
 /// Adam divides by 1 - β.
 const BELOW_ONE: f64 = 0.999_999_999;
 
-impl Checker<'_> {
+/// Checks a train block against the model that a checker has built.
+pub(crate) struct TrainChecker<'c, 'a> {
+    /// The check of the model, which has its values and receives the reports.
+    pub checker: &'c mut Checker<'a>,
+}
+
+impl TrainChecker<'_, '_> {
     /// Checks the loss and reads the options.
     pub fn train(&mut self, train: &ast::Train, consts: &Consts) -> TrainBlock {
         self.unique_entries(train);
@@ -125,7 +131,7 @@ impl Checker<'_> {
             _ => None,
         });
         let Some(loss) = loss else {
-            self.report(
+            self.checker.report(
                 Diagnostic::at(
                     codes::TRAIN_ENTRY,
                     train.span,
@@ -142,7 +148,7 @@ impl Checker<'_> {
             self.labels_beside_links(&term.comparison.of, term.span);
         }
         let batch = self.mini_batch(train, consts);
-        let known = terms.as_ref().map(|terms| Known::of(&terms.trained, &self.model.tables));
+        let known = terms.as_ref().map(|terms| Known::of(&terms.trained, &self.checker.model.tables));
         // Options are read whether the loss is right or not, so that all mistakes are reported.
         let options = self.options(train, consts, known.as_deref());
         // A loss of links compares nothing else.
@@ -156,7 +162,7 @@ impl Checker<'_> {
             for (term, Known { name, task, .. }) in terms.trained.into_iter().zip(known.unwrap_or_default()) {
                 let (target, field) = match (term.comparison.of, &links) {
                     (TrainedOf::Label { vertex, label, field }, _) => {
-                        let field = LabelField { relation: self.relation_of_rows(vertex), field };
+                        let field = LabelField { relation: self.checker.relation_of_rows(vertex), field };
                         (Target::Vertices { vertex, label }, Some(field))
                     }
                     (TrainedOf::Links(..), Some(links)) => (Target::Links(links.clone()), None),
@@ -197,7 +203,7 @@ impl Checker<'_> {
                 let report =
                     Diagnostic::at(codes::TRAIN_ENTRY, span, format!("`{name}` is given twice"), "given again here")
                         .label(*first, "first given here");
-                self.report(report);
+                self.checker.report(report);
             } else {
                 seen.insert(name, span);
             }
@@ -249,7 +255,7 @@ impl Checker<'_> {
                 TrainEntry::Cutoff(span) => {
                     spec.cutoff = Some(*span);
                     // Pairs and permutations have no times, and are refused where an output depends on them.
-                    let graphs = self.model.tables.graphs.iter_mut();
+                    let graphs = self.checker.model.tables.graphs.iter_mut();
                     graphs.filter(|graph| !graph.steps.is_empty() && !graph.links).for_each(|graph| graph.past = true);
                 }
                 TrainEntry::Optimizer(_, expr) => match self.optimizer(expr, consts) {
@@ -291,7 +297,7 @@ impl Checker<'_> {
                         Diagnostic::at(codes::UNKNOWN_CHOICE, name.span, message, "not a choice").help(format!(
                             "write a metric of a part, as in `select val.{metric}`, or `select last` for the last epoch"
                         ));
-                    self.report(report);
+                    self.checker.report(report);
                     fine = false;
                 }
                 TrainEntry::Metrics(_, names) => {
@@ -304,7 +310,7 @@ impl Checker<'_> {
                 TrainEntry::Split(_, text) => {
                     let message = format!("no links are held out by the split `{}`", text.value);
                     if let Some(report) = Known::needs_held_out(terms, message, text.span, "remove `split`") {
-                        self.report(report);
+                        self.checker.report(report);
                         fine = false;
                     }
                     spec.training.split = Some(text.value.clone());
@@ -344,7 +350,7 @@ impl Checker<'_> {
                     let message = "early stopping waits for as many epochs as there are";
                     let report =
                         Diagnostic::at(codes::LONG_PATIENCE, patience.span, message, "never stops training early");
-                    self.doubts.add(length(report).help("let it wait for fewer epochs, or leave `stop` out"));
+                    self.checker.doubts.add(length(report).help("let it wait for fewer epochs, or leave `stop` out"));
                 }
                 TrainEntry::Schedule(span, _) => {
                     let Some((end, factor)) = end_of(&spec.optimizer.schedule) else { continue };
@@ -358,7 +364,8 @@ impl Checker<'_> {
                         factor => format!("from epoch {end} on, the learning rate is {factor} of what was given"),
                     };
                     let report = Diagnostic::at(codes::SHORT_SCHEDULE, *span, message, label);
-                    self.doubts
+                    self.checker
+                        .doubts
                         .add(length(report).help(format!("let it take all {epochs} epochs, or train for fewer")));
                 }
                 _ => {}
@@ -371,7 +378,7 @@ impl Checker<'_> {
             "train" => Part::Train,
             "val" => Part::Val,
             "test" => {
-                self.report(
+                self.checker.report(
                     Diagnostic::at(
                         codes::UNKNOWN_CHOICE,
                         criterion.part.span,
@@ -390,7 +397,7 @@ impl Checker<'_> {
                     "unknown part",
                 );
                 let report = did_you_mean(report, other, ["train", "val"]);
-                self.report(report);
+                self.checker.report(report);
                 return None;
             }
         };
@@ -401,13 +408,13 @@ impl Checker<'_> {
         if part == Part::Val && terms.is_some_and(<[Known]>::is_empty) {
             let message = "the loss compares nothing with a label, so there is no validation part";
             let report = Diagnostic::at(codes::METRIC_TASK, criterion.part.span, message, "of which label?");
-            self.report(report.help(TRAIN_LOSS));
+            self.checker.report(report.help(TRAIN_LOSS));
             return None;
         }
         if part == Part::Val {
             let message = "there is no validation part of links of metapaths".to_owned();
             if let Some(report) = Known::needs_held_out(terms, message, criterion.part.span, TRAIN_LOSS) {
-                self.report(report);
+                self.checker.report(report);
                 return None;
             }
         }
@@ -420,7 +427,7 @@ impl Checker<'_> {
         let Some(index) = terms.iter().position(|known| known.name == term.name) else {
             let message = format!("the loss compares no output `{}` with a label", term.name);
             let report = Diagnostic::at(codes::UNKNOWN_NAME, term.span, message, "unknown term of the loss");
-            self.report(did_you_mean(report, &term.name, terms.iter().map(|known| &known.name[..])));
+            self.checker.report(did_you_mean(report, &term.name, terms.iter().map(|known| &known.name[..])));
             return None;
         };
         let metric = self.metric(metric, Some(&terms[index..=index]))?;
@@ -439,7 +446,7 @@ impl Checker<'_> {
                 let names: Vec<String> = fitting().map(|(_, term)| format!("`{}.{}`", term.name, name.name)).collect();
                 let message = format!("`{}` of which output?", name.name);
                 let report = Diagnostic::at(codes::METRIC_TASK, name.span, message, "fits several terms of the loss");
-                self.report(report.help(format!("write {}", names.join(" or "))));
+                self.checker.report(report.help(format!("write {}", names.join(" or "))));
                 return None;
             }
         };
@@ -467,7 +474,7 @@ impl Checker<'_> {
                 }
                 _ => suggest(report, Place::Metric, &name.name, fitting()),
             };
-            self.report(report);
+            self.checker.report(report);
             return None;
         };
         if metric.is_ranking() {
@@ -475,12 +482,12 @@ impl Checker<'_> {
             let help =
                 "use loss, auc or average_precision; measure what the vectors are for by a model that reads them";
             if let Some(report) = Known::needs_held_out(terms, message, name.span, help) {
-                self.report(report);
+                self.checker.report(report);
                 return None;
             }
         }
         if !fits(metric) {
-            self.report(Diagnostic::at(
+            self.checker.report(Diagnostic::at(
                 codes::METRIC_TASK,
                 name.span,
                 format!("`{}` does not fit the loss", name.name),
@@ -515,7 +522,7 @@ impl Checker<'_> {
         // All of them are looked at before giving up.
         let lr = number(0, if name == "sgd" { 0.1 } else { 0.001 }, 0.0, f64::MAX, "the learning rate");
         if let (Some(0.0), Some(at)) = (lr, args[0]) {
-            self.doubts.add(
+            self.checker.doubts.add(
                 Diagnostic::at(codes::ZERO_RATE, at.span, "the learning rate is 0", "no parameter moves")
                     .help("a usual rate of `adam` is 0.001 to 0.01"),
             );
@@ -531,7 +538,7 @@ impl Checker<'_> {
                 None => false,
                 Some(Expr { kind: ExprKind::Bool(value), .. }) => *value,
                 Some(other) => {
-                    self.report(Diagnostic::at(
+                    self.checker.report(Diagnostic::at(
                         codes::NOT_BOOLEAN,
                         other.span,
                         "`nesterov` is `true` or `false`",
@@ -569,7 +576,7 @@ impl Checker<'_> {
         let argument = |this: &mut Self, index: usize, what: &str| -> Option<Expr> {
             let found: Option<&Expr> = args[index];
             if found.is_none() {
-                this.report(Diagnostic::at(
+                this.checker.report(Diagnostic::at(
                     codes::MISSING_ARGUMENT,
                     expr.span,
                     format!("`{name}` needs `{what}`"),
@@ -615,7 +622,7 @@ impl Checker<'_> {
         let (name, args) =
             self.choice(expr, "way to clip gradients", &[("norm", &["limit"]), ("value", &["limit"])])?;
         let Some(limit) = args[0] else {
-            self.report(Diagnostic::at(
+            self.checker.report(Diagnostic::at(
                 codes::MISSING_ARGUMENT,
                 expr.span,
                 format!("`{name}` needs a limit"),
@@ -627,7 +634,7 @@ impl Checker<'_> {
         let limit = self.ranged(limit, consts, 0.0, f64::MAX, "the limit")?;
         if limit == 0.0 {
             let message = "the limit of gradients is greater than 0";
-            self.report(
+            self.checker.report(
                 Diagnostic::at(codes::ARGUMENT_RANGE, at, message, "every gradient would be 0")
                     .help(format!("write `clip {name}(1.0)`, or leave `clip` out")),
             );
@@ -669,7 +676,7 @@ impl Checker<'_> {
                         .help(format!("write {}", forms.join(" or ")))
                 }
             };
-            self.report(report);
+            self.checker.report(report);
             return None;
         };
         match match_arguments(args, names, &format!("`{name}`"), expr.span) {
@@ -678,19 +685,19 @@ impl Checker<'_> {
                 Some((name.to_string(), sorted))
             }
             Err(mistakes) => {
-                mistakes.into_iter().for_each(|mistake| self.report(mistake));
+                mistakes.into_iter().for_each(|mistake| self.checker.report(mistake));
                 None
             }
         }
     }
 
     pub(crate) fn ranged(&mut self, expr: &Expr, consts: &Consts, low: f64, high: f64, what: &str) -> Option<f64> {
-        let number = consts.number(expr, self.diagnostics)?;
+        let number = consts.number(expr, self.checker.diagnostics)?;
         if number >= low && number <= high {
             return Some(number);
         }
         let range = if high == f64::MAX { format!("at least {low}") } else { format!("between {low} and {high}") };
-        self.report(Diagnostic::at(
+        self.checker.report(Diagnostic::at(
             codes::ARGUMENT_RANGE,
             expr.span,
             format!("{what} is {range}"),
@@ -714,7 +721,7 @@ impl Checker<'_> {
         if number.fract() == 0.0 {
             return Some(number as u64);
         }
-        self.report(Diagnostic::at(
+        self.checker.report(Diagnostic::at(
             codes::ARGUMENT_RANGE,
             expr.span,
             format!("{what} is a whole number"),

@@ -2,13 +2,12 @@
 
 use std::collections::HashSet;
 
+use hgnnc_declare::imports::Imports;
 use hgnnc_diag::{Code, Diagnostic, Diagnostics, Span, codes};
 use hgnnc_syntax::ast::{
     self, Call, Expr, ExprKind, FieldType, GraphExpr, Item, Layer, LayerPart, LayerStmt, Model, Module, ParamDecl,
     Schema, SchemaItem, Stmt, Train, TrainEntry,
 };
-
-use crate::imports::Imports;
 
 /// Reports unused imports, constants, layers, schemas, layer arguments, parameters, locals and fields of a
 /// file. Gives the spans of unused declarations and values, so that nothing more is said about them.

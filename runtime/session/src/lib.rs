@@ -225,7 +225,7 @@ pub trait Session: Debug + Send + Any {
     /// Data that does not fit the programs, too little memory, or a device failure.
     fn load(&mut self, data: BoundData, inputs: &mut [HostBuffer]) -> Result<BoundData>;
 
-    /// Runs the first part of a program ([`hgnnc_kernel_ir::kernel::Program::second_part`]): up to the first step that may
+    /// Runs the first part of a program (`kernel::Program::second_part`): up to the first step that may
     /// overwrite a parameter or a state, or up to the backward pass of a layer. The results of this part are then
     /// available, and no parameter has changed.
     ///

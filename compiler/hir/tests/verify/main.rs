@@ -5,10 +5,10 @@ mod rules;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use hgnnc_declare::imports::SourceFile;
 use hgnnc_diag::{Diagnostics, FileId, SourceMap, Span, render};
 use hgnnc_hir::{Block, BlockKind, Dim, Expr, ExprId, ExprKind, Form, Item, LayerUse, Model, Row, Type, Width, verify};
 use hgnnc_ir::{Graph, Space, VertexType};
-use hgnnc_sema::SourceFile;
 
 /// The model of `every_kind.hgnn`.
 fn model() -> Model {

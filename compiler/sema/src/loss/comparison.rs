@@ -1,7 +1,12 @@
 //! Comparisons: terms of a loss that compare an output with its ground truth.
 
+use hgnnc_declare::arguments::match_arguments;
+use hgnnc_declare::consts::Consts;
+use hgnnc_declare::names::{did_you_mean, suggest};
+use hgnnc_declare::schema::{FieldInfo, FieldKind};
 use hgnnc_diag::synonyms::Place;
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_elaborate::LINKS;
 use hgnnc_hir::text::show_widths;
 use hgnnc_hir::{Dim, ExprId, Label, LossKind, Output, OutputOf, Type};
 use hgnnc_ir::training::{LinkLoss, RankingLoss, Task};
@@ -9,12 +14,7 @@ use hgnnc_ir::{Graph, VertexType};
 use hgnnc_syntax::ast::{self, Call, Expr, ExprKind};
 
 use super::LOSSES;
-use crate::checker::Checker;
-use crate::consts::Consts;
-use crate::functions::match_arguments;
-use crate::links::LINKS;
-use crate::names::{did_you_mean, suggest};
-use crate::schema::{FieldInfo, FieldKind};
+use crate::train::TrainChecker;
 
 /// A comparison: the output, its ground truth, and how they are compared.
 pub struct Comparison {
@@ -72,7 +72,7 @@ struct LossCall<'e> {
     span: Span,
 }
 
-impl Checker<'_> {
+impl TrainChecker<'_, '_> {
     /// Checks a comparison of an output with its ground truth.
     pub(super) fn comparison(&mut self, call: &Call, span: Span, consts: &Consts) -> Option<Comparison> {
         let call = self.loss_call(call, span)?;
@@ -89,10 +89,10 @@ impl Checker<'_> {
                 let report = Diagnostic::at(codes::LABEL_VERTEX, call.output.span, message, "has no label")
                     .label(span, "the output is declared here");
                 let vertex = self.loss_label(call.label).map(|(vertex, _)| vertex);
-                self.report(match vertex.and_then(|vertex| self.relation_of_rows(vertex)) {
+                self.checker.report(match vertex.and_then(|vertex| self.checker.relation_of_rows(vertex)) {
                     Some(relation) => report.help(format!(
                         "declare it as `output {name}: {0} = …`, with a layer over `{0}`",
-                        self.schema.relations[relation].edges_name
+                        self.checker.schema.relations[relation].edges_name
                     )),
                     None => report.help(
                         "a loss is of an output of vertices, of edges to predict or of links; others are read by `eval` and `infer`",
@@ -104,7 +104,9 @@ impl Checker<'_> {
                 let of = match of {
                     OutputOf::Graphs(_) => "semantic graphs",
                     OutputOf::Edges(_) => "edges that carry messages",
-                    OutputOf::Vertices(vertex, _) if self.relation_of_rows(vertex).is_some() => "edges to predict",
+                    OutputOf::Vertices(vertex, _) if self.checker.relation_of_rows(vertex).is_some() => {
+                        "edges to predict"
+                    }
                     OutputOf::Vertices(..) | OutputOf::Links(_) => "vertices",
                 };
                 let report = Diagnostic::at(
@@ -117,7 +119,7 @@ impl Checker<'_> {
                 .help(format!(
                     "declare it for pairs: `output {name}: {LINKS} = DistMult() over links(relations) of h`"
                 ));
-                self.report(report);
+                self.checker.report(report);
                 None
             }
             (None, true) => None,
@@ -145,19 +147,19 @@ impl Checker<'_> {
                     "unknown loss",
                 );
                 let report = suggest(report, Place::Loss, name, LOSSES.iter().copied());
-                self.report(report);
+                self.checker.report(report);
                 return None;
             }
         };
         let sorted = match match_arguments(&call.args, names, &format!("`{name}`"), span) {
             Ok(sorted) => sorted,
             Err(mistakes) => {
-                mistakes.into_iter().for_each(|mistake| self.report(mistake));
+                mistakes.into_iter().for_each(|mistake| self.checker.report(mistake));
                 return None;
             }
         };
         let (Some(output), Some(label)) = (sorted[0], sorted[1]) else {
-            self.report(Diagnostic::at(
+            self.checker.report(Diagnostic::at(
                 codes::MISSING_ARGUMENT,
                 span,
                 format!("`{name}` compares an output with a label"),
@@ -190,9 +192,9 @@ impl Checker<'_> {
         consts: &Consts,
     ) -> Option<Comparison> {
         let name = call.name.name.as_str();
-        let decl = &self.fields_of(vertex)[field];
-        let label_name = self.label_name(vertex, field);
-        let per = if self.relation_of_rows(vertex).is_some() { "edge" } else { "vertex" };
+        let decl = &self.checker.fields_of(vertex)[field];
+        let label_name = self.checker.label_name(vertex, field);
+        let per = if self.checker.relation_of_rows(vertex).is_some() { "edge" } else { "vertex" };
         let kind_name = match decl.kind {
             FieldKind::Class(_) => "a class",
             FieldKind::MultiLabel(_) => "several labels",
@@ -208,7 +210,7 @@ impl Checker<'_> {
                     FieldKind::MultiLabel(_) => "binary_cross_entropy",
                     _ => "mse` or `mae",
                 };
-                self.report(
+                self.checker.report(
                     Diagnostic::at(
                         codes::LABEL_LOSS_MISMATCH,
                         call.name.span,
@@ -222,16 +224,16 @@ impl Checker<'_> {
             }
         };
         if of != vertex {
-            let of_edges = [of, vertex].iter().any(|vertex| self.relation_of_rows(*vertex).is_some());
+            let of_edges = [of, vertex].iter().any(|vertex| self.checker.relation_of_rows(*vertex).is_some());
             let of_another = if of_edges { "has other rows" } else { "another vertex type" };
-            self.report(
+            self.checker.report(
                 Diagnostic::at(
                     codes::LABEL_VERTEX,
                     call.label.span,
                     format!(
                         "output `{output_name}` belongs to `{}`, the label to `{}`",
-                        self.vertex_name(of),
-                        self.vertex_name(vertex)
+                        self.checker.vertex_name(of),
+                        self.checker.vertex_name(vertex)
                     ),
                     of_another,
                 )
@@ -239,7 +241,9 @@ impl Checker<'_> {
             );
             return None;
         }
-        let Type::One(row) = &*self.model.expr(value).ty else { unreachable!("an output of vertices is one value") };
+        let Type::One(row) = &*self.checker.model.expr(value).ty else {
+            unreachable!("an output of vertices is one value")
+        };
         // A number for each row is a row of one number.
         let is_number = row.widths.is_empty() && extent == 1 && !matches!(task, Task::Classify { .. });
         if !is_number && (row.widths.len() != 1 || row.widths[0].dim != Dim::Fixed(extent)) {
@@ -254,7 +258,7 @@ impl Checker<'_> {
                 call.output.span,
                 format!(
                     "output `{output_name}` is {} per {per}, but `{label_name}` has {extent} {what}",
-                    show_widths(&self.model.tables, &row.widths)
+                    show_widths(&self.checker.model.tables, &row.widths)
                 ),
                 format!("should be [{extent}]"),
             )
@@ -262,7 +266,7 @@ impl Checker<'_> {
             if let Some(width) = row.widths.last() {
                 report = report.label(width.origin, "the output's width comes from here");
             }
-            self.report(
+            self.checker.report(
                 report.help(format!("give the output the width {extent}, or put `linear(…, {extent})` behind it")),
             );
             return None;
@@ -281,7 +285,7 @@ impl Checker<'_> {
         };
         let class_weights = class_weights?;
         if matches!(task, Task::Classify { .. } | Task::MultiLabel { .. }) {
-            self.doubt_logits(value, output_span);
+            self.checker.doubt_logits(value, output_span);
         }
         let dataset_name = decl.dataset_name.clone().unwrap_or_default();
         self.check_leak((&output_name, value), (vertex, &label_name), call.span);
@@ -300,7 +304,7 @@ impl Checker<'_> {
         let smoothing = self.ranged(expr, consts, 0.0, 1.0, "label smoothing")?;
         if smoothing == 1.0 {
             let message = "label smoothing is at least 0 and less than 1";
-            self.report(
+            self.checker.report(
                 Diagnostic::at(codes::ARGUMENT_RANGE, expr.span, message, "the label would have no part in the loss")
                     .help("a usual share is 0.1"),
             );
@@ -342,7 +346,7 @@ impl Checker<'_> {
                 "write `binary_cross_entropy({name}, {LINKS})`, or `cross_entropy`, `bpr` or `margin_ranking` to compare each \
                  link with its own negative samples"
             ));
-            self.report(report);
+            self.checker.report(report);
             return None;
         };
         let with_label = [
@@ -353,13 +357,15 @@ impl Checker<'_> {
         for (written, what, help) in with_label {
             let Some(written) = written else { continue };
             let what = format!("the loss of links has no {what}");
-            self.report(Diagnostic::at(codes::LINK_LOSS, written.span, what, "only with a label").help(help));
+            self.checker.report(Diagnostic::at(codes::LINK_LOSS, written.span, what, "only with a label").help(help));
             return None;
         }
         if loss == LinkLoss::BinaryCrossEntropy {
-            self.doubt_logits(scores, declared);
+            self.checker.doubt_logits(scores, declared);
         }
-        let Type::ByGraph(rows) = &*self.model.expr(scores).ty else { unreachable!("scores of pairs are edge values") };
+        let Type::ByGraph(rows) = &*self.checker.model.expr(scores).ty else {
+            unreachable!("scores of pairs are edge values")
+        };
         let of = TrainedOf::Links(rows.keys().copied().collect(), loss);
         Some(Comparison { output: name, task: Task::Link, of, value: scores, kind: LossKind::Links(loss) })
     }
@@ -369,7 +375,7 @@ impl Checker<'_> {
             if matches!(expr.kind, ExprKind::Error) {
                 return None;
             }
-            self.report(Diagnostic::at(
+            self.checker.report(Diagnostic::at(
                 codes::UNKNOWN_NAME,
                 expr.span,
                 "the first argument of a loss is the name of an output",
@@ -377,19 +383,19 @@ impl Checker<'_> {
             ));
             return None;
         };
-        if let Some(output) = self.model.outputs.get(name) {
+        if let Some(output) = self.checker.model.outputs.get(name) {
             return Some((name.clone(), *output));
         }
         // An output that was wrong itself has been reported.
-        if !self.declared_outputs.contains(name) {
+        if !self.checker.declared_outputs.contains(name) {
             let report = Diagnostic::at(
                 codes::UNKNOWN_NAME,
                 expr.span,
                 format!("the model has no output `{name}`"),
                 "unknown output",
             );
-            let report = did_you_mean(report, name, self.model.outputs.keys().map(String::as_str));
-            self.report(report);
+            let report = did_you_mean(report, name, self.checker.model.outputs.keys().map(String::as_str));
+            self.checker.report(report);
         }
         None
     }
@@ -400,11 +406,11 @@ impl Checker<'_> {
                 return None;
             }
             let mut labels = vec![];
-            for vertex in &self.schema.vertices {
+            for vertex in &self.checker.schema.vertices {
                 let own = vertex.fields.iter().filter(|f| f.kind.is_label());
                 labels.extend(own.map(|f| (f.name.as_str(), format!("`{}.{}`", vertex.name, f.name))));
             }
-            for relation in &self.schema.relations {
+            for relation in &self.checker.schema.relations {
                 let own = relation.fields.iter().filter(|f| f.kind.is_label());
                 labels.extend(own.map(|f| (f.name.as_str(), format!("`{}.{}`", relation.name, f.name))));
             }
@@ -416,7 +422,7 @@ impl Checker<'_> {
                 [] => "write `VertexType.label`, as in `Paper.topic`".to_string(),
                 known => format!("write {}", known.join(" or ")),
             };
-            self.report(
+            self.checker.report(
                 Diagnostic::at(
                     codes::UNKNOWN_NAME,
                     expr.span,
@@ -429,12 +435,12 @@ impl Checker<'_> {
         };
         let ExprKind::Name(of) = &base.kind else {
             let message = "a vertex type or a relation is expected";
-            self.report(Diagnostic::at(codes::UNKNOWN_NAME, base.span, message, "not a name"));
+            self.checker.report(Diagnostic::at(codes::UNKNOWN_NAME, base.span, message, "not a name"));
             return None;
         };
-        let (of, info) = match self.schema.relation_named(of) {
+        let (of, info) = match self.checker.schema.relation_named(of) {
             Some(relation) => {
-                let info = &self.schema.relations[relation];
+                let info = &self.checker.schema.relations[relation];
                 info.used.set(true);
                 (
                     Labelled::Relation(relation),
@@ -443,8 +449,8 @@ impl Checker<'_> {
             }
             None => {
                 let ident = ast::Ident { name: of.clone(), span: base.span };
-                let vertex = self.schema.vertex(&ident, self.diagnostics)?;
-                let info = &self.schema.vertices[vertex];
+                let vertex = self.checker.schema.vertex(&ident, self.checker.diagnostics)?;
+                let info = &self.checker.schema.vertices[vertex];
                 let of = Labelled::Vertices(VertexType::new(vertex));
                 (of, Info { kind: "vertex type", name: &info.name, span: info.span, fields: &info.fields })
             }
@@ -453,10 +459,10 @@ impl Checker<'_> {
         match info.fields.iter().position(|f| f.name == field.name) {
             Some(position) if is_label(info.fields[position].kind) => match of {
                 Labelled::Vertices(vertex) => Some((vertex, position)),
-                Labelled::Relation(relation) => Some((self.edge_rows(relation).vertex, position)),
+                Labelled::Relation(relation) => Some((self.checker.edge_rows(relation).vertex, position)),
             },
             Some(position) => {
-                self.report(
+                self.checker.report(
                     Diagnostic::at(
                         codes::LABEL_LOSS_MISMATCH,
                         expr.span,
@@ -468,7 +474,7 @@ impl Checker<'_> {
                 );
                 None
             }
-            None if self.schema.broken.contains(&format!("{}.{}", info.name, field.name)) => None,
+            None if self.checker.schema.broken.contains(&format!("{}.{}", info.name, field.name)) => None,
             None => {
                 let report = Diagnostic::at(
                     codes::UNKNOWN_FIELD,
@@ -479,7 +485,7 @@ impl Checker<'_> {
                 .label(info.span, format!("`{}` is declared here", info.name));
                 let labels = info.fields.iter().filter(|f| is_label(f.kind)).map(|f| f.name.as_str());
                 let report = did_you_mean(report, &field.name, labels);
-                self.report(report);
+                self.checker.report(report);
                 None
             }
         }
@@ -487,7 +493,7 @@ impl Checker<'_> {
 
     fn class_weights(&mut self, expr: &Expr, classes: usize, consts: &Consts) -> Option<Vec<f64>> {
         let ExprKind::List(items) = &expr.kind else {
-            self.report(Diagnostic::at(
+            self.checker.report(Diagnostic::at(
                 codes::NOT_CONSTANT,
                 expr.span,
                 "class weights are a list of numbers",
@@ -496,7 +502,7 @@ impl Checker<'_> {
             return None;
         };
         if items.len() != classes {
-            self.report(Diagnostic::at(
+            self.checker.report(Diagnostic::at(
                 codes::CLASS_COUNT,
                 expr.span,
                 format!("there are {classes} classes, but {} weights", items.len()),
@@ -509,7 +515,7 @@ impl Checker<'_> {
         let weights: Vec<f64> = weights.into_iter().collect::<Option<_>>()?;
         if weights.iter().all(|weight| *weight == 0.0) {
             let message = "all class weights are 0";
-            self.report(
+            self.checker.report(
                 Diagnostic::at(codes::ARGUMENT_RANGE, expr.span, message, "no vertex would have a part in the loss")
                     .help("give the classes that count a weight of 1"),
             );

@@ -4,21 +4,18 @@
 //! a single number.
 
 mod comparison;
-mod squares;
 
-use std::collections::BTreeSet;
-
+use hgnnc_declare::consts::{Consts, division_by_zero, not_finite};
 use hgnnc_diag::{Diagnostic, Span, codes};
+use hgnnc_elaborate::checker::{Place, Scope};
+use hgnnc_elaborate::value::{Term, Typed, describe};
+use hgnnc_elaborate::{LINKS, is_function, names_of, parts};
 use hgnnc_hir::text::{show_space, show_widths};
 use hgnnc_hir::{ExprKind as Kind, Form, Loss, LossKind, LossTerm, OutputOf, Row, Type};
 use hgnnc_ir::{Space, VertexType};
-use hgnnc_syntax::ast::{BinaryOp, Call, Expr, ExprKind, Part, UnaryOp};
+use hgnnc_syntax::ast::{BinaryOp, Call, Expr, ExprKind, UnaryOp};
 
-use crate::checker::{Checker, Place, Scope};
-use crate::consts::{Consts, division_by_zero, not_finite};
-use crate::functions::is_function;
-use crate::links::LINKS;
-use crate::value::{Term, Typed, describe};
+use crate::train::TrainChecker;
 
 pub use comparison::{Comparison, TrainedOf};
 
@@ -56,7 +53,7 @@ struct Sum {
     broken: bool,
 }
 
-impl Checker<'_> {
+impl TrainChecker<'_, '_> {
     /// Checks the loss of a train block.
     pub fn loss(&mut self, expr: &Expr, consts: &Consts, on_batches: bool) -> Option<LossTerms> {
         let mut sum = Sum::default();
@@ -65,7 +62,7 @@ impl Checker<'_> {
         if sum.broken {
             return None;
         }
-        self.model.loss = Some(Loss { terms: sum.terms, on_batches, span: expr.span });
+        self.checker.model.loss = Some(Loss { terms: sum.terms, on_batches, span: expr.span });
         Some(sum.found)
     }
 
@@ -80,7 +77,7 @@ impl Checker<'_> {
                 ExprKind::Name(name) if LOSSES.contains(&&name[..]) && !self.is_value(name) => {
                     let message = "a loss compares an output with a label";
                     let report = Diagnostic::at(codes::UNKNOWN_CHOICE, expr.span, message, "compares nothing");
-                    self.report(report.help(format!("write `{name}(OUTPUT, VertexType.label)`")));
+                    self.checker.report(report.help(format!("write `{name}(OUTPUT, VertexType.label)`")));
                     None
                 }
                 _ => self.number_term(expr, consts),
@@ -129,7 +126,7 @@ impl Checker<'_> {
                 }
             }
             _ => {
-                self.report(
+                self.checker.report(
                     Diagnostic::at(
                         codes::LOSS_TERM,
                         expr.span,
@@ -148,13 +145,15 @@ impl Checker<'_> {
 
     /// Is it the name of an output or of another value of the model?
     fn is_value(&self, name: &str) -> bool {
-        self.model_names.contains_key(name) || self.declared_outputs.contains(name)
+        self.checker.model_names.contains_key(name) || self.checker.declared_outputs.contains(name)
     }
 
     /// Is it the call of something that is neither a function nor a layer?
     fn is_no_function(&self, call: &Call) -> bool {
         let name = call.callee.name.as_str();
-        !is_function(name) && !self.names.layers.contains_key(name) && !self.names.not_imported.contains(name)
+        !is_function(name)
+            && !self.checker.names.layers.contains_key(name)
+            && !self.checker.names.not_imported.contains(name)
     }
 
     fn report_product(&mut self, a: &Expr, b: &Expr, span: Span) {
@@ -163,7 +162,7 @@ impl Checker<'_> {
             .label(a.span, "one of them")
             .label(b.span, "the other one")
             .help("write `+`, and give each a number as its weight");
-        self.report(report);
+        self.checker.report(report);
     }
 
     /// The weight of a term, of a number that is known before training.
@@ -176,10 +175,10 @@ impl Checker<'_> {
                 message,
                 format!("`{name}` is a value, which training may change"),
             );
-            self.report(report.help("write a number, or the name of a `const`"));
+            self.checker.report(report.help("write a number, or the name of a `const`"));
             return None;
         }
-        let number = consts.number(expr, self.diagnostics)?;
+        let number = consts.number(expr, self.checker.diagnostics)?;
         if weight(number).is_finite() {
             return Some(weight(number));
         }
@@ -187,7 +186,7 @@ impl Checker<'_> {
             0.0 => division_by_zero(expr.span),
             _ => not_finite(expr.span, weight(number)),
         };
-        self.report(report);
+        self.checker.report(report);
         None
     }
 
@@ -196,7 +195,7 @@ impl Checker<'_> {
         let mut scope = Scope {
             place: Place::Model,
             variable: None,
-            locals: self.model_names.clone(),
+            locals: self.checker.model_names.clone(),
             spans: Default::default(),
             layer: None,
             consts,
@@ -207,24 +206,24 @@ impl Checker<'_> {
         for name in names_of(expr) {
             self.name_of_loss(name, expr.span, &mut scope);
         }
-        self.within_loss = true;
-        let term = self.eval(expr, &scope);
-        self.within_loss = false;
+        self.checker.within_loss = true;
+        let term = self.checker.eval(expr, &scope);
+        self.checker.within_loss = false;
         let value = match term {
             Term::Error => return None,
             Term::Value(value) => value,
             Term::Number(_) | Term::Width(_) => {
                 let message = "a term of the loss is the same whatever is trained";
                 let report = Diagnostic::at(codes::LOSS_TERM, expr.span, message, "a constant");
-                self.report(report.help("leave it out, or multiply a term by it"));
+                self.checker.report(report.help("leave it out, or multiply a term by it"));
                 return None;
             }
             other => {
                 let report = match other {
-                    Term::Label(..) | Term::Record(_) => self.not_a_value(&other, expr.span),
+                    Term::Label(..) | Term::Record(_) => self.checker.not_a_value(&other, expr.span),
                     other => self.no_single_number(expr.span, format!("this is {}", other.describe())),
                 };
-                self.report(report);
+                self.checker.report(report);
                 return None;
             }
         };
@@ -232,19 +231,19 @@ impl Checker<'_> {
             Type::One(row) => (value.clone(), row.clone()),
             Type::PerType(rows) if rows.len() == 1 => {
                 let (&vertex, row) = rows.first_key_value().expect("it has one");
-                (self.expr(Kind::OfType(value.id, vertex), Type::One(row.clone()), expr.span), row.clone())
+                (self.checker.expr(Kind::OfType(value.id, vertex), Type::One(row.clone()), expr.span), row.clone())
             }
             ty @ (Type::PerType(_) | Type::PerGraph(_) | Type::ByGraph(_)) => {
                 let report = self.no_single_number(expr.span, format!("this is {}", describe(ty)));
-                self.report(report);
+                self.checker.report(report);
                 return None;
             }
         };
-        let usable = self.usable(&row, expr.span);
-        self.or_report(usable)?;
+        let usable = self.checker.usable(&row, expr.span);
+        self.checker.or_report(usable)?;
         if row.space != Space::Unit || !row.widths.is_empty() || row.form != Form::Dense {
             let report = self.of_rows(&row, expr.span);
-            self.report(report);
+            self.checker.report(report);
             return None;
         }
         Some(value)
@@ -252,14 +251,14 @@ impl Checker<'_> {
 
     /// Lets an expression of a loss see an output.
     fn name_of_loss(&mut self, name: &str, span: Span, scope: &mut Scope<'_>) {
-        let term = match self.model.outputs.get(name).map(|output| output.of) {
-            Some(OutputOf::Vertices(vertex, value)) => Term::Value(self.types([(vertex, value)], span)),
+        let term = match self.checker.model.outputs.get(name).map(|output| output.of) {
+            Some(OutputOf::Vertices(vertex, value)) => Term::Value(self.checker.types([(vertex, value)], span)),
             Some(OutputOf::Links(value) | OutputOf::Graphs(value)) => {
-                Term::Value(Typed { id: value, ty: self.model.expr(value).ty.clone() })
+                Term::Value(Typed { id: value, ty: self.checker.model.expr(value).ty.clone() })
             }
             // Its values are computed on request only.
             Some(OutputOf::Edges(_)) => return,
-            None if self.declared_outputs.contains(name) => Term::Error,
+            None if self.checker.declared_outputs.contains(name) => Term::Error,
             None => return,
         };
         scope.locals.insert(name.to_owned(), term);
@@ -274,7 +273,7 @@ impl Checker<'_> {
 
     /// The report of a term with several numbers.
     fn of_rows(&self, row: &Row, span: Span) -> Diagnostic {
-        let tables = &self.model.tables;
+        let tables = &self.checker.model.tables;
         let found = match row.space {
             Space::Unit => format!("is {}", show_widths(tables, &row.widths)),
             space => format!("is {} with {}", show_widths(tables, &row.widths), show_space(tables, space)),
@@ -282,7 +281,7 @@ impl Checker<'_> {
         let report = self.no_single_number(span, found);
         match (row.space, &row.widths[..]) {
             (Space::Vertices(vertex), []) => {
-                report.help(format!("the mean of its rows is `mean(…) over {}`", self.vertex_name(vertex)))
+                report.help(format!("the mean of its rows is `mean(…) over {}`", self.checker.vertex_name(vertex)))
             }
             (_, [_, ..]) => report.help("the sum over its last dimension is `sum(…) over last`"),
             (_, []) => report,
@@ -319,7 +318,7 @@ impl Checker<'_> {
             ),
         });
         if let Some(report) = wrong {
-            self.report(report);
+            self.checker.report(report);
             sum.broken = true;
         }
     }
@@ -329,7 +328,7 @@ impl Checker<'_> {
         (first, a): (&TrainedTerm, VertexType),
         (term, b): (&TrainedTerm, VertexType),
     ) -> Diagnostic {
-        let (a, b) = (self.vertex_name(a), self.vertex_name(b));
+        let (a, b) = (self.checker.vertex_name(a), self.checker.vertex_name(b));
         let message = format!("a batch has seeds of `{a}`, and this term is of `{b}`");
         Diagnostic::at(codes::NOT_ON_BATCH, term.span, message, format!("compares labels of `{b}`"))
             .label(first.span, format!("compares labels of `{a}`"))
@@ -340,7 +339,7 @@ impl Checker<'_> {
         let Some(term) = sum.terms.first() else { return };
         let message = "a batch has the vertices of a label, and the loss has none";
         let report = Diagnostic::at(codes::NOT_ON_BATCH, term.span, message, "compares nothing with a label");
-        self.report(report.help("remove `batch`"));
+        self.checker.report(report.help("remove `batch`"));
     }
 }
 
@@ -348,27 +347,4 @@ impl Checker<'_> {
 fn compares(expr: &Expr) -> bool {
     let is_one = |expr: &Expr| matches!(&expr.kind, ExprKind::Call(call) if LOSSES.contains(&&*call.callee.name));
     is_one(expr) || parts(expr).into_iter().any(compares)
-}
-
-/// The names in an expression.
-pub fn names_of(expr: &Expr) -> BTreeSet<&str> {
-    match &expr.kind {
-        ExprKind::Name(name) => BTreeSet::from([name.as_str()]),
-        _ => parts(expr).into_iter().flat_map(names_of).collect(),
-    }
-}
-
-/// The expressions that an expression is written with.
-fn parts(expr: &Expr) -> Vec<&Expr> {
-    match &expr.kind {
-        ExprKind::Number(_) | ExprKind::Bool(_) | ExprKind::Name(_) | ExprKind::Error => vec![],
-        ExprKind::Field(base, _) => vec![base],
-        ExprKind::PathPart { base, index, .. } => vec![base, index],
-        ExprKind::Slice(x, parts) => std::iter::once(&**x).chain(parts.iter().flat_map(Part::bounds)).collect(),
-        ExprKind::Unary(_, a) => vec![a],
-        ExprKind::Binary(_, a, b) => vec![a, b],
-        ExprKind::Call(call) => call.args.iter().chain(&call.of).map(|arg| &arg.value).collect(),
-        ExprKind::List(items) | ExprKind::Tuple(items) | ExprKind::Bundle(items) => items.iter().collect(),
-        ExprKind::If(condition, yes, no) => vec![condition, yes, no],
-    }
 }
