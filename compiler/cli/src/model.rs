@@ -50,10 +50,9 @@ pub fn text(model: &Analyzed) -> String {
     let training = model.train.as_ref().map(|spec| &spec.training);
     if let Some((training, batch)) = training.and_then(|training| Some((training, training.batch.as_ref()?))) {
         match training.target() {
-            None => {}
-            Some(Target::Vertices { vertex, .. }) => {
-                let vertex = &flow.vertex_types[vertex.index()].name;
-                line(format!("\nmini-batches of {} vertices {vertex}", batch.size));
+            None | Some(Target::Vertices { .. }) => {
+                let seeds = training.seeds().map_or("", |vertex| &flow.vertex_types[vertex.index()].name);
+                line(format!("\nmini-batches of {} vertices {seeds}", batch.size));
             }
             Some(Target::Links(LinkTarget { negatives, .. })) => {
                 line(format!("\nmini-batches of {} links", batch.size));

@@ -8,9 +8,9 @@ use hgnnc_declare::schema::{FieldInfo, FieldKind, GraphRef, Schema};
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 use hgnnc_ir::batch::BatchInput;
 use hgnnc_ir::dataflow::{Binding, GraphDecl, SelfLoops, Step, reversed};
-use hgnnc_ir::training::{Fanout, MiniBatch, Reuse};
-use hgnnc_ir::{Dataflow, Graph, Input, Origin, Output, OutputKind, Value};
-use hgnnc_passes::{Disabled, NotBatchable, to_minibatch, to_minibatch_with_cache};
+use hgnnc_ir::training::{Fanout, MiniBatch, Reuse, Target};
+use hgnnc_ir::{Dataflow, Graph, Input, Origin, Output, OutputKind, Value, VertexType};
+use hgnnc_passes::{Disabled, NotBatchable, reduced_at_seeds, to_minibatch, to_minibatch_with_cache};
 use hgnnc_sema::Checked;
 use hgnnc_sema::batch::{BatchSpec, FanoutSpec, Hop, HopList};
 
@@ -34,6 +34,13 @@ pub fn resolve(
     let field = field.and_then(Result::ok);
     let whole = rest.as_ref().and_then(|_| receptive_field(flow)).and_then(Result::ok);
     let (field, whole) = (field.as_ref(), whole.as_ref().or(field.as_ref()));
+    let target = checked.train.as_ref().map(|train| train.training.target());
+    let all_of = match (spec.size, field, target) {
+        (Some((span, _)), Some(field), Some(target)) => {
+            seeds(target, field, flow).map_err(|report| diagnostics.push(report(span))).ok()
+        }
+        _ => None,
+    };
     let mut resolver = Resolver { field, whole, flow, schema: &checked.schema, diagnostics };
     let fanouts = match &spec.fanout {
         Some(fanout) => resolver.fanouts(fanout),
@@ -43,7 +50,44 @@ pub fn resolve(
         Some((span, reuse)) => Some(resolver.reuse(*span, *reuse)?),
         None => None,
     };
-    Some(MiniBatch { size: spec.size?.1?, fanouts: fanouts?, reuse })
+    Some(MiniBatch { size: spec.size?.1?, all_of: all_of?, fanouts: fanouts?, reuse })
+}
+
+/// The type of the seeds of a loss that compares nothing: the one that it goes over. `None` for a loss with a target. The
+/// error is a report, for the place of `batch`.
+fn seeds(
+    target: Option<&Target>,
+    field: &ReceptiveField,
+    flow: &Dataflow,
+) -> Result<Option<VertexType>, impl FnOnce(Span) -> Diagnostic> {
+    let of_target = match target {
+        None => field.reduced.keys().next().copied().into_iter().collect(),
+        Some(Target::Vertices { vertex, .. }) => vec![*vertex],
+        Some(Target::Links(links)) => {
+            links.graphs.iter().map(|graph| &flow.graphs[graph.index()]).flat_map(|decl| [decl.src, decl.dst]).collect()
+        }
+    };
+    let other = field.reduced.iter().find(|(vertex, _)| !of_target.contains(vertex));
+    if let (None, false) = (other, of_target.is_empty()) {
+        return Ok(of_target.first().copied().filter(|_| target.is_none()));
+    }
+    let name = |vertex: &VertexType| format!("`{}`", flow.vertex_types[vertex.index()].name);
+    let other = other.map(|(vertex, origin)| (name(vertex), *origin));
+    let mut of_target: Vec<String> = of_target.iter().map(name).collect();
+    of_target.dedup();
+    let first = field.reduced.values().next().copied().flatten().filter(|_| target.is_none());
+    Err(move |span| {
+        let Some((other, origin)) = other else {
+            let message = "a batch has the vertices that the loss goes over, and it goes over none";
+            let report = Diagnostic::at(codes::NOT_ON_BATCH, span, message, "of which vertices?");
+            return report.help("remove `batch`, or reduce the loss over a vertex type: `mean(…) over Paper`");
+        };
+        let of_target = of_target.join(" and ");
+        let message = format!("a batch has seeds of {of_target}, and the loss goes over {other} as well");
+        let report = Diagnostic::at(codes::NOT_ON_BATCH, span, message, format!("has no seeds of {other}"));
+        let report = labelled(report, first, &format!("goes over {of_target}"));
+        labelled(report, origin, &format!("goes over {other}")).help("remove `batch`")
+    })
 }
 
 /// The mini-batches of a program with rows as of cutoffs that it did not have when they were resolved: graphs from vertices
@@ -76,8 +120,12 @@ fn not_batchable(span: Span, error: &NotBatchable) -> Diagnostic {
 
 /// Adds the place of an operation.
 fn at_origin(report: Diagnostic, origin: Option<Origin>) -> Diagnostic {
+    labelled(report, origin, "here")
+}
+
+fn labelled(report: Diagnostic, origin: Option<Origin>, label: &str) -> Diagnostic {
     match origin {
-        Some(Origin { file, start, end }) => report.label(Span { file: FileId(file), start, end }, "here"),
+        Some(Origin { file, start, end }) => report.label(Span { file: FileId(file), start, end }, label),
         None => report,
     }
 }
@@ -343,6 +391,12 @@ impl Resolver<'_> {
     fn unused_graph(&self, graph: &GraphRef, field: &ReceptiveField) -> Diagnostic {
         let decl = graph.declaration();
         let name = self.schema.written(&decl);
+        if decl.steps.is_empty() {
+            let has = if decl.shuffle.is_some() { "shuffles the vertices that it has" } else { "has all of its edges" };
+            let message = format!("`{name}` has no fan-out: a batch {has}");
+            let report = Diagnostic::at(codes::FANOUT_GRAPH, graph.span, message, "draws no in-edges");
+            return report.help(format!("remove the fan-out of `{name}`"));
+        }
         let seen: Vec<&GraphDecl> =
             self.flow.graphs.iter().zip(&field.graphs).filter(|(_, seen)| **seen).map(|(decl, _)| decl).collect();
         let backwards: Vec<Step> = reversed(&decl.steps);
@@ -375,6 +429,8 @@ struct ReceptiveField {
     graphs: Vec<bool>,
     /// The inputs that the loss depends on.
     inputs: Vec<Input>,
+    /// The vertex types that the loss goes over at the seeds, each with the place of the first reduction.
+    reduced: BTreeMap<VertexType, Option<Origin>>,
     /// Is the loss of links?
     links: bool,
     /// Can batches reuse a value of another batch?
@@ -386,7 +442,8 @@ impl ReceptiveField {
     fn of(flow: &Dataflow, loss: Value) -> Result<Self, NotBatchable> {
         let kind = OutputKind::Result("loss".to_string());
         let flow = Dataflow { outputs: vec![Output { kind, value: loss }], ..flow.clone() };
-        let (_, layout) = to_minibatch(&flow)?;
+        let (of_batch, layout) = to_minibatch(&flow)?;
+        let reduced = reduced_at_seeds(&of_batch, &layout);
         let graphs = (0..flow.graphs.len()).map(|graph| layout.deepest(Graph::new(graph)).is_some()).collect();
         let whole = |input: &BatchInput| match *input {
             BatchInput::Whole(input) => Some(input),
@@ -395,7 +452,7 @@ impl ReceptiveField {
         let inputs = layout.inputs.iter().filter_map(whole).collect();
         let links = flow.graphs.iter().any(|graph| graph.links);
         let reusable = to_minibatch_with_cache(&flow).map(drop);
-        Ok(Self { hops: layout.hops, graphs, inputs, links, reusable })
+        Ok(Self { hops: layout.hops, graphs, inputs, reduced, links, reusable })
     }
 }
 

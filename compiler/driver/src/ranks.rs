@@ -4,7 +4,6 @@ use hgnnc_executable::{Executable, Kernels};
 use hgnnc_fusion::LoweringOptions;
 use hgnnc_ir::Dataflow;
 use hgnnc_ir::batch::BatchLayout;
-use hgnnc_ir::training::Target;
 pub use hgnnc_passes::Split;
 use hgnnc_passes::{NotPlaced, PassCx, PassManager, SizeInfo, place, place_batch, score_links};
 use hgnnc_sema::TrainSpec;
@@ -123,8 +122,7 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions, split: Split) -
 }
 
 fn placed_batch(flow: &Dataflow, layout: &BatchLayout, spec: &TrainSpec, split: Split) -> Result<Dataflow, NotPlaced> {
-    let seeds = spec.training.target().and_then(Target::vertex);
-    place_batch(flow, layout, seeds, split)
+    place_batch(flow, layout, spec.training.seeds(), split)
 }
 
 /// The stages on dataflow, and those that make kernels.

@@ -179,13 +179,16 @@ impl CompiledRanks {
     pub fn bind(
         self,
         comm: &Arc<dyn Comm>,
-        data: BoundData,
+        mut data: BoundData,
         inputs: Option<SharedInputs>,
         pool: &Arc<ThreadPool>,
         options: TrainOptions,
     ) -> Result<Trainer, Error> {
         let Self { executable, placed, .. } = self;
         check_equal(&executable, &data, &**comm)?;
+        // Vertices that evaluations shuffle have the same rows in all of them, by which they are divided.
+        let seed = executable.training.as_ref().map_or(0, |training| training.seed);
+        data.shuffle(options.seed.unwrap_or(seed), 0);
         let inner = cpu_backend(&executable, pool, &options).with_ranks(Arc::clone(comm));
         let mut backend = RankBackend::new(&executable, Box::new(inner), Arc::clone(comm), placed);
         if let Some(inputs) = inputs {

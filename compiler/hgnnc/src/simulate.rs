@@ -129,22 +129,24 @@ pub fn simulate(
         ));
     }
     let inputs = bound.on_batches().then(|| SharedInputs::of(&mut bound.data));
-    let in_training = bound.data.part(Part::Train).len();
+    let of_epoch = match bound.model.train.as_ref().and_then(|spec| spec.training.batch.as_ref()) {
+        Some(batch) => bound.data.seeds(batch).len(),
+        None => bound.data.part(Part::Train).len(),
+    };
     let mut runs: Vec<RunReport> = vec![];
     let mut traces = vec![];
     for &size in &simulation.ranks {
         if let (Some(batch), Some(of_model)) = (batch, seeds_of(&mut bound)) {
             *of_model = if simulation.weak { batch * size } else { batch };
         }
-        let seeds = seeds_of(&mut bound).map_or(in_training, |batch| *batch);
-        if seeds > in_training {
-            observer.note(format!(
-                "warning: a batch of {size} ranks has all {in_training} vertices of the training part, not {seeds}"
-            ));
+        let seeds = seeds_of(&mut bound).map_or(of_epoch, |batch| *batch);
+        if seeds > of_epoch {
+            observer
+                .note(format!("warning: a batch of {size} ranks has all {of_epoch} seeds of an epoch, not {seeds}"));
         }
         let all = record(&bound, size, simulation, inputs.as_ref(), observer)?;
         traces = all.iter().map(Trace::median_step).collect();
-        let mut run = report(&all, &traces, seeds.min(in_training), simulation);
+        let mut run = report(&all, &traces, seeds.min(of_epoch), simulation);
         let other = other.map_or(Ok(None), |other| other(&traces))?;
         run.other_step_ms = other.map(|times| 1e3 * last(&times));
         let seeds_a_second = |run: &RunReport| run.seeds as f64 / run.step_ms;

@@ -31,10 +31,18 @@ pub enum BatchGraph {
         /// The graph in the program of the whole graph.
         graph: Graph,
     },
-    /// Identity edges from each vertex of a longer prefix to the same vertex of a shorter one; a gather along them
-    /// takes the first rows.
+    /// Edges along permutations of the vertices within a number of hops, drawn anew for each batch: each vertex has as many
+    /// in-edges and out-edges.
+    Shuffled {
+        /// Sources and destinations, a vertex type of the batch.
+        rows: VertexType,
+        /// Number of permutations, at least 1.
+        permutations: u32,
+    },
+    /// Identity edges from each vertex of a longer prefix to the same vertex of a shorter one, or of the same; a gather along
+    /// them takes the first rows.
     First {
-        /// The shorter prefix, a vertex type of the batch.
+        /// The destinations, a vertex type of the batch.
         rows: VertexType,
     },
     /// Identity edges from each vertex with a historical embedding to the same vertex among all; a scatter along them
@@ -123,6 +131,7 @@ impl BatchLayout {
             BatchGraph::Sampled { graph: of, hops } if of == graph => Some(hops),
             BatchGraph::Sampled { .. }
             | BatchGraph::Links { .. }
+            | BatchGraph::Shuffled { .. }
             | BatchGraph::First { .. }
             | BatchGraph::Historical { .. } => None,
         };

@@ -144,6 +144,7 @@ impl Printer<'_> {
                 VertexRows::Sections(of) => writeln!(self.out, "  vertex {name} = sections({})", names.vertex(of))?,
                 VertexRows::Owned(of) => writeln!(self.out, "  vertex {name} = owned({})", names.vertex(of))?,
                 VertexRows::Copies(of) => writeln!(self.out, "  vertex {name} = copies({})", names.vertex(of))?,
+                VertexRows::Shuffled(of) => writeln!(self.out, "  vertex {name} = shuffled({})", names.vertex(of))?,
                 VertexRows::Rank => writeln!(self.out, "  vertex {name} = rank")?,
                 VertexRows::Replica => writeln!(self.out, "  vertex {name} = replica")?,
                 _ => {}

@@ -28,6 +28,9 @@
 //!   the rank owns and any rank has in its batch; an exchange gives the rows to these ranks. The gradients come back as
 //!   [`VertexRows::Copies`], with a row for each rank that has the vertex, and are summed in the order of the ranks along
 //!   the graph [`EdgeShare::Copies`].
+//! - Shuffled vertices are those of all ranks: [`VertexRows::Shuffled`] has the vertices whose rows those of the rank take. The
+//!   owner of a vertex has its row from a rank that has sampled it, and an exchange gives it to the ranks that take it.
+//!   Gradients come back to the owner as copies, and go to the ranks that have sampled the vertex in equal parts.
 //! - Ranks that share the relations to the same seeds are a *replica*. Where there are several, a sum that all ranks of a
 //!   replica have is taken from its first one: [`VertexRows::Replica`] has a row there.
 
@@ -97,7 +100,7 @@ impl VertexRows {
         match self {
             Self::Dataset | Self::Members(_) | Self::Pairs(..) | Self::Cells(..) => false,
             Self::Edges(_) | Self::Links { .. } | Self::Samples(..) => false,
-            Self::Mirrors(..) | Self::Sections(_) | Self::Owned(_) | Self::Copies(_) => true,
+            Self::Mirrors(..) | Self::Sections(_) | Self::Owned(_) | Self::Copies(_) | Self::Shuffled(_) => true,
             Self::Rank | Self::Replica => true,
         }
     }
@@ -122,6 +125,7 @@ impl Dataflow {
         let rows = |vertex: VertexType| self.vertex_types.get(vertex.index()).map(|decl| decl.rows);
         match (rows(from), rows(to)) {
             (_, Some(VertexRows::Mirrors(of, _) | VertexRows::Copies(of))) => of == from,
+            (Some(VertexRows::Owned(of)), Some(VertexRows::Shuffled(also))) => of == also,
             (Some(VertexRows::Owned(of)), _) => of == to,
             _ => false,
         }
@@ -174,9 +178,24 @@ impl Dataflow {
         self.add_graph(GraphDecl { share: EdgeShare::Sections, ..GraphDecl::new(name, of, sections, vec![]) })
     }
 
-    /// The graph from the copies of sampled vertices to these vertices at their owner, declared if it does not exist.
+    /// The type with the vertices whose rows those of a type of a mini-batch take, declared if it does not exist.
+    pub fn shuffled(&mut self, of: VertexType) -> VertexType {
+        let name = format!("{}.shuffled", self.vertex_types[of.index()].name);
+        self.type_of_ranks(name, VertexRows::Shuffled(of))
+    }
+
+    /// The type of a mini-batch that the rows of a type are sampled vertices of, or taken by them.
+    pub fn sampled_type(&self, vertex: VertexType) -> VertexType {
+        match self.vertex_types.get(vertex.index()).map(|decl| decl.rows) {
+            Some(VertexRows::Shuffled(of)) => of,
+            _ => vertex,
+        }
+    }
+
+    /// The graph from the copies that ranks have of vertices, sampled or shuffled, to these vertices at their owner, declared
+    /// if it does not exist.
     pub fn graph_of_copies(&mut self, of: VertexType) -> Graph {
-        let owned = self.owned(of);
+        let owned = self.owned(self.sampled_type(of));
         let name = format!("{}.copies", self.vertex_types[of.index()].name);
         let copies = self.type_of_ranks(name.clone(), VertexRows::Copies(of));
         let known = |decl: &GraphDecl| decl.share == EdgeShare::Copies && decl.src == copies;

@@ -56,6 +56,8 @@ pub enum VertexRows {
     Owned(VertexType),
     /// Of a mini-batch: the rows that the batches of all ranks have of vertices that a rank owns ([`crate::ranks`]).
     Copies(VertexType),
+    /// Of a mini-batch: the vertices whose rows those of a type take along the edges of shuffled vertices ([`crate::ranks`]).
+    Shuffled(VertexType),
     /// Of a mini-batch: the edges of a graph, in their order ([`crate::link_rows`]).
     Edges(Graph),
     /// Of a mini-batch: its links ([`crate::link_rows`]).

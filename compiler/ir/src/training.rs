@@ -45,6 +45,15 @@ impl Training {
         self.first().map(|trained| &trained.target)
     }
 
+    /// The type of the seed vertices of mini-batches; `None` without mini-batches of vertices.
+    pub fn seeds(&self) -> Option<VertexType> {
+        let batch = self.batch.as_ref()?;
+        match self.target() {
+            Some(target) => target.vertex(),
+            None => batch.all_of,
+        }
+    }
+
     /// The links that the loss scores. Their term is the only one with a ground truth.
     pub fn links(&self) -> Option<&LinkTarget> {
         match self.target()? {
@@ -298,6 +307,9 @@ impl NegativeEnds {
 pub struct MiniBatch {
     /// Seed vertices (or links) per batch, at least 1. The loss is taken over them.
     pub size: usize,
+    /// Where the loss compares nothing with a ground truth: the vertex type that it goes over, whose vertices are all seeds
+    /// of an epoch. `None`: the seeds are those of the training part.
+    pub all_of: Option<VertexType>,
     /// Fan-outs, `[hops][graphs]`: hops counted from the seeds, graphs by position in the tables of the whole
     /// graph, which `Executable::infer` has.
     ///

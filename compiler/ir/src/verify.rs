@@ -96,7 +96,8 @@ impl Verifier<'_> {
             if let VertexRows::Mirrors(of, _)
             | VertexRows::Sections(of)
             | VertexRows::Owned(of)
-            | VertexRows::Copies(of) = decl.rows
+            | VertexRows::Copies(of)
+            | VertexRows::Shuffled(of) = decl.rows
                 && of.index() >= row
             {
                 self.report(Place::VertexType(row), "it has rows of no earlier type");
@@ -313,12 +314,12 @@ impl Verifier<'_> {
             return;
         }
         let name = |vertex: VertexType| flow.vertex_types.get(vertex.index()).map_or("?", |decl| &decl.name);
-        let mut at = flow.owned_type(decl.src);
+        let mut at = flow.sampled_type(flow.owned_type(decl.src));
         let of_no_links = matches!(decl.steps[..], [] | [Step { reverse: true, .. }]);
         if decl.links && (of_no_links || decl.counted || decl.self_loops != SelfLoops::Kept) {
             self.report(place, "links are those of a relation, in its direction, or of a metapath");
         }
-        let alone = decl.src == decl.dst
+        let alone = flow.owned_type(decl.src) == decl.dst
             && decl.steps.is_empty()
             && !decl.counted
             && decl.self_loops == SelfLoops::Kept
@@ -359,7 +360,7 @@ impl Verifier<'_> {
                 flow.graphs.get(of.index()).is_some_and(|of| of.share == EdgeShare::In)
             }
             (EdgeShare::Sections, VertexRows::Dataset, VertexRows::Sections(of)) => of == decl.src,
-            (EdgeShare::Copies, VertexRows::Copies(of), VertexRows::Owned(also)) => of == also,
+            (EdgeShare::Copies, VertexRows::Copies(of), VertexRows::Owned(also)) => flow.sampled_type(of) == also,
             (EdgeShare::Links(of) | EdgeShare::Negatives(of), VertexRows::Edges(also), VertexRows::Links { .. }) => {
                 of == also && flow.graphs.get(of.index()).is_some_and(|of| of.links)
             }

@@ -22,8 +22,10 @@ pub fn batch_sizes(
     let mut known = vec![vec![0.0; flow.vertex_types.len()]];
     let mut pairs = vec![0.0; flow.graphs.len()];
     match training.target() {
-        None => {}
-        Some(Target::Vertices { vertex, .. }) => known[0][vertex.index()] = (batch.size as f64).min(count(*vertex)),
+        None | Some(Target::Vertices { .. }) => {
+            let seeds = training.seeds();
+            seeds.into_iter().for_each(|vertex| known[0][vertex.index()] = (batch.size as f64).min(count(vertex)));
+        }
         Some(Target::Links(target @ LinkTarget { graphs, negatives, .. })) => {
             let shared = if negatives.by == NegativeEnds::Shared { f64::from(negatives.count) } else { 0.0 };
             let all: f64 = graphs.iter().map(|graph| sizes.edges[graph.index()] as f64).sum();
@@ -113,6 +115,10 @@ pub fn batch_sizes(
                     max_in: most(of_whole.max_in),
                 };
                 (whole(pairs), ends)
+            }
+            BatchGraph::Shuffled { rows, permutations } => {
+                let (rows, each) = (of_batch.vertices[rows.index()], u64::from(permutations));
+                (rows * each, Endpoints { sources: rows, destinations: rows, max_out: each, max_in: each })
             }
             BatchGraph::First { rows } => one_each(of_batch.vertices[rows.index()]),
             BatchGraph::Historical { rows } => one_each(of_batch.vertices[layout.historical[rows].rows.index()]),

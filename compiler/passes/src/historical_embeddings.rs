@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::{DType, Dataflow, Op, Reduce, Space, Stage, Value};
 
-use crate::minibatch::{CachedRows, NotBatchable, RequiredHops, build, further};
+use crate::minibatch::{CachedRows, NotBatchable, RequiredHops, build, further, is_sampled};
 
 /// The program of a mini-batch that computes the outputs of a forward program, and reads historical embeddings.
 ///
@@ -52,7 +52,7 @@ fn bottom_values(flow: &Dataflow, required: &RequiredHops) -> Result<CachedRows,
     // As in the layout: sampled edges have sources, whether a value is gathered from them or not.
     let far = |value: Value| {
         let draws = match flow.ty(value).space {
-            Space::Edges(graph) => !flow.graphs[graph.index()].links,
+            Space::Edges(graph) => is_sampled(flow, graph),
             Space::Unit | Space::Vertices(_) | Space::Index(_) | Space::Endpoints(..) => false,
         };
         required.own[value.index()].last().map(|hops| hops + usize::from(draws))

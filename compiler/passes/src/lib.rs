@@ -47,7 +47,7 @@ pub use hgnnc_ir::optimizer::{Clip, Optimizer, OptimizerOptions, Schedule};
 pub use hgnnc_ir::sizes::{Endpoints, SizeInfo};
 pub use historical_embeddings::to_minibatch_with_cache;
 pub use link_loss::expand_link_loss;
-pub use minibatch::{NotBatchable, to_minibatch};
+pub use minibatch::{NotBatchable, reduced_at_seeds, to_minibatch};
 pub use optimizer::update;
 pub use pass::{Changed, Pass, PassCx};
 pub use pipeline::{Disabled, PassManager, UnknownName};

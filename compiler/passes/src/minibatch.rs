@@ -22,6 +22,14 @@
 //!
 //! Pairs to score (the edges of a graph of links) join seeds, so both of their ends are needed within no further hop.
 //!
+//! Shuffled vertices are those of the batch: the edges of a graph of permutations join the vertices of one set, so its
+//! sources are needed within no further hop. Each set has permutations of its own:
+//!
+//! ```text
+//! Before:  %3 = gather.src shuffle(Paper), %2    : f32[edges(shuffle(Paper)); 64]       read one hop from the seeds
+//! After:   %3 = gather.src shuffle(Paper).1, %2  : f32[edges(shuffle(Paper).1); 64]     %2: f32[Paper.1; 64]
+//! ```
+//!
 //! With full fan-out the loss and its gradients are those of the whole graph with these seeds. Reductions over all
 //! vertices of a type (the weights of semantic graphs in HAN) run over those of the mini-batch.
 
@@ -30,7 +38,7 @@ use std::fmt;
 
 use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout, BatchPattern, HistoricalRows, WithinHops};
 use hgnnc_ir::dataflow::{
-    Binding, Cursor, GraphDecl, Init, InputDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
+    Binding, Cursor, GraphDecl, Init, InputDecl, PatternDecl, RelationDecl, SelfLoops, Step, VertexTypeDecl,
 };
 use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::{
@@ -114,9 +122,41 @@ fn is_for_each(flow: &Dataflow, value: Value) -> bool {
     everywhere || data.ty.is_sparse() || matches!(data.ty.space, Space::Edges(_))
 }
 
+/// Whether the in-edges of a graph are sampled: its sources are one hop farther than its destinations. Pairs to score and
+/// shuffled vertices are among those that a batch has, and edges from each vertex to itself need no others.
+pub(crate) fn is_sampled(flow: &Dataflow, graph: Graph) -> bool {
+    let decl = &flow.graphs[graph.index()];
+    !decl.links && decl.shuffle.is_none() && !is_identity(flow, graph)
+}
+
+/// Whether a graph has an edge from each vertex to itself, without data.
+fn is_identity(flow: &Dataflow, graph: Graph) -> bool {
+    let GraphDecl { steps, self_loops, links, shuffle, kept, derived, .. } = &flow.graphs[graph.index()];
+    let all = steps.is_empty() && *self_loops != SelfLoops::Removed && !links && shuffle.is_none();
+    let has_data = || flow.inputs.iter().any(|input| input.ty.space == Space::Edges(graph));
+    all && kept.is_none() && derived.is_none() && !has_data()
+}
+
 /// Number of hops that an operation reads beyond the hops of its result.
 pub(crate) fn further(flow: &Dataflow, op: &Op) -> usize {
-    usize::from(matches!(op, Op::GatherSrc(graph) if !flow.graphs[graph.index()].links))
+    usize::from(matches!(op, Op::GatherSrc(graph) if is_sampled(flow, *graph)))
+}
+
+/// The vertex types that are reduced at the seeds, over all of their vertices or over edges to them, each with the source
+/// of the first such reduction. `flow` is the program of a batch. Only vertices of the seeds' own types are there.
+pub fn reduced_at_seeds(flow: &Dataflow, layout: &BatchLayout) -> BTreeMap<VertexType, Option<Origin>> {
+    let mut found = BTreeMap::new();
+    for data in flow.values.iter().filter(|data| matches!(data.op, Op::ReduceSpace(_))) {
+        let vertex = match flow.ty(data.args[0]).space {
+            Space::Vertices(vertex) => vertex,
+            Space::Edges(graph) | Space::Endpoints(graph, _) => flow.graphs[graph.index()].dst,
+            Space::Unit | Space::Index(_) => continue,
+        };
+        if let WithinHops { vertex, hops: 0 } = layout.vertices[vertex.index()] {
+            found.entry(vertex).or_insert(data.origin);
+        }
+    }
+    found
 }
 
 /// The hops from the seeds within which each value is needed.
@@ -151,9 +191,6 @@ impl RequiredHops {
                     if flow.graphs[graph.index()].links && own[value.index()] != BTreeSet::from([0]) =>
                 {
                     return wrong("a layer uses what belongs to pairs to score");
-                }
-                (Op::GatherSrc(graph), _) if flow.graphs[graph.index()].shuffle.is_some() => {
-                    return wrong("it takes rows of vertices that are shuffled, and a batch has few of them");
                 }
                 (Op::Segment { direction: Direction::Out, .. }, _) => {
                     return wrong("it sums over out-edges, and a batch has in-edges only");
@@ -240,19 +277,22 @@ impl Builder<'_> {
         Graph::new(self.new.graphs.len() - 1)
     }
 
-    /// The sampled in-edges of vertices within a number of hops.
+    /// The in-edges of vertices within a number of hops: sampled ones, pairs to score, or edges among these vertices.
     fn graph(&mut self, graph: Graph, hops: usize) -> Graph {
         if let Some(&known) = self.tables.graphs.get(&(graph, hops)) {
             return known;
         }
         let decl = self.old.graphs[graph.index()].clone();
-        let (of_src, what) = match decl.links {
-            true => (hops, BatchGraph::Links { graph }),
-            false => (hops + 1, BatchGraph::Sampled { graph, hops }),
-        };
+        let of_src = hops + usize::from(is_sampled(self.old, graph));
         let (src, dst) = (self.vertex(decl.src, of_src), self.vertex(decl.dst, hops));
+        let what = match (decl.links, decl.shuffle) {
+            (true, _) => BatchGraph::Links { graph },
+            (false, Some(permutations)) => BatchGraph::Shuffled { rows: dst, permutations },
+            (false, None) if is_identity(self.old, graph) => BatchGraph::First { rows: dst },
+            (false, None) => BatchGraph::Sampled { graph, hops },
+        };
         let dataset_name = decl.name.clone();
-        let decl = GraphDecl { name: name_within(&decl.name, hops), src, dst, ..decl };
+        let decl = GraphDecl { name: name_within(&decl.name, hops), src, dst, shuffle: None, ..decl };
         let new = self.add_graph(decl, dataset_name, what);
         self.tables.graphs.insert((graph, hops), new);
         new

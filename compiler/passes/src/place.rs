@@ -38,8 +38,8 @@ use std::fmt;
 use hgnnc_ir::dataflow::{Binding, Cursor, Init, InputDecl, PatternDecl};
 use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::{
-    BinaryOp, Dataflow, Dim, Direction, EdgeShare, Graph, Layout, Mirrors, Op, Origin, Pattern, ProductForm, Reduce,
-    Space, Type, Value, VertexRows, VertexType,
+    BinaryOp, Dataflow, Dim, Direction, EdgeShare, Graph, Layout, Mirrors, Op, Origin, OutputKind, Pattern,
+    ProductForm, Reduce, Space, Type, Value, VertexRows, VertexType,
 };
 
 /// A program that is not computed on several ranks.
@@ -99,9 +99,11 @@ impl Placing<'_> {
         if !self.old.stacks.is_empty() {
             return refused("its semantic graphs are stacked");
         }
-        if self.old.graphs.iter().any(|graph| graph.shuffle.is_some()) {
+        let trains = self.old.outputs.iter().any(|output| matches!(output.kind, OutputKind::UpdateParam(_)));
+        if trains && self.old.graphs.iter().any(|graph| graph.shuffle.is_some()) {
             return refused(
-                "it shuffles the vertices of a type, which would move all rows between the processes in each step",
+                "it shuffles the vertices of a type, which would move all rows between the processes in each step; \
+                 mini-batches (`batch`) move those of a batch",
             );
         }
         // Links to learn are no edges of a program of the whole graph: their pairs are scored by another one.

@@ -24,17 +24,32 @@
 //!   ranks, however many of them have sampled a vertex.
 //! - A reduction in the forward pass must count each row once, which is so for rows of seeds and of edges to them.
 //!   Reductions over vertices that were sampled are refused. The ranks share the pairs of a batch of links.
+//! - Shuffled vertices are those of all ranks. The owner of a vertex takes its row from the ranks that have sampled it, which
+//!   have the same, and gives it to the ranks whose vertices take it. The gradient comes back to the owner, and goes to the
+//!   ranks that have sampled the vertex in equal parts, since all of them add what they compute from it:
+//!
+//! ```text
+//! Before:  %5 = gather.src shuffle(Paper), %4   : f32[edges(shuffle(Paper)); 64]
+//!          %8 = segment.sum.out shuffle(Paper), %7 : f32[Paper; 64]                        a gradient
+//! After:   %5 = exchange Paper.copies, %4       : f32[Paper.copies; 64]
+//!          %6 = gather.src Paper.copies, %5     : f32[edges(Paper.copies); 64]
+//!          %7 = segment.max.in Paper.copies, %6 : f32[Paper.owned; 64]
+//!          %8 = exchange Paper.shuffled, %7     : f32[Paper.shuffled; 64]
+//!          %9 = gather.src shuffle(Paper), %8   : f32[edges(shuffle(Paper)); 64]
+//! ```
+//!
 //! - A table belongs to the owners of its vertices, with its gradient and its optimizer states, which never travel.
 //!
 //! It comes last, as [`place`](crate::place()) does.
 
 use std::collections::HashMap;
 
-use hgnnc_ir::batch::BatchLayout;
+use hgnnc_ir::batch::{BatchGraph, BatchLayout};
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::{
-    BinaryOp, Dataflow, Dim, Direction, Mirrors, Op, Phase, Reduce, Space, Type, UnaryOp, Value, VertexRows, VertexType,
+    BinaryOp, Dataflow, Dim, Direction, Graph, Mirrors, Op, Phase, Reduce, Space, Type, UnaryOp, Value, VertexRows,
+    VertexType,
 };
 
 use crate::place::NotPlaced;
@@ -82,7 +97,8 @@ enum Placement {
 pub fn place_batch(flow: &Dataflow, layout: &BatchLayout, seeds: Option<VertexType>, split: Split) -> Result<Dataflow> {
     let new = flow.with_tables_of(flow.name.clone());
     let made = vec![None; flow.values.len()];
-    let mut placing = Placing { old: flow, new, layout, seeds, split, made, completed: HashMap::new() };
+    let (completed, taken) = (HashMap::new(), HashMap::new());
+    let mut placing = Placing { old: flow, new, layout, seeds, split, made, completed, taken };
     placing.tables()?;
     let live = flow.live_values();
     for value in flow.handles().filter(|value| live[value.index()]) {
@@ -112,6 +128,8 @@ struct Placing<'a> {
     made: Vec<Option<(Value, Placement)>>,
     /// By old value: the reduction over all ranks of what each has a part of.
     completed: HashMap<Value, Value>,
+    /// By old value of vertices that are shuffled: its rows that those of the rank take.
+    taken: HashMap<Value, Value>,
 }
 
 impl Placing<'_> {
@@ -128,6 +146,13 @@ impl Placing<'_> {
             return refused(
                 "processes share relations to labelled vertices; links are shared by their pairs (`seeds`)",
             );
+        }
+        for (index, what) in self.layout.graphs.iter().enumerate() {
+            let &BatchGraph::Shuffled { rows, .. } = what else { continue };
+            if self.split.shares_relations() {
+                return refused("it shuffles vertices, where processes share the seeds (`seeds`), not the relations");
+            }
+            self.new.graphs[index].src = self.new.shuffled(rows);
         }
         for param in 0..self.old.params.len() {
             for dim in 0..self.old.params[param].dims.len() {
@@ -200,11 +225,57 @@ impl Placing<'_> {
         self.push(old, Op::Segment { graph, direction: Direction::In, reduce }, &[gathered])
     }
 
+    /// Whether a graph is one of shuffled vertices.
+    fn shuffles(&self, graph: Graph) -> bool {
+        matches!(self.layout.graphs.get(graph.index()), Some(BatchGraph::Shuffled { .. }))
+    }
+
+    /// The rows of shuffled vertices that those of this rank take, wherever they were computed.
+    fn taken(&mut self, value: Value, vertex: VertexType) -> Result<Value> {
+        if let Some(&known) = self.taken.get(&value) {
+            return Ok(known);
+        }
+        let rows = self.complete(value)?;
+        // Copies are equal.
+        let owned = self.reduced_copies(value, vertex, Reduce::Max, rows)?;
+        let shuffled = self.new.shuffled(vertex);
+        let taken = self.push(value, Op::Exchange(shuffled), &[owned])?;
+        self.taken.insert(value, taken);
+        Ok(taken)
+    }
+
+    /// The gradient of shuffled vertices, where they were sampled, of that of the rows that were taken.
+    fn given_back(&mut self, value: Value, vertex: VertexType, taken: Value) -> Result<Value> {
+        let shuffled = self.new.shuffled(vertex);
+        let sums = self.reduced_copies(value, shuffled, Reduce::Sum, taken)?;
+        let copies = self.new.graph_of_copies(vertex);
+        let one = self.push(value, Op::Const(1.0), &[])?;
+        let ones = self.push(value, Op::Broadcast(Type::new(Space::Edges(copies), vec![])), &[one])?;
+        let op = Op::Segment { graph: copies, direction: Direction::In, reduce: Reduce::Sum };
+        let count = self.push(value, op, &[ones])?;
+        let parts = self.push(value, Op::Binary(BinaryOp::Div), &[sums, count])?;
+        self.push(value, Op::Exchange(vertex), &[parts])
+    }
+
     fn value(&mut self, value: Value) -> Result<(Value, Placement)> {
         let data = self.old.value(value);
         let space = data.ty.space;
         let arg_space = data.args.first().map(|&arg| self.old.ty(arg).space);
         match (&data.op, arg_space) {
+            (&Op::GatherSrc(graph), Some(Space::Vertices(vertex))) if self.shuffles(graph) => {
+                let taken = self.taken(data.args[0], vertex)?;
+                Ok((self.push(value, data.op.clone(), &[taken])?, Placement::Own))
+            }
+            (&Op::Segment { graph, direction: Direction::Out, reduce }, _) if self.shuffles(graph) => {
+                let Space::Vertices(vertex) = space else { unreachable!("segments are vertices") };
+                if reduce != Reduce::Sum {
+                    return self
+                        .refuse(value, format!("there is no placement for `{}` of shuffled vertices", reduce.name()));
+                }
+                let arg = self.complete(data.args[0])?;
+                let taken = self.push(value, data.op.clone(), &[arg])?;
+                Ok((self.given_back(value, vertex, taken)?, Placement::Own))
+            }
             // The rows of a table go from their owners to the ranks that have sampled the vertices.
             (Op::Rows, _) => {
                 let arg = self.complete(data.args[0])?;
@@ -263,6 +334,11 @@ impl Placing<'_> {
             (Op::RandomMask { ty, .. }, _) if matches!(ty.space, Space::Edges(graph) if self.old.graphs[graph.index()].links) => {
                 self.refuse(value, "dropout of pairs depends on their numbers in the batch of one process")
             }
+            (Op::RandomMask { ty, .. }, _) if matches!(ty.space, Space::Edges(graph) if self.shuffles(graph)) => self
+                .refuse(
+                    value,
+                    "dropout of edges of shuffled vertices depends on their numbers in the batch of one process",
+                ),
             (Op::Broadcast(ty), _) => {
                 let arg = self.complete(data.args[0])?;
                 let dims: Vec<Dim> = ty.dims.iter().map(|&dim| self.dim(dim)).collect();

@@ -2,6 +2,7 @@
 //!
 //! These structures know no file format; `bind` builds them from a dataset.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use hgnnc_dataset::FloatArray;
@@ -9,7 +10,7 @@ use hgnnc_graph::{Adjacency, DegreeClasses, Origin, transpose_into};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::random;
 use hgnnc_ir::sizes::{self, SizeInfo};
-use hgnnc_ir::training::Part;
+use hgnnc_ir::training::{MiniBatch, Part};
 use hgnnc_ir::types::VertexType;
 
 use crate::error::{ExecError, Result};
@@ -430,6 +431,14 @@ impl BoundData {
     /// Vertices, or positions of links, of a part of the split of the first trained output; empty without one.
     pub fn part(&self, part: Part) -> &[u32] {
         self.part_of(0, part)
+    }
+
+    /// The vertices, or positions of links, that the mini-batches of an epoch go through.
+    pub fn seeds(&self, batch: &MiniBatch) -> Cow<'_, [u32]> {
+        match batch.all_of {
+            Some(vertex) => (0..self.num_vertices[vertex.index()] as u32).collect(),
+            None => self.part(Part::Train).into(),
+        }
     }
 
     /// [`BoundData::part`] of a trained output by position.

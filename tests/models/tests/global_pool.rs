@@ -17,7 +17,8 @@ use hgnnc_train::{TrainOptions, Trainer};
 fn on_batches(mut compiled: Compiled) -> Compiled {
     let graphs = compiled.model.flow.graphs.len();
     let training = &mut compiled.model.train.as_mut().expect("a train block").training;
-    training.batch = Some(MiniBatch { size: 2, fanouts: vec![vec![Fanout::AtMost(2); graphs]; 4], reuse: None });
+    training.batch =
+        Some(MiniBatch { size: 2, all_of: None, fanouts: vec![vec![Fanout::AtMost(2); graphs]; 4], reuse: None });
     compiled
 }
 

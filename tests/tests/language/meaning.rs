@@ -8,7 +8,6 @@ use hgnnc_driver::{Analyzed, LowerOptions, lower};
 use hgnnc_executable::Executable;
 use hgnnc_interp::{Bindings, Tensor, run};
 use hgnnc_ir::dataflow::Init;
-use hgnnc_ir::training::Target;
 use hgnnc_ir::{Dataflow, Dim, Input};
 use hgnnc_tests::{case_text, check};
 
@@ -47,11 +46,12 @@ fn batches(model: &Analyzed) -> String {
     let Some(batch) = &training.batch else { return String::new() };
     let layout = lowered.executable.batch.expect("the program is that of a batch");
     assert_eq!(batch.fanouts.len(), layout.hops, "one for each hop that the program needs");
-    let mut listing = match training.target().expect("batches are of a trained output") {
-        Target::Vertices { vertex, .. } => {
-            format!("batch {} of {}\n", batch.size, flow.vertex_types[vertex.index()].name)
+    let mut listing = match (training.links(), training.seeds()) {
+        (Some(target), _) => format!("batch {} of links, {:?}\n", batch.size, target),
+        (None, seeds) => {
+            let seeds = seeds.expect("a batch has seeds");
+            format!("batch {} of {}\n", batch.size, flow.vertex_types[seeds.index()].name)
         }
-        Target::Links(target) => format!("batch {} of links, {:?}\n", batch.size, target),
     };
     for (hop, fanouts) in batch.fanouts.iter().enumerate() {
         assert_eq!(fanouts.len(), flow.graphs.len(), "one for each graph of the table");

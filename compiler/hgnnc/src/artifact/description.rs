@@ -542,7 +542,7 @@ impl Evaluation {
             split: self.split.clone(),
             dataset: self.dataset.clone(),
             seed: self.seed,
-            batch: self.batch.map(|size| MiniBatch { size, fanouts: vec![], reuse: None }),
+            batch: self.batch.map(|size| MiniBatch { size, all_of: None, fanouts: vec![], reuse: None }),
         })
     }
 }

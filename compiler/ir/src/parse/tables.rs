@@ -309,7 +309,8 @@ impl Parser {
         Ok(Some(decl))
     }
 
-    /// `rank`, or `KIND(type)` with `mirrors.END`, `sections`, `owned`, `copies` or `samples.COUNT`, if the next words say so.
+    /// `rank`, or `KIND(type)` with `mirrors.END`, `sections`, `owned`, `copies`, `shuffled` or `samples.COUNT`, if the next
+    /// words say so.
     fn rows_of_ranks(&mut self) -> Parse<Option<VertexRows>> {
         let Token::Word(kind) = self.peek().clone() else { return Ok(None) };
         let mirrors =
@@ -321,6 +322,7 @@ impl Parser {
             ("sections", None) => Some(VertexRows::Sections(of)),
             ("owned", None) => Some(VertexRows::Owned(of)),
             ("copies", None) => Some(VertexRows::Copies(of)),
+            ("shuffled", None) => Some(VertexRows::Shuffled(of)),
             ("rank", None) => Some(VertexRows::Rank),
             ("replica", None) => Some(VertexRows::Replica),
             _ => None,

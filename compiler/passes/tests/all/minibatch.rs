@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_interp::random_program::{random_program, seeds};
 use hgnnc_interp::{Bindings, Tensor, run};
-use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout};
+use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout, WithinHops};
+use hgnnc_ir::dataflow::GraphDecl;
+use hgnnc_ir::random::shuffled_sources;
 use hgnnc_ir::{Dataflow, Dim, Graph, Input, Op, OutputKind, Param, Space, VertexType, verify};
 use hgnnc_passes::to_minibatch;
 
@@ -70,6 +72,19 @@ impl Batch {
         &self.vertices[vertex.index()][..self.known[hops][vertex.index()]]
     }
 
+    /// The edges of shuffled vertices: permutations of the vertices in the order of the dataset.
+    fn shuffled(&self, bindings: &Bindings, set: WithinHops, permutations: u32) -> Vec<(u32, u32)> {
+        let rows = self.rows(set.vertex, set.hops);
+        let mut sorted = rows.to_vec();
+        sorted.sort_unstable();
+        let row = |place: usize| rows.iter().position(|&v| v == sorted[place]).expect("it is a row") as u32;
+        let drawn = shuffled_sources((bindings.seed, bindings.step), set.vertex, rows.len(), permutations);
+        let mut edges: Vec<(u32, u32)> =
+            drawn.iter().enumerate().map(|(at, &src)| (row(src as usize), row(at / permutations as usize))).collect();
+        edges.sort_unstable_by_key(|&(src, dst)| (dst, src));
+        edges
+    }
+
     /// Pairs to score, in their order, all of whose ends are seeds.
     fn pairs(&self, flow: &Dataflow, bindings: &Bindings, graph: Graph) -> Vec<(u32, u32)> {
         let decl = &flow.graphs[graph.index()];
@@ -125,6 +140,9 @@ pub fn bindings_of(
                 batch.edges(flow, all, graph, hops).into_iter().map(|(edge, _)| edge).collect()
             }
             BatchGraph::Links { graph } => batch.pairs(flow, all, graph),
+            BatchGraph::Shuffled { rows, permutations } => {
+                batch.shuffled(all, layout.vertices[rows.index()], permutations)
+            }
             BatchGraph::Historical { rows } => {
                 let known = layout.vertices[layout.historical[rows].of.index()];
                 let resting = batch.resting(known.vertex, known.hops);
@@ -147,7 +165,7 @@ pub fn bindings_of(
                     pick(tensor, width, batch.edges(flow, all, graph, hops).into_iter().map(|(_, at)| at))
                 }
                 BatchGraph::Links { .. } => tensor.clone(),
-                BatchGraph::First { .. } | BatchGraph::Historical { .. } => {
+                BatchGraph::Shuffled { .. } | BatchGraph::First { .. } | BatchGraph::Historical { .. } => {
                     unreachable!("edges that take rows have no inputs")
                 }
             },
@@ -217,6 +235,89 @@ fn outputs_of_seeds_are_those_of_the_whole_graph() {
         *depths.entry(layout.hops).or_insert(0) += 1;
     }
     assert!(compared > 20 && depths.keys().any(|&hops| hops >= 2), "{compared} outputs, {depths:?}");
+}
+
+/// A program whose graphs from a type to itself are permutations of its vertices, by turns one and three of them; `None` if
+/// it has none.
+pub fn with_shuffles(mut flow: Dataflow, mut bindings: Bindings) -> Option<(Dataflow, Bindings)> {
+    let mut any = false;
+    flow.metapaths.clear();
+    for (index, decl) in flow.graphs.iter_mut().enumerate() {
+        if decl.src == decl.dst && !decl.links && decl.derived.is_none() {
+            let of = GraphDecl::new(decl.name.clone(), decl.src, decl.dst, vec![]);
+            *decl = GraphDecl { shuffle: Some([1, 3][index % 2]), ..of };
+            any = true;
+        }
+    }
+    // Permutations have no data.
+    let is_shuffled =
+        |space: Space| matches!(space, Space::Edges(graph) if flow.graphs[graph.index()].shuffle.is_some());
+    let has_data = flow.values.iter().any(|data| matches!(data.op, Op::Input(_)) && is_shuffled(data.ty.space));
+    bindings.shuffle(&flow);
+    (any && !has_data).then_some((flow, bindings))
+}
+
+/// A batch of all vertices shuffles them as the whole graph does, whatever the order of its rows.
+#[test]
+fn shuffled_vertices_of_a_batch_of_all_are_those_of_the_whole_graph() {
+    let (mut compared, mut shuffled, mut depths) = (0, 0, BTreeSet::new());
+    for seed in seeds(4 * SEEDS) {
+        let Some((target, flow, bindings)) = of_one_type(seed) else { continue };
+        let Some((flow, bindings)) = with_shuffles(flow, bindings) else { continue };
+        if verify(&flow).is_err() {
+            continue;
+        }
+        let Ok((small, layout)) = to_minibatch(&flow) else { continue };
+        verify(&small).unwrap_or_else(|broken| panic!("seed {seed}: {broken:#?}\n{flow}\n{small}"));
+        let backwards = |&count: &usize| (0..count as u32).rev().collect();
+        let seeds: Vec<Vec<u32>> = bindings.num_vertices.iter().map(backwards).collect();
+        let batch = Batch::around(&flow, &bindings, &layout, &seeds);
+        let of_batch = bindings_of((&flow, &bindings), (&small, &layout), &batch);
+        let whole = run(&flow, &bindings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let part = run(&small, &of_batch).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{flow}\n{small}"));
+        for (a, b) in flow.outputs.iter().zip(&small.outputs) {
+            let width = bindings.width(&flow.ty(a.value).dims);
+            let expected = pick(&whole[a.value], width, seeds[target.index()].iter().map(|&v| v as usize));
+            assert_eq!(expected.data.len(), part[b.value].data.len(), "seed {seed}");
+            for (x, y) in expected.data.iter().zip(&part[b.value].data) {
+                let close = (x - y).abs() <= 1e-9 * x.abs().max(1.0) || x == y;
+                assert!(close, "seed {seed}: {y} instead of {x}\n{flow}\n{small}");
+            }
+            compared += 1;
+        }
+        let sets = layout.graphs.iter().filter_map(|what| match what {
+            BatchGraph::Shuffled { rows, .. } => Some(layout.vertices[rows.index()].hops),
+            _ => None,
+        });
+        depths.extend(sets.inspect(|_| shuffled += 1));
+    }
+    assert!(
+        compared > 50 && shuffled > 50 && depths.contains(&0) && depths.contains(&1),
+        "{compared}, {shuffled}, {depths:?}"
+    );
+}
+
+/// The seeds are shuffled among themselves, and vertices one hop away with those: a set has edges within itself, and no
+/// further hop is sampled.
+#[test]
+fn shuffled_vertices_are_those_of_one_set() {
+    let text = "dataflow d {
+        vertex A from \"a\" relation r: A -> A from \"r\" graph g: A -> A = >r graph s: A -> A = shuffle 2
+        input x : f32[A; 2] = features(A)
+        %0 = input x : f32[A; 2] @FP
+        %1 = gather.src s, %0 : f32[edges(s); 2] @NA
+        %2 = segment.sum.in s, %1 : f32[A; 2] @NA
+        %3 = gather.src g, %2 : f32[edges(g); 2] @NA
+        %4 = segment.sum.in g, %3 : f32[A; 2] @NA
+        %5 = gather.src s, %4 : f32[edges(s); 2] @NA
+        %6 = segment.max.in s, %5 : f32[A; 2] @NA
+        result out = %6
+    }";
+    let (small, layout) = to_minibatch(&hgnnc_ir::parse(text).expect("text")).expect("shuffles of a batch");
+    verify(&small).expect("it is well-formed");
+    let shuffled = |what: &BatchGraph| matches!(what, BatchGraph::Shuffled { permutations: 2, .. });
+    assert_eq!((layout.hops, layout.graphs.iter().filter(|what| shuffled(what)).count()), (1, 2));
+    insta::assert_snapshot!(small.to_string());
 }
 
 /// Rows of parameters, and what has no batch.

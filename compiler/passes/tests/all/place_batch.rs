@@ -1,10 +1,14 @@
 //! Programs of mini-batches on several ranks against the program of one process: together the ranks compute its losses
 //! and gradients.
 
+use std::collections::BTreeSet;
+
 use hgnnc_interp::random_program::seeds;
 use hgnnc_interp::ranks::run_ranks;
 use hgnnc_interp::{Bindings, Tensor, run};
 use hgnnc_ir::batch::{BatchGraph, BatchLayout};
+use hgnnc_ir::dataflow::{GraphDecl, ValueData};
+use hgnnc_ir::random::shuffled_sources;
 use hgnnc_ir::{
     Dataflow, EdgeShare, Graph, Op, Output, OutputKind, Param, Reduce, Space, UnaryOp, Value, VertexRows, VertexType,
     parse, verify,
@@ -12,7 +16,7 @@ use hgnnc_ir::{
 use hgnnc_passes::pipeline::JOINT;
 use hgnnc_passes::{Disabled, PassCx, PassManager, Split, place_batch, to_minibatch, try_differentiate};
 
-use crate::minibatch::{Batch, bindings_of, of_one_type};
+use crate::minibatch::{Batch, bindings_of, of_one_type, with_shuffles};
 
 const SEEDS: u64 = 400;
 
@@ -59,13 +63,40 @@ fn share(
         let rank = rank % of_replica;
         count * rank / of_replica..count * (rank + 1) / of_replica
     };
-    let sampled = |vertex: VertexType, rank: usize| {
+    let in_batch = |vertex: VertexType, rank: usize| {
         let known = layout.vertices[vertex.index()];
         batches[rank].rows(known.vertex, known.hops).to_vec()
     };
+    // The edges of shuffled vertices of a rank: the vertex that is taken, and the row that takes it.
+    let shuffled = |graph: usize, rank: usize| -> Vec<(u32, u32)> {
+        let Some(&BatchGraph::Shuffled { rows, permutations }) = layout.graphs.get(graph) else { return vec![] };
+        let mut all: Vec<u32> = (0..ranks).flat_map(|rank| in_batch(rows, rank)).collect();
+        all.sort_unstable();
+        all.dedup();
+        let of = layout.vertices[rows.index()].vertex;
+        let drawn = shuffled_sources((whole.seed, whole.step), of, all.len(), permutations);
+        let own = in_batch(rows, rank);
+        let edges = (0..).zip(&own).flat_map(|(row, vertex)| {
+            let place = all.binary_search(vertex).expect("it is one of all") * permutations as usize;
+            let taken = &drawn[place..][..permutations as usize];
+            taken.iter().map(|&source| (all[source as usize], row)).collect::<Vec<_>>()
+        });
+        edges.collect()
+    };
+    let sampled = |vertex: VertexType, rank: usize| match placed.vertex_types[vertex.index()].rows {
+        VertexRows::Shuffled(_) => {
+            let of_graph = |(graph, decl): (usize, &GraphDecl)| match decl.src == vertex {
+                true => shuffled(graph, rank),
+                false => vec![],
+            };
+            let edges = placed.graphs.iter().enumerate().flat_map(of_graph);
+            edges.map(|(vertex, _)| vertex).collect::<BTreeSet<u32>>().into_iter().collect()
+        }
+        _ => in_batch(vertex, rank),
+    };
     let rows_of = |vertex: VertexType, rank: usize| -> Vec<u32> {
         let owned = |of: VertexType| -> Vec<u32> {
-            let count = whole.num_vertices[layout.vertices[of.index()].vertex.index()];
+            let count = whole.num_vertices[layout.vertices[placed.sampled_type(of).index()].vertex.index()];
             (0..ranks).flat_map(|other| sampled(of, other)).filter(|&v| owner(v, count, ranks) == rank).collect()
         };
         match placed.vertex_types[vertex.index()].rows {
@@ -109,6 +140,16 @@ fn share(
             edges.sort_by_key(|&(copy, row)| (row, copy));
             bindings.edges.push(edges);
         }
+        for (index, decl) in placed.graphs.iter().enumerate() {
+            if let Some(BatchGraph::Shuffled { .. }) = layout.graphs.get(index) {
+                let rows = &bindings.numbers[&Space::Vertices(decl.src)];
+                let row = |vertex: u32| rows.iter().position(|&own| own == vertex).expect("it is taken") as u32;
+                let mut edges: Vec<(u32, u32)> =
+                    shuffled(index, rank).into_iter().map(|(vertex, dst)| (row(vertex), dst)).collect();
+                edges.sort_by_key(|&(src, dst)| (dst, src));
+                bindings.edges[index] = edges;
+            }
+        }
         for (index, decl) in placed.graphs.iter().enumerate().filter(|(_, decl)| Some(decl.dst) == seeds) {
             let own = part(rank, bindings.num_vertices[decl.dst.index()]);
             let stays = |row: u32| match layout.graphs.get(index) {
@@ -146,6 +187,20 @@ fn ranks_with_seeds_of_their_own_compute_the_gradients_of_one_process() {
     compute_the_gradients_of_one_process(Split::Seeds);
 }
 
+/// Vertices that are shuffled among those of all ranks: rows that others take, and their gradients.
+#[test]
+fn ranks_shuffle_the_vertices_of_one_process() {
+    let mut exchanged = 0;
+    compute_the_gradients((Split::Seeds, 4 * SEEDS), |target, flow, bindings| {
+        let (flow, bindings) = with_shuffles(flow, bindings)?;
+        let is_shuffled =
+            |data: &ValueData| matches!(data.op, Op::GatherSrc(graph) if flow.graphs[graph.index()].shuffle.is_some());
+        exchanged += flow.values.iter().filter(|data| is_shuffled(data)).count();
+        verify(&flow).is_ok().then_some((target, flow, bindings))
+    });
+    assert!(exchanged > 60, "{exchanged} gathers of shuffled vertices");
+}
+
 #[test]
 fn ranks_with_relations_of_their_own_compute_the_gradients_of_one_process() {
     compute_the_gradients_of_one_process(Split::Relations);
@@ -157,9 +212,20 @@ fn replicas_with_relations_of_their_ranks_compute_the_gradients_of_one_process()
 }
 
 fn compute_the_gradients_of_one_process(split: Split) {
+    let (compared, with_tables) =
+        compute_the_gradients((split, SEEDS), |target, flow, bindings| Some((target, flow, bindings)));
+    assert!(compared > 60 && with_tables > 10, "{split:?}: {compared} programs, {with_tables} tables");
+}
+
+/// Compares ranks with one process, on random programs that are changed before. The numbers of programs and of tables.
+fn compute_the_gradients(
+    (split, seeds_of_programs): (Split, u64),
+    mut change: impl FnMut(VertexType, Dataflow, Bindings) -> Option<(VertexType, Dataflow, Bindings)>,
+) -> (usize, usize) {
     let (mut compared, mut with_tables) = (0, 0);
-    for seed in seeds(SEEDS) {
-        let Some((target, flow, bindings)) = of_one_type(seed) else { continue };
+    for seed in seeds(seeds_of_programs) {
+        let changed = of_one_type(seed).and_then(|(target, flow, bindings)| change(target, flow, bindings));
+        let Some((target, flow, bindings)) = changed else { continue };
         let Ok((mut small, layout)) = to_minibatch(&flow) else { continue };
         let seeds_of_batch = layout.vertices.iter().position(|known| known.vertex == target && known.hops == 0);
         let Some(seeds_of_batch) = seeds_of_batch.map(VertexType::new) else { continue };
@@ -239,7 +305,7 @@ fn compute_the_gradients_of_one_process(split: Split) {
             compared += 1;
         }
     }
-    assert!(compared > 60 && with_tables > 10, "{split:?}: {compared} programs, {with_tables} tables");
+    (compared, with_tables)
 }
 
 fn close(expected: &[f64], found: &[f64], what: &str) {
@@ -277,4 +343,38 @@ dataflow small {
     let placed = place_batch(&small, &layout, Some(VertexType::new(0)), Split::Seeds).expect("seeds have one rank");
     assert_eq!(verify(&placed), Ok(()));
     insta::assert_snapshot!(placed);
+}
+
+/// Rows of shuffled vertices go from the ranks that have sampled them to their owners, and from these to the ranks that take
+/// them; their gradients go the same way back.
+#[test]
+fn taken_rows_go_by_way_of_their_owners() {
+    let text = r#"
+dataflow small {
+  vertex Paper from "paper"
+  relation cites: Paper -> Paper from "cites"
+  graph cites: Paper -> Paper = >cites
+  graph shuffle: Paper -> Paper = shuffle 1
+  input x : f32[Paper; 4] = features(Paper)
+  param w : f32[4, 4] = glorot(4, 4)
+  %0 = input x                       : f32[Paper; 4]           @FP
+  %1 = param w                       : f32[4, 4]               @FP
+  %2 = matmul %0, %1                 : f32[Paper; 4]           @FP
+  %3 = gather.src shuffle, %2        : f32[edges(shuffle); 4]  @NA
+  %4 = segment.sum.in shuffle, %3    : f32[Paper; 4]           @NA
+  %5 = gather.src cites, %4          : f32[edges(cites); 4]    @NA
+  %6 = segment.sum.in cites, %5      : f32[Paper; 4]           @NA
+  result out = %6
+}
+"#;
+    let flow = parse(text).unwrap_or_else(|error| panic!("{error:?}"));
+    let (mut small, layout) = to_minibatch(&flow).expect("in-edges only");
+    let papers = layout.vertices.iter().position(|known| known.hops == 0).map(VertexType::new).expect("the seeds");
+    trained(&mut small, papers).expect("it has a derivative");
+    let placed = place_batch(&small, &layout, Some(VertexType::new(0)), Split::Seeds).expect("seeds have one rank");
+    assert_eq!(verify(&placed), Ok(()));
+    insta::assert_snapshot!(placed);
+    let refused =
+        place_batch(&small, &layout, Some(VertexType::new(0)), Split::Relations).expect_err("one batch for all");
+    assert!(refused.why.contains("processes share the seeds"), "{refused}");
 }

@@ -295,13 +295,7 @@ impl TrainChecker<'_, '_> {
             TrainedOf::Links(..) => None,
         };
         let trained = &sum.found.trained;
-        let Some(first) = trained.first() else {
-            if on_batches && !sum.broken {
-                self.report_batches_of_nothing(sum);
-                sum.broken = true;
-            }
-            return;
-        };
+        let Some(first) = trained.first() else { return };
         let wrong = trained[1..].iter().find_map(|term| match (of(first), of(term)) {
             (Some(a), Some(b)) if a == b || !on_batches => None,
             (Some(a), Some(b)) => Some(self.of_other_vertices((first, a), (term, b))),
@@ -333,13 +327,6 @@ impl TrainChecker<'_, '_> {
         Diagnostic::at(codes::NOT_ON_BATCH, term.span, message, format!("compares labels of `{b}`"))
             .label(first.span, format!("compares labels of `{a}`"))
             .help("remove `batch`: each step then sees the labels of all vertex types")
-    }
-
-    fn report_batches_of_nothing(&mut self, sum: &Sum) {
-        let Some(term) = sum.terms.first() else { return };
-        let message = "a batch has the vertices of a label, and the loss has none";
-        let report = Diagnostic::at(codes::NOT_ON_BATCH, term.span, message, "compares nothing with a label");
-        self.checker.report(report.help("remove `batch`"));
     }
 }
 

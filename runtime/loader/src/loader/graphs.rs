@@ -1,11 +1,12 @@
 //! Builds the graphs of a batch from the sampled blocks.
 
-use hgnnc_data::{Adjacency, BoundData, Result, Topology, stacks, transpose_into};
+use hgnnc_data::{Adjacency, BoundData, Result, Shuffle, Topology, stacks, transpose_into};
 use hgnnc_ir::batch::BatchGraph;
 use hgnnc_ir::types::{Graph, VertexType};
 use hgnnc_ir::{EdgeShare, VertexRows};
 use hgnnc_sample::Batch;
 
+use super::shuffled::permute;
 use super::{MiniBatch, MiniBatchLoader, Seeds};
 use crate::pairs::Pairs;
 
@@ -15,7 +16,7 @@ impl MiniBatchLoader {
     /// # Errors
     /// A stack of graphs with too many edges.
     pub(super) fn graphs(&self, mini_batch: &mut MiniBatch) -> Result<()> {
-        let MiniBatch { sampled, to_seeds, pairs, reused_rows, data, .. } = mini_batch;
+        let MiniBatch { key, sampled, to_seeds, pairs, reused_rows, data, .. } = mini_batch;
         data.num_vertices.clear();
         let rows = |v: usize| match (self.uses.direct[v], self.layout.reused_rows(VertexType::new(v))) {
             (_, Some(reused)) => reused_rows[reused].len(),
@@ -26,11 +27,18 @@ impl MiniBatchLoader {
         data.graphs.resize_with(self.layout.graphs.len(), Topology::default);
         let deepest = |&index: &usize| match self.layout.graphs[index] {
             BatchGraph::Sampled { graph, hops } => self.layout.deepest(graph) == Some(hops),
-            BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Historical { .. } => false,
+            BatchGraph::Shuffled { .. }
+            | BatchGraph::First { .. }
+            | BatchGraph::Links { .. }
+            | BatchGraph::Historical { .. } => false,
         };
         let (last, first): (Vec<usize>, Vec<usize>) = (0..self.layout.graphs.len()).partition(deepest);
         for index in first.into_iter().chain(last.iter().copied()) {
             let decl = &self.tables.graphs[index];
+            if decl.src.index() >= self.layout.vertices.len() {
+                // Vertices that are shuffled among those of all ranks are known when ranks have told each other.
+                continue;
+            }
             let topology = &mut data.graphs[index];
             topology.name.clone_from(&decl.name);
             topology.num_src = data.num_vertices[decl.src.index()];
@@ -77,6 +85,10 @@ impl MiniBatchLoader {
                         true => other.extend(drawn.src.iter().map(|&id| by_id[id as usize])),
                         false => other.extend_from_slice(&drawn.src),
                     }
+                }
+                BatchGraph::Shuffled { rows, permutations } => {
+                    let shuffle = Shuffle { vertex: self.layout.vertices[rows.index()].vertex, permutations };
+                    permute(&by_id[..topology.num_dst], shuffle, self.step(*key), (indptr, other));
                 }
                 BatchGraph::Historical { rows } => reused_rows[rows].edges(topology.num_dst, indptr, other),
                 BatchGraph::First { rows } => {
@@ -133,7 +145,8 @@ impl MiniBatchLoader {
         pairs.get(source.position(graph)?)
     }
 
-    fn transpose(&self, index: usize, topology: &mut Topology) {
+    /// Fills in the out-edges of a graph or pattern, if kernels walk them.
+    pub(super) fn transpose(&self, index: usize, topology: &mut Topology) {
         let Topology { csc, csr, num_src, .. } = topology;
         if self.uses.outgoing[index] {
             transpose_into(&csc.indptr, &csc.indices, *num_src, csr);

@@ -5,6 +5,7 @@ mod link_rows;
 mod ranks;
 mod reused_rows;
 mod rows;
+mod shuffled;
 mod sizes;
 mod uses;
 
@@ -16,7 +17,7 @@ use hgnnc_ir::EdgeShare;
 use hgnnc_ir::batch::{BatchInput, BatchLayout};
 use hgnnc_ir::dataflow::{Binding, Dataflow, PatternDecl};
 use hgnnc_ir::random::{bits, mask_key};
-use hgnnc_ir::training::{self, Part, Target, Training};
+use hgnnc_ir::training::{self, Training};
 use hgnnc_ir::types::{Graph, Layout, Space, Type, VertexType};
 use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_sample::{Batch, BatchKey, Block, Compiled, Edges, Fanout, GraphError, Plan, SampleGraph, Sampler};
@@ -183,8 +184,8 @@ impl MiniBatchLoader {
         };
         let (mut all, mut shared) = (vec![], vec![]);
         for (index, (decl, graph)) in tables.graphs.iter().zip(&data.graphs).enumerate() {
-            // Link pairs are drawn by negative sampling.
-            let none = decl.links || walked_only(index);
+            // Link pairs are drawn by negative sampling, and vertices of a batch are shuffled among themselves.
+            let none = decl.links || decl.shuffle.is_some() || walked_only(index);
             let ends = (decl.src.index(), decl.dst.index());
             let weights = data.drawn.weights.get(index).and_then(|weights| weights.as_deref().map(Cow::Borrowed));
             shared.push((!none).then(|| graph.csc.indices.clone()));
@@ -209,13 +210,13 @@ impl MiniBatchLoader {
             BatchInput::Historical { .. } => GraphInput::Nothing,
         };
         let types: Vec<String> = tables.vertex_types.iter().map(|vertex| vertex.name.clone()).collect();
-        let seeds = match training.target().expect("mini-batches are of a trained output") {
-            Target::Vertices { vertex, .. } => Seeds::Vertices(*vertex),
-            Target::Links(target) => {
+        let seeds = match training.links() {
+            Some(target) => {
                 let source = PairSource::new(target, tables, data);
                 source.check(&types)?;
                 Seeds::Links(source)
             }
+            None => Seeds::Vertices(training.seeds().expect("mini-batches have seeds")),
         };
         let mut loader = Self {
             graph: Arc::new(graph),
@@ -230,7 +231,7 @@ impl MiniBatchLoader {
             inputs: layout.inputs.iter().map(of_batch).collect(),
             patterns: Arc::new(patterns),
             seeds,
-            train: data.part(Part::Train).to_vec(),
+            train: data.seeds(batch).into_owned(),
             size: batch.size,
             share: None,
             orders: Mutex::default(),

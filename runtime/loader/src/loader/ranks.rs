@@ -26,24 +26,27 @@ use hgnnc_kernel_ir::kernel::{KernelOp, Program};
 use hgnnc_sample::{Batch, BatchKey, Fanout, Plan, Sampler};
 use hgnnc_session::Rank;
 
+use super::shuffled::SharedShuffle;
 use super::{MiniBatch, MiniBatchLoader, Seeds, unsupported};
 
 /// One rank among those that load batches together.
 pub(super) struct Share {
-    rank: Rank,
+    pub(super) rank: Rank,
     /// The type of the seeds in the mini-batch program, where ranks share relations.
     seeds: Option<VertexType>,
-    tables: Vec<SharedTable>,
+    pub(super) tables: Vec<SharedTable>,
+    /// Vertices that are shuffled among those of all ranks.
+    pub(super) shuffled: Vec<SharedShuffle>,
     /// Whether masks are drawn, which are functions of numbers in the dataset.
     masks: bool,
     /// Bytes of vertices that were sent to other ranks.
-    sent: AtomicU64,
+    pub(super) sent: AtomicU64,
 }
 
-/// Vertex types of the mini-batch program for tables with a row for each of their vertices.
-struct SharedTable {
+/// Vertex types of the mini-batch program for tables with a row for each of their vertices, or for shuffled vertices.
+pub(super) struct SharedTable {
     /// The sampled vertices.
-    sampled: VertexType,
+    pub(super) sampled: VertexType,
     owned: VertexType,
     copies: VertexType,
     /// From copies to owned vertices.
@@ -67,7 +70,7 @@ pub struct OwnedRows {
 }
 
 /// Said by a rank that makes the next batch.
-const MAKES: u32 = 0;
+pub(super) const MAKES: u32 = 0;
 /// Said by a rank that makes no more of them.
 const ENDS: u32 = 1;
 
@@ -81,9 +84,9 @@ impl Share {
         let of = |rows: VertexRows| tables.vertex_types.iter().position(|decl| decl.rows == rows).map(VertexType::new);
         let table = |(index, decl): (usize, &hgnnc_ir::dataflow::VertexTypeDecl)| {
             let VertexRows::Owned(sampled) = decl.rows else { return None };
-            let owned = VertexType::new(index);
-            let graph = tables.graphs.iter().position(|decl| decl.share == EdgeShare::Copies && decl.dst == owned)?;
-            Some(SharedTable { sampled, owned, copies: of(VertexRows::Copies(sampled))?, graph: Graph::new(graph) })
+            let (owned, copies) = (VertexType::new(index), of(VertexRows::Copies(sampled))?);
+            let graph = tables.graphs.iter().position(|decl| decl.share == EdgeShare::Copies && decl.src == copies)?;
+            Some(SharedTable { sampled, owned, copies, graph: Graph::new(graph) })
         };
         let is_mask = |instr: &hgnnc_kernel_ir::kernel::Instr| matches!(instr.op, KernelOp::Mask { .. });
         let masks = program.kernels().any(|kernel| match &kernel.body {
@@ -94,10 +97,12 @@ impl Share {
             |known: &WithinHops| matches!(seeds, Seeds::Vertices(of) if known.hops == 0 && known.vertex == *of);
         let seeds = layout.vertices.iter().position(is_seeds).map(VertexType::new);
         let seeds = seeds.filter(|_| rank.relations.is_some());
+        let shared: Vec<SharedTable> = tables.vertex_types.iter().enumerate().filter_map(table).collect();
         Self {
             rank,
             seeds,
-            tables: tables.vertex_types.iter().enumerate().filter_map(table).collect(),
+            shuffled: SharedShuffle::all(tables, layout, &shared),
+            tables: shared,
             masks,
             sent: AtomicU64::new(0),
         }
@@ -161,11 +166,10 @@ impl Share {
     pub fn complete_empty(&self, tables: &Dataflow, data: &mut BoundData) {
         self.count(tables, data);
         let ranks = self.rank.comm.size();
-        for table in &self.tables {
-            for vertex in [table.sampled, table.copies] {
-                let none = Route { send: vec![], send_rows: vec![0; ranks], recv_rows: vec![0; ranks], places: None };
-                data.routes[vertex.index()] = Some(Arc::new(none));
-            }
+        let of_tables = self.tables.iter().flat_map(|table| [table.sampled, table.copies]);
+        for vertex in of_tables.chain(self.shuffled.iter().flat_map(SharedShuffle::routed)) {
+            let none = Route { send: vec![], send_rows: vec![0; ranks], recv_rows: vec![0; ranks], places: None };
+            data.routes[vertex.index()] = Some(Arc::new(none));
         }
     }
 
@@ -297,6 +301,9 @@ impl MiniBatchLoader {
                 places: Some(places),
             }));
         }
+        if !self.share_shuffled(share, mini_batch)? {
+            return Ok(false);
+        }
         if share.masks {
             mini_batch.data.orders = self.numbers_in_dataset(mini_batch);
         }
@@ -400,7 +407,7 @@ impl Numbering {
 }
 
 /// An edge from each position to its group, by group.
-fn grouped(groups: &[u32], count: usize, csc: &mut Adjacency) {
+pub(super) fn grouped(groups: &[u32], count: usize, csc: &mut Adjacency) {
     let (indptr, positions) = (csc.indptr.make_mut(), csc.indices.make_mut());
     csc.eids.clear();
     indptr.clear();
@@ -423,7 +430,7 @@ fn grouped(groups: &[u32], count: usize, csc: &mut Adjacency) {
 
 /// Sends each rank the vertices that it owns, and returns those that each rank asks this one for. `None` if one of the
 /// ranks makes no more batches.
-fn tell_owners(rank: &Rank, state: u32, wanted: &[Vec<u32>]) -> Result<Option<Vec<Vec<u32>>>> {
+pub(super) fn tell_owners(rank: &Rank, state: u32, wanted: &[Vec<u32>]) -> Result<Option<Vec<Vec<u32>>>> {
     let comm = &*rank.comm;
     let size = comm.size();
     if size == 1 {

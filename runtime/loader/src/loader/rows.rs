@@ -150,7 +150,10 @@ impl MiniBatchLoader {
                 BatchGraph::Sampled { graph, hops } => {
                     Ok(&sampled.blocks[graph.index()].eids[..sampled.edges_up_to(graph.index(), hops)])
                 }
-                BatchGraph::First { .. } | BatchGraph::Links { .. } | BatchGraph::Historical { .. } => Err(unknown(ty)),
+                BatchGraph::Shuffled { .. }
+                | BatchGraph::First { .. }
+                | BatchGraph::Links { .. }
+                | BatchGraph::Historical { .. } => Err(unknown(ty)),
             },
             Space::Unit | Space::Index(_) | Space::Endpoints(..) => Err(unknown(ty)),
         }

@@ -33,6 +33,10 @@ impl MiniBatchLoader {
                     let rows = self.own_seeds(rows, count).unwrap_or(0..count).len() as u64;
                     (rows, Endpoints { sources: rows, destinations: rows, max_out: 1, max_in: 1 })
                 }
+                BatchGraph::Shuffled { rows, permutations } => {
+                    let (rows, each) = (known(rows.index()) as u64, u64::from(permutations));
+                    (rows * each, Endpoints { sources: rows, destinations: rows, max_out: each, max_in: each })
+                }
                 BatchGraph::Links { .. } | BatchGraph::Historical { .. } => return None,
             };
             sizes.edges.push(edges);

@@ -86,6 +86,13 @@ impl Trainer {
                 }));
             }
         }
+        if let Some(batch) = &training.batch
+            && let Some(vertex) = batch.all_of
+            && data.seeds(batch).is_empty()
+        {
+            let name = &self.executable.infer.vertex_types[vertex.index()].name;
+            return Err(ExecError::Unsupported(format!("there are no vertices `{name}` to make batches of")));
+        }
         Ok(training)
     }
 }

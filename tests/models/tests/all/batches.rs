@@ -59,7 +59,7 @@ fn on_batches(mut compiled: Compiled, size: usize, most: Option<u32>) -> Compile
     let graphs = compiled.model.flow.graphs.len();
     let training = &mut compiled.model.train.as_mut().expect("a train block").training;
     let fanout = most.map_or(Fanout::All, Fanout::AtMost);
-    training.batch = Some(MiniBatch { size, fanouts: vec![vec![fanout; graphs]; hops], reuse: None });
+    training.batch = Some(MiniBatch { size, all_of: None, fanouts: vec![vec![fanout; graphs]; hops], reuse: None });
     compiled
 }
 

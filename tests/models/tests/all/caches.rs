@@ -18,7 +18,8 @@ fn on_batches(source: &str) -> Compiled {
     let mut compiled = compile(source);
     let graphs = compiled.model.flow.graphs.len();
     let training = &mut compiled.model.train.as_mut().expect("a train block").training;
-    training.batch = Some(MiniBatch { size: 2, fanouts: vec![vec![Fanout::AtMost(2); graphs]; 4], reuse: None });
+    training.batch =
+        Some(MiniBatch { size: 2, all_of: None, fanouts: vec![vec![Fanout::AtMost(2); graphs]; 4], reuse: None });
     compiled
 }
 

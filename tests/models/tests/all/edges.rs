@@ -187,7 +187,7 @@ fn one_batch_of_all_edges_is_full_batch_training() {
         let mut compiled = compile(&model());
         let graphs = compiled.model.flow.graphs.len();
         let training = &mut compiled.model.train.as_mut().expect("a train block").training;
-        training.batch = Some(MiniBatch { size, fanouts: vec![vec![fanout; graphs]; 3], reuse: None });
+        training.batch = Some(MiniBatch { size, all_of: None, fanouts: vec![vec![fanout; graphs]; 3], reuse: None });
         compiled
     };
     for world in worlds() {

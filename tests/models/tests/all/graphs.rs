@@ -104,7 +104,8 @@ fn batches_of_graphs_are_these_graphs() {
         let mut compiled = compile(source);
         let graphs = compiled.model.flow.graphs.len();
         let training = &mut compiled.model.train.as_mut().expect("a train block").training;
-        training.batch = Some(MiniBatch { size, fanouts: vec![vec![Fanout::All; graphs]; 2], reuse: None });
+        training.batch =
+            Some(MiniBatch { size, all_of: None, fanouts: vec![vec![Fanout::All; graphs]; 2], reuse: None });
         compiled
     };
     let world = world();

@@ -33,7 +33,7 @@ const RANKS: [usize; 5] = [1, 2, 3, 4, 7];
 #[derive(Clone, PartialEq, Debug)]
 pub struct Trained {
     pub losses: Vec<f64>,
-    params: Vec<f32>,
+    pub params: Vec<f32>,
     pub output: Vec<f32>,
     /// By name: the bits of the parameters that are not divided.
     dense: BTreeMap<String, Vec<u32>>,

@@ -57,7 +57,7 @@ fn on_batches_of(source: &str, size: usize, most: Option<u32>, reuse: Option<(f6
     let fanout = most.map_or(Fanout::All, Fanout::AtMost);
     let reuse = reuse.map(|(share, batches)| Reuse { share, batches });
     let training = &mut compiled.model.train.as_mut().expect("a train block").training;
-    training.batch = Some(MiniBatch { size, fanouts: vec![vec![fanout; graphs]; 4], reuse });
+    training.batch = Some(MiniBatch { size, all_of: None, fanouts: vec![vec![fanout; graphs]; 4], reuse });
     for value in &mut compiled.model.flow.values {
         if let (Op::RandomMask { ty, .. }, false) = (&value.op, masks) {
             value.op = Op::RandomMask { stream: 0, rate: 0.0, ty: ty.clone() };
@@ -106,7 +106,7 @@ fn reused(report: &Report) -> &ReuseReport {
 
 /// A made-up batch for a program: more vertices and edges per hop, two vertices of each type with historical
 /// embeddings.
-fn made_up(flow: &Dataflow, layout: &BatchLayout) -> Bindings {
+pub fn made_up(flow: &Dataflow, layout: &BatchLayout) -> Bindings {
     let mut bindings = Bindings { seed: 5, step: 1, ..Bindings::default() };
     bindings.num_vertices = layout.vertices.iter().map(|known| 4 + 3 * known.hops).collect();
     layout.historical.iter().for_each(|reused| bindings.num_vertices[reused.rows.index()] = 2);
@@ -121,6 +121,11 @@ fn made_up(flow: &Dataflow, layout: &BatchLayout) -> Bindings {
         let mut edges: Vec<(u32, u32)> = match what {
             BatchGraph::First { .. } => (0..rows as u32).map(|v| (v, v)).collect(),
             BatchGraph::Historical { .. } => (0..2).map(|v| (v, rows as u32 - 3 + v)).collect(),
+            // Each permutation moves all rows by as many places.
+            BatchGraph::Shuffled { permutations, .. } => {
+                let moved = |by: u32| (0..rows as u32).map(move |v| ((v + by + 1) % rows as u32, v));
+                (0..*permutations).flat_map(moved).collect()
+            }
             BatchGraph::Sampled { .. } | BatchGraph::Links { .. } => {
                 (0..2 * rows).map(|_| (below(sources), below(rows))).collect()
             }
