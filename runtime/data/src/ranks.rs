@@ -357,11 +357,7 @@ impl Divider<'_> {
                 let topology = Topology::from_csc(&decl.name, src.len(), dst.len(), vec![0; dst.len() + 1], vec![])?;
                 return Ok((topology, vec![]));
             }
-            EdgeShare::All
-            | EdgeShare::Copies
-            | EdgeShare::Links(_)
-            | EdgeShare::Negatives(_)
-            | EdgeShare::Samples => {
+            EdgeShare::All | EdgeShare::Copies | EdgeShare::Links(_) | EdgeShare::Negatives(_) | EdgeShare::Samples => {
                 return Err(ExecError::Unsupported(format!(
                     "internal error: the graph `{}` is divided among no processes",
                     decl.name

@@ -3,8 +3,8 @@
 
 use crate::checks::{self, Bound, Place};
 use crate::dataset::{
-    Dataset, DenseFeatures, Features, LabelData, LabelValues, LinkSplitData, Links, RelationData, SparseFeatures,
-    SplitData, VertexIds, VertexTypeData,
+    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, LabelData, LabelValues, LinkSplitData, Links, RelationData,
+    SparseFeatures, SplitData, VertexIds, VertexTypeData,
 };
 use crate::error::{DataError, DataErrors};
 use crate::load::MAX_VERTICES;
@@ -18,11 +18,30 @@ pub struct Named<'a, T> {
     pub value: T,
 }
 
-/// Labels that were given to a builder. Rows are of vertices.
+/// The rows of labels and splits that were given to a builder, by position: the vertices of a type, or the edges of a relation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GivenRows {
+    /// The vertices of a type.
+    Vertices(usize),
+    /// The edges of a relation, in their order.
+    Edges(usize),
+}
+
+impl GivenRows {
+    /// The word for one row, and for several.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            GivenRows::Vertices(_) => ("vertex", "vertices"),
+            GivenRows::Edges(_) => ("edge", "edges"),
+        }
+    }
+}
+
+/// Labels that were given to a builder. Rows are of vertices or edges.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum GivenLabels {
-    /// The class of each vertex, -1 for none.
+    /// The class of each row, -1 for none.
     Single { classes: usize, of: Vec<i64> },
     /// 0 or 1 for each class, row-major; a row of -1 has no label.
     Multi { classes: usize, rows: Vec<f32> },
@@ -87,6 +106,34 @@ impl Builder {
 
     fn relation_at(&self, relation: usize) -> String {
         format!("relation `{}`", self.dataset.relations[relation].name)
+    }
+
+    fn rows_at(&self, of: GivenRows) -> String {
+        match of {
+            GivenRows::Vertices(ty) => self.type_at(ty),
+            GivenRows::Edges(relation) => self.relation_at(relation),
+        }
+    }
+
+    fn num_rows(&self, of: GivenRows) -> usize {
+        match of {
+            GivenRows::Vertices(ty) => self.dataset.vertex_types[ty].count,
+            GivenRows::Edges(relation) => self.dataset.relations[relation].num_edges(),
+        }
+    }
+
+    /// The names and values of the labels of rows.
+    fn labels_of(&self, of: GivenRows) -> Vec<(&str, &LabelValues)> {
+        match of {
+            GivenRows::Vertices(ty) => {
+                let of_type = self.dataset.labels.iter().filter(|label| label.vertex_type == ty);
+                of_type.map(|label| (&label.name[..], &label.values)).collect()
+            }
+            GivenRows::Edges(relation) => {
+                let of_relation = self.dataset.relations[relation].labels.iter();
+                of_relation.map(|label| (&label.name[..], &label.values)).collect()
+            }
+        }
     }
 
     /// Adds `count` vertices of a new type, and returns its position.
@@ -242,27 +289,33 @@ impl Builder {
         }
     }
 
-    /// A label of a vertex type. There are as many names of classes as classes, or none.
-    pub fn label(&mut self, ty: usize, key: &str, name: &str, given: GivenLabels, class_names: Vec<String>) {
-        if let Some(label) = self.checked_label(ty, key, name, given, class_names) {
-            self.dataset.labels.push(label);
+    /// A label of vertices or edges. There are as many names of classes as classes, or none.
+    pub fn label(&mut self, of: GivenRows, key: &str, name: &str, given: GivenLabels, class_names: Vec<String>) {
+        let Some(values) = self.checked_label(of, key, name, given, &class_names) else { return };
+        let name = name.to_owned();
+        match of {
+            GivenRows::Vertices(vertex_type) => {
+                self.dataset.labels.push(LabelData { name, vertex_type, values, class_names });
+            }
+            GivenRows::Edges(relation) => {
+                self.dataset.relations[relation].labels.push(EdgeLabel { name, values, class_names });
+            }
         }
     }
 
     fn checked_label(
         &mut self,
-        vertex_type: usize,
+        rows_of: GivenRows,
         key: &str,
         name: &str,
         given: GivenLabels,
-        class_names: Vec<String>,
-    ) -> Option<LabelData> {
+        class_names: &[String],
+    ) -> Option<LabelValues> {
         /// Most classes, as in files.
         const MAX_CLASSES: usize = 1 << 24;
-        let at = format!("label `{name}` of {}", self.type_at(vertex_type));
+        let (of_rows, count, (_, per)) = (self.rows_at(rows_of), self.num_rows(rows_of), rows_of.words());
+        let at = format!("label `{name}` of {of_rows}");
         let place = Place { file: key, at: &at };
-        let count = self.dataset.vertex_types[vertex_type].count;
-        let of_type = self.type_at(vertex_type);
         let width = match &given {
             GivenLabels::Single { classes, .. } | GivenLabels::Multi { classes, .. } => *classes,
             GivenLabels::Real { dim, .. } => *dim,
@@ -275,23 +328,23 @@ impl Builder {
             self.fail(key, format!("{at} has {width} classes, but {} names of classes", class_names.len()));
             return None;
         }
-        if self.dataset.label(vertex_type, name).is_some() {
-            self.fail(key, format!("there are two labels `{name}` of {of_type}"));
+        if self.labels_of(rows_of).iter().any(|(known, _)| *known == name) {
+            self.fail(key, format!("there are two labels `{name}` of {of_rows}"));
             return None;
         }
         let values = match given {
             GivenLabels::Single { classes, of } => {
-                self.len(key, &of_type, of.len(), count, "vertices")?;
+                self.len(key, &of_rows, of.len(), count, per)?;
                 LabelValues::Single { classes, of: self.keep(checks::classes(place, &of, classes))? }
             }
             GivenLabels::Multi { classes, mut rows } => {
-                self.rows(key, &of_type, rows.len(), (count, classes), "vertices")?;
+                self.rows(key, &of_rows, rows.len(), (count, classes), per)?;
                 let mut labelled = vec![true; count];
                 self.keep(checks::zero_one(place, &mut rows, &mut labelled, classes))?;
                 LabelValues::Multi { classes, rows, labelled }
             }
             GivenLabels::Real { dim, mut rows } => {
-                self.rows(key, &of_type, rows.len(), (count, dim), "vertices")?;
+                self.rows(key, &of_rows, rows.len(), (count, dim), per)?;
                 let mut labelled = vec![true; count];
                 for (values, labelled) in rows.chunks_exact_mut(dim).zip(&mut labelled) {
                     if values.iter().any(|v| v.is_nan()) {
@@ -303,26 +356,36 @@ impl Builder {
                 LabelValues::Real { dim, rows, labelled }
             }
         };
-        Some(LabelData { name: name.to_owned(), vertex_type, values, class_names })
+        Some(values)
     }
 
-    /// A split of the labelled vertices of a type, after its labels: training, validation and test.
-    pub fn split(&mut self, ty: usize, name: &str, parts: [Named<'_, &[i64]>; 3]) {
+    /// A split of labelled vertices or edges, after their labels: training, validation and test.
+    pub fn split(&mut self, of: GivenRows, name: &str, parts: [Named<'_, &[i64]>; 3]) {
         let at = format!("split `{name}`");
-        let (type_name, count) = (self.type_at(ty), self.dataset.vertex_types[ty].count);
-        if self.dataset.splits.iter().any(|split| split.vertex_type == ty && split.name == name) {
-            return self.fail(parts[0].key, format!("there are two splits `{name}` of {type_name}"));
+        let (of_rows, count, (what, _)) = (self.rows_at(of), self.num_rows(of), of.words());
+        let known = match of {
+            GivenRows::Vertices(ty) => {
+                self.dataset.splits.iter().any(|split| split.vertex_type == ty && split.name == name)
+            }
+            GivenRows::Edges(relation) => {
+                self.dataset.relations[relation].splits.iter().any(|split| split.name == name)
+            }
+        };
+        if known {
+            return self.fail(parts[0].key, format!("there are two splits `{name}` of {of_rows}"));
         }
-        let of_type = self.dataset.labels.iter().filter(|label| label.vertex_type == ty);
-        let labels: Vec<&LabelValues> = of_type.map(|label| &label.values).collect();
+        let labels: Vec<&LabelValues> = self.labels_of(of).into_iter().map(|(_, values)| values).collect();
+        if let (GivenRows::Edges(_), true) = (of, labels.is_empty()) {
+            return self.fail(parts[0].key, format!("{of_rows} has no label, so nothing of it is divided"));
+        }
         let mut errors = Vec::new();
         let mut found: Vec<Vec<u32>> = Vec::new();
         for (part, Named { key, value }) in ["train", "val", "test"].into_iter().zip(parts) {
             let place = Place { file: key, at: &at };
-            let bound = Bound { what: "vertex", count, of: &type_name };
+            let bound = Bound { what, count, of: &of_rows };
             let ids = checks::ids(place, value, |i| format!("position {i} of `{part}`"), bound);
             let ids = match ids {
-                Ok(ids) => checks::labelled(place, (part, "vertex"), &ids, &labels).map(|()| ids),
+                Ok(ids) => checks::labelled(place, (part, what), &ids, &labels).map(|()| ids),
                 wrong => wrong,
             };
             match ids {
@@ -334,9 +397,16 @@ impl Builder {
             }
         }
         if let Ok([train, val, test]) = <[Vec<u32>; 3]>::try_from(found) {
-            errors.extend(checks::disjoint(&at, "vertex", [("train", &train), ("val", &val), ("test", &test)]));
-            if errors.is_empty() {
-                self.dataset.splits.push(SplitData { name: name.to_owned(), vertex_type: ty, train, val, test });
+            errors.extend(checks::disjoint(&at, what, [("train", &train), ("val", &val), ("test", &test)]));
+            let name = name.to_owned();
+            match of {
+                _ if !errors.is_empty() => {}
+                GivenRows::Vertices(vertex_type) => {
+                    self.dataset.splits.push(SplitData { name, vertex_type, train, val, test });
+                }
+                GivenRows::Edges(relation) => {
+                    self.dataset.relations[relation].splits.push(EdgeSplit { name, train, val, test });
+                }
             }
         }
         self.errors.extend(errors);
@@ -434,9 +504,16 @@ mod tests {
         builder.sparse(author, "s", 4, (&[0, 2, 2, 3], &[3, 1, 0], vec![1.0, 2.0, 3.0].into()));
         builder.ids(author, "ids", ["a", "b", "ü"].into_iter().collect());
         builder.weight(writes, "w", vec![0.5, 1.5].into());
-        builder.label(paper, "y", "y", GivenLabels::Single { classes: 2, of: vec![1, 0] }, vec![]);
+        builder.label(GivenRows::Vertices(paper), "y", "y", GivenLabels::Single { classes: 2, of: vec![1, 0] }, vec![]);
         let part = |key, value| Named { key, value };
-        builder.split(paper, "masks", [part("train", &[1][..]), part("val", &[0]), part("test", &[])]);
+        builder.split(
+            GivenRows::Vertices(paper),
+            "masks",
+            [part("train", &[1][..]), part("val", &[0]), part("test", &[])],
+        );
+        let of_edges = GivenLabels::Real { dim: 1, rows: vec![f32::NAN, 2.0] };
+        builder.label(GivenRows::Edges(writes), "stars", "stars", of_edges, vec![]);
+        builder.split(GivenRows::Edges(writes), "known", [part("train", &[1]), part("val", &[]), part("test", &[])]);
         let built = builder.finish().expect("no faults");
         let folder = tempfile::tempdir().expect("a folder");
         built.write(&folder.path().join("d")).expect("written");
@@ -451,6 +528,9 @@ mod tests {
         assert_eq!(loaded.vertex_types[1].ids, built.vertex_types[1].ids);
         assert_eq!((&loaded.splits[0].train[..], &loaded.splits[0].val[..]), (&[1][..], &[0][..]));
         assert_eq!(loaded.labels[0].values, built.labels[0].values);
+        assert_eq!(loaded.relations[0].labels, built.relations[0].labels);
+        assert_eq!(loaded.relations[0].splits, built.relations[0].splits);
+        assert_eq!(built.relations[0].splits[0].train, [1]);
     }
 
     #[test]
@@ -461,7 +541,7 @@ mod tests {
         builder.dense(paper, "x", 2, vec![1.0, f32::NAN, 3.0, 4.0].into());
         builder.dense(author, "ax", 2, vec![1.0; 4].into());
         builder.weight(writes, "w", vec![0.5].into());
-        builder.label(paper, "y", "y", GivenLabels::Single { classes: 2, of: vec![2, 0] }, vec![]);
+        builder.label(GivenRows::Vertices(paper), "y", "y", GivenLabels::Single { classes: 2, of: vec![2, 0] }, vec![]);
         let text = said(builder);
         for part in [
             "the dataset has 6 errors:",
@@ -478,12 +558,54 @@ mod tests {
     }
 
     #[test]
+    fn faults_of_labels_and_splits_of_edges_name_edges() {
+        let (mut builder, _, _, writes) = small();
+        let of = GivenRows::Edges(writes);
+        let split = |builder: &mut Builder, name: &str, ids: &[i64]| {
+            let part = |key, value| Named { key, value };
+            builder.split(of, name, [part("train", ids), part("val", &[]), part("test", &[])]);
+        };
+        split(&mut builder, "early", &[0]);
+        builder.label(of, "long", "y", GivenLabels::Single { classes: 2, of: vec![1, 0, 1] }, vec![]);
+        builder.label(of, "y", "y", GivenLabels::Single { classes: 2, of: vec![-1, 1] }, vec![]);
+        builder.label(of, "again", "y", GivenLabels::Single { classes: 2, of: vec![0, 1] }, vec![]);
+        split(&mut builder, "unlabelled", &[0]);
+        split(&mut builder, "twice", &[1, 1]);
+        split(&mut builder, "far", &[2]);
+        let text = said(builder);
+        for part in [
+            "`train`: relation `writes` has no label, so nothing of it is divided",
+            "`long`: relation `writes` has 2 edges, so it should have as many entries, but it has 3",
+            "`again`: there are two labels `y` of relation `writes`",
+            "`train`: split `unlabelled`, position 0 of `train` is edge 0, which has no label",
+            "split `twice`: edge 1 is twice in `train`",
+            "`train`: split `far`, edge of position 0 of `train` is 2, but relation `writes` has 2",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+
+    #[test]
     fn splits_are_disjoint_and_labelled_and_links_in_range() {
         let (mut builder, paper, _, writes) = small();
-        builder.label(paper, "y", "y", GivenLabels::Real { dim: 1, rows: vec![f32::NAN, 2.0] }, vec![]);
+        builder.label(
+            GivenRows::Vertices(paper),
+            "y",
+            "y",
+            GivenLabels::Real { dim: 1, rows: vec![f32::NAN, 2.0] },
+            vec![],
+        );
         let part = |key, value| Named { key, value };
-        builder.split(paper, "a", [part("a.train", &[0][..]), part("a.val", &[]), part("a.test", &[])]);
-        builder.split(paper, "b", [part("b.train", &[1][..]), part("b.val", &[1]), part("b.test", &[])]);
+        builder.split(
+            GivenRows::Vertices(paper),
+            "a",
+            [part("a.train", &[0][..]), part("a.val", &[]), part("a.test", &[])],
+        );
+        builder.split(
+            GivenRows::Vertices(paper),
+            "b",
+            [part("b.train", &[1][..]), part("b.val", &[1]), part("b.test", &[])],
+        );
         builder.link_split("l", &[], &[GivenLinks { key: "l.test", relation: writes, src: &[3], dst: &[0] }]);
         let text = said(builder);
         for part in [

@@ -510,7 +510,7 @@ mod tests {
                 let rows = pairs.indptr.windows(2).enumerate();
                 let dst: Vec<u32> = rows.flat_map(|(row, at)| (at[0]..at[1]).map(move |_| row as u32)).collect();
                 let of = |at: usize| (pairs.link[at], (pairs.src[at], dst[at]));
-                let links: HashMap<u32, (u32, u32)> =
+                let links: FxHashMap<u32, (u32, u32)> =
                     (0..dst.len()).filter(|&at| pairs.is_link[at] == 1.0).map(of).collect();
                 assert_eq!((links.len(), links.keys().min()), (pairs.links, Some(&first)));
                 for (link, (src, dst)) in (0..dst.len()).map(of) {

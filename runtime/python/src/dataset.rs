@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hgnnc_cpu::thread_pool;
-use hgnnc_dataset::build::{GivenLabels, GivenLinks};
+use hgnnc_dataset::build::{GivenLabels, GivenLinks, GivenRows};
 use hgnnc_dataset::dataset::LabelValues;
 use hgnnc_dataset::{Builder, Features, FloatArray, Links, Named, VertexIds, schema_text};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
@@ -58,7 +58,8 @@ enum LabelArray<'py> {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct LabelSpec<'py> {
-    vertex: usize,
+    of: usize,
+    edges: bool,
     key: String,
     name: String,
     kind: String,
@@ -70,7 +71,8 @@ struct LabelSpec<'py> {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct SplitSpec<'py> {
-    vertex: usize,
+    of: usize,
+    edges: bool,
     name: String,
     parts: [(String, Ints<'py>); 3],
 }
@@ -92,6 +94,11 @@ struct Spec<'py> {
     labels: Vec<LabelSpec<'py>>,
     splits: Vec<SplitSpec<'py>>,
     link_splits: Vec<LinkSplitSpec<'py>>,
+}
+
+/// The vertices of a type, or the edges of a relation.
+fn rows_of(of: usize, edges: bool) -> GivenRows {
+    if edges { GivenRows::Edges(of) } else { GivenRows::Vertices(of) }
 }
 
 /// Hands everything to a builder.
@@ -133,7 +140,7 @@ fn build(spec: &Spec<'_>) -> PyResult<Builder> {
             (LabelArray::Rows(rows), "multi") => GivenLabels::Multi { classes: label.width, rows: floats(rows)? },
             (LabelArray::Rows(rows), _) => GivenLabels::Real { dim: label.width, rows: floats(rows)? },
         };
-        builder.label(label.vertex, &label.key, &label.name, given, label.class_names.clone());
+        builder.label(rows_of(label.of, label.edges), &label.key, &label.name, given, label.class_names.clone());
     }
     for split in &spec.splits {
         let [train, val, test] = &split.parts;
@@ -142,7 +149,7 @@ fn build(spec: &Spec<'_>) -> PyResult<Builder> {
         };
         let parts = [part(train)?, part(val)?, part(test)?];
         let named = parts.each_ref().map(|(key, ids)| Named { key, value: &ids[..] });
-        builder.split(split.vertex, &split.name, named);
+        builder.split(rows_of(split.of, split.edges), &split.name, named);
     }
     for split in &spec.link_splits {
         let (val, test) = (links(&split.val)?, links(&split.test)?);
@@ -169,7 +176,31 @@ pub struct Dataset(pub Arc<hgnnc_dataset::Dataset>);
 /// Source, relation and destination of held-out links.
 type LinkViews = (View, View, View);
 
+/// Name, kind and width of a label, its values, whether there is a label, and names of classes.
+type LabelRow = (String, &'static str, usize, View, Option<View>, Vec<String>);
+
+/// Name of a split, with its training, validation and test rows.
+type SplitRow = (String, View, View, View);
+
 impl Dataset {
+    fn label(&self, name: &str, values: &LabelValues, class_names: &[String]) -> LabelRow {
+        let rows = |rows: &[f32], labelled: &[bool], width: usize| {
+            (View::new(&self.0, rows, &[labelled.len(), width]), Some(self.view(labelled)))
+        };
+        let (kind, width, (values, mask)) = match values {
+            LabelValues::Single { classes, of } => ("class", *classes, (self.view(of), None)),
+            LabelValues::Multi { classes, rows: values, labelled } => {
+                ("multi", *classes, rows(values, labelled, *classes))
+            }
+            LabelValues::Real { dim, rows: values, labelled } => ("real", *dim, rows(values, labelled, *dim)),
+        };
+        (name.to_owned(), kind, width, values, mask, class_names.to_vec())
+    }
+
+    fn split(&self, name: &str, [train, val, test]: [&Vec<u32>; 3]) -> SplitRow {
+        (name.to_owned(), self.view(train), self.view(val), self.view(test))
+    }
+
     fn view<T: crate::arrays::Viewed>(&self, values: &[T]) -> View {
         View::new(&self.0, values, &[values.len()])
     }
@@ -289,29 +320,28 @@ impl Dataset {
         self.0.relations[relation].time.as_ref().map(|time| self.view(time))
     }
 
-    /// Vertex type, name, kind, values, whether there is a label, and names of classes.
-    #[expect(clippy::type_complexity, reason = "a row of a table that Python unpacks")]
-    fn labels(&self) -> Vec<(usize, String, &'static str, usize, View, Option<View>, Vec<String>)> {
-        let one = |label: &hgnnc_dataset::LabelData| {
-            let (kind, width, values, mask) = match &label.values {
-                LabelValues::Single { classes, of } => ("class", *classes, self.view(of), None),
-                LabelValues::Multi { classes: width, rows, labelled } => {
-                    ("multi", *width, View::new(&self.0, rows, &[labelled.len(), *width]), Some(self.view(labelled)))
-                }
-                LabelValues::Real { dim: width, rows, labelled } => {
-                    ("real", *width, View::new(&self.0, rows, &[labelled.len(), *width]), Some(self.view(labelled)))
-                }
-            };
-            (label.vertex_type, label.name.clone(), kind, width, values, mask, label.class_names.clone())
-        };
-        self.0.labels.iter().map(one).collect()
+    /// Vertex type, name, kind, width, values, whether there is a label, and names of classes.
+    fn labels(&self) -> Vec<(usize, LabelRow)> {
+        let all = self.0.labels.iter();
+        all.map(|of| (of.vertex_type, self.label(&of.name, &of.values, &of.class_names))).collect()
+    }
+
+    /// The same of the edges of a relation.
+    fn edge_labels(&self, relation: usize) -> Vec<LabelRow> {
+        let all = self.0.relations[relation].labels.iter();
+        all.map(|of| self.label(&of.name, &of.values, &of.class_names)).collect()
     }
 
     /// Vertex type, name, training, validation and test vertices.
-    fn splits(&self) -> Vec<(usize, String, View, View, View)> {
+    fn splits(&self) -> Vec<(usize, SplitRow)> {
         let all = self.0.splits.iter();
-        all.map(|s| (s.vertex_type, s.name.clone(), self.view(&s.train), self.view(&s.val), self.view(&s.test)))
-            .collect()
+        all.map(|s| (s.vertex_type, self.split(&s.name, [&s.train, &s.val, &s.test]))).collect()
+    }
+
+    /// The same of the edges of a relation, by their positions.
+    fn edge_splits(&self, relation: usize) -> Vec<SplitRow> {
+        let all = self.0.relations[relation].splits.iter();
+        all.map(|s| self.split(&s.name, [&s.train, &s.val, &s.test])).collect()
     }
 
     /// Name, validation and test links.

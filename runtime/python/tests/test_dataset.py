@@ -73,6 +73,8 @@ def everything() -> Data:
             "edge_weight": np.array([1, 2, 3], np.float32),
             "edge_attr": np.ones((3, 2), np.float32),
             "time": np.array([1, 2, 3]),
+            "labels": {"kind": np.array([2, -1, 0]), "stars": {"values": np.array([1, np.nan, 4.5])}},
+            "splits": {"known": {"train": np.array([0]), "val": [], "test": np.array([2])}},
         },
         ("paper", "to", "no name-like this"): np.zeros((2, 0), np.int64),
     }
@@ -92,6 +94,13 @@ def test_everything_survives_a_dictionary_and_a_folder(tmp_path: pathlib.Path) -
     assert tags.kind == "multi" and tags.class_names == ["a", "b"] and tags.labelled is not None
     assert tags.labelled.tolist() == [True, False, True]
     assert 'from "no name-like this"' in dataset.schema()
+    to = dataset.relations["paper__to__paper"]
+    stars = to.labels["stars"]
+    assert (stars.kind, stars.width) == ("real", 1) and stars.labelled is not None
+    assert stars.labelled.tolist() == [True, False, True]
+    assert to.labels["kind"].kind == "class" and to.labels["kind"].values.tolist() == [2, -1, 0]
+    assert to.splits["known"]["test"].tolist() == [2]
+    assert dataset.relations["paper__to__no name-like this"].labels == {}
     with pytest.raises(hgnnc.MachineError, match="exists"):
         dataset.save(tmp_path / "d")
 
@@ -106,6 +115,9 @@ def test_everything_survives_a_dictionary_and_a_folder(tmp_path: pathlib.Path) -
         (lambda d: d["paper"].update(y=np.full(60, -2)), "row 0 is class -2"),
         (lambda d: d["paper"].update(val_mask=d["paper"]["train_mask"]), "is in both `train` and `val`"),
         (lambda d: d["paper"].update(val_mask=np.zeros(5, bool)), "`data['paper']['val_mask']` is bool[5], and should be bool[60]"),
+        (lambda d: d.update({("author", "knows", "author"): {"edge_index": [[0, 1], [2, 3]], "y": [1]}}), "`data[('author', 'knows', 'author')]['y']`: relation `knows` has 2 edges, so it should have as many entries, but it has 1"),
+        (lambda d: d.update({("author", "knows", "author"): {"edge_index": [[0, 1], [2, 3]], "y": [1, -1], "splits": {"a": {"val": [1]}}}}), "split `a`, position 0 of `val` is edge 1, which has no label"),
+        (lambda d: d.update({("author", "knows", "author"): {"edge_index": [[0, 1], [2, 3]], "train_mask": np.ones(2, bool)}}), "relation `knows` has no label, so nothing of it is divided"),
         (lambda d: d["paper"].update(feat=1), "has an entry `feat`; known are `x`"),
         (lambda d: d.update(author={}), "`data['author']` has nothing that says how many vertices there are"),
         (lambda d: d.update(author=20), "but vertex type `author` has 20, so ids go from 0 to 19"),

@@ -77,6 +77,31 @@ def test_a_run_has_metrics_history_and_weights(model: str, data: Data) -> None:
     same_bits(again.weights, run.weights)
 
 
+def test_labels_of_edges_are_learned(model: str, data: Data, tmp_path: pathlib.Path) -> None:
+    edges = data["author", "writes", "paper"]
+    first = edges[0] % 2
+    data["author", "writes", "paper"] = {
+        "edge_index": edges, "labels": {"kind": {"values": first, "class_names": ["even", "odd"]}},
+        "splits": {"some": {"train": np.arange(0, 100), "val": np.arange(100, 120), "test": np.arange(120, 150)}},
+    }  # fmt: skip
+    head, _, rest = model.partition("model Net")
+    text = head.replace("use std::rgcn", "use std::link::EdgeMlp\nuse std::rgcn").replace(
+        "Author -> Paper\n", "Author -> Paper { kind: class[2] }\n"
+    )
+    text += '''model Net(schema: Small) {
+        let conv = tanh(RgcnConv(hidden: 8) over [writes, written_by] of features)
+        output kind: edges(writes) = EdgeMlp(hidden: 8, out: 2) over edges(writes) of conv
+    }
+    train Net { loss cross_entropy(kind, writes.kind) split "some" optimizer adam(lr: 0.05) epochs 60 metrics accuracy }'''
+    dataset = hgnnc.Dataset.from_dict(data)
+    assert dataset.relations["writes"].labels["kind"].class_names == ["even", "odd"]
+    run = hgnnc.load(text).fit(dataset, threads=1, progress=False)
+    assert run.metrics["train"]["accuracy"] > 0.95 and run.metrics["test"]["accuracy"] > 0.7
+    dataset.save(tmp_path / "d")
+    again = hgnnc.load(text).fit(str(tmp_path / "d"), threads=1, progress=False)
+    assert again.metrics["test"] == run.metrics["test"]
+
+
 def test_predictions_are_arrays_with_probabilities_and_dlpack(model: str, data: Data) -> None:
     compiled = hgnnc.load(model)
     with pytest.raises(hgnnc.InputError, match="no weights"):

@@ -22,13 +22,16 @@ MASKS = "masks"
 _VERTEX_KEYS = (
     "x", "num_nodes", "ids", "time", "y", "labels", "class_names", "train_mask", "val_mask", "test_mask", "splits",
 )  # fmt: skip
-_EDGE_KEYS = ("edge_index", "edge_weight", "edge_attr", "time")
+_EDGE_KEYS = (
+    "edge_index", "edge_weight", "edge_attr", "time", "y", "labels", "class_names", "train_mask", "val_mask", "test_mask",
+    "splits",
+)  # fmt: skip
 _PARTS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
 class Label:
-    """A label of a vertex type."""
+    """A label of a vertex type, or of the edges of a relation."""
 
     kind: str
     """`class`: one class each, -1 for none; `multi`: 0 or 1 for each class; `real`: numbers."""
@@ -36,8 +39,19 @@ class Label:
     """Number of classes or numbers."""
     values: Array
     labelled: Array | None
-    """Which vertices have the label; None for `class`, where -1 says it."""
+    """Which rows have the label; None for `class`, where -1 says it."""
     class_names: list[str]
+
+
+def _labels(rows: Iterable[_native.LabelRow]) -> dict[str, Label]:
+    return {
+        name: Label(kind, width, view(values), None if mask is None else view(mask), names)
+        for name, kind, width, values, mask, names in rows
+    }
+
+
+def _splits(rows: Iterable[_native.SplitRow]) -> dict[str, dict[str, Array]]:
+    return {name: {part: view(found) for part, found in zip(_PARTS, parts)} for name, *parts in rows}
 
 
 class VertexType:
@@ -73,21 +87,12 @@ class VertexType:
     @property
     def labels(self) -> dict[str, Label]:
         """Labels by name."""
-        own = {}
-        for vertex, name, kind, width, values, mask, names in self._native.labels():
-            if vertex == self._number:
-                labelled = None if mask is None else view(mask)
-                own[name] = Label(kind, width, view(values), labelled, names)
-        return own
+        return _labels(row for vertex, row in self._native.labels() if vertex == self._number)
 
     @property
     def splits(self) -> dict[str, dict[str, Array]]:
         """Splits by name: the vertices of `train`, `val` and `test`."""
-        own = {}
-        for vertex, name, *parts in self._native.splits():
-            if vertex == self._number:
-                own[name] = {part: view(found) for part, found in zip(_PARTS, parts)}
-        return own
+        return _splits(row for vertex, row in self._native.splits() if vertex == self._number)
 
     def __repr__(self) -> str:
         x = f", x: {self.kind}[{self.width}]" if self.kind else ""
@@ -143,6 +148,16 @@ class Relation:
         found = self._native.edge_time(self._number)
         return None if found is None else view(found)
 
+    @property
+    def labels(self) -> dict[str, Label]:
+        """Labels of the edges by name, with a row for each edge."""
+        return _labels(self._native.edge_labels(self._number))
+
+    @property
+    def splits(self) -> dict[str, dict[str, Array]]:
+        """Splits of the edges by name: the positions of the edges of `train`, `val` and `test`."""
+        return _splits(self._native.edge_splits(self._number))
+
     def __repr__(self) -> str:
         return f"Relation({self.name!r}, {self.src} -> {self.dst}, {self.num_edges} edges)"
 
@@ -182,8 +197,8 @@ class Dataset:
         `y` or `labels` (by name), `train_mask`, `val_mask`, `test_mask` or `splits` (ids by name and part), `ids`,
         `time`, `class_names` (of `y`), and `num_nodes` where nothing else says it. The value may also be the number of
         vertices alone. A key (source type, name, destination type) is a relation, and its value has `edge_index`
-        (int[2, edges]), `edge_weight`, `edge_attr` and `time`, or is the `edge_index` alone. `link_splits` holds out
-        links, by the name of the split, `val` or `test`, and the relation.
+        (int[2, edges]), `edge_weight`, `edge_attr` and `time`, or is the `edge_index` alone. Where edges are to predict,
+        it has labels and masks or splits as a vertex type has, with a row for each edge. `link_splits` holds out links, by the name of the split, `val` or `test`, and the relation.
 
         A relation whose name others have too is called `source__name__destination` in models.
         """
@@ -257,18 +272,13 @@ class Dataset:
             for key, value in (("x", vertex.x), ("ids", vertex.ids), ("time", vertex.time)):
                 if value is not None:
                     entry[key] = value
-            labels = {name: _label_dict(label) for name, label in vertex.labels.items()}
-            if labels:
-                entry["labels"] = labels
-            if vertex.splits:
-                entry["splits"] = vertex.splits
-            data[vertex.name] = entry
+            data[vertex.name] = entry | _targets(vertex)
         for relation in self.relations.values():
             edges: dict[str, Any] = {"edge_index": relation.edge_index}
             for key, value in (("edge_weight", relation.weight), ("edge_attr", relation.x), ("time", relation.time)):
                 if value is not None:
                     edges[key] = value
-            data[relation.edge_type] = edges
+            data[relation.edge_type] = edges | _targets(relation)
         return data
 
     def to_pyg(self, split: str | None = None) -> Any:
@@ -328,6 +338,16 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
         for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _targets(of: VertexType | Relation) -> dict[str, Any]:
+    """The labels and splits of an entry of `to_dict`."""
+    found: dict[str, Any] = {}
+    if labels := {name: _label_dict(label) for name, label in of.labels.items()}:
+        found["labels"] = labels
+    if splits := of.splits:
+        found["splits"] = splits
+    return found
 
 
 def _label_dict(label: Label) -> dict[str, Any]:
@@ -405,9 +425,8 @@ class _Spec:
         own_ids = None if value.get("ids") is None else ids(value["ids"], at["ids"])
         time = None if value.get("time") is None else ints(value["time"], at["time"])
         count = value.get("num_nodes")
-        masks = {part: value[f"{part}_mask"] for part in _PARTS if value.get(f"{part}_mask") is not None}
         if count is None:
-            for found in (rows, own_ids, time, value.get("y"), *masks.values()):
+            for found in (rows, own_ids, time, value.get("y"), *_masks(value).values()):
                 if found is not None:
                     count = found if isinstance(found, int) else len(found)
                     break
@@ -426,11 +445,15 @@ class _Spec:
             "key": key, "name": name, "count": count, "dense": dense, "sparse": sparse,
             "ids": None if own_ids is None else (at["ids"], own_ids), "time": None if time is None else (at["time"], time),
         })  # fmt: skip
-        self.labels(number, key, value)
-        for split, parts in self.splits(key, value, masks, count):
-            self.made["splits"].append({"vertex": number, "name": split, "parts": parts})
+        self.targets({"of": number, "edges": False}, key, value, count)
 
-    def labels(self, number: int, key: str, value: Mapping[str, Any]) -> None:
+    def targets(self, of: dict[str, Any], key: str, value: Mapping[str, Any], count: int) -> None:
+        """The labels and splits of vertices or edges."""
+        self.labels(of, key, value)
+        for split, parts in self.splits(key, value, _masks(value), count):
+            self.made["splits"].append({**of, "name": split, "parts": parts})
+
+    def labels(self, of: dict[str, Any], key: str, value: Mapping[str, Any]) -> None:
         given: dict[str, tuple[str, Any]] = {}
         if value.get("y") is not None:
             given["y"] = (f"{key}['y']", {"values": value["y"], "class_names": value.get("class_names")})
@@ -447,7 +470,7 @@ class _Spec:
             names = label.get("class_names")
             names = [] if names is None else [str(text) for text in names]
             self.made["labels"].append({
-                "vertex": number, "key": at, "name": name, "kind": kind,
+                **of, "key": at, "name": name, "kind": kind,
                 "width": max(width, len(names)) if kind == "class" else width, "values": values, "class_names": names,
             })  # fmt: skip
 
@@ -501,7 +524,7 @@ class _Spec:
         weight, attr, time = (value.get(part) for part in ("edge_weight", "edge_attr", "time"))
         if attr is not None and numpy_of(attr, at["edge_attr"]).ndim == 1:
             attr = numpy_of(attr, at["edge_attr"])[:, None]
-        self.relations[triple] = len(self.made["relations"])
+        number = self.relations[triple] = len(self.made["relations"])
         self.made["relations"].append({
             "key": at["edge_index"], "name": name, "src": self.numbers[src], "dst": self.numbers[dst],
             "src_ids": src_ids, "dst_ids": dst_ids,
@@ -509,6 +532,11 @@ class _Spec:
             "features": None if attr is None else (at["edge_attr"], floats(attr, at["edge_attr"], 2)),
             "time": None if time is None else (at["time"], ints(time, at["time"])),
         })  # fmt: skip
+        self.targets({"of": number, "edges": True}, key, value, len(src_ids))
+
+
+def _masks(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {part: value[f"{part}_mask"] for part in _PARTS if value.get(f"{part}_mask") is not None}
 
 
 def relation_name(triple: EdgeType, counts: Mapping[str, int]) -> str:

@@ -61,7 +61,8 @@ def from_dgl(
 
 def to_dgl(dataset: Dataset, split: str | None = None) -> Any:
     """A dataset as a graph of DGL, with the masks of one split (the first, unless it is named): features as `feat`,
-    the label `y` as `label`, weights as `weight`. Sparse features become dense, which DGL wants."""
+    the label `y` as `label`, weights as `weight`. Sparse features become dense, which DGL wants. Held-out links, and labels
+    and splits of edges, are not in it."""
     import dgl
 
     from .pyg import check_split, tensor, vertex_attributes

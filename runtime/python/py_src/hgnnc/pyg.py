@@ -127,7 +127,7 @@ def check_split(dataset: Dataset, split: str | None) -> None:
 
 def to_pyg(dataset: Dataset, split: str | None = None) -> Any:
     """A dataset as a `HeteroData`, with the masks of one split (the first, unless it is named). Dense features share
-    memory with the dataset: do not write to them. Held-out links are not in it."""
+    memory with the dataset: do not write to them. Held-out links, and labels and splits of edges, are not in it."""
     from torch_geometric.data import HeteroData
 
     check_split(dataset, split)
