@@ -8,9 +8,9 @@ use hgnnc_declare::schema::{FieldInfo, FieldKind, GraphRef, Schema};
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 use hgnnc_ir::batch::BatchInput;
 use hgnnc_ir::dataflow::{Binding, GraphDecl, SelfLoops, Step, reversed};
-use hgnnc_ir::training::{Fanout, MiniBatch, Reuse, Target};
+use hgnnc_ir::training::{Fanout, MiniBatch, NegativeEnds, Reuse, Target};
 use hgnnc_ir::{Dataflow, Graph, Input, Origin, Output, OutputKind, Value, VertexType};
-use hgnnc_passes::{Disabled, NotBatchable, reduced_at_seeds, to_minibatch, to_minibatch_with_cache};
+use hgnnc_passes::{Disabled, NotBatchable, reduced_at_seeds, share_samples, to_minibatch, to_minibatch_with_cache};
 use hgnnc_sema::Checked;
 use hgnnc_sema::batch::{BatchSpec, FanoutSpec, Hop, HopList};
 
@@ -30,6 +30,13 @@ pub fn resolve(
     let field = receptive_field(rest.as_ref().unwrap_or(flow));
     if let (Some((span, _)), Some(Err(error))) = (spec.size, &field) {
         diagnostics.push(not_batchable(span, error));
+    }
+    if let (Some((span, _)), Some(links)) = (spec.size, links)
+        && links.negatives.by == NegativeEnds::Shared
+        && let Err(error) = share_samples(&mut flow.clone(), 1)
+    {
+        diagnostics.push(not_shared(span, &error));
+        return None;
     }
     let field = field.and_then(Result::ok);
     let whole = rest.as_ref().and_then(|_| receptive_field(flow)).and_then(Result::ok);
@@ -116,6 +123,13 @@ pub fn sampled_hops(model: &Analyzed) -> Option<usize> {
 fn not_batchable(span: Span, error: &NotBatchable) -> Diagnostic {
     let report = Diagnostic::at(codes::NOT_ON_BATCH, span, error.to_string(), "needs the whole graph");
     at_origin(report, error.origin).help("remove `batch`")
+}
+
+fn not_shared(batch: Span, error: &NotBatchable) -> Diagnostic {
+    let span = error.origin.map_or(batch, |Origin { file, start, end }| Span { file: FileId(file), start, end });
+    Diagnostic::at(codes::LINK_LOSS, span, error.why.clone(), "cannot be compared with samples that all links share")
+        .note("scores of many candidates at once are a matrix product: the score is linear in the row of either end, as an inner product is")
+        .help("write `negatives uniform(10)`: samples of each link")
 }
 
 /// Adds the place of an operation.

@@ -291,7 +291,12 @@ impl Placing<'_> {
             // Their gradients come back.
             (Op::Unrows, Some(Space::Vertices(vertex))) => {
                 if data.phase == Phase::Forward {
-                    return self.refuse(value, "it takes the values of all vertices as a matrix");
+                    let are_samples = matches!(self.old.vertex_types[vertex.index()].rows, VertexRows::Samples(..));
+                    let why = match are_samples {
+                        true => "its links share their negative samples (`negatives shared`)",
+                        false => "it takes the values of all vertices as a matrix",
+                    };
+                    return self.refuse(value, why);
                 }
                 let (rows, _) = self.made(data.args[0]);
                 let sums = self.reduced_copies(value, vertex, Reduce::Sum, rows)?;

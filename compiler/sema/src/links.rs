@@ -7,7 +7,7 @@ use hgnnc_diag::{Diagnostic, codes};
 use hgnnc_elaborate::LINKS;
 use hgnnc_ir::Graph;
 use hgnnc_ir::dataflow::reversed;
-use hgnnc_ir::training::{LinkLoss, LinkTarget, NegativeEnds, Negatives};
+use hgnnc_ir::training::{LinkLoss, LinkTarget, NegativeEnds, Negatives, RankingLoss};
 use hgnnc_syntax::ast::{self, Expr, GraphExpr, TrainEntry};
 
 use crate::train::TrainChecker;
@@ -28,7 +28,7 @@ impl TrainChecker<'_, '_> {
         loss: Option<(Vec<Graph>, LinkLoss)>,
     ) -> Option<Option<LinkTarget>> {
         let (graphs, loss) = loss.unzip();
-        let (mut negatives, mut exclude, mut batch) = (NEGATIVES, vec![], false);
+        let (mut negatives, mut exclude, mut batch, mut shared) = (NEGATIVES, vec![], false, None);
         let mut fine = true;
         for entry in &train.entries {
             match entry {
@@ -40,8 +40,11 @@ impl TrainChecker<'_, '_> {
                     );
                     fine = false;
                 }
-                TrainEntry::Negatives(_, expr) => match self.negatives(expr, consts) {
-                    Some(found) => negatives = found,
+                TrainEntry::Negatives(span, expr) => match self.negatives(expr, consts) {
+                    Some(found) => {
+                        negatives = found;
+                        shared = (found.by == NegativeEnds::Shared).then_some(*span);
+                    }
                     None => fine = false,
                 },
                 TrainEntry::Exclude(_, written) => match self.excluded(written, graphs.as_deref().unwrap_or(&[])) {
@@ -62,6 +65,14 @@ impl TrainChecker<'_, '_> {
                 )
                 .note("a link of a batch is no message of that batch: a batch of all links would leave no messages")
                 .help("add `batch 4096`: the number of links in a batch"),
+            );
+            return None;
+        }
+        if let (Some(span), true) = (shared, loss != LinkLoss::Ranking(RankingLoss::CrossEntropy)) {
+            let message = format!("`{}` has no form with samples that all links share", loss.name());
+            self.checker.report(
+                Diagnostic::at(codes::LINK_LOSS, span, message, "belongs to `cross_entropy`")
+                    .help("write `cross_entropy(OUTPUT, links)`, or `negatives uniform(10)`: samples of each link"),
             );
             return None;
         }

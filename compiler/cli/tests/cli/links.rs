@@ -325,3 +325,20 @@ fn links_between_all_vertices() {
         assert_eq!(report["metrics"]["test"]["mrr"].as_f64(), Some(1.0), "there is nothing else to rank");
     }
 }
+
+/// Links that share their samples learn as well as those with samples of their own; there cannot be more samples than vertices.
+#[test]
+fn links_share_their_samples() {
+    let place = place(&links(90));
+    let model = MODEL.replace("binary_cross_entropy(score, links)", "cross_entropy(score, links)");
+    place.model(&model.replace("uniform(2)", "shared(8)"));
+    place.with_data("train", &["--report", "r.json"]).works();
+    let shared = place.json("r.json")["metrics"]["test"]["auc"].as_f64().expect("measured");
+    place.model(&model.replace("uniform(2)", "uniform(8)"));
+    place.with_data("train", &["--report", "r.json"]).works();
+    let own = place.json("r.json")["metrics"]["test"]["auc"].as_f64().expect("measured");
+    assert!(shared > 0.7 && shared > own - 0.1, "{shared} instead of {own}");
+
+    place.model(&model.replace("uniform(2)", "shared(60000)"));
+    place.with_data("train", &[]).fails(1, &["`negatives shared(60000)`", "24 vertices", "compares with all of them"]);
+}

@@ -14,5 +14,6 @@ mod place;
 mod place_batch;
 mod precompute;
 mod random;
+mod shared_samples;
 mod split_head;
 mod vjp;

@@ -188,6 +188,19 @@ fn negatives_of_the_batch() {
     ranks_learn_as_one_process(&MODEL.replace("uniform(3)", "in_batch(2)"));
 }
 
+/// Samples that all links share are those of one process only.
+#[test]
+fn shared_samples_are_refused() {
+    let model = MODEL.replace("binary_cross_entropy(score, links)", "cross_entropy(score, links)");
+    let model = model.replace("uniform(3)", "shared(8)");
+    assert!(train(&model, &music(), None).is_ok());
+    let on_rank = |comm: &Arc<dyn hgnnc_dist::Comm>| train(&model, &music(), Some(Ranks::new(Arc::clone(comm))));
+    for refused in threads::run(2, on_rank) {
+        let error = refused.err().expect("refused").to_string();
+        assert!(error.contains("share their negative samples (`negatives shared`)"), "{error}");
+    }
+}
+
 /// Edges that join the ends of a link of the batch are no messages, whichever rank has the link.
 #[test]
 fn sampled_neighbours_are_those_of_one_process() {
