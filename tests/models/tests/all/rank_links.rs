@@ -196,7 +196,8 @@ fn shared_samples_are_refused() {
     assert!(train(&model, &music(), None).is_ok());
     let on_rank = |comm: &Arc<dyn hgnnc_dist::Comm>| train(&model, &music(), Some(Ranks::new(Arc::clone(comm))));
     for refused in threads::run(2, on_rank) {
-        let error = refused.err().expect("refused").to_string();
+        let Err(error) = refused else { panic!("shared samples on two ranks") };
+        let error = error.to_string();
         assert!(error.contains("share their negative samples (`negatives shared`)"), "{error}");
     }
 }
