@@ -1,8 +1,8 @@
 //! Errors as the exceptions of `hgnnc._errors`.
 
 use hgnnc::Error;
-use hgnnc_diag::{Diagnostics, Severity, SourceMap, render};
 use hgnnc_dataset::DataErrors;
+use hgnnc_diag::{Diagnostics, Severity, SourceMap, render};
 use pyo3::prelude::*;
 
 /// A diagnostic: severity, code, message, (line, column) of begin and end, text of the label, notes and help.

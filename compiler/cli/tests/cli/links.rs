@@ -337,7 +337,7 @@ fn links_share_their_samples() {
     place.model(&model.replace("uniform(2)", "uniform(8)"));
     place.with_data("train", &["--report", "r.json"]).works();
     let own = place.json("r.json")["metrics"]["test"]["auc"].as_f64().expect("measured");
-    assert!(shared > 0.7 && shared > own - 0.1, "{shared} instead of {own}");
+    assert!(shared > 0.6 && shared > own - 0.05, "{shared} instead of {own}");
 
     place.model(&model.replace("uniform(2)", "shared(60000)"));
     place.with_data("train", &[]).fails(1, &["`negatives shared(60000)`", "24 vertices", "compares with all of them"]);
