@@ -7,6 +7,7 @@ use hgnnc_declare::imports::LayerDef;
 use hgnnc_declare::schema::LayerGraphs;
 use hgnnc_diag::{Diagnostic, codes};
 use hgnnc_hir::{ExprKind as Kind, Item, StmtKind, Type};
+use hgnnc_ir::Space;
 use hgnnc_syntax::ast::{self, Binding, Ident, LayerPart, LayerStmt, Stmt};
 
 use crate::checker::{Checker, Place, Scope};
@@ -63,9 +64,13 @@ impl<'a> Checker<'a> {
                     Term::Value(self.types(parts, input.span))
                 }
                 (None, Some(value)) => {
-                    let rows = cx.graphs.iter().copied().zip(value.ty.rows().cloned()).collect();
                     let graphs = cx.graphs.clone().into();
-                    Term::Value(self.expr(Kind::ByGraph(value.id, graphs), Type::ByGraph(rows), input.span))
+                    let kind = match value.ty.rows().all(|row| row.space == Space::Unit) {
+                        true => Kind::RowsByGraph(vec![(value.id, graphs)]),
+                        false => Kind::ByGraph(value.id, graphs),
+                    };
+                    let rows = cx.graphs.iter().copied().zip(value.ty.rows().cloned()).collect();
+                    Term::Value(self.expr(kind, Type::ByGraph(rows), input.span))
                 }
                 (None, None) if cx.absent.contains(&name.name) => Term::Absent,
                 (None, None) => Term::Error,
