@@ -189,8 +189,7 @@ pub struct FileNames<'a> {
     pub in_library: &'a BTreeMap<&'a str, &'a str>,
     /// The files of the standard library.
     pub library: HashSet<FileId>,
-    /// Layers that the file declares or imports, without those of the library. Declarations that are one too many are
-    /// among them.
+    /// Layers that the file declares or imports, with repeated declarations and without those of the library.
     pub edited: Vec<&'a ast::Layer>,
 }
 

@@ -19,8 +19,8 @@ use crate::lower::LowerError;
 /// A stage of the compiler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Whole graph to mini-batch, for models that are trained on batches. The losses of links that share their negative samples
-    /// are written out.
+    /// Whole graph to mini-batch, for models that are trained on batches. Writes out the losses of links that share their
+    /// negative samples.
     Minibatch,
     /// [`hgnnc_passes::pipeline::MODEL`], for mini-batches: those of the whole graph ran before data was bound. Then the
     /// losses of links that need the pairs of a batch are written out.

@@ -31,8 +31,8 @@ pub enum BatchGraph {
         /// The graph in the program of the whole graph.
         graph: Graph,
     },
-    /// Edges along permutations of the vertices within a number of hops, drawn anew for each batch: each vertex has as many
-    /// in-edges and out-edges.
+    /// Edges along permutations of the vertices within a number of hops, drawn anew for each batch: each of them has as
+    /// many in-edges and out-edges as there are permutations.
     Shuffled {
         /// Sources and destinations, a vertex type of the batch.
         rows: VertexType,

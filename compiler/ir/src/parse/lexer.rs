@@ -13,7 +13,7 @@ pub enum Token {
     Quoted(String),
     /// The digits of a number, with its sign and exponent.
     Number(String),
-    /// A value: `%7`.
+    /// The number of a value, written `%7`.
     Value(u32),
     /// One of the signs of the format.
     Sign(&'static str),

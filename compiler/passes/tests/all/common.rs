@@ -1,5 +1,6 @@
 //! A small heterogeneous graph to build programs on, and finite differences.
 
+use hgnnc_fusion::lower;
 use hgnnc_interp::{Bindings, Tensor, run};
 use hgnnc_ir::dataflow::{
     Binding, GraphDecl, Init, InputDecl, Matrix, ParamDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
@@ -7,9 +8,10 @@ use hgnnc_ir::dataflow::{
 use hgnnc_ir::random;
 use hgnnc_ir::{
     BinaryOp, Dataflow, Dim, Direction, Graph, Layout, MetapathTerm, Op, Param, Phase, Reduce, Space, Stage, Type,
-    Value, VertexType,
+    Value, VertexType, verify,
 };
-use hgnnc_passes::differentiate;
+use hgnnc_kernel_ir::kernel;
+use hgnnc_passes::{PassCx, PassManager, differentiate};
 
 /// 4 vertices.
 pub const A: VertexType = VertexType(0);
@@ -319,4 +321,57 @@ pub const KINDS: &[&str] = &[
 /// The stage of values that a test appends by hand.
 pub fn at_stage(flow: &mut Dataflow, stage: Stage) {
     flow.cursor.stage = stage;
+}
+
+/// Compares the gradients of the loss of a program with central differences of its definition; `complete` adds the tables that
+/// the program has beside those of the definition.
+pub fn gradients_are_those_of(
+    program: &Dataflow,
+    params: &[Param],
+    bindings: &Bindings,
+    complete: impl Fn(&Dataflow) -> Bindings,
+    definition: impl Fn(&Bindings) -> f64,
+) {
+    const STEP: f64 = 1e-5;
+    let mut joint = program.clone();
+    let result = joint.result("loss").expect("a loss");
+    let gradients = differentiate(&mut joint, result, params);
+    verify(&joint).unwrap_or_else(|broken| panic!("{broken:#?}\n{joint}"));
+    let found = run(&joint, &complete(&joint)).expect("bound");
+    assert!(gradients.len() >= 2, "{joint}");
+    for (param, gradient) in gradients {
+        for (element, found) in found[gradient].data.iter().enumerate() {
+            let [above, below] = [STEP, -STEP].map(|step| {
+                let mut moved = bindings.clone();
+                moved.params.get_mut(&param).expect("bound").data[element] += step;
+                definition(&moved)
+            });
+            let expected = (above - below) / (2.0 * STEP);
+            assert!((expected - found).abs() < 1e-8, "{param}[{element}]: {found} instead of {expected}\n{joint}");
+        }
+    }
+}
+
+/// Compares the kernels of a program of mini-batches and of its gradients with the interpreter, after all passes.
+pub fn kernels_compute_gradients(program: &Dataflow, params: &[Param], bindings: &Bindings) {
+    let mut joint = program.clone();
+    let passes = PassManager::default();
+    let mut cx = PassCx { on_batches: true, ..PassCx::default() };
+    passes.run_forward(&mut joint, &mut cx);
+    let result = joint.result("loss").expect("a loss");
+    for (param, gradient) in differentiate(&mut joint, result, params) {
+        joint.output(format!("d{param}"), gradient);
+    }
+    passes.run_joint(&mut joint, &mut cx, || None);
+    let kernels = lower(&joint).unwrap_or_else(|error| panic!("{error}\n{joint}"));
+    kernel::verify(&kernels).unwrap_or_else(|broken| panic!("{broken:#?}\n{kernels}"));
+    let expected = run(&joint, bindings).unwrap_or_else(|error| panic!("{error}\n{joint}"));
+    let found = hgnnc_interp::kernels::run(&kernels, bindings).unwrap_or_else(|error| panic!("{error}\n{kernels}"));
+    assert!(joint.outputs.len() >= 3, "{joint}");
+    for output in &joint.outputs {
+        let found = found.output(&output.kind).expect("kernels have the outputs of their program");
+        for (x, y) in expected[output.value].data.iter().zip(&found.data) {
+            assert!((x - y).abs() < 1e-12, "{:?}: {y} instead of {x}\n{joint}\n{kernels}", output.kind);
+        }
+    }
 }

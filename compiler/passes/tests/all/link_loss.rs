@@ -1,14 +1,12 @@
 //! Losses that compare each link with its own negative samples: the program that they are written out as, against their
 //! definitions, with gradients against central differences and kernels against both.
 
-use std::collections::BTreeMap;
-
-use hgnnc_fusion::lower;
 use hgnnc_interp::{Bindings, PairOfLink, Tensor, run};
 use hgnnc_ir::training::RankingLoss;
 use hgnnc_ir::{Dataflow, EdgeShare, Graph, Param, VertexRows, parse, print, verify};
-use hgnnc_kernel_ir::kernel;
-use hgnnc_passes::{PassCx, PassManager, differentiate, expand_link_loss};
+use hgnnc_passes::expand_link_loss;
+
+use crate::common::{gradients_are_those_of, kernels_compute_gradients};
 
 const LOSSES: [RankingLoss; 3] = [RankingLoss::CrossEntropy, RankingLoss::Bpr, RankingLoss::Margin(0.4)];
 const NEGATIVES: u32 = 3;
@@ -127,56 +125,19 @@ fn what_is_written_out_is_the_loss() {
 
 #[test]
 fn gradients_are_those_of_the_loss() {
-    const STEP: f64 = 1e-5;
     for loss in LOSSES {
         let (flow, bindings) = (program(loss), bindings());
-        let mut joint = written_out(&flow);
-        let result = joint.result("loss").expect("a loss");
-        let gradients = differentiate(&mut joint, result, &[0, 1].map(Param::new));
-        verify(&joint).unwrap_or_else(|broken| panic!("{broken:#?}\n{joint}"));
-        let found = run(&joint, &with_link_rows(&joint, &bindings)).expect("bound");
-        assert_eq!(gradients.len(), 2);
-        for (param, gradient) in gradients {
-            for (element, found) in found[gradient].data.iter().enumerate() {
-                let [above, below] = [STEP, -STEP].map(|step| {
-                    let mut moved = bindings.clone();
-                    moved.params.get_mut(&param).expect("bound").data[element] += step;
-                    loss_of(&flow, &moved)
-                });
-                let expected = (above - below) / (2.0 * STEP);
-                assert!((expected - found).abs() < 1e-8, "{loss:?}, {param}[{element}]: {found} instead of {expected}");
-            }
-        }
+        let params = [0, 1].map(Param::new);
+        let complete = |joint: &Dataflow| with_link_rows(joint, &bindings);
+        gradients_are_those_of(&written_out(&flow), &params, &bindings, complete, |moved| loss_of(&flow, moved));
     }
 }
 
 #[test]
 fn kernels_compute_the_loss_and_its_gradients() {
     for loss in LOSSES {
-        let mut joint = written_out(&program(loss));
-        let bindings = with_link_rows(&joint, &bindings());
-        let passes = PassManager::default();
-        let mut cx = PassCx { on_batches: true, ..PassCx::default() };
-        passes.run_forward(&mut joint, &mut cx);
-        let result = joint.result("loss").expect("a loss");
-        let gradients: BTreeMap<Param, hgnnc_ir::Value> =
-            differentiate(&mut joint, result, &[0, 1].map(Param::new)).into_iter().collect();
-        for (param, &gradient) in &gradients {
-            joint.output(format!("d{param}"), gradient);
-        }
-        passes.run_joint(&mut joint, &mut cx, || None);
-        let kernels = lower(&joint).unwrap_or_else(|error| panic!("{error}\n{joint}"));
-        kernel::verify(&kernels).unwrap_or_else(|broken| panic!("{broken:#?}\n{kernels}"));
-        let expected = run(&joint, &bindings).unwrap_or_else(|error| panic!("{error}\n{joint}"));
-        let found =
-            hgnnc_interp::kernels::run(&kernels, &bindings).unwrap_or_else(|error| panic!("{error}\n{kernels}"));
-        assert_eq!(joint.outputs.len(), 3);
-        for output in &joint.outputs {
-            let found = found.output(&output.kind).expect("kernels have the outputs of their program");
-            for (x, y) in expected[output.value].data.iter().zip(&found.data) {
-                assert!((x - y).abs() < 1e-12, "{loss:?}, {:?}: {y} instead of {x}\n{joint}\n{kernels}", output.kind);
-            }
-        }
+        let program = written_out(&program(loss));
+        kernels_compute_gradients(&program, &[0, 1].map(Param::new), &with_link_rows(&program, &bindings()));
     }
 }
 

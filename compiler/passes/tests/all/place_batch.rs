@@ -336,13 +336,19 @@ dataflow small {
   result out = %5
 }
 "#;
+    let (small, layout) = trained_batch(text);
+    let placed = place_batch(&small, &layout, Some(VertexType::new(0)), Split::Seeds).expect("seeds have one rank");
+    assert_eq!(verify(&placed), Ok(()));
+    insta::assert_snapshot!(placed);
+}
+
+/// The training program of a mini-batch, of a loss of the seeds.
+fn trained_batch(text: &str) -> (Dataflow, BatchLayout) {
     let flow = parse(text).unwrap_or_else(|error| panic!("{error:?}"));
     let (mut small, layout) = to_minibatch(&flow).expect("in-edges only");
     let papers = layout.vertices.iter().position(|known| known.hops == 0).map(VertexType::new).expect("the seeds");
     trained(&mut small, papers).expect("it has a derivative");
-    let placed = place_batch(&small, &layout, Some(VertexType::new(0)), Split::Seeds).expect("seeds have one rank");
-    assert_eq!(verify(&placed), Ok(()));
-    insta::assert_snapshot!(placed);
+    (small, layout)
 }
 
 /// Rows of shuffled vertices go from the ranks that have sampled them to their owners, and from these to the ranks that take
@@ -367,10 +373,7 @@ dataflow small {
   result out = %6
 }
 "#;
-    let flow = parse(text).unwrap_or_else(|error| panic!("{error:?}"));
-    let (mut small, layout) = to_minibatch(&flow).expect("in-edges only");
-    let papers = layout.vertices.iter().position(|known| known.hops == 0).map(VertexType::new).expect("the seeds");
-    trained(&mut small, papers).expect("it has a derivative");
+    let (small, layout) = trained_batch(text);
     let placed = place_batch(&small, &layout, Some(VertexType::new(0)), Split::Seeds).expect("seeds have one rank");
     assert_eq!(verify(&placed), Ok(()));
     insta::assert_snapshot!(placed);

@@ -1,11 +1,11 @@
 //! Losses of links that are all compared with the same samples: the program that they are written out as, against their
 //! definition by the scores of all pairs, with gradients against central differences and kernels against both.
 
-use hgnnc_fusion::lower;
 use hgnnc_interp::{Bindings, Tensor, run};
 use hgnnc_ir::{Dataflow, Direction, EdgeShare, Param, VertexRows, parse, print, verify};
-use hgnnc_kernel_ir::kernel;
-use hgnnc_passes::{PassCx, PassManager, differentiate, expand_link_loss, share_samples};
+use hgnnc_passes::{expand_link_loss, share_samples};
+
+use crate::common::{gradients_are_those_of, kernels_compute_gradients};
 
 /// The number of samples of each type.
 const SAMPLES: u32 = 3;
@@ -142,55 +142,20 @@ fn what_is_written_out_is_the_loss() {
 
 #[test]
 fn gradients_are_those_of_the_loss() {
-    const STEP: f64 = 1e-5;
     for score in LINEAR {
         let (flow, bindings) = (program(score), bindings());
-        let mut joint = written_out(&flow);
-        let result = joint.result("loss").expect("a loss");
         let params: Vec<Param> = (0..5).map(Param::new).collect();
-        let gradients = differentiate(&mut joint, result, &params);
-        verify(&joint).unwrap_or_else(|broken| panic!("{broken:#?}\n{joint}"));
-        let found = run(&joint, &complete(&joint, &bindings)).expect("bound");
-        for (param, gradient) in gradients {
-            for (element, found) in found[gradient].data.iter().enumerate() {
-                let [above, below] = [STEP, -STEP].map(|step| {
-                    let mut moved = bindings.clone();
-                    moved.params.get_mut(&param).expect("bound").data[element] += step;
-                    definition(&flow, &moved)
-                });
-                let expected = (above - below) / (2.0 * STEP);
-                assert!((expected - found).abs() < 1e-8, "{param}[{element}]: {found} instead of {expected}");
-            }
-        }
+        let complete = |joint: &Dataflow| complete(joint, &bindings);
+        gradients_are_those_of(&written_out(&flow), &params, &bindings, complete, |moved| definition(&flow, moved));
     }
 }
 
 #[test]
 fn kernels_compute_the_loss_and_its_gradients() {
     for score in LINEAR {
-        let mut joint = written_out(&program(score));
-        let bindings = complete(&joint, &bindings());
-        let passes = PassManager::default();
-        let mut cx = PassCx { on_batches: true, ..PassCx::default() };
-        passes.run_forward(&mut joint, &mut cx);
-        let result = joint.result("loss").expect("a loss");
+        let program = written_out(&program(score));
         let params: Vec<Param> = (0..5).map(Param::new).collect();
-        for (param, gradient) in differentiate(&mut joint, result, &params) {
-            joint.output(format!("d{param}"), gradient);
-        }
-        passes.run_joint(&mut joint, &mut cx, || None);
-        let kernels = lower(&joint).unwrap_or_else(|error| panic!("{error}\n{joint}"));
-        kernel::verify(&kernels).unwrap_or_else(|broken| panic!("{broken:#?}\n{kernels}"));
-        let expected = run(&joint, &bindings).unwrap_or_else(|error| panic!("{error}\n{joint}"));
-        let found =
-            hgnnc_interp::kernels::run(&kernels, &bindings).unwrap_or_else(|error| panic!("{error}\n{kernels}"));
-        assert!(joint.outputs.len() >= 3);
-        for output in &joint.outputs {
-            let found = found.output(&output.kind).expect("kernels have the outputs of their program");
-            for (x, y) in expected[output.value].data.iter().zip(&found.data) {
-                assert!((x - y).abs() < 1e-12, "{:?}: {y} instead of {x}\n{joint}\n{kernels}", output.kind);
-            }
-        }
+        kernels_compute_gradients(&program, &params, &complete(&program, &bindings()));
     }
 }
 
