@@ -303,11 +303,12 @@ impl PairSource {
     /// processes. A type has so many vertices ([`PairSource::check`]).
     fn shared_samples(&self, key: BatchKey, seeds: &mut [Vec<u32>]) {
         let count = self.target.negatives.count as usize;
+        let num_types = seeds.len() as u64;
         for (vertex_type, num) in self.ends() {
             let samples = &mut seeds[vertex_type];
             if samples.is_empty() {
                 let draws = Draws { key: mask_key(key.seed, key.epoch, SHARED_STREAM), tries: 1 };
-                let first = (key.batch * self.ends().count() as u64 + vertex_type as u64) * (count as u64);
+                let first = (key.batch * num_types + vertex_type as u64) * (count as u64);
                 // Floyd's algorithm: each subset is as probable as any other.
                 let mut drawn = FxHashSet::default();
                 for (position, last) in (first..).zip(num.saturating_sub(count)..num) {
