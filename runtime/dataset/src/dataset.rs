@@ -526,6 +526,8 @@ pub struct Links {
     pub src: Vec<u32>,
     pub relation: Vec<u32>,
     pub dst: Vec<u32>,
+    /// A time of each link.
+    pub time: Option<Vec<i64>>,
 }
 
 impl Links {

@@ -257,7 +257,11 @@ struct LinkSplitTable<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     val: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    val_time: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     test: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test_time: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -492,7 +496,17 @@ impl Writer<'_> {
             let write = || self.ids(format!("links{index}.{part}.npy"), &[3, links.len()], &rows);
             (!links.is_empty()).then(write).transpose()
         };
-        Ok(LinkSplitTable { name: &of.name, val: part("val", &of.val)?, test: part("test", &of.test)? })
+        let times = |part: &str, links: &Links| {
+            let of_links = links.time.as_ref().filter(|_| !links.is_empty());
+            self.times(format!("links{index}.{part}.time.npy"), of_links)
+        };
+        Ok(LinkSplitTable {
+            name: &of.name,
+            val: part("val", &of.val)?,
+            val_time: times("val", &of.val)?,
+            test: part("test", &of.test)?,
+            test_time: times("test", &of.test)?,
+        })
     }
 }
 

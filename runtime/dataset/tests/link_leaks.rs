@@ -36,7 +36,7 @@ fn dataset(likes: Edges<'_>, liked_by: Edges<'_>, knows: Edges<'_>, met: Edges<'
 
 fn links(held: Held<'_>) -> Links {
     let row = |of: fn(&(u32, u32, u32)) -> u32| held.iter().map(of).collect();
-    Links { relation: row(|l| l.0), src: row(|l| l.1), dst: row(|l| l.2) }
+    Links { relation: row(|l| l.0), src: row(|l| l.1), dst: row(|l| l.2), time: None }
 }
 
 fn errors(dataset: &Dataset, val: Held<'_>, test: Held<'_>, predicted: &[usize], repeats: &[usize]) -> Vec<DataError> {

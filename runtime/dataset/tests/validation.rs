@@ -390,6 +390,10 @@ fn counts() {
         &["dataset.toml: `val_edges` of link split `links` says 3, but `links.npy` has 2"],
     );
     says(
+        toml("val_edges = 2", "val_edges = 2\nval_time = \"kind.npy\""),
+        &["`kind.npy`: link split `links` has shape [4], but the format needs [2] (one time per link)"],
+    );
+    says(
         toml("rows = 3", "rows = 4"),
         &["dataset.toml: `rows` of metapath `APA` should be 3 (the vertices of `author`), but is 4"],
     );

@@ -43,6 +43,7 @@ pub(crate) fn read(source: &Path, progress: &Progress) -> Result<Dataset, Import
         src: links.src.iter().map(|&v| entity_rank[v as usize]).collect(),
         relation: links.relation.iter().map(|&r| relation_rank[r as usize]).collect(),
         dst: links.dst.iter().map(|&v| entity_rank[v as usize]).collect(),
+        time: None,
     };
     let (train, val, test) = (renumbered(train), renumbered(val), renumbered(test));
     let mut edges: Vec<RelationData> = relation_order

@@ -45,8 +45,8 @@ pub struct Job {
 pub enum JobKind {
     /// Rows in their new order.
     Rows {
-        /// Index space of the rows.
-        of: Of,
+        /// Index space of the rows; `None` if they keep their order.
+        of: Option<Of>,
         /// The rows in the source.
         rows: Rows,
         /// Where they are from.
@@ -199,6 +199,8 @@ pub fn plan(source: &Source, ranks: usize) -> Result<Plan> {
             table.insert(field.into(), Value::String(file.clone()));
             let kind = JobKind::Links { rows, place: Place { file: from, at: at.clone() } };
             planner.jobs.push(Job { file, kind, bytes: 12 * links as u64 });
+            let times = format!("{field}_time");
+            planner.rows(table, &times, &format!("links{split}.{field}.time.npy"), None, &at)?;
         }
         Ok(())
     })?;
@@ -265,14 +267,15 @@ impl Planner<'_> {
         }
     }
 
-    /// Plans the rows in the file that `field` names, if there is one, as the file `new`.
-    fn rows(&mut self, table: &mut Table, field: &str, new: &str, of: Of, at: &str) -> Result<()> {
+    /// Plans the rows in the file that `field` names, if there is one, as the file `new`. Without an index space they keep
+    /// their order.
+    fn rows(&mut self, table: &mut Table, field: &str, new: &str, of: impl Into<Option<Of>>, at: &str) -> Result<()> {
         let Some(from) = table.get(field).and_then(Value::as_str).map(str::to_owned) else { return Ok(()) };
         let rows = Rows::of(&self.source.npy(&from)?);
         let file = self.free(new.to_owned());
         table.insert(field.into(), Value::String(file.clone()));
         let bytes = (rows.len() * rows.bytes()) as u64;
-        let kind = JobKind::Rows { of, rows, place: Place { file: from, at: at.to_owned() } };
+        let kind = JobKind::Rows { of: of.into(), rows, place: Place { file: from, at: at.to_owned() } };
         self.jobs.push(Job { file, kind, bytes });
         Ok(())
     }

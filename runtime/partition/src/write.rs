@@ -79,7 +79,7 @@ impl Layout<'_> {
 
     fn rows(
         &self,
-        of: Of,
+        of: Option<Of>,
         rows: &Rows,
         place: &Place,
         file: &str,
@@ -88,8 +88,9 @@ impl Layout<'_> {
     ) -> Result<u64> {
         let width = rows.bytes();
         let counts = match of {
-            Of::Vertices(ty) => self.owned(ty),
-            Of::Edges(relation) => self.counts.relations[relation].in_edges.clone(),
+            Some(Of::Vertices(ty)) => self.owned(ty),
+            Some(Of::Edges(relation)) => self.counts.relations[relation].in_edges.clone(),
+            None => vec![rows.len() as u64],
         };
         let dtype = rows.npy().dtype();
         let head = npy::header(dtype, rows.npy().shape());
@@ -119,12 +120,13 @@ impl Layout<'_> {
             hash.update(bytes);
             let each = bytes.chunks_exact(width);
             match of {
-                Of::Vertices(ty) => {
+                None => each.into_iter().try_for_each(|row| out.push(0, row))?,
+                Some(Of::Vertices(ty)) => {
                     let first = self.source.first[ty];
                     let ranks = &self.ranks[first + range.start..first + range.end];
                     ranks.iter().zip(each).try_for_each(|(&rank, row)| out.push(rank.into(), row))?;
                 }
-                Of::Edges(relation) => {
+                Some(Of::Edges(relation)) => {
                     self.source.edges[relation].read(range.clone(), &mut ends)?;
                     let ranks = &self.ranks[self.source.ends(relation).1..];
                     ends.dst.iter().zip(each).try_for_each(|(&d, row)| out.push(ranks[d as usize].into(), row))?;

@@ -147,6 +147,7 @@ fn check(place: &Place, source: &Dataset, found: &Partition) -> Result<(), TestC
     for (split, from) in parts.link_splits.iter().zip(&source.link_splits) {
         for (links, from) in [(&split.val, &from.val), (&split.test, &from.test)] {
             prop_assert_eq!(&links.relation, &from.relation);
+            prop_assert_eq!(&links.time, &from.time);
             for link in 0..links.len() {
                 let of = &source.relations[links.relation[link] as usize];
                 prop_assert_eq!(old(of.src, links.src[link]), from.src[link]);

@@ -128,16 +128,18 @@ impl Renumber<'_> {
 
     fn links(&self, links: &mut Links, relations: &[RelationData]) {
         let new = |vertex: u32, of: usize| if of == self.vertex_type { self.number[vertex as usize] } else { vertex };
-        let all = links.src.iter().zip(&links.relation).zip(&links.dst);
-        let renumbered = all.map(|((&src, &relation), &dst)| {
+        let all = (0..).zip(&links.src).zip(&links.relation).zip(&links.dst);
+        let renumbered = all.map(|(((link, &src), &relation), &dst)| {
             let of = &relations[relation as usize];
-            (new(src, of.src), relation, new(dst, of.dst))
+            (link, new(src, of.src), relation, new(dst, of.dst))
         });
-        let kept: Vec<_> = renumbered.filter(|&(src, _, dst)| src != GONE && dst != GONE).collect();
+        let kept: Vec<(usize, u32, u32, u32)> =
+            renumbered.filter(|&(_, src, _, dst)| src != GONE && dst != GONE).collect();
         *links = Links {
-            src: kept.iter().map(|link| link.0).collect(),
-            relation: kept.iter().map(|link| link.1).collect(),
-            dst: kept.iter().map(|link| link.2).collect(),
+            src: kept.iter().map(|link| link.1).collect(),
+            relation: kept.iter().map(|link| link.2).collect(),
+            dst: kept.iter().map(|link| link.3).collect(),
+            time: links.time.as_ref().map(|times| kept.iter().map(|link| times[link.0]).collect()),
         };
     }
 }

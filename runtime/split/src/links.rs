@@ -44,7 +44,7 @@ pub struct LinkOutcome {
 /// relation, and its reverses in reverse relations leave the graph. A symmetric link is in its part once, in the
 /// direction of its first edge. Links that neither train nor are held out (shares below 1 together) leave the graph too.
 /// By time, edges later than the first held-out link leave the relation and its reverses, so that training sees no
-/// future.
+/// future. Held-out links have the times of their first edges, unless a relation has none.
 ///
 /// # Errors
 /// Shares that are none, a name that is taken, a split by time of edges without times, relations that are no reverses
@@ -59,7 +59,8 @@ pub fn split_links(dataset: &mut Dataset, asked: &LinkSplit) -> Result<LinkOutco
     // Reverses of each other, in both orders.
     let pairs: Vec<(usize, usize)> = asked.reverses.iter().flat_map(|&(a, b)| [(a, b), (b, a)]).collect();
     let mut outcome = LinkOutcome::default();
-    let mut parts = [Links::default(), Links::default()];
+    // With times unless a relation has none.
+    let mut parts = [(); 2].map(|()| Links { time: Some(vec![]), ..Links::default() });
     // For each relation that loses edges: whether each edge stays.
     let mut stays: FxHashMap<usize, Vec<bool>> = FxHashMap::default();
     let mut divided: Vec<usize> = Vec::new();
@@ -80,11 +81,15 @@ pub fn split_links(dataset: &mut Dataset, asked: &LinkSplit) -> Result<LinkOutco
         for (total, size) in outcome.links.iter_mut().zip(cut.sizes) {
             *total += size;
         }
-        for (links, ends) in parts.iter_mut().zip(&cut.held_out) {
-            for &(src, dst) in ends {
+        for (links, held_out) in parts.iter_mut().zip(&cut.held_out) {
+            for &Link { ends: (src, dst), time } in held_out {
                 links.src.push(src);
                 links.relation.push(relation as u32);
                 links.dst.push(dst);
+                links.time = links.time.take().zip(time).map(|(mut times, time)| {
+                    times.push(time);
+                    times
+                });
             }
         }
         let mut apply = |of: usize, flipped: bool| {
@@ -122,51 +127,58 @@ struct Cut {
     /// Number of links of each part.
     sizes: [usize; 3],
     /// Links of the validation and the test part.
-    held_out: [Vec<(u32, u32)>; 2],
+    held_out: [Vec<Link>; 2],
     /// All links but those to train on.
     left_out: FxHashSet<(u32, u32)>,
     /// By time: that of the first link that is held out.
     until: Option<i64>,
 }
 
+/// A distinct link.
+#[derive(Clone, Copy)]
+struct Link {
+    /// Source and destination of its first edge.
+    ends: (u32, u32),
+    /// The earliest time of its edges, if the relation has times.
+    time: Option<i64>,
+}
+
 impl Cut {
     fn new(data: &RelationData, symmetric: bool, asked: &LinkSplit) -> Result<Cut, SplitError> {
         // Distinct links in the order of their first edges.
         let mut number: FxHashMap<(u32, u32), u32> = FxHashMap::default();
-        let mut links: Vec<(u32, u32)> = Vec::new();
-        let mut times: Vec<i64> = Vec::new();
-        let time = match (asked.order, &data.time) {
-            (Order::Random(_), _) => None,
-            (Order::Time, Some(time)) => Some(time),
-            (Order::Time, None) => return Err(SplitError::NoTime(format!("relation `{}`", data.name))),
-        };
+        let mut links: Vec<Link> = Vec::new();
+        if asked.order == Order::Time && data.time.is_none() {
+            return Err(SplitError::NoTime(format!("relation `{}`", data.name)));
+        }
         for (edge, (&src, &dst)) in data.src_ids.iter().zip(&data.dst_ids).enumerate() {
+            let time = data.time.as_ref().map(|time| time[edge]);
             let at = *number.entry(undirected((src, dst), symmetric)).or_insert_with(|| {
-                links.push((src, dst));
+                links.push(Link { ends: (src, dst), time });
                 links.len() as u32 - 1
             });
-            if let Some(time) = time {
-                match times.get_mut(at as usize) {
-                    Some(first) => *first = time[edge].min(*first),
-                    None => times.push(time[edge]),
-                }
-            }
+            let first = &mut links[at as usize].time;
+            *first = (*first).min(time);
         }
         let mut order: Vec<u32> = (0..links.len() as u32).collect();
         match asked.order {
             Order::Random(seed) => shuffle(&mut order, seed),
-            Order::Time => order.sort_by_key(|&link| times[link as usize]),
+            Order::Time => order.sort_by_key(|&link| links[link as usize].time),
         }
         let sizes = asked.shares.sizes(order.len());
         asked.shares.check_parts(sizes, order.len(), &format!("links of `{}`", data.name))?;
         let [train, val, test] = asked.shares.cut(&order);
-        let until = time.and_then(|_| order.get(sizes[0])).map(|&link| times[link as usize]);
-        let ends = |part: &[u32]| part.iter().map(|&link| links[link as usize]).collect::<Vec<_>>();
+        let first = order.get(sizes[0]).filter(|_| asked.order == Order::Time);
+        let until = first.and_then(|&link| links[link as usize].time);
+        let held_out = |part: &[u32]| part.iter().map(|&link| links[link as usize]).collect::<Vec<_>>();
         Ok(Cut {
             symmetric,
             sizes,
-            held_out: [ends(&val), ends(&test)],
-            left_out: order[train.len()..].iter().map(|&link| undirected(links[link as usize], symmetric)).collect(),
+            held_out: [held_out(&val), held_out(&test)],
+            left_out: order[train.len()..]
+                .iter()
+                .map(|&link| undirected(links[link as usize].ends, symmetric))
+                .collect(),
             until,
         })
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use hgnnc_dataset::{
-    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, FieldData, LabelData, LabelValues, RelationData, SplitData,
-    VertexIds, VertexTypeData,
+    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, FieldData, LabelData, LabelValues, LinkSplitData,
+    RelationData, SplitData, VertexIds, VertexTypeData,
 };
 use hgnnc_split::{
     LabelSplit, LabelledEdges, LinkSplit, Order, Shares, SplitError, split_edges, split_links, split_vertices,
@@ -381,6 +381,26 @@ fn by_time_nothing_later_than_the_first_held_out_link_is_trained_on() {
     assert_eq!(dataset.relations[0].time, Some(vec![10, 20]));
     let split = &dataset.link_splits[0];
     assert_eq!((&split.val.src[..], &split.test.src[..]), (&[2][..], &[3][..]));
+    assert_eq!((&split.val.time, &split.test.time), (&Some(vec![30]), &Some(vec![40])));
+}
+
+/// A link has the time of its first edge, in whatever order links are divided.
+#[test]
+fn held_out_links_keep_their_times() {
+    let pairs: Vec<(u32, u32)> = (0..8).map(|v| (v, v + 3)).collect();
+    let mut dataset = graph(&[&pairs[..], &pairs].concat(), &[]);
+    dataset.relations[0].time = Some((0..16).map(|edge| 100 - edge).collect());
+    split_links(&mut dataset, &link_split(&[0], Order::Random(5))).unwrap();
+    let LinkSplitData { val, test, .. } = &dataset.link_splits[0];
+    for links in [val, test] {
+        let first: Vec<i64> = links.src.iter().map(|&src| 92 - i64::from(src)).collect();
+        assert_eq!((links.is_empty(), &links.time), (false, &Some(first)));
+    }
+    // A part of links of several relations has times if each of these has.
+    let mut dataset = graph(&pairs, &[(3, 1), (4, 0), (5, 2), (6, 7)]);
+    dataset.relations[0].time = Some((0..8).collect());
+    split_links(&mut dataset, &link_split(&[0, 1], Order::Random(5))).unwrap();
+    assert_eq!((&dataset.link_splits[0].val.time, &dataset.link_splits[0].test.time), (&None, &None));
 }
 
 proptest! {

@@ -31,7 +31,7 @@ pub const FIELDS: &[(&str, &[&str])] = &[
         &["vertex_type", "relation", "name", "kind", "classes", "file", "mask_file", "dim", "class_names", "labelled"],
     ),
     (SPLIT, &["name", "vertex_type", "relation", "train", "val", "test", "train_size", "val_size", "test_size"]),
-    (LINK_SPLIT, &["name", "val", "test", "val_edges", "test_edges"]),
+    (LINK_SPLIT, &["name", "val", "val_time", "val_edges", "test", "test_time", "test_edges"]),
     (METAPATH, &["name", "steps", "pairs", "self_pairs", "instances", "max_degree", "rows", "cols"]),
 ];
 

@@ -229,7 +229,7 @@ fn vertex_type(loader: &mut Loader, table: &Table, position: usize) -> (TypeSket
         }
         Some(other) => loader.bad(at, "ids", "a table", other),
     };
-    let time = time(loader, at, count, "vertex");
+    let time = times(loader, at, "time", count, "vertex");
     // The width of features that are at fault is not known.
     let absent = at.get("features").is_none();
     let width = features.as_ref().map(Features::dim).or(absent.then_some(0));
@@ -257,8 +257,8 @@ fn fields_of(loader: &mut Loader, at: At<'_>, of: &str, count: usize) -> Vec<Fie
 }
 
 /// The times in the file that an optional field names.
-fn time(loader: &mut Loader, at: At<'_>, count: usize, per: &str) -> Option<Vec<i64>> {
-    let file = loader.optional_file(at, "time").ok()??;
+fn times(loader: &mut Loader, at: At<'_>, field: &'static str, count: usize, per: &str) -> Option<Vec<i64>> {
+    let file = loader.optional_file(at, field).ok()??;
     loader.shape(&file, &[Some(count)], &format!("[{count}] (one time per {per})"))?;
     if loader.outline { loader.integer_type(&file).and(None) } else { loader.integers(&file) }
 }
@@ -454,7 +454,7 @@ fn edges(
         Ok(Some(file)) => weight(loader, &file, num).map(Some),
         Err(()) => None,
     };
-    let time = time(loader, at, num, "edge");
+    let time = times(loader, at, "time", num, "edge");
     let features = match at.get("features") {
         None => Some(None),
         Some(Value::Table(inner)) => {

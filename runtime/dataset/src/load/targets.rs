@@ -4,7 +4,7 @@ use toml::Value;
 
 use super::fields::{At, Loader, NamedFile};
 use super::format::{LABEL, LINK_SPLIT, SPLIT};
-use super::{RelationSketch, TypeSketch, called, type_named, unique};
+use super::{RelationSketch, TypeSketch, called, times, type_named, unique};
 use crate::checks;
 use crate::dataset::{Dataset, EdgeLabel, EdgeSplit, LabelData, LabelValues, LinkSplitData, Links, SplitData};
 use crate::error::DataError;
@@ -346,8 +346,8 @@ pub(super) fn link_splits(
         let called = called("link split", table, i);
         let at = At::new(table, LINK_SPLIT, &called);
         let name = loader.string(at, "name");
-        let val = links(loader, at, "val", "val_edges", types, relations);
-        let test = links(loader, at, "test", "test_edges", types, relations);
+        let val = links(loader, at, ["val", "val_edges", "val_time"], types, relations);
+        let test = links(loader, at, ["test", "test_edges", "test_time"], types, relations);
         if let (Some(name), Some(val), Some(test)) = (name, val, test) {
             splits.push(LinkSplitData { name, val, test });
         }
@@ -359,8 +359,7 @@ pub(super) fn link_splits(
 fn links(
     loader: &mut Loader,
     at: At<'_>,
-    field: &'static str,
-    size: &'static str,
+    [field, size, time]: [&'static str; 3],
     types: &[TypeSketch],
     relations: &[RelationSketch],
 ) -> Option<Links> {
@@ -368,6 +367,7 @@ fn links(
     loader.shape(&file, &[Some(3), None], "[3, links] (source, relation, destination)")?;
     let num = file.npy.shape()[1];
     loader.check_count(at, size, &file.file, num as u64);
+    let time = times(loader, at, time, num, "link");
     if loader.outline {
         return loader.integer_type(&file).map(|()| Links::default());
     }
@@ -379,7 +379,7 @@ fn links(
     let src = endpoints(loader, &file, sources, &relation, "source", types, |r| relations[r].ends.map(|e| e.0));
     let dst =
         endpoints(loader, &file, destinations, &relation, "destination", types, |r| relations[r].ends.map(|e| e.1));
-    Some(Links { src: src?, relation, dst: dst? })
+    Some(Links { src: src?, relation, dst: dst?, time })
 }
 
 /// The source or destination ids of links; each is bounded by the vertex type of its own relation.

@@ -110,8 +110,8 @@ pub fn corners() -> Dataset {
     ];
     let held_out = LinkSplitData {
         name: "held out".into(),
-        val: Links { src: vec![1], relation: vec![0], dst: vec![2] },
-        test: Links { src: vec![0, 4], relation: vec![0, 1], dst: vec![3, 1] },
+        val: Links { src: vec![1], relation: vec![0], dst: vec![2], time: None },
+        test: Links { src: vec![0, 4], relation: vec![0, 1], dst: vec![3, 1], time: None },
     };
     Dataset {
         name: "corners".into(),

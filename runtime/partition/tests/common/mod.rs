@@ -105,7 +105,7 @@ pub fn random(seed: u64) -> Dataset {
         splits.push(SplitData { name: "standard".into(), vertex_type: ty, train, val, test });
     }
     let links = |random: &mut ChaCha8Rng| {
-        let mut links = Links::default();
+        let mut links = Links { time: random.random_bool(0.5).then(Vec::new), ..Links::default() };
         for _ in 0..random.random_range(0..9) {
             if relations.is_empty() {
                 break;
@@ -116,6 +116,7 @@ pub fn random(seed: u64) -> Dataset {
                 links.src.push(random.random_range(0..src as u32));
                 links.relation.push(r as u32);
                 links.dst.push(random.random_range(0..dst as u32));
+                links.time.iter_mut().for_each(|times| times.push(random.random_range(-9..9)));
             }
         }
         links
