@@ -391,7 +391,7 @@ fn counts() {
     );
     says(
         toml("val_edges = 2", "val_edges = 2\nval_time = \"kind.npy\""),
-        &["`kind.npy`: link split `links` has shape [4], but the format needs [2] (one time per link)"],
+        &["`kind.npy` (`val_time` of link split `links`) should have shape [2] (one time per link), but has [4]"],
     );
     says(
         toml("rows = 3", "rows = 4"),

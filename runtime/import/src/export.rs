@@ -124,6 +124,11 @@ impl Notes {
         }
         let links = dataset.link_splits.iter().skip(holds.link_splits).map(|l| &l.name[..]).collect();
         note(if holds.link_splits == 0 { "links that are held out" } else { "several link splits" }, links);
+        let with_times = dataset.link_splits.iter().take(holds.link_splits).filter(|split| {
+            let mut parts = [&split.val, &split.test].into_iter();
+            parts.any(|links| links.time.is_some() && !links.is_empty())
+        });
+        note("times of links that are held out", with_times.map(|split| &split.name[..]).collect());
         note("metapaths", dataset.metapaths.iter().map(|m| &m.name[..]).collect());
     }
 }

@@ -78,6 +78,20 @@ fn labels_and_splits_of_edges_are_held_by_tables_and_pyg() {
 }
 
 #[test]
+fn times_of_held_out_links_are_noted_where_they_are_not_held() {
+    let mut dataset = corners();
+    dataset.link_splits[0].test.time = Some(vec![7, -2]);
+    let said = "times of links that are held out, which `held out` would need: left out";
+    for layout in [Layout::Tables, Layout::Hgb] {
+        let (back, notes) = round_trip(layout, &dataset);
+        assert_eq!(back.link_splits[0].test.time, None);
+        assert!(notes.iter().any(|note| note.contains(said)), "{notes:#?}");
+    }
+    let (back, notes) = round_trip(Layout::Pyg, &dataset);
+    assert_eq!((&back.link_splits[0].test.time, notes.len()), (&Some(vec![7, -2]), 0));
+}
+
+#[test]
 fn tables_separate_classes_without_blanks_and_note_columns_of_other_names() {
     let mut dataset = corners();
     dataset.labels[1].class_names = ["a;b", "c|d", "e"].map(String::from).to_vec();

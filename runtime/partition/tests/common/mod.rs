@@ -119,6 +119,8 @@ pub fn random(seed: u64) -> Dataset {
                 links.time.iter_mut().for_each(|times| times.push(random.random_range(-9..9)));
             }
         }
+        // A part without links has no files.
+        links.time = links.time.take_if(|times| !times.is_empty());
         links
     };
     let link_splits = vec![LinkSplitData { name: "later".into(), val: links(random), test: links(random) }];
