@@ -267,8 +267,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Plans the rows in the file that `field` names, if there is one, as the file `new`. Without an index space they keep
-    /// their order.
+    /// Plans the rows in the file that `field` names, if there is one, as the file `new`. They keep their order if they are
+    /// rows of no index space.
     fn rows(&mut self, table: &mut Table, field: &str, new: &str, of: impl Into<Option<Of>>, at: &str) -> Result<()> {
         let Some(from) = table.get(field).and_then(Value::as_str).map(str::to_owned) else { return Ok(()) };
         let rows = Rows::of(&self.source.npy(&from)?);

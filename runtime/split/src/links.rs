@@ -86,10 +86,10 @@ pub fn split_links(dataset: &mut Dataset, asked: &LinkSplit) -> Result<LinkOutco
                 links.src.push(src);
                 links.relation.push(relation as u32);
                 links.dst.push(dst);
-                links.time = links.time.take().zip(time).map(|(mut times, time)| {
-                    times.push(time);
-                    times
-                });
+                match (&mut links.time, time) {
+                    (Some(times), Some(time)) => times.push(time),
+                    (times, _) => *times = None,
+                }
             }
         }
         let mut apply = |of: usize, flipped: bool| {
@@ -134,7 +134,7 @@ struct Cut {
     until: Option<i64>,
 }
 
-/// A distinct link.
+/// All edges that join the same two vertices.
 #[derive(Clone, Copy)]
 struct Link {
     /// Source and destination of its first edge.
