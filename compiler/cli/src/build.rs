@@ -400,7 +400,8 @@ fn clif(
         let disabled = options.disabled.clone();
         let lower = LowerOptions { disabled, machine: target(args).map(machine), ..LowerOptions::default() };
         let mut dataset = Arc::new(hgnnc::load(folder, pool)?);
-        hgnnc::list_paths(model, &mut dataset, None, &mut Terminal::default(), pool)?;
+        let how = Meeting::new(Purpose::Train);
+        hgnnc::list_paths(model, &mut dataset, how, &mut Terminal::default(), pool)?;
         let (bind_options, disabled) = (BindOptions::default(), lower.disabled.clone());
         let mut bound = bind_sizes(model, &dataset, &bind_options, &lower, pool)?;
         let how = (&bind_options, &train_options);

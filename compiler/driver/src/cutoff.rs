@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use hgnnc_declare::schema::Schema;
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
-use hgnnc_ir::{Dataflow, Graph, Op, Origin, Output, Space, Value};
+use hgnnc_ir::dataflow::GraphDecl;
+use hgnnc_ir::training::{NegativeEnds, Training};
+use hgnnc_ir::{Dataflow, Graph, Op, Origin, Output, PathRows, Space, Value};
 use hgnnc_passes::{NotAtCutoffs, Timed, cutoff_rows, to_minibatch};
 use hgnnc_sema::Checked;
 
@@ -48,15 +50,17 @@ pub fn check(checked: &Checked, flow: &Dataflow, diagnostics: &mut Diagnostics) 
         }
         known = Some(graph);
         let (decl, origin) = (&flow.graphs[graph.index()], flow.value(value).origin);
-        let what = match () {
-            () if decl.links => "pairs to score",
-            () if decl.shuffle.is_some() => "shuffled vertices",
-            () => continue,
-        };
-        let message = format!("an output depends on {what}, which have no time");
-        let help = "a cutoff is for outputs of vertices and of edges, over relations, metapaths and path instances";
-        diagnostics.push(report(message, "no vertex may read what is later", origin).help(help));
-        return;
+        if decl.links {
+            let Some(found) = links_without_cutoff(checked, decl, span) else { continue };
+            diagnostics.push(found);
+            return;
+        }
+        if decl.shuffle.is_some() {
+            let message = "an output depends on shuffled vertices, which have no time".to_owned();
+            let help = "a cutoff is for vertices, edges and links, over relations, metapaths and path instances";
+            diagnostics.push(report(message, "no vertex may read what is later", origin).help(help));
+            return;
+        }
     }
     let mut alone = Dataflow { outputs, ..flow.clone() };
     if let Err(error) = to_minibatch(&alone) {
@@ -72,12 +76,50 @@ pub fn check(checked: &Checked, flow: &Dataflow, diagnostics: &mut Diagnostics) 
     }
 }
 
+/// The report of links whose ends have no cutoff; `None` if they have one.
+fn links_without_cutoff(checked: &Checked, decl: &GraphDecl, cutoff: Span) -> Option<Diagnostic> {
+    let schema = &checked.schema;
+    let [step] = decl.steps[..] else {
+        let message = format!("the links of `{}` have no time", schema.written(decl));
+        let found = Diagnostic::at(codes::CUTOFF, cutoff, message, "no vertex may read what is later");
+        let found = found.note("random walks draw links of metapaths");
+        return Some(found.help("predict the links of a relation with a time"));
+    };
+    let relation = &schema.relations[step.relation as usize];
+    let name = &relation.name;
+    if relation.time().is_none() {
+        let message = format!("the links of `{name}` have no time");
+        let found = Diagnostic::at(codes::CUTOFF, relation.span, message, "up to when may their ends read?")
+            .label(cutoff, "links are read as of the time before them");
+        return Some(found.help(format!("give `{name}` a time: `{{ at: time }}`")));
+    }
+    for end in [relation.src, relation.dst].into_iter().filter_map(|end| schema.vertices.get(end)) {
+        if let Some(time) = end.time() {
+            let message = format!("`{}` has a time of its own, and is an end of the links of `{name}`", end.name);
+            let found = Diagnostic::at(codes::CUTOFF, time.span, message, "read up to then, or up to the link?")
+                .label(cutoff, "links are read as of the time before them");
+            let found = found.label(relation.span, "the links are declared here");
+            return Some(
+                found.help(format!("leave the time of `{}` out: it is read as of the time of each link", end.name)),
+            );
+        }
+    }
+    let target = checked.train.as_ref().and_then(|train| train.training.links())?;
+    if target.negatives.by == NegativeEnds::Shared {
+        let message = "links as of different times share no samples";
+        let found = Diagnostic::at(codes::CUTOFF, relation.span, message, "each link is read as of a time of its own")
+            .label(cutoff, "links are read as of the time before them");
+        return Some(found.help("write `negatives uniform(64)`, of each link"));
+    }
+    None
+}
+
 /// The program with rows as of cutoffs for the vertices that have no time, where it needs any.
 ///
 /// # Errors
 /// A value of such a vertex that has no row for each cutoff.
 pub fn with_rows(flow: Dataflow, schema: &Schema) -> Result<Dataflow, NotAtCutoffs> {
-    if !flow.graphs.iter().any(|graph| graph.past) {
+    if !flow.graphs.iter().any(|graph| graph.past || graph.period.is_some()) {
         return Ok(flow);
     }
     let timed = Timed {
@@ -85,6 +127,22 @@ pub fn with_rows(flow: Dataflow, schema: &Schema) -> Result<Dataflow, NotAtCutof
         relations: schema.relations.iter().map(|relation| relation.time().is_some()).collect(),
     };
     cutoff_rows(&flow, &timed)
+}
+
+/// Names the relations between rows as of cutoffs in place of those that repeat links. No edge with a time repeats a link that is
+/// read as of an earlier one.
+pub fn exclude_rows(training: &mut Training, flow: &Dataflow, schema: &Schema) {
+    let Some(target) = training.links_mut() else { return };
+    if !flow.paths.iter().any(|path| matches!(path.rows, PathRows::Links { .. })) {
+        return;
+    }
+    let untimed = |relation: u32| schema.relations.get(relation as usize).is_some_and(|of| of.time().is_none());
+    let excluded = std::mem::take(&mut target.exclude);
+    for path in flow.paths.iter().filter(|path| path.rows == PathRows::Cutoffs) {
+        let steps = path.steps.iter().zip(&path.relations[1..]);
+        let own = steps.filter(|(step, _)| excluded.contains(&step.relation) && untimed(step.relation));
+        target.exclude.extend(own.map(|(_, relation)| *relation));
+    }
 }
 
 /// The values that outputs depend on, in order.
@@ -108,7 +166,10 @@ fn untimed(
 ) -> Diagnostic {
     let name = &flow.vertex_types[error.vertex.index()].name;
     let along = schema.written(&flow.graphs[error.graph.index()]);
-    let message = format!("`{name}` has no time, and receives messages with times along `{along}`");
+    let message = match flow.graphs[error.graph.index()].links {
+        true => format!("`{name}` is read as of the times of the links `{along}`"),
+        false => format!("`{name}` has no time, and receives messages with times along `{along}`"),
+    };
     let mut found = report(message, "up to when may it read?", error.origin);
     found = found.note(format!("`{name}` is read as of the time of each of its readers, but {}", error.what));
     if let Some(vertex) = schema.vertices.get(error.vertex.index()) {

@@ -187,6 +187,7 @@ fn with_program(checked: Checked, diagnostics: &mut Diagnostics) -> Option<Analy
     let mut program = if of_edges { instantiate_with(&model, |_| false) } else { program };
     program.flow = cutoff::with_rows(program.flow, &schema).ok()?;
     if let Some(train) = &mut train {
+        cutoff::exclude_rows(&mut train.training, &program.flow, &schema);
         train.training.batch = batch.flatten().map(|batch| minibatch::complete(batch, &program.flow));
     }
     Some(Analyzed {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_ir::PathRows;
 use hgnnc_ir::optimizer::{Clip, Optimizer, Schedule};
 
 use crate::model::Analyzed;
@@ -48,7 +49,13 @@ pub fn settings(model: &Analyzed) -> BTreeMap<String, String> {
         Some(Clip::Value(limit)) => set("clip", format!("value({})", number(limit))),
     }
 
-    if model.flow.graphs.iter().any(|graph| graph.past) {
+    let period = model.flow.paths.iter().find_map(|path| match path.rows {
+        PathRows::Links { period } => Some(period),
+        _ => None,
+    });
+    if let Some(period) = period.filter(|period| *period > 1) {
+        set("cutoff", format!("time every {period}"));
+    } else if period.is_some() || model.flow.graphs.iter().any(|graph| graph.past) {
         set("cutoff", "time".to_owned());
     }
     if let Some(batch) = &training.batch {

@@ -79,7 +79,8 @@ impl From<SgbError> for Error {
             SgbError::OverBudget { .. }
             | SgbError::TooManyEdges { .. }
             | SgbError::TooManyInstances { .. }
-            | SgbError::TooManyCutoffRows { .. } => Error::Machine(error.to_string()),
+            | SgbError::TooManyCutoffRows { .. }
+            | SgbError::TooManyPeriods { .. } => Error::Machine(error.to_string()),
             _ => Error::Input(error.to_string()),
         }
     }

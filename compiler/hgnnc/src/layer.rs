@@ -68,7 +68,7 @@ use hgnnc_trace::Times;
 
 use crate::bound_job::{Bound, bind_planned};
 use crate::device::{self, Device};
-use crate::{Error, Observer, Purpose, dataset, source};
+use crate::{Error, Meeting, Observer, Purpose, dataset, source};
 
 /// Model and options that a [`Layer`] is compiled from.
 #[derive(Clone, Debug)]
@@ -242,7 +242,7 @@ impl Layer {
         if !model.flow.paths.is_empty() {
             factor_path_sums(&mut model);
             let mut extended = Arc::new(dataset.clone());
-            source::list_paths(&model, &mut extended, None, observer, &pool)?;
+            source::list_paths(&model, &mut extended, Meeting::new(Purpose::Infer), observer, &pool)?;
             with_paths = extended;
             dataset = &with_paths;
         }

@@ -134,7 +134,7 @@ impl Opened {
                 artifact.check(dataset, how.split, how.purpose, observer)?;
                 let mut model = artifact.analyzed(edge_outputs);
                 factor_path_sums(&mut model);
-                list_paths(&model, dataset, how.graph_budget, observer, pool)?;
+                list_paths(&model, dataset, how, observer, pool)?;
                 declare(&mut model, dataset, pool)?;
                 Ok(model)
             }
@@ -201,7 +201,7 @@ pub fn meet(
     let model = take(analysis)?;
     let mut model = fit((analysis, model), (&dataset::summary(dataset), how.split), how.purpose, observer)?;
     factor_path_sums(&mut model);
-    list_paths(&model, dataset, how.graph_budget, observer, pool)?;
+    list_paths(&model, dataset, how, observer, pool)?;
     declare(&mut model, dataset, pool)?;
     Ok(model)
 }
@@ -232,7 +232,7 @@ pub(crate) fn fit(
 pub fn list_paths(
     model: &Analyzed,
     dataset: &mut Arc<Dataset>,
-    graph_budget: Option<u64>,
+    how: Meeting<'_>,
     observer: &mut dyn Observer,
     pool: &ThreadPool,
 ) -> Result<(), Error> {
@@ -240,7 +240,12 @@ pub fn list_paths(
         return Ok(());
     }
     let dataset = Arc::make_mut(dataset);
-    let options = BindOptions { graph_budget, ..BindOptions::default() };
+    let options = BindOptions {
+        graph_budget: how.graph_budget,
+        split: how.split.or(model.split.as_deref()).map(str::to_owned),
+        outputs_only: how.purpose.is_of_outputs(),
+        ..BindOptions::default()
+    };
     let flow = &model.flow;
     for PathInstances { graph, counts, listed } in pool.install(|| add_path_instances(flow, dataset, &options))? {
         let InstanceCounts { all, listed: kept, .. } = counts;

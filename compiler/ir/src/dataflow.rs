@@ -110,6 +110,9 @@ pub struct GraphDecl {
     /// Only messages that are not later than their destination: each step leaves out the edges whose time, or the time of
     /// the vertex that they leave, is later than the vertex where they arrive, as far as the dataset has these times.
     pub past: bool,
+    /// Of links under a cutoff: both ends of a pair are read as of the last time before the period of the link, which is so many
+    /// units of time long.
+    pub period: Option<u64>,
     /// For a graph that is derived from the members of a stack: which one.
     pub derived: Option<(Stack, Incidence)>,
     /// The edges that a process has, in the program of several ranks.
@@ -131,6 +134,7 @@ impl GraphDecl {
             shuffle: None,
             kept: None,
             past: false,
+            period: None,
             derived: None,
             share,
         }

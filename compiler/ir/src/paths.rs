@@ -11,7 +11,8 @@
 //! in-edge from either end, so that an edge can be what a loss compares with a label and a seed of a mini-batch.
 //!
 //! So can vertices as of a cutoff ([`PathRows::Cutoffs`]): a vertex without a time has a row for each time as of which it is
-//! read, and the edges between such rows are relations.
+//! read, and the edges between such rows are relations. Links to predict under a cutoff ([`PathRows::Links`]) are one of these:
+//! its ends are rows of both vertex types for all vertices at each cutoff of a link, so a negative sample is a row as well.
 //!
 //! These are a vertex type and relations like others. All operations, passes, samplers and back ends apply to them; only
 //! the runtime knows that it lists them instead of reading them from a dataset.
@@ -51,6 +52,22 @@ pub enum PathRows {
     /// A row for each vertex and each cutoff as of which it is read, by cutoff, then by vertex. To a row with a cutoff come
     /// the edges that are not later, from the rows of their sources with the same cutoff.
     Cutoffs,
+    /// The links of a relation between the rows of both ends as of the last time before the period of the link. No vertex type of
+    /// their own: `vertex` is that of the rows of the destinations.
+    Links {
+        /// Units of time that a period is long: it begins at a multiple of this.
+        period: u64,
+    },
+    /// For each vertex at an end of such links, its row that reads all there is: a relation from the rows to the vertices, without
+    /// steps.
+    Latest,
+}
+
+impl PathRows {
+    /// Whether they belong to rows of vertices as of cutoffs, which are no edges or paths.
+    pub fn are_of_vertices(self) -> bool {
+        matches!(self, PathRows::Cutoffs | PathRows::Links { .. } | PathRows::Latest)
+    }
 }
 
 impl PathDecl {
@@ -135,10 +152,37 @@ impl PathDecl {
         }
     }
 
+    /// Declares the links of a relation between rows as of cutoffs, which both of its ends have.
+    pub fn declare_links(flow: &mut Dataflow, step: Step, period: u64) {
+        let rows_of = |vertex: VertexType| PathDecl::rows_as_of_cutoffs(flow, vertex).unwrap_or(vertex);
+        let decl = &flow.relations[step.relation as usize];
+        let (name, text) = (format!("{}.links", decl.name), format!("{} as of cutoffs", decl.dataset_name));
+        let (src, vertex) = (rows_of(decl.src), rows_of(decl.dst));
+        let relations = vec![flow.relations.len() as u32];
+        flow.relations.push(RelationDecl { name, dataset_name: text, src, dst: vertex });
+        flow.paths.push(PathDecl { vertex, steps: vec![step], rows: PathRows::Links { period }, relations });
+    }
+
+    /// Declares the rows of vertices that read all there is, of a vertex type with rows as of cutoffs. The result is the relation.
+    pub fn declare_latest(flow: &mut Dataflow, of: VertexType) -> u32 {
+        let rows = Self::rows_as_of_cutoffs(flow, of).expect("it has rows as of cutoffs");
+        let decl = &flow.vertex_types[of.index()];
+        let (name, text) = (format!("{}.latest", decl.name), format!("{} as of the latest cutoff", decl.dataset_name));
+        let relation = flow.relations.len() as u32;
+        flow.relations.push(RelationDecl { name, dataset_name: text, src: rows, dst: of });
+        flow.paths.push(PathDecl { vertex: rows, steps: vec![], rows: PathRows::Latest, relations: vec![relation] });
+        relation
+    }
+
     /// The vertex type whose rows as of cutoffs these are; `None` for other rows.
     pub fn cutoffs_of(&self, flow: &Dataflow) -> Option<VertexType> {
         let from = self.relations.first().filter(|_| self.rows == PathRows::Cutoffs)?;
         Some(flow.relations.get(*from as usize)?.src)
+    }
+
+    /// The vertex type of the rows as of cutoffs of a vertex type, if it has any.
+    pub fn rows_as_of_cutoffs(flow: &Dataflow, vertex: VertexType) -> Option<VertexType> {
+        flow.paths.iter().find(|path| path.cutoffs_of(flow) == Some(vertex)).map(|path| path.vertex)
     }
 
     /// Whether an output of a program depends on edges of a relation.
@@ -163,6 +207,16 @@ impl PathDecl {
             let counted = if let Op::Count(space) = data.op { space } else { Space::Unit };
             live && (of_space(data.ty.space) || of_space(counted) || data.op.graph().is_some_and(own))
         })
+    }
+}
+
+impl Dataflow {
+    /// The relation whose links a step over a relation of links is about: that of the dataset, if it is between rows as of
+    /// cutoffs.
+    pub fn relation_of_links(&self, step: Step) -> u32 {
+        let is_it =
+            |path: &&PathDecl| matches!(path.rows, PathRows::Links { .. }) && path.relations.contains(&step.relation);
+        self.paths.iter().find(is_it).map_or(step.relation, |path| path.steps[0].relation)
     }
 }
 

@@ -172,6 +172,9 @@ impl Printer<'_> {
             if decl.links {
                 write!(self.out, " links")?;
             }
+            if let Some(period) = decl.period {
+                write!(self.out, " every {period}")?;
+            }
             if decl.past {
                 write!(self.out, " past")?;
             }
@@ -207,6 +210,8 @@ impl Printer<'_> {
                 PathRows::Walks { at_most: None } => {}
                 PathRows::Edges => write!(self.out, " edges")?,
                 PathRows::Cutoffs => write!(self.out, " cutoffs")?,
+                PathRows::Latest => write!(self.out, " latest")?,
+                PathRows::Links { period } => write!(self.out, " links every {period}")?,
             }
             writeln!(self.out, " by {}", listed(&decl.relations, |&relation| names.relation(relation)))?;
         }

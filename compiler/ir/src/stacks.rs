@@ -191,6 +191,7 @@ impl Dataflow {
             shuffle: None,
             kept: None,
             past: false,
+            period: None,
             derived: Some((stack, incidence)),
             share: EdgeShare::All,
         });

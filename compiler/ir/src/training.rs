@@ -62,6 +62,14 @@ impl Training {
         }
     }
 
+    /// The links that the loss scores, to be changed.
+    pub fn links_mut(&mut self) -> Option<&mut LinkTarget> {
+        match &mut self.trained.first_mut()?.target {
+            Target::Links(links) => Some(links),
+            Target::Vertices { .. } => None,
+        }
+    }
+
     /// The loss and `metrics` of all trained outputs that they fit, in the order of the terms.
     pub fn measures(&self, metrics: &[Metric]) -> Vec<Measure> {
         let of_all = Measure { metric: Metric::Loss, term: None };

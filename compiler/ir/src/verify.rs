@@ -201,8 +201,11 @@ impl Verifier<'_> {
         let (Some(ends), Some(by)) = (ends, by) else {
             return self.report(place, "it walks along no relations");
         };
-        if decl.rows == PathRows::Cutoffs {
-            return self.cutoffs(row, &ends, &by);
+        match decl.rows {
+            PathRows::Cutoffs => return self.cutoffs(row, &ends, &by),
+            PathRows::Links { period } => return self.links_as_of_cutoffs(row, &ends, &by, period),
+            PathRows::Latest => return self.latest_rows(row, &by),
+            PathRows::Walks { .. } | PathRows::Edges => {}
         }
         let joins = ends.windows(2).all(|pair| pair[0].1 == pair[1].0);
         let (Some(last), true) = (ends.last(), joins) else {
@@ -211,7 +214,7 @@ impl Verifier<'_> {
         let fits = |(position, by): (usize, &&RelationDecl)| match (ends.get(position), decl.rows) {
             (Some(&(at, _)), _) => (by.src, by.dst) == (at, decl.vertex),
             (None, PathRows::Walks { .. }) => (by.src, by.dst) == (decl.vertex, last.1),
-            (None, PathRows::Edges | PathRows::Cutoffs) => (by.src, by.dst) == (last.1, decl.vertex),
+            (None, _) => (by.src, by.dst) == (last.1, decl.vertex),
         };
         if by.len() != ends.len() + 1 || !by.iter().enumerate().all(fits) {
             self.report(place, "its relations do not lead from and to its vertices");
@@ -225,10 +228,7 @@ impl Verifier<'_> {
     fn cutoffs(&mut self, row: usize, ends: &[(VertexType, VertexType)], by: &[&RelationDecl]) {
         let flow = self.flow;
         let decl = &flow.paths[row];
-        let rows_of = |vertex: VertexType| {
-            let is_it = |path: &&PathDecl| path.cutoffs_of(flow) == Some(vertex);
-            flow.paths.iter().find(is_it).map_or(vertex, |path| path.vertex)
-        };
+        let rows_of = |vertex: VertexType| PathDecl::rows_as_of_cutoffs(flow, vertex).unwrap_or(vertex);
         let fits = match by {
             [from, steps @ ..] => {
                 let between = |(&(src, dst), by): (&(VertexType, VertexType), &&RelationDecl)| {
@@ -241,6 +241,42 @@ impl Verifier<'_> {
         };
         if !fits {
             self.report(Place::Paths(row), "its relations do not lead from and to its vertices");
+        }
+    }
+
+    /// Links as of cutoffs are those of a relation, in its direction, and both of its ends have rows.
+    fn links_as_of_cutoffs(
+        &mut self,
+        row: usize,
+        ends: &[(VertexType, VertexType)],
+        by: &[&RelationDecl],
+        period: u64,
+    ) {
+        let decl = &self.flow.paths[row];
+        let rows_of = |vertex: VertexType| PathDecl::rows_as_of_cutoffs(self.flow, vertex);
+        let fits = match (&decl.steps[..], ends, by) {
+            ([Step { reverse: false, .. }], &[(src, dst)], [between]) => {
+                decl.vertex == between.dst && (rows_of(src), rows_of(dst)) == (Some(between.src), Some(between.dst))
+            }
+            _ => false,
+        };
+        if !fits || period == 0 {
+            self.report(Place::Paths(row), "its relation does not lead between rows as of cutoffs");
+        }
+    }
+
+    /// The latest rows of vertices lead from their rows as of cutoffs to them.
+    fn latest_rows(&mut self, row: usize, by: &[&RelationDecl]) {
+        let decl = &self.flow.paths[row];
+        let fits = match by {
+            [back] => {
+                let rows = PathDecl::rows_as_of_cutoffs(self.flow, back.dst);
+                decl.steps.is_empty() && back.src == decl.vertex && rows == Some(decl.vertex)
+            }
+            _ => false,
+        };
+        if !fits {
+            self.report(Place::Paths(row), "its relation does not lead from rows as of cutoffs to their vertices");
         }
     }
 
@@ -325,6 +361,9 @@ impl Verifier<'_> {
             && decl.self_loops == SelfLoops::Kept
             && !decl.links
             && decl.kept.is_none();
+        if decl.period.is_some_and(|period| period == 0 || !decl.links || decl.steps.len() != 1) {
+            self.report(place, "a period is that of links of a relation");
+        }
         let empty = |kept: KeptInEdges| kept.at_most == 0 || kept.position.is_some_and(|at| at >= kept.at_most);
         if decl.links && decl.kept.is_some() || decl.kept.is_some_and(empty) {
             self.report(place, "it keeps no in-edges");

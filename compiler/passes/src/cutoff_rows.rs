@@ -19,10 +19,21 @@
 //! Values that depend on no message stay with the vertices, and are copied to their rows where they meet values that do: features,
 //! learned rows, and what is computed of them alone. Rows are as many as pairs of a vertex and a time of its readers.
 //!
-//! A type has rows if a step of a graph with a cutoff brings it messages that have times: of their source, of the relation, or
+//! Links to predict are read as of the last time before their period: both of their ends have rows, and the links are a relation
+//! between these, so a pair to score is one of rows with the same cutoff.
+//!
+//! ```text
+//! Before:  graph links_listens: U -> A = >listens links every 7
+//! After:   graph links_listens: U.cutoffs -> A.cutoffs = >listens.links links
+//!          graph U.latest: U.cutoffs -> U = >U.latest
+//! ```
+//!
+//! An output of such a vertex type is of the rows that read all there is.
+//!
+//! A type has rows if it is an end of such links, or if a step of a graph with a cutoff brings it messages that have times: of their source, of the relation, or
 //! since the source has rows itself. This depends on tables only, so all programs of a model have the same types and graphs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_ir::dataflow::{Cursor, GraphDecl, Step};
 use hgnnc_ir::{DType, Dataflow, Direction, Graph, Op, Origin, PathDecl, PathRows, Reduce, Space, Value, VertexType};
@@ -70,6 +81,7 @@ pub fn cutoff_rows(flow: &Dataflow, timed: &Timed) -> Result<Dataflow, NotAtCuto
     let mut new = flow.with_tables_of(&flow.name);
     let types: Vec<VertexType> = why.keys().copied().collect();
     let copies = declare(&mut new, &types);
+    let latest = latest(flow, &mut new);
     let mut rewrite = Rewrite { old: flow, new, why, copies, made: vec![] };
     for value in flow.handles() {
         let data = flow.value(value);
@@ -81,12 +93,22 @@ pub fn cutoff_rows(flow: &Dataflow, timed: &Timed) -> Result<Dataflow, NotAtCuto
     new.cursor = flow.cursor;
     for output in &flow.outputs {
         let of_edges = match flow.ty(output.value).space {
-            Space::Edges(graph) => {
+            Space::Edges(graph) if !flow.graphs[graph.index()].links => {
                 let ends = |flow: &Dataflow| [flow.graphs[graph.index()].src, flow.graphs[graph.index()].dst];
                 ends(flow).into_iter().zip(ends(&new)).find(|(old, new)| old != new).map(|(old, _)| old)
             }
             _ => None,
         };
+        let end = match flow.ty(output.value).space {
+            Space::Vertices(vertex) => latest.get(&vertex).copied(),
+            _ => None,
+        };
+        if let (Made { own: None, rows: Some(rows) }, Some(graph)) = (made[output.value.index()], end) {
+            let gathered = new.add(Op::GatherSrc(graph), &[rows]);
+            let value = new.segment(graph, Direction::In, Reduce::Sum, gathered);
+            new.outputs.push(hgnnc_ir::Output { kind: output.kind.clone(), value });
+            continue;
+        }
         let Made { own: Some(value), .. } = made[output.value.index()] else {
             let Space::Vertices(vertex) = flow.ty(output.value).space else { unreachable!("only vertices have rows") };
             return Err(refused(
@@ -106,7 +128,8 @@ pub fn cutoff_rows(flow: &Dataflow, timed: &Timed) -> Result<Dataflow, NotAtCuto
     Ok(new)
 }
 
-/// The vertex types without a time that messages with times arrive at, each with a graph and a step that brings some.
+/// The vertex types without a time that links with a period join or messages with times arrive at, each with a graph and a step of
+/// such links or messages.
 fn types_with_rows(flow: &Dataflow, timed: &Timed) -> BTreeMap<VertexType, (Graph, Step)> {
     let relation_is_timed = |relation: u32| timed.relations.get(relation as usize).is_some_and(|timed| *timed);
     let ends = |step: &Step| {
@@ -129,6 +152,13 @@ fn types_with_rows(flow: &Dataflow, timed: &Timed) -> BTreeMap<VertexType, (Grap
         past.flat_map(|graph| flow.graphs[graph.index()].steps.iter().map(move |step| (graph, step)))
     };
     let mut found: BTreeMap<VertexType, (Graph, Step)> = BTreeMap::new();
+    for graph in (0..flow.graphs.len()).map(Graph::new) {
+        let decl = &flow.graphs[graph.index()];
+        if let (Some(_), [step]) = (decl.period, &decl.steps[..]) {
+            found.entry(decl.src).or_insert((graph, *step));
+            found.entry(decl.dst).or_insert((graph, *step));
+        }
+    }
     loop {
         let known = found.len();
         for (graph, step) in steps() {
@@ -170,17 +200,47 @@ fn declare(flow: &mut Dataflow, types: &[VertexType]) -> BTreeMap<VertexType, (V
         (decl.src, decl.dst) = (rows_of(decl.src), rows_of(decl.dst));
         decl.steps.iter_mut().for_each(|step| *step = along(*step));
     }
+    for graph in 0..flow.graphs.len() {
+        let decl = &flow.graphs[graph];
+        let (Some(period), &[step]) = (decl.period, &decl.steps[..]) else { continue };
+        PathDecl::declare_links(flow, step, period);
+        let of_rows = Step { relation: flow.relations.len() as u32 - 1, reverse: false };
+        let decl = &mut flow.graphs[graph];
+        (decl.src, decl.dst) = (rows_of(decl.src), rows_of(decl.dst));
+        (decl.steps, decl.period) = (vec![of_rows], None);
+    }
     let mut copies = BTreeMap::new();
     for (&vertex, path) in types.iter().zip(&declared) {
         let steps = vec![Step { relation: path.relations[0], reverse: false }];
-        let mut name = flow.vertex_types[path.vertex.index()].name.clone();
-        while flow.graphs.iter().any(|known| known.name == name) {
-            name.push('\'');
-        }
+        let name = unused(flow, flow.vertex_types[path.vertex.index()].name.clone());
         flow.graphs.push(GraphDecl::new(name, vertex, path.vertex, steps));
         copies.insert(vertex, (path.vertex, Graph::new(flow.graphs.len() - 1)));
     }
     copies
+}
+
+/// Declares graphs from the rows that read all there is to the vertices at the ends of links.
+fn latest(old: &Dataflow, new: &mut Dataflow) -> BTreeMap<VertexType, Graph> {
+    let of_links = old.graphs.iter().filter(|decl| decl.period.is_some());
+    let ends: BTreeSet<VertexType> = of_links.flat_map(|decl| [decl.src, decl.dst]).collect();
+    let mut graphs = BTreeMap::new();
+    for vertex in ends {
+        let relation = PathDecl::declare_latest(new, vertex);
+        let rows = new.relations[relation as usize].src;
+        let steps = vec![Step { relation, reverse: false }];
+        let name = unused(new, new.relations[relation as usize].name.clone());
+        new.graphs.push(GraphDecl::new(name, rows, vertex, steps));
+        graphs.insert(vertex, Graph::new(new.graphs.len() - 1));
+    }
+    graphs
+}
+
+/// A name that no graph has.
+fn unused(flow: &Dataflow, mut name: String) -> String {
+    while flow.graphs.iter().any(|known| known.name == name) {
+        name.push('\'');
+    }
+    name
 }
 
 /// `what` has `{}` for the name of the vertex type.

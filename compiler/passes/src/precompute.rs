@@ -32,9 +32,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_ir::dataflow::{Binding, InputDecl};
-use hgnnc_ir::{
-    BinaryOp, DType, Dataflow, Graph, Input, Op, OpClass, Output, OutputKind, PathRows, Space, Value, VertexType,
-};
+use hgnnc_ir::{BinaryOp, DType, Dataflow, Graph, Input, Op, OpClass, Output, OutputKind, Space, Value, VertexType};
 
 use crate::rewrite::rewrite;
 
@@ -244,7 +242,7 @@ fn is_stored(flow: &Dataflow, facts: &[Facts], value: Value) -> bool {
     let data = flow.value(value);
     let known = &facts[value.index()];
     // Rows of path instances and edges are many, and hold what a gather finds.
-    let of_edges = |vertex| flow.paths.iter().any(|path| path.vertex == vertex && path.rows != PathRows::Cutoffs);
+    let of_edges = |vertex| flow.paths.iter().any(|path| path.vertex == vertex && !path.rows.are_of_vertices());
     let is_rows = matches!(data.ty.space, Space::Vertices(vertex) if !of_edges(vertex))
         && data.ty.dtype == DType::F32
         && !data.ty.is_sparse()

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+mod cutoff;
 pub mod dataset;
 pub mod dataset_names;
 mod labels;

@@ -76,7 +76,11 @@ impl TrainChecker<'_, '_> {
             );
             return None;
         }
-        self.leaks(&graphs, &exclude);
+        // Under a cutoff, no message knows a link of its period.
+        let graph = |of: &Graph| &self.checker.model.tables.graphs[of.index()];
+        if graphs.iter().all(|of| graph(of).period.is_none()) {
+            self.leaks(&graphs, &exclude);
+        }
         fine.then_some(Some(LinkTarget { graphs, loss, negatives, exclude }))
     }
 

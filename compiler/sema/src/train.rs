@@ -191,7 +191,7 @@ impl TrainChecker<'_, '_> {
                 TrainEntry::Reuse(span, _) => ("reuse", *span),
                 TrainEntry::Negatives(span, _) => ("negatives", *span),
                 TrainEntry::Exclude(span, _) => ("exclude", *span),
-                TrainEntry::Cutoff(span) => ("cutoff", *span),
+                TrainEntry::Cutoff(span, _) => ("cutoff", *span),
                 TrainEntry::Stop(span, ..) => ("stop", *span),
                 TrainEntry::Select(span, _) | TrainEntry::SelectEpoch(span, _) => ("select", *span),
                 TrainEntry::Metrics(span, _) => ("metrics", *span),
@@ -252,11 +252,12 @@ impl TrainChecker<'_, '_> {
                 | TrainEntry::Reuse(..)
                 | TrainEntry::Negatives(..)
                 | TrainEntry::Exclude(..) => {}
-                TrainEntry::Cutoff(span) => {
+                TrainEntry::Cutoff(span, period) => {
                     spec.cutoff = Some(*span);
-                    // Pairs and permutations have no times, and are refused where an output depends on them.
-                    let graphs = self.checker.model.tables.graphs.iter_mut();
-                    graphs.filter(|graph| !graph.steps.is_empty() && !graph.links).for_each(|graph| graph.past = true);
+                    match self.period(period.as_ref(), consts) {
+                        Some(period) => self.cut_off(period),
+                        None => fine = false,
+                    }
                 }
                 TrainEntry::Optimizer(_, expr) => match self.optimizer(expr, consts) {
                     Some(optimizer) => spec.optimizer.optimizer = optimizer,

@@ -230,8 +230,8 @@ impl Names {
                     }
                 }
                 TrainEntry::Exclude(_, graphs) => self.graphs(graphs),
-                TrainEntry::Cutoff(_)
-                | TrainEntry::Select(..)
+                TrainEntry::Cutoff(_, period) => period.iter().for_each(|period| self.expr(period)),
+                TrainEntry::Select(..)
                 | TrainEntry::SelectEpoch(..)
                 | TrainEntry::Metrics(..)
                 | TrainEntry::Split(..)

@@ -573,8 +573,9 @@ pub enum TrainEntry {
     Negatives(Span, Expr),
     /// `exclude [inverse_of_likes]`: relations that repeat the links.
     Exclude(Span, GraphExpr),
-    /// `cutoff time`: no message is later than the vertex that reads it.
-    Cutoff(Span),
+    /// `cutoff time`: no message is later than the vertex that reads it. `cutoff time every 30`: the ends of a link to predict read
+    /// what is earlier than its period.
+    Cutoff(Span, Option<Expr>),
     /// `stop when val.loss has not improved for 100 epochs`: early stopping.
     Stop(Span, Criterion, Expr),
     /// `select val.macro_f1`: the criterion of the best epoch.

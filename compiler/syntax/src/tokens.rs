@@ -123,6 +123,7 @@ tokens! {
     contextual {
         Loss "loss" Optimizer "optimizer" Schedule "schedule" Clip "clip" Epochs "epochs" Stop "stop"
         Batch "batch" Fanout "fanout" Reuse "reuse" Negatives "negatives" Exclude "exclude" Cutoff "cutoff"
+        Every "every"
         When "when" Has "has" Improved "improved" For "for" Select "select" Metrics "metrics" Split "split"
         Dataset "dataset" Seed "seed" F32 "f32" Sparse "sparse" Onehot "onehot" Embedding "embedding"
         Class "class" Multilabel "multilabel" Target "target" Graph "graph" Type "type" Src "src" Dst "dst"

@@ -17,6 +17,7 @@ use hgnnc_ir::types::{DType, Graph, Layout, Space, VertexType};
 use hgnnc_ir::{Op, PathDecl, PathRows, VertexRows};
 
 use crate::bound::{BoundData, GroundTruth, InputData, SamplingInputs, Shuffle, Target, Topology, WalkStep};
+use crate::candidates::Candidates;
 use crate::error::{ExecError, Result};
 use crate::link_walks::{self, LinkWalks};
 use crate::past::{Builders, Past, Source};
@@ -105,8 +106,13 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
         };
         data.truths.push(truth);
     }
-    let named = binder.graphs.into_iter().zip(&flow.graphs);
-    data.graphs = named.map(|(edges, decl)| edges.into_topology(&decl.name)).collect();
+    let candidates: Vec<_> = flow.graphs.iter().map(|decl| binder.candidates(decl)).collect();
+    let named = binder.graphs.into_iter().zip(&flow.graphs).zip(candidates);
+    let topology = |((edges, decl), candidates): ((Edges, &GraphDecl), _)| Topology {
+        candidates,
+        ..edges.into_topology(&decl.name)
+    };
+    data.graphs = named.map(topology).collect();
     data.origins = binder.origins;
     for (graph, decl) in data.graphs.iter_mut().zip(&flow.graphs) {
         graph.shuffle = decl.shuffle.map(|permutations| Shuffle { vertex: decl.dst, permutations });
@@ -253,11 +259,31 @@ impl<'a> Binder<'a> {
     }
 }
 
+/// The error of a name that a dataset does not have.
+pub(crate) fn missing(dataset: &Dataset, what: &str, name: &str, known: impl Iterator<Item = String>) -> ExecError {
+    let known: Vec<String> = known.map(|k| format!("`{k}`")).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    ExecError::Unsupported(format!("the dataset `{}` has no {what} `{name}`; it has {known}", dataset.name))
+}
+
 impl Binder<'_> {
-    pub(crate) fn missing(&self, what: &str, name: &str, known: impl Iterator<Item = String>) -> ExecError {
-        let known: Vec<String> = known.map(|k| format!("`{k}`")).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        ExecError::Unsupported(format!("the dataset `{}` has no {what} `{name}`; it has {known}", self.dataset.name))
+    fn missing(&self, what: &str, name: &str, known: impl Iterator<Item = String>) -> ExecError {
+        missing(self.dataset, what, name, known)
+    }
+
+    /// The rows that can take the place of either end of links between rows as of cutoffs; `None` for other graphs.
+    fn candidates(&self, decl: &GraphDecl) -> Option<[Candidates; 2]> {
+        let [step] = decl.steps[..] else { return None };
+        let of_links =
+            |path: &&PathDecl| matches!(path.rows, PathRows::Links { .. }) && path.relations.contains(&step.relation);
+        self.flow.paths.iter().find(of_links)?;
+        let of_end = |rows: VertexType| {
+            let mut paths = self.flow.paths.iter().filter(|path| path.vertex == rows);
+            let vertex = paths.find_map(|path| path.cutoffs_of(self.flow))?;
+            let data = |vertex: VertexType| &self.dataset.vertex_types[self.types[vertex.index()]];
+            Some(Candidates::as_of_cutoffs(data(rows).time.as_ref()?, data(vertex).count))
+        };
+        Some([of_end(decl.src)?, of_end(decl.dst)?])
     }
 
     fn names(&mut self) -> Result<()> {
@@ -721,7 +747,8 @@ pub(crate) fn failed_graph(name: &str, error: SgbError) -> ExecError {
         SgbError::OverBudget { .. }
         | SgbError::TooManyEdges { .. }
         | SgbError::TooManyInstances { .. }
-        | SgbError::TooManyCutoffRows { .. } => ExecError::GraphTooLarge(error.to_string()),
+        | SgbError::TooManyCutoffRows { .. }
+        | SgbError::TooManyPeriods { .. } => ExecError::GraphTooLarge(error.to_string()),
         other => ExecError::Unsupported(format!("semantic graph `{name}`: {other}")),
     }
 }

@@ -13,6 +13,7 @@ use hgnnc_ir::sizes::{self, SizeInfo};
 use hgnnc_ir::training::{MiniBatch, Part};
 use hgnnc_ir::types::VertexType;
 
+use crate::candidates::Candidates;
 use crate::error::{ExecError, Result};
 use crate::link_walks::LinkWalks;
 use crate::orders::Orders;
@@ -45,6 +46,8 @@ pub struct Topology {
     pub of_whole: Option<u64>,
     /// The edges are permutations of these vertices that [`BoundData::shuffle`] draws.
     pub shuffle: Option<Shuffle>,
+    /// Of links between rows as of cutoffs: the rows that can take the place of their sources and destinations.
+    pub candidates: Option<[Candidates; 2]>,
 }
 
 /// Permutations of the vertices of a type, drawn for each step.
@@ -139,6 +142,7 @@ impl Topology {
             listed: None,
             of_whole: None,
             shuffle: None,
+            candidates: None,
         })
     }
 
@@ -283,6 +287,12 @@ impl Topology {
     pub fn degree_classes(&self, direction: Direction, ends: bool) -> &DegreeClasses {
         let indptr = self.indptr(direction, ends);
         self.classes.0[direction_slot(direction)][usize::from(ends)].get_or_init(|| DegreeClasses::of(indptr))
+    }
+
+    /// The rows that can take the place of the source and of the destination of a link.
+    pub fn candidates(&self) -> [Candidates; 2] {
+        let all = || [self.num_src, self.num_dst].map(Candidates::all);
+        self.candidates.clone().unwrap_or_else(all)
     }
 
     /// Bytes of both adjacencies (shared arrays counted once), active vertices and computed degree classes.

@@ -7,7 +7,7 @@ use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::training::Training;
 use hgnnc_ir::types::Graph;
 
-use crate::bind::{BindOptions, Binder};
+use crate::bind::{BindOptions, Binder, missing};
 use crate::bound::LinksByGraph;
 use crate::error::{ExecError, Result};
 
@@ -84,12 +84,19 @@ impl Binder<'_> {
 
     /// Link split to use: the requested, the model's own or the only one.
     pub fn link_split(&self, own: Option<&str>) -> Result<Option<&LinkSplitData>> {
-        let wanted = self.options.split.as_deref().or(own);
-        let splits = &self.dataset.link_splits;
-        let found = splits.iter().find(|split| wanted.is_none_or(|wanted| split.name == wanted));
-        match (found, wanted) {
-            (None, Some(name)) => Err(self.missing("split of links", name, splits.iter().map(|s| s.name.clone()))),
-            (found, _) => Ok(found),
+        let found = link_split(self.dataset, self.options.split.as_deref().or(own))?;
+        Ok(found.map(|split| &self.dataset.link_splits[split]))
+    }
+}
+
+/// Position of a dataset's split of links of a name, or of the first one.
+pub(crate) fn link_split(dataset: &Dataset, wanted: Option<&str>) -> Result<Option<usize>> {
+    let splits = &dataset.link_splits;
+    let found = splits.iter().position(|split| wanted.is_none_or(|wanted| split.name == wanted));
+    match (found, wanted) {
+        (None, Some(name)) => {
+            Err(missing(dataset, "split of links", name, splits.iter().map(|split| split.name.clone())))
         }
+        (found, _) => Ok(found),
     }
 }

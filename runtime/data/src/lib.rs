@@ -11,6 +11,7 @@
 pub mod bind;
 mod bound;
 pub mod buffer;
+mod candidates;
 pub mod classes;
 mod error;
 mod held_out;
@@ -34,6 +35,7 @@ pub use bound::{
     ActiveVertices, BoundData, GroundTruth, InputData, LinksByGraph, SamplingInputs, Shuffle, Target, Topology,
     WalkStep, part_index,
 };
+pub use candidates::Candidates;
 pub use error::{ADVICE, Cause, ExecError, Result};
 pub use held_out::check_held_out;
 pub use hgnnc_graph::{Adjacency, transpose_into};

@@ -2,12 +2,16 @@
 //! dataset has, listed by walking its relations.
 
 use hgnnc_dataset::{Dataset, Step};
-use hgnnc_graph::{CutoffRows, CutoffType, CutoffWalk, EdgeRows, InstanceCounts, Instances, MetapathOptions};
+use hgnnc_graph::{
+    CutoffLinks, CutoffRows, CutoffType, CutoffWalk, EdgeRows, InstanceCounts, Instances, MetapathOptions,
+};
 use hgnnc_ir::dataflow::{Binding, Dataflow};
+use hgnnc_ir::types::VertexType;
 use hgnnc_ir::{PathDecl, PathRows};
 
 use crate::bind::{BindOptions, failed_graph};
 use crate::error::{ExecError, Result};
+use crate::held_out::link_split;
 
 /// The path instances of a metapath in a dataset.
 #[derive(Clone, PartialEq, Debug)]
@@ -37,7 +41,7 @@ pub fn add_path_instances(flow: &Dataflow, dataset: &mut Dataset, options: &Bind
                 continue;
             }
             // Their vertices may be path instances.
-            PathRows::Cutoffs => continue,
+            PathRows::Cutoffs | PathRows::Links { .. } | PathRows::Latest => continue,
         }
         let read = path.is_read(flow);
         let instances = instances(flow, path, dataset, options)?;
@@ -53,14 +57,26 @@ pub fn add_path_instances(flow: &Dataflow, dataset: &mut Dataset, options: &Bind
 
 /// The rows of vertices as of cutoffs in the names of the dataset; `None` without any.
 fn cutoff_rows(flow: &Dataflow, dataset: &Dataset, options: &BindOptions) -> Result<Option<CutoffRows>> {
-    let mut rows = CutoffRows { memory_budget: budget(options), ..CutoffRows::default() };
-    for path in &flow.paths {
-        let (Some(of), [from, relations @ ..]) = (path.cutoffs_of(flow), &path.relations[..]) else { continue };
-        let name = |relation: u32| flow.relations[relation as usize].dataset_name.clone();
-        let type_name = &flow.vertex_types[of.index()].dataset_name;
+    let mut rows =
+        CutoffRows { memory_budget: budget(options), outputs_only: options.outputs_only, ..CutoffRows::default() };
+    let name = |relation: u32| flow.relations[relation as usize].dataset_name.clone();
+    let vertex_type = |vertex: VertexType| {
+        let type_name = &flow.vertex_types[vertex.index()].dataset_name;
         let missing = || ExecError::Unsupported(format!("the dataset `{}` has no `{type_name}`", dataset.name));
+        dataset.vertex_type(type_name).ok_or_else(missing)
+    };
+    for path in &flow.paths {
+        if let (PathRows::Links { period }, [step], &[between]) = (path.rows, &path.steps[..], &path.relations[..]) {
+            let relation = relation_in(dataset, &name(step.relation))?;
+            rows.links.push(CutoffLinks { relation, name: name(between), period });
+        }
+        if let (PathRows::Latest, &[back]) = (path.rows, &path.relations[..]) {
+            let vertex = flow.relations[back as usize].dst;
+            rows.latest.push((vertex_type(vertex)?, name(back)));
+        }
+        let (Some(of), [from, relations @ ..]) = (path.cutoffs_of(flow), &path.relations[..]) else { continue };
         rows.types.push(CutoffType {
-            of: dataset.vertex_type(type_name).ok_or_else(missing)?,
+            of: vertex_type(of)?,
             vertex_type: flow.vertex_types[path.vertex.index()].dataset_name.clone(),
             relation: name(*from),
         });
@@ -72,7 +88,35 @@ fn cutoff_rows(flow: &Dataflow, dataset: &Dataset, options: &BindOptions) -> Res
             });
         }
     }
+    if !rows.links.is_empty() && !options.outputs_only {
+        rows.split = link_split(dataset, options.split.as_deref())?;
+        rows.links.iter().try_for_each(|links| links_have_times(dataset, links, rows.split))?;
+    }
     Ok(Some(rows).filter(|rows| !rows.types.is_empty()))
+}
+
+/// Whether all links of a relation have times, those that are held out as well.
+fn links_have_times(dataset: &Dataset, links: &CutoffLinks, split: Option<usize>) -> Result<()> {
+    let relation = &dataset.relations[links.relation];
+    let missing = |what: String| {
+        let name = &relation.name;
+        Err(ExecError::Unsupported(format!("the links of `{name}` are read as of their times, but {what}")))
+    };
+    if relation.time.is_none() && !relation.src_ids.is_empty() {
+        return missing("its edges have none".into());
+    }
+    let Some(split) = split.map(|split| &dataset.link_splits[split]) else { return Ok(()) };
+    for (part, links_of_part) in [("val", &split.val), ("test", &split.test)] {
+        let is_held_out = links_of_part.relation.iter().any(|of| *of as usize == links.relation);
+        if is_held_out && links_of_part.time.is_none() {
+            let name = &split.name;
+            return missing(format!(
+                "those of the `{part}` part of the split `{name}` have none (`{part}_time` in dataset.toml; `hgnnc data split \
+                 --links` writes it)"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The largest size of a semantic graph, in bytes.
@@ -113,7 +157,7 @@ fn instances(flow: &Dataflow, path: &PathDecl, dataset: &Dataset, options: &Bind
         steps: path.steps.iter().map(step).collect::<Result<_>>()?,
         at_most: match path.rows {
             PathRows::Walks { at_most } => at_most,
-            PathRows::Edges | PathRows::Cutoffs => None,
+            _ => None,
         },
         relations: path.relations.iter().map(|&by| relation(by).dataset_name.clone()).collect(),
         edge_data: path.relations.iter().take(path.steps.len()).map(is_read).collect(),

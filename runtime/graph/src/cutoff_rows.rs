@@ -6,12 +6,16 @@
 //! rows a relation with the edges between them: to a row with a cutoff come the edges that are not later, from the rows of
 //! their sources with the same cutoff. A source that has a time is read as of its own time, which is not later.
 //!
+//! The ends of a link to predict are read as of the last time before the period of the link ([`CutoffLinks`]). Any vertex of
+//! their types can be a negative sample of it, so all of them have a row at the cutoff of each link, and one as of the end of all
+//! times, for pairs to score. Links between rows are a relation as well; a pair is one link of a period, of the earliest part.
+//!
 //! Rows are ordered by cutoff, then by vertex. So the number of a row depends on nothing that is later than its cutoff, nor
 //! do random choices that are made by these numbers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use hgnnc_dataset::dataset::{Dataset, RelationData, Step, VertexTypeData};
+use hgnnc_dataset::dataset::{Dataset, LinkSplitData, RelationData, Step, VertexTypeData};
 
 use crate::csr::NO_ORIGINAL;
 use crate::sgb::{SgbError, edges_of_step, latest_times};
@@ -23,6 +27,14 @@ pub struct CutoffRows {
     pub types: Vec<CutoffType>,
     /// The steps that start or end at such rows.
     pub walks: Vec<CutoffWalk>,
+    /// Links to predict between such rows.
+    pub links: Vec<CutoffLinks>,
+    /// Vertex types, by position, with the name of a new relation from their rows as of the end of all times to the vertices.
+    pub latest: Vec<(usize, String)>,
+    /// Position of the split with the links that are held out; `None`: none are.
+    pub split: Option<usize>,
+    /// Only pairs to score have rows, and no links to learn from.
+    pub outputs_only: bool,
     /// Largest size in bytes of the rows with the graphs that are made of their relations.
     pub memory_budget: u64,
 }
@@ -48,6 +60,28 @@ pub struct CutoffWalk {
     /// Whether its edges are read. Otherwise it has none.
     pub read: bool,
 }
+
+/// Links of a relation with times, whose ends both have rows as of cutoffs.
+#[derive(Clone, Debug)]
+pub struct CutoffLinks {
+    /// Position of the relation.
+    pub relation: usize,
+    /// Name of the new relation between rows.
+    pub name: String,
+    /// Units of time that a period is long.
+    pub period: u64,
+}
+
+impl CutoffLinks {
+    /// The last time before the period of a time.
+    fn cutoff(&self, time: i64) -> i64 {
+        let period = i64::try_from(self.period).unwrap_or(i64::MAX).max(1);
+        time.saturating_sub(time.rem_euclid(period)).saturating_sub(1)
+    }
+}
+
+/// The cutoff of pairs to score: they read all that there is.
+const NOW: i64 = i64::MAX;
 
 /// The edges of a step by the vertex where they arrive.
 struct Arriving {
@@ -99,7 +133,7 @@ impl CutoffRows {
             Some(at) => rows[at].binary_search(&(own_cutoff(dataset, of, (cutoff, vertex)), vertex)).ok(),
             None => Some(vertex as usize),
         };
-        let mut relations = vec![];
+        let (mut relations, mut translated) = (vec![], vec![]);
         for (at, CutoffType { of, relation, .. }) in self.types.iter().enumerate() {
             relations.push(RelationData {
                 name: relation.clone(),
@@ -143,6 +177,53 @@ impl CutoffRows {
                 ..RelationData::default()
             });
         }
+        for links in &self.links {
+            let ends = [dataset.relations[links.relation].src, dataset.relations[links.relation].dst];
+            let [src, dst] = ends.map(|of| position(of).expect("ends of links have rows"));
+            let row = |at: usize, row: Row| rows[at].binary_search(&row).expect("the ends of a link have rows") as u32;
+            let mut known = HashSet::new();
+            let mut parts: [Vec<(u32, u32, i64)>; 3] = Default::default();
+            for (part, between) in parts.iter_mut().enumerate() {
+                for (from, to, time) in self.links_of_part(dataset, links, part) {
+                    let cutoff = links.cutoff(time);
+                    let pair = (row(src, (cutoff, from)), row(dst, (cutoff, to)));
+                    if known.insert(pair) {
+                        between.push((pair.0, pair.1, time));
+                    }
+                }
+            }
+            let number = (dataset.relations.len() + relations.len()) as u32;
+            let [train, held_out @ ..] = parts;
+            relations.push(RelationData {
+                name: links.name.clone(),
+                src: first + src,
+                dst: first + dst,
+                src_ids: train.iter().map(|link| link.0).collect(),
+                dst_ids: train.iter().map(|link| link.1).collect(),
+                ..RelationData::default()
+            });
+            translated.push((number, held_out));
+        }
+        for (of, name) in &self.latest {
+            let at = position(*of).expect("ends of links have rows");
+            let latest = (0..).zip(&rows[at]).filter(|(_, row)| row.0 == NOW);
+            let (src_ids, dst_ids) = latest.map(|(number, row)| (number, row.1)).unzip();
+            let (name, src, dst) = (name.clone(), first + at, *of);
+            relations.push(RelationData { name, src, dst, src_ids, dst_ids, ..RelationData::default() });
+        }
+        if let Some(split) = self.split {
+            let LinkSplitData { val, test, .. } = &mut dataset.link_splits[split];
+            for (number, held_out) in translated {
+                for (part, pairs) in [&mut *val, &mut *test].into_iter().zip(held_out) {
+                    for (src, dst, time) in pairs {
+                        part.src.push(src);
+                        part.relation.push(number);
+                        part.dst.push(dst);
+                        part.time.iter_mut().for_each(|times| times.push(time));
+                    }
+                }
+            }
+        }
         let vertex = |(of, rows): (&CutoffType, &Vec<Row>)| VertexTypeData {
             name: of.vertex_type.clone(),
             count: rows.len(),
@@ -160,7 +241,12 @@ impl CutoffRows {
         let mut rows: Vec<BTreeSet<Row>> = vec![BTreeSet::new(); self.types.len()];
         let mut new: Vec<Vec<Row>> = vec![vec![]; self.types.len()];
         let mut num_edges = 0u64;
-        // Vertices with times read first, and then what they read.
+        for (at, row) in self.rows_of_links(dataset)? {
+            if rows[at].insert(row) {
+                new[at].push(row);
+            }
+        }
+        // Vertices with times read as well, and then all read what they may.
         let timed = walks.iter().flatten().map(|walk| (walk, self.readers(dataset, &[], walk.dst))).collect::<Vec<_>>();
         for (walk, readers) in timed {
             self.read(dataset, (walk, &readers), (&mut rows, &mut new), &mut num_edges)?;
@@ -173,6 +259,56 @@ impl CutoffRows {
             }
         }
         Ok(rows.into_iter().map(|rows| rows.into_iter().collect()).collect())
+    }
+
+    /// The links of a part (0: training, then validation and test) with times: source, destination, time.
+    fn links_of_part<'d>(
+        &self,
+        dataset: &'d Dataset,
+        links: &CutoffLinks,
+        part: usize,
+    ) -> Box<dyn Iterator<Item = (u32, u32, i64)> + 'd> {
+        if self.outputs_only {
+            return Box::new(std::iter::empty());
+        }
+        let relation = links.relation;
+        let held_out = self.split.map(|split| &dataset.link_splits[split]);
+        let of_part = match (part, held_out) {
+            (0, _) => {
+                let data = &dataset.relations[relation];
+                let times = data.time.iter().flatten().copied();
+                let edges = data.src_ids.iter().copied().zip(data.dst_ids.iter().copied()).zip(times);
+                return Box::new(edges.map(|((src, dst), time)| (src, dst, time)));
+            }
+            (1, Some(split)) => &split.val,
+            (_, Some(split)) => &split.test,
+            (_, None) => return Box::new(std::iter::empty()),
+        };
+        let times = of_part.time.iter().flatten().copied();
+        let all = of_part.src.iter().copied().zip(of_part.dst.iter().copied()).zip(&of_part.relation).zip(times);
+        let own = all.filter(move |((_, of), _)| **of as usize == relation);
+        Box::new(own.map(|(((src, dst), _), time)| (src, dst, time)))
+    }
+
+    /// The rows of all vertices at the ends of links, at each cutoff of a link and of pairs to score.
+    fn rows_of_links(&self, dataset: &Dataset) -> Result<Vec<(usize, Row)>, SgbError> {
+        let mut cutoffs: BTreeMap<usize, BTreeSet<i64>> = BTreeMap::new();
+        for links in &self.links {
+            let of_parts = (0..3).flat_map(|part| self.links_of_part(dataset, links, part));
+            let of_links: BTreeSet<i64> = of_parts.map(|(_, _, time)| links.cutoff(time)).chain([NOW]).collect();
+            let data = &dataset.relations[links.relation];
+            [data.src, data.dst].into_iter().for_each(|of| cutoffs.entry(of).or_default().extend(&of_links));
+        }
+        let count = |of: usize| dataset.vertex_types[of].count;
+        let num_rows = cutoffs.iter().map(|(&of, cutoffs)| (cutoffs.len() * count(of)) as u64).sum();
+        self.check(num_rows, 0)?;
+        let mut rows = vec![];
+        for (of, cutoffs) in cutoffs {
+            let at = self.types.iter().position(|rows| rows.of == of).expect("ends of links have rows");
+            let all = cutoffs.into_iter().flat_map(|cutoff| (0..count(of) as u32).map(move |vertex| (cutoff, vertex)));
+            rows.extend(all.map(|row| (at, row)));
+        }
+        Ok(rows)
     }
 
     /// Adds the rows that some rows read along a step, and the number of edges.
@@ -194,24 +330,27 @@ impl CutoffRows {
                     new[at].push(row);
                 }
             }
-            self.check(rows, *num_edges)?;
+            self.check(rows.iter().map(|rows| rows.len() as u64).sum(), *num_edges)?;
         }
         Ok(())
     }
 
     /// Refuses rows and edges that do not fit.
-    fn check(&self, rows: &[BTreeSet<Row>], edges: u64) -> Result<(), SgbError> {
+    fn check(&self, num_rows: u64, edges: u64) -> Result<(), SgbError> {
         // A row: its cutoff, the relation from its vertex, and a graph with both directions. An edge: a relation, what a cutoff
         // leaves of it, and a graph.
         const ROW: u64 = 8 + 8 + 28;
         const EDGE: u64 = 8 + 12 + 16;
-        let num_rows: u64 = rows.iter().map(|rows| rows.len() as u64).sum();
         let bytes = num_rows * ROW + edges * EDGE;
         if bytes <= self.memory_budget && num_rows.max(edges) < NO_ORIGINAL.into() {
             return Ok(());
         }
         let names = self.types.iter().map(|rows| rows.vertex_type.clone()).collect::<Vec<_>>().join(", ");
-        Err(SgbError::TooManyCutoffRows { names, rows: num_rows, edges, budget: self.memory_budget })
+        let (rows, budget) = (num_rows, self.memory_budget);
+        Err(match self.links.iter().map(|links| links.period).max() {
+            Some(period) => SgbError::TooManyPeriods { names, rows, edges, period, budget },
+            None => SgbError::TooManyCutoffRows { names, rows, edges, budget },
+        })
     }
 
     /// The rows of a vertex type as readers: pairs of cutoff and vertex, in the order of their numbers. Without `rows`, only

@@ -26,7 +26,7 @@ pub mod shared;
 mod transpose;
 
 pub use csr::{Adjacency, EdgeError, NO_ORIGINAL, SemanticGraph};
-pub use cutoff_rows::{CutoffRows, CutoffType, CutoffWalk};
+pub use cutoff_rows::{CutoffLinks, CutoffRows, CutoffType, CutoffWalk};
 pub use degrees::{ClassInfo, DegreeClasses, DegreeCounts, class_degrees, degree_class};
 pub use edge_rows::EdgeRows;
 pub use info::DatasetInfo;

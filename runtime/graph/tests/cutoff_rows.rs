@@ -1,7 +1,7 @@
 //! Rows of vertices as of cutoffs: those that are read, their edges and numbers, and the errors of the list.
 
-use hgnnc_dataset::{Dataset, RelationData, Step, VertexTypeData};
-use hgnnc_graph::{CutoffRows, CutoffType, CutoffWalk, SgbError};
+use hgnnc_dataset::{Dataset, LinkSplitData, Links, RelationData, Step, VertexTypeData};
+use hgnnc_graph::{CutoffLinks, CutoffRows, CutoffType, CutoffWalk, SgbError};
 
 /// Papers with times, authors without, and who wrote which paper when. `edges`: author, paper, time.
 fn dataset(papers: &[i64], authors: usize, edges: &[(u32, u32, i64)]) -> Dataset {
@@ -36,6 +36,7 @@ fn of_authors(memory_budget: u64) -> CutoffRows {
         types: vec![CutoffType { of: 1, vertex_type: "rows".into(), relation: "from".into() }],
         walks: vec![walk(Step::reverse(0), "to rows"), walk(Step::forward(0), "to papers")],
         memory_budget,
+        ..CutoffRows::default()
     }
 }
 
@@ -102,4 +103,108 @@ fn too_many_rows_are_counted_and_refused() {
     assert_eq!((data.vertex_types.len(), data.relations.len()), (2, 1), "the dataset is unchanged");
     of_authors(1 << 20).add_to(&mut data).unwrap();
     assert_eq!(data.relations[2].src_ids.len(), 200 * 201 / 2);
+}
+
+/// Who listened to what when, in days; one link of each held-out part.
+fn music() -> Dataset {
+    let vertex = |name: &str, count: usize| VertexTypeData { name: name.into(), count, ..Default::default() };
+    let links = |links: &[(u32, u32, i64)]| Links {
+        src: links.iter().map(|link| link.0).collect(),
+        relation: vec![0; links.len()],
+        dst: links.iter().map(|link| link.1).collect(),
+        time: Some(links.iter().map(|link| link.2).collect()),
+    };
+    // A pair of the first week twice, and once in the second.
+    let edges = [(0, 1, 3), (1, 0, 5), (0, 1, 6), (0, 1, 8), (1, 1, 13)];
+    Dataset {
+        name: "music".into(),
+        vertex_types: vec![vertex("user", 2), vertex("artist", 3)],
+        relations: vec![RelationData {
+            name: "listens".into(),
+            src: 0,
+            dst: 1,
+            src_ids: edges.iter().map(|edge| edge.0).collect(),
+            dst_ids: edges.iter().map(|edge| edge.1).collect(),
+            time: Some(edges.iter().map(|edge| edge.2).collect()),
+            ..Default::default()
+        }],
+        link_splits: vec![LinkSplitData {
+            name: "weeks".into(),
+            val: links(&[(1, 1, 12), (1, 2, 15)]),
+            test: links(&[(1, 2, 16), (0, 0, 30)]),
+        }],
+        ..Default::default()
+    }
+}
+
+/// Rows of users and artists at the ends of links; messages go from artists to users.
+fn of_links(memory_budget: u64) -> CutoffRows {
+    let rows = |of: usize| CutoffType { of, vertex_type: format!("rows {of}"), relation: format!("from {of}") };
+    CutoffRows {
+        types: vec![rows(0), rows(1)],
+        walks: vec![CutoffWalk { step: Step::reverse(0), relation: "to users".into(), read: true }],
+        links: vec![CutoffLinks { relation: 0, name: "links".into(), period: 7 }],
+        latest: vec![(1, "latest".into())],
+        split: Some(0),
+        memory_budget,
+        ..CutoffRows::default()
+    }
+}
+
+#[test]
+fn each_vertex_at_an_end_of_links_has_a_row_at_each_cutoff_of_a_link() {
+    let mut data = music();
+    of_links(1 << 20).add_to(&mut data).unwrap();
+    // Weeks end at 6, 13, 20, 27; the last block reads all.
+    let cutoffs = |of: usize| data.vertex_types[of].time.clone().expect("rows have times");
+    let each =
+        |count: usize| -> Vec<i64> { [-1, 6, 13, 27, i64::MAX].into_iter().flat_map(|c| vec![c; count]).collect() };
+    assert_eq!((cutoffs(2), cutoffs(3)), (each(2), each(3)));
+    let ends = |name: &str| -> Vec<(u32, u32)> {
+        let relation = &data.relations[data.relation(name).expect("it was added")];
+        relation.src_ids.iter().copied().zip(relation.dst_ids.iter().copied()).collect()
+    };
+    // A pair is one link of a week: (0, 1) of the first and of the second.
+    assert_eq!(ends("links"), [(0, 1), (1, 0), (2, 4), (3, 4)]);
+    // Of the first week nobody reads anything, of the second what the first had.
+    let to_users = ends("to users");
+    assert!(to_users.iter().all(|&(artist, user)| artist / 3 == user / 2), "rows of one cutoff: {to_users:?}");
+    assert_eq!(to_users.iter().filter(|edge| edge.1 < 2).count(), 0);
+    assert_eq!(to_users.iter().filter(|edge| (2..4).contains(&edge.1)).count(), 3);
+    assert_eq!(to_users.iter().filter(|edge| edge.1 >= 8).count(), 5);
+    assert_eq!(ends("latest"), [(12, 0), (13, 1), (14, 2)]);
+}
+
+#[test]
+fn held_out_links_are_rows_as_of_their_times_and_of_the_earliest_part() {
+    let mut data = music();
+    of_links(1 << 20).add_to(&mut data).unwrap();
+    let number = data.relation("links").expect("it was added") as u32;
+    let LinkSplitData { val, test, .. } = &data.link_splits[0];
+    let of = |links: &Links| -> Vec<(u32, u32, i64)> {
+        let times = links.time.as_ref().expect("links keep their times");
+        let own = (0..links.src.len()).filter(|&link| links.relation[link] == number);
+        own.map(|link| (links.src[link], links.dst[link], times[link])).collect()
+    };
+    // (1, 1) of the second week is a training link, and (1, 2) of the third a validation link.
+    assert_eq!(of(val), [(5, 8, 15)]);
+    assert_eq!(of(test), [(6, 9, 30)]);
+    assert_eq!(val.src.len(), 3, "the split keeps its own links");
+}
+
+#[test]
+fn pairs_to_score_alone_have_one_cutoff() {
+    let mut data = music();
+    CutoffRows { outputs_only: true, ..of_links(1 << 20) }.add_to(&mut data).unwrap();
+    assert_eq!((data.vertex_types[2].count, data.vertex_types[3].count), (2, 3));
+    assert!(data.relations[data.relation("links").expect("it was added")].src_ids.is_empty());
+}
+
+#[test]
+fn too_many_periods_are_counted_and_refused() {
+    let mut data = music();
+    let error = of_links(500).add_to(&mut data).unwrap_err();
+    assert!(matches!(error, SgbError::TooManyPeriods { rows: 25, period: 7, budget: 500, .. }), "{error}");
+    assert!(error.to_string().contains("`cutoff time every 70`"), "{error}");
+    assert_eq!((data.vertex_types.len(), data.relations.len()), (2, 1), "the dataset is unchanged");
 }

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use hgnnc_data::Candidates;
 use hgnnc_ir::random::bits;
 
 /// Number of times an evaluation draws a negative that is a link again.
@@ -36,13 +37,12 @@ impl Draws {
     }
 }
 
-/// Draws a negative for each link, if there is one, for an evaluation: any two vertices, or (`replace`) the link with its
-/// destination and its source replaced by turns. All are distinct, and each has the position of its link. The last but one
-/// argument has the numbers of sources and destinations.
+/// Draws a negative for each link, if there is one, for an evaluation: any two candidates for its ends, or (`replace`) the link
+/// with its destination and its source replaced by turns. All are distinct, and each has the position of its link.
 pub fn of_evaluation(
     links: &[(u32, u32)],
     replace: bool,
-    (num_src, num_dst): (usize, usize),
+    [sources, destinations]: &[Candidates; 2],
     is_link: impl Fn((u32, u32)) -> bool,
     key: u64,
 ) -> Vec<(u32, (u32, u32))> {
@@ -50,11 +50,13 @@ pub fn of_evaluation(
     let mut drawn = HashSet::new();
     let negative = |(index, &(src, dst)): (u64, &(u32, u32))| {
         let candidate = |attempt| {
-            let end = |end: u64, count| draws.number(2 * (index * TRIES + attempt) + end, count) as u32;
+            let end = |end: u64, of: &Candidates, own| {
+                of.of(own).start + draws.number(2 * (index * TRIES + attempt) + end, of.count()) as u32
+            };
             match replace {
-                false => (end(0, num_src), end(1, num_dst)),
-                true if index % 2 == 0 => (src, end(1, num_dst)),
-                true => (end(0, num_src), dst),
+                false => (end(0, sources, src), end(1, destinations, dst)),
+                true if index % 2 == 0 => (src, end(1, destinations, dst)),
+                true => (end(0, sources, src), dst),
             }
         };
         let pair = draws.first(candidate, |pair| !is_link(pair) && drawn.insert(pair))?;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use hgnnc_data::{BoundData, ExecError, LinkWalks, Result};
+use hgnnc_data::{BoundData, Candidates, ExecError, LinkWalks, Result};
 use hgnnc_graph::Shared;
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::random::mask_key;
@@ -37,6 +37,8 @@ struct Links {
     dst_type: usize,
     num_src: usize,
     num_dst: usize,
+    /// The rows that can take the place of the source and of the destination.
+    candidates: [Candidates; 2],
     of: LinksOf,
     /// Position of its first link among all links.
     first: usize,
@@ -176,6 +178,7 @@ impl PairSource {
                 dst_type: decl.dst.index(),
                 num_src: topology.num_src,
                 num_dst: topology.num_dst,
+                candidates: topology.candidates(),
                 of,
                 first: 0,
             }
@@ -244,15 +247,17 @@ impl PairSource {
                     // With an odd number of negatives, too, as many replace the destination as the source, over all
                     // links.
                     let of_destination = (number + u64::from(k)).is_multiple_of(2);
+                    let [of_source, of_dst] = &links.candidates;
+                    let (candidates, replaced) = if of_destination { (of_dst, dst) } else { (of_source, src) };
                     let candidate = |attempt| {
                         let draw = |of: usize| draws.number(first + attempt, of);
                         let end = match self.target.negatives.by {
                             NegativeEnds::InBatch if attempt < TRIES / 2 => {
                                 let other = of_batch[draw(of_batch.len())];
-                                if of_destination { other.1 } else { other.0 }
+                                candidates.at(if of_destination { other.1 } else { other.0 }, replaced)
                             }
                             NegativeEnds::InBatch | NegativeEnds::Uniform | NegativeEnds::Shared => {
-                                draw(if of_destination { links.num_dst } else { links.num_src }) as u32
+                                candidates.of(replaced).start + draw(candidates.count()) as u32
                             }
                         };
                         if of_destination { (src, end) } else { (end, dst) }
@@ -518,6 +523,31 @@ mod tests {
                     assert!(links[&link].0 == src || links[&link].1 == dst);
                 }
             }
+        }
+    }
+
+    /// Of links as of cutoffs, an end is replaced by the rows of the same cutoff alone.
+    #[test]
+    fn negatives_are_rows_as_of_the_cutoff_of_their_link() {
+        // Ten users as of three cutoffs, five artists as of three, of which one is read as of a fourth as well.
+        let users: Vec<i64> = (0..3).flat_map(|cutoff| [cutoff; 10]).collect();
+        let artists: Vec<i64> = [0; 5].into_iter().chain([1; 5]).chain([2; 5]).chain([9; 5]).collect();
+        for by in [NegativeEnds::Uniform, NegativeEnds::InBatch] {
+            let (mut source, _, _) = source(&[4], by);
+            source.graphs[0].candidates =
+                [Candidates::as_of_cutoffs(&users, 10), Candidates::as_of_cutoffs(&artists, 5)];
+            let (src, dst): (Vec<u32>, Vec<u32>) = (0..15).map(|i| (10 * (i % 3) + i / 3, 5 * (i % 3) + i / 5)).unzip();
+            let mut links: Vec<(u32, u32)> = dst.into_iter().zip(src).collect();
+            links.sort_unstable();
+            let (dst, src): (Vec<u32>, Vec<u32>) = links.into_iter().unzip();
+            let indptr: Vec<u64> = (0..=20).map(|row| dst.iter().filter(|dst| **dst < row).count() as u64).collect();
+            source.graphs[0].of = LinksOf::Relation { indptr: indptr.into(), src: src.into(), dst };
+            let batch: Vec<u32> = (0..15).collect();
+            let (mut seeds, mut pairs) = (vec![vec![]; 2], vec![]);
+            source.draw((&batch, None), KEY, &mut PairRoom::default(), &mut seeds, &mut pairs);
+            let drawn = listed(&pairs[0], &seeds[0], &seeds[1]);
+            assert!(drawn.iter().filter(|pair| !pair.2).count() >= 40, "{by:?}: {}", drawn.len());
+            assert!(drawn.iter().all(|&(user, artist, _)| user / 10 == artist / 5), "{by:?}: {drawn:?}");
         }
     }
 

@@ -225,7 +225,7 @@ impl World {
                 self.counts.insert(flow.vertex_types[path.vertex.index()].name.clone(), edges.len());
                 continue;
             }
-            if path.rows == PathRows::Cutoffs {
+            if path.rows.are_of_vertices() {
                 // The runtime lists them, by the times of a dataset.
                 path.relations.iter().for_each(|&by| drop(self.relations.insert(relation(by).name.clone(), vec![])));
                 self.counts.insert(flow.vertex_types[path.vertex.index()].name.clone(), 0);

@@ -10,6 +10,7 @@ mod comfort;
 mod commands;
 mod common;
 mod cuda;
+mod cutoff_links;
 mod device;
 mod edges;
 mod environment;

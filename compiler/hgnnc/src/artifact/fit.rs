@@ -147,6 +147,8 @@ impl Artifact {
             let carriers = match path.rows {
                 PathRows::Walks { .. } => &path.relations[..],
                 PathRows::Edges | PathRows::Cutoffs => &path.relations[1..],
+                // Neither has data of edges.
+                PathRows::Links { .. } | PathRows::Latest => &[],
             };
             for (step, carrier) in path.steps.iter().zip(carriers) {
                 if let (Some(of), Some(carrier)) = (schema(step.relation), schema(*carrier))

@@ -79,6 +79,7 @@ impl Parser {
                 let mut written = known.filter(|loops| loops.word().is_some_and(|word| self.accept_word(word)));
                 let self_loops = written.next().unwrap_or_default();
                 let links = self.accept_word("links");
+                let period = if self.accept_word("every") { Some(self.integer()?) } else { None };
                 let past = self.accept_word("past");
                 let shuffle = if self.accept_word("shuffle") { Some(self.integer()?) } else { None };
                 let kept = if self.accept_word("at_most") {
@@ -96,6 +97,7 @@ impl Parser {
                     shuffle,
                     kept,
                     past,
+                    period,
                     share,
                     ..GraphDecl::new(name, src, dst, steps)
                 });
@@ -132,6 +134,11 @@ impl Parser {
                     PathRows::Edges
                 } else if self.accept_word("cutoffs") {
                     PathRows::Cutoffs
+                } else if self.accept_word("latest") {
+                    PathRows::Latest
+                } else if self.accept_word("links") {
+                    self.word("every")?;
+                    PathRows::Links { period: self.integer()? }
                 } else {
                     let at_most = if self.accept_word("at_most") { Some(self.integer()?) } else { None };
                     PathRows::Walks { at_most }

@@ -592,7 +592,8 @@ impl<'a> Printer<'a> {
             TrainEntry::Reuse(span, expr) => (span, "reuse", value(expr)),
             TrainEntry::Negatives(span, expr) => (span, "negatives", value(expr)),
             TrainEntry::Exclude(span, graphs) => (span, "exclude", graph_expr(graphs)),
-            TrainEntry::Cutoff(span) => (span, "cutoff", "time".to_owned()),
+            TrainEntry::Cutoff(span, None) => (span, "cutoff", "time".to_owned()),
+            TrainEntry::Cutoff(span, Some(period)) => (span, "cutoff", format!("time every {}", value(period))),
             TrainEntry::Seed(span, expr) => (span, "seed", value(expr)),
             TrainEntry::Stop(span, criterion, patience) => {
                 let patience = self.expr(patience, LOOSEST);

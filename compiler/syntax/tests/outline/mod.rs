@@ -205,7 +205,8 @@ fn entry(entry: &TrainEntry) -> String {
         }
         TrainEntry::Reuse(_, value) => format!("reuse {}", expr(value)),
         TrainEntry::Negatives(_, value) => format!("negatives {}", expr(value)),
-        TrainEntry::Cutoff(_) => "cutoff".to_owned(),
+        TrainEntry::Cutoff(_, None) => "cutoff".to_owned(),
+        TrainEntry::Cutoff(_, Some(period)) => format!("cutoff every {}", expr(period)),
         TrainEntry::Exclude(_, graphs) => format!("exclude {}", self::graphs(graphs)),
         TrainEntry::Seed(_, value) => format!("seed {}", expr(value)),
         TrainEntry::Stop(_, c, patience) => format!("stop {} {}", criterion(c), expr(patience)),

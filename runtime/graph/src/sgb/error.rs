@@ -89,6 +89,23 @@ pub enum SgbError {
         /// The budget in bytes.
         budget: u64,
     },
+    /// The rows of the ends of links, as of the times before their periods, exceed the memory budget.
+    #[error(
+        "the ends of links are read as of the time before each period: {names} would have {rows} rows and {edges} edges or more,          but the memory budget of a semantic graph is {}: choose longer periods than {period}, `cutoff time every {}`",
+        show_bytes(*budget), period.saturating_mul(10)
+    )]
+    TooManyPeriods {
+        /// The vertex types that have such rows.
+        names: String,
+        /// The number of rows that were found until it was given up.
+        rows: u64,
+        /// The number of their in-edges.
+        edges: u64,
+        /// The length of a period in units of time.
+        period: u64,
+        /// The budget in bytes.
+        budget: u64,
+    },
     /// More edges than 32-bit edge ids can number.
     #[error("semantic graph `{graph}` would have {edges} edges, but edge ids have 32 bits")]
     TooManyEdges { graph: String, edges: u64 },

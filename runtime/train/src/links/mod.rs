@@ -4,7 +4,7 @@ mod curve;
 mod rank;
 mod scorer;
 
-use hgnnc_data::{BoundData, Result, Topology, part_index};
+use hgnnc_data::{BoundData, Candidates, Result, Topology, part_index};
 use hgnnc_executable::Executable;
 use hgnnc_ir::random::mask_key;
 use hgnnc_ir::training::{LinkLoss, Metric, Part};
@@ -30,8 +30,10 @@ pub(crate) struct LinkMeasures {
     /// Weight of negatives in the loss, relative to a link.
     negatives: f64,
     parts: [LinkPart; 3],
-    /// Source and destination counts of each link graph.
-    ends: Vec<(usize, usize)>,
+    /// Rows at the sources and destinations of each link graph.
+    rows: Vec<(usize, usize)>,
+    /// Those that can take the place of an end, for each link graph.
+    candidates: Vec<[Candidates; 2]>,
     known: Vec<KnownLinks>,
 }
 
@@ -96,7 +98,8 @@ impl LinkMeasures {
         let (Some(target), Some(trained)) = (training.links(), training.first()) else { return Ok(None) };
         let scorer = Scorer::new(executable, backend, target, &trained.output, &data.num_vertices)?;
         let topologies: Vec<&Topology> = target.graphs.iter().map(|graph| &data.graphs[graph.index()]).collect();
-        let ends: Vec<(usize, usize)> = topologies.iter().map(|graph| (graph.num_src, graph.num_dst)).collect();
+        let rows: Vec<(usize, usize)> = topologies.iter().map(|graph| (graph.num_src, graph.num_dst)).collect();
+        let candidates: Vec<[Candidates; 2]> = topologies.iter().map(|graph| graph.candidates()).collect();
         // Of a metapath, the links of one epoch of walks, the same for all runs.
         let walked = |graph: &Graph| {
             let walks = data.drawn.links.get(graph.index())?.as_ref()?;
@@ -107,9 +110,9 @@ impl LinkMeasures {
         let mut parts = vec![trained.collect::<Vec<Vec<(u32, u32)>>>()];
         for held_out in &data.held_out {
             // Data bound for outputs only has no held-out links.
-            parts.push(if held_out.is_empty() { vec![vec![]; ends.len()] } else { held_out.clone() });
+            parts.push(if held_out.is_empty() { vec![vec![]; rows.len()] } else { held_out.clone() });
         }
-        let known: Vec<KnownLinks> = (0..ends.len())
+        let known: Vec<KnownLinks> = (0..rows.len())
             .into_par_iter()
             .map(|graph| KnownLinks::of(parts.iter().flat_map(|part| &part[graph])))
             .collect();
@@ -118,9 +121,11 @@ impl LinkMeasures {
                 let of_graph = |graph: usize| {
                     let key = mask_key(part as u64, 2 * graph as u64 + u64::from(replace), STREAM);
                     let is_link = |pair| known[graph].has(pair);
-                    negatives::of_evaluation(&links[graph], replace, ends[graph], is_link, key).into_iter().unzip()
+                    negatives::of_evaluation(&links[graph], replace, &candidates[graph], is_link, key)
+                        .into_iter()
+                        .unzip()
                 };
-                (0..ends.len()).into_par_iter().map(of_graph).collect()
+                (0..rows.len()).into_par_iter().map(of_graph).collect()
             };
             let (_, others) = draw(false).into_iter().unzip::<_, _, Vec<_>, _>();
             let (corrupted, replaced) = draw(true).into_iter().unzip();
@@ -129,7 +134,7 @@ impl LinkMeasures {
         let parts: Vec<LinkPart> = parts.collect();
         let Ok(parts) = parts.try_into() else { unreachable!("there are three parts") };
         let (loss, negatives) = (target.loss, target.negatives.count.into());
-        Ok(Some(Self { scorer, loss, negatives, parts, ends, known }))
+        Ok(Some(Self { scorer, loss, negatives, parts, rows, candidates, known }))
     }
 
     /// Takes the results of the last evaluation and invalidates previous metrics.
@@ -149,7 +154,13 @@ impl LinkMeasures {
         }
         if metric.is_ranking() {
             if self.parts[index].ranks.is_none() {
-                let ranks = rank(&mut self.scorer, whole, &self.parts[index].links, &self.ends, &self.known)?;
+                let ranks = rank(
+                    &mut self.scorer,
+                    whole,
+                    &self.parts[index].links,
+                    (&self.rows, &self.candidates),
+                    &self.known,
+                )?;
                 self.parts[index].ranks = Some(ranks);
             }
             let ranks = self.parts[index].ranks.unwrap_or_default();
@@ -207,32 +218,32 @@ impl LinkMeasures {
     /// Scores of pairs, by link graph, in order. Vertex ids must be valid. Each process scores a part of them.
     pub fn scores(&mut self, whole: &mut dyn Session, pairs: &[Vec<(u32, u32)>]) -> Result<Vec<Vec<f32>>> {
         let own: Vec<&[(u32, u32)]> = pairs.iter().map(|pairs| &pairs[whole.own_rows(pairs.len())]).collect();
-        let scores = score_pairs(&mut self.scorer, &own, &self.ends)?;
+        let scores = score_pairs(&mut self.scorer, &own, &self.rows)?;
         scores.into_iter().map(|scores| whole.all_rows(scores)).collect()
     }
 
-    /// Source and destination counts of each link graph.
-    pub fn endpoints(&self) -> &[(usize, usize)] {
-        &self.ends
+    /// The rows that can take the place of the ends of links, for each link graph.
+    pub fn candidates(&self) -> &[[Candidates; 2]] {
+        &self.candidates
     }
 }
 
 impl std::fmt::Debug for LinkMeasures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "LinkMeasures({} graphs)", self.ends.len())
+        write!(f, "LinkMeasures({} graphs)", self.rows.len())
     }
 }
 
 /// Pairs scored per graph and batch.
 const PAIRS: usize = 1 << 20;
 
-/// Scores any number of pairs, in order.
-fn score_pairs(scorer: &mut Scorer, pairs: &[&[(u32, u32)]], ends: &[(usize, usize)]) -> Result<Vec<Vec<f32>>> {
+/// Scores any number of pairs, in order. `rows` are those at the sources and destinations of each graph.
+fn score_pairs(scorer: &mut Scorer, pairs: &[&[(u32, u32)]], rows: &[(usize, usize)]) -> Result<Vec<Vec<f32>>> {
     let mut scores: Vec<Vec<f32>> = pairs.iter().map(|pairs| Vec::with_capacity(pairs.len())).collect();
     let mut first = 0;
     while pairs.iter().any(|pairs| pairs.len() > first) {
         let now = pairs.iter().map(|pairs| &pairs[first.min(pairs.len())..(first + PAIRS).min(pairs.len())]);
-        let sets: Vec<(Pairs, Vec<u32>)> = now.zip(ends).map(|(pairs, ends)| by_destination(pairs, ends.1)).collect();
+        let sets: Vec<(Pairs, Vec<u32>)> = now.zip(rows).map(|(pairs, rows)| by_destination(pairs, rows.1)).collect();
         let named: Vec<(usize, &Pairs)> = sets.iter().map(|(pairs, _)| pairs).enumerate().collect();
         scorer.score(&named)?;
         for (graph, (pairs, place)) in sets.iter().enumerate().filter(|(_, (pairs, _))| !pairs.src.is_empty()) {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use hgnnc_data::classes::ClassCounts;
 use hgnnc_data::metrics::{Predictions, Tally};
-use hgnnc_data::{BoundData, ExecError, Result, copy_rows, part_index};
+use hgnnc_data::{BoundData, Candidates, ExecError, Result, copy_rows, part_index};
 use hgnnc_graph::order::Order;
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
@@ -373,15 +373,15 @@ impl Trainer {
         let target = self.executable.training.as_ref().and_then(Training::links);
         let (Some(target), Some(links)) = (target, &self.links) else { return vec![] };
         let tables = &self.executable.infer;
-        let of_graph = |(graph, &ends): (&Graph, &(usize, usize))| {
+        let of_graph = |(graph, [sources, destinations]): (&Graph, &[Candidates; 2])| {
             let decl = &tables.graphs[graph.index()];
             let (name, of_relation) = match decl.steps[..] {
-                [step] => (&tables.relations[step.relation as usize].dataset_name[..], true),
+                [step] => (&tables.relations[tables.relation_of_links(step) as usize].dataset_name[..], true),
                 _ => (decl.name.strip_prefix("links_").unwrap_or(&decl.name), false),
             };
-            ScoredLinks { name: name.to_owned(), of_relation, ends }
+            ScoredLinks { name: name.to_owned(), of_relation, ends: (sources.count(), destinations.count()) }
         };
-        target.graphs.iter().zip(links.endpoints()).map(of_graph).collect()
+        target.graphs.iter().zip(links.candidates()).map(of_graph).collect()
     }
 
     /// Scores of pairs (source, destination) with the current parameters, for each of [`Trainer::link_graphs`].
@@ -393,7 +393,9 @@ impl Trainer {
         let Some((links, session)) = self.up_to_date_links()? else {
             return Err(ExecError::Unsupported("the model scores no pairs of vertices".into()));
         };
-        for (pairs, &(num_src, num_dst)) in pairs.iter().zip(links.endpoints()) {
+        let mut rows = vec![];
+        for (pairs, [sources, destinations]) in pairs.iter().zip(links.candidates()) {
+            let (num_src, num_dst) = (sources.count(), destinations.count());
             if let Some(bad) = pairs.iter().find(|pair| pair.0 as usize >= num_src || pair.1 as usize >= num_dst) {
                 return Err(ExecError::Shape {
                     what: "the pairs to score".into(),
@@ -401,8 +403,11 @@ impl Trainer {
                     expected: format!("ends below {num_src} and {num_dst}"),
                 });
             }
+            // They read all that there is.
+            let row = |&(src, dst): &(u32, u32)| (sources.latest(src), destinations.latest(dst));
+            rows.push(pairs.iter().map(row).collect());
         }
-        links.scores(session, pairs)
+        links.scores(session, &rows)
     }
 
     /// The exchanges of each process, where several train together. All call it.

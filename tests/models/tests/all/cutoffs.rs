@@ -22,15 +22,15 @@ use crate::devices::{on_device_with, on_processor_with, options, run};
 use crate::ranks::{Trained, job, train, train_on};
 use crate::times::inference;
 
-const TYPES: [(&str, usize); 3] = [("Paper", 14), ("Venue", 5), ("Author", 6)];
+pub const TYPES: [(&str, usize); 3] = [("Paper", 14), ("Venue", 5), ("Author", 6)];
 /// Name, source and destination of each relation, and whether its edges have times.
-const RELATIONS: [(&str, usize, usize, bool); 4] =
+pub const RELATIONS: [(&str, usize, usize, bool); 4] =
     [("cites", 0, 0, true), ("appears_in", 0, 1, false), ("writes", 2, 0, true), ("knows", 2, 2, true)];
 /// The relation whose edges are predicted.
 const WRITES: usize = 2;
 
 /// A semantic graph: its name in parameters, how a model names it, and its steps over relations, walked backwards or not.
-type Walk = (&'static str, &'static str, &'static [(usize, bool)]);
+pub type Walk = (&'static str, &'static str, &'static [(usize, bool)]);
 const PVP: Walk = ("PVP", "PVP", &[(1, false), (1, true)]);
 const PAP: Walk = ("PAP", "PAP", &[(2, true), (2, false)]);
 const WALKS: [Walk; 10] = [
@@ -88,23 +88,23 @@ impl Target {
 }
 
 /// Numbers that differ between calls, the same in every run.
-struct Draw(u64);
+pub struct Draw(pub u64);
 
 impl Draw {
-    fn below(&mut self, end: usize) -> usize {
+    pub fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % end as u64) as usize
     }
 }
 
 /// The vertex types that a step goes from and to.
-fn ends((relation, reverse): (usize, bool)) -> (usize, usize) {
+pub fn ends((relation, reverse): (usize, bool)) -> (usize, usize) {
     let (_, src, dst, _) = RELATIONS[relation];
     if reverse { (dst, src) } else { (src, dst) }
 }
 
 /// Layers, each over some semantic graphs.
-fn layers(draw: &mut Draw) -> Vec<Vec<Walk>> {
+pub fn layers(draw: &mut Draw) -> Vec<Vec<Walk>> {
     let some = |draw: &mut Draw| {
         let mut chosen: Vec<Walk> = WALKS.into_iter().filter(|_| draw.below(3) > 0).collect();
         if chosen.is_empty() {
@@ -116,13 +116,7 @@ fn layers(draw: &mut Draw) -> Vec<Vec<Walk>> {
 }
 
 fn source(target: Target, layers: &[Vec<Walk>], options: &str) -> String {
-    let mut body = String::new();
-    let mut before = "features".to_owned();
-    for (number, walks) in layers.iter().enumerate() {
-        let graphs: Vec<&str> = walks.iter().map(|walk| walk.1).collect();
-        body += &format!("    let h{number} = Step() over [{}] of {before}\n", graphs.join(", "));
-        before = format!("h{number}");
-    }
+    let before = last(layers);
     let (output, loss) = match target {
         Target::Papers => (format!("y: Paper = linear({before}.Paper, 2)"), "cross_entropy(y, Paper.topic)"),
         Target::Paths => (format!("y: Paper = linear({before}.Paper + along, 2)"), "cross_entropy(y, Paper.topic)"),
@@ -130,8 +124,26 @@ fn source(target: Target, layers: &[Vec<Walk>], options: &str) -> String {
             (format!("y: edges(writes) = Ends() over edges(writes) of {before}"), "cross_entropy(y, writes.role)")
         }
     };
-    if target == Target::Paths {
-        body += &format!("    let along = Along() over [PVP, PAP] of {before}\n");
+    let along = match target {
+        Target::Paths => format!("let along = Along() over [PVP, PAP] of {before}"),
+        Target::Papers | Target::Edges => String::new(),
+    };
+    model(layers, (&along, &output, loss), options)
+}
+
+/// The name of the values of the last layer.
+pub fn last(layers: &[Vec<Walk>]) -> String {
+    layers.len().checked_sub(1).map_or("features".to_owned(), |last| format!("h{last}"))
+}
+
+/// A model of some layers, what is computed of the last one, an output and its loss.
+pub fn model(layers: &[Vec<Walk>], (along, output, loss): (&str, &str, &str), options: &str) -> String {
+    let mut body = String::new();
+    let mut before = "features".to_owned();
+    for (number, walks) in layers.iter().enumerate() {
+        let graphs: Vec<&str> = walks.iter().map(|walk| walk.1).collect();
+        body += &format!("    let h{number} = Step() over [{}] of {before}\n", graphs.join(", "));
+        before = format!("h{number}");
     }
     format!(
         "schema S {{
@@ -163,6 +175,12 @@ layer Along() over graphs: [V -> V] of x: *[2] -> V[2] {{
         out = sum(v.z) across graphs
     }}
 }}
+layer Score() over graphs: [*] of x: *[2] -> y: graphs {{
+    aggregate e: g in graphs {{
+        param w: [2, 2]
+        y = dot(e.src.x @ w, e.dst.x)
+    }}
+}}
 layer Ends() over graphs: [*] of x: *[2] -> y: graphs[2] {{
     aggregate e: g in graphs {{
         param w: [2, 2]
@@ -170,7 +188,8 @@ layer Ends() over graphs: [*] of x: *[2] -> y: graphs[2] {{
     }}
 }}
 model M(schema: S) {{
-{body}    output {output}
+{body}    {along}
+    output {output}
 }}
 train M {{
     loss {loss}
@@ -184,7 +203,7 @@ train M {{
     )
 }
 
-fn dataset(draw: &mut Draw) -> Dataset {
+pub fn dataset(draw: &mut Draw) -> Dataset {
     const YEARS: usize = 9;
     let mut times = |count: usize| -> Vec<i64> { (0..count).map(|_| 2000 + draw.below(YEARS) as i64).collect() };
     let own = [times(TYPES[0].1), times(TYPES[1].1)];
@@ -237,7 +256,7 @@ fn time_of(data: &Dataset, (of, vertex): (usize, u32)) -> Option<i64> {
 }
 
 /// Other features of what is later than a time, and, with `rewire`, other ends of the edges that are.
-fn other_future(data: &Dataset, until: i64, rewire: bool, draw: &mut Draw) -> Dataset {
+pub fn other_future(data: &Dataset, until: i64, rewire: bool, draw: &mut Draw) -> Dataset {
     let mut data = data.clone();
     let before = data.clone();
     for (of, vertices) in data.vertex_types.iter_mut().enumerate() {
@@ -279,9 +298,14 @@ fn output(compiled: &Compiled, world: &World, data: &Dataset) -> Tensor {
 /// The edges, rows and features that the runtime binds, with the parameters of a world.
 fn bindings(compiled: &Compiled, world: &World, data: &Dataset) -> Bindings {
     let options = BindOptions { outputs_only: true, ..Default::default() };
-    let (inference, mut data) = (inference(compiled), data.clone());
-    hgnnc_data::add_path_instances(&inference.infer, &mut data, &options).unwrap_or_else(|error| panic!("{error}"));
-    let bound = hgnnc_data::bind(&inference, &data, &options).unwrap_or_else(|error| panic!("{error}"));
+    bindings_with(compiled, world, &mut data.clone(), &options)
+}
+
+/// The same with other options; the dataset gets the rows that are listed.
+pub fn bindings_with(compiled: &Compiled, world: &World, data: &mut Dataset, options: &BindOptions) -> Bindings {
+    let inference = inference(compiled);
+    hgnnc_data::add_path_instances(&inference.infer, data, options).unwrap_or_else(|error| panic!("{error}"));
+    let bound = hgnnc_data::bind(&inference, data, options).unwrap_or_else(|error| panic!("{error}"));
     let mut bindings = compiled.bind(world);
     bindings.num_vertices.clone_from(&bound.num_vertices);
     for (edges, graph) in bindings.edges.iter_mut().zip(&bound.graphs) {
@@ -297,7 +321,7 @@ fn bindings(compiled: &Compiled, world: &World, data: &Dataset) -> Bindings {
     bindings
 }
 
-fn world(seed: u64, data: &Dataset) -> World {
+pub fn world(seed: u64, data: &Dataset) -> World {
     let edges: Vec<Vec<(u32, u32)>> =
         data.relations.iter().map(|r| r.src_ids.iter().copied().zip(r.dst_ids.iter().copied()).collect()).collect();
     let relations: Vec<(&str, &[(u32, u32)])> =
@@ -305,12 +329,23 @@ fn world(seed: u64, data: &Dataset) -> World {
     World::new(seed, &TYPES, &relations)
 }
 
+/// Parameters of the world, and features of the dataset.
+pub fn plain<'a>(compiled: &'a Compiled, world: &'a World, data: &Dataset) -> Plain<'a> {
+    let mut plain = Plain::of(compiled, world);
+    for vertices in &data.vertex_types[..TYPES.len()] {
+        let Some(Features::Dense(x)) = &vertices.features else { unreachable!("dense features") };
+        let rows: Rows = x.rows.chunks(2).map(|row| row.iter().map(|&x| f64::from(x)).collect()).collect();
+        plain = plain.with_input(&format!("{}.x", vertices.name), rows);
+    }
+    plain
+}
+
 /// The values of a vertex after some layers, computed for it alone: it asks the vertices that it may read, as of its own time,
 /// or as of the time of its reader if it has none.
-struct Alone<'a> {
-    data: &'a Dataset,
-    layers: &'a [Vec<Walk>],
-    plain: &'a Plain<'a>,
+pub struct Alone<'a> {
+    pub data: &'a Dataset,
+    pub layers: &'a [Vec<Walk>],
+    pub plain: &'a Plain<'a>,
 }
 
 impl Alone<'_> {
@@ -327,7 +362,7 @@ impl Alone<'_> {
         early.map(|edge| from[edge]).collect()
     }
 
-    fn value(&self, layers: usize, (of, vertex): (usize, u32), cutoff: i64) -> Vec<f64> {
+    pub fn value(&self, layers: usize, (of, vertex): (usize, u32), cutoff: i64) -> Vec<f64> {
         let Some(below) = layers.checked_sub(1) else {
             return self.plain.input(&format!("{}.x", TYPES[of].0))[vertex as usize].clone();
         };
@@ -410,13 +445,7 @@ fn nothing_later_than_a_vertex_changes_what_it_reads() {
         let compiled = compile(&source);
         let world = world(seed, &data);
         let found = output(&compiled, &world, &data);
-        // Parameters of the world; features of the dataset.
-        let mut plain = Plain::of(&compiled, &world);
-        for vertices in &data.vertex_types {
-            let Some(Features::Dense(x)) = &vertices.features else { unreachable!("dense features") };
-            let rows: Rows = x.rows.chunks(2).map(|row| row.iter().map(|&x| f64::from(x)).collect()).collect();
-            plain = plain.with_input(&format!("{}.x", vertices.name), rows);
-        }
+        let plain = plain(&compiled, &world, &data);
         let alone = Alone { data: &data, layers: &layers, plain: &plain };
         let expected = alone.output(target);
         assert_close(&format!("world {seed}: {source}"), &found.data, &expected.concat(), 1e-10);

@@ -4,6 +4,7 @@ mod attention;
 mod batches;
 mod caches;
 mod composed;
+mod cutoff_links;
 mod cutoffs;
 mod device_batches;
 mod devices;
