@@ -159,6 +159,22 @@ fn links_are_ranked_among_what_was_known_before_their_week() {
     assert_eq!(place.json("a.json")["metrics"], report["metrics"]);
 }
 
+/// Rows as of cutoffs, batches of links, negative samples and ranks.
+#[test]
+fn a_device_agrees_on_links_as_of_cutoffs() {
+    let place = place();
+    place.model(&MODEL.replace("epochs    6", "epochs    2").replace("uniform(2)", "in_batch(2)"));
+    let reports = ["cpu", "ptx-interp"].map(|device| {
+        place.with_data("train", &["--quiet", "--device", device, "--report", device]).is_silent();
+        place.json(device)
+    });
+    for (name, expected) in reports[0]["metrics"]["test"].as_object().expect("metrics") {
+        let [expected, found] =
+            [expected, &reports[1]["metrics"]["test"][name]].map(|of| of.as_f64().expect("a number"));
+        assert!((expected - found).abs() <= 1e-3 * expected.abs().max(1.0), "{name}: {found}, not {expected}");
+    }
+}
+
 /// Outputs of vertices are of all there is, as scores of pairs are.
 #[test]
 fn outputs_of_the_ends_score_as_pairs_do() {

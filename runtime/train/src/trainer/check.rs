@@ -3,6 +3,7 @@
 use hgnnc_data::Target as Labels;
 use hgnnc_data::{BoundData, ExecError, Result};
 use hgnnc_ir::training::{self, Criterion, Keep, Part, Task, Trained, Training};
+use hgnnc_ir::types::Graph;
 
 use super::Trainer;
 
@@ -25,8 +26,10 @@ impl Trainer {
         if let Some(target) = training.links() {
             let links = data.part(Part::Train).len();
             let size = training.batch.as_ref().map_or(0, |batch| batch.size);
-            // Links of metapaths are a draw of many.
-            let of_relations = target.has_held_out(&self.executable.infer);
+            // Links of metapaths are a draw of many; those as of cutoffs are no messages of their batch anyway.
+            let as_of_cutoffs = |graph: &Graph| data.graphs[graph.index()].candidates.is_some();
+            let of_relations =
+                target.has_held_out(&self.executable.infer) && !target.graphs.iter().any(as_of_cutoffs);
             if self.executable.batch.is_some() && of_relations && (1..=size).contains(&links) {
                 self.warnings.push(format!(
                     "a batch holds all {links} links, so no link of their relations is a message in training: choose a \
