@@ -159,7 +159,8 @@ pub struct SplitArgs {
     /// Share to test on; 0.1, or what `--train` leaves, unless given
     #[arg(long, value_name = "SHARE", value_parser = parse_number, allow_negative_numbers = true)]
     pub test: Option<f64>,
-    /// The order in which the parts are filled: by chance, or by the time of vertices or edges, the earliest to train on
+    /// The order in which the parts are filled: by chance, or by the time of vertices or edges, the earliest to train on; of links,
+    /// by events: each edge is a link at its time, also where a pair comes again, for models with a `cutoff`
     #[arg(long, value_enum, default_value_t = SplitBy::Random)]
     pub by: SplitBy,
     /// Divide each class by itself, so that all parts have equal shares of it
@@ -212,6 +213,8 @@ pub enum SplitBy {
     Random,
     /// Time
     Time,
+    /// The time of each edge, of links
+    Events,
 }
 
 /// A parser of the names of a list, with their lines of help.

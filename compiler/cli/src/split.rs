@@ -44,6 +44,7 @@ fn order(args: &SplitArgs) -> Order {
     match args.by {
         SplitBy::Random => Order::Random(args.seed),
         SplitBy::Time => Order::Time,
+        SplitBy::Events => Order::Events,
     }
 }
 

@@ -59,6 +59,7 @@ pub fn split_edges(dataset: &mut Dataset, of: &LabelledEdges, asked: &LabelSplit
     }
     let time = match (asked.order, &relation.time) {
         (Order::Random(_), _) => None,
+        (Order::Events, _) => return Err(SplitError::Events),
         (Order::Time, Some(time)) => Some(&time[..]),
         (Order::Time, None) => return Err(SplitError::NoTime(format!("relation `{}`", relation.name))),
     };

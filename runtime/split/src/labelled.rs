@@ -66,7 +66,9 @@ pub(crate) fn divide(
     for mut group in groups {
         match (asked.order, times) {
             (Order::Random(seed), _) => shuffle(&mut group, seed),
-            (Order::Time, times) => group.sort_by_key(|&element| times.map(|times| times[element as usize])),
+            (Order::Time | Order::Events, times) => {
+                group.sort_by_key(|&element| times.map(|times| times[element as usize]))
+            }
         }
         for (part, more) in parts.iter_mut().zip(asked.shares.cut(&group)) {
             part.extend(more);

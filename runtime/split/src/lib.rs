@@ -41,6 +41,9 @@ pub enum SplitError {
     /// A split by time of what has no times.
     #[error("{0} has no times, so it cannot be split by time")]
     NoTime(String),
+    /// A split by events of what is no link.
+    #[error("vertices and edges are split by time; events are links, of which pairs come again")]
+    Events,
     /// An even split over classes of a label without classes.
     #[error("`{0}` is not a label of one class, so its parts cannot have equal shares of each class")]
     NoClasses(String),

@@ -19,7 +19,7 @@ pub struct LinkSplit {
     pub name: String,
     /// Shares of the distinct links of each relation.
     pub shares: Shares,
-    /// Which links come first. By time, a link has the time of its first edge.
+    /// Which links come first. By time, a link has the time of its first edge; by events, each edge is a link of its own.
     pub order: Order,
 }
 
@@ -45,6 +45,9 @@ pub struct LinkOutcome {
 /// direction of its first edge. Links that neither train nor are held out (shares below 1 together) leave the graph too.
 /// By time, edges later than the first held-out link leave the relation and its reverses, so that training sees no
 /// future. Held-out links have the times of their first edges, unless a relation has none.
+///
+/// By events, a pair that comes again is a link again, held out or not: training has the edges before a time, and their
+/// reverses. Such links are for models that read them as of their times. Edges of equal times are in one part.
 ///
 /// # Errors
 /// Shares that are none, a name that is taken, a split by time of edges without times, relations that are no reverses
@@ -92,6 +95,11 @@ pub fn split_links(dataset: &mut Dataset, asked: &LinkSplit) -> Result<LinkOutco
                 }
             }
         }
+        if asked.order == Order::Events
+            && let Some(untimed) = reverses.iter().map(|&of| &relations[of]).find(|of| of.time.is_none())
+        {
+            return Err(SplitError::NoTime(format!("relation `{}`", untimed.name)));
+        }
         let mut apply = |of: usize, flipped: bool| {
             let data = &relations[of];
             let stays = stays.entry(of).or_insert_with(|| vec![true; data.num_edges()]);
@@ -130,7 +138,7 @@ struct Cut {
     held_out: [Vec<Link>; 2],
     /// All links but those to train on.
     left_out: FxHashSet<(u32, u32)>,
-    /// By time: that of the first link that is held out.
+    /// Training has no edges that are later; `None`: all but those of links that are left out.
     until: Option<i64>,
 }
 
@@ -145,6 +153,9 @@ struct Link {
 
 impl Cut {
     fn new(data: &RelationData, symmetric: bool, asked: &LinkSplit) -> Result<Cut, SplitError> {
+        if asked.order == Order::Events {
+            return Self::of_events(data, symmetric, asked);
+        }
         // Distinct links in the order of their first edges.
         let mut number: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         let mut links: Vec<Link> = Vec::new();
@@ -163,7 +174,7 @@ impl Cut {
         let mut order: Vec<u32> = (0..links.len() as u32).collect();
         match asked.order {
             Order::Random(seed) => shuffle(&mut order, seed),
-            Order::Time => order.sort_by_key(|&link| links[link as usize].time),
+            Order::Time | Order::Events => order.sort_by_key(|&link| links[link as usize].time),
         }
         let sizes = asked.shares.sizes(order.len());
         asked.shares.check_parts(sizes, order.len(), &format!("links of `{}`", data.name))?;
@@ -180,6 +191,30 @@ impl Cut {
                 .map(|&link| undirected(links[link as usize].ends, symmetric))
                 .collect(),
             until,
+        })
+    }
+
+    /// Each edge is a link at its time; of equal ones, and of both directions of a symmetric link, the first.
+    fn of_events(data: &RelationData, symmetric: bool, asked: &LinkSplit) -> Result<Cut, SplitError> {
+        let Some(times) = &data.time else { return Err(SplitError::NoTime(format!("relation `{}`", data.name))) };
+        let ends = data.src_ids.iter().copied().zip(data.dst_ids.iter().copied());
+        let mut known = FxHashSet::default();
+        let first = |&((src, dst), time): &((u32, u32), i64)| known.insert((undirected((src, dst), symmetric), time));
+        let mut links: Vec<((u32, u32), i64)> = ends.zip(times.iter().copied()).filter(first).collect();
+        links.sort_by_key(|link| link.1);
+        // A part ends where the time of the next one begins.
+        let [train, val, test] = asked.shares.sizes(links.len());
+        let begins = |at: usize| links.get(at).map_or(links.len(), |link| links.partition_point(|of| of.1 < link.1));
+        let ends = [train, train + val, train + val + test].map(begins);
+        let sizes = [ends[0], ends[1] - ends[0], ends[2] - ends[1]];
+        asked.shares.check_parts(sizes, links.len(), &format!("links of `{}`", data.name))?;
+        let link = |&(ends, time): &((u32, u32), i64)| Link { ends, time: Some(time) };
+        Ok(Cut {
+            symmetric,
+            sizes,
+            held_out: [&links[ends[0]..ends[1]], &links[ends[1]..ends[2]]].map(|part| part.iter().map(link).collect()),
+            left_out: FxHashSet::default(),
+            until: links.get(ends[0]).map(|first| first.1.saturating_sub(1)),
         })
     }
 

@@ -73,6 +73,8 @@ pub enum Order {
     Random(u64),
     /// Ascending in time. Elements of equal times stay in the order of the dataset.
     Time,
+    /// Ascending in time, of links only: each edge is one, also where a pair comes again.
+    Events,
 }
 
 /// Shuffles `elements` by a seed: the order of [`Order::Random`].

@@ -20,6 +20,7 @@ pub fn split_vertices(dataset: &mut Dataset, label: usize, asked: &LabelSplit) -
     let vertices = &dataset.vertex_types[vertex_type];
     let times = match (asked.order, &vertices.time) {
         (Order::Random(_), _) => None,
+        (Order::Events, _) => return Err(SplitError::Events),
         (Order::Time, Some(time)) => Some(&time[..]),
         (Order::Time, None) => return Err(SplitError::NoTime(format!("vertex type `{}`", vertices.name))),
     };

@@ -384,6 +384,38 @@ fn by_time_nothing_later_than_the_first_held_out_link_is_trained_on() {
     assert_eq!((&split.val.time, &split.test.time), (&Some(vec![30]), &Some(vec![40])));
 }
 
+#[test]
+fn by_events_a_pair_that_comes_again_is_a_link_again() {
+    let all = [(0, 0), (1, 1), (0, 0), (2, 2), (0, 0), (1, 1), (3, 3), (0, 0)];
+    let back: Vec<(u32, u32)> = all.iter().map(|&(src, dst)| (dst, src)).collect();
+    let times = vec![10, 20, 30, 40, 50, 60, 60, 80];
+    let timed = || {
+        let mut dataset = graph(&all, &back);
+        dataset.relations.iter_mut().for_each(|of| of.time = Some(times.clone()));
+        dataset
+    };
+    let mut dataset = timed();
+    // Half to train on; of those behind it, both links of time 60 are in one part.
+    let outcome = split_links(&mut dataset, &link_split(&[0], Order::Events)).unwrap();
+    assert_eq!((outcome.links, &outcome.reverses[..]), ([4, 1, 3], &[(0, 1)][..]));
+    let train = [(0, 0), (1, 1), (0, 0), (2, 2)];
+    assert_eq!(
+        (edges(&dataset.relations[0]), dataset.relations[0].time.clone()),
+        (train.to_vec(), Some(times[..4].to_vec()))
+    );
+    assert_eq!(dataset.relations[1].time, dataset.relations[0].time, "the reverses of training links stay");
+    let LinkSplitData { val, test, .. } = &dataset.link_splits[0];
+    assert_eq!((&val.src[..], &val.time), (&[0][..], &Some(vec![50])));
+    assert_eq!((&test.src[..], &test.time), (&[1, 3, 0][..], &Some(vec![60, 60, 80])));
+
+    let mut dataset = timed();
+    dataset.relations[1].time = None;
+    let error = split_links(&mut dataset, &link_split(&[0], Order::Events)).unwrap_err();
+    assert_eq!(error, SplitError::NoTime("relation `bought_by`".into()), "its edges would give links away");
+    let error = split_vertices(&mut papers(), 0, &label_split(Order::Events, false)).unwrap_err();
+    assert_eq!(error, SplitError::Events);
+}
+
 /// A link has the time of its first edge, in whatever order links are divided.
 #[test]
 fn held_out_links_keep_their_times() {

@@ -194,6 +194,26 @@ fn outputs_of_the_ends_score_as_pairs_do() {
     }
 }
 
+/// Pairs come again, in training and behind it: links as of cutoffs for a model with a cutoff, a leak for one without.
+#[test]
+fn links_are_split_by_events() {
+    let place = place();
+    write(&place.path("data"), &[links().concat(), vec![], vec![]]);
+    let split = ["data", "split", "data", "made", "--links", "likes", "--by", "events", "--name", "events"];
+    let said = place.run(&split).works().out;
+    let distinct: BTreeSet<Link> = links().concat().into_iter().collect();
+    let sizes: Vec<usize> = said.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).take(3).collect();
+    assert_eq!(sizes.iter().sum::<usize>(), distinct.len(), "{said}");
+    let train = ["train", "m.hgnn", "--data", "made", "--split", "events", "--epochs", "2", "--report", "r.json"];
+    place.run(&train).works();
+    assert!(place.json("r.json")["metrics"]["test"]["mrr"].as_f64().is_some_and(|mrr| mrr > 0.0));
+    place.model(&MODEL.replace("    cutoff    time every WEEK\n", "").replace("const WEEK = 7\n", ""));
+    place.run(&train).fails(1, &["links are in both", "link split `events`"]);
+    place
+        .run(&["data", "split", "data", "other", "--vertices", "user", "--by", "events"])
+        .fails(1, &["`user` has no label"]);
+}
+
 #[test]
 fn links_as_of_cutoffs_need_times() {
     let place = place();

@@ -28,8 +28,7 @@ impl Trainer {
             let size = training.batch.as_ref().map_or(0, |batch| batch.size);
             // Links of metapaths are a draw of many; those as of cutoffs are no messages of their batch anyway.
             let as_of_cutoffs = |graph: &Graph| data.graphs[graph.index()].candidates.is_some();
-            let of_relations =
-                target.has_held_out(&self.executable.infer) && !target.graphs.iter().any(as_of_cutoffs);
+            let of_relations = target.has_held_out(&self.executable.infer) && !target.graphs.iter().any(as_of_cutoffs);
             if self.executable.batch.is_some() && of_relations && (1..=size).contains(&links) {
                 self.warnings.push(format!(
                     "a batch holds all {links} links, so no link of their relations is a message in training: choose a \
