@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use hgnnc_declare::schema::Schema;
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
-use hgnnc_ir::dataflow::GraphDecl;
+use hgnnc_ir::dataflow::{Binding, GraphDecl};
 use hgnnc_ir::training::{NegativeEnds, Training};
 use hgnnc_ir::{Dataflow, Graph, Op, Origin, Output, PathRows, Space, Value};
 use hgnnc_passes::{NotAtCutoffs, Timed, cutoff_rows, to_minibatch};
@@ -13,7 +13,11 @@ use hgnnc_sema::Checked;
 
 /// Reports what the outputs of a model with a cutoff depend on and has no time that would bound it.
 pub fn check(checked: &Checked, flow: &Dataflow, diagnostics: &mut Diagnostics) {
-    let Some(span) = checked.train.as_ref().and_then(|train| train.cutoff) else { return };
+    let Some(span) = checked.train.as_ref().and_then(|train| train.cutoff) else {
+        let help = "write `cutoff time` in the train block, or give the vertex type a time of the dataset (`time`)";
+        read_cutoffs(&checked.schema, flow).for_each(|found| diagnostics.push(found.help(help)));
+        return;
+    };
     let is_read = |output: &&Output| match flow.ty(output.value).space {
         Space::Vertices(_) => true,
         Space::Edges(graph) => flow.graphs[graph.index()].links,
@@ -71,9 +75,24 @@ pub fn check(checked: &Checked, flow: &Dataflow, diagnostics: &mut Diagnostics) 
     // Of outputs first: a loss follows them.
     alone.remove_dead_values();
     let schema = &checked.schema;
-    if let Err(error) = with_rows(alone, schema).and_then(|_| with_rows(flow.clone(), schema)) {
-        diagnostics.push(untimed(schema, flow, &error, report));
+    match with_rows(alone, schema).and_then(|_| with_rows(flow.clone(), schema)) {
+        Err(error) => diagnostics.push(untimed(schema, flow, &error, report)),
+        Ok(with_rows) => {
+            let help = "it is the time of what reads the vertices along a relation, or of links that they are ends of";
+            read_cutoffs(schema, &with_rows).for_each(|found| diagnostics.push(found.help(help)));
+        }
     }
+}
+
+/// Reports of cutoffs of vertices that a program reads and that have no rows as of cutoffs.
+fn read_cutoffs<'f>(schema: &'f Schema, flow: &'f Dataflow) -> impl Iterator<Item = Diagnostic> + 'f {
+    flow.inputs.iter().filter_map(|input| {
+        let Binding::Time(vertex) = input.binding else { return None };
+        let vertex = schema.vertices.get(vertex.index())?;
+        let field = vertex.cutoff()?;
+        let message = format!("`{}.{}` is read, but nothing reads `{0}` as of a cutoff", vertex.name, field.name);
+        Some(Diagnostic::at(codes::CUTOFF, field.span, message, "the time as of which a vertex is read"))
+    })
 }
 
 /// The report of links whose ends have no cutoff; `None` if they have one.
@@ -125,6 +144,7 @@ pub fn with_rows(flow: Dataflow, schema: &Schema) -> Result<Dataflow, NotAtCutof
     let timed = Timed {
         vertices: schema.vertices.iter().map(|vertex| vertex.time().is_some()).collect(),
         relations: schema.relations.iter().map(|relation| relation.time().is_some()).collect(),
+        cutoffs: schema.vertices.iter().map(|vertex| vertex.cutoff().is_some()).collect(),
     };
     cutoff_rows(&flow, &timed)
 }

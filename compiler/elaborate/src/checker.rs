@@ -372,7 +372,7 @@ impl<'a> Checker<'a> {
         decl.used.set(true);
         let name = format!("{}.{}", info.name, decl.name);
         let (kind, form, dim) = match decl.kind {
-            FieldKind::Time => {
+            FieldKind::Time | FieldKind::Cutoff => {
                 let features = Features { vertex, name, kind: FeatureKind::Time, span: decl.span, field: None };
                 let row = Row { space: Space::Vertices(vertex), widths: vec![], form: Form::Time };
                 return self.expr(ExprKind::Features(features), Type::One(row), span);

@@ -172,7 +172,8 @@ impl Checker<'_> {
             | FieldKind::Real { .. }
             | FieldKind::OneHot
             | FieldKind::Embedding(_)
-            | FieldKind::Time => {
+            | FieldKind::Time
+            | FieldKind::Cutoff => {
                 let features = self.features(vertex, position, span);
                 Ok(Term::Value(self.types([(vertex, features.id)], span)))
             }

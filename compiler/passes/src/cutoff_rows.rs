@@ -30,12 +30,14 @@
 //!
 //! An output of such a vertex type is of the rows that read all there is.
 //!
-//! A type has rows if it is an end of such links, or if a step of a graph with a cutoff brings it messages that have times: of their source, of the relation, or
+//! The cutoff of a row is its time, which a field may read (`now: cutoff`).
+//!
+//! A type has rows if it has such a field, if it is an end of such links, or if a step of a graph with a cutoff brings it messages that have times: of their source, of the relation, or
 //! since the source has rows itself. This depends on tables only, so all programs of a model have the same types and graphs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hgnnc_ir::dataflow::{Cursor, GraphDecl, Step};
+use hgnnc_ir::dataflow::{Binding, Cursor, GraphDecl, Step};
 use hgnnc_ir::{DType, Dataflow, Direction, Graph, Op, Origin, PathDecl, PathRows, Reduce, Space, Value, VertexType};
 
 /// The vertex types and relations of a schema that have times, by position in the tables of its programs. Those that only
@@ -45,6 +47,8 @@ use hgnnc_ir::{DType, Dataflow, Direction, Graph, Op, Origin, PathDecl, PathRows
 pub struct Timed {
     pub vertices: Vec<bool>,
     pub relations: Vec<bool>,
+    /// Vertex types whose cutoffs are a field.
+    pub cutoffs: Vec<bool>,
 }
 
 /// A value that would need a row for each cutoff where there is none.
@@ -157,6 +161,14 @@ fn types_with_rows(flow: &Dataflow, timed: &Timed) -> BTreeMap<VertexType, (Grap
         if let (Some(_), [step]) = (decl.period, &decl.steps[..]) {
             found.entry(decl.src).or_insert((graph, *step));
             found.entry(decl.dst).or_insert((graph, *step));
+        }
+    }
+    // A cutoff is a value of a row, whatever messages there are.
+    for (graph, step) in steps() {
+        for end in <[VertexType; 2]>::from(ends(step)) {
+            if timed.cutoffs.get(end.index()).is_some_and(|has_one| *has_one) && !is_timed(end) {
+                found.entry(end).or_insert((graph, *step));
+            }
         }
     }
     loop {
@@ -302,6 +314,14 @@ impl Rewrite<'_> {
                 self.rows(data.args[0])?
             };
             return Ok(Made { own: Some(self.new.add(data.op.clone(), &[arg])), rows: None });
+        }
+        if let Op::Input(input) = data.op
+            && let Binding::Time(vertex) = self.old.inputs[input.index()].binding
+            && let Some((rows, _)) = self.copies.get(&vertex)
+        {
+            let decl = &mut self.new.inputs[input.index()];
+            (decl.ty.space, decl.binding) = (Space::Vertices(*rows), Binding::Time(*rows));
+            return Ok(Made { own: None, rows: Some(self.new.add(data.op.clone(), &[])) });
         }
         if let Op::Segment { graph, direction, .. } = data.op {
             let (old, new) = (end(self.old, graph, direction), end(&self.new, graph, direction));

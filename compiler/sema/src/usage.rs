@@ -199,7 +199,7 @@ impl Names {
             for field in fields {
                 match &field.ty {
                     FieldType::Real { width, .. } => width.iter().for_each(|e| self.expr(e)),
-                    FieldType::OneHot | FieldType::Time => {}
+                    FieldType::OneHot | FieldType::Time | FieldType::Cutoff => {}
                     FieldType::Embedding(e) | FieldType::Class(e) | FieldType::MultiLabel(e) | FieldType::Target(e) => {
                         self.expr(e)
                     }

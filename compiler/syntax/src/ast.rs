@@ -161,6 +161,8 @@ pub enum FieldType {
     Target(Expr),
     /// Times, `time`: of vertices or edges, in a unit of the dataset.
     Time,
+    /// The time as of which a vertex without one is read, `cutoff`.
+    Cutoff,
 }
 
 /// The declaration of a relation.

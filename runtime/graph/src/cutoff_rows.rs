@@ -7,8 +7,8 @@
 //! their sources with the same cutoff. A source that has a time is read as of its own time, which is not later.
 //!
 //! The ends of a link to predict are read as of the last time before the period of the link ([`CutoffLinks`]). Any vertex of
-//! their types can be a negative sample of it, so all of them have a row at the cutoff of each link, and one as of the end of all
-//! times, for pairs to score. Links between rows are a relation as well; a pair is one link of a period, of the earliest part.
+//! their types can be a negative sample of it, so all of them have a row at the cutoff of each link, and one as of the last time of
+//! the dataset, for pairs to score. Links between rows are a relation as well; a pair is one link of a period, of the earliest part.
 //!
 //! Rows are ordered by cutoff, then by vertex. So the number of a row depends on nothing that is later than its cutoff, nor
 //! do random choices that are made by these numbers.
@@ -29,7 +29,7 @@ pub struct CutoffRows {
     pub walks: Vec<CutoffWalk>,
     /// Links to predict between such rows.
     pub links: Vec<CutoffLinks>,
-    /// Vertex types, by position, with the name of a new relation from their rows as of the end of all times to the vertices.
+    /// Vertex types, by position, with the name of a new relation from their rows as of the last time to the vertices.
     pub latest: Vec<(usize, String)>,
     /// Position of the split with the links that are held out; `None`: none are.
     pub split: Option<usize>,
@@ -80,8 +80,12 @@ impl CutoffLinks {
     }
 }
 
-/// The cutoff of pairs to score: they read all that there is.
-const NOW: i64 = i64::MAX;
+/// The cutoff of pairs to score: the last time of a dataset, as of which they read all that there is.
+fn last_time(dataset: &Dataset) -> i64 {
+    let of_vertices = dataset.vertex_types.iter().filter_map(|of| of.time.as_ref());
+    let of_edges = dataset.relations.iter().filter_map(|of| of.time.as_ref());
+    of_vertices.chain(of_edges).flatten().copied().max().unwrap_or(0)
+}
 
 /// The edges of a step by the vertex where they arrive.
 struct Arriving {
@@ -204,9 +208,10 @@ impl CutoffRows {
             });
             translated.push((number, held_out));
         }
+        let last = last_time(dataset);
         for (of, name) in &self.latest {
             let at = position(*of).expect("ends of links have rows");
-            let latest = (0..).zip(&rows[at]).filter(|(_, row)| row.0 == NOW);
+            let latest = (0..).zip(&rows[at]).filter(|(_, row)| row.0 == last);
             let (src_ids, dst_ids) = latest.map(|(number, row)| (number, row.1)).unzip();
             let (name, src, dst) = (name.clone(), first + at, *of);
             relations.push(RelationData { name, src, dst, src_ids, dst_ids, ..RelationData::default() });
@@ -295,7 +300,8 @@ impl CutoffRows {
         let mut cutoffs: BTreeMap<usize, BTreeSet<i64>> = BTreeMap::new();
         for links in &self.links {
             let of_parts = (0..3).flat_map(|part| self.links_of_part(dataset, links, part));
-            let of_links: BTreeSet<i64> = of_parts.map(|(_, _, time)| links.cutoff(time)).chain([NOW]).collect();
+            let of_links: BTreeSet<i64> =
+                of_parts.map(|(_, _, time)| links.cutoff(time)).chain([last_time(dataset)]).collect();
             let data = &dataset.relations[links.relation];
             [data.src, data.dst].into_iter().for_each(|of| cutoffs.entry(of).or_default().extend(&of_links));
         }

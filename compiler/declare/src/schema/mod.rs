@@ -83,6 +83,11 @@ impl VertexInfo {
         self.fields.iter().find(|f| f.kind == FieldKind::Time)
     }
 
+    /// The field that is the time as of which a vertex is read.
+    pub fn cutoff(&self) -> Option<&FieldInfo> {
+        self.fields.iter().find(|f| f.kind == FieldKind::Cutoff)
+    }
+
     /// The fields whose values the dataset has, as features.
     pub fn matrices(&self) -> impl Iterator<Item = &FieldInfo> {
         self.fields.iter().filter(|f| matches!(f.kind, FieldKind::Real { .. }))
@@ -144,6 +149,8 @@ pub enum FieldKind {
     Target(usize),
     /// A time, of which differences are numbers.
     Time,
+    /// The time as of which a vertex without a time is read, under a cutoff.
+    Cutoff,
 }
 
 impl FieldKind {
@@ -151,13 +158,19 @@ impl FieldKind {
     pub fn is_feature(self) -> bool {
         match self {
             FieldKind::Number | FieldKind::Real { .. } | FieldKind::OneHot | FieldKind::Embedding(_) => true,
-            FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) | FieldKind::Time => false,
+            FieldKind::Class(_) | FieldKind::MultiLabel(_) | FieldKind::Target(_) => false,
+            FieldKind::Time | FieldKind::Cutoff => false,
         }
     }
 
     /// Is it what an output is compared with?
     pub fn is_label(self) -> bool {
-        !self.is_feature() && self != FieldKind::Time
+        !self.is_feature() && !self.is_time()
+    }
+
+    /// Is it a time, of the dataset or of a cutoff?
+    pub fn is_time(self) -> bool {
+        matches!(self, FieldKind::Time | FieldKind::Cutoff)
     }
 }
 
@@ -561,6 +574,13 @@ fn resolve_fields(
             ast::FieldType::MultiLabel(labels) => dim(labels).map(FieldKind::MultiLabel),
             ast::FieldType::Target(width) => dim(width).map(FieldKind::Target),
             ast::FieldType::Time => Some(FieldKind::Time),
+            ast::FieldType::Cutoff if of_vertex => Some(FieldKind::Cutoff),
+            ast::FieldType::Cutoff => {
+                let message = "edges are read as of the cutoff of their destinations";
+                let report = Diagnostic::at(codes::MODEL_ONLY, field.ty_span, message, "belongs to a vertex type");
+                diagnostics.push(report.help(format!("a time of each edge is `{}: time`", field.name.name)));
+                continue;
+            }
         };
         let init = field.init.as_ref().map_or(Some(Initialiser::Glorot { batch: 0 }), |init| {
             if !matches!(field.ty, ast::FieldType::Embedding(_)) {
@@ -578,15 +598,18 @@ fn resolve_fields(
             }
             initialiser(init, consts, diagnostics)
         });
-        if let (Some(FieldKind::Time), Some(from)) = (kind, &field.from) {
+        if let (Some(kind), Some(from)) = (kind.filter(|kind| kind.is_time()), &field.from) {
             let report = Diagnostic::at(codes::MODEL_ONLY, from.span, "times have no name in a dataset", "a name")
                 .label(field.ty_span, "its type")
-                .help("a dataset has one `time` for each vertex type and relation: leave `from` out");
+                .help(match kind {
+                    FieldKind::Cutoff => "no dataset has cutoffs, which readers bring: leave `from` out",
+                    _ => "a dataset has one `time` for each vertex type and relation: leave `from` out",
+                });
             diagnostics.push(report);
             continue;
         }
-        if kind == Some(FieldKind::Time)
-            && let Some(first) = resolved.iter().find(|known| known.kind == FieldKind::Time)
+        if kind.is_some_and(FieldKind::is_time)
+            && let Some(first) = resolved.iter().find(|known| known.kind.is_time())
         {
             let whose = if of_vertex { "a vertex type" } else { "a relation" };
             let report =

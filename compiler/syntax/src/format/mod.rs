@@ -399,6 +399,7 @@ impl<'a> Printer<'a> {
             FieldType::Class(width) => format!("class[{}]", self.expr(width, LOOSEST)),
             FieldType::MultiLabel(width) => format!("multilabel[{}]", self.expr(width, LOOSEST)),
             FieldType::Time => "time".to_owned(),
+            FieldType::Cutoff => "cutoff".to_owned(),
             FieldType::Target(width) => format!("target[{}]", self.expr(width, LOOSEST)),
         };
         let init = field.init.as_ref().map_or(String::new(), |init| format!(" = {}", self.expr(init, LOOSEST)));

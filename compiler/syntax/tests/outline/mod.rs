@@ -80,6 +80,7 @@ fn schema_item(out: &mut String, item: &SchemaItem) {
                 FieldType::MultiLabel(width) => format!("multilabel {}", expr(width)),
                 FieldType::Target(width) => format!("target {}", expr(width)),
                 FieldType::Time => "time".to_owned(),
+                FieldType::Cutoff => "cutoff".to_owned(),
             };
             let init = field.init.as_ref().map(|init| format!(" = {}", expr(init))).unwrap_or_default();
             put!(out, 2, "field {}: {ty}{}{init}", field.name.name, from(&field.from));

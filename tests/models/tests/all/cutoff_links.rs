@@ -14,6 +14,7 @@ use hgnnc_dist::{Comm, threads};
 use hgnnc_interp::Tensor;
 use hgnnc_ir::Input;
 use hgnnc_ir::dataflow::Binding;
+use hgnnc_model_tests::plain::Rows;
 use hgnnc_model_tests::{assert_close, compile, worlds};
 
 use crate::cutoffs::{Alone, Draw, Walk, bindings_with, dataset, last, layers, model, other_future, plain, world};
@@ -196,5 +197,78 @@ fn ranks_agree_on_links_as_of_cutoffs() {
         assert_close(&format!("losses of {ranks} ranks"), &all[0].losses, &one.losses, 2e-5);
         assert_close(&format!("parameters of {ranks} ranks"), &wide(&all[0].params), &wide(&one.params), 1e-4);
         assert_close(&format!("metrics of {ranks} ranks"), &all[0].metrics, &one.metrics, 1e-3);
+    }
+}
+
+/// A layer that weighs what an author knows by how long ago that was, as of its own cutoff.
+const RECENT: &str = "
+layer Recent() over graphs: [U -> V] of x: U[2], now: V -> V[2] {
+    aggregate e: g in graphs {
+        z = sum(exp((e.at - e.dst.now) * 0.3) * e.src.x) over in_edges
+    }
+    fuse v: V across graphs {
+        out = sum(v.z) across graphs
+    }
+}
+";
+
+/// The sum of that layer for an author as of a cutoff.
+fn recent(data: &Dataset, features: &Rows, author: u32, cutoff: i64) -> Vec<f64> {
+    let knows = &data.relations[KNOWS];
+    let times = knows.time.as_ref().expect("links have times");
+    let mut sum = vec![0.0; 2];
+    for edge in (0..times.len()).filter(|&edge| knows.dst_ids[edge] == author && times[edge] <= cutoff) {
+        let weight = (0.3 * (times[edge] - cutoff) as f64).exp();
+        let source = &features[knows.src_ids[edge] as usize];
+        sum.iter_mut().zip(source).for_each(|(sum, x)| *sum += weight * x);
+    }
+    sum
+}
+
+fn with_recent(source: &str) -> String {
+    let source = source.replace("vertex Author { x: f32[2] }", "vertex Author { x: f32[2], now: cutoff }");
+    source.replace("layer Score()", &format!("{RECENT}layer Score()"))
+}
+
+/// A vertex without a time knows the cutoff as of which it is read: that of a link, or the time of a vertex that reads it.
+#[test]
+fn a_cutoff_is_a_value_of_what_is_read() {
+    for seed in 0..worlds(6) {
+        let data = dataset(&mut Draw(6000 + seed));
+        let let_recent = "let recent = Recent() over [knows] of (Author.x, now: Author.now)";
+        let output = "y: links = Score() over links(knows) of recent";
+        let source = with_recent(&model(&[], (let_recent, output, "binary_cross_entropy(y, links)"), "batch 4"));
+        let (compiled, world) = (compile(&source), world(seed, &data));
+        let plain_of_links = plain(&compiled, &world, &data);
+        let (features, w) = (plain_of_links.input("Author.x"), plain_of_links.param("y.w.links_knows"));
+        let found = scores(&source, seed, &data);
+        assert!(!found.is_empty());
+        for ((src, dst), score) in found {
+            let [src, dst] = [src, dst].map(|(author, cutoff)| recent(&data, &features, author, cutoff));
+            let expected: f64 = w.apply(&src).iter().zip(&dst).map(|(a, b)| a * b).sum();
+            assert_close(&source, &[score], &[expected], 1e-6);
+        }
+
+        let output = "y: Paper = linear(Step() over [writes] of {Paper.x, recent}, 2)";
+        let of_papers = with_recent(&model(&[], (let_recent, output, "cross_entropy(y, Paper.topic)"), ""));
+        let compiled = compile(&of_papers);
+        let options = BindOptions { outputs_only: true, ..Default::default() };
+        let found = compiled.output_of(&bindings_with(&compiled, &world, &mut data.clone(), &options), "y");
+        let plain = plain(&compiled, &world, &data);
+        let (papers, w) = (plain.input("Paper.x"), plain.param("y.w.writes"));
+        let (writes, years) = (&data.relations[2], data.vertex_types[0].time.as_ref().expect("papers have times"));
+        let times = writes.time.as_ref().expect("edges have times");
+        let of_paper = |paper: usize| {
+            let read = |edge: &usize| writes.dst_ids[*edge] as usize == paper && times[*edge] <= years[paper];
+            let edges: Vec<usize> = (0..times.len()).filter(read).collect();
+            let mut sum = papers[paper].clone();
+            for &edge in &edges {
+                let message = w.apply(&recent(&data, &features, writes.src_ids[edge], years[paper]));
+                sum.iter_mut().zip(message).for_each(|(sum, x)| *sum += x / edges.len() as f64);
+            }
+            sum.iter().map(|x| x.tanh()).collect()
+        };
+        let expected = plain.linear("y", ".Paper", &(0..papers.len()).map(of_paper).collect());
+        assert_close(&of_papers, &found.data, &expected.concat(), 1e-6);
     }
 }

@@ -316,6 +316,7 @@ pub fn bindings_with(compiled: &Compiled, world: &World, data: &mut Dataset, opt
     for (index, numbers) in bound.inputs.iter().enumerate() {
         if let (InputData::Numbers(numbers), Some(tensor)) = (numbers, bindings.inputs.get_mut(&Input::new(index))) {
             tensor.data = numbers.iter().map(|&x| f64::from(x)).collect();
+            tensor.rows = tensor.data.len() / tensor.width.max(1);
         }
     }
     bindings
