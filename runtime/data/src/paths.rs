@@ -88,9 +88,13 @@ fn cutoff_rows(flow: &Dataflow, dataset: &Dataset, options: &BindOptions) -> Res
             });
         }
     }
-    if !rows.links.is_empty() && !options.outputs_only {
-        rows.split = link_split(dataset, options.split.as_deref())?;
-        rows.links.iter().try_for_each(|links| links_have_times(dataset, links, rows.split))?;
+    if !rows.links.is_empty() {
+        let split = link_split(dataset, options.split.as_deref());
+        // Outputs need no split; held-out links of one that is there have happened.
+        rows.split = if options.outputs_only { split.ok().flatten() } else { split? };
+        if !options.outputs_only {
+            rows.links.iter().try_for_each(|links| links_have_times(dataset, links, rows.split))?;
+        }
     }
     Ok(Some(rows).filter(|rows| !rows.types.is_empty()))
 }

@@ -9,6 +9,8 @@
 //! The ends of a link to predict are read as of the last time before the period of the link ([`CutoffLinks`]). Any vertex of
 //! their types can be a negative sample of it, so all of them have a row at the cutoff of each link, and one as of the last time of
 //! the dataset, for pairs to score. Links between rows are a relation as well; a pair is one link of a period, of the earliest part.
+//! Held-out links are messages to rows that are later than they, and than the last cutoff of a training link: evaluation reads
+//! what happened before, and training none of it.
 //!
 //! Rows are ordered by cutoff, then by vertex. So the number of a row depends on nothing that is later than its cutoff, nor
 //! do random choices that are made by these numbers.
@@ -96,22 +98,94 @@ struct Arriving {
     times: Vec<i64>,
     src: usize,
     dst: usize,
+    /// Positions in the dataset from here on are of links that are held out.
+    own_edges: u32,
+    /// The last cutoff of a training link, which reads no link that is held out.
+    trained_until: i64,
 }
 
 impl Arriving {
-    fn of(dataset: &Dataset, step: Step) -> Result<Self, SgbError> {
+    fn of(dataset: &Dataset, step: Step, held_out: &HeldOut) -> Result<Self, SgbError> {
         let (src, dst) = dataset.step_ends(step);
         let (csc, original) = edges_of_step(dataset, step)?;
         let (indptr, sources) = (csc.indptr.to_vec(), csc.indices.to_vec());
         let times = latest_times(dataset, step, &sources, &original);
-        Ok(Self { indptr, sources, original, times, src, dst })
+        let own_edges = held_out.own_edges(step.relation).try_into().unwrap_or(u32::MAX);
+        let trained_until = held_out.trained_until;
+        Ok(Self { indptr, sources, original, times, src, dst, own_edges, trained_until })
     }
 
     /// The edges to a vertex that are not later than a cutoff.
     fn until(&self, (cutoff, vertex): Row) -> impl Iterator<Item = usize> {
         let row = self.indptr[vertex as usize] as usize..self.indptr[vertex as usize + 1] as usize;
-        row.filter(move |&edge| self.times[edge] <= cutoff)
+        let is_open = cutoff > self.trained_until;
+        row.filter(move |&edge| self.times[edge] <= cutoff && (is_open || self.original[edge] < self.own_edges))
     }
+}
+
+/// Links that are held out, which are messages to what is later than them and than all that is trained on.
+struct HeldOut {
+    /// By relation of links: the number of its own edges. Those that are held out stand behind them while rows are listed.
+    edges: BTreeMap<usize, usize>,
+    /// The last cutoff of a training link.
+    trained_until: i64,
+}
+
+impl HeldOut {
+    /// Of relations without weights and features, which such links do not have.
+    fn of(rows: &CutoffRows, dataset: &Dataset) -> Self {
+        let mut held_out = Self { edges: BTreeMap::new(), trained_until: i64::MIN };
+        for links in &rows.links {
+            let data = &dataset.relations[links.relation];
+            if !rows.outputs_only {
+                let last = data.time.iter().flatten().copied().max().map(|time| links.cutoff(time));
+                held_out.trained_until = held_out.trained_until.max(last.unwrap_or(i64::MIN));
+            }
+            if data.weight.is_none() && data.features.is_none() && data.time.is_some() {
+                held_out.edges.insert(links.relation, data.src_ids.len());
+            }
+        }
+        held_out
+    }
+
+    /// The number of the own edges of a relation, or more.
+    fn own_edges(&self, relation: usize) -> usize {
+        self.edges.get(&relation).copied().unwrap_or(usize::MAX)
+    }
+
+    fn add_to(&self, rows: &CutoffRows, dataset: &mut Dataset) {
+        let Some(split) = rows.split else { return };
+        let Dataset { relations, link_splits, .. } = dataset;
+        for links in [&link_splits[split].val, &link_splits[split].test] {
+            for (link, &time) in links.time.iter().flatten().enumerate() {
+                let relation = links.relation[link] as usize;
+                if !self.edges.contains_key(&relation) {
+                    continue;
+                }
+                let data = &mut relations[relation];
+                data.src_ids.push(links.src[link]);
+                data.dst_ids.push(links.dst[link]);
+                data.time.iter_mut().for_each(|times| times.push(time));
+            }
+        }
+    }
+
+    fn remove_from(&self, dataset: &mut Dataset) {
+        for (&relation, &edges) in &self.edges {
+            let data = &mut dataset.relations[relation];
+            data.src_ids.truncate(edges);
+            data.dst_ids.truncate(edges);
+            data.time.iter_mut().for_each(|times| times.truncate(edges));
+        }
+    }
+}
+
+/// What a dataset gets.
+struct Listed {
+    vertex_types: Vec<VertexTypeData>,
+    relations: Vec<RelationData>,
+    /// By relation between rows: its links of the validation and the test part, with times.
+    held_out: Vec<(u32, [Vec<(u32, u32, i64)>; 2])>,
 }
 
 /// A cutoff and a vertex.
@@ -124,12 +198,33 @@ impl CutoffRows {
     /// A vertex type without times and without such rows that messages with times arrive at, and rows or edges that exceed the
     /// memory budget or 32-bit numbers; then the dataset is unchanged.
     pub fn add_to(&self, dataset: &mut Dataset) -> Result<(), SgbError> {
-        let walks: Vec<Option<Arriving>> = self
-            .walks
-            .iter()
-            .map(|walk| walk.read.then(|| Arriving::of(dataset, walk.step)).transpose())
-            .collect::<Result<_, _>>()?;
-        let rows = self.rows(dataset, &walks)?;
+        let held_out = HeldOut::of(self, dataset);
+        held_out.add_to(self, dataset);
+        let listed = self.list(dataset, &held_out);
+        held_out.remove_from(dataset);
+        let Listed { vertex_types, relations, held_out } = listed?;
+        dataset.vertex_types.extend(vertex_types);
+        dataset.relations.extend(relations);
+        if let Some(split) = self.split {
+            let LinkSplitData { val, test, .. } = &mut dataset.link_splits[split];
+            for (number, held_out) in held_out {
+                for (part, pairs) in [&mut *val, &mut *test].into_iter().zip(held_out) {
+                    for (src, dst, time) in pairs {
+                        part.src.push(src);
+                        part.relation.push(number);
+                        part.dst.push(dst);
+                        part.time.iter_mut().for_each(|times| times.push(time));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn list(&self, dataset: &Dataset, held_out: &HeldOut) -> Result<Listed, SgbError> {
+        let arriving = |walk: &CutoffWalk| walk.read.then(|| Arriving::of(dataset, walk.step, held_out)).transpose();
+        let walks: Vec<Option<Arriving>> = self.walks.iter().map(arriving).collect::<Result<_, _>>()?;
+        let rows = self.rows(dataset, &walks, held_out)?;
         let first = dataset.vertex_types.len();
         let position = |of: usize| self.types.iter().position(|rows| rows.of == of);
         // The row of a vertex that is read as of a cutoff.
@@ -188,7 +283,7 @@ impl CutoffRows {
             let mut known = HashSet::new();
             let mut parts: [Vec<(u32, u32, i64)>; 3] = Default::default();
             for (part, between) in parts.iter_mut().enumerate() {
-                for (from, to, time) in self.links_of_part(dataset, links, part) {
+                for (from, to, time) in self.links_of_part(dataset, links, part, held_out) {
                     let cutoff = links.cutoff(time);
                     let pair = (row(src, (cutoff, from)), row(dst, (cutoff, to)));
                     if known.insert(pair) {
@@ -197,7 +292,7 @@ impl CutoffRows {
                 }
             }
             let number = (dataset.relations.len() + relations.len()) as u32;
-            let [train, held_out @ ..] = parts;
+            let [train, of_parts @ ..] = parts;
             relations.push(RelationData {
                 name: links.name.clone(),
                 src: first + src,
@@ -206,7 +301,7 @@ impl CutoffRows {
                 dst_ids: train.iter().map(|link| link.1).collect(),
                 ..RelationData::default()
             });
-            translated.push((number, held_out));
+            translated.push((number, of_parts));
         }
         let last = last_time(dataset);
         for (of, name) in &self.latest {
@@ -216,37 +311,28 @@ impl CutoffRows {
             let (name, src, dst) = (name.clone(), first + at, *of);
             relations.push(RelationData { name, src, dst, src_ids, dst_ids, ..RelationData::default() });
         }
-        if let Some(split) = self.split {
-            let LinkSplitData { val, test, .. } = &mut dataset.link_splits[split];
-            for (number, held_out) in translated {
-                for (part, pairs) in [&mut *val, &mut *test].into_iter().zip(held_out) {
-                    for (src, dst, time) in pairs {
-                        part.src.push(src);
-                        part.relation.push(number);
-                        part.dst.push(dst);
-                        part.time.iter_mut().for_each(|times| times.push(time));
-                    }
-                }
-            }
-        }
         let vertex = |(of, rows): (&CutoffType, &Vec<Row>)| VertexTypeData {
             name: of.vertex_type.clone(),
             count: rows.len(),
             time: Some(rows.iter().map(|row| row.0).collect()),
             ..VertexTypeData::default()
         };
-        dataset.vertex_types.extend(self.types.iter().zip(&rows).map(vertex));
-        dataset.relations.extend(relations);
-        Ok(())
+        let vertex_types = self.types.iter().zip(&rows).map(vertex).collect();
+        Ok(Listed { vertex_types, relations, held_out: translated })
     }
 
     /// The rows of each vertex type, in order.
-    fn rows(&self, dataset: &Dataset, walks: &[Option<Arriving>]) -> Result<Vec<Vec<Row>>, SgbError> {
+    fn rows(
+        &self,
+        dataset: &Dataset,
+        walks: &[Option<Arriving>],
+        held_out: &HeldOut,
+    ) -> Result<Vec<Vec<Row>>, SgbError> {
         let position = |of: usize| self.types.iter().position(|rows| rows.of == of);
         let mut rows: Vec<BTreeSet<Row>> = vec![BTreeSet::new(); self.types.len()];
         let mut new: Vec<Vec<Row>> = vec![vec![]; self.types.len()];
         let mut num_edges = 0u64;
-        for (at, row) in self.rows_of_links(dataset)? {
+        for (at, row) in self.rows_of_links(dataset, held_out)? {
             if rows[at].insert(row) {
                 new[at].push(row);
             }
@@ -272,18 +358,20 @@ impl CutoffRows {
         dataset: &'d Dataset,
         links: &CutoffLinks,
         part: usize,
+        held_out: &HeldOut,
     ) -> Box<dyn Iterator<Item = (u32, u32, i64)> + 'd> {
         if self.outputs_only {
             return Box::new(std::iter::empty());
         }
         let relation = links.relation;
-        let held_out = self.split.map(|split| &dataset.link_splits[split]);
-        let of_part = match (part, held_out) {
+        let split = self.split.map(|split| &dataset.link_splits[split]);
+        let of_part = match (part, split) {
             (0, _) => {
                 let data = &dataset.relations[relation];
                 let times = data.time.iter().flatten().copied();
                 let edges = data.src_ids.iter().copied().zip(data.dst_ids.iter().copied()).zip(times);
-                return Box::new(edges.map(|((src, dst), time)| (src, dst, time)));
+                let own = edges.take(held_out.own_edges(relation));
+                return Box::new(own.map(|((src, dst), time)| (src, dst, time)));
             }
             (1, Some(split)) => &split.val,
             (_, Some(split)) => &split.test,
@@ -296,10 +384,10 @@ impl CutoffRows {
     }
 
     /// The rows of all vertices at the ends of links, at each cutoff of a link and of pairs to score.
-    fn rows_of_links(&self, dataset: &Dataset) -> Result<Vec<(usize, Row)>, SgbError> {
+    fn rows_of_links(&self, dataset: &Dataset, held_out: &HeldOut) -> Result<Vec<(usize, Row)>, SgbError> {
         let mut cutoffs: BTreeMap<usize, BTreeSet<i64>> = BTreeMap::new();
         for links in &self.links {
-            let of_parts = (0..3).flat_map(|part| self.links_of_part(dataset, links, part));
+            let of_parts = (0..3).flat_map(|part| self.links_of_part(dataset, links, part, held_out));
             let of_links: BTreeSet<i64> =
                 of_parts.map(|(_, _, time)| links.cutoff(time)).chain([last_time(dataset)]).collect();
             let data = &dataset.relations[links.relation];

@@ -155,9 +155,9 @@ fn of_links(memory_budget: u64) -> CutoffRows {
 fn each_vertex_at_an_end_of_links_has_a_row_at_each_cutoff_of_a_link() {
     let mut data = music();
     of_links(1 << 20).add_to(&mut data).unwrap();
-    // Weeks end at 6, 13, 20, 27; the last edge is of day 13.
+    // Weeks end at 6, 13, 20, 27; the last link is of day 30.
     let cutoffs = |of: usize| data.vertex_types[of].time.clone().expect("rows have times");
-    let each = |count: usize| -> Vec<i64> { [-1, 6, 13, 27].into_iter().flat_map(|c| vec![c; count]).collect() };
+    let each = |count: usize| -> Vec<i64> { [-1, 6, 13, 27, 30].into_iter().flat_map(|c| vec![c; count]).collect() };
     assert_eq!((cutoffs(2), cutoffs(3)), (each(2), each(3)));
     let ends = |name: &str| -> Vec<(u32, u32)> {
         let relation = &data.relations[data.relation(name).expect("it was added")];
@@ -170,8 +170,11 @@ fn each_vertex_at_an_end_of_links_has_a_row_at_each_cutoff_of_a_link() {
     assert!(to_users.iter().all(|&(artist, user)| artist / 3 == user / 2), "rows of one cutoff: {to_users:?}");
     assert_eq!(to_users.iter().filter(|edge| edge.1 < 2).count(), 0);
     assert_eq!(to_users.iter().filter(|edge| (2..4).contains(&edge.1)).count(), 3);
-    assert_eq!(to_users.iter().filter(|edge| edge.1 >= 6).count(), 5);
-    assert_eq!(ends("latest"), [(6, 0), (7, 1), (8, 2)]);
+    // Training reads until day 6. Held-out links of days 12, 15, 16 and 30 are messages to what is later than they and that.
+    let read = |block: u32| to_users.iter().filter(|edge| edge.1 / 2 == block).count();
+    assert_eq!([read(2), read(3), read(4)], [5 + 1, 5 + 3, 5 + 4]);
+    assert_eq!(data.relations[0].src_ids.len(), 5, "the relation keeps its own edges");
+    assert_eq!(ends("latest"), [(12, 0), (13, 1), (14, 2)]);
 }
 
 #[test]
@@ -195,6 +198,7 @@ fn held_out_links_are_rows_as_of_their_times_and_of_the_earliest_part() {
 fn pairs_to_score_alone_have_one_cutoff() {
     let mut data = music();
     CutoffRows { outputs_only: true, ..of_links(1 << 20) }.add_to(&mut data).unwrap();
+    assert_eq!(data.vertex_types[2].time, Some(vec![30, 30]), "held-out links have happened");
     assert_eq!((data.vertex_types[2].count, data.vertex_types[3].count), (2, 3));
     assert!(data.relations[data.relation("links").expect("it was added")].src_ids.is_empty());
 }
@@ -203,7 +207,7 @@ fn pairs_to_score_alone_have_one_cutoff() {
 fn too_many_periods_are_counted_and_refused() {
     let mut data = music();
     let error = of_links(500).add_to(&mut data).unwrap_err();
-    assert!(matches!(error, SgbError::TooManyPeriods { rows: 20, period: 7, budget: 500, .. }), "{error}");
+    assert!(matches!(error, SgbError::TooManyPeriods { rows: 25, period: 7, budget: 500, .. }), "{error}");
     assert!(error.to_string().contains("`cutoff time every 70`"), "{error}");
     assert_eq!((data.vertex_types.len(), data.relations.len()), (2, 1), "the dataset is unchanged");
 }

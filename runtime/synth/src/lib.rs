@@ -15,6 +15,7 @@ mod draw;
 mod lastfm;
 mod mag;
 mod molecules;
+mod plays;
 mod shapes;
 
 use std::fmt;
@@ -58,11 +59,13 @@ pub enum Shape {
     Mag,
     /// Many small graphs of atoms, which imitate no dataset; 2 classes of molecules.
     Molecules,
+    /// Users and artists with the times of plays, which imitate no dataset; the next plays are the links to predict.
+    Plays,
 }
 
 impl Shape {
     /// All shapes, by name.
-    pub const ALL: [Shape; 10] = [
+    pub const ALL: [Shape; 11] = [
         Shape::Acm,
         Shape::AcmHan,
         Shape::Aifb,
@@ -73,6 +76,7 @@ impl Shape {
         Shape::Lastfm,
         Shape::Mag,
         Shape::Molecules,
+        Shape::Plays,
     ];
 
     /// Name of the shape on the command line and in `dataset.toml`.
@@ -88,6 +92,7 @@ impl Shape {
             Shape::Lastfm => "lastfm",
             Shape::Mag => "mag",
             Shape::Molecules => "molecules",
+            Shape::Plays => "plays",
         }
     }
 
@@ -259,6 +264,7 @@ pub fn generate_size(size: Size, seed: u64, target: &Path) -> Result<Outcome, Sy
         Shape::Mag => mag::write(&mut writer, &generator, scale, seed)?,
         Shape::Citations => citations::write(&mut writer, &generator, rng)?,
         Shape::Molecules => molecules::write(&mut writer, &generator, rng)?,
+        Shape::Plays => plays::write(&mut writer, &generator, rng)?,
     }
     writer.finish()?;
 

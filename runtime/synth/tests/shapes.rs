@@ -1,5 +1,6 @@
 //! Synthetic datasets: they load, have the sizes of their shapes, and hide communities that a graph model can find.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use hgnnc_dataset::{Dataset, Features, LabelValues};
@@ -288,4 +289,33 @@ fn citations_have_their_topic_from_recent_references() {
         (years.clone().min().unwrap(), years.max().unwrap())
     };
     assert!(years(&split.train).1 < years(&split.val).0 && years(&split.val).1 < years(&split.test).0);
+}
+
+/// The genre of a play is mostly that of the same user a week before, and seldom that of ten weeks before; parts follow each other.
+#[test]
+fn plays_are_like_recent_ones_of_the_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let dataset = made(Shape::Plays, dir.path());
+    let [plays] = &dataset.relations[..] else { panic!("one relation") };
+    let days = plays.time.as_ref().unwrap();
+    let mut of_week: HashMap<(u32, i64), Vec<u32>> = HashMap::new();
+    for ((&user, &artist), &day) in plays.src_ids.iter().zip(&plays.dst_ids).zip(days) {
+        of_week.entry((user, day / 7)).or_default().push(artist % 8);
+    }
+    let alike = |weeks: i64| {
+        let (mut same, mut all) = (0, 0);
+        for ((user, week), genres) in &of_week {
+            for before in of_week.get(&(*user, week - weeks)).into_iter().flatten() {
+                same += genres.iter().filter(|genre| *genre == before).count();
+                all += genres.len();
+            }
+        }
+        f64::from(same as u32) / f64::from(all as u32)
+    };
+    assert!(alike(1) > 0.5 && alike(10) < 0.3, "{} and {}", alike(1), alike(10));
+    let [val, test] = [&dataset.link_splits[0].val, &dataset.link_splits[0].test].map(|of| of.time.as_ref().unwrap());
+    let last = |days: &[i64]| days.iter().copied().max();
+    assert!(last(days) < val.iter().copied().min() && last(val) < test.iter().copied().min());
+    let pairs: HashSet<(u32, u32)> = plays.src_ids.iter().copied().zip(plays.dst_ids.iter().copied()).collect();
+    assert!(pairs.len() < plays.src_ids.len(), "pairs come again");
 }

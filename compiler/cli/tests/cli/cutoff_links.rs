@@ -99,8 +99,7 @@ fn place() -> Place {
 
 /// The scores of all pairs by a dataset that ends at a day.
 fn scores_until(place: &Place, day: i64) -> Vec<f32> {
-    let [train, ..] = links();
-    let until: Vec<Link> = train.into_iter().filter(|link| link.2 <= day).collect();
+    let until: Vec<Link> = links().concat().into_iter().filter(|link| link.2 <= day).collect();
     write(&place.path("until"), &[until, vec![], vec![]]);
     let pairs = (0..USERS).flat_map(|user| (0..ARTISTS).map(move |artist| (user, artist)));
     let pairs: Vec<(i64, i64)> = pairs.collect();
