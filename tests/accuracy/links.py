@@ -34,7 +34,7 @@ SCHEMA
 model Embeddings(schema: Freebase) {{
     let r = RelationVectors(width: {width}) over relations
     // Rows of a large table start small: a product of two of them would have no gradient to speak of.
-    output score: links = DistMultOf() over links(relations) of (dropout(Entity.x * 6, 0.5), r: dropout(r * 6, 0.3))
+    output score: links = DistMultOf() over links(relations) of (dropout(Entity.x * 6, 0.4), r: dropout(r * 6, 0.4))
 }}
 
 train Embeddings {{
@@ -44,7 +44,7 @@ train Embeddings {{
     schedule  cosine(epochs: {epochs}, floor: 0.05)
     epochs    {epochs}
     batch     1000
-    negatives uniform(256)
+    negatives shared(1000)
     select    last
     metrics   mrr, hits_1, hits_3, hits_10
 }}
@@ -107,9 +107,8 @@ train CompGcn {{
 }}
 """
 
-# Model, epochs.
-FB15K237 = {"distmult": (DISTMULT, 8), "rgcn": (RGCN, 10), "compgcn": (COMPGCN, 15)}
-WIDTH = 128
+# Model, epochs, width.
+FB15K237 = {"distmult": (DISTMULT, 40, 256), "rgcn": (RGCN, 10, 128), "compgcn": (COMPGCN, 15, 128)}
 
 
 def relations(data: Path) -> list[str]:
@@ -125,9 +124,9 @@ def relations(data: Path) -> list[str]:
 
 def fb15k237(data: Path, name: str, epochs: int | None) -> str:
     lines = [f'    relation r{i}: Entity -> Entity from "{relation}"' for i, relation in enumerate(relations(data))]
-    model, usual = FB15K237[name]
+    model, usual, width = FB15K237[name]
     text = model.replace("SCHEMA\n", SCHEMA)
-    return text.format(relations="\n".join(lines), width=WIDTH, epochs=epochs or usual)
+    return text.format(relations="\n".join(lines), width=width, epochs=epochs or usual)
 
 
 def test_metrics(hgnnc: Path, model: Path, data: Path, seed: int, epochs: int | None) -> dict[str, float]:
