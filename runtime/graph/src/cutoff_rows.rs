@@ -15,12 +15,16 @@
 //! Rows are ordered by cutoff, then by vertex. So the number of a row depends on nothing that is later than its cutoff, nor
 //! do random choices that are made by these numbers.
 
+mod held_out;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use hgnnc_dataset::dataset::{Dataset, LinkSplitData, RelationData, Step, VertexTypeData};
+use hgnnc_dataset::dataset::{Dataset, DenseFeatures, LinkSplitData, RelationData, Step, VertexTypeData};
 
 use crate::csr::NO_ORIGINAL;
 use crate::sgb::{SgbError, edges_of_step, latest_times};
+
+use held_out::HeldOut;
 
 /// The rows of vertices as of cutoffs that a dataset is to have.
 #[derive(Clone, Debug, Default)]
@@ -82,13 +86,6 @@ impl CutoffLinks {
     }
 }
 
-/// The cutoff of pairs to score: the last time of a dataset, as of which they read all that there is.
-fn last_time(dataset: &Dataset) -> i64 {
-    let of_vertices = dataset.vertex_types.iter().filter_map(|of| of.time.as_ref());
-    let of_edges = dataset.relations.iter().filter_map(|of| of.time.as_ref());
-    of_vertices.chain(of_edges).flatten().copied().max().unwrap_or(0)
-}
-
 /// The edges of a step by the vertex where they arrive.
 struct Arriving {
     indptr: Vec<u64>,
@@ -123,70 +120,16 @@ impl Arriving {
     }
 }
 
-/// Links that are held out, which are messages to what is later than them and than all that is trained on.
-struct HeldOut {
-    /// By relation of links: the number of its own edges. Those that are held out stand behind them while rows are listed.
-    edges: BTreeMap<usize, usize>,
-    /// The last cutoff of a training link.
-    trained_until: i64,
-}
-
-impl HeldOut {
-    /// Of relations without weights and features, which such links do not have.
-    fn of(rows: &CutoffRows, dataset: &Dataset) -> Self {
-        let mut held_out = Self { edges: BTreeMap::new(), trained_until: i64::MIN };
-        for links in &rows.links {
-            let data = &dataset.relations[links.relation];
-            if !rows.outputs_only {
-                let last = data.time.iter().flatten().copied().max().map(|time| links.cutoff(time));
-                held_out.trained_until = held_out.trained_until.max(last.unwrap_or(i64::MIN));
-            }
-            if data.weight.is_none() && data.features.is_none() && data.time.is_some() {
-                held_out.edges.insert(links.relation, data.src_ids.len());
-            }
-        }
-        held_out
-    }
-
-    /// The number of the own edges of a relation, or more.
-    fn own_edges(&self, relation: usize) -> usize {
-        self.edges.get(&relation).copied().unwrap_or(usize::MAX)
-    }
-
-    fn add_to(&self, rows: &CutoffRows, dataset: &mut Dataset) {
-        let Some(split) = rows.split else { return };
-        let Dataset { relations, link_splits, .. } = dataset;
-        for links in [&link_splits[split].val, &link_splits[split].test] {
-            for (link, &time) in links.time.iter().flatten().enumerate() {
-                let relation = links.relation[link] as usize;
-                if !self.edges.contains_key(&relation) {
-                    continue;
-                }
-                let data = &mut relations[relation];
-                data.src_ids.push(links.src[link]);
-                data.dst_ids.push(links.dst[link]);
-                data.time.iter_mut().for_each(|times| times.push(time));
-            }
-        }
-    }
-
-    fn remove_from(&self, dataset: &mut Dataset) {
-        for (&relation, &edges) in &self.edges {
-            let data = &mut dataset.relations[relation];
-            data.src_ids.truncate(edges);
-            data.dst_ids.truncate(edges);
-            data.time.iter_mut().for_each(|times| times.truncate(edges));
-        }
-    }
-}
-
 /// What a dataset gets.
 struct Listed {
     vertex_types: Vec<VertexTypeData>,
     relations: Vec<RelationData>,
     /// By relation between rows: its links of the validation and the test part, with times.
-    held_out: Vec<(u32, [Vec<(u32, u32, i64)>; 2])>,
+    held_out: Vec<(u32, [TimedLinks; 2])>,
 }
+
+/// Source, destination and time of links.
+type TimedLinks = Vec<(u32, u32, i64)>;
 
 /// A cutoff and a vertex.
 type Row = (i64, u32);
@@ -221,18 +164,13 @@ impl CutoffRows {
         Ok(())
     }
 
+    /// The vertex types and relations that a dataset gets, which has the held-out links behind its own edges.
     fn list(&self, dataset: &Dataset, held_out: &HeldOut) -> Result<Listed, SgbError> {
         let arriving = |walk: &CutoffWalk| walk.read.then(|| Arriving::of(dataset, walk.step, held_out)).transpose();
         let walks: Vec<Option<Arriving>> = self.walks.iter().map(arriving).collect::<Result<_, _>>()?;
         let rows = self.rows(dataset, &walks, held_out)?;
         let first = dataset.vertex_types.len();
-        let position = |of: usize| self.types.iter().position(|rows| rows.of == of);
-        // The row of a vertex that is read as of a cutoff.
-        let row_of = |dataset: &Dataset, of: usize, (cutoff, vertex): Row| match position(of) {
-            Some(at) => rows[at].binary_search(&(own_cutoff(dataset, of, (cutoff, vertex)), vertex)).ok(),
-            None => Some(vertex as usize),
-        };
-        let (mut relations, mut translated) = (vec![], vec![]);
+        let mut relations = vec![];
         for (at, CutoffType { of, relation, .. }) in self.types.iter().enumerate() {
             relations.push(RelationData {
                 name: relation.clone(),
@@ -243,69 +181,18 @@ impl CutoffRows {
                 ..RelationData::default()
             });
         }
-        for (walk, arriving) in self.walks.iter().zip(&walks) {
-            let (src, dst) = dataset.step_ends(walk.step);
-            let [new_src, new_dst] = [src, dst].map(|of| position(of).map_or(of, |at| first + at));
-            let (mut src_ids, mut dst_ids, mut edges) = (vec![], vec![], vec![]);
-            for (number, row) in (0..).zip(self.readers(dataset, &rows, dst)) {
-                for edge in arriving.iter().flat_map(|arriving| arriving.until(row).map(move |edge| (arriving, edge))) {
-                    let (arriving, edge) = edge;
-                    let source = row_of(dataset, src, (row.0, arriving.sources[edge]));
-                    src_ids.push(source.expect("what a row reads has a row") as u32);
-                    dst_ids.push(number);
-                    edges.push(arriving.original[edge] as usize);
-                }
-            }
-            let data = &dataset.relations[walk.step.relation];
-            let of_edges = |all: &[f32], dim: usize| -> Vec<f32> {
-                edges.iter().flat_map(|&edge| all[edge * dim..][..dim].iter().copied()).collect()
-            };
-            let features = data.features.as_ref().map(|all| hgnnc_dataset::dataset::DenseFeatures {
-                dim: all.dim,
-                rows: of_edges(&all.rows, all.dim).into(),
-            });
-            relations.push(RelationData {
-                name: walk.relation.clone(),
-                src: new_src,
-                dst: new_dst,
-                src_ids,
-                dst_ids,
-                weight: data.weight.as_ref().map(|all| of_edges(all, 1).into()),
-                time: data.time.as_ref().map(|all| edges.iter().map(|&edge| all[edge]).collect()),
-                features,
-                ..RelationData::default()
-            });
-        }
+        let walked = self.walks.iter().zip(&walks);
+        relations.extend(walked.map(|(walk, arriving)| self.edges_of_walk(dataset, &rows, (walk, arriving.as_ref()))));
+        let mut of_parts = vec![];
         for links in &self.links {
-            let ends = [dataset.relations[links.relation].src, dataset.relations[links.relation].dst];
-            let [src, dst] = ends.map(|of| position(of).expect("ends of links have rows"));
-            let row = |at: usize, row: Row| rows[at].binary_search(&row).expect("the ends of a link have rows") as u32;
-            let mut known = HashSet::new();
-            let mut parts: [Vec<(u32, u32, i64)>; 3] = Default::default();
-            for (part, between) in parts.iter_mut().enumerate() {
-                for (from, to, time) in self.links_of_part(dataset, links, part, held_out) {
-                    let cutoff = links.cutoff(time);
-                    let pair = (row(src, (cutoff, from)), row(dst, (cutoff, to)));
-                    if known.insert(pair) {
-                        between.push((pair.0, pair.1, time));
-                    }
-                }
-            }
             let number = (dataset.relations.len() + relations.len()) as u32;
-            let [train, of_parts @ ..] = parts;
-            relations.push(RelationData {
-                name: links.name.clone(),
-                src: first + src,
-                dst: first + dst,
-                src_ids: train.iter().map(|link| link.0).collect(),
-                dst_ids: train.iter().map(|link| link.1).collect(),
-                ..RelationData::default()
-            });
-            translated.push((number, of_parts));
+            let (trained, others) = self.links_between_rows(dataset, &rows, links, held_out);
+            relations.push(trained);
+            of_parts.push((number, others));
         }
-        let last = last_time(dataset);
+        let last = self.last_time(dataset);
         for (of, name) in &self.latest {
-            let at = position(*of).expect("ends of links have rows");
+            let at = self.position(*of).expect("ends of links have rows");
             let latest = (0..).zip(&rows[at]).filter(|(_, row)| row.0 == last);
             let (src_ids, dst_ids) = latest.map(|(number, row)| (number, row.1)).unzip();
             let (name, src, dst) = (name.clone(), first + at, *of);
@@ -318,7 +205,99 @@ impl CutoffRows {
             ..VertexTypeData::default()
         };
         let vertex_types = self.types.iter().zip(&rows).map(vertex).collect();
-        Ok(Listed { vertex_types, relations, held_out: translated })
+        Ok(Listed { vertex_types, relations, held_out: of_parts })
+    }
+
+    /// The cutoff of pairs to score: the last time of a dataset and its held-out links, as of which they read all that there is.
+    fn last_time(&self, dataset: &Dataset) -> i64 {
+        let split = self.split.map(|split| &dataset.link_splits[split]);
+        let of_links = split.into_iter().flat_map(|split| [&split.val.time, &split.test.time]);
+        let of_vertices = dataset.vertex_types.iter().map(|of| &of.time);
+        let of_edges = dataset.relations.iter().map(|of| &of.time);
+        of_vertices.chain(of_edges).chain(of_links).flatten().flatten().copied().max().unwrap_or(0)
+    }
+
+    /// Position of a vertex type among those with rows.
+    fn position(&self, of: usize) -> Option<usize> {
+        self.types.iter().position(|rows| rows.of == of)
+    }
+
+    /// The edges of a step that are read, between the rows of its ends.
+    fn edges_of_walk(
+        &self,
+        dataset: &Dataset,
+        rows: &[Vec<Row>],
+        (walk, arriving): (&CutoffWalk, Option<&Arriving>),
+    ) -> RelationData {
+        let (src, dst) = dataset.step_ends(walk.step);
+        let [new_src, new_dst] =
+            [src, dst].map(|of| self.position(of).map_or(of, |at| dataset.vertex_types.len() + at));
+        // The row of a vertex that is read as of a cutoff.
+        let row_of = |(cutoff, vertex): Row| match self.position(src) {
+            Some(at) => rows[at].binary_search(&(own_cutoff(dataset, src, (cutoff, vertex)), vertex)).ok(),
+            None => Some(vertex as usize),
+        };
+        let (mut src_ids, mut dst_ids, mut edges) = (vec![], vec![], vec![]);
+        for (number, row) in (0..).zip(self.readers(dataset, rows, dst)) {
+            for (arriving, edge) in arriving.into_iter().flat_map(|of| of.until(row).map(move |edge| (of, edge))) {
+                let source = row_of((row.0, arriving.sources[edge]));
+                src_ids.push(source.expect("what a row reads has a row") as u32);
+                dst_ids.push(number);
+                edges.push(arriving.original[edge] as usize);
+            }
+        }
+        let data = &dataset.relations[walk.step.relation];
+        let of_edges = |all: &[f32], dim: usize| -> Vec<f32> {
+            edges.iter().flat_map(|&edge| all[edge * dim..][..dim].iter().copied()).collect()
+        };
+        let features =
+            data.features.as_ref().map(|all| DenseFeatures { dim: all.dim, rows: of_edges(&all.rows, all.dim).into() });
+        RelationData {
+            name: walk.relation.clone(),
+            src: new_src,
+            dst: new_dst,
+            src_ids,
+            dst_ids,
+            weight: data.weight.as_ref().map(|all| of_edges(all, 1).into()),
+            time: data.time.as_ref().map(|all| edges.iter().map(|&edge| all[edge]).collect()),
+            features,
+            ..RelationData::default()
+        }
+    }
+
+    /// The training links between rows as a relation, and the validation and test links.
+    fn links_between_rows(
+        &self,
+        dataset: &Dataset,
+        rows: &[Vec<Row>],
+        links: &CutoffLinks,
+        held_out: &HeldOut,
+    ) -> (RelationData, [TimedLinks; 2]) {
+        let data = &dataset.relations[links.relation];
+        let [src, dst] = [data.src, data.dst].map(|of| self.position(of).expect("ends of links have rows"));
+        let row = |at: usize, row: Row| rows[at].binary_search(&row).expect("the ends of a link have rows") as u32;
+        let mut known = HashSet::new();
+        let [train, held_out @ ..] = [0, 1, 2].map(|part| {
+            let mut between: TimedLinks = vec![];
+            for (from, to, time) in held_out.links_of_part(self, dataset, links, part) {
+                let cutoff = links.cutoff(time);
+                let pair = (row(src, (cutoff, from)), row(dst, (cutoff, to)));
+                if known.insert(pair) {
+                    between.push((pair.0, pair.1, time));
+                }
+            }
+            between
+        });
+        let first = dataset.vertex_types.len();
+        let trained = RelationData {
+            name: links.name.clone(),
+            src: first + src,
+            dst: first + dst,
+            src_ids: train.iter().map(|link| link.0).collect(),
+            dst_ids: train.iter().map(|link| link.1).collect(),
+            ..RelationData::default()
+        };
+        (trained, held_out)
     }
 
     /// The rows of each vertex type, in order.
@@ -328,7 +307,6 @@ impl CutoffRows {
         walks: &[Option<Arriving>],
         held_out: &HeldOut,
     ) -> Result<Vec<Vec<Row>>, SgbError> {
-        let position = |of: usize| self.types.iter().position(|rows| rows.of == of);
         let mut rows: Vec<BTreeSet<Row>> = vec![BTreeSet::new(); self.types.len()];
         let mut new: Vec<Vec<Row>> = vec![vec![]; self.types.len()];
         let mut num_edges = 0u64;
@@ -345,51 +323,20 @@ impl CutoffRows {
         while new.iter().any(|new| !new.is_empty()) {
             let readers = std::mem::replace(&mut new, vec![vec![]; self.types.len()]);
             for walk in walks.iter().flatten() {
-                let Some(at) = position(walk.dst) else { continue };
+                let Some(at) = self.position(walk.dst) else { continue };
                 self.read(dataset, (walk, &readers[at]), (&mut rows, &mut new), &mut num_edges)?;
             }
         }
         Ok(rows.into_iter().map(|rows| rows.into_iter().collect()).collect())
     }
 
-    /// The links of a part (0: training, then validation and test) with times: source, destination, time.
-    fn links_of_part<'d>(
-        &self,
-        dataset: &'d Dataset,
-        links: &CutoffLinks,
-        part: usize,
-        held_out: &HeldOut,
-    ) -> Box<dyn Iterator<Item = (u32, u32, i64)> + 'd> {
-        if self.outputs_only {
-            return Box::new(std::iter::empty());
-        }
-        let relation = links.relation;
-        let split = self.split.map(|split| &dataset.link_splits[split]);
-        let of_part = match (part, split) {
-            (0, _) => {
-                let data = &dataset.relations[relation];
-                let times = data.time.iter().flatten().copied();
-                let edges = data.src_ids.iter().copied().zip(data.dst_ids.iter().copied()).zip(times);
-                let own = edges.take(held_out.own_edges(relation));
-                return Box::new(own.map(|((src, dst), time)| (src, dst, time)));
-            }
-            (1, Some(split)) => &split.val,
-            (_, Some(split)) => &split.test,
-            (_, None) => return Box::new(std::iter::empty()),
-        };
-        let times = of_part.time.iter().flatten().copied();
-        let all = of_part.src.iter().copied().zip(of_part.dst.iter().copied()).zip(&of_part.relation).zip(times);
-        let own = all.filter(move |((_, of), _)| **of as usize == relation);
-        Box::new(own.map(|(((src, dst), _), time)| (src, dst, time)))
-    }
-
     /// The rows of all vertices at the ends of links, at each cutoff of a link and of pairs to score.
     fn rows_of_links(&self, dataset: &Dataset, held_out: &HeldOut) -> Result<Vec<(usize, Row)>, SgbError> {
         let mut cutoffs: BTreeMap<usize, BTreeSet<i64>> = BTreeMap::new();
         for links in &self.links {
-            let of_parts = (0..3).flat_map(|part| self.links_of_part(dataset, links, part, held_out));
+            let of_parts = (0..3).flat_map(|part| held_out.links_of_part(self, dataset, links, part));
             let of_links: BTreeSet<i64> =
-                of_parts.map(|(_, _, time)| links.cutoff(time)).chain([last_time(dataset)]).collect();
+                of_parts.map(|(_, _, time)| links.cutoff(time)).chain([self.last_time(dataset)]).collect();
             let data = &dataset.relations[links.relation];
             [data.src, data.dst].into_iter().for_each(|of| cutoffs.entry(of).or_default().extend(&of_links));
         }
@@ -398,7 +345,7 @@ impl CutoffRows {
         self.check(num_rows, 0)?;
         let mut rows = vec![];
         for (of, cutoffs) in cutoffs {
-            let at = self.types.iter().position(|rows| rows.of == of).expect("ends of links have rows");
+            let at = self.position(of).expect("ends of links have rows");
             let all = cutoffs.into_iter().flat_map(|cutoff| (0..count(of) as u32).map(move |vertex| (cutoff, vertex)));
             rows.extend(all.map(|row| (at, row)));
         }
@@ -413,7 +360,7 @@ impl CutoffRows {
         (rows, new): (&mut [BTreeSet<Row>], &mut [Vec<Row>]),
         num_edges: &mut u64,
     ) -> Result<(), SgbError> {
-        let position = self.types.iter().position(|rows| rows.of == walk.src);
+        let position = self.position(walk.src);
         for &(cutoff, vertex) in readers {
             for edge in walk.until((cutoff, vertex)) {
                 *num_edges += 1;
@@ -450,7 +397,7 @@ impl CutoffRows {
     /// The rows of a vertex type as readers: pairs of cutoff and vertex, in the order of their numbers. Without `rows`, only
     /// those of vertex types that have times of their own.
     fn readers(&self, dataset: &Dataset, rows: &[Vec<Row>], of: usize) -> Vec<Row> {
-        match self.types.iter().position(|rows| rows.of == of) {
+        match self.position(of) {
             Some(at) => rows.get(at).cloned().unwrap_or_default(),
             None => {
                 let vertices = &dataset.vertex_types[of];
