@@ -208,7 +208,7 @@ def test_models_and_data_are_given_as_to_load_and_fit(library: Library, tmp_path
     with pytest.raises(hgnnc.InputError, match="cannot read `.*nothing.hgnn`: No such file"):
         Layer(tmp_path / "nothing.hgnn", dataset)
     (tmp_path / "latin.hgnn").write_bytes(b"// \xfc")
-    with pytest.raises(hgnnc.InputError, match="latin.hgnn`: byte 3 is not UTF-8"):
+    with pytest.raises(hgnnc.InputError, match="latin.hgnn` is not UTF-8 text: byte 3 begins no character"):
         Layer(tmp_path / "latin.hgnn", dataset)
     header = b'{"__metadata__":{}}'
     for name in ("net.hgnnx", "net"):
