@@ -57,6 +57,8 @@ pub struct GivenLinks<'a> {
     pub relation: usize,
     pub src: &'a [i64],
     pub dst: &'a [i64],
+    /// A time of each link. All relations of a part that have links have times, or none has.
+    pub time: Option<Named<'a, &'a [i64]>>,
 }
 
 /// A dataset in the making. Vertex types and relations are named by the positions that their methods return.
@@ -417,18 +419,37 @@ impl Builder {
         if self.dataset.link_splits.iter().any(|split| split.name == name) {
             return self.fail(name, "there are two link splits of that name");
         }
-        let (val, test) = (self.links(name, val), self.links(name, test));
+        let (val, test) = (self.links((name, "val"), val), self.links((name, "test"), test));
         self.dataset.link_splits.push(LinkSplitData { name: name.to_owned(), val, test });
     }
 
-    fn links(&mut self, split: &str, given: &[GivenLinks<'_>]) -> Links {
+    fn links(&mut self, (split, part): (&str, &str), given: &[GivenLinks<'_>]) -> Links {
         let at = format!("link split `{split}`");
-        let mut links = Links::default();
-        for &GivenLinks { key, relation, src, dst } in given {
+        let timed = given.iter().find(|of| of.time.is_some());
+        let mut links = Links { time: timed.map(|_| Vec::new()), ..Links::default() };
+        for &GivenLinks { key, relation, src, dst, time } in given {
             if src.len() != dst.len() {
                 self.fail(key, format!("has {} sources and {} destinations", src.len(), dst.len()));
                 continue;
             }
+            let time = match (time, timed) {
+                (Some(Named { key, value }), _) => {
+                    let at = format!("`{part}` of {at}, {}", self.relation_at(relation));
+                    let Some(()) = self.len(key, &at, value.len(), src.len(), "links") else { continue };
+                    value
+                }
+                // A relation without links cannot lack a time.
+                (None, Some(timed)) if !src.is_empty() => {
+                    let (own, other) = (self.relation_at(relation), self.relation_at(timed.relation));
+                    let problem = format!(
+                        "`{part}` of {at} has times of the links of {other}, but none of {own}: give all relations of \
+                         a part times, or none"
+                    );
+                    self.fail(key, problem);
+                    continue;
+                }
+                (None, _) => &[],
+            };
             let RelationData { src: from, dst: to, .. } = self.dataset.relations[relation];
             let mut ends = |ty: usize, what: &str, ids: &[i64]| {
                 let of = self.type_at(ty);
@@ -441,6 +462,7 @@ impl Builder {
                 links.relation.extend(std::iter::repeat_n(relation as u32, src.len()));
                 links.src.extend(src);
                 links.dst.extend(dst);
+                links.time.iter_mut().for_each(|all| all.extend(time));
             }
         }
         links
@@ -586,6 +608,45 @@ mod tests {
     }
 
     #[test]
+    fn held_out_links_keep_their_times() {
+        let (mut builder, paper, _, writes) = small();
+        let cites = builder.relation("cites", (paper, paper), "cites", (&[], &[]));
+        let none = GivenLinks { key: "none", relation: cites, src: &[], dst: &[], time: None };
+        let times = |value: &'static [i64]| Some(Named { key: "time", value });
+        let of_writes = GivenLinks { key: "w", relation: writes, src: &[2, 0], dst: &[0, 1], time: times(&[7, -3]) };
+        let of_cites = GivenLinks { key: "c", relation: cites, src: &[1], dst: &[0], time: times(&[1 << 40]) };
+        builder.link_split("later", &[none, of_writes, of_cites], &[GivenLinks { time: None, ..of_cites }]);
+        let built = builder.finish().expect("no faults");
+        let folder = tempfile::tempdir().expect("a folder");
+        built.write(&folder.path().join("d")).expect("written");
+        let loaded = Dataset::load(folder.path().join("d")).expect("loaded");
+        for split in [&built.link_splits[0], &loaded.link_splits[0]] {
+            assert_eq!(split.val.relation, [0, 0, 1]);
+            assert_eq!(split.val.time.as_deref(), Some(&[7, -3, 1 << 40][..]));
+            assert_eq!(split.test.time, None);
+        }
+    }
+
+    #[test]
+    fn times_of_held_out_links_are_of_all_relations_of_a_part() {
+        let (mut builder, paper, _, writes) = small();
+        let cites = builder.relation("cites", (paper, paper), "cites", (&[], &[]));
+        let times = |value: &'static [i64]| Some(Named { key: "l.val.time", value });
+        let of_writes = GivenLinks { key: "l.val", relation: writes, src: &[2], dst: &[0], time: times(&[1, 2]) };
+        let of_cites = GivenLinks { key: "l.cites", relation: cites, src: &[1], dst: &[0], time: None };
+        builder.link_split("l", &[of_cites, of_writes], &[]);
+        let text = said(builder);
+        for part in [
+            "`l.val.time`: `val` of link split `l`, relation `writes` has 1 links, so it should have as many entries, but it \
+             has 2",
+            "`l.cites`: `val` of link split `l` has times of the links of relation `writes`, but none of relation `cites`: \
+             give all relations of a part times, or none",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+
+    #[test]
     fn splits_are_disjoint_and_labelled_and_links_in_range() {
         let (mut builder, paper, _, writes) = small();
         builder.label(
@@ -606,7 +667,11 @@ mod tests {
             "b",
             [part("b.train", &[1][..]), part("b.val", &[1]), part("b.test", &[])],
         );
-        builder.link_split("l", &[], &[GivenLinks { key: "l.test", relation: writes, src: &[3], dst: &[0] }]);
+        builder.link_split(
+            "l",
+            &[],
+            &[GivenLinks { key: "l.test", relation: writes, src: &[3], dst: &[0], time: None }],
+        );
         let text = said(builder);
         for part in [
             "`a.train`: split `a`, position 0 of `train` is vertex 0, which has no label",

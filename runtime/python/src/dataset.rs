@@ -79,10 +79,20 @@ struct SplitSpec<'py> {
 
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
+struct LinksSpec<'py> {
+    key: String,
+    relation: usize,
+    src: Ints<'py>,
+    dst: Ints<'py>,
+    time: Option<(String, Ints<'py>)>,
+}
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
 struct LinkSplitSpec<'py> {
     name: String,
-    val: Vec<(String, usize, Ints<'py>, Ints<'py>)>,
-    test: Vec<(String, usize, Ints<'py>, Ints<'py>)>,
+    val: Vec<LinksSpec<'py>>,
+    test: Vec<LinksSpec<'py>>,
 }
 
 #[derive(FromPyObject)]
@@ -162,9 +172,13 @@ fn floats(rows: &Rows<'_>) -> PyResult<Vec<f32>> {
     Ok(shared(rows)?.to_vec())
 }
 
-fn links<'a>(given: &'a [(String, usize, Ints<'_>, Ints<'_>)]) -> PyResult<Vec<GivenLinks<'a>>> {
-    let one = |(key, relation, src, dst): &'a (String, usize, Ints<'_>, Ints<'_>)| {
-        Ok(GivenLinks { key, relation: *relation, src: slice(src)?, dst: slice(dst)? })
+fn links<'a>(given: &'a [LinksSpec<'_>]) -> PyResult<Vec<GivenLinks<'a>>> {
+    let one = |of: &'a LinksSpec<'_>| {
+        let time = match &of.time {
+            Some((key, time)) => Some(Named { key, value: slice(time)? }),
+            None => None,
+        };
+        Ok(GivenLinks { key: &of.key, relation: of.relation, src: slice(&of.src)?, dst: slice(&of.dst)?, time })
     };
     given.iter().map(one).collect()
 }
@@ -173,8 +187,8 @@ fn links<'a>(given: &'a [(String, usize, Ints<'_>, Ints<'_>)]) -> PyResult<Vec<G
 #[pyclass(frozen, module = "hgnnc._native")]
 pub struct Dataset(pub Arc<hgnnc_dataset::Dataset>);
 
-/// Source, relation and destination of held-out links.
-type LinkViews = (View, View, View);
+/// Source, relation and destination of held-out links, and their times.
+type LinkViews = (View, View, View, Option<View>);
 
 /// Name, kind and width of a label, its values, whether there is a label, and names of classes.
 type LabelRow = (String, &'static str, usize, View, Option<View>, Vec<String>);
@@ -210,7 +224,8 @@ impl Dataset {
     }
 
     fn links(&self, links: &Links) -> LinkViews {
-        (self.view(&links.src), self.view(&links.relation), self.view(&links.dst))
+        let time = links.time.as_ref().map(|time| self.view(time));
+        (self.view(&links.src), self.view(&links.relation), self.view(&links.dst), time)
     }
 }
 

@@ -160,6 +160,42 @@ def test_held_out_links_are_in_dictionaries(data: Data) -> None:
             hgnnc.Dataset.from_dict(data, link_splits=links)  # type: ignore[arg-type]
 
 
+def test_held_out_links_have_times(data: Data, tmp_path: pathlib.Path) -> None:
+    writes, written_by = ("author", "writes", "paper"), ("paper", "written-by", "author")
+    val = {
+        writes: {"edge_index": np.array([[3, 0], [1, 2]]), "time": np.array([2020, 2019])},
+        "written-by": {"edge_index": ([5], [6]), "time": [-(2**40)]},
+    }
+    links: Any = {"later": {"val": val, "test": {writes: np.array([[4], [4]])}}}
+    dataset = hgnnc.Dataset.from_dict(data, link_splits=links)
+    dataset.save(tmp_path / "d")
+    again = hgnnc.Dataset.from_dict(dataset.to_dict(), link_splits=dataset.link_splits)
+    for one in (dataset, again, hgnnc.Dataset(tmp_path / "d"), pickle.loads(pickle.dumps(dataset))):
+        found: Any = one.link_splits["later"]
+        equal(found["val"]["writes"], {"edge_index": np.array([[3, 0], [1, 2]]), "time": np.array([2020, 2019])})
+        equal(found["val"]["written-by"], {"edge_index": np.array([[5], [6]]), "time": np.array([-(2**40)])})
+        # Links without times are an array alone.
+        equal(found["test"], {"writes": np.array([[4], [4]])})
+
+    val[written_by] = {"edge_index": val.pop("written-by")["edge_index"]}  # type: ignore[index]
+    said = (
+        r"`link_splits\['later'\]\['val'\]\[\('paper', 'written-by', 'author'\)\]\['edge_index'\]`: `val` of link split "
+        "`later` has times of the links of relation `writes`, but none of relation `written-by`: give all"
+    )
+    with pytest.raises(hgnnc.DataError, match=said):
+        hgnnc.Dataset.from_dict(data, link_splits=links)
+    del val[written_by]
+    for value, said in (
+        ({"edge_index": [[0], [0]], "time": [1, 2]}, r"\['time'\]`: `val` of link split `later`, relation `writes` has 1 "),
+        ({"edge_index": [[0], [0]], "time": [1.5]}, r"\['time'\]` is float64, and should be whole numbers"),
+        ({"time": [1]}, r"\['val'\]\[.*\]` has no `edge_index`"),
+        ({"edge_index": [[0], [0]], "times": [1]}, "has an entry `times`; known are `edge_index`, `time`"),
+    ):
+        val[writes] = value
+        with pytest.raises(hgnnc.DataError, match=said):
+            hgnnc.Dataset.from_dict(data, link_splits=links)
+
+
 def test_names_of_classes_are_an_array_and_labels_may_be_empty() -> None:
     paper = {"y": np.array([0, 1]), "class_names": np.array(["db", "ml"])}
     labels = {"m": np.zeros((0, 3), int), "r": np.zeros((0, 2)), "s": {"values": np.zeros(0), "kind": "real"}}

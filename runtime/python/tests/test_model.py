@@ -103,6 +103,23 @@ def test_masks_are_no_split_of_links(data: Data) -> None:
         model.score(dataset, pairs)
 
 
+def test_links_under_a_cutoff_need_times_of_those_held_out(data: Data) -> None:
+    edges = np.unique(data["author", "writes", "paper"], axis=1)
+    writes = {"edge_index": edges[:, :-20], "time": np.arange(edges.shape[1] - 20) // 10}
+    graph = {"paper": {"x": data["paper"]["x"]}, "author": 25, ("author", "writes", "paper"): writes}
+    held = {"val": edges[:, -20:-10], "test": edges[:, -10:]}
+    # The model of a relation with times, and without its reverse.
+    text = LINKS.replace("writes: Author -> Paper", "writes: Author -> Paper { at: time }")
+    text = text.replace('    relation written_by: Paper -> Author from "written-by"\n', "").replace("    exclude   [written_by]\n", "")
+    text = text.replace("[writes, written_by]", "[writes, reverse(writes)]").replace("    batch ", "    cutoff    time\n    batch ")
+    untimed = {part: {"writes": ends} for part, ends in held.items()}
+    with pytest.raises(hgnnc.HgnncError, match="read as of their times, but"):
+        hgnnc.load(text).fit(hgnnc.Dataset.from_dict(graph, link_splits={"l": untimed}), progress=False)
+    timed = {part: {"writes": {"edge_index": ends, "time": np.full(10, 20)}} for part, ends in held.items()}
+    run = hgnnc.load(text).fit(hgnnc.Dataset.from_dict(graph, link_splits={"l": timed}), progress=False)
+    assert set(run.metrics["test"]) >= {"auc"}
+
+
 def test_masks_serve_beside_splits_of_other_types(model: str, data: Data) -> None:
     years = {"y": np.arange(25) % 2, "splits": {"years": {"train": [0, 1], "val": [2], "test": [3]}}}
     data["author"] = {"num_nodes": 25, **years}

@@ -8,7 +8,7 @@ class View:
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
 
-LinkViews = tuple[View, View, View]
+LinkViews = tuple[View, View, View, View | None]
 LabelRow = tuple[str, str, int, View, View | None, list[str]]
 SplitRow = tuple[str, View, View, View]
 

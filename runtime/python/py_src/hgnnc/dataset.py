@@ -198,7 +198,9 @@ class Dataset:
         `time`, `class_names` (of `y`), and `num_nodes` where nothing else says it. The value may also be the number of
         vertices alone. A key (source type, name, destination type) is a relation, and its value has `edge_index`
         (int[2, edges]), `edge_weight`, `edge_attr` and `time`, or is the `edge_index` alone. Where edges are to predict,
-        it has labels and masks or splits as a vertex type has, with a row for each edge. `link_splits` holds out links, by the name of the split, `val` or `test`, and the relation.
+        it has labels and masks or splits as a vertex type has, with a row for each edge. `link_splits` holds out links, by
+        the name of the split, `val` or `test`, and the relation: int[2, links], or {"edge_index": int[2, links],
+        "time": int[links]} with a time of each link, of all relations of a part or of none.
 
         A relation whose name others have too is called `source__name__destination` in models.
         """
@@ -245,15 +247,20 @@ class Dataset:
         }
 
     @property
-    def link_splits(self) -> dict[str, dict[str, dict[str, Ints]]]:
-        """Held-out links by the name of the split, `val` or `test`, and relation. int64[2, links]"""
+    def link_splits(self) -> dict[str, dict[str, dict[str, Ints | dict[str, Ints]]]]:
+        """Held-out links by the name of the split, `val` or `test`, and relation, as `from_dict` takes them:
+        int64[2, links], or {"edge_index": int64[2, links], "time": int64[links]} where they have times."""
         names = list(self.relations)
-        found: dict[str, dict[str, dict[str, Ints]]] = {}
+        found: dict[str, dict[str, dict[str, Ints | dict[str, Ints]]]] = {}
         for split, *parts in self._native.link_splits():
             found[split] = {}
-            for part, (src, relation, dst) in zip(("val", "test"), parts):
+            for part, (src, relation, dst, time) in zip(("val", "test"), parts):
                 links, of = np.stack([view(src), view(dst)]).astype(np.int64), view(relation)
-                found[split][part] = {names[r]: links[:, of == r] for r in np.unique(of)}
+                own: dict[str, Ints | dict[str, Ints]] = {}
+                for r in np.unique(of):
+                    ends = links[:, of == r]
+                    own[names[r]] = ends if time is None else {"edge_index": ends, "time": view(time)[of == r]}
+                found[split][part] = own
         return found
 
     def schema(self) -> str:
@@ -392,9 +399,22 @@ class _Spec:
                     raise DataError(f"`link_splits[{split!r}]`: `{part}` should be `val` or `test`")
                 for relation, pairs in mapping(f"link_splits[{split!r}][{part!r}]", links).items():
                     key = f"link_splits[{split!r}][{part!r}][{relation!r}]"
-                    src, dst = edge_index(pairs, key)
-                    made[part].append((key, self.relation_number(relation, key), src, dst))
+                    made[part].append(self.links(relation, pairs, key))
             self.made["link_splits"].append(made)
+
+    def links(self, relation: str | EdgeType, value: Any, key: str) -> dict[str, Any]:
+        """Held-out links of a relation."""
+        at, time = key, None
+        if isinstance(value, Mapping):
+            known(key, value, ("edge_index", "time"))
+            if value.get("edge_index") is None:
+                raise DataError(f"`{key}` has no `edge_index`")
+            at = f"{key}['edge_index']"
+            if value.get("time") is not None:
+                time = (f"{key}['time']", ints(value["time"], f"{key}['time']"))
+            value = value["edge_index"]
+        src, dst = edge_index(value, at)
+        return {"key": at, "relation": self.relation_number(relation, key), "src": src, "dst": dst, "time": time}
 
     def relation_number(self, relation: str | EdgeType, key: str) -> int:
         for number, made in enumerate(self.made["relations"]):
