@@ -3,8 +3,8 @@
 
 use crate::checks::{self, Bound, Place};
 use crate::dataset::{
-    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, LabelData, LabelValues, LinkSplitData, Links, RelationData,
-    SparseFeatures, SplitData, VertexIds, VertexTypeData,
+    Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, FieldData, LabelData, LabelValues, LinkSplitData, Links,
+    RelationData, SparseFeatures, SplitData, VertexIds, VertexTypeData,
 };
 use crate::error::{DataError, DataErrors};
 use crate::load::MAX_VERTICES;
@@ -37,6 +37,17 @@ impl GivenRows {
     }
 }
 
+/// Features that were given to a builder. Rows are of vertices.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub enum GivenFeatures<'a> {
+    /// Row-major. `rows: f32[count, dim]`
+    Dense { dim: usize, rows: FloatArray },
+    /// CSR form with `dim` columns, those of a row in any order. `indptr: [count + 1]`, `indices: [nnz]`,
+    /// `data: f32[nnz]`
+    Sparse { dim: usize, indptr: &'a [i64], indices: &'a [i64], data: FloatArray },
+}
+
 /// Labels that were given to a builder. Rows are of vertices or edges.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
@@ -62,7 +73,7 @@ pub struct GivenLinks<'a> {
 }
 
 /// A dataset in the making. Vertex types and relations are named by the positions that their methods return.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Builder {
     dataset: Dataset,
     errors: Vec<DataError>,
@@ -154,12 +165,17 @@ impl Builder {
         self.dataset.vertex_types.len() - 1
     }
 
+    /// Features of a vertex type.
+    pub fn features(&mut self, ty: usize, key: &str, given: GivenFeatures<'_>) {
+        let at = self.type_at(ty);
+        if let Some(x) = self.feature_rows(ty, key, &at, given) {
+            self.dataset.vertex_types[ty].features = Some(x);
+        }
+    }
+
     /// Dense features of a vertex type. `rows: f32[count, dim]`
     pub fn dense(&mut self, ty: usize, key: &str, dim: usize, rows: FloatArray) {
-        let (at, count) = (self.type_at(ty), self.dataset.vertex_types[ty].count);
-        if let Some(x) = self.dense_rows(key, &at, (count, dim), rows, "vertices") {
-            self.dataset.vertex_types[ty].features = Some(Features::Dense(x));
-        }
+        self.features(ty, key, GivenFeatures::Dense { dim, rows });
     }
 
     fn dense_rows(
@@ -181,9 +197,36 @@ impl Builder {
 
     /// Sparse features of a vertex type, in CSR form; `dim` columns. The columns of a row may be in any order.
     pub fn sparse(&mut self, ty: usize, key: &str, dim: usize, (indptr, indices, data): (&[i64], &[i64], FloatArray)) {
-        let (at, count) = (self.type_at(ty), self.dataset.vertex_types[ty].count);
-        if let Some(x) = self.sparse_rows(key, &at, (count, dim), (indptr, indices, data)) {
-            self.dataset.vertex_types[ty].features = Some(Features::Sparse(x));
+        self.features(ty, key, GivenFeatures::Sparse { dim, indptr, indices, data });
+    }
+
+    /// Further features of a vertex type, with a name of their own.
+    pub fn field(&mut self, ty: usize, key: &str, name: &str, given: GivenFeatures<'_>) {
+        let of = self.type_at(ty);
+        match name {
+            "" => return self.fail(key, "a field has a name"),
+            // The name by which models read the features that have none.
+            "features" => return self.fail(key, "a field has a name of its own, other than `features`"),
+            _ if self.dataset.vertex_types[ty].features_of(Some(name)).is_some() => {
+                return self.fail(key, format!("there are two fields `{name}` of {of}"));
+            }
+            _ => {}
+        }
+        if let Some(values) = self.feature_rows(ty, key, &format!("field `{name}` of {of}"), given) {
+            self.dataset.vertex_types[ty].fields.push(FieldData { name: name.to_owned(), values });
+        }
+    }
+
+    /// Features with a row for each vertex of a type, when they have no fault.
+    fn feature_rows(&mut self, ty: usize, key: &str, at: &str, given: GivenFeatures<'_>) -> Option<Features> {
+        let count = self.dataset.vertex_types[ty].count;
+        match given {
+            GivenFeatures::Dense { dim, rows } => {
+                self.dense_rows(key, at, (count, dim), rows, "vertices").map(Features::Dense)
+            }
+            GivenFeatures::Sparse { dim, indptr, indices, data } => {
+                self.sparse_rows(key, at, (count, dim), (indptr, indices, data)).map(Features::Sparse)
+            }
         }
     }
 
@@ -553,6 +596,48 @@ mod tests {
         assert_eq!(loaded.relations[0].labels, built.relations[0].labels);
         assert_eq!(loaded.relations[0].splits, built.relations[0].splits);
         assert_eq!(built.relations[0].splits[0].train, [1]);
+    }
+
+    #[test]
+    fn a_vertex_type_has_several_fields() {
+        let (mut builder, paper, author, _) = small();
+        builder.dense(author, "x", 1, vec![1.0; 3].into());
+        let year = GivenFeatures::Dense { dim: 1, rows: vec![2001.0, 2002.0, 2003.0].into() };
+        builder.field(author, "year", "year", year.clone());
+        let (indptr, indices): (&[i64], &[i64]) = (&[0, 2, 2, 3], &[3, 1, 0]);
+        let words = GivenFeatures::Sparse { dim: 4, indptr, indices, data: vec![1.0, 2.0, 3.0].into() };
+        builder.field(author, "words", "words", words.clone());
+        let built = builder.clone().finish().expect("no faults");
+        let folder = tempfile::tempdir().expect("a folder");
+        built.write(&folder.path().join("d")).expect("written");
+        let loaded = Dataset::load(folder.path().join("d")).expect("loaded");
+        for of in [&built.vertex_types[author], &loaded.vertex_types[author]] {
+            assert_eq!(of.fields.iter().map(|field| &field.name[..]).collect::<Vec<_>>(), ["year", "words"]);
+            let Some(Features::Dense(year)) = of.features_of(Some("year")) else { panic!("dense") };
+            assert_eq!((year.dim, &year.rows[..]), (1, &[2001.0, 2002.0, 2003.0][..]));
+            let Some(Features::Sparse(words)) = of.features_of(Some("words")) else { panic!("sparse") };
+            assert_eq!((words.dim, &words.indices[..], &words.data[..]), (4, &[1, 3, 0][..], &[2.0, 1.0, 3.0][..]));
+            assert_eq!(of.features.as_ref().map(Features::dim), Some(1));
+        }
+
+        builder.field(author, "again", "year", year.clone());
+        builder.field(author, "unnamed", "", year.clone());
+        builder.field(author, "taken", "features", year.clone());
+        builder.field(paper, "long", "year", year);
+        builder.field(paper, "longer", "words", words);
+        let wrong = GivenFeatures::Dense { dim: 1, rows: vec![1.0, f32::NAN].into() };
+        builder.field(paper, "missing", "year", wrong);
+        let text = said(builder);
+        for part in [
+            "`again`: there are two fields `year` of vertex type `author`",
+            "`unnamed`: a field has a name",
+            "`taken`: a field has a name of its own, other than `features`",
+            "`long`: field `year` of vertex type `paper` has 2 vertices, so it should have as many rows, but it has 3",
+            "`longer`: field `words` of vertex type `paper` has 2 vertices, so it should have as many rows, but it has 3",
+            "`missing`: field `year` of vertex type `paper`, row 1, column 0 is NaN",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub mod npy;
 pub mod schema;
 pub mod write;
 
-pub use build::{Builder, GivenLabels, GivenLinks, Named};
+pub use build::{Builder, GivenFeatures, GivenLabels, GivenLinks, Named};
 pub use dataset::{
     Dataset, DenseFeatures, EdgeLabel, EdgeSplit, Features, FieldData, Kinds, LabelData, LabelValues, LinkSplitData,
     Links, MetapathData, RelationData, SparseFeatures, SplitData, Step, Transform, TransformKind, VertexIds,

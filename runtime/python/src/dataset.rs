@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hgnnc_cpu::thread_pool;
 use hgnnc_dataset::build::{GivenLabels, GivenLinks, GivenRows};
 use hgnnc_dataset::dataset::LabelValues;
-use hgnnc_dataset::{Builder, Features, FloatArray, Links, Named, VertexIds, schema_text};
+use hgnnc_dataset::{Builder, Features, FloatArray, GivenFeatures, Links, Named, VertexIds, schema_text};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -23,14 +23,36 @@ enum Ids<'py> {
     Texts(Vec<String>),
 }
 
+/// Dense rows, or width, offsets, columns and values of sparse ones.
+#[derive(FromPyObject)]
+enum FeatureSpec<'py> {
+    Dense(Rows<'py>),
+    Sparse(usize, Ints<'py>, Ints<'py>, Floats<'py>),
+}
+
+impl FeatureSpec<'_> {
+    fn given(&self) -> PyResult<GivenFeatures<'_>> {
+        Ok(match self {
+            FeatureSpec::Dense(rows) => GivenFeatures::Dense { dim: rows.shape()[1], rows: shared(rows)? },
+            FeatureSpec::Sparse(dim, indptr, indices, data) => GivenFeatures::Sparse {
+                dim: *dim,
+                indptr: slice(indptr)?,
+                indices: slice(indices)?,
+                data: shared(data)?,
+            },
+        })
+    }
+}
+
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct VertexSpec<'py> {
     key: String,
     name: String,
     count: usize,
-    dense: Option<(String, Rows<'py>)>,
-    sparse: Option<(String, usize, Ints<'py>, Ints<'py>, Floats<'py>)>,
+    x: Option<(String, FeatureSpec<'py>)>,
+    /// By name.
+    fields: Vec<(String, String, FeatureSpec<'py>)>,
     ids: Option<(String, Ids<'py>)>,
     time: Option<(String, Ints<'py>)>,
 }
@@ -116,11 +138,11 @@ fn build(spec: &Spec<'_>) -> PyResult<Builder> {
     let mut builder = Builder::new(&spec.name);
     for vertex in &spec.vertices {
         let ty = builder.vertex_type(&vertex.key, &vertex.name, vertex.count);
-        if let Some((key, rows)) = &vertex.dense {
-            builder.dense(ty, key, rows.shape()[1], shared(rows)?);
+        if let Some((key, x)) = &vertex.x {
+            builder.features(ty, key, x.given()?);
         }
-        if let Some((key, dim, indptr, indices, data)) = &vertex.sparse {
-            builder.sparse(ty, key, *dim, (slice(indptr)?, slice(indices)?, shared(data)?));
+        for (key, name, values) in &vertex.fields {
+            builder.field(ty, key, name, values.given()?);
         }
         match &vertex.ids {
             Some((key, Ids::Integers(ids))) => builder.ids(ty, key, VertexIds::Integer(slice(ids)?.to_vec())),
@@ -286,17 +308,24 @@ impl Dataset {
         self.0.relations.iter().map(|r| (r.name.clone(), r.src, r.dst, r.num_edges())).collect()
     }
 
-    /// Dense features.
-    fn dense(&self, ty: usize) -> Option<View> {
-        match self.0.vertex_types[ty].features.as_ref()? {
+    /// Names of the fields of a vertex type.
+    fn fields(&self, ty: usize) -> Vec<&str> {
+        self.0.vertex_types[ty].fields.iter().map(|field| &field.name[..]).collect()
+    }
+
+    /// Dense features: those of a vertex type, or of the field of a name.
+    #[pyo3(signature = (ty, field=None))]
+    fn dense(&self, ty: usize, field: Option<&str>) -> Option<View> {
+        match self.0.vertex_types[ty].features_of(field)? {
             Features::Dense(x) => Some(View::new(&self.0, &x.rows[..], &[self.0.vertex_types[ty].count, x.dim])),
             Features::Sparse(_) => None,
         }
     }
 
-    /// Sparse features: width, offsets, columns and values.
-    fn sparse(&self, ty: usize) -> Option<(usize, View, View, View)> {
-        match self.0.vertex_types[ty].features.as_ref()? {
+    /// Sparse features, likewise: width, offsets, columns and values.
+    #[pyo3(signature = (ty, field=None))]
+    fn sparse(&self, ty: usize, field: Option<&str>) -> Option<(usize, View, View, View)> {
+        match self.0.vertex_types[ty].features_of(field)? {
             Features::Dense(_) => None,
             Features::Sparse(x) => Some((x.dim, self.view(&x.indptr), self.view(&x.indices), self.view(&x.data[..]))),
         }

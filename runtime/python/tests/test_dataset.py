@@ -46,7 +46,7 @@ def equal(a: Any, b: Any) -> None:
     elif isinstance(a, tuple):
         for one, other in zip(a, b, strict=True):
             equal(one, other)
-    elif isinstance(a, np.ndarray):
+    elif isinstance(a, (np.ndarray, np.generic)):
         np.testing.assert_array_equal(a, b)
     else:
         assert a == b
@@ -58,6 +58,7 @@ def everything() -> Data:
     return {
         "paper": {
             "x": sparse,
+            "fields": {"pages": np.array([[9], [5], [7]], np.float32), "words": sparse},
             "ids": ["p-1", "ü", ""],
             "time": np.array([2001, 2002, 2003]),
             "labels": {
@@ -93,7 +94,7 @@ def test_everything_survives_a_dictionary_and_a_folder(tmp_path: pathlib.Path) -
     tags = dataset.vertex_types["paper"].labels["tags"]
     assert tags.kind == "multi" and tags.class_names == ["a", "b"] and tags.labelled is not None
     assert tags.labelled.tolist() == [True, False, True]
-    assert 'from "no name-like this"' in dataset.schema()
+    assert 'from "no name-like this"' in dataset.schema() and "pages: f32[1]" in dataset.schema()
     to = dataset.relations["paper__to__paper"]
     stars = to.labels["stars"]
     assert (stars.kind, stars.width) == ("real", 1) and stars.labelled is not None
@@ -136,6 +137,11 @@ def test_everything_survives_a_dictionary_and_a_folder(tmp_path: pathlib.Path) -
         (lambda d: d.update(author={"ids": [2**63, -1]}), "`data['author']['ids']`, row 0: 9223372036854775808 is no whole number of 64 bits"),
         (lambda d: d.update(author={"ids": ["a", None]}), "`data['author']['ids']`, row 1: there is no id"),
         (lambda d: d.update(author={"ids": ["a", float("nan")]}), "`data['author']['ids']`, row 1: there is no id"),
+        (lambda d: d["paper"].update(fields={"year": np.zeros(59, np.float32)}), "`data['paper']['fields']['year']`: field `year` of vertex type `paper` has 60 vertices, so it should have as many rows, but it has 59"),
+        (lambda d: d["paper"].update(fields={"year": np.zeros(60, int)}), "`data['paper']['fields']['year']` is int64, and features and weights are float32"),
+        (lambda d: d["paper"].update(fields={"year": np.zeros((60, 1, 1), np.float32)}), "`data['paper']['fields']['year']` has shape [60, 1, 1], and should have [rows, features]"),
+        (lambda d: d["paper"].update(fields={"features": d["paper"]["x"]}), "`data['paper']['fields']['features']`: a field has a name of its own, other than `features`"),
+        (lambda d: d["paper"].update(fields=d["paper"]["x"]), "`data['paper']['fields']` is a ndarray; give a dictionary"),
         (lambda d: d.clear(), "there are no vertex types"),
     ],
 )  # fmt: skip
@@ -158,6 +164,41 @@ def test_held_out_links_are_in_dictionaries(data: Data) -> None:
     for links, said in (({"l": None}, r"link_splits\['l'\]"), ({"l": {"val": None}}, r"link_splits\['l'\]\['val'\]")):
         with pytest.raises(hgnnc.DataError, match=f"`{said}` is a NoneType; give a dictionary"):
             hgnnc.Dataset.from_dict(data, link_splits=links)  # type: ignore[arg-type]
+
+
+def test_a_vertex_type_has_several_fields(data: Data) -> None:
+    year = np.linspace(0, 1, 60, dtype=np.float32)
+    sparse = hgnnc.Sparse((25, 4), np.arange(26), np.arange(25) % 4, np.ones(25, np.float32))
+    data["paper"]["fields"] = {"year": year, "more": data["paper"]["x"]}
+    data["author"] = {"fields": {"words": sparse}}
+    dataset = hgnnc.Dataset.from_dict(data)
+    paper, author = dataset.vertex_types["paper"], dataset.vertex_types["author"]
+    assert list(paper.fields) == ["year", "more"]
+    found = paper.fields["year"]
+    assert isinstance(found, np.ndarray) and found.shape == (60, 1)
+    assert found.ctypes.data == year.ctypes.data and not found.flags.writeable
+    assert author.count == 25 and author.x is None
+    equal(author.fields["words"], sparse)
+    assert repr(paper) == "VertexType('paper', 60 vertices, x: dense[6], year: dense[1], more: dense[6])"
+    assert "<td style='text-align:left'>words: sparse[4]</td>" in dataset._repr_html_()
+
+    # A model reads them by their names.
+    text = '''
+schema Small {
+    vertex Paper from "paper" { x: f32[6], year: f32, topic: class[3] from "y" }
+    vertex Author from "author" { words: f32[4] sparse }
+}
+
+model Net(schema: Small) {
+    output logits: Paper = concat(Paper.x, Paper.year)[4..7]
+    output words: Author = Author.words @ eye(4)
+}
+'''
+    loaded = hgnnc.load(text)
+    assert loaded.check(dataset) == []
+    outputs = loaded.predict(dataset, weights={})
+    np.testing.assert_array_equal(outputs["logits"], np.column_stack([data["paper"]["x"][:, 4:], year]))
+    np.testing.assert_array_equal(outputs["words"], np.eye(4, dtype=np.float32)[np.arange(25) % 4])
 
 
 def test_held_out_links_have_times(data: Data, tmp_path: pathlib.Path) -> None:

@@ -20,7 +20,8 @@ MASKS = "masks"
 """The name of a split that was given as masks."""
 
 _VERTEX_KEYS = (
-    "x", "num_nodes", "ids", "time", "y", "labels", "class_names", "train_mask", "val_mask", "test_mask", "splits",
+    "x", "fields", "num_nodes", "ids", "time", "y", "labels", "class_names", "train_mask", "val_mask", "test_mask",
+    "splits",
 )  # fmt: skip
 _EDGE_KEYS = (
     "edge_index", "edge_weight", "edge_attr", "time", "y", "labels", "class_names", "train_mask", "val_mask", "test_mask",
@@ -54,6 +55,10 @@ def _splits(rows: Iterable[_native.SplitRow]) -> dict[str, dict[str, Array]]:
     return {name: {part: view(found) for part, found in zip(_PARTS, parts)} for name, *parts in rows}
 
 
+def _shape(rows: Floats | Sparse) -> str:
+    return f"{'sparse' if isinstance(rows, Sparse) else 'dense'}[{rows.shape[1]}]"
+
+
 class VertexType:
     """A vertex type of a dataset. Arrays are views of its memory, and cannot be written."""
 
@@ -64,9 +69,19 @@ class VertexType:
     @property
     def x(self) -> Floats | Sparse | None:
         """Feature rows, or None."""
-        if self.kind == "dense":
-            return view(self._native.dense(self._number))
-        found = self._native.sparse(self._number)
+        return self._rows(None)
+
+    @property
+    def fields(self) -> dict[str, Floats | Sparse]:
+        """Further feature rows by the name of their field."""
+        all_rows = ((name, self._rows(name)) for name in self._native.fields(self._number))
+        return {name: rows for name, rows in all_rows if rows is not None}
+
+    def _rows(self, field: str | None) -> Floats | Sparse | None:
+        dense = self._native.dense(self._number, field)
+        if dense is not None:
+            return view(dense)
+        found = self._native.sparse(self._number, field)
         if found is None:
             return None
         width, indptr, indices, data = found
@@ -96,7 +111,8 @@ class VertexType:
 
     def __repr__(self) -> str:
         x = f", x: {self.kind}[{self.width}]" if self.kind else ""
-        return f"VertexType({self.name!r}, {self.count} vertices{x})"
+        fields = "".join(f", {name}: {_shape(rows)}" for name, rows in self.fields.items())
+        return f"VertexType({self.name!r}, {self.count} vertices{x}{fields})"
 
 
 class Relation:
@@ -194,8 +210,9 @@ class Dataset:
         """A dataset of a dictionary of arrays.
 
         A key that is a text names a vertex type, and its value has `x` (float32[vertices, width], or sparse rows),
-        `y` or `labels` (by name), `train_mask`, `val_mask`, `test_mask` or `splits` (ids by name and part), `ids`,
-        `time`, `class_names` (of `y`), and `num_nodes` where nothing else says it. The value may also be the number of
+        `fields` (further features of the same form, by name; float32[vertices] is a field of width 1), `y` or `labels`
+        (by name), `train_mask`, `val_mask`, `test_mask` or `splits` (ids by name and part), `ids`, `time`,
+        `class_names` (of `y`), and `num_nodes` where nothing else says it. The value may also be the number of
         vertices alone. A key (source type, name, destination type) is a relation, and its value has `edge_index`
         (int[2, edges]), `edge_weight`, `edge_attr` and `time`, or is the `edge_index` alone. Where edges are to predict,
         it has labels and masks or splits as a vertex type has, with a row for each edge. `link_splits` holds out links, by
@@ -279,6 +296,8 @@ class Dataset:
             for key, value in (("x", vertex.x), ("ids", vertex.ids), ("time", vertex.time)):
                 if value is not None:
                     entry[key] = value
+            if fields := vertex.fields:
+                entry["fields"] = fields
             data[vertex.name] = entry | _targets(vertex)
         for relation in self.relations.values():
             edges: dict[str, Any] = {"edge_index": relation.edge_index}
@@ -319,7 +338,9 @@ class Dataset:
 
     def _repr_html_(self) -> str:
         rows = [
-            (v.name, f"{v.count:,}", f"{v.kind} {v.width}" if v.kind else "–",
+            (v.name, f"{v.count:,}",
+             ", ".join([f"{v.kind} {v.width}"] * (v.kind is not None)
+                       + [f"{name}: {_shape(rows)}" for name, rows in v.fields.items()]) or "–",
              ", ".join(f"{name}: {label.kind}[{label.width}]" for name, label in v.labels.items()) or "–",
              ", ".join(f"{name} " + "/".join(str(len(p)) for p in parts.values()) for name, parts in v.splits.items())
              or "–")
@@ -433,15 +454,9 @@ class _Spec:
             raise DataError(f"`{key}` is a {type(value).__name__}; give a dictionary, or the number of vertices")
         known(key, value, _VERTEX_KEYS)
         at = {part: f"{key}[{part!r}]" for part in _VERTEX_KEYS}
-        dense = sparse = None
-        rows = None
-        if value.get("x") is not None:
-            x = features(value["x"], at["x"])
-            rows = x.shape[0]
-            if isinstance(x, Sparse):
-                sparse = (at["x"], x.shape[1], x.indptr, x.indices, x.data)
-            else:
-                dense = (at["x"], x)
+        x = None if value.get("x") is None else features(value["x"], at["x"])
+        fields = _fields(at["fields"], value.get("fields"))
+        rows = next((one.shape[0] for one in (x, *(found for *_, found in fields)) if one is not None), None)
         own_ids = None if value.get("ids") is None else ids(value["ids"], at["ids"])
         time = None if value.get("time") is None else ints(value["time"], at["time"])
         count = value.get("num_nodes")
@@ -462,7 +477,8 @@ class _Spec:
             raise DataError(f"`{at['num_nodes']}` is {count}, and should be 0 or more")
         number = self.numbers[name] = len(self.numbers)
         self.made["vertices"].append({
-            "key": key, "name": name, "count": count, "dense": dense, "sparse": sparse,
+            "key": key, "name": name, "count": count, "x": None if x is None else (at["x"], _feature_spec(x)),
+            "fields": [(own, field, _feature_spec(found)) for own, field, found in fields],
             "ids": None if own_ids is None else (at["ids"], own_ids), "time": None if time is None else (at["time"], time),
         })  # fmt: skip
         self.targets({"of": number, "edges": False}, key, value, count)
@@ -553,6 +569,23 @@ class _Spec:
             "time": None if time is None else (at["time"], ints(time, at["time"])),
         })  # fmt: skip
         self.targets({"of": number, "edges": True}, key, value, len(src_ids))
+
+
+def _fields(key: str, given: Any) -> list[tuple[str, str, Floats | Sparse]]:
+    """The key, name and rows of each field of a vertex type."""
+    found: list[tuple[str, str, Floats | Sparse]] = []
+    for name, rows in mapping(key, {} if given is None else given).items():
+        at = f"{key}[{name!r}]"
+        if not isinstance(name, str):
+            raise DataError(f"`{at}`: the name of a field is a text")
+        # Sparse rows of torch_sparse have no `ndim`.
+        is_column = not isinstance(rows, tuple) and getattr(rows, "ndim", 2) == 1
+        found.append((at, name, features(numpy_of(rows, at)[:, None] if is_column else rows, at)))
+    return found
+
+
+def _feature_spec(rows: Floats | Sparse) -> Any:
+    return (rows.shape[1], rows.indptr, rows.indices, rows.data) if isinstance(rows, Sparse) else rows
 
 
 def _masks(value: Mapping[str, Any]) -> dict[str, Any]:
