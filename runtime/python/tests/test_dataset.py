@@ -436,6 +436,59 @@ def test_frames_have_ids_of_any_kind() -> None:
         hgnnc.Dataset.from_frames({"author": {"v": [1.0]}, "paper": {"v": [1.0]}}, {triple: rows})
 
 
+def test_frames_of_edges_have_labels_splits_and_times() -> None:
+    users: Any = {"id": ["u", "v"], "joined": [2001, 2003]}
+    rates: Any = {
+        "by": ["u", "v", "v"], "of": [7, 7, 9], "stars": [4.5, np.nan, 1.0], "mood": ["good", None, "bad"],
+        "part": ["train", "", "test"], "hours": [1.0, 2.0, 3.0], "clicks": [1, 2, 3], "year": [2004, 2005, 2006],
+        "share": [0.5, 1.0, 1.5], "note": ["a", "b", "c"],
+    }  # fmt: skip
+    triple = ("user", "rates", "film")
+    frames: Any = {"user": users, "film": {"id": [7, 9]}}
+    options: Any = {
+        "labels": {triple: ["stars", "mood"]},
+        "splits": {triple: "part"},
+        "times": {"user": "joined", triple: "year"},
+        "weights": {triple: "share"},
+        "features": {triple: ["hours", "clicks"]},
+    }
+    with pytest.warns(hgnnc.HgnncWarning, match=r"not used: `note`$"):
+        dataset = hgnnc.Dataset.from_frames(frames, {triple: rates}, **options)
+    user, relation = dataset.vertex_types["user"], dataset.relations["rates"]
+    assert user.x is None and user.time is not None and user.time.tolist() == [2001, 2003]
+    stars, mood = relation.labels["stars"], relation.labels["mood"]
+    assert stars.kind == "real" and stars.labelled is not None and stars.labelled.tolist() == [True, False, True]
+    assert (mood.values.tolist(), mood.class_names) == ([1, -1, 0], ["bad", "good"])
+    assert {part: of.tolist() for part, of in relation.splits["part"].items()} == {"train": [0], "val": [], "test": [2]}
+    assert relation.x is not None and relation.x.tolist() == [[1, 1], [2, 2], [3, 3]]
+    assert relation.weight is not None and relation.weight.tolist() == [0.5, 1, 1.5]
+    assert relation.time is not None and relation.time.tolist() == [2004, 2005, 2006]
+
+    # Columns of these names need no argument, unless an argument names them.
+    named: Any = {"by": ["u"], "of": [9], "time": [3], "weight": [2.0]}
+    relation = hgnnc.Dataset.from_frames(frames, {triple: named}).relations["rates"]
+    assert relation.time is not None and relation.time.tolist() == [3]
+    relation = hgnnc.Dataset.from_frames(frames, {triple: named}, labels={triple: ["time", "weight"]}).relations["rates"]
+    assert relation.time is None and relation.weight is None and list(relation.labels) == ["time", "weight"]
+    with pytest.warns(hgnnc.HgnncWarning, match="not used: `time`"):
+        dataset = hgnnc.Dataset.from_frames(frames, {triple: {**named, "time": ["monday"]}})
+    assert dataset.relations["rates"].time is None
+
+    for more, said in (
+        ({"times": {triple: "note"}}, "column `note` is <U1, and times are whole numbers"),
+        ({"labels": {triple: "topic"}}, r"`relations\[.*\]` has no column `topic` \(it has `by`, `of`"),
+        ({"splits": {triple: "mood"}}, "column `mood`, row 0: 'good' should be `train`, `val` or `test`"),
+        ({"labels": {}}, "relation `rates` has no label, so nothing of it is divided"),
+        ({"labels": {("user", "rate", "film"): "stars"}}, r"`labels\[\('user', 'rate', 'film'\)\]`: there is no such relation"),
+        ({"weights": {"user": "joined"}}, r"`weights\['user'\]`: there is no such relation"),
+        ({"times": {"users": "joined"}}, r"`times\['users'\]`: there is no vertex type `users`"),
+        ({"ids": {triple: "by"}}, r"`ids\[\('user', 'rates', 'film'\)\]`: there is no vertex type"),
+    ):
+        with pytest.raises(hgnnc.DataError, match=said), warnings.catch_warnings():
+            warnings.simplefilter("ignore", hgnnc.HgnncWarning)
+            hgnnc.Dataset.from_frames(frames, {triple: rates}, **{**options, **more})
+
+
 def test_frames_may_be_empty_or_of_large_ids() -> None:
     triple = ("author", "writes", "paper")
     for frame in ({"id": []}, {"v": np.zeros(0)}):

@@ -230,9 +230,11 @@ class Dataset:
         relations: Mapping[EdgeType, Any],
         *,
         ids: Mapping[str, str] | None = None,
-        features: Mapping[str, Sequence[str]] | None = None,
-        labels: Mapping[str, str | Sequence[str]] | None = None,
-        splits: Mapping[str, str] | None = None,
+        features: Mapping[Any, Sequence[str]] | None = None,
+        labels: Mapping[Any, str | Sequence[str]] | None = None,
+        splits: Mapping[Any, str] | None = None,
+        times: Mapping[Any, str] | None = None,
+        weights: Mapping[EdgeType, str] | None = None,
         ends: Mapping[EdgeType, tuple[str, str]] | None = None,
         name: str = "data",
     ) -> Dataset:
@@ -240,8 +242,9 @@ class Dataset:
         from .frames import from_frames
 
         return from_frames(
-            vertices, relations, ids=ids, features=features, labels=labels, splits=splits, ends=ends, name=name
-        )
+            vertices, relations, ids=ids, features=features, labels=labels, splits=splits, times=times, weights=weights,
+            ends=ends, name=name,
+        )  # fmt: skip
 
     @property
     def name(self) -> str:

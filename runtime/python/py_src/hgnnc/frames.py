@@ -20,36 +20,75 @@ def from_frames(
     relations: Mapping[EdgeType, Any],
     *,
     ids: Mapping[str, str] | None = None,
-    features: Mapping[str, Sequence[str]] | None = None,
-    labels: Mapping[str, str | Sequence[str]] | None = None,
-    splits: Mapping[str, str] | None = None,
+    features: Mapping[Any, Sequence[str]] | None = None,
+    labels: Mapping[Any, str | Sequence[str]] | None = None,
+    splits: Mapping[Any, str] | None = None,
+    times: Mapping[Any, str] | None = None,
+    weights: Mapping[EdgeType, str] | None = None,
     ends: Mapping[EdgeType, tuple[str, str]] | None = None,
     name: str = "data",
 ) -> Dataset:
     """A dataset of data frames.
 
     Each vertex type has a frame with a row per vertex, and each relation one with a row per edge. By vertex type,
-    `ids` names the column of ids (without it the column `id`, or the number of the row), `features` the columns of
-    features (without it all other columns of numbers), `labels` the columns of labels (texts and whole numbers are
-    classes, other numbers themselves), and `splits` a column of `train`, `val` and `test`. `ends` names the columns of
-    the sources and the destinations of a relation; without it they are its first two. A column `weight` of a relation
-    is the weight of its edges. A column that is not used gets a warning.
+    `ids` names the column of ids (without it the column `id`, or the number of the row). By vertex type or by (source
+    type, name, destination type), `features` names the columns of features (without it all other columns of numbers of
+    a vertex type, and none of a relation), `labels` the columns of labels (texts and whole numbers are classes, other
+    numbers themselves), `splits` a column of `train`, `val` and `test`, and `times` a column of whole numbers. `ends`
+    names the columns of the sources and the destinations of a relation; without it they are its first two. `weights`
+    names the column of the weights of its edges. Without `weights` and `times`, they are the columns `weight` and
+    `time` of a relation, if it has them. A column that is not used gets a warning.
     """
-    ids, features, labels, splits, ends = ids or {}, features or {}, labels or {}, splits or {}, ends or {}
-    for given, of in ((ids, "ids"), (features, "features"), (labels, "labels"), (splits, "splits")):
+    ids, features, labels, splits = ids or {}, features or {}, labels or {}, splits or {}
+    times, weights, ends = times or {}, weights or {}, ends or {}
+    of_both = ((features, "features"), (labels, "labels"), (splits, "splits"), (times, "times"))
+    for given, of in ((ids, "ids"), *of_both):
         for ty in given:
-            if ty not in vertices:
+            is_vertices = of == "ids" or not isinstance(ty, tuple)
+            if is_vertices and ty not in vertices:
                 raise DataError(f"`{of}[{ty!r}]`: there is no vertex type `{ty}` (there is {_list(vertices)})")
-    for triple in ends:
-        if triple not in relations:
-            raise DataError(f"`ends[{triple!r}]`: there is no such relation (there is {_list(relations)})")
+    for given, of in ((ends, "ends"), (weights, "weights"), *of_both):
+        for triple in given:
+            is_edges = of in ("ends", "weights") or isinstance(triple, tuple)
+            if is_edges and triple not in relations:
+                raise DataError(f"`{of}[{triple!r}]`: there is no such relation (there is {_list(relations)})")
     data: dict[Union[str, EdgeType], Any] = {}
     places: dict[str, dict[Any, int] | int] = {}
+    own = {
+        key: _Chosen(features.get(key), labels.get(key, ()), splits.get(key), times.get(key))
+        for key in (*vertices, *relations)
+    }
     for ty, frame in vertices.items():
-        data[ty], places[ty] = _vertices(ty, frame, ids.get(ty), features.get(ty), labels.get(ty), splits.get(ty))
+        data[ty], places[ty] = _vertices(ty, frame, ids.get(ty), own[ty])
     for triple, frame in relations.items():
-        data[triple] = _edges(triple, frame, ends.get(triple), places)
+        data[triple] = _edges(triple, frame, ends.get(triple), weights.get(triple), own[triple], places)
     return Dataset.from_dict(data, name=name)
+
+
+class _Chosen:
+    """The columns that arguments name, of a vertex type or a relation."""
+
+    def __init__(
+        self, features: Sequence[str] | None, labels: str | Sequence[str], split: str | None, time: str | None
+    ) -> None:
+        self.features = None if features is None else list(features)
+        self.labels = [labels] if isinstance(labels, str) else list(labels)
+        self.split, self.time = split, time
+
+    def names(self) -> set[str]:
+        single = [name for name in (self.split, self.time) if name is not None]
+        return {*(self.features or ()), *self.labels, *single}
+
+    def entries(self, frame: Any, key: str) -> dict[str, Any]:
+        """The labels, splits and times of an entry of `from_dict`."""
+        entry: dict[str, Any] = {}
+        if self.labels:
+            entry["labels"] = {name: _label(_column(frame, name, key)) for name in self.labels}
+        if self.split is not None:
+            entry["splits"] = {self.split: _parts(frame, self.split, key)}
+        if self.time is not None:
+            entry["time"] = _times(frame, self.time, key)
+        return entry
 
 
 def _list(names: Any) -> str:
@@ -71,7 +110,7 @@ def _columns(frame: Any) -> list[str]:
 
 
 def _vertices(
-    ty: str, frame: Any, id_column: str | None, wanted: Sequence[str] | None, labels: Any, split: str | None
+    ty: str, frame: Any, id_column: str | None, own: _Chosen
 ) -> tuple[dict[str, Any], dict[Any, int] | int]:
     key = f"vertices[{ty!r}]"
     columns = _columns(frame)
@@ -79,13 +118,12 @@ def _vertices(
         raise DataError(f"`{key}` has no columns")
     if id_column is None and "id" in columns:
         id_column = "id"
-    label_names = [labels] if isinstance(labels, str) else list(labels or ())
     entry: dict[str, Any] = {"num_nodes": len(_column(frame, columns[0], key))}
     places: dict[Any, int] | int = int(entry["num_nodes"])
     if id_column is not None:
-        own = _column(frame, id_column, key).tolist()
+        names = _column(frame, id_column, key).tolist()
         places = {}
-        for row, name in enumerate(own):
+        for row, name in enumerate(names):
             if missing(name):
                 raise DataError(f"`{key}`, column `{id_column}`, row {row}: there is no id")
             if name in places:
@@ -94,36 +132,22 @@ def _vertices(
                 where = f"`{key}`, column `{id_column}`, row {row}"
                 raise DataError(f"{where}: {name} is no whole number of 64 bits: make texts of the ids")
             places[name] = row
-        whole = all(isinstance(name, int) for name in own)
-        entry["ids"] = np.asarray(own, np.int64) if whole else [_text(name) for name in own]
-    taken = {id_column, split, *label_names}
-    chosen = list(wanted) if wanted is not None else []
-    unused: list[str] = []
-    if wanted is None:
-        for name in columns:
-            if name not in taken:
-                (chosen if _column(frame, name, key).dtype.kind in "biuf" else unused).append(name)
-    else:
-        unused = [name for name in columns if name not in taken and name not in chosen]
+        whole = all(isinstance(name, int) for name in names)
+        entry["ids"] = np.asarray(names, np.int64) if whole else [_text(name) for name in names]
+    unused = [name for name in columns if name != id_column and name not in own.names()]
+    chosen = own.features
+    if chosen is None:
+        chosen = [name for name in unused if _column(frame, name, key).dtype.kind in "biuf"]
+        unused = [name for name in unused if name not in chosen]
     if chosen:
-        entry["x"] = np.stack([_numbers(frame, name, key) for name in chosen], axis=1)
-    if label_names:
-        entry["labels"] = {name: _label(_column(frame, name, key)) for name in label_names}
-    if split is not None:
-        parts = _column(frame, split, key)
-        rows: dict[str, list[int]] = {"train": [], "val": [], "test": []}
-        for row, part in enumerate(parts.tolist()):
-            if missing(part) or part in ("", b""):
-                continue
-            if (part := _text(part)) not in rows:
-                raise DataError(
-                    f"`{key}`, column `{split}`, row {row}: {part!r} should be `train`, `val` or `test`, or nothing"
-                )
-            rows[part].append(row)
-        entry["splits"] = {split: {part: np.asarray(own, np.int64) for part, own in rows.items()}}
+        entry["x"] = _features(frame, chosen, key)
     if unused:
         warn(f"`{key}`: columns that are not used: {_list(unused)}")
-    return entry, places
+    return entry | own.entries(frame, key), places
+
+
+def _features(frame: Any, names: Sequence[str], key: str) -> Array:
+    return np.stack([_numbers(frame, name, key) for name in names], axis=1)
 
 
 def _numbers(frame: Any, name: str, key: str) -> Array:
@@ -137,6 +161,27 @@ def _numbers(frame: Any, name: str, key: str) -> Array:
     return column.astype(np.float32)
 
 
+def _times(frame: Any, name: str, key: str) -> Ints:
+    column = _column(frame, name, key)
+    if column.size and column.dtype.kind not in "iu":
+        raise DataError(f"`{key}`, column `{name}` is {column.dtype}, and times are whole numbers, one in each row")
+    return column.astype(np.int64)
+
+
+def _parts(frame: Any, split: str, key: str) -> dict[str, Ints]:
+    """The rows of each part of a split."""
+    rows: dict[str, list[int]] = {"train": [], "val": [], "test": []}
+    for row, part in enumerate(_column(frame, split, key).tolist()):
+        if missing(part) or part in ("", b""):
+            continue
+        if (part := _text(part)) not in rows:
+            raise DataError(
+                f"`{key}`, column `{split}`, row {row}: {part!r} should be `train`, `val` or `test`, or nothing"
+            )
+        rows[part].append(row)
+    return {part: np.asarray(found, np.int64) for part, found in rows.items()}
+
+
 def _label(column: Array) -> dict[str, Any]:
     if column.dtype.kind in "iuf":
         return {"values": column}
@@ -148,7 +193,12 @@ def _label(column: Array) -> dict[str, Any]:
 
 
 def _edges(
-    triple: EdgeType, frame: Any, ends: tuple[str, str] | None, places: Mapping[str, dict[Any, int] | int]
+    triple: EdgeType,
+    frame: Any,
+    ends: tuple[str, str] | None,
+    weight: str | None,
+    own: _Chosen,
+    places: Mapping[str, dict[Any, int] | int],
 ) -> dict[str, Any]:
     key = f"relations[{triple!r}]"
     columns = _columns(frame)
@@ -162,12 +212,20 @@ def _edges(
             raise DataError(f"`{key}`: there is no vertex type `{ty}` (there is {_list(places)})")
         found.append(_rows(_column(frame, column, key), places[ty], ty, f"`{key}`, column `{column}`"))
     entry: dict[str, Any] = {"edge_index": (found[0], found[1])}
-    if "weight" in columns and "weight" not in ends:
-        entry["edge_weight"] = _numbers(frame, "weight", key)
-    unused = [name for name in columns if name not in (*ends, "weight")]
+    free = [name for name in columns if name not in ends and name not in own.names() and name != weight]
+    if weight is None and "weight" in free:
+        weight = "weight"
+    # A column of that name which no argument mentions may as well hold dates.
+    if own.time is None and "time" in free and _column(frame, "time", key).dtype.kind in "iu":
+        own.time = "time"
+    if weight is not None:
+        entry["edge_weight"] = _numbers(frame, weight, key)
+    if own.features:
+        entry["edge_attr"] = _features(frame, own.features, key)
+    unused = [name for name in free if name not in (weight, own.time)]
     if unused:
         warn(f"`{key}`: columns that are not used: {_list(unused)}")
-    return entry
+    return entry | own.entries(frame, key)
 
 
 def _rows(column: Array, places: dict[Any, int] | int, ty: str, key: str) -> Ints:
