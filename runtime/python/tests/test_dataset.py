@@ -325,19 +325,105 @@ def test_dgl_graphs_are_read_by_their_names(data: Data) -> None:
     equal(dataset.to_dict(), hgnnc.Dataset.from_dict(expected).to_dict())
 
 
+class Graph:
+    """Looks like a heterogeneous graph of DGL."""
+
+    def __init__(self, edges: Data, num_nodes_dict: dict[str, int]) -> None:
+        class Edges(dict[Any, Any]):
+            def __call__(self, etype: Any, order: str) -> Any:
+                return edges[etype]
+
+        self.ntypes, self.canonical_etypes = list(num_nodes_dict), list(edges)
+        self.num_nodes = num_nodes_dict.get
+        self.nodes = {ty: SimpleNamespace(data={}) for ty in num_nodes_dict}
+        self.edges = Edges({triple: SimpleNamespace(data={}) for triple in edges})
+
+
 def test_labels_for_dgl_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
 
-    def graph(edges: Data, num_nodes_dict: dict[str, int]) -> Any:
-        return SimpleNamespace(nodes={ty: SimpleNamespace(data={}) for ty in num_nodes_dict}, edges={})
-
-    monkeypatch.setitem(sys.modules, "dgl", SimpleNamespace(heterograph=graph))
+    monkeypatch.setitem(sys.modules, "dgl", SimpleNamespace(heterograph=Graph))
     paper: Any = {"num_nodes": 2, "labels": {"y": np.array([0, 1]), "feat": np.array([1, 0])}}
     found = hgnnc.Dataset.from_dict({"paper": paper}).to_dgl().nodes["paper"].data
     assert {name: value.tolist() for name, value in found.items()} == {"label": [0, 1], "feat": [1, 0]}
     paper["x"] = np.zeros((2, 1), np.float32)
     with pytest.raises(hgnnc.DataError, match="`paper` has a label `feat`, which is the name of `x` in DGL"):
         hgnnc.Dataset.from_dict({"paper": paper}).to_dgl()
+    cites = {"edge_index": [[0], [1]], "edge_weight": np.ones(1, np.float32), "labels": {"weight": np.array([1])}}
+    with pytest.raises(hgnnc.DataError, match="`cites` has a label `weight`, which is the name of `edge_weight` in DGL"):
+        hgnnc.Dataset.from_dict({"paper": 2, ("paper", "cites", "paper"): cites}).to_dgl()
+
+
+def rated() -> Data:
+    """Edges with labels, parts, times, weights and features."""
+    return {
+        "user": 2,
+        "film": 3,
+        ("user", "rates", "film"): {
+            "edge_index": np.array([[0, 1, 1, 0], [0, 0, 2, 1]]),
+            "edge_weight": np.array([1, 2, 3, 4], np.float32),
+            "edge_attr": np.arange(8, dtype=np.float32).reshape(4, 2),
+            "time": np.array([2019, 2020, 2021, 2022]),
+            "labels": {
+                "y": {"values": np.array([1, 0, -1, 1])},
+                "stars": {"values": np.array([4.5, np.nan, 3.0, 1.0], np.float32)},
+                "moods": {"values": np.array([[0, 1], [1, 1], [-1, -1], [0, 0]])},
+            },
+            "splits": {"known": {"train": [0], "val": [1], "test": [3]}, "other": {"train": [3], "val": [], "test": [0]}},
+        },
+    }
+
+
+def test_labels_and_masks_of_edges_survive_dgl(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    try:
+        import dgl
+    except ImportError:
+        monkeypatch.setitem(sys.modules, "dgl", SimpleNamespace(heterograph=Graph))
+    dataset = hgnnc.Dataset.from_dict(rated())
+    graph = dataset.to_dgl()
+    found = graph.edges["user", "rates", "film"].data
+    assert found["label"].tolist() == [1, 0, -1, 1] and found["val_mask"].tolist() == [False, True, False, False]
+    assert found["time"].tolist() == [2019, 2020, 2021, 2022] and found["weight"].tolist() == [1, 2, 3, 4]
+    for part in ("train", "val", "test"):
+        found[f"{part}_mask"] = found[f"{part}_mask"].to(torch.uint8)
+    back = hgnnc.from_dgl(graph, labels=["stars", "moods"])
+    renamed = dataset.to_dict()
+    edges = renamed["user", "rates", "film"]
+    edges["splits"] = {"masks": edges["splits"]["known"]}
+    equal(back.to_dict(), renamed)
+    assert dataset.to_dgl("other").edges["user", "rates", "film"].data["train_mask"].tolist() == [False, False, False, True]
+    del found["label"]
+    with pytest.warns(hgnnc.HgnncWarning, match=r"\.data\['stars'\], .*\.data\['train_mask'\], .*\.data\['val_mask'\]"):
+        assert hgnnc.from_dgl(graph).relations["rates"].splits == {}
+
+
+def test_labels_and_masks_of_edges_survive_pyg() -> None:
+    pytest.importorskip("torch_geometric", reason="PyG is not installed")
+    dataset = hgnnc.Dataset.from_dict(rated())
+    graph = dataset.to_pyg()
+    rates = graph["user", "rates", "film"]
+    assert rates.y.tolist() == [1, 0, -1, 1] and rates.val_mask.tolist() == [False, True, False, False]
+    assert rates.stars.isnan().tolist() == [False, True, False, False] and rates.time.tolist() == [2019, 2020, 2021, 2022]
+    back = hgnnc.from_pyg(graph, labels=["stars", "moods"])
+    renamed = dataset.to_dict()
+    edges = renamed["user", "rates", "film"]
+    edges["splits"] = {"masks": edges["splits"]["known"]}
+    equal(back.to_dict(), renamed)
+    assert dataset.to_pyg("other")["user", "rates", "film"].train_mask.tolist() == [False, False, False, True]
+    data = rated()
+    data["user", "rates", "film"]["labels"]["edge_attr"] = np.zeros(4, int)
+    with pytest.raises(hgnnc.DataError, match="`rates` has a label `edge_attr`, which is another attribute of a graph"):
+        hgnnc.Dataset.from_dict(data).to_pyg()
+
+
+def test_masks_of_edges_without_labels_are_not_used() -> None:
+    stores: Data = {"a": {"num_nodes": 2}, ("a", "to", "a"): {"edge_index": [[0, 1], [1, 1]], "train_mask": np.ones(2, bool)}}
+    with pytest.warns(hgnnc.HgnncWarning, match=r"not used: data\[\('a', 'to', 'a'\)\].train_mask"):
+        assert hgnnc.from_pyg(Hetero(stores)).relations["to"].splits == {}
+    stores["a", "to", "a"]["y"] = [0, 1]
+    found = hgnnc.from_pyg(Hetero(stores)).relations["to"]
+    assert found.labels["y"].values.tolist() == [0, 1] and found.splits["masks"]["train"].tolist() == [0, 1]
 
 
 def test_hetero_data_of_pyg_survives(data: Data) -> None:
@@ -392,7 +478,7 @@ def test_a_split_for_pyg_may_be_of_some_types() -> None:
     dataset = hgnnc.Dataset.from_dict({"one": one, "other": other})
     graph = dataset.to_pyg("a")
     assert graph["one"].train_mask.tolist() == [True, False] and "train_mask" not in graph["other"]
-    with pytest.raises(hgnnc.DataError, match=r"no vertex type has a split `c` \(there is `a`, `b`\)"):
+    with pytest.raises(hgnnc.DataError, match=r"no vertex type or relation has a split `c` \(there is `a`, `b`\)"):
         dataset.to_pyg("c")
     with pytest.raises(hgnnc.DataError, match="`one` has a label `x`"):
         hgnnc.Dataset.from_dict({"one": {"num_nodes": 2, "labels": {"x": np.array([0, 1])}}}).to_pyg()

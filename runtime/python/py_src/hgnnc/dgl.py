@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Any, Sequence, Union
 
 from ._errors import DataError, warn
 from .dataset import Dataset, EdgeType
+from .pyg import MASK_NAMES, check_split, drop_masks, edge_attributes, tensor, vertex_attributes
 
 
 def from_dgl(
@@ -16,13 +17,14 @@ def from_dgl(
     weight: str = "weight",
     attr: str = "feat",
     time: str = "time",
+    labels: Sequence[str] = (),
     name: str = "data",
 ) -> Dataset:
     """A dataset of a heterogeneous graph of DGL. Features are not copied; ends of edges are converted to 32 bits.
 
-    `x` and `y` are the names of the data of vertices that are features and labels, `weight` and `attr` those of edges,
-    and `time` that of the times of both.
-    Masks become the split `masks`. Data that are not used get a warning.
+    `x` is the name of the data of vertices that are features, `weight` and `attr` those of edges, `y` and `time` those of
+    the label and the times of both, and `labels` are the names of further labels. Masks become the split `masks`; those
+    of edges without a label are not used. Data that are not used get a warning.
     """
     made: dict[Union[str, EdgeType], dict[str, Any]] = {}
     unused = []
@@ -35,9 +37,10 @@ def from_dgl(
                 entry["y"] = value
             elif key == time:
                 entry["time"] = value
-            elif key in ("train_mask", "val_mask", "test_mask"):
-                mask = value.bool() if hasattr(value, "bool") else value.astype(bool)
-                entry[key] = mask
+            elif key in MASK_NAMES:
+                entry[key] = _mask(value)
+            elif key in labels:
+                entry.setdefault("labels", {})[key] = value
             elif not key.startswith("_"):
                 unused.append(f"nodes[{ty!r}].data[{key!r}]")
         made[ty] = entry
@@ -49,23 +52,33 @@ def from_dgl(
                 edges["edge_weight"] = value
             elif key == attr:
                 edges["edge_attr"] = value
+            elif key == y:
+                edges["y"] = value
             elif key == time:
                 edges["time"] = value
+            elif key in MASK_NAMES:
+                edges[key] = _mask(value)
+            elif key in labels:
+                edges.setdefault("labels", {})[key] = value
             elif not key.startswith("_"):
                 unused.append(f"edges[{triple!r}].data[{key!r}]")
+        unused += [f"edges[{triple!r}].data[{key!r}]" for key in drop_masks(edges)]
         made[tuple(triple)] = edges
     if unused:
         warn(f"data that are not used: {', '.join(unused)}")
     return Dataset.from_dict(made, name=name)
 
 
-def to_dgl(dataset: Dataset, split: str | None = None) -> Any:
-    """A dataset as a graph of DGL, with the masks of one split (the first, unless it is named): features as `feat`,
-    the label `y` as `label`, weights as `weight`. Sparse features become dense, which DGL wants. Held-out links, and labels
-    and splits of edges, are not in it."""
-    import dgl
+def _mask(value: Any) -> Any:
+    # Masks of DGL's own datasets are of bytes.
+    return value.bool() if hasattr(value, "bool") else value.astype(bool)
 
-    from .pyg import check_split, tensor, vertex_attributes
+
+def to_dgl(dataset: Dataset, split: str | None = None) -> Any:
+    """A dataset as a graph of DGL, with the masks of one split (the first of each vertex type and relation, unless it
+    is named): features as `feat`, the label `y` as `label`, weights as `weight`. Sparse features become dense, which
+    DGL wants. Held-out links are not in it."""
+    import dgl
 
     check_split(dataset, split)
     edges = {}
@@ -74,20 +87,20 @@ def to_dgl(dataset: Dataset, split: str | None = None) -> Any:
         edges[relation.edge_type] = (index[0], index[1])
     counts = {ty: vertex.count for ty, vertex in dataset.vertex_types.items()}
     graph = dgl.heterograph(edges, num_nodes_dict=counts)
-    for ty in dataset.vertex_types:
-        found = vertex_attributes(dataset, ty, split)
-        for key, own in (("x", "feat"), ("y", "label")):
-            if key in found and own in found:
-                raise DataError(
-                    f"`{ty}` has a label `{own}`, which is the name of `{key}` in DGL: give it another name"
-                )
-        for key, value in found.items():
-            if key == "x" and "sparse" in str(value.layout):
-                value = value.to_dense()
-            graph.nodes[ty].data[{"x": "feat", "y": "label"}.get(key, key)] = value
+    for ty, vertex in dataset.vertex_types.items():
+        _fill(graph.nodes[ty].data, ty, vertex_attributes(vertex, split))
     for relation in dataset.relations.values():
-        data = graph.edges[relation.edge_type].data
-        for key, array in (("weight", relation.weight), ("feat", relation.x), ("time", relation.time)):
-            if array is not None:
-                data[key] = tensor(array)
+        _fill(graph.edges[relation.edge_type].data, relation.name, edge_attributes(relation, split))
     return graph
+
+
+def _fill(data: Any, of: str, attributes: dict[str, Any]) -> None:
+    """Adds attributes of PyG to the data of vertices or edges, under the names that DGL has for them."""
+    names = {"x": "feat", "edge_attr": "feat", "edge_weight": "weight", "y": "label"}
+    for key, own in names.items():
+        if key in attributes and own in attributes:
+            raise DataError(f"`{of}` has a label `{own}`, which is the name of `{key}` in DGL: give it another name")
+    for key, value in attributes.items():
+        if "sparse" in str(value.layout):
+            value = value.to_dense()
+        data[names.get(key, key)] = value

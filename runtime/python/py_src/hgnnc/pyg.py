@@ -9,17 +9,19 @@ import numpy as np
 
 from ._arrays import Sparse
 from ._errors import DataError, warn
-from .dataset import MASKS, Dataset, EdgeType
+from .dataset import MASKS, Dataset, EdgeType, Relation, VertexType
 
-_VERTEX = ("x", "y", "num_nodes", "train_mask", "val_mask", "test_mask", "time")
-_EDGE = ("edge_index", "adj_t", "edge_weight", "edge_attr", "time")
+MASK_NAMES = ("train_mask", "val_mask", "test_mask")
+_VERTEX = ("x", "y", "num_nodes", *MASK_NAMES, "time")
+_EDGE = ("edge_index", "adj_t", "edge_weight", "edge_attr", "y", *MASK_NAMES, "time")
 
 
 def from_pyg(data: Any, *, labels: Sequence[str] = (), name: str = "data") -> Dataset:
     """A dataset of a `HeteroData`. Features and weights are not copied; `edge_index` is converted to 32 bits.
 
-    `labels` names further attributes of vertices that are labels, beside `y`. Masks become the split `masks`. Arrays of
-    NumPy instead of tensors are fine. Attributes that are not used get a warning.
+    `labels` names further attributes of vertices and edges that are labels, beside `y`. Masks become the split `masks`;
+    those of edges without a label are not used. Arrays of NumPy instead of tensors are fine. Attributes that are not used
+    get a warning.
     """
     made: dict[Union[str, EdgeType], dict[str, Any]] = {}
     unused = []
@@ -42,8 +44,11 @@ def from_pyg(data: Any, *, labels: Sequence[str] = (), name: str = "data") -> Da
                 continue
             if key in _EDGE:
                 edges[key] = store[key]
+            elif key in labels:
+                edges.setdefault("labels", {})[key] = store[key]
             else:
                 unused.append(f"data[{triple!r}].{key}")
+        unused += [f"data[{triple!r}].{key}" for key in drop_masks(edges)]
         if "adj_t" in store.keys() and "edge_index" not in edges:
             dst, src, values = _coo(store["adj_t"], triple)
             edges["edge_index"] = (src, dst)
@@ -53,6 +58,16 @@ def from_pyg(data: Any, *, labels: Sequence[str] = (), name: str = "data") -> Da
     if unused:
         warn(f"attributes that are not used: {', '.join(unused)}")
     return Dataset.from_dict(made, name=name)
+
+
+def drop_masks(edges: dict[str, Any]) -> list[str]:
+    """Removes the masks of edges without a label, which divide nothing, from an entry of `from_dict`; their names."""
+    if "y" in edges or "labels" in edges:
+        return []
+    names = [name for name in MASK_NAMES if name in edges]
+    for name in names:
+        del edges[name]
+    return names
 
 
 def _coo(adj: Any, triple: EdgeType) -> tuple[Any, Any, Any]:
@@ -88,52 +103,64 @@ def sparse_tensor(rows: Sparse) -> Any:
         return torch.sparse_csr_tensor(*parts, size=rows.shape)
 
 
-def vertex_attributes(dataset: Dataset, ty: str, split: str | None) -> dict[str, Any]:
+def vertex_attributes(vertex: VertexType, split: str | None) -> dict[str, Any]:
     """The attributes of a vertex type as tensors: `x`, labels (`y`, or their own names), masks and times."""
+    x = vertex.x
+    found = {} if x is None else {"x": sparse_tensor(x) if isinstance(x, Sparse) else tensor(x)}
+    return found | _targets(vertex, vertex.count, split, _VERTEX)
+
+
+def edge_attributes(relation: Relation, split: str | None) -> dict[str, Any]:
+    """The attributes of the edges of a relation as tensors: `edge_weight`, `edge_attr`, labels, masks and times."""
+    rows = (("edge_weight", relation.weight), ("edge_attr", relation.x))
+    found = {key: tensor(value) for key, value in rows if value is not None}
+    return found | _targets(relation, relation.num_edges, split, _EDGE)
+
+
+def _targets(of: VertexType | Relation, count: int, split: str | None, attributes: Sequence[str]) -> dict[str, Any]:
+    """The labels, masks and times of `count` vertices or edges, which have other attributes of these names."""
     import torch
 
-    vertex = dataset.vertex_types[ty]
     found: dict[str, Any] = {}
-    x = vertex.x
-    if x is not None:
-        found["x"] = sparse_tensor(x) if isinstance(x, Sparse) else tensor(x)
-    for name, label in vertex.labels.items():
-        if name != "y" and name in _VERTEX:
-            raise DataError(f"`{ty}` has a label `{name}`, which is another attribute of a graph: give it another name")
+    for name, label in of.labels.items():
+        if name != "y" and name in attributes:
+            what = "another attribute of a graph"
+            raise DataError(f"`{of.name}` has a label `{name}`, which is {what}: give it another name")
         values = tensor(label.values.astype(np.int64) if label.kind == "class" else label.values.copy())
         if label.labelled is not None and not label.labelled.all():
             values[~tensor(label.labelled)] = float("nan") if label.kind == "real" else -1.0
         found[name] = values[:, 0] if label.kind == "real" and label.width == 1 else values
-    splits = vertex.splits
+    splits = of.splits
     chosen = split if split is not None else next(iter(splits), None)
     for part, ids in splits.get(chosen or MASKS, {}).items():
         if len(ids):
-            mask = torch.zeros(vertex.count, dtype=torch.bool)
+            mask = torch.zeros(count, dtype=torch.bool)
             mask[tensor(ids.astype(np.int64))] = True
             found[f"{part}_mask"] = mask
-    time = vertex.time
+    time = of.time
     if time is not None:
         found["time"] = tensor(time)
     return found
 
 
 def check_split(dataset: Dataset, split: str | None) -> None:
-    """Refuses the name of a split that no vertex type has."""
-    names = list(dict.fromkeys(name for vertex in dataset.vertex_types.values() for name in vertex.splits))
+    """Refuses the name of a split that no vertex type and no relation has."""
+    all_of: list[VertexType | Relation] = [*dataset.vertex_types.values(), *dataset.relations.values()]
+    names = list(dict.fromkeys(name for of in all_of for name in of.splits))
     if split is not None and split not in names:
         there = ", ".join(f"`{name}`" for name in names) or "none"
-        raise DataError(f"no vertex type has a split `{split}` (there is {there})")
+        raise DataError(f"no vertex type or relation has a split `{split}` (there is {there})")
 
 
 def to_pyg(dataset: Dataset, split: str | None = None) -> Any:
-    """A dataset as a `HeteroData`, with the masks of one split (the first, unless it is named). Dense features share
-    memory with the dataset: do not write to them. Held-out links, and labels and splits of edges, are not in it."""
+    """A dataset as a `HeteroData`, with the masks of one split (the first of each vertex type and relation, unless it
+    is named). Dense features share memory with the dataset: do not write to them. Held-out links are not in it."""
     from torch_geometric.data import HeteroData
 
     check_split(dataset, split)
     data = HeteroData()
     for ty, vertex in dataset.vertex_types.items():
-        found = vertex_attributes(dataset, ty, split)
+        found = vertex_attributes(vertex, split)
         if "x" not in found:
             data[ty].num_nodes = vertex.count
         for key, value in found.items():
@@ -141,7 +168,6 @@ def to_pyg(dataset: Dataset, split: str | None = None) -> Any:
     for relation in dataset.relations.values():
         store = data[relation.edge_type]
         store.edge_index = tensor(relation.edge_index)
-        for key, value in (("edge_weight", relation.weight), ("edge_attr", relation.x), ("time", relation.time)):
-            if value is not None:
-                store[key] = tensor(value)
+        for key, value in edge_attributes(relation, split).items():
+            store[key] = value
     return data
