@@ -417,6 +417,28 @@ def test_labels_and_masks_of_edges_survive_pyg() -> None:
         hgnnc.Dataset.from_dict(data).to_pyg()
 
 
+def test_fields_survive_pyg_and_dgl(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch_geometric", reason="PyG is not installed")
+    sparse = hgnnc.Sparse((2, 3), np.array([0, 1, 2]), np.array([2, 0]), np.array([1, 2], np.float32))
+    paper: Any = {"x": np.ones((2, 2), np.float32), "fields": {"year": np.array([1, 2], np.float32), "words": sparse}}
+    dataset = hgnnc.Dataset.from_dict({"paper": paper})
+    graph = dataset.to_pyg()
+    assert graph["paper"].year.tolist() == [[1], [2]] and "sparse_csr" in str(graph["paper"].words.layout)
+    equal(hgnnc.from_pyg(graph, fields=["year", "words"]).to_dict(), dataset.to_dict())
+    with pytest.warns(hgnnc.HgnncWarning, match=r"not used: data\['paper'\].words"):
+        assert list(hgnnc.from_pyg(graph, fields=["year"]).vertex_types["paper"].fields) == ["year"]
+    monkeypatch.setitem(sys.modules, "dgl", SimpleNamespace(heterograph=Graph))
+    found = hgnnc.from_dgl(dataset.to_dgl(), fields=["year", "words"]).vertex_types["paper"].fields
+    assert np.asarray(found["words"]).tolist() == [[0, 0, 1], [2, 0, 0]] and np.asarray(found["year"]).tolist() == [[1], [2]]
+    paper["fields"] = {"feat": paper["x"]}
+    with pytest.raises(hgnnc.DataError, match="`paper` has a field `feat`, which is the name of `x` in DGL"):
+        hgnnc.Dataset.from_dict({"paper": paper}).to_dgl()
+    for name, said in (("time", "another attribute of a graph"), ("topic", "a label as well")):
+        paper.update(fields={name: paper["x"]}, labels={"topic": np.array([0, 1])})
+        with pytest.raises(hgnnc.DataError, match=f"`paper` has a field `{name}`, which is {said}"):
+            hgnnc.Dataset.from_dict({"paper": paper}).to_pyg()
+
+
 def test_masks_of_edges_without_labels_are_not_used() -> None:
     stores: Data = {"a": {"num_nodes": 2}, ("a", "to", "a"): {"edge_index": [[0, 1], [1, 1]], "train_mask": np.ones(2, bool)}}
     with pytest.warns(hgnnc.HgnncWarning, match=r"not used: data\[\('a', 'to', 'a'\)\].train_mask"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence, Union
+from typing import Any, Iterable, Sequence, Union
 
 from ._errors import DataError, warn
 from .dataset import Dataset, EdgeType
@@ -18,13 +18,15 @@ def from_dgl(
     attr: str = "feat",
     time: str = "time",
     labels: Sequence[str] = (),
+    fields: Sequence[str] = (),
     name: str = "data",
 ) -> Dataset:
     """A dataset of a heterogeneous graph of DGL. Features are not copied; ends of edges are converted to 32 bits.
 
     `x` is the name of the data of vertices that are features, `weight` and `attr` those of edges, `y` and `time` those of
-    the label and the times of both, and `labels` are the names of further labels. Masks become the split `masks`; those
-    of edges without a label are not used. Data that are not used get a warning.
+    the label and the times of both. `labels` are the names of further labels, and `fields` those of further features of
+    vertices. Masks become the split `masks`; those of edges without a label are not used. Data that are not used get a
+    warning.
     """
     made: dict[Union[str, EdgeType], dict[str, Any]] = {}
     unused = []
@@ -41,6 +43,8 @@ def from_dgl(
                 entry[key] = _mask(value)
             elif key in labels:
                 entry.setdefault("labels", {})[key] = value
+            elif key in fields:
+                entry.setdefault("fields", {})[key] = value
             elif not key.startswith("_"):
                 unused.append(f"nodes[{ty!r}].data[{key!r}]")
         made[ty] = entry
@@ -88,18 +92,19 @@ def to_dgl(dataset: Dataset, split: str | None = None) -> Any:
     counts = {ty: vertex.count for ty, vertex in dataset.vertex_types.items()}
     graph = dgl.heterograph(edges, num_nodes_dict=counts)
     for ty, vertex in dataset.vertex_types.items():
-        _fill(graph.nodes[ty].data, ty, vertex_attributes(vertex, split))
+        _fill(graph.nodes[ty].data, ty, vertex_attributes(vertex, split), vertex.fields)
     for relation in dataset.relations.values():
         _fill(graph.edges[relation.edge_type].data, relation.name, edge_attributes(relation, split))
     return graph
 
 
-def _fill(data: Any, of: str, attributes: dict[str, Any]) -> None:
+def _fill(data: Any, of: str, attributes: dict[str, Any], fields: Iterable[str] = ()) -> None:
     """Adds attributes of PyG to the data of vertices or edges, under the names that DGL has for them."""
     names = {"x": "feat", "edge_attr": "feat", "edge_weight": "weight", "y": "label"}
     for key, own in names.items():
         if key in attributes and own in attributes:
-            raise DataError(f"`{of}` has a label `{own}`, which is the name of `{key}` in DGL: give it another name")
+            what = "field" if own in fields else "label"
+            raise DataError(f"`{of}` has a {what} `{own}`, which is the name of `{key}` in DGL: give it another name")
     for key, value in attributes.items():
         if "sparse" in str(value.layout):
             value = value.to_dense()

@@ -16,12 +16,14 @@ _VERTEX = ("x", "y", "num_nodes", *MASK_NAMES, "time")
 _EDGE = ("edge_index", "adj_t", "edge_weight", "edge_attr", "y", *MASK_NAMES, "time")
 
 
-def from_pyg(data: Any, *, labels: Sequence[str] = (), name: str = "data") -> Dataset:
+def from_pyg(
+    data: Any, *, labels: Sequence[str] = (), fields: Sequence[str] = (), name: str = "data"
+) -> Dataset:
     """A dataset of a `HeteroData`. Features and weights are not copied; `edge_index` is converted to 32 bits.
 
-    `labels` names further attributes of vertices and edges that are labels, beside `y`. Masks become the split `masks`;
-    those of edges without a label are not used. Arrays of NumPy instead of tensors are fine. Attributes that are not used
-    get a warning.
+    `labels` names further attributes of vertices and edges that are labels, beside `y`, and `fields` further attributes
+    of vertices that are features, beside `x`. Masks become the split `masks`; those of edges without a label are not
+    used. Arrays of NumPy instead of tensors are fine. Attributes that are not used get a warning.
     """
     made: dict[Union[str, EdgeType], dict[str, Any]] = {}
     unused = []
@@ -33,6 +35,8 @@ def from_pyg(data: Any, *, labels: Sequence[str] = (), name: str = "data") -> Da
                 entry[key] = store[key]
             elif key in labels:
                 entry.setdefault("labels", {})[key] = store[key]
+            elif key in fields:
+                entry.setdefault("fields", {})[key] = store[key]
             else:
                 unused.append(f"data[{ty!r}].{key}")
         made[ty] = entry
@@ -104,9 +108,14 @@ def sparse_tensor(rows: Sparse) -> Any:
 
 
 def vertex_attributes(vertex: VertexType, split: str | None) -> dict[str, Any]:
-    """The attributes of a vertex type as tensors: `x`, labels (`y`, or their own names), masks and times."""
-    x = vertex.x
-    found = {} if x is None else {"x": sparse_tensor(x) if isinstance(x, Sparse) else tensor(x)}
+    """The attributes of a vertex type as tensors: `x`, fields and labels by their names, masks and times."""
+    fields = vertex.fields
+    for name in fields:
+        if name in _VERTEX or name in vertex.labels:
+            what = "another attribute of a graph" if name in _VERTEX else "a label as well"
+            raise DataError(f"`{vertex.name}` has a field `{name}`, which is {what}: give it another name")
+    rows = ({} if vertex.x is None else {"x": vertex.x}) | fields
+    found = {key: sparse_tensor(of) if isinstance(of, Sparse) else tensor(of) for key, of in rows.items()}
     return found | _targets(vertex, vertex.count, split, _VERTEX)
 
 
