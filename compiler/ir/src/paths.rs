@@ -58,8 +58,8 @@ pub enum PathRows {
         /// Units of time that a period is long: it begins at a multiple of this.
         period: u64,
     },
-    /// For each vertex at an end of such links, its row that reads all there is: a relation from the rows to the vertices, without
-    /// steps.
+    /// For each vertex at an end of such links, its row that reads all there is: a relation from the rows to the
+    /// vertices, without any step.
     Latest,
 }
 
@@ -211,8 +211,8 @@ impl PathDecl {
 }
 
 impl Dataflow {
-    /// The relation whose links a step over a relation of links is about: that of the dataset, if it is between rows as of
-    /// cutoffs.
+    /// The relation whose links a step over a relation of links is about: that of the dataset, if it is between
+    /// rows as of cutoffs.
     pub fn relation_of_links(&self, step: Step) -> u32 {
         let is_it =
             |path: &&PathDecl| matches!(path.rows, PathRows::Links { .. }) && path.relations.contains(&step.relation);

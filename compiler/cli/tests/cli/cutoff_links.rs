@@ -1,5 +1,5 @@
-//! Links as of cutoffs, from a dataset to metrics that are computed a second time here: by a dataset for each cutoff, with what was
-//! there until then.
+//! Links as of cutoffs, from a dataset to metrics that are computed a second time here: by a dataset for each cutoff,
+//! with what was there until then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
