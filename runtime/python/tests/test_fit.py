@@ -100,6 +100,12 @@ def test_labels_of_edges_are_learned(model: str, data: Data, tmp_path: pathlib.P
     dataset.save(tmp_path / "d")
     again = hgnnc.load(text).fit(str(tmp_path / "d"), threads=1, progress=False)
     assert again.metrics["test"] == run.metrics["test"]
+    # Masks have no name, and serve the split that the model names.
+    edge_split = data["author", "writes", "paper"].pop("splits")["some"]
+    for part, positions in edge_split.items():
+        data["author", "writes", "paper"][f"{part}_mask"] = np.isin(np.arange(150), positions)
+    masked = hgnnc.load(text).fit(data, threads=1, progress=False)
+    assert masked.metrics == run.metrics
 
 
 def test_predictions_are_arrays_with_probabilities_and_dlpack(model: str, data: Data) -> None:

@@ -211,10 +211,13 @@ def dataset_of(data: Any) -> Dataset | None:
 
 
 def _split(model: _native.Model, dataset: Dataset | None, asked: str | None) -> str | None:
-    """Masks have no name: as the only split of the type that is trained, they serve whichever the model names."""
+    """Masks have no name: as the only split of the vertex type or relation that is trained, they serve whichever the
+    model names."""
     if asked is None and dataset is not None and model.target is not None:
         vertex = dataset.vertex_types.get(model.target)
-        if vertex is not None and list(vertex.splits) == [MASKS]:
+        # The target of a loss over the edges of a relation is `edges of RELATION`.
+        of = dataset.relations.get(model.target.removeprefix("edges of ")) if vertex is None else vertex
+        if of is not None and list(of.splits) == [MASKS]:
             return MASKS
     return asked
 
