@@ -76,11 +76,7 @@ impl TrainChecker<'_, '_> {
             );
             return None;
         }
-        // Under a cutoff, no message knows a link of its period.
-        let graph = |of: &Graph| &self.checker.model.tables.graphs[of.index()];
-        if graphs.iter().all(|of| graph(of).period.is_none()) {
-            self.leaks(&graphs, &exclude);
-        }
+        self.leaks(&graphs, &exclude);
         fine.then_some(Some(LinkTarget { graphs, loss, negatives, exclude }))
     }
 
@@ -138,6 +134,10 @@ impl TrainChecker<'_, '_> {
             // None of its links is held out.
             _ => None,
         }));
+        if targets.iter().any(|graph| tables.graphs[graph.index()].period.is_some()) {
+            // Under a cutoff, an edge with a time is earlier than the period of a link that reads it.
+            known.retain(|&relation| self.checker.schema.relations[relation as usize].time().is_none());
+        }
         let mut walked = BTreeMap::new();
         let of_pairs = tables.graphs.iter().filter(|decl| !decl.links && decl.steps.len() > 1).map(|decl| &decl.steps);
         for steps in of_pairs.chain(tables.paths.iter().map(|path| &path.steps)) {

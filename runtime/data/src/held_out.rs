@@ -66,6 +66,17 @@ impl Binder<'_> {
         if held.is_empty() || parts.iter().flatten().any(|links| !links.is_empty()) {
             return Ok(());
         }
+        // Links between rows as of cutoffs are those of a relation of the dataset.
+        let own: Vec<usize> = (self.flow.graphs.iter().filter(|decl| decl.links))
+            .filter_map(|decl| Some(self.relations[self.flow.relation_of_links(*decl.steps.first()?) as usize]))
+            .collect();
+        if own != predicted && own.iter().any(|relation| held.contains(relation)) {
+            return Err(ExecError::Unsupported(format!(
+                "all links of the split `{}` repeat training links of their period, so there is nothing to measure",
+                split.name
+            )));
+        }
+        let predicted = &own;
         let names = |relations: &mut dyn Iterator<Item = usize>| {
             let names: Vec<String> = relations.map(|of| format!("`{}`", self.dataset.relations[of].name)).collect();
             match &names[..] {

@@ -89,6 +89,7 @@ fn cutoff_rows(flow: &Dataflow, dataset: &Dataset, options: &BindOptions) -> Res
         }
     }
     if !rows.links.is_empty() {
+        rows.links.iter().try_for_each(|links| ends_without_times(dataset, links))?;
         let split = link_split(dataset, options.split.as_deref());
         // Outputs need no split; held-out links of one that is there have happened.
         rows.split = if options.outputs_only { split.ok().flatten() } else { split? };
@@ -97,6 +98,20 @@ fn cutoff_rows(flow: &Dataflow, dataset: &Dataset, options: &BindOptions) -> Res
         }
     }
     Ok(Some(rows).filter(|rows| !rows.types.is_empty()))
+}
+
+/// Whether the ends of links are read as of the cutoffs of links alone.
+fn ends_without_times(dataset: &Dataset, links: &CutoffLinks) -> Result<()> {
+    let relation = &dataset.relations[links.relation];
+    let ends = [relation.src, relation.dst].map(|end| &dataset.vertex_types[end]);
+    match ends.into_iter().find(|end| end.time.is_some()) {
+        None => Ok(()),
+        Some(end) => Err(ExecError::Unsupported(format!(
+            "the vertices `{}` have times in the dataset, but as ends of the links of `{}` they are read as of the times of links: \
+             leave `time` of that vertex type out of dataset.toml",
+            end.name, relation.name
+        ))),
+    }
 }
 
 /// Whether all links of a relation have times, those that are held out as well.

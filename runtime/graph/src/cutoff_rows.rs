@@ -190,7 +190,7 @@ impl CutoffRows {
             relations.push(trained);
             of_parts.push((number, others));
         }
-        let last = self.last_time(dataset);
+        let last = self.last_time(dataset, held_out);
         for (of, name) in &self.latest {
             let at = self.position(*of).expect("ends of links have rows");
             let latest = (0..).zip(&rows[at]).filter(|(_, row)| row.0 == last);
@@ -208,13 +208,15 @@ impl CutoffRows {
         Ok(Listed { vertex_types, relations, held_out: of_parts })
     }
 
-    /// The cutoff of pairs to score: the last time of a dataset and its held-out links, as of which they read all that there is.
-    fn last_time(&self, dataset: &Dataset) -> i64 {
-        let split = self.split.map(|split| &dataset.link_splits[split]);
-        let of_links = split.into_iter().flat_map(|split| [&split.val.time, &split.test.time]);
-        let of_vertices = dataset.vertex_types.iter().map(|of| &of.time);
-        let of_edges = dataset.relations.iter().map(|of| &of.time);
-        of_vertices.chain(of_edges).chain(of_links).flatten().flatten().copied().max().unwrap_or(0)
+    /// The cutoff of pairs to score: the last time of what rows may read and of held-out links, as of which they read all that
+    /// there is.
+    fn last_time(&self, dataset: &Dataset, held_out: &HeldOut) -> i64 {
+        let read = || self.walks.iter().filter(|walk| walk.read);
+        let of_sources = read().map(|walk| &dataset.vertex_types[dataset.step_ends(walk.step).0].time);
+        let relations = read().map(|walk| walk.step.relation).chain(self.links.iter().map(|links| links.relation));
+        let of_edges = relations.map(|relation| &dataset.relations[relation].time);
+        let last = of_sources.chain(of_edges).flatten().flatten().copied().max();
+        last.max(held_out.last_time(self, dataset)).unwrap_or(0)
     }
 
     /// Position of a vertex type among those with rows.
@@ -336,7 +338,7 @@ impl CutoffRows {
         for links in &self.links {
             let of_parts = (0..3).flat_map(|part| held_out.links_of_part(self, dataset, links, part));
             let of_links: BTreeSet<i64> =
-                of_parts.map(|(_, _, time)| links.cutoff(time)).chain([self.last_time(dataset)]).collect();
+                of_parts.map(|(_, _, time)| links.cutoff(time)).chain([self.last_time(dataset, held_out)]).collect();
             let data = &dataset.relations[links.relation];
             [data.src, data.dst].into_iter().for_each(|of| cutoffs.entry(of).or_default().extend(&of_links));
         }

@@ -217,6 +217,11 @@ fn links_are_split_by_events() {
 fn links_as_of_cutoffs_need_times() {
     let place = place();
     place.with_data("check", &[]).works();
+    npy::write(&place.path("data/since.npy"), &[ARTISTS as usize], &[0i64; ARTISTS as usize]).expect("written");
+    let artist = format!("name = \"artist\"\ncount = {ARTISTS}\n");
+    place.toml(&artist, &format!("{artist}time = \"since.npy\"\n"));
+    place.with_data("train", &[]).fails(1, &["`artist` have times", "ends of the links of `likes`"]);
+    place.toml("time = \"since.npy\"\n", "");
     place.toml("test_time = \"test_days.npy\"\n", "");
     for command in ["train", "check"] {
         place.with_data(command, &[]).fails(1, &["links of `likes`", "`test` part of the split `late`", "`test_time`"]);

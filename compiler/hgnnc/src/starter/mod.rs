@@ -1,5 +1,6 @@
 //! A model to begin with: compiles and trains on its dataset.
 
+mod cutoffs;
 mod metapaths;
 
 use std::collections::BTreeSet;
@@ -75,9 +76,13 @@ pub fn starter(dataset: &Dataset, layer: StarterLayer) -> Result<String, Error> 
             ));
         }
         (StarterLayer::Rgcn, Some(target)) => (rgcn(dataset, &schema, target), Vec::new()),
-        (StarterLayer::Rgcn, None) => {
-            (links(dataset, &schema).unwrap_or_else(|| untrained(dataset, &schema)), Vec::new())
-        }
+        (StarterLayer::Rgcn, None) => match links(dataset, &schema) {
+            Some((body, timed)) => {
+                schema.text = cutoffs::with_times(&schema, &timed);
+                (body, Vec::new())
+            }
+            None => (untrained(dataset, &schema), Vec::new()),
+        },
     };
     schema.text = with_proposals(&schema, &proposals, &used);
     let title =
@@ -230,8 +235,8 @@ fn classifier(
     text
 }
 
-/// A link prediction model.
-fn links(dataset: &Dataset, schema: &Schema) -> Option<Body> {
+/// A link prediction model, with the relations whose times it needs.
+fn links(dataset: &Dataset, schema: &Schema) -> Option<(Body, Vec<usize>)> {
     let held_out = |split: &LinkSplitData| -> BTreeSet<usize> {
         split.val.relation.iter().chain(&split.test.relation).map(|&relation| relation as usize).collect()
     };
@@ -263,6 +268,10 @@ fn links(dataset: &Dataset, schema: &Schema) -> Option<Body> {
     let mut entry = |line: String| _ = writeln!(text, "    {line}");
     entry(format!("split {}", quote(&split.name)));
     entry("loss binary_cross_entropy(score, links)".into());
+    let period = cutoffs::period(dataset, split, &predicted);
+    if let Some(period) = period {
+        entry(format!("cutoff time every {period}"));
+    }
     entry("optimizer adam(lr: 0.01)".into());
     entry("epochs 20".into());
     // Batches small enough for sufficient steps per epoch, and for most links of the graph to remain message edges.
@@ -277,7 +286,7 @@ fn links(dataset: &Dataset, schema: &Schema) -> Option<Body> {
     }
     entry("metrics auc, average_precision".into());
     text.push_str("}\n");
-    Some(Body { imports, text })
+    Some((Body { imports, text }, if period.is_some() { predicted } else { Vec::new() }))
 }
 
 /// A model without training, for a dataset without a target.

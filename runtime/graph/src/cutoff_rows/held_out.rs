@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_dataset::dataset::Dataset;
+use hgnnc_dataset::dataset::{Dataset, Links};
 
 use super::{CutoffLinks, CutoffRows};
 
@@ -36,6 +36,18 @@ impl HeldOut {
         self.edges.get(&relation).copied().unwrap_or(usize::MAX)
     }
 
+    /// The last time of a held-out link of these relations.
+    pub fn last_time(&self, rows: &CutoffRows, dataset: &Dataset) -> Option<i64> {
+        let split = &dataset.link_splits[rows.split?];
+        let of_part = |part: &Links| {
+            let times = part.time.iter().flatten().copied().zip(&part.relation);
+            let own = times.filter(|(_, of)| rows.links.iter().any(|links| links.relation == **of as usize));
+            own.map(|(time, _)| time).max()
+        };
+        of_part(&split.val).max(of_part(&split.test))
+    }
+
+    /// Puts the held-out links behind the edges of their relations.
     pub fn add_to(&self, rows: &CutoffRows, dataset: &mut Dataset) {
         let Some(split) = rows.split else { return };
         let Dataset { relations, link_splits, .. } = dataset;
@@ -53,6 +65,7 @@ impl HeldOut {
         }
     }
 
+    /// Takes them away again.
     pub fn remove_from(&self, dataset: &mut Dataset) {
         for (&relation, &edges) in &self.edges {
             let data = &mut dataset.relations[relation];

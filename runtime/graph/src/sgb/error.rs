@@ -91,7 +91,8 @@ pub enum SgbError {
     },
     /// The rows of the ends of links, as of the times before their periods, exceed the memory budget.
     #[error(
-        "the ends of links are read as of the time before each period: {names} would have {rows} rows and {edges} edges or more,          but the memory budget of a semantic graph is {}: choose longer periods than {period}, `cutoff time every {}`",
+        "the ends of links are read as of the time before each period: {names} would have {rows} rows and {edges} edges or more, \
+         but the memory budget of a semantic graph is {}: choose longer periods than {period}, `cutoff time every {}`",
         show_bytes(*budget), period.saturating_mul(10)
     )]
     TooManyPeriods {
