@@ -14,7 +14,9 @@ impl TrainChecker<'_, '_> {
     pub fn period(&mut self, written: Option<&Expr>, consts: &Consts) -> Option<u64> {
         let Some(written) = written else { return Some(1) };
         let period = self.count_within(written, consts, (1.0, LONGEST_PERIOD), "the length of a period")?;
-        if self.checker.model.tables.graphs.iter().any(|graph| graph.links) {
+        // The links of a model with another mistake may not have been understood.
+        let has_links = self.checker.model.tables.graphs.iter().any(|graph| graph.links);
+        if has_links || self.checker.diagnostics.has_errors() {
             return Some(period);
         }
         let message = "a model without links to predict has no periods".to_owned();

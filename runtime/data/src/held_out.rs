@@ -55,28 +55,29 @@ impl Binder<'_> {
             }
             by_graph
         });
-        self.some_are_predicted(split, &parts, &predicted)?;
+        // Links between rows as of cutoffs are those of a relation of the dataset.
+        let own = |graph: &Graph| match self.flow.graphs[graph.index()].steps[..] {
+            [step] => Some(self.relations[self.flow.relation_of_links(step) as usize]),
+            _ => None,
+        };
+        let own: Vec<usize> = target.graphs.iter().filter_map(own).collect();
+        self.some_are_predicted(split, &parts, &own)?;
         Ok(Some(parts))
     }
 
     /// Errors if a split has links but none of a relation that the model predicts, since it would measure nothing.
-    fn some_are_predicted(&self, split: &LinkSplitData, parts: &[LinksByGraph; 2], predicted: &[usize]) -> Result<()> {
+    fn some_are_predicted(&self, split: &LinkSplitData, parts: &[LinksByGraph; 2], own: &[usize]) -> Result<()> {
         let held: BTreeSet<usize> =
             split.val.relation.iter().chain(&split.test.relation).map(|&relation| relation as usize).collect();
         if held.is_empty() || parts.iter().flatten().any(|links| !links.is_empty()) {
             return Ok(());
         }
-        // Links between rows as of cutoffs are those of a relation of the dataset.
-        let own: Vec<usize> = (self.flow.graphs.iter().filter(|decl| decl.links))
-            .filter_map(|decl| Some(self.relations[self.flow.relation_of_links(*decl.steps.first()?) as usize]))
-            .collect();
-        if own != predicted && own.iter().any(|relation| held.contains(relation)) {
+        if own.iter().any(|relation| held.contains(relation)) {
             return Err(ExecError::Unsupported(format!(
                 "all links of the split `{}` repeat training links of their period, so there is nothing to measure",
                 split.name
             )));
         }
-        let predicted = &own;
         let names = |relations: &mut dyn Iterator<Item = usize>| {
             let names: Vec<String> = relations.map(|of| format!("`{}`", self.dataset.relations[of].name)).collect();
             match &names[..] {
@@ -89,7 +90,7 @@ impl Binder<'_> {
              position of the relation in dataset.toml, from 0",
             split.name,
             names(&mut held.into_iter()),
-            names(&mut predicted.iter().copied())
+            names(&mut own.iter().copied())
         )))
     }
 

@@ -43,8 +43,8 @@ impl GivenRows {
 pub enum GivenFeatures<'a> {
     /// Row-major. `rows: f32[count, dim]`
     Dense { dim: usize, rows: FloatArray },
-    /// CSR form with `dim` columns, those of a row in any order. `indptr: [count + 1]`, `indices: [nnz]`,
-    /// `data: f32[nnz]`
+    /// CSR form with `dim` columns, those of a row in any order, of so many stored values.
+    /// `indptr: [count + 1]`, `indices: [stored]`, `data: f32[stored]`
     Sparse { dim: usize, indptr: &'a [i64], indices: &'a [i64], data: FloatArray },
 }
 

@@ -120,7 +120,7 @@ impl Arriving {
     }
 }
 
-/// What a dataset gets.
+/// The new vertex types and relations of a dataset, and its links between rows.
 struct Listed {
     vertex_types: Vec<VertexTypeData>,
     relations: Vec<RelationData>,
@@ -208,8 +208,8 @@ impl CutoffRows {
         Ok(Listed { vertex_types, relations, held_out: of_parts })
     }
 
-    /// The cutoff of pairs to score: the last time of what rows may read and of held-out links, as of which they read all that
-    /// there is.
+    /// The cutoff of pairs to score, as of which they read all edges: the last time of edges that rows may read, of the sources of
+    /// these edges, and of held-out links.
     fn last_time(&self, dataset: &Dataset, held_out: &HeldOut) -> i64 {
         let read = || self.walks.iter().filter(|walk| walk.read);
         let of_sources = read().map(|walk| &dataset.vertex_types[dataset.step_ends(walk.step).0].time);

@@ -105,7 +105,7 @@ fn too_many_rows_are_counted_and_refused() {
     assert_eq!(data.relations[2].src_ids.len(), 200 * 201 / 2);
 }
 
-/// Who listened to what when, in days; one link of each held-out part.
+/// Users, artists, and plays with their days; two links in each held-out part.
 fn music() -> Dataset {
     let vertex = |name: &str, count: usize| VertexTypeData { name: name.into(), count, ..Default::default() };
     let links = |links: &[(u32, u32, i64)]| Links {

@@ -51,7 +51,7 @@ struct VertexSpec<'py> {
     name: String,
     count: usize,
     x: Option<(String, FeatureSpec<'py>)>,
-    /// By name.
+    /// Further features: the key in the given dictionary, the name of the field, and its rows.
     fields: Vec<(String, String, FeatureSpec<'py>)>,
     ids: Option<(String, Ids<'py>)>,
     time: Option<(String, Ints<'py>)>,

@@ -19,7 +19,8 @@ pub struct LinkSplit {
     pub name: String,
     /// Shares of the distinct links of each relation.
     pub shares: Shares,
-    /// Which links come first. By time, a link has the time of its first edge; by events, each edge is a link of its own.
+    /// The order of links, the first ones to train on. By time, a link has the time of its first edge; by events, each edge is a
+    /// link of its own.
     pub order: Order,
 }
 

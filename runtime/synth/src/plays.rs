@@ -1,7 +1,7 @@
 //! Plays of music with times, which imitate no dataset: a user keeps to one genre for some weeks, and then to another.
 //!
-//! What a user listened to long ago tells little of the next play, and without times all genres of a user look alike. Pairs come
-//! again. The links to predict are the plays of the last weeks.
+//! Old plays of a user tell little of the next one, and without times all genres of a user look alike. The same user plays the
+//! same artist several times. The links to predict are the plays of the last weeks.
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;

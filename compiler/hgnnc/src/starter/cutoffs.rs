@@ -1,7 +1,5 @@
 //! Links of which pairs come again are read as of their times.
 
-use std::collections::HashSet;
-
 use hgnnc_dataset::schema::Schema;
 use hgnnc_dataset::{Dataset, LinkSplitData};
 
@@ -12,7 +10,9 @@ const PERIODS: i64 = 20;
 pub fn period(dataset: &Dataset, split: &LinkSplitData, predicted: &[usize]) -> Option<i64> {
     let relations = || predicted.iter().map(|&relation| &dataset.relations[relation]);
     let timed_ends = relations().any(|of| [of.src, of.dst].iter().any(|&end| dataset.vertex_types[end].time.is_some()));
-    if timed_ends || !pairs_come_again(dataset, split, predicted) {
+    // A split of pairs holds each of them out of the others.
+    let is_of_pairs = dataset.check_links(split, predicted, &[]).is_ok();
+    if timed_ends || is_of_pairs {
         return None;
     }
     let held_out = [&split.val, &split.test].into_iter().filter(|part| !part.is_empty()).map(|part| part.time.as_ref());
@@ -20,23 +20,6 @@ pub fn period(dataset: &Dataset, split: &LinkSplitData, predicted: &[usize]) -> 
     let all = || times.iter().copied().flatten().copied();
     let span = all().max()?.saturating_sub(all().min()?);
     Some(span / PERIODS + 1)
-}
-
-/// Whether a held-out pair is trained on as well, or held out twice.
-fn pairs_come_again(dataset: &Dataset, split: &LinkSplitData, predicted: &[usize]) -> bool {
-    let mut known = HashSet::new();
-    for part in [&split.val, &split.test] {
-        let links = part.src.iter().zip(&part.relation).zip(&part.dst);
-        for ((&src, &relation), &dst) in links {
-            if !known.insert((relation, src, dst)) {
-                return true;
-            }
-        }
-    }
-    predicted.iter().any(|&relation| {
-        let of = &dataset.relations[relation];
-        of.src_ids.iter().zip(&of.dst_ids).any(|(&src, &dst)| known.contains(&(relation as u32, src, dst)))
-    })
 }
 
 /// The text of a schema in which these relations have times.

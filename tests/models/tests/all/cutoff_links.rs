@@ -131,7 +131,7 @@ fn hold_out_after(data: &mut Dataset, until: i64) {
     knows.src_ids = kept.iter().map(|&edge| knows.src_ids[edge]).collect();
     knows.dst_ids = kept.iter().map(|&edge| knows.dst_ids[edge]).collect();
     knows.time = Some(kept.iter().map(|&edge| times[edge]).collect());
-    // What belongs to each edge.
+    // Labels and splits have a row for each edge that was there before.
     (knows.labels, knows.splits) = (vec![], vec![]);
     data.link_splits = vec![LinkSplitData { name: "past".into(), val: Links::default(), test }];
 }
@@ -145,7 +145,7 @@ struct Trained {
 }
 
 impl Trained {
-    /// What training leads to, to the bit.
+    /// The losses and parameters of a run as bits, so that two runs are compared exactly.
     fn bits(&self) -> (Vec<u64>, Vec<u32>) {
         (self.losses.iter().map(|x| x.to_bits()).collect(), self.params.iter().map(|x| x.to_bits()).collect())
     }
