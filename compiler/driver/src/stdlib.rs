@@ -16,6 +16,7 @@ pub const STDLIB: &[(&str, &str)] = &[
     ("heco", include_str!("../../../stdlib/heco.hgnn")),
     ("het_gnn", include_str!("../../../stdlib/het_gnn.hgnn")),
     ("hgt", include_str!("../../../stdlib/hgt.hgnn")),
+    ("hpn", include_str!("../../../stdlib/hpn.hgnn")),
     ("ie_hgcn", include_str!("../../../stdlib/ie_hgcn.hgnn")),
     ("light_gcn", include_str!("../../../stdlib/light_gcn.hgnn")),
     ("link", include_str!("../../../stdlib/link.hgnn")),

@@ -13,8 +13,8 @@ use hgnnc_syntax::ast::{self, Binding, Block, BlockKind, Ident, LayerStmt, Repea
 
 use crate::checker::{Checker, Mistake, Place, Scope, WithoutMessages};
 use crate::composed::is_composed;
+use crate::graph_rows::{GraphRows, result_by_graph};
 use crate::layer::{LayerCx, RESERVED_FIELDS, reserved_field};
-use crate::outputs::row_per_graph;
 use crate::paths::of_step;
 use crate::value::{Single, Term, Typed};
 
@@ -216,6 +216,8 @@ impl<'a> Checker<'a> {
             instances.push(instance);
         }
         self.for_instance(None);
+        let assigned: Vec<&Ident> = block.body.iter().filter_map(assigned_name).collect();
+        self.complete_graph_rows(cx, &assigned);
         let kind = match block.kind {
             BlockKind::Fuse { .. } => hir::BlockKind::Fuse,
             BlockKind::Project(_) | BlockKind::Aggregate { .. } => hir::BlockKind::Project,
@@ -337,18 +339,25 @@ impl<'a> Checker<'a> {
         instance: &mut Instance,
     ) -> bool {
         let Some((body, assigned)) = outcome else {
-            cx.failed.extend(block.body.iter().filter_map(|stmt| match stmt {
-                Stmt::Assign(binding) => Some(binding.name.name.clone()),
-                Stmt::Param(_) | Stmt::Let(_) | Stmt::Output(_) | Stmt::Repeat(_) => None,
-            }));
+            cx.failed.extend(block.body.iter().filter_map(assigned_name).map(|name| name.name.clone()));
             return false;
         };
         instance.body = body;
         let mut fine = true;
         for (Binding { name, value, .. }, term) in assigned {
             cx.field_spans.entry(name.name.clone()).or_insert(name.span);
-            if let (Some(vertex), Some(result)) = (instance.vertex, row_per_graph(cx.layer, name)) {
-                if !self.assign_graph_rows(cx, (name, result.span), term, vertex, value.span) {
+            let declared = match result_by_graph(cx.layer, name) {
+                Some((result, Some(rows @ (GraphRows::Single | GraphRows::Vertices)))) => {
+                    Some(Some((result.span, rows)))
+                }
+                Some(_) => None,
+                // A field that is no result may have a row for each semantic graph as well.
+                None => matches!(&term, Term::Value(value) if matches!(*value.ty, Type::PerGraph(_))).then_some(None),
+            };
+            if let (Some(vertex), Some(declared)) = (instance.vertex, declared) {
+                let known = self.value(term, value.span);
+                let known = self.or_report(known).flatten();
+                if !known.is_some_and(|known| self.assign_graph_rows(cx, (name, declared), known, vertex, value.span)) {
                     cx.failed.insert(name.name.clone());
                     fine = false;
                 }
@@ -386,6 +395,7 @@ impl<'a> Checker<'a> {
         let field = name.name.clone();
         match (&*value.ty, vertex) {
             (Type::PerType(rows), None) => {
+                cx.forget_graph_field(&field);
                 let fields = cx.vertex_fields.entry(field).or_default();
                 for (vertex, row) in rows {
                     let one = self.expr(Kind::OfType(value.id, *vertex), Type::One(row.clone()), span);
@@ -393,13 +403,17 @@ impl<'a> Checker<'a> {
                 }
                 Some(value.id)
             }
-            (Type::PerGraph(_), None) => {
-                cx.graph_fields.insert(field, value.clone());
-                Some(value.id)
-            }
-            (Type::One(row), None) => {
-                let rows = vec![row.clone(); cx.graphs.len()];
-                let value = self.expr(Kind::Repeat(value.id), Type::PerGraph(rows), span);
+            (Type::PerGraph(_) | Type::One(_), None) => {
+                let value = match &*value.ty {
+                    Type::One(row) => {
+                        let rows = vec![row.clone(); cx.graphs.len()];
+                        self.expr(Kind::Repeat(value.id), Type::PerGraph(rows), span)
+                    }
+                    _ => value,
+                };
+                // It stands for an input of this name, or for what a block before has assigned.
+                cx.forget_graph_field(&field);
+                cx.vertex_fields.remove(&field);
                 cx.graph_fields.insert(field, value.clone());
                 Some(value.id)
             }
@@ -420,6 +434,7 @@ impl<'a> Checker<'a> {
                 let id = self.broadcast_field(value.id, row, vertex, span);
                 let id = self.or_report(id)?;
                 let Type::One(row) = &*self.model.expr(id).ty else { unreachable!("a single value") };
+                cx.forget_graph_field(&field);
                 cx.vertex_fields.entry(field).or_default().insert(vertex, Single { id, row: row.clone() });
                 Some(id)
             }
@@ -453,15 +468,16 @@ impl<'a> Checker<'a> {
         let mut all = vec![];
         for result in &def.layer.results {
             let name = &result.name.name;
-            let family = def.layer.over.as_ref().map(|o| o.name.name.as_str());
-            let rows_of = match &result.rows {
-                ValueRows::PerGraph => {
-                    all.push((name.clone(), self.graph_result(def, cx, result)?));
+            let declared = GraphRows::declared(def.layer, &result.rows);
+            let rows_of = match (&result.rows, declared) {
+                (_, Some(rows @ (GraphRows::Single | GraphRows::Vertices))) => {
+                    all.push((name.clone(), self.graph_result(def, cx, (result, rows))?));
                     continue;
                 }
-                ValueRows::Of(rows_of) => rows_of,
+                (ValueRows::Of(rows_of), _) => rows_of,
+                (ValueRows::PerGraph | ValueRows::OfEachGraph(_), _) => unreachable!("values by semantic graph"),
             };
-            let is_family = matches!(rows_of, RowsOf::Name(n) if Some(n.name.as_str()) == family);
+            let is_family = declared.is_some();
             // Edges to predict are rows already where another layer has computed their values.
             let are_rows = is_family && cx.vertex_fields.contains_key(name) && self.all_edge_rows(&cx.graphs);
             let is_family = is_family && !are_rows;
@@ -575,5 +591,13 @@ impl<'a> Checker<'a> {
     /// Unwraps a result; a mistake is reported and becomes `None`.
     pub fn or_report<T>(&mut self, result: Result<T, Mistake>) -> Option<T> {
         result.map_err(|mistake| self.report(*mistake)).ok()
+    }
+}
+
+/// The field that a statement of a block assigns.
+fn assigned_name(stmt: &Stmt) -> Option<&Ident> {
+    match stmt {
+        Stmt::Assign(binding) => Some(&binding.name),
+        Stmt::Param(_) | Stmt::Let(_) | Stmt::Output(_) | Stmt::Repeat(_) => None,
     }
 }

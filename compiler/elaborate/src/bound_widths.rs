@@ -23,7 +23,8 @@ pub enum BoundWidth {
 
 /// The names that the inputs of any vertex type bind.
 pub fn names_by_type(layer: &ast::Layer) -> HashSet<&str> {
-    let inputs = layer.inputs.iter().filter(|input| matches!(input.rows, ValueRows::Of(RowsOf::Any(_))));
+    let of_any = |rows: &ValueRows| matches!(rows, ValueRows::Of(of) | ValueRows::OfEachGraph(of) if matches!(of, RowsOf::Any(_)));
+    let inputs = layer.inputs.iter().filter(|input| of_any(&input.rows));
     let names = inputs.flat_map(|input| &input.dims).filter_map(|dim| match &dim.kind {
         ast::ExprKind::Name(name) => Some(name.as_str()),
         _ => None,
@@ -41,6 +42,10 @@ impl<'a> Checker<'a> {
             let at = cx.input_spans.get(name).copied().unwrap_or(callee);
             let rows: Vec<(Option<VertexType>, Row)> = match (cx.vertex_fields.get(name), cx.graph_fields.get(name)) {
                 (Some(values), _) => values.iter().map(|(v, value)| (Some(*v), value.row.clone())).collect(),
+                (None, Some(value)) if matches!(input.rows, ValueRows::OfEachGraph(_)) => {
+                    let ends = cx.ends.iter().map(|(_, dst)| Some(*dst));
+                    ends.zip(value.ty.rows().cloned()).collect()
+                }
                 (None, Some(value)) => value.ty.rows().map(|row| (None, row.clone())).collect(),
                 (None, None) => continue,
             };

@@ -7,10 +7,10 @@ use hgnnc_declare::imports::LayerDef;
 use hgnnc_declare::schema::LayerGraphs;
 use hgnnc_diag::{Diagnostic, codes};
 use hgnnc_hir::{ExprKind as Kind, Item, StmtKind, Type};
-use hgnnc_ir::Space;
 use hgnnc_syntax::ast::{self, Binding, Ident, LayerPart, LayerStmt, Stmt};
 
 use crate::checker::{Checker, Place, Scope};
+use crate::graph_rows::GraphRows;
 use crate::layer::LayerCx;
 use crate::model::Made;
 use crate::value::{Single, Term, Typed};
@@ -63,11 +63,15 @@ impl<'a> Checker<'a> {
                     let parts: Vec<_> = values.iter().map(|(vertex, value)| (*vertex, value.id)).collect();
                     Term::Value(self.types(parts, input.span))
                 }
+                // Rows of vertices with those for other graphs, whose reverses the family may have.
+                (None, Some(value)) if let Some(given) = cx.by_graph.get(&name.name).filter(|_| of_vertices(value)) => {
+                    Term::Value(given.clone())
+                }
                 (None, Some(value)) => {
                     let graphs = cx.graphs.clone().into();
-                    let kind = match value.ty.rows().all(|row| row.space == Space::Unit) {
-                        true => Kind::RowsByGraph(vec![(value.id, graphs)]),
-                        false => Kind::ByGraph(value.id, graphs),
+                    let kind = match value.ty.rows().all(|row| GraphRows::of(row) == GraphRows::Edges) {
+                        true => Kind::ByGraph(value.id, graphs),
+                        false => Kind::RowsByGraph(vec![(value.id, graphs)]),
                     };
                     let rows = cx.graphs.iter().copied().zip(value.ty.rows().cloned()).collect();
                     Term::Value(self.expr(kind, Type::ByGraph(rows), input.span))
@@ -198,6 +202,11 @@ impl<'a> Checker<'a> {
         self.report(report.help("a layer does not know the vertex types of the schema"));
         Term::Error
     }
+}
+
+/// Are all values rows of vertices?
+fn of_vertices(value: &Typed) -> bool {
+    value.ty.rows().all(|row| GraphRows::of(row) == GraphRows::Vertices)
 }
 
 fn is_result(layer: &ast::Layer, name: &Ident) -> bool {

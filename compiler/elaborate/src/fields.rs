@@ -237,6 +237,13 @@ impl Checker<'_> {
             }
             return Ok(Term::Value(mine));
         }
+        if !in_fuse && layer.graph_fields.contains_key(&field.name) {
+            let message = format!("`{}` has a value for each semantic graph, not one for the vertex", field.name);
+            let report = Diagnostic::at(codes::DIFFERENT_SPACES, field.span, message, "read in a `project` block");
+            return Err(Box::new(
+                report.help("a `fuse` block reads the values of all semantic graphs that end in the vertex"),
+            ));
+        }
         if in_fuse && field.name == "in_degree" {
             let graphs: Arc<[Graph]> = scope.graphs.iter().map(|&g| layer.graphs[g]).collect();
             for &graph in &*graphs {
@@ -449,6 +456,12 @@ impl Checker<'_> {
         let layer = scope.layer.expect("blocks are in layers");
         let graphs: Arc<[Graph]> = scope.graphs.iter().map(|&position| layer.graphs[position]).collect();
         let known = layer.vertex_fields.get(&field.name);
+        let of_graphs = layer.graph_fields.get(&field.name).filter(|_| known.is_none());
+        if let (Some(value), Direction::Out) = (of_graphs, direction)
+            && value.ty.rows().all(|row| matches!(row.space, Space::Vertices(_)))
+        {
+            return Ok(Term::Value(self.of_reverses(field, span, scope)?));
+        }
         let failed = layer.failed.contains(&field.name);
         let is_degree = matches!(field.name.as_str(), "in_degree" | "out_degree");
         let counted = if field.name == "in_degree" { Direction::In } else { Direction::Out };
@@ -517,7 +530,13 @@ impl Checker<'_> {
                     None => Kind::AtEnd(direction, x, graphs),
                 }
             }
-            (None, Some(known)) => Kind::AtEnd(direction, self.members(&known.clone(), &scope.graphs, span).id, graphs),
+            (None, Some(known)) => {
+                let x = self.members(&known.clone(), &scope.graphs, span).id;
+                match self.ends_of_edges(&graphs, direction) {
+                    Some(at) => Kind::AtPosition(x, at),
+                    None => Kind::AtEnd(direction, x, graphs),
+                }
+            }
             (None, None) => Kind::DegreeAtEnd { end: direction, counted, graphs },
         };
         Ok(Term::Value(self.expr(kind, Type::PerGraph(rows), span)))

@@ -17,7 +17,8 @@ use crate::bound_widths::BoundWidth;
 use crate::checker::{Checker, Frame, Place, Scope};
 use crate::eval::{Known, known_number};
 use crate::functions::{is_function, is_unary_function};
-use crate::value::{Single, Term, Typed, describe};
+use crate::graph_rows::{GraphRows, misplaced_rows};
+use crate::value::{Single, Term, Typed};
 
 /// A layer in use.
 pub struct LayerCx<'s> {
@@ -49,8 +50,10 @@ pub struct LayerCx<'s> {
     pub vertex_fields: HashMap<String, BTreeMap<VertexType, Single>>,
     /// Inputs and assigned values with one value for each semantic graph.
     pub graph_fields: HashMap<String, Typed>,
-    /// Assigned results of one row per semantic graph, each with the positions of its graphs.
+    /// Values that `fuse` blocks assigned for each semantic graph, each with the positions of its graphs.
     pub graph_rows: HashMap<String, Vec<(Typed, Vec<usize>)>>,
+    /// Fields of one value for each semantic graph that are known by graph: inputs with all that they have, and what `fuse` assigned.
+    pub by_graph: HashMap<String, Typed>,
     /// The first assignment of each field.
     pub field_spans: HashMap<String, Span>,
     /// Optional inputs that were not given.
@@ -86,6 +89,7 @@ impl<'s> LayerCx<'s> {
             vertex_fields: HashMap::new(),
             graph_fields: HashMap::new(),
             graph_rows: HashMap::new(),
+            by_graph: HashMap::new(),
             field_spans: HashMap::new(),
             absent: HashSet::new(),
             input_spans: HashMap::new(),
@@ -94,6 +98,15 @@ impl<'s> LayerCx<'s> {
             family_span: None,
             body: vec![],
         }
+    }
+}
+
+impl LayerCx<'_> {
+    /// Forgets the values that a field had for each semantic graph, where it is assigned anew.
+    pub fn forget_graph_field(&mut self, name: &str) {
+        self.graph_fields.remove(name);
+        self.graph_rows.remove(name);
+        self.by_graph.remove(name);
     }
 }
 
@@ -496,59 +509,17 @@ impl<'a> Checker<'a> {
     ) -> bool {
         let name = input.name.name.clone();
         cx.field_spans.insert(name.clone(), input.name.span);
-        let (of_vertices, wanted) = match &input.rows {
-            ValueRows::PerGraph => (None, "a row for each semantic graph"),
-            ValueRows::Of(RowsOf::Name(n)) if layer.over.as_ref().is_some_and(|over| over.name.name == n.name) => {
-                (None, "edge values")
-            }
-            ValueRows::Of(rows) => (Some(rows), "values of vertex types"),
+        let by_graph = GraphRows::declared(layer, &input.rows);
+        let of_vertices = match &input.rows {
+            ValueRows::Of(rows) if by_graph.is_none() => Some(rows),
+            _ => None,
         };
+        let wanted = by_graph.map_or("values of vertex types", GraphRows::describe);
         match (term, of_vertices) {
             (Term::Error, _) => false,
-            (Term::Value(Typed { id, ty }), None) if matches!(*ty, Type::ByGraph(_)) => {
-                let Type::ByGraph(values) = &*ty else { unreachable!("it was compared") };
-                let per_graph = input.rows == ValueRows::PerGraph;
-                if values.values().any(|row| (row.space == Space::Unit) != per_graph) {
-                    let found =
-                        if per_graph { "has a row for each edge" } else { "has one row for each semantic graph" };
-                    let message = format!("input `{name}` takes {wanted}, not {}", describe(&ty));
-                    let mut report = Diagnostic::at(codes::NOT_A_VALUE, at, message, found);
-                    if !per_graph {
-                        report = report.help(format!("declare the input `{name}: per graph[…]`"));
-                    }
-                    self.report(report.label(input.span, "the input is declared here"));
-                    return false;
-                }
-                let mut rows = vec![];
-                for &graph in &cx.graphs {
-                    // Pairs to score have no edge values, but the single rows of their relation.
-                    let own = values.get(&graph);
-                    match if per_graph { self.model.tables.of_graph(values, graph) } else { own } {
-                        Some(row) => rows.push(row.clone()),
-                        None => {
-                            let graph_name = self.model.tables.graphs[graph.index()].name.clone();
-                            let missing = if per_graph { "no row" } else { "no value for the edges" };
-                            let report = Diagnostic::at(
-                                codes::NOT_PROJECTED,
-                                at,
-                                format!("there is {missing} of `{graph_name}` here"),
-                                "comes from a layer over other semantic graphs",
-                            );
-                            let of_pairs = !per_graph && self.model.tables.graphs[graph.index()].links;
-                            self.report(match of_pairs {
-                                true => report.help(format!(
-                                    "pairs to score have a row of their relation: declare `{name}: per graph[…]`, and the result that it comes from as well"
-                                )),
-                                false => report,
-                            });
-                            return false;
-                        }
-                    }
-                }
-                let value = self.expr(Kind::OfGraphs(id, cx.graphs.clone().into()), Type::PerGraph(rows), at);
-                cx.inputs.push((name.clone(), value.id));
-                cx.graph_fields.insert(name, value);
-                true
+            (Term::Value(value), None) if matches!(*value.ty, Type::ByGraph(_)) => {
+                let wanted = by_graph.expect("an input of vertices is matched as such");
+                self.bind_by_graph((input, wanted), &value, at, cx)
             }
             (Term::Value(Typed { id, ty }), Some(rows_of)) if matches!(*ty, Type::PerType(_)) => {
                 let Type::PerType(values) = &*ty else { unreachable!("it was compared") };
@@ -706,7 +677,7 @@ pub fn check_signature(layer: &ast::Layer, diagnostics: &mut Diagnostics) {
         }
     }
     let mixed = crate::paths::mixed_blocks(layer).into_iter().chain(crate::composed::mixed_body(layer));
-    mixed.for_each(|report| diagnostics.push(report));
+    mixed.chain(misplaced_rows(layer)).for_each(|report| diagnostics.push(report));
     for input in &layer.inputs {
         if RESERVED_FIELDS.contains(&input.name.name.as_str()) {
             diagnostics.push(reserved_field(&input.name));

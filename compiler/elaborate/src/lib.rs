@@ -18,6 +18,7 @@ mod eval;
 mod fields;
 mod fold;
 mod functions;
+mod graph_rows;
 mod labels;
 mod layer;
 mod model;

@@ -1,25 +1,26 @@
 //! Results and outputs of semantic graphs and of their edges: attention weights.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use hgnnc_declare::imports::LayerDef;
 use hgnnc_declare::names::{closest, did_you_mean};
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_hir::text::{show_space, show_widths};
-use hgnnc_hir::{ExprId, ExprKind as Kind, Row, Type};
+use hgnnc_hir::text::show_widths;
+use hgnnc_hir::{ExprId, Row, Type};
 use hgnnc_ir::outputs::FamilyRows;
 use hgnnc_ir::{Graph, Space, VertexType};
-use hgnnc_syntax::ast::{self, Ident, LayerResult, ValueRows};
+use hgnnc_syntax::ast::{self, Ident};
 
 use crate::checker::Checker;
 use crate::edges::{declared_rows, row_of, rows_of_edges};
-use crate::layer::LayerCx;
+use crate::graph_rows::GraphRows;
 use crate::pairs::LINKS;
 use crate::value::{Term, Typed, describe};
 
 /// The words that stand for what an output has rows of, where no vertex type has this name.
 const WORDS: [&str; 3] = [LINKS, FamilyRows::Graphs.name(), FamilyRows::Edges.name()];
+
+/// How rows of vertices for each semantic graph become an output.
+const COMBINE: &str = "a layer combines the rows of a vertex: `sum(v.x) across graphs` in a `fuse` block";
 
 /// Index space of an output: the elements that its rows belong to.
 pub enum OutputSpace {
@@ -31,11 +32,6 @@ pub enum OutputSpace {
     Graphs,
     /// Edges of semantic graphs.
     Edges,
-}
-
-/// The result of this name, if it has one row per semantic graph.
-pub fn row_per_graph<'l>(layer: &'l ast::Layer, name: &Ident) -> Option<&'l LayerResult> {
-    layer.results.iter().find(|result| result.rows == ValueRows::PerGraph && result.name.name == name.name)
 }
 
 impl<'a> Checker<'a> {
@@ -100,97 +96,6 @@ impl<'a> Checker<'a> {
         Some(Term::Error)
     }
 
-    /// Keeps an assigned result of one row for each semantic graph that ends in a vertex type. False after a report.
-    pub(crate) fn assign_graph_rows(
-        &mut self,
-        cx: &mut LayerCx<'a>,
-        (name, declared): (&Ident, Span),
-        term: Term,
-        vertex: VertexType,
-        span: Span,
-    ) -> bool {
-        let value = self.value(term, span);
-        let Some(Some(value)) = self.or_report(value) else { return false };
-        let graphs = cx.into.get(&vertex).cloned().unwrap_or_default();
-        match &*value.ty {
-            Type::PerGraph(rows) if rows.len() == graphs.len() => {
-                if let Some(row) = rows.iter().find(|row| row.space != Space::Unit) {
-                    let found = format!("has {}", show_space(&self.model.tables, row.space));
-                    let report = not_per_graph(&name.name, (span, declared), found);
-                    self.report(report.help("`mean(…) over vertices` makes one row of those of all vertices"));
-                    return false;
-                }
-            }
-            ty => {
-                let report = not_per_graph(&name.name, (span, declared), format!("this is {}", describe(ty)));
-                self.report(report.help("in a `fuse` block, `v.z` has a value for each semantic graph"));
-                return false;
-            }
-        }
-        let parts = cx.graph_rows.entry(name.name.clone()).or_default();
-        // The blocks of a repetition assign it anew.
-        parts.retain(|(_, known)| *known != graphs);
-        parts.push((value, graphs));
-        true
-    }
-
-    /// A result of one row for each semantic graph, as declared.
-    pub(crate) fn graph_result(&mut self, def: LayerDef<'a>, cx: &LayerCx<'a>, result: &LayerResult) -> Option<Typed> {
-        let name = &result.name.name;
-        if cx.failed.contains(name) {
-            return None;
-        }
-        let given = match (cx.graph_rows.get(name), cx.graph_fields.get(name)) {
-            (Some(parts), _) => parts.clone(),
-            // An `aggregate` block runs for the whole family.
-            (None, Some(value)) => vec![(value.clone(), (0..cx.graphs.len()).collect())],
-            (None, None) => vec![],
-        };
-        let widths = self.result_widths(def, cx, result, None)?;
-        let (mut parts, mut rows) = (vec![], BTreeMap::new());
-        for (value, positions) in given.into_iter().filter(|(_, positions)| !positions.is_empty()) {
-            let graphs: Arc<[Graph]> = positions.iter().map(|&position| cx.graphs[position]).collect();
-            for (graph, row) in graphs.iter().zip(value.ty.rows()) {
-                if row.space != Space::Unit {
-                    let found = format!("has {}", show_space(&self.model.tables, row.space));
-                    let at = cx.field_spans.get(name).copied().unwrap_or(result.span);
-                    let report = not_per_graph(name, (at, result.span), found);
-                    self.report(report.help("combine them first, or declare a value of edges: `alpha: graphs[…]`"));
-                    return None;
-                }
-                if !self.fit(&row.widths, &widths) {
-                    let [found, declared] =
-                        [&row.widths, &widths].map(|widths| show_widths(&self.model.tables, widths));
-                    let mut report = Diagnostic::at(
-                        codes::RESULT_MISMATCH,
-                        result.span,
-                        "the result is not what the layer declares",
-                        format!("declared: {declared} for each semantic graph"),
-                    )
-                    .note(format!("computed: {found}"));
-                    if let Some(at) = cx.field_spans.get(name) {
-                        report = report.label(*at, "assigned here");
-                    }
-                    self.report(report);
-                    return None;
-                }
-                rows.insert(*graph, row.clone());
-            }
-            parts.push((value.id, graphs));
-        }
-        if rows.len() < cx.graphs.len() || def.layer.over.is_none() {
-            let message = format!("layer `{}` never assigns its result `{name}`", def.layer.name.name);
-            let mut report =
-                Diagnostic::at(codes::MISSING_RESULT, result.span, message, "needs a row per semantic graph");
-            if def.layer.over.is_none() {
-                report = report.help("the layer has no semantic graphs: declare them with `over graphs: [V -> V]`");
-            }
-            self.report(report);
-            return None;
-        }
-        Some(self.expr(Kind::RowsByGraph(parts), Type::ByGraph(rows), result.span))
-    }
-
     /// The value of an output of semantic graphs or of their edges.
     pub(crate) fn family_output(&mut self, output: &ast::OutputStmt, term: Term, of: FamilyRows) -> Option<ExprId> {
         let at = output.value.span;
@@ -243,6 +148,9 @@ impl<'a> Checker<'a> {
                     wrong(format!("has a row for each edge of `{}`", decl.name))
                         .help(declare(FamilyRows::Edges.name())),
                 ),
+                (Space::Vertices(_), _) => {
+                    Some(wrong(format!("has a row for each vertex where `{}` ends", decl.name)).help(COMBINE))
+                }
                 _ => Some(wrong("has one row for each semantic graph".into()).help(declare(FamilyRows::Graphs.name()))),
             };
             if let Some(report) = report {
@@ -286,15 +194,11 @@ impl<'a> Checker<'a> {
         )
         .label(declared_at, declared_for);
         match &output.of {
+            _ if matches!(ty, Type::ByGraph(rows) if rows.values().all(|row| GraphRows::of(row) == GraphRows::Vertices)) => {
+                report.help(COMBINE)
+            }
             Some(relation) => report.help(rows_of_edges(relation)),
             None => report.help(format!("declare it as `output {name}: {word} = …`")),
         }
     }
-}
-
-/// The report of a value that is no row for each semantic graph, assigned at the first span to a result that is declared
-/// at the second.
-fn not_per_graph(name: &str, (at, declared): (Span, Span), found: String) -> Diagnostic {
-    let message = format!("result `{name}` is one row for each semantic graph");
-    Diagnostic::at(codes::RESULT_MISMATCH, at, message, found).label(declared, "declared `per graph` here")
 }

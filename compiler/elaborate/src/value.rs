@@ -104,6 +104,9 @@ pub fn describe(ty: &Type) -> &'static str {
         Type::PerGraph(_) => "a value for each semantic graph",
         Type::PerType(_) => "a value of vertices",
         Type::ByGraph(rows) if rows.values().all(|row| row.space == Space::Unit) => "a row for each semantic graph",
+        Type::ByGraph(rows) if rows.values().all(|row| matches!(row.space, Space::Vertices(_))) => {
+            "rows of vertices for each semantic graph"
+        }
         Type::ByGraph(_) => "a value of edges",
     }
 }

@@ -18,6 +18,7 @@ use hgnnc_syntax::ast::{self, ExprKind, ParamKind, RowsOf, ValueRows};
 
 use crate::bound_widths::{BoundWidth, names_by_type};
 use crate::checker::{Checker, Place};
+use crate::graph_rows::GraphRows;
 use crate::layer::{LayerCx, param_kind};
 use crate::value::{Single, Term};
 
@@ -42,7 +43,7 @@ fn schema_of(layer: &ast::Layer) -> Schema {
     let ends = layer.over.iter().flat_map(|over| &over.ends).map(|(src, _)| src);
     let inputs = layer.inputs.iter().filter_map(|input| match &input.rows {
         ValueRows::Of(RowsOf::Name(name)) if !is_family(layer, name) => Some(name),
-        ValueRows::Of(RowsOf::Name(_) | RowsOf::Any(_)) | ValueRows::PerGraph => None,
+        ValueRows::Of(RowsOf::Name(_) | RowsOf::Any(_)) | ValueRows::PerGraph | ValueRows::OfEachGraph(_) => None,
     });
     let vertex = ends.chain(inputs).next().map_or("*", |name| &name.name);
     let relation = layer.over.as_ref().map_or("graphs", |over| &over.name.name);
@@ -106,18 +107,15 @@ impl<'a> Checker<'a> {
         for input in &def.layer.inputs {
             let name = input.name.name.clone();
             cx.field_spans.insert(name.clone(), input.name.span);
-            let of_family = match &input.rows {
-                ValueRows::PerGraph => true,
-                ValueRows::Of(RowsOf::Name(rows)) => is_family(def.layer, rows),
-                ValueRows::Of(RowsOf::Any(_)) => false,
-            };
-            if let (ValueRows::Of(RowsOf::Name(variable)), false) = (&input.rows, of_family) {
+            let by_graph = GraphRows::declared(def.layer, &input.rows);
+            if let (ValueRows::Of(RowsOf::Name(variable)), None) = (&input.rows, by_graph) {
                 cx.types.insert(variable.name.clone(), VERTEX);
             }
             let mut widths = vec![];
             for dim in &input.dims {
+                let of_vertices = matches!(by_graph, None | Some(GraphRows::Vertices));
                 let bindable =
-                    !of_family || !matches!(&dim.kind, ExprKind::Name(name) if by_type.contains(name.as_str()));
+                    of_vertices || !matches!(&dim.kind, ExprKind::Name(name) if by_type.contains(name.as_str()));
                 let binds = |variable: &str| bindable && !cx.arguments.contains_key(variable);
                 match &dim.kind {
                     ExprKind::Name(variable) if binds(variable) && def.consts.get(variable).is_none() => {
@@ -146,10 +144,11 @@ impl<'a> Checker<'a> {
             }
             if widths.len() < input.dims.len() {
                 cx.failed.insert(name);
-            } else if of_family {
-                let space = |graph: &hgnnc_ir::Graph| match input.rows {
-                    ValueRows::PerGraph => Space::Unit,
-                    ValueRows::Of(_) => Space::Edges(*graph),
+            } else if let Some(rows) = by_graph {
+                let space = |graph: &hgnnc_ir::Graph| match rows {
+                    GraphRows::Single => Space::Unit,
+                    GraphRows::Vertices => Space::Vertices(VERTEX),
+                    GraphRows::Edges => Space::Edges(*graph),
                 };
                 let rows = cx.graphs.iter().map(|graph| Row::dense(space(graph), widths.clone())).collect();
                 cx.graph_fields.insert(name, self.expr(Kind::Zeros, Type::PerGraph(rows), input.span));

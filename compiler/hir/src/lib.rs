@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hgnnc_diag::Span;
-use hgnnc_ir::dataflow::{GraphDecl, RelationDecl, SelfLoops, VertexTypeDecl};
+use hgnnc_ir::dataflow::{GraphDecl, RelationDecl, SelfLoops, VertexTypeDecl, reversed};
 use hgnnc_ir::training::LinkLoss;
 use hgnnc_ir::{BinaryOp, Direction, Graph, PathDecl, PathRows, Space, Table, UnaryOp, VertexType};
 
@@ -87,6 +87,24 @@ impl Tables {
         values.get(&graph).or_else(|| values.get(values.keys().find(joined)?))
     }
 
+    /// The semantic graph, of those given, whose edges are those of another one the other way round. A symmetric metapath is its own
+    /// reverse; that of pairs to score and of edges to predict is the reverse of their relation or metapath.
+    pub fn reverse_of(&self, graph: Graph, graphs: impl IntoIterator<Item = Graph>) -> Option<Graph> {
+        let decl = &self.graphs[graph.index()];
+        let scored = decl.links || self.edges_of(graph).is_some();
+        let steps = reversed(self.edges_of(graph).map_or(&decl.steps, |edges| &edges.steps));
+        let has_none = |decl: &GraphDecl| decl.shuffle.is_some() || decl.kept.is_some() || decl.derived.is_some();
+        graphs.into_iter().find(|other| {
+            let other = &self.graphs[other.index()];
+            let same_kind = match scored {
+                true => other.self_loops == SelfLoops::Kept,
+                false => (other.counted, other.self_loops) == (decl.counted, decl.self_loops),
+            };
+            let same_vertices = !steps.is_empty() || (other.src, other.dst) == (decl.dst, decl.src);
+            same_kind && same_vertices && other.steps == steps && !other.links && !has_none(other) && !has_none(decl)
+        })
+    }
+
     /// The edges to predict that the edges of a graph are: it leads to them from their destinations.
     pub fn edges_of(&self, graph: Graph) -> Option<&PathDecl> {
         let [step] = self.graphs.get(graph.index())?.steps[..] else { return None };
@@ -152,7 +170,7 @@ pub enum Type {
     PerGraph(Vec<Row>),
     /// A value for each of several vertex types.
     PerType(BTreeMap<VertexType, Row>),
-    /// Values of several semantic graphs, between layers: of their edges, or of a single row each.
+    /// Values of several semantic graphs, between layers: of their edges, of the vertices where each ends, or of a single row each.
     ByGraph(BTreeMap<Graph, Row>),
 }
 
@@ -263,7 +281,8 @@ pub enum ExprKind {
     OfGraphs(ExprId, Arc<[Graph]>),
     /// Values of a family as edge values by semantic graph.
     ByGraph(ExprId, Arc<[Graph]>),
-    /// Single rows of the members of families by semantic graph; the families share no graph.
+    /// Values of the members of families by semantic graph, single rows or rows of the vertices where the graph ends; the families
+    /// share no graph.
     RowsByGraph(Vec<(ExprId, Arc<[Graph]>)>),
 
     /// An element-wise function of one value.
@@ -351,7 +370,8 @@ pub enum ExprKind {
     /// The sum of the squares of all elements of all values of these expressions.
     SumOfSquares(Vec<ExprId>),
 
-    /// Vertex values at an end of the edges (`In`: destinations): values of vertex types, or of a family.
+    /// Vertex values at an end of the edges (`In`: destinations): values of vertex types, or of a family. At sources, the latter is
+    /// the family of the reverses.
     AtEnd(Direction, ExprId, Arc<[Graph]>),
     /// Vertex values at a position of path instances: values of vertex types, or (at the last position) of a family.
     AtPosition(ExprId, Arc<[PathPart]>),

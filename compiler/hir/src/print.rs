@@ -351,6 +351,9 @@ pub fn type_text(tables: &Tables, ty: &Type) -> String {
         }
         _ if graphs.len() == number => (format!("edges of {number} semantic graphs"), ""),
         Type::PerGraph(_) if spaces.len() == 1 => (spaces.swap_remove(0), " for each semantic graph"),
+        Type::ByGraph(_) if rows.iter().all(|row| matches!(row.space, Space::Vertices(_))) => {
+            (format!("vertices of {number} semantic graphs"), "")
+        }
         _ if spaces.len() <= MAX_LISTED => (spaces.join(", "), ""),
         _ => (format!("{number} vertex types"), ""),
     };

@@ -14,6 +14,7 @@
 //! Any other operation is a way back. Parameters are not followed: they learn from all labels anyway.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::{Expr, ExprId, ExprKind as Kind, FeatureKind, Features, Model, Type};
@@ -232,7 +233,16 @@ impl<'m> Reaches<'m> {
                 };
                 rows.keys().map(of).collect()
             }
-            Kind::RowsByGraph(parts) => vec![joined(parts.iter().flat_map(|(part, _)| self.all(*part))); num],
+            Kind::RowsByGraph(parts) => {
+                let Type::ByGraph(rows) = ty else { unreachable!("values by semantic graph") };
+                let of = |graph: &Graph| {
+                    let own = |(part, graphs): &(ExprId, Arc<[Graph]>)| {
+                        Some(self.at(*part, graphs.iter().position(|known| known == graph)?, graphs.len()))
+                    };
+                    parts.iter().find_map(own).unwrap_or_default()
+                };
+                rows.keys().map(of).collect()
+            }
 
             Kind::OverInEdges { x, across: false, .. } => (0..num).map(|p| self.at(*x, p, num)).collect(),
             Kind::OverInEdges { x, graphs, .. } => match ty {

@@ -316,7 +316,7 @@ pub enum RowsOf {
     Any(Span),
 }
 
-/// A tensor input of a layer: `x: V[in]`, `prev: graphs[heads] optional`, `r: per graph[d]`.
+/// A tensor input of a layer: `x: V[in]`, `prev: graphs[heads] optional`, `r: per graph[d]`, `rows: V[in] per graph`.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct LayerInput {
@@ -354,6 +354,8 @@ pub enum ValueRows {
     Of(RowsOf),
     /// `per graph`: one row for each semantic graph of the family.
     PerGraph,
+    /// `V[…] per graph`: for each semantic graph of the family, a row for each vertex where it ends.
+    OfEachGraph(RowsOf),
 }
 
 impl Layer {

@@ -340,17 +340,19 @@ pub const CASES: &[Case] = &[
     of(
         "r_hgnn",
         "use std::compgcn::RelationVectors
-use std::r_hgnn::{RhgnnConv, RhgnnCross, RhgnnFuse, RhgnnRelations}",
+use std::r_hgnn::{RhgnnConv, RhgnnFuse, RhgnnInput}",
         "    let vectors = RelationVectors(width: 4) over [relations, reverses]
-    let x = linear(features, 4)
-    let written = RhgnnConv(hidden: 2, heads: 2, dropout: 0.2) over writes of (sources: x.Author, targets: x.Paper, r: vectors)
-    let cited = RhgnnConv(hidden: 2, heads: 2) over cites of (sources: x.Paper, targets: x.Paper, r: vectors)
-    let by_writes = RhgnnCross(relations: 2, heads: 2) of concat(written, cited)
-    let by_cites = RhgnnCross(relations: 2, heads: 2, dropout: 0.2) of concat(written, cited)
-    let next = RhgnnRelations(width: 6) over [cites, writes] of vectors
-    let again = RhgnnConv(hidden: 2, heads: 2) over cites of (sources: by_writes, targets: by_cites, r: next)
-    let fused = RhgnnFuse(relations: 2, heads: 2, dropout: 0.2) over [writes, cites] of (rows: concat(by_writes, again), r: next)
+    let rows = RhgnnInput(width: 3, dropout: 0.2) over [relations, reverses] of features
+    let first = RhgnnConv(hidden: 2, heads: 2, dropout: 0.2) over [relations, reverses] of (rows, r: vectors)
+    let second = RhgnnConv(hidden: 2, heads: 2) over [relations, reverses] of (first.rows, r: first.next)
+    let fused = RhgnnFuse(heads: 2, dropout: 0.2) over [relations, reverses] of (second.rows, r: second.next)
     output y: Paper = linear(fused, 3)",
+    ),
+    of(
+        "hpn",
+        "use std::hpn::HpnConv",
+        "    let h = HpnConv(hidden: 4, steps: 2, teleport: 0.3, dropout: 0.2, attention: 3) over self_loops([PAP, PVP]) of Paper.x
+    output y: Paper = linear(h, 3)",
     ),
     of(
         "heco",

@@ -35,6 +35,6 @@ fn field_case_13_constant_memory() {
         assert_eq!(trainer.arenas().all, arena, "{}: planned memory", case.name);
         assert_eq!(peaks.len(), 200, "{}", case.name);
         let grown = peaks[199] - peaks[19];
-        eprintln!("G {grown}"); assert!(grown <= 1 << 20, "{}: {grown} bytes more after 200 epochs than after 20", case.name);
+        assert!(grown <= 1 << 20, "{}: {grown} bytes more after 200 epochs than after 20", case.name);
     }
 }

@@ -82,6 +82,13 @@ fn model_of(module: &str, layer: &Layer) -> String {
     } else {
         ("[relations, reverse(writes)]", "features", ".Paper")
     };
+    // Edges read rows of their sources for the reverses of their semantic graphs.
+    let by_graph = |rows: &ValueRows| matches!(rows, ValueRows::OfEachGraph(_));
+    let of_results = layer.results.iter().any(|result| by_graph(&result.rows));
+    let over = match of_results || layer.inputs.iter().any(|input| by_graph(&input.rows)) {
+        true => "[relations, reverses]",
+        false => over,
+    };
     // A recurrence takes a step for each in-edge.
     let limited = over.to_owned() + " at most 3 per vertex";
     let over = if ["HetGnnConv", "SageLstmConv"].contains(&name.as_str()) { &limited } else { over };
@@ -101,6 +108,10 @@ fn model_of(module: &str, layer: &Layer) -> String {
             format!("links({})", over.replace("[relations, reverse(writes)]", "relations")),
             "score: links = h".to_owned(),
         ),
+        false if of_results => {
+            let rows = layer.results.len().gt(&1).then_some(".rows").unwrap_or_default();
+            (over.to_owned(), format!("logits: Paper = linear((Total() over {over} of h{rows}).Paper, 3)"))
+        }
         false if layer.results[0].rows == ValueRows::PerGraph => (over.to_owned(), "weights: graphs = h".to_owned()),
         false if layer.results[0].dims.is_empty() => {
             (over.to_owned(), format!("logits: Paper = linear(reshape(h{select}, [1]), 3)"))
@@ -109,11 +120,12 @@ fn model_of(module: &str, layer: &Layer) -> String {
     };
     // Rows of semantic graphs come from a layer as well.
     let vectors = format!("Vectors() over {}", over.trim_start_matches("links(").trim_end_matches(')'));
+    let rows = format!("Rows() over {over}");
     // An input of single numbers takes times.
-    let given = |name: &str, rows: &ValueRows, dims: usize| match rows {
+    let given = |name: &str, of: &ValueRows, dims: usize| match of {
         ValueRows::PerGraph => vectors.clone(),
-        // Rows of two relations, and two channels of features with their degrees.
-        ValueRows::Of(_) if name == "rows" => "concat(Paper.x, Paper.x)".to_owned(),
+        ValueRows::OfEachGraph(_) => rows.clone(),
+        // Two channels of features with their degrees.
         ValueRows::Of(_) if name == "paths" => "concat(features, features, ones([2]))".to_owned(),
         ValueRows::Of(_) if dims == 0 => "{Paper.year, Author.since}".to_owned(),
         ValueRows::Of(_) => input.to_owned(),
@@ -126,18 +138,32 @@ fn model_of(module: &str, layer: &Layer) -> String {
         [_] => format!(" of {}", inputs[0].split_once(": ").expect("a name and a value").1),
         _ => format!(" of ({})", inputs.join(", ")),
     };
-    let declared = match inputs.iter().any(|input| input.ends_with(&vectors)) {
-        true => {
-            "layer Vectors() over graphs: [*] -> r: per graph[6] {
+    let mut declared = String::new();
+    if inputs.iter().any(|input| input.ends_with(&vectors)) {
+        declared += "layer Vectors() over graphs: [*] -> r: per graph[6] {
     aggregate e: g in graphs {
         param vector: [6]
         r = vector
     }
 }
-"
-        }
-        false => "",
-    };
+";
+    }
+    if inputs.iter().any(|input| input.ends_with(&rows)) {
+        declared += "layer Rows() over graphs: [*] -> rows: *[6] per graph {
+    aggregate e: g in graphs {
+        rows = mean(e.src.out_degree * ones([6])) over in_edges
+    }
+}
+";
+    }
+    if of_results {
+        declared += "layer Total() over graphs: [*] of x: *[in] per graph -> *[in] {
+    fuse v: * across graphs {
+        out = sum(v.x) across graphs
+    }
+}
+";
+    }
     let over = if layer.over.is_some() { format!(" over {over}") } else { String::new() };
     let other_type = "\n    vertex Author { x: f32[6], since: time }\n    relation writes: Author -> Paper";
     let other_type = if one_type { "" } else { other_type };

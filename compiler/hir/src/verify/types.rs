@@ -72,7 +72,7 @@ impl Verifier<'_> {
             ExprKind::OfGraphs(x, graphs) => {
                 let Type::ByGraph(rows) = self.ty(*x) else { return Err("it selects of edge values".into()) };
                 // Values of edges are those of the same edges.
-                let same = |graph: &Graph, row: &Row| row.space == Space::Unit || rows.contains_key(graph);
+                let same = |graph: &Graph, row: &Row| !matches!(row.space, Space::Edges(_)) || rows.contains_key(graph);
                 let of =
                     |graph: &Graph| self.model.tables.of_graph(rows, *graph).filter(|row| same(graph, row)).cloned();
                 let chosen = graphs.iter().map(of).collect::<Option<_>>();
@@ -244,8 +244,9 @@ impl Verifier<'_> {
                 return Err("it does not have a value for each graph".into());
             }
             for (graph, row) in graphs.iter().zip(rows) {
-                if row.space != Space::Unit {
-                    return Err("a value is not a single row".into());
+                let ends = Space::Vertices(self.end(*graph, Direction::In));
+                if row.space != Space::Unit && row.space != ends {
+                    return Err("a value is neither a single row nor one of the vertices where its graph ends".into());
                 }
                 if values.insert(*graph, row.clone()).is_some() {
                     return Err("there are two values of a graph".into());
@@ -331,7 +332,7 @@ impl Verifier<'_> {
             let vertex = self.end(*graph, end);
             let row = match self.ty(x) {
                 Type::PerType(values) => values.get(&vertex),
-                Type::PerGraph(values) if end == Direction::In && values.len() == graphs.len() => values.get(position),
+                Type::PerGraph(values) if values.len() == graphs.len() => values.get(position),
                 Type::One(_) | Type::PerGraph(_) | Type::ByGraph(_) => None,
             };
             rows.push(gathered(row.ok_or("there is no value at an end of a graph")?, *graph, vertex)?);
@@ -356,7 +357,7 @@ impl Verifier<'_> {
             let vertex = self.position(part)?;
             let row = match self.ty(x) {
                 Type::PerType(values) => values.get(&vertex),
-                Type::PerGraph(values) if part.through.is_none() && values.len() == at.len() => values.get(position),
+                Type::PerGraph(values) if values.len() == at.len() => values.get(position),
                 Type::One(_) | Type::PerGraph(_) | Type::ByGraph(_) => None,
             };
             let row = row.ok_or("there is no value at a position of a path")?;
@@ -516,6 +517,16 @@ impl Verifier<'_> {
                 let chosen = |family: &Arc<[Graph]>| positions.iter().map(|at| family.get(*at).copied()).collect();
                 return Ok(self.families[x.index()].as_ref().and_then(chosen));
             }
+            // At their sources, edges read what belongs to the reverses of their graphs.
+            ExprKind::AtEnd(Direction::Out, x, graphs) if matches!(self.ty(*x), Type::PerGraph(_)) => {
+                let tables = &self.model.tables;
+                let is_reverse = |(graph, of): (&Graph, &Graph)| tables.reverse_of(*of, [*graph]).is_some();
+                let fits = |family: &Arc<[Graph]>| family.iter().zip(graphs.iter()).all(is_reverse);
+                return match self.families[x.index()].as_ref().is_some_and(fits) {
+                    true => Ok(Some(graphs.clone())),
+                    false => Err("sources have rows for the reverses of graphs".into()),
+                };
+            }
             // Each operand has a family of its own.
             ExprKind::RowsByGraph(parts) => {
                 let fits = |(part, graphs): &(ExprId, Arc<[Graph]>)| {
@@ -549,7 +560,10 @@ impl Verifier<'_> {
     fn members(&self, ty: &Type, family: Option<&[Graph]>) -> Rule<()> {
         let fits = match (ty, family) {
             (Type::PerType(rows), _) => rows.iter().all(|(v, row)| is_in(row.space, &[Space::Vertices(*v)])),
-            (Type::ByGraph(rows), _) => rows.iter().all(|(g, row)| is_in(row.space, &[Space::Edges(*g)])),
+            (Type::ByGraph(rows), _) => {
+                let of = |graph: Graph| [Space::Edges(graph), Space::Vertices(self.end(graph, Direction::In))];
+                rows.iter().all(|(graph, row)| is_in(row.space, &of(*graph)))
+            }
             (Type::PerGraph(rows), Some(family)) => {
                 let of = |graph: Graph| {
                     let [src, dst] = [Direction::Out, Direction::In].map(|end| self.end(graph, end));

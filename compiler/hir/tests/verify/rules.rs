@@ -302,8 +302,8 @@ fn families() {
             let ty = Type::ByGraph([(Graph(0), row(Space::Edges(Graph(0)), &[]))].into());
             push(m, ExprKind::ByGraph(x, [Graph(0), Graph(0)].into()), ty);
         }),
-        ("a value is not a single row", |m| {
-            let x = value(m, Type::PerGraph(vec![row(P, &[])]));
+        ("a value is neither a single row nor one of the vertices where its graph ends", |m| {
+            let x = value(m, Type::PerGraph(vec![row(Space::Edges(Graph(0)), &[])]));
             push(m, ExprKind::RowsByGraph(vec![(x, [Graph(0)].into())]), Type::ByGraph(BTreeMap::new()));
         }),
         ("there are two values of a graph", |m| {

@@ -16,7 +16,7 @@ use crate::ast::*;
 use crate::tokens::{Lexeme, Token, lex};
 
 use expressions::LOOSEST;
-use parts::{broken, criterion_text, from, graph_expr, name, rows, sharing, string, value_rows, width};
+use parts::{broken, criterion_text, from, graph_expr, name, rows, sharing, string, value_type, width};
 
 /// Maximum line width, in columns.
 const WIDTH: usize = 120;
@@ -471,11 +471,12 @@ impl<'a> Printer<'a> {
 
     fn input(&self, input: &LayerInput) -> String {
         let optional = if input.optional { " optional" } else { "" };
-        format!("{}: {}{}{optional}", name(&input.name), value_rows(&input.rows), self.dims(&input.dims, false))
+        let ty = value_type(&input.rows, &self.dims(&input.dims, false));
+        format!("{}: {ty}{optional}", name(&input.name))
     }
 
     fn result(&self, result: &LayerResult) -> String {
-        let ty = format!("{}{}", value_rows(&result.rows), self.dims(&result.dims, false));
+        let ty = value_type(&result.rows, &self.dims(&result.dims, false));
         if result.is_unnamed() { ty } else { format!("{}: {ty}", name(&result.name)) }
     }
 

@@ -50,10 +50,12 @@ pub(super) fn sharing(of: &Option<Ident>) -> String {
     of.as_ref().map_or(String::new(), |of| format!(" sharing {}", name(of)))
 }
 
-pub(super) fn value_rows(of: &ValueRows) -> String {
+/// The type of an input or result, with its dimensions in brackets.
+pub(super) fn value_type(of: &ValueRows, dims: &str) -> String {
     match of {
-        ValueRows::Of(of) => rows(of),
-        ValueRows::PerGraph => "per graph".to_owned(),
+        ValueRows::Of(of) => format!("{}{dims}", rows(of)),
+        ValueRows::PerGraph => format!("per graph{dims}"),
+        ValueRows::OfEachGraph(of) => format!("{}{dims} per graph", rows(of)),
     }
 }
 

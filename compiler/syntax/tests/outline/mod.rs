@@ -44,10 +44,10 @@ fn item(out: &mut String, item: &Item) {
             }
             for input in &layer.inputs {
                 let optional = if input.optional { " optional" } else { "" };
-                put!(out, 1, "input {} {}{}{optional}", input.name.name, value_rows(&input.rows), exprs(&input.dims));
+                put!(out, 1, "input {} {}{optional}", input.name.name, value_type(&input.rows, &input.dims));
             }
             for result in &layer.results {
-                put!(out, 1, "result {} {}{}", result.name.name, value_rows(&result.rows), exprs(&result.dims));
+                put!(out, 1, "result {} {}", result.name.name, value_type(&result.rows, &result.dims));
             }
             blocks(out, 1, &layer.body);
         }
@@ -111,10 +111,12 @@ fn idents(idents: &[Ident]) -> String {
     idents.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-fn value_rows(of: &ValueRows) -> &str {
+fn value_type(of: &ValueRows, dims: &[Expr]) -> String {
+    let dims = exprs(dims);
     match of {
-        ValueRows::Of(of) => rows(of),
-        ValueRows::PerGraph => "per graph",
+        ValueRows::Of(of) => format!("{}{dims}", rows(of)),
+        ValueRows::PerGraph => format!("per graph{dims}"),
+        ValueRows::OfEachGraph(of) => format!("{}{dims} per graph", rows(of)),
     }
 }
 

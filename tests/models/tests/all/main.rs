@@ -25,6 +25,7 @@ mod rank_plans;
 mod ranks;
 mod recent_layers;
 mod reuse;
+mod rows_per_graph;
 mod shuffles;
 mod times;
 mod training_cases;

@@ -393,29 +393,6 @@ fn gtn_is_the_product_of_matrices() {
     });
 }
 
-/// Yu et al. 2022: attention of a relation whose vectors are linear maps of its row, and a gated residual.
-fn r_hgnn_conv(p: &Plain<'_>, path: &str, graph: &Graph, (from, to): (&Rows, &Rows), r: &[f64]) -> Rows {
-    let [w_src, w_dst, w_res] = ["w_src", "w_dst", "w_res"].map(|name| p.param(&format!("{path}.{name}")));
-    let a = p.param(&format!("{path}.w_r.{}", graph.name)).apply(r);
-    let gate = sigmoid(p.number(&format!("{path}.lambda")));
-    let of_vertex = |i: usize| {
-        let own = w_dst.apply(&to[i]);
-        let sent: Rows = graph.edges.iter().filter(|edge| edge.1 == i).map(|edge| w_src.apply(&from[edge.0])).collect();
-        let of_head = |k: usize| -> Vec<f64> {
-            let (a_dst, a_src) = head(&a, k, 2).split_at(2);
-            let score = |sent: &Vec<f64>| leaky(dot(head(&own, k, 2), a_dst) + dot(head(sent, k, 2), a_src), 0.2);
-            let alpha = softmax(&sent.iter().map(score).collect::<Vec<_>>());
-            let messages = alpha.iter().zip(&sent);
-            let sum = messages.fold(vec![0.0; 2], |sum, (a, sent)| add(&sum, &times(*a, head(sent, k, 2))));
-            sum.into_iter().map(relu).collect()
-        };
-        let z = [of_head(0), of_head(1)].concat();
-        let kept = add(&w_res.apply(&to[i]), p.vector(&format!("{path}.b_res")));
-        add(&times(gate, &z), &times(1.0 - gate, &kept))
-    };
-    (0..to.len()).map(of_vertex).collect()
-}
-
 /// For each head, a sum of the rows of several relations, weighted by the softmax of scores.
 fn weighed(rows: &[Vec<f64>], score: impl Fn(usize, usize) -> f64) -> Vec<f64> {
     let of_head = |k: usize| {
@@ -425,45 +402,122 @@ fn weighed(rows: &[Vec<f64>], score: impl Fn(usize, usize) -> f64) -> Vec<f64> {
     [of_head(0), of_head(1)].concat()
 }
 
+/// The graph whose edges are those of this one the other way round.
+fn reverse_of(graph: &Graph) -> String {
+    graph.name.strip_prefix("reverse_").map_or_else(|| format!("reverse_{}", graph.name), str::to_owned)
+}
+
+/// A layer of R-HGNN (Yu et al. 2022): rows of vertices for the given semantic graphs, and rows of those that end in papers, by name.
+fn r_hgnn_layer(
+    p: &Plain<'_>,
+    path: &str,
+    graphs: &[Graph],
+    (rows, r): (&ByGraph<Rows>, &ByGraph<Vec<f64>>),
+) -> (ByGraph<Rows>, ByGraph<Vec<f64>>) {
+    let by_type = |name: &str, v: &str| p.param(&format!("{path}.{name}.{v}"));
+    let projected = |graph: &str, v: &str| -> Rows { rows[graph].iter().map(|x| by_type("w", v).apply(x)).collect() };
+    let convolved = |graph: &Graph| -> Rows {
+        let a = p.param(&format!("{path}.w_r.{}", graph.name)).apply(&r[graph.name]);
+        let (own, sent) = (projected(graph.name, graph.dst), projected(&reverse_of(graph), graph.src));
+        let gate = sigmoid(p.number(&format!("{path}.lambda.{}", graph.dst)));
+        let of_vertex = |i: usize| {
+            let from: Vec<&Vec<f64>> = graph.edges.iter().filter(|e| e.1 == i).map(|e| &sent[e.0]).collect();
+            let of_head = |k: usize| -> Vec<f64> {
+                let (a_dst, a_src) = head(&a, k, 2).split_at(2);
+                let score = |x: &&Vec<f64>| leaky(dot(head(&own[i], k, 2), a_dst) + dot(head(x, k, 2), a_src), 0.2);
+                let alpha = softmax(&from.iter().map(score).collect::<Vec<_>>());
+                let messages = alpha.iter().zip(&from);
+                let sum = messages.fold(vec![0.0; 2], |sum, (a, x)| add(&sum, &times(*a, head(x, k, 2))));
+                sum.into_iter().map(relu).collect()
+            };
+            let kept = by_type("w_res", graph.dst).apply(&rows[graph.name][i]);
+            let kept = add(&kept, &by_type("b_res", graph.dst).data);
+            add(&times(gate, &[of_head(0), of_head(1)].concat()), &times(1.0 - gate, &kept))
+        };
+        (0..p.count(graph.dst)).map(of_vertex).collect()
+    };
+    let convolved: ByGraph<Rows> = graphs.iter().map(|graph| (graph.name.to_owned(), convolved(graph))).collect();
+    // Cross-relation message passing.
+    let crossed = |graph: &Graph| -> Rows {
+        let q = p.vector(&format!("{path}.q.{}", graph.name));
+        let into: Vec<&Graph> = graphs.iter().filter(|other| other.dst == graph.dst).collect();
+        let of_vertex = |i: usize| {
+            let rows: Rows = into.iter().map(|other| convolved[other.name][i].clone()).collect();
+            weighed(&rows, |r, k| dot(head(&rows[r], k, 2), head(q, k, 2)))
+        };
+        (0..p.count(graph.dst)).map(of_vertex).collect()
+    };
+    let next = |graph: &Graph| -> Vec<f64> {
+        let of = |name: &str| p.param(&format!("{path}.{name}.{}", graph.name));
+        add(&of("w_next").apply(&r[graph.name]), &of("b_next").data)
+    };
+    let named = |graph: &Graph| graph.name.to_owned();
+    (
+        graphs.iter().map(|graph| (named(graph), crossed(graph))).collect(),
+        graphs.iter().filter(|graph| graph.dst == "Paper").map(|graph| (named(graph), next(graph))).collect(),
+    )
+}
+
+/// Values by the name of the semantic graph.
+type ByGraph<T> = BTreeMap<String, T>;
+
 #[test]
 fn r_hgnn_is_the_paper() {
     agrees("r_hgnn", |p| {
-        let x: Typed = features(p).into_iter().filter(|(v, _)| *v != "Venue").collect();
-        let x: Typed = x.iter().map(|(v, rows)| (*v, p.linear("x", &format!(".{v}"), rows))).collect();
-        let (writes, cites) = (p.relation("writes", "Author", "Paper"), cites(p));
+        let x = features(p);
+        let graphs = both_ways(p);
+        let input = |graph: &Graph| p.linear("rows.rows", &format!(".{}", graph.dst), &x[graph.dst]);
+        let rows = graphs.iter().map(|graph| (graph.name.to_owned(), input(graph))).collect();
         let vector = |graph: &Graph| p.vector(&format!("vectors.vector.{}", graph.name)).to_vec();
-        let written = r_hgnn_conv(p, "written", &writes, (&x["Author"], &x["Paper"]), &vector(&writes));
-        let cited = r_hgnn_conv(p, "cited", &cites, (&x["Paper"], &x["Paper"]), &vector(&cites));
-        // Cross-relation message passing.
-        let cross = |path: &str| -> Rows {
-            let q = p.vector(&format!("{path}.q"));
-            let of_vertex = |i: usize| {
-                let rows = [written[i].clone(), cited[i].clone()];
-                weighed(&rows, |r, k| dot(head(&rows[r], k, 2), head(q, k, 2)))
-            };
-            (0..written.len()).map(of_vertex).collect()
+        let vectors = graphs.iter().map(|graph| (graph.name.to_owned(), vector(graph))).collect();
+        let (rows, r) = r_hgnn_layer(p, "first", &graphs, (&rows, &vectors));
+        // Rows of other types are not needed any more.
+        let into: Vec<Graph> = graphs.into_iter().filter(|graph| graph.dst == "Paper").collect();
+        let (rows, r) = r_hgnn_layer(p, "second", &into, (&rows, &r));
+        let heads = |name: &str, graph: &Graph, x: &[f64]| -> Vec<f64> {
+            let w = p.param(&format!("fused.{name}.{}", graph.name));
+            [0, 1].map(|k| w.part(k).apply(head(x, k, 2))).concat()
         };
-        let (by_writes, by_cites) = (cross("by_writes"), cross("by_cites"));
-        // Rows of relations.
-        let next = |graph: &Graph| -> Vec<f64> {
-            let of = |name: &str| p.param(&format!("next.{name}.{}", graph.name));
-            add(&of("w").apply(&vector(graph)), &of("b").data)
-        };
-        let again = r_hgnn_conv(p, "again", &cites, (&by_writes, &by_cites), &next(&cites));
-        // Fusion of all relations.
-        let w_x = p.param("fused.w_x");
-        let keys = [&writes, &cites].map(|graph| {
-            let (w_r, next) = (p.param(&format!("fused.w_r.{}", graph.name)), next(graph));
-            [0, 1].map(|k| w_r.part(k).apply(head(&next, k, 2)))
-        });
+        let keys: Rows = into.iter().map(|graph| heads("w_r", graph, &r[graph.name])).collect();
         let fused = |i: usize| {
-            let turned = [&by_writes[i], &again[i]];
-            let turned: Rows = (turned.iter().enumerate())
-                .map(|(r, row)| [0, 1].map(|k| w_x.part(r).part(k).apply(head(row, k, 2))).concat())
-                .collect();
-            weighed(&turned, |r, k| dot(head(&turned[r], k, 2), &keys[r][k]))
+            let turned: Rows = into.iter().map(|graph| heads("w_x", graph, &rows[graph.name][i])).collect();
+            weighed(&turned, |r, k| dot(head(&turned[r], k, 2), head(&keys[r], k, 2)))
         };
-        p.linear("y", "", &(0..again.len()).map(fused).collect())
+        p.linear("y", ".Paper", &(0..p.count("Paper")).map(fused).collect())
+    });
+}
+
+/// Ji et al. 2021: semantic projection, propagation and fusion.
+#[test]
+fn hpn_is_the_paper() {
+    agrees("hpn", |p| {
+        let x = p.input("Paper.x");
+        let looped = [p.self_loops(&pap(p), "PAP_self_loops"), p.self_loops(&pvp(p), "PVP_self_loops")];
+        let propagated = looped.each_ref().map(|graph| {
+            let [w, b] = ["w", "b"].map(|name| p.param(&format!("h.{name}.{}", graph.name)));
+            let h: Rows = x.iter().map(|x| add(&w.apply(x), &b.data).into_iter().map(relu).collect()).collect();
+            let degree = |v: usize| graph.edges.iter().filter(|e| e.1 == v).count() as f64;
+            let mut z = h.clone();
+            for _ in 0..2 {
+                let mut next: Rows = h.iter().map(|h| times(0.3, h)).collect();
+                for &(j, i) in &graph.edges {
+                    next[i] = add(&next[i], &times(0.7 / (degree(j) * degree(i)).sqrt(), &z[j]));
+                }
+                z = next;
+            }
+            z
+        });
+        let [w, b, q] = ["w_s", "b_s", "q"].map(|name| p.param(&format!("h.{name}")));
+        let importance = |rows: &Rows| {
+            let score = |z: &Vec<f64>| {
+                let hidden: Vec<f64> = add(&w.apply(z), &b.data).into_iter().map(f64::tanh).collect();
+                dot(&q.data, &hidden)
+            };
+            rows.iter().map(score).sum::<f64>() / rows.len() as f64
+        };
+        let beta = softmax(&propagated.iter().map(importance).collect::<Vec<_>>());
+        let fused = |i: usize| add(&times(beta[0], &propagated[0][i]), &times(beta[1], &propagated[1][i]));
+        p.linear("y", "", &(0..x.len()).map(fused).collect())
     });
 }
 
