@@ -46,6 +46,7 @@ LINES = [
     ("ie_hgcn/acm", "macro_f1", 5, None, ""),
     ("gtn/acm", "macro_f1", 5, None, ""),
     ("r_hgnn/acm", "macro_f1", 5, None, ""),
+    ("hpn/acm", "macro_f1", 5, None, ""),
 ]
 DATASETS = {"cora_max": "cora"}
 
