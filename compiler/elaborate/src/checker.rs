@@ -382,7 +382,7 @@ impl<'a> Checker<'a> {
             FieldKind::Real { width, sparse: true } => (FeatureKind::Sparse, Form::Sparse, Dim::Fixed(width)),
             FieldKind::Real { width, sparse: false } => (FeatureKind::Dense, Form::Dense, Dim::Fixed(width)),
             FieldKind::Class(width) | FieldKind::MultiLabel(width) | FieldKind::Target(width) => {
-                (FeatureKind::TrainLabels, Form::Sparse, Dim::Fixed(width))
+                (FeatureKind::TrainLabels { hidden: 0.0 }, Form::Sparse, Dim::Fixed(width))
             }
             FieldKind::Number => unreachable!("weights are of edges"),
         };

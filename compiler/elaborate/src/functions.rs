@@ -56,7 +56,7 @@ const FUNCTIONS: &[(&str, &[&str], usize)] = &[
     ("l2_normalize", &["x", "eps"], 1),
     ("row_normalize", &["x"], 1),
     ("l2", &["x"], 1),
-    ("train_labels", &["label"], 1),
+    ("train_labels", &["label", "hidden"], 1),
     ("stop_gradient", &["x"], 1),
     ("width", &["x"], 1),
     ("given", &["x"], 1),
@@ -266,7 +266,7 @@ impl Checker<'_> {
             return self.sum_of_squares(first, span, scope);
         }
         if name == "train_labels" {
-            return self.train_labels(first, span, scope);
+            return self.train_labels(first, args[1], span, scope);
         }
         let x = self.eval(first, scope);
         if matches!(x, Term::Error) {

@@ -1,14 +1,15 @@
 //! Labels as values of a model: `train_labels(Paper.topic)`.
 
 use hgnnc_diag::{Diagnostic, Span, codes};
-use hgnnc_syntax::ast::{Expr, ExprKind};
+use hgnnc_hir::{self as hir, ExprId, ExprKind, FeatureKind, Features};
+use hgnnc_syntax::ast::{Expr, ExprKind as SyntaxKind};
 
 use crate::checker::{Checker, Place, Scope};
 use crate::value::Term;
 
 impl Checker<'_> {
-    /// `train_labels(Paper.topic)`: a row for each vertex, 0 outside of the training part.
-    pub(crate) fn train_labels(&mut self, label: &Expr, span: Span, scope: &Scope<'_>) -> Term {
+    /// `train_labels(Paper.topic)`: a row for each vertex, 0 outside of the training part, and for the share `hidden` of it in training.
+    pub(crate) fn train_labels(&mut self, label: &Expr, hidden: Option<&Expr>, span: Span, scope: &Scope<'_>) -> Term {
         if scope.place != Place::Model {
             let message = "a layer does not know the labels of the schema";
             let report = Diagnostic::at(codes::MODEL_ONLY, span, message, "only in a model");
@@ -19,11 +20,24 @@ impl Checker<'_> {
             self.report(report);
             return Term::Error;
         }
+        let share = match hidden {
+            Some(share) => self.hidden_share(share, scope),
+            None => Some(0.0),
+        };
         match self.eval(label, scope) {
             Term::Error => Term::Error,
             Term::Label(vertex, field) => {
-                let labels = self.features(vertex, field, span);
-                Term::Value(self.types([(vertex, labels.id)], span))
+                let Some(share) = share else { return Term::Error };
+                let labels = self.features(vertex, field, span).id;
+                if let Some(other) = self.hide(labels, share) {
+                    let message = "another share of these labels is hidden elsewhere";
+                    let at = hidden.map_or(span, |hidden| hidden.span);
+                    let report =
+                        Diagnostic::at(codes::TRAIN_LABELS, at, message, "the same vertices are hidden everywhere");
+                    self.report(report.label(other, "another share here"));
+                    return Term::Error;
+                }
+                Term::Value(self.types([(vertex, labels)], span))
             }
             other => {
                 let message = "`train_labels` takes a label of vertices";
@@ -35,9 +49,41 @@ impl Checker<'_> {
         }
     }
 
+    /// The share of labels that training hides; `None` after a report.
+    fn hidden_share(&mut self, expr: &Expr, scope: &Scope<'_>) -> Option<f64> {
+        let share = self.number(expr, scope)?;
+        if share.is_nan() || (0.0..1.0).contains(&share) {
+            return Some(share);
+        }
+        let message = "the share of hidden labels is at least 0 and less than 1";
+        let report = Diagnostic::at(codes::ARGUMENT_RANGE, expr.span, message, format!("this is {share}"));
+        self.report(report.help(
+            "each step hides that share of the labels of the training part, and learns from the vertices that it hides",
+        ));
+        None
+    }
+
+    /// Hides a share of the labels that an expression is. Gives the place of the same labels with another share.
+    fn hide(&mut self, labels: ExprId, share: f64) -> Option<Span> {
+        let ExprKind::Features(of) = &self.model.expr(labels).kind else { unreachable!("labels are features") };
+        let name = of.name.clone();
+        let differs = |expr: &&hir::Expr| match &expr.kind {
+            ExprKind::Features(Features { kind: FeatureKind::TrainLabels { hidden }, name: known, .. }) => {
+                *known == name && *hidden > 0.0 && *hidden != share
+            }
+            _ => false,
+        };
+        let other = self.model.exprs.iter().find(differs).filter(|_| share > 0.0).map(|expr| expr.span);
+        let ExprKind::Features(of) = &mut self.model.exprs[labels.index()].kind else {
+            unreachable!("labels are features")
+        };
+        of.kind = FeatureKind::TrainLabels { hidden: share };
+        other
+    }
+
     fn label_of_edges(&self, label: &Expr, scope: &Scope<'_>) -> Option<Diagnostic> {
-        let ExprKind::Field(base, field) = &label.kind else { return None };
-        let ExprKind::Name(name) = &base.kind else { return None };
+        let SyntaxKind::Field(base, field) = &label.kind else { return None };
+        let SyntaxKind::Name(name) = &base.kind else { return None };
         if scope.locals.contains_key(name) || self.schema.vertex_named(name).is_some() {
             return None;
         }

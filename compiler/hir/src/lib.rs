@@ -444,8 +444,12 @@ pub enum FeatureKind {
     Time,
     /// A learned row for each vertex, with these initial values.
     Embedding(Initialiser),
-    /// The label of a field where a vertex is in the training part, otherwise 0.
-    TrainLabels,
+    /// The label of a field where a vertex is in the training part, otherwise 0. In training, this share of the labels is hidden (0)
+    /// as well, drawn anew for each step.
+    TrainLabels {
+        /// That share, at least 0 and less than 1.
+        hidden: f64,
+    },
 }
 
 /// A position of the path instances, or of the edges to predict, that the edges of a semantic graph are.

@@ -159,7 +159,8 @@ impl<'m> Printer<'m> {
             ExprKind::Number(number) => number.to_string(),
             ExprKind::Features(features) => match features.kind {
                 FeatureKind::Embedding(_) => format!("embedding({})", features.name),
-                FeatureKind::TrainLabels => train_labels(&features.name),
+                FeatureKind::TrainLabels { hidden: 0.0 } => train_labels(&features.name),
+                FeatureKind::TrainLabels { hidden } => train_labels(&format!("{}, hidden: {hidden}", features.name)),
                 FeatureKind::Dense | FeatureKind::Sparse | FeatureKind::OneHot | FeatureKind::Time => {
                     features.name.clone()
                 }

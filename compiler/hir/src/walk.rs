@@ -1,6 +1,6 @@
 //! Operands of expressions, and the expression behind names and members.
 
-use crate::{Block, Expr, ExprId, ExprKind, Item, LayerUse, Model, Reduction};
+use crate::{Block, Expr, ExprId, ExprKind, FeatureKind, Features, Item, Label, LayerUse, Model, Reduction};
 
 impl ExprKind {
     /// About how many operations a value of it takes.
@@ -134,10 +134,28 @@ impl LayerUse {
 impl Model {
     /// By position: is the expression part of a statement, an output or the loss?
     pub fn reached(&self) -> Vec<bool> {
-        let mut reached = vec![false; self.exprs.len()];
         let outputs = self.outputs.values().map(|output| output.of.value());
-        let mut stack: Vec<ExprId> = self.body.iter().map(|stmt| stmt.value).chain(outputs).collect();
-        stack.extend(self.loss.iter().flat_map(|loss| &loss.terms).map(|term| term.value));
+        let mut all: Vec<ExprId> = self.body.iter().map(|stmt| stmt.value).chain(outputs).collect();
+        all.extend(self.loss.iter().flat_map(|loss| &loss.terms).map(|term| term.value));
+        self.reached_from(all)
+    }
+
+    /// Does a value read the labels of a field (`Paper.topic`) with a share of them hidden in training? That share.
+    pub fn hidden_labels(&self, value: ExprId, label: &Label) -> Option<f64> {
+        let reached = self.reached_from(vec![value]);
+        let share = |(expr, _): (&Expr, bool)| match &expr.kind {
+            ExprKind::Features(Features { kind: FeatureKind::TrainLabels { hidden }, vertex, name, .. })
+                if *hidden > 0.0 && (*vertex, name) == (label.vertex, &label.name) =>
+            {
+                Some(*hidden)
+            }
+            _ => None,
+        };
+        self.exprs.iter().zip(reached).filter(|(_, reached)| *reached).find_map(share)
+    }
+
+    fn reached_from(&self, mut stack: Vec<ExprId>) -> Vec<bool> {
+        let mut reached = vec![false; self.exprs.len()];
         while let Some(id) = stack.pop() {
             if !std::mem::replace(&mut reached[id.index()], true) {
                 let kind = &self.expr(id).kind;

@@ -96,6 +96,7 @@ pub fn instantiate_with(model: &Model, wanted: impl Fn(&str) -> bool) -> Program
         paths: UniqueNames::default(),
         params: Params::default(),
         embeddings: HashMap::new(),
+        shown_labels: HashMap::new(),
         inputs: HashMap::new(),
         streams: 0,
     };
@@ -134,6 +135,8 @@ struct Instance<'m> {
     paths: UniqueNames,
     params: Params,
     embeddings: HashMap<String, Value>,
+    /// By label, for each vertex whether a step of training shows it.
+    shown_labels: HashMap<String, Value>,
     /// By binding and name: the dataset names of labels are not known yet.
     inputs: HashMap<(Binding, String), Input>,
     /// The number of streams of random numbers.
@@ -545,11 +548,19 @@ impl<'m> Instance<'m> {
                 let ty = Type::new(Space::Vertices(vertex), vec![]);
                 Val::Stored(self.input(features.name.clone(), ty, Binding::Time(vertex), span))
             }
-            FeatureKind::Dense | FeatureKind::Sparse | FeatureKind::TrainLabels => {
+            FeatureKind::TrainLabels { hidden } if hidden > 0.0 => {
+                let all = Features { kind: FeatureKind::TrainLabels { hidden: 0.0 }, ..features.clone() };
+                let labels = self.features(&all, ty, span).stored();
+                let shown = self.shown_labels(&features.name, vertex, hidden, span);
+                Val::Stored(self.emit(Op::Binary(BinaryOp::Mul), &[labels, shown], span))
+            }
+            FeatureKind::Dense | FeatureKind::Sparse | FeatureKind::TrainLabels { .. } => {
                 let mut ty = Type::new(Space::Vertices(vertex), dims);
                 let (name, field) = (features.name.clone(), features.field.clone());
                 let (name, matrix) = match features.kind {
-                    FeatureKind::TrainLabels => (train_labels(&name), Matrix::TrainLabels(field.unwrap_or_default())),
+                    FeatureKind::TrainLabels { .. } => {
+                        (train_labels(&name), Matrix::TrainLabels(field.unwrap_or_default()))
+                    }
                     _ => (name, Matrix::of_field(field)),
                 };
                 let is_dense = matches!(features.kind, FeatureKind::Dense);
@@ -560,6 +571,20 @@ impl<'m> Instance<'m> {
                 Val::Stored(self.input(name, ty, Binding::Features(vertex, matrix), span))
             }
         }
+    }
+
+    /// For each vertex 1 where this step shows the label of a field (`Paper.topic`), else 0; always 1 outside of training.
+    pub fn shown_labels(&mut self, label: &str, vertex: VertexType, hidden: f64, span: Span) -> Value {
+        if let Some(known) = self.shown_labels.get(label) {
+            return *known;
+        }
+        let (stream, ty) = (self.streams, Type::new(Space::Vertices(vertex), vec![]));
+        self.streams += 1;
+        let mask = self.emit(Op::RandomMask { stream, rate: hidden, ty }, &[], span);
+        let none = self.emit(Op::Const(0.0), &[], span);
+        let shown = self.emit(Op::Binary(BinaryOp::Gt), &[mask, none], span);
+        self.shown_labels.insert(label.to_owned(), shown);
+        shown
     }
 
     /// The vertex type at an end of a semantic graph.

@@ -87,7 +87,9 @@ impl Instance<'_> {
             }
             LossKind::Number => return (output.one().stored(), None),
         };
-        (self.mean_loss(row, weight, label.vertex, at, on_batches), Some(row))
+        let hidden = self.model.hidden_labels(term.value, label);
+        let shown = hidden.map(|hidden| self.shown_labels(&label.name, label.vertex, hidden, at));
+        (self.mean_loss(row, (weight, shown), label.vertex, at, on_batches), Some(row))
     }
 
     /// An output as a row of numbers, where it is a single number.
@@ -198,18 +200,23 @@ impl Instance<'_> {
         self.emit(Op::Binary(BinaryOp::Mul), &[sum, share], at)
     }
 
-    /// The weighted mean of the row losses over the training part.
+    /// The weighted mean of the row losses over the training part, without the vertices whose labels are shown.
     fn mean_loss(
         &mut self,
         row: Value,
-        weight: Option<Value>,
+        (weight, shown): (Option<Value>, Option<Value>),
         vertex: VertexType,
         at: Span,
         on_batches: bool,
     ) -> Value {
         let ty = Type::fixed(Space::Vertices(vertex), &[]);
         let name = format!("{}.train", self.flow.vertex_types[vertex.index()].name);
-        let mask = self.input(name, ty, Binding::TrainMask(vertex), at);
+        let mut mask = self.input(name, ty, Binding::TrainMask(vertex), at);
+        if let Some(shown) = shown {
+            let none = self.emit(Op::Const(0.0), &[], at);
+            let hidden = self.emit(Op::Binary(BinaryOp::Eq), &[shown, none], at);
+            mask = self.emit(Op::Binary(BinaryOp::Mul), &[mask, hidden], at);
+        }
         let masked = self.emit(Op::Binary(BinaryOp::Mul), &[row, mask], at);
         let sum = self.emit(Op::ReduceSpace(Reduce::Sum), &[masked], at);
         let weights = match weight {
@@ -217,8 +224,8 @@ impl Instance<'_> {
             None => mask,
         };
         let mut total = self.emit(Op::ReduceSpace(Reduce::Sum), &[weights], at);
-        if weight.is_some() && on_batches {
-            // All seeds of a batch may be of classes without weight: its loss is 0.
+        if weight.is_some() && on_batches || shown.is_some() {
+            // All seeds of a batch may be of classes without weight, and all labels may be shown: the loss is 0.
             let least = self.emit(Op::Const(f64::from(f32::MIN_POSITIVE)), &[], at);
             total = self.emit(Op::Binary(BinaryOp::Max), &[total, least], at);
         }

@@ -14,7 +14,9 @@ impl TrainChecker<'_, '_> {
         let is_read = |(_, reached): &(&hgnnc_hir::Expr, bool)| *reached;
         let labels =
             self.checker.model.exprs.iter().zip(reached).filter(is_read).find_map(|(expr, _)| match &expr.kind {
-                Kind::Features(of) if matches!(of.kind, FeatureKind::TrainLabels) => Some((of.name.clone(), expr.span)),
+                Kind::Features(of) if matches!(of.kind, FeatureKind::TrainLabels { .. }) => {
+                    Some((of.name.clone(), expr.span))
+                }
                 _ => None,
             });
         let Some((name, at)) = labels else { return };

@@ -86,9 +86,12 @@ fn joined<'r>(all: impl IntoIterator<Item = &'r Reach>) -> Reach {
     all.into_iter().fold(Reach::default(), |joined, reach| joined.and(*reach))
 }
 
-/// Are these the rows of a label (`Paper.topic`)?
+/// Are these the rows of a label (`Paper.topic`)? Not if some are hidden in training, since its loss counts only the vertices that do not
+/// see their own.
 fn is_label(features: &Features, vertex: VertexType, label: &str) -> bool {
-    matches!(features.kind, FeatureKind::TrainLabels) && features.vertex == vertex && features.name == label
+    matches!(features.kind, FeatureKind::TrainLabels { hidden: 0.0 })
+        && features.vertex == vertex
+        && features.name == label
 }
 
 /// The reaches of all expressions of a model, for one label.
@@ -353,9 +356,10 @@ impl TrainChecker<'_, '_> {
             (None, Some(way)) => self.way_back(way, output, vertex).label(read, "the labels come in here"),
             (None, None) => return,
         };
-        let report = report.label(compared, format!("`{output}` is compared with `{label}` here")).note(
-            "a vertex of the training part would be scored for copying its own label, which a vertex to predict does not have",
-        );
+        let report = report.label(compared, format!("`{output}` is compared with `{label}` here")).note(format!(
+            "a vertex of the training part would be scored for copying its own label, which a vertex to predict does not have; \
+             `train_labels({label}, hidden: 0.5)` hides half of the labels in each step, which are learned from the others over any graphs",
+        ));
         self.checker.report(report);
     }
 

@@ -270,6 +270,14 @@ pub const CASES: &[Case] = &[
     output y: Paper = linear(conv, 3)",
     ),
     of(
+        "hidden_labels",
+        "use std::rgcn::RgcnConv",
+        "    let known = train_labels(Paper.topic, hidden: 0.4)
+    let papers = linear(known, 4) + linear(Paper.x, 4)
+    let h = relu(RgcnConv(hidden: 4) over [relations, reverses] of {papers, linear(Author.x, 4), linear(Venue.x, 4)})
+    output y: Paper = linear(concat(h.Paper, linear(dropout(known, 0.2), 2)), 3)",
+    ),
+    of(
         "compgcn",
         "use std::compgcn::{CompGcnConv, CompGcnSelf, RelationVectors}",
         "    let embedded = linear(features, 4)

@@ -57,7 +57,7 @@ macro_rules! test_each_case {
         $crate::test_each_case! {
             $check =>
             han rgcn rgcn_basis rgcn_block rgat rgat_across gcn gat gat_without_loops gat_average sage_mean sage_max sage_lstm gin gin_normalized
-            simple_hgn hgt hgt_per_relation hgt_rte gat_v2 appnp sehgnn sehgnn_labels compgcn magnn magnn_mean het_gnn
+            simple_hgn hgt hgt_per_relation hgt_rte gat_v2 appnp sehgnn sehgnn_labels hidden_labels compgcn magnn magnn_mean het_gnn
             sign nars ie_hgcn gtn r_hgnn hpn heco set2set dmgi rgcn_sparse several_fields
         }
     };

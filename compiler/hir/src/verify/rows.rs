@@ -36,7 +36,7 @@ pub(super) fn unary(op: UnaryOp, row: &Row) -> Rule<Row> {
 pub(super) fn features(features: &Features, declared: &Row) -> Rule<Row> {
     let form = match features.kind {
         FeatureKind::Dense | FeatureKind::Embedding(_) => Form::Dense,
-        FeatureKind::Sparse | FeatureKind::TrainLabels => Form::Sparse,
+        FeatureKind::Sparse | FeatureKind::TrainLabels { .. } => Form::Sparse,
         FeatureKind::OneHot => Form::OneHot,
         FeatureKind::Time if declared.widths.is_empty() => {
             return Ok(Row { space: Space::Vertices(features.vertex), widths: vec![], form: Form::Time });
@@ -47,7 +47,7 @@ pub(super) fn features(features: &Features, declared: &Row) -> Rule<Row> {
         (Some(Width { dim: Dim::Count(vertex), .. }), FeatureKind::OneHot) if *vertex == features.vertex => {}
         (
             Some(Width { dim: Dim::Fixed(_), .. }),
-            FeatureKind::Dense | FeatureKind::Sparse | FeatureKind::Embedding(_) | FeatureKind::TrainLabels,
+            FeatureKind::Dense | FeatureKind::Sparse | FeatureKind::Embedding(_) | FeatureKind::TrainLabels { .. },
         ) => {}
         _ => return Err("features have one extent: the declared one, or the number of vertices".into()),
     }

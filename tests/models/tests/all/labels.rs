@@ -1,15 +1,19 @@
 //! Labels of the training part as values: worked by hand, never those of the vertex itself, never those of other parts.
 
+use std::sync::atomic::AtomicBool;
+
 use hgnnc_data::{BindOptions, bind};
 use hgnnc_dataset::{Dataset, LabelValues, SplitData};
 use hgnnc_diag::{Severity, codes};
 use hgnnc_driver::{LowerOptions, analyze};
-use hgnnc_ir::Input;
 use hgnnc_ir::dataflow::{Binding, Matrix};
-use hgnnc_ir::random::{mask_key, uniform};
+use hgnnc_ir::random::{mask_element, mask_key, uniform};
+use hgnnc_ir::{Input, Op};
 use hgnnc_model_tests::cases::SCHEMA;
 use hgnnc_model_tests::compiled::{compile, interpret};
+use hgnnc_model_tests::engine::{self, bound_data};
 use hgnnc_model_tests::{World, assert_close, dataset, worlds};
+use hgnnc_train::TrainOptions;
 
 const LAYERS: &str = "
 use std::gat::GatConv
@@ -133,6 +137,87 @@ fn labels_of_other_parts_are_never_read() {
         others.for_each(|(_, class)| *class = (*class + 1) % 3);
         assert_eq!(&bound(&data, true, None), expected, "other labels of other parts, world {seed}");
     }
+}
+
+/// A step of training shows the labels of some vertices and compares the others: no label is both read and compared, over
+/// any number of hops and whatever the rows are combined by. Outside of training, all are shown.
+#[test]
+fn hidden_labels_are_those_that_a_step_learns_from() {
+    const HIDDEN: f64 = 0.4;
+    let source = format!(
+        "{LAYERS} {SCHEMA}
+        model M(schema: Library) {{
+            let known = train_labels(Paper.topic, hidden: {HIDDEN}) @ eye(3)
+            let around = Mean() over [cites, self_loops(PAP)] of known
+            let far = batch_norm(GcnConv(hidden: 3) over [cites] of around + known)
+            output known: Paper = known
+            output y: Paper = linear(far, 3)
+        }}
+        train M {{ loss cross_entropy(y, Paper.topic, class_weights: [1, 2, 0.5]) + 0.1 * mean(sum(square(y)) over last) over Paper }}"
+    );
+    let compiled = compile(&source);
+    let (flow, place) = (compiled.training(), train_labels(&compiled.training().inputs));
+    let truth = flow.inputs.iter().position(|decl| matches!(decl.binding, Binding::Label(..))).map(Input::new);
+    let truth = truth.expect("labels are compared");
+    let stream = flow.values.iter().find_map(|value| match value.op {
+        Op::RandomMask { stream, rate: HIDDEN, .. } => Some(stream),
+        _ => None,
+    });
+    let stream = stream.expect("labels are hidden at random");
+    let (mut shown, mut hidden) = (0, 0);
+    for seed in 0..worlds(20) {
+        let world = World::random_library(seed);
+        let mut bindings = compiled.bind(&world);
+        let all = bindings.inputs[&place].data.clone();
+        assert_eq!(compiled.output(&world, "known").data, all, "outputs see all labels, world {seed}");
+        for step in 0..4 {
+            bindings.step = step;
+            let loss = |bindings: &_| interpret(flow, bindings)[flow.result("loss").expect("a loss")].data[0];
+            let before = loss(&bindings);
+            assert!(before.is_finite(), "world {seed}, step {step}");
+            let key = mask_key(bindings.seed, step, stream);
+            for vertex in (0..world.count("Paper")).filter(|vertex| all[3 * vertex..3 * vertex + 3] != [0.0; 3]) {
+                let mut changed = bindings.clone();
+                if mask_element(key, vertex as u64, HIDDEN) > 0.0 {
+                    let class = &mut changed.inputs.get_mut(&truth).expect("bound").data[vertex];
+                    *class = (*class + 1.0) % 3.0;
+                    shown += 1;
+                } else {
+                    changed.inputs.get_mut(&place).expect("bound").data[3 * vertex..3 * vertex + 3].rotate_left(1);
+                    hidden += 1;
+                }
+                assert_eq!(loss(&changed), before, "vertex {vertex} of world {seed}, step {step}");
+            }
+        }
+    }
+    assert!(shown > 10 && hidden > 10, "{shown} shown, {hidden} hidden");
+}
+
+/// In a batch, a seed is hidden wherever its row comes in: what remains to learn is how frequent classes are.
+#[test]
+fn batches_hide_the_labels_of_their_seeds_at_every_hop() {
+    let source = format!(
+        "{LAYERS} {SCHEMA}
+        model M(schema: Library) {{
+            let known = train_labels(Paper.topic, hidden: 0.5)
+            let near = GcnConv(hidden: 6) over [identity(Paper)] of linear(known, 6)
+            let far = GcnConv(hidden: 6) over [identity(Paper)] of near
+            output y: Paper = linear(concat(linear(known, 6), near, far), 3)
+        }}
+        train M {{ loss cross_entropy(y, Paper.topic) optimizer adam(lr: 0.05) epochs 30 batch 16 select train.loss }}"
+    );
+    let compiled = compile(&source);
+    let papers = 90;
+    let edges: [(&str, &[(u32, u32)]); 4] = [("cites", &[]), ("writes", &[]), ("reviews", &[]), ("appears_in", &[])];
+    let world = World::new(5, &[("Paper", papers), ("Author", 1), ("Venue", 1)], &edges);
+    let data = bound_data(compiled.training(), &compiled.bind(&world));
+    let executable = compiled.lowered(&world, LowerOptions::default());
+    let options = TrainOptions { threads: 1, ..Default::default() };
+    let mut trainer = engine::trainer(executable, data, options).unwrap_or_else(|error| panic!("{error}"));
+    let mut losses = vec![];
+    trainer.run(&AtomicBool::new(false), &mut |epoch| losses.push(epoch.loss)).expect("it trains");
+    let last = losses[20..].iter().sum::<f64>() / 10.0;
+    assert!(last > 0.9, "a third of the classes each is a loss of 1.1, a label that is read less than 0.6: {last}");
 }
 
 /// A model of random operations on papers, with a value for each statement.
