@@ -279,6 +279,37 @@ model Model(schema: Library) {{
         return (scores + weights["logits.b.edges_near"])[:, None]
 
 
+class ConvE(Case):
+    """Scores of the edges of `near` by a convolution, which PyG has no model of: against `conv2d` of torch."""
+
+    of = "edge"
+    label = "near.rate"
+    loss = "mse"
+
+    def model(self):
+        return f"""use std::compgcn::RelationVectors
+use std::link::ConvE
+SCHEMA
+model Model(schema: Library) {{
+    let r = RelationVectors(width: {PAPER_WIDTH}) over near
+    let h = tanh(linear(Paper.x, {PAPER_WIDTH}))
+    output logits: edges(near) = ConvE(rows: 4, filters: 5, kernel: 3) over edges(near) of (h, r: r)
+}}"""
+
+    def logits(self, world, weights):
+        import torch
+
+        h = (world["x"] @ weights["h.weight"] + weights["h.bias"]).tanh()
+        source, destination = world["near"]
+        r = weights["r.vector.near"].expand(len(source), -1)
+        # As in the authors' code: both images, one below the other.
+        image = torch.cat([e.reshape(-1, 1, 4, PAPER_WIDTH // 4) for e in (h[source], r)], dim=2)
+        kernels = weights["logits.w"].reshape(5, 1, 3, 3)
+        maps = torch.nn.functional.conv2d(image, kernels, weights["logits.c"]).relu()
+        query = (maps.flatten(1) @ weights["logits.fc"] + weights["logits.d"]).relu()
+        return ((query * h[destination]).sum(1) + weights["logits.b.edges_near"])[:, None]
+
+
 class GinReadout(Case):
     of = "graph"
     label = "Part.kind"
@@ -391,6 +422,7 @@ CASES = {
     "HgtConv": Hgt(),
     "RgcnConv": Rgcn(),
     "RgcnConv with DistMult": RgcnDistMult(),
+    "ConvE": ConvE(),
     "GinConv with readout": GinReadout(),
     "Set2Set": Set2SetReadout(),
     "SageLstmConv": SageLstm(),

@@ -26,6 +26,7 @@ mod ranks;
 mod recent_layers;
 mod reuse;
 mod rows_per_graph;
+mod scorers;
 mod shuffles;
 mod times;
 mod training_cases;
