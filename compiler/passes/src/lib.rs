@@ -29,6 +29,7 @@ pub mod reassociate;
 pub mod rematerialize;
 mod rewrite;
 pub mod scale_on_edges;
+mod score_endpoints;
 pub mod score_links;
 pub mod shared_samples;
 pub mod simplify;

@@ -19,10 +19,12 @@
 //!
 //! Values that depend on parameters only are computed in the second part as well, since they are small. The second part
 //! has its own table of graphs: those of links, in their order. Parameters keep their positions; parameters that the
-//! second part does not use have one element there.
+//! second part does not use have one element there. Products of one end are computed for each distinct endpoint of the
+//! pairs ([`compute_at_endpoints`]).
 
 use hgnnc_ir::{Dataflow, Graph, Op, Output, Space, Type};
 
+use crate::score_endpoints::compute_at_endpoints;
 use crate::two_parts::{fill, of_params, second_part};
 
 /// The two parts of a forward program: without the results of pairs, and with them only. `None` where it has none.
@@ -55,6 +57,7 @@ pub fn score_links(flow: &Dataflow) -> Option<(Dataflow, Dataflow)> {
         within[value.index()] |= pairs[value.index()];
     }
     fill((flow, &mut first, &mut second), &within, &scores, "given", |op| on_graphs(op, &moved));
+    compute_at_endpoints(&mut second);
     Some((first, second))
 }
 

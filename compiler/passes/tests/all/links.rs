@@ -96,6 +96,55 @@ fn two_programs_score_as_one() {
     assert!(compared > 100, "{compared} programs");
 }
 
+/// A network of the source and of a parameter, in which a product stands; a product of both ends, and one that nothing else joins.
+#[test]
+fn products_of_one_end_are_computed_for_each_endpoint() {
+    let text = "dataflow d {
+        vertex A from \"a\"
+        relation r: A -> A from \"r\"
+        graph l: A -> A = >r links
+        input x : f32[A; 2] = features(A)
+        param r : f32[2] = uniform(1.0)
+        param w : f32[4, 3] = uniform(1.0)
+        param u : f32[2, 3] = uniform(1.0)
+        %0 = input x : f32[A; 2] @FP
+        %1 = param r : f32[2] @NA
+        %2 = param w : f32[4, 3] @NA
+        %3 = param u : f32[2, 3] @NA
+        %4 = gather.src l, %0 : f32[edges(l); 2] @NA
+        %5 = broadcast %1 : f32[edges(l); 2] @NA
+        %6 = concat %4, %5 : f32[edges(l); 4] @NA
+        %7 = matmul %6, %2 : f32[edges(l); 3] @NA
+        %8 = relu %7 : f32[edges(l); 3] @NA
+        %9 = gather.dst l, %0 : f32[edges(l); 2] @NA
+        %10 = mul %9, %4 : f32[edges(l); 2] @NA
+        %11 = matmul %10, %3 : f32[edges(l); 3] @NA
+        %12 = matmul %9, %3 : f32[edges(l); 3] @NA
+        %13 = mul %8, %12 : f32[edges(l); 3] @NA
+        %14 = add %13, %11 : f32[edges(l); 3] @NA
+        %15 = reduce.sum(axes 1) %14 : f32[edges(l)] @NA
+        result s.l = %15
+    }";
+    let flow = hgnnc_ir::parse(text).unwrap_or_else(|error| panic!("{error}"));
+    let (_, second) = score_links(&flow).expect("there are scores");
+    verify(&second).unwrap_or_else(|broken| panic!("{broken:#?}\n{second}"));
+    let of = |elements: usize, by: f64| -> Vec<f64> { (0..elements).map(|i| (by * (i + 1) as f64).sin()).collect() };
+    // Vertex 2 has no pair as a source, vertices 0 and 3 none as a destination.
+    let mut bindings =
+        Bindings { num_vertices: vec![4], edges: vec![vec![(0, 1), (3, 1), (0, 2), (1, 2)]], ..Bindings::default() };
+    bindings.inputs.insert(Input::new(0), Tensor::new(4, 2, of(8, 0.7)));
+    for (param, elements) in [2, 12, 6].into_iter().enumerate() {
+        bindings.params.insert(Param::new(param), Tensor::new(1, elements, of(elements, 1.3 + param as f64)));
+    }
+    let score = |flow: &Dataflow| {
+        run(flow, &bindings).unwrap_or_else(|error| panic!("{error}\n{flow}"))[flow.outputs[0].value].data.clone()
+    };
+    assert_eq!(score(&flow), score(&second), "the same bits\n{second}");
+    let mut second = second;
+    hgnnc_passes::dce::dce(&mut second, &mut Default::default());
+    insta::assert_snapshot!(second.to_string());
+}
+
 #[test]
 fn pairs_of_a_batch_score_as_on_the_whole_graph() {
     let (mut compared, mut deepest) = (0, 0);
