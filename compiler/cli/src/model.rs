@@ -67,6 +67,9 @@ pub fn text(model: &Analyzed) -> String {
                     NegativeEnds::Shared => {
                         format!("  all of them compared with the same {count} vertices in place of either end")
                     }
+                    NegativeEnds::SharedDestinations => {
+                        format!("  all of them compared with the same {count} vertices in place of the destination")
+                    }
                 });
             }
         }

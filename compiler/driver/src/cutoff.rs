@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use hgnnc_declare::schema::Schema;
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 use hgnnc_ir::dataflow::{Binding, GraphDecl};
-use hgnnc_ir::training::{NegativeEnds, Training};
+use hgnnc_ir::training::Training;
 use hgnnc_ir::{Dataflow, Graph, Op, Origin, Output, PathRows, Space, Value};
 use hgnnc_passes::{NotAtCutoffs, Timed, cutoff_rows, to_minibatch};
 use hgnnc_sema::Checked;
@@ -124,7 +124,7 @@ fn links_without_cutoff(checked: &Checked, decl: &GraphDecl, cutoff: Span) -> Op
         }
     }
     let target = checked.train.as_ref().and_then(|train| train.training.links())?;
-    if target.negatives.by == NegativeEnds::Shared {
+    if !target.negatives.by.shared().is_empty() {
         let message = "links as of different times share no samples";
         let found = Diagnostic::at(codes::CUTOFF, relation.span, message, "each link is read as of a time of its own")
             .label(cutoff, "links are read as of the time before them");

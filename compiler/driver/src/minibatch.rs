@@ -8,7 +8,7 @@ use hgnnc_declare::schema::{FieldInfo, FieldKind, GraphRef, Schema};
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 use hgnnc_ir::batch::BatchInput;
 use hgnnc_ir::dataflow::{Binding, GraphDecl, SelfLoops, Step, reversed};
-use hgnnc_ir::training::{Fanout, MiniBatch, NegativeEnds, Reuse, Target};
+use hgnnc_ir::training::{Fanout, MiniBatch, Reuse, Target};
 use hgnnc_ir::{Dataflow, Graph, Input, Origin, Output, OutputKind, Value, VertexType};
 use hgnnc_passes::{Disabled, NotBatchable, reduced_at_seeds, share_samples, to_minibatch, to_minibatch_with_cache};
 use hgnnc_sema::Checked;
@@ -32,10 +32,13 @@ pub fn resolve(
         diagnostics.push(not_batchable(span, error));
     }
     if let (Some((span, _)), Some(links)) = (spec.size, links)
-        && links.negatives.by == NegativeEnds::Shared
-        && let Err(error) = share_samples(&mut flow.clone(), 1)
+        && let ends = links.negatives.by.shared()
+        && !ends.is_empty()
+        && let Err(error) = share_samples(&mut flow.clone(), 1, ends)
     {
-        diagnostics.push(not_shared(span, &error));
+        // A network of the source has a score that is linear in the destination alone.
+        let of_destinations = ends.len() > 1 && share_samples(&mut flow.clone(), 1, &ends[..1]).is_ok();
+        diagnostics.push(not_shared(span, &error, of_destinations.then_some(links.negatives.count)));
         return None;
     }
     let field = field.and_then(Result::ok);
@@ -125,11 +128,23 @@ fn not_batchable(span: Span, error: &NotBatchable) -> Diagnostic {
     at_origin(report, error.origin).help("remove `batch`")
 }
 
-fn not_shared(batch: Span, error: &NotBatchable) -> Diagnostic {
+/// `of_destinations`: the number of samples, if the score allows them in place of the destination.
+fn not_shared(batch: Span, error: &NotBatchable, of_destinations: Option<u32>) -> Diagnostic {
     let span = error.origin.map_or(batch, |Origin { file, start, end }| Span { file: FileId(file), start, end });
-    Diagnostic::at(codes::LINK_LOSS, span, error.why.clone(), "cannot be compared with samples that all links share")
-        .note("scores of many candidates at once are a matrix product: the score is linear in the row of either end, as an inner product is")
-        .help("write `negatives uniform(10)`: samples of each link")
+    let report = Diagnostic::at(
+        codes::LINK_LOSS,
+        span,
+        error.why.clone(),
+        "cannot be compared with samples that all links share",
+    );
+    match of_destinations {
+        None => report
+            .note("scores of many candidates at once are a matrix product: the score is linear in the row of an end that is replaced, as an inner product is")
+            .help("write `negatives uniform(10)`: samples of each link"),
+        Some(count) => report
+            .note("scores of many candidates at once are a matrix product: this score is one for candidates in place of the destination only")
+            .help(format!("write `negatives shared_destinations({count})`, or `negatives uniform(10)`: samples of each link, of both ends")),
+    }
 }
 
 /// Adds the place of an operation.

@@ -4,7 +4,7 @@
 use hgnnc_fusion::{Groups, KERNEL_PASSES, KernelCx, LoweringOptions, kernel_passes};
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::infer::TypeError;
-use hgnnc_ir::training::{NegativeEnds, Negatives};
+use hgnnc_ir::training::Negatives;
 use hgnnc_ir::{Dataflow, Param, Value};
 use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_passes::{Leaf, LeafGradient, PassCx, PassManager};
@@ -170,8 +170,10 @@ impl<'a> Compilation<'a> {
             Some(_) => to_minibatch_with_cache(&self.flow)?,
         };
         let mut flow = flow;
-        if let Some(Negatives { count, by: NegativeEnds::Shared }) = training.links().map(|links| links.negatives) {
-            share_samples(&mut flow, count)?;
+        if let Some(Negatives { count, by }) = training.links().map(|links| links.negatives)
+            && !by.shared().is_empty()
+        {
+            share_samples(&mut flow, count, by.shared())?;
         }
         let sizes = self.cx.sizes.take();
         self.cx.sizes = sizes.map(|sizes| batch_sizes(&self.flow, &layout, training, batch, &sizes));

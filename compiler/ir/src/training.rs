@@ -1,6 +1,7 @@
 //! How a model is trained: what a `train` block says, for compiler and runtime.
 
 use crate::dataflow::{Dataflow, Step, reversed};
+use crate::ops::Direction;
 use crate::types::{Graph, VertexType};
 
 /// The training configuration of a `train` block.
@@ -294,11 +295,14 @@ pub enum NegativeEnds {
     /// Uniform over the vertices of the type, without replacement, once for each batch: all of its links are compared with
     /// these samples, in place of either endpoint ([`crate::link_rows`]).
     Shared,
+    /// The same, in place of the destination only.
+    SharedDestinations,
 }
 
 impl NegativeEnds {
     /// All of them.
-    pub const ALL: [NegativeEnds; 3] = [NegativeEnds::Uniform, NegativeEnds::InBatch, NegativeEnds::Shared];
+    pub const ALL: [NegativeEnds; 4] =
+        [NegativeEnds::Uniform, NegativeEnds::InBatch, NegativeEnds::Shared, NegativeEnds::SharedDestinations];
 
     /// The name in the language.
     pub fn name(self) -> &'static str {
@@ -306,6 +310,16 @@ impl NegativeEnds {
             NegativeEnds::Uniform => "uniform",
             NegativeEnds::InBatch => "in_batch",
             NegativeEnds::Shared => "shared",
+            NegativeEnds::SharedDestinations => "shared_destinations",
+        }
+    }
+
+    /// The endpoints that samples replace which all links of a batch share; none where each link has its own samples.
+    pub fn shared(self) -> &'static [Direction] {
+        match self {
+            NegativeEnds::Uniform | NegativeEnds::InBatch => &[],
+            NegativeEnds::Shared => &[Direction::In, Direction::Out],
+            NegativeEnds::SharedDestinations => &[Direction::In],
         }
     }
 }

@@ -3,7 +3,7 @@
 use hgnnc_ir::batch::{BatchGraph, BatchLayout, BatchPattern, HistoricalRows, WithinHops};
 use hgnnc_ir::sizes::{Endpoints, SizeInfo};
 use hgnnc_ir::training::{LinkTarget, MiniBatch, NegativeEnds, Target, Training};
-use hgnnc_ir::{Dataflow, Graph, VertexType};
+use hgnnc_ir::{Dataflow, Direction, Graph, Space, VertexType};
 
 /// Estimates the sizes of a mini-batch, for which its program is compiled. `flow` is the program of the whole graph,
 /// `sizes` those of its data. Neighbours are assumed to be uniformly distributed.
@@ -27,7 +27,13 @@ pub fn batch_sizes(
             seeds.into_iter().for_each(|vertex| known[0][vertex.index()] = (batch.size as f64).min(count(vertex)));
         }
         Some(Target::Links(target @ LinkTarget { graphs, negatives, .. })) => {
-            let shared = if negatives.by == NegativeEnds::Shared { f64::from(negatives.count) } else { 0.0 };
+            let shared = |end: VertexType| {
+                let replaced =
+                    |direction: &Direction, graph: Graph| flow.graph_end(graph, *direction) == Space::Vertices(end);
+                let mut ends = negatives.by.shared().iter();
+                let is_replaced = ends.any(|direction| graphs.iter().any(|&graph| replaced(direction, graph)));
+                if is_replaced { f64::from(negatives.count) } else { 0.0 }
+            };
             let all: f64 = graphs.iter().map(|graph| sizes.edges[graph.index()] as f64).sum();
             let drawn = &mut known[0];
             for graph in graphs {
@@ -41,11 +47,8 @@ pub fn batch_sizes(
             }
             for (index, drawn) in drawn.iter_mut().enumerate() {
                 let all = sizes.vertices[index] as f64;
-                let is_end = *drawn > 0.0;
                 *drawn = all * (1.0 - (-*drawn / all.max(1.0)).exp());
-                if is_end {
-                    *drawn += (all - *drawn) * (shared / all.max(1.0)).min(1.0);
-                }
+                *drawn += (all - *drawn) * (shared(VertexType::new(index)) / all.max(1.0)).min(1.0);
             }
         }
     }
@@ -144,7 +147,7 @@ pub fn batch_sizes(
 /// The pairs of a link: itself and its own negative samples.
 fn own_pairs(target: &LinkTarget) -> f64 {
     match target.negatives.by {
-        NegativeEnds::Shared => 1.0,
+        NegativeEnds::Shared | NegativeEnds::SharedDestinations => 1.0,
         NegativeEnds::Uniform | NegativeEnds::InBatch => 1.0 + f64::from(target.negatives.count),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! With samples of its own, a link needs a score for each of them, of rows that lie anywhere. Samples that all links of a
 //! mini-batch share make the scores a matrix product, where the score is linear in the row of the end that is replaced:
-//! s(u, r, v) = ⟨q(u, r), x_v⟩ + c(u, r), as the inner product of DistMult, ComplEx or RESCAL. The query q is the derivative of the score by
+//! s(u, r, v) = ⟨q(u, r), x_v⟩ + c(u, r), as the inner product of DistMult, ComplEx or RESCAL; of ConvE, in the row of the destination only. The query q is the derivative of the score by
 //! that row, so nothing has to be known of the layer. c is the same for all candidates and cancels in a softmax.
 //!
 //! ```text
@@ -36,11 +36,12 @@ use crate::minibatch::NotBatchable;
 /// Stands for -∞: added to a number, it leaves nothing in a sum of exponentials, and its derivatives are numbers.
 const NOTHING: f64 = -1e30;
 
-/// Writes out the losses of links of a mini-batch that are all compared with the same samples of each vertex type, so many.
+/// Writes out the losses of links of a mini-batch that are all compared with the same samples of each vertex type, so many, in
+/// place of these ends (`In`: the destination).
 ///
 /// # Errors
-/// A score that is not linear in the rows of one end.
-pub fn share_samples(flow: &mut Dataflow, count: u32) -> Result<(), NotBatchable> {
+/// A score that is not linear in the rows of one of these ends.
+pub fn share_samples(flow: &mut Dataflow, count: u32, ends: &[Direction]) -> Result<(), NotBatchable> {
     let mut new = flow.with_tables_of(flow.name.clone());
     let mut map: Vec<Value> = Vec::with_capacity(flow.values.len());
     for data in &flow.values {
@@ -48,7 +49,7 @@ pub fn share_samples(flow: &mut Dataflow, count: u32) -> Result<(), NotBatchable
         let args: Vec<Value> = data.args.iter().map(|arg| map[arg.index()]).collect();
         map.push(match data.op {
             Op::LinkLoss(RankingLoss::CrossEntropy) => {
-                let mut shared = Shared { flow: &mut new, count, tables: FxHashMap::default() };
+                let mut shared = Shared { flow: &mut new, count, ends, tables: FxHashMap::default() };
                 shared.loss(&args).map_err(|why| NotBatchable { why, origin: data.origin })?
             }
             _ => new.push(data.op.clone(), &args).expect("the program is typed"),
@@ -64,6 +65,7 @@ pub fn share_samples(flow: &mut Dataflow, count: u32) -> Result<(), NotBatchable
 struct Shared<'a> {
     flow: &'a mut Dataflow,
     count: u32,
+    ends: &'a [Direction],
     /// The rows of a vertex value at the samples.
     tables: FxHashMap<Value, Value>,
 }
@@ -74,7 +76,7 @@ impl Shared<'_> {
         let (mut total, mut count) = (None, None);
         for &score in scores {
             let Space::Edges(graph) = self.flow.ty(score).space else { unreachable!("scores are values of pairs") };
-            for direction in [Direction::In, Direction::Out] {
+            for &direction in self.ends {
                 let each = self.of_end(score, graph, direction)?;
                 let sum = self.push(Op::ReduceSpace(Reduce::Sum), &[each])?;
                 total = Some(self.joined(total, sum)?);

@@ -43,7 +43,7 @@ impl TrainChecker<'_, '_> {
                 TrainEntry::Negatives(span, expr) => match self.negatives(expr, consts) {
                     Some(found) => {
                         negatives = found;
-                        shared = (found.by == NegativeEnds::Shared).then_some(*span);
+                        shared = (!found.by.shared().is_empty()).then_some(*span);
                     }
                     None => fine = false,
                 },
@@ -80,19 +80,15 @@ impl TrainChecker<'_, '_> {
         fine.then_some(Some(LinkTarget { graphs, loss, negatives, exclude }))
     }
 
-    /// Reads `uniform(10)`, `in_batch(10)` or `shared(1000)`.
+    /// Reads `uniform(10)`, `in_batch(10)`, `shared(1000)` or `shared_destinations(1000)`.
     fn negatives(&mut self, expr: &Expr, consts: &Consts) -> Option<Negatives> {
-        let ways: [(&str, &[&str]); 3] = [("uniform", &["count"]), ("in_batch", &["count"]), ("shared", &["count"])];
+        let ways = NegativeEnds::ALL.map(|by| (by.name(), &["count"][..]));
         let (name, args) = self.choice(expr, "way to draw negatives", &ways)?;
         let count = match args[0] {
             Some(count) => self.count_within(count, consts, (1.0, MOST_NEGATIVES), "the number of negatives")? as u32,
             None => NEGATIVES.count,
         };
-        let by = match name.as_str() {
-            "uniform" => NegativeEnds::Uniform,
-            "in_batch" => NegativeEnds::InBatch,
-            _ => NegativeEnds::Shared,
-        };
+        let by = NegativeEnds::ALL.into_iter().find(|by| by.name() == name).expect("it is one of the ways");
         Some(Negatives { count, by })
     }
 

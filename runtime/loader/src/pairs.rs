@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hgnnc_data::{BoundData, Candidates, ExecError, LinkWalks, Result};
 use hgnnc_graph::Shared;
 use hgnnc_ir::dataflow::Dataflow;
+use hgnnc_ir::ops::Direction;
 use hgnnc_ir::random::mask_key;
 use hgnnc_ir::training::{LinkTarget, NegativeEnds, Negatives, RepeatedLinks};
 use hgnnc_ir::types::Graph;
@@ -256,7 +257,10 @@ impl PairSource {
                                 let other = of_batch[draw(of_batch.len())];
                                 candidates.at(if of_destination { other.1 } else { other.0 }, replaced)
                             }
-                            NegativeEnds::InBatch | NegativeEnds::Uniform | NegativeEnds::Shared => {
+                            NegativeEnds::InBatch
+                            | NegativeEnds::Uniform
+                            | NegativeEnds::Shared
+                            | NegativeEnds::SharedDestinations => {
                                 candidates.of(replaced).start + draw(candidates.count()) as u32
                             }
                         };
@@ -272,7 +276,7 @@ impl PairSource {
         }
         ids.resize_with(seeds.len(), FxHashMap::default);
         ids.iter_mut().for_each(FxHashMap::clear);
-        if self.target.negatives.by == NegativeEnds::Shared {
+        if !self.target.negatives.by.shared().is_empty() {
             self.shared_samples(key, seeds);
             for (ids, seeds) in ids.iter_mut().zip(seeds.iter()) {
                 ids.extend(seeds.iter().copied().zip(0..));
@@ -299,7 +303,7 @@ impl PairSource {
     /// Negative samples that each link has for itself.
     fn own_negatives(&self) -> u32 {
         match self.target.negatives.by {
-            NegativeEnds::Shared => 0,
+            NegativeEnds::Shared | NegativeEnds::SharedDestinations => 0,
             NegativeEnds::Uniform | NegativeEnds::InBatch => self.target.negatives.count,
         }
     }
@@ -309,7 +313,7 @@ impl PairSource {
     fn shared_samples(&self, key: BatchKey, seeds: &mut [Vec<u32>]) {
         let count = self.target.negatives.count as usize;
         let num_types = seeds.len() as u64;
-        for (vertex_type, num) in self.ends() {
+        for (vertex_type, num) in self.replaced_ends() {
             let samples = &mut seeds[vertex_type];
             if samples.is_empty() {
                 let draws = Draws { key: mask_key(key.seed, key.epoch, SHARED_STREAM), tries: 1 };
@@ -328,21 +332,27 @@ impl PairSource {
         }
     }
 
-    /// The vertex types of the ends of links, with their numbers of vertices, for each graph.
-    fn ends(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.graphs.iter().flat_map(|links| [(links.dst_type, links.num_dst), (links.src_type, links.num_src)])
+    /// The vertex types of the ends of links that shared samples replace, with their numbers of vertices, for each graph.
+    fn replaced_ends(&self) -> impl Iterator<Item = (usize, usize)> {
+        let replaced = self.target.negatives.by.shared();
+        self.graphs.iter().flat_map(|links| {
+            replaced.iter().map(|end| match end {
+                Direction::In => (links.dst_type, links.num_dst),
+                Direction::Out => (links.src_type, links.num_src),
+            })
+        })
     }
 
     /// # Errors
     /// More shared samples than vertices of a type.
     pub fn check(&self, types: &[String]) -> Result<()> {
         let Negatives { count, by } = self.target.negatives;
-        match self.ends().find(|&(_, num)| by == NegativeEnds::Shared && num < count as usize) {
+        match self.replaced_ends().find(|&(_, num)| num < count as usize) {
             None => Ok(()),
             Some((vertex_type, num)) => Err(ExecError::Shape {
-                what: format!("`negatives shared({count})`"),
+                what: format!("`negatives {}({count})`", by.name()),
                 found: format!("{num} vertices of type `{}`", types[vertex_type]),
-                expected: format!("at least {count}: `negatives shared({num})` compares with all of them"),
+                expected: format!("at least {count}: `negatives {}({num})` compares with all of them", by.name()),
             }),
         }
     }

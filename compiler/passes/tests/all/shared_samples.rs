@@ -59,6 +59,20 @@ const LINEAR: [&str; 3] = [
      %12 = reduce.sum(axes 1) %11 : f32[edges(links_r)] @NA",
 ];
 
+/// A network of the source: linear in the rows of the destination only.
+const OF_DESTINATION: &str = "%9 = matmul %7, %5 : f32[edges(links_r); 4] @NA
+     %10 = relu %9 : f32[edges(links_r); 4] @NA
+     %11 = mul %10, %8 : f32[edges(links_r); 4] @NA
+     %12 = reduce.sum(axes 1) %11 : f32[edges(links_r)] @NA";
+
+const BOTH: &[Direction] = &[Direction::In, Direction::Out];
+const DESTINATIONS: &[Direction] = &[Direction::In];
+
+/// Scores with the ends that samples replace.
+fn cases() -> impl Iterator<Item = (&'static str, &'static [Direction])> {
+    LINEAR.into_iter().map(|score| (score, BOTH)).chain([(OF_DESTINATION, DESTINATIONS), (LINEAR[0], DESTINATIONS)])
+}
+
 /// The links, by destination. The first vertices of each type are its samples, so some links are among them and others are not.
 const LINKS: [(u32, u32); 5] = [(0, 1), (4, 1), (2, 2), (0, 3), (3, 3)];
 
@@ -76,8 +90,8 @@ fn bindings() -> Bindings {
     bindings
 }
 
-/// The mean over links and ends of ln(e^s + Σ e^n) - s, where n are the scores of the samples other than the link.
-fn definition(flow: &Dataflow, bindings: &Bindings) -> f64 {
+/// The mean over links and these ends of ln(e^s + Σ e^n) - s, where n are the scores of the samples other than the link.
+fn definition(flow: &Dataflow, bindings: &Bindings, ends: &[Direction]) -> f64 {
     let score = flow.result("score").expect("a score");
     let mut flow = flow.clone();
     flow.outputs.retain(|output| output.value == score);
@@ -89,19 +103,19 @@ fn definition(flow: &Dataflow, bindings: &Bindings) -> f64 {
     let mut total = 0.0;
     for (src, dst) in LINKS {
         let own = score_of((src, dst));
-        for direction in [Direction::In, Direction::Out] {
+        for &direction in ends {
             let pair = |sample| if direction == Direction::In { (src, sample) } else { (sample, dst) };
             let others = (0..SAMPLES).map(pair).filter(|&pair| pair != (src, dst)).map(|pair| score_of(pair).exp());
             total += (own.exp() + others.sum::<f64>()).ln() - own;
         }
     }
-    total / (2 * LINKS.len()) as f64
+    total / (ends.len() * LINKS.len()) as f64
 }
 
-fn written_out(flow: &Dataflow) -> Dataflow {
+fn written_out(flow: &Dataflow, ends: &[Direction]) -> Dataflow {
     let mut flow = flow.clone();
     flow.outputs.retain(|output| output.kind == hgnnc_ir::OutputKind::Result("loss".into()));
-    share_samples(&mut flow, SAMPLES).expect("the score is linear");
+    share_samples(&mut flow, SAMPLES, ends).expect("the score is linear");
     expand_link_loss(&mut flow, 0).expect("products of pairs");
     verify(&flow).unwrap_or_else(|broken| panic!("{broken:#?}\n{flow}"));
     flow
@@ -131,29 +145,30 @@ fn loss_of(flow: &Dataflow, bindings: &Bindings) -> f64 {
 
 #[test]
 fn what_is_written_out_is_the_loss() {
-    for score in LINEAR {
+    for (score, ends) in cases() {
         let (flow, bindings) = (program(score), bindings());
-        let new = written_out(&flow);
+        let new = written_out(&flow, ends);
         assert_eq!(parse(&print(&new)).map(|read| print(&read)), Ok(print(&new)));
-        let (expected, found) = (definition(&flow, &bindings), loss_of(&new, &bindings));
+        let (expected, found) = (definition(&flow, &bindings, ends), loss_of(&new, &bindings));
         assert!((expected - found).abs() < 1e-12 && expected > 0.1, "{found} instead of {expected}\n{new}");
     }
 }
 
 #[test]
 fn gradients_are_those_of_the_loss() {
-    for score in LINEAR {
+    for (score, ends) in cases() {
         let (flow, bindings) = (program(score), bindings());
         let params: Vec<Param> = (0..5).map(Param::new).collect();
         let complete = |joint: &Dataflow| complete(joint, &bindings);
-        gradients_are_those_of(&written_out(&flow), &params, &bindings, complete, |moved| definition(&flow, moved));
+        let definition = |moved: &Bindings| definition(&flow, moved, ends);
+        gradients_are_those_of(&written_out(&flow, ends), &params, &bindings, complete, definition);
     }
 }
 
 #[test]
 fn kernels_compute_the_loss_and_its_gradients() {
-    for score in LINEAR {
-        let program = written_out(&program(score));
+    for (score, ends) in cases() {
+        let program = written_out(&program(score), ends);
         let params: Vec<Param> = (0..5).map(Param::new).collect();
         kernels_compute_gradients(&program, &params, &complete(&program, &bindings()));
     }
@@ -172,14 +187,15 @@ fn scores_that_are_not_linear_are_refused() {
     let reasons = [
         (distance, "the score is not linear in the rows of the destination"),
         (of_one_end, "the score does not depend on the source"),
+        (OF_DESTINATION, "the score is not linear in the rows of the source"),
     ];
     for (score, reason) in reasons {
-        let refused = share_samples(&mut program(score), SAMPLES).expect_err("no matrix product");
+        let refused = share_samples(&mut program(score), SAMPLES, BOTH).expect_err("no matrix product");
         assert_eq!(refused.why, reason);
     }
 }
 
 #[test]
 fn the_loss_is_a_product_of_queries_and_samples() {
-    insta::assert_snapshot!(written_out(&program(LINEAR[0])).to_string());
+    insta::assert_snapshot!(written_out(&program(LINEAR[0]), BOTH).to_string());
 }
