@@ -194,6 +194,26 @@ fn scores_of_stacked_relations_train_to_the_same_weights() {
     }
 }
 
+/// A convolution of the source and the vector of the relation: products of matrices of each pair.
+#[test]
+fn convolutions_of_stacked_relations_train_to_the_same_weights() {
+    let place = place();
+    let text = format!(
+        "use std::compgcn::RelationVectors\nuse std::link::ConvE\n{}\
+         model M(schema: S) {{\n    let r = RelationVectors(width: 4) over relations\n    \
+         let h = linear(Entity.x, 4)\n    \
+         output score: links = ConvE(rows: 2, filters: 2, kernel: 2) over links(relations) of (h, r: r)\n}}\n\
+         train M {{\n    loss cross_entropy(score, links)\n    optimizer sgd(lr: 0.1)\n    epochs 3\n    \
+         batch 32\n    negatives uniform(2)\n    select train.loss\n    metrics auc\n}}\n",
+        schema("x: f32[6]")
+    );
+    std::fs::write(place.path("m.hgnn"), text).expect("written");
+    let explained = place.with_data("build", &["--explain"]).works().out;
+    assert!(explained.contains("semantic graphs from `links_r0` on stacked"), "{explained}");
+    let stacked = train(&place, "stacked.safetensors", &[]);
+    close("convolutions", &stacked, &train(&place, "apart.safetensors", &APART));
+}
+
 /// Metapaths are stacked as relations are, from their edges: those that could be factored are materialized nonetheless.
 #[test]
 fn stacked_metapaths_train_to_the_same_weights() {

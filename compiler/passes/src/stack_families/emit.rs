@@ -467,6 +467,10 @@ impl<'a> Emitter<'a> {
             | Op::Slice { .. }
             | Op::Transpose { .. }
             | Op::ReduceTrailing { .. } => args.iter().all(|&arg| self.can_read(arg, rows)),
+            // Both operands have rows.
+            Op::RowProduct { .. } => {
+                args.iter().all(|&arg| matches!(arg, Operand::Each(_)) && self.can_read(arg, rows))
+            }
             Op::MatMul { .. } => match (args[1], rows) {
                 (Operand::Same(w), _) if self.old.ty(w).is_unit() => self.can_read(args[0], rows),
                 (Operand::Each(w), Rows::Pairs(_)) => self.can_read(args[0], rows) && self.can(w, Rows::Members),
