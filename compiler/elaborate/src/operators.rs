@@ -6,7 +6,7 @@ use hgnnc_declare::consts::{arithmetic, division_by_zero, not_constant, not_fini
 use hgnnc_diag::{Diagnostic, Span, codes};
 use hgnnc_hir::text::{show_dim, show_space, show_widths};
 use hgnnc_hir::{Decomposition, Dim, ExprId, ExprKind, Form, Row, Type, Width};
-use hgnnc_ir::{BinaryOp, Space, UnaryOp, VertexType};
+use hgnnc_ir::{BinaryOp, Graph, Space, UnaryOp, VertexType};
 use hgnnc_syntax::ast;
 
 use crate::checker::{Checker, Mistake};
@@ -312,6 +312,11 @@ impl Checker<'_> {
                 let rows = x.iter().zip(y.values()).map(|((vertex, x), y)| Ok((*vertex, rule(self, x, y)?)));
                 Type::PerType(rows.collect::<Result<_, Mistake>>()?)
             }
+            (Type::ByGraph(x), Type::ByGraph(y)) if x.keys().eq(y.keys()) => {
+                let rows = x.iter().zip(y.values()).map(|((graph, x), y)| Ok((*graph, rule(self, x, y)?)));
+                Type::ByGraph(rows.collect::<Result<_, Mistake>>()?)
+            }
+            (Type::ByGraph(x), Type::ByGraph(y)) => return Err(Box::new(self.different_graphs(x, y, span))),
             (Type::One(x), family) => self.map_type(family, |this, y| rule(this, x, y))?,
             (family, Type::One(y)) => self.map_type(family, |this, x| rule(this, x, y))?,
             (x, y) => {
@@ -324,6 +329,21 @@ impl Checker<'_> {
             }
         };
         Ok(Some(self.expr(kind(a.id, b.id), ty, span)))
+    }
+
+    fn different_graphs(&self, a: &BTreeMap<Graph, Row>, b: &BTreeMap<Graph, Row>, span: Span) -> Diagnostic {
+        let only = |rows: &BTreeMap<Graph, Row>, others: &BTreeMap<Graph, Row>| {
+            let graph = rows.keys().find(|graph| !others.contains_key(graph))?;
+            Some(self.model.tables.graphs[graph.index()].name.clone())
+        };
+        let report = |graph: String, side: &str| {
+            let message = "the two sides have values of different semantic graphs";
+            Diagnostic::at(codes::DIFFERENT_SPACES, span, message, format!("`{graph}` is on the {side} only"))
+        };
+        match (only(a, b), only(b, a)) {
+            (Some(graph), _) => report(graph, "left"),
+            (None, graph) => report(graph.expect("the graphs differ"), "right"),
+        }
     }
 
     fn different_types(&self, a: &BTreeMap<VertexType, Row>, b: &BTreeMap<VertexType, Row>, span: Span) -> Diagnostic {

@@ -138,6 +138,9 @@ impl Instance<'_> {
             (Values::PerType(a), Values::PerType(b)) => {
                 Values::PerType(a.iter().map(|(vertex, a)| (*vertex, f(self, a, &b[vertex]))).collect())
             }
+            (Values::ByGraph(a), Values::ByGraph(b)) => {
+                Values::ByGraph(a.iter().map(|(graph, a)| (*graph, f(self, a, &b[graph]))).collect())
+            }
             (a, b) => panic!("{a:?} and {b:?} do not combine"),
         }
     }

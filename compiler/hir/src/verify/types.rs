@@ -647,7 +647,9 @@ fn map2(a: &Type, b: &Type, mut rule: impl FnMut(&Row, &Row) -> Rule<Row>) -> Ru
     match (a, b) {
         (Type::One(a), b) => map(b, |b| rule(a, b)),
         (a, Type::One(b)) => map(a, |a| rule(a, b)),
-        (Type::PerGraph(_), Type::PerGraph(_)) | (Type::PerType(_), Type::PerType(_)) => zip(a, b, rule),
+        (Type::PerGraph(_), Type::PerGraph(_))
+        | (Type::PerType(_), Type::PerType(_))
+        | (Type::ByGraph(_), Type::ByGraph(_)) => zip(a, b, rule),
         _ => Err("values of different kinds of families do not combine".into()),
     }
 }

@@ -112,7 +112,7 @@ fn a_composed_layer_passes_rows_on() {
         }}
         layer Twice() over graphs: [*] of x: *[in] per graph -> rows: *[in] per graph {{
             let first = Shares() over graphs of x
-            rows = Shares() over graphs of (2 * first)
+            rows = Shares() over graphs of (first + first)
         }}
         layer Total() over graphs: [U -> V] of x: V[in] per graph -> V[in] {{
             fuse v: V across graphs {{ out = sum(v.x) across graphs }}
