@@ -109,7 +109,7 @@ fn model_of(module: &str, layer: &Layer) -> String {
             "score: links = h".to_owned(),
         ),
         false if of_results => {
-            let rows = layer.results.len().gt(&1).then_some(".rows").unwrap_or_default();
+            let rows = if layer.results.len() > 1 { ".rows" } else { "" };
             (over.to_owned(), format!("logits: Paper = linear((Total() over {over} of h{rows}).Paper, 3)"))
         }
         false if layer.results[0].rows == ValueRows::PerGraph => (over.to_owned(), "weights: graphs = h".to_owned()),

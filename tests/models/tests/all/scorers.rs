@@ -49,10 +49,10 @@ fn conv_e(p: &Plain<'_>, (rows, filters, kernel): (usize, usize, usize), x: &[f6
     let (height, width) = (2 * rows, x.len() / rows);
     let (w, c) = (p.param("s.w"), p.vector("s.c"));
     let mut maps = vec![];
-    for filter in 0..filters {
+    for (filter, bias) in c.iter().enumerate().take(filters) {
         for top in 0..=height - kernel {
             for left in 0..=width - kernel {
-                let mut sum = c[filter];
+                let mut sum = *bias;
                 for i in 0..kernel {
                     for j in 0..kernel {
                         sum += w.row(filter)[i * kernel + j] * image[(top + i) * width + left + j];
