@@ -98,7 +98,8 @@ pub fn place_batch(flow: &Dataflow, layout: &BatchLayout, seeds: Option<VertexTy
     let new = flow.with_tables_of(flow.name.clone());
     let made = vec![None; flow.values.len()];
     let (completed, taken) = (HashMap::new(), HashMap::new());
-    let mut placing = Placing { old: flow, new, layout, seeds, split, made, completed, taken };
+    let of_samples = tables_of_samples(flow);
+    let mut placing = Placing { old: flow, new, layout, seeds, split, made, completed, taken, of_samples };
     placing.tables()?;
     let live = flow.live_values();
     for value in flow.handles().filter(|value| live[value.index()]) {
@@ -130,6 +131,38 @@ struct Placing<'a> {
     completed: HashMap<Value, Value>,
     /// By old value of vertices that are shuffled: its rows that those of the rank take.
     taken: HashMap<Value, Value>,
+    /// By old value: is it a matrix of samples that all links share, or its gradient?
+    of_samples: Vec<bool>,
+}
+
+/// Whether values are matrices of the rows of samples that all links of a batch share, or their gradients. All ranks have the
+/// same samples, and each computes their rows on its own graph: as those of its seeds they are its own, and so is their gradient,
+/// which is that of its links.
+fn tables_of_samples(flow: &Dataflow) -> Vec<bool> {
+    let is_of_samples = |space: Space| match space {
+        Space::Vertices(vertex) => matches!(flow.vertex_types[vertex.index()].rows, VertexRows::Samples(..)),
+        _ => false,
+    };
+    let mut found = vec![false; flow.values.len()];
+    for value in flow.handles() {
+        let data = flow.value(value);
+        let of_table = || data.args.iter().any(|arg| found[arg.index()]);
+        found[value.index()] = match data.op {
+            Op::Unrows => is_of_samples(flow.ty(data.args[0]).space),
+            _ => data.ty.space == Space::Unit && of_table(),
+        };
+    }
+    // A gradient becomes rows of the samples in the end.
+    for value in flow.handles().rev() {
+        let data = flow.value(value);
+        if found[value.index()] && data.phase == Phase::Backward || data.op == Op::Rows && is_of_samples(data.ty.space)
+        {
+            for &arg in data.args.iter().filter(|&&arg| flow.ty(arg).space == Space::Unit) {
+                found[arg.index()] = true;
+            }
+        }
+    }
+    found
 }
 
 impl Placing<'_> {
@@ -261,6 +294,11 @@ impl Placing<'_> {
         let data = self.old.value(value);
         let space = data.ty.space;
         let arg_space = data.args.first().map(|&arg| self.old.ty(arg).space);
+        let from_table = data.op == Op::Rows && self.of_samples[data.args[0].index()];
+        if self.of_samples[value.index()] || from_table {
+            let args: Vec<Value> = data.args.iter().map(|&arg| self.complete(arg)).collect::<Result<_>>()?;
+            return Ok((self.push(value, data.op.clone(), &args)?, Placement::Own));
+        }
         match (&data.op, arg_space) {
             (&Op::GatherSrc(graph), Some(Space::Vertices(vertex))) if self.shuffles(graph) => {
                 let taken = self.taken(data.args[0], vertex)?;
@@ -291,12 +329,7 @@ impl Placing<'_> {
             // Their gradients come back.
             (Op::Unrows, Some(Space::Vertices(vertex))) => {
                 if data.phase == Phase::Forward {
-                    let are_samples = matches!(self.old.vertex_types[vertex.index()].rows, VertexRows::Samples(..));
-                    let why = match are_samples {
-                        true => "its links share their negative samples (`negatives shared`)",
-                        false => "it takes the values of all vertices as a matrix",
-                    };
-                    return self.refuse(value, why);
+                    return self.refuse(value, "it takes the values of all vertices as a matrix");
                 }
                 let (rows, _) = self.made(data.args[0]);
                 let sums = self.reduced_copies(value, vertex, Reduce::Sum, rows)?;

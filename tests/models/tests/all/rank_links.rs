@@ -188,18 +188,16 @@ fn negatives_of_the_batch() {
     ranks_learn_as_one_process(&MODEL.replace("uniform(3)", "in_batch(2)"));
 }
 
-/// Samples that all links share are those of one process only.
+/// All ranks draw the same samples and compute their rows, each for its own links.
 #[test]
-fn shared_samples_are_refused() {
+fn links_that_share_their_samples() {
     let model = MODEL.replace("binary_cross_entropy(score, links)", "cross_entropy(score, links)");
-    let model = model.replace("uniform(3)", "shared(8)");
-    assert!(train(&model, &music(), None).is_ok());
-    let on_rank = |comm: &Arc<dyn hgnnc_dist::Comm>| train(&model, &music(), Some(Ranks::new(Arc::clone(comm))));
-    for refused in threads::run(2, on_rank) {
-        let Err(error) = refused else { panic!("shared samples on two ranks") };
-        let error = error.to_string();
-        assert!(error.contains("share their negative samples (`negatives shared`)"), "{error}");
+    let model = model.replace("lr: 0.5", "lr: 0.2");
+    for negatives in ["shared(8)", "shared_destinations(20)"] {
+        ranks_learn_as_one_process(&model.replace("uniform(3)", negatives));
     }
+    let sampled = model.replace("batch     32", "batch     32\n    fanout    [3, 3]");
+    ranks_learn_as_one_process(&sampled.replace("uniform(3)", "shared(8)"));
 }
 
 /// Edges that join the ends of a link of the batch are no messages, whichever rank has the link.
