@@ -57,7 +57,7 @@ pub fn resolve(
         None => whole.map(|whole| vec![vec![Fanout::All; flow.graphs.len()]; whole.hops]),
     };
     let reuse = match &spec.reuse {
-        Some((span, reuse)) => Some(resolver.reuse(*span, *reuse)?),
+        Some((span, reuse)) => Some(resolver.reuse(*span, *reuse, checked.model.hidden_at())?),
         None => None,
     };
     Some(MiniBatch { size: spec.size?.1?, all_of: all_of?, fanouts: fanouts?, reuse })
@@ -170,7 +170,16 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    fn reuse(&mut self, span: Span, reuse: Option<Reuse>) -> Option<Reuse> {
+    /// `hidden`: the place of labels of which steps hide a share.
+    fn reuse(&mut self, span: Span, reuse: Option<Reuse>, hidden: Option<Span>) -> Option<Reuse> {
+        if let Some(hidden) = hidden {
+            let message = "values that labels are in are not reused where steps hide labels";
+            let report = Diagnostic::at(codes::NOT_REUSED, span, message, "cannot be reused")
+                .label(hidden, "a share of these is hidden from each step")
+                .note("a value of another batch may hold the label of a vertex that this one hides and learns");
+            self.diagnostics.push(report.help("remove `reuse`"));
+            return None;
+        }
         let why = match self.field {
             Some(ReceptiveField { links: true, .. }) => Some((
                 "values are reused where the loss is of vertices, not of links",

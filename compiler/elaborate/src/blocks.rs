@@ -195,8 +195,12 @@ impl<'a> Checker<'a> {
             RowsOf::Any(_) => {
                 // Every type that an input has values for; `fuse` also runs where messages arrive.
                 let mut all: Vec<VertexType> = cx.vertex_fields.values().flat_map(|v| v.keys().copied()).collect();
+                all.extend(&cx.of_inputs);
                 if matches!(block.kind, BlockKind::Fuse { .. }) {
                     all.extend(cx.ends.iter().map(|(_, dst)| *dst));
+                }
+                if all.is_empty() {
+                    all.extend(cx.ends.iter().flat_map(|(src, dst)| [*src, *dst]));
                 }
                 all.sort();
                 all.dedup();
@@ -209,15 +213,30 @@ impl<'a> Checker<'a> {
             self.for_instance(many.then(|| format!("vertex type `{}`", self.vertex_name(vertex))));
             outcomes.push((vertex, self.statements(def, cx, block, place(vertex, many))));
         }
+        let assigned: Vec<(VertexType, &Binding, bool)> = outcomes
+            .iter()
+            .flat_map(|(vertex, outcome)| outcome.iter().flat_map(|(_, assigned)| assigned).map(|of| (*vertex, of)))
+            .filter(|(_, (binding, _))| result_by_graph(cx.layer, &binding.name).is_none_or(|(_, rows)| rows.is_none()))
+            .map(|(vertex, (binding, term))| (vertex, *binding, is_per_graph(term)))
+            .collect();
+        let of_both_kinds = self.fields_of_both_kinds(cx, many, &assigned);
+        fine &= of_both_kinds.is_empty();
         let mut instances = vec![];
-        for (vertex, outcome) in outcomes {
+        for (vertex, mut outcome) in outcomes {
+            if let Some((_, assigned)) = &mut outcome {
+                assigned.retain(|(binding, _)| !of_both_kinds.contains(&binding.name.name));
+            }
             let mut instance = Instance { vertex: Some(vertex), body: vec![], fields: vec![] };
             fine &= self.store(cx, block, outcome, &mut instance);
             instances.push(instance);
         }
         self.for_instance(None);
+        for name in of_both_kinds {
+            cx.forget_graph_field(&name);
+            cx.failed.insert(name);
+        }
         let assigned: Vec<&Ident> = block.body.iter().filter_map(assigned_name).collect();
-        self.complete_graph_rows(cx, &assigned);
+        fine &= self.complete_graph_rows(cx, &assigned);
         let kind = match block.kind {
             BlockKind::Fuse { .. } => hir::BlockKind::Fuse,
             BlockKind::Project(_) | BlockKind::Aggregate { .. } => hir::BlockKind::Project,
@@ -352,7 +371,7 @@ impl<'a> Checker<'a> {
                 }
                 Some(_) => None,
                 // A field that is no result may have a row for each semantic graph as well.
-                None => matches!(&term, Term::Value(value) if matches!(*value.ty, Type::PerGraph(_))).then_some(None),
+                None => is_per_graph(&term).then_some(None),
             };
             if let (Some(vertex), Some(declared)) = (instance.vertex, declared) {
                 let known = self.value(term, value.span);
@@ -493,6 +512,9 @@ impl<'a> Checker<'a> {
                     format!("layer `{}` never assigns its result `{name}`", def.layer.name.name),
                     if is_family { "needs a value per edge" } else { "needs a value per vertex" },
                 );
+                if let (true, Some(at)) = (is_family && cx.vertex_fields.contains_key(name), cx.field_spans.get(name)) {
+                    report = report.label(*at, "assigned here, but as a value of vertices");
+                }
                 if let (false, Some(at)) = (is_family, cx.field_spans.get(name)) {
                     report = report
                         .label(*at, "assigned here, but as a value of each semantic graph")
@@ -592,6 +614,11 @@ impl<'a> Checker<'a> {
     pub fn or_report<T>(&mut self, result: Result<T, Mistake>) -> Option<T> {
         result.map_err(|mistake| self.report(*mistake)).ok()
     }
+}
+
+/// Is it a value for each semantic graph?
+fn is_per_graph(term: &Term) -> bool {
+    matches!(term, Term::Value(value) if matches!(*value.ty, Type::PerGraph(_)))
 }
 
 /// The field that a statement of a block assigns.

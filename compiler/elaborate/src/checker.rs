@@ -74,6 +74,8 @@ pub struct Checker<'a> {
     pub without_messages: Vec<WithoutMessages>,
     /// Constructs that are valid and probably not intended.
     pub doubts: Doubts,
+    /// By expression that has the values of some semantic graphs, the value with those of more that it was chosen of.
+    pub whole_values: HashMap<ExprId, Typed>,
     /// An expression of the loss is checked, which sees parameters of layers.
     pub within_loss: bool,
     /// A layer is checked without a use: arguments, widths and data of edges are not known.
@@ -201,6 +203,7 @@ impl<'a> Checker<'a> {
             declared_outputs: HashSet::new(),
             without_messages: vec![],
             doubts: Doubts::default(),
+            whole_values: HashMap::new(),
             within_loss: false,
             without_use: false,
             reported: HashSet::new(),

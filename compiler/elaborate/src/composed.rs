@@ -63,10 +63,6 @@ impl<'a> Checker<'a> {
                     let parts: Vec<_> = values.iter().map(|(vertex, value)| (*vertex, value.id)).collect();
                     Term::Value(self.types(parts, input.span))
                 }
-                // Rows of vertices with those for other graphs, whose reverses the family may have.
-                (None, Some(value)) if let Some(given) = cx.by_graph.get(&name.name).filter(|_| of_vertices(value)) => {
-                    Term::Value(given.clone())
-                }
                 (None, Some(value)) => {
                     let graphs = cx.graphs.clone().into();
                     let kind = match value.ty.rows().all(|row| GraphRows::of(row) == GraphRows::Edges) {
@@ -74,7 +70,12 @@ impl<'a> Checker<'a> {
                         false => Kind::RowsByGraph(vec![(value.id, graphs)]),
                     };
                     let rows = cx.graphs.iter().copied().zip(value.ty.rows().cloned()).collect();
-                    Term::Value(self.expr(kind, Type::ByGraph(rows), input.span))
+                    let own = self.expr(kind, Type::ByGraph(rows), input.span);
+                    // A layer that is given it may read what sources have for other graphs.
+                    if let Some(given) = cx.by_graph.get(&name.name) {
+                        self.whole_values.insert(own.id, given.clone());
+                    }
+                    Term::Value(own)
                 }
                 (None, None) if cx.absent.contains(&name.name) => Term::Absent,
                 (None, None) => Term::Error,
@@ -144,7 +145,7 @@ impl<'a> Checker<'a> {
                 let mut own = vec![];
                 for &graph in &cx.graphs {
                     let Some(row) = rows.get(&graph) else {
-                        let graph = self.model.tables.graphs[graph.index()].name.clone();
+                        let graph = self.schema.written(&self.model.tables.graphs[graph.index()]);
                         let message = format!("`{}` has no value for `{graph}`", name.name);
                         self.report(Diagnostic::at(codes::NOT_PROJECTED, at, message, "of other semantic graphs"));
                         return false;
@@ -202,11 +203,6 @@ impl<'a> Checker<'a> {
         self.report(report.help("a layer does not know the vertex types of the schema"));
         Term::Error
     }
-}
-
-/// Are all values rows of vertices?
-fn of_vertices(value: &Typed) -> bool {
-    value.ty.rows().all(|row| GraphRows::of(row) == GraphRows::Vertices)
 }
 
 fn is_result(layer: &ast::Layer, name: &Ident) -> bool {

@@ -134,9 +134,17 @@ impl Checker<'_> {
                 Term::Error
             }
             other => {
-                let message = format!("{} has no field `{}`", other.describe(), field.name);
+                let by_graph = matches!(&other, Term::Value(value) if matches!(*value.ty, Type::ByGraph(_)));
+                let message = match by_graph {
+                    true => format!("a value of each semantic graph has no field `{}`", field.name),
+                    false => format!("{} has no field `{}`", other.describe(), field.name),
+                };
                 let report = Diagnostic::at(codes::UNKNOWN_FIELD, field.span, message, "not a field");
-                self.report(suggest(report, synonyms::Place::Field, &field.name, []));
+                self.report(match by_graph {
+                    true => report
+                        .help("a layer reads it, and combines what a vertex has: `sum(v.x) across graphs` in `fuse`"),
+                    false => suggest(report, synonyms::Place::Field, &field.name, []),
+                });
                 Term::Error
             }
         }
@@ -237,6 +245,15 @@ impl Checker<'_> {
             }
             return Ok(Term::Value(mine));
         }
+        // Rows of this type alone, so far.
+        if in_fuse
+            && let Some((value, _)) = layer
+                .graph_rows
+                .get(&field.name)
+                .and_then(|parts| parts.iter().find(|(_, positions)| *positions == scope.graphs))
+        {
+            return Ok(Term::Value(value.clone()));
+        }
         if !in_fuse && layer.graph_fields.contains_key(&field.name) {
             let message = format!("`{}` has a value for each semantic graph, not one for the vertex", field.name);
             let report = Diagnostic::at(codes::DIFFERENT_SPACES, field.span, message, "read in a `project` block");
@@ -291,6 +308,11 @@ impl Checker<'_> {
     }
 
     pub(crate) fn unknown_field(&self, layer: &LayerCx<'_>, field: &Ident, whose: &str) -> Diagnostic {
+        if let (true, Some(at)) = (layer.graph_rows.contains_key(&field.name), layer.field_spans.get(&field.name)) {
+            let message = format!("not all semantic graphs have rows of `{}` here", field.name);
+            return Diagnostic::at(codes::NOT_PROJECTED, field.span, message, "of some vertex types only")
+                .label(*at, "assigned here for the semantic graphs of some vertex types");
+        }
         let report = Diagnostic::at(
             codes::UNKNOWN_FIELD,
             field.span,

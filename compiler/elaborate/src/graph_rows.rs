@@ -1,6 +1,7 @@
-//! Values by semantic graph, as inputs, fields and results of a layer: of its edges, a row for each vertex where it ends, or a single row.
+//! Values by semantic graph, as inputs, fields and results of a layer: of its edges, a row for each vertex where it
+//! ends, or a single row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use hgnnc_declare::imports::LayerDef;
@@ -13,7 +14,7 @@ use hgnnc_syntax::ast::{self, Ident, LayerResult, RowsOf, ValueRows};
 use crate::checker::{Checker, Mistake, Scope};
 use crate::fields::gathered;
 use crate::layer::LayerCx;
-use crate::value::{Typed, describe};
+use crate::value::{Single, Typed, describe};
 
 /// The rows that a semantic graph has in a value by semantic graph.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,11 @@ impl GraphRows {
             ValueRows::Of(RowsOf::Name(name)) => is_family(name).then_some(Self::Edges),
             ValueRows::Of(RowsOf::Any(_)) => None,
         }
+    }
+
+    /// Are all values of a family rows of vertices?
+    fn all_of_vertices(ty: &Type) -> bool {
+        ty.rows().all(|row| Self::of(row) == Self::Vertices)
     }
 
     /// A phrase for messages: such a value.
@@ -83,11 +89,17 @@ fn destination(layer: &ast::Layer) -> Option<&Ident> {
 
 /// Refuses `U[…] per graph` of other vertices than those where the graphs end.
 pub fn misplaced_rows(layer: &ast::Layer) -> Vec<Diagnostic> {
-    let Some(over) = &layer.over else { return vec![] };
-    let inputs = layer.inputs.iter().map(|input| &input.rows);
-    let all = inputs.chain(layer.results.iter().map(|result| &result.rows));
-    let misplaced = all.filter_map(|rows| match rows {
-        ValueRows::OfEachGraph(RowsOf::Name(name)) if destination(layer).is_none_or(|dst| dst.name != name.name) => {
+    let inputs = layer.inputs.iter().map(|input| (&input.rows, input.span));
+    let all = inputs.chain(layer.results.iter().map(|result| (&result.rows, result.span)));
+    let misplaced = all.filter_map(|(rows, span)| match (rows, &layer.over) {
+        (ValueRows::OfEachGraph(_), None) => {
+            let message = "rows per graph belong to the vertices where each semantic graph ends";
+            let report = Diagnostic::at(codes::ROWS_PER_GRAPH, span, message, "of no semantic graphs");
+            Some(report.help("the layer has no semantic graphs: declare them with `over graphs: [*]`"))
+        }
+        (ValueRows::OfEachGraph(RowsOf::Name(name)), Some(over))
+            if destination(layer).is_none_or(|dst| dst.name != name.name) =>
+        {
             let message = "rows per graph belong to the vertices where each semantic graph ends";
             let report = Diagnostic::at(codes::ROWS_PER_GRAPH, name.span, message, "other vertices");
             Some(match destination(layer) {
@@ -117,6 +129,7 @@ impl<'a> Checker<'a> {
     ) -> bool {
         let name = &input.name.name;
         let Type::ByGraph(values) = &*value.ty else { unreachable!("values by semantic graph") };
+        let whole = self.whole_values.get(&value.id).unwrap_or(value).clone();
         if let Some(found) = values.values().map(GraphRows::of).find(|found| *found != wanted) {
             let message = format!("input `{name}` takes {}, not {}", wanted.describe(), describe(&value.ty));
             let report = Diagnostic::at(codes::NOT_A_VALUE, at, message, found.found())
@@ -136,7 +149,11 @@ impl<'a> Checker<'a> {
             }
             let decl = &self.model.tables.graphs[graph.index()];
             let missing = if wanted == GraphRows::Edges { "no value for the edges" } else { "no row" };
-            let message = format!("there is {missing} of `{}` here", decl.name);
+            let name_of_graph = match (self.schema.written(decl), decl.links) {
+                (joined, true) => format!("links({joined})"),
+                (written, false) => written,
+            };
+            let message = format!("there is {missing} of `{name_of_graph}` here");
             let report =
                 Diagnostic::at(codes::NOT_PROJECTED, at, message, "comes from a layer over other semantic graphs");
             self.report(match decl.links && wanted == GraphRows::Edges {
@@ -150,7 +167,10 @@ impl<'a> Checker<'a> {
         let own = self.expr(Kind::OfGraphs(value.id, cx.graphs.clone().into()), Type::PerGraph(rows), at);
         cx.inputs.push((name.clone(), own.id));
         cx.graph_fields.insert(name.clone(), own);
-        cx.by_graph.insert(name.clone(), value.clone());
+        cx.by_graph.insert(name.clone(), whole);
+        if wanted == GraphRows::Vertices {
+            cx.of_inputs.extend(cx.ends.iter().map(|(_, dst)| *dst));
+        }
         true
     }
 
@@ -194,20 +214,31 @@ impl<'a> Checker<'a> {
     /// The report of a source that has no row for the reverse of a graph.
     fn no_reverse(&self, layer: &LayerCx<'_>, field: &Ident, graph: Graph) -> Diagnostic {
         let decl = &self.model.tables.graphs[graph.index()];
-        let source = self.schema.written(decl);
-        let message = format!("a source of `{source}` has no `{}` for the reverse of `{source}`", field.name);
+        let (source, name) = (self.schema.written(decl), &field.name);
+        let message = format!("a source of `{source}` has no `{name}` for the reverse of `{source}`");
         let mut report = Diagnostic::at(codes::NO_REVERSE, field.span, message, "read at the source of edges");
+        let given = layer.input_spans.get(name);
+        if let Some(given) = given.filter(|_| !layer.graph_rows.contains_key(name)) {
+            report = report.label(*given, "has rows of other semantic graphs");
+            return report.help(format!(
+                "an edge reads the row that its source has for the edge the other way round: compute `{name}` over both, as in \
+                 `[relations, reverses]`, or read `e.dst.{name}`"
+            ));
+        }
         if let Some(family) = layer.family_span {
             report = report.label(family, "the reverse is none of these semantic graphs");
         }
-        report.help(format!(
-            "vertices have `{0}` for each semantic graph that ends there, and an edge reads that of its own edge the other way round: \
-             use the layer over both, as in `[relations, reverses]`, or read `e.dst.{0}`",
-            field.name
-        ))
+        report.help(match decl.links || self.edges_of(graph).is_some() {
+            true => format!("pairs and edges to predict have no reverse here: let `{name}` be an input, computed over both directions"),
+            false => format!(
+                "an edge reads the row that its source has for the edge the other way round: use the layer over both, as in \
+                 `[relations, reverses]`, or read `e.dst.{name}`"
+            ),
+        })
     }
 
-    /// Keeps a value that a `fuse` block assigns for each semantic graph that ends in a vertex type. False after a report.
+    /// Keeps a value that a `fuse` block assigns for each semantic graph that ends in a vertex type. False after a
+    /// report.
     pub(crate) fn assign_graph_rows(
         &mut self,
         cx: &mut LayerCx<'a>,
@@ -259,14 +290,39 @@ impl<'a> Checker<'a> {
         true
     }
 
-    /// Makes the values that `fuse` has assigned for each semantic graph fields for the blocks behind it, where all graphs have one.
-    pub(crate) fn complete_graph_rows(&mut self, cx: &mut LayerCx<'a>, names: &[&Ident]) {
+    /// Makes what a block has assigned for each semantic graph fields for the blocks behind it. Semantic graphs that
+    /// end in other vertex types keep their rows. False after a report.
+    pub(crate) fn complete_graph_rows(&mut self, cx: &mut LayerCx<'a>, names: &[&Ident]) -> bool {
+        let mut fine = true;
         for name in names {
-            let Some(parts) = cx.graph_rows.get(&name.name) else { continue };
-            let (parts, rows) = self.members_by_graph(parts, &cx.graphs);
-            if rows.len() < cx.graphs.len() {
-                continue;
+            let Some(mut parts) = cx.graph_rows.get(&name.name).cloned() else { continue };
+            let is_covered = |position: &usize| parts.iter().any(|(_, positions)| positions.contains(position));
+            let missing: Vec<usize> = (0..cx.graphs.len()).filter(|position| !is_covered(position)).collect();
+            let before = cx.graph_fields.get(&name.name).filter(|before| {
+                let kind = parts.iter().flat_map(|(value, _)| value.ty.rows()).map(GraphRows::of).next();
+                before.ty.rows().map(GraphRows::of).all(|row| Some(row) == kind)
+            });
+            match before.cloned() {
+                _ if missing.is_empty() => {}
+                Some(before) => {
+                    let kept = self.members(&before, &missing, name.span);
+                    parts.push((kept, missing));
+                }
+                None if cx.vertex_fields.contains_key(&name.name) => {
+                    let end = self.vertex_name(cx.ends[missing[0]].1);
+                    let found = format!("a row for each semantic graph here, one row of `{end}` as before");
+                    let report = both_kinds(name, name.span, found);
+                    self.report(report);
+                    cx.graph_rows.remove(&name.name);
+                    cx.vertex_fields.remove(&name.name);
+                    cx.failed.insert(name.name.clone());
+                    fine = false;
+                    continue;
+                }
+                None => continue,
             }
+            cx.graph_rows.insert(name.name.clone(), parts.clone());
+            let (parts, rows) = self.members_by_graph(&parts, &cx.graphs);
             let own = cx.graphs.iter().map(|graph| rows[graph].clone()).collect();
             let all = self.expr(Kind::RowsByGraph(parts), Type::ByGraph(rows), name.span);
             let value = self.expr(Kind::OfGraphs(all.id, cx.graphs.clone().into()), Type::PerGraph(own), name.span);
@@ -274,6 +330,36 @@ impl<'a> Checker<'a> {
             cx.graph_fields.insert(name.name.clone(), value);
             cx.by_graph.insert(name.name.clone(), all);
         }
+        fine
+    }
+
+    /// Refuses fields that a block makes one row in some vertex types and a row for each semantic graph in others, by
+    /// what it assigns for each type, `many` if it runs for all of them. Gives their names.
+    pub(crate) fn fields_of_both_kinds(
+        &mut self,
+        cx: &LayerCx<'a>,
+        many: bool,
+        assigned: &[(VertexType, &ast::Binding, bool)],
+    ) -> HashSet<String> {
+        let mut first: HashMap<&str, (VertexType, bool)> = HashMap::new();
+        let mut found = HashSet::new();
+        for &(vertex, ast::Binding { name, value, .. }, of_graphs) in assigned {
+            let &mut (other, kind) = first.entry(&name.name).or_insert((vertex, of_graphs));
+            let of_other = match cx.graph_fields.get(&name.name) {
+                _ if kind != of_graphs => Some((other, "")),
+                Some(before) if !of_graphs && !many && GraphRows::all_of_vertices(&before.ty) => {
+                    cx.ends.iter().find(|(_, end)| *end != vertex).map(|(_, end)| (*end, " as before"))
+                }
+                _ => None,
+            };
+            let Some((other, when)) = of_other.filter(|_| !found.contains(&name.name)) else { continue };
+            let [graphs, one] = if of_graphs { [vertex, other] } else { [other, vertex] };
+            let [graphs, one] = [graphs, one].map(|end| self.vertex_name(end));
+            let label = format!("one row of `{one}`, a row for each semantic graph of `{graphs}`{when}");
+            self.report(both_kinds(name, value.span, label));
+            found.insert(name.name.clone());
+        }
+        found
     }
 
     /// Values of members of a family, by position, as values by semantic graph.
@@ -287,6 +373,17 @@ impl<'a> Checker<'a> {
         (members, rows)
     }
 
+    /// The rows of a field of vertices, each for all semantic graphs that end in its type.
+    fn rows_of_vertices(&mut self, cx: &LayerCx<'a>, name: &str, span: Span) -> Vec<(Typed, Vec<usize>)> {
+        let Some(values) = cx.vertex_fields.get(name) else { return vec![] };
+        let of_type = |(vertex, value): (&VertexType, &Single)| {
+            let positions = cx.into.get(vertex)?.clone();
+            let rows = Type::PerGraph(vec![value.row.clone(); positions.len()]);
+            Some((self.expr(Kind::Repeat(value.id), rows, span), positions))
+        };
+        values.iter().filter_map(of_type).collect()
+    }
+
     /// A result of single rows, or of rows of vertices, for each semantic graph, as declared.
     pub(crate) fn graph_result(
         &mut self,
@@ -298,10 +395,15 @@ impl<'a> Checker<'a> {
         if cx.failed.contains(name) {
             return None;
         }
+        if def.layer.over.is_none() && wanted == GraphRows::Vertices {
+            // Reported with the signature.
+            return None;
+        }
         let given = match (cx.graph_rows.get(name), cx.graph_fields.get(name)) {
             (Some(parts), _) => parts.clone(),
             // An `aggregate` block runs for the whole family.
             (None, Some(value)) => vec![(value.clone(), (0..cx.graphs.len()).collect())],
+            (None, None) if wanted == GraphRows::Vertices => self.rows_of_vertices(cx, name, result.span),
             (None, None) => vec![],
         };
         let (parts, rows) = self.members_by_graph(&given, &cx.graphs);
@@ -341,6 +443,12 @@ impl<'a> Checker<'a> {
             if def.layer.over.is_none() {
                 report = report.help("the layer has no semantic graphs: declare them with `over graphs: [V -> V]`");
             }
+            let missing = cx.graphs.iter().zip(&cx.ends).find(|(graph, _)| !rows.contains_key(graph));
+            if let (Some(at), Some((graph, (_, end)))) = (cx.field_spans.get(name), missing) {
+                let graph = self.schema.written(&self.model.tables.graphs[graph.index()]);
+                let end = self.vertex_name(*end);
+                report = report.label(*at, format!("assigned here, but not for `{graph}`, which ends in `{end}`"));
+            }
             self.report(report);
             return None;
         }
@@ -348,11 +456,17 @@ impl<'a> Checker<'a> {
     }
 }
 
+/// The report of a field that is one row in some vertex types and a row for each semantic graph in others.
+fn both_kinds(name: &Ident, at: Span, label: String) -> Diagnostic {
+    let message = format!("`{}` has one row of some vertices, and a row for each semantic graph of others", name.name);
+    Diagnostic::at(codes::DIFFERENT_SPACES, at, message, label).help("give one of them another name")
+}
+
 /// Expressions of members of a family, each with its graphs.
 type Parts = Vec<(ExprId, Arc<[Graph]>)>;
 
-/// The report of a value that does not have such rows for each semantic graph, assigned at the first span; a result is declared at the
-/// second.
+/// The report of a value that does not have such rows for each semantic graph, assigned at the first span; a result
+/// is declared at the second.
 fn not_of_graphs(name: &str, wanted: GraphRows, (at, declared): (Span, Option<Span>), found: String) -> Diagnostic {
     let message = match (wanted, declared) {
         (GraphRows::Single, _) => format!("result `{name}` is one row for each semantic graph"),

@@ -29,13 +29,16 @@ impl Checker<'_> {
             Term::Label(vertex, field) => {
                 let Some(share) = share else { return Term::Error };
                 let labels = self.features(vertex, field, span).id;
-                if let Some(other) = self.hide(labels, share) {
+                if let Some(other) = self.hidden_otherwise(labels, share) {
                     let message = "another share of these labels is hidden elsewhere";
                     let at = hidden.map_or(span, |hidden| hidden.span);
                     let report =
                         Diagnostic::at(codes::TRAIN_LABELS, at, message, "the same vertices are hidden everywhere");
                     self.report(report.label(other, "another share here"));
                     return Term::Error;
+                }
+                if let ExprKind::Features(of) = &mut self.model.exprs[labels.index()].kind {
+                    of.kind = FeatureKind::TrainLabels { hidden: share };
                 }
                 Term::Value(self.types([(vertex, labels)], span))
             }
@@ -63,22 +66,16 @@ impl Checker<'_> {
         None
     }
 
-    /// Hides a share of the labels that an expression is. Gives the place of the same labels with another share.
-    fn hide(&mut self, labels: ExprId, share: f64) -> Option<Span> {
-        let ExprKind::Features(of) = &self.model.expr(labels).kind else { unreachable!("labels are features") };
-        let name = of.name.clone();
+    /// The place of the same labels with another share of them hidden, where some are hidden at both.
+    fn hidden_otherwise(&self, labels: ExprId, share: f64) -> Option<Span> {
+        let ExprKind::Features(of) = &self.model.expr(labels).kind else { return None };
         let differs = |expr: &&hir::Expr| match &expr.kind {
-            ExprKind::Features(Features { kind: FeatureKind::TrainLabels { hidden }, name: known, .. }) => {
-                *known == name && *hidden > 0.0 && *hidden != share
+            ExprKind::Features(Features { kind: FeatureKind::TrainLabels { hidden }, name, .. }) => {
+                *name == of.name && *hidden > 0.0 && *hidden != share
             }
             _ => false,
         };
-        let other = self.model.exprs.iter().find(differs).filter(|_| share > 0.0).map(|expr| expr.span);
-        let ExprKind::Features(of) = &mut self.model.exprs[labels.index()].kind else {
-            unreachable!("labels are features")
-        };
-        of.kind = FeatureKind::TrainLabels { hidden: share };
-        other
+        self.model.exprs.iter().find(differs).filter(|_| share > 0.0).map(|expr| expr.span)
     }
 
     fn label_of_edges(&self, label: &Expr, scope: &Scope<'_>) -> Option<Diagnostic> {

@@ -1,7 +1,7 @@
 //! The use of a layer: arguments, the family, inputs, blocks, results.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use hgnnc_declare::arguments::match_arguments;
 use hgnnc_declare::imports::LayerDef;
@@ -52,8 +52,11 @@ pub struct LayerCx<'s> {
     pub graph_fields: HashMap<String, Typed>,
     /// Values that `fuse` blocks assigned for each semantic graph, each with the positions of its graphs.
     pub graph_rows: HashMap<String, Vec<(Typed, Vec<usize>)>>,
-    /// Fields of one value for each semantic graph that are known by graph: inputs with all that they have, and what `fuse` assigned.
+    /// Fields of one value for each semantic graph that are known by graph: inputs with all that they have, and what
+    /// `fuse` assigned.
     pub by_graph: HashMap<String, Typed>,
+    /// The vertex types that inputs have rows of.
+    pub of_inputs: BTreeSet<VertexType>,
     /// The first assignment of each field.
     pub field_spans: HashMap<String, Span>,
     /// Optional inputs that were not given.
@@ -90,6 +93,7 @@ impl<'s> LayerCx<'s> {
             graph_fields: HashMap::new(),
             graph_rows: HashMap::new(),
             by_graph: HashMap::new(),
+            of_inputs: BTreeSet::new(),
             field_spans: HashMap::new(),
             absent: HashSet::new(),
             input_spans: HashMap::new(),
@@ -587,6 +591,7 @@ impl<'a> Checker<'a> {
                 }
                 let all = self.types(repeated.iter().map(|(vertex, value)| (*vertex, value.id)), at);
                 cx.inputs.push((name.clone(), all.id));
+                cx.of_inputs.extend(repeated.keys());
                 cx.vertex_fields.insert(name, repeated);
                 true
             }

@@ -334,7 +334,7 @@ impl Checker<'_> {
     fn different_graphs(&self, a: &BTreeMap<Graph, Row>, b: &BTreeMap<Graph, Row>, span: Span) -> Diagnostic {
         let only = |rows: &BTreeMap<Graph, Row>, others: &BTreeMap<Graph, Row>| {
             let graph = rows.keys().find(|graph| !others.contains_key(graph))?;
-            Some(self.model.tables.graphs[graph.index()].name.clone())
+            Some(self.schema.written(&self.model.tables.graphs[graph.index()]))
         };
         let report = |graph: String, side: &str| {
             let message = "the two sides have values of different semantic graphs";

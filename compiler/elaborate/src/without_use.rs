@@ -152,9 +152,13 @@ impl<'a> Checker<'a> {
                 };
                 let rows = cx.graphs.iter().map(|graph| Row::dense(space(graph), widths.clone())).collect();
                 cx.graph_fields.insert(name, self.expr(Kind::Zeros, Type::PerGraph(rows), input.span));
+                if by_graph == Some(GraphRows::Vertices) {
+                    cx.of_inputs.insert(VERTEX);
+                }
             } else {
                 let row = Row::dense(Space::Vertices(VERTEX), widths);
                 let id = self.expr(Kind::Zeros, Type::One(row.clone()), input.span).id;
+                cx.of_inputs.insert(VERTEX);
                 cx.vertex_fields.insert(name, BTreeMap::from([(VERTEX, Single { id, row })]));
             }
         }

@@ -9,6 +9,7 @@
 
 mod dims;
 mod print;
+mod tables;
 pub mod text;
 mod unique_names;
 pub mod verify;
@@ -19,9 +20,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use hgnnc_diag::Span;
-use hgnnc_ir::dataflow::{GraphDecl, RelationDecl, SelfLoops, VertexTypeDecl, reversed};
+use hgnnc_ir::dataflow::{GraphDecl, RelationDecl, VertexTypeDecl};
 use hgnnc_ir::training::LinkLoss;
-use hgnnc_ir::{BinaryOp, Direction, Graph, PathDecl, PathRows, Space, Table, UnaryOp, VertexType};
+use hgnnc_ir::{BinaryOp, Direction, Graph, PathDecl, Space, Table, UnaryOp, VertexType};
 
 pub use dims::{Dim, Symbol, Symbols};
 pub use print::print;
@@ -71,59 +72,6 @@ pub struct Tables {
     pub symbols: Symbols,
 }
 
-impl Tables {
-    /// The value of a graph among values by graph. Pairs to score and edges to predict have the single row of their
-    /// relation or metapath, where they have no value of their own.
-    pub fn of_graph<'v, T>(&self, values: &'v BTreeMap<Graph, T>, graph: Graph) -> Option<&'v T> {
-        let decl = &self.graphs[graph.index()];
-        let steps = match self.edges_of(graph) {
-            Some(edges) => Some(&edges.steps),
-            None => decl.links.then_some(&decl.steps),
-        };
-        let joined = |other: &&Graph| {
-            let decl = &self.graphs[other.index()];
-            Some(&decl.steps) == steps && !decl.links && decl.self_loops == SelfLoops::Kept
-        };
-        values.get(&graph).or_else(|| values.get(values.keys().find(joined)?))
-    }
-
-    /// The semantic graph, of those given, whose edges are those of another one the other way round. A symmetric metapath is its own
-    /// reverse; that of pairs to score and of edges to predict is the reverse of their relation or metapath.
-    pub fn reverse_of(&self, graph: Graph, graphs: impl IntoIterator<Item = Graph>) -> Option<Graph> {
-        let decl = &self.graphs[graph.index()];
-        let scored = decl.links || self.edges_of(graph).is_some();
-        let steps = reversed(self.edges_of(graph).map_or(&decl.steps, |edges| &edges.steps));
-        let has_none = |decl: &GraphDecl| decl.shuffle.is_some() || decl.kept.is_some() || decl.derived.is_some();
-        graphs.into_iter().find(|other| {
-            let other = &self.graphs[other.index()];
-            let same_kind = match scored {
-                true => other.self_loops == SelfLoops::Kept,
-                false => (other.counted, other.self_loops) == (decl.counted, decl.self_loops),
-            };
-            let same_vertices = !steps.is_empty() || (other.src, other.dst) == (decl.dst, decl.src);
-            same_kind && same_vertices && other.steps == steps && !other.links && !has_none(other) && !has_none(decl)
-        })
-    }
-
-    /// The edges to predict that the edges of a graph are: it leads to them from their destinations.
-    pub fn edges_of(&self, graph: Graph) -> Option<&PathDecl> {
-        let [step] = self.graphs.get(graph.index())?.steps[..] else { return None };
-        let is_it = |path: &&PathDecl| path.rows == PathRows::Edges && path.relations.last() == Some(&step.relation);
-        self.paths.iter().find(is_it)
-    }
-
-    /// The vertex type at an end of a graph of a family (`In`: the destination). For edges to predict, the ends are
-    /// those of their relation.
-    pub fn end(&self, graph: Graph, direction: Direction) -> VertexType {
-        let decl = &self.graphs[graph.index()];
-        match (direction, self.edges_of(graph)) {
-            (Direction::In, None) => decl.dst,
-            (Direction::Out, None) | (Direction::In, Some(_)) => decl.src,
-            (Direction::Out, Some(edges)) => self.relations[edges.relations[0] as usize].src,
-        }
-    }
-}
-
 /// The handle of an expression.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExprId(u32);
@@ -170,7 +118,8 @@ pub enum Type {
     PerGraph(Vec<Row>),
     /// A value for each of several vertex types.
     PerType(BTreeMap<VertexType, Row>),
-    /// Values of several semantic graphs, between layers: of their edges, of the vertices where each ends, or of a single row each.
+    /// Values of several semantic graphs, between layers: of their edges, of the vertices where each ends, or of a
+    /// single row each.
     ByGraph(BTreeMap<Graph, Row>),
 }
 
@@ -281,8 +230,8 @@ pub enum ExprKind {
     OfGraphs(ExprId, Arc<[Graph]>),
     /// Values of a family as edge values by semantic graph.
     ByGraph(ExprId, Arc<[Graph]>),
-    /// Values of the members of families by semantic graph, single rows or rows of the vertices where the graph ends; the families
-    /// share no graph.
+    /// Values of the members of families by semantic graph, single rows or rows of the vertices where the graph ends;
+    /// the families share no graph.
     RowsByGraph(Vec<(ExprId, Arc<[Graph]>)>),
 
     /// An element-wise function of one value.
@@ -370,15 +319,15 @@ pub enum ExprKind {
     /// The sum of the squares of all elements of all values of these expressions.
     SumOfSquares(Vec<ExprId>),
 
-    /// Vertex values at an end of the edges (`In`: destinations): values of vertex types, or of a family. At sources, the latter is
-    /// the family of the reverses.
+    /// Vertex values at an end of the edges (`In`: destinations): values of vertex types, or of a family. At sources,
+    /// the latter is the family of the reverses.
     AtEnd(Direction, ExprId, Arc<[Graph]>),
     /// Vertex values at a position of path instances: values of vertex types, or (at the last position) of a family.
     AtPosition(ExprId, Arc<[PathPart]>),
     /// Data of an edge of path instances, by the name of the field and its kind for each semantic graph.
     HopData(String, Vec<(PathPart, EdgeData)>),
-    /// Values along path instances, one expression for each position, with the semantic graphs (positions in the family)
-    /// whose paths are that long. Reduced, or (`None`) the last one of each.
+    /// Values along path instances, one expression for each position, with the semantic graphs (positions in the
+    /// family) whose paths are that long. Reduced, or (`None`) the last one of each.
     AlongPath(Option<Reduction>, Vec<(ExprId, Vec<usize>)>, Arc<[Graph]>),
     /// A recurrence over the in-edges of each destination.
     Fold(Fold),
@@ -429,7 +378,8 @@ pub struct Features {
     pub kind: FeatureKind,
     /// The declaration in the schema.
     pub span: Span,
-    /// The dataset's field that they are, of dense and sparse ones; `None` for its `features`. The label, where one is named.
+    /// The dataset's field that they are, of dense and sparse ones; `None` for its `features`. The label, where one
+    /// is named.
     pub field: Option<String>,
 }
 
@@ -444,8 +394,8 @@ pub enum FeatureKind {
     Time,
     /// A learned row for each vertex, with these initial values.
     Embedding(Initialiser),
-    /// The label of a field where a vertex is in the training part, otherwise 0. In training, this share of the labels is hidden (0)
-    /// as well, drawn anew for each step.
+    /// The label of a field where a vertex is in the training part, otherwise 0. In training, this share of the
+    /// labels is hidden (0) as well, drawn anew for each step.
     TrainLabels {
         /// That share, at least 0 and less than 1.
         hidden: f64,
@@ -775,8 +725,8 @@ pub struct LossTerm {
     pub span: Span,
 }
 
-/// How a term of a loss is computed: how an output is compared with the ground truth. A `focus` is the exponent of the focal
-/// loss, at least 0.
+/// How a term of a loss is computed: how an output is compared with the ground truth. A `focus` is the exponent of
+/// the focal loss, at least 0.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub enum LossKind {

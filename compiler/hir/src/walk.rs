@@ -1,5 +1,7 @@
 //! Operands of expressions, and the expression behind names and members.
 
+use hgnnc_diag::Span;
+
 use crate::{Block, Expr, ExprId, ExprKind, FeatureKind, Features, Item, Label, LayerUse, Model, Reduction};
 
 impl ExprKind {
@@ -152,6 +154,16 @@ impl Model {
             _ => None,
         };
         self.exprs.iter().zip(reached).filter(|(_, reached)| *reached).find_map(share)
+    }
+
+    /// The place of labels of which training hides a share, if statements or the loss read any.
+    pub fn hidden_at(&self) -> Option<Span> {
+        let hides = |(expr, _): &(&Expr, bool)| match &expr.kind {
+            ExprKind::Features(Features { kind: FeatureKind::TrainLabels { hidden }, .. }) => *hidden > 0.0,
+            _ => false,
+        };
+        let reached = self.exprs.iter().zip(self.reached()).filter(|(_, reached)| *reached);
+        reached.into_iter().find(hides).map(|(expr, _)| expr.span)
     }
 
     fn reached_from(&self, mut stack: Vec<ExprId>) -> Vec<bool> {

@@ -12,7 +12,7 @@
 //! These are vertex types and graphs like others: the loss is a reduction over in-edges. They follow all other tables of a
 //! mini-batch, whose loader fills them.
 //!
-//! Where all links of a batch are compared with the same samples ([`crate::training::NegativeEnds::Shared`]), a vertex type has
+//! Where all links of a batch are compared with the same samples ([`crate::training::NegativeEnds::shared`]), a vertex type has
 //! a row for each of them ([`VertexRows::Samples`]), to which a graph leads from the vertices ([`EdgeShare::Samples`]). The
 //! samples are the first rows of the vertices, in their order. These tables follow those of the sampled graphs, before stacks.
 

@@ -73,8 +73,8 @@ pub fn instantiate(model: &Model) -> Program {
     instantiate_with(model, |_| true)
 }
 
-/// The program of a model, of whose outputs of edges it has those that are `wanted`: their values are many, and are read
-/// on request only.
+/// The program of a model, of whose outputs of edges it has those that are `wanted`: their values are many, and are
+/// read on request only.
 ///
 /// # Panics
 /// As [`instantiate`].
@@ -573,7 +573,8 @@ impl<'m> Instance<'m> {
         }
     }
 
-    /// For each vertex 1 where this step shows the label of a field (`Paper.topic`), else 0; always 1 outside of training.
+    /// For each vertex 1 where this step shows the label of a field (`Paper.topic`), else 0; always 1 outside of
+    /// training.
     pub fn shown_labels(&mut self, label: &str, vertex: VertexType, hidden: f64, span: Span) -> Value {
         if let Some(known) = self.shown_labels.get(label) {
             return *known;

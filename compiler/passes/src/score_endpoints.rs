@@ -1,9 +1,9 @@
 //! Computes products of a score that depend on one end only once for each distinct endpoint, not once for each pair.
 //!
-//! A link is ranked among pairs with one end replaced: a few kept ends meet all candidates. Where the score has a network of one
-//! end, such as the convolution of ConvE or a layer of a perceptron, it is computed for each distinct source (or
-//! destination), |endpoints| rows instead of |pairs|. Every row is computed from the same operands in the same order, so results
-//! agree exactly.
+//! A link is ranked among pairs with one end replaced: a few kept ends meet all candidates. Where the score has a
+//! network of one end, such as the convolution of ConvE or a layer of a perceptron, it is computed for each distinct
+//! source (or destination), |endpoints| rows instead of |pairs|. Every row is computed from the same operands in the
+//! same order, so results agree exactly.
 //!
 //! ```text
 //! Before:  %2 = gather.src links, %0       : f32[edges(links); k]
@@ -13,9 +13,9 @@
 //!          %4 = gather.src links, %3       : f32[edges(links); n]
 //! ```
 //!
-//! Applies to products ([`OpClass::Product`], products of rows) and to row-wise operations on them, where all operands are of
-//! one end or have no rows. Cheaper operations stay on the pairs, since a row of an endpoint costs a store and a load. An
-//! endpoint has a pair, so there are never more endpoints than pairs, and no sizes are needed.
+//! Applies to products ([`OpClass::Product`], products of rows) and to row-wise operations on them, where all
+//! operands are of one end or have no rows. Cheaper operations stay on the pairs, since a row of an endpoint costs a
+//! store and a load. An endpoint has a pair, so there are never more endpoints than pairs, and no sizes are needed.
 
 use hgnnc_ir::{Dataflow, Direction, Graph, Op, OpClass, Space, Type, Value};
 use rustc_hash::FxHashMap;

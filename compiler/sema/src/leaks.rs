@@ -11,6 +11,8 @@
 //! | other vertices | behind a graph of the label's vertex type that has no edge (v, v) |
 //! | perhaps the vertex itself, on a way back | behind any other graph, behind a further one, and what combines all rows |
 //!
+//! Labels of which each step of training hides a share are not followed: it compares the vertices whose labels it hides.
+//!
 //! Any other operation is a way back. Parameters are not followed: they learn from all labels anyway.
 
 use std::collections::BTreeMap;
@@ -86,8 +88,7 @@ fn joined<'r>(all: impl IntoIterator<Item = &'r Reach>) -> Reach {
     all.into_iter().fold(Reach::default(), |joined, reach| joined.and(*reach))
 }
 
-/// Are these the rows of a label (`Paper.topic`)? Not if some are hidden in training, since its loss counts only the vertices that do not
-/// see their own.
+/// Are these the rows of a label (`Paper.topic`) that each vertex may see?
 fn is_label(features: &Features, vertex: VertexType, label: &str) -> bool {
     matches!(features.kind, FeatureKind::TrainLabels { hidden: 0.0 })
         && features.vertex == vertex

@@ -43,6 +43,28 @@ model M(schema: Academic) {
 ",
     ),
     (
+        "hgnn,rows",
+        "{}
+schema Academic {
+    vertex Paper { x: f32[16], topic: class[3] }
+    vertex Author { x: f32[16] }
+    relation cites: Paper -> Paper
+    relation writes: Author -> Paper
+    family both = [relations, reverses]
+}
+layer Start() over graphs: [*] of x: *[in] -> rows: *[in] per graph {
+    project v: * { rows = v.x }
+}
+layer Total() over graphs: [*] of x: *[in] per graph -> *[in] {
+    fuse v: * across graphs { out = sum(v.x) across graphs }
+}
+model M(schema: Academic) {
+    let h = Total() over both of Example(hidden: 8) over both of Start() over both of features
+    output logits: Paper = linear(h.Paper, 3)
+}
+",
+    ),
+    (
         "hgnn,train",
         "schema Academic {
     vertex Paper { x: f32[16], topic: class[3], tags: multilabel[3], year: target[3] }

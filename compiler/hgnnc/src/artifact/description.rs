@@ -167,7 +167,7 @@ pub enum TargetForm {
         margin: Option<f64>,
         /// Negative samples of a link.
         negatives: u32,
-        /// How their ends are drawn: `uniform`, `in_batch` or `shared`.
+        /// How their ends are drawn: `uniform`, `in_batch`, `shared` or `shared_destinations`.
         by: String,
         /// Relations that repeat the links, by name.
         exclude: Vec<String>,

@@ -49,7 +49,8 @@ layer Walk() over graphs: [V -> V] of x: V[in] -> V[in] {
 }
 ";
 
-/// Papers 0 to 3 with the classes 0, 1, 2, 1, of which the first three are in the training part, and 3 cites and is cited.
+/// Papers 0 to 3 with the classes 0, 1, 2, 1, of which the first three are in the training part, and 3 cites and is
+/// cited.
 #[test]
 fn rows_are_one_hot_in_the_training_part_and_0_elsewhere() {
     let source = format!(
@@ -139,8 +140,8 @@ fn labels_of_other_parts_are_never_read() {
     }
 }
 
-/// A step of training shows the labels of some vertices and compares the others: no label is both read and compared, over
-/// any number of hops and whatever the rows are combined by. Outside of training, all are shown.
+/// A step of training shows the labels of some vertices and compares the others: no label is both read and compared,
+/// over any number of hops and whatever the rows are combined by. Outside of training, all are shown.
 #[test]
 fn hidden_labels_are_those_that_a_step_learns_from() {
     const HIDDEN: f64 = 0.4;
@@ -155,6 +156,7 @@ fn hidden_labels_are_those_that_a_step_learns_from() {
         }}
         train M {{ loss cross_entropy(y, Paper.topic, class_weights: [1, 2, 0.5]) + 0.1 * mean(sum(square(y)) over last) over Paper }}"
     );
+    let weights = [1.0, 2.0, 0.5];
     let compiled = compile(&source);
     let (flow, place) = (compiled.training(), train_labels(&compiled.training().inputs));
     let truth = flow.inputs.iter().position(|decl| matches!(decl.binding, Binding::Label(..))).map(Input::new);
@@ -164,7 +166,7 @@ fn hidden_labels_are_those_that_a_step_learns_from() {
         _ => None,
     });
     let stream = stream.expect("labels are hidden at random");
-    let (mut shown, mut hidden) = (0, 0);
+    let (mut shown, mut hidden, mut read) = (0, 0, 0);
     for seed in 0..worlds(20) {
         let world = World::random_library(seed);
         let mut bindings = compiled.bind(&world);
@@ -174,23 +176,61 @@ fn hidden_labels_are_those_that_a_step_learns_from() {
             bindings.step = step;
             let loss = |bindings: &_| interpret(flow, bindings)[flow.result("loss").expect("a loss")].data[0];
             let before = loss(&bindings);
-            assert!(before.is_finite(), "world {seed}, step {step}");
             let key = mask_key(bindings.seed, step, stream);
-            for vertex in (0..world.count("Paper")).filter(|vertex| all[3 * vertex..3 * vertex + 3] != [0.0; 3]) {
-                let mut changed = bindings.clone();
-                if mask_element(key, vertex as u64, HIDDEN) > 0.0 {
-                    let class = &mut changed.inputs.get_mut(&truth).expect("bound").data[vertex];
-                    *class = (*class + 1.0) % 3.0;
+            let is_shown = |vertex: usize| mask_element(key, vertex as u64, HIDDEN) > 0.0;
+            let labelled: Vec<usize> =
+                (0..world.count("Paper")).filter(|vertex| all[3 * vertex..3 * vertex + 3] != [0.0; 3]).collect();
+            let learned: Vec<usize> = labelled.iter().copied().filter(|&vertex| !is_shown(vertex)).collect();
+            // The mean over the vertices that are hidden, of outputs that see the others.
+            let mut seen = bindings.clone();
+            let rows = &mut seen.inputs.get_mut(&place).expect("bound").data;
+            learned.iter().for_each(|vertex| rows[3 * vertex..3 * vertex + 3].fill(0.0));
+            let y = &interpret(&compiled.infer, &seen)[compiled.infer.result("y").expect("an output")];
+            let classes = &bindings.inputs[&truth].data;
+            let weighed = learned.iter().map(|&vertex| {
+                let (row, class) = (y.row(vertex), classes[vertex] as usize);
+                let entropy = row.iter().map(|x| x.exp()).sum::<f64>().ln() - row[class];
+                (weights[class] * entropy, weights[class])
+            });
+            let (sum, weight) = weighed.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+            let squares = y.data.iter().map(|x| x * x).sum::<f64>() / world.count("Paper") as f64;
+            let expected = if weight > 0.0 { sum / weight } else { 0.0 } + 0.1 * squares;
+            assert_close(&format!("loss of world {seed}, step {step}"), &[before], &[expected], 1e-9);
+            for vertex in labelled {
+                let [mut other_truth, mut other_label] = [bindings.clone(), bindings.clone()];
+                let class = &mut other_truth.inputs.get_mut(&truth).expect("bound").data[vertex];
+                *class = (*class + 1.0) % 3.0;
+                other_label.inputs.get_mut(&place).expect("bound").data[3 * vertex..3 * vertex + 3].rotate_left(1);
+                let what = format!("vertex {vertex} of world {seed}, step {step}");
+                if is_shown(vertex) {
+                    assert_eq!(loss(&other_truth), before, "{what}");
+                    read += usize::from(loss(&other_label) != before);
                     shown += 1;
                 } else {
-                    changed.inputs.get_mut(&place).expect("bound").data[3 * vertex..3 * vertex + 3].rotate_left(1);
+                    assert_eq!(loss(&other_label), before, "{what}");
+                    assert_ne!(loss(&other_truth), before, "{what}");
                     hidden += 1;
                 }
-                assert_eq!(loss(&changed), before, "vertex {vertex} of world {seed}, step {step}");
             }
         }
     }
-    assert!(shown > 10 && hidden > 10, "{shown} shown, {hidden} hidden");
+    assert!(shown > 10 && hidden > 10 && 2 * read > shown, "{shown} shown and {read} read, {hidden} hidden");
+}
+
+/// A step that hides nothing learns nothing.
+#[test]
+fn a_step_that_hides_no_label_has_a_loss_of_0() {
+    let source = format!(
+        "{LAYERS} {SCHEMA}
+        model M(schema: Library) {{
+            output y: Paper = linear(train_labels(Paper.topic, hidden: 0.0000000001), 3)
+        }}
+        train M {{ loss cross_entropy(y, Paper.topic) }}"
+    );
+    let compiled = compile(&source);
+    let flow = compiled.training();
+    let run = interpret(flow, &compiled.bind(&World::random_library(1)));
+    assert_eq!(run[flow.result("loss").expect("a loss")].data, [0.0]);
 }
 
 /// In a batch, a seed is hidden wherever its row comes in: what remains to learn is how frequent classes are.
@@ -291,8 +331,8 @@ train M {{ loss cross_entropy(y, Paper.topic) }}",
     )
 }
 
-/// An output that passes the check does not change at a vertex when its own label does. Those that are refused do, at least
-/// often: otherwise the check would refuse too much to find anything.
+/// An output that passes the check does not change at a vertex when its own label does. Those that are refused do, at
+/// least often: otherwise the check would refuse too much to find anything.
 #[test]
 fn an_output_that_passes_never_reads_its_own_label() {
     let (mut passed, mut read, mut refused, mut right) = (0, 0, 0, 0u64);

@@ -1,5 +1,6 @@
-//! Rows for each vertex and semantic graph (`V[…] per graph`), against plain loops: `v.h` of all graphs that end in a vertex, `e.dst.h` of
-//! the graph of an edge, `e.src.h` of its reverse; in layers, at pairs to score and at edges to predict.
+//! Rows for each vertex and semantic graph (`V[…] per graph`), against plain loops: `v.h` of all graphs that end in a
+//! vertex, `e.dst.h` of the graph of an edge, `e.src.h` of its reverse; in layers, at pairs to score and at edges to
+//! predict.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +70,8 @@ fn an_edge_reads_the_row_of_its_source_for_its_reverse() {
     });
 }
 
-/// Fields of `fuse` are rows for each semantic graph as well, and are assigned again; a symmetric metapath is its own reverse.
+/// Fields of `fuse` are rows for each semantic graph as well, and are assigned again; a symmetric metapath is its own
+/// reverse.
 #[test]
 fn fields_of_fuse_are_repeated() {
     let layer = "layer L() over graphs: [V -> V] of x: V[in] -> V[2] {
@@ -102,7 +104,8 @@ fn fields_of_fuse_are_repeated() {
     });
 }
 
-/// A layer that uses others takes and gives rows for each semantic graph; the shares of a vertex are those of its own graphs.
+/// A layer that uses others takes and gives rows for each semantic graph; the shares of a vertex are those of its own
+/// graphs.
 #[test]
 fn a_composed_layer_passes_rows_on() {
     let layers = format!(
