@@ -2,44 +2,65 @@
 
 use std::collections::BTreeMap;
 
-use hgnnc_ir::dataflow::{GraphDecl, SelfLoops, reversed};
+use hgnnc_ir::dataflow::{SelfLoops, Step, reversed};
 use hgnnc_ir::{Direction, Graph, PathDecl, PathRows, VertexType};
 
 use crate::Tables;
 
 impl Tables {
-    /// The value of a graph among values by graph. Pairs to score and edges to predict have the single row of their
-    /// relation or metapath, where they have no value of their own.
+    /// The value of a graph among values by graph. Pairs to score, edges to predict and path instances have the rows of
+    /// their relation or metapath, and this those of its path instances, where they have no value of their own.
     pub fn of_graph<'v, T>(&self, values: &'v BTreeMap<Graph, T>, graph: Graph) -> Option<&'v T> {
-        let decl = &self.graphs[graph.index()];
-        let steps = match self.edges_of(graph) {
-            Some(edges) => Some(&edges.steps),
-            None => decl.links.then_some(&decl.steps),
-        };
         let joined = |other: &&Graph| {
-            let decl = &self.graphs[other.index()];
-            Some(&decl.steps) == steps && !decl.links && decl.self_loops == SelfLoops::Kept && has_all_edges(decl)
+            let twins = self.hops(**other) == self.hops(graph) && self.is_plain(graph) != self.is_plain(**other);
+            let kept = |graph: Graph| self.graphs[graph.index()].self_loops == SelfLoops::Kept;
+            twins && self.hops(graph).is_some() && self.has_messages(**other) && kept(graph) && kept(**other)
         };
         values.get(&graph).or_else(|| values.get(values.keys().find(joined)?))
     }
 
     /// The semantic graph, of those given, whose edges are those of another one the other way round. A symmetric
-    /// metapath is its own reverse; that of pairs to score and of edges to predict is the reverse of their relation
-    /// or metapath.
+    /// metapath is its own reverse; that of pairs to score, of edges to predict and of path instances is the reverse of
+    /// their relation or metapath.
     pub fn reverse_of(&self, graph: Graph, graphs: impl IntoIterator<Item = Graph>) -> Option<Graph> {
         let decl = &self.graphs[graph.index()];
-        let scored = decl.links || self.edges_of(graph).is_some();
-        let steps = reversed(self.edges_of(graph).map_or(&decl.steps, |edges| &edges.steps));
-        graphs.into_iter().find(|other| {
-            let other = &self.graphs[other.index()];
-            let same_kind = match scored {
-                true => other.self_loops == SelfLoops::Kept,
-                false => (other.counted, other.self_loops) == (decl.counted, decl.self_loops),
+        let steps = reversed(self.hops(graph)?);
+        graphs.into_iter().find(|&other| {
+            let of_other = &self.graphs[other.index()];
+            let same_kind = match self.is_plain(graph) && self.is_plain(other) {
+                true => (of_other.counted, of_other.self_loops) == (decl.counted, decl.self_loops),
+                false => of_other.self_loops == SelfLoops::Kept,
             };
-            let same_vertices = !steps.is_empty() || (other.src, other.dst) == (decl.dst, decl.src);
-            let complete = has_all_edges(other) && has_all_edges(decl);
-            same_kind && same_vertices && other.steps == steps && !other.links && complete
+            let same_vertices = !steps.is_empty() || (of_other.src, of_other.dst) == (decl.dst, decl.src);
+            same_kind && same_vertices && self.has_messages(other) && self.hops(other) == Some(&steps)
         })
+    }
+
+    /// The hops that are edges of a graph, or pairs of one to score; `None` where it has some of them only, or others.
+    fn hops(&self, graph: Graph) -> Option<&[Step]> {
+        let decl = &self.graphs[graph.index()];
+        match self.edges_of(graph).or_else(|| self.walks_of(graph)) {
+            Some(PathDecl { rows: PathRows::Walks { at_most: Some(_) }, .. }) => None,
+            Some(path) => Some(&path.steps),
+            None if decl.shuffle.is_some() || decl.kept.is_some() || decl.derived.is_some() => None,
+            None => Some(&decl.steps),
+        }
+    }
+
+    /// Is it a semantic graph itself, and neither one of pairs or edges to predict nor one of path instances?
+    fn is_plain(&self, graph: Graph) -> bool {
+        !self.graphs[graph.index()].links && self.edges_of(graph).is_none() && self.walks_of(graph).is_none()
+    }
+
+    /// Do layers send messages along its edges?
+    fn has_messages(&self, graph: Graph) -> bool {
+        !self.graphs[graph.index()].links && self.edges_of(graph).is_none()
+    }
+
+    /// The path instances that are the in-edges of a graph.
+    fn walks_of(&self, graph: Graph) -> Option<&PathDecl> {
+        let src = self.graphs.get(graph.index())?.src;
+        self.paths.iter().find(|path| path.vertex == src && matches!(path.rows, PathRows::Walks { .. }))
     }
 
     /// The edges to predict that the edges of a graph are: it leads to them from their destinations.
@@ -59,9 +80,4 @@ impl Tables {
             (Direction::Out, Some(edges)) => self.relations[edges.relations[0] as usize].src,
         }
     }
-}
-
-/// Whether a graph has all edges of its relation or metapath, and no others.
-fn has_all_edges(decl: &GraphDecl) -> bool {
-    decl.shuffle.is_none() && decl.kept.is_none() && decl.derived.is_none()
 }

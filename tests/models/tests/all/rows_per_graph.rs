@@ -141,6 +141,34 @@ fn a_composed_layer_passes_rows_on() {
     });
 }
 
+/// Path instances of a metapath and its pairs are one semantic graph for rows of vertices.
+#[test]
+fn layers_over_paths_and_over_pairs_exchange_rows() {
+    let layers = "
+        layer Walks() over graphs: [V -> V] of x: *[in] -> rows: V[in] per graph {
+            aggregate p: path in graphs { rows = mean(p.src.x) over in_edges }
+        }
+        layer Pairs() over graphs: [V -> V] of x: V[in] per graph -> V[in] {
+            aggregate e: g in graphs { z = sum(e.src.x) over in_edges }
+            fuse v: V across graphs { out = sum(v.z - v.x) across graphs }
+        }";
+    means(layers, "Pairs() over ABA of Walks() over ABA of {A.x}", |p| {
+        let aba = p.metapath("ABA", "A", &[("r", true), ("r", false)]);
+        let walks = p.instances(&[("r", true), ("r", false)], "A");
+        let x = p.input("A.x");
+        let rows: Rows = (0..x.len())
+            .map(|i| {
+                let from: Vec<usize> = walks.iter().filter(|walk| walk[2] == i).map(|walk| walk[0]).collect();
+                let sum = from.iter().fold(vec![0.0; 3], |sum, &j| add(&sum, &x[j]));
+                times(1.0 / from.len().max(1) as f64, &sum)
+            })
+            .collect();
+        let mut out: Rows = rows.iter().map(|row| times(-1.0, row)).collect();
+        aba.edges.iter().for_each(|&(j, i)| out[i] = add(&out[i], &rows[j]));
+        out
+    });
+}
+
 const PAIRS: &str = "
 schema S {
     vertex User { x: f32[3] }
