@@ -365,6 +365,7 @@ impl<'a> Checker<'a> {
         let mut fine = true;
         for (Binding { name, value, .. }, term) in assigned {
             cx.field_spans.entry(name.name.clone()).or_insert(name.span);
+            cx.assigned.insert(name.name.clone());
             let declared = match result_by_graph(cx.layer, name) {
                 Some((result, Some(rows @ (GraphRows::Single | GraphRows::Vertices)))) => {
                     Some(Some((result.span, rows)))

@@ -218,7 +218,7 @@ impl<'a> Checker<'a> {
         let message = format!("a source of `{source}` has no `{name}` for the reverse of `{source}`");
         let mut report = Diagnostic::at(codes::NO_REVERSE, field.span, message, "read at the source of edges");
         let given = layer.input_spans.get(name);
-        if let Some(given) = given.filter(|_| !layer.graph_rows.contains_key(name)) {
+        if let Some(given) = given.filter(|_| !layer.assigned.contains(name)) {
             report = report.label(*given, "has rows of other semantic graphs");
             return report.help(format!(
                 "an edge reads the row that its source has for the edge the other way round: compute `{name}` over both, as in \
@@ -321,7 +321,7 @@ impl<'a> Checker<'a> {
                 }
                 None => continue,
             }
-            cx.graph_rows.insert(name.name.clone(), parts.clone());
+            cx.graph_rows.remove(&name.name);
             let (parts, rows) = self.members_by_graph(&parts, &cx.graphs);
             let own = cx.graphs.iter().map(|graph| rows[graph].clone()).collect();
             let all = self.expr(Kind::RowsByGraph(parts), Type::ByGraph(rows), name.span);

@@ -50,13 +50,16 @@ pub struct LayerCx<'s> {
     pub vertex_fields: HashMap<String, BTreeMap<VertexType, Single>>,
     /// Inputs and assigned values with one value for each semantic graph.
     pub graph_fields: HashMap<String, Typed>,
-    /// Values that `fuse` blocks assigned for each semantic graph, each with the positions of its graphs.
+    /// Values that `fuse` blocks assigned for the semantic graphs of some vertex types, not of all yet, each with the
+    /// positions of its graphs.
     pub graph_rows: HashMap<String, Vec<(Typed, Vec<usize>)>>,
     /// Fields of one value for each semantic graph that are known by graph: inputs with all that they have, and what
     /// `fuse` assigned.
     pub by_graph: HashMap<String, Typed>,
     /// The vertex types that inputs have rows of.
     pub of_inputs: BTreeSet<VertexType>,
+    /// Fields that blocks assigned.
+    pub assigned: HashSet<String>,
     /// The first assignment of each field.
     pub field_spans: HashMap<String, Span>,
     /// Optional inputs that were not given.
@@ -94,6 +97,7 @@ impl<'s> LayerCx<'s> {
             graph_rows: HashMap::new(),
             by_graph: HashMap::new(),
             of_inputs: BTreeSet::new(),
+            assigned: HashSet::new(),
             field_spans: HashMap::new(),
             absent: HashSet::new(),
             input_spans: HashMap::new(),
