@@ -154,6 +154,13 @@ pub struct Scope<'s> {
     pub statement: String,
 }
 
+impl Scope<'_> {
+    /// The name of the block's variable, for messages: `e` in `aggregate e: g in graphs`.
+    pub fn variable_name(&self) -> &str {
+        self.variable.map_or("e", |variable| &variable.name)
+    }
+}
+
 /// The kind of block that a scope belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {

@@ -336,7 +336,11 @@ impl Checker<'_> {
                         format!("`{}` has one value per vertex, not per edge", field.name),
                         "used as an edge value",
                     )
-                    .help(format!("write `e.dst.{}` for the value at the destination", field.name)),
+                    .help(format!(
+                        "write `{}.dst.{}` for the value at the destination",
+                        scope.variable_name(),
+                        field.name
+                    )),
                 ));
             }
             return Ok(Term::Value(mine));
@@ -363,7 +367,11 @@ impl Checker<'_> {
                     format!("`{}` is a field of vertices, not of edges", field.name),
                     "which end is meant?",
                 )
-                .help(format!("write `e.src.{0}` or `e.dst.{0}`", field.name)),
+                .help(format!(
+                    "write `{1}.src.{0}` or `{1}.dst.{0}`",
+                    field.name,
+                    scope.variable_name()
+                )),
             ));
         }
         // Whether its relations declare it is known of a use.
@@ -509,8 +517,9 @@ impl Checker<'_> {
                             "not a value at this end of the edge",
                         )
                         .help(format!(
-                            "write `e.{0}` for an edge value, `e.dst.{0}` for an aggregated one",
-                            field.name
+                            "write `{1}.{0}` for an edge value, `{1}.dst.{0}` for an aggregated one",
+                            field.name,
+                            scope.variable_name()
                         )),
                     ));
                 }
@@ -525,7 +534,7 @@ impl Checker<'_> {
                             format!("`{}` joins different vertex types", self.model.tables.graphs[graph.index()].name),
                             "this end has no such degree",
                         )
-                        .help("use `e.dst.in_degree` and `e.src.out_degree`"),
+                        .help(format!("use `{0}.dst.in_degree` and `{0}.src.out_degree`", scope.variable_name())),
                     ));
                 }
                 Row::dense(Space::Vertices(end), vec![])

@@ -197,7 +197,7 @@ impl<'a> Checker<'a> {
         let (mut reverses, mut rows, mut at_edges) = (vec![], vec![], vec![]);
         for &graph in &*graphs {
             let Some(reverse) = self.model.tables.reverse_of(graph, known.keys().copied()) else {
-                return Err(Box::new(self.no_reverse(layer, field, graph)));
+                return Err(Box::new(self.no_reverse(scope, field, graph)));
             };
             reverses.push(reverse);
             rows.push(known[&reverse].clone());
@@ -212,7 +212,9 @@ impl<'a> Checker<'a> {
     }
 
     /// The report of a source that has no row for the reverse of a graph.
-    fn no_reverse(&self, layer: &LayerCx<'_>, field: &Ident, graph: Graph) -> Diagnostic {
+    fn no_reverse(&self, scope: &Scope<'_>, field: &Ident, graph: Graph) -> Diagnostic {
+        let layer = scope.layer.expect("blocks are in layers");
+        let variable = scope.variable_name();
         let decl = &self.model.tables.graphs[graph.index()];
         let (source, name) = (self.schema.written(decl), &field.name);
         let message = format!("a source of `{source}` has no `{name}` for the reverse of `{source}`");
@@ -222,7 +224,7 @@ impl<'a> Checker<'a> {
             report = report.label(*given, "has rows of other semantic graphs");
             return report.help(format!(
                 "an edge reads the row that its source has for the edge the other way round: compute `{name}` over both, as in \
-                 `[relations, reverses]`, or read `e.dst.{name}`"
+                 `[relations, reverses]`, or read `{variable}.dst.{name}`"
             ));
         }
         if let Some(family) = layer.family_span {
@@ -232,7 +234,7 @@ impl<'a> Checker<'a> {
             true => format!("pairs and edges to predict have no reverse here: let `{name}` be an input, computed over both directions"),
             false => format!(
                 "an edge reads the row that its source has for the edge the other way round: use the layer over both, as in \
-                 `[relations, reverses]`, or read `e.dst.{name}`"
+                 `[relations, reverses]`, or read `{variable}.dst.{name}`"
             ),
         })
     }
