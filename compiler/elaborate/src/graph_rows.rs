@@ -174,8 +174,7 @@ impl<'a> Checker<'a> {
         true
     }
 
-    /// `e.src.h` of a field that vertices have for each semantic graph: an edge reads the row that its source has for the reverse
-    /// of its graph.
+    /// `e.src.h` of a field with rows per graph: the row that the source has for the reverse of the edge's graph.
     pub(crate) fn of_reverses(&mut self, field: &Ident, span: Span, scope: &Scope<'_>) -> Result<Typed, Mistake> {
         let layer = scope.layer.expect("blocks are in layers");
         let own = layer.graph_fields[&field.name].clone();
@@ -239,8 +238,7 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// Keeps a value that a `fuse` block assigns for each semantic graph that ends in a vertex type. False after a
-    /// report.
+    /// Keeps a value that a block assigns for the semantic graphs that end in a vertex type. False after a report.
     pub(crate) fn assign_graph_rows(
         &mut self,
         cx: &mut LayerCx<'a>,

@@ -53,8 +53,7 @@ pub struct LayerCx<'s> {
     /// Values that `fuse` blocks assigned for the semantic graphs of some vertex types, not of all yet, each with the
     /// positions of its graphs.
     pub graph_rows: HashMap<String, Vec<(Typed, Vec<usize>)>>,
-    /// Fields of one value for each semantic graph that are known by graph: inputs with all that they have, and what
-    /// `fuse` assigned.
+    /// Fields of a value for each semantic graph, by graph: inputs with all that they have, and values of `fuse`.
     pub by_graph: HashMap<String, Typed>,
     /// The vertex types that inputs have rows of.
     pub of_inputs: BTreeSet<VertexType>,

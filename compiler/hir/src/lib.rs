@@ -118,8 +118,7 @@ pub enum Type {
     PerGraph(Vec<Row>),
     /// A value for each of several vertex types.
     PerType(BTreeMap<VertexType, Row>),
-    /// Values of several semantic graphs, between layers: of their edges, of the vertices where each ends, or of a
-    /// single row each.
+    /// Values of several semantic graphs, between layers: of edges, of the vertices where each ends, or one row each.
     ByGraph(BTreeMap<Graph, Row>),
 }
 
@@ -378,8 +377,7 @@ pub struct Features {
     pub kind: FeatureKind,
     /// The declaration in the schema.
     pub span: Span,
-    /// The dataset's field that they are, of dense and sparse ones; `None` for its `features`. The label, where one
-    /// is named.
+    /// The dataset's field that they are, of dense and sparse ones and of labels; `None` for its `features`.
     pub field: Option<String>,
 }
 

@@ -20,7 +20,7 @@ const START: &str = "layer Start() over graphs: [*] of x: *[in] -> rows: *[2] pe
 
 type ByGraph = BTreeMap<&'static str, Rows>;
 
-/// What `START` computes where the statement is called `path`.
+/// The rows of `START`, by semantic graph, in a model whose statement is called `path`.
 fn start(p: &Plain<'_>, path: &str, graphs: &[Graph], x: impl Fn(&str) -> Rows) -> ByGraph {
     let of = |graph: &Graph| {
         let w = p.param(&format!("{path}.w.{}", graph.name));
