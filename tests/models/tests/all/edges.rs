@@ -68,7 +68,7 @@ fn model() -> String {
 }
 
 /// Two ratings of one movie by one user, a movie without ratings, a user without any edge, edges in no order.
-fn world() -> World {
+pub fn world() -> World {
     let rates = [(2, 1), (0, 0), (0, 1), (2, 1), (1, 3), (0, 3), (3, 0)];
     World::new(3, &[("User", 5), ("Movie", 4)], &[("rates", &rates), ("trusts", &[(0, 1), (1, 1), (3, 0)])])
 }

@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use hgnnc_model_tests::assert_close;
 use hgnnc_model_tests::compiled::compile;
 use hgnnc_model_tests::plain::{Graph, Plain, Rows, add, dot, softmax, times, zeros};
-use hgnnc_model_tests::{World, assert_close};
 
+use crate::edges::world;
 use crate::language::means;
 
 /// A row of two numbers for each vertex and semantic graph.
@@ -203,9 +204,7 @@ fn pairs_and_edges_read_the_rows_of_their_relation() {
         }}"
     );
     let compiled = compile(&source);
-    let rates = [(2, 1), (0, 0), (0, 1), (2, 1), (1, 3), (0, 3), (3, 0)];
-    let world =
-        World::new(3, &[("User", 5), ("Movie", 4)], &[("rates", &rates), ("trusts", &[(0, 1), (1, 1), (3, 0)])]);
+    let world = world();
     let p = Plain::of(&compiled, &world);
     let of_pairs = scores(&p, "trusts", ("User", "User"), &p.relation("trusts", "User", "User").edges);
     assert_close("pairs", &compiled.output_of(&compiled.bind(&world), "y.links_trusts").data, &of_pairs, 1e-10);

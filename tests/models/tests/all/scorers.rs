@@ -1,11 +1,12 @@
 //! Scores of pairs against their papers' equations, as values of edges to predict, on all engines.
 
+use hgnnc_model_tests::assert_close;
 use hgnnc_model_tests::compiled::compile;
 use hgnnc_model_tests::plain::{Plain, Rows, add, dot, relu};
-use hgnnc_model_tests::{World, assert_close};
 
 use crate::devices::{on_device, on_processor, options, run};
 use crate::differential::{engine_agrees, kernels_agree};
+use crate::edges::world;
 use crate::gradients::gradients_are_differences;
 
 /// Scores of ratings, whose ends have rows of `width` elements, from given vectors of the relations.
@@ -35,12 +36,6 @@ train M {{
     select train.loss
 }}"#
     )
-}
-
-/// Two ratings of one movie by one user, a movie without ratings, a user without any edge, edges in no order.
-fn world() -> World {
-    let rates = [(2, 1), (0, 0), (0, 1), (2, 1), (1, 3), (0, 3), (3, 0)];
-    World::new(3, &[("User", 5), ("Movie", 4)], &[("rates", &rates), ("trusts", &[(0, 1), (1, 1), (3, 0)])])
 }
 
 /// Dettmers et al. 2018, eq. 1, of an image with `rows` rows of x above `rows` rows of r, with kernels of `kernel` × `kernel`.
