@@ -214,7 +214,8 @@ fn shapes() {
             }
         }),
         ("a score is a single number", |m| {
-            let x = find(m, |expr| matches!(&*expr.ty, Type::ByGraph(rows) if rows.len() > 1));
+            let wide = |rows: &BTreeMap<Graph, Row>| rows.values().any(|row| !row.widths.is_empty());
+            let x = find(m, |expr| matches!(&*expr.ty, Type::ByGraph(rows) if wide(rows)));
             wrong(m, ExprKind::Scores(x));
         }),
         ("scores are edge values", |m| {
