@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hgnnc_ir::dataflow::{Binding, Dataflow};
+use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl};
 use hgnnc_ir::types::{Dim, Graph, Input, Param, Space, VertexType};
 use hgnnc_ir::{EdgeShare, Mirrors, VertexRows};
 
@@ -98,7 +98,13 @@ impl Division<'_> {
         };
         let mut rows: Vec<u32> = own.clone().map(|row| row as u32).collect();
         let VertexRows::Mirrors(_, mirrors) = flow.vertex_types[vertex.index()].rows else { return rows };
-        for (graph, decl) in flow.graphs.iter().enumerate().filter(|(_, decl)| decl.share == EdgeShare::In) {
+        if let Some(permutations) = mirrors.permutations() {
+            let at_sources = mirrors == Mirrors::ShuffledSources(permutations);
+            let end = |(_, (src, dst))| if at_sources { src } else { dst };
+            return self.shuffled_edges(of, permutations, at_sources).into_iter().map(end).collect();
+        }
+        let with_ends = |decl: &GraphDecl| decl.share == EdgeShare::In && decl.shuffle.is_none();
+        for (graph, decl) in flow.graphs.iter().enumerate().filter(|(_, decl)| with_ends(decl)) {
             for &(src, dst) in &whole.edges[graph] {
                 let owned = |vertex: VertexType, row: u32| {
                     sections.vertices(rank, whole.num_vertices[vertex.index()]).contains(&(row as usize))
@@ -118,11 +124,38 @@ impl Division<'_> {
         rows
     }
 
+    /// The edges of shuffled vertices, in the order of the mirrors at one end: those of owned destinations (`in_edges`) or sources, with
+    /// their numbers.
+    fn shuffled_edges(&self, of: VertexType, permutations: u32, in_edges: bool) -> Vec<(u32, (u32, u32))> {
+        let is_it =
+            |decl: &GraphDecl| decl.share == EdgeShare::In && decl.shuffle == Some(permutations) && decl.dst == of;
+        let graph = self.flow.graphs.iter().position(is_it).expect("the mirrors are those of a graph");
+        let own = self.sections.vertices(self.rank, self.whole.num_vertices[of.index()]);
+        let (this, other) = match in_edges {
+            true => (|edge: (u32, u32)| edge.1, |edge: (u32, u32)| edge.0),
+            false => (|edge: (u32, u32)| edge.0, |edge: (u32, u32)| edge.1),
+        };
+        let all = (0..).zip(self.whole.edges[graph].iter().copied());
+        let mut edges: Vec<(u32, (u32, u32))> = all.filter(|&(_, edge)| own.contains(&(this(edge) as usize))).collect();
+        edges.sort_by_key(|&(_, edge)| (this(edge), other(edge)));
+        edges
+    }
+
     /// The edges of a graph, by the rows of their ends, with their numbers.
     fn edges(&self, graph: Graph, bindings: &Bindings) -> (Vec<u32>, Vec<(u32, u32)>) {
         let Self { flow, whole, sections, .. } = *self;
         let decl = &flow.graphs[graph.index()];
         let rows = |vertex: VertexType| &bindings.numbers[&Space::Vertices(vertex)];
+        if let (Some(permutations), EdgeShare::In | EdgeShare::Out(_)) = (decl.shuffle, decl.share) {
+            let in_edges = decl.share == EdgeShare::In;
+            let first = rows(if in_edges { decl.dst } else { decl.src }).first().copied().unwrap_or(0);
+            let ends = |(row, (number, (src, dst)))| match in_edges {
+                true => (number, (row, dst - first)),
+                false => (number, (src - first, row)),
+            };
+            let edges = self.shuffled_edges(flow.owned_type(decl.dst), permutations, in_edges);
+            return (0..).zip(edges).map(ends).unzip();
+        }
         let of = match decl.share {
             EdgeShare::All
             | EdgeShare::In

@@ -6,7 +6,8 @@
 
 use crate::dataflow::Dataflow;
 use crate::ops::Op;
-use crate::types::{Graph, Input, Param};
+use crate::stacks::VertexRows;
+use crate::types::{Input, Param};
 
 /// Kinds of operations by the rows that they read and how their results are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -86,8 +87,14 @@ impl Op {
 
     /// Can the value differ from one run of a program to the next without an operand that does?
     pub fn varies(&self, flow: &Dataflow) -> bool {
-        let drawn = |graph: Graph| flow.graphs[graph.index()].shuffle.is_some();
-        matches!(self, Op::Param(_) | Op::State(..) | Op::RandomMask { .. }) || self.graph().is_some_and(drawn)
+        match self {
+            Op::Param(_) | Op::State(..) | Op::RandomMask { .. } => true,
+            Op::Exchange(to) => match flow.vertex_types[to.index()].rows {
+                VertexRows::Mirrors(_, mirrors) => mirrors.permutations().is_some(),
+                _ => false,
+            },
+            op => op.graph().is_some_and(|graph| flow.graphs[graph.index()].shuffle.is_some()),
+        }
     }
 
     /// Is the derivative 0 wherever it exists, or is none wanted?

@@ -139,7 +139,7 @@ impl Printer<'_> {
             let name = quoted(&decl.name);
             match decl.rows {
                 VertexRows::Mirrors(of, mirrors) => {
-                    writeln!(self.out, "  vertex {name} = mirrors.{}({})", mirrors.name(), names.vertex(of))?;
+                    writeln!(self.out, "  vertex {name} = mirrors.{mirrors}({})", names.vertex(of))?;
                 }
                 VertexRows::Sections(of) => writeln!(self.out, "  vertex {name} = sections({})", names.vertex(of))?,
                 VertexRows::Owned(of) => writeln!(self.out, "  vertex {name} = owned({})", names.vertex(of))?,

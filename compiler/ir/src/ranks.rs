@@ -11,6 +11,9 @@
 //! - A semantic graph has the in-edges of owned vertices ([`EdgeShare::In`]). A second graph has their out-edges
 //!   ([`EdgeShare::Out`]), for sums at sources: every row is summed by its owner, over edges in the order of the dataset,
 //!   so that sums along edges are those of one process to the bit.
+//! - The edges of shuffled vertices are others in each step, and so are their ends: a type of mirrors has a row for each edge
+//!   ([`Mirrors::ShuffledSources`], [`Mirrors::ShuffledDestinations`]). Each vertex has as many edges in both directions, so a
+//!   rank has the same edges between such rows in all steps, and a step decides which vertices' values an exchange gives them.
 //! - Sums over all vertices of a type are taken by *section*: a fixed number of contiguous ranges of the vertices of a
 //!   type, each within one rank. [`VertexRows::Sections`] has a row for each section of the rank, and
 //!   [`EdgeShare::Sections`] an edge from each vertex to its section. [`crate::Op::SumRanks`] adds the sums of all
@@ -34,6 +37,9 @@
 //! - Ranks that share the relations to the same seeds are a *replica*. Where there are several, a sum that all ranks of a
 //!   replica have is taken from its first one: [`VertexRows::Replica`] has a row there.
 
+use std::fmt;
+use std::str::FromStr;
+
 use crate::dataflow::{Dataflow, GraphDecl, VertexTypeDecl};
 use crate::stacks::VertexRows;
 use crate::types::{Graph, VertexType};
@@ -47,20 +53,61 @@ pub enum Mirrors {
     Destinations,
     /// All vertices of the type.
     All,
+    /// The sources of the in-edges of owned vertices along so many permutations of the vertices of the type
+    /// ([`GraphDecl::shuffle`]): a row for each edge, by its destination, then by its source. The rank's own vertices have no
+    /// other row here.
+    ShuffledSources(u32),
+    /// The destinations of the out-edges of owned vertices along so many permutations: a row for each edge, by its source, then
+    /// by its destination.
+    ShuffledDestinations(u32),
 }
 
 impl Mirrors {
-    /// The word in the text format.
-    pub fn name(self) -> &'static str {
+    /// The permutations of the vertices of the type, whose edges have a row each.
+    pub fn permutations(self) -> Option<u32> {
         match self {
-            Mirrors::Sources => "sources",
-            Mirrors::Destinations => "destinations",
-            Mirrors::All => "all",
+            Self::ShuffledSources(permutations) | Self::ShuffledDestinations(permutations) => Some(permutations),
+            Self::Sources | Self::Destinations | Self::All => None,
         }
     }
 
-    /// All kinds, in the order of the enum.
-    pub const ALL: [Mirrors; 3] = [Mirrors::Sources, Mirrors::Destinations, Mirrors::All];
+    /// The mirrors at the sources of the in-edges that a graph has of owned vertices.
+    pub fn of_sources(graph: &GraphDecl) -> Self {
+        graph.shuffle.map_or(Self::Sources, Self::ShuffledSources)
+    }
+
+    /// The mirrors at the destinations of the out-edges that a graph has of owned vertices.
+    pub fn of_destinations(graph: &GraphDecl) -> Self {
+        graph.shuffle.map_or(Self::Destinations, Self::ShuffledDestinations)
+    }
+}
+
+/// As in the text format.
+impl fmt::Display for Mirrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sources => f.write_str("sources"),
+            Self::Destinations => f.write_str("destinations"),
+            Self::All => f.write_str("all"),
+            Self::ShuffledSources(permutations) => write!(f, "shuffled_sources.{permutations}"),
+            Self::ShuffledDestinations(permutations) => write!(f, "shuffled_destinations.{permutations}"),
+        }
+    }
+}
+
+impl FromStr for Mirrors {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text.split_once('.').map(|(kind, permutations)| (kind, permutations.parse())) {
+            None if text == "sources" => Ok(Self::Sources),
+            None if text == "destinations" => Ok(Self::Destinations),
+            None if text == "all" => Ok(Self::All),
+            Some(("shuffled_sources", Ok(permutations))) => Ok(Self::ShuffledSources(permutations)),
+            Some(("shuffled_destinations", Ok(permutations))) => Ok(Self::ShuffledDestinations(permutations)),
+            _ => Err(()),
+        }
+    }
 }
 
 /// The edges of a semantic graph that a process has, or the rule by which it has others.
@@ -133,7 +180,7 @@ impl Dataflow {
 
     /// The type with these mirrors of a type, declared if it does not exist.
     pub fn mirrors(&mut self, of: VertexType, mirrors: Mirrors) -> VertexType {
-        let name = format!("{}.{}", self.vertex_types[of.index()].name, mirrors.name());
+        let name = format!("{}.{mirrors}", self.vertex_types[of.index()].name);
         self.type_of_ranks(name, VertexRows::Mirrors(of, mirrors))
     }
 
@@ -211,7 +258,7 @@ impl Dataflow {
             return Graph::new(known);
         }
         let decl = self.graphs[of.index()].clone();
-        let (src, dst) = (self.owned_type(decl.src), self.mirrors(decl.dst, Mirrors::Destinations));
+        let (src, dst) = (self.owned_type(decl.src), self.mirrors(decl.dst, Mirrors::of_destinations(&decl)));
         let name = format!("{}.out", decl.name);
         self.add_graph(GraphDecl { name, src, dst, share: EdgeShare::Out(of), ..decl })
     }

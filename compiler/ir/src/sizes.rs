@@ -60,10 +60,10 @@ impl SizeInfo {
                     members(stack).len() as u64 * self.vertices[end.index()]
                 }
                 // As if one rank owned everything.
-                VertexRows::Mirrors(of, _)
-                | VertexRows::Owned(of)
-                | VertexRows::Copies(of)
-                | VertexRows::Shuffled(of) => self.vertices[of.index()],
+                VertexRows::Mirrors(of, mirrors) => {
+                    self.vertices[of.index()] * u64::from(mirrors.permutations().unwrap_or(1))
+                }
+                VertexRows::Owned(of) | VertexRows::Copies(of) | VertexRows::Shuffled(of) => self.vertices[of.index()],
                 VertexRows::Rank | VertexRows::Replica => 1,
                 VertexRows::Edges(graph) => {
                     self.edges.get(graph.index()).map_or_else(|| of_stack(self, graph), |&of| of)

@@ -394,9 +394,10 @@ impl Verifier<'_> {
         let rows = |vertex: VertexType| flow.vertex_types[vertex.index()].rows;
         let fits = match (decl.share, rows(decl.src), rows(decl.dst)) {
             (EdgeShare::All, src, dst) => ![src, dst].iter().any(|rows| matches!(rows, VertexRows::Mirrors(..))),
-            (EdgeShare::In, VertexRows::Mirrors(_, Mirrors::Sources), VertexRows::Dataset) => true,
-            (EdgeShare::Out(of), VertexRows::Dataset, VertexRows::Mirrors(_, Mirrors::Destinations)) => {
-                flow.graphs.get(of.index()).is_some_and(|of| of.share == EdgeShare::In)
+            (EdgeShare::In, VertexRows::Mirrors(_, at), VertexRows::Dataset) => at == Mirrors::of_sources(decl),
+            (EdgeShare::Out(of), VertexRows::Dataset, VertexRows::Mirrors(_, at)) => {
+                let of_both = |of: &GraphDecl| of.share == EdgeShare::In && of.shuffle == decl.shuffle;
+                at == Mirrors::of_destinations(decl) && flow.graphs.get(of.index()).is_some_and(of_both)
             }
             (EdgeShare::Sections, VertexRows::Dataset, VertexRows::Sections(of)) => of == decl.src,
             (EdgeShare::Copies, VertexRows::Copies(of), VertexRows::Owned(also)) => flow.sampled_type(of) == also,

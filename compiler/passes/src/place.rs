@@ -21,6 +21,8 @@
 //!
 //! - Values of edges are computed for both sets of edges that need them, as a process recomputes them in its backward
 //!   pass anyway. So no partial sum travels: a value at the other end does, in either direction.
+//! - Vertices are shuffled anew in each step: the edges end in rows of their own, to which an exchange gives the values of the
+//!   vertices that the step draws.
 //! - A sum over all vertices is one over the sums of their sections, in the order of the sections. It depends on the
 //!   number of sections, and not on that of ranks. Sums over edges go by their destinations first.
 //! - Parameters, and what is computed from them alone, are the same on every rank. A table with a row per vertex belongs
@@ -99,17 +101,10 @@ impl Placing<'_> {
         if !self.old.stacks.is_empty() {
             return refused("its semantic graphs are stacked");
         }
-        let trains = self.old.outputs.iter().any(|output| matches!(output.kind, OutputKind::UpdateParam(_)));
-        if trains && self.old.graphs.iter().any(|graph| graph.shuffle.is_some()) {
-            return refused(
-                "it shuffles the vertices of a type, which would move all rows between the processes in each step; \
-                 mini-batches (`batch`) move those of a batch",
-            );
-        }
         // Links to learn are no edges of a program of the whole graph: their pairs are scored by another one.
         for index in (0..self.old.graphs.len()).filter(|&index| !self.old.graphs[index].links) {
-            let src = self.old.graphs[index].src;
-            let mirrors = self.new.mirrors(src, Mirrors::Sources);
+            let decl = &self.old.graphs[index];
+            let mirrors = self.new.mirrors(decl.src, Mirrors::of_sources(decl));
             (self.new.graphs[index].src, self.new.graphs[index].share) = (mirrors, EdgeShare::In);
         }
         for index in 0..self.old.params.len() {
@@ -186,6 +181,14 @@ impl Placing<'_> {
         };
         match &data.op {
             Op::Input(input) => {
+                if let (Binding::EdgeRank(graph, _), Space::Edges(of)) =
+                    (&self.old.inputs[input.index()].binding, space)
+                    && self.old.graphs[graph.index()].shuffle.is_some()
+                    && self.new.graphs[of.index()].share == EdgeShare::Out(*graph)
+                {
+                    return self
+                        .refuse(value, "the gradient of `max` or `min` over shuffled vertices has no placement");
+                }
                 let input = self.input(input.index(), space);
                 on(self, Op::Input(input), &[])
             }
@@ -366,10 +369,10 @@ impl Placing<'_> {
         };
         let end = match space {
             Space::Vertices(vertex) => match self.new.vertex_types[vertex.index()].rows {
-                VertexRows::Mirrors(_, mirrors) => mirrors.name(),
-                _ => "own",
+                VertexRows::Mirrors(_, mirrors) => mirrors.to_string(),
+                _ => "own".into(),
             },
-            _ => "out",
+            _ => "out".into(),
         };
         let ty = self.ty_at(&decl.ty, space);
         self.new.declare_input(InputDecl { name: format!("{}.{end}", decl.name), ty, binding })

@@ -18,6 +18,7 @@ use crate::error::{ExecError, Result};
 use crate::link_walks::LinkWalks;
 use crate::orders::Orders;
 use crate::ranks::{Route, Sections};
+use crate::shuffled::ShuffledRows;
 
 /// Edges between sources and destinations, in both CSC and CSR. Also a sparse matrix: its rows are destinations, its
 /// columns sources, and its stored elements edges.
@@ -424,6 +425,8 @@ pub struct BoundData {
     pub sections: Vec<Option<Sections>>,
     /// For one rank of several, by vertex type: how the rows of mirrors come to it ([`crate::ranks`]).
     pub routes: Vec<Option<Arc<Route>>>,
+    /// For one rank of several: vertices that are shuffled, by type and number of permutations.
+    pub shuffled: Vec<ShuffledRows>,
     /// For one rank of several, by vertex type with rows that are summed over all ranks: the number of rows of each rank.
     pub rows_of_ranks: Vec<Option<Arc<[usize]>>>,
 }
@@ -484,6 +487,12 @@ impl BoundData {
                 }
                 None => drawn,
             });
+        }
+        for rows in &self.shuffled {
+            any = true;
+            let Shuffle { vertex, permutations } = rows.shuffle;
+            let drawn = random::shuffled_sources((seed, step), vertex, rows.num_vertices(), permutations);
+            rows.draw(&drawn, &mut self.routes, &mut self.orders);
         }
         any
     }

@@ -26,6 +26,7 @@ mod paths;
 mod precomputed;
 pub mod ranks;
 pub mod reorder;
+pub mod shuffled;
 pub mod stacks;
 pub mod tables;
 mod times;

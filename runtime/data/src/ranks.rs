@@ -14,9 +14,10 @@ use hgnnc_ir::dataflow::{Binding, Dataflow, InputDecl, PatternDecl};
 use hgnnc_ir::types::{Graph, Layout, Space, VertexType};
 use hgnnc_ir::{EdgeShare, Mirrors, VertexRows};
 
-use crate::bound::{BoundData, InputData, Topology};
+use crate::bound::{BoundData, InputData, Shuffle, Topology};
 use crate::error::{ExecError, Result};
 use crate::orders::Orders;
+use crate::shuffled::ShuffledRows;
 
 /// How the rows of a vertex type come to a type with copies of them, by an exchange.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -115,6 +116,9 @@ pub fn rows_sent(whole: &BoundData, tables: &Dataflow, division: Division) -> Ve
     let divider = Divider { whole, one: &[], tables, division, rank: 0, rows: vec![] };
     let of_type = |decl: &hgnnc_ir::dataflow::VertexTypeDecl| {
         let VertexRows::Mirrors(of, mirrors) = decl.rows else { return vec![] };
+        if mirrors.permutations().is_some() {
+            return divider.shuffled().iter().find_map(|rows| rows.sent(of, mirrors, whole)).unwrap_or_default();
+        }
         let mirrored = |rank| (mirrors != Mirrors::All).then(|| divider.mirrored(of, mirrors, rank));
         let needed: Vec<Option<Vec<u32>>> = (0..division.ranks).map(mirrored).collect();
         let of_rank = |rank: usize| {
@@ -134,6 +138,8 @@ enum Rows {
     Range(Range<usize>),
     /// Ascending.
     List(Vec<u32>),
+    /// So many, which each step draws.
+    Drawn(usize),
 }
 
 impl Rows {
@@ -141,6 +147,7 @@ impl Rows {
         match self {
             Rows::Range(range) => range.len(),
             Rows::List(rows) => rows.len(),
+            Rows::Drawn(count) => *count,
         }
     }
 }
@@ -163,6 +170,7 @@ impl RowOf {
     fn new(rows: &Rows, count: usize) -> Self {
         match rows {
             Rows::Range(range) => Self::From(range.start as u32),
+            Rows::Drawn(_) => Self::From(0),
             Rows::List(list) => {
                 let mut table = vec![0; count];
                 (0..).zip(list).for_each(|(row, &number)| table[number as usize] = row);
@@ -219,7 +227,28 @@ impl Divider<'_> {
             data.inputs.push(self.input(decl, &edges)?);
         }
         data.orders = self.orders(&edges, &data.graphs);
+        data.shuffled = self.shuffled();
+        for rows in &data.shuffled {
+            rows.draw(rows.drawn_in(whole), &mut data.routes, &mut data.orders);
+        }
         Ok(data)
+    }
+
+    /// The vertices that are shuffled, by type and number of permutations.
+    fn shuffled(&self) -> Vec<ShuffledRows> {
+        let mut all: Vec<ShuffledRows> = vec![];
+        for (index, decl) in self.tables.vertex_types.iter().enumerate() {
+            let VertexRows::Mirrors(of, mirrors) = decl.rows else { continue };
+            let Some(permutations) = mirrors.permutations() else { continue };
+            let shuffle = Shuffle { vertex: of, permutations };
+            let known = all.iter().position(|rows| rows.shuffle == shuffle);
+            let rows = known.unwrap_or_else(|| {
+                all.push(ShuffledRows::new(shuffle, self.division.borders(self.count(of)), self.rank));
+                all.len() - 1
+            });
+            all[rows].add(VertexType::new(index), mirrors, self.tables);
+        }
+        all
     }
 
     /// The number of rows of a type on all ranks together.
@@ -266,6 +295,9 @@ impl Divider<'_> {
             return (Rows::Range(self.owned(vertex, self.rank)), None);
         };
         let own = self.owned(of, self.rank);
+        if let Some(permutations) = mirrors.permutations() {
+            return (Rows::Drawn(own.len() * permutations as usize), None);
+        }
         let (rows, sent) = match mirrors {
             Mirrors::All => {
                 (Rows::Range(0..self.count(of)), vec![(0..own.len() as u32).collect(); self.division.ranks])
@@ -275,8 +307,8 @@ impl Divider<'_> {
         let received = |rank: usize| {
             let owned = self.owned(of, rank);
             match &rows {
-                Rows::Range(_) => owned.len(),
                 Rows::List(rows) => within(rows, &owned).len(),
+                _ => owned.len(),
             }
         };
         let route = Route {
@@ -326,7 +358,7 @@ impl Divider<'_> {
         graphs.filter_map(move |(graph, decl)| {
             let (src, dst) = (self.tables.owned_type(decl.src), decl.dst);
             match mirrors {
-                _ if decl.share != EdgeShare::In || graph.deferred.is_some() => None,
+                _ if decl.share != EdgeShare::In || decl.shuffle.is_some() || graph.deferred.is_some() => None,
                 Mirrors::Sources if src == of => Some((&graph.csc, &graph.csr, dst)),
                 Mirrors::Destinations if dst == of => Some((&graph.csr, &graph.csc, src)),
                 _ => None,
@@ -367,6 +399,21 @@ impl Divider<'_> {
                 // No kernel goes over its edges.
                 let topology = Topology::from_csc(&decl.name, src.len(), dst.len(), vec![0; dst.len() + 1], vec![])?;
                 (Topology { deferred: Some(0), ..topology }, vec![])
+            }
+            EdgeShare::In if decl.shuffle.is_some() => {
+                let own = self.owned(decl.dst, self.rank);
+                let each = src.len() / own.len().max(1);
+                let indptr = (0..=own.len()).map(|row| (row * each) as u64).collect();
+                let sources = (0..src.len() as u32).collect();
+                let topology = Topology::from_csc(&decl.name, src.len(), dst.len(), indptr, sources)?;
+                (topology, (0..src.len()).map(|edge| (own.start * each + edge) as u32).collect())
+            }
+            EdgeShare::Out(_) if decl.shuffle.is_some() => {
+                let each = dst.len() / src.len().max(1);
+                let indptr = (0..=dst.len() as u64).collect();
+                let sources = (0..dst.len()).map(|edge| (edge / each) as u32).collect();
+                // The numbers of the edges are drawn as well.
+                (Topology::from_csc(&decl.name, src.len(), dst.len(), indptr, sources)?, vec![])
             }
             EdgeShare::In => {
                 let whole = &self.whole.graphs[graph.index()].csc;
@@ -418,7 +465,7 @@ impl Divider<'_> {
         let rows = match &self.rows[vertex.index()] {
             Rows::Range(rows) if rows.len() == whole.num_dst => return Ok(whole.clone()),
             Rows::Range(rows) => rows.clone(),
-            Rows::List(_) => return Err(mirrored_input(&whole.name)),
+            Rows::List(_) | Rows::Drawn(_) => return Err(mirrored_input(&whole.name)),
         };
         let indptr = &whole.csc.indptr[rows.start..=rows.end];
         let elements = indptr[0] as usize..indptr[rows.len()] as usize;
@@ -458,7 +505,7 @@ impl Divider<'_> {
             (Space::Vertices(vertex), Layout::Sparse(pattern)) => {
                 let rows = match &self.rows[vertex.index()] {
                     Rows::Range(rows) => rows.clone(),
-                    Rows::List(_) => return Err(mirrored_input(&decl.name)),
+                    Rows::List(_) | Rows::Drawn(_) => return Err(mirrored_input(&decl.name)),
                 };
                 let own = PatternDecl { vertex: tables.owned_type(vertex), ..tables.patterns[pattern.index()].clone() };
                 let of_whole = tables.patterns.iter().position(|known| *known == own);
@@ -467,7 +514,7 @@ impl Divider<'_> {
             }
             (Space::Vertices(vertex), Layout::Dense) => match &self.rows[vertex.index()] {
                 Rows::Range(rows) => Ok(part(whole, rows.clone(), Some(self.count(tables.owned_type(vertex))))),
-                Rows::List(_) => Err(mirrored_input(&decl.name)),
+                Rows::List(_) | Rows::Drawn(_) => Err(mirrored_input(&decl.name)),
             },
             (Space::Edges(graph), _) => {
                 let InputData::Numbers(numbers) = whole else { return Ok(InputData::Missing) };

@@ -320,8 +320,7 @@ impl Parser {
     /// words say so.
     fn rows_of_ranks(&mut self) -> Parse<Option<VertexRows>> {
         let Token::Word(kind) = self.peek().clone() else { return Ok(None) };
-        let mirrors =
-            kind.strip_prefix("mirrors.").and_then(|kind| Mirrors::ALL.into_iter().find(|m| m.name() == kind));
+        let mirrors = kind.strip_prefix("mirrors.").and_then(|kind| kind.parse::<Mirrors>().ok());
         let samples = kind.strip_prefix("samples.").and_then(|count| count.parse().ok());
         let rows = |of: VertexType| match (kind.as_str(), mirrors) {
             (_, Some(mirrors)) => Some(VertexRows::Mirrors(of, mirrors)),

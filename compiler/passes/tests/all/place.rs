@@ -3,8 +3,8 @@
 use hgnnc_interp::division::{Sections, divide};
 use hgnnc_interp::random_program::{random_program, seeds};
 use hgnnc_interp::ranks::run_ranks;
-use hgnnc_interp::{Bindings, Evaluation, run};
-use hgnnc_ir::{Dataflow, Dim, Op, OpClass, Space, Value, parse, verify};
+use hgnnc_interp::{Bindings, Evaluation, Tensor, run};
+use hgnnc_ir::{Dataflow, Dim, Input, Op, OpClass, Param, Space, Value, parse, verify};
 use hgnnc_passes::pipeline::JOINT;
 use hgnnc_passes::{Disabled, PassCx, PassManager, place};
 
@@ -38,6 +38,36 @@ fn has_endpoints(flow: &Dataflow) -> bool {
         .any(|data| data.op.class() == OpClass::Endpoints || matches!(data.ty.space, Space::Endpoints(..)))
 }
 
+/// On any number of ranks, with the same bits.
+fn ranks_compute_what_one_process_computes(name: &str, flow: &Dataflow, placed: &Dataflow, bindings: &Bindings) {
+    let one = run(flow, bindings).expect("bound");
+    let mut first = None;
+    for ranks in [1, 2, 3, 7] {
+        let of_ranks = divide(placed, (flow, bindings), &Sections::even(SECTIONS, ranks));
+        let runs = run_ranks(placed, &of_ranks).unwrap_or_else(|error| panic!("{name}: {error}\n{placed}"));
+        let mut all = vec![];
+        for (index, output) in flow.outputs.iter().enumerate() {
+            assert_eq!(output.kind, placed.outputs[index].kind);
+            if flow.ty(output.value).space == Space::Unit
+                && flow.ty(output.value).dims.iter().all(|dim| dim.fixed().is_some())
+            {
+                let value = placed.outputs[index].value;
+                assert!(runs.iter().all(|run| run[value] == runs[0][value]), "{name}: {:?}", output.kind);
+            }
+            let (expected, found) = (&one[output.value].data, gathered(placed, index, &runs));
+            assert_eq!(expected.len(), found.len(), "{name}, {ranks} ranks: {:?}\n{placed}", output.kind);
+            for (x, y) in expected.iter().zip(&found) {
+                let close = (x - y).abs() <= 1e-9 * x.abs().max(1.0) || x == y || (x.is_nan() && y.is_nan());
+                assert!(close, "{name}, {ranks} ranks: {:?} was {x} and is {y}\n{flow}\n{placed}", output.kind);
+            }
+            all.push(found);
+        }
+        // Not only close: every sum is taken in one order, whatever the number of ranks.
+        let bits: Vec<u64> = all.iter().flatten().map(|x| x.to_bits()).collect();
+        assert_eq!(first.get_or_insert_with(|| bits.clone()), &bits, "{name}, {ranks} ranks\n{placed}");
+    }
+}
+
 #[test]
 fn random_programs_compute_on_ranks_what_one_process_computes() {
     let (mut placed_programs, mut exchanges) = (0, 0);
@@ -58,38 +88,9 @@ fn random_programs_compute_on_ranks_what_one_process_computes() {
         let text = placed.to_string();
         let read = parse(&text).unwrap_or_else(|error| panic!("seed {seed}: {error:?}\n{text}"));
         assert_eq!(read.to_string(), text, "seed {seed}");
-        let one = run(&flow, &bindings).expect("bound");
         placed_programs += 1;
         exchanges += placed.values.iter().filter(|data| data.op.name() == "exchange").count();
-        let mut first = None;
-        for ranks in [1, 2, 3, 7] {
-            let of_ranks = divide(&placed, (&flow, &bindings), &Sections::even(SECTIONS, ranks));
-            let runs = run_ranks(&placed, &of_ranks).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{placed}"));
-            let mut all = vec![];
-            for (index, output) in flow.outputs.iter().enumerate() {
-                assert_eq!(output.kind, placed.outputs[index].kind);
-                if flow.ty(output.value).space == Space::Unit
-                    && flow.ty(output.value).dims.iter().all(|dim| dim.fixed().is_some())
-                {
-                    let value = placed.outputs[index].value;
-                    assert!(runs.iter().all(|run| run[value] == runs[0][value]), "seed {seed}: {:?}", output.kind);
-                }
-                let (expected, found) = (&one[output.value].data, gathered(&placed, index, &runs));
-                assert_eq!(expected.len(), found.len(), "seed {seed}, {ranks} ranks: {:?}\n{placed}", output.kind);
-                for (x, y) in expected.iter().zip(&found) {
-                    let close = (x - y).abs() <= 1e-9 * x.abs().max(1.0) || x == y || (x.is_nan() && y.is_nan());
-                    assert!(
-                        close,
-                        "seed {seed}, {ranks} ranks: {:?} was {x} and is {y}\n{flow}\n{placed}",
-                        output.kind
-                    );
-                }
-                all.push(found);
-            }
-            // Not only close: every sum is taken in one order, whatever the number of ranks.
-            let bits: Vec<u64> = all.iter().flatten().map(|x| x.to_bits()).collect();
-            assert_eq!(first.get_or_insert_with(|| bits.clone()), &bits, "seed {seed}, {ranks} ranks\n{placed}");
-        }
+        ranks_compute_what_one_process_computes(&format!("seed {seed}"), &flow, &placed, &bindings);
     }
     assert!(placed_programs > 20 && exchanges > 100, "{placed_programs} programs with {exchanges} exchanges");
 }
@@ -145,4 +146,24 @@ fn a_missing_exchange_is_an_error() {
         without.outputs.iter_mut().filter(|it| it.value == exchange).for_each(|it| it.value = own);
         assert!(verify(&without).is_err(), "{without}");
     }
+}
+
+/// The sum, and its gradient, over the edges of shuffled vertices.
+#[test]
+fn the_ends_of_shuffled_vertices_have_rows_for_each_edge() {
+    let flow = parse(&SUM.replace("= >cites", "= shuffle 2")).unwrap_or_else(|error| panic!("{error:?}"));
+    let placed = place(&flow, &flow).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(verify(&placed), Ok(()));
+    let text = placed.to_string();
+    assert_eq!(parse(&text).unwrap_or_else(|error| panic!("{error:?}\n{text}")).to_string(), text);
+    insta::assert_snapshot!(placed);
+
+    let rows = |rows| Tensor::from_fn(rows, 4, |row, column| ((7 * row + 3 * column) % 11) as f64 - 4.0);
+    let mut bindings =
+        Bindings { num_vertices: vec![23], edges: vec![vec![]], seed: 5, step: 3, ..Bindings::default() };
+    bindings.inputs.insert(Input::new(0), rows(23));
+    bindings.params.insert(Param::new(0), Tensor::new(1, 16, rows(4).data));
+    bindings.shuffle(&flow);
+    assert_eq!(bindings.edges[0].len(), 46);
+    ranks_compute_what_one_process_computes("shuffled", &flow, &placed, &bindings);
 }

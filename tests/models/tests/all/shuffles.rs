@@ -19,7 +19,7 @@ use crate::differential::{check_trained_by, engine_agrees};
 use crate::gradients::gradients_are_differences;
 use crate::language::means;
 use crate::orders::order_does_not_matter;
-use crate::ranks::{job, train, train_on, world_of};
+use crate::ranks::{job, ranks_agree, train, train_on, world_of};
 use crate::reuse::made_up;
 
 /// Deep graph infomax, with contrast between two views of a paper and those of three others.
@@ -267,15 +267,56 @@ fn several_processes_train_on_batches_as_one() {
     }
 }
 
-/// On the whole graph, a step would move all rows, and ranks that share relations have no batch of their own.
+/// Each step draws the rows that ranks exchange, and evaluations have draws of their own.
+#[test]
+fn several_processes_train_on_the_whole_graph_as_one() {
+    ranks_agree(&CASE, TRAIN, &World::random_library(4));
+}
+
+/// The dropout of an edge is that of its number in the whole graph, for sums at its source as well.
+#[test]
+fn several_processes_drop_the_same_edges() {
+    let case = Case {
+        name: "dropped",
+        uses: "
+layer Dropped() over graphs: [V -> V] of x: V[in] -> V[in] {
+    aggregate e: g in graphs { z = sum(dropout(dot(e.src.x, e.dst.x), 0.4) * e.src.x) over in_edges }
+    fuse v: V across graphs { out = sum(v.z) across graphs }
+}",
+        schema: SCHEMA,
+        body: "
+    let x = tanh(linear(features, 4))
+    let other = Dropped() over shuffle(Paper) of x.Paper
+    let others = Dropped() over shuffle(Paper, 3) of x.Paper
+    output y: Paper = linear(concat(other, others), 3)",
+    };
+    ranks_agree(&case, crate::ranks::TRAIN, &World::random_library(4));
+}
+
 #[test]
 fn what_several_processes_refuse() {
-    let whole = CASE.trained_by(TRAIN);
-    let data = world_of(&CASE, &whole, &World::random_library(4));
-    for refused in train_on(2, 6, &whole, &data) {
-        let message = refused.expect_err("vertices are shuffled").to_string();
-        assert!(message.contains("cannot be computed by several processes: it shuffles the vertices"), "{message}");
+    let data = world_of(&CASE, &CASE.trained_by(TRAIN), &World::random_library(4));
+    // The gradient goes to the edges with the largest values, which their sources do not know.
+    let largest = CASE
+        .trained_by(TRAIN)
+        .replace("RgcnConv(hidden: 4) over [cites, PAP] of other", "Largest() over shuffle(Paper, 2) of other")
+        .replace(
+            "use std::rgcn::RgcnConv",
+            "use std::rgcn::RgcnConv
+layer Largest() over graphs: [V -> V] of x: V[in] -> V[in] {
+    aggregate e: g in graphs { z = max(e.src.x) over in_edges }
+    fuse v: V across graphs { out = sum(v.z) across graphs }
+}",
+        )
+        .replace(") sharing conv", ")");
+    for refused in train_on(2, 6, &largest, &data) {
+        let message = refused.expect_err("it has no placement").to_string();
+        assert!(
+            message.contains("the gradient of `max` or `min` over shuffled vertices has no placement"),
+            "{message}"
+        );
     }
+    // Ranks that share relations have no batch of their own.
     let batches = source(OVER_PAPERS, "batch 4", 0.0);
     let refused = threads::run(2, |comm| {
         let ranks = Ranks { split: Split::Relations, ..Ranks::new(Arc::clone(comm)) };
