@@ -131,13 +131,12 @@ impl Division<'_> {
             |decl: &GraphDecl| decl.share == EdgeShare::In && decl.shuffle == Some(permutations) && decl.dst == of;
         let graph = self.flow.graphs.iter().position(is_it).expect("the mirrors are those of a graph");
         let own = self.sections.vertices(self.rank, self.whole.num_vertices[of.index()]);
-        let (this, other) = match in_edges {
-            true => (|edge: (u32, u32)| edge.1, |edge: (u32, u32)| edge.0),
-            false => (|edge: (u32, u32)| edge.0, |edge: (u32, u32)| edge.1),
-        };
+        // The end that is owned, then the other one.
+        let ends = |(src, dst): (u32, u32)| if in_edges { (dst, src) } else { (src, dst) };
         let all = (0..).zip(self.whole.edges[graph].iter().copied());
-        let mut edges: Vec<(u32, (u32, u32))> = all.filter(|&(_, edge)| own.contains(&(this(edge) as usize))).collect();
-        edges.sort_by_key(|&(_, edge)| (this(edge), other(edge)));
+        let mut edges: Vec<(u32, (u32, u32))> =
+            all.filter(|&(_, edge)| own.contains(&(ends(edge).0 as usize))).collect();
+        edges.sort_by_key(|&(_, edge)| ends(edge));
         edges
     }
 

@@ -7,7 +7,7 @@
 use crate::dataflow::Dataflow;
 use crate::ops::Op;
 use crate::stacks::VertexRows;
-use crate::types::{Input, Param};
+use crate::types::{Graph, Input, Param};
 
 /// Kinds of operations by the rows that they read and how their results are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

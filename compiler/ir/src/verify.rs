@@ -355,7 +355,7 @@ impl Verifier<'_> {
         if decl.links && (of_no_links || decl.counted || decl.self_loops != SelfLoops::Kept) {
             self.report(place, "links are those of a relation, in its direction, or of a metapath");
         }
-        let alone = flow.owned_type(decl.src) == decl.dst
+        let alone = flow.owned_type(decl.src) == flow.owned_type(decl.dst)
             && decl.steps.is_empty()
             && !decl.counted
             && decl.self_loops == SelfLoops::Kept

@@ -40,8 +40,8 @@ use std::fmt;
 use hgnnc_ir::dataflow::{Binding, Cursor, Init, InputDecl, PatternDecl};
 use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::{
-    BinaryOp, Dataflow, Dim, Direction, EdgeShare, Graph, Layout, Mirrors, Op, Origin, OutputKind, Pattern,
-    ProductForm, Reduce, Space, Type, Value, VertexRows, VertexType,
+    BinaryOp, Dataflow, Dim, Direction, EdgeShare, Graph, Layout, Mirrors, Op, Origin, Pattern, ProductForm, Reduce,
+    Space, Type, Value, VertexRows, VertexType,
 };
 
 /// A program that is not computed on several ranks.
