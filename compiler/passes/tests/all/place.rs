@@ -157,6 +157,10 @@ fn the_ends_of_shuffled_vertices_have_rows_for_each_edge() {
     let text = placed.to_string();
     assert_eq!(parse(&text).unwrap_or_else(|error| panic!("{error:?}\n{text}")).to_string(), text);
     insta::assert_snapshot!(placed);
+    // Rows for the edges of other permutations are no ends of these.
+    let other = text.replace("mirrors.shuffled_sources.2", "mirrors.shuffled_sources.3");
+    let broken = verify(&parse(&other).unwrap_or_else(|error| panic!("{error:?}"))).expect_err("one row an edge");
+    assert!(broken.iter().any(|it| it.message.contains("its ends are not those of the edges")), "{broken:?}");
 
     let rows = |rows| Tensor::from_fn(rows, 4, |row, column| ((7 * row + 3 * column) % 11) as f64 - 4.0);
     let mut bindings =
