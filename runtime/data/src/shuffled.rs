@@ -71,8 +71,9 @@ impl ShuffledRows {
         let mut numbers = vec![0; own.len() * each];
         let mut rows = vec![0; own.len()];
         for (rank, of_rank) in self.borders.windows(2).enumerate() {
-            for edge in of_rank[0] * each..of_rank[1] * each {
-                let source = drawn[edge] as usize;
+            let edges = of_rank[0] * each..of_rank[1] * each;
+            for (edge, &source) in edges.clone().zip(&drawn[edges]) {
+                let source = source as usize;
                 if own.contains(&source) {
                     let own_source = source - own.start;
                     let row = own_source * each + rows[own_source];
