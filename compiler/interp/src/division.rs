@@ -124,8 +124,8 @@ impl Division<'_> {
         rows
     }
 
-    /// The edges of shuffled vertices, in the order of the mirrors at one end: those of owned destinations (`in_edges`) or sources, with
-    /// their numbers.
+    /// The numbers and ends of the edges that owned vertices have along permutations, as destinations (`in_edges`) or as
+    /// sources, in the order of the mirrors at the other end.
     fn shuffled_edges(&self, of: VertexType, permutations: u32, in_edges: bool) -> Vec<(u32, (u32, u32))> {
         let is_it =
             |decl: &GraphDecl| decl.share == EdgeShare::In && decl.shuffle == Some(permutations) && decl.dst == of;

@@ -54,11 +54,11 @@ pub enum Mirrors {
     /// All vertices of the type.
     All,
     /// The sources of the in-edges of owned vertices along so many permutations of the vertices of the type
-    /// ([`GraphDecl::shuffle`]): a row for each edge, by its destination, then by its source. The rank's own vertices have no
-    /// other row here.
+    /// ([`GraphDecl::shuffle`]): a row for each edge, ordered by destination and then source. Owned vertices have rows as
+    /// sources only.
     ShuffledSources(u32),
-    /// The destinations of the out-edges of owned vertices along so many permutations: a row for each edge, by its source, then
-    /// by its destination.
+    /// The destinations of the out-edges of owned vertices along so many permutations: a row for each edge, ordered by source
+    /// and then destination.
     ShuffledDestinations(u32),
 }
 

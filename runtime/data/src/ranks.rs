@@ -170,6 +170,7 @@ impl RowOf {
     fn new(rows: &Rows, count: usize) -> Self {
         match rows {
             Rows::Range(range) => Self::From(range.start as u32),
+            // The edges of such rows are in their order.
             Rows::Drawn(_) => Self::From(0),
             Rows::List(list) => {
                 let mut table = vec![0; count];

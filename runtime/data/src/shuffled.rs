@@ -18,9 +18,9 @@ pub struct ShuffledRows {
     /// First vertex of each rank, and the number of all.
     borders: Vec<usize>,
     rank: usize,
-    /// The types of mirrors at the sources of in-edges.
+    /// The type of mirrors at the sources of in-edges.
     sources: Option<VertexType>,
-    /// The types of mirrors at the destinations of out-edges, and the graphs with these edges.
+    /// The type of mirrors at the destinations of out-edges, and the graphs with these edges.
     destinations: Option<VertexType>,
     out_edges: Vec<Graph>,
 }
