@@ -24,6 +24,7 @@ use rayon::ThreadPool;
 
 use crate::artifact::Description;
 use crate::job::{DataSource, Job, Purpose};
+use crate::parts::Parts;
 use crate::precompute::{disable_what_does_not_fit, fill_precomputed};
 use crate::ranks::Ranks;
 use crate::results::relation_of_rows;
@@ -107,6 +108,8 @@ pub(crate) struct BoundJob {
     pub graphs: Option<GraphPlan>,
     /// `None` once it is needed no more.
     pub dataset: Option<Arc<Dataset>>,
+    /// By vertex type: the first vertex of each part, if ranks own those of a partitioned dataset.
+    pub parts: Arc<[Vec<usize>]>,
     pub pool: Arc<ThreadPool>,
     /// The options of the job, with its identity.
     pub options: TrainOptions,
@@ -238,6 +241,10 @@ pub(crate) fn bind_job(
             Arc::new(dataset::load(&folder, &pool)?)
         }
     };
+    let parts = match &job.ranks {
+        Some(ranks) => Some(Parts::of(&dataset, ranks.comm.size(), observer)?),
+        None => None,
+    };
     let asked = match &job.new {
         Some(new) => {
             let (asked, extended) = asked_about(purpose, new, &dataset, &pool)?;
@@ -270,6 +277,7 @@ pub(crate) fn bind_job(
     {
         return Err(Error::input(format!("pairs are scored by the output that is trained, `{trained}`")));
     }
+    let parts = parts.map_or_else(Arc::default, |parts| parts.of_model(&model.flow, &dataset));
     let (label_features, classes) = label_of(&model, &dataset);
     let naming = match purpose {
         Purpose::Infer => {
@@ -297,6 +305,9 @@ pub(crate) fn bind_job(
             let (tables, mut settings) = (tables(&model), settings(&model));
             if let Some(ranks) = &job.ranks {
                 settings.insert("sections".into(), ranks.sections.to_string());
+                if let Some(first) = parts.iter().find(|parts| !parts.is_empty()) {
+                    settings.insert("parts".into(), first.len().to_string());
+                }
                 if ranks.split.shares_relations() {
                     settings.insert("share".into(), "relations".into());
                 }
@@ -357,6 +368,7 @@ pub(crate) fn bind_job(
         sizes,
         graphs,
         dataset: Some(dataset),
+        parts,
         pool,
         options,
         disabled,

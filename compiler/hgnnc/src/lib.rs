@@ -36,6 +36,7 @@ mod log;
 mod machines;
 mod modules;
 mod outputs;
+mod parts;
 mod precompute;
 mod prepare;
 pub mod profile;

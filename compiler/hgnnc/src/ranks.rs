@@ -1,7 +1,7 @@
 //! Training by several processes, each with its own rows of the graph.
 
 use std::collections::BTreeMap;
-use std::hash::Hasher as _;
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use hgnnc_data::ranks::Division;
@@ -118,7 +118,7 @@ impl CompiledRanks {
         times: RelationTimes,
     ) -> Result<Self, Error> {
         let LoweredForRanks { executable, tables, train_sizes, .. } = lowered;
-        let division = Division { sections: ranks.sections, ranks: size };
+        let division = Division { sections: ranks.sections, ranks: size, parts: Arc::clone(&bound.parts) };
         let one = bound.model.flow.with_tables_of(bound.model.name.clone());
         let replicas = ranks.replicas.max(1);
         if !size.is_multiple_of(replicas) {
@@ -185,7 +185,7 @@ impl CompiledRanks {
         options: TrainOptions,
     ) -> Result<Trainer, Error> {
         let Self { executable, placed, .. } = self;
-        check_equal(&executable, &data, &**comm)?;
+        check_equal(&executable, &placed.division, &data, &**comm)?;
         // Vertices that evaluations shuffle have the same rows in all of them, by which they are divided.
         let seed = executable.training.as_ref().map_or(0, |training| training.seed);
         data.shuffle(options.seed.unwrap_or(seed), 0);
@@ -254,7 +254,7 @@ fn relations_of(
 }
 
 /// Refuses ranks that would compute something else: their exchanges would not fit, or fit by chance.
-fn check_equal(executable: &Executable, data: &BoundData, comm: &dyn Comm) -> Result<(), Error> {
+fn check_equal(executable: &Executable, division: &Division, data: &BoundData, comm: &dyn Comm) -> Result<(), Error> {
     let text_hash = |text: &str| {
         let mut hash = Xxh3::new();
         hash.update(text.as_bytes());
@@ -265,10 +265,18 @@ fn check_equal(executable: &Executable, data: &BoundData, comm: &dyn Comm) -> Re
     let mut sizes = Xxh3::new();
     data.num_vertices.iter().for_each(|&count| sizes.write_usize(count));
     data.graphs.iter().for_each(|graph| sizes.write_u64(graph.all_edges()));
-    let own = [text_hash(&programs), text_hash(&data.dataset), sizes.finish()];
+    let mut parts = Xxh3::new();
+    division.parts.hash(&mut parts);
+    let own = [text_hash(&programs), text_hash(&data.dataset), sizes.finish(), parts.finish()];
     let failed = |error: hgnnc_dist::CommError| Error::from(ExecError::Ranks(error.to_string()));
     let all = all_gather(comm, Tag::CONTROL, &own).map_err(failed)?;
-    for (what, at) in [("the dataset's name", 1), ("the numbers of vertices and edges", 2), ("the compiled model", 0)] {
+    let all_of = [
+        ("the dataset's name", 1),
+        ("the numbers of vertices and edges", 2),
+        ("`partition.json`", 3),
+        ("the compiled model", 0),
+    ];
+    for (what, at) in all_of {
         let first = all[at];
         if let Some(other) = all.chunks_exact(own.len()).position(|of_rank| of_rank[at] != first) {
             return Err(Error::input(format!(

@@ -1,9 +1,9 @@
 //! The data of one rank of several: its rows, its edges, and the routes of what ranks send each other
 //! ([`hgnnc_ir::ranks`]).
 //!
-//! The vertices of each type are divided into sections of nearly equal length, and a rank owns consecutive sections of
-//! every type. All of it follows from the data of the whole graph, the number of sections and that of ranks, so that
-//! ranks need not tell each other.
+//! The vertices of each type are divided into sections, and a rank owns consecutive sections of every type. Sections have
+//! nearly equal lengths, or those of the parts of a partitioned dataset do. All of it follows from the data of the whole
+//! graph, its parts, the number of sections and that of ranks, so that ranks need not tell each other.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,48 +44,81 @@ pub struct Sections {
 }
 
 /// The division of vertices among ranks, by sections.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Division {
     /// Number of sections of the vertices of a type.
     pub sections: usize,
     /// Number of ranks, not more than sections.
     pub ranks: usize,
+    /// By vertex type: the first vertex of each part of a partitioned dataset. All parts have equally many sections. Types
+    /// without parts are divided evenly.
+    pub parts: Arc<[Vec<usize>]>,
 }
 
 impl Division {
+    /// Sections of nearly equal length.
+    pub fn even(sections: usize, ranks: usize) -> Self {
+        Self { sections, ranks, parts: Arc::default() }
+    }
+
     /// The sections of a rank.
-    pub fn sections_of(self, rank: usize) -> Range<usize> {
+    pub fn sections_of(&self, rank: usize) -> Range<usize> {
         self.sections * rank / self.ranks..self.sections * (rank + 1) / self.ranks
     }
 
-    /// The first of `vertices` vertices in a section; for the number of sections: `vertices`.
-    fn border(self, section: usize, vertices: usize) -> usize {
-        (vertices as u128 * section as u128 / self.sections as u128) as usize
+    /// The division of the vertices of a type, of which there are `count`.
+    pub fn vertices(&self, vertex: VertexType, count: usize) -> Divided<'_> {
+        let parts = self.parts.get(vertex.index()).map_or(&[][..], Vec::as_slice);
+        Divided { division: self, parts, count }
     }
 
-    /// The first vertex of each rank, of a type with `vertices` vertices, and the number of all.
-    pub fn borders(self, vertices: usize) -> Vec<usize> {
-        (0..self.ranks).map(|rank| self.vertices_of(rank, vertices).start).chain([vertices]).collect()
+    /// The even division of `count` rows that are no vertices.
+    pub fn rows(&self, count: usize) -> Divided<'_> {
+        Divided { division: self, parts: &[], count }
+    }
+}
+
+/// Rows of one kind that are divided among ranks.
+#[derive(Clone, Copy, Debug)]
+pub struct Divided<'a> {
+    division: &'a Division,
+    parts: &'a [usize],
+    count: usize,
+}
+
+impl Divided<'_> {
+    /// The first row of a section; for the number of sections: the number of rows.
+    pub fn border(self, section: usize) -> usize {
+        let (parts, sections) = (self.parts.len().max(1), self.division.sections);
+        // The section begins in this part, `after / sections` of the way through it.
+        let (part, after) = (section * parts / sections, section * parts % sections);
+        let first = |part: usize| if part == 0 { 0 } else { self.parts.get(part).map_or(self.count, |&first| first) };
+        let len = first(part + 1).min(self.count) - first(part).min(self.count);
+        first(part).min(self.count) + (len as u128 * after as u128 / sections as u128) as usize
     }
 
-    /// The rank that owns a vertex, of a type with `vertices` vertices. For many vertices of one type, [`Division::borders`]
-    /// are looked up faster.
-    pub fn owner(self, vertex: usize, vertices: usize) -> usize {
-        let (mut first, mut last) = (0, self.ranks - 1);
+    /// The rows that a rank owns.
+    pub fn of_rank(self, rank: usize) -> Range<usize> {
+        let sections = self.division.sections_of(rank);
+        self.border(sections.start)..self.border(sections.end)
+    }
+
+    /// The first row of each rank, and the number of all.
+    pub fn borders(self) -> Vec<usize> {
+        (0..self.division.ranks).map(|rank| self.of_rank(rank).start).chain([self.count]).collect()
+    }
+
+    /// The rank that owns a row. For many rows, [`Divided::borders`] are looked up faster.
+    pub fn owner(self, row: usize) -> usize {
+        let (mut first, mut last) = (0, self.division.ranks - 1);
         while first < last {
             let middle = (first + last) / 2;
-            match self.vertices_of(middle, vertices).end <= vertex {
+            match self.of_rank(middle).end <= row {
                 true => first = middle + 1,
                 false => last = middle,
             }
         }
         first
-    }
-
-    /// The vertices that a rank owns, of a type with `vertices` vertices.
-    pub fn vertices_of(self, rank: usize, vertices: usize) -> Range<usize> {
-        let sections = self.sections_of(rank);
-        self.border(sections.start, vertices)..self.border(sections.end, vertices)
     }
 }
 
@@ -98,7 +131,7 @@ pub fn divide(
     whole: &BoundData,
     one: &[InputDecl],
     tables: &Dataflow,
-    division: Division,
+    division: &Division,
     rank: usize,
 ) -> Result<BoundData> {
     if division.ranks > division.sections {
@@ -112,7 +145,7 @@ pub fn divide(
 
 /// By vertex type of mirrors, sending rank and receiving rank: the rows that one rank has for another. Empty for other
 /// types.
-pub fn rows_sent(whole: &BoundData, tables: &Dataflow, division: Division) -> Vec<Vec<Vec<usize>>> {
+pub fn rows_sent(whole: &BoundData, tables: &Dataflow, division: &Division) -> Vec<Vec<Vec<usize>>> {
     let divider = Divider { whole, one: &[], tables, division, rank: 0, rows: vec![] };
     let of_type = |decl: &hgnnc_ir::dataflow::VertexTypeDecl| {
         let VertexRows::Mirrors(of, mirrors) = decl.rows else { return vec![] };
@@ -192,7 +225,7 @@ struct Divider<'a> {
     whole: &'a BoundData,
     one: &'a [InputDecl],
     tables: &'a Dataflow,
-    division: Division,
+    division: &'a Division,
     rank: usize,
     /// By vertex type.
     rows: Vec<Rows>,
@@ -244,7 +277,7 @@ impl Divider<'_> {
             let shuffle = Shuffle { vertex: of, permutations };
             let known = all.iter().position(|rows| rows.shuffle == shuffle);
             let rows = known.unwrap_or_else(|| {
-                all.push(ShuffledRows::new(shuffle, self.division.borders(self.count(of)), self.rank));
+                all.push(ShuffledRows::new(shuffle, self.divided(of).borders(), self.rank));
                 all.len() - 1
             });
             all[rows].add(VertexType::new(index), mirrors, self.tables);
@@ -260,11 +293,16 @@ impl Divider<'_> {
         }
     }
 
+    /// The division of the vertices of a type.
+    fn divided(&self, vertex: VertexType) -> Divided<'_> {
+        self.division.vertices(vertex, self.count(vertex))
+    }
+
     /// The rows of a type that is no type of mirrors on a rank.
     fn owned(&self, vertex: VertexType, rank: usize) -> Range<usize> {
         match self.tables.vertex_types[vertex.index()].rows {
             VertexRows::Sections(_) => self.division.sections_of(rank),
-            _ => self.division.vertices_of(rank, self.count(vertex)),
+            _ => self.divided(vertex).of_rank(rank),
         }
     }
 
@@ -274,8 +312,9 @@ impl Divider<'_> {
         let rows_of_whole = self.count(vertex);
         let borders = match self.tables.vertex_types[vertex.index()].rows {
             VertexRows::Dataset => {
-                let first = self.division.border(own.start, rows_of_whole);
-                let border = |section| (self.division.border(section, rows_of_whole) - first) as u32;
+                let divided = self.divided(vertex);
+                let first = divided.border(own.start);
+                let border = |section| (divided.border(section) - first) as u32;
                 own.skip(1).map(border).collect()
             }
             VertexRows::Sections(_) => (1..own.len() as u32).collect(),
@@ -443,10 +482,10 @@ impl Divider<'_> {
                 (Topology::from_edges(&decl.name, src.len(), dst.len(), &edges)?, numbers)
             }
             EdgeShare::Sections => {
-                let vertices = self.count(decl.src);
+                let divided = self.divided(decl.src);
                 let own = self.owned(decl.src, self.rank);
                 let sections = self.division.sections_of(self.rank);
-                let border = |section: usize| (self.division.border(section, vertices) - own.start) as u64;
+                let border = |section: usize| (divided.border(section) - own.start) as u64;
                 let indptr: Vec<u64> = sections.clone().map(border).chain([own.len() as u64]).collect();
                 let sources = (0..own.len() as u32).collect();
                 (Topology::from_csc(&decl.name, src.len(), dst.len(), indptr, sources)?, vec![])
@@ -597,15 +636,36 @@ mod tests {
     #[test]
     fn every_vertex_is_owned_by_the_rank_whose_range_has_it() {
         for (sections, ranks) in [(1, 1), (6, 2), (7, 3), (24, 5), (24, 24)] {
-            let division = Division { sections, ranks };
-            for vertices in [0, 1, 3, 23, 100] {
-                let borders = division.borders(vertices);
+            let parts = Arc::new([vec![], vec![0, 3, 3, 20], vec![0], vec![0, 0, 5, 6, 7]]);
+            let division = Division { sections, ranks, parts };
+            for (vertices, of) in [0, 1, 3, 23, 100].into_iter().flat_map(|count| (0..5).map(move |of| (count, of))) {
+                let divided = division.vertices(VertexType::new(of), vertices);
+                let borders = divided.borders();
+                assert_eq!((borders[0], borders[ranks]), (0, vertices));
                 for vertex in 0..vertices {
-                    let owner = division.owner(vertex, vertices);
-                    assert!(division.vertices_of(owner, vertices).contains(&vertex), "{vertex} of {vertices}");
+                    let owner = divided.owner(vertex);
+                    assert!(divided.of_rank(owner).contains(&vertex), "{vertex} of {vertices}");
                     assert_eq!(owner, borders[1..].partition_point(|&border| border <= vertex));
                 }
             }
         }
+    }
+
+    #[test]
+    fn ranks_own_the_parts_of_a_dataset_with_as_many() {
+        let firsts = vec![0, 7, 8, 30];
+        let division = Division { sections: 24, ranks: 4, parts: Arc::new([firsts.clone()]) };
+        let borders = division.vertices(VertexType::new(0), 31).borders();
+        assert_eq!(borders, [0, 7, 8, 30, 31]);
+        // Sections do not depend on the number of ranks, so that two ranks own the parts of two each.
+        let halves = Division { ranks: 2, ..division };
+        assert_eq!(halves.vertices(VertexType::new(0), 31).borders(), [0, 8, 31]);
+    }
+
+    #[test]
+    fn sections_without_parts_have_nearly_equal_lengths() {
+        let division = Division::even(7, 1);
+        let lens = |section| division.rows(100).border(section + 1) - division.rows(100).border(section);
+        assert!((0..7).map(lens).all(|len| len == 14 || len == 15));
     }
 }

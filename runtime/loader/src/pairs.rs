@@ -9,7 +9,7 @@ use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::random::mask_key;
 use hgnnc_ir::training::{LinkTarget, NegativeEnds, Negatives, RepeatedLinks};
-use hgnnc_ir::types::Graph;
+use hgnnc_ir::types::{Graph, VertexType};
 use hgnnc_sample::{Batch, BatchKey};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -205,11 +205,11 @@ impl PairSource {
         (graph, link as usize - self.graphs[graph].first)
     }
 
-    /// The destination of a link in an epoch, given by its position, and the number of vertices of its type.
-    pub fn destination(&self, link: u32, key: BatchKey) -> (u32, usize) {
+    /// The destination of a link in an epoch, given by its position, its type, and the number of vertices of the type.
+    pub fn destination(&self, link: u32, key: BatchKey) -> (u32, VertexType, usize) {
         let (graph, at) = self.link(link);
         let links = &self.graphs[graph];
-        (links.link(at, key).1, links.num_dst)
+        (links.link(at, key).1, VertexType::new(links.dst_type), links.num_dst)
     }
 
     /// Draws the pairs of a batch of links, given by their positions, or (`mine`) of some of these links: the same pairs
@@ -581,7 +581,8 @@ mod tests {
         assert_ne!(of_epoch(0), of_epoch(1));
         // A link belongs to the rank that has its destination.
         for (number, &link) in batch.iter().enumerate() {
-            assert_eq!(source.destination(link, KEY), (links.link(number, KEY).1, USERS));
+            let of = VertexType::new(links.dst_type);
+            assert_eq!(source.destination(link, KEY), (links.link(number, KEY).1, of, USERS));
         }
     }
 

@@ -8,9 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{PartitionError, Result};
 
-/// Name of the file in the folder of a partition.
-pub const FILE: &str = "partition.json";
-
 /// The version of the file.
 pub const VERSION: u32 = 1;
 
@@ -88,12 +85,15 @@ pub struct RelationParts {
 }
 
 impl Partition {
+    /// Name of the file in the folder of a partition.
+    pub const FILE: &'static str = "partition.json";
+
     /// Reads the `partition.json` of a folder and checks that its numbers fit each other.
     ///
     /// # Errors
     /// When there is none, or it is damaged.
     pub fn load(folder: &Path) -> Result<Partition> {
-        let path = folder.join(FILE);
+        let path = folder.join(Self::FILE);
         let wrong = |reason: String| PartitionError::read(&path, reason);
         let text = files::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
         let version = |value: &serde_json::Value| value.get("version").and_then(serde_json::Value::as_u64);

@@ -285,7 +285,7 @@ impl Run<'_> {
             vertex_types,
             relations: relations.collect(),
         };
-        let path = work.new_path(manifest::FILE);
+        let path = work.new_path(Partition::FILE);
         let text = serde_json::to_string_pretty(&partition).map_err(|error| PartitionError::read(&path, error))?;
         std::fs::write(&path, text + "\n").map_err(PartitionError::io(&path))?;
         let path = work.new_path("dataset.toml");

@@ -112,8 +112,8 @@ impl Backend for RankBackend {
     }
 
     fn rank(&self) -> Option<Rank> {
-        let Placed { division, ref relations, .. } = *self.placed;
-        Some(Rank { comm: Arc::clone(&self.comm), division, relations: relations.clone() })
+        let Placed { division, relations, .. } = &*self.placed;
+        Some(Rank { comm: Arc::clone(&self.comm), division: division.clone(), relations: relations.clone() })
     }
 
     fn free_memory(&self) -> Option<(&'static str, u64)> {
@@ -132,7 +132,7 @@ impl Backend for RankBackend {
             (false, _) => SharedInputs::default(),
         };
         let Placed { one, tables, division, .. } = &*self.placed;
-        let own = divide(&data, &one.inputs, tables, *division, self.comm.rank())?;
+        let own = divide(&data, &one.inputs, tables, division, self.comm.rank())?;
         // The session of a rank reads its own edges.
         for graph in &mut data.graphs {
             graph.release_out_edges();

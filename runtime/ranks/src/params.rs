@@ -28,8 +28,7 @@ impl RankSession {
         let all = self.all_len(param);
         let Some(vertex) = self.rows_of(param) else { return all };
         let rows = self.whole.num_vertices[vertex.index()];
-        let own = self.placed.division.vertices_of(self.comm.rank(), rows).len();
-        all / rows.max(1) * own
+        all / rows.max(1) * self.own_rows(vertex, rows).len()
     }
 
     /// Elements of a parameter on all ranks.

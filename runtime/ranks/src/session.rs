@@ -168,7 +168,7 @@ impl Session for RankSession {
         let space = self.spaces.get(program).and_then(|spaces| spaces.get(name));
         let (Some(Space::Vertices(vertex)), Some(target)) = (space, self.whole.labels()) else { return Ok(()) };
         let rows = self.whole.num_vertices[vertex.index()];
-        let own = self.placed.division.vertices_of(self.comm.rank(), rows);
+        let own = self.own_rows(*vertex, rows);
         let of_part = |part: &Vec<u32>| {
             let within = part.iter().filter(|&&vertex| own.contains(&(vertex as usize)));
             within.map(|&vertex| vertex - own.start as u32).collect()
@@ -263,8 +263,12 @@ impl Session for RankSession {
         self.collected = None;
     }
 
-    fn own_rows(&self, rows: usize) -> Range<usize> {
-        self.placed.division.vertices_of(self.comm.rank(), rows)
+    fn own_rows(&self, vertex: VertexType, rows: usize) -> Range<usize> {
+        self.placed.division.vertices(vertex, rows).of_rank(self.comm.rank())
+    }
+
+    fn own_part(&self, count: usize) -> Range<usize> {
+        self.placed.division.rows(count).of_rank(self.comm.rank())
     }
 
     fn all_rows(&mut self, own: Vec<f32>) -> Result<Vec<f32>> {

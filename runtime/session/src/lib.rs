@@ -112,9 +112,9 @@ impl Rank {
         first..first + size
     }
 
-    /// The vertices that this process owns, of a type with `vertices` vertices.
-    pub fn vertices(&self, vertices: usize) -> Range<usize> {
-        self.division.vertices_of(self.comm.rank(), vertices)
+    /// The vertices that this process owns, of a type with `count` vertices.
+    pub fn vertices(&self, vertex: VertexType, count: usize) -> Range<usize> {
+        self.division.vertices(vertex, count).of_rank(self.comm.rank())
     }
 }
 
@@ -359,9 +359,14 @@ pub trait Session: Debug + Send + Any {
     /// Tells that the rows of shared parameters ([`ParamStore::share`]) have new values.
     fn shared_changed(&mut self) {}
 
-    /// The rows of a table that this process has, of `rows` in all.
-    fn own_rows(&self, rows: usize) -> Range<usize> {
+    /// The rows that this process has of a table with one for each vertex of a type, `rows` in all.
+    fn own_rows(&self, _vertex: VertexType, rows: usize) -> Range<usize> {
         0..rows
+    }
+
+    /// The part of this process of work that can be divided at will.
+    fn own_part(&self, count: usize) -> Range<usize> {
+        0..count
     }
 
     /// The elements of all processes, in their order. All call it, in the same order as other calls.

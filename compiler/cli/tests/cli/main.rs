@@ -30,6 +30,7 @@ mod modules;
 mod partition;
 mod profile;
 mod ptx;
+mod rank_parts;
 mod rank_plans;
 mod ranks;
 mod relations;

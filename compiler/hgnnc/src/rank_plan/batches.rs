@@ -77,7 +77,7 @@ pub fn of_batches(
         let inputs = vec![GraphInput::Nothing; executable.infer.inputs.len()];
         let mut loader =
             MiniBatchLoader::new(program, layout, batch, data, &inputs, (&executable.infer, training), None)?;
-        let (division, relations) = (placed.division, placed.relations.clone());
+        let (division, relations) = (placed.division.clone(), placed.relations.clone());
         loader.share(Rank { comm: Arc::clone(comm), division, relations }, program, None);
         let count = loader.num_batches().min(most);
         let (order, mut worker, mut mini_batch) =

@@ -101,7 +101,7 @@ pub fn add(all: &mut Vec<OfAll>, rank: usize, size: usize, own: Vec<OfRank>) {
 /// The messages of a step on the whole graph.
 pub fn of_whole_graph(bound: &BoundJob, compiled: &CompiledRanks, program: &Program, size: usize) -> Vec<OfAll> {
     let placed = &compiled.placed;
-    let sent = rows_sent(&bound.data, &placed.tables, placed.division);
+    let sent = rows_sent(&bound.data, &placed.tables, &placed.division);
     let mut all = vec![];
     for rank in 0..size {
         let rows = RowsOfRank {

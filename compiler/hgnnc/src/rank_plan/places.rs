@@ -40,7 +40,7 @@ pub struct TablePlace {
 
 /// The edges of semantic graphs of the whole graph.
 pub fn of_whole_graph(bound: &BoundJob, compiled: &CompiledRanks) -> Vec<GraphPlace> {
-    let (tables, division) = (&compiled.placed.tables, compiled.placed.division);
+    let (tables, division) = (&compiled.placed.tables, &compiled.placed.division);
     let is_outward =
         |index: usize| tables.graphs.iter().any(|decl| matches!(decl.share, EdgeShare::Out(of) if of.index() == index));
     let mut places = vec![];
@@ -49,11 +49,11 @@ pub fn of_whole_graph(bound: &BoundJob, compiled: &CompiledRanks) -> Vec<GraphPl
         if decl.share != EdgeShare::In || graph.deferred.is_some() || graph.csc.indptr.len() != graph.num_dst + 1 {
             continue;
         }
-        let starts = division.borders(graph.num_dst);
+        let starts = division.vertices(decl.dst, graph.num_dst).borders();
         let edges = starts.windows(2).map(|ends| graph.csc.indptr[ends[1]] - graph.csc.indptr[ends[0]]).collect();
         let mut out_edges = vec![];
         if is_outward(index) {
-            let ends = &division.borders(graph.num_src)[1..];
+            let ends = &division.vertices(tables.owned_type(decl.src), graph.num_src).borders()[1..];
             out_edges = vec![0; division.ranks];
             let owner = |source: u32| ends.partition_point(|&end| end <= source as usize);
             graph.csc.indices.iter().for_each(|&source| out_edges[owner(source)] += 1);
@@ -82,11 +82,11 @@ pub fn of_batches(compiled: &CompiledRanks, batches: &Batches) -> Vec<GraphPlace
 
 /// The rows of tables, which belong to the owners of their vertices.
 pub fn of_tables(bound: &BoundJob, compiled: &CompiledRanks) -> Vec<TablePlace> {
-    let (flow, division) = (&compiled.executable.infer, compiled.placed.division);
+    let (flow, division) = (&compiled.executable.infer, &compiled.placed.division);
     let mut places = vec![];
     for param in &flow.params {
         let Some(&Dim::Count(vertex)) = param.dims.first() else { continue };
-        let borders = division.borders(bound.data.num_vertices[vertex.index()]);
+        let borders = division.vertices(vertex, bound.data.num_vertices[vertex.index()]).borders();
         places.push(TablePlace {
             table: param.name.clone(),
             vertex: flow.vertex_types[vertex.index()].name.clone(),

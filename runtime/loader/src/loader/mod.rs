@@ -468,7 +468,7 @@ impl MiniBatchLoader {
         match &self.seeds {
             Seeds::Vertices(vertex) => {
                 let count = self.graph.counts()[vertex.index()];
-                let mine = self.share.as_ref().and_then(|share| share.own_seeds(own, |seed| (seed, count)));
+                let mine = self.share.as_ref().and_then(|share| share.own_seeds(own, |seed| (seed, *vertex, count)));
                 seeds[vertex.index()] = match mine {
                     Some(mine) => own.iter().zip(mine).filter(|(_, mine)| *mine).map(|(&seed, _)| seed).collect(),
                     None => own.to_vec(),

@@ -109,17 +109,17 @@ impl Share {
     }
 
     /// By seed of a batch: whether it is one of this rank; `None` if all are. `vertex` gives the vertex that says where a seed
-    /// belongs, and the number of vertices of its type. All ranks have as many seeds, and each those that it owns as far as
+    /// belongs, its type, and the number of vertices of the type. All ranks have as many seeds, and each those that it owns as far as
     /// that allows: in a partitioned dataset, their neighbours are more often its own.
-    pub fn own_seeds(&self, seeds: &[u32], vertex: impl Fn(u32) -> (u32, usize)) -> Option<Vec<bool>> {
+    pub fn own_seeds(&self, seeds: &[u32], vertex: impl Fn(u32) -> (u32, VertexType, usize)) -> Option<Vec<bool>> {
         let shares = self.rank.shares();
         if shares == 1 {
             return None;
         }
         let (rank, of_replica) = (self.rank.comm.rank(), self.rank.comm.size() / shares);
         let owner = |&seed: &u32| {
-            let (vertex, count) = vertex(seed);
-            self.rank.division.owner(vertex as usize, count) / of_replica
+            let (vertex, of, count) = vertex(seed);
+            self.rank.division.vertices(of, count).owner(vertex as usize) / of_replica
         };
         let owners: Vec<usize> = seeds.iter().map(owner).collect();
         Some(shared_evenly(&owners, shares).into_iter().map(|share| share == rank / of_replica).collect())
@@ -264,8 +264,8 @@ impl MiniBatchLoader {
                 share.exchange_seeds(table, self.vertices(sampled, table.sampled).len(), data);
                 continue;
             }
-            let count = self.graph.counts()[self.layout.vertices[table.sampled.index()].vertex.index()];
-            let borders = share.rank.division.borders(count);
+            let of = self.layout.vertices[table.sampled.index()].vertex;
+            let borders = share.rank.division.vertices(of, self.graph.counts()[of.index()]).borders();
             let vertices = self.vertices(sampled, table.sampled);
             // The rows of the batch, by owner.
             let (mut places, mut wanted) = (vec![vec![]; ranks], vec![vec![]; ranks]);

@@ -111,8 +111,8 @@ impl MiniBatchLoader {
         let (rank, ranks) = (share.rank.comm.rank(), share.rank.comm.size());
         for shuffled in &share.shuffled {
             let (table, owned) = (&share.tables[shuffled.table], &owned[shuffled.table]);
-            let count = self.graph.counts()[self.layout.vertices[table.sampled.index()].vertex.index()];
-            let borders = share.rank.division.borders(count);
+            let of = self.layout.vertices[table.sampled.index()].vertex;
+            let borders = share.rank.division.vertices(of, self.graph.counts()[of.index()]).borders();
             let own: Vec<u32> = owned.rows.iter().map(|&row| row + borders[rank] as u32).collect();
             share.sent.fetch_add(((ranks - 1) * own.len() * size_of::<u32>()) as u64, Relaxed);
             let Some(mut of_ranks) = tell_owners(&share.rank, MAKES, &vec![own.clone(); ranks])? else {

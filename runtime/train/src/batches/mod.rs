@@ -213,8 +213,10 @@ impl Batches {
         let num_vertices = whole.data().num_vertices.clone();
         let num_rows = |param: usize| batches.rows_of(param).map(|of_batch| batches.num_rows(of_batch, &num_vertices));
         let width = |param: usize, len: usize| num_rows(param).map_or(len, |rows| len / rows.max(1));
+        let of_batch = |rows: VertexType| batches.layout.vertices[rows.index()].vertex;
         let own_len = |whole: &dyn Session, param: usize, len: usize| {
-            num_rows(param).map_or(len, |rows| len / rows.max(1) * whole.own_rows(rows).len())
+            let Some((of, rows)) = batches.rows_of(param).map(of_batch).zip(num_rows(param)) else { return len };
+            len / rows.max(1) * whole.own_rows(of, rows).len()
         };
         let (mut arrays, mut shared) = (vec![], vec![]);
         for param in 0..num_params {

@@ -217,7 +217,7 @@ impl LinkMeasures {
 
     /// Scores of pairs, by link graph, in order. Vertex ids must be valid. Each process scores a part of them.
     pub fn scores(&mut self, whole: &mut dyn Session, pairs: &[Vec<(u32, u32)>]) -> Result<Vec<Vec<f32>>> {
-        let own: Vec<&[(u32, u32)]> = pairs.iter().map(|pairs| &pairs[whole.own_rows(pairs.len())]).collect();
+        let own: Vec<&[(u32, u32)]> = pairs.iter().map(|pairs| &pairs[whole.own_part(pairs.len())]).collect();
         let scores = score_pairs(&mut self.scorer, &own, &self.rows)?;
         scores.into_iter().map(|scores| whole.all_rows(scores)).collect()
     }

@@ -75,7 +75,7 @@ pub(super) fn rank(
         }
     }
     let mut own = vec![];
-    let mut rest = &works[whole.own_rows(works.len())];
+    let mut rest = &works[whole.own_part(works.len())];
     while let Some(first) = rest.first() {
         // Adds batches of other graphs while there is room.
         let mut num = 0;

@@ -19,8 +19,8 @@ use crate::weights::{self, Tensor};
 struct Saved {
     name: String,
     shape: Vec<usize>,
-    /// Whether each process has some of its rows, the first dimension.
-    is_divided: bool,
+    /// The type of the vertices that have its rows, the first dimension, if each process has some of them.
+    divided_by: Option<VertexType>,
 }
 
 /// Errors on all processes that train together if one of them could not write its file; on all of them such that training
@@ -189,7 +189,7 @@ impl Trainer {
             return Ok(());
         }
         for index in 0..self.best.len() {
-            if self.is_divided(index) {
+            if self.divided_by(index).is_some() {
                 let own = std::mem::take(&mut self.best[index]);
                 self.best[index] = self.session.rows_to_write(own)?;
             }
@@ -197,9 +197,12 @@ impl Trainer {
         Ok(())
     }
 
-    /// Whether each process has rows of a parameter of its own.
-    fn is_divided(&self, index: usize) -> bool {
-        self.session.process().1 > 1 && matches!(self.executable.infer.params[index].dims.first(), Some(Dim::Count(_)))
+    /// The type of the vertices that have the rows of a parameter, if each process has rows of its own.
+    fn divided_by(&self, index: usize) -> Option<VertexType> {
+        match self.executable.infer.params.get(index)?.dims.first() {
+            Some(Dim::Count(vertex)) if self.session.process().1 > 1 => Some(*vertex),
+            _ => None,
+        }
     }
 
     /// Writes the parameters of the best epoch by name, and returns the epoch: after a device failure, the best one
@@ -295,14 +298,14 @@ impl Trainer {
         let kinds = [("param", true), ("best", with_best)].into_iter().filter(|(_, exists)| *exists);
         for (kind, _) in kinds {
             for (index, (name, shape)) in shapes.iter().enumerate() {
-                let is_divided = self.is_divided(index);
-                saved.push(Saved { name: format!("{kind}/{name}"), shape: shape.clone(), is_divided });
+                let divided_by = self.divided_by(index);
+                saved.push(Saved { name: format!("{kind}/{name}"), shape: shape.clone(), divided_by });
             }
         }
         for (param, slot) in self.states() {
             let (name, shape) = self.shape_of(param);
-            let is_divided = param.index() < shapes.len() && self.is_divided(param.index());
-            saved.push(Saved { name: format!("state{slot}/{name}"), shape, is_divided });
+            let divided_by = self.divided_by(param.index()).filter(|_| param.index() < shapes.len());
+            saved.push(Saved { name: format!("state{slot}/{name}"), shape, divided_by });
         }
         saved
     }
@@ -318,7 +321,8 @@ impl Trainer {
         let saved = self.saved(with_best);
         let best: &[Vec<f32>] = if with_best { &self.best } else { &[] };
         let elements = params.iter().chain(best).chain(&states);
-        let (of_parts, of_all): (Vec<_>, Vec<_>) = saved.iter().zip(elements).partition(|(saved, _)| saved.is_divided);
+        let (of_parts, of_all): (Vec<_>, Vec<_>) =
+            saved.iter().zip(elements).partition(|(saved, _)| saved.divided_by.is_some());
         let mut progress = self.progress.clone();
         progress.parts = None;
         if !of_parts.is_empty() {
@@ -350,16 +354,16 @@ impl Trainer {
         let in_file = file.tensors.iter().map(|(name, (shape, _))| (&name[..], &shape[..]));
         let in_parts = progress.parts.iter().flat_map(Parts::shapes);
         weights::check_shapes(&checkpoint::file_of(folder), &in_file.chain(in_parts).collect(), &expected)?;
-        let rows = |it: &Saved| match it.is_divided {
-            true => self.session.own_rows(it.shape[0]),
-            false => 0..it.shape.first().copied().unwrap_or(1),
+        let rows = |it: &Saved| match it.divided_by {
+            Some(vertex) => self.session.own_rows(vertex, it.shape[0]),
+            None => 0..it.shape.first().copied().unwrap_or(1),
         };
         let wanted = saved.iter().map(|it| (&it.name[..], rows(it))).collect();
         let mut of_parts =
             progress.parts.as_ref().map_or_else(|| Ok(BTreeMap::new()), |it| it.read(folder, &wanted))?;
         let own = |it: &Saved| match (of_parts.remove(&it.name), file.tensors.remove(&it.name)) {
             (Some(own), _) => own,
-            (None, Some((_, all))) if it.is_divided => {
+            (None, Some((_, all))) if it.divided_by.is_some() => {
                 let (rows, width) = (rows(it), it.shape[1..].iter().product::<usize>());
                 all[rows.start * width..rows.end * width].to_vec()
             }

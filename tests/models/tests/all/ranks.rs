@@ -223,6 +223,54 @@ fn wide_sums_are_those_of_one_process() {
     }
 }
 
+/// A dataset with a `partition.json` in this folder, of four parts of any length.
+fn in_parts(data: &Dataset, folder: &Path) -> Arc<Dataset> {
+    let of_type = |of: &hgnnc_dataset::VertexTypeData| {
+        // One part has no vertices, and the last one nearly all.
+        let borders = [0, of.count.min(1), of.count.min(1), of.count.min(4), of.count];
+        format!(
+            r#"{{ "name": "{}", "borders": {borders:?}, "numbers": "", "seeds": [0, 0, 0, 0],
+                "mirror_sources": [0, 0, 0, 0], "mirror_destinations": [0, 0, 0, 0] }}"#,
+            of.name
+        )
+    };
+    let types: Vec<String> = data.vertex_types.iter().map(of_type).collect();
+    let text = format!(
+        r#"{{ "version": 1, "ranks": 4, "by": "range", "passes": 0, "cut_edges": 0, "vertex_types": [{}], "relations": [],
+            "source": {{ "name": "", "hash": "", "vertices": 0, "edges": 0 }} }}"#,
+        types.join(", ")
+    );
+    std::fs::write(folder.join("partition.json"), text).expect("a file");
+    Arc::new(Dataset { folder: folder.to_path_buf(), ..data.clone() })
+}
+
+/// Ranks own the parts of a partitioned dataset, and any number of ranks gives the bits of one.
+#[test]
+fn parts_of_any_length_give_the_bits_of_one_process() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["rgcn_sparse", "hgt", "han"] {
+        let case = case(name);
+        let source = case.trained_by(TRAIN);
+        let world = if case.schema == SCHEMA { World::random_library(4) } else { World::sparse_library() };
+        let data = in_parts(&world_of(&case, &source, &world), folder.path());
+        let mut alone = None;
+        for ranks in RANKS {
+            for trained in train_on(ranks, 12, &source, &data) {
+                let trained = trained.unwrap_or_else(|error| panic!("{name}, {ranks} ranks: {error}"));
+                let alone = alone.get_or_insert_with(|| trained.clone());
+                assert_eq!(trained.bits(), alone.bits(), "{name}, {ranks} ranks");
+            }
+        }
+        // Batches have seeds and learned rows of all parts.
+        let source = source.replace("seed 3", "seed 3\n    batch 4").replace("dropout: 0.2", "dropout: 0.0");
+        let alone = train_on(1, 12, &source, &data).remove(0).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for trained in train_on(3, 12, &source, &data) {
+            let trained = trained.unwrap_or_else(|error| panic!("{name}, batches: {error}"));
+            assert_close(&format!("{name}: losses"), &trained.losses, &alone.losses, 2e-5);
+        }
+    }
+}
+
 /// Learned rows with their optimizer states belong to ranks, and a checkpoint has those of all.
 #[test]
 fn training_on_batches_goes_on_with_any_number_of_ranks() {
