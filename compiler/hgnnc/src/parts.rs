@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hgnnc_dataset::Dataset;
+use hgnnc_ir::dataflow::VertexTypeDecl;
 use hgnnc_ir::{Dataflow, VertexRows};
 use hgnnc_partition::Partition;
 
@@ -49,7 +50,7 @@ impl Parts {
 
     /// By vertex type of a model: its parts.
     pub fn of_model(&self, flow: &Dataflow, dataset: &Dataset) -> Arc<[Vec<usize>]> {
-        let of_type = |decl: &hgnnc_ir::dataflow::VertexTypeDecl| {
+        let of_type = |decl: &VertexTypeDecl| {
             let of = dataset.vertex_type(&decl.dataset_name).filter(|_| decl.rows == VertexRows::Dataset);
             of.and_then(|of| self.0.get(of)).cloned().unwrap_or_default()
         };

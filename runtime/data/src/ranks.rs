@@ -1,9 +1,9 @@
 //! The data of one rank of several: its rows, its edges, and the routes of what ranks send each other
 //! ([`hgnnc_ir::ranks`]).
 //!
-//! The vertices of each type are divided into sections, and a rank owns consecutive sections of every type. Sections have
-//! nearly equal lengths, or those of the parts of a partitioned dataset do. All of it follows from the data of the whole
-//! graph, its parts, the number of sections and that of ranks, so that ranks need not tell each other.
+//! The vertices of each type are divided into sections, and a rank owns consecutive sections of every type. Sections
+//! have nearly equal lengths, or nearly equal shares of the parts of a partitioned dataset. All of it follows from the
+//! data of the whole graph, its parts, the number of sections and that of ranks, so that ranks need not tell each other.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ pub struct Division {
     pub sections: usize,
     /// Number of ranks, not more than sections.
     pub ranks: usize,
-    /// By vertex type: the first vertex of each part of a partitioned dataset. All parts have equally many sections. Types
-    /// without parts are divided evenly.
+    /// By vertex type: the first vertex of each part of a partitioned dataset. Sections are spread evenly over parts.
+    /// Types without parts are divided evenly.
     pub parts: Arc<[Vec<usize>]>,
 }
 

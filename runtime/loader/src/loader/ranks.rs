@@ -108,9 +108,9 @@ impl Share {
         }
     }
 
-    /// By seed of a batch: whether it is one of this rank; `None` if all are. `vertex` gives the vertex that says where a seed
-    /// belongs, its type, and the number of vertices of the type. All ranks have as many seeds, and each those that it owns as far as
-    /// that allows: in a partitioned dataset, their neighbours are more often its own.
+    /// By seed of a batch: whether it is one of this rank; `None` if all are. `vertex` gives the vertex that says where a
+    /// seed belongs, its type, and the number of vertices of the type. All ranks have as many seeds, and each those that it
+    /// owns as far as that allows: in a partitioned dataset, their neighbours are more often its own.
     pub fn own_seeds(&self, seeds: &[u32], vertex: impl Fn(u32) -> (u32, VertexType, usize)) -> Option<Vec<bool>> {
         let shares = self.rank.shares();
         if shares == 1 {
