@@ -71,6 +71,7 @@ fn run() -> ExitCode {
         Ok(code) => code,
         Err(failure) => {
             failure.print();
+            cluster::let_pass_on();
             failure.exit_code()
         }
     }
@@ -99,8 +100,14 @@ fn outcome(command: &Command) -> Result<ExitCode, failure::Failure> {
 /// sequences, the message is printed without any.
 fn wrong_usage(error: &clap::Error) -> ExitCode {
     if std::env::args_os().all(|arg| matches!(escaped(&arg.to_string_lossy()), Cow::Borrowed(_))) {
-        error.exit();
+        if !error.use_stderr() {
+            error.exit();
+        }
+        // As `exit` does: there is nobody left to tell that nothing could be printed.
+        let _ = error.print();
+    } else {
+        output::note(error.render().to_string().trim_end());
     }
-    output::note(error.render().to_string().trim_end());
+    cluster::let_pass_on();
     ExitCode::from(2)
 }
