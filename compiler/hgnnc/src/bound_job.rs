@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hgnnc_cpu::thread_pool;
-use hgnnc_data::{BindOptions, BoundData, Identity, bind, materialize};
+use hgnnc_data::{BindOptions, BoundData, Identity, Own, bind, materialize};
 use hgnnc_dataset::{Dataset, Extended};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
@@ -338,6 +338,13 @@ pub(crate) fn bind_job(
     source::prepare(&mut model, &disabled, Some((&dataset, &pool)))?;
     front_s += start.elapsed().as_secs_f64();
     let start = Instant::now();
+    // Rows that are computed before training are those of the whole graph.
+    let reads_own = precomputed(&model, &disabled).is_none();
+    let own = job.ranks.as_ref().filter(|ranks| reads_own && ranks.comm.size() > 1).map(|ranks| Own {
+        division: ranks.division(ranks.comm.size(), &parts),
+        rank: ranks.comm.rank(),
+    });
+    let bind_options = BindOptions { own, ..bind_options };
     let evaluation_only = matches!(opened, Opened::Artifact { .. });
     let bind_lower = LowerOptions { disabled: disabled.clone(), machine, evaluation_only, ..LowerOptions::default() };
     let mut bound = bind_sizes(&model, &dataset, &bind_options, &bind_lower, &pool)?;

@@ -54,6 +54,11 @@ impl Ranks {
         Self { comm, sections, split: Split::default(), replicas: 1, relations: None, planned_for: None }
     }
 
+    /// The division of vertices among so many ranks, by the parts of each vertex type if there are some.
+    pub(crate) fn division(&self, size: usize, parts: &Arc<[Vec<usize>]>) -> Division {
+        Division { sections: self.sections, ranks: size, parts: Arc::clone(parts) }
+    }
+
     /// Whether something holds on any rank.
     pub(crate) fn any(&self, here: bool) -> Result<bool, Error> {
         let all = all_gather(&*self.comm, Tag::CONTROL, &[u64::from(here)]);
@@ -118,7 +123,7 @@ impl CompiledRanks {
         times: RelationTimes,
     ) -> Result<Self, Error> {
         let LoweredForRanks { executable, tables, train_sizes, .. } = lowered;
-        let division = Division { sections: ranks.sections, ranks: size, parts: Arc::clone(&bound.parts) };
+        let division = ranks.division(size, &bound.parts);
         let one = bound.model.flow.with_tables_of(bound.model.name.clone());
         let replicas = ranks.replicas.max(1);
         if !size.is_multiple_of(replicas) {

@@ -1,6 +1,7 @@
 //! Binds a dataset to a compiled model: the data that its programs run on.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,8 +9,8 @@ use hgnnc_dataset::{Dataset, Features, LabelData, LabelValues, Step};
 use hgnnc_executable::Executable;
 use hgnnc_graph::Adjacency;
 use hgnnc_graph::{
-    EdgeList, GraphCache, MetapathOptions, NO_ORIGINAL, Origin, RelationOptions, SemanticGraph, SemanticGraphs,
-    SgbError,
+    EdgeList, GraphCache, GraphPart, Loops, MetapathOptions, NO_ORIGINAL, Origin, RelationOptions, SemanticGraph,
+    SemanticGraphs, SgbError,
 };
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl, KeptInEdges, Matrix, PatternDecl, SelfLoops};
 use hgnnc_ir::training::{self, Fanout, MiniBatch, Training};
@@ -21,6 +22,7 @@ use crate::candidates::Candidates;
 use crate::error::{ExecError, Result};
 use crate::link_walks::{self, LinkWalks};
 use crate::past::{Builders, Past, Source};
+use crate::ranks::Division;
 use crate::stacks;
 
 /// Options of [`bind`] for a model and a dataset.
@@ -37,6 +39,17 @@ pub struct BindOptions {
     /// Does not materialize the graphs of metapaths that could be factored, nor those of their hops: the compiler plans
     /// which ones it needs, and [`materialize`](crate::materialize) builds them.
     pub defer_metapaths: bool,
+    /// Reads the edges of this rank's vertices only, where the rest of a relation has no use: data for
+    /// [`divide`](crate::ranks::divide), not for programs of one process.
+    pub own: Option<Own>,
+}
+
+/// One rank of several.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Own {
+    pub division: Division,
+    pub rank: usize,
 }
 
 /// Builds the semantic graphs of a model and collects its inputs, labels and split.
@@ -118,6 +131,9 @@ pub fn bind(executable: &Executable, dataset: &Dataset, options: &BindOptions) -
         graph.shuffle = decl.shuffle.map(|permutations| Shuffle { vertex: decl.dst, permutations });
     }
     data.shuffle(0, 0);
+    for (graph, part) in data.graphs.iter_mut().zip(binder.parts) {
+        graph.part = part.map(Arc::new);
+    }
     for (graph, pairs) in binder.deferred {
         data.graphs[graph].deferred = Some(pairs);
     }
@@ -229,6 +245,8 @@ pub(crate) struct Binder<'a> {
     /// Dataset relation of each relation of the model.
     pub(crate) relations: Vec<usize>,
     pub(crate) graphs: Vec<Edges>,
+    /// By graph of which some edges were read: the rest. Shorter than the graphs if the last ones were read whole.
+    parts: Vec<Option<GraphPart>>,
     /// Origin of each metapath graph.
     origins: Vec<Option<Origin>>,
     /// Graphs whose edges are not materialized, with their edge counts.
@@ -249,6 +267,7 @@ impl<'a> Binder<'a> {
             types: vec![],
             relations: vec![],
             graphs: vec![],
+            parts: vec![],
             origins: vec![],
             deferred: vec![],
             link_walks: vec![],
@@ -364,11 +383,60 @@ impl Binder<'_> {
                 last = Some((whole, graph));
                 continue;
             }
+            if let Some(own) = self.own_ends(training, index) {
+                let (graph, part) = self.build_part(&source, decl, &own)?;
+                self.graphs.push(Edges::Graph(graph));
+                self.parts.resize_with(index, || None);
+                self.parts.push(Some(part));
+                self.origins.push(None);
+                continue;
+            }
             let (graph, origin) = self.build(builders, decl)?;
             self.graphs.push(Edges::Graph(graph));
             self.origins.push(origin);
         }
         Ok(())
+    }
+
+    /// The sources and destinations of a graph that this rank owns, if it needs no edges of others.
+    fn own_ends(&self, training: Option<&Training>, index: usize) -> Option<[Range<usize>; 2]> {
+        let Own { division, rank } = self.options.own.as_ref()?;
+        let (flow, decl) = (self.flow, &self.flow.graphs[index]);
+        let graph = Graph::new(index);
+        // Batches are sampled around any vertex, and links are compared with all edges.
+        let is_sampled = training.is_some_and(|training| training.batch.is_some() || training.links().is_some());
+        let is_part = || {
+            flow.metapaths.iter().any(|path| path.hops.contains(&graph))
+                || flow.stacks.iter().any(|stack| stack.members.contains(&graph))
+        };
+        // The numbers of edges are those of results.
+        let is_result = || flow.outputs.iter().any(|output| flow.ty(output.value).space == Space::Edges(graph));
+        if is_sampled || decl.links || decl.kept.is_some() || decl.steps.len() != 1 || is_part() || is_result() {
+            return None;
+        }
+        let own = |vertex: VertexType| {
+            let count = self.dataset.vertex_types[self.types[vertex.index()]].count;
+            division.vertices(vertex, count).of_rank(*rank)
+        };
+        Some([own(decl.src), own(decl.dst)])
+    }
+
+    /// Builds the part of a relation's graph with the edges of some vertices.
+    fn build_part(
+        &self,
+        source: &Source<'_, '_>,
+        decl: &GraphDecl,
+        own: &[Range<usize>; 2],
+    ) -> Result<(SemanticGraph, GraphPart)> {
+        let loops = match decl.self_loops {
+            SelfLoops::Kept => Loops::Kept,
+            SelfLoops::Added => Loops::Added,
+            SelfLoops::Removed => Loops::Removed,
+        };
+        let built = source.builder.relation_at(source.steps[0], loops, own);
+        let (mut graph, part) = built.map_err(|error| failed(decl, error))?;
+        source.restore(graph.original.as_deref_mut().unwrap_or_default());
+        Ok((graph, part))
     }
 
     /// By graph: whether it is only read as a member of stacks, and has fewer edges than vertices.

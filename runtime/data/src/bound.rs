@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use hgnnc_dataset::FloatArray;
-use hgnnc_graph::{Adjacency, DegreeClasses, Origin, transpose_into};
+use hgnnc_graph::{Adjacency, DegreeClasses, GraphPart, Origin, transpose_into};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::random;
 use hgnnc_ir::sizes::{self, SizeInfo};
@@ -45,6 +45,8 @@ pub struct Topology {
     pub listed: Option<Vec<u32>>,
     /// For the edges of one rank of several: number of edges of all ranks, by which rows with many edges are split.
     pub of_whole: Option<u64>,
+    /// The rest of the graph, if only the edges of one rank's vertices were read.
+    pub part: Option<Arc<GraphPart>>,
     /// The edges are permutations of these vertices that [`BoundData::shuffle`] draws.
     pub shuffle: Option<Shuffle>,
     /// Of links between rows as of cutoffs: the rows that can take the place of their sources and destinations.
@@ -142,6 +144,7 @@ impl Topology {
             deferred: None,
             listed: None,
             of_whole: None,
+            part: None,
             shuffle: None,
             candidates: None,
         })
@@ -172,6 +175,15 @@ impl Topology {
     /// Forgets all but the in-edges, by which mini-batches are sampled.
     pub fn release_out_edges(&mut self) {
         (self.csr, self.ends, self.classes) = (Adjacency::default(), [None, None], Classes::default());
+    }
+
+    /// Forgets the edges of a graph of which only a part was read; their number in the whole graph is kept.
+    pub fn release_part(&mut self) {
+        self.release_out_edges();
+        self.csc = Adjacency { indptr: vec![0; self.num_dst + 1].into(), ..Adjacency::default() };
+        let part = self.part.as_deref();
+        let of_whole = |part: &GraphPart| GraphPart { numbers: vec![], before: Default::default(), ..part.clone() };
+        self.part = part.map(of_whole).map(Arc::new);
     }
 
     /// Replaces the edges: the same number of sources for each destination.
@@ -208,9 +220,15 @@ impl Topology {
         self.of_whole.map_or(self.num_edges(), |edges| edges as usize)
     }
 
-    /// Number of edges, materialized or not.
+    /// Number of edges, materialized and read or not.
     pub fn all_edges(&self) -> u64 {
-        self.deferred.unwrap_or(self.num_edges() as u64)
+        let read = || self.part.as_ref().map_or(self.num_edges() as u64, |part| part.num_edges);
+        self.deferred.unwrap_or_else(read)
+    }
+
+    /// The number of an edge of a CSC position in the whole graph, and so in the dataset.
+    pub fn number_in_whole(&self, position: u32) -> u32 {
+        self.part.as_ref().map_or(position, |part| part.numbers[position as usize])
     }
 
     /// Adjacency of one direction: CSC for `In`, CSR for `Out`.
@@ -234,15 +252,17 @@ impl Topology {
         const MOST: u64 = 1 << f32::MANTISSA_DIGITS;
         assert_eq!(ranks.len(), self.num_edges(), "a rank for each edge");
         let Adjacency { indptr, eids: position, .. } = self.incidence(direction);
+        let part = self.part.as_ref();
         for (row, edges) in indptr.windows(2).enumerate() {
-            if edges[1] - edges[0] > MOST {
+            let before = part.map_or(0, |part| part.before[direction_slot(direction)][row]) as usize;
+            if before as u64 + edges[1] - edges[0] > MOST {
                 return Err(ExecError::Shape {
                     what: format!("vertex {row} of the graph `{}`", self.name),
-                    found: format!("{} edges", edges[1] - edges[0]),
+                    found: format!("{} edges", before as u64 + edges[1] - edges[0]),
                     expected: format!("{MOST} at most, to train a maximum or minimum over them"),
                 });
             }
-            for (rank, edge) in (edges[0]..edges[1]).enumerate() {
+            for (rank, edge) in (before..).zip(edges[0]..edges[1]) {
                 let at = position.get(edge as usize).map_or(edge as usize, |&at| at as usize);
                 ranks[at] = rank as f32;
             }
@@ -515,6 +535,16 @@ impl BoundData {
                 // Upper bounds.
                 let (sources, destinations) = (graph.num_src as u64, graph.num_dst as u64);
                 return sizes::Endpoints { sources, destinations, ..sizes::Endpoints::default() };
+            }
+            if let Some(GraphPart { with_edges: [destinations, sources], most_edges: [max_in, max_out], .. }) =
+                graph.part.as_deref()
+            {
+                return sizes::Endpoints {
+                    sources: *sources,
+                    destinations: *destinations,
+                    max_out: *max_out,
+                    max_in: *max_in,
+                };
             }
             let ((destinations, max_in), (sources, max_out)) = (owners(&graph.csc), owners(&graph.csr));
             sizes::Endpoints { sources, destinations, max_out, max_in }

@@ -31,7 +31,7 @@ pub mod stacks;
 pub mod tables;
 mod times;
 
-pub use bind::{BindOptions, bind};
+pub use bind::{BindOptions, Own, bind};
 pub use bound::{
     ActiveVertices, BoundData, GroundTruth, InputData, LinksByGraph, SamplingInputs, Shuffle, Target, Topology,
     WalkStep, part_index,

@@ -493,11 +493,11 @@ impl Divider<'_> {
         };
         // Rows with many edges are split as they are where all edges are.
         let of_whole = match decl.share {
-            EdgeShare::Out(of) => self.whole.graphs[of.index()].num_edges(),
-            EdgeShare::Sections => self.count(decl.src),
-            _ => self.whole.graphs[graph.index()].num_edges(),
+            EdgeShare::Out(of) => self.edges_of_whole(of),
+            EdgeShare::Sections => self.count(decl.src) as u64,
+            _ => self.edges_of_whole(graph),
         };
-        Ok((Topology { of_whole: Some(of_whole as u64), ..topology }, numbers))
+        Ok((Topology { of_whole: Some(of_whole), ..topology }, numbers))
     }
 
     /// The rows of a sparse matrix that a rank has of a type.
@@ -573,6 +573,12 @@ impl Divider<'_> {
         self.whole.graphs[of.index()].deferred.is_some()
     }
 
+    /// Number of edges of all ranks, but for those that are not materialized.
+    fn edges_of_whole(&self, graph: Graph) -> u64 {
+        let graph = &self.whole.graphs[graph.index()];
+        graph.part.as_ref().map_or(graph.num_edges() as u64, |part| part.num_edges)
+    }
+
     fn num_edges(&self, graph: Graph) -> usize {
         self.whole.graphs[graph.index()].num_edges()
     }
@@ -587,17 +593,25 @@ impl Divider<'_> {
             }
             _ => None,
         };
-        let moved = |(numbers, graph): (&Vec<u32>, &Topology)| {
+        let moved = |(index, (numbers, graph)): (usize, (&Vec<u32>, &Topology))| {
             if numbers.is_empty() || self.division.ranks == 1 {
                 return None;
             }
+            let of = match self.tables.graphs[index].share {
+                EdgeShare::Out(of) => of,
+                _ => Graph::new(index),
+            };
+            let whole = &self.whole.graphs[of.index()];
             // The edges of a destination are consecutive in the dataset, since the vertices of a rank are.
-            let displacement = |row: &[u64]| numbers.get(row[0] as usize).map_or(0, |&n| n.wrapping_sub(row[0] as u32));
+            let displacement = |row: &[u64]| {
+                let number = numbers.get(row[0] as usize).map(|&position| whole.number_in_whole(position));
+                number.map_or(0, |number| number.wrapping_sub(row[0] as u32))
+            };
             Some(graph.csc.indptr.windows(2).map(displacement).collect())
         };
         Orders {
             types: self.rows.iter().enumerate().map(owned).collect(),
-            moved: edges.iter().zip(graphs).map(moved).collect(),
+            moved: edges.iter().zip(graphs).enumerate().map(moved).collect(),
             kind: None,
         }
     }

@@ -32,8 +32,9 @@ pub use edge_rows::EdgeRows;
 pub use info::DatasetInfo;
 pub use memory::LargePages;
 pub use sgb::{
-    CacheKey, EdgeList, Entry, EntryContents, EntryGraph, EntryRows, Estimate, GraphCache, InstanceCounts, Instances,
-    MetapathOptions, MetapathStats, Middle, Origin, RelationOptions, SemanticGraphs, SgbError, show_bytes,
+    CacheKey, EdgeList, Entry, EntryContents, EntryGraph, EntryRows, Estimate, GraphCache, GraphPart, InstanceCounts,
+    Instances, Loops, MetapathOptions, MetapathStats, Middle, Origin, RelationOptions, SemanticGraphs, SgbError,
+    show_bytes,
 };
 pub use shared::Shared;
 pub use transpose::transpose_into;

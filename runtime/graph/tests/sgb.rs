@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use hgnnc_dataset::{Dataset, RelationData, Step, VertexTypeData};
 use hgnnc_graph::{
-    DegreeCounts, MetapathOptions, Middle, NO_ORIGINAL, RelationOptions, SemanticGraph, SemanticGraphs, SgbError,
+    DegreeCounts, Loops, MetapathOptions, Middle, NO_ORIGINAL, RelationOptions, SemanticGraph, SemanticGraphs,
+    SgbError,
 };
 use proptest::prelude::*;
 
@@ -102,8 +103,71 @@ fn case() -> impl Strategy<Value = (Dataset, Vec<Step>)> {
     })
 }
 
+/// Two ends of a range of vertices, whatever there are of them.
+fn range(count: usize, ends: [usize; 2]) -> std::ops::Range<usize> {
+    let ends = ends.map(|end| end % (count + 1));
+    ends[0].min(ends[1])..ends[0].max(ends[1])
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_part_has_the_edges_of_its_vertices_as_the_whole_graph_has_them(
+        (dataset, steps) in case(),
+        ends in any::<[[usize; 2]; 2]>(),
+    ) {
+        let step = steps[0];
+        let types = <[usize; 2]>::from(dataset.step_ends(step));
+        let counts = types.map(|of| dataset.vertex_types[of].count);
+        let own = [range(counts[0], ends[0]), range(counts[1], if types[0] == types[1] { ends[0] } else { ends[1] })];
+        let graphs = SemanticGraphs::new(&dataset);
+        for loops in [Loops::Kept, Loops::Added, Loops::Removed] {
+            if loops == Loops::Added && types[0] != types[1] {
+                continue;
+            }
+            let options = RelationOptions { reverse: step.reverse, self_loops: loops == Loops::Added, dedup: false };
+            let mut whole = graphs.relation(step.relation, options).unwrap();
+            if loops == Loops::Removed && types[0] == types[1] {
+                whole = whole.without_self_loops();
+            }
+            // Edges (v, v) between types that differ are no loops.
+            let loops = if types[0] == types[1] { loops } else { Loops::Kept };
+            let (graph, part) = graphs.relation_at(step, loops, &own).unwrap();
+            graph.verify().map_err(TestCaseError::fail)?;
+            prop_assert_eq!(part.num_edges, whole.num_edges() as u64);
+
+            let destinations = whole.edge_dst();
+            let is_own = |&edge: &usize| {
+                own[0].contains(&(whole.csc.indices[edge] as usize)) || own[1].contains(&(destinations[edge] as usize))
+            };
+            let kept: Vec<usize> = (0..whole.num_edges()).filter(is_own).collect();
+            let numbers: Vec<u32> = kept.iter().map(|&edge| edge as u32).collect();
+            prop_assert_eq!(&part.numbers, &numbers);
+            let taken = |all: &[u32]| kept.iter().map(|&edge| all[edge]).collect::<Vec<_>>();
+            prop_assert_eq!(&graph.csc.indices[..], taken(&whole.csc.indices));
+            prop_assert_eq!(graph.edge_dst(), taken(&destinations));
+            let original = whole.original.as_deref().map(taken);
+            prop_assert_eq!(graph.original.as_ref(), original.as_ref());
+
+            // The place of an edge in its row.
+            let mut rank = vec![0; whole.num_edges()];
+            for row in whole.csr.indptr.windows(2) {
+                (0..).zip(row[0]..row[1]).for_each(|(at, edge)| rank[whole.csr.eids[edge as usize] as usize] = at);
+            }
+            for vertex in 0..whole.num_dst {
+                let first = graph.in_edges(vertex).next().map(|edge| part.numbers[edge] - whole.csc.indptr[vertex] as u32);
+                prop_assert_eq!(part.before[0][vertex], first.unwrap_or(part.before[0][vertex]));
+            }
+            for vertex in 0..whole.num_src {
+                let first = graph.out_edges(vertex).first().map(|&edge| rank[part.numbers[edge as usize] as usize]);
+                prop_assert_eq!(part.before[1][vertex], first.unwrap_or(part.before[1][vertex]));
+            }
+            let with_edges = |starts: &[u64]| starts.windows(2).filter(|row| row[0] < row[1]).count() as u64;
+            prop_assert_eq!(part.with_edges, [with_edges(&whole.csc.indptr), with_edges(&whole.csr.indptr)]);
+            prop_assert_eq!(part.most_edges, [whole.max_in_degree() as u64, whole.max_out_degree() as u64]);
+        }
+    }
 
     #[test]
     fn products_agree_with_following_every_path((dataset, steps) in case()) {

@@ -135,7 +135,10 @@ impl Backend for RankBackend {
         let own = divide(&data, &one.inputs, tables, division, self.comm.rank())?;
         // The session of a rank reads its own edges.
         for graph in &mut data.graphs {
-            graph.release_out_edges();
+            match &graph.part {
+                Some(_) => graph.release_part(),
+                None => graph.release_out_edges(),
+            }
         }
         let inner = self.inner.plan(roles, own, room)?;
         let spaces = roles.iter().map(|role| self.spaces.get(role).cloned().unwrap_or_default()).collect();

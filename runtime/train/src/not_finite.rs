@@ -94,7 +94,7 @@ pub(crate) fn of_update(
 }
 
 fn is_deferred(data: &BoundData, graph: Graph) -> bool {
-    data.graphs.get(graph.index()).is_some_and(|graph| graph.deferred.is_some())
+    data.graphs.get(graph.index()).is_some_and(|graph| graph.deferred.is_some() || graph.part.is_some())
 }
 
 fn find(

@@ -126,12 +126,7 @@ fn a_folder_of_another_library_becomes_a_dataset() {
     assert!(made.out.contains("`hgnnc train m.hgnn --data made` trains it"), "{}", made.out);
     let ids = Dataset::load(place.path("made")).unwrap().vertex_types[0].ids.clone().unwrap();
     assert_eq!((ids.text(0), ids.text(2)), ("1".into(), "3".into()));
-    place.run(&["train", "m.hgnn", "--data", "made", "--weights-out", "w.safetensors"]).works();
-    // A build without the feature refuses it before the work.
-    if !cfg!(feature = "parquet") {
-        let infer = ["infer", "m.hgnn", "--data", "made", "--weights", "w.safetensors", "--out", "y.parquet"];
-        place.run(&infer).fails(3, &["this build writes no Parquet files", "cargo build --release --features parquet"]);
-    }
+    place.run(&["train", "m.hgnn", "--data", "made"]).works();
     std::fs::write(place.path("s.toml"), "unknown = \"skip\"\n").unwrap();
     std::fs::write(folder.join("e.csv"), "src_id,dst_id\n1,2\n3,9\n").unwrap();
     let import = ["data", "import", "dgl", "dgl", "--dry-run"];
@@ -163,8 +158,6 @@ fn new_rows_of_tables_get_predictions() {
     refused.fails(1, &["`--like` is of features that are made of columns, and `ogb` has none"]);
 }
 
-/// By `cargo test -p hgnnc-cli --features parquet`: results in Parquet are those in CSV, and tables are read from it.
-#[cfg(feature = "parquet")]
 #[test]
 fn results_in_parquet_are_those_in_csv() {
     let place = Place::new();

@@ -15,6 +15,7 @@ mod error;
 mod instances;
 mod metapath;
 mod middle_vertex;
+mod part;
 mod plan;
 mod pool;
 mod sets;
@@ -37,6 +38,7 @@ pub use self::instances::{InstanceCounts, Instances};
 pub(crate) use self::instances::{edges_of_step, latest_times};
 pub use self::metapath::Origin;
 pub use self::middle_vertex::Middle;
+pub use self::part::{GraphPart, Loops};
 use self::plan::Plan;
 
 /// How a relation becomes a semantic graph. Default: forward, duplicates kept, no self loops.
