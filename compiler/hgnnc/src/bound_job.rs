@@ -340,10 +340,11 @@ pub(crate) fn bind_job(
     let start = Instant::now();
     // Rows that are computed before training are those of the whole graph.
     let reads_own = precomputed(&model, &disabled).is_none();
-    let own = job.ranks.as_ref().filter(|ranks| reads_own && ranks.comm.size() > 1).map(|ranks| Own {
-        division: ranks.division(ranks.comm.size(), &parts),
-        rank: ranks.comm.rank(),
-    });
+    let own = job
+        .ranks
+        .as_ref()
+        .filter(|ranks| reads_own && ranks.comm.size() > 1)
+        .map(|ranks| Own { division: ranks.division(ranks.comm.size(), &parts), rank: ranks.comm.rank() });
     let bind_options = BindOptions { own, ..bind_options };
     let evaluation_only = matches!(opened, Opened::Artifact { .. });
     let bind_lower = LowerOptions { disabled: disabled.clone(), machine, evaluation_only, ..LowerOptions::default() };

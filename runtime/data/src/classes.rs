@@ -62,6 +62,30 @@ impl ClassCounts {
         }
     }
 
+    /// All counts, which are added to those of other vertices by [`ClassCounts::of_all`].
+    pub fn numbers(&self) -> Vec<u64> {
+        let matrix = self.matrix.iter().flatten().copied();
+        std::iter::once(self.each.len() as u64).chain(self.each.as_flattened().iter().copied()).chain(matrix).collect()
+    }
+
+    /// The counts of all vertices, from those of some of them each.
+    pub fn of_all<'a>(parts: impl IntoIterator<Item = &'a [u64]>) -> Self {
+        let mut all = Self::default();
+        for numbers in parts {
+            let Some((&classes, counts)) = numbers.split_first() else { continue };
+            let Some((each, matrix)) = counts.split_at_checked(3 * classes as usize) else { continue };
+            all.each.resize(classes as usize, [0; 3]);
+            let sums = all.each.as_flattened_mut().iter_mut();
+            sums.zip(each).for_each(|(sum, count)| *sum += count);
+            if !matrix.is_empty() {
+                let sums = all.matrix.get_or_insert_default();
+                sums.resize(matrix.len(), 0);
+                sums.iter_mut().zip(matrix).for_each(|(sum, count)| *sum += count);
+            }
+        }
+        all
+    }
+
     /// By class: vertices of it that are predicted, that are missed, and vertices of others that are predicted as of it.
     pub fn each(&self) -> &[[u64; 3]] {
         &self.each
@@ -92,8 +116,14 @@ mod tests {
         assert_eq!(counts.confusion(), Some(vec![vec![1, 0, 0], vec![1, 1, 0], vec![0, 1, 0]]));
         // Some rows at a time.
         let mut parts = ClassCounts::default();
-        [&[0, 1][..], &[2, 3], &[4]].into_iter().for_each(|rows| parts.add(&Predictions { rows, ..all }));
+        let mut own = vec![];
+        for rows in [&[0, 1][..], &[2, 3], &[4], &[]] {
+            let mut part = ClassCounts::default();
+            [&mut parts, &mut part].into_iter().for_each(|counts| counts.add(&Predictions { rows, ..all }));
+            own.push(part.numbers());
+        }
         assert_eq!(parts, counts);
+        assert_eq!(ClassCounts::of_all(own.iter().map(|numbers| &numbers[..])), counts);
     }
 
     #[test]
@@ -104,6 +134,8 @@ mod tests {
         counts.add(&Predictions { outputs, width: 2, row_loss: None, target: &target, rows: &[0, 1], task });
         assert_eq!(counts.each(), [[1, 1, 0], [1, 0, 1]]);
         assert_eq!(counts.confusion(), None);
+        let twice = ClassCounts::of_all([&counts.numbers()[..], &counts.numbers()]);
+        assert_eq!((twice.each(), twice.confusion()), (&[[2, 2, 0], [2, 0, 2]][..], None));
     }
 
     #[test]

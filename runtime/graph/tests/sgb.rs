@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use hgnnc_dataset::{Dataset, RelationData, Step, VertexTypeData};
 use hgnnc_graph::{
-    DegreeCounts, Loops, MetapathOptions, Middle, NO_ORIGINAL, RelationOptions, SemanticGraph, SemanticGraphs,
-    SgbError,
+    DegreeCounts, Loops, MetapathOptions, Middle, NO_ORIGINAL, RelationOptions, SemanticGraph, SemanticGraphs, SgbError,
 };
 use proptest::prelude::*;
 

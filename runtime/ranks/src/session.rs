@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
+use hgnnc_data::classes::ClassCounts;
 use hgnnc_data::metrics::{Predictions, Tally};
 use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId, Target};
 use hgnnc_dist::{Comm, CommError, Tag, all_gather, gather_texts};
@@ -79,6 +80,21 @@ pub(crate) fn failed(error: CommError) -> ExecError {
 }
 
 impl RankSession {
+    /// The own rows of a part of the split in the result that is compared with the labels.
+    fn own_predictions(&mut self, part: usize) -> Result<Option<Predictions<'_>>> {
+        let Some(Counted { program, name, task, target, parts }) = &self.counted else { return Ok(None) };
+        self.inner.fetch(*program, name)?;
+        let own = |Rows { width, numbers: outputs, .. }| Predictions {
+            outputs,
+            width,
+            row_loss: None,
+            target,
+            rows: &parts[part],
+            task: *task,
+        };
+        Ok(self.inner.result(*program, name).map(own))
+    }
+
     /// The numbers of all ranks, in their order, to the end of `into`. Ranks may have different numbers of them, which it
     /// returns.
     pub fn gather<T: Pod>(&self, own: &[T], into: &mut Vec<T>) -> Result<Vec<usize>> {
@@ -180,16 +196,20 @@ impl Session for RankSession {
     }
 
     fn count(&mut self, part: usize, tally: &mut Tally) -> Result<bool> {
-        let Some(Counted { program, name, task, target, parts }) = &self.counted else { return Ok(false) };
-        self.inner.fetch(*program, name)?;
-        let Some(Rows { width, numbers: outputs, .. }) = self.inner.result(*program, name) else { return Ok(false) };
-        let own = Predictions { outputs, width, row_loss: None, target, rows: &parts[part], task: *task };
-        if !own.tally(tally) {
+        if !self.own_predictions(part)?.is_some_and(|own| own.tally(tally)) {
             return Ok(false);
         }
         let all = self.of_all(&tally.numbers())?;
         *tally = Tally::of_all(all.iter().map(|of_rank| &of_rank[..]));
         Ok(true)
+    }
+
+    fn count_classes(&mut self, part: usize) -> Result<Option<ClassCounts>> {
+        let mut counts = ClassCounts::default();
+        let Some(own) = self.own_predictions(part)? else { return Ok(None) };
+        counts.add(&own);
+        let all = self.of_all(&counts.numbers())?;
+        Ok(Some(ClassCounts::of_all(all.iter().map(|of_rank| &of_rank[..]))))
     }
 
     fn result(&self, program: usize, name: &str) -> Option<Rows<'_>> {

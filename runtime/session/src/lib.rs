@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hgnnc_data::buffer::{Alias, HostBuffer};
+use hgnnc_data::classes::ClassCounts;
 use hgnnc_data::metrics::Tally;
 use hgnnc_data::ranks::Division;
 use hgnnc_data::{Arena, BoundData, Result, StateId};
@@ -438,6 +439,14 @@ pub trait Session: Debug + Send + Any {
     /// When a device fails.
     fn count(&mut self, _part: usize, _tally: &mut Tally) -> Result<bool> {
         Ok(false)
+    }
+
+    /// As [`Session::count`], for each class and for each pair of classes. `None`: the caller reads the result.
+    ///
+    /// # Errors
+    /// When a device fails.
+    fn count_classes(&mut self, _part: usize) -> Result<Option<ClassCounts>> {
+        Ok(None)
     }
 }
 

@@ -22,7 +22,7 @@ mod sets;
 mod sums;
 mod walk;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use hgnnc_dataset::dataset::{Dataset, Step};
 
@@ -38,6 +38,7 @@ pub use self::instances::{InstanceCounts, Instances};
 pub(crate) use self::instances::{edges_of_step, latest_times};
 pub use self::metapath::Origin;
 pub use self::middle_vertex::Middle;
+use self::part::EdgesAt;
 pub use self::part::{GraphPart, Loops};
 use self::plan::Plan;
 
@@ -150,6 +151,8 @@ pub struct SemanticGraphs<'a> {
     contents: Vec<OnceLock<[u128; 2]>>,
     /// Per relation: whether it is symmetric.
     symmetric: Vec<OnceLock<bool>>,
+    /// The edges that were read of relations at some of their vertices.
+    edges_at: Mutex<Vec<Arc<EdgesAt>>>,
 }
 
 impl<'a> SemanticGraphs<'a> {
@@ -158,7 +161,7 @@ impl<'a> SemanticGraphs<'a> {
         let adjacency = dataset.relations.iter().map(|_| Default::default()).collect();
         let contents = dataset.relations.iter().map(|_| OnceLock::new()).collect();
         let symmetric = dataset.relations.iter().map(|_| OnceLock::new()).collect();
-        SemanticGraphs { dataset, adjacency, cache: None, contents, symmetric }
+        SemanticGraphs { dataset, adjacency, cache: None, contents, symmetric, edges_at: Mutex::default() }
     }
 
     /// The dataset.

@@ -1,6 +1,7 @@
 //! The edges of a relation at some of its vertices: what one process of several reads of it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use hgnnc_dataset::dataset::Step;
 
@@ -38,34 +39,19 @@ pub enum Loops {
     Removed,
 }
 
-/// The edges of one kind of end.
-struct Side<'a> {
-    ids: &'a [u32],
-    own: Range<u32>,
-    /// Edges of each vertex.
-    degrees: Vec<u32>,
-    /// Those whose other end is before its own vertices.
-    before: Vec<u32>,
-}
-
-impl<'a> Side<'a> {
-    fn new(ids: &'a [u32], count: usize, own: &Range<usize>) -> Self {
-        let own = own.start as u32..own.end as u32;
-        Self { ids, own, degrees: vec![0; count], before: vec![0; count] }
-    }
-
-    fn add(&mut self, vertex: u32, is_before: bool) {
-        self.degrees[vertex as usize] += 1;
-        self.before[vertex as usize] += u32::from(is_before);
-    }
-
-    fn with_edges(&self) -> u64 {
-        self.degrees.iter().filter(|&&degree| degree > 0).count() as u64
-    }
-
-    fn most(&self) -> u64 {
-        self.degrees.iter().copied().max().unwrap_or(0).into()
-    }
+/// The edges from and to some vertices of a relation, in the order of its file.
+#[derive(Debug)]
+pub(super) struct EdgesAt {
+    relation: usize,
+    loops: Loops,
+    own: [Range<usize>; 2],
+    /// Sources and destinations.
+    ends: [Vec<u32>; 2],
+    original: Vec<u32>,
+    /// By source and by destination: all edges of the relation, and those of them whose other end is before its own
+    /// vertices. Side by side, since they are counted together.
+    counts: [Vec<[u32; 2]>; 2],
+    num_edges: u64,
 }
 
 impl SemanticGraphs<'_> {
@@ -80,74 +66,101 @@ impl SemanticGraphs<'_> {
         loops: Loops,
         own: &[Range<usize>; 2],
     ) -> Result<(SemanticGraph, GraphPart), SgbError> {
-        let Step { relation, reverse } = step;
-        let name = self.dataset.relations.get(relation).map_or("", |r| &r.name);
-        let graph = if reverse { format!("<{name}") } else { name.to_string() };
-        let ends = self.endpoints(&graph, &[step], loops == Loops::Added)?;
-        let (num_src, num_dst) = (self.count(ends.0), self.count(ends.1));
-        let data = &self.dataset.relations[relation];
-        let mut ids = [&data.src_ids[..], &data.dst_ids[..]];
-        if reverse {
-            ids.swap(0, 1);
-        }
-        let [mut src, mut dst] = [Side::new(ids[0], num_src, &own[0]), Side::new(ids[1], num_dst, &own[1])];
-        let file_edges = src.ids.len() as u64;
-        if file_edges >= u64::from(NO_ORIGINAL) {
-            return Err(SgbError::TooManyEdges { graph, edges: file_edges });
-        }
-        let mut has_loop = vec![false; if loops == Loops::Added { num_src } else { 0 }];
-        let mut num_edges = 0u64;
-        // Of the edges that are kept.
-        let (mut sources, mut destinations, mut original) = (vec![], vec![], vec![]);
-        let (of_sources, of_destinations) = (src.ids, dst.ids);
-        let mut visit = |from: u32, to: u32, position: u32| {
-            num_edges += 1;
-            dst.add(to, from < src.own.start);
-            src.add(from, to < dst.own.start);
-            if src.own.contains(&from) || dst.own.contains(&to) {
-                sources.push(from);
-                destinations.push(to);
-                original.push(position);
-            }
+        let name = self.dataset.relations.get(step.relation).map_or("", |r| &r.name);
+        let name = if step.reverse { format!("<{name}") } else { name.to_string() };
+        let (src_type, dst_type) = self.endpoints(&name, &[step], loops == Loops::Added)?;
+        let (num_src, num_dst) = (self.count(src_type), self.count(dst_type));
+        let (from, to) = if step.reverse { (1, 0) } else { (0, 1) };
+        let own = [own[from].clone(), own[to].clone()];
+        let edges = self.edges_at(&name, step.relation, loops, own)?;
+        let (csc, order) = csc_of(num_dst, &edges.ends[from], &edges.ends[to]);
+        let original: Vec<u32> = order.iter().map(|&at| edges.original[at as usize]).collect();
+        // Own rows are complete, whatever is counted of them.
+        let before = |side: usize| {
+            let own = &edges.own[side];
+            let before = |(vertex, of): (usize, &[u32; 2])| if own.contains(&vertex) { 0 } else { of[1] };
+            edges.counts[side].iter().enumerate().map(before).collect()
         };
-        for ((&from, &to), position) in of_sources.iter().zip(of_destinations).zip(0..) {
-            if from == to && loops != Loops::Kept {
-                match loops {
-                    Loops::Removed => continue,
-                    _ => has_loop[from as usize] = true,
-                }
-            }
-            visit(from, to, position);
-        }
-        for vertex in (0..).zip(&has_loop).filter(|(_, has)| !**has).map(|(vertex, _)| vertex) {
-            visit(vertex, vertex, NO_ORIGINAL);
-        }
-        if num_edges >= u64::from(NO_ORIGINAL) {
-            return Err(SgbError::TooManyEdges { graph, edges: num_edges });
-        }
-        for side in [&mut src, &mut dst] {
-            side.before[side.own.start as usize..side.own.end as usize].fill(0);
-        }
-        let (csc, order) = csc_of(num_dst, &sources, &destinations);
-        let original: Vec<u32> = order.iter().map(|&at| original[at as usize]).collect();
+        let before: [Vec<u32>; 2] = [before(to), before(from)];
         let mut numbers = Vec::with_capacity(original.len());
         let mut first = 0;
-        for (row, (degree, before)) in csc.indptr.windows(2).zip(dst.degrees.iter().zip(&dst.before)) {
-            let edges = (row[1] - row[0]) as u32;
-            numbers.extend(first + before..first + before + edges);
+        for (row, (before, [degree, _])) in csc.indptr.windows(2).zip(before[0].iter().zip(&edges.counts[to])) {
+            numbers.extend(first + before..first + before + (row[1] - row[0]) as u32);
             first += degree;
         }
-        let weight_of = |&at: &u32| data.weight.as_ref().and_then(|all| all.get(at as usize)).copied().unwrap_or(1.0);
-        let weight = data.weight.as_ref().map(|_| original.iter().map(weight_of).collect());
-        let csr = transpose(&csc, num_src);
+        let degrees = |side: usize| edges.counts[side].iter().map(|of| of[0]);
+        let with_edges = |side: usize| degrees(side).filter(|&degree| degree > 0).count() as u64;
+        let most_edges = |side: usize| degrees(side).max().unwrap_or(0).into();
         let part = GraphPart {
-            num_edges,
+            num_edges: edges.num_edges,
             numbers,
-            with_edges: [dst.with_edges(), src.with_edges()],
-            most_edges: [dst.most(), src.most()],
-            before: [dst.before, src.before],
+            before,
+            with_edges: [with_edges(to), with_edges(from)],
+            most_edges: [most_edges(to), most_edges(from)],
         };
+        let weights = self.dataset.relations[step.relation].weight.as_ref();
+        let weight_of = |&at: &u32| weights.and_then(|all| all.get(at as usize)).copied().unwrap_or(1.0);
+        let weight = weights.map(|_| original.iter().map(weight_of).collect());
+        let csr = transpose(&csc, num_src);
         let original = Some(original);
-        Ok((SemanticGraph { name: graph, num_src, num_dst, csc, csr, counts: None, weight, original }, part))
+        Ok((SemanticGraph { name, num_src, num_dst, csc, csr, counts: None, weight, original }, part))
+    }
+
+    /// The edges of a relation from the sources `own[0]` and to the destinations `own[1]`. They are read once for both
+    /// directions.
+    fn edges_at(
+        &self,
+        graph: &str,
+        relation: usize,
+        loops: Loops,
+        own: [Range<usize>; 2],
+    ) -> Result<Arc<EdgesAt>, SgbError> {
+        let mut known = self.edges_at.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let is_it = |of: &&Arc<EdgesAt>| (of.relation, of.loops, &of.own) == (relation, loops, &own);
+        if let Some(edges) = known.iter().find(is_it) {
+            return Ok(Arc::clone(edges));
+        }
+        let data = &self.dataset.relations[relation];
+        let too_many = |edges: u64| SgbError::TooManyEdges { graph: graph.into(), edges };
+        if data.num_edges() >= NO_ORIGINAL as usize {
+            return Err(too_many(data.num_edges() as u64));
+        }
+        let counts = [data.src, data.dst].map(|end| vec![[0, 0]; self.count(end)]);
+        let mut has_loop = vec![false; if loops == Loops::Added { counts[0].len() } else { 0 }];
+        let (ends, original) = (Default::default(), vec![]);
+        let mut edges = EdgesAt { relation, loops, own, ends, original, counts, num_edges: 0 };
+        for ((&src, &dst), position) in data.src_ids.iter().zip(&data.dst_ids).zip(0..) {
+            match loops {
+                Loops::Removed if src == dst => continue,
+                Loops::Added if src == dst => has_loop[src as usize] = true,
+                _ => {}
+            }
+            edges.add(src, dst, position);
+        }
+        let without = (0..).zip(&has_loop).filter(|(_, has)| !**has);
+        without.for_each(|(vertex, _)| edges.add(vertex, vertex, NO_ORIGINAL));
+        if edges.num_edges >= u64::from(NO_ORIGINAL) {
+            return Err(too_many(edges.num_edges));
+        }
+        let edges = Arc::new(edges);
+        known.push(Arc::clone(&edges));
+        Ok(edges)
+    }
+}
+
+impl EdgesAt {
+    fn add(&mut self, src: u32, dst: u32, position: u32) {
+        let ends = [src, dst];
+        self.num_edges += 1;
+        for side in [0, 1] {
+            let counts = &mut self.counts[side][ends[side] as usize];
+            counts[0] += 1;
+            counts[1] += u32::from((ends[1 - side] as usize) < self.own[1 - side].start);
+        }
+        if self.own[0].contains(&(src as usize)) || self.own[1].contains(&(dst as usize)) {
+            self.ends[0].push(src);
+            self.ends[1].push(dst);
+            self.original.push(position);
+        }
     }
 }

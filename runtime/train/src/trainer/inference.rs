@@ -234,6 +234,8 @@ impl Trainer {
             }
             if let Some(head) = &mut self.head {
                 head.each(&mut *self.session, part, |predictions| counts.add(predictions))?;
+            } else if let Some(found) = self.session.count_classes(part_index(part))? {
+                counts = found;
             } else {
                 self.session.fetch(INFER, &output)?;
                 let (data, rows) = (self.session.data(), self.session.result(INFER, &output));
