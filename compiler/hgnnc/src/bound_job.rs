@@ -352,7 +352,10 @@ pub(crate) fn bind_job(
     fill_precomputed(&model, &mut bound, &dataset, (&bind_options, &options), &disabled, &pool, observer)?;
     let Bound { data, sizes, graphs } = bound;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
-    let baseline = model.train.as_ref().filter(|_| job.baseline && !purpose.is_of_outputs()).and_then(|spec| {
+    // Rank 0 writes the report.
+    let has_baseline =
+        job.baseline && !purpose.is_of_outputs() && job.ranks.as_ref().is_none_or(|ranks| ranks.comm.rank() == 0);
+    let baseline = model.train.as_ref().filter(|_| has_baseline).and_then(|spec| {
         let features = label_features.and_then(|ty| dataset.vertex_types[ty].features.as_ref());
         baseline::baseline(features, &data, spec.training.first()?.task)
     });

@@ -336,7 +336,7 @@ fn runs(sorted: &[u32]) -> (u64, u64) {
 }
 
 /// Index of a direction in a pair.
-fn direction_slot(direction: Direction) -> usize {
+pub(crate) fn direction_slot(direction: Direction) -> usize {
     match direction {
         Direction::In => 0,
         Direction::Out => 1,

@@ -14,7 +14,7 @@ use hgnnc_ir::dataflow::{Binding, Dataflow, InputDecl, PatternDecl};
 use hgnnc_ir::types::{Graph, Layout, Space, VertexType};
 use hgnnc_ir::{EdgeShare, Mirrors, VertexRows};
 
-use crate::bound::{BoundData, InputData, Shuffle, Topology};
+use crate::bound::{BoundData, InputData, Shuffle, Topology, direction_slot};
 use crate::error::{ExecError, Result};
 use crate::orders::Orders;
 use crate::shuffled::ShuffledRows;
@@ -123,12 +123,12 @@ impl Divided<'_> {
 }
 
 /// The data of a rank for the programs of `tables`, which were placed ([`hgnnc_ir::ranks`]), from the data of the program
-/// of one process, whose inputs `one` has.
+/// of one process, whose inputs `one` has. Of graphs of which this rank has read its part only, it takes the edges away.
 ///
 /// # Errors
 /// More ranks than sections, or an input that the whole data does not have.
 pub fn divide(
-    whole: &BoundData,
+    whole: &mut BoundData,
     one: &[InputDecl],
     tables: &Dataflow,
     division: &Division,
@@ -140,13 +140,50 @@ pub fn divide(
             division.ranks, division.sections
         )));
     }
-    Divider { whole, one, tables, division, rank, rows: vec![] }.data()
+    let mut data = BoundData { dataset: whole.dataset.clone(), ..BoundData::default() };
+    let rows = Divider { whole, one, tables, division, rank, rows: &[] }.add_vertices(&mut data);
+    // The graphs that are made of one of the whole data follow each other, and its edges are not needed after them.
+    let mut made_of = vec![vec![]; tables.graphs.len()];
+    (0..tables.graphs.len()).for_each(|graph| made_of[in_whole(tables, Graph::new(graph)).index()].push(graph));
+    let mut edges = vec![EdgesOfRank::default(); tables.graphs.len()];
+    for (of, graphs) in made_of.into_iter().enumerate() {
+        for graph in graphs {
+            edges[graph] = Divider { whole, one, tables, division, rank, rows: &rows }.edges_of(Graph::new(graph))?;
+        }
+        if let Some(graph) = whole.graphs.get_mut(of).filter(|graph| graph.part.is_some()) {
+            graph.release_part();
+        }
+    }
+    Divider { whole, one, tables, division, rank, rows: &rows }.add_the_rest(&mut data, edges)?;
+    Ok(data)
+}
+
+/// The graph of the whole data with the edges of a graph. Those of sections are in none.
+fn in_whole(tables: &Dataflow, graph: Graph) -> Graph {
+    match tables.graphs[graph.index()].share {
+        EdgeShare::Out(of) => of,
+        _ => graph,
+    }
+}
+
+/// The edges of a graph on a rank, and what inputs and masks need of them.
+#[derive(Clone, Default)]
+struct EdgesOfRank {
+    topology: Topology,
+    /// The number of each edge in the whole data, in CSC order, if an input has values of the edges.
+    numbers: Vec<u32>,
+    /// Number of edges of the graph in the whole data.
+    read: usize,
+    /// By direction: the rank of each edge, if an input asks for it.
+    ranks: [Option<Vec<f32>>; 2],
+    /// As in [`Orders::moved`].
+    moved: Option<Vec<u32>>,
 }
 
 /// By vertex type of mirrors, sending rank and receiving rank: the rows that one rank has for another. Empty for other
 /// types.
 pub fn rows_sent(whole: &BoundData, tables: &Dataflow, division: &Division) -> Vec<Vec<Vec<usize>>> {
-    let divider = Divider { whole, one: &[], tables, division, rank: 0, rows: vec![] };
+    let divider = Divider { whole, one: &[], tables, division, rank: 0, rows: &[] };
     let of_type = |decl: &hgnnc_ir::dataflow::VertexTypeDecl| {
         let VertexRows::Mirrors(of, mirrors) = decl.rows else { return vec![] };
         if mirrors.permutations().is_some() {
@@ -227,29 +264,30 @@ struct Divider<'a> {
     tables: &'a Dataflow,
     division: &'a Division,
     rank: usize,
-    /// By vertex type.
-    rows: Vec<Rows>,
+    /// By vertex type, once they are known.
+    rows: &'a [Rows],
 }
 
 impl Divider<'_> {
-    fn data(mut self) -> Result<BoundData> {
-        let Self { whole, tables, .. } = self;
-        let mut data = BoundData { dataset: whole.dataset.clone(), ..BoundData::default() };
-        for index in 0..tables.vertex_types.len() {
-            let (rows, route) = self.vertices(VertexType::new(index));
+    /// The rows of each vertex type, whose numbers and routes become those of `data`.
+    fn add_vertices(&self, data: &mut BoundData) -> Vec<Rows> {
+        let mut all = vec![];
+        for vertex in (0..self.tables.vertex_types.len()).map(VertexType::new) {
+            let (rows, route) = self.vertices(vertex);
             data.num_vertices.push(rows.len());
             data.routes.push(route.map(Arc::new));
-            data.sections.push(self.sections(VertexType::new(index)));
-            data.rows_of_ranks.push(self.rows_of_ranks(VertexType::new(index)));
-            self.rows.push(rows);
+            data.sections.push(self.sections(vertex));
+            data.rows_of_ranks.push(self.rows_of_ranks(vertex));
+            all.push(rows);
         }
-        let mut edges = vec![];
-        for index in 0..tables.graphs.len() {
-            let (graph, numbers) = self.edges(Graph::new(index))?;
-            data.origins.push(None);
-            data.graphs.push(graph);
-            edges.push(numbers);
-        }
+        all
+    }
+
+    /// Adds the graphs, the sparse features and the inputs of this rank.
+    fn add_the_rest(&self, data: &mut BoundData, mut edges: Vec<EdgesOfRank>) -> Result<()> {
+        let Self { whole, tables, .. } = *self;
+        data.origins = vec![None; edges.len()];
+        data.graphs = edges.iter_mut().map(|of| std::mem::take(&mut of.topology)).collect();
         for (index, decl) in tables.patterns.iter().enumerate() {
             // Mirrors of all vertices come after the patterns of the program of one process, with equal columns.
             let of = tables.owned_type(decl.vertex);
@@ -260,12 +298,12 @@ impl Divider<'_> {
         for decl in &tables.inputs {
             data.inputs.push(self.input(decl, &edges)?);
         }
-        data.orders = self.orders(&edges, &data.graphs);
+        data.orders = self.orders(edges);
         data.shuffled = self.shuffled();
         for rows in &data.shuffled {
             rows.draw(rows.drawn_in(whole), &mut data.routes, &mut data.orders);
         }
-        Ok(data)
+        Ok(())
     }
 
     /// The vertices that are shuffled, by type and number of permutations.
@@ -418,6 +456,35 @@ impl Divider<'_> {
         (0..).zip(needed).filter_map(|(row, needed)| needed.then_some(row)).collect()
     }
 
+    /// The edges of a graph with all that is needed of them.
+    fn edges_of(&self, graph: Graph) -> Result<EdgesOfRank> {
+        let (topology, numbers) = self.edges(graph)?;
+        let Some(whole) = self.whole.graphs.get(in_whole(self.tables, graph).index()) else {
+            return Ok(EdgesOfRank { topology, ..EdgesOfRank::default() });
+        };
+        // The edges of a destination are consecutive in the dataset, since the vertices of a rank are.
+        let displacement = |row: &[u64]| {
+            let number = numbers.get(row[0] as usize).map(|&position| whole.number_in_whole(position));
+            number.map_or(0, |number| number.wrapping_sub(row[0] as u32))
+        };
+        let is_moved = !numbers.is_empty() && self.division.ranks > 1;
+        let moved = is_moved.then(|| topology.csc.indptr.windows(2).map(displacement).collect());
+        let mut ranks = [None, None];
+        for decl in &self.tables.inputs {
+            match decl.binding {
+                Binding::EdgeRank(of, direction) if of == graph => {
+                    let mut all = vec![0.0; whole.num_edges()];
+                    whole.write_ranks(direction, &mut all)?;
+                    ranks[direction_slot(direction)] = Some(picked(&all, &numbers));
+                }
+                _ => {}
+            }
+        }
+        let is_read = self.tables.inputs.iter().any(|decl| decl.ty.space == Space::Edges(graph));
+        let numbers = if is_read { numbers } else { vec![] };
+        Ok(EdgesOfRank { topology, numbers, read: whole.num_edges(), ranks, moved })
+    }
+
     /// The edges of a graph, and the number of each in the whole graph, in CSC order.
     fn edges(&self, graph: Graph) -> Result<(Topology, Vec<u32>)> {
         let decl = &self.tables.graphs[graph.index()];
@@ -515,20 +582,15 @@ impl Divider<'_> {
         Ok(Topology { of_whole: Some(whole.num_edges() as u64), ..part })
     }
 
-    fn input(&self, decl: &InputDecl, edges: &[Vec<u32>]) -> Result<InputData> {
+    fn input(&self, decl: &InputDecl, edges: &[EdgesOfRank]) -> Result<InputData> {
         let tables = self.tables;
-        let of = |graph: &Graph| match tables.graphs[graph.index()].share {
-            EdgeShare::Out(of) => of,
-            _ => *graph,
-        };
+        let of = |graph: &Graph| in_whole(tables, *graph);
         let own = match &decl.binding {
             Binding::StepNumber => return Ok(InputData::StepNumber),
             Binding::EpochNumber => return Ok(InputData::EpochNumber),
             Binding::EdgeRank(graph, direction) => {
-                let whole = &self.whole.graphs[of(graph).index()];
-                let mut ranks = vec![0.0; whole.num_edges()];
-                whole.write_ranks(*direction, &mut ranks)?;
-                return Ok(InputData::Numbers(picked(&ranks, &edges[graph.index()]).into()));
+                let ranks = edges[graph.index()].ranks[direction_slot(*direction)].clone();
+                return Ok(ranks.map_or(InputData::Missing, |ranks| InputData::Numbers(ranks.into())));
             }
             Binding::Features(vertex, matrix) => Binding::Features(tables.owned_type(*vertex), matrix.clone()),
             Binding::Precomputed(vertex, name) => Binding::Precomputed(tables.owned_type(*vertex), name.clone()),
@@ -558,7 +620,8 @@ impl Divider<'_> {
             },
             (Space::Edges(graph), _) => {
                 let InputData::Numbers(numbers) = whole else { return Ok(InputData::Missing) };
-                Ok(InputData::Numbers(picked_rows(numbers, &edges[graph.index()], self.num_edges(of(&graph))).into()))
+                let edges = &edges[graph.index()];
+                Ok(InputData::Numbers(picked_rows(numbers, &edges.numbers, edges.read).into()))
             }
             _ => Ok(whole.clone()),
         }
@@ -566,11 +629,7 @@ impl Divider<'_> {
 
     /// Whether the edges of the whole graph are not materialized.
     fn is_deferred(&self, graph: Graph) -> bool {
-        let of = match self.tables.graphs[graph.index()].share {
-            EdgeShare::Out(of) => of,
-            _ => graph,
-        };
-        self.whole.graphs[of.index()].deferred.is_some()
+        self.whole.graphs[in_whole(self.tables, graph).index()].deferred.is_some()
     }
 
     /// Number of edges of all ranks, but for those that are not materialized.
@@ -579,12 +638,8 @@ impl Divider<'_> {
         graph.part.as_ref().map_or(graph.num_edges() as u64, |part| part.num_edges)
     }
 
-    fn num_edges(&self, graph: Graph) -> usize {
-        self.whole.graphs[graph.index()].num_edges()
-    }
-
     /// The numbers in the dataset of the rows of this rank, of which dropout masks are functions.
-    fn orders(&self, edges: &[Vec<u32>], graphs: &[Topology]) -> Orders {
+    fn orders(&self, edges: Vec<EdgesOfRank>) -> Orders {
         let owned = |(index, rows): (usize, &Rows)| match (self.tables.vertex_types[index].rows, rows) {
             (VertexRows::Dataset, Rows::Range(range)) if self.division.ranks > 1 => {
                 let original = range.clone().map(|number| number as u32).collect();
@@ -593,25 +648,9 @@ impl Divider<'_> {
             }
             _ => None,
         };
-        let moved = |(index, (numbers, graph)): (usize, (&Vec<u32>, &Topology))| {
-            if numbers.is_empty() || self.division.ranks == 1 {
-                return None;
-            }
-            let of = match self.tables.graphs[index].share {
-                EdgeShare::Out(of) => of,
-                _ => Graph::new(index),
-            };
-            let whole = &self.whole.graphs[of.index()];
-            // The edges of a destination are consecutive in the dataset, since the vertices of a rank are.
-            let displacement = |row: &[u64]| {
-                let number = numbers.get(row[0] as usize).map(|&position| whole.number_in_whole(position));
-                number.map_or(0, |number| number.wrapping_sub(row[0] as u32))
-            };
-            Some(graph.csc.indptr.windows(2).map(displacement).collect())
-        };
         Orders {
             types: self.rows.iter().enumerate().map(owned).collect(),
-            moved: edges.iter().zip(graphs).enumerate().map(moved).collect(),
+            moved: edges.into_iter().map(|of| of.moved).collect(),
             kind: None,
         }
     }

@@ -132,12 +132,11 @@ impl Backend for RankBackend {
             (false, _) => SharedInputs::default(),
         };
         let Placed { one, tables, division, .. } = &*self.placed;
-        let own = divide(&data, &one.inputs, tables, division, self.comm.rank())?;
+        let own = divide(&mut data, &one.inputs, tables, division, self.comm.rank())?;
         // The session of a rank reads its own edges.
         for graph in &mut data.graphs {
-            match &graph.part {
-                Some(_) => graph.release_part(),
-                None => graph.release_out_edges(),
+            if graph.part.is_none() {
+                graph.release_out_edges();
             }
         }
         let inner = self.inner.plan(roles, own, room)?;

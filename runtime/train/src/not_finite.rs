@@ -94,7 +94,7 @@ pub(crate) fn of_update(
 }
 
 fn is_deferred(data: &BoundData, graph: Graph) -> bool {
-    data.graphs.get(graph.index()).is_some_and(|graph| graph.deferred.is_some() || graph.part.is_some())
+    data.graphs.get(graph.index()).is_some_and(|graph| graph.deferred.is_some())
 }
 
 fn find(
@@ -153,6 +153,10 @@ fn find(
         bound.insert(Param::new(index), Tensor::new(1, numbers.len(), numbers.into_iter().map(f64::from).collect()));
     }
     bindings.params = bound;
+    // Of a process with the edges of its own vertices only, there is no more to be evaluated.
+    if session.data().graphs.iter().any(|graph| graph.part.is_some()) {
+        return None;
+    }
     let found = trace(flow, &bindings, from).ok()??;
     let orders = &session.data().orders;
     let id = |vertex: VertexType, row: usize| match vertices {
