@@ -77,7 +77,8 @@ mod tests {
         let spans = Spans::new(1);
         let start = Instant::now();
         spans.task(3, start);
-        spans.task(3, Instant::now());
+        // However long the thread is away from the processor, there is no gap between these two.
+        spans.task(3, start);
         spans.task(4, Instant::now());
         spans.task(3, Instant::now());
         let (_, tasks) = spans.into_parts();
