@@ -1,7 +1,6 @@
 //! Binds a dataset to a compiled model: the data that its programs run on.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,7 +8,7 @@ use hgnnc_dataset::{Dataset, Features, LabelData, LabelValues, Step};
 use hgnnc_executable::Executable;
 use hgnnc_graph::Adjacency;
 use hgnnc_graph::{
-    EdgeList, GraphCache, GraphPart, Loops, MetapathOptions, NO_ORIGINAL, Origin, RelationOptions, SemanticGraph,
+    EdgeList, GraphCache, GraphPart, MetapathOptions, NO_ORIGINAL, Origin, RelationOptions, SemanticGraph,
     SemanticGraphs, SgbError,
 };
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl, KeptInEdges, Matrix, PatternDecl, SelfLoops};
@@ -21,8 +20,8 @@ use crate::bound::{BoundData, GroundTruth, InputData, SamplingInputs, Shuffle, T
 use crate::candidates::Candidates;
 use crate::error::{ExecError, Result};
 use crate::link_walks::{self, LinkWalks};
+use crate::own::Own;
 use crate::past::{Builders, Past, Source};
-use crate::ranks::Division;
 use crate::stacks;
 
 /// Options of [`bind`] for a model and a dataset.
@@ -42,14 +41,6 @@ pub struct BindOptions {
     /// Reads the edges of this rank's vertices only, where the rest of a relation has no use: data for
     /// [`divide`](crate::ranks::divide), not for programs of one process.
     pub own: Option<Own>,
-}
-
-/// One rank of several.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "fields are named for what they hold")]
-pub struct Own {
-    pub division: Division,
-    pub rank: usize,
 }
 
 /// Builds the semantic graphs of a model and collects its inputs, labels and split.
@@ -396,47 +387,6 @@ impl Binder<'_> {
             self.origins.push(origin);
         }
         Ok(())
-    }
-
-    /// The sources and destinations of a graph that this rank owns, if it needs no edges of others.
-    fn own_ends(&self, training: Option<&Training>, index: usize) -> Option<[Range<usize>; 2]> {
-        let Own { division, rank } = self.options.own.as_ref()?;
-        let (flow, decl) = (self.flow, &self.flow.graphs[index]);
-        let graph = Graph::new(index);
-        // Batches are sampled around any vertex, and links are compared with all edges.
-        let is_sampled = training.is_some_and(|training| training.batch.is_some() || training.links().is_some());
-        let is_part = || {
-            flow.metapaths.iter().any(|path| path.hops.contains(&graph))
-                || flow.stacks.iter().any(|stack| stack.members.contains(&graph))
-        };
-        // The numbers of edges are those of results.
-        let is_result = || flow.outputs.iter().any(|output| flow.ty(output.value).space == Space::Edges(graph));
-        if is_sampled || decl.links || decl.kept.is_some() || decl.steps.len() != 1 || is_part() || is_result() {
-            return None;
-        }
-        let own = |vertex: VertexType| {
-            let count = self.dataset.vertex_types[self.types[vertex.index()]].count;
-            division.vertices(vertex, count).of_rank(*rank)
-        };
-        Some([own(decl.src), own(decl.dst)])
-    }
-
-    /// Builds the part of a relation's graph with the edges of some vertices.
-    fn build_part(
-        &self,
-        source: &Source<'_, '_>,
-        decl: &GraphDecl,
-        own: &[Range<usize>; 2],
-    ) -> Result<(SemanticGraph, GraphPart)> {
-        let loops = match decl.self_loops {
-            SelfLoops::Kept => Loops::Kept,
-            SelfLoops::Added => Loops::Added,
-            SelfLoops::Removed => Loops::Removed,
-        };
-        let built = source.builder.relation_at(source.steps[0], loops, own);
-        let (mut graph, part) = built.map_err(|error| failed(decl, error))?;
-        source.restore(graph.original.as_deref_mut().unwrap_or_default());
-        Ok((graph, part))
     }
 
     /// By graph: whether it is only read as a member of stacks, and has fewer edges than vertices.
@@ -805,7 +755,7 @@ impl Binder<'_> {
 }
 
 /// The error of a semantic graph that cannot be built.
-fn failed(decl: &GraphDecl, error: SgbError) -> ExecError {
+pub(crate) fn failed(decl: &GraphDecl, error: SgbError) -> ExecError {
     failed_graph(&decl.name, error)
 }
 

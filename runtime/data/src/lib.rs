@@ -21,6 +21,7 @@ mod link_walks;
 mod metapath_graphs;
 pub mod metrics;
 mod orders;
+mod own;
 mod past;
 mod paths;
 mod precomputed;
@@ -31,7 +32,7 @@ pub mod stacks;
 pub mod tables;
 mod times;
 
-pub use bind::{BindOptions, Own, bind};
+pub use bind::{BindOptions, bind};
 pub use bound::{
     ActiveVertices, BoundData, GroundTruth, InputData, LinksByGraph, SamplingInputs, Shuffle, Target, Topology,
     WalkStep, part_index,
@@ -45,6 +46,7 @@ pub use init::Initializer;
 pub use link_walks::LinkWalks;
 pub use metapath_graphs::{materialize, middle_of_metapath};
 pub use orders::{OrderKind, Orders, copy_rows};
+pub use own::Own;
 pub use paths::{PathInstances, add_path_instances};
 pub use precomputed::{key_of_rows, rows_cache};
 pub use reorder::{OrderOptions, Ordered, order_vertices};

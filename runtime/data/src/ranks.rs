@@ -176,7 +176,7 @@ struct EdgesOfRank {
     read: usize,
     /// By direction: the rank of each edge, if an input asks for it.
     ranks: [Option<Vec<f32>>; 2],
-    /// As in [`Orders::moved`].
+    /// By destination: displacement from the positions of its edges to those in the dataset.
     moved: Option<Vec<u32>>,
 }
 

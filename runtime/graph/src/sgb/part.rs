@@ -9,7 +9,7 @@ use super::{SemanticGraphs, SgbError};
 use crate::csr::{NO_ORIGINAL, SemanticGraph, csc_of};
 use crate::transpose::transpose;
 
-/// What a graph with the edges of some vertices has from the whole graph.
+/// The numbers by which the edges at some vertices are known in the whole graph, and its sizes.
 ///
 /// The rows of these vertices are complete. In the row of another vertex are those edges only whose other end is one of
 /// them, which are consecutive in the whole graph.
@@ -35,7 +35,7 @@ pub enum Loops {
     Kept,
     /// Those of the relation, and one of weight 1 of each vertex without any.
     Added,
-    /// None.
+    /// Those of the relation are left out.
     Removed,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct EdgesAt {
     relation: usize,
     loops: Loops,
     own: [Range<usize>; 2],
-    /// Sources and destinations.
+    /// The source of each edge, and the destination of each.
     ends: [Vec<u32>; 2],
     original: Vec<u32>,
     /// By source and by destination: all edges of the relation, and those of them whose other end is before its own
@@ -59,7 +59,7 @@ impl SemanticGraphs<'_> {
     /// `own[1]`, each as often as in the whole graph. Takes memory in these edges and in all vertices.
     ///
     /// # Errors
-    /// Those of [`SemanticGraphs::relation`].
+    /// A relation that does not exist, added self loops between different vertex types, and too many edges.
     pub fn relation_at(
         &self,
         step: Step,

@@ -1,0 +1,64 @@
+//! Graphs with the edges of one rank's vertices.
+
+use std::ops::Range;
+
+use hgnnc_graph::{GraphPart, Loops, SemanticGraph};
+use hgnnc_ir::dataflow::{GraphDecl, SelfLoops};
+use hgnnc_ir::training::Training;
+use hgnnc_ir::types::{Graph, Space, VertexType};
+
+use crate::bind::{Binder, failed};
+use crate::error::Result;
+use crate::past::Source;
+use crate::ranks::Division;
+
+/// One rank of several.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "fields are named for what they hold")]
+pub struct Own {
+    pub division: Division,
+    pub rank: usize,
+}
+
+impl Binder<'_> {
+    /// The sources and destinations of a graph that this rank owns, if it needs no edges of others.
+    pub(crate) fn own_ends(&self, training: Option<&Training>, index: usize) -> Option<[Range<usize>; 2]> {
+        let Own { division, rank } = self.options.own.as_ref()?;
+        let (flow, decl) = (self.flow, &self.flow.graphs[index]);
+        let graph = Graph::new(index);
+        // Batches are sampled around any vertex, and links are compared with all edges.
+        let is_sampled = training.is_some_and(|training| training.batch.is_some() || training.links().is_some());
+        let is_part = || {
+            flow.metapaths.iter().any(|path| path.hops.contains(&graph))
+                || flow.stacks.iter().any(|stack| stack.members.contains(&graph))
+        };
+        // The numbers of edges are those of results.
+        let is_result = || flow.outputs.iter().any(|output| flow.ty(output.value).space == Space::Edges(graph));
+        if is_sampled || decl.links || decl.kept.is_some() || decl.steps.len() != 1 || is_part() || is_result() {
+            return None;
+        }
+        let own = |vertex: VertexType| {
+            let count = self.dataset.vertex_types[self.types[vertex.index()]].count;
+            division.vertices(vertex, count).of_rank(*rank)
+        };
+        Some([own(decl.src), own(decl.dst)])
+    }
+
+    /// Builds the part of a relation's graph with the edges of some vertices.
+    pub(crate) fn build_part(
+        &self,
+        source: &Source<'_, '_>,
+        decl: &GraphDecl,
+        own: &[Range<usize>; 2],
+    ) -> Result<(SemanticGraph, GraphPart)> {
+        let loops = match decl.self_loops {
+            SelfLoops::Kept => Loops::Kept,
+            SelfLoops::Added => Loops::Added,
+            SelfLoops::Removed => Loops::Removed,
+        };
+        let built = source.builder.relation_at(source.steps[0], loops, own);
+        let (mut graph, part) = built.map_err(|error| failed(decl, error))?;
+        source.restore(graph.original.as_deref_mut().unwrap_or_default());
+        Ok((graph, part))
+    }
+}
