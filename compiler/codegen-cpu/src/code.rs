@@ -20,6 +20,7 @@ use hgnnc_kernel_ir::loops::{self};
 use rayon::prelude::*;
 use thiserror::Error;
 
+use crate::cache::{Code, code_of};
 use crate::emit::emit;
 
 /// The reason why there is no machine code.
@@ -112,9 +113,10 @@ impl Compiler {
     /// # Errors
     /// The functions that have no code, by index.
     pub fn machine_code(&self, functions: &[&loops::Function]) -> Result<MachineCode, Vec<usize>> {
-        let code_of =
-            |function: &&loops::Function| self.machine_code_of(Context::for_function(self.function(function)?));
-        let compiled: Vec<Result<Vec<u8>, NativeError>> = functions.par_iter().map(code_of).collect();
+        let generate =
+            |function: &loops::Function| self.machine_code_of(Context::for_function(self.function(function)?));
+        let code_of = |&function: &&loops::Function| code_of(self.fma, function, || generate(function));
+        let compiled: Vec<Code> = functions.par_iter().map(code_of).collect();
         let bytes = compiled.iter().flatten().map(Vec::len).sum();
         let (module, placed) = self.place(compiled, &self.signature());
         let memory: Box<dyn Any + Send + Sync> = Box::new(CodeMemory::of(module));
@@ -130,7 +132,7 @@ impl Compiler {
         if failed.is_empty() { Ok(code) } else { Err(failed) }
     }
 
-    pub(crate) fn machine_code_of(&self, mut context: Context) -> Result<Vec<u8>, NativeError> {
+    pub(crate) fn machine_code_of(&self, mut context: Context) -> Code {
         let refused = |error: String| NativeError::Function(error);
         let code = context
             .compile(&*self.isa, &mut ControlPlane::default())
@@ -144,7 +146,7 @@ impl Compiler {
     /// Places code in executable memory owned by the module. Returns the address of each function.
     pub(crate) fn place(
         &self,
-        compiled: Vec<Result<Vec<u8>, NativeError>>,
+        compiled: Vec<Code>,
         signature: &Signature,
     ) -> (JITModule, Vec<Result<*const u8, NativeError>>) {
         let builder = JITBuilder::with_isa(self.isa.clone(), default_libcall_names());

@@ -12,6 +12,7 @@
 //! The loops of neighbour samplers are generated here as well ([`hgnnc_executable::sampler`]), specialized to the fan-outs of a
 //! plan.
 
+mod cache;
 mod code;
 mod emit;
 mod math;

@@ -99,6 +99,23 @@ pub fn lower_with(flow: &Dataflow, options: LoweringOptions) -> Result<Program, 
     lower_unfused(flow, &FxHashSet::default(), &mut KernelCx::new(options))
 }
 
+/// As [`lower_with`], for a choice that a pass measures: debug builds do not verify the kernels, as they do with those of the
+/// choice that is made.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_trial(flow: &Dataflow, options: LoweringOptions) -> Result<Program, NotLowered> {
+    let aliases = AliasAnalysis::new(flow);
+    let mut groups = grouping::group(&aliases, options, &FxHashSet::default());
+    store::store(&aliases, &mut groups);
+    let mut program = emit::emit(&aliases, &groups)?;
+    let mut cx = KernelCx::new(options);
+    for pass in kernel_passes::enabled(KERNEL_PASSES, options) {
+        (pass.run)(&mut program, &mut cx);
+    }
+    Ok(program)
+}
+
 /// As [`lower_with`], with a kernel of its own for each of the values `unfused`, which [`Groups::fused`] lists, and with
 /// a context of [`KERNEL_PASSES`].
 ///

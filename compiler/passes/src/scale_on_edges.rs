@@ -57,7 +57,7 @@ pub fn scale_on_edges(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     }
     let options = LoweringOptions::of(cx.machine.as_ref()).without(cx.disabled_fusions);
     let measure = |flow: &Dataflow| {
-        let program = hgnnc_fusion::lower_with(flow, options).ok()?;
+        let program = hgnnc_fusion::lower_trial(flow, options).ok()?;
         Some((arena_bytes(&program, &sizes), nominal_seconds(&program, &sizes)))
     };
     let Some((mut peak, mut seconds)) = measure(flow) else { return Changed(false) };

@@ -69,11 +69,15 @@ impl KernelCx {
 /// In debug builds, when a program breaks a rule of the kernel IR: an internal error with the rules and the text.
 pub fn run(passes: &[KernelPass], program: &mut Program, cx: &mut KernelCx) {
     check(program, "grouping");
-    let disabled = cx.options.disabled;
-    for pass in passes.iter().filter(|pass| !disabled.contains(pass.rule)) {
+    for pass in enabled(passes, cx.options) {
         (pass.run)(program, cx);
         check(program, pass.rule.name());
     }
+}
+
+/// The passes of a list that are not disabled.
+pub(crate) fn enabled(passes: &[KernelPass], options: LoweringOptions) -> impl Iterator<Item = &KernelPass> {
+    passes.iter().filter(move |pass| !options.disabled.contains(pass.rule))
 }
 
 fn check(program: &Program, after: &str) {

@@ -25,7 +25,7 @@ pub mod print;
 mod replace;
 pub mod verify;
 
-pub use op::{Extents, KernelOp};
+pub use op::{Extents, KernelOp, Operands};
 pub use parse::parse;
 pub use print::print;
 pub use replace::{Uses, reads_on_the_way};
@@ -38,6 +38,7 @@ use hgnnc_ir::ops::{Direction, ProductForm};
 use hgnnc_ir::stacks::VertexRows;
 use hgnnc_ir::types::{Graph, Input, Layout, Param, Pattern, Phase, Provenance, Space, Stage, Type, VertexType};
 use hgnnc_ir::width::Width;
+use rustc_hash::FxHashSet;
 
 handle!(
     /// A stored value of a [`Program`].
@@ -612,7 +613,7 @@ impl Kernel {
                 }));
             }
         }
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = FxHashSet::default();
         all.retain(|&buffer| seen.insert(buffer));
         all
     }

@@ -2,7 +2,12 @@
 
 use hgnnc_ir::ops::{BinaryOp, Extreme, Reduce, UnaryOp};
 
+use smallvec::{SmallVec, smallvec};
+
 use super::{Operand, Width};
+
+/// The operands of an operation. Nearly all operations have at most three.
+pub type Operands<O = Operand> = SmallVec<[O; 3]>;
 
 /// Extents of a batched product with a weight `[batch, k, n]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -159,7 +164,7 @@ impl<O: Copy, W> KernelOp<O, W> {
     }
 
     /// The operands, in text order.
-    pub fn operands(&self) -> Vec<O> {
+    pub fn operands(&self) -> Operands<O> {
         match self {
             KernelOp::Unary(_, a)
             | KernelOp::Select { a, .. }
@@ -169,7 +174,7 @@ impl<O: Copy, W> KernelOp<O, W> {
             | KernelOp::OneHot(a)
             | KernelOp::ReduceTrailing(_, a)
             | KernelOp::Segment(_, a)
-            | KernelOp::ReduceAll(_, a) => vec![*a],
+            | KernelOp::ReduceAll(_, a) => smallvec![*a],
             KernelOp::Binary(_, a, b)
             | KernelOp::Compose { a, b, .. }
             | KernelOp::RowProduct { a, b, .. }
@@ -179,10 +184,10 @@ impl<O: Copy, W> KernelOp<O, W> {
             | KernelOp::Dot(a, b)
             | KernelOp::WeightedSum { a, x: b }
             | KernelOp::SegmentArg { x: a, rank: b, .. }
-            | KernelOp::OuterAll(_, a, b) => vec![*a, *b],
+            | KernelOp::OuterAll(_, a, b) => smallvec![*a, *b],
             KernelOp::SoftmaxSum { score, x, times } => [*score, *x].into_iter().chain(*times).collect(),
-            KernelOp::Concat { parts, .. } | KernelOp::ScatterAdd(parts) => parts.clone(),
-            KernelOp::Mask { .. } => vec![],
+            KernelOp::Concat { parts, .. } | KernelOp::ScatterAdd(parts) => parts.as_slice().into(),
+            KernelOp::Mask { .. } => smallvec![],
         }
     }
 

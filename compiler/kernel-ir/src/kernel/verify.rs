@@ -1,6 +1,6 @@
 //! The kernel verifier: the invariants of every program in kernel IR. Back ends may rely on them.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use hgnnc_ir::dataflow::OutputKind;
@@ -10,6 +10,7 @@ use hgnnc_ir::print::print_type;
 use hgnnc_ir::types::{DType, Dim, Layout, Param, Space, Type};
 use hgnnc_ir::verify as dataflow;
 use hgnnc_ir::violation::Violation;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::print::local_extents;
 use super::{
@@ -56,7 +57,8 @@ impl fmt::Display for Place {
 /// # Errors
 /// All violations, in program order.
 pub fn verify(program: &Program) -> Result<(), Vec<Violation<Place>>> {
-    let mut verifier = Verifier { program, violations: vec![], written: HashMap::new(), launch: 0, sound: vec![] };
+    let mut verifier =
+        Verifier { program, violations: vec![], written: FxHashMap::default(), launch: 0, sound: vec![] };
     verifier.tables();
     // Handles into invalid tables cannot be followed.
     if verifier.violations.is_empty() {
@@ -81,7 +83,7 @@ struct Verifier<'a> {
     program: &'a Program,
     violations: Vec<Violation<Place>>,
     /// The buffers written so far, with the launches that wrote them.
-    written: HashMap<Buffer, usize>,
+    written: FxHashMap<Buffer, usize>,
     /// Number of the current launch, in program order.
     launch: usize,
     /// Buffers whose types refer to existing table rows.
@@ -179,7 +181,7 @@ impl Verifier<'_> {
             );
         }
         // The first and the last kernel that write each buffer.
-        let mut writers: HashMap<Buffer, (usize, usize)> = HashMap::new();
+        let mut writers: FxHashMap<Buffer, (usize, usize)> = FxHashMap::default();
         for (i, kernel) in launch.kernels.iter().enumerate() {
             kernel.writes().into_iter().for_each(|buffer| writers.entry(buffer).or_insert((i, i)).1 = i);
         }
@@ -201,7 +203,7 @@ impl Verifier<'_> {
     /// Checks that aliased buffers are dead when they are overwritten.
     fn replacements(&mut self) {
         let program = self.program;
-        let mut replaced = HashSet::new();
+        let mut replaced = FxHashSet::default();
         let uses = program.uses();
         for (row, decl) in program.buffers.iter().enumerate() {
             let Some(old) = decl.replaces else { continue };
@@ -395,7 +397,7 @@ impl Verifier<'_> {
         let widths = Program::local_widths(traversal);
         let extents = local_extents(traversal);
         let mut seen =
-            Seen { rows: &traversal.rows, widths: &widths, extents: &extents, made: 0, here: HashMap::new() };
+            Seen { rows: &traversal.rows, widths: &widths, extents: &extents, made: 0, here: FxHashMap::default() };
         let tables = &self.program.tables;
         let exists = match &traversal.rows {
             Rows::Once => true,
@@ -726,5 +728,5 @@ struct Seen<'t> {
     /// Number of locals defined so far.
     made: usize,
     /// Buffers written so far in this kernel, with their granularity.
-    here: HashMap<Buffer, Extent>,
+    here: FxHashMap<Buffer, Extent>,
 }

@@ -48,6 +48,7 @@ pub use verify::{VerifiedLoops, squared, verify};
 
 use crate::kernel::{self, Body, Instr, Level, Operand, Source, Traversal};
 use hgnnc_ir::types::Input;
+use rustc_hash::FxHashMap;
 
 /// A program with the loops of its traversals.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -189,7 +190,7 @@ impl Program {
 /// Per instruction, the earlier instructions that make its operands: `None` for operands that were stored before the
 /// traversal, in the order of [`kernel::KernelOp::operands`].
 pub fn producers(instrs: &[Instr]) -> Vec<Vec<Option<usize>>> {
-    let mut made = std::collections::HashMap::new();
+    let mut made = FxHashMap::default();
     let mut all = vec![];
     for (index, instr) in instrs.iter().enumerate() {
         let of = |operand: &Operand| match operand.source {

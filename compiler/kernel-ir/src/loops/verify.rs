@@ -1,11 +1,11 @@
 //! The rules of loops.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use hgnnc_ir::ops::BinaryOp;
 use hgnnc_ir::violation::{Violation, lines};
 use hgnnc_ir::width::Width;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::function::{Row, Source};
 use super::{Access, Call, CallResult, Function, IndexArray, Loop, Nest, Program, Step, access, producers};
@@ -177,7 +177,7 @@ impl Checker<'_> {
         }
         for pass in &nest.passes {
             for (loops, level) in [(&pass.rows, Level::Row), (&pass.edges, Level::Edge)] {
-                let members: HashSet<usize> = loops.iter().flat_map(Loop::instrs).collect();
+                let members: FxHashSet<usize> = loops.iter().flat_map(Loop::instrs).collect();
                 for looped in loops {
                     if looped.level != level {
                         self.report(number, "a pass has loops over rows, and then loops over edges");
@@ -197,10 +197,10 @@ impl Checker<'_> {
     /// The order of instructions over blocks.
     fn blocks(&mut self) {
         let (nest, overwrites) = (self.nest, self.overwrites());
-        let mut seen = HashSet::new();
+        let mut seen = FxHashSet::default();
         let mut number = 0;
         for group in &nest.groups {
-            let mut here = HashSet::new();
+            let mut here = FxHashSet::default();
             for looped in group {
                 for instr in looped.instrs() {
                     if !seen.insert(instr) {
@@ -238,10 +238,10 @@ impl Checker<'_> {
         let nest = self.nest;
         // Where all rows run on their own, the back end keeps old values in registers.
         let overwrites = if nest.groups.is_empty() { vec![] } else { self.overwrites() };
-        let (mut complete, mut seen) = (HashSet::new(), HashSet::new());
+        let (mut complete, mut seen) = (FxHashSet::default(), FxHashSet::default());
         let mut number = nest.groups.iter().map(Vec::len).sum();
         for pass in &nest.passes {
-            let mut here: HashSet<usize> = HashSet::new();
+            let mut here: FxHashSet<usize> = FxHashSet::default();
             let mut reduced = vec![];
             for looped in pass.rows.iter().chain(&pass.edges) {
                 for instr in looped.instrs() {
@@ -273,7 +273,7 @@ impl Checker<'_> {
         self.missing(!nest.passes.is_empty(), &seen, "never runs for split rows");
     }
 
-    fn missing(&mut self, all: bool, seen: &HashSet<usize>, message: &str) {
+    fn missing(&mut self, all: bool, seen: &FxHashSet<usize>, message: &str) {
         for instr in (0..self.instrs().len()).filter(|instr| all && !seen.contains(instr)) {
             self.report_instr(instr, message);
         }
@@ -287,7 +287,7 @@ impl Checker<'_> {
     /// Instructions whose results have the memory of values that others read, with these readers. All reads come first;
     /// they are in the same group, because groups run in any order.
     fn overwrites(&self) -> Vec<(usize, usize)> {
-        let mut writers: HashMap<Buffer, Vec<usize>> = HashMap::new();
+        let mut writers: FxHashMap<Buffer, Vec<usize>> = FxHashMap::default();
         for (writer, instr) in self.instrs().iter().enumerate() {
             if let Dest::Buffer(new) = instr.dest {
                 writers.entry(self.homes[new.index()]).or_default().push(writer);
@@ -305,7 +305,7 @@ impl Checker<'_> {
     }
 
     /// `pass`: the instructions of the pass that the loop belongs to. Other passes rematerialize its edge values.
-    fn looped(&mut self, number: usize, looped: &Loop, pass: Option<&HashSet<usize>>) {
+    fn looped(&mut self, number: usize, looped: &Loop, pass: Option<&FxHashSet<usize>>) {
         for instr in looped.instrs() {
             match self.instrs().get(instr) {
                 None => return self.report(number, format!("there is no i{instr}")),
@@ -339,7 +339,7 @@ impl Checker<'_> {
     }
 
     /// The first rule that a call breaks.
-    fn call(&self, level: Level, call: &Call, pass: Option<&HashSet<usize>>) -> Result<(), String> {
+    fn call(&self, level: Level, call: &Call, pass: Option<&FxHashSet<usize>>) -> Result<(), String> {
         let Call { function, instrs, arrays, indices, results, replaced } = call;
         let Some(function) = self.functions.get(*function) else { return Err("there is no such function".into()) };
         let takes = (function.instrs.len(), function.arrays.len(), function.num_indices, function.num_results);
@@ -421,7 +421,7 @@ impl Checker<'_> {
     }
 
     /// Is the value of an instruction stored, or read by instructions outside of the call?
-    fn leaves(&self, call: &Call, instr: usize, pass: Option<&HashSet<usize>>) -> bool {
+    fn leaves(&self, call: &Call, instr: usize, pass: Option<&FxHashSet<usize>>) -> bool {
         let made = &self.instrs()[instr];
         let is_edge_value = made.level == Level::Edge && !made.op.reduces_edges();
         let here = |reader: &usize| !is_edge_value || pass.is_none_or(|pass| pass.contains(reader));

@@ -230,7 +230,7 @@ impl<'a> Search<'a> {
     /// Planned peak and predicted seconds where these values are recomputed.
     fn measure(&self, again: &BTreeSet<Value>) -> Measured {
         let rebuilt = if again.is_empty() { None } else { Some(self.rebuilt(again)) };
-        let program = hgnnc_fusion::lower_with(rebuilt.as_ref().unwrap_or(self.flow), self.options).ok()?;
+        let program = hgnnc_fusion::lower_trial(rebuilt.as_ref().unwrap_or(self.flow), self.options).ok()?;
         Some((arena_bytes(&program, self.sizes), nominal_seconds(&program, self.sizes)))
     }
 

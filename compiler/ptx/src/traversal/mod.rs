@@ -198,7 +198,7 @@ pub(crate) fn emit(
         }
         let operands: Vec<Operand> = match tiles {
             Some(_) => tiles::read_by_teams(program, &def_use, instr).collect(),
-            None => instr.op.operands(),
+            None => instr.op.operands().into_vec(),
         };
         for operand in operands {
             // Elements that are looked up one by one need no place in a layout.
