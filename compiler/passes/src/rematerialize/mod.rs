@@ -325,13 +325,16 @@ impl<'a> Search<'a> {
     fn cheap(&self, before: &Plan, enough: u64) -> Plan {
         let most = before.seconds * (1.0 + MOST_TIME);
         let plan = self.element_wise(before, most);
-        if plan.peak <= enough {
-            return plan;
+        if plan.peak > enough {
+            let classes = &[Class::Row, Class::Product, Class::Sparse];
+            let limit = Limit { bytes: enough, seconds: most, trials: self.trials(), classes };
+            let more = self.within(limit, before);
+            if more.peak < plan.peak {
+                return more;
+            }
         }
-        let classes = &[Class::Row, Class::Product, Class::Sparse];
-        let limit = Limit { bytes: enough, seconds: most, trials: self.trials(), classes };
-        let more = self.within(limit, before);
-        if more.peak < plan.peak { more } else { plan }
+        let plan = self.prune(plan, None);
+        if plan.peak < before.peak && plan.seconds <= most { plan } else { before.clone() }
     }
 
     /// Predicted seconds of computing this value alone.
@@ -339,7 +342,7 @@ impl<'a> Search<'a> {
         operation_work(self.flow, v, self.sizes).map_or(0.0, |(_, work)| self.machine.predict(&work).seconds())
     }
 
-    /// Recomputes element-wise values where that lowers the peak within the time limit.
+    /// Recomputes element-wise values, fewer where they take more than the time limit.
     fn element_wise(&self, before: &Plan, most: f64) -> Plan {
         let Some(mut plan) = self.plan(&self.of_class(Class::Cheap)) else { return before.clone() };
         // Values with the most time per saved byte are dropped first.
@@ -356,8 +359,7 @@ impl<'a> Search<'a> {
                 _ => {}
             }
         }
-        let plan = self.prune(plan, None);
-        if plan.peak < before.peak && plan.seconds <= most { plan } else { before.clone() }
+        plan
     }
 
     /// The fastest choice within a limit; if there is none, the choice of the lowest peak within the time limit.
