@@ -94,7 +94,8 @@ impl Prepared {
     }
 
     /// An output of vertices, semantic graphs or edges with the current parameters; without a name, the trained one or
-    /// the only one ([`Prepared::infer`], [`Prepared::infer_family`]). `probabilities` asks for those of classes.
+    /// the only one ([`Prepared::infer`], [`Prepared::infer_family`]). `probabilities` asks for those of classes. Where several
+    /// processes share the job, only the one that writes files has the rows of vertices.
     ///
     /// # Errors
     /// Those of `infer` and `infer_family`; `probabilities` of an output that predicts no classes.
@@ -103,7 +104,7 @@ impl Prepared {
             let name = family.name.clone();
             return self.family_output(name, probabilities);
         }
-        let mut rows = self.infer(output)?;
+        let mut rows = self.infer_to_write(output)?;
         let asked = output.or(self.output.as_deref());
         let name = asked.or(self.naming.only_output()).unwrap_or("the output").to_owned();
         let warnings = not_finite(&name, &[rows.rows, rows.width], &rows.data).into_iter().collect();

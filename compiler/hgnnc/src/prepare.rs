@@ -81,6 +81,23 @@ impl Prepared {
     /// # Errors
     /// When there is no such output, it is of pairs of vertices, nothing of it was asked about, or a device fails.
     pub fn infer(&mut self, output: Option<&str>) -> Result<OutputRows, Error> {
+        self.infer_by(output, Trainer::infer)
+    }
+
+    /// [`Prepared::infer`] for a file: where several processes share the job, only the one that writes files has rows.
+    pub(crate) fn infer_to_write(&mut self, output: Option<&str>) -> Result<OutputRows, Error> {
+        // Rows that are asked about are taken from all of them.
+        match self.rows_asked {
+            Some(_) => self.infer_by(output, Trainer::infer),
+            None => self.infer_by(output, Trainer::infer_to_write),
+        }
+    }
+
+    fn infer_by(
+        &mut self,
+        output: Option<&str>,
+        infer: impl Fn(&mut Trainer, Option<&str>) -> hgnnc_data::Result<OutputRows>,
+    ) -> Result<OutputRows, Error> {
         if let (true, Some(trained)) = (self.scores_pairs, &self.output)
             && output.is_none_or(|asked| asked == trained)
         {
@@ -88,7 +105,7 @@ impl Prepared {
                 "the output `{trained}` belongs to pairs of vertices: give them with `--links FILE.npy`"
             )));
         }
-        let all = self.trainer.infer(output.or(self.output.as_deref()))?;
+        let all = infer(&mut self.trainer, output.or(self.output.as_deref()))?;
         let Some(asked) = &self.rows_asked else { return Ok(all) };
         let name = output.or(self.output.as_deref()).or(self.naming.only_output()).unwrap_or_default();
         let rows = asked.get(name).filter(|rows| !rows.is_empty()).ok_or_else(|| {

@@ -101,6 +101,23 @@ impl RankSession {
         self.gather_to(None, own, into)
     }
 
+    /// Fetches a result, and gathers its rows on one rank or on all. Whether there were rows to gather.
+    fn fetch_on(&mut self, only: Option<usize>, program: usize, name: &str) -> Result<bool> {
+        self.inner.fetch(program, name)?;
+        let space = self.spaces.get(program).and_then(|spaces| spaces.get(name));
+        let key = (program, name.to_owned());
+        if !matches!(space, Some(Space::Vertices(_) | Space::Edges(_))) || self.fresh.contains(&key) {
+            return Ok(false);
+        }
+        // The memory of the last result of this name.
+        let mut numbers = self.gathered.remove(&key).map_or_else(Vec::new, |old| old.numbers);
+        numbers.clear();
+        let Some(Rows { width, vertex, numbers: own }) = self.inner.result(program, name) else { return Ok(false) };
+        self.gather_to(only, own, &mut numbers)?;
+        self.gathered.insert(key, Gathered { width, vertex, numbers });
+        Ok(true)
+    }
+
     /// [`RankSession::gather`] on one rank, or on all; nothing comes to the others.
     fn gather_to<T: Pod>(&self, only: Option<usize>, own: &[T], into: &mut Vec<T>) -> Result<Vec<usize>> {
         let size = self.comm.size();
@@ -161,23 +178,15 @@ impl Session for RankSession {
     }
 
     fn fetch(&mut self, program: usize, name: &str) -> Result<()> {
-        self.inner.fetch(program, name)?;
-        let space = self.spaces.get(program).and_then(|spaces| spaces.get(name));
-        if !matches!(space, Some(Space::Vertices(_) | Space::Edges(_))) {
-            return Ok(());
+        if self.fetch_on(None, program, name)? {
+            self.fresh.insert((program, name.to_owned()));
         }
-        let key = (program, name.to_owned());
-        if self.fresh.contains(&key) {
-            return Ok(());
-        }
-        // The memory of the last result of this name.
-        let mut numbers = self.gathered.remove(&key).map_or_else(Vec::new, |old| old.numbers);
-        numbers.clear();
-        let Some(Rows { width, vertex, numbers: own }) = self.inner.result(program, name) else { return Ok(()) };
-        self.gather(own, &mut numbers)?;
-        self.gathered.insert(key.clone(), Gathered { width, vertex, numbers });
-        self.fresh.insert(key);
         Ok(())
+    }
+
+    fn fetch_to_write(&mut self, program: usize, name: &str) -> Result<()> {
+        // No rank calls it fresh, since all must take part when others need the rows as well.
+        self.fetch_on(Some(0), program, name).map(drop)
     }
 
     fn count_result(&mut self, program: usize, name: &str, task: Task) -> Result<()> {

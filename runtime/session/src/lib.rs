@@ -277,6 +277,15 @@ pub trait Session: Debug + Send + Any {
     /// When a device fails.
     fn fetch(&mut self, program: usize, name: &str) -> Result<()>;
 
+    /// [`Session::fetch`] of what only the process that writes files needs: where several train together, the others have no
+    /// rows of vertices or edges of it. All call it, in the same order as other calls.
+    ///
+    /// # Errors
+    /// When a device fails, or another process has ended.
+    fn fetch_to_write(&mut self, program: usize, name: &str) -> Result<()> {
+        self.fetch(program, name)
+    }
+
     /// A fetched result of the last run of a program.
     fn result(&self, program: usize, name: &str) -> Option<Rows<'_>>;
 

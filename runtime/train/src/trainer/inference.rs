@@ -273,6 +273,22 @@ impl Trainer {
     /// # Errors
     /// When there is no such output, or a device fails.
     pub fn infer(&mut self, output: Option<&str>) -> Result<OutputRows> {
+        self.infer_by(output, |session, name| session.fetch(INFER, name))
+    }
+
+    /// [`Trainer::infer`] for a file: where several processes train together, only the one that writes files has rows.
+    ///
+    /// # Errors
+    /// As [`Trainer::infer`].
+    pub fn infer_to_write(&mut self, output: Option<&str>) -> Result<OutputRows> {
+        self.infer_by(output, |session, name| session.fetch_to_write(INFER, name))
+    }
+
+    fn infer_by(
+        &mut self,
+        output: Option<&str>,
+        fetch: impl Fn(&mut dyn Session, &str) -> Result<()>,
+    ) -> Result<OutputRows> {
         let names = self.outputs();
         if names.is_empty() {
             return Err(ExecError::Unsupported(
@@ -292,11 +308,14 @@ impl Trainer {
         let (mut data, width, vertex) = match &mut self.head {
             Some(head) if head.results().contains(&name.as_str()) => head.output(&mut *self.session, &name)?,
             _ => {
-                let Rows { width, vertex, numbers } = self.session.read(INFER, &name)?.ok_or_else(missing)?;
+                fetch(&mut *self.session, &name)?;
+                let Rows { width, vertex, numbers } = self.session.result(INFER, &name).ok_or_else(missing)?;
                 (numbers.to_vec(), width, vertex)
             }
         };
-        if let Some(order) = vertex.and_then(|vertex| self.session.data().orders.of(vertex)) {
+        if let Some(order) = vertex.and_then(|vertex| self.session.data().orders.of(vertex))
+            && !data.is_empty()
+        {
             let renumbered = data.clone();
             copy_rows(&renumbered, &order.rank, &mut data);
         }

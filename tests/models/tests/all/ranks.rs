@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hgnnc::{DataSource, Error, Job, ModelSource, Purpose, Ranks, Split, prepare};
+use hgnnc::{DataSource, Error, Job, ModelSource, OutputValues, Purpose, Ranks, Split, prepare};
 use hgnnc_dataset::{Dataset, DenseFeatures, Features};
 use hgnnc_diag::{Diagnostics, SourceMap};
-use hgnnc_dist::threads;
+use hgnnc_dist::{Comm, threads};
 use hgnnc_model_tests::cases::SCHEMA;
 use hgnnc_model_tests::{CASES, Case, World, assert_close, case, compile, dataset};
 use hgnnc_train::TrainOptions;
@@ -272,6 +272,36 @@ fn parts_of_any_length_give_the_bits_of_one_process() {
         for trained in train_on(3, 12, &source, &data) {
             let trained = trained.unwrap_or_else(|error| panic!("{name}, batches: {error}"));
             assert_close(&format!("{name}: losses"), &trained.losses, &alone.losses, 2e-5);
+        }
+    }
+}
+
+/// Only the rank that writes files has the rows of an output that is written; asked for otherwise, all ranks have them.
+#[test]
+fn outputs_are_gathered_where_they_are_written() {
+    let case = case("rgcn_sparse");
+    let data = world_of(&case, &case.trained_by(TRAIN), &World::sparse_library());
+    let outputs = |comm: &Arc<dyn Comm>| {
+        let job = job(&case.trained_by(TRAIN), &data, Some(Ranks::new(Arc::clone(comm))));
+        let mut prepared = prepare(Purpose::Train, &job, &mut Quiet)?;
+        // The second time, rows that were written are gathered for all; the third time, all have them.
+        let mut found = vec![];
+        for _ in 0..2 {
+            let OutputValues::Vertices(written) = prepared.infer_output(None, false)?.values else {
+                panic!("the output is of vertices")
+            };
+            found.push((written, prepared.infer(None)?));
+        }
+        Ok::<_, Error>(found)
+    };
+    for (rank, found) in threads::run(3, outputs).into_iter().enumerate() {
+        for (written, all) in found.unwrap_or_else(|error| panic!("rank {rank}: {error}")) {
+            assert_eq!(all.rows, data.vertex_types[0].count, "rank {rank}");
+            if rank == 0 {
+                assert_eq!(written, all);
+            } else {
+                assert_eq!((written.rows, written.data.len()), (0, 0), "rank {rank}");
+            }
         }
     }
 }
