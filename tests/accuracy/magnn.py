@@ -6,8 +6,8 @@
     HGNN_DATA=DIR tests/accuracy/magnn.py [MODEL.hgnn]
 
 As in the authors' code, the SVM is scikit-learn's `LinearSVC(dual=False)`, and each figure is the mean over 10 random divisions. Each
-line has the loss of a seed on the validation part, by which one would choose among seeds, and the macro F1 for each share that trains the
-SVM; the last line has the means over the seeds.
+line has the loss and the macro F1 of a seed on the validation part, by which one would choose among seeds, and the macro F1 for each
+share that trains the SVM; the last line has the means over the seeds.
 """
 
 import json
@@ -30,7 +30,7 @@ DIVISIONS = 10
 
 
 def embeddings(model, seed):
-    """The loss of the validation part, and the embeddings of all movies in the order of the dataset."""
+    """The metrics of the validation part, and the embeddings of all movies in the order of the dataset."""
     with tempfile.TemporaryDirectory() as work:
         weights, rows = os.path.join(work, "w.safetensors"), os.path.join(work, "embedding.npy")
         report = os.path.join(work, "report.json")
@@ -39,7 +39,7 @@ def embeddings(model, seed):
         for command in (train, infer):
             subprocess.run([HGNNC, *command], check=True, stdout=subprocess.DEVNULL)
         with open(report) as file:
-            return json.load(file)["metrics"]["val"]["loss"], np.load(rows)
+            return json.load(file)["metrics"]["val"], np.load(rows)
 
 
 def with_embedding(model, work):
@@ -78,9 +78,10 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         model = with_embedding(model, work)
         for seed in range(SEEDS):
-            loss, rows = embeddings(model, seed)
+            val, rows = embeddings(model, seed)
             found.append([macro_f1(rows[test], labels[test], share) for share in SHARES])
-            print(f"seed {seed}, val.loss {loss:.4f}: {shown(found[-1])}", flush=True)
+            val = f"val.loss {val['loss']:.4f}, val.macro_f1 {val['macro_f1']:.4f}"
+            print(f"seed {seed}, {val}: {shown(found[-1])}", flush=True)
     print(f"mean: {shown(np.mean(found, axis=0))}")
 
 
