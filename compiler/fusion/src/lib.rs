@@ -103,7 +103,7 @@ pub fn lower_with(flow: &Dataflow, options: LoweringOptions) -> Result<Program, 
 /// choice that is made.
 ///
 /// # Errors
-/// As [`lower`].
+/// An operation or output for which there is no kernel: the choice cannot be made.
 pub fn lower_trial(flow: &Dataflow, options: LoweringOptions) -> Result<Program, NotLowered> {
     let aliases = AliasAnalysis::new(flow);
     let mut groups = grouping::group(&aliases, options, &FxHashSet::default());

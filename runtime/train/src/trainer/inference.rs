@@ -279,7 +279,7 @@ impl Trainer {
     /// [`Trainer::infer`] for a file: where several processes train together, only the one that writes files has rows.
     ///
     /// # Errors
-    /// As [`Trainer::infer`].
+    /// When there is no such output, a device fails, or another process has ended.
     pub fn infer_to_write(&mut self, output: Option<&str>) -> Result<OutputRows> {
         self.infer_by(output, |session, name| session.fetch_to_write(INFER, name))
     }
