@@ -3,17 +3,28 @@
 use hgnnc_executable::{Executable, Kernels};
 use hgnnc_fusion::LoweringOptions;
 use hgnnc_ir::Dataflow;
-use hgnnc_ir::batch::BatchLayout;
 pub use hgnnc_passes::Split;
-use hgnnc_passes::{NotPlaced, PassCx, PassManager, SizeInfo, place, place_batch, score_links};
-use hgnnc_sema::TrainSpec;
+use hgnnc_passes::{Disabled, NotPlaced, PassCx, PassManager, SizeInfo, place, place_batch, score_links};
 
 use crate::lower::{LowerError, LowerOptions, forward_of_training, without_dropout};
 use crate::model::Analyzed;
 use crate::pipeline::{Compilation, EVALUATE, Stage, TRAIN};
 
-/// Passes that placement does not know yet: their results have rows that no rank owns, or that no rank has.
-pub const NOT_ON_RANKS: [&str; 3] = ["stack_families", "compact_endpoints", "factor_metapaths"];
+/// Passes on programs of the whole graph that placement does not know yet: their results have rows that no rank owns.
+const NOT_ON_WHOLE_GRAPHS: [&str; 3] = ["stack_families", "compact_endpoints", "factor_metapaths"];
+
+/// Passes on programs of mini-batches that placement does not know yet.
+const NOT_ON_BATCHES: [&str; 2] = ["compact_endpoints", "factor_metapaths"];
+
+/// The passes that are disabled in programs of the whole graph on several ranks, where these are disabled otherwise.
+pub fn disabled_on_ranks(disabled: &Disabled) -> Disabled {
+    with_disabled(disabled, &NOT_ON_WHOLE_GRAPHS)
+}
+
+fn with_disabled(disabled: &Disabled, more: &[&str]) -> Disabled {
+    let more = more.iter().filter(|pass| !disabled.has_pass(pass)).map(|&pass| pass.to_owned());
+    Disabled { passes: disabled.passes.iter().cloned().chain(more).collect(), ..disabled.clone() }
+}
 
 /// A model compiled for several ranks.
 #[derive(Clone)]
@@ -28,13 +39,13 @@ pub struct LoweredForRanks {
     pub train_sizes: Option<SizeInfo>,
 }
 
-/// Lowers a checked model for any number of ranks, which divide a mini-batch among themselves by `split`. The passes
-/// [`NOT_ON_RANKS`] must be disabled.
+/// Lowers a checked model for any number of ranks, which divide a mini-batch among themselves by `split`. Before, it was
+/// [prepared](crate::prepare()) without the passes [`disabled_on_ranks`].
 ///
 /// # Errors
 /// As [`lower`](crate::lower()), and a construct that has no placement.
 pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions, split: Split) -> Result<LoweredForRanks, LowerError> {
-    let passes = PassManager::new(&options.disabled)?;
+    let passes = PassManager::new(&disabled_on_ranks(&options.disabled))?;
     let spec = model.train.as_ref().filter(|_| !options.evaluation_only);
     let on_batches = spec.is_some_and(|spec| spec.training.batch.is_some());
     if split.shares_relations() && !on_batches {
@@ -60,22 +71,27 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions, split: Split) -
     }
     let (of_flow, of_kernels) = halves(EVALUATE);
     infer.run(of_flow, &passes, || None)?;
-    let mut train = match spec {
-        Some(spec) => {
-            let mut train = Compilation::new(forward_of_training(model), cx, preferred).training(spec);
-            train.run(halves(TRAIN).0, &passes, || None)?;
-            Some(train)
-        }
+    let on_batch = PassManager::new(&with_disabled(&options.disabled, &NOT_ON_BATCHES))?;
+    let place_training = |spec, passes: &PassManager| -> Result<(Compilation, Dataflow), LowerError> {
+        let mut train = Compilation::new(forward_of_training(model), cx.clone(), preferred).training(spec);
+        train.run(halves(TRAIN).0, passes, || None)?;
+        let placed = match &train.batch {
+            Some(layout) => place_batch(&train.flow, layout, spec.training.seeds(), split)?,
+            None => place(&train.flow, &train.flow)?,
+        };
+        Ok((train, placed))
+    };
+    let placed = match spec {
+        Some(spec) if on_batches => Some(match place_training(spec, &on_batch) {
+            // Perhaps a value of a stack has no placement.
+            Err(LowerError::Place(_)) => place_training(spec, &passes)?,
+            placed => placed?,
+        }),
+        Some(spec) => Some(place_training(spec, &passes)?),
         None => None,
     };
+    let (mut train, of_train) = placed.unzip();
     let (one_train, one_infer) = (train.as_ref().map(|train| train.flow.clone()), infer.flow.clone());
-    let of_train = match (&train, spec) {
-        (Some(train), Some(spec)) => Some(match &train.batch {
-            Some(layout) => placed_batch(&train.flow, layout, spec, split)?,
-            None => place(&train.flow, &train.flow)?,
-        }),
-        _ => None,
-    };
     // The tables of a training program on the whole graph begin with those of the evaluation.
     let with_tables = of_train.as_ref().filter(|_| !on_batches);
     let of_infer = place(&infer.flow, with_tables.unwrap_or(&infer.flow))?;
@@ -119,10 +135,6 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions, split: Split) -
         families: model.families.clone(),
     };
     Ok(LoweredForRanks { executable, tables, sizes, train_sizes })
-}
-
-fn placed_batch(flow: &Dataflow, layout: &BatchLayout, spec: &TrainSpec, split: Split) -> Result<Dataflow, NotPlaced> {
-    place_batch(flow, layout, spec.training.seeds(), split)
 }
 
 /// The stages on dataflow, and those that make kernels.

@@ -11,7 +11,7 @@ use hgnnc_dataset::{Dataset, Extended};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
     Analyzed, Diagnostics, Disabled, LowerError, LowerOptions, PRECOMPUTE, SizeInfo, UnknownName, check_unseen,
-    plan_graphs, precomputed, settings,
+    disabled_on_ranks, plan_graphs, precomputed, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
 use hgnnc_ir::dataflow::{GraphDecl, VertexTypeDecl};
@@ -26,7 +26,6 @@ use crate::artifact::Description;
 use crate::job::{DataSource, Job, Purpose};
 use crate::parts::Parts;
 use crate::precompute::{disable_what_does_not_fit, fill_precomputed};
-use crate::ranks::Ranks;
 use crate::results::relation_of_rows;
 use crate::source::{Meeting, Opened};
 use crate::{Error, Naming, Observer, baseline, dataset, source};
@@ -113,7 +112,7 @@ pub(crate) struct BoundJob {
     pub pool: Arc<ThreadPool>,
     /// The options of the job, with its identity.
     pub options: TrainOptions,
-    /// The passes of the job that are disabled, with those that several ranks do not know.
+    /// The passes of the job that are disabled.
     pub disabled: Disabled,
     bind_options: BindOptions,
     pub description: Description,
@@ -199,9 +198,6 @@ pub(crate) fn bind_job(
     let (mut options, mut disabled) = (job.options.clone(), job.disabled.clone());
     if let Some(processors) = too_many_threads(options.threads) {
         observer.note(format!("warning: {} threads share {processors} processors: fewer are faster", options.threads));
-    }
-    if job.ranks.is_some() {
-        Ranks::without_passes(&mut disabled);
     }
     let mut opened = job.model.open(&job.constants)?;
     let mut known = BTreeMap::new();
@@ -335,7 +331,8 @@ pub(crate) fn bind_job(
         let limits = (options.memory_budget, job.ranks.as_ref());
         disable_what_does_not_fit(&model, &dataset, limits, &mut disabled, observer)?;
     }
-    source::prepare(&mut model, &disabled, Some((&dataset, &pool)))?;
+    let of_whole_graph = if job.ranks.is_some() { disabled_on_ranks(&disabled) } else { disabled.clone() };
+    source::prepare(&mut model, &of_whole_graph, Some((&dataset, &pool)))?;
     front_s += start.elapsed().as_secs_f64();
     let start = Instant::now();
     // Rows that are computed before training are those of the whole graph.
@@ -347,9 +344,10 @@ pub(crate) fn bind_job(
         .map(|ranks| Own { division: ranks.division(ranks.comm.size(), &parts), rank: ranks.comm.rank() });
     let bind_options = BindOptions { own, ..bind_options };
     let evaluation_only = matches!(opened, Opened::Artifact { .. });
-    let bind_lower = LowerOptions { disabled: disabled.clone(), machine, evaluation_only, ..LowerOptions::default() };
+    let bind_lower = LowerOptions { disabled: of_whole_graph, machine, evaluation_only, ..LowerOptions::default() };
     let mut bound = bind_sizes(&model, &dataset, &bind_options, &bind_lower, &pool)?;
-    fill_precomputed(&model, &mut bound, &dataset, (&bind_options, &options), &disabled, &pool, observer)?;
+    let how = (&bind_options, &options);
+    fill_precomputed(&model, &mut bound, &dataset, how, &bind_lower.disabled, &pool, observer)?;
     let Bound { data, sizes, graphs } = bound;
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
     // Rank 0 writes the report.

@@ -8,8 +8,8 @@ use hgnnc_data::ranks::Division;
 use hgnnc_data::{BoundData, ExecError};
 use hgnnc_dist::{Comm, Tag, all_gather};
 use hgnnc_driver::{
-    Disabled, LowerError, LowerOptions, LoweredForRanks, NOT_ON_RANKS, RelationModel, RelationTimes, Relations,
-    SizeInfo, Split, assign_relations, compile_cpu_ranks, lower_for_ranks,
+    LowerError, LowerOptions, LoweredForRanks, RelationModel, RelationTimes, Relations, SizeInfo, Split,
+    assign_relations, compile_cpu_ranks, lower_for_ranks,
 };
 use hgnnc_executable::Executable;
 use hgnnc_kernel_ir::kernel;
@@ -64,15 +64,6 @@ impl Ranks {
         let all = all_gather(&*self.comm, Tag::CONTROL, &[u64::from(here)]);
         let all = all.map_err(|error| Error::from(ExecError::Ranks(error.to_string())))?;
         Ok(all.contains(&1))
-    }
-
-    /// Switches off the passes that several ranks do not know.
-    pub(crate) fn without_passes(disabled: &mut Disabled) {
-        for pass in NOT_ON_RANKS {
-            if !disabled.has_pass(pass) {
-                disabled.passes.push(pass.into());
-            }
-        }
     }
 }
 

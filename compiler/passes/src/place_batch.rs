@@ -48,8 +48,8 @@ use hgnnc_ir::batch::{BatchGraph, BatchLayout};
 use hgnnc_ir::dataflow::Cursor;
 use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::{
-    BinaryOp, Dataflow, Dim, Direction, Graph, Mirrors, Op, Phase, Reduce, Space, Type, UnaryOp, Value, VertexRows,
-    VertexType,
+    BinaryOp, Dataflow, Dim, Direction, Graph, Incidence, Mirrors, Op, Phase, ProductForm, Reduce, Space, Type,
+    UnaryOp, Value, VertexRows, VertexType,
 };
 
 use crate::place::NotPlaced;
@@ -93,7 +93,7 @@ enum Placement {
 /// in the program of the whole graph; `None` if a batch is one of links, whose pairs the ranks share.
 ///
 /// # Errors
-/// [`NotPlaced`] at a reduction of the forward pass that counts vertices twice, and at values of stacked families.
+/// [`NotPlaced`] at a reduction of the forward pass that counts vertices twice, and at dropout of the rows of a stack.
 pub fn place_batch(flow: &Dataflow, layout: &BatchLayout, seeds: Option<VertexType>, split: Split) -> Result<Dataflow> {
     let new = flow.with_tables_of(flow.name.clone());
     let made = vec![None; flow.values.len()];
@@ -112,11 +112,6 @@ pub fn place_batch(flow: &Dataflow, layout: &BatchLayout, seeds: Option<VertexTy
     }
     placing.new.cursor = flow.cursor;
     Ok(placing.new)
-}
-
-/// Whether the rows of a space are those of the batch, and not the same on all ranks.
-fn is_of_batch(space: Space) -> bool {
-    !matches!(space, Space::Unit | Space::Index(_))
 }
 
 struct Placing<'a> {
@@ -169,9 +164,6 @@ impl Placing<'_> {
     /// Gives tables the rows that a rank owns.
     fn tables(&mut self) -> Result<()> {
         let refused = |why: &str| Err(NotPlaced { why: why.into(), origin: None });
-        if !self.old.stacks.is_empty() {
-            return refused("its semantic graphs are stacked");
-        }
         if self.split.shares_relations() && !self.layout.historical.is_empty() {
             return refused("embeddings are reused (`reuse`) where processes share the seeds, not the relations");
         }
@@ -199,6 +191,7 @@ impl Placing<'_> {
     fn dim(&mut self, dim: Dim) -> Dim {
         match dim {
             Dim::Fixed(_) => dim,
+            Dim::Count(vertex) if self.are_members(Space::Vertices(vertex)) => dim,
             Dim::Count(vertex) => Dim::Count(self.new.owned(vertex)),
         }
     }
@@ -224,11 +217,39 @@ impl Placing<'_> {
         known.is_some_and(|known| known.hops == 0 && Some(known.vertex) == self.seeds)
     }
 
+    /// Whether these are the rows of the members of a stack, which all ranks have.
+    fn are_members(&self, space: Space) -> bool {
+        let Space::Vertices(vertex) = space else { return false };
+        matches!(self.old.vertex_types[vertex.index()].rows, VertexRows::Members(_))
+    }
+
+    /// Whether the rows of a space are those of the batch, and not the same on all ranks.
+    fn is_of_batch(&self, space: Space) -> bool {
+        match space {
+            Space::Unit | Space::Index(_) => false,
+            Space::Vertices(_) => !self.are_members(space),
+            // Edges between the members of two stacks.
+            Space::Edges(graph) => {
+                !matches!(self.old.graphs[graph.index()].derived, Some((_, Incidence::Range { .. })))
+            }
+            Space::Endpoints(..) => true,
+        }
+    }
+
+    /// Whether the rows of a space are pairs or edges of a stack.
+    fn are_of_stack(&self, space: Space) -> bool {
+        match space {
+            Space::Vertices(vertex) => matches!(self.old.vertex_types[vertex.index()].rows, VertexRows::Pairs(..)),
+            Space::Edges(graph) => self.old.graphs[graph.index()].derived.is_some(),
+            Space::Unit | Space::Index(_) | Space::Endpoints(..) => false,
+        }
+    }
+
     /// The placement of the rows of a space, if no part of a reduction is computed for them.
     fn placement(&self, space: Space) -> Placement {
         match space {
             Space::Vertices(vertex) if self.split.shares_relations() && self.are_seeds(vertex) => Placement::Same,
-            space if is_of_batch(space) => Placement::Own,
+            space if self.is_of_batch(space) => Placement::Own,
             _ => Placement::Same,
         }
     }
@@ -243,8 +264,14 @@ impl Placing<'_> {
         let Space::Vertices(seeds) = self.old.ty(old).space else {
             return self.refuse(old, "a part of a reduction belongs to no vertices");
         };
-        let reduced = self.reduced_copies(old, seeds, reduce, part)?;
-        let complete = self.push(old, Op::Exchange(seeds), &[reduced])?;
+        let complete = if self.are_members(Space::Vertices(seeds)) {
+            let own = self.push(old, Op::Unrows, &[part])?;
+            let all = self.over_ranks(old, reduce, own)?;
+            self.push(old, Op::Rows, &[all])?
+        } else {
+            let reduced = self.reduced_copies(old, seeds, reduce, part)?;
+            self.push(old, Op::Exchange(seeds), &[reduced])?
+        };
         self.completed.insert(old, complete);
         Ok(complete)
     }
@@ -322,12 +349,14 @@ impl Placing<'_> {
                     Space::Vertices(vertex) if self.placement(space) == Placement::Own => {
                         Ok((self.push(value, Op::Exchange(vertex), &[owned])?, Placement::Own))
                     }
-                    Space::Vertices(_) => self.refuse(value, "the seeds have learned rows, which no layer aggregates"),
+                    Space::Vertices(_) if !self.are_members(space) => {
+                        self.refuse(value, "the seeds have learned rows, which no layer aggregates")
+                    }
                     _ => Ok((owned, Placement::Same)),
                 }
             }
             // Their gradients come back.
-            (Op::Unrows, Some(Space::Vertices(vertex))) => {
+            (Op::Unrows, Some(rows @ Space::Vertices(vertex))) if !self.are_members(rows) => {
                 if data.phase == Phase::Forward {
                     return self.refuse(value, "it takes the values of all vertices as a matrix");
                 }
@@ -335,7 +364,7 @@ impl Placing<'_> {
                 let sums = self.reduced_copies(value, vertex, Reduce::Sum, rows)?;
                 Ok((self.push(value, Op::Unrows, &[sums])?, Placement::Same))
             }
-            (Op::Outer { .. }, Some(from)) if is_of_batch(from) => {
+            (Op::Outer { .. }, Some(from)) if self.is_of_batch(from) => {
                 let [x, y] = [self.made(data.args[0]), self.made(data.args[1])];
                 let linear = matches!((x.1, y.1), (Placement::Part(Reduce::Sum), Placement::Same))
                     || matches!((x.1, y.1), (Placement::Same, Placement::Part(Reduce::Sum)));
@@ -346,14 +375,14 @@ impl Placing<'_> {
                 let own = self.push(value, data.op.clone(), &args)?;
                 self.reduced_rows(value, from, (Reduce::Sum, linear), own)
             }
-            (Op::ReduceSpace(reduce), Some(from)) if is_of_batch(from) => {
+            (Op::ReduceSpace(reduce), Some(from)) if self.is_of_batch(from) => {
                 let (arg, placement) = self.made(data.args[0]);
                 let of_parts = placement == Placement::Part(*reduce);
                 let arg = if of_parts { arg } else { self.complete(data.args[0])? };
                 let own = self.push(value, data.op.clone(), &[arg])?;
                 self.reduced_rows(value, from, (*reduce, of_parts), own)
             }
-            (Op::Count(from), _) if is_of_batch(*from) => {
+            (Op::Count(from), _) if self.is_of_batch(*from) => {
                 let own = self.push(value, data.op.clone(), &[])?;
                 self.reduced_rows(value, *from, (Reduce::Sum, false), own)
             }
@@ -377,6 +406,8 @@ impl Placing<'_> {
                     value,
                     "dropout of edges of shuffled vertices depends on their numbers in the batch of one process",
                 ),
+            (Op::RandomMask { ty, .. }, _) if self.are_of_stack(ty.space) => self
+                .refuse(value, "dropout of the rows of a stack depends on their numbers in the batch of one process"),
             (Op::Broadcast(ty), _) => {
                 let arg = self.complete(data.args[0])?;
                 let dims: Vec<Dim> = ty.dims.iter().map(|&dim| self.dim(dim)).collect();
@@ -390,10 +421,23 @@ impl Placing<'_> {
                 let name = data.op.name();
                 self.refuse(value, format!("`{name}` of a table with a row for each vertex has no placement"))
             }
-            (Op::Grouped { .. } | Op::MetapathReduce(_) | Op::Exchange(_) | Op::SumRanks, _) => {
+            (Op::MetapathReduce(_) | Op::Exchange(_) | Op::SumRanks, _) => {
                 self.refuse(value, format!("there is no placement for `{}`", data.op.name()))
             }
-            (Op::Segment { reduce, .. }, _) if self.placement(space) == Placement::Same => {
+            // The gradients of weights of members.
+            (Op::Grouped { form: ProductForm::Outer, .. }, Some(from)) => {
+                self.counts_each_row_once(value, from)?;
+                let args = [self.complete(data.args[0])?, self.complete(data.args[1])?];
+                Ok((self.push(value, data.op.clone(), &args)?, Placement::Part(Reduce::Sum)))
+            }
+            (Op::Segment { reduce, .. }, Some(from)) if self.is_of_batch(from) && self.are_members(space) => {
+                self.counts_each_row_once(value, from)?;
+                let arg = self.complete(data.args[0])?;
+                Ok((self.push(value, data.op.clone(), &[arg])?, Placement::Part(*reduce)))
+            }
+            (Op::Segment { reduce, .. }, Some(from))
+                if self.is_of_batch(from) && self.placement(space) == Placement::Same =>
+            {
                 let arg = self.complete(data.args[0])?;
                 Ok((self.push(value, data.op.clone(), &[arg])?, Placement::Part(*reduce)))
             }
@@ -454,7 +498,7 @@ impl Placing<'_> {
         own: Value,
     ) -> Result<(Value, Placement)> {
         if self.placement(from) == Placement::Same && !of_parts {
-            let own = match self.split == Split::Grid && is_of_batch(from) {
+            let own = match self.split == Split::Grid && self.is_of_batch(from) {
                 true => self.over_replicas(value, reduce, own)?,
                 false => own,
             };

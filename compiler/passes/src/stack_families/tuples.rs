@@ -312,10 +312,16 @@ impl Bases {
     }
 }
 
-/// The name of an entry of a family of parameters without that of its semantic graph.
+/// The name of an entry of a family of parameters without that of its semantic graph. In mini-batches the graphs of further
+/// hops have the number of hops behind their names, the parameters do not.
 fn base(flow: &Dataflow, param: Param) -> &str {
     let decl = &flow.params[param.index()];
-    let of_member = |graph: Graph| decl.name.strip_suffix(&flow.graphs[graph.index()].name)?.strip_suffix('.');
+    let without = |graph: &str| decl.name.strip_suffix(graph)?.strip_suffix('.');
+    let of_member = |graph: Graph| {
+        let name = &flow.graphs[graph.index()].name[..];
+        let of_hop = || name.rsplit_once('.').filter(|(_, hops)| hops.parse::<usize>().is_ok());
+        without(name).or_else(|| without(of_hop()?.0))
+    };
     decl.of.and_then(of_member).unwrap_or(&decl.name)
 }
 

@@ -12,6 +12,7 @@ mod minibatch;
 mod optimizers;
 mod place;
 mod place_batch;
+mod place_batch_stacks;
 mod precompute;
 mod random;
 mod shared_samples;

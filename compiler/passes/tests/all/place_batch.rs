@@ -21,7 +21,7 @@ use crate::minibatch::{Batch, bindings_of, of_one_type, with_shuffles};
 const SEEDS: u64 = 400;
 
 /// Appends a loss, the mean over the seeds of a nonlinear function of all outputs, and its gradients.
-fn trained(flow: &mut Dataflow, target: VertexType) -> Option<()> {
+pub fn trained(flow: &mut Dataflow, target: VertexType) -> Option<()> {
     let rows: Vec<Value> = flow.outputs.drain(..).map(|output| output.value).collect();
     let scalars = rows.into_iter().map(|value| {
         let soft = flow.unary(UnaryOp::Tanh, value);
@@ -51,7 +51,7 @@ fn owner(vertex: u32, count: usize, ranks: usize) -> usize {
 
 /// Completes the bindings of each rank by what only programs of ranks have. Where ranks share relations, `seeds` is the type
 /// of the seeds, and edges to them stay at one rank of a replica, which has so many.
-fn share(
+pub fn share(
     placed: &Dataflow,
     (layout, seeds, of_replica): (&BatchLayout, Option<VertexType>, usize),
     whole: &Bindings,
@@ -123,7 +123,8 @@ fn share(
         }
     };
     for (rank, bindings) in all.iter_mut().enumerate() {
-        for index in 0..placed.vertex_types.len() {
+        let is_of_stack = |rows| matches!(rows, VertexRows::Members(_) | VertexRows::Pairs(..));
+        for index in (0..placed.vertex_types.len()).filter(|&index| !is_of_stack(placed.vertex_types[index].rows)) {
             let rows = rows_of(VertexType::new(index), rank);
             bindings.num_vertices.resize(index, 0);
             if bindings.num_vertices.len() == index {
@@ -308,7 +309,7 @@ fn compute_the_gradients(
     (compared, with_tables)
 }
 
-fn close(expected: &[f64], found: &[f64], what: &str) {
+pub fn close(expected: &[f64], found: &[f64], what: &str) {
     assert_eq!(expected.len(), found.len(), "{what}");
     for (x, y) in expected.iter().zip(found) {
         let close = (x - y).abs() <= 1e-9 * x.abs().max(1.0) || x == y || (x.is_nan() && y.is_nan());
