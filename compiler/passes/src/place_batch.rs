@@ -431,7 +431,9 @@ impl Placing<'_> {
                 Ok((self.push(value, data.op.clone(), &args)?, Placement::Part(Reduce::Sum)))
             }
             (Op::Segment { reduce, .. }, Some(from)) if self.is_of_batch(from) && self.are_members(space) => {
-                self.counts_each_row_once(value, from)?;
+                if !self.reduces_links(data.args[0], *reduce) {
+                    self.counts_each_row_once(value, from)?;
+                }
                 let arg = self.complete(data.args[0])?;
                 Ok((self.push(value, data.op.clone(), &[arg])?, Placement::Part(*reduce)))
             }
@@ -536,6 +538,17 @@ impl Placing<'_> {
             _ => "rows".into(),
         };
         self.refuse(value, format!("it reduces over {of} that were sampled, of which several processes have the same"))
+    }
+
+    /// Whether a value of edges from pairs to their members has the same reduction of pairs to score, each of which is scored by
+    /// one rank.
+    fn reduces_links(&self, value: Value, same: Reduce) -> bool {
+        let gathered = self.old.value(value);
+        let Op::GatherSrc(_) = gathered.op else { return false };
+        match self.old.value(gathered.args[0]).op {
+            Op::Segment { graph, reduce, .. } => self.old.graphs[graph.index()].links && reduce == same,
+            _ => false,
+        }
     }
 
     /// Reduces what all ranks of a replica have over the replicas. A sum counts the first rank of each, by a factor of 1 or
