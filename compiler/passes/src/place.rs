@@ -32,7 +32,7 @@
 //! - A number of vertices is that of all ranks.
 //!
 //! It comes last, after all other passes on dataflow: they have chosen which values are gathered. Programs with stacks,
-//! endpoints and factored metapaths are refused; their passes are switched off for several ranks.
+//! endpoints and factored metapaths are refused; their passes are switched off for programs of the whole graph on several ranks.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -39,6 +39,8 @@
 //! ```
 //!
 //! - A table belongs to the owners of its vertices, with its gradient and its optimizer states, which never travel.
+//! - Each rank stacks the relations of its own batch ([`hgnnc_ir::stacks`]): pairs are rows of the rank. Rows of members are the
+//!   same on all ranks, and what pairs or links add up to for a member is a part that is summed over the ranks.
 //!
 //! It comes last, as [`place`](crate::place()) does.
 

@@ -2,7 +2,8 @@
 
 use hgnnc_data::ranks::rows_sent;
 use hgnnc_dist::slices;
-use hgnnc_ir::VertexType;
+use hgnnc_ir::dataflow::VertexTypeDecl;
+use hgnnc_ir::{VertexRows, VertexType};
 use hgnnc_kernel_ir::kernel::{Body, Exchange, Launch, Program};
 
 use crate::bound_job::BoundJob;
@@ -43,8 +44,9 @@ pub struct RowsOfRank<'a> {
 /// The messages that a rank sends in a step.
 pub fn own_messages(program: &Program, on_batches: bool, rows: &RowsOfRank<'_>) -> Vec<OfRank> {
     let mut all = vec![];
+    let known_rows = known_rows(program);
     for (number, launch) in launches(program, on_batches).enumerate() {
-        let width = |exchange: &Exchange| exchange.width.as_fixed().unwrap_or(0);
+        let width = |exchange: &Exchange| exchange.width.eval(&known_rows);
         let name = |vertex: VertexType| &program.tables.vertex_types[vertex.index()].name[..];
         let mut sums: Vec<&Exchange> = vec![];
         for exchange in exchanges(launch) {
@@ -73,6 +75,18 @@ pub fn own_messages(program: &Program, on_batches: bool, rows: &RowsOfRank<'_>) 
         }
     }
     all
+}
+
+/// By vertex type: its rows, where the program alone says how many. No row of a message has as many elements as there are rows
+/// of others.
+fn known_rows(program: &Program) -> Vec<usize> {
+    let tables = &program.tables;
+    let known = |decl: &VertexTypeDecl| match decl.rows {
+        VertexRows::Members(stack) => tables.stacks[stack.index()].members.len(),
+        VertexRows::Samples(_, count) => count as usize,
+        _ => 0,
+    };
+    tables.vertex_types.iter().map(known).collect()
 }
 
 /// The launches of a step. The prelude runs once on the whole graph, and for each mini-batch.

@@ -12,8 +12,8 @@ use hgnnc_dist::threads;
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::{Case, World, case};
 
-use crate::rank_links;
 use crate::ranks::{TRAIN, job, world_of};
+use crate::{rank_links, rank_stacks};
 
 const NETWORK: Network = Network { latency_s: 1e-5, bytes_per_s: 1e9 };
 /// Adam, clipped gradients and dropout, on batches with rows that are learned.
@@ -60,6 +60,8 @@ fn predicted_bytes_are_those_that_are_sent() {
         let data = world(name, &source);
         models.push((name, source, data));
     }
+    let many = rank_stacks::of_labels("RgcnConv(hidden: 4)", "").replace("epochs 4", "epochs 1");
+    models.push(("many relations", many, rank_stacks::entities()));
     models.push(("links", rank_links::MODEL.replace("epochs    4", "epochs    1"), rank_links::music()));
     let mut grids = 0;
     for (name, source, data) in models {
@@ -76,7 +78,7 @@ fn predicted_bytes_are_those_that_are_sent() {
             assert!(planned > 0, "{name} has a plan for {ranks} ranks");
         }
     }
-    assert_eq!(grids, 3, "those of models whose relations are shared");
+    assert_eq!(grids, 4, "those of models whose relations are shared");
 }
 
 #[test]

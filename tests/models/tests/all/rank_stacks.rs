@@ -18,7 +18,7 @@ const ENTITIES: u32 = 30;
 const RELATIONS: u32 = 9;
 
 /// Relations of very different sizes, of which the first has no edges; some pairs of the last one are held out.
-fn entities() -> Arc<Dataset> {
+pub fn entities() -> Arc<Dataset> {
     let number = |seed: u32| (f64::from(seed) * 12.9898).sin().abs().mul_add(43758.5453, 0.0).fract();
     let edges = |relation: u32| -> Vec<(u32, u32)> {
         let pairs = (0..ENTITIES).flat_map(|src| (0..ENTITIES).map(move |dst| (src, dst)));
@@ -97,7 +97,7 @@ train M {{
 }
 
 /// Two layers over the relations and their reverses.
-fn of_labels(first: &str, train: &str) -> String {
+pub fn of_labels(first: &str, train: &str) -> String {
     let body = format!(
         "    let h = relu({first} over [relations, reverses] of Entity.x)
     output y: Entity = RgcnConv(hidden: 3) over [relations, reverses] of h"
