@@ -95,7 +95,7 @@ enum Placement {
 /// in the program of the whole graph; `None` if a batch is one of links, whose pairs the ranks share.
 ///
 /// # Errors
-/// [`NotPlaced`] at a reduction of the forward pass that counts vertices twice, and at dropout of the rows of a stack.
+/// [`NotPlaced`] at a reduction of the forward pass that counts vertices twice, and at dropout of pairs.
 pub fn place_batch(flow: &Dataflow, layout: &BatchLayout, seeds: Option<VertexType>, split: Split) -> Result<Dataflow> {
     let new = flow.with_tables_of(flow.name.clone());
     let made = vec![None; flow.values.len()];
@@ -238,11 +238,14 @@ impl Placing<'_> {
         }
     }
 
-    /// Whether the rows of a space are pairs or edges of a stack.
-    fn are_of_stack(&self, space: Space) -> bool {
+    /// Whether the rows of a space are pairs of a stack, or edges that join these to something.
+    fn are_pairs(&self, space: Space) -> bool {
         match space {
             Space::Vertices(vertex) => matches!(self.old.vertex_types[vertex.index()].rows, VertexRows::Pairs(..)),
-            Space::Edges(graph) => self.old.graphs[graph.index()].derived.is_some(),
+            Space::Edges(graph) => {
+                let derived = self.old.graphs[graph.index()].derived;
+                derived.is_some_and(|(_, incidence)| incidence != Incidence::Edges)
+            }
             Space::Unit | Space::Index(_) | Space::Endpoints(..) => false,
         }
     }
@@ -408,8 +411,9 @@ impl Placing<'_> {
                     value,
                     "dropout of edges of shuffled vertices depends on their numbers in the batch of one process",
                 ),
-            (Op::RandomMask { ty, .. }, _) if self.are_of_stack(ty.space) => self
-                .refuse(value, "dropout of the rows of a stack depends on their numbers in the batch of one process"),
+            (Op::RandomMask { ty, .. }, _) if self.are_pairs(ty.space) => {
+                self.refuse(value, "dropout of pairs of a stack depends on their numbers in the batch of one process")
+            }
             (Op::Broadcast(ty), _) => {
                 let arg = self.complete(data.args[0])?;
                 let dims: Vec<Dim> = ty.dims.iter().map(|&dim| self.dim(dim)).collect();

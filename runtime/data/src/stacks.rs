@@ -118,6 +118,12 @@ impl Pairs {
     }
 }
 
+/// By member of a stack: its destinations that have edges, which are the rows of pairs at this end.
+pub fn destinations(members: &[Graph], graphs: &[Topology]) -> Vec<Vec<u32>> {
+    let Pairs { vertices, starts } = Pairs::of(members, graphs, Direction::In);
+    starts.windows(2).map(|range| vertices[range[0]..range[1]].to_vec()).collect()
+}
+
 /// The edges of all members, one member after the other.
 fn edges(name: &str, members: &[Graph], graphs: &[Topology], out: &Pairs, into: &Pairs) -> Result<Topology> {
     let total: usize = members.iter().map(|member| graphs[member.index()].num_edges()).sum();

@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hgnnc_data::ranks::Route;
-use hgnnc_data::{Adjacency, BoundData, ExecError, Orders, Result, Topology};
+use hgnnc_data::{Adjacency, BoundData, ExecError, Orders, Result, Topology, stacks};
 use hgnnc_dist::{CommError, Tag};
 use hgnnc_graph::order::Order;
 use hgnnc_ir::batch::{BatchGraph, BatchLayout, WithinHops};
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::types::{Graph, VertexType};
-use hgnnc_ir::{EdgeShare, VertexRows};
+use hgnnc_ir::{EdgeShare, Incidence, VertexRows};
 use hgnnc_kernel_ir::kernel::{KernelOp, Program};
 use hgnnc_sample::{Batch, BatchKey, Fanout, Plan, Sampler};
 use hgnnc_session::Rank;
@@ -323,12 +323,24 @@ impl MiniBatchLoader {
             let original = self.vertices(sampled, VertexType::new(index)).to_vec();
             Some(Arc::new(Order { original, rank: vec![] }))
         };
+        let sampled_of = |index: usize| match *self.layout.graphs.get(index)? {
+            BatchGraph::Sampled { graph, .. } => Some(graph.index()),
+            _ => None,
+        };
         let moved = |index: usize| {
-            let BatchGraph::Sampled { graph, .. } = *self.layout.graphs.get(index)? else { return None };
-            let dst = self.vertices(sampled, self.tables.graphs[index].dst);
             let starts = &data.graphs[index].csc.indptr;
+            if let Some((stack, Incidence::Edges)) = self.tables.graphs[index].derived {
+                return self.numbers_of_stack(
+                    &self.tables.stacks[stack.index()].members,
+                    starts,
+                    mini_batch,
+                    sampled_of,
+                );
+            }
+            let graph = sampled_of(index)?;
+            let dst = self.vertices(sampled, self.tables.graphs[index].dst);
             let displacement = |(&vertex, &start): (&u32, &u64)| {
-                (self.graph.in_edges(graph.index(), vertex).start as u32).wrapping_sub(start as u32)
+                (self.graph.in_edges(graph, vertex).start as u32).wrapping_sub(start as u32)
             };
             Some(dst.iter().zip(starts.iter()).map(displacement).collect())
         };
@@ -337,6 +349,28 @@ impl MiniBatchLoader {
             moved: (0..self.tables.graphs.len()).map(moved).collect(),
             kind: None,
         }
+    }
+
+    /// By pair of a member and a destination of a stack of sampled graphs: displacement from the positions of its edges, which
+    /// begin at `starts`, to those among the edges of all members in the dataset.
+    fn numbers_of_stack(
+        &self,
+        members: &[Graph],
+        starts: &[u64],
+        MiniBatch { sampled, data, .. }: &MiniBatch,
+        sampled_of: impl Fn(usize) -> Option<usize>,
+    ) -> Option<Vec<u32>> {
+        let (mut moved, mut before) = (Vec::with_capacity(starts.len()), 0);
+        for (member, rows) in members.iter().zip(stacks::destinations(members, &data.graphs)) {
+            let graph = sampled_of(member.index())?;
+            let vertices = self.vertices(sampled, self.tables.graphs[member.index()].dst);
+            for row in rows {
+                let number = before + self.graph.in_edges(graph, vertices[row as usize]).start;
+                moved.push((number as u32).wrapping_sub(starts[moved.len()] as u32));
+            }
+            before += self.graph.relations()[graph].sources().len();
+        }
+        Some(moved)
     }
 
     /// The fan-outs of the first hop for the relations that this rank aggregates.

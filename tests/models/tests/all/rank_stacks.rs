@@ -200,15 +200,18 @@ fn layers_over_many_relations_are_those_of_one_process() {
     }
 }
 
-/// Masks of a stack depend on the rows of a batch, so the relations stay apart: masks are those of vertices and edges of the
-/// dataset, on any number of ranks.
+/// Masks are functions of the numbers of edges among those of all relations in the dataset, on any number of ranks.
 #[test]
-fn dropout_of_edges_keeps_relations_apart() {
+fn dropout_of_edges_is_that_of_any_number_of_ranks() {
     let (data, options) = (entities(), TrainOptions::default());
     let source = of_labels("RgatConv(hidden: 2, heads: 2, dropout: 0.3)", "");
     let one = train_on(1, SEEDS, &source, &data, &options);
-    assert_eq!(one.stacks, 0);
-    close("3 ranks", &train_on(3, SEEDS, &source, &data, &options), &one);
+    assert_eq!(one.stacks, 2, "a stack for each hop");
+    for (ranks, split) in [(2, SEEDS), (3, SEEDS), (3, (Split::Relations, 1)), (4, (Split::Grid, 2))] {
+        let together = train_on(ranks, split, &source, &data, &options);
+        assert_eq!(together.stacks, 2);
+        close(&format!("{split:?}, {ranks} ranks"), &together, &one);
+    }
 }
 
 /// Vectors of relations, which a layer and the scorer of links read, and transformed ones.
