@@ -7,7 +7,7 @@ use hgnnc_data::{BindOptions, PathInstances, add_path_instances, middle_of_metap
 use hgnnc_dataset::{Dataset, files};
 use hgnnc_driver::{
     Analysis, Analyzed, DatasetSummary, Diagnostics, Disabled, LowerError, MAX_SOURCE, Setting, analyze_with,
-    bind_names, check_dataset, codes, declare_metapaths, factor_path_sums, leave_precomputed, silence,
+    bind_names, check_dataset, closest, codes, declare_metapaths, factor_path_sums, leave_precomputed, silence,
 };
 use hgnnc_graph::InstanceCounts;
 use rayon::ThreadPool;
@@ -281,8 +281,10 @@ fn has_output<'n>(known: &[String], output: &str, named: impl Iterator<Item = &'
     if known.iter().any(|name| name == output) {
         return Ok(());
     }
-    let names: Vec<String> = named.map(|name| format!("`{name}`")).collect();
-    Err(Error::input(format!("the model has no output `{output}`; it has {}", names.join(", "))))
+    let named: Vec<&str> = named.collect();
+    let names: Vec<String> = named.iter().map(|name| format!("`{name}`")).collect();
+    let meant = closest(output, &named).map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+    Err(Error::input(format!("the model has no output `{output}`; it has {}{meant}", names.join(", "))))
 }
 
 /// Runs the passes that come before the model's tables are bound to data. Metapaths that only precomputed rows are computed

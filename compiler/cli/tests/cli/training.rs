@@ -132,7 +132,7 @@ fn eval_and_infer_agree_with_the_report() {
     place.with_data("infer", &["--weights", "w.safetensors", "--output", "logits", "--out", "again.npy"]).works();
     assert_eq!(place.bytes("again.npy"), bytes);
     let run = place.with_data("infer", &["--weights", "w.safetensors", "--output", "logit", "--out", "no.npy"]);
-    run.fails(1, &["no output `logit`", "`logits`"]);
+    run.fails(1, &["no output `logit`", "did you mean `logits`?"]);
     assert!(!place.path("no.npy").exists());
 }
 
