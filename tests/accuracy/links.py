@@ -91,8 +91,8 @@ model CompGcn(schema: Freebase) {{
     let r = RelationVectors(width: {width}) over [relations, reverses]
     let y = dropout(Entity.y * 6, 0.4)
     let conv = CompGcnConv(hidden: {width}, mult: true) over [relations, reverses] of (y, r: given * 6)
-    let h = Entity.x * 6 + conv.out * 0.3
-    output score: links = DistMultOf() over links(relations) of (dropout(h, 0.4), r: dropout(r * 6 + conv.rel * 0.3, 0.4))
+    let h = Entity.x * 6 + conv.out * 0.1
+    output score: links = DistMultOf() over links(relations) of (dropout(h, 0.4), r: dropout(r * 6 + conv.rel * 0.1, 0.4))
 }}
 
 train CompGcn {{
