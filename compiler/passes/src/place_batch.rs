@@ -546,8 +546,7 @@ impl Placing<'_> {
         self.refuse(value, format!("it reduces over {of} that were sampled, of which several processes have the same"))
     }
 
-    /// Whether a value of edges from pairs to their members has the same reduction of pairs to score, each of which is scored by
-    /// one rank.
+    /// Whether a value of edges from pairs to their members has the same reduction of links. A link is scored by one rank.
     fn reduces_links(&self, value: Value, same: Reduce) -> bool {
         let gathered = self.old.value(value);
         let Op::GatherSrc(_) = gathered.op else { return false };

@@ -77,8 +77,7 @@ pub fn own_messages(program: &Program, on_batches: bool, rows: &RowsOfRank<'_>) 
     all
 }
 
-/// By vertex type: its rows, where the program alone says how many. No row of a message has as many elements as there are rows
-/// of others.
+/// By vertex type: its rows, where the program alone says how many. The length of a message's row depends on no others.
 fn known_rows(program: &Program) -> Vec<usize> {
     let tables = &program.tables;
     let known = |decl: &VertexTypeDecl| match decl.rows {
