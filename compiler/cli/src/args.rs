@@ -364,6 +364,9 @@ pub struct BuildArgs {
     #[arg(help_heading = heading::COMPILER, long, value_name = "N", requires = "ranks", default_value = "8",
         value_parser = parse_within::<1, 1_000_000>)]
     pub batches: u64,
+    /// As of `train`: the processes that own vertices draw their in-edges for mini-batches
+    #[arg(help_heading = heading::COMPILER, long, requires = "ranks")]
+    pub distributed_sampling: bool,
     /// Say what each pass did and refused, with the numbers that it compared
     #[arg(help_heading = heading::OUTPUT, long)]
     pub explain: bool,
@@ -443,9 +446,13 @@ pub struct TrainArgs {
     #[arg(help_heading = heading::TRAINING, long, value_name = "R", value_parser = parse_within::<1, 65_536>,
         default_value_t = 1, allow_negative_numbers = true)]
     pub replicas: u64,
+    /// Mini-batches: each process has the edges of its own vertices only, and draws these for all, instead of sampling the
+    /// whole graph. Results are the same
+    #[arg(help_heading = heading::TRAINING, long)]
+    pub distributed_sampling: bool,
     /// Divide the work as this file of `build --ranks N -o PLAN.json` says. Without a launcher, one process runs all of them
     #[arg(help_heading = heading::TRAINING, long, value_name = "PLAN.json",
-        conflicts_with_all = ["sections", "share", "replicas"])]
+        conflicts_with_all = ["sections", "share", "replicas", "distributed_sampling"])]
     pub plan: Option<PathBuf>,
     /// Write the parameters of the best epoch
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.safetensors")]

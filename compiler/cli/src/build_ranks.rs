@@ -34,13 +34,13 @@ pub fn build_ranks(args: &BuildArgs, ranks: usize) -> Result<ExitCode, Failure> 
     };
     let mut terminal = Terminal::default();
     let machine = processor(0, &mut terminal);
-    let request = PlanRequest { ranks, network: args.network, machine, batches: args.batches };
+    let BuildArgs { network, batches, distributed_sampling, .. } = *args;
+    let request = PlanRequest { ranks, network, machine, batches, distributed_sampling };
     let found = plan_ranks(&job, &request, &mut terminal).map_err(|error| terminal.failed(error))?;
     let Some(Candidate::Planned(plan)) = found.all.first() else {
         let Some(Candidate::Refused(_, why)) = found.all.first() else { return Err(Failure::Input(None)) };
         return Err(Failure::input(why.clone()));
     };
-    let network = args.network;
     print(&format!("{ranks} processes on {network}: times are predicted, bytes are counted"))?;
     print(&candidates(&found))?;
     if args.explain && !found.fewer.is_empty() {

@@ -38,6 +38,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         return train_by_plan(args, &RankPlan::read(path)?);
     }
     let (sections, replicas) = (args.sections.map(|sections| sections as usize), args.replicas as usize);
+    let distributed_sampling = args.distributed_sampling;
     let split = match (args.share, replicas) {
         (share, 1) => share.into(),
         (Share::Relations, _) => Split::Grid,
@@ -50,12 +51,14 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let Some(comm) = processes()? else {
         // One process computes what several would.
         let alone = Ranks::new(Arc::new(Alone));
-        let asked = sections.is_some() || split.shares_relations();
-        let ranks = asked.then(|| Ranks { sections: sections.unwrap_or(alone.sections), split, replicas, ..alone });
+        let asked = sections.is_some() || split.shares_relations() || distributed_sampling;
+        let sections = sections.unwrap_or(alone.sections);
+        let ranks = asked.then(|| Ranks { sections, split, replicas, distributed_sampling, ..alone });
         return train_with(args, ranks);
     };
     let ranks = Ranks::new(Arc::clone(&comm));
-    let ranks = Some(Ranks { sections: sections.unwrap_or(ranks.sections), split, replicas, ..ranks });
+    let sections = sections.unwrap_or(ranks.sections);
+    let ranks = Some(Ranks { sections, split, replicas, distributed_sampling, ..ranks });
     let outcome = if comm.rank() == 0 { train_with(args, ranks) } else { train_along(args, ranks) };
     end_together(&*comm, outcome)
 }

@@ -341,7 +341,11 @@ pub(crate) fn bind_job(
         .ranks
         .as_ref()
         .filter(|ranks| reads_own && ranks.comm.size() > 1)
-        .map(|ranks| Own { division: ranks.division(ranks.comm.size(), &parts), rank: ranks.comm.rank() });
+        .map(|ranks| Own {
+            division: ranks.division(ranks.comm.size(), &parts),
+            rank: ranks.comm.rank(),
+            distributed_sampling: ranks.distributed_sampling,
+        });
     let bind_options = BindOptions { own, ..bind_options };
     let evaluation_only = matches!(opened, Opened::Artifact { .. });
     let bind_lower = LowerOptions { disabled: of_whole_graph, machine, evaluation_only, ..LowerOptions::default() };

@@ -42,6 +42,8 @@ pub struct PlanRequest {
     pub machine: Machine,
     /// Most mini-batches of the first epoch that are sampled to count the rows of tables.
     pub batches: u64,
+    /// Whether the owners of vertices draw their in-edges for mini-batches.
+    pub distributed_sampling: bool,
 }
 
 /// How ranks divide the work: what `hgnnc train --plan` follows.
@@ -61,6 +63,9 @@ pub struct RankPlan {
     /// one of a replica.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub relations: BTreeMap<String, usize>,
+    /// Whether the owners of vertices draw their in-edges for mini-batches.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub distributed_sampling: bool,
     /// Where the edges of semantic graphs are.
     #[serde(default)]
     pub graphs: Vec<GraphPlace>,
@@ -176,7 +181,8 @@ impl RankPlan {
         let split = self.share.split();
         let relations = split.shares_relations().then(|| self.relations.clone());
         let planned_for = Some([self.model.clone(), self.dataset.clone()]);
-        Ranks { comm, sections: self.sections, split, replicas: self.replicas, relations, planned_for }
+        let Self { sections, replicas, distributed_sampling, .. } = *self;
+        Ranks { comm, sections, split, replicas, relations, distributed_sampling, planned_for }
     }
 
     /// The words for the way to divide the work in texts.
@@ -311,7 +317,8 @@ fn plan(
     request: &PlanRequest,
 ) -> Result<RankPlan, Error> {
     let sections = size.next_multiple_of(Ranks::SECTIONS);
-    let ranks = Ranks { sections, split: share.split(), replicas, ..Ranks::new(Arc::new(Alone)) };
+    let (split, distributed_sampling) = (share.split(), request.distributed_sampling);
+    let ranks = Ranks { sections, split, replicas, distributed_sampling, ..Ranks::new(Arc::new(Alone)) };
     let times = relation_times(bound, lowered, request);
     let compiled = CompiledRanks::of(lowered.clone(), bound, (size, &ranks), times)?;
     let Some(program) = &compiled.executable.kernels.train else {
@@ -363,6 +370,7 @@ fn plan(
         share,
         replicas,
         relations: compiled.names_of_relations(),
+        distributed_sampling,
         graphs,
         tables: places::of_tables(bound, &compiled),
         predicted,

@@ -12,6 +12,7 @@ use hgnnc_driver::{
     assign_relations, compile_cpu_ranks, lower_for_ranks,
 };
 use hgnnc_executable::Executable;
+use hgnnc_ir::training::Fanout;
 use hgnnc_kernel_ir::kernel;
 use hgnnc_ranks::{Placed, RankBackend, SharedInputs};
 use hgnnc_session::SharedRelations;
@@ -40,6 +41,9 @@ pub struct Ranks {
     /// By name of a semantic graph to the seeds: the rank that aggregates its edges, counted from the first one of a
     /// replica, where relations are divided. `None`: by their expected work.
     pub relations: Option<BTreeMap<String, usize>>,
+    /// Whether each rank has the edges of its own vertices only, and the in-edges of those in a mini-batch are drawn by their
+    /// owners. Otherwise every rank samples the whole graph.
+    pub distributed_sampling: bool,
     /// The names of the model and of the dataset that a plan is for, if there is one.
     pub planned_for: Option<[String; 2]>,
 }
@@ -51,7 +55,8 @@ impl Ranks {
     /// The ranks of a job, with as many sections as they need.
     pub fn new(comm: Arc<dyn Comm>) -> Self {
         let sections = comm.size().next_multiple_of(Self::SECTIONS);
-        Self { comm, sections, split: Split::default(), replicas: 1, relations: None, planned_for: None }
+        let (split, replicas, relations) = (Split::default(), 1, None);
+        Self { comm, sections, split, replicas, relations, distributed_sampling: false, planned_for: None }
     }
 
     /// The division of vertices among so many ranks, by the parts of each vertex type if there are some.
@@ -122,6 +127,11 @@ impl CompiledRanks {
                 "{replicas} replicas need as many processes each: {size} is no multiple of {replicas}"
             )));
         }
+        if ranks.distributed_sampling
+            && let Some(why) = undistributed(&executable, ranks.split)
+        {
+            return Err(Error::input(format!("the mini-batches are not sampled by the owners of vertices: {why}")));
+        }
         let relations = match ranks.split {
             Split::Seeds => None,
             Split::Relations | Split::Grid => {
@@ -130,7 +140,8 @@ impl CompiledRanks {
             }
         };
         let shared = |relations: &Relations| SharedRelations { rank_of: relations.rank_of.clone().into(), replicas };
-        let placed = Placed { one, tables, division, relations: relations.as_ref().map(shared) };
+        let distributed_sampling = ranks.distributed_sampling;
+        let placed = Placed { one, tables, division, relations: relations.as_ref().map(shared), distributed_sampling };
         Ok(Self { executable, placed, train_sizes, relations })
     }
 
@@ -191,6 +202,24 @@ impl CompiledRanks {
             backend = backend.with_inputs(inputs);
         }
         Ok(Trainer::new(executable, Box::new(backend), data, options)?)
+    }
+}
+
+/// The reason why the owners of vertices cannot sample the mini-batches of a model, if there is one.
+fn undistributed(executable: &Executable, split: Split) -> Option<&'static str> {
+    let training = executable.training.as_ref()?;
+    let Some(batch) = &training.batch else { return Some("the model is trained on the whole graph (no `batch`)") };
+    let is_walk = |fanout: &Fanout| matches!(fanout, Fanout::Walks { .. });
+    if training.links().is_some() {
+        Some("a batch of links is compared with all edges, so each process needs the whole graph")
+    } else if split.shares_relations() {
+        Some("processes that share relations sample the whole graph")
+    } else if batch.reuse.is_some() {
+        Some("the vertices that `reuse` keeps are chosen on the whole graph")
+    } else if batch.fanouts.iter().flatten().any(is_walk) {
+        Some("`walks` would go from process to process")
+    } else {
+        None
     }
 }
 

@@ -3,6 +3,7 @@
 //! These structures know no file format; `bind` builds them from a dataset.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use hgnnc_dataset::FloatArray;
@@ -97,7 +98,7 @@ impl ActiveVertices {
     }
 
     /// Active vertices within vertices `first..first + count`.
-    pub fn within(&self, first: usize, count: usize) -> std::ops::Range<usize> {
+    pub fn within(&self, first: usize, count: usize) -> Range<usize> {
         let before = |vertex: usize| self.vertices.partition_point(|&end| (end as usize) < vertex);
         before(first)..before(first + count)
     }
@@ -184,6 +185,21 @@ impl Topology {
         let part = self.part.as_deref();
         let of_whole = |part: &GraphPart| GraphPart { numbers: vec![], before: Default::default(), ..part.clone() };
         self.part = part.map(of_whole).map(Arc::new);
+    }
+
+    /// Forgets all but the in-edges of some destinations, whose rows are complete.
+    pub fn keep_in_edges(&mut self, own: Range<usize>) {
+        self.release_out_edges();
+        let [first, end] = [own.start, own.end].map(|row| self.csc.indptr[row]);
+        let indptr = self.csc.indptr.iter().map(|&at| at.clamp(first, end) - first).collect();
+        let edges = first as usize..end as usize;
+        self.csc = Adjacency { indptr, indices: self.csc.indices[edges.clone()].to_vec().into(), ..Adjacency::default() };
+        let of_own = |part: &GraphPart| GraphPart {
+            numbers: part.numbers[edges].to_vec(),
+            before: Default::default(),
+            ..part.clone()
+        };
+        self.part = self.part.as_deref().map(of_own).map(Arc::new);
     }
 
     /// Replaces the edges: the same number of sources for each destination.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hgnnc_graph::{GraphPart, Loops, SemanticGraph};
 use hgnnc_ir::dataflow::{GraphDecl, SelfLoops};
-use hgnnc_ir::training::Training;
+use hgnnc_ir::training::{Fanout, Training};
 use hgnnc_ir::types::{Graph, Space, VertexType};
 
 use crate::bind::{Binder, failed};
@@ -18,16 +18,28 @@ use crate::ranks::Division;
 pub struct Own {
     pub division: Division,
     pub rank: usize,
+    /// Whether the in-edges of a vertex in a mini-batch are drawn by the rank that owns it.
+    pub distributed_sampling: bool,
 }
 
 impl Binder<'_> {
     /// The sources and destinations of a graph that this rank owns, if it needs no edges of others.
     pub(crate) fn own_ends(&self, training: Option<&Training>, index: usize) -> Option<[Range<usize>; 2]> {
-        let Own { division, rank } = self.options.own.as_ref()?;
+        let Own { division, rank, distributed_sampling } = self.options.own.as_ref()?;
         let (flow, decl) = (self.flow, &self.flow.graphs[index]);
         let graph = Graph::new(index);
         // Batches are sampled around any vertex, and links are compared with all edges.
-        let is_sampled = training.is_some_and(|training| training.batch.is_some() || training.links().is_some());
+        let is_sampled = match training.map(|training| (&training.batch, training.links())) {
+            None | Some((None, None)) => false,
+            Some((_, Some(_))) => true,
+            // Values of edges, and weights to draw by, are known by the numbers of edges in the whole graph.
+            Some((Some(batch), None)) => {
+                let by_weight = |hop: &Vec<Fanout>| matches!(hop[index], Fanout::Weighted(_) | Fanout::Latest(_));
+                !distributed_sampling
+                    || batch.fanouts.iter().any(by_weight)
+                    || flow.inputs.iter().any(|input| input.ty.space == Space::Edges(graph))
+            }
+        };
         let is_part = || {
             flow.metapaths.iter().any(|path| path.hops.contains(&graph))
                 || flow.stacks.iter().any(|stack| stack.members.contains(&graph))

@@ -123,7 +123,8 @@ impl Divided<'_> {
 }
 
 /// The data of a rank for the programs of `tables`, which were placed ([`hgnnc_ir::ranks`]), from the data of the program
-/// of one process, whose inputs `one` has. Of graphs of which this rank has read its part only, it takes the edges away.
+/// of one process, whose inputs `one` has. Of graphs of which this rank has read its part only, it takes the edges away,
+/// but for the in-edges of its own vertices if mini-batches are `sampled` from these.
 ///
 /// # Errors
 /// More ranks than sections, or an input that the whole data does not have.
@@ -132,7 +133,7 @@ pub fn divide(
     one: &[InputDecl],
     tables: &Dataflow,
     division: &Division,
-    rank: usize,
+    (rank, sampled): (usize, bool),
 ) -> Result<BoundData> {
     if division.ranks > division.sections {
         return Err(ExecError::Unsupported(format!(
@@ -151,7 +152,10 @@ pub fn divide(
             edges[graph] = Divider { whole, one, tables, division, rank, rows: &rows }.edges_of(Graph::new(graph))?;
         }
         if let Some(graph) = whole.graphs.get_mut(of).filter(|graph| graph.part.is_some()) {
-            graph.release_part();
+            match sampled {
+                true => graph.keep_in_edges(division.vertices(tables.graphs[of].dst, graph.num_dst).of_rank(rank)),
+                false => graph.release_part(),
+            }
         }
     }
     Divider { whole, one, tables, division, rank, rows: &rows }.add_the_rest(&mut data, edges)?;

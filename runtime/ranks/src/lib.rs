@@ -39,6 +39,8 @@ pub struct Placed {
     pub division: Division,
     /// How ranks share the relations to the seeds of mini-batches, if they do.
     pub relations: Option<SharedRelations>,
+    /// Whether the owners of vertices draw their in-edges for mini-batches.
+    pub distributed_sampling: bool,
 }
 
 /// The back end of one rank.
@@ -112,8 +114,9 @@ impl Backend for RankBackend {
     }
 
     fn rank(&self) -> Option<Rank> {
-        let Placed { division, relations, .. } = &*self.placed;
-        Some(Rank { comm: Arc::clone(&self.comm), division: division.clone(), relations: relations.clone() })
+        let Placed { division, relations, distributed_sampling, .. } = &*self.placed;
+        let (division, relations) = (division.clone(), relations.clone());
+        Some(Rank { comm: Arc::clone(&self.comm), division, relations, distributed_sampling: *distributed_sampling })
     }
 
     fn free_memory(&self) -> Option<(&'static str, u64)> {
@@ -132,7 +135,7 @@ impl Backend for RankBackend {
             (false, _) => SharedInputs::default(),
         };
         let Placed { one, tables, division, .. } = &*self.placed;
-        let own = divide(&mut data, &one.inputs, tables, division, self.comm.rank())?;
+        let own = divide(&mut data, &one.inputs, tables, division, (self.comm.rank(), self.on_batches))?;
         // The session of a rank reads its own edges.
         for graph in &mut data.graphs {
             if graph.part.is_none() {

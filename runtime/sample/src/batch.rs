@@ -140,7 +140,7 @@ impl Batch {
     }
 
     /// The destinations of one type that `hop` samples for: those first reached by the hop before.
-    pub(crate) fn fresh(&self, hop: usize, vertex_type: usize) -> std::ops::Range<usize> {
+    pub fn fresh(&self, hop: usize, vertex_type: usize) -> std::ops::Range<usize> {
         let first = hop.checked_sub(1).map_or(0, |before| self.known[before][vertex_type]);
         first as usize..self.known[hop][vertex_type] as usize
     }

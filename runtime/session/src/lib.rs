@@ -88,6 +88,9 @@ pub struct Rank {
     pub division: Division,
     /// How processes share the relations to the seeds of mini-batches. Without them, each process has its own seeds.
     pub relations: Option<SharedRelations>,
+    /// Whether the in-edges of a vertex in a mini-batch are drawn by the process that owns it, instead of by the one that has
+    /// reached it.
+    pub distributed_sampling: bool,
 }
 
 /// Relations to the seeds of mini-batches that several processes share.

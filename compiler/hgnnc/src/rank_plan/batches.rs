@@ -10,6 +10,7 @@ use hgnnc_ir::VertexType;
 use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_loader::loader::GraphInput;
 use hgnnc_loader::{MiniBatch, MiniBatchLoader};
+use hgnnc_ranks::Placed;
 use hgnnc_sample::BatchKey;
 use hgnnc_session::Rank;
 
@@ -77,8 +78,8 @@ pub fn of_batches(
         let inputs = vec![GraphInput::Nothing; executable.infer.inputs.len()];
         let mut loader =
             MiniBatchLoader::new(program, layout, batch, data, &inputs, (&executable.infer, training), None)?;
-        let (division, relations) = (placed.division.clone(), placed.relations.clone());
-        loader.share(Rank { comm: Arc::clone(comm), division, relations }, program, None);
+        let Placed { division, relations, distributed_sampling, .. } = placed.clone();
+        loader.share(Rank { comm: Arc::clone(comm), division, relations, distributed_sampling }, program, None);
         let count = loader.num_batches().min(most);
         let (order, mut worker, mut mini_batch) =
             (loader.order(seed, 0), loader.worker_in_order()?, MiniBatch::default());
@@ -110,7 +111,10 @@ pub fn of_batches(
         all.edges.push(edges);
     }
     if size > 1 && asked.iter().flatten().any(|&bytes| bytes > 0) {
-        let what = "vertices whose rows a rank needs, ahead of the step".into();
+        let what = match placed.distributed_sampling {
+            true => "vertices whose rows and in-edges a rank needs, and these in-edges, ahead of the step".into(),
+            false => "vertices whose rows a rank needs, ahead of the step".into(),
+        };
         all.messages.push(Message { launch: None, follows: false, what, bytes: asked });
     }
     Ok(all)

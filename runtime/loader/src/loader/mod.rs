@@ -1,5 +1,6 @@
 //! Mini-batch loader: sampling, feature gathering and graph construction.
 
+mod distributed;
 mod graphs;
 mod link_rows;
 mod ranks;
@@ -14,15 +15,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hgnnc_ir::EdgeShare;
-use hgnnc_ir::batch::{BatchInput, BatchLayout};
+use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout};
 use hgnnc_ir::dataflow::{Binding, Dataflow, PatternDecl};
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::training::{self, Training};
 use hgnnc_ir::types::{Graph, Layout, Space, Type, VertexType};
 use hgnnc_kernel_ir::kernel::Program;
-use hgnnc_sample::{Batch, BatchKey, Block, Compiled, Edges, Fanout, GraphError, Plan, SampleGraph, Sampler};
+use hgnnc_sample::{
+    Batch, BatchKey, Block, Compiled, Edges, Fanout, GraphError, HopSampler, Plan, SampleGraph, Sampler,
+};
 
 use crate::historical_embeddings::{CachedVertices, HotVertices};
+use crate::internal;
 use crate::pairs::{PairRoom, PairSource, Pairs};
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use hgnnc_data::stacks;
@@ -30,6 +34,7 @@ use hgnnc_data::{Adjacency, BoundData, InputData, Topology};
 use hgnnc_data::{ExecError, Result};
 use hgnnc_executable::sampler::SamplerCompiler;
 use hgnnc_session::{HostRows, Rank, RowStore};
+use distributed::Words;
 pub use ranks::OwnedRows;
 use ranks::{Numbering, Share};
 pub use reused_rows::ReusedRows;
@@ -71,7 +76,10 @@ fn width(ty: &Type) -> usize {
 
 /// Prepares mini-batches. Shared by threads.
 pub struct MiniBatchLoader {
+    /// The in-edges to sample from: all, or those of the vertices of this process.
     graph: Arc<SampleGraph<'static>>,
+    /// By relation: the number of edges of the whole graph, and in it that of the first edge of `graph`.
+    of_whole: Vec<(u64, u32)>,
     plan: Plan,
     /// The first hop, where ranks share the relations to the seeds; `plan` has the others.
     first: Plan,
@@ -116,14 +124,21 @@ enum Seeds {
 
 /// Per-thread state of a loader.
 pub struct LoaderWorker<'s> {
-    sampler: Sampler<'s>,
+    sampling: Sampling<'s>,
     pairs: PairRoom,
     numberings: Vec<Numbering>,
-    /// For the first hop, where it is sampled apart.
-    first: Option<Sampler<'s>>,
     /// Where batches are sampled in order: the vertices with historical embeddings, which sample no neighbours in the
     /// last hop.
     cached: Option<CachedVertices>,
+}
+
+/// How the neighbours of the seeds are sampled.
+enum Sampling<'s> {
+    Alone(Sampler<'s>),
+    /// Where ranks share relations, the first hop is sampled apart.
+    Relations { first: Sampler<'s>, later: Sampler<'s> },
+    /// By the owners of the vertices.
+    Owners(HopSampler<'s>, Words),
 }
 
 /// A mini-batch ready for the engine.
@@ -137,6 +152,8 @@ pub struct MiniBatch {
     pub sampled: Batch,
     /// The edges to the seeds, by relation, where ranks share the relations: `sampled` has those of later hops.
     to_seeds: Vec<Block>,
+    /// By relation and destination: the number of its first in-edge in the whole graph, if the owners of vertices have sampled.
+    first_edges: Vec<Vec<u32>>,
     /// Pairs to score, by link graph.
     pairs: Vec<Pairs>,
     /// Vertices with historical embeddings, by [`BatchLayout::historical`].
@@ -218,8 +235,12 @@ impl MiniBatchLoader {
             }
             None => Seeds::Vertices(training.seeds().expect("mini-batches have seeds")),
         };
+        // Of a part of a graph, it has the consecutive in-edges of consecutive vertices.
+        let first_edge = |graph: &Topology| if graph.num_edges() > 0 { graph.number_in_whole(0) } else { 0 };
+        let of_whole = data.graphs.iter().map(|graph| (graph.all_edges(), first_edge(graph))).collect();
         let mut loader = Self {
             graph: Arc::new(graph),
+            of_whole,
             plan,
             first: Plan { fanouts: vec![] },
             hot: None,
@@ -361,16 +382,24 @@ impl MiniBatchLoader {
 
     /// Creates the state of a thread that samples single batches, without historical embeddings.
     pub fn worker(&self) -> Result<LoaderWorker<'_>> {
-        let sampler = match &self.code {
+        let sampler = || match &self.code {
             Some(code) => Sampler::compiled(&self.graph, code),
             None => Sampler::new(&self.graph, self.plan.clone()),
         };
-        let sampler = sampler.map_err(unsupported)?;
-        let first = match self.share.as_ref().and_then(Share::relations) {
-            Some(own) => Some(Sampler::new(&self.graph, self.plan_of_relations(own)).map_err(unsupported)?),
-            None => None,
+        let sampling = match &self.share {
+            Some(share) if share.by_owners() => {
+                let first_edge = self.of_whole.iter().map(|&(_, first)| first).collect();
+                HopSampler::new(&self.graph, &self.plan)
+                    .map(|sampler| Sampling::Owners(sampler, Words::new(self, first_edge)))
+            }
+            share => match share.as_ref().and_then(Share::relations) {
+                Some(own) => Sampler::new(&self.graph, self.plan_of_relations(own))
+                    .and_then(|first| Ok(Sampling::Relations { first, later: sampler()? })),
+                None => sampler().map(Sampling::Alone),
+            },
         };
-        Ok(LoaderWorker { sampler, pairs: PairRoom::default(), numberings: vec![], first, cached: None })
+        let sampling = sampling.map_err(unsupported)?;
+        Ok(LoaderWorker { sampling, pairs: PairRoom::default(), numberings: vec![], cached: None })
     }
 
     /// Text of the generated sampling loops; empty without generated code.
@@ -409,7 +438,9 @@ impl MiniBatchLoader {
         mini_batch: &mut MiniBatch,
     ) -> Result<bool> {
         let start = Instant::now();
-        self.sample(worker, order, key, mini_batch)?;
+        if !self.sample(worker, order, key, mini_batch)? {
+            return Ok(false);
+        }
         mini_batch.began[0] = Some(start);
         mini_batch.seconds[0] = start.elapsed().as_secs_f64();
         self.complete(mini_batch)?;
@@ -431,8 +462,7 @@ impl MiniBatchLoader {
         key: BatchKey,
         mini_batch: &mut MiniBatch,
     ) -> Result<bool> {
-        self.sample(worker, order, key, mini_batch)?;
-        self.share_rows(&mut worker.numberings, mini_batch)
+        Ok(self.sample(worker, order, key, mini_batch)? && self.share_rows(&mut worker.numberings, mini_batch)?)
     }
 
     /// Gathers rows and builds graphs of a sampled batch.
@@ -448,14 +478,17 @@ impl MiniBatchLoader {
         Ok(())
     }
 
-    /// Samples a batch without gathering rows or building graphs.
+    /// Samples a batch without gathering rows or building graphs. False if another rank makes no more batches.
+    ///
+    /// # Errors
+    /// A graph that cannot be sampled, or a rank that has ended.
     pub fn sample(
         &self,
         worker: &mut LoaderWorker<'_>,
         order: &[u32],
         key: BatchKey,
         mini_batch: &mut MiniBatch,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let first = (key.batch as usize * self.size).min(order.len());
         let mut seeds = vec![vec![]; self.graph.counts().len()];
         let own = &order[first..(first + self.size).min(order.len())];
@@ -481,14 +514,19 @@ impl MiniBatchLoader {
             }
         }
         let cached = worker.cached.as_mut().zip(self.hot.as_ref());
-        if let Some(first) = &mut worker.first {
-            return self.sample_relations(first, &mut worker.sampler, &seeds, key, mini_batch);
-        }
-        let sampled = match &cached {
-            Some((cached, _)) => {
-                worker.sampler.sample_with_historical(&seeds, key, cached.vertices(), &mut mini_batch.sampled)
+        let sampler = match (&mut worker.sampling, &self.share) {
+            (Sampling::Alone(sampler), _) => sampler,
+            (Sampling::Relations { first, later }, _) => {
+                return self.sample_relations(first, later, &seeds, key, mini_batch).map(|()| true);
             }
-            None => worker.sampler.sample(&seeds, key, &mut mini_batch.sampled),
+            (Sampling::Owners(sampler, words), Some(share)) => {
+                return self.sample_by_owners((share, words), sampler, &seeds, key, mini_batch);
+            }
+            (Sampling::Owners(..), None) => return Err(internal("owners of vertices that one process shares")),
+        };
+        let sampled = match &cached {
+            Some((cached, _)) => sampler.sample_with_historical(&seeds, key, cached.vertices(), &mut mini_batch.sampled),
+            None => sampler.sample(&seeds, key, &mut mini_batch.sampled),
         };
         sampled.map_err(|error| ExecError::Unsupported(error.to_string()))?;
         match cached {
@@ -505,7 +543,15 @@ impl MiniBatchLoader {
         if let Seeds::Links(source) = &self.seeds {
             source.exclude(&worker.pairs, &mut mini_batch.sampled);
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// The graph of the model that a graph of the mini-batch program was sampled from.
+    fn whole_graph(&self, of_batch: Graph) -> Option<Graph> {
+        match *self.layout.graphs.get(of_batch.index())? {
+            BatchGraph::Sampled { graph, .. } => Some(graph),
+            _ => None,
+        }
     }
 
     /// Full-graph ids of the batch's vertices of a type.

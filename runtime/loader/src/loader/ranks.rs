@@ -18,7 +18,7 @@ use hgnnc_data::ranks::Route;
 use hgnnc_data::{Adjacency, BoundData, ExecError, Orders, Result, Topology, stacks};
 use hgnnc_dist::{CommError, Tag};
 use hgnnc_graph::order::Order;
-use hgnnc_ir::batch::{BatchGraph, BatchLayout, WithinHops};
+use hgnnc_ir::batch::{BatchLayout, WithinHops};
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::types::{Graph, VertexType};
 use hgnnc_ir::{EdgeShare, Incidence, VertexRows};
@@ -131,6 +131,16 @@ impl Share {
         if replica.contains(&rank) { part(rank - replica.start, count, replica.len()) } else { 0..0 }
     }
 
+    /// Whether the owners of vertices draw their in-edges.
+    pub fn by_owners(&self) -> bool {
+        self.rank.distributed_sampling
+    }
+
+    /// The first vertex of a type that each rank owns, and the number of all.
+    pub fn borders(&self, of: usize, count: usize) -> Vec<usize> {
+        self.rank.division.vertices(VertexType::new(of), count).borders()
+    }
+
     /// By semantic graph: whether this rank aggregates its edges to the seeds, if ranks share relations.
     pub fn relations(&self) -> Option<impl Fn(usize) -> bool + '_> {
         let shared = self.rank.relations.as_ref()?;
@@ -237,7 +247,10 @@ impl MiniBatchLoader {
     /// When another rank has ended.
     pub fn end_with_others(&self) -> Result<()> {
         match &self.share {
-            Some(share) if share.tables.iter().any(|table| share.seeds != Some(table.sampled)) => {
+            Some(share)
+                if share.by_owners() && self.plan.num_hops() > 0
+                    || share.tables.iter().any(|table| share.seeds != Some(table.sampled)) =>
+            {
                 let none = vec![vec![]; share.rank.comm.size()];
                 tell_owners(&share.rank, ENDS, &none).map(|_| ())
             }
@@ -265,7 +278,7 @@ impl MiniBatchLoader {
                 continue;
             }
             let of = self.layout.vertices[table.sampled.index()].vertex;
-            let borders = share.rank.division.vertices(of, self.graph.counts()[of.index()]).borders();
+            let borders = share.borders(of.index(), self.graph.counts()[of.index()]);
             let vertices = self.vertices(sampled, table.sampled);
             // The rows of the batch, by owner.
             let (mut places, mut wanted) = (vec![vec![]; ranks], vec![vec![]; ranks]);
@@ -313,7 +326,7 @@ impl MiniBatchLoader {
     /// The numbers in the dataset of the rows of a batch, of which masks are functions: ranks that have sampled the same
     /// vertex draw the same mask.
     fn numbers_in_dataset(&self, mini_batch: &MiniBatch) -> Orders {
-        let MiniBatch { sampled, data, .. } = mini_batch;
+        let MiniBatch { sampled, data, first_edges, .. } = mini_batch;
         let vertices = |index: usize| {
             let counted =
                 index < self.layout.vertices.len() && self.layout.reused_rows(VertexType::new(index)).is_none();
@@ -323,10 +336,7 @@ impl MiniBatchLoader {
             let original = self.vertices(sampled, VertexType::new(index)).to_vec();
             Some(Arc::new(Order { original, rank: vec![] }))
         };
-        let sampled_of = |index: usize| match *self.layout.graphs.get(index)? {
-            BatchGraph::Sampled { graph, .. } => Some(graph.index()),
-            _ => None,
-        };
+        let sampled_of = |index: usize| self.whole_graph(Graph::new(index)).map(Graph::index);
         let moved = |index: usize| {
             let starts = &data.graphs[index].csc.indptr;
             if let Some((stack, Incidence::Edges)) = self.tables.graphs[index].derived {
@@ -339,10 +349,10 @@ impl MiniBatchLoader {
             }
             let graph = sampled_of(index)?;
             let dst = self.vertices(sampled, self.tables.graphs[index].dst);
-            let displacement = |(&vertex, &start): (&u32, &u64)| {
-                (self.graph.in_edges(graph, vertex).start as u32).wrapping_sub(start as u32)
+            let displacement = |((row, &vertex), &start): ((usize, &u32), &u64)| {
+                self.first_edge(first_edges, graph, (row, vertex)).wrapping_sub(start as u32)
             };
-            Some(dst.iter().zip(starts.iter()).map(displacement).collect())
+            Some(dst.iter().enumerate().zip(starts.iter()).map(displacement).collect())
         };
         Orders {
             types: (0..self.tables.vertex_types.len()).map(vertices).collect(),
@@ -351,24 +361,30 @@ impl MiniBatchLoader {
         }
     }
 
+    /// The number in the whole graph of the first in-edge of a destination of the batch.
+    fn first_edge(&self, first_edges: &[Vec<u32>], graph: usize, (row, vertex): (usize, u32)) -> u32 {
+        let told = first_edges.get(graph).and_then(|firsts| firsts.get(row));
+        told.copied().unwrap_or_else(|| self.graph.in_edges(graph, vertex).start as u32)
+    }
+
     /// By pair of a member and a destination of a stack of sampled graphs: displacement from the positions of its edges, which
     /// begin at `starts`, to those among the edges of all members in the dataset.
     fn numbers_of_stack(
         &self,
         members: &[Graph],
         starts: &[u64],
-        MiniBatch { sampled, data, .. }: &MiniBatch,
+        MiniBatch { sampled, data, first_edges, .. }: &MiniBatch,
         sampled_of: impl Fn(usize) -> Option<usize>,
     ) -> Option<Vec<u32>> {
-        let (mut moved, mut before) = (Vec::with_capacity(starts.len()), 0);
+        let (mut moved, mut before) = (Vec::with_capacity(starts.len()), 0u64);
         for (member, rows) in members.iter().zip(stacks::destinations(members, &data.graphs)) {
             let graph = sampled_of(member.index())?;
             let vertices = self.vertices(sampled, self.tables.graphs[member.index()].dst);
             for row in rows {
-                let number = before + self.graph.in_edges(graph, vertices[row as usize]).start;
-                moved.push((number as u32).wrapping_sub(starts[moved.len()] as u32));
+                let first = self.first_edge(first_edges, graph, (row as usize, vertices[row as usize]));
+                moved.push((before as u32).wrapping_add(first).wrapping_sub(starts[moved.len()] as u32));
             }
-            before += self.graph.relations()[graph].sources().len();
+            before += self.of_whole[graph].0;
         }
         Some(moved)
     }
